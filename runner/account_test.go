@@ -28,7 +28,8 @@ func (m *memory) IssueTokens(context.Context, string) (int64, error) {
 	return used, nil
 }
 
-// accountLog is an Account that records its calls, and marks those that come after the outcome was stored.
+// accountLog is an Account that records its calls, and marks those that come after the outcome
+// was stored.
 type accountLog struct {
 	mu      sync.Mutex
 	journal *memory
@@ -77,13 +78,15 @@ func TestLimitsAreShared(t *testing.T) {
 		// Equal values of another limit are new.
 		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
 	} {
-		a.calls, a.err = nil, step.err
+		a.calls = nil
+		a.err = step.err
 		reporter.shareLimits(t.Context(), []byte(step.record))
 		test.Equal(t, "stored", strings.Join(a.calls, "; "), step.stored)
 	}
 }
 
-// Faults and limits are shared before the outcome is stored, so that no pass starts another run into the same fault.
+// Faults and limits are shared before the outcome is stored, so that no pass starts another
+// run into the same fault.
 func TestAccountFaultIsShared(t *testing.T) {
 	full := `ratelimits {"limitId":"codex","primary":{"usedPercent":100,"resetsAt":4000000000}}`
 	r := newRig(t, "tokens 1 1\nsleep 300ms\n"+full+"\nfail usageLimitExceeded later")
@@ -91,7 +94,9 @@ func TestAccountFaultIsShared(t *testing.T) {
 	r.Account = a
 	r.ends(reconcile.Failed, "agent_quota")
 	calls := strings.Join(a.calls, "\n")
-	if !strings.Contains(calls, `"usedPercent":100`) || !strings.HasSuffix(calls, "\nfailed agent_quota: later") || strings.Contains(calls, "too late") {
+	if !strings.Contains(calls, `"usedPercent":100`) ||
+		!strings.HasSuffix(calls, "\nfailed agent_quota: later") ||
+		strings.Contains(calls, "too late") {
 		t.Errorf("calls\n%s", calls)
 	}
 }
@@ -113,7 +118,12 @@ type slowJournal struct {
 	entered, release chan struct{}
 }
 
-func (j slowJournal) SaveThread(ctx context.Context, run, issue, thread, space string, t reconcile.Tokens, now time.Time) error {
+func (j slowJournal) SaveThread(
+	ctx context.Context,
+	run, issue, thread, space string,
+	t reconcile.Tokens,
+	now time.Time,
+) error {
 	j.entered <- struct{}{}
 	<-j.release
 	return j.memory.SaveThread(ctx, run, issue, thread, space, t, now)
@@ -131,7 +141,8 @@ func TestUsageInOrder(t *testing.T) {
 	both.Go(count)
 	<-j.entered
 	both.Go(count)
-	time.Sleep(10 * time.Millisecond) // in which a second count that did not wait would read the old total
+	// in which a second count that did not wait would read the old total
+	time.Sleep(10 * time.Millisecond)
 	total.Store(2)
 	close(j.release)
 	both.Wait()
@@ -147,7 +158,9 @@ func usageStoredLater(t *testing.T) {
 	w, _ := bare(m)
 	j := w.newJob(reconcile.Run{}, nil)
 	j.rec.storeTokens(t.Context(), usageSession{used: func() int64 { return 50 }})
-	if err := j.rec.conclude(t.Context()); err != nil || len(m.finished) != 1 || m.finished[0].Tokens.Total != 50 || m.threads["T"].Total != 50 {
+	if err := j.rec.conclude(t.Context()); err != nil || len(m.finished) != 1 ||
+		m.finished[0].Tokens.Total != 50 ||
+		m.threads["T"].Total != 50 {
 		t.Errorf("%+v %+v %v", m.finished, m.threads, err)
 	}
 }
@@ -155,7 +168,8 @@ func usageStoredLater(t *testing.T) {
 // Tokens of a resumed thread count for the run only once it is known what earlier runs used.
 func TestResumedThreadThatCantBeRead(t *testing.T) {
 	m := newMemory()
-	m.threads["T"], m.fails["Thread"] = reconcile.Tokens{Input: 900, Total: 900}, 1
+	m.threads["T"] = reconcile.Tokens{Input: 900, Total: 900}
+	m.fails["Thread"] = 1
 	w, _ := bare(m)
 	r := w.newJob(reconcile.Run{}, nil).rec
 	for _, row := range []struct{ total, used int64 }{{950, 0}, {1000, 100}} {

@@ -40,8 +40,8 @@ const (
 	lastWordsKept = 4 << 10   // bytes at its end that are searched for the last line
 )
 
-// openAgent launches an agent and opens its session. It returns the agent also with the error of open. An agent that collided with
-// another is replaced once.
+// openAgent launches an agent and opens its session. It returns the agent also with the error
+// of open. An agent that collided with another is replaced once.
 func openAgent(
 	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
 ) (g *agentProcess, err error) {
@@ -60,8 +60,9 @@ func openAgent(
 	}
 }
 
-// Collided reports whether an agent failed because another started at the same moment. They can delete each other's helper program,
-// codex-linux-sandbox, and up to codex 0.166 they can't both create the database of a new codex home.
+// Collided reports whether an agent failed because another started at the same moment. They
+// can delete each other's helper program, codex-linux-sandbox, and up to codex 0.166 they
+// can't both create the database of a new codex home.
 func Collided(err error) bool {
 	if err == nil {
 		return false
@@ -71,9 +72,14 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has the other end of its stdin open, so
-// that the agent exits when the worker dies. options is called before the session of the process is set.
-func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.Options) (*agentProcess, error) {
+// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has
+// the other end of its stdin open, so that the agent exits when the worker dies. options is
+// called before the session of the process is set.
+func launchAgent(
+	ctx context.Context,
+	j *job,
+	options func(*agentProcess) agent.Options,
+) (*agentProcess, error) {
 	argv, env, err := j.codexShell(ctx, strings.TrimSpace(j.Config.Command+" "+j.flags))
 	if err != nil {
 		return nil, err
@@ -87,20 +93,34 @@ func launchAgent(ctx context.Context, j *job, options func(*agentProcess) agent.
 		j.warn("agent's stderr", stderr.Close())
 		return nil, noShell(err)
 	}
-	g := &agentProcess{job: j, started: env, child: child, stderr: stderr, drained: make(chan struct{}), ready: make(chan struct{})}
+	g := &agentProcess{
+		job:     j,
+		started: env,
+		child:   child,
+		stderr:  stderr,
+		drained: make(chan struct{}),
+		ready:   make(chan struct{}),
+	}
 	go g.drain()
 	o := options(g)
-	o.PID, o.ClientVersion, o.Unheard = child.Process().PID, j.Version, j.linkUnsettled
-	o.ReadTimeout, o.InitializeTimeout = j.Config.ReadTimeout, j.Config.InitializeTimeout
+	o.PID = child.Process().PID
+	o.ClientVersion = j.Version
+	o.Unheard = j.linkUnsettled
+	o.ReadTimeout = j.Config.ReadTimeout
+	o.InitializeTimeout = j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
 	j.observe(host.ObserveRequest{})
 	return g, nil
 }
 
-// CheckHome returns the home that codex reports, without links; empty if it reports none. The warning is set if it is not the home of
-// agents.
-func (c Config) CheckHome(ctx context.Context, m host.Machine, reported string) (home, warning string, err error) {
+// CheckHome returns the home that codex reports, without links; empty if it reports none. The
+// warning is set if it is not the home of agents.
+func (c Config) CheckHome(
+	ctx context.Context,
+	m host.Machine,
+	reported string,
+) (home, warning string, err error) {
 	if reported == "" {
 		return "", "", nil
 	}
@@ -113,14 +133,17 @@ func (c Config) CheckHome(ctx context.Context, m host.Machine, reported string) 
 	}
 	home = facts.Resolved[0]
 	if c.AgentHome != "" && home != facts.Resolved[1] {
-		warning = fmt.Sprintf("codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
-			reported, c.AgentHome)
+		warning = fmt.Sprintf(
+			"codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
+			reported,
+			c.AgentHome,
+		)
 	}
 	return home, warning, nil
 }
 
-// initialize opens the session, and checks what the agent reports and that it can sandbox commands. The home that it returns is without
-// links.
+// initialize opens the session, and checks what the agent reports and that it can sandbox
+// commands. The home that it returns is without links.
 func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	server, err := g.session.Initialize(ctx)
 	if err != nil {
@@ -128,8 +151,10 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	}
 	g.Log.Info("agent ready", "user_agent", server.UserAgent)
 	if server.Version == "" {
-		g.Log.Warn("the agent names no codex release: it gets only what the specification names, no settings of codex and no " +
-			"permission profile, and its sandbox is not tried")
+		g.Log.Warn(
+			"the agent names no codex release: it gets only what the specification names, no settings of codex and no " +
+				"permission profile, and its sandbox is not tried",
+		)
 	}
 	home, warning, err := g.Config.CheckHome(ctx, g.Machine, server.Home)
 	if err != nil {
@@ -145,7 +170,8 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	return server, g.probeSandbox(ctx)
 }
 
-// drain reads stderr to its end, so that an agent never blocks on it, even if the disk is full.
+// drain reads stderr to its end, so that an agent never blocks on it, even if the disk is
+// full.
 func (g *agentProcess) drain() {
 	defer close(g.drained)
 	_, err := io.Copy(g.stderr, g.child.Stderr())
@@ -154,20 +180,23 @@ func (g *agentProcess) drain() {
 	}
 }
 
-// readEnviron reads the environment of the running codex. If the system does not show it, readEnviron uses the environment that
-// codex was started with.
+// readEnviron reads the environment of the running codex. If the system does not show it,
+// readEnviron uses the environment that codex was started with.
 func (g *agentProcess) readEnviron(ctx context.Context) {
 	// The processes of codex.command: codex may run below a wrapper.
 	environ, err := g.child.Environ(ctx)
-	g.warn("the agent's environment can't be read: secrets that only codex.command sets are not redacted", err)
+	g.warn(
+		"the agent's environment can't be read: secrets that only codex.command sets are not redacted",
+		err,
+	)
 	if g.environ = environ; len(g.environ) == 0 {
 		g.environ = g.started
 	}
 	g.Redactor.Add(g.Config.SecretsIn(g.environ))
 }
 
-// probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses tokens. If codex gives no answer,
-// for instance on a busy machine, that is not an error.
+// probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses
+// tokens. If codex gives no answer, for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
 	if err != nil || !confine.Confines(policy) {
@@ -175,8 +204,14 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	}
 	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)
 	var known *reconcile.Error
-	if exited, ok := errors.AsType[*agent.Error](g.explain(ctx, err)); ok && exited.Code == agent.CodePortExit && !g.killed() {
-		err = reconcile.NewError(string(agent.CodeSandboxUnavailable), "the agent can't try its sandbox: "+exited.Message, confine.SandboxHint())
+	if exited, ok := errors.AsType[*agent.Error](g.explain(ctx, err)); ok &&
+		exited.Code == agent.CodePortExit &&
+		!g.killed() {
+		err = reconcile.NewError(
+			string(agent.CodeSandboxUnavailable),
+			"the agent can't try its sandbox: "+exited.Message,
+			confine.SandboxHint(),
+		)
 	}
 	switch {
 	case errors.Is(err, agent.ErrNoProbe):
@@ -188,8 +223,8 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 	return err
 }
 
-// beginTurn records the descendants of the agent. Those that appear later belong to the turn. If they can't be listed, all
-// belong to it: a late stall is better than a false one.
+// beginTurn records the descendants of the agent. Those that appear later belong to the turn.
+// If they can't be listed, all belong to it: a late stall is better than a false one.
 func (g *agentProcess) beginTurn() {
 	below, _ := g.child.Descendants(context.Background())
 	g.mu.Lock()
@@ -202,7 +237,8 @@ func (g *agentProcess) busy() bool {
 	below, err := g.child.Descendants(context.Background())
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return err != nil || slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
+	return err != nil ||
+		slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
 // asker passes requests of the agent to an operator. ending is closed when the run must end.
@@ -217,9 +253,21 @@ func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
 // asks has exited; nil if it can't.
 func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
 	return &agent.Desk{
-		Store: j.Requests, Timeout: j.Config.AnswerTimeout, Redactor: j.Redactor, Log: j.Log, Now: j.Now, Notify: j.Attend,
-		Instant: func() reconcile.Instant { return reconcile.Instant{Boot: j.Boot, Mono: j.Mono()} },
-		Run:     j.rec.get, Ending: ending, Gone: gone,
+		Store:    j.Requests,
+		Timeout:  j.Config.AnswerTimeout,
+		Redactor: j.Redactor,
+		Log:      j.Log,
+		Now:      j.Now,
+		Notify:   j.Attend,
+		Instant: func() reconcile.Instant {
+			return reconcile.Instant{
+				Boot: j.Boot,
+				Mono: j.Mono(),
+			}
+		},
+		Run:    j.rec.get,
+		Ending: ending,
+		Gone:   gone,
 	}
 }
 
@@ -228,12 +276,14 @@ const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
-	lockBound      = 2 * time.Second // after SIGTERM, for programs that may have to remove a lock: those of hooks and login profiles
-	outputBound    = 500 * time.Millisecond
+	// after SIGTERM, for programs that may have to remove a lock: those of hooks and login
+	// profiles
+	lockBound   = 2 * time.Second
+	outputBound = 500 * time.Millisecond
 )
 
-// exitWait is how long the worker waits for a signal after the agent has exited: a shutdown, or a stopped scope, ends both, and
-// then the agent has not failed.
+// exitWait is how long the worker waits for a signal after the agent has exited: a shutdown,
+// or a stopped scope, ends both, and then the agent has not failed.
 const exitWait = time.Second
 
 // explainStart is like explain, and adds the last line of the agent's stderr.
@@ -252,7 +302,8 @@ func (g *agentProcess) explainStart(ctx context.Context, err error) error {
 // explain returns why the agent exited if that ended the session, else err.
 func (g *agentProcess) explain(ctx context.Context, err error) error {
 	var e *agent.Error
-	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil || !g.endedWithin(ctx, exitWait) {
+	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil ||
+		!g.endedWithin(ctx, exitWait) {
 		return err
 	}
 	awaitAll(exitWait, g.drained)
@@ -277,11 +328,17 @@ func (g *agentProcess) exitError(exit host.Exit) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
 	switch notRun := exit.Code == 126 || exit.Code == 127; {
 	case notRun && g.Free != nil:
-		return reconcile.NewError("codex_not_found", fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
-			"install codex so that a login shell finds it, or set CODEX_BIN to its path")
+		return reconcile.NewError(
+			"codex_not_found",
+			fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
+			"install codex so that a login shell finds it, or set CODEX_BIN to its path",
+		)
 	case notRun:
-		return reconcile.NewError("codex_not_found", fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
-			"install codex so that bash -lc finds it, or give its path in codex.command")
+		return reconcile.NewError(
+			"codex_not_found",
+			fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
+			"install codex so that bash -lc finds it, or give its path in codex.command",
+		)
 	}
 	message := "the agent exited unexpectedly, " + exit.Text
 	if words != "" {
@@ -290,13 +347,15 @@ func (g *agentProcess) exitError(exit host.Exit) error {
 	return &agent.Error{Code: agent.CodePortExit, Message: message}
 }
 
-// killed reports whether a signal has ended the agent, perhaps below a wrapper, or it is not known to have exited.
+// killed reports whether a signal has ended the agent, perhaps below a wrapper, or it is not
+// known to have exited.
 func (g *agentProcess) killed() bool {
 	exit, err := g.child.Close()
 	return err != nil || exit.Code < 0 || exit.Code > 128
 }
 
-// awaitAll waits until all channels are closed, but no longer than bound, because another process may keep the streams open.
+// awaitAll waits until all channels are closed, but no longer than bound, because another
+// process may keep the streams open.
 func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 	end := time.After(bound)
 	for _, c := range channels {
@@ -308,9 +367,11 @@ func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 	}
 }
 
-// end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing stdin, which makes codex exit; SIGTERM;
-// SIGKILL. The signals go to the process group. A program that has not answered may be another one than codex, such as one of a
-// login profile or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves would delay later runs.
+// end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing
+// stdin, which makes codex exit; SIGTERM; SIGKILL. The signals go to the process group. A
+// program that has not answered may be another one than codex, such as one of a login profile
+// or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves
+// would delay later runs.
 func (g *agentProcess) end(ctx context.Context) {
 	if g == nil {
 		return
@@ -321,9 +382,11 @@ func (g *agentProcess) end(ctx context.Context) {
 	g.rec.storeTokens(ctx, g.session)
 	g.observe(host.ObserveRequest{})
 	g.warn("agent's stdin", g.session.Close())
-	stdin, term := stdinBound, termBound
+	stdin := stdinBound
+	term := termBound
 	if g.environ == nil {
-		stdin, term = 0, lockBound
+		stdin = 0
+		term = lockBound
 	}
 	if !g.endedWithin(ctx, stdin) {
 		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))
@@ -334,7 +397,8 @@ func (g *agentProcess) end(ctx context.Context) {
 	awaitAll(outputBound, g.session.Done(), g.drained)
 	_, err := g.child.Close()
 	g.warn("agent", err)
-	<-g.session.Done() // stdout is closed: the events that are still queued are stored before the log is closed
+	// stdout is closed: the events that are still queued are stored before the log is closed
+	<-g.session.Done()
 	g.warn("agent's stderr", g.stderr.Close())
 }
 

@@ -22,8 +22,8 @@ import (
 )
 
 const (
-	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass holds the project's lock until the
-	// hook has ended.
+	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass
+	// holds the project's lock until the hook has ended.
 	attentionBound = 8 * time.Second
 	attentionText  = 1000     // bytes of SYMPHONY_ATTENTION_TEXT
 	attentionLog   = 64 << 10 // bytes of the log that are kept
@@ -32,19 +32,20 @@ const (
 	killBound      = 4 * time.Second // for ending processes
 )
 
-// AttentionPatience is the time after its start at which a hook has certainly ended, even if its caller was killed. Then another
-// process may deliver the notification.
+// AttentionPatience is the time after its start at which a hook has certainly ended, even if
+// its caller was killed. Then another process may deliver the notification.
 const AttentionPatience = attentionBound + 2*killBound
 
-// AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and gets no variables of a run,
-// so that its script may call symphony.
+// AttentionHook is hooks.on_attention, which notifies a person. It belongs to no workspace and
+// gets no variables of a run, so that its script may call symphony.
 type AttentionHook struct {
 	Script  string
 	Where   string        // its place in the workflow, for messages
 	Timeout time.Duration // hooks.timeout_ms; see Bound
 	Env     []string      // of the pass or worker, before secrets are removed
 	Home    string        // where the script runs
-	// Workflow and StateDir are passed to the script; StateDir is "" if symphony finds it by itself.
+	// Workflow and StateDir are passed to the script; StateDir is "" if symphony finds it by
+	// itself.
 	Workflow, StateDir string
 	// Secrets and SecretValues are those of Config.
 	Secrets, SecretValues []string
@@ -57,14 +58,17 @@ type AttentionHook struct {
 
 // OfPass returns the hook for a pass, with its files in the state directory.
 func (h AttentionHook) OfPass(stateDir string) AttentionHook {
-	h.log, h.tree = filepath.Join(stateDir, "attention.log"), filepath.Join(stateDir, "attention.tree")
+	h.log = filepath.Join(stateDir, "attention.log")
+	h.tree = filepath.Join(stateDir, "attention.tree")
 	return h
 }
 
-// OfRun returns the hook for the worker of a run. Its processes are ended together with those of the run.
+// OfRun returns the hook for the worker of a run. Its processes are ended together with those
+// of the run.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := host.RunDir(stateDir, runID)
-	h.log, h.tree = filepath.Join(dir, HooksFile), filepath.Join(dir, host.TreeFile)
+	h.log = filepath.Join(dir, HooksFile)
+	h.tree = filepath.Join(dir, host.TreeFile)
 	return h
 }
 
@@ -85,30 +89,36 @@ type AttentionResult struct {
 	Attention reconcile.Attention
 	Output    []byte // the end of its output, not redacted
 	Took      time.Duration
-	// Err is hook_failed or hook_timeout. Unfinished is set if the hook did not start or was killed by someone else, so that the
-	// person may not have been notified.
+	// Err is hook_failed or hook_timeout. Unfinished is set if the hook did not start or was
+	// killed by someone else, so that the person may not have been notified.
 	Err        error
 	Unfinished bool
 }
 
-// Run runs the hook for one notification until ctx ends, and kills the rest of its process group.
+// Run runs the hook for one notification until ctx ends, and kills the rest of its process
+// group.
 func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) AttentionResult {
 	began := h.Now()
 	out, exit, err := h.run(ctx, a)
 	result := AttentionResult{Attention: a, Output: out, Took: h.Now().Sub(began)}
 	signalled := exit.Code < 0
-	code, what := "hook_failed", ""
+	code := "hook_failed"
+	what := ""
 	switch {
 	case err != nil:
-		what, result.Unfinished = err.Error(), true
+		what = err.Error()
+		result.Unfinished = true
 	case exit.Code == 0:
 		return result
 	case signalled && errors.Is(ctx.Err(), context.DeadlineExceeded):
-		code, what = "hook_timeout", fmt.Sprintf("ran longer than %s and was killed", text.Took(h.Bound().Milliseconds()))
+		code = "hook_timeout"
+		what = fmt.Sprintf("ran longer than %s and was killed", text.Took(h.Bound().Milliseconds()))
 	case signalled && ctx.Err() != nil:
-		what, result.Unfinished = "was killed together with the run", true
+		what = "was killed together with the run"
+		result.Unfinished = true
 	default:
-		what, result.Unfinished = exit.Text, signalled
+		what = exit.Text
+		result.Unfinished = signalled
 		lines := strings.Split(strings.TrimSpace(strings.ToValidUTF8(string(out), "\uFFFD")), "\n")
 		if last := oneLine(lines[len(lines)-1]); last != "" {
 			what += ": " + last
@@ -122,7 +132,12 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 	if h.Where != "" {
 		name += " (" + h.Where + ")"
 	}
-	result.Err = &reconcile.Error{Code: code, Message: name + ": " + h.redactor().Text(what), Hint: hint, Err: err}
+	result.Err = &reconcile.Error{
+		Code:    code,
+		Message: name + ": " + h.redactor().Text(what),
+		Hint:    hint,
+		Err:     err,
+	}
 	return result
 }
 
@@ -130,7 +145,11 @@ func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) Attention
 func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, host.Exit, error) {
 	// The shell's login profile may change the directory and set the secrets again.
 	script := "exec 2>&1; " + text.ShellIn(h.Home, text.ShellUnset(h.Secrets, h.Script))
-	child, err := h.Commands.StartMarked(ctx, h.tree, host.StartRequest{Argv: []string{"sh", "-lc", script}, Env: h.env(a), Dir: "/"})
+	child, err := h.Commands.StartMarked(ctx, h.tree, host.StartRequest{
+		Argv: []string{"sh", "-lc", script},
+		Env:  h.env(a),
+		Dir:  "/",
+	})
 	if err != nil {
 		return nil, host.Exit{}, err
 	}
@@ -145,7 +164,8 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller checks ctx
-		// The programs of the hook and of its login profile can remove their locks. Those that have ended have closed the stream.
+		// The programs of the hook and of its login profile can remove their locks. Those that
+		// have ended have closed the stream.
 		_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
 		awaitAll(lockBound, read)
 	}
@@ -175,12 +195,14 @@ func (h AttentionHook) env(a reconcile.Attention) []string {
 	return confine.CleanEnv(h.Env, h.Secrets, h.SecretValues, own)
 }
 
-// oneLine replaces spaces and line breaks by single blanks, escapes control characters, and limits the length.
+// oneLine replaces spaces and line breaks by single blanks, escapes control characters, and
+// limits the length.
 func oneLine(s string) string {
 	return text.Short(text.Visible(text.OneLine(s)), attentionText)
 }
 
-// EndLeftovers ends the processes that hooks of passes have left, even of a pass that was killed.
+// EndLeftovers ends the processes that hooks of passes have left, even of a pass that was
+// killed.
 func (h AttentionHook) EndLeftovers(ctx context.Context) error {
 	answer, err := h.Commands.KillMarked(context.WithoutCancel(ctx), h.tree)
 	if err != nil {
@@ -207,8 +229,16 @@ func (h AttentionHook) WriteLog(results []AttentionResult) error {
 		if output != "" {
 			output += "\n"
 		}
-		fmt.Fprintf(file, "== %s on_attention %s %s\n%s--- on_attention: %s after %s\n", h.Now().UTC().Format(time.RFC3339), r.Attention.Kind,
-			oneLine(r.Attention.Ref+" "+r.Attention.Identifier), output, how, r.Took.Round(time.Millisecond))
+		fmt.Fprintf(
+			file,
+			"== %s on_attention %s %s\n%s--- on_attention: %s after %s\n",
+			h.Now().UTC().Format(time.RFC3339),
+			r.Attention.Kind,
+			oneLine(r.Attention.Ref+" "+r.Attention.Identifier),
+			output,
+			how,
+			r.Took.Round(time.Millisecond),
+		)
 	}
 	err = file.Close()
 	return errors.Join(err, file.Err())

@@ -16,21 +16,45 @@ import (
 func attentionHook(t *testing.T, script string) AttentionHook {
 	t.Helper()
 	return AttentionHook{
-		Script: script, Timeout: time.Minute, Home: t.TempDir(), Now: time.Now, Commands: local.Machine{}, Workflow: "/w/WORKFLOW.md",
-		Env:     []string{"PATH=/usr/bin:/bin", "CI_TOKEN=token-of-another", "LINEAR_API_KEY=lin_api_x", "SYMPHONY_ATTENTION_ID=old", "ALIAS=lin_api_x"},
-		Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{"lin_api_x"},
+		Script:   script,
+		Timeout:  time.Minute,
+		Home:     t.TempDir(),
+		Now:      time.Now,
+		Commands: local.Machine{},
+		Workflow: "/w/WORKFLOW.md",
+		Env: []string{
+			"PATH=/usr/bin:/bin",
+			"CI_TOKEN=token-of-another",
+			"LINEAR_API_KEY=lin_api_x",
+			"SYMPHONY_ATTENTION_ID=old",
+			"ALIAS=lin_api_x",
+		},
+		Secrets:      []string{"LINEAR_API_KEY"},
+		SecretValues: []string{"lin_api_x"},
 	}.OfPass(t.TempDir())
 }
 
-// The end of a hook's output is kept up to a limit, from the start of a line if possible. Output that is not text does not hide
-// the reason of a failure.
+// The end of a hook's output is kept up to a limit, from the start of a line if possible.
+// Output that is not text does not hide the reason of a failure.
 func TestAttentionOutput(t *testing.T) {
-	h := attentionHook(t, `head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`)
+	h := attentionHook(
+		t,
+		`head -c 5000000 /dev/zero | tr '\0' x; echo; printf 'the end: \377 lin_api_x\n\n'; exit 3`,
+	)
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
 	if len(result.Output) > attentionLog || !strings.HasSuffix(string(result.Output), "lin_api_x\n\n") {
-		t.Errorf("%d bytes are kept, the end is %q", len(result.Output), result.Output[max(0, len(result.Output)-40):])
+		t.Errorf(
+			"%d bytes are kept, the end is %q",
+			len(result.Output),
+			result.Output[max(0, len(result.Output)-40):],
+		)
 	}
-	if result.Err == nil || !strings.HasSuffix(result.Err.Error(), "hooks.on_attention: exit status 3: the end: \uFFFD [redacted]") || result.Unfinished {
+	if result.Err == nil ||
+		!strings.HasSuffix(
+			result.Err.Error(),
+			"hooks.on_attention: exit status 3: the end: \uFFFD [redacted]",
+		) ||
+		result.Unfinished {
 		t.Errorf("it ended with %v", result.Err)
 	}
 }
@@ -39,7 +63,8 @@ func TestAttentionOutput(t *testing.T) {
 func TestAttentionOutputIsCutAtALine(t *testing.T) {
 	h := attentionHook(t, "yes 'the key is lin_api_x, as always' | head -c 100000; echo; echo end")
 	result := h.Run(context.Background(), reconcile.Attention{Kind: reconcile.AttentionHold})
-	if !strings.HasPrefix(string(result.Output), "the key") || !strings.HasSuffix(string(result.Output), "\nend\n") {
+	if !strings.HasPrefix(string(result.Output), "the key") ||
+		!strings.HasSuffix(string(result.Output), "\nend\n") {
 		t.Errorf("kept %.40q", result.Output)
 	}
 }
@@ -58,7 +83,8 @@ func TestAttentionEndsWithItsWorker(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	time.AfterFunc(50*time.Millisecond, cancel)
 	result := h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold})
-	if !result.Unfinished || result.Err == nil || !strings.HasSuffix(result.Err.Error(), "was killed together with the run") {
+	if !result.Unfinished || result.Err == nil ||
+		!strings.HasSuffix(result.Err.Error(), "was killed together with the run") {
 		t.Errorf("it ended with %v, unfinished: %v", result.Err, result.Unfinished)
 	}
 }

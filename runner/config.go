@@ -17,13 +17,16 @@ type Worker struct {
 	Prompt  Prompt
 	Journal Journal
 	Tracker *reconcile.TrackerAdapter
-	// Forge returns where a pull request is opened for each branch. The login is looked for in env. Nil: none is opened.
+	// Forge returns where a pull request is opened for each branch. The login is looked for in
+	// env. Nil: none is opened.
 	Forge    func(ctx context.Context, env []string) (*reconcile.Forge, error)
 	Requests agent.RequestStore
 	Machine  host.Machine
-	Reach    Reach   // to another machine, which takes the place of Machine, StateDir and Env; nil for a run of this one
-	Account  Account // nil: nothing is shared with other projects
-	Alive    Alive
+	// to another machine, which takes the place of Machine, StateDir and Env; nil for a run of
+	// this one
+	Reach   Reach
+	Account Account // nil: nothing is shared with other projects
+	Alive   Alive
 	// Dir is the run's directory, StateDir the project's.
 	Dir, StateDir string
 	// Env is the environment of hooks and agent, before secrets are removed.
@@ -34,12 +37,13 @@ type Worker struct {
 	Mono func() time.Duration
 	Boot string
 	Log  *slog.Logger
-	// Redactor removes secrets from everything that the run writes. Log must write through it, too, because secrets may be found
-	// during the run.
+	// Redactor removes secrets from everything that the run writes. Log must write through it,
+	// too, because secrets may be found during the run.
 	Redactor *agent.Redactor
 	// Free is what an agent without an issue needs besides; nil for other runs.
 	Free *Free
-	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass notifies.
+	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass
+	// notifies.
 	Attend func(ctx context.Context)
 }
 
@@ -53,13 +57,18 @@ type Config struct {
 	Handoff    Handoff
 	Verify     Verify
 
-	AgentKind  string        // of Command; a machine refuses a kind that it does not know
-	StartAgent agent.Starter // makes a session with the process of Command; nil if there is no such kind
-	Command    string        // codex.command, run by bash in the workspace, with what a login shell sets (specification 10.1)
-	// TrustLauncher starts Command even if files in the workspace decide which program that is.
+	AgentKind string // of Command; a machine refuses a kind that it does not know
+	// makes a session with the process of Command; nil if there is no such kind
+	StartAgent agent.Starter
+	// codex.command, run by bash in the workspace, with what a login shell sets (specification
+	// 10.1)
+	Command string
+	// TrustLauncher starts Command even if files in the workspace decide which program that
+	// is.
 	TrustLauncher bool
 
-	LoginTimeout                                              time.Duration // for the login profile; 0: 30 s
+	// for the login profile; 0: 30 s
+	LoginTimeout                                              time.Duration
 	ReadTimeout, InitializeTimeout, TurnTimeout, StallTimeout time.Duration
 
 	OnApproval    agent.Approval
@@ -72,8 +81,9 @@ type Config struct {
 // Hooks are the workflow's shell scripts (specification 5.3.4); an empty one does nothing.
 type Hooks struct {
 	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
-	Where                                          map[string]string // by the name of the hook: its place in the workflow, for messages
-	Timeout                                        time.Duration
+	// by the name of the hook: its place in the workflow, for messages
+	Where   map[string]string
+	Timeout time.Duration
 }
 
 // Repository is the workflow's repository. Without a URL symphony neither clones nor pushes.
@@ -81,17 +91,20 @@ type Repository struct {
 	host.Repository
 	Branch  Prompt // renders the name of an issue's branch
 	Deliver bool   // push the commits of runs
-	// Token is that of the workflow for the forge, empty for none. TokenVar is the variable that contains it.
+	// Token is that of the workflow for the forge, empty for none. TokenVar is the variable
+	// that contains it.
 	Token, TokenVar string
 }
 
-// Handoff names the states to which issues are moved that agents hand over; the zero value if agents move them.
+// Handoff names the states to which issues are moved that agents hand over; the zero value if
+// agents move them.
 type Handoff struct {
 	State        string
 	BlockedState string // for an agent that needs something from a person
 }
 
-// Verify is the command that has to pass before an issue is handed over; the zero value if there is none.
+// Verify is the command that has to pass before an issue is handed over; the zero value if
+// there is none.
 type Verify struct {
 	Command string
 	Timeout time.Duration

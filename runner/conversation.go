@@ -21,8 +21,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// conversation is one of a free run, with a process of codex of its own. If codex exits, the next call starts it again and goes
-// on with the thread.
+// conversation is one of a free run, with a process of codex of its own. If codex exits, the
+// next call starts it again and goes on with the thread.
 type conversation struct {
 	*job
 	// clientCalls.mu guards these three.
@@ -30,8 +30,10 @@ type conversation struct {
 	running   *runningTurn     // nil before the first one, and when none waits
 	runsTurns bool             // a goroutine carries out its turns
 
-	opened chan struct{} // closed when the call that opens the conversation has ended; nil for a conversation without a thread
-	failed error         // why the conversation could not be opened; set before opened is closed
+	// closed when the call that opens the conversation has ended; nil for a conversation
+	// without a thread
+	opened chan struct{}
+	failed error // why the conversation could not be opened; set before opened is closed
 
 	mu     sync.Mutex // held while codex is started or ended
 	live   *liveCodex // nil if none was started, or it has exited
@@ -68,7 +70,11 @@ func (c *conversation) awaitOpened(ctx context.Context) error {
 }
 
 // converse opens the conversation of a call.
-func (c *conversation) converse(ctx context.Context, call *reconcile.Call, p ConversationCall) (ConversationResult, error) {
+func (c *conversation) converse(
+	ctx context.Context,
+	call *reconcile.Call,
+	p ConversationCall,
+) (ConversationResult, error) {
 	if err := refuseSettings(p.Config); err != nil {
 		return ConversationResult{}, err
 	}
@@ -79,7 +85,10 @@ func (c *conversation) converse(ctx context.Context, call *reconcile.Call, p Con
 	}
 	call.ThreadID = c.params.ThreadID
 	return ConversationResult{
-		ThreadID: call.ThreadID, Model: g.session.Model(), UserAgent: g.server.UserAgent, Resumed: p.ThreadID != "",
+		ThreadID:  call.ThreadID,
+		Model:     g.session.Model(),
+		UserAgent: g.server.UserAgent,
+		Resumed:   p.ThreadID != "",
 	}, nil
 }
 
@@ -95,8 +104,12 @@ func refuseSettings(config map[string]any) error {
 	for _, name := range slices.Sorted(maps.Keys(config)) {
 		if !slices.Contains(harmless, name) {
 			return &reconcile.Error{
-				Code:    "invalid_argument",
-				Message: fmt.Sprintf("config: a client can't set %q, only %s", name, strings.Join(harmless, ", ")),
+				Code: "invalid_argument",
+				Message: fmt.Sprintf(
+					"config: a client can't set %q, only %s",
+					name,
+					strings.Join(harmless, ", "),
+				),
 			}
 		}
 	}
@@ -110,20 +123,25 @@ func refuseSettings(config map[string]any) error {
 	return nil
 }
 
-// dir returns the directory in which a turn or a command starts: the one that the call names, that of the conversation, or the agent's.
-// It is inside the agent's directory, and a link in its path may change: the sandbox is always that of the agent's directory.
+// dir returns the directory in which a turn or a command starts: the one that the call names,
+// that of the conversation, or the agent's. It is inside the agent's directory, and a link in
+// its path may change: the sandbox is always that of the agent's directory.
 func (c *conversation) dir(named string) string { return cmp.Or(named, c.params.Cwd, c.space.Path) }
 
-// profiles returns the flags that give all commands of codex the profiles of the agent's directory. They protect its git directory, and
-// that of a repository in it where the conversation starts.
+// profiles returns the flags that give all commands of codex the profiles of the agent's
+// directory. They protect its git directory, and that of a repository in it where the
+// conversation starts.
 func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 	guarded, err := c.Free.Guarded(ctx)
 	if err != nil {
 		return "", err
 	}
 	if unclear := c.Config.Patterns(*c.space); len(unclear) > 0 {
-		return "", reconcile.NewError("invalid_argument", "codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
-			"use directories without *?[]{} in their paths")
+		return "", reconcile.NewError(
+			"invalid_argument",
+			"codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
+			"use directories without *?[]{} in their paths",
+		)
 	}
 	for dir := c.dir(""); dir != c.space.Path && paths.Inside(c.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
@@ -133,14 +151,20 @@ func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 	}
 	var git host.FactsAnswer // of a worktree, where the agent commits
 	if !c.Config.ProtectGit {
-		if git, err = c.Machine.Facts(ctx, host.FactsRequest{Path: c.space.Path, GitDirs: true}); err != nil {
+		if git, err = c.Machine.Facts(ctx, host.FactsRequest{
+			Path:    c.space.Path,
+			GitDirs: true,
+		}); err != nil {
 			return "", err
 		}
 	}
-	return confine.ProfileFlags(c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.GitWritable...)), nil
+	return confine.ProfileFlags(
+		c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.GitWritable...),
+	), nil
 }
 
-// endOutdated ends codex before a turn if it was started with other profiles than now: a project may have been added since.
+// endOutdated ends codex before a turn if it was started with other profiles than now: a
+// project may have been added since.
 func (c *conversation) endOutdated(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -198,8 +222,13 @@ func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
 	}
 	maps.Copy(config, c.params.Config)
 	params := agent.ThreadParams{
-		Name: c.run.Identifier, Cwd: where.Path, ApprovalPolicy: firstGiven(c.params.ApprovalPolicy, c.Config.ApprovalPolicy), Config: config,
-		Model: c.params.Model, BaseInstructions: c.params.BaseInstructions, DeveloperInstructions: c.params.DeveloperInstructions,
+		Name:                  c.run.Identifier,
+		Cwd:                   where.Path,
+		ApprovalPolicy:        firstGiven(c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
+		Config:                config,
+		Model:                 c.params.Model,
+		BaseInstructions:      c.params.BaseInstructions,
+		DeveloperInstructions: c.params.DeveloperInstructions,
 	}
 	if c.params.ThreadID != "" {
 		err = g.session.ResumeThread(ctx, c.params.ThreadID, params)
@@ -207,7 +236,10 @@ func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
 		c.params.ThreadID, err = g.session.StartThread(ctx, params)
 	}
 	if err == nil {
-		c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = c.params.ThreadID, g.session.Model() })
+		c.rec.change(func(r *reconcile.Run) {
+			r.ThreadID = c.params.ThreadID
+			r.Model = g.session.Model()
+		})
 		c.rec.flush(ctx)
 	}
 	return err
@@ -223,8 +255,9 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// sandbox returns the permission profile of a turn or a command, or the policy that replaces it: what the call itself names, or the
-// conversation, or the profile of the agent's directory.
+// sandbox returns the permission profile of a turn or a command, or the policy that replaces
+// it: what the call itself names, or the conversation, or the profile of the agent's
+// directory.
 func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
 	switch policy = firstGiven(own, c.params.SandboxPolicy); {
 	case policy == nil:
@@ -237,8 +270,14 @@ func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, pro
 
 func (c *conversation) options(g *agentProcess) agent.Options {
 	return agent.Options{
-		TurnTimeout: c.Config.TurnTimeout, StallTimeout: c.Config.StallTimeout, OnApproval: c.Config.OnApproval, OnQuestion: c.Config.OnQuestion,
-		Busy: g.busy, Ask: g.asker(nil), Now: c.Now, OnEvent: (&listener{job: c.job}).follow(g),
+		TurnTimeout:  c.Config.TurnTimeout,
+		StallTimeout: c.Config.StallTimeout,
+		OnApproval:   c.Config.OnApproval,
+		OnQuestion:   c.Config.OnQuestion,
+		Busy:         g.busy,
+		Ask:          g.asker(nil),
+		Now:          c.Now,
+		OnEvent:      (&listener{job: c.job}).follow(g),
 	}
 }
 
@@ -261,7 +300,8 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	}
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, params)
-	if lost, is := errors.AsType[*agent.Error](err); is && lost.Code == agent.CodePortExit && turn.ID == "" && ctx.Err() == nil {
+	if lost, is := errors.AsType[*agent.Error](err); is && lost.Code == agent.CodePortExit && turn.ID == "" &&
+		ctx.Err() == nil {
 		// It exited before it took the turn, which was not known yet.
 		c.stop(context.WithoutCancel(ctx))
 		if g, err = c.ensure(ctx); err != nil {
@@ -335,11 +375,17 @@ func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agen
 		return agent.ExecResult{}, err
 	}
 	return g.session.Exec(ctx, agent.ExecParams{
-		Command: p.Command, Cwd: c.dir(p.Cwd), Env: env, SandboxPolicy: policy, Permissions: profile, Timeout: limit,
+		Command:       p.Command,
+		Cwd:           c.dir(p.Cwd),
+		Env:           env,
+		SandboxPolicy: policy,
+		Permissions:   profile,
+		Timeout:       limit,
 	})
 }
 
-// diffScript prints the newest commit that a remote repository has, too, and what differs from it, with new files.
+// diffScript prints the newest commit that a remote repository has, too, and what differs from
+// it, with new files.
 const diffScript = `top=$(git rev-parse --show-toplevel) && cd "$top" || exit
 remotes=$(git for-each-ref --format='%(objectname)' refs/remotes)
 test -n "$remotes" || { echo "no remote branch is known" >&2; exit 1; }
@@ -349,14 +395,17 @@ git diff --no-ext-diff --no-textconv "$base" || exit
 git ls-files -z --others --exclude-standard | xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
 exit 0`
 
-// diff finds out what differs from the remote repository. It runs git in the sandbox, because codex's own git may run nothing
-// (confine.Config.AtHome).
+// diff finds out what differs from the remote repository. It runs git in the sandbox, because
+// codex's own git may run nothing (confine.Config.AtHome).
 func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (d DiffResult, err error) {
 	p.Command = []string{"sh", "-c", diffScript}
 	out, err := c.exec(ctx, g, p)
 	if err == nil && out.ExitCode != 0 {
-		err = reconcile.NewError("no_diff", "git found no difference to a remote repository: "+strings.TrimSpace(out.Stderr),
-			"the directory must be in a repository with a remote branch that was fetched or pushed")
+		err = reconcile.NewError(
+			"no_diff",
+			"git found no difference to a remote repository: "+strings.TrimSpace(out.Stderr),
+			"the directory must be in a repository with a remote branch that was fetched or pushed",
+		)
 	}
 	d.SHA, d.Diff, _ = strings.Cut(out.Stdout, "\n")
 	return d, err

@@ -13,9 +13,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull request if the workflow wants that. A branch that
-// someone has deleted before it had a pull request is pushed again. head is the newest commit of the workspace.
-func (w *workspaceStep) deliver(ctx context.Context) (result reconcile.DeliveryResult, head string, err error) {
+// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull
+// request if the workflow wants that. A branch that someone has deleted before it had a pull
+// request is pushed again. head is the newest commit of the workspace.
+func (w *workspaceStep) deliver(
+	ctx context.Context,
+) (result reconcile.DeliveryResult, head string, err error) {
 	branch, last, err := w.branch(ctx)
 	if err != nil {
 		return result, "", err
@@ -44,8 +47,12 @@ func (w *workspaceStep) tryDelivery(ctx context.Context) error {
 		return err
 	}
 	_, err = w.host.Deliver(ctx, host.DeliverRequest{
-		Repository: w.Config.Repository.Repository, Branch: branch, Delivered: last.Commit, Try: true,
-		Timeout: repositoryTimeout, Env: env,
+		Repository: w.Config.Repository.Repository,
+		Branch:     branch,
+		Delivered:  last.Commit,
+		Try:        true,
+		Timeout:    repositoryTimeout,
+		Env:        env,
 	})
 	return err
 }
@@ -68,9 +75,17 @@ func (w *workspaceStep) deliverSince(
 	if answer.Commits == 0 {
 		w.Log.Info("nothing to push")
 	} else {
-		result.Branch, result.Commit, result.Commits = branch, answer.Commit, answer.Commits
+		result.Branch = branch
+		result.Commit = answer.Commit
+		result.Commits = answer.Commits
 		w.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
-		last = reconcile.Delivered{URL: repository.URL, Branch: branch, Commit: answer.Commit, Base: answer.Base, At: w.Now()}
+		last = reconcile.Delivered{
+			URL:    repository.URL,
+			Branch: branch,
+			Commit: answer.Commit,
+			Base:   answer.Base,
+			At:     w.Now(),
+		}
 		err = w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 	}
 	if err == nil && w.wantsPullRequest(last) {
@@ -92,7 +107,8 @@ func (w *workspaceStep) takeSigned(answer host.DeliverAnswer) {
 	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &handover })
 }
 
-// wantsPullRequest reports whether a pull request is to be opened for what was pushed last. With handoff.state it is part of a handover.
+// wantsPullRequest reports whether a pull request is to be opened for what was pushed last.
+// With handoff.state it is part of a handover.
 func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := w.rec.get().Delivery.Handover
 	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.needsVerify(h, last.Commit)
@@ -101,8 +117,13 @@ func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
 
 const pullRequestTimeout = 2 * time.Minute
 
-// openPullRequest opens a pull request for what was delivered, unless there is one, and stores its address.
-func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Delivered, env []string) (address string, err error) {
+// openPullRequest opens a pull request for what was delivered, unless there is one, and stores
+// its address.
+func (w *workspaceStep) openPullRequest(
+	ctx context.Context,
+	last reconcile.Delivered,
+	env []string,
+) (address string, err error) {
 	run := w.rec.get()
 	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), w.workflowText())
 	request := reconcile.NewPull{
@@ -129,7 +150,11 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 	switch known, _ := errors.AsType[*reconcile.Error](err); {
 	case known != nil:
 		why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
-		return "", &reconcile.Error{Code: host.CodeDeliveryFailed, Message: last.Branch + " is pushed, but has no pull request: " + why, Err: err}
+		return "", &reconcile.Error{
+			Code:    host.CodeDeliveryFailed,
+			Message: last.Branch + " is pushed, but has no pull request: " + why,
+			Err:     err,
+		}
 	case err != nil:
 		return "", err
 	case answer.URL == "":
@@ -143,7 +168,8 @@ func (w *workspaceStep) openPullRequest(ctx context.Context, last reconcile.Deli
 	return answer.URL, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
 }
 
-// maxTitle is the length of the longest title of a pull request in characters; GitHub's limit is 256.
+// maxTitle is the length of the longest title of a pull request in characters; GitHub's limit
+// is 256.
 const maxTitle = 200
 
 func pullRequestTitle(issue reconcile.Issue) string {
@@ -164,11 +190,13 @@ func (w *workspaceStep) workflowText() string {
 		"`, which says what symphony runs for this project, outside the sandbox, too. Review that change before you merge it."
 }
 
-// pullRequestBody contains nothing from outside but the address of the issue, without characters that have a meaning in Markdown.
+// pullRequestBody contains nothing from outside but the address of the issue, without
+// characters that have a meaning in Markdown.
 func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 	body := "Opened by symphony"
 	u, err := url.Parse(text.OrEmpty(issue.URL))
-	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") && !strings.ContainsAny(u.String(), "<>()[]`\\\"") {
+	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
+		!strings.ContainsAny(u.String(), "<>()[]`\\\"") {
 		body += " for <" + u.String() + ">"
 	}
 	body += "."
@@ -180,8 +208,9 @@ func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 	return body
 }
 
-// deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the agent has asked for it. A failure does not change
-// the outcome of the run. Passes do it later if it fails, or if ctx ends first because the run is asked to stop.
+// deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
+// agent has asked for it. A failure does not change the outcome of the run. Passes do it later
+// if it fails, or if ctx ends first because the run is asked to stop.
 func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 	run := w.rec.get()
 	delivers := w.Config.Repository.Deliver && w.space != nil && run.Turns > 0
@@ -193,11 +222,15 @@ func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
 		return
 	}
 	code, message := codeOf(err)
-	w.rec.change(func(r *reconcile.Run) { r.Delivery.Code, r.Delivery.Message = code, w.Redactor.Text(message) })
+	w.rec.change(func(r *reconcile.Run) {
+		r.Delivery.Code = code
+		r.Delivery.Message = w.Redactor.Text(message)
+	})
 	w.warn("the work was not delivered", err)
 }
 
-// deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands the issue over if the agent has asked for it.
+// deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands
+// the issue over if the agent has asked for it.
 func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
 	handover := w.rec.get().Delivery.Handover
 	var result reconcile.DeliveryResult
@@ -207,7 +240,9 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 		handover = w.rec.get().Delivery.Handover
 	}
 	if w.isBehind(ctx, err) {
-		w.Log.Info("nothing is delivered: others have pushed to the branch, which the next run's agent merges")
+		w.Log.Info(
+			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
+		)
 		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{Behind: true} })
 		return nil
 	}
@@ -221,7 +256,8 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 }
 
 // isBehind reports whether a delivery has failed only because others have pushed to the branch
-// since the agent's last turn, and an agent can merge that: its issue is still to be worked on.
+// since the agent's last turn, and an agent can merge that: its issue is still to be worked
+// on.
 func (w *workspaceStep) isBehind(ctx context.Context, err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known == nil || known.Code != host.CodeDeliveryConflict {
@@ -245,7 +281,8 @@ func (w *workspaceStep) isBehind(ctx context.Context, err error) bool {
 // of one that is gone with its machine. A handover needs the very commit that it is about.
 func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
 	gone := &reconcile.Error{
-		Code: reconcile.CodeWorkspaceGone, Message: w.space.Path + " is gone, with what the last run has committed there",
+		Code:    reconcile.CodeWorkspaceGone,
+		Message: w.space.Path + " is gone, with what the last run has committed there",
 	}
 	if !w.farClone() {
 		return gone
@@ -265,12 +302,16 @@ func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) e
 
 // redeliver is the only step of a delivery run.
 func (w *workspaceStep) redeliver(ctx context.Context) error {
-	h, delivers := w.rec.get().Delivery.Handover, w.Config.Repository.Deliver
+	h := w.rec.get().Delivery.Handover
+	delivers := w.Config.Repository.Deliver
 	switch {
 	case delivers:
 	case h != nil && h.Delivers:
-		return reconcile.NewError(host.CodeDeliveryFailed, "its commits have to be pushed before the handover, and the workflow pushes none now",
-			"set repository.url again, without deliver: none; or move the issue yourself")
+		return reconcile.NewError(
+			host.CodeDeliveryFailed,
+			"its commits have to be pushed before the handover, and the workflow pushes none now",
+			"set repository.url again, without deliver: none; or move the issue yourself",
+		)
 	case !w.needsVerify(h, ""): // only the issue is to be handed over
 		return w.deliverAndHandOver(ctx, false)
 	}

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// A secret of symphony reaches hooks but not the agent's program, whether the worker has it or the profile sets it again.
+// A secret of symphony reaches hooks but not the agent's program, whether the worker has it or
+// the profile sets it again.
 func TestOwnSecretsAreWithheld(t *testing.T) {
 	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
 		r := newRig(t, "say hm")
@@ -21,9 +22,15 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 		r.Config.Hooks.BeforeRun = "env > hook.txt"
 		r.Config.Command = "env > agent.txt; " + r.Config.Command
 		r.ends(reconcile.Succeeded, "")
-		test.Contains(t, "the environment of the hook", test.Read(t, r.space("hook.txt")), "SYMPHONY_WEB_PASSWORD=")
+		test.Contains(
+			t,
+			"the environment of the hook",
+			test.Read(t, r.space("hook.txt")),
+			"SYMPHONY_WEB_PASSWORD=",
+		)
 		agent := test.Read(t, r.space("agent.txt"))
-		if strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") || !strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
+		if strings.Contains(agent, "SYMPHONY_WEB_PASSWORD") ||
+			!strings.Contains(agent, "OPENAI_API_KEY=of-the-model\n") {
 			t.Errorf("with the profile %q the agent has\n%s", profile, agent)
 		}
 	}
@@ -51,15 +58,24 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 	}
 }
 
-// The agent gets a tool's answer without the tracker's key, but otherwise unchanged: an issue may be about tokens.
+// The agent gets a tool's answer without the tracker's key, but otherwise unchanged: an issue
+// may be about tokens.
 func TestToolAnswerIsNotRedacted(t *testing.T) {
 	r := newRig(t, "")
 	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
-		return reconcile.ToolAnswer{Text: "send Bearer tokens, ghp_0123456789 or " + testKey, Success: true}
+		return reconcile.ToolAnswer{
+			Text:    "send Bearer tokens, ghp_0123456789 or " + testKey,
+			Success: true,
+		}
 	})
 	c := newTurnLoop(r.newJob(r.run, func(error) {}), nil)
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
-	test.Equal(t, "text and success", []any{got.Text, got.Success}, []any{"send Bearer tokens, ghp_0123456789 or [redacted]", true})
+	test.Equal(
+		t,
+		"text and success",
+		[]any{got.Text, got.Success},
+		[]any{"send Bearer tokens, ghp_0123456789 or [redacted]", true},
+	)
 }
 
 // namedSession records the name of the thread that is started.
@@ -73,22 +89,35 @@ func (s namedSession) StartThread(ctx context.Context, p agent.ThreadParams) (st
 	return s.Session.StartThread(ctx, p)
 }
 
-// If an issue's title contains the tracker's key, neither hooks nor the name of the thread show it.
+// If an issue's title contains the tracker's key, neither hooks nor the name of the thread
+// show it.
 func TestKeyInTitle(t *testing.T) {
-	r := newRig(t, "say hm", with(func(i *reconcile.Issue) { i.Title = "rotate " + testKey }), in("Human Review"))
+	r := newRig(
+		t,
+		"say hm",
+		with(func(i *reconcile.Issue) { i.Title = "rotate " + testKey }),
+		in("Human Review"),
+	)
 	r.run.Issue.Title = "rotate " + testKey
 	r.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
 	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
-	test.Must(r.Run(t.Context(), r.run, r.terminate)) // not ends: the row has the issue as the tracker gave it
+	// not ends: the row has the issue as the tracker gave it
+	test.Must(r.Run(t.Context(), r.run, r.terminate))
 	const want = "rotate " + agent.Redacted
-	test.Equal(t, "title of the hook and name of the thread", []any{test.Read(t, r.space("title")), name}, []any{want, "ABC-1: " + want})
+	test.Equal(
+		t,
+		"title of the hook and name of the thread",
+		[]any{test.Read(t, r.space("title")), name},
+		[]any{want, "ABC-1: " + want},
+	)
 }
 
 // A run whose kind of agent this program does not have is refused before anything is started.
 func TestUnknownKindOfAgent(t *testing.T) {
 	r := newRig(t, "say hm", with(func(*reconcile.Issue) {}))
-	r.Config.AgentKind, r.Config.StartAgent = "acp", nil
+	r.Config.AgentKind = "acp"
+	r.Config.StartAgent = nil
 	run := test.Must(r.Run(t.Context(), r.run, r.terminate))
 	test.Equal(t, "error", run.ErrorCode, string(agent.CodeIncompatible))
 }

@@ -18,16 +18,19 @@ import (
 const (
 	linkStep    = time.Second      // how often the worker looks at its link
 	linkSilence = 45 * time.Second // in which a cut link is noticed at the latest
-	// endBound is how long a worker tries to end a run on its host. The next pass starts another one.
+	// endBound is how long a worker tries to end a run on its host. The next pass starts
+	// another one.
 	endBound = 5 * time.Minute
-	// settling is how long after a loss of the link events of the agent may still be on their way.
+	// settling is how long after a loss of the link events of the agent may still be on their
+	// way.
 	settling = 10 * time.Second
 )
 
 // farStep reaches the machine of a run that works elsewhere, and leaves it.
 type farStep struct{ *job }
 
-// reach opens the machine of the run, if that is another one. That something may be at work there is stored first.
+// reach opens the machine of the run, if that is another one. That something may be at work
+// there is stored first.
 func (f *farStep) reach(ctx context.Context) error {
 	if f.Reach == nil {
 		return nil
@@ -49,19 +52,26 @@ func (f *farStep) reach(ctx context.Context) error {
 		return err
 	}
 	f.localGit = &localGit{f.Machine.Run(host.HereID(f.run.ID)), f.Env}
-	// The machines may share a home, in which host.json of each run has the secret of its daemon.
+	// The machines may share a home, in which host.json of each run has the secret of its
+	// daemon.
 	f.Config.Unreadable = append(slices.Clone(f.Config.Unreadable), filepath.Dir(f.Dir))
-	f.Machine, f.StateDir, f.Env = far.Machine, far.Account.StateDir, far.Account.Env
+	f.Machine = far.Machine
+	f.StateDir = far.Account.StateDir
+	f.Env = far.Account.Env
 	f.Redactor.Add(f.Config.SecretsIn(f.Env))
 	root := expandHome(f.run.WorkspaceRoot, far.Account.Home)
 	f.run.WorkspaceRoot = root
-	f.rec.change(func(r *reconcile.Run) { r.WorkspaceRoot, f.link = root, far.Link })
+	f.rec.change(func(r *reconcile.Run) {
+		r.WorkspaceRoot = root
+		f.link = far.Link
+	})
 	f.host = far.Machine.Run(f.run.ID)
 	go f.watchLink(far.Link)
 	return f.useAccount(ctx, far.Account)
 }
 
-// useAccount sets the paths of codex on that machine. What agents here may not read, they may not read there either.
+// useAccount sets the paths of codex on that machine. What agents here may not read, they may
+// not read there either.
 func (f *farStep) useAccount(ctx context.Context, a host.Account) error {
 	c := &f.Config
 	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
@@ -69,7 +79,8 @@ func (f *farStep) useAccount(ctx context.Context, a host.Account) error {
 		c.CodexHome = login
 	}
 	if c.AgentHome != "" {
-		c.LoginHome, c.AgentHome = login, filepath.Join(a.StateDir, "codex")
+		c.LoginHome = login
+		c.AgentHome = filepath.Join(a.StateDir, "codex")
 	}
 	secret := append(c.Unreadable, filepath.Join(login, "auth.json"))
 	facts, err := f.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
@@ -93,8 +104,9 @@ func expandHome(path, home string) string {
 	return path
 }
 
-// watchLink ends the run when its host serves it no more, or has been silent for twice the time after which the host ends it. It watches
-// until the link is closed: also the end of a run may wait for it.
+// watchLink ends the run when its host serves it no more, or has been silent for twice the
+// time after which the host ends it. It watches until the link is closed: also the end of a
+// run may wait for it.
 func (f *farStep) watchLink(l Link) {
 	patience := 2 * f.Config.Policy.LostAfter
 	for lost := false; ; {
@@ -109,17 +121,27 @@ func (f *farStep) watchLink(l Link) {
 		}
 		if now := l.Lost() > 0; now != lost {
 			lost = now
-			f.Log.Info(map[bool]string{true: "link lost", false: "link back"}[lost], "host", f.run.Host)
+			f.Log.Info(map[bool]string{
+				true:  "link lost",
+				false: "link back",
+			}[lost], "host", f.run.Host)
 		}
 		if l.Lost() > patience {
-			f.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, fmt.Sprintf("nothing was heard of %s for %v", f.run.Host, patience)})
+			f.cancel(
+				runEnd{
+					reconcile.Lost,
+					reconcile.HoldHostLost,
+					fmt.Sprintf("nothing was heard of %s for %v", f.run.Host, patience),
+				},
+			)
 			l.Close() // the calls that wait for it fail
 			return
 		}
 	}
 }
 
-// linkUnsettled reports whether the link is lost, or has come back so recently that events of the agent may still be on their way.
+// linkUnsettled reports whether the link is lost, or has come back so recently that events of
+// the agent may still be on their way.
 func (j *job) linkUnsettled() bool {
 	return j.link != nil && (j.link.Lost() > 0 || j.link.Back() < settling)
 }
@@ -133,13 +155,17 @@ func (f *farStep) leaveHost(ctx context.Context) {
 	f.warn("workspace on the host not recorded", saveSpace(ctx, f.Worker, f.rec.get()))
 	err := f.link.Release(ctx)
 	if err == nil || hostEnded(err) {
-		f.rec.change(func(r *reconcile.Run) { r.Remote, r.HeardAt = reconcile.RemoteEnded, f.Now() })
+		f.rec.change(func(r *reconcile.Run) {
+			r.Remote = reconcile.RemoteEnded
+			r.HeardAt = f.Now()
+		})
 		return
 	}
 	f.warn("run not ended on its host: another worker ends it", err)
 }
 
-// endOfLink returns why the host of the run does not serve it any more; a code only if that is so.
+// endOfLink returns why the host of the run does not serve it any more; a code only if that is
+// so.
 func (f *farStep) endOfLink() (code, message string) {
 	if f.link == nil || f.link.Err() == nil {
 		return "", ""
@@ -159,7 +185,10 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 	}
 	// The error may name other records.
 	root, err := w.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
-	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == w.StateDir })
+	i := slices.IndexFunc(
+		root.Workspaces,
+		func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == w.StateDir },
+	)
 	if i < 0 && err != nil {
 		return err
 	}
@@ -167,8 +196,17 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 	if i >= 0 {
 		r := root.Workspaces[i]
 		found = &reconcile.Workspace{
-			IssueID: run.IssueID, Identifier: run.Identifier, Key: r.Key, Root: run.WorkspaceRoot, Path: r.Path, Project: r.Project, Host: run.Host,
-			Unsaved: text.Within(r.Unsaved, longestUnsaved), UnsavedAt: r.UnsavedAt, KeptSince: r.KeptSince, Restored: r.Restored,
+			IssueID:    run.IssueID,
+			Identifier: run.Identifier,
+			Key:        r.Key,
+			Root:       run.WorkspaceRoot,
+			Path:       r.Path,
+			Project:    r.Project,
+			Host:       run.Host,
+			Unsaved:    text.Within(r.Unsaved, longestUnsaved),
+			UnsavedAt:  r.UnsavedAt,
+			KeptSince:  r.KeptSince,
+			Restored:   r.Restored,
 		}
 	}
 	return w.Journal.SaveRemoteWorkspace(ctx, run, found)
@@ -176,8 +214,8 @@ func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
 
 const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
 
-// EndThere ends a run on its host whose worker has died, and stores that the host has confirmed
-// it. An error means that it has not.
+// EndThere ends a run on its host whose worker has died, and stores that the host has
+// confirmed it. An error means that it has not.
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 	ctx, cancel := context.WithTimeout(ctx, endBound)
 	defer cancel()

@@ -22,9 +22,19 @@ func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
 	j := &farStep{&job{Worker: &Worker{}}}
 	outcome, code, message := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
-	test.Equal(t, "a call", []string{string(outcome), code, message}, []string{"interrupted", "host_ended", "a signal"})
+	test.Equal(
+		t,
+		"a call",
+		[]string{string(outcome), code, message},
+		[]string{"interrupted", "host_ended", "a signal"},
+	)
 	outcome, code, _ = j.judge(t.Context(), reconcile.NewError(host.CodeDied, "killed", ""))
-	test.Equal(t, "its server has died", []string{string(outcome), code}, []string{"interrupted", "host_died"})
+	test.Equal(
+		t,
+		"its server has died",
+		[]string{string(outcome), code},
+		[]string{"interrupted", "host_died"},
+	)
 	code, _ = j.endOfLink()
 	test.Equal(t, "here", code, "")
 	j.link = endedLink{}

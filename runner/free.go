@@ -19,7 +19,8 @@ import (
 // missedWake is how often the worker looks for calls that it was not woken for.
 const missedWake = 2 * time.Second
 
-// clientCalls carries out the calls of clients until the run is stopped, or has been idle for too long.
+// clientCalls carries out the calls of clients until the run is stopped, or has been idle for
+// too long.
 type clientCalls struct {
 	*job
 
@@ -63,7 +64,11 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 			cc.begin(ctx, call)
 		}
 		if err == nil && cc.idleFor() {
-			return runEnd{reconcile.Succeeded, "idle", fmt.Sprintf("it had nothing to do for %v", cc.Free.Idle)}
+			return runEnd{
+				reconcile.Succeeded,
+				"idle",
+				fmt.Sprintf("it had nothing to do for %v", cc.Free.Idle),
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -122,8 +127,13 @@ func (cc *clientCalls) prepare(ctx context.Context) error {
 	}
 	dir := cc.freeDir()
 	cc.space = &host.Workspace{
-		Path: cc.run.WorkspacePath, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache"),
-		Codex: host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")},
+		Path:     cc.run.WorkspacePath,
+		TmpDir:   filepath.Join(dir, "tmp"),
+		CacheDir: filepath.Join(dir, "cache"),
+		Codex: host.Dirs{
+			Tmp:   filepath.Join(dir, "codex-tmp"),
+			Cache: filepath.Join(dir, "codex-cache"),
+		},
 	}
 	cc.space.Hooks = cc.space.Codex
 	for _, d := range []string{cc.space.TmpDir, cc.space.CacheDir, cc.space.Codex.Tmp, cc.space.Codex.Cache} {
@@ -134,7 +144,8 @@ func (cc *clientCalls) prepare(ctx context.Context) error {
 	return cc.host.Open(ctx)
 }
 
-// hasWorktree reports whether a free run works in a clone of its own, which it holds as other runs hold the workspace of an issue.
+// hasWorktree reports whether a free run works in a clone of its own, which it holds as other
+// runs hold the workspace of an issue.
 func (j *job) hasWorktree() bool {
 	return j.run.Kind == reconcile.FreeRun && j.Config.Repository.URL != ""
 }
@@ -159,7 +170,8 @@ func (cc *clientCalls) idleFor() bool {
 	return cc.Free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.Free.Idle
 }
 
-// maxConversations is how many conversations one agent may have, because slots count agents and not their processes.
+// maxConversations is how many conversations one agent may have, because slots count agents
+// and not their processes.
 const maxConversations = 16
 
 // begin hands a call to a goroutine, once.
@@ -177,8 +189,11 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	}
 	switch {
 	case call.Verb == reconcile.CallConversation && len(cc.conversations) >= maxConversations:
-		refuse("too_many_conversations", fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
-			"spawn another agent")
+		refuse(
+			"too_many_conversations",
+			fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
+			"spawn another agent",
+		)
 		return
 	case call.Verb == reconcile.CallConversation:
 		c = cc.newConversation()
@@ -209,9 +224,15 @@ func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call recon
 	switch {
 	case err != nil:
 	case call.Verb == reconcile.CallConversation:
-		result, err = decoded(call, func(p ConversationCall) (any, error) { return c.converse(ctx, &call, p) })
+		result, err = decoded(
+			call,
+			func(p ConversationCall) (any, error) { return c.converse(ctx, &call, p) },
+		)
 	case call.Verb == reconcile.CallSteer:
-		result, err = decoded(call, func(p TurnCall) (any, error) { return struct{}{}, cc.steer(ctx, c, p.Items) })
+		result, err = decoded(
+			call,
+			func(p TurnCall) (any, error) { return struct{}{}, cc.steer(ctx, c, p.Items) },
+		)
 	case call.Verb == reconcile.CallInterrupt:
 		cc.interrupt(ctx, c)
 		result = struct{}{}
@@ -248,10 +269,13 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	call.Status = reconcile.CallCompleted
 	if err != nil {
 		var end runEnd
-		call.Status, call.Result = reconcile.CallFailed, nil
+		call.Status = reconcile.CallFailed
+		call.Result = nil
 		call.ErrorCode, call.ErrorText = codeOf(err)
 		if errors.As(context.Cause(ctx), &end) {
-			call.Status, call.ErrorCode, call.ErrorText = reconcile.CallInterrupted, end.code, end.message
+			call.Status = reconcile.CallInterrupted
+			call.ErrorCode = end.code
+			call.ErrorText = end.message
 		} else if errors.Is(err, errInterrupted) {
 			call.Status = reconcile.CallInterrupted
 		}
@@ -259,7 +283,11 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 		cc.shareFault(ctx, call.ErrorCode, call.ErrorText)
 	}
 	cc.store(ctx, call)
-	details := map[string]string{"call": call.ID, "conversation": call.Conversation, "error": call.ErrorText}
+	details := map[string]string{
+		"call":         call.ID,
+		"conversation": call.Conversation,
+		"error":        call.ErrorText,
+	}
 	cc.note("call_"+string(call.Status), string(call.Verb), details)
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
@@ -268,7 +296,8 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	}
 }
 
-// store stores an ended call. It tries again until the run ends, because a client waits for the call. Then the call ends with the run.
+// store stores an ended call. It tries again until the run ends, because a client waits for
+// the call. Then the call ends with the run.
 func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
 		call.EndedAt = cc.Now()
@@ -286,14 +315,18 @@ func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 }
 
 // errInterrupted means that a client has interrupted the turn.
-var errInterrupted = &reconcile.Error{Code: "interrupted", Message: "a client has interrupted the turn"}
+var errInterrupted = &reconcile.Error{
+	Code:    "interrupted",
+	Message: "a client has interrupted the turn",
+}
 
 // runTurns carries out the turns of a conversation, one after the other, until none waits.
 func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 	for {
 		cc.mu.Lock()
 		if len(c.turns) == 0 {
-			c.running, c.runsTurns = nil, false
+			c.running = nil
+			c.runsTurns = false
 			cc.mu.Unlock()
 			return
 		}
@@ -323,7 +356,8 @@ func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 // interrupt ends the running turn of a conversation, and drops those that wait.
 func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
 	cc.mu.Lock()
-	waiting, running := c.turns, c.running
+	waiting := c.turns
+	running := c.running
 	c.turns = nil
 	cc.mu.Unlock()
 	for _, call := range waiting {
@@ -338,7 +372,8 @@ func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
 // steerStep is how often a steer looks whether codex has begun the turn.
 const steerStep = 10 * time.Millisecond
 
-// steer adds input to the running turn of a conversation. If the turn is about to begin, it waits for that.
+// steer adds input to the running turn of a conversation. If the turn is about to begin, it
+// waits for that.
 func (cc *clientCalls) steer(ctx context.Context, c *conversation, items []agent.Input) error {
 	cc.mu.Lock()
 	running := c.running
@@ -360,9 +395,14 @@ func (cc *clientCalls) steer(ctx context.Context, c *conversation, items []agent
 	}
 }
 
-var errNoTurn = reconcile.NewError("no_turn", "no turn is running in the conversation", "send the input as a turn")
+var errNoTurn = reconcile.NewError(
+	"no_turn",
+	"no turn is running in the conversation",
+	"send the input as a turn",
+)
 
-// conversationFor returns the conversation of a call that needs no thread: t, or one whose codex is only started for such calls.
+// conversationFor returns the conversation of a call that needs no thread: t, or one whose
+// codex is only started for such calls.
 func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
@@ -375,8 +415,15 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 // newConversation returns a conversation without a process. c.mu is held.
 func (cc *clientCalls) newConversation() *conversation {
 	j := &job{
-		Worker: cc.Worker, host: cc.host, run: cc.run, cancel: cc.cancel, rec: cc.rec, events: cc.events, space: cc.space,
-		agentRedactor: cc.agentRedactor, stderr: stderrFile,
+		Worker:        cc.Worker,
+		host:          cc.host,
+		run:           cc.run,
+		cancel:        cc.cancel,
+		rec:           cc.rec,
+		events:        cc.events,
+		space:         cc.space,
+		agentRedactor: cc.agentRedactor,
+		stderr:        stderrFile,
 	}
 	if n := len(cc.all) + 1; n > 1 {
 		j.stderr = fmt.Sprintf("agent-%d.stderr", n)

@@ -58,7 +58,8 @@ func (b *callBook) BeginCall(ctx context.Context, id string, now time.Time) erro
 		if c.Status != reconcile.CallQueued || ctx.Err() != nil {
 			return errors.Join(reconcile.ErrConflict, ctx.Err())
 		}
-		c.Status, c.StartedAt = reconcile.CallRunning, now
+		c.Status = reconcile.CallRunning
+		c.StartedAt = now
 		return nil
 	})
 }
@@ -87,11 +88,22 @@ type freeRig struct {
 // newFreeRig returns a worker that works in a directory of its own once start is called.
 func newFreeRig(t *testing.T) *freeRig {
 	t.Helper()
-	r := &freeRig{rig: newRig(t, ""), book: &callBook{wake: make(chan struct{}, 1)}, ended: make(chan reconcile.Run, 1)}
-	r.run.Kind, r.run.IssueID, r.run.Identifier, r.run.WorkspaceRoot = reconcile.FreeRun, "a", "a", ""
+	r := &freeRig{
+		rig:   newRig(t, ""),
+		book:  &callBook{wake: make(chan struct{}, 1)},
+		ended: make(chan reconcile.Run, 1),
+	}
+	r.run.Kind = reconcile.FreeRun
+	r.run.IssueID = "a"
+	r.run.Identifier = "a"
+	r.run.WorkspaceRoot = ""
 	r.run.WorkspacePath = filepath.Join(r.root, "free")
 	test.OK(t, os.MkdirAll(r.run.WorkspacePath, 0o700))
-	r.Free = &Free{Calls: r.book, Wake: r.book.wake, Guarded: func(context.Context) ([]string, error) { return nil, nil }}
+	r.Free = &Free{
+		Calls:   r.book,
+		Wake:    r.book.wake,
+		Guarded: func(context.Context) ([]string, error) { return nil, nil },
+	}
 	return r
 }
 
@@ -153,7 +165,8 @@ func (r *freeRig) until(id string, ok func(reconcile.Call) bool) (last reconcile
 	return last
 }
 
-// wants waits for the end of a call and checks its status and its result, or its error: the code, and a part of the text.
+// wants waits for the end of a call and checks its status and its result, or its error: the
+// code, and a part of the text.
 func (r *freeRig) wants(id string, status reconcile.CallStatus, what string) reconcile.Call {
 	r.t.Helper()
 	c := r.until(id, reconcile.Call.Ended)
@@ -174,26 +187,50 @@ func conversationCall(id string) reconcile.Call {
 // scriptCall is a turn in the conversation c, in which the agent runs a script.
 func scriptCall(id, script string) reconcile.Call {
 	params := TurnCall{Items: []agent.Input{{Type: "text", Text: "```agent\n" + script + "\n```"}}}
-	return reconcile.Call{ID: id, Verb: reconcile.CallTurn, Conversation: "c", Params: test.Must(json.Marshal(params))}
+	return reconcile.Call{
+		ID:           id,
+		Verb:         reconcile.CallTurn,
+		Conversation: "c",
+		Params:       test.Must(json.Marshal(params)),
+	}
 }
 
 func running(c reconcile.Call) bool { return c.Status == reconcile.CallRunning }
 
-// Conversations, turns and other calls. All are stored at once: a turn waits for its conversation and for the turn before it.
+// Conversations, turns and other calls. All are stored at once: a turn waits for its
+// conversation and for the turn before it.
 func TestCallsOfAnAgent(t *testing.T) {
 	r := newFreeRig(t)
 	exec := func(id, conversation string, p ExecCall) reconcile.Call {
-		return reconcile.Call{ID: id, Verb: reconcile.CallExec, Conversation: conversation, Params: test.Must(json.Marshal(p))}
+		return reconcile.Call{
+			ID:           id,
+			Verb:         reconcile.CallExec,
+			Conversation: conversation,
+			Params:       test.Must(json.Marshal(p)),
+		}
 	}
 	elsewhere := t.TempDir()
 	r.Env = append(r.Env, "MY_TOKEN=0123456789abcdef")
 	r.add(
-		conversationCall("c"), scriptCall("t1", "sh pwd > where\nsay one"), scriptCall("t2", "sh cat where\nsay two"),
-		conversationCall("other"), reconcile.Call{
+		conversationCall(
+			"c",
+		),
+		scriptCall("t1", "sh pwd > where\nsay one"),
+		scriptCall("t2", "sh cat where\nsay two"),
+		conversationCall("other"),
+		reconcile.Call{
 			ID: "image", Verb: reconcile.CallTurn, Conversation: "other",
-			Params: []byte(`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > cwd\\nsay seen\\n```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`),
+			Params: []byte(
+				`{"items":[{"type":"text","text":"` + "```agent\\nsh pwd > cwd\\nsay seen\\n```" + `"},{"type":"localImage","path":"/x.png"}],"cwd":"` + elsewhere + `"}`,
+			),
 		},
-		exec("e1", "", ExecCall{Command: []string{"sh", "-c", "pwd; echo $SYMPHONY_RUN_ID $MY_TOKEN.; echo no >&2; exit 3"}}),
+		exec(
+			"e1",
+			"",
+			ExecCall{
+				Command: []string{"sh", "-c", "pwd; echo $SYMPHONY_RUN_ID $MY_TOKEN.; echo no >&2; exit 3"},
+			},
+		),
 		exec("e2", "c", ExecCall{Command: []string{"sleep", "9"}, TimeoutMS: 1}),
 		exec("e3", "", ExecCall{Command: []string{"/missing"}}),
 		exec("e4", "", ExecCall{}),
@@ -202,14 +239,28 @@ func TestCallsOfAnAgent(t *testing.T) {
 		reconcile.Call{ID: "x", Verb: reconcile.CallTurn, Conversation: "nowhere"},
 		reconcile.Call{ID: "y", Verb: "dance"},
 		reconcile.Call{ID: "z", Verb: reconcile.CallExec, Params: []byte(`{"command":7}`)},
-		reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "other", Params: []byte(`{"items":[]}`)},
+		reconcile.Call{
+			ID:           "s",
+			Verb:         reconcile.CallSteer,
+			Conversation: "other",
+			Params:       []byte(`{"items":[]}`),
+		},
 	)
 	r.start()
-	test.Equal(t, "the conversation has a thread", r.wants("c", reconcile.CallCompleted, `"userAgent":"symphony/`).ThreadID != "", true)
+	test.Equal(
+		t,
+		"the conversation has a thread",
+		r.wants("c", reconcile.CallCompleted, `"userAgent":"symphony/`).ThreadID != "",
+		true,
+	)
 	r.wants("t1", reconcile.CallCompleted, `"lastMessage":"one"`)
 	r.wants("t2", reconcile.CallCompleted, `"lastMessage":"two"`)
 	r.wants("image", reconcile.CallCompleted, `"lastMessage":"seen"`)
-	r.wants("e1", reconcile.CallCompleted, fmt.Sprintf(`{"exitCode":3,"stdout":"%s\n%s .\n","stderr":"no\n"}`, r.run.WorkspacePath, r.run.ID))
+	r.wants(
+		"e1",
+		reconcile.CallCompleted,
+		fmt.Sprintf(`{"exitCode":3,"stdout":"%s\n%s .\n","stderr":"no\n"}`, r.run.WorkspacePath, r.run.ID),
+	)
 	r.wants("e2", reconcile.CallCompleted, `"exitCode":124`)
 	r.wants("e3", reconcile.CallFailed, "response_error: command/exec: exec failed")
 	r.wants("e4", reconcile.CallFailed, "response_error: command/exec: command must not be empty")
@@ -221,13 +272,37 @@ func TestCallsOfAnAgent(t *testing.T) {
 	if s := r.until("s", reconcile.Call.Ended); s.Status == reconcile.CallFailed && s.ErrorCode != "no_turn" {
 		t.Errorf("steer: %+v", s) // the turn may have begun
 	}
-	test.Equal(t, "where the turn worked", test.Read(t, filepath.Join(r.run.WorkspacePath, "where")), r.run.WorkspacePath+"\n")
-	test.Equal(t, "where it worked", test.Read(t, filepath.Join(elsewhere, "cwd")), test.Must(filepath.EvalSymlinks(elsewhere))+"\n")
+	test.Equal(
+		t,
+		"where the turn worked",
+		test.Read(t, filepath.Join(r.run.WorkspacePath, "where")),
+		r.run.WorkspacePath+"\n",
+	)
+	test.Equal(
+		t,
+		"where it worked",
+		test.Read(t, filepath.Join(elsewhere, "cwd")),
+		test.Must(filepath.EvalSymlinks(elsewhere))+"\n",
+	)
 	r.stop()
 	run := <-r.ended
-	test.Equal(t, "outcome, code and turns",
-		[]any{run.Outcome, run.ErrorCode, run.Turns, run.TurnsDone}, []any{reconcile.Canceled, reconcile.StopOperator, 3, 3})
-	test.Equal(t, "the temporary files of the agent are left", test.Exists(t, filepath.Join(r.Dir, "work")), false)
+	test.Equal(
+		t,
+		"outcome, code and turns",
+		[]any{
+			run.Outcome,
+			run.ErrorCode,
+			run.Turns,
+			run.TurnsDone,
+		},
+		[]any{reconcile.Canceled, reconcile.StopOperator, 3, 3},
+	)
+	test.Equal(
+		t,
+		"the temporary files of the agent are left",
+		test.Exists(t, filepath.Join(r.Dir, "work")),
+		false,
+	)
 }
 
 // An agent has a limited number of conversations. One that was refused does not count.
@@ -238,8 +313,17 @@ func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 	defer j.close()
 	c := newClientCalls(j)
 	call := func(id string) {
-		r.add(reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)}) // starts no codex
-		c.begin(t.Context(), reconcile.Call{ID: id, Verb: reconcile.CallConversation, Params: []byte(`{"model":7}`)})
+		// starts no codex
+		r.add(reconcile.Call{
+			ID:     id,
+			Verb:   reconcile.CallConversation,
+			Params: []byte(`{"model":7}`),
+		})
+		c.begin(t.Context(), reconcile.Call{
+			ID:     id,
+			Verb:   reconcile.CallConversation,
+			Params: []byte(`{"model":7}`),
+		})
 		c.working.Wait()
 	}
 	for i := range maxConversations - 1 {
@@ -254,12 +338,18 @@ func TestConversationsOfAnAgentAreLimited(t *testing.T) {
 	r.wants("c", reconcile.CallFailed, "too_many_conversations: the agent has 16 conversations")
 }
 
-// An interrupt ends the running turn and those that wait, and nothing else. Input is added to a turn from its beginning on.
+// An interrupt ends the running turn and those that wait, and nothing else. Input is added to
+// a turn from its beginning on.
 func TestInterruptAndSteer(t *testing.T) {
 	r := newFreeRig(t)
 	r.start()
 	steer := func(id string) reconcile.Call {
-		return reconcile.Call{ID: id, Verb: reconcile.CallSteer, Conversation: "c", Params: []byte(`{"items":[{"type":"text","text":"more of it"}]}`)}
+		return reconcile.Call{
+			ID:           id,
+			Verb:         reconcile.CallSteer,
+			Conversation: "c",
+			Params:       []byte(`{"items":[{"type":"text","text":"more of it"}]}`),
+		}
 	}
 	r.add(conversationCall("c"), steer("s1"))
 	r.wants("s1", reconcile.CallFailed, "no_turn: no turn is running")
@@ -267,7 +357,11 @@ func TestInterruptAndSteer(t *testing.T) {
 	r.until("t1", running)
 	r.add(steer("s2"))
 	r.wants("s2", reconcile.CallCompleted, "{}")
-	r.add(reconcile.Call{ID: "i1", Verb: reconcile.CallInterrupt, Conversation: "c"}, scriptCall("t3", "say later"))
+	r.add(reconcile.Call{
+		ID:           "i1",
+		Verb:         reconcile.CallInterrupt,
+		Conversation: "c",
+	}, scriptCall("t3", "say later"))
 	r.wants("i1", reconcile.CallCompleted, "{}")
 	r.wants("t1", reconcile.CallInterrupted, "interrupted: a client")
 	if t3 := r.until("t3", reconcile.Call.Ended); t3.Status == reconcile.CallFailed {
@@ -280,7 +374,8 @@ func TestInterruptAndSteer(t *testing.T) {
 	r.wants("t4", reconcile.CallCompleted, "still here")
 }
 
-// oneTurn is a Calls that refuses every turn after a while, and sees how many are about to run at once.
+// oneTurn is a Calls that refuses every turn after a while, and sees how many are about to run
+// at once.
 type oneTurn struct {
 	callBook
 	running, most atomic.Int32
@@ -294,10 +389,12 @@ func (o *oneTurn) BeginCall(context.Context, string, time.Time) error {
 	return reconcile.ErrConflict
 }
 
-// Two turns of one conversation never run at once, even if an interrupt comes before the first has begun.
+// Two turns of one conversation never run at once, even if an interrupt comes before the first
+// has begun.
 func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // no turn begins before this goroutine waits
-	r, calls := newFreeRig(t), &oneTurn{}
+	r := newFreeRig(t)
+	calls := &oneTurn{}
 	r.Free.Calls = calls
 	j := r.newJob(r.run, func(error) {})
 	test.OK(t, j.open())
@@ -318,7 +415,12 @@ func TestTurnsOfAConversationDoNotOverlap(t *testing.T) {
 func TestCodexExitsDuringATurn(t *testing.T) {
 	r := newFreeRig(t)
 	r.start()
-	r.add(conversationCall("c"), scriptCall("t1", "say first"), scriptCall("t2", "crash"), scriptCall("t3", "say again"))
+	r.add(
+		conversationCall("c"),
+		scriptCall("t1", "say first"),
+		scriptCall("t2", "crash"),
+		scriptCall("t3", "say again"),
+	)
 	thread := r.wants("c", reconcile.CallCompleted, "threadId").ThreadID
 	r.wants("t1", reconcile.CallCompleted, "first")
 	r.wants("t2", reconcile.CallFailed, "port_exit: the agent exited unexpectedly, exit status 1")
@@ -352,7 +454,8 @@ func TestActivityOfANewTurn(t *testing.T) {
 	test.Until(t, "no activity of the new turn", func() bool { return r.journal.lastRow().Activity == "" })
 }
 
-// A codex that does not start fails the conversation and its turns, with the reason. The agent lives on.
+// A codex that does not start fails the conversation and its turns, with the reason. The agent
+// lives on.
 func TestCodexDoesNotStart(t *testing.T) {
 	for _, c := range []struct{ name, command, code, text string }{
 		{"hangs", "--fault silent-initialize", "response_timeout", "initialize"},
@@ -382,7 +485,8 @@ func TestCodexDoesNotStart(t *testing.T) {
 	}
 }
 
-// An agent without a call for its idle time ends, but not in the middle of a turn, and not while one waits.
+// An agent without a call for its idle time ends, but not in the middle of a turn, and not
+// while one waits.
 func TestIdle(t *testing.T) {
 	r := newFreeRig(t)
 	r.Free.Idle = time.Nanosecond
@@ -391,8 +495,16 @@ func TestIdle(t *testing.T) {
 	r.wants("t2", reconcile.CallCompleted, "done")
 	r.add() // wakes the worker
 	run := <-r.ended
-	test.Equal(t, "outcome, code and text",
-		[]any{run.Outcome, run.ErrorCode, run.ErrorText}, []any{reconcile.Succeeded, "idle", "it had nothing to do for 1ns"})
+	test.Equal(
+		t,
+		"outcome, code and text",
+		[]any{
+			run.Outcome,
+			run.ErrorCode,
+			run.ErrorText,
+		},
+		[]any{reconcile.Succeeded, "idle", "it had nothing to do for 1ns"},
+	)
 }
 
 // An agent ends with its host, even in the middle of a turn.
@@ -406,7 +518,12 @@ func TestHostGone(t *testing.T) {
 	gone.Store(true)
 	r.add() // wakes the worker
 	run := <-r.ended
-	test.Equal(t, "outcome and code", []any{run.Outcome, run.ErrorCode}, []any{reconcile.Canceled, "host_gone"})
+	test.Equal(
+		t,
+		"outcome and code",
+		[]any{run.Outcome, run.ErrorCode},
+		[]any{reconcile.Canceled, "host_gone"},
+	)
 	for _, id := range []string{"t1", "t2"} {
 		r.wants(id, reconcile.CallInterrupted, "host_gone: the program that started the agent has exited")
 	}
@@ -419,12 +536,16 @@ func TestEndOfACallIsNotLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r.book.refuse = 2
 		r.add(conversationCall("c"))
-		newClientCalls(r.newJob(r.run, func(error) {})).store(t.Context(), reconcile.Call{ID: "c", Status: reconcile.CallCompleted})
+		newClientCalls(r.newJob(r.run, func(error) {})).store(t.Context(), reconcile.Call{
+			ID:     "c",
+			Status: reconcile.CallCompleted,
+		})
 		test.Equal(t, "status", r.book.calls[0].Status, reconcile.CallCompleted)
 	})
 }
 
-// A client may change only harmless settings of codex: others start programs, or widen the sandbox.
+// A client may change only harmless settings of codex: others start programs, or widen the
+// sandbox.
 func TestSettingsOfClients(t *testing.T) {
 	for config, refused := range map[string]string{
 		`{"model_reasoning_effort":"low","web_search":"disabled"}`: "",

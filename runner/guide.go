@@ -21,38 +21,56 @@ type guide struct {
 	mu      sync.Mutex
 	seen    reconcile.LastSeen // what the thread has seen
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
-	given   []string           // the ids of messages that are in the text of a turn or were added to one; only the loop of turns uses it
+	// the ids of messages that are in the text of a turn or were added to one; only the loop
+	// of turns uses it
+	given []string
 
-	toldRework      bool
-	undelivered     string                  // why the work can't be delivered, which the agent was not told yet
-	toldPushed      *host.Pushed            // what others have pushed, in the text of a turn
-	commentsRefused bool                    // the tracker does not know the request for comments; only the loop of turns uses it
-	told            *reconcile.Verification // the result of verify in the text of the last turn; only the loop of turns uses it
+	toldRework bool
+	// why the work can't be delivered, which the agent was not told yet
+	undelivered string
+	toldPushed  *host.Pushed // what others have pushed, in the text of a turn
+	// the tracker does not know the request for comments; only the loop of turns uses it
+	commentsRefused bool
+	// the result of verify in the text of the last turn; only the loop of turns uses it
+	told *reconcile.Verification
 
 	saving  sync.Mutex
 	created []reconcile.Created // what the agent has created in the tracker, not stored yet
 }
 
-// pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has accepted the turn.
+// pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has
+// accepted the turn.
 type pendingUpdate struct {
 	seen     reconcile.LastSeen
 	answers  []reconcile.Request
 	messages []reconcile.Message
 }
 
-// firstTurnText returns the text of the run's first turn: the prompt for a new thread, guidance for a resumed one. The guidance
-// contains the prompt if that has changed with the workflow's template, the attempt or the issue.
+// firstTurnText returns the text of the run's first turn: the prompt for a new thread,
+// guidance for a resumed one. The guidance contains the prompt if that has changed with the
+// workflow's template, the attempt or the issue.
 func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
 	if !t.resumed {
-		seen := reconcile.LastSeen{Description: hashOf(text.OrEmpty(issue.Description)), Prompt: hashOf(prompt)}
-		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t))), nil
+		seen := reconcile.LastSeen{
+			Description: hashOf(text.OrEmpty(issue.Description)),
+			Prompt:      hashOf(prompt),
+		}
+		return g.agentRedactor.Text(
+			agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t)),
+		), nil
 	}
 	seen, last, err := g.lastRun(ctx, t.id, issue)
 	if err != nil {
 		return "", err
 	}
-	r := agent.Resumption{Issue: issue, Attempt: g.run.Attempt, Policy: g.Config.Policy, Last: last, Elsewhere: t.elsewhere}
+	r := agent.Resumption{
+		Issue:     issue,
+		Attempt:   g.run.Attempt,
+		Policy:    g.Config.Policy,
+		Last:      last,
+		Elsewhere: t.elsewhere,
+	}
 	hash := hashOf(prompt)
 	if seen.Prompt != "" && seen.Prompt != hash { // a worker that died early has stored none
 		r.NewPrompt = prompt
@@ -67,13 +85,21 @@ func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	g.mu.Lock()
 	seen := g.seen
 	g.mu.Unlock()
-	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)))
+	return g.agentRedactor.Text(
+		agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)),
+	)
 }
 
-// updateForNewThread returns what a new thread needs besides the prompt. The first thread of an issue needs nothing. A thread
-// that replaces another has not seen the comments, one of which may have ended a hold. If resuming is off, though, the
-// operator wants every run to start from the prompt alone.
-func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, seen reconcile.LastSeen, t openedThread) agent.Update {
+// updateForNewThread returns what a new thread needs besides the prompt. The first thread of
+// an issue needs nothing. A thread that replaces another has not seen the comments, one of
+// which may have ended a hold. If resuming is off, though, the operator wants every run to
+// start from the prompt alone.
+func (g *guide) updateForNewThread(
+	ctx context.Context,
+	issue reconcile.Issue,
+	seen reconcile.LastSeen,
+	t openedThread,
+) agent.Update {
 	if t.replaces && g.Config.ResumeThread {
 		return g.update(ctx, seen)
 	}
@@ -87,19 +113,28 @@ func (g *guide) updateForNewThread(ctx context.Context, issue reconcile.Issue, s
 	return u
 }
 
-// lastRun returns what the thread has seen, and its last run, nil if that is no longer stored. If it is not stored what the
-// thread has seen, that is everything up to the start of its last run.
-func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issue) (reconcile.LastSeen, *reconcile.Run, error) {
+// lastRun returns what the thread has seen, and its last run, nil if that is no longer stored.
+// If it is not stored what the thread has seen, that is everything up to the start of its last
+// run.
+func (g *guide) lastRun(
+	ctx context.Context,
+	thread string,
+	issue reconcile.Issue,
+) (reconcile.LastSeen, *reconcile.Run, error) {
 	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
 	if err != nil {
 		return reconcile.LastSeen{}, nil, err
 	}
 	seen, known, err := g.Journal.LastSeen(ctx, thread)
 	if !found {
-		last.StartedAt, last.Issue = g.run.StartedAt, issue
+		last.StartedAt = g.run.StartedAt
+		last.Issue = issue
 	}
 	if !known {
-		seen = reconcile.LastSeen{CommentAt: last.StartedAt, Description: hashOf(text.OrEmpty(last.Issue.Description))}
+		seen = reconcile.LastSeen{
+			CommentAt:   last.StartedAt,
+			Description: hashOf(text.OrEmpty(last.Issue.Description)),
+		}
 	}
 	if !found {
 		return seen, nil, err
@@ -107,17 +142,20 @@ func (g *guide) lastRun(ctx context.Context, thread string, issue reconcile.Issu
 	return seen, &last, err
 }
 
-// update returns what is new for a thread, given what it has seen. What can't be read now is left to a later turn.
+// update returns what is new for a thread, given what it has seen. What can't be read now is
+// left to a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
 	u := g.newUpdate(ctx, &seen)
 	description := text.OrEmpty(issue.Description)
 	if hash := hashOf(description); hash != seen.Description {
-		u.Description, seen.Description = &description, hash
+		u.Description = &description
+		seen.Description = hash
 	}
 	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
 	g.warn("comments not read, starting the turn without them", err)
-	u.Comments, seen.CommentAt = comments, newest
+	u.Comments = comments
+	seen.CommentAt = newest
 	g.propose(seen, u)
 	return u
 }
@@ -127,8 +165,13 @@ func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.U
 	messages, err := g.messages(ctx)
 	g.warn("messages of operators not read, starting the turn without them", err)
 	return agent.Update{
-		Answers: g.lateAnswers(ctx), Messages: messages, Refused: g.untold(), Base: g.newBase(seen), Rework: g.reworkText(ctx),
-		Pushed: g.newPushed(), Undelivered: g.takeUndelivered(),
+		Answers:     g.lateAnswers(ctx),
+		Messages:    messages,
+		Refused:     g.untold(),
+		Base:        g.newBase(seen),
+		Rework:      g.reworkText(ctx),
+		Pushed:      g.newPushed(),
+		Undelivered: g.takeUndelivered(),
 	}
 }
 
@@ -153,13 +196,14 @@ func (g *guide) newPushed() *host.Pushed {
 // newBase returns the base if the thread has not seen it, and records in seen that it has.
 func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
 	if g.base.Commit != "" && g.base.Commit != seen.Base {
-		base, seen.Base = g.base, g.base.Commit
+		base = g.base
+		seen.Base = g.base.Commit
 	}
 	return base
 }
 
-// reworkText tells the agent, in the first turn of a run, what its pull request has come back for; empty if it has not. Logs that can't be
-// read are left out.
+// reworkText tells the agent, in the first turn of a run, what its pull request has come back
+// for; empty if it has not. Logs that can't be read are left out.
 func (g *guide) reworkText(ctx context.Context) string {
 	if g.toldRework {
 		return ""
@@ -208,9 +252,10 @@ func (g *guide) logs(ctx context.Context, r *reconcile.Rework) (map[string]strin
 // commentsBound is how long a turn waits for the comments of its issue.
 const commentsBound = 30 * time.Second
 
-// newComments returns the comments of people since a time, the newest first, and the time of the newest comment of all. Comments
-// of agents and of symphony, and replies that decided a request, are recognised by their ids, because agents may share the tracker's
-// user with a person.
+// newComments returns the comments of people since a time, the newest first, and the time of
+// the newest comment of all. Comments of agents and of symphony, and replies that decided a
+// request, are recognised by their ids, because agents may share the tracker's user with a
+// person.
 func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
 	fromPeople []reconcile.Comment, newest time.Time, err error,
 ) {
@@ -247,7 +292,8 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	return fromPeople, newest, nil
 }
 
-// saveCreated stores what the agent has created in the tracker, together with what could not be stored before.
+// saveCreated stores what the agent has created in the tracker, together with what could not
+// be stored before.
 func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -262,7 +308,8 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 	return err
 }
 
-// untold returns how verify has failed last, once for each time. A new run repeats what the last one may have told.
+// untold returns how verify has failed last, once for each time. A new run repeats what the
+// last one may have told.
 func (g *guide) untold() *reconcile.Verification {
 	h := g.rec.get().Delivery.Handover
 	if !h.Refused() || h.Verification == g.told {
@@ -284,7 +331,8 @@ func (g *guide) propose(seen reconcile.LastSeen, u agent.Update) {
 	g.pending = &pendingUpdate{seen, u.Answers, u.Messages}
 }
 
-// turnAccepted stores that the thread has seen the text of the turn. After a crash before that, the text is sent again.
+// turnAccepted stores that the thread has seen the text of the turn. After a crash before
+// that, the text is sent again.
 func (g *guide) turnAccepted(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -299,15 +347,27 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 	g.seen = p.seen
 	run := g.rec.get()
 	ctx = context.WithoutCancel(ctx)
-	thread := reconcile.Thread{ID: run.ThreadID, WorkspaceID: run.WorkspaceID, CodexHome: g.codexHome}
+	thread := reconcile.Thread{
+		ID:          run.ThreadID,
+		WorkspaceID: run.WorkspaceID,
+		CodexHome:   g.codexHome,
+	}
 	g.warn("what the thread has seen is not stored, a later turn may repeat it", errors.Join(
-		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()), g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
+		g.Journal.RecordLastSeen(
+			ctx,
+			run.ID,
+			run.IssueID,
+			thread,
+			p.seen,
+			g.Now(),
+		),
+		g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
 	g.reached(ctx, p.messages)
 }
 
-// noteDescription marks the description as seen, because the agent itself may have written it. issue is the issue after the
-// agent's call of the tool.
+// noteDescription marks the description as seen, because the agent itself may have written it.
+// issue is the issue after the agent's call of the tool.
 func (g *guide) noteDescription(ctx context.Context, issue reconcile.Issue) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -327,8 +387,9 @@ func hashOf(s string) string {
 	return hex.EncodeToString(h[:12])
 }
 
-// messages returns what operators tell the agent and this run has not tried to pass on, the oldest first. It is recorded before this run
-// does so: after a crash the agent learns that it may have read it.
+// messages returns what operators tell the agent and this run has not tried to pass on, the
+// oldest first. It is recorded before this run does so: after a crash the agent learns that it
+// may have read it.
 func (g *guide) messages(ctx context.Context) ([]reconcile.Message, error) {
 	list, err := g.Journal.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
 	list = text.Filter(list, func(m reconcile.Message) bool { return !slices.Contains(g.given, m.ID) })
@@ -366,7 +427,10 @@ func (g *guide) tell(ctx context.Context, session agent.Session) error {
 	if err != nil || len(list) == 0 {
 		return nil //nolint:nilerr // heartbeats report that the database can't be used
 	}
-	err = session.Steer(ctx, []agent.Input{{Type: "text", Text: g.agentRedactor.Text(agent.MessagesText(list))}})
+	err = session.Steer(ctx, []agent.Input{{
+		Type: "text",
+		Text: g.agentRedactor.Text(agent.MessagesText(list)),
+	}})
 	if err != nil {
 		g.given = g.given[:len(g.given)-len(list)]
 		return err

@@ -26,8 +26,14 @@ var handOverTool = agent.Tool{
 		`on the issue and moves it. Example: {"summary": "Fixed the total; the tests pass."} ` +
 		`If you can't go on without a person: {"blocked": "I need access to the staging database."} Then end your turn.`,
 	InputSchema: agenttool.Object(nil, map[string]any{
-		"summary": map[string]string{"type": "string", "description": "What you have done, in Markdown, for the people who review it."},
-		"blocked": map[string]string{"type": "string", "description": "What you need from a person, if the work is not done."},
+		"summary": map[string]string{
+			"type":        "string",
+			"description": "What you have done, in Markdown, for the people who review it.",
+		},
+		"blocked": map[string]string{
+			"type":        "string",
+			"description": "What you need from a person, if the work is not done.",
+		},
 	}),
 }
 
@@ -67,9 +73,9 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
 }
 
-// maxRefusals is how often in a row hand_over, or the delivery, is refused for the same reason, while nothing
-// changes, before the run ends. An agent that can't commit, because a hook of git fails for
-// example, would try until its last turn.
+// maxRefusals is how often in a row hand_over, or the delivery, is refused for the same
+// reason, while nothing changes, before the run ends. An agent that can't commit, because a
+// hook of git fails for example, would try until its last turn.
 const maxRefusals = 3
 
 // refusals are the last refusals of hand_over, or of the delivery.
@@ -100,8 +106,13 @@ func (t *turnLoop) countRefusal(ctx context.Context, what string, refusal error)
 		return false
 	}
 	r.end = &reconcile.Error{
-		Code:    reconcile.HoldRefused,
-		Message: fmt.Sprintf("%s was refused %d times, and nothing has changed meanwhile: %s", what, r.count, sentence),
+		Code: reconcile.HoldRefused,
+		Message: fmt.Sprintf(
+			"%s was refused %d times, and nothing has changed meanwhile: %s",
+			what,
+			r.count,
+			sentence,
+		),
 	}
 	return true
 }
@@ -150,26 +161,43 @@ func (t *turnLoop) readHandover(args json.RawMessage) (wish reconcile.Handover, 
 	d := json.NewDecoder(strings.NewReader(string(args)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return wish, agenttool.Refusal("invalid_input", "arguments must be an object with summary or blocked: "+err.Error())
+		return wish, agenttool.Refusal(
+			"invalid_input",
+			"arguments must be an object with summary or blocked: "+err.Error(),
+		)
 	}
 	words := func(s string) string { return t.Redactor.Text(strings.TrimSpace(s)) }
 	wish = reconcile.Handover{
-		RunID: t.job.run.ID, At: t.Now(), Summary: words(in.Summary), Blocked: words(in.Blocked), Delivers: t.Config.Repository.Deliver,
+		RunID:    t.job.run.ID,
+		At:       t.Now(),
+		Summary:  words(in.Summary),
+		Blocked:  words(in.Blocked),
+		Delivers: t.Config.Repository.Deliver,
 		Verifies: t.Config.Verify.Command != "",
 	}
 	wish.State = t.Config.Handoff.stateFor(wish)
 	switch words := wish.Summary + wish.Blocked; {
 	case (wish.Summary == "") == (wish.Blocked == ""):
-		err = agenttool.Refusal("invalid_input", "give either summary or blocked, as a text that is not empty")
+		err = agenttool.Refusal(
+			"invalid_input",
+			"give either summary or blocked, as a text that is not empty",
+		)
 	case len(words) > longestHandover:
-		err = agenttool.Refusal("invalid_input", fmt.Sprintf("the text is longer than %d bytes", longestHandover))
+		err = agenttool.Refusal(
+			"invalid_input",
+			fmt.Sprintf("the text is longer than %d bytes", longestHandover),
+		)
 	case strings.Contains(words, reconcile.CommentMarker):
-		err = agenttool.Refusal("invalid_input", "the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out")
+		err = agenttool.Refusal(
+			"invalid_input",
+			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
+		)
 	}
 	return wish, err
 }
 
-// checkWork returns an error for the agent if something in the workspace is not committed, or if nothing is.
+// checkWork returns an error for the agent if something in the workspace is not committed, or
+// if nothing is.
 func (t *turnLoop) checkWork(ctx context.Context) error {
 	found, err := t.Machine.Inspect(ctx, host.WorkspaceRequest{Path: t.space.Path})
 	if err != nil || found.Git == nil {
@@ -181,10 +209,16 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	ahead := found.Git.Ahead
 	if t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
 		if branches := found.Git.Elsewhere; len(branches) > 0 {
-			return agenttool.Refusal("no_commit", fmt.Sprintf("HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or "+
-				"git switch to it, then hand over again", headName(found.Git), strings.Join(branches, ", "), branches[0]))
+			return agenttool.Refusal(
+				"no_commit",
+				fmt.Sprintf("HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or "+
+					"git switch to it, then hand over again", headName(found.Git), strings.Join(branches, ", "), branches[0]),
+			)
 		}
-		return agenttool.Refusal("no_commit", "the branch has no commit of yours: commit the work, or say with blocked what you need")
+		return agenttool.Refusal(
+			"no_commit",
+			"the branch has no commit of yours: commit the work, or say with blocked what you need",
+		)
 	}
 	return t.tryDelivery(ctx)
 }
@@ -213,7 +247,8 @@ func (t *turnLoop) tryDelivery(ctx context.Context) error {
 	return nil
 }
 
-// checkMove returns an error for an agent that moves its issue out of the active states, if it has to hand it over instead.
+// checkMove returns an error for an agent that moves its issue out of the active states, if it
+// has to hand it over instead.
 func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) error {
 	if t.Config.Handoff.State == "" || tool.MovesTo == nil {
 		return nil
@@ -222,11 +257,15 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 	if err != nil || !slices.ContainsFunc(states, func(s string) bool { return !t.Config.Policy.Active(s) }) {
 		return err
 	}
-	return agenttool.Refusal("use_hand_over", "nothing was changed: use the tool hand_over, and symphony moves the issue after your turn")
+	return agenttool.Refusal(
+		"use_hand_over",
+		"nothing was changed: use the tool hand_over, and symphony moves the issue after your turn",
+	)
 }
 
-// handOver comments on the issue and moves it. Each step is stored before the next one, and is not repeated. A person who has moved the
-// issue meanwhile has decided: it stays where it is. head is the commit that is handed over, if it was looked for.
+// handOver comments on the issue and moves it. Each step is stored before the next one, and is
+// not repeated. A person who has moved the issue meanwhile has decided: it stays where it is.
+// head is the commit that is handed over, if it was looked for.
 func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
 	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
 	if err != nil {
@@ -267,8 +306,11 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head
 	}
 	state := cmp.Or(w.Config.Handoff.stateFor(h), h.State)
 	if w.Config.Policy.Active(state) {
-		return reconcile.NewError(host.CodeDeliveryFailed, fmt.Sprintf("the issue was to be moved to %q, which is active now", state),
-			"correct handoff.state in WORKFLOW.md")
+		return reconcile.NewError(
+			host.CodeDeliveryFailed,
+			fmt.Sprintf("the issue was to be moved to %q, which is active now", state),
+			"correct handoff.state in WORKFLOW.md",
+		)
 	}
 	w.rec.recordMove()
 	w.rec.flush(ctx)
@@ -290,18 +332,29 @@ func unlessGone(err error) error {
 }
 
 // postHandover comments on the issue, unless the comment is there.
-func (w *workspaceStep) postHandover(ctx context.Context, h reconcile.Handover, last reconcile.Delivered) error {
+func (w *workspaceStep) postHandover(
+	ctx context.Context,
+	h reconcile.Handover,
+	last reconcile.Delivered,
+) error {
 	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
 	if w.Tracker.Comments != nil {
 		list, err := w.Tracker.Comments(ctx, w.run.IssueID, h.At.Add(-clocksDiffer))
 		if err != nil {
 			return err
 		}
-		if text.First(list, func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }).ID != "" {
+		if text.First(
+			list,
+			func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) },
+		).ID != "" {
 			return nil
 		}
 	}
-	_, err := w.Tracker.Post(ctx, w.run.IssueID, w.Redactor.Text(handoverText(h, last, w.workflowText()))+"\n\n"+mark)
+	_, err := w.Tracker.Post(
+		ctx,
+		w.run.IssueID,
+		w.Redactor.Text(handoverText(h, last, w.workflowText()))+"\n\n"+mark,
+	)
 	return err
 }
 
@@ -344,8 +397,13 @@ func (j *job) openForge(ctx context.Context) (*reconcile.Forge, error) {
 	return j.Forge(ctx, env)
 }
 
-// answerRework says on the pull request what was answered and by which commit, once. From then on the issue has not come back any more.
-func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, last reconcile.Delivered) error {
+// answerRework says on the pull request what was answered and by which commit, once. From then
+// on the issue has not come back any more.
+func (w *workspaceStep) answerRework(
+	ctx context.Context,
+	h reconcile.Handover,
+	last reconcile.Delivered,
+) error {
 	r, err := w.rework(ctx)
 	if r == nil || err != nil {
 		return err
@@ -354,10 +412,12 @@ func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, 
 	if err != nil {
 		return err
 	}
-	words, said := "answered by commit", h.Summary
+	words := "answered by commit"
+	said := h.Summary
 	switch {
 	case h.Blocked != "":
-		words, said = "not answered, blocked at commit", h.Blocked
+		words = "not answered, blocked at commit"
+		said = h.Blocked
 	case last.Commit == r.Commit:
 		words = "answered without a new commit after"
 	}
@@ -367,14 +427,16 @@ func (w *workspaceStep) answerRework(ctx context.Context, h reconcile.Handover, 
 		body += "\n\n" + warning
 	}
 	body += quotation(said) + "\n\n" + mark
-	if err := forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body)); err != nil && !errors.Is(err, reconcile.ErrGone) {
+	if err := forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body)); err != nil &&
+		!errors.Is(err, reconcile.ErrGone) {
 		return err
 	}
 	crash.At("runner.rework.answered")
 	return w.Journal.EndRework(context.WithoutCancel(ctx), w.run.IssueID)
 }
 
-// quotation is the text of an agent below what symphony writes. Nothing in it can end the quotation.
+// quotation is the text of an agent below what symphony writes. Nothing in it can end the
+// quotation.
 func quotation(words string) string {
 	return "\n\n> " + strings.ReplaceAll(strings.ReplaceAll(words, "\r", ""), "\n", "\n> ")
 }

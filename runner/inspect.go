@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Inspection is an agent that was started like that of a run, in a temporary workspace, to query it. Close must be called.
+// Inspection is an agent that was started like that of a run, in a temporary workspace, to
+// query it. Close must be called.
 type Inspection struct {
 	Session agent.Session
 	// Server is what codex reported about itself.
@@ -28,16 +29,29 @@ type Inspection struct {
 	process *agentProcess
 }
 
-// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is the environment of a worker. Codex
-// writes to its home as in a run. The errors are those of a run whose agent does not start.
-func (c Config) Inspect(ctx context.Context, m host.Machine, env []string, parent, version string) (_ *Inspection, err error) {
+// Inspect starts codex.command in a temporary workspace below parent, which must exist. env is
+// the environment of a worker. Codex writes to its home as in a run. The errors are those of a
+// run whose agent does not start.
+func (c Config) Inspect(
+	ctx context.Context,
+	m host.Machine,
+	env []string,
+	parent, version string,
+) (_ *Inspection, err error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
 	if err == nil {
 		dir, err = filepath.EvalSymlinks(dir)
 	}
 	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
-	space := &host.Workspace{Path: i.Cwd, TmpDir: filepath.Join(dir, "tmp"), CacheDir: filepath.Join(dir, "cache")}
-	space.Codex = host.Dirs{Tmp: filepath.Join(dir, "codex-tmp"), Cache: filepath.Join(dir, "codex-cache")}
+	space := &host.Workspace{
+		Path:     i.Cwd,
+		TmpDir:   filepath.Join(dir, "tmp"),
+		CacheDir: filepath.Join(dir, "cache"),
+	}
+	space.Codex = host.Dirs{
+		Tmp:   filepath.Join(dir, "codex-tmp"),
+		Cache: filepath.Join(dir, "codex-cache"),
+	}
 	space.Hooks = space.Codex
 	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
 		if err == nil {
@@ -75,7 +89,8 @@ func (c Config) Inspect(ctx context.Context, m host.Machine, env []string, paren
 	return i, nil
 }
 
-// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable, agent.ErrNoProbe.
+// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable,
+// agent.ErrNoProbe.
 func (i *Inspection) TrySandbox(ctx context.Context) error {
 	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)
 }

@@ -17,8 +17,10 @@ import (
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker
-	host   host.Run                // nil before the machine is reached
-	link   Link                    // to that machine; nil for this one. Heartbeats read it while reach sets it, both under record.mu
+	host host.Run // nil before the machine is reached
+	// to that machine; nil for this one. Heartbeats read it while reach sets it, both under
+	// record.mu
+	link   Link
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -29,12 +31,14 @@ type job struct {
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr
 	flags         string // what codex.command is started with besides, for a shell
-	permissions   string // the permission profile in flags, for commands without a turn; empty for none
+	// the permission profile in flags, for commands without a turn; empty for none
+	permissions string
 	// codexHome is where codex stores its threads; set once codex has answered.
 	codexHome  string
 	overBudget atomic.Bool // whether the issue has used agent.max_tokens
 	localGit   *localGit   // nil for a run of this machine
-	// loginProfile is what the login profile has set at loginAt, which is zero before the first login shell.
+	// loginProfile is what the login profile has set at loginAt, which is zero before the
+	// first login shell.
 	loginProfile host.LoginAnswer
 	loginAt      time.Time
 }
@@ -55,11 +59,22 @@ const (
 )
 
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
-	j := &job{Worker: w, run: run, cancel: cancel, stderr: stderrFile, agentRedactor: agent.NewExactRedactor(w.Config.SecretValues)}
+	j := &job{
+		Worker:        w,
+		run:           run,
+		cancel:        cancel,
+		stderr:        stderrFile,
+		agentRedactor: agent.NewExactRedactor(w.Config.SecretValues),
+	}
 	if w.Reach == nil && w.Machine != nil {
 		j.host = w.Machine.Run(run.ID)
 	}
-	j.rec = &record{job: j, row: run, base: map[string]reconcile.Tokens{}, used: map[string]reconcile.Tokens{}}
+	j.rec = &record{
+		job:  j,
+		row:  run,
+		base: map[string]reconcile.Tokens{},
+		used: map[string]reconcile.Tokens{},
+	}
 	return j
 }
 
@@ -114,17 +129,26 @@ func (j *job) note(name, message string, payload any) {
 	run := j.rec.get()
 	raw, err := json.Marshal(payload)
 	if err == nil {
-		err = j.events.Append(agent.Event{Name: name, At: j.Now(), ThreadID: run.ThreadID, Message: message, Raw: raw})
+		err = j.events.Append(agent.Event{
+			Name:     name,
+			At:       j.Now(),
+			ThreadID: run.ThreadID,
+			Message:  message,
+			Raw:      raw,
+		})
 	}
 	j.warn("event not stored", err)
 }
 
-// killAll ends all processes of the run: those with the marker of the run or its thread, those on record, and the descendants
-// of this worker.
+// killAll ends all processes of the run: those with the marker of the run or its thread, those
+// on record, and the descendants of this worker.
 func (j *job) killAll(ctx context.Context) error {
 	j.observe(host.ObserveRequest{})
 	run := j.rec.get()
-	answer, err := j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
+	answer, err := j.host.Kill(context.WithoutCancel(ctx), host.KillRequest{
+		ThreadID: run.ThreadID,
+		Root:     run.WorkspaceRoot,
+	})
 	j.logLocks(answer.Locks)
 	return j.ended(answer, err)
 }
@@ -141,8 +165,8 @@ func (j *job) ended(answer host.LeftAnswer, err error) error {
 	return errors.Join(err, host.Leftover("run "+j.run.ID, answer.Processes))
 }
 
-// observe records the descendants of the worker, so that a later pass finds even those that have removed their marker. It ends
-// those that hold a lock of symphony.
+// observe records the descendants of the worker, so that a later pass finds even those that
+// have removed their marker. It ends those that hold a lock of symphony.
 func (j *job) observe(q host.ObserveRequest) {
 	if j.host == nil {
 		return // the run could not start

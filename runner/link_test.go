@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// linkedMachine is a machine at the other end of a link that breaks again and again. All tests of this package use it: they prove that a
-// run shares no memory with its machine, and that nothing is lost or done twice when a link breaks. What needs a terminal is local.
+// linkedMachine is a machine at the other end of a link that breaks again and again. All tests
+// of this package use it: they prove that a run shares no memory with its machine, and that
+// nothing is lost or done twice when a link breaks. What needs a terminal is local.
 type linkedMachine struct {
 	host.Machine
 	local host.Machine
@@ -39,7 +40,12 @@ func (m linkedMachine) Run(id string) host.Run {
 	return linkedRun{link(m.t, shared, id).Run(id), shared.run}
 }
 
-func (r linkedRun) RunInTerminal(ctx context.Context, argv, env []string, io host.Stdio, observe func(context.Context)) (int, error) {
+func (r linkedRun) RunInTerminal(
+	ctx context.Context,
+	argv, env []string,
+	io host.Stdio,
+	observe func(context.Context),
+) (int, error) {
 	return r.local.RunInTerminal(ctx, argv, env, io, observe)
 }
 
@@ -73,7 +79,10 @@ func link(t *testing.T, m host.Machine, id string) host.Machine {
 		client.Close()
 		test.OK(t, server.Close())
 	})
-	return remote.Machine{Client: client, Mirrors: local.Mirrors{Dir: filepath.Join(t.TempDir(), "mirrors")}}
+	return remote.Machine{
+		Client:  client,
+		Mirrors: local.Mirrors{Dir: filepath.Join(t.TempDir(), "mirrors")},
+	}
 }
 
 // breakingConn breaks after some reads and writes.

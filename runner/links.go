@@ -22,8 +22,8 @@ const maxLink = 400
 // createPullRequest are words of commands of gh, glab, tea and hub that create a pull request.
 var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}
 
-// linksInItem returns the pull requests in a message of the agent, or in the output of a command that creates one. Other items
-// may name unrelated pull requests.
+// linksInItem returns the pull requests in a message of the agent, or in the output of a
+// command that creates one. Other items may name unrelated pull requests.
 func linksInItem(item *agent.Item) []reconcile.Link {
 	contains := func(words string) bool { return strings.Contains(item.Command, words) }
 	switch {
@@ -36,17 +36,23 @@ func linksInItem(item *agent.Item) []reconcile.Link {
 	return nil
 }
 
-// linksInMutation returns the addresses that a successful mutation has attached in the tracker, and the pull requests in it.
+// linksInMutation returns the addresses that a successful mutation has attached in the
+// tracker, and the pull requests in it.
 func linksInMutation(m reconcile.Mutation) []reconcile.Link {
 	if !m.Success {
 		return nil
 	}
-	attaches := slices.ContainsFunc(m.Fields, func(f string) bool { return strings.HasPrefix(f, "attachment") })
+	attaches := slices.ContainsFunc(
+		m.Fields,
+		func(f string) bool { return strings.HasPrefix(f, "attachment") },
+	)
 	text := m.Query + " " + string(m.Variables)
-	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches) // JSON escapes in addresses
+	// JSON escapes in addresses
+	return linksIn(strings.NewReplacer(`\/`, "/", `\u0026`, "&").Replace(text), attaches)
 }
 
-// linksIn returns the pull requests in a text, and its other addresses if they are attachments.
+// linksIn returns the pull requests in a text, and its other addresses if they are
+// attachments.
 func linksIn(text string, attachments bool) []reconcile.Link {
 	var links, others []reconcile.Link
 	for _, u := range urlsIn(text) {
@@ -60,10 +66,14 @@ func linksIn(text string, attachments bool) []reconcile.Link {
 	return append(links, others...)
 }
 
-// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket and Gitea. The group is the main page.
-var pullRequestPath = text.Pattern(`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`)
+// pullRequestPath matches OWNER/REPO/pull/7, and the corresponding paths of GitLab, Bitbucket
+// and Gitea. The group is the main page.
+var pullRequestPath = text.Pattern(
+	`^(/[^/]+/[^/]+/(?:[^/]+/)*?(?:pull|merge_requests|pull-requests|pulls)/\d+)(?:/|$)`,
+)
 
-// anyURL matches an address up to a character that can't be part of it, or that texts and GraphQL put around addresses.
+// anyURL matches an address up to a character that can't be part of it, or that texts and
+// GraphQL put around addresses.
 var anyURL = text.Pattern("https?://[^\\x00-\\x20\\x7f\"<>()\\[\\]{}|\\\\^`]+")
 
 // urlsIn returns the addresses in a text, without user names and passwords.

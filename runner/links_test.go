@@ -33,8 +33,8 @@ func TestPullRequestsInAText(t *testing.T) {
 	}
 }
 
-// TestLinksInItem checks that links come from the agent's messages and from the output of commands that create a pull request.
-// Other output may name any pull request.
+// TestLinksInItem checks that links come from the agent's messages and from the output of
+// commands that create a pull request. Other output may name any pull request.
 func TestLinksInItem(t *testing.T) {
 	const url = "https://github.com/o/r/pull/7"
 	for _, c := range []struct {
@@ -42,7 +42,12 @@ func TestLinksInItem(t *testing.T) {
 		links int
 	}{
 		{&agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "done: " + url}, 1},
-		{&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr create --fill", Output: "Creating …\n" + url + "\n"}, 1},
+		{&agent.Item{
+			Kind:    agent.ItemCommand,
+			Ended:   true,
+			Command: "gh pr create --fill",
+			Output:  "Creating …\n" + url + "\n",
+		}, 1},
 		{&agent.Item{Kind: agent.ItemCommand, Ended: true, Command: "gh pr list", Output: url}, 0},
 		{&agent.Item{Kind: agent.ItemMessage, Text: url}, 0}, // it has only started
 		{&agent.Item{Kind: agent.ItemPrompt, Ended: true, Text: url}, 0},
@@ -61,19 +66,34 @@ func TestLinksInMutation(t *testing.T) {
 		want []reconcile.Link
 	}{
 		"a comment": {
-			reconcile.Mutation{Fields: []string{"commentCreate"}, Success: true, Variables: json.RawMessage(`{"input":{"body":"` + page + ` and ` + pull + `"}}`)},
+			reconcile.Mutation{
+				Fields:    []string{"commentCreate"},
+				Success:   true,
+				Variables: json.RawMessage(`{"input":{"body":"` + page + ` and ` + pull + `"}}`),
+			},
 			[]reconcile.Link{pr(pull)},
 		},
 		"an attachment": {
-			reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `mutation { attachmentLinkURL(url: "` + page + `", issueId: "x") { success } }`},
+			reconcile.Mutation{
+				Fields:  []string{"attachmentLinkURL"},
+				Success: true,
+				Query:   `mutation { attachmentLinkURL(url: "` + page + `", issueId: "x") { success } }`,
+			},
 			[]reconcile.Link{{Kind: linkAttachment, URL: page}},
 		},
 		"attachments in a list": {
-			reconcile.Mutation{Fields: []string{"attachmentCreate"}, Success: true, Variables: json.RawMessage(`{"b":["` + page + `"],"a":{"url":"` + pull + `"},"n":1}`)},
+			reconcile.Mutation{
+				Fields:    []string{"attachmentCreate"},
+				Success:   true,
+				Variables: json.RawMessage(`{"b":["` + page + `"],"a":{"url":"` + pull + `"},"n":1}`),
+			},
 			[]reconcile.Link{pr(pull), {Kind: linkAttachment, URL: page}},
 		},
 		"one that failed": {
-			reconcile.Mutation{Fields: []string{"commentCreate"}, Variables: json.RawMessage(`{"body":"` + pull + `"}`)}, nil,
+			reconcile.Mutation{
+				Fields:    []string{"commentCreate"},
+				Variables: json.RawMessage(`{"body":"` + pull + `"}`),
+			}, nil,
 		},
 	} {
 		test.Equal(t, name, linksInMutation(c.m), c.want)
@@ -82,10 +102,21 @@ func TestLinksInMutation(t *testing.T) {
 
 // The run's row has the model and each link once, without secrets, before the run has ended.
 func TestRunKeepsLinksAndModel(t *testing.T) {
-	r := newRig(t, "say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
-		"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}")
+	r := newRig(
+		t,
+		"say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
+			"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}",
+	)
 	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
-		return reconcile.ToolAnswer{Success: true, Text: "{}", Mutation: &reconcile.Mutation{Fields: []string{"attachmentLinkURL"}, Success: true, Query: `url: "https://example.com/1"`}}
+		return reconcile.ToolAnswer{
+			Success: true,
+			Text:    "{}",
+			Mutation: &reconcile.Mutation{
+				Fields:  []string{"attachmentLinkURL"},
+				Success: true,
+				Query:   `url: "https://example.com/1"`,
+			},
+		}
 	})
 	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")
 	run := r.ends(reconcile.Succeeded, "")

@@ -13,9 +13,10 @@ import (
 // listener stores what the events of an agent report. Only the handler of events uses it.
 type listener struct {
 	*job
-	used   agent.Usage                // when an event last stored it
-	limits []byte                     // codex's latest rate limits
-	shared map[string]json.RawMessage // the members of the limits that were stored last in the account
+	used   agent.Usage // when an event last stored it
+	limits []byte      // codex's latest rate limits
+	// the members of the limits that were stored last in the account
+	shared map[string]json.RawMessage
 }
 
 // follow returns the handler of events of g, which waits until g.session is set.
@@ -29,12 +30,15 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 		l.warn("event not stored", l.events.Append(e))
 	}
 	ctx := context.Background()
-	if used := g.session.Usage(); used != l.used { // stored at once, so that no tokens are lost if the worker dies
+	// stored at once, so that no tokens are lost if the worker dies
+	if used := g.session.Usage(); used != l.used {
 		l.used = used
 		l.rec.storeTokens(ctx, g.session)
 	}
 	l.rec.keepLinks(linksInItem(e.Item))
-	model, message, activity := g.session.Model(), l.Redactor.Text(e.Message), l.activity(e.Item)
+	model := g.session.Model()
+	message := l.Redactor.Text(e.Message)
+	activity := l.activity(e.Item)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
 		if limits = l.Redactor.Bytes(record); !json.Valid(limits) {
@@ -42,14 +46,17 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 		}
 	}
 	l.rec.change(func(r *reconcile.Run) {
-		r.LastEvent, r.LastEventAt, r.Model = e.Name, e.At, model
+		r.LastEvent = e.Name
+		r.LastEventAt = e.At
+		r.Model = model
 		if message != "" && !e.Fragment {
 			r.LastMessage = message
 		}
 		if activity != "" {
 			r.Activity = activity
 		}
-		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID { // other events may come late, from an earlier turn
+		// other events may come late, from an earlier turn
+		if e.Name == agent.EventSessionStarted && e.ThreadID == r.ThreadID {
 			r.TurnID = e.TurnID
 		}
 		if limits != nil {
@@ -62,7 +69,8 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 // maxActivity is how many characters are stored of what the agent does.
 const maxActivity = 200
 
-// activity describes in a line without secrets what the agent does from an item on; empty for an item without an activity.
+// activity describes in a line without secrets what the agent does from an item on; empty for
+// an item without an activity.
 func (l *listener) activity(i *agent.Item) string {
 	line := []rune(l.Redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
@@ -71,8 +79,9 @@ func (l *listener) activity(i *agent.Item) string {
 	return string(line)
 }
 
-// shareLimits stores those members of the rate limits in the account that have changed, with the id of their limit. An old value of this
-// worker must not replace a newer one of another worker. What could not be stored is stored with the next change.
+// shareLimits stores those members of the rate limits in the account that have changed, with
+// the id of their limit. An old value of this worker must not replace a newer one of another
+// worker. What could not be stored is stored with the next change.
 func (l *listener) shareLimits(ctx context.Context, record []byte) {
 	if l.Account == nil || record == nil || bytes.Equal(record, l.limits) {
 		return

@@ -19,32 +19,37 @@ import (
 const (
 	// loginTimeout is how long the login profile may take.
 	loginTimeout = 30 * time.Second
-	// loginFresh is how long what the profile has set is used. A hook that runs later may need a newer token.
+	// loginFresh is how long what the profile has set is used. A hook that runs later may need
+	// a newer token.
 	loginFresh = 5 * time.Minute
 )
 
-// login returns what the login profile of the account changes. It runs the profile once for all that a run starts one after the
-// other, because a profile may take a second.
+// login returns what the login profile of the account changes. It runs the profile once for
+// all that a run starts one after the other, because a profile may take a second.
 func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
 		return j.loginProfile, nil
 	}
 	answer, err := j.host.Login(ctx, host.LoginRequest{
-		Env: j.Config.RunHookEnv(j.Env, j.run.ID, *j.space), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+		Env:     j.Config.RunHookEnv(j.Env, j.run.ID, *j.space),
+		Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
 	switch {
 	case err == nil:
-		j.loginProfile, j.loginAt = answer, time.Now()
+		j.loginProfile = answer
+		j.loginAt = time.Now()
 		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
 	case !j.loginAt.IsZero() && ctx.Err() == nil: // the work must still be pushed
 		j.warn("the login shell failed, using what it had set before", err)
-		j.loginAt, err = time.Now(), nil // what hangs is not started for each hook again
+		j.loginAt = time.Now()
+		err = nil // what hangs is not started for each hook again
 	}
 	return j.loginProfile, err
 }
 
-// codexShell returns the command and the environment that start a command of codex in the workspace. The command does not get
-// symphony's secrets, even if a startup file of the shell sets them.
+// codexShell returns the command and the environment that start a command of codex in the
+// workspace. The command does not get symphony's secrets, even if a startup file of the shell
+// sets them.
 func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
 	if j.Config.StartAgent == nil {
 		return nil, nil, agent.UnknownKind(j.Config.AgentKind)
@@ -63,7 +68,8 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
 	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
-		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; " // the profile may add relative directories again
+		// the profile may add relative directories again
+		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
 		return []string{"bash", "-lc", path + script}, env, nil
 	}
 	return []string{"bash", "-c", umask(profile) + script}, env, nil
@@ -77,19 +83,29 @@ func (j *job) makeHome(ctx context.Context) error {
 	if c.AgentHome == "" {
 		return nil
 	}
-	err := j.host.MakeHome(ctx, host.HomeRequest{Kind: c.AgentKind, Agents: c.AgentHome, Operators: c.LoginHome})
+	err := j.host.MakeHome(ctx, host.HomeRequest{
+		Kind:      c.AgentKind,
+		Agents:    c.AgentHome,
+		Operators: c.LoginHome,
+	})
 	if err != nil && ctx.Err() == nil && !errors.As(err, new(*reconcile.Error)) {
-		return incompatible("codex home of agents: "+err.Error(), "correct the file in the message, so that codex can use it too")
+		return incompatible(
+			"codex home of agents: "+err.Error(),
+			"correct the file in the message, so that codex can use it too",
+		)
 	}
 	return err
 }
 
-// LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which are below root, an agent can write what
-// the workflow opens to it.
+// LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which
+// are below root, an agent can write what the workflow opens to it.
 func (c Config) LaunchRequest(env []string, root string) *host.LaunchRequest {
 	_, opened := c.AgentWrites()
 	return &host.LaunchRequest{
-		Command: c.Command, Path: valueOf(env, "PATH"), Home: valueOf(env, "HOME"), Writable: append([]string{root}, opened...),
+		Command:  c.Command,
+		Path:     valueOf(env, "PATH"),
+		Home:     valueOf(env, "HOME"),
+		Writable: append([]string{root}, opened...),
 	}
 }
 
@@ -103,8 +119,9 @@ func valueOf(env []string, name string) string {
 	return ""
 }
 
-// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which program codex.command starts. It is the
-// fault of one issue: an agent that leaves such files must not keep other issues from starting.
+// refuseLauncher returns codex_command_unsafe if files that an agent can write decide which
+// program codex.command starts. It is the fault of one issue: an agent that leaves such files
+// must not keep other issues from starting.
 func (j *job) refuseLauncher(ctx context.Context) error {
 	if j.Config.TrustLauncher {
 		return nil
@@ -114,7 +131,10 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 		return err
 	}
 	env := j.Config.AfterLogin(j.codexEnv(), profile, nil)
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Path: j.space.Path, Launch: j.Config.LaunchRequest(env, j.space.Root)})
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{
+		Path:   j.space.Path,
+		Launch: j.Config.LaunchRequest(env, j.space.Root),
+	})
 	if err != nil || len(facts.Launcher.Files) == 0 {
 		return err
 	}
@@ -127,7 +147,9 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 		Code: "codex_command_unsafe", Hint: LauncherHint(l),
 		Message: fmt.Sprintf(
 			"codex.command starts %s, which would run, outside the sandbox, files that an agent can write: it depends on %s in %s",
-			l.Program, names, j.space.Path,
+			l.Program,
+			names,
+			j.space.Path,
 		),
 	}
 }
@@ -154,7 +176,10 @@ func umask(profile host.LoginAnswer) string {
 
 // usesFunction reports whether a word of a shell command is the name of one of the functions.
 func usesFunction(command string, functions []string) bool {
-	words := strings.FieldsFunc(command, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) })
+	words := strings.FieldsFunc(
+		command,
+		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) },
+	)
 	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(functions, w) })
 }
 
@@ -174,7 +199,8 @@ func incompatible(message, hint string) error {
 	return reconcile.NewError(string(agent.CodeIncompatible), message, hint)
 }
 
-// gitEnv returns the environment of git and gh for the remote, which is reached from this machine.
+// gitEnv returns the environment of git and gh for the remote, which is reached from this
+// machine.
 func (j *job) gitEnv(ctx context.Context) ([]string, error) {
 	if j.localGit == nil {
 		profile, err := j.login(ctx)
@@ -187,13 +213,22 @@ func (j *job) gitEnv(ctx context.Context) ([]string, error) {
 	return j.Config.GitEnv(j.localGit.env, profile), err
 }
 
-// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that of hooks, where a login profile may
-// name an ssh agent or a credential helper, without the variables of a run. Unlike hooks they get the repository's token, which the
-// operator's credential helper may use. Nothing that they start can ask a person and wait: see unattended.
+// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that
+// of hooks, where a login profile may name an ssh agent or a credential helper, without the
+// variables of a run. Unlike hooks they get the repository's token, which the operator's
+// credential helper may use. Nothing that they start can ask a person and wait: see
+// unattended.
 func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
-	with, own := c.Config, c.Repository
-	with.Secrets = slices.DeleteFunc(slices.Clone(c.Secrets), func(name string) bool { return name == own.TokenVar })
-	with.SecretValues = slices.DeleteFunc(slices.Clone(c.SecretValues), func(value string) bool { return value == own.Token })
+	with := c.Config
+	own := c.Repository
+	with.Secrets = slices.DeleteFunc(
+		slices.Clone(c.Secrets),
+		func(name string) bool { return name == own.TokenVar },
+	)
+	with.SecretValues = slices.DeleteFunc(
+		slices.Clone(c.SecretValues),
+		func(value string) bool { return value == own.Token },
+	)
 	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
 }
 
@@ -205,7 +240,10 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 func unattended(env []string) []string {
 	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
 	kept := host.Scrub(env, asking...)
-	if !slices.ContainsFunc(kept, func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") }) {
+	if !slices.ContainsFunc(
+		kept,
+		func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") },
+	) {
 		kept = append(kept, "SSH_ASKPASS_REQUIRE=never")
 	}
 	return append(kept, "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never")

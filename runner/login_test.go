@@ -25,22 +25,29 @@ func (r *rig) profile(script string) (home string) {
 	return home
 }
 
-// Hooks and agent have what the login profile exports and its umask, and the profile runs once for all of them, in a directory
-// that no agent can write.
+// Hooks and agent have what the login profile exports and its umask, and the profile runs once
+// for all of them, in a directory that no agent can write.
 func TestOneLoginShell(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("pwd >> ~/logins; umask 027; unset DROPPED; export FROM_PROFILE=yes\n")
 	r.Env = append(r.Env, "DROPPED=here")
 	const look = `echo "$FROM_PROFILE $(umask) ${DROPPED-gone} $(pwd)" >> seen.txt; `
-	r.Config.Hooks.AfterCreate, r.Config.Hooks.BeforeRun, r.Config.Hooks.AfterRun = look, look, look
+	r.Config.Hooks.AfterCreate = look
+	r.Config.Hooks.BeforeRun = look
+	r.Config.Hooks.AfterRun = look
 	r.Config.Command = look + r.Config.Command
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n")
-	test.Equal(t, "what hooks and agent saw", test.Read(t, r.space("seen.txt")), strings.Repeat("yes 0027 gone "+r.space()+"\n", 4))
+	test.Equal(
+		t,
+		"what hooks and agent saw",
+		test.Read(t, r.space("seen.txt")),
+		strings.Repeat("yes 0027 gone "+r.space()+"\n", 4),
+	)
 }
 
-// Git that clones and pushes has the environment that hooks have, with the PATH of the profile, without what an agent could have
-// filled. No shell is started for it.
+// Git that clones and pushes has the environment that hooks have, with the PATH of the
+// profile, without what an agent could have filled. No shell is started for it.
 func TestGitHasTheProfile(t *testing.T) {
 	r := newRig(t, "sh git commit -q --allow-empty -m work")
 	home := r.profile(`echo in >> ~/logins; export PATH=~/bin:$PATH GIT_SSH_COMMAND='~/ssh'
@@ -55,7 +62,9 @@ func TestGitHasTheProfile(t *testing.T) {
 	sh.Stderr = t.Output()
 	test.OK(t, sh.Run())
 	r.Config.Repository = Repository{
-		Repository: host.Repository{URL: "host:" + filepath.Join(home, "remote.git")}, Branch: branchName("work"), Deliver: true,
+		Repository: host.Repository{URL: "host:" + filepath.Join(home, "remote.git")},
+		Branch:     branchName("work"),
+		Deliver:    true,
 	}
 	r.Config.Hooks.BeforeRun = "true"
 	run := test.Must(r.work())
@@ -84,7 +93,8 @@ func (h *hangsLater) Login(context.Context, host.LoginRequest) (host.LoginAnswer
 	return host.LoginAnswer{Set: []string{"FROM=profile"}}, nil
 }
 
-// A profile that has begun to hang is started once, and hooks and git go on with what it had set before.
+// A profile that has begun to hang is started once, and hooks and git go on with what it had
+// set before.
 func TestLoginShellHangsLater(t *testing.T) {
 	r := newRig(t, "")
 	h := &hangsLater{}
@@ -95,12 +105,17 @@ func TestLoginShellHangsLater(t *testing.T) {
 	step.loginAt = time.Now().Add(-time.Hour)
 	for range 2 {
 		env := test.Must(step.gitEnv(t.Context()))
-		test.Equal(t, "the profile reaches git, and logins", []any{slices.Contains(env, "FROM=profile"), h.logins}, []any{true, 2})
+		test.Equal(
+			t,
+			"the profile reaches git, and logins",
+			[]any{slices.Contains(env, "FROM=profile"), h.logins},
+			[]any{true, 2},
+		)
 	}
 }
 
-// codex.command may be a function of the login profile. The profile does not run in the workspace for it, and its relative
-// directories are not in the PATH of codex.
+// codex.command may be a function of the login profile. The profile does not run in the
+// workspace for it, and its relative directories are not in the PATH of codex.
 func TestCommandIsAFunction(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("pwd >> ~/logins; PATH=bin:$PATH; my-codex() { echo $PATH > ~/path; \"$@\"; }\n")
@@ -112,8 +127,8 @@ func TestCommandIsAFunction(t *testing.T) {
 	}
 }
 
-// A program that an agent has left in a directory of the workspace is started neither by hooks nor by codex, even if the login
-// profile adds that directory to PATH.
+// A program that an agent has left in a directory of the workspace is started neither by hooks
+// nor by codex, even if the login profile adds that directory to PATH.
 func TestRelativePath(t *testing.T) {
 	const plant = `sh mkdir -p bin && printf '#!/bin/sh\ntouch ../pwned\n' > bin/ls && chmod 755 bin/ls`
 	r := newRig(t, plant, in("Todo"), in("Human Review"), in("Todo"), in("Human Review"))
@@ -128,7 +143,8 @@ func TestRelativePath(t *testing.T) {
 	test.Equal(t, "where hooks look for libraries", test.Read(t, filepath.Join(home, "libraries")), "/lib\n")
 }
 
-// slowLock is a program that takes a lock, hangs, and removes the lock slowly when it gets SIGTERM, as pyenv rehash does.
+// slowLock is a program that takes a lock, hangs, and removes the lock slowly when it gets
+// SIGTERM, as pyenv rehash does.
 const slowLock = `sh -c 'trap "sleep 0.1; rm ~/lock; exit" TERM; touch ~/lock; sleep 1000 & wait'` + "\n"
 
 // noLock checks that slowLock has removed its lock.
@@ -137,7 +153,8 @@ func noLock(t *testing.T, home string) {
 	test.Equal(t, "the lock is left", test.Exists(t, filepath.Join(home, "lock")), false)
 }
 
-// A login shell that hangs is a fault of the machine. The error reports that, and its programs can remove their locks.
+// A login shell that hangs is a fault of the machine. The error reports that, and its programs
+// can remove their locks.
 func TestLoginShellHangs(t *testing.T) {
 	started := false
 	for limit := 300 * time.Millisecond; !started; limit *= 2 { // a busy machine starts sh later
@@ -145,7 +162,9 @@ func TestLoginShellHangs(t *testing.T) {
 		home := r.profile(slowLock)
 		r.Config.LoginTimeout = limit
 		run := r.ends(reconcile.Failed, "login_shell_failed")
-		if !strings.Contains(run.ErrorText, "it hangs: the login profile did not end within ") || !reconcile.MachineFault(run.ErrorCode) || limit > test.Patience() {
+		if !strings.Contains(run.ErrorText, "it hangs: the login profile did not end within ") ||
+			!reconcile.MachineFault(run.ErrorCode) ||
+			limit > test.Patience() {
 			t.Fatalf("the error is %s %q", run.ErrorCode, run.ErrorText)
 		}
 		noLock(t, home)
@@ -162,17 +181,20 @@ func TestLoginShellEnds(t *testing.T) {
 	}
 }
 
-// An agent that does not answer, and hooks that take too long, get two seconds to remove their locks.
+// An agent that does not answer, and hooks that take too long, get two seconds to remove their
+// locks.
 func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("")
-	r.Config.Command, r.Config.InitializeTimeout = slowLock, 300*time.Millisecond
+	r.Config.Command = slowLock
+	r.Config.InitializeTimeout = 300 * time.Millisecond
 	r.ends(reconcile.Failed, "response_timeout")
 	noLock(t, home)
 
 	r = newRig(t, "say hm")
 	home = r.profile("")
-	r.Config.Hooks.BeforeRun, r.Config.Hooks.Timeout = slowLock, 300*time.Millisecond
+	r.Config.Hooks.BeforeRun = slowLock
+	r.Config.Hooks.Timeout = 300 * time.Millisecond
 	r.ends(reconcile.Failed, "hook_timeout")
 	noLock(t, home)
 
@@ -180,7 +202,12 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	h.Env = append(h.Env, "HOME="+h.Home)
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	test.Equal(t, "hooks.on_attention fails", h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}).Err != nil, true)
+	test.Equal(
+		t,
+		"hooks.on_attention fails",
+		h.Run(ctx, reconcile.Attention{Kind: reconcile.AttentionHold}).Err != nil,
+		true,
+	)
 	noLock(t, h.Home)
 }
 
@@ -189,10 +216,23 @@ func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 func TestGitAsksNobody(t *testing.T) {
 	dir := t.TempDir()
 	dialog := filepath.Join(dir, "dialog")
-	test.OK(t, os.WriteFile(dialog, []byte("#!/bin/sh\n[ -z \"$DISPLAY$WAYLAND_DISPLAY\" ] && exit 1\nexec sleep 1000\n"), 0o700))
+	test.OK(
+		t,
+		os.WriteFile(
+			dialog,
+			[]byte("#!/bin/sh\n[ -z \"$DISPLAY$WAYLAND_DISPLAY\" ] && exit 1\nexec sleep 1000\n"),
+			0o700,
+		),
+	)
 	script := filepath.Join(dir, "script")
 	test.OK(t, os.WriteFile(script, []byte("#!/bin/sh\necho secret\n"), 0o700))
-	session := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "DISPLAY=:0", "WAYLAND_DISPLAY=wayland-0", "GPG_TTY=/dev/pts/0"}
+	session := []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + dir,
+		"DISPLAY=:0",
+		"WAYLAND_DISPLAY=wayland-0",
+		"GPG_TTY=/dev/pts/0",
+	}
 	for name, c := range map[string]struct {
 		vars []string
 		want string

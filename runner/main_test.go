@@ -1,7 +1,6 @@
 package runner
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -68,7 +67,11 @@ type memory struct {
 }
 
 func newMemory() *memory {
-	return &memory{threads: map[string]reconcile.Tokens{}, seen: map[string]reconcile.LastSeen{}, fails: map[string]int{}}
+	return &memory{
+		threads: map[string]reconcile.Tokens{},
+		seen:    map[string]reconcile.LastSeen{},
+		fails:   map[string]int{},
+	}
 }
 
 // failure is the error of a method that is to fail.
@@ -104,10 +107,17 @@ func (m *memory) Finish(_ context.Context, _ time.Time, run reconcile.Run) error
 	return nil
 }
 
-func (m *memory) SaveThread(_ context.Context, _, _, thread, space string, t reconcile.Tokens, _ time.Time) error {
+func (m *memory) SaveThread(
+	_ context.Context,
+	_, _, thread, space string,
+	t reconcile.Tokens,
+	_ time.Time,
+) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.threads[thread], m.last, m.lastIn = t, thread, space
+	m.threads[thread] = t
+	m.last = thread
+	m.lastIn = space
 	return nil
 }
 
@@ -158,7 +168,8 @@ func (m *memory) lastRow() reconcile.Run {
 	return m.updates[len(m.updates)-1]
 }
 
-// tracker answers each refresh with the next of its functions, and then always with the last one.
+// tracker answers each refresh with the next of its functions, and then always with the last
+// one.
 type tracker struct {
 	mu       sync.Mutex
 	answers  []func() (map[string]reconcile.Issue, error)
@@ -189,7 +200,12 @@ func (k *tracker) ByIDs(_ context.Context, ids []string) (map[string]reconcile.I
 type answer = func() (map[string]reconcile.Issue, error)
 
 func issueIn(state string) reconcile.Issue {
-	return reconcile.Issue{ID: "id-1", Identifier: "ABC-1", Title: "Fix $(touch oops)", State: state}
+	return reconcile.Issue{
+		ID:         "id-1",
+		Identifier: "ABC-1",
+		Title:      "Fix $(touch oops)",
+		State:      state,
+	}
 }
 
 // in returns an answer with the issue in a state.
@@ -231,7 +247,8 @@ type rig struct {
 	log       *lockedWriter
 }
 
-// newRig returns a worker whose agent runs the script. Without answers, the issue leaves the active states after one turn.
+// newRig returns a worker whose agent runs the script. Without answers, the issue leaves the
+// active states after one turn.
 func newRig(t *testing.T, script string, answers ...answer) *rig {
 	t.Helper()
 	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
@@ -242,36 +259,71 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
 	exe := test.Must(os.Executable())
-	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, agentVar + "=1", "LINEAR_API_KEY=" + testKey, "GORACE=" + os.Getenv("GORACE")}
+	env := []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + home,
+		agentVar + "=1",
+		"LINEAR_API_KEY=" + testKey,
+		"GORACE=" + os.Getenv("GORACE"),
+	}
 	log := &lockedWriter{}
 	redactor := agent.NewRedactor([]string{testKey})
 	r := &rig{
-		t: t, journal: newMemory(), tracker: &tracker{answers: answers}, root: filepath.Join(base, "ws"),
-		terminate: make(chan struct{}), log: log,
+		t:         t,
+		journal:   newMemory(),
+		tracker:   &tracker{answers: answers},
+		root:      filepath.Join(base, "ws"),
+		terminate: make(chan struct{}),
+		log:       log,
 	}
 	r.Worker = &Worker{
 		Config: Config{
-			Config:     confine.Config{Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}},
+			Config: confine.Config{
+				Secrets:      []string{"LINEAR_API_KEY"},
+				SecretValues: []string{testKey},
+			},
 			StartAgent: codex.Start,
 			Policy: reconcile.Policy{
-				Project: "demo", ActiveStates: []string{"Todo", "In Progress"}, TerminalStates: []string{"Done"}, WorkspaceRoot: r.root,
+				Project:        "demo",
+				ActiveStates:   []string{"Todo", "In Progress"},
+				TerminalStates: []string{"Done"},
+				WorkspaceRoot:  r.root,
 			},
-			MaxTurns: 3, Hooks: Hooks{Timeout: 5 * time.Second},
-			Command: text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")), ReadTimeout: 10 * time.Second,
-			InitializeTimeout: 10 * time.Second, TurnTimeout: time.Minute, StallTimeout: time.Minute, ResumeThread: true,
+			MaxTurns: 3,
+			Hooks:    Hooks{Timeout: 5 * time.Second},
+			Command: text.ShellWord(
+				exe,
+			) + " app-server --home " + text.ShellWord(
+				filepath.Join(base, "codex"),
+			),
+			ReadTimeout:       10 * time.Second,
+			InitializeTimeout: 10 * time.Second,
+			TurnTimeout:       time.Minute,
+			StallTimeout:      time.Minute,
+			ResumeThread:      true,
 		},
-		Prompt: scripted(script), Journal: r.journal, Tracker: r.tracker.adapter(),
-		Machine:  newLinkedMachine(t, local.Machine{StateDir: filepath.Join(base, "state"), Account: host.Account{Env: env}}),
-		StateDir: filepath.Join(base, "state"), Version: "test", Now: time.Now,
-		Mono: proc.Monotonic, Boot: "boot",
-		Env: env,
-		Log: slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)), Redactor: redactor,
+		Prompt:  scripted(script),
+		Journal: r.journal,
+		Tracker: r.tracker.adapter(),
+		Machine: newLinkedMachine(t, local.Machine{
+			StateDir: filepath.Join(base, "state"),
+			Account:  host.Account{Env: env},
+		}),
+		StateDir: filepath.Join(base, "state"),
+		Version:  "test",
+		Now:      time.Now,
+		Mono:     proc.Monotonic,
+		Boot:     "boot",
+		Env:      env,
+		Log:      slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)),
+		Redactor: redactor,
 	}
 	r.next("run-1")
 	return r
 }
 
-// next prepares the issue's next run. Its id is unique on this machine, because a run ends all processes with its mark.
+// next prepares the issue's next run. Its id is unique on this machine, because a run ends all
+// processes with its mark.
 func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
@@ -279,8 +331,14 @@ func (r *rig) next(name string) {
 	test.OK(r.t, os.MkdirAll(r.Dir, 0o700))
 	r.Alive = &pulse{}
 	r.run = reconcile.Run{
-		ID: id, Kind: reconcile.AgentRun, IssueID: "id-1", Identifier: "ABC-1", Issue: issueIn("Todo"),
-		Phase: reconcile.PreparingWorkspace, WorkspaceRoot: r.root, StartedAt: time.Now(),
+		ID:            id,
+		Kind:          reconcile.AgentRun,
+		IssueID:       "id-1",
+		Identifier:    "ABC-1",
+		Issue:         issueIn("Todo"),
+		Phase:         reconcile.PreparingWorkspace,
+		WorkspaceRoot: r.root,
+		StartedAt:     time.Now(),
 	}
 }
 
@@ -304,7 +362,13 @@ func (p *pulse) NoteFault(code string) error         { p.refused = code; return 
 // bare returns a worker of a run that could not start.
 func bare(journal Journal) (*Worker, *pulse) {
 	alive := &pulse{}
-	return &Worker{Journal: journal, Alive: alive, Now: time.Now, Mono: proc.Monotonic, Log: slog.New(slog.DiscardHandler)}, alive
+	return &Worker{
+		Journal: journal,
+		Alive:   alive,
+		Now:     time.Now,
+		Mono:    proc.Monotonic,
+		Log:     slog.New(slog.DiscardHandler),
+	}, alive
 }
 
 type lockedWriter struct {
@@ -324,7 +388,8 @@ func (l *lockedWriter) String() string {
 	return l.text.String()
 }
 
-// work carries out the run. It checks that no process is left and that the tracker's key was written nowhere.
+// work carries out the run. It checks that no process is left and that the tracker's key was
+// written nowhere.
 func (r *rig) work() (reconcile.Run, error) {
 	r.t.Helper()
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.t.Context()), test.Patience())
@@ -347,7 +412,8 @@ func (r *rig) work() (reconcile.Run, error) {
 	return run, err
 }
 
-// ends carries out the run and checks that its outcome was recorded once, and is the expected one.
+// ends carries out the run and checks that its outcome was recorded once, and is the expected
+// one.
 func (r *rig) ends(outcome reconcile.Outcome, code string) reconcile.Run {
 	r.t.Helper()
 	run, err := r.work()
@@ -358,8 +424,17 @@ func (r *rig) ends(outcome reconcile.Outcome, code string) reconcile.Run {
 		r.t.Fatalf("%d outcomes were recorded", len(r.journal.finished))
 	}
 	got := r.journal.finished[0]
-	if got.Outcome != outcome || got.ErrorCode != code || got.Phase != reconcile.Finishing || got.EndedAt.IsZero() {
-		r.t.Errorf("recorded %s %q (%s) in %s, want %s %q", got.Outcome, got.ErrorCode, got.ErrorText, got.Phase, outcome, code)
+	if got.Outcome != outcome || got.ErrorCode != code || got.Phase != reconcile.Finishing ||
+		got.EndedAt.IsZero() {
+		r.t.Errorf(
+			"recorded %s %q (%s) in %s, want %s %q",
+			got.Outcome,
+			got.ErrorCode,
+			got.ErrorText,
+			got.Phase,
+			outcome,
+			code,
+		)
 	}
 	return run
 }
@@ -385,10 +460,11 @@ func (r *rig) noSecret() {
 			if err != nil || !d.Type().IsRegular() {
 				return err
 			}
-			if data, err := os.ReadFile(path); err != nil || strings.Contains(string(data), testKey) {
-				return cmp.Or(err, fmt.Errorf("the tracker's key is in %s", path))
+			data, err := os.ReadFile(path)
+			if err == nil && strings.Contains(string(data), testKey) {
+				err = fmt.Errorf("the tracker's key is in %s", path)
 			}
-			return nil
+			return err
 		}))
 	}
 }

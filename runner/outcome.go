@@ -10,7 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// runEnd is the error of a run that was ended early, with its outcome. As the cause of a cancelled context it ends the run.
+// runEnd is the error of a run that was ended early, with its outcome. As the cause of a
+// cancelled context it ends the run.
 type runEnd struct {
 	outcome       reconcile.Outcome
 	code, message string
@@ -25,12 +26,17 @@ func canceled(why, reason string) error {
 
 var (
 	// errTerminated means that a signal asked the worker to end.
-	errTerminated = runEnd{reconcile.InterruptedRun, reconcile.CodeTerminated, "a signal asked the worker to end"}
+	errTerminated = runEnd{
+		reconcile.InterruptedRun,
+		reconcile.CodeTerminated,
+		"a signal asked the worker to end",
+	}
 	// errNotOurs means that a pass has settled the run, so that nothing may be recorded.
 	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 )
 
-// judge returns the outcome of the run (specification 10.6), given the error that ended its work.
+// judge returns the outcome of the run (specification 10.6), given the error that ended its
+// work.
 func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
 	var end runEnd
 	switch {
@@ -59,7 +65,8 @@ func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, 
 // fullDiskBytes is too little free space for any hook or agent.
 const fullDiskBytes = 64 << 10
 
-// fullDisk returns a directory of the run on a full volume, "" if there is none. It is taken for the cause of any failure.
+// fullDisk returns a directory of the run on a full volume, "" if there is none. It is taken
+// for the cause of any failure.
 func (j *job) fullDisk() string {
 	if j.host == nil {
 		return ""
@@ -76,10 +83,12 @@ func (j *job) fullDisk() string {
 	return ""
 }
 
-// RecordFault records a fault of the machine in the alive file if that is why a run did not start or its outcome was not stored.
-// The pass that settles the run then does not charge it to the issue.
+// RecordFault records a fault of the machine in the alive file if that is why a run did not
+// start or its outcome was not stored. The pass that settles the run then does not charge it
+// to the issue.
 func RecordFault(alive Alive, err error) error {
-	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok && reconcile.MachineFault(known.Code) {
+	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok &&
+		reconcile.MachineFault(known.Code) {
 		return alive.NoteFault(known.Code)
 	}
 	return nil

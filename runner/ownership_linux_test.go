@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
-// washed returns a shell command that starts a process with an empty environment, in a new session, with a name that the test can find.
+// washed returns a shell command that starts a process with an empty environment, in a new
+// session, with a name that the test can find.
 func washed(name string) string {
 	return "env -i setsid bash -c 'exec -a " + name + " sleep 1000'"
 }
@@ -32,9 +33,11 @@ func named(procs []reconcile.Process, names ...string) (found []string) {
 	return slices.Compact(found)
 }
 
-// Processes of hooks and agents inherit the run's tree file, and are found by it even if none was recorded.
+// Processes of hooks and agents inherit the run's tree file, and are found by it even if none
+// was recorded.
 func TestProcessesInheritTheTreeFile(t *testing.T) {
-	hooks, agents := "hooks-"+strconv.Itoa(os.Getpid()), "agents-"+strconv.Itoa(os.Getpid())
+	hooks := "hooks-" + strconv.Itoa(os.Getpid())
+	agents := "agents-" + strconv.Itoa(os.Getpid())
 	r := newRig(t, "background "+washed(agents)+"\nsay under way\nhang")
 	r.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
 	go func() {

@@ -16,50 +16,68 @@ type Prompt interface {
 	Render(issue reconcile.Issue, attempt int) (string, error)
 }
 
-// Journal is the part of the database that a worker uses. An error that wraps reconcile.ErrConflict means that a pass has
-// settled the run, which the worker must no longer write.
+// Journal is the part of the database that a worker uses. An error that wraps
+// reconcile.ErrConflict means that a pass has settled the run, which the worker must no longer
+// write.
 type Journal interface {
-	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It may return both a reason and an error.
+	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It
+	// may return both a reason and an error.
 	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
 	// Finish records the outcome, once and durably.
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
 	// SaveThread stores the token totals of a thread, unless higher ones are stored.
-	SaveThread(ctx context.Context, runID, issueID, threadID, workspaceID string, t reconcile.Tokens, now time.Time) error
+	SaveThread(
+		ctx context.Context,
+		runID, issueID, threadID, workspaceID string,
+		t reconcile.Tokens,
+		now time.Time,
+	) error
 	// Thread returns the token totals of a thread, false if it is unknown.
 	Thread(ctx context.Context, threadID string) (reconcile.Tokens, bool, error)
-	// LastThread returns the issue's newest thread, and its newest in a codex home. Their ID is "" if there is none.
+	// LastThread returns the issue's newest thread, and its newest in a codex home. Their ID
+	// is "" if there is none.
 	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
 	// SaveCreated stores what the agent created in the tracker.
 	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
 	// IssueTokens returns how much of agent.max_tokens an issue has used.
 	IssueTokens(ctx context.Context, issueID string) (int64, error)
-	// UsedOn returns what the project's runs have used on the day of UTC, by model, for agent.budget_per_day.
+	// UsedOn returns what the project's runs have used on the day of UTC, by model, for
+	// agent.budget_per_day.
 	UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error)
-	// LastSeen returns what a thread has seen of its issue, false if that was not stored. RecordLastSeen stores it.
+	// LastSeen returns what a thread has seen of its issue, false if that was not stored.
+	// RecordLastSeen stores it.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
-	RecordLastSeen(ctx context.Context, runID, issueID string, thread reconcile.Thread, seen reconcile.LastSeen, now time.Time) error
+	RecordLastSeen(
+		ctx context.Context,
+		runID, issueID string,
+		thread reconcile.Thread,
+		seen reconcile.LastSeen,
+		now time.Time,
+	) error
 	// LastRunOf returns the newest ended run on a thread, false if there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
 	// Created returns which of these ids in the tracker agents have created.
 	Created(ctx context.Context, ids []string) (map[string]bool, error)
-	// Delivered returns what was pushed last for an issue, false if nothing was. RecordDelivered stores it.
+	// Delivered returns what was pushed last for an issue, false if nothing was.
+	// RecordDelivered stores it.
 	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
 	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
-	// Watch returns what is known of the issue's pull request, false if it has none. EndRework records that what the issue has come back for
-	// is answered.
+	// Watch returns what is known of the issue's pull request, false if it has none. EndRework
+	// records that what the issue has come back for is answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
-	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if there is none.
+	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if
+	// there is none.
 	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
-	// SaveRemote stores what is known of a run there that was taken only to be ended: whether it
-	// has ended, when its host was heard of, and the commit of its handover.
+	// SaveRemote stores what is known of a run there that was taken only to be ended: whether
+	// it has ended, when its host was heard of, and the commit of its handover.
 	SaveRemote(ctx context.Context, run reconcile.Run, now time.Time) error
-	// LateAnswers returns answers that were given after their run had ended and that no later run has passed on.
-	// MarkAnswersSeen records that a run has.
+	// LateAnswers returns answers that were given after their run had ended and that no later
+	// run has passed on. MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
 	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
-	// MessagesOf returns what operators tell the issue's agent, the newest first. MarkMessages records that a run begins to pass it on, or
-	// when the agent has got it.
+	// MessagesOf returns what operators tell the issue's agent, the newest first. MarkMessages
+	// records that a run begins to pass it on, or when the agent has got it.
 	MessagesOf(ctx context.Context, issueID string, untold bool, limit int) ([]reconcile.Message, error)
 	MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error
 }
@@ -74,11 +92,13 @@ type Account interface {
 	Worked(ctx context.Context, now, began time.Time) error
 }
 
-// Alive is the alive file of the run. The worker holds a lock on it until it exits; passes read it.
+// Alive is the alive file of the run. The worker holds a lock on it until it exits; passes
+// read it.
 type Alive interface {
 	// Beat writes the number of a heartbeat and its time on the monotonic clock.
 	Beat(counter int64, mono time.Duration) error
-	// NoteFault writes the code of the machine's fault because of which the run has no outcome.
+	// NoteFault writes the code of the machine's fault because of which the run has no
+	// outcome.
 	NoteFault(code string) error
 }
 
@@ -89,9 +109,11 @@ type Far struct {
 	Link    Link
 }
 
-// Link is the worker's connection with the process that serves its run on another machine. While it is lost, calls wait.
+// Link is the worker's connection with the process that serves its run on another machine.
+// While it is lost, calls wait.
 type Link interface {
-	// Lost returns for how long there has been no link, 0 if there is one; Back for how long there has been one again.
+	// Lost returns for how long there has been no link, 0 if there is one; Back for how long
+	// there has been one again.
 	Lost() time.Duration
 	Back() time.Duration
 	// EndRun ends the processes that an earlier worker has left there, and leaves the
@@ -104,8 +126,9 @@ type Link interface {
 	Close()
 }
 
-// Reach reaches the machine of a run that works elsewhere. While it waits for a place there, it tells waits why, again and again. After an
-// error, begun reports whether something may be at work there.
+// Reach reaches the machine of a run that works elsewhere. While it waits for a place there,
+// it tells waits why, again and again. After an error, begun reports whether something may be
+// at work there.
 type Reach func(ctx context.Context, waits func(why string)) (far Far, begun bool, err error)
 
 // Free is what the worker of an agent without an issue needs besides.
@@ -115,7 +138,8 @@ type Free struct {
 	Wake <-chan struct{}
 	// Idle is how long the agent stays without a call; 0: for ever.
 	Idle time.Duration
-	// Guarded returns the paths in the agent's directory that its commands may not write; they need not exist.
+	// Guarded returns the paths in the agent's directory that its commands may not write; they
+	// need not exist.
 	Guarded func(ctx context.Context) ([]string, error)
 	// Orphaned reports whether the program to whose life the agent is bound has exited.
 	Orphaned func() bool
@@ -138,7 +162,8 @@ type Permission struct {
 // Calls stores the calls of clients.
 type Calls interface {
 	QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error)
-	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has ended already.
+	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has
+	// ended already.
 	BeginCall(ctx context.Context, id string, now time.Time) error
 	EndCall(ctx context.Context, call reconcile.Call) error
 }
@@ -176,7 +201,8 @@ type (
 
 // The results of calls, as JSON. That of CallExec is an agent.ExecResult.
 type (
-	// DiffResult is what differs from the remote repository: the newest commit that it has, too, and a diff from it.
+	// DiffResult is what differs from the remote repository: the newest commit that it has,
+	// too, and a diff from it.
 	DiffResult struct {
 		SHA  string `json:"sha"`
 		Diff string `json:"diff"`

@@ -15,17 +15,19 @@ import (
 )
 
 const (
-	// heartbeat is the interval of a worker's heartbeats, and of its scans for new processes of the run while the agent sends
-	// events. A process that removes all markers is lost if the worker dies before the next scan.
+	// heartbeat is the interval of a worker's heartbeats, and of its scans for new processes
+	// of the run while the agent sends events. A process that removes all markers is lost if
+	// the worker dies before the next scan.
 	heartbeat = 5 * time.Second
 	// quietBeats is the number of heartbeats between two scans while the agent is silent.
 	quietBeats = 4
-	// clockStep is how far the wall clock must deviate from the monotonic one to count as a step or a suspend.
+	// clockStep is how far the wall clock must deviate from the monotonic one to count as a
+	// step or a suspend.
 	clockStep = time.Second
 )
 
-// record is the worker's copy of its run's row, and the only writer of the row. Events change the copy; every heartbeat writes
-// it, and so do changes that views should show at once.
+// record is the worker's copy of its run's row, and the only writer of the row. Events change
+// the copy; every heartbeat writes it, and so do changes that views should show at once.
 type record struct {
 	*job
 	write sync.Mutex // held while the row is written
@@ -36,7 +38,8 @@ type record struct {
 	count     sync.Mutex                  // held from reading token totals until they are stored
 	base      map[string]reconcile.Tokens // what resumed threads had used before this run
 	used      map[string]reconcile.Tokens // what this run has used, by thread
-	unstored  agent.Session               // the one whose totals could not be stored; nil if all are stored
+	// the one whose totals could not be stored; nil if all are stored
+	unstored agent.Session
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -63,18 +66,21 @@ func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 // flush writes the row. An error does not stop the run: the next heartbeat tries again.
 func (r *record) flush(ctx context.Context) { r.warn("heartbeat not stored", r.store(ctx)) }
 
-// store writes the row, and ends the run if it is to be stopped or is not this worker's any more.
+// store writes the row, and ends the run if it is to be stopped or is not this worker's any
+// more.
 func (r *record) store(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
-		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
+		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its
+		// age.
 		at := now.Add(r.movedMono - r.Mono())
 		if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
 			run.MovedAt = at
 		}
-		if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) { // without a link it is being opened
+		// without a link it is being opened
+		if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) {
 			run.HeardAt = now
 		}
 	})
@@ -84,7 +90,11 @@ func (r *record) store(ctx context.Context) error {
 		return nil
 	}
 	if err != nil && r.stateDeleted() {
-		r.Log.Error("the state directory was deleted: the run ends, its workspace stays", "directory", r.StateDir)
+		r.Log.Error(
+			"the state directory was deleted: the run ends, its workspace stays",
+			"directory",
+			r.StateDir,
+		)
 		r.cancel(errNotOurs)
 		return err
 	}
@@ -102,11 +112,15 @@ func (r *record) stateDeleted() bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// markBegun stores that something may be at work on the host of the run. It comes before anything happens there.
+// markBegun stores that something may be at work on the host of the run. It comes before
+// anything happens there.
 func (r *record) markBegun(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
-	r.change(func(run *reconcile.Run) { run.Remote, run.HeardAt = reconcile.RemoteBegun, r.Now() })
+	r.change(func(run *reconcile.Run) {
+		run.Remote = reconcile.RemoteBegun
+		run.HeardAt = r.Now()
+	})
 	_, err := r.Journal.UpdateRun(ctx, r.Now(), r.get())
 	if err != nil {
 		r.change(func(run *reconcile.Run) { run.Remote = "" })
@@ -114,14 +128,18 @@ func (r *record) markBegun(ctx context.Context) error {
 	return err
 }
 
-// recordMove records that the agent's tool, or symphony for the agent, is about to change the issue: this may be the handoff.
+// recordMove records that the agent's tool, or symphony for the agent, is about to change the
+// issue: this may be the handoff.
 func (r *record) recordMove() {
 	r.change(func(run *reconcile.Run) {
-		run.MovedAt, run.MovedTo, r.movedMono = r.Now(), "", r.Mono()
+		run.MovedAt = r.Now()
+		run.MovedTo = ""
+		r.movedMono = r.Mono()
 	})
 }
 
-// keepLinks adds links to the run. They are written at once, so that they are not lost if the worker dies.
+// keepLinks adds links to the run. They are written at once, so that they are not lost if the
+// worker dies.
 func (r *record) keepLinks(links []reconcile.Link) {
 	for i := range links {
 		links[i].URL = r.Redactor.Text(links[i].URL)
@@ -137,8 +155,9 @@ func (r *record) keepLinks(links []reconcile.Link) {
 	}
 }
 
-// startHeartbeat sends heartbeats until stop is called, even after ctx has ended. A separate goroutine counts them in the alive
-// file, even while the database is locked or slow, because a pass kills a worker whose counter does not change.
+// startHeartbeat sends heartbeats until stop is called, even after ctx has ended. A separate
+// goroutine counts them in the alive file, even while the database is locked or slow, because
+// a pass kills a worker whose counter does not change.
 func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup
@@ -189,8 +208,9 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// storeTokens stores the token totals of the agent's threads, and computes what this run has used: totals of a resumed thread include
-// those of earlier runs. It reads the totals itself, so that of two calls at once the later one stores the newer totals.
+// storeTokens stores the token totals of the agent's threads, and computes what this run has
+// used: totals of a resumed thread include those of earlier runs. It reads the totals itself,
+// so that of two calls at once the later one stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 	r.warn("tokens not stored", r.tryTokens(ctx, session))
 }
@@ -210,13 +230,21 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 		if !known {
 			var err error
 			if base, _, err = r.Journal.Thread(ctx, id); err != nil {
-				return err // if the total were stored now, it would be unknown what earlier runs had used
+				// if the total were stored now, it would be unknown what earlier runs had used
+				return err
 			}
 			r.base[id] = base
 		}
-		total := reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
+		total := reconcile.Tokens{
+			Input:     u.Input,
+			Cached:    u.CachedInput,
+			Output:    u.Output,
+			Reasoning: u.Reasoning,
+			Total:     u.Total,
+		}
 		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
-			return err // the run must not count them either, because the next run on the thread will
+			// the run must not count them either, because the next run on the thread will
+			return err
 		}
 		r.used[id] = total.Since(base)
 	}
@@ -230,7 +258,8 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	return nil
 }
 
-// retryTokens stores the totals that could not be stored before, for instance because the disk was full.
+// retryTokens stores the totals that could not be stored before, for instance because the disk
+// was full.
 func (r *record) retryTokens(ctx context.Context) error {
 	r.count.Lock()
 	session := r.unstored
@@ -241,8 +270,8 @@ func (r *record) retryTokens(ctx context.Context) error {
 	return r.tryTokens(ctx, session)
 }
 
-// shareFault stores the fault of the account that ended the run. It is called before the outcome is stored, so that no pass
-// starts another run that meets the same fault.
+// shareFault stores the fault of the account that ended the run. It is called before the
+// outcome is stored, so that no pass starts another run that meets the same fault.
 func (j *job) shareFault(ctx context.Context, code, message string) {
 	if j.Account != nil && reconcile.AccountFault(code) {
 		j.warn("fault of the account not shared", j.Account.Failed(ctx, j.Now(), code, message))
@@ -252,16 +281,21 @@ func (j *job) shareFault(ctx context.Context, code, message string) {
 // shareSuccess ends a block of the account, if that is older than the run.
 func (j *job) shareSuccess(ctx context.Context) {
 	if j.Account != nil {
-		j.warn("block of the account not ended", j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt))
+		j.warn(
+			"block of the account not ended",
+			j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt),
+		)
 	}
 }
 
-// overBudgetGrace is how long a turn may go on once the issue has used agent.max_tokens: codex reports the tokens of a model call
-// just before the turn ends, and a completed turn should not count as canceled.
+// overBudgetGrace is how long a turn may go on once the issue has used agent.max_tokens: codex
+// reports the tokens of a model call just before the turn ends, and a completed turn should
+// not count as canceled.
 const overBudgetGrace = 500 * time.Millisecond
 
-// checkBudget ends the run, even during a turn, once its issue has used agent.max_tokens. Tokens of earlier runs count, except
-// those before an operator's retry. The next pass then holds the issue.
+// checkBudget ends the run, even during a turn, once its issue has used agent.max_tokens.
+// Tokens of earlier runs count, except those before an operator's retry. The next pass then
+// holds the issue.
 func (r *record) checkBudget(ctx context.Context) {
 	most := r.Config.Policy.MaxTokens
 	if most <= 0 {
@@ -271,18 +305,23 @@ func (r *record) checkBudget(ctx context.Context) {
 	r.warn("tokens of the issue not read", err) // the next count checks again
 	if err == nil && used >= most && r.overBudget.CompareAndSwap(false, true) {
 		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, most)
-		time.AfterFunc(overBudgetGrace, func() { r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) })
+		time.AfterFunc(
+			overBudgetGrace,
+			func() { r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) },
+		)
 	}
 }
 
-// How long and how often to try to store an outcome: a full disk or a locked database must not lose the result of a run.
+// How long and how often to try to store an outcome: a full disk or a locked database must not
+// lose the result of a run.
 const (
 	concludePatience = 10 * time.Minute
 	concludePause    = 2 * time.Second
 )
 
-// conclude stores the outcome of the run. If that fails, it tries again for concludePatience, and the run stays the worker's meanwhile. It
-// gives up at once if the run is no longer the worker's, if the database was replaced by another one, or if the database is missing or
+// conclude stores the outcome of the run. If that fails, it tries again for concludePatience,
+// and the run stays the worker's meanwhile. It gives up at once if the run is no longer the
+// worker's, if the database was replaced by another one, or if the database is missing or
 // damaged and the worker was told to end.
 func (r *record) conclude(run context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
@@ -301,8 +340,10 @@ func (r *record) conclude(run context.Context) error {
 		}
 		code, _ := codeOf(err)
 		terminated := errors.Is(context.Cause(run), errTerminated)
-		if ctx.Err() != nil || code == "state_replaced" || terminated && (code == "state_missing" || code == "state_corrupt") {
-			return fmt.Errorf("outcome of %s: %w", r.run.ID, err) // the time is up, or the database needs manual repair
+		if ctx.Err() != nil || code == "state_replaced" ||
+			terminated && (code == "state_missing" || code == "state_corrupt") {
+			// the time is up, or the database needs manual repair
+			return fmt.Errorf("outcome of %s: %w", r.run.ID, err)
 		}
 		last = err
 		r.Log.Error("outcome not stored, retrying", "error", err)

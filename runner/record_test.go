@@ -16,7 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// A worker that can't store its outcome continues its heartbeat. Otherwise a pass would kill it, and the outcome would be lost.
+// A worker that can't store its outcome continues its heartbeat. Otherwise a pass would kill
+// it, and the outcome would be lost.
 func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
@@ -30,7 +31,11 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 		w, alive := bare(journal)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // a stopped run has an outcome too
-		test.OK(t, w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.PreparingWorkspace, Outcome: reconcile.Failed}))
+		test.OK(t, w.Conclude(ctx, reconcile.Run{
+			ID:      "run-1",
+			Phase:   reconcile.PreparingWorkspace,
+			Outcome: reconcile.Failed,
+		}))
 		test.Equal(t, "number of outcomes", len(journal.finished), 1)
 		if n := alive.beats.Load(); n < 100 {
 			t.Errorf("%d heartbeats in 9 minutes", n)
@@ -86,7 +91,8 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 func TestRunDirectoryNotWritable(t *testing.T) {
 	for _, file := range []string{eventsFile, host.TreeFile} {
 		r := newRig(t, "say done")
-		test.OK(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700)) // instead of the file: an error even for root
+		// instead of the file: an error even for root
+		test.OK(t, os.MkdirAll(filepath.Join(r.Dir, file), 0o700))
 		r.ends(reconcile.Failed, "run_failed")
 	}
 }
@@ -100,9 +106,10 @@ func TestHookWithoutALog(t *testing.T) {
 	test.Equal(t, "after.txt", test.Read(t, r.space("after.txt")), "over\n")
 }
 
-// The worker gives up an outcome that can't be stored after some time, and writes the reason to the alive file, so that the run is
-// not charged to the issue. It does not wait for a database that was replaced. It waits for one that needs manual repair until
-// it is asked to end.
+// The worker gives up an outcome that can't be stored after some time, and writes the reason
+// to the alive file, so that the run is not charged to the issue. It does not wait for a
+// database that was replaced. It waits for one that needs manual repair until it is asked to
+// end.
 func TestOutcomeGivenUp(t *testing.T) {
 	for _, c := range []struct {
 		code  string
@@ -119,18 +126,33 @@ func TestOutcomeGivenUp(t *testing.T) {
 		t.Run(fmt.Sprint(c.code, c.ask), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				journal := newMemory()
-				journal.refuse = func(reconcile.Run) error { return &reconcile.Error{Code: c.code, Message: "no"} }
+				journal.refuse = func(reconcile.Run) error {
+					return &reconcile.Error{
+						Code:    c.code,
+						Message: "no",
+					}
+				}
 				w, alive := bare(journal)
 				ctx, cancel := context.WithCancelCause(t.Context())
 				if c.ask {
 					cancel(errTerminated)
 				}
 				began := time.Now()
-				if err := w.Conclude(ctx, reconcile.Run{ID: "run-1", Phase: reconcile.Finishing, Outcome: reconcile.Succeeded}); err == nil {
+				if err := w.Conclude(ctx, reconcile.Run{
+					ID:      "run-1",
+					Phase:   reconcile.Finishing,
+					Outcome: reconcile.Succeeded,
+				}); err == nil {
 					t.Error("the outcome was stored")
 				}
-				if took := time.Since(began); took < c.after || took > c.after+concludePause || alive.refused != c.code {
-					t.Errorf("given up after %v, want %v; the alive file contains %q", took, c.after, alive.refused)
+				if took := time.Since(began); took < c.after || took > c.after+concludePause ||
+					alive.refused != c.code {
+					t.Errorf(
+						"given up after %v, want %v; the alive file contains %q",
+						took,
+						c.after,
+						alive.refused,
+					)
 				}
 				cancel(nil)
 			})
@@ -141,7 +163,8 @@ func TestOutcomeGivenUp(t *testing.T) {
 // If the wall clock jumps, the next write of the row moves the time of the handoff with it.
 func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := newTestJob(t)
-	now, off := time.Now(), time.Duration(0)
+	now := time.Now()
+	off := time.Duration(0)
 	a.Now = func() time.Time { return now.Add(off) }
 	a.rec.recordMove()
 	a.rec.flush(t.Context())
@@ -179,7 +202,8 @@ func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 	})
 }
 
-// A run does not fail because a fingerprint of its workspace times out. It then counts as progress.
+// A run does not fail because a fingerprint of its workspace times out. It then counts as
+// progress.
 func TestFingerprintTakesTooLong(t *testing.T) {
 	for _, slow := range []int{1, 2} {
 		r := newRig(t, "say done")
@@ -208,7 +232,8 @@ func (m *slowMachine) Facts(ctx context.Context, r host.FactsRequest) (host.Fact
 func TestStopOnAFullDisk(t *testing.T) {
 	var cause error
 	journal := newMemory()
-	journal.stop, journal.refuse = reconcile.StopTerminal, func(reconcile.Run) error { return syscall.ENOSPC }
+	journal.stop = reconcile.StopTerminal
+	journal.refuse = func(reconcile.Run) error { return syscall.ENOSPC }
 	w, _ := bare(journal)
 	w.StateDir = t.TempDir()
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
@@ -217,7 +242,8 @@ func TestStopOnAFullDisk(t *testing.T) {
 	}
 }
 
-// A full disk and a limit of the system are the machine's fault; a limit is even if another error wraps it.
+// A full disk and a limit of the system are the machine's fault; a limit is even if another
+// error wraps it.
 func TestCodeOfAMachineFault(t *testing.T) {
 	for _, c := range []struct {
 		err  error
@@ -225,8 +251,16 @@ func TestCodeOfAMachineFault(t *testing.T) {
 	}{
 		{fmt.Errorf("write: %w", syscall.ENOSPC), host.CodeDiskFull},
 		{fmt.Errorf("fork: %w", syscall.EAGAIN), reconcile.CodeResourceLimit},
-		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EMFILE}, reconcile.CodeResourceLimit},
-		{&reconcile.Error{Code: "workspace_failed", Message: "git", Err: syscall.EIO}, "workspace_failed"},
+		{&reconcile.Error{
+			Code:    "workspace_failed",
+			Message: "git",
+			Err:     syscall.EMFILE,
+		}, reconcile.CodeResourceLimit},
+		{&reconcile.Error{
+			Code:    "workspace_failed",
+			Message: "git",
+			Err:     syscall.EIO,
+		}, "workspace_failed"},
 	} {
 		code, _ := codeOf(c.err)
 		test.Equal(t, fmt.Sprint("code of ", c.err), code, c.code)

@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// readIssue reads the issue from the tracker. It is not visible if the tracker does not return it.
+// readIssue reads the issue from the tracker. It is not visible if the tracker does not return
+// it.
 func (j *job) readIssue(ctx context.Context) (issue reconcile.Issue, visible bool, err error) {
 	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
 	if err != nil {
@@ -16,13 +17,17 @@ func (j *job) readIssue(ctx context.Context) (issue reconcile.Issue, visible boo
 	}
 	issue, visible = found[j.run.IssueID]
 	if issue.Malformed != "" {
-		err = reconcile.NewError("tracker_malformed", "the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
-			"correct it in the tracker")
+		err = reconcile.NewError(
+			"tracker_malformed",
+			"the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
+			"correct it in the tracker",
+		)
 	}
 	return issue, visible, err
 }
 
-// refresh reads the issue from the tracker and stores it in the record. The error is a runEnd if the issue no longer qualifies.
+// refresh reads the issue from the tracker and stores it in the record. The error is a runEnd
+// if the issue no longer qualifies.
 func (j *job) refresh(ctx context.Context) error {
 	issue, visible, err := j.readIssue(ctx)
 	if err != nil {
@@ -35,13 +40,15 @@ func (j *job) refresh(ctx context.Context) error {
 	return nil
 }
 
-// How long and how often to retry a refresh between two turns, when the work of the agent may be half done.
+// How long and how often to retry a refresh between two turns, when the work of the agent may
+// be half done.
 const (
 	refreshPatience = 15 * time.Minute
 	refreshPause    = 10 * time.Second
 )
 
-// refreshPatiently retries a refresh, so that a short outage of the tracker does not waste the work of the last turn.
+// refreshPatiently retries a refresh, so that a short outage of the tracker does not waste the
+// work of the last turn.
 func (j *job) refreshPatiently(ctx context.Context) error {
 	end := time.NewTimer(refreshPatience)
 	defer end.Stop()
@@ -55,12 +62,17 @@ func (j *job) refreshPatiently(ctx context.Context) error {
 		pause := refreshPause
 		var limit reconcile.Limited
 		if errors.As(err, &limit) {
-			pause = max(pause, limit.ResetAt().Sub(j.Now())) // an earlier request would be refused, and delay other workers
+			// an earlier request would be refused, and delay other workers
+			pause = max(pause, limit.ResetAt().Sub(j.Now()))
 		}
 		select {
 		case <-time.After(pause):
 		case <-end.C:
-			return runEnd{reconcile.InterruptedRun, "tracker_unavailable", "no answer from the tracker: " + err.Error()}
+			return runEnd{
+				reconcile.InterruptedRun,
+				"tracker_unavailable",
+				"no answer from the tracker: " + err.Error(),
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}

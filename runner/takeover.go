@@ -22,17 +22,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Takeover gives the workspace of an issue to an operator, with the same lease, sandbox and environment as an agent gets, and the
-// same cleanup afterwards. Close must be called, even after an error.
+// Takeover gives the workspace of an issue to an operator, with the same lease, sandbox and
+// environment as an agent gets, and the same cleanup afterwards. Close must be called, even
+// after an error.
 //
 //	Take ─► Session ─► Close
 //	CleanUp ─► Close
 type Takeover struct {
 	Config   Config
 	StateDir string
-	ID       string // used like a run's id: it marks the processes, and the workspace's record names it as the last holder
-	Issue    reconcile.Issue
-	Root     string // the workspace root of the claim
+	// used like a run's id: it marks the processes, and the workspace's record names it as the
+	// last holder
+	ID    string
+	Issue reconcile.Issue
+	Root  string // the workspace root of the claim
 	// Delivered is what was pushed last for the issue. A new workspace begins there.
 	Delivered reconcile.Delivered
 	Env       []string
@@ -48,8 +51,9 @@ type Takeover struct {
 	started bool // a session, which may have left processes
 }
 
-// Take takes the workspace, which it creates if there is none, and ends processes that the last holder left. The error is
-// workspace_busy if a run holds it. It does not run before_run, which is for agents.
+// Take takes the workspace, which it creates if there is none, and ends processes that the
+// last holder left. The error is workspace_busy if a run holds it. It does not run before_run,
+// which is for agents.
 func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	err := t.open()
 	if err == nil {
@@ -65,8 +69,9 @@ func (t *Takeover) Take(ctx context.Context) (host.Workspace, error) {
 	return *t.step.space, nil
 }
 
-// CleanUp removes the workspace and empties the trash, as a cleanup run does. It returns the work that exists nowhere else, because
-// of which the workspace was kept; with discard even that is removed.
+// CleanUp removes the workspace and empties the trash, as a cleanup run does. It returns the
+// work that exists nowhere else, because of which the workspace was kept; with discard even
+// that is removed.
 func (t *Takeover) CleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if err := t.open(); err != nil {
 		return "", err
@@ -87,16 +92,29 @@ func (t *Takeover) open() error {
 		return fmt.Errorf("%s: %w", takeoverDir, err)
 	}
 	w := &Worker{
-		Config: t.Config, Machine: t.Machine, Dir: dir, StateDir: t.StateDir, Env: t.Env, Now: t.Now, Log: t.Log,
+		Config:   t.Config,
+		Machine:  t.Machine,
+		Dir:      dir,
+		StateDir: t.StateDir,
+		Env:      t.Env,
+		Now:      t.Now,
+		Log:      t.Log,
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, t.Config.SecretsIn(t.Env))),
 	}
-	run := reconcile.Run{ID: t.ID, IssueID: t.Issue.ID, Identifier: t.Issue.Identifier, Issue: t.Issue, WorkspaceRoot: t.Root}
+	run := reconcile.Run{
+		ID:            t.ID,
+		IssueID:       t.Issue.ID,
+		Identifier:    t.Issue.Identifier,
+		Issue:         t.Issue,
+		WorkspaceRoot: t.Root,
+	}
 	t.step = &workspaceStep{job: w.newJob(run, func(error) {}), delivered: t.Delivered}
 	return t.step.open()
 }
 
-// Session runs codex's own terminal on a thread, or on a new one if thread is "", until it ends. home is the codex home of the
-// thread, "" for the workflow's. If ctx ends, codex is asked to end, too. It returns codex's exit code.
+// Session runs codex's own terminal on a thread, or on a new one if thread is "", until it
+// ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, codex is
+// asked to end, too. It returns codex's exit code.
 func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
 	switch own := t.step.Config.AgentHome; {
 	case own == "" && home != "":
@@ -123,8 +141,8 @@ func (t *Takeover) Session(ctx context.Context, thread, home string, io host.Std
 	return code, err
 }
 
-// Close ends all processes that the session has left, restores git settings as after an agent, and releases the workspace. If
-// that fails, the next holder of the workspace does it.
+// Close ends all processes that the session has left, restores git settings as after an agent,
+// and releases the workspace. If that fails, the next holder of the workspace does it.
 func (t *Takeover) Close(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
@@ -147,15 +165,21 @@ func (t *Takeover) Close(ctx context.Context) error {
 	return err
 }
 
-// command returns the shell command for codex's terminal: codex.command with the word app-server replaced by the settings that a
-// run sends in thread/start and turn/start.
+// command returns the shell command for codex's terminal: codex.command with the word
+// app-server replaced by the settings that a run sends in thread/start and turn/start.
 func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(t.Config.Command, -1)
 	if len(at) != 1 {
-		return "", incompatible(fmt.Sprintf("codex.command must contain the word app-server exactly once: %.200s", t.Config.Command),
-			"takeover replaces that word to open codex's own terminal; change codex.command")
+		return "", incompatible(
+			fmt.Sprintf(
+				"codex.command must contain the word app-server exactly once: %.200s",
+				t.Config.Command,
+			),
+			"takeover replaces that word to open codex's own terminal; change codex.command",
+		)
 	}
-	before, after := t.Config.Command[:at[0][2]], t.Config.Command[at[0][3]:]
+	before := t.Config.Command[:at[0][2]]
+	after := t.Config.Command[at[0][3]:]
 	open := t.step.Config.Config
 	open.PassEnv = nil // not passed on, because secret values would appear on a command line
 	config, err := open.ThreadConfig(ctx, t.Machine, t.ID, *t.step.space, t.step.codexEnv())
@@ -178,7 +202,8 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		args = append(args, "-c", key+"="+confine.TOML(config[key]))
 	}
-	// Newer releases share a server between sessions. It would have neither this environment nor the lease.
+	// Newer releases share a server between sessions. It would have neither this environment
+	// nor the lease.
 	line := `alone=; case "$(` + before + `resume --help 2>&1)" in *--no-daemon*) alone=--no-daemon ;; esac; ` + before
 	for _, arg := range args {
 		line += text.ShellWord(arg) + " "
@@ -186,12 +211,17 @@ func (t *Takeover) command(ctx context.Context, thread string) (string, error) {
 	return line + "$alone" + after, nil
 }
 
-// WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not get, because codex takes them for secrets.
+// WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not
+// get, because codex takes them for secrets.
 func (t *Takeover) WithheldPassEnv() []string {
-	return slices.DeleteFunc(slices.Clone(t.Config.PassEnv), func(name string) bool { return !confine.ExcludedByCodex(name) })
+	return slices.DeleteFunc(
+		slices.Clone(t.Config.PassEnv),
+		func(name string) bool { return !confine.ExcludedByCodex(name) },
+	)
 }
 
-// sandbox translates the policy of a run's turns into flags of codex's command line and settings, which it adds to config.
+// sandbox translates the policy of a run's turns into flags of codex's command line and
+// settings, which it adds to config.
 func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
 	raw, err := t.step.Config.TurnPolicy(ctx, t.Machine, *t.step.space)
 	if err != nil {
@@ -218,8 +248,10 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []
 	switch p.Type {
 	case "workspaceWrite":
 		config["sandbox_workspace_write"] = map[string]any{
-			"writable_roots": append([]string{}, p.WritableRoots...), "network_access": p.NetworkAccess,
-			"exclude_tmpdir_env_var": p.NoTmpdir, "exclude_slash_tmp": p.NoSlashTmp,
+			"writable_roots":         append([]string{}, p.WritableRoots...),
+			"network_access":         p.NetworkAccess,
+			"exclude_tmpdir_env_var": p.NoTmpdir,
+			"exclude_slash_tmp":      p.NoSlashTmp,
 		}
 		return []string{"--sandbox", "workspace-write"}, nil
 	case "readOnly":
@@ -227,6 +259,8 @@ func (t *Takeover) sandbox(ctx context.Context, config map[string]any) (flags []
 	case "dangerFullAccess":
 		return []string{"--sandbox", "danger-full-access"}, nil
 	}
-	return nil, incompatible(fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
-		"symphony show prints the workspace and the thread: run codex yourself")
+	return nil, incompatible(
+		fmt.Sprintf("codex's terminal knows no sandbox of type %q (codex.turn_sandbox_policy)", p.Type),
+		"symphony show prints the workspace and the thread: run codex yourself",
+	)
 }

@@ -13,7 +13,12 @@ import (
 func (m *memory) tell(id, text string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.untold = append(m.untold, reconcile.Message{ID: id, IssueID: "id-1", Words: reconcile.Words{By: "ann", Text: text}, At: *wroteAt(1)})
+	m.untold = append(m.untold, reconcile.Message{
+		ID:      id,
+		IssueID: "id-1",
+		Words:   reconcile.Words{By: "ann", Text: text},
+		At:      *wroteAt(1),
+	})
 }
 
 func (m *memory) told() bool {
@@ -22,9 +27,16 @@ func (m *memory) told() bool {
 	return len(m.untold) == 0
 }
 
-// The running turn gets what an operator says meanwhile; a later turn does not repeat it. The agent never sees the tracker's key.
+// The running turn gets what an operator says meanwhile; a later turn does not repeat it. The
+// agent never sees the tracker's key.
 func TestTellARunningAgent(t *testing.T) {
-	r := newRig(t, "turn 1:\nsh touch begun\nheed\nturn 2:\nsay hm", in("Todo"), in("Todo"), in("Human Review"))
+	r := newRig(
+		t,
+		"turn 1:\nsh touch begun\nheed\nturn 2:\nsay hm",
+		in("Todo"),
+		in("Todo"),
+		in("Human Review"),
+	)
 	r.Config.MaxTurns = 2
 	go func() {
 		test.Until(t, "the turn", func() bool { return test.Exists(t, r.space("begun")) })
@@ -34,12 +46,19 @@ func TestTellARunningAgent(t *testing.T) {
 	contains(t, strings.Join(list, "\n"), nil, "use red")
 	events := test.Read(t, filepath.Join(r.Dir, eventsFile))
 	test.Equal(t, "events", strings.Count(events, `"event":"`+agent.EventTold+`"`), 1)
-	test.Contains(t, "the item and the event", events, `"text":"The operator (\"ann\") tells you, 2026-03-01T12:01:00Z:\n\n`+"````"+`\nuse red, `, `"message":"ann: use red, `)
+	test.Contains(
+		t,
+		"the item and the event",
+		events,
+		`"text":"The operator (\"ann\") tells you, 2026-03-01T12:01:00Z:\n\n`+"````"+`\nuse red, `,
+		`"message":"ann: use red, `,
+	)
 	contains(t, events, nil, testKey)
 }
 
-// A message that waits is in the text of the next turn, and once codex has accepted that, in no later one. If it is not known whether codex
-// has got it, the next run repeats it and says so.
+// A message that waits is in the text of the next turn, and once codex has accepted that, in
+// no later one. If it is not known whether codex has got it, the next run repeats it and says
+// so.
 func TestTellTheNextRun(t *testing.T) {
 	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm")
 	r.tracker.answers = []answer{in("Todo"), func() (map[string]reconcile.Issue, error) {
@@ -53,7 +72,11 @@ func TestTellTheNextRun(t *testing.T) {
 	test.Equal(t, "told", r.journal.told(), false)
 	r.again(first)
 	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
-	contains(t, list[len(list)-1], []string{"The operator (\"ann\") tells you", "if you have read it before", "use red"})
+	contains(
+		t,
+		list[len(list)-1],
+		[]string{"The operator (\"ann\") tells you", "if you have read it before", "use red"},
+	)
 	test.Equal(t, "told", r.journal.told(), true)
 }
 

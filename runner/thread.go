@@ -31,7 +31,8 @@ func (t openedThread) note() string {
 	return agent.EarlierWork
 }
 
-// maxThreadFailures is how many runs in a row may fail on a thread before a new thread is started.
+// maxThreadFailures is how many runs in a row may fail on a thread before a new thread is
+// started.
 const maxThreadFailures = 2
 
 // handshake opens the session and the thread.
@@ -48,7 +49,10 @@ func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
 	}
 	thread, err := t.openThread(ctx, params)
 	// Also after a failed resume, so that the failure counts for maxThreadFailures.
-	t.rec.change(func(r *reconcile.Run) { r.ThreadID, r.Model = thread.id, t.agent.session.Model() })
+	t.rec.change(func(r *reconcile.Run) {
+		r.ThreadID = thread.id
+		r.Model = t.agent.session.Model()
+	})
 	return thread, err
 }
 
@@ -68,14 +72,18 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 	}
 	issue := t.job.run.Issue
 	return agent.ThreadParams{
-		Name: t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
-		Cwd:  t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, Sandbox: t.Config.ThreadSandbox, Config: config,
-		TurnPolicy: policy, Model: t.Config.Model,
+		Name:           t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
+		Cwd:            t.space.Path,
+		ApprovalPolicy: t.Config.ApprovalPolicy,
+		Sandbox:        t.Config.ThreadSandbox,
+		Config:         config,
+		TurnPolicy:     policy,
+		Model:          t.Config.Model,
 	}, err
 }
 
-// openThread resumes the thread of this workspace in this codex home, or starts a new one. With an error it returns the thread
-// that could not be resumed.
+// openThread resumes the thread of this workspace in this codex home, or starts a new one.
+// With an error it returns the thread that could not be resumed.
 func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
 	if own := t.rec.get().ThreadID; t.restarts && own != "" {
 		opened, err := t.resumeThread(ctx, own, params)
@@ -94,7 +102,15 @@ func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (o
 	}
 	elsewhere := newest.ID != here.ID
 	if elsewhere {
-		t.Log.Info("the issue's last thread is in another codex home", "thread_id", newest.ID, "its_home", newest.CodexHome, "home", t.codexHome)
+		t.Log.Info(
+			"the issue's last thread is in another codex home",
+			"thread_id",
+			newest.ID,
+			"its_home",
+			newest.CodexHome,
+			"home",
+			t.codexHome,
+		)
 	}
 	if workedHere(here) && t.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
 		opened, err := t.resumeThread(ctx, here.ID, params)
@@ -103,11 +119,21 @@ func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (o
 		}
 	}
 	id, err := t.agent.session.StartThread(ctx, params)
-	return openedThread{id: id, worked: workedHere(newest), replaces: newest.ID != "", elsewhere: elsewhere}, err
+	return openedThread{
+		id:        id,
+		worked:    workedHere(newest),
+		replaces:  newest.ID != "",
+		elsewhere: elsewhere,
+	}, err
 }
 
-// resumeThread resumes a thread. If the result is neither resumed nor an error, the caller should start a new thread.
-func (t *turnLoop) resumeThread(ctx context.Context, thread string, params agent.ThreadParams) (openedThread, error) {
+// resumeThread resumes a thread. If the result is neither resumed nor an error, the caller
+// should start a new thread.
+func (t *turnLoop) resumeThread(
+	ctx context.Context,
+	thread string,
+	params agent.ThreadParams,
+) (openedThread, error) {
 	err := t.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
 		// A process that an earlier run left may have it open. Other processes are left alone.

@@ -24,7 +24,10 @@ func wroteAt(minute int) *time.Time {
 }
 
 func describedAs(text string, comment *time.Time) answer {
-	return with(func(i *reconcile.Issue) { i.Description, i.LastCommentAt = &text, comment })
+	return with(func(i *reconcile.Issue) {
+		i.Description = &text
+		i.LastCommentAt = comment
+	})
 }
 
 // contains checks that a prompt contains some texts and not others.
@@ -37,13 +40,16 @@ func contains(t *testing.T, prompt string, has []string, hasNot ...string) {
 // again prepares another run of the issue after this one.
 func (r *rig) again(first reconcile.Run) {
 	r.next("run-2")
-	r.run.Attempt, r.journal.finished, r.journal.lastRun = 1, nil, &first
+	r.run.Attempt = 1
+	r.journal.finished = nil
+	r.journal.lastRun = &first
 	r.Config.MaxTurns = 1
 }
 
-// Which threads are resumed, and the text of the next turn: guidance and what is new, or the whole prompt. A new thread that
-// replaces another gets all comments, because one of them may have ended a hold. The first thread of an issue gets only the
-// prompt, and so does one that is new because agent.resume_thread is off.
+// Which threads are resumed, and the text of the next turn: guidance and what is new, or the
+// whole prompt. A new thread that replaces another gets all comments, because one of them may
+// have ended a hold. The first thread of an issue gets only the prompt, and so does one that
+// is new because agent.resume_thread is off.
 func TestWhichThreadIsResumed(t *testing.T) {
 	for _, c := range []struct {
 		name     string
@@ -62,7 +68,13 @@ func TestWhichThreadIsResumed(t *testing.T) {
 		{"nothing stored of the thread", func(r *rig) { clear(r.journal.seen); r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			r := newRig(t, "say hm", describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(1)), describedAs("One.", wroteAt(4)))
+			r := newRig(
+				t,
+				"say hm",
+				describedAs("One.", wroteAt(1)),
+				describedAs("One.", wroteAt(1)),
+				describedAs("One.", wroteAt(4)),
+			)
 			r.Config.MaxTurns = 1
 			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
 			first := r.ends(reconcile.Succeeded, "")
@@ -78,26 +90,48 @@ func TestWhichThreadIsResumed(t *testing.T) {
 			last := list[len(list)-1]
 			contains(t, last, nil, "work log", testKey, "was edited")
 			if c.resumed {
-				contains(t, last, []string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"}, agent.EarlierWork, "begin with the tests")
+				contains(
+					t,
+					last,
+					[]string{agent.GuidanceTitle, "succeeded after 1 turn", "- Attempt: 1\n", "use red"},
+					agent.EarlierWork,
+					"begin with the tests",
+				)
 			} else {
 				contains(t, last, []string{"Do this.\n", "Attempt: 1\n"}, agent.GuidanceTitle)
 			}
-			if strings.Contains(last, agent.EarlierWork) != c.note || strings.Contains(last, "begin with the tests") != c.comments {
+			if strings.Contains(last, agent.EarlierWork) != c.note ||
+				strings.Contains(last, "begin with the tests") != c.comments {
 				t.Errorf("the turn's text is\n%s", last)
 			}
-			test.Equal(t, "the last comment that the thread has seen", r.journal.seen[run.ThreadID].CommentAt, *wroteAt(4))
+			test.Equal(
+				t,
+				"the last comment that the thread has seen",
+				r.journal.seen[run.ThreadID].CommentAt,
+				*wroteAt(4),
+			)
 		})
 	}
 }
 
 // If codex does not accept a turn, the next one repeats its text.
 func TestUpdateOfARefusedTurn(t *testing.T) {
-	r := newRig(t, "attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm", describedAs("One.", nil), describedAs("One.", wroteAt(1)))
+	r := newRig(
+		t,
+		"attempt 0 turn 2:\nlate-response\ncrash\nattempt 1+:\nsay hm",
+		describedAs("One.", nil),
+		describedAs("One.", wroteAt(1)),
+	)
 	r.tracker.post("c1", "use red", *wroteAt(1))
 	r.journal.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
 	r.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
-	test.Equal(t, "the thread has seen the comment", r.journal.seen[first.ThreadID].CommentAt.Equal(*wroteAt(1)), false)
+	test.Equal(
+		t,
+		"the thread has seen the comment",
+		r.journal.seen[first.ThreadID].CommentAt.Equal(*wroteAt(1)),
+		false,
+	)
 	r.again(first)
 	run := r.ends(reconcile.Succeeded, "")
 	list := r.prompts(run.ThreadID)
@@ -107,7 +141,8 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	contains(t, list[2], []string{"program exited", "cut short", "use red"}, "blue indeed")
 }
 
-// A description that the agent has written with its tool counts as seen, so that no turn repeats it.
+// A description that the agent has written with its tool counts as seen, so that no turn
+// repeats it.
 func TestDescriptionByTheAgent(t *testing.T) {
 	j, r := newTestJob(t)
 	g := &guide{job: j}
@@ -117,14 +152,27 @@ func TestDescriptionByTheAgent(t *testing.T) {
 	test.Equal(t, "what the thread has seen", r.journal.seen["t1"].Description, hashOf(two))
 }
 
-// What an agent created while the database refused writes is stored later. Until then turns get no comments, because the agent's
-// own would be among them.
+// What an agent created while the database refused writes is stored later. Until then turns
+// get no comments, because the agent's own would be among them.
 func TestCreationsStoredLater(t *testing.T) {
 	for _, refuse := range []int{1, 2} { // turns without comments
-		r := newRig(t, "turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm", in("Todo"), describedAs("One.", wroteAt(2)), describedAs("One.", wroteAt(2)), in("Human Review"))
+		r := newRig(
+			t,
+			"turn 1:\ntool linear_graphql {}\nturn 2+:\nsay hm",
+			in("Todo"),
+			describedAs("One.", wroteAt(2)),
+			describedAs("One.", wroteAt(2)),
+			in("Human Review"),
+		)
 		r.journal.fails["SaveCreated"] = refuse
 		r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
-			return reconcile.ToolAnswer{Success: true, Mutation: &reconcile.Mutation{Success: true, Created: []reconcile.Created{{Kind: "comment", ID: "c1"}}}}
+			return reconcile.ToolAnswer{
+				Success: true,
+				Mutation: &reconcile.Mutation{
+					Success: true,
+					Created: []reconcile.Created{{Kind: "comment", ID: "c1"}},
+				},
+			}
 		})
 		r.tracker.post("c1", "work log", *wroteAt(1))
 		r.tracker.post("c2", "use red", *wroteAt(2))
@@ -134,7 +182,12 @@ func TestCreationsStoredLater(t *testing.T) {
 			t.Fatalf("%d turns", len(list))
 		}
 		for i, text := range list {
-			test.Equal(t, fmt.Sprintf("the comment is in turn %d after %d refusals", i+1, refuse), strings.Contains(text, "use red"), i == refuse)
+			test.Equal(
+				t,
+				fmt.Sprintf("the comment is in turn %d after %d refusals", i+1, refuse),
+				strings.Contains(text, "use red"),
+				i == refuse,
+			)
 		}
 		test.Equal(t, "stored", r.journal.created, []reconcile.Created{{Kind: "comment", ID: "c1"}})
 	}
@@ -147,7 +200,13 @@ func (m *memory) LastSeen(_ context.Context, thread string) (reconcile.LastSeen,
 	return told, known, nil
 }
 
-func (m *memory) RecordLastSeen(_ context.Context, _, _ string, thread reconcile.Thread, told reconcile.LastSeen, _ time.Time) error {
+func (m *memory) RecordLastSeen(
+	_ context.Context,
+	_, _ string,
+	thread reconcile.Thread,
+	told reconcile.LastSeen,
+	_ time.Time,
+) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.seen[thread.ID] = told
@@ -185,7 +244,12 @@ func (m *memory) MessagesOf(context.Context, string, bool, int) ([]reconcile.Mes
 	return list, nil
 }
 
-func (m *memory) MarkMessages(_ context.Context, list []reconcile.Message, runID string, told time.Time) error {
+func (m *memory) MarkMessages(
+	_ context.Context,
+	list []reconcile.Message,
+	runID string,
+	told time.Time,
+) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.failure("MarkMessages"); err != nil && !told.IsZero() {
@@ -215,7 +279,11 @@ func (m *memory) MarkAnswersSeen(_ context.Context, told []reconcile.Request, _ 
 }
 
 // Comments implements the tracker's optional part.
-func (k *tracker) Comments(_ context.Context, issueID string, since time.Time) (newer []reconcile.Comment, err error) {
+func (k *tracker) Comments(
+	_ context.Context,
+	issueID string,
+	since time.Time,
+) (newer []reconcile.Comment, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if issueID != "id-1" {
@@ -233,7 +301,12 @@ func (k *tracker) Comments(_ context.Context, issueID string, since time.Time) (
 func (k *tracker) post(id, body string, at time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.comments = slices.Insert(k.comments, 0, reconcile.Comment{ID: id, Author: "Kim Poe", Body: body, CreatedAt: at})
+	k.comments = slices.Insert(k.comments, 0, reconcile.Comment{
+		ID:        id,
+		Author:    "Kim Poe",
+		Body:      body,
+		CreatedAt: at,
+	})
 }
 
 // prompts returns the texts of the turns of a thread.
@@ -257,7 +330,13 @@ func (r *rig) prompts(thread string) []string {
 func answered(number int, text, answer string) reconcile.Request {
 	return reconcile.Request{
 		IssueID: "id-1", Identifier: "ABC-1", Number: number, Kind: reconcile.QuestionRequest,
-		Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "q1", Text: text}, {ID: "q2", Text: "not answered"}}},
+		Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{
+			ID:   "q1",
+			Text: text,
+		}, {
+			ID:   "q2",
+			Text: "not answered",
+		}}},
 		Answer: reconcile.RequestAnswer{Answers: map[string][]string{"q1": {answer}}},
 	}
 }

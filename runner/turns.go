@@ -31,18 +31,21 @@ type turnLoop struct {
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
 	listener        *listener
-	refused         reconcile.Verification // how verify failed last in this run; the zero value if it has not
+	// how verify failed last in this run; the zero value if it has not
+	refused reconcile.Verification
 	// came is what others have pushed during the last turn, if the handover has looked for it.
 	came     *host.Pushed
 	refusals refusals
 	// worked: the agent has done something in the present turn.
 	worked atomic.Bool
-	// toldNetwork: the log has a note about the closed network. Only the handler of events uses it.
+	// toldNetwork: the log has a note about the closed network. Only the handler of events
+	// uses it.
 	toldNetwork bool
 }
 
-// maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may have forgotten to hand the issue over, and
-// reports only that it is done; max_idle_runs counts such runs.
+// maxIdleTurns is how many turns in a row may do nothing before the run ends. The agent may
+// have forgotten to hand the issue over, and reports only that it is done; max_idle_runs
+// counts such runs.
 const maxIdleTurns = 2
 
 func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
@@ -134,8 +137,8 @@ func (t *turnLoop) catchUp(ctx context.Context) error {
 	return nil
 }
 
-// nextInput returns the text of a later turn. If the agent was ended, for verify or to move the
-// workspace, it is started again.
+// nextInput returns the text of a later turn. If the agent was ended, for verify or to move
+// the workspace, it is started again.
 func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
 	if t.agent != nil {
 		return t.guide.laterTurnText(ctx, turn), nil
@@ -154,7 +157,8 @@ func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (stri
 	return t.guide.laterTurnText(ctx, turn), nil
 }
 
-// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is one that an operator asked for.
+// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is
+// one that an operator asked for.
 func (t *turnLoop) dayUsedUp(ctx context.Context) bool {
 	budget := t.Config.Policy.DailyBudget
 	if !budget.Set() {
@@ -175,7 +179,8 @@ func (t *turnLoop) start(ctx context.Context) (thread openedThread, err error) {
 	return thread, err
 }
 
-// options returns the options of the session with g. Their functions wait until g.session is set, because the agent may send lines before.
+// options returns the options of the session with g. Their functions wait until g.session is
+// set, because the agent may send lines before.
 func (t *turnLoop) options(g *agentProcess) agent.Options {
 	o := agent.Options{
 		TurnTimeout: t.Config.TurnTimeout, StallTimeout: t.Config.StallTimeout,
@@ -189,7 +194,10 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 	}
 	for _, tool := range t.Tracker.Tools {
 		o.Tools = append(o.Tools, agent.Tool{
-			Name: tool.Name, Description: tool.Description, InputSchema: tool.InputSchema, Summary: tool.Summary,
+			Name:        tool.Name,
+			Description: tool.Description,
+			InputSchema: tool.InputSchema,
+			Summary:     tool.Summary,
 		})
 	}
 	if t.Config.Handoff.State != "" {
@@ -199,14 +207,16 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 		if name == handOverTool.Name {
 			return t.askHandover(ctx, args)
 		}
-		i := slices.IndexFunc(t.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name }) // the session calls no other
+		// the session calls no other
+		i := slices.IndexFunc(t.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name })
 		answer := t.callTool(ctx, t.Tracker.Tools[i], args)
 		return agent.ToolResult{Text: t.agentRedactor.Text(answer.Text), Success: answer.Success}
 	}
 	return o
 }
 
-// wantsMore reports whether the issue needs another turn. A stop after a completed turn does not undo it: the run succeeds.
+// wantsMore reports whether the issue needs another turn. A stop after a completed turn does
+// not undo it: the run succeeds.
 func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	if wish := t.rec.get().Delivery.Handover; wish.Waits() && ctx.Err() == nil {
 		more, err := t.takeHandover(ctx, *wish)
@@ -234,7 +244,8 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	err = t.checkWork(ctx)
 	if err != nil && wish.Blocked == "" {
-		t.Log.Info("the work has changed since the agent handed it over") // it is told when it does so again
+		// it is told when it does so again
+		t.Log.Info("the work has changed since the agent handed it over")
 		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 		return true, nil
 	}
@@ -249,8 +260,8 @@ func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (m
 }
 
 // returnForMerge drops the handover if others have pushed to the branch while the agent
-// worked, and reports whether they have. The agent learns that in its next turn, and hands over
-// again: without their commits nothing could be pushed.
+// worked, and reports whether they have. The agent learns that in its next turn, and hands
+// over again: without their commits nothing could be pushed.
 func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) bool {
 	if wish.Blocked != "" {
 		return false
@@ -276,12 +287,19 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	t.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	t.rec.flush(ctx)
 	size := utf8.RuneCountInString(input)
-	t.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{Turn: number, Text: input})
+	t.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{
+		Turn: number,
+		Text: input,
+	})
 	t.agent.beginTurn()
 	stopSteering := t.steer(ctx)
 	_, err = t.agent.session.RunTurn(ctx, agent.TurnParams{
-		Input: input, Cwd: t.space.Path, ApprovalPolicy: t.Config.ApprovalPolicy, SandboxPolicy: policy,
-		Permissions: t.turnPermissions, Traceparent: agent.Traceparent(before.ID, number),
+		Input:          input,
+		Cwd:            t.space.Path,
+		ApprovalPolicy: t.Config.ApprovalPolicy,
+		SandboxPolicy:  policy,
+		Permissions:    t.turnPermissions,
+		Traceparent:    agent.Traceparent(before.ID, number),
 	})
 	stopSteering()
 	t.rec.storeTokens(ctx, t.agent.session)
@@ -290,7 +308,8 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	}
 	outcome := "completed"
 	if h := t.rec.get().Delivery.Handover; h.Refused() && t.rec.get().TurnID != before.TurnID {
-		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil }) // the agent has been told, and may have gone on
+		// the agent has been told, and may have gone on
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	}
 	if err == nil {
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
@@ -307,14 +326,19 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 
 const tellStep = time.Second // between two looks during a turn for what operators tell its agent
 
-// steer passes on what operators tell the agent during a turn, until stop is called. What the turn does not take is in the next one.
+// steer passes on what operators tell the agent during a turn, until stop is called. What the
+// turn does not take is in the next one.
 func (t *turnLoop) steer(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
 	running.Go(func() {
 		repeat(ctx, tellStep, func() {
 			if err := t.guide.tell(context.WithoutCancel(ctx), t.agent.session); err != nil {
-				t.Log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
+				t.Log.Info(
+					"the turn does not take what an operator tells, the next one gets it",
+					"error",
+					err,
+				)
 				cancel()
 			}
 		})
@@ -343,24 +367,36 @@ func (t *turnLoop) onEvent(g *agentProcess, e agent.Event) {
 }
 
 // missesNetwork matches what programs print if they can open no connection.
-var missesNetwork = text.Pattern(`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND|EAI_AGAIN` +
-	`|network is unreachable|socket: operation not permitted`)
+var missesNetwork = text.Pattern(
+	`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND|EAI_AGAIN` +
+		`|network is unreachable|socket: operation not permitted`,
+)
 
-// tellClosedNetwork notes once in a run that a command has failed because the sandbox closes the network, and what opens it.
+// tellClosedNetwork notes once in a run that a command has failed because the sandbox closes
+// the network, and what opens it.
 func (t *turnLoop) tellClosedNetwork(i *agent.Item) {
 	setting := t.Config.ClosesNetwork()
-	if setting == "" || t.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() || !missesNetwork().MatchString(i.Output) {
+	if setting == "" || t.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() ||
+		!missesNetwork().MatchString(i.Output) {
 		return
 	}
 	t.toldNetwork = true
-	t.note("network_closed", "a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it",
-		map[string]string{"setting": setting})
+	t.note(
+		"network_closed",
+		"a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it",
+		map[string]string{"setting": setting},
+	)
 }
 
-// callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call changes the issue, this is written to
-// the run's row before the call, and the new state after it, so that a pass can tell a handoff from a change by a person. What
-// the call created is stored first of all.
-func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) reconcile.ToolAnswer {
+// callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call
+// changes the issue, this is written to the run's row before the call, and the new state after
+// it, so that a pass can tell a handoff from a change by a person. What the call created is
+// stored first of all.
+func (t *turnLoop) callTool(
+	ctx context.Context,
+	tool reconcile.AgentTool,
+	args json.RawMessage,
+) reconcile.ToolAnswer {
 	if err := t.checkMove(ctx, tool, args); err != nil {
 		return agenttool.Refused("", err)
 	}
@@ -377,7 +413,8 @@ func (t *turnLoop) callTool(ctx context.Context, tool reconcile.AgentTool, args 
 		}
 		t.note(agent.EventMutation, message, m)
 		t.rec.keepLinks(linksInMutation(*m))
-		// If this is never stored, the next run takes the agent's own comment for that of a person.
+		// If this is never stored, the next run takes the agent's own comment for that of a
+		// person.
 		t.warn("what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}
@@ -428,5 +465,8 @@ func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) 
 	case v.Commit == "" || v.Commit != before.Commit:
 		return true, nil
 	}
-	return false, &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
+	return false, &reconcile.Error{
+		Code:    reconcile.HoldVerifyFailed,
+		Message: why + "; " + v.String(),
+	}
 }

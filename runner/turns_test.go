@@ -52,13 +52,17 @@ func TestRefresh(t *testing.T) {
 		{func() (map[string]reconcile.Issue, error) { return nil, nil }, reconcile.StopMissing},
 		{in("Done"), reconcile.StopTerminal},
 		{in("Backlog"), reconcile.StopInactive},
-		{with(func(i *reconcile.Issue) { i.Archived, i.Labels = true, []string{"agent"} }), reconcile.StopInactive},
+		{with(func(i *reconcile.Issue) {
+			i.Archived = true
+			i.Labels = []string{"agent"}
+		}), reconcile.StopInactive},
 		{with(func(i *reconcile.Issue) { i.Elsewhere = true }), reconcile.StopMoved},
 		{in("Todo"), reconcile.StopLabel},
 		{with(func(i *reconcile.Issue) { i.Labels = []string{"agent"} }), reconcile.StopAssignee},
 	} {
 		a, r := newTestJob(t, c.issue)
-		r.Config.Policy.RequiredLabels, r.Config.Policy.Assignee = []string{"agent"}, "kim@example.com"
+		r.Config.Policy.RequiredLabels = []string{"agent"}
+		r.Config.Policy.Assignee = "kim@example.com"
 		if err := a.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
@@ -69,7 +73,10 @@ func TestRefresh(t *testing.T) {
 func TestPatientRefresh(t *testing.T) {
 	began := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC) // where the clock of synctest starts
 	limit := func() (map[string]reconcile.Issue, error) {
-		return nil, limited{&reconcile.Error{Code: "tracker_rate_limited", Message: "later"}, began.Add(5 * time.Minute)}
+		return nil, limited{&reconcile.Error{
+			Code:    "tracker_rate_limited",
+			Message: "later",
+		}, began.Add(5 * time.Minute)}
 	}
 	strange := func() (map[string]reconcile.Issue, error) {
 		return nil, &reconcile.Error{Code: "issue_not_found", Message: "no tracker's fault"}
@@ -105,7 +112,8 @@ func TestPatientRefresh(t *testing.T) {
 				}
 				start := time.Now()
 				err := a.refreshPatiently(ctx)
-				if took := time.Since(start); !c.check(err) || took != c.took || r.tracker.asked < c.asked || r.tracker.asked > c.asked+1 {
+				if took := time.Since(start); !c.check(err) || took != c.took || r.tracker.asked < c.asked ||
+					r.tracker.asked > c.asked+1 {
 					t.Errorf("%v after %v and %d questions", err, took, r.tracker.asked)
 				}
 			})
@@ -117,7 +125,13 @@ func TestPatientRefresh(t *testing.T) {
 func (r *rig) occupy(thread, mark string) {
 	r.t.Helper()
 	exe := test.Must(os.Executable())
-	cmd := exec.CommandContext(context.WithoutCancel(r.t.Context()), exe, "app-server", "--home", filepath.Join(filepath.Dir(r.root), "codex"))
+	cmd := exec.CommandContext(
+		context.WithoutCancel(r.t.Context()),
+		exe,
+		"app-server",
+		"--home",
+		filepath.Join(filepath.Dir(r.root), "codex"),
+	)
 	cmd.Env = []string{agentVar + "=1", mark, "PATH=" + os.Getenv("PATH")}
 	stdin := test.Must(cmd.StdinPipe())
 	stdout := test.Must(cmd.StdoutPipe())
@@ -132,7 +146,8 @@ func (r *rig) occupy(thread, mark string) {
 	test.OK(r.t, s.ResumeThread(r.t.Context(), thread, agent.ThreadParams{Cwd: r.space()}))
 }
 
-// A process of an earlier run that has the thread open is ended. If another process has it open, a new thread is started.
+// A process of an earlier run that has the thread open is ended. If another process has it
+// open, a new thread is started.
 func TestThreadInUse(t *testing.T) {
 	for who, ours := range map[string]bool{"an orphan of ours": true, "another process": false} {
 		t.Run(who, func(t *testing.T) {
@@ -149,7 +164,8 @@ func TestThreadInUse(t *testing.T) {
 			run := r.ends(reconcile.Succeeded, "")
 			test.Equal(t, "resumed", run.ThreadID == first.ThreadID, ours)
 			list := r.prompts(run.ThreadID)
-			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != ours || strings.Contains(last, agent.EarlierWork) == ours {
+			if last := list[len(list)-1]; strings.HasPrefix(last, agent.GuidanceTitle) != ours ||
+				strings.Contains(last, agent.EarlierWork) == ours {
 				t.Errorf("the turn's text is\n%s", last)
 			}
 		})
@@ -177,12 +193,22 @@ func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { return eager{run, t} }}
 	r.ends(reconcile.Succeeded, "")
-	test.Equal(t, "events", strings.Count(test.Read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`), 3)
+	test.Equal(
+		t,
+		"events",
+		strings.Count(test.Read(t, filepath.Join(r.Dir, eventsFile)), `"message":"config warning: s"`),
+		3,
+	)
 }
 
-// TestFailedStartShowsStderr checks that the error of a failed start ends with the last line of the agent's stderr.
+// TestFailedStartShowsStderr checks that the error of a failed start ends with the last line
+// of the agent's stderr.
 func TestFailedStartShowsStderr(t *testing.T) {
-	for fault, code := range map[string]string{"initialize-error=no": "codex_incompatible", "thread-error=no": "response_error", "version=0.1.0": "codex_incompatible"} {
+	for fault, code := range map[string]string{
+		"initialize-error=no": "codex_incompatible",
+		"thread-error=no":     "response_error",
+		"version=0.1.0":       "codex_incompatible",
+	} {
 		t.Run(fault, func(t *testing.T) {
 			r := newRig(t, "say hm")
 			r.Config.Command = "echo config.toml is broken >&2; exec " + r.Config.Command + " --fault " + fault
@@ -209,33 +235,46 @@ type exited struct {
 	stdout *io.PipeReader
 }
 
-type process = host.Process // the name of an embedded interface may not be that of one of its methods
+// the name of an embedded interface may not be that of one of its methods
+type process = host.Process
 
 func (exited) Wait(context.Context) error  { return nil }
 func (e exited) Close() (host.Exit, error) { return host.Exit{}, e.stdout.Close() }
 
-// The events that a slow disk delays are stored before the end of the agent, after which the log is closed.
+// The events that a slow disk delays are stored before the end of the agent, after which the
+// log is closed.
 func TestSlowEventsAreStored(t *testing.T) {
 	r := newRig(t, "")
 	r.Machine = nil
 	synctest.Test(t, func(t *testing.T) {
 		stdout, out := io.Pipe()
 		_, stdin := io.Pipe()
-		stored, slow := 0, make(chan struct{})
-		g := &agentProcess{job: r.newJob(r.run, func(error) {}), child: exited{stdout: stdout}, drained: make(chan struct{})}
+		stored := 0
+		slow := make(chan struct{})
+		g := &agentProcess{
+			job:     r.newJob(r.run, func(error) {}),
+			child:   exited{stdout: stdout},
+			drained: make(chan struct{}),
+		}
 		close(g.drained)
 		var err error
 		g.stderr, err = agent.OpenTailFile(filepath.Join(r.Dir, stderrFile), stderrLimit, r.Redactor)
 		test.OK(t, err)
-		g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: stdout}, agent.Options{OnEvent: func(agent.Event) { <-slow; stored++ }})
-		test.Must(io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2)))
+		g.session = codex.New(agent.Streams{
+			Stdin:  stdin,
+			Stdout: stdout,
+		}, agent.Options{OnEvent: func(agent.Event) { <-slow; stored++ }})
+		test.Must(
+			io.WriteString(out, strings.Repeat(`{"method":"warning","params":{"message":"words"}}`+"\n", 2)),
+		)
 		time.AfterFunc(time.Hour, func() { close(slow) })
 		g.end(t.Context())
 		test.Equal(t, "stored events", stored, 2)
 	})
 }
 
-// spoken returns a conversation, and a function that sends it a line of the agent. Each event is handled, and then passed to seen.
+// spoken returns a conversation, and a function that sends it a line of the agent. Each event
+// is handled, and then passed to seen.
 func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say func(line string)) {
 	r.t.Helper()
 	c = newTurnLoop(r.newJob(r.run, func(error) {}), nil)
@@ -244,7 +283,10 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 	_, stdin := io.Pipe()
 	handled := make(chan struct{})
 	g := &agentProcess{}
-	g.session = codex.New(agent.Streams{Stdin: stdin, Stdout: in}, agent.Options{OnEvent: func(e agent.Event) {
+	g.session = codex.New(agent.Streams{
+		Stdin:  stdin,
+		Stdout: in,
+	}, agent.Options{OnEvent: func(e agent.Event) {
 		c.onEvent(g, e)
 		seen(c, e)
 		handled <- struct{}{}
@@ -260,8 +302,8 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 	}
 }
 
-// TestFragments checks that a piece of a message is neither stored as an event nor as the run's last message, because a secret is
-// not recognised in pieces.
+// TestFragments checks that a piece of a message is neither stored as an event nor as the
+// run's last message, because a secret is not recognised in pieces.
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
 	pieces := 0
@@ -269,26 +311,45 @@ func TestFragments(t *testing.T) {
 		if e.Fragment {
 			pieces++
 		}
-		if got := c.rec.get().LastMessage; strings.Contains(got, testKey[:16]) || strings.Contains(got, testKey[16:]) {
+		if got := c.rec.get().LastMessage; strings.Contains(got, testKey[:16]) ||
+			strings.Contains(got, testKey[16:]) {
 			t.Errorf("the last message is %q", got)
 		}
 	})
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
-		say(`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`)
+		say(
+			`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`,
+		)
 	}
-	test.Equal(t, "pieces and stored events", []any{pieces, test.Read(t, filepath.Join(r.Dir, eventsFile))}, []any{2, ""})
+	test.Equal(
+		t,
+		"pieces and stored events",
+		[]any{pieces, test.Read(t, filepath.Join(r.Dir, eventsFile))},
+		[]any{2, ""},
+	)
 }
 
 // A late event of an earlier turn does not change the id of the running turn.
 func TestLateEvent(t *testing.T) {
 	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
-	c.rec.change(func(r *reconcile.Run) { r.ThreadID, r.TurnID = "t", "second" })
-	say(`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`)
+	c.rec.change(func(r *reconcile.Run) {
+		r.ThreadID = "t"
+		r.TurnID = "second"
+	})
+	say(
+		`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`,
+	)
 	run := c.rec.get()
-	test.Equal(t, "turn, and whether there is a message", []any{run.TurnID, run.LastMessage != ""}, []any{"second", true})
+	test.Equal(
+		t,
+		"turn, and whether there is a message",
+		[]any{run.TurnID, run.LastMessage != ""},
+		[]any{"second", true},
+	)
 }
 
-// The run's activity is the last command or call that began, or the first line of the last sentence, without secrets and short.
+// The run's activity is the last command or call that began, or the first line of the last
+// sentence, without secrets and short.
 func TestActivity(t *testing.T) {
 	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
 	for _, step := range []struct{ method, item, want string }{
@@ -301,20 +362,26 @@ func TestActivity(t *testing.T) {
 		{"started", `"commandExecution","command":"login ` + testKey + `"`, "login [redacted]"},
 		{"started", `"commandExecution","command":"echo ` + strings.Repeat("日", 300) + `"`, "echo " + strings.Repeat("日", 194) + "…"},
 	} {
-		say(`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u","item":{"id":"i","type":` + step.item + `}}}`)
+		say(
+			`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u","item":{"id":"i","type":` + step.item + `}}}`,
+		)
 		test.Equal(t, "activity after "+step.item, c.rec.get().Activity, step.want)
 	}
 }
 
-// The rate limits stay valid JSON, which ps reads, even if a secret looks like a number in them.
+// The rate limits stay valid JSON, which ps reads, even if a secret looks like a number in
+// them.
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Redactor.Add([]string{"17900000"})
 	c, say := r.spoken(func(*turnLoop, agent.Event) {})
 	for _, reset := range []string{"1790000000", "1800000000"} {
-		say(`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`)
+		say(
+			`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`,
+		)
 		limits := c.rec.get().RateLimits
-		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) || limits != nil && !json.Valid(limits) {
+		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) ||
+			limits != nil && !json.Valid(limits) {
 			t.Errorf("stored %s", limits)
 		}
 	}

@@ -32,9 +32,10 @@ const (
 	namedChanges = 20 // files that a refusal names
 )
 
-// verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. The exit code is that of the command, or 124
-// after the time limit. A file that is replaced again and again keeps the output small on disk. A process of the command that
-// outlives it and holds its streams delays the end by a second.
+// verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output.
+// The exit code is that of the command, or 124 after the time limit. A file that is replaced
+// again and again keeps the output small on disk. A process of the command that outlives it
+// and holds its streams delays the end by a second.
 const verifyScript = `d=$(mktemp -d) && mkfifo "$d/pipe" || exit 125
 exec 2>/dev/null
 set -m
@@ -123,7 +124,8 @@ func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconc
 		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
 		Env:        env,
 	})
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && !reconcile.MachineFault(known.Code) &&
+		ctx.Err() == nil {
 		v.At = j.Now()
 		v.Exit = reconcile.ExitNotPrepared
 		v.Output = j.Redactor.Text(known.Message)
@@ -137,12 +139,20 @@ func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconc
 }
 
 // verifyWorkspace runs the command in the workspace.
-func (j *job) verifyWorkspace(ctx context.Context, v reconcile.Verification, files []string) (reconcile.Verification, error) {
+func (j *job) verifyWorkspace(
+	ctx context.Context,
+	v reconcile.Verification,
+	files []string,
+) (reconcile.Verification, error) {
 	v, err := j.runVerify(ctx, *j.space, v)
 	if err != nil {
 		return v, err
 	}
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{Path: j.space.Path, Changed: files, Ignored: namedChanges})
+	facts, err := j.Machine.Facts(ctx, host.FactsRequest{
+		Path:    j.space.Path,
+		Changed: files,
+		Ignored: namedChanges,
+	})
 	if err != nil {
 		return v, err
 	}
@@ -155,15 +165,35 @@ func (j *job) verifyWorkspace(ctx context.Context, v reconcile.Verification, fil
 
 // runVerify starts an agent in a directory for the command alone, lets it run the command in
 // its sandbox, and ends it. v has what is known of the result before.
-func (j *job) runVerify(ctx context.Context, in host.Workspace, v reconcile.Verification) (reconcile.Verification, error) {
+func (j *job) runVerify(
+	ctx context.Context,
+	in host.Workspace,
+	v reconcile.Verification,
+) (reconcile.Verification, error) {
 	worker := *j.Worker
-	if in.Path != j.space.Path { // nothing of the workspace takes part, even if something in the checkout names it
-		worker.Config.Unreadable = append(slices.Clone(worker.Config.Unreadable), j.space.Path, j.space.TmpDir, j.space.CacheDir)
+	// nothing of the workspace takes part, even if something in the checkout names it
+	if in.Path != j.space.Path {
+		worker.Config.Unreadable = append(
+			slices.Clone(worker.Config.Unreadable),
+			j.space.Path,
+			j.space.TmpDir,
+			j.space.CacheDir,
+		)
 	}
 	own := &job{
-		Worker: &worker, host: j.host, link: j.link, run: j.run, cancel: j.cancel, rec: j.rec, events: j.events, space: &in,
-		agentRedactor: j.agentRedactor, stderr: j.stderr, localGit: j.localGit,
-		loginProfile: j.loginProfile, loginAt: j.loginAt,
+		Worker:        &worker,
+		host:          j.host,
+		link:          j.link,
+		run:           j.run,
+		cancel:        j.cancel,
+		rec:           j.rec,
+		events:        j.events,
+		space:         &in,
+		agentRedactor: j.agentRedactor,
+		stderr:        j.stderr,
+		localGit:      j.localGit,
+		loginProfile:  j.loginProfile,
+		loginAt:       j.loginAt,
 	}
 	if err := own.addPermissionFlags(ctx); err != nil {
 		return v, err
@@ -183,7 +213,10 @@ func (j *job) runVerify(ctx context.Context, in host.Workspace, v reconcile.Veri
 }
 
 // execVerify runs the command.
-func (g *agentProcess) execVerify(ctx context.Context, v reconcile.Verification) (reconcile.Verification, error) {
+func (g *agentProcess) execVerify(
+	ctx context.Context,
+	v reconcile.Verification,
+) (reconcile.Verification, error) {
 	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
 	if err != nil {
 		return v, err
@@ -196,8 +229,19 @@ func (g *agentProcess) execVerify(ctx context.Context, v reconcile.Verification)
 	setting := g.Config.Verify
 	began := g.Mono()
 	result, err := g.session.Exec(ctx, agent.ExecParams{
-		Command: []string{"bash", "-c", verifyScript, "verify", setting.Command, fmt.Sprintf("%.3f", setting.Timeout.Seconds())},
-		Cwd:     g.space.Path, Env: env, SandboxPolicy: policy, Permissions: g.permissions, Timeout: setting.Timeout + verifyEnds,
+		Command: []string{
+			"bash",
+			"-c",
+			verifyScript,
+			"verify",
+			setting.Command,
+			fmt.Sprintf("%.3f", setting.Timeout.Seconds()),
+		},
+		Cwd:           g.space.Path,
+		Env:           env,
+		SandboxPolicy: policy,
+		Permissions:   g.permissions,
+		Timeout:       setting.Timeout + verifyEnds,
 	})
 	if err != nil {
 		return v, g.explain(ctx, err)
@@ -216,13 +260,20 @@ func (g *agentProcess) execVerify(ctx context.Context, v reconcile.Verification)
 
 // asAgents are variables that codex sets for the commands of agents.
 var asAgents = map[string]any{
-	"LANG": "C.UTF-8", "LC_ALL": "C.UTF-8", "LC_CTYPE": "C.UTF-8", "TERM": "dumb", "NO_COLOR": "1", "PAGER": "cat", "GIT_PAGER": "cat",
+	"LANG":      "C.UTF-8",
+	"LC_ALL":    "C.UTF-8",
+	"LC_CTYPE":  "C.UTF-8",
+	"TERM":      "dumb",
+	"NO_COLOR":  "1",
+	"PAGER":     "cat",
+	"GIT_PAGER": "cat",
 }
 
 // checksOut reports whether verify runs in checkouts.
 func (j *job) checksOut() bool { return j.Config.Verify.Command != "" && !j.Config.Verify.InWorkspace }
 
-// addPermissionFlags adds the permission profile of turns to the flags with which codex is started: verify, which is no turn, needs it.
+// addPermissionFlags adds the permission profile of turns to the flags with which codex is
+// started: verify, which is no turn, needs it.
 func (j *job) addPermissionFlags(ctx context.Context) error {
 	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
 	if err != nil {
@@ -230,17 +281,20 @@ func (j *job) addPermissionFlags(ctx context.Context) error {
 	}
 	profile, err := j.Config.Profile(ctx, j.Machine, policy)
 	if profile != nil {
-		j.flags, j.permissions = confine.ProfileFlags(map[string]any{confine.ProfileName: profile}), confine.ProfileName
+		j.flags = confine.ProfileFlags(map[string]any{confine.ProfileName: profile})
+		j.permissions = confine.ProfileName
 	}
 	return err
 }
 
-// needsVerify reports whether verify must still pass for a commit that is to be handed over; with an empty commit, for any.
+// needsVerify reports whether verify must still pass for a commit that is to be handed over;
+// with an empty commit, for any.
 func (w *workspaceStep) needsVerify(h *reconcile.Handover, commit string) bool {
 	return h != nil && w.Config.Verify.Command != "" && h.NeedsVerify(commit)
 }
 
-// verifyAgain runs verify without a turn, if it must still pass for what the agent has handed over.
+// verifyAgain runs verify without a turn, if it must still pass for what the agent has handed
+// over.
 func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
 	now, _, err := w.committed(ctx)
 	if err != nil {
@@ -269,8 +323,17 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 // notVerified is the error of a handover whose verification is missing.
 func notVerified(h reconcile.Handover, commit string) error {
 	if v := h.Verification; v.Unusable() {
-		return reconcile.NewError(codeVerifyUnusable, fmt.Sprintf("verify.command can't be run (exit code %d): %s", v.Exit,
-			text.Visible(text.OneLine(agent.LastWords(v.Output)))), "correct verify.command in WORKFLOW.md, or install what it needs")
+		return reconcile.NewError(
+			codeVerifyUnusable,
+			fmt.Sprintf(
+				"verify.command can't be run (exit code %d): %s",
+				v.Exit,
+				text.Visible(
+					text.OneLine(agent.LastWords(v.Output)),
+				),
+			),
+			"correct verify.command in WORKFLOW.md, or install what it needs",
+		)
 	}
 	message := "verify has not passed"
 	if commit != "" {
@@ -286,6 +349,9 @@ func uncommitted(g *host.GitStatus) error {
 	}
 	changes := g.Changed[:min(len(g.Changed), namedChanges)]
 	names := text.Map(changes, func(c host.GitChange) string { return c.Status + " " + c.Path })
-	return agenttool.Refusal("not_committed", fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
-		text.Plural(g.Count, "change"), strings.Join(names, ", ")))
+	return agenttool.Refusal(
+		"not_committed",
+		fmt.Sprintf("%s not committed: %s; commit or remove them, then hand over again",
+			text.Plural(g.Count, "change"), strings.Join(names, ", ")),
+	)
 }

@@ -10,19 +10,37 @@ import (
 // programFiles are files of a repository that say what a program runs, by its name. They lie
 // where the program is started.
 var programFiles = map[string][]string{
-	"bun":        {"package.json", "bunfig.toml"},
-	"bundle":     {"Gemfile", "Rakefile", ".rspec"},
-	"cargo":      {".cargo/config.toml", ".cargo/config", "build.rs"},
-	"composer":   {"composer.json"},
-	"ctest":      {"CMakeLists.txt"},
-	"gmake":      {"GNUmakefile", "makefile", "Makefile"},
-	"gradle":     {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"},
-	"gradlew":    {"build.gradle", "build.gradle.kts", "settings.gradle", "settings.gradle.kts", "gradle.properties"},
-	"just":       {"justfile", "Justfile", ".justfile"},
-	"make":       {"GNUmakefile", "makefile", "Makefile"},
-	"mix":        {"mix.exs"},
-	"mvn":        {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml"},
-	"mvnw":       {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml", ".mvn/wrapper/maven-wrapper.properties"},
+	"bun":      {"package.json", "bunfig.toml"},
+	"bundle":   {"Gemfile", "Rakefile", ".rspec"},
+	"cargo":    {".cargo/config.toml", ".cargo/config", "build.rs"},
+	"composer": {"composer.json"},
+	"ctest":    {"CMakeLists.txt"},
+	"gmake":    {"GNUmakefile", "makefile", "Makefile"},
+	"gradle": {
+		"build.gradle",
+		"build.gradle.kts",
+		"settings.gradle",
+		"settings.gradle.kts",
+		"gradle.properties",
+	},
+	"gradlew": {
+		"build.gradle",
+		"build.gradle.kts",
+		"settings.gradle",
+		"settings.gradle.kts",
+		"gradle.properties",
+	},
+	"just": {"justfile", "Justfile", ".justfile"},
+	"make": {"GNUmakefile", "makefile", "Makefile"},
+	"mix":  {"mix.exs"},
+	"mvn":  {"pom.xml", ".mvn/maven.config", ".mvn/jvm.config", ".mvn/extensions.xml"},
+	"mvnw": {
+		"pom.xml",
+		".mvn/maven.config",
+		".mvn/jvm.config",
+		".mvn/extensions.xml",
+		".mvn/wrapper/maven-wrapper.properties",
+	},
 	"nox":        {"noxfile.py"},
 	"npm":        {"package.json", ".npmrc"},
 	"npx":        {"package.json", ".npmrc"},
@@ -48,7 +66,8 @@ func commandFiles(command string) (files []string) {
 	for _, word := range shellWords(command) {
 		decisive = append(decisive, programFiles[path.Base(word)]...)
 		clean := path.Clean(word)
-		if clean != "." && !path.IsAbs(clean) && !strings.HasPrefix(clean, "-") && !strings.HasPrefix(clean, "..") {
+		if clean != "." && !path.IsAbs(clean) && !strings.HasPrefix(clean, "-") &&
+			!strings.HasPrefix(clean, "..") {
 			named = append(named, clean)
 		}
 	}

@@ -1,18 +1,22 @@
-// Package runner carries out one run: it prepares the workspace, drives the agent through its turns, and records how the run ended.
+// Package runner carries out one run: it prepares the workspace, drives the agent
+// through its turns, and records how the run ended.
 //
 //	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
 //	  ▲                                            │
 //	  └── workers.Local: Probe, Reap ◄── alive, procs, the run's row
 //
-// A worker is a separate process that outlives the pass that started it. They share types, a directory and a database, but no
-// memory. Takeover uses the same steps to give a workspace to an operator.
+// A worker is a separate process that outlives the pass that started it. They share types, a
+// directory and a database, but no memory. Takeover uses the same steps to give a workspace to
+// an operator.
 //
-// Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt, start the agent and run its turns
-// (turnLoop), finish. The steps share a job. They use the machine through host.Run and the agent through agent.Session.
+// Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt,
+// start the agent and run its turns (turnLoop), finish. The steps share a job. They use the
+// machine through host.Run and the agent through agent.Session.
 //
-// The first turn of a thread gets the workflow's prompt, later turns get guidance: why the last run ended, what people have
-// written since, and the prompt again if it has changed. What a thread has seen is stored once codex has accepted the turn;
-// after a crash before that the next turn repeats it.
+// The first turn of a thread gets the workflow's prompt, later turns get guidance: why the
+// last run ended, what people have written since, and the prompt again if it has changed. What
+// a thread has seen is stored once codex has accepted the turn; after a crash before that the
+// next turn repeats it.
 package runner
 
 import (
@@ -25,14 +29,23 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Run carries out the run and returns it as recorded. Closing terminate asks the worker to end soon. The error reports that the
-// outcome could not be recorded.
-func (w *Worker) Run(ctx context.Context, run reconcile.Run, terminate <-chan struct{}) (reconcile.Run, error) {
+// Run carries out the run and returns it as recorded. Closing terminate asks the worker to end
+// soon. The error reports that the outcome could not be recorded.
+func (w *Worker) Run(
+	ctx context.Context,
+	run reconcile.Run,
+	terminate <-chan struct{},
+) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
-	a := &activeRun{job: j, far: &farStep{j}, workspace: &workspaceStep{job: j}, turns: newTurnLoop(j, ctx.Done())}
+	a := &activeRun{
+		job:       j,
+		far:       &farStep{j},
+		workspace: &workspaceStep{job: j},
+		turns:     newTurnLoop(j, ctx.Done()),
+	}
 	err := j.open()
 	defer j.close()
 
@@ -107,9 +120,10 @@ func (a *activeRun) work(ctx context.Context) error {
 	return a.turns.run(ctx, prompt)
 }
 
-// finish is the last step. It ends the agent and all processes of the run, restores git settings, runs after_run, ends the
-// processes that the hook left, and sets the outcome in the record. It runs even after ctx has ended. It returns errNotOurs if
-// the worker no longer owns the run.
+// finish is the last step. It ends the agent and all processes of the run, restores git
+// settings, runs after_run, ends the processes that the hook left, and sets the outcome in the
+// record. It runs even after ctx has ended. It returns errNotOurs if the worker no longer owns
+// the run.
 func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	outcome, code, message := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
@@ -129,8 +143,11 @@ func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	} else {
 		a.warn("end of the run", err)
 	}
-	if end, why := a.far.endOfLink(); end != "" && outcome == reconcile.Failed && (code == end || code == string(agent.CodePortExit)) {
-		outcome, code, message = reconcile.InterruptedRun, end, why // the agent was ended there, too
+	if end, why := a.far.endOfLink(); end != "" && outcome == reconcile.Failed &&
+		(code == end || code == string(agent.CodePortExit)) {
+		outcome = reconcile.InterruptedRun
+		code = end
+		message = why // the agent was ended there, too
 	}
 	if !ours {
 		a.Log.Warn("a pass has settled the run: no outcome recorded")
@@ -138,27 +155,34 @@ func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	}
 	message = a.Redactor.Text(message)
 	a.rec.change(func(r *reconcile.Run) {
-		r.Outcome, r.ErrorCode, r.ErrorText, r.EndedAt = outcome, code, message, a.Now()
+		r.Outcome = outcome
+		r.ErrorCode = code
+		r.ErrorText = message
+		r.EndedAt = a.Now()
 	})
 	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
 	return nil
 }
 
-// leaveMachine ends the agent and all processes of the run, restores git settings, runs after_run, delivers, and releases the workspace.
+// leaveMachine ends the agent and all processes of the run, restores git settings, runs
+// after_run, delivers, and releases the workspace.
 func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
 	a.turns.agent.end(ctx)
 	err := a.killAll(ctx)
 	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
 		a.warn("directories of the agent", os.RemoveAll(a.freeDir()))
 	}
-	quiet := err == nil && (a.run.Kind != reconcile.FreeRun || a.hasWorktree()) // its processes have ended, and the workspace is symphony's
+	// its processes have ended, and the workspace is symphony's
+	quiet := err == nil && (a.run.Kind != reconcile.FreeRun || a.hasWorktree())
 	if quiet {
 		err = a.workspace.restoreGit(ctx)
 	}
 	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
 	if quiet {
 		if a.run.Kind == reconcile.AgentRun {
-			a.keep(ctx) // also what a stopped turn or after_run has committed, and what the remote may refuse
+			// also what a stopped turn or after_run has committed, and what the remote may
+			// refuse
+			a.keep(ctx)
 		}
 		a.workspace.deliverAfterRun(stoppable)
 	}

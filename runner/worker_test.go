@@ -16,7 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
-// TestOutcomes checks the outcome of runs. Scripts test failing hooks and common faults of agents.
+// TestOutcomes checks the outcome of runs. Scripts test failing hooks and common faults of
+// agents.
 func TestOutcomes(t *testing.T) {
 	for _, c := range []struct {
 		name    string
@@ -28,7 +29,9 @@ func TestOutcomes(t *testing.T) {
 		check   func(*testing.T, *rig, reconcile.Run)
 	}{
 		{
-			name: "one turn, then the issue is handed over", script: "sh echo x > made", outcome: reconcile.Succeeded,
+			name:    "one turn, then the issue is handed over",
+			script:  "sh echo x > made",
+			outcome: reconcile.Succeeded,
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				if run.Turns != 1 || run.TurnsDone != 1 || !run.Progress || run.Tokens.Total != 1050 || run.ThreadID == "" {
 					t.Errorf("%+v", run)
@@ -44,7 +47,10 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "as many turns as allowed", script: "sh true", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
+			name:    "as many turns as allowed",
+			script:  "sh true",
+			answers: []answer{in("Todo")},
+			outcome: reconcile.Succeeded,
 			check: func(t *testing.T, _ *rig, run reconcile.Run) {
 				if run.Turns != 3 || run.TurnsDone != 3 || run.Progress || run.Tokens.Total != 3*1050 {
 					t.Errorf("%+v", run)
@@ -52,22 +58,45 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "an agent that does nothing", script: "say Done.", answers: []answer{in("Todo")}, outcome: reconcile.Succeeded,
+			name:    "an agent that does nothing",
+			script:  "say Done.",
+			answers: []answer{in("Todo")},
+			outcome: reconcile.Succeeded,
 			check: func(t *testing.T, _ *rig, run reconcile.Run) {
 				test.Equal(t, "turns", run.TurnsDone, 2)
 			},
 		},
-		{name: "terminal before the start", answers: []answer{in("Done")}, outcome: reconcile.Canceled, code: reconcile.StopTerminal, check: untouched},
-		{name: "no tracker at the start", answers: []answer{broken}, outcome: reconcile.Failed, code: "linear_api_status", check: untouched},
 		{
-			name: "an agent that prints the key", script: "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey, outcome: reconcile.Failed, code: "turn_failed",
-			change: func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
+			name:    "terminal before the start",
+			answers: []answer{in("Done")},
+			outcome: reconcile.Canceled,
+			code:    reconcile.StopTerminal,
+			check:   untouched,
+		},
+		{
+			name:    "no tracker at the start",
+			answers: []answer{broken},
+			outcome: reconcile.Failed,
+			code:    "linear_api_status",
+			check:   untouched,
+		},
+		{
+			name:    "an agent that prints the key",
+			script:  "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey,
+			outcome: reconcile.Failed,
+			code:    "turn_failed",
+			change:  func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				test.Contains(t, "the secret", run.ErrorText, "[redacted]")
 				test.Contains(t, "the secret", test.Read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]")
 			},
 		},
-		{name: "the prompt can't be rendered", script: "error line 3: unknown variable", outcome: reconcile.Failed, code: "template_render_error"},
+		{
+			name:    "the prompt can't be rendered",
+			script:  "error line 3: unknown variable",
+			outcome: reconcile.Failed,
+			code:    "template_render_error",
+		},
 		{
 			name: "a file instead of the workspace", change: func(r *rig) {
 				test.OK(r.t, os.Mkdir(r.root, 0o700))
@@ -79,11 +108,19 @@ func TestOutcomes(t *testing.T) {
 			},
 		},
 		{
-			name: "silence", script: "background sleep 1000\nhang", outcome: reconcile.TimedOut, code: "turn_timeout",
-			change: func(r *rig) { r.Config.StallTimeout, r.Config.TurnTimeout = 0, 400*time.Millisecond },
+			name:    "silence",
+			script:  "background sleep 1000\nhang",
+			outcome: reconcile.TimedOut,
+			code:    "turn_timeout",
+			change: func(r *rig) {
+				r.Config.StallTimeout = 0
+				r.Config.TurnTimeout = 400 * time.Millisecond
+			},
 		},
 		{
-			name: "another directory instead of the workspace", outcome: reconcile.Failed, code: "invalid_workspace_cwd",
+			name:    "another directory instead of the workspace",
+			outcome: reconcile.Failed,
+			code:    "invalid_workspace_cwd",
 			change: func(r *rig) {
 				r.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`
 			},
@@ -131,7 +168,8 @@ func (r *rig) awaitEvent(text string) {
 // streaming is the event of an agent that has begun to write a message.
 const streaming = `"kind":"message","ended":false`
 
-// A signal ends a run, with the stop reason that is stored. Its turn is interrupted, and the agent exits before after_run runs.
+// A signal ends a run, with the stop reason that is stored. Its turn is interrupted, and the
+// agent exits before after_run runs.
 func TestStopWhileStreaming(t *testing.T) {
 	for _, c := range []struct {
 		reason  string
@@ -140,7 +178,9 @@ func TestStopWhileStreaming(t *testing.T) {
 	}{{reconcile.StopOperator, reconcile.Canceled, reconcile.StopOperator}, {"", reconcile.InterruptedRun, "terminated"}} {
 		t.Run(c.code, func(t *testing.T) {
 			r := newRig(t, "stream 100000 5ms")
-			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(r.root) + `" >> after; true`
+			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(
+				r.root,
+			) + `" >> after; true`
 			go func() {
 				r.awaitEvent(streaming)
 				r.journal.setStop(c.reason)
@@ -148,7 +188,12 @@ func TestStopWhileStreaming(t *testing.T) {
 			}()
 			r.ends(c.outcome, c.code)
 			test.Equal(t, "what after_run saw", test.Read(t, r.space("after")), string(c.outcome)+"\n0\n")
-			test.Contains(t, "events", test.Read(t, filepath.Join(r.Dir, eventsFile)), agent.EventTurnCancelled)
+			test.Contains(
+				t,
+				"events",
+				test.Read(t, filepath.Join(r.Dir, eventsFile)),
+				agent.EventTurnCancelled,
+			)
 		})
 	}
 }
@@ -163,7 +208,8 @@ func TestAgentAndWorkerEndTogether(t *testing.T) {
 	r.ends(reconcile.InterruptedRun, "terminated")
 }
 
-// changing returns a tool of the tracker. Calls whose arguments contain "change" change the issue.
+// changing returns a tool of the tracker. Calls whose arguments contain "change" change the
+// issue.
 func changing(answer func(args string) reconcile.ToolAnswer) []reconcile.AgentTool {
 	return []reconcile.AgentTool{{
 		Name: "linear_graphql", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`),
@@ -174,8 +220,8 @@ func changing(answer func(args string) reconcile.ToolAnswer) []reconcile.AgentTo
 	}}
 }
 
-// A change of the issue by the agent's tool is written to the row before and after the call. It is also an event, and what it
-// creates is stored. A call that only reads is neither.
+// A change of the issue by the agent's tool is written to the row before and after the call.
+// It is also an event, and what it creates is stored. A call that only reads is neither.
 func TestChangeByTheAgent(t *testing.T) {
 	r := newRig(t, `tool linear_graphql {"query":"read"}`+"\n"+`tool linear_graphql {"query":"change"}`)
 	var before []reconcile.Run // as written when the tool was called
@@ -189,13 +235,22 @@ func TestChangeByTheAgent(t *testing.T) {
 			return reconcile.ToolAnswer{Text: "Bearer words are read as they are", Success: true}
 		}
 		state = "Human Review"
-		return reconcile.ToolAnswer{Text: "the key is " + testKey, Success: true, Mutation: &reconcile.Mutation{
-			Fields: []string{"commentCreate"}, Query: "mutation { … }", Success: true,
-			Variables: json.RawMessage(`{"body":"the key is ` + testKey + `"}`), Created: []reconcile.Created{{Kind: "comment", ID: "c-1"}},
-		}}
+		return reconcile.ToolAnswer{
+			Text:    "the key is " + testKey,
+			Success: true,
+			Mutation: &reconcile.Mutation{
+				Fields:    []string{"commentCreate"},
+				Query:     "mutation { … }",
+				Success:   true,
+				Variables: json.RawMessage(`{"body":"the key is ` + testKey + `"}`),
+				Created:   []reconcile.Created{{Kind: "comment", ID: "c-1"}},
+			},
+		}
 	})
 	run := r.ends(reconcile.Succeeded, "")
-	if len(before) != 2 || !before[0].MovedAt.IsZero() || before[1].MovedAt.IsZero() || before[1].MovedTo != "" || run.MovedTo != "Human Review" {
+	if len(before) != 2 || !before[0].MovedAt.IsZero() || before[1].MovedAt.IsZero() ||
+		before[1].MovedTo != "" ||
+		run.MovedTo != "Human Review" {
 		t.Errorf("written at the calls: %+v, then %q", before, run.MovedTo)
 	}
 	events := test.Read(t, filepath.Join(r.Dir, eventsFile))

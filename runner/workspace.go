@@ -17,7 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// workspaceStep takes the workspace of the issue, runs its hooks, protects its git settings, and removes it (specification 9).
+// workspaceStep takes the workspace of the issue, runs its hooks, protects its git settings,
+// and removes it (specification 9).
 type workspaceStep struct {
 	*job
 	hooksStarted bool // before_run was started, so that after_run is due
@@ -27,8 +28,9 @@ type workspaceStep struct {
 	untrusted error
 	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
 	changesWorkflow bool
-	delivered       reconcile.Delivered // what was pushed last for the issue, if there is no Journal
-	cloned          host.CloneAnswer    // of a new workspace
+	// what was pushed last for the issue, if there is no Journal
+	delivered reconcile.Delivered
+	cloned    host.CloneAnswer // of a new workspace
 }
 
 // prepare takes the workspace and runs the hooks that precede an agent.
@@ -70,10 +72,14 @@ func neverPushed(err error) bool {
 	if known == nil {
 		return false
 	}
-	return slices.Contains([]string{host.CodeInvalidBranch, host.CodeBranchInTheWay, host.CodeBranchCheckedOut}, known.Code)
+	return slices.Contains(
+		[]string{host.CodeInvalidBranch, host.CodeBranchInTheWay, host.CodeBranchCheckedOut},
+		known.Code,
+	)
 }
 
-// take takes the workspace. A new one is filled with a clone, if the workflow names a repository, and after_create runs in it.
+// take takes the workspace. A new one is filled with a clone, if the workflow names a
+// repository, and after_create runs in it.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
 	w.recordWorkspace(answer)
@@ -92,7 +98,8 @@ func (w *workspaceStep) take(ctx context.Context) error {
 	return w.host.Confirm(ctx, host.ConfirmRequest{KeepCache: w.space.Created && w.checksOut()})
 }
 
-// repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit of hooks counts instead.
+// repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit
+// of hooks counts instead.
 const repositoryTimeout = 10 * time.Minute
 
 // checkoutEnv returns the environment of git for a checkout on the machine of the workspace.
@@ -106,7 +113,11 @@ func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
 }
 
 // cloneRequest is the request to clone or to fetch.
-func (j *job) cloneRequest(ctx context.Context, branch string, last reconcile.Delivered) (host.CloneRequest, error) {
+func (j *job) cloneRequest(
+	ctx context.Context,
+	branch string,
+	last reconcile.Delivered,
+) (host.CloneRequest, error) {
 	env, err := j.gitEnv(ctx)
 	if err != nil {
 		return host.CloneRequest{}, err
@@ -155,7 +166,17 @@ func (j *job) takePushed(p *host.Pushed) {
 	if p == nil {
 		return
 	}
-	j.Log.Info("others have pushed to the branch", "commit", p.Commit, "commits", p.Total, "taken", p.Taken, "why", p.Why)
+	j.Log.Info(
+		"others have pushed to the branch",
+		"commit",
+		p.Commit,
+		"commits",
+		p.Total,
+		"taken",
+		p.Taken,
+		"why",
+		p.Why,
+	)
 	words := "others have pushed " + text.Plural(p.Total, "commit") + " to the branch: "
 	if p.Taken {
 		words += "the workspace has them now"
@@ -165,7 +186,8 @@ func (j *job) takePushed(p *host.Pushed) {
 	j.note("pushed", words, p)
 }
 
-// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the workflow names a repository.
+// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the
+// workflow names a repository.
 func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	repository := w.Config.Repository
 	if repository.URL == "" {
@@ -185,7 +207,15 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 		if err == nil {
 			w.base = answer
 			w.takePushed(answer.Pushed)
-			w.Log.Info("repository fetched", "base", answer.Base, "commit", answer.Commit, "behind", answer.Behind)
+			w.Log.Info(
+				"repository fetched",
+				"base",
+				answer.Base,
+				"commit",
+				answer.Commit,
+				"behind",
+				answer.Behind,
+			)
 		}
 		return err
 	}
@@ -196,7 +226,17 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 		return err
 	}
 	w.cloned = answer
-	w.Log.Info("repository cloned", "branch", branch, "base", answer.Base, "commit", answer.Commit, "kept", answer.Kept)
+	w.Log.Info(
+		"repository cloned",
+		"branch",
+		branch,
+		"base",
+		answer.Base,
+		"commit",
+		answer.Commit,
+		"kept",
+		answer.Kept,
+	)
 	return nil
 }
 
@@ -234,11 +274,14 @@ func (j *job) keep(ctx context.Context) {
 
 // forgetKept keeps the commits of a workspace no longer that was removed.
 func (j *job) forgetKept(ctx context.Context) {
-	j.warn("the commits of the workspace stay on this machine", j.host.Forget(ctx, j.keepRequest(j.run.IssueID, j.localGit.env)))
+	j.warn(
+		"the commits of the workspace stay on this machine",
+		j.host.Forget(ctx, j.keepRequest(j.run.IssueID, j.localGit.env)),
+	)
 }
 
-// branch returns the branch of the issue and what was pushed there last. An issue keeps its branch once something was pushed, even
-// if its title or the workflow changes.
+// branch returns the branch of the issue and what was pushed there last. An issue keeps its
+// branch once something was pushed, even if its title or the workflow changes.
 func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
 	repository := w.Config.Repository
 	if last = w.delivered; w.Journal != nil {
@@ -250,14 +293,20 @@ func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile
 	if name, err = repository.Branch.Render(w.rec.get().Issue, 0); name != last.Branch {
 		return name, reconcile.Delivered{}, err
 	}
-	return name, reconcile.Delivered{Commit: last.Commit}, err // the new address may lead to the same repository
+	// the new address may lead to the same repository
+	return name, reconcile.Delivered{Commit: last.Commit}, err
 }
 
 func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	return host.PrepareRequest{
-		Root: w.run.WorkspaceRoot, KeepRemoved: w.Config.KeepRemoved, KeepGit: w.Config.KeepGitConfig,
+		Root:        w.run.WorkspaceRoot,
+		KeepRemoved: w.Config.KeepRemoved,
+		KeepGit:     w.Config.KeepGitConfig,
 		Issue: host.Issue{
-			ID: w.run.IssueID, Identifier: w.run.Identifier, Project: w.Config.Policy.Project, StateDir: w.StateDir,
+			ID:         w.run.IssueID,
+			Identifier: w.run.Identifier,
+			Project:    w.Config.Policy.Project,
+			StateDir:   w.StateDir,
 		},
 	}
 }
@@ -269,7 +318,9 @@ func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 	}
 	w.space = &answer.Workspace
 	w.rec.change(func(r *reconcile.Run) {
-		r.WorkspacePath, r.WorkspaceRoot, r.WorkspaceID = w.space.Path, w.space.Root, w.space.ID
+		r.WorkspacePath = w.space.Path
+		r.WorkspaceRoot = w.space.Root
+		r.WorkspaceID = w.space.ID
 	})
 	w.reportRestored(answer.Git)
 	if w.link == nil {
@@ -280,10 +331,14 @@ func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 		IssueID: w.run.IssueID, Identifier: w.run.Identifier, Project: w.Config.Policy.Project,
 		Host: w.run.Host, Root: w.space.Root, Path: w.space.Path,
 	}
-	w.warn("workspace on the host not recorded", w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space))
+	w.warn(
+		"workspace on the host not recorded",
+		w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space),
+	)
 }
 
-// hookEnv returns a hook's environment. Text of the issue reaches hooks only in variables, never as part of a script.
+// hookEnv returns a hook's environment. Text of the issue reaches hooks only in variables,
+// never as part of a script.
 func (w *workspaceStep) hookEnv(outcome reconcile.Outcome) []string {
 	issue := w.rec.get().Issue
 	value := func(s string) string { return w.agentRedactor.Text(strings.ReplaceAll(s, "\x00", "")) }
@@ -324,7 +379,8 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	if name == afterCreate { // later an agent could have planted links in it
 		env = append(env, "SYMPHONY_AGENT_CACHE="+w.space.CacheDir)
 	}
-	profile, err := w.login(ctx) // before the output is written, so that secrets of the profile are redacted in it
+	// before the output is written, so that secrets of the profile are redacted in it
+	profile, err := w.login(ctx)
 	if err != nil {
 		w.Log.Warn("hook not started", "hook", name, "error", err)
 		fmt.Fprintf(out, "--- %s: not started: %v\n", name, err)
@@ -332,12 +388,19 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	}
 	w.Log.Info("hook started", "hook", name)
 	answer, err := w.host.RunHook(ctx, host.HookRequest{
-		Name: name, Where: w.Config.Hooks.Where[name], Script: umask(profile) + script, Timeout: w.Config.Hooks.Timeout,
-		Env: w.Config.AfterLogin(env, profile, w.Config.Secrets),
+		Name:    name,
+		Where:   w.Config.Hooks.Where[name],
+		Script:  umask(profile) + script,
+		Timeout: w.Config.Hooks.Timeout,
+		Env:     w.Config.AfterLogin(env, profile, w.Config.Secrets),
 	})
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
-		w.Log.Info("the repository's git hooks are off in this hook, because the agent can write them", "reason", reason)
+		w.Log.Info(
+			"the repository's git hooks are off in this hook, because the agent can write them",
+			"reason",
+			reason,
+		)
 	}
 	if err != nil {
 		w.Log.Warn("hook failed", "hook", name, "error", err)
@@ -347,8 +410,10 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	return nil
 }
 
-// afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not restored, or a process of the agent is left.
-// It records whether the run has changed anything, and why the hook failed. The error is that processes of the hook could not be ended.
+// afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not
+// restored, or a process of the agent is left. It records whether the run has changed
+// anything, and why the hook failed. The error is that processes of the hook could not be
+// ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) (err error) {
 	if w.space == nil || !w.hooksStarted {
 		return nil
@@ -360,7 +425,8 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 			err = w.killAll(ctx)
 		}
 		w.warn("after_run failed or did not run", failed)
-		if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) { // otherwise the run itself ends with the reason
+		// otherwise the run itself ends with the reason
+		if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) {
 			_, message := codeOf(failed)
 			w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
 		}
@@ -375,14 +441,16 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	facts, endErr := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, KeepEnd: true})
 	w.warn("end of the work not kept, it can't be compared with that of other attempts", endErr)
 	if end := facts.End; end != nil {
-		files, commits := text.Plural(end.Files, "file"), text.Plural(end.Commits, "commit")
+		files := text.Plural(end.Files, "file")
+		commits := text.Plural(end.Commits, "commit")
 		message := fmt.Sprintf("changed %s (+%d -%d), %s", files, end.Added, end.Removed, commits)
 		w.note(agent.EventWorkEnd, message, end)
 	}
 	return err
 }
 
-// guardGit records the programs that git would run for the workflow's hooks, before an agent can change them.
+// guardGit records the programs that git would run for the workflow's hooks, before an agent
+// can change them.
 func (w *workspaceStep) guardGit(ctx context.Context) error {
 	anywhere, writable := w.Config.AgentWrites()
 	return w.host.GuardGit(ctx, host.GuardGitRequest{
@@ -390,8 +458,9 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 	})
 }
 
-// restoreGit undoes what an agent has changed since guardGit. All processes of the agent must have ended, because they could
-// change it again. After an error no hook may run in the workspace.
+// restoreGit undoes what an agent has changed since guardGit. All processes of the agent must
+// have ended, because they could change it again. After an error no hook may run in the
+// workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.host.RestoreGit(ctx)
 	w.reportRestored(restored)
@@ -427,9 +496,10 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 	w.note(agent.EventGitUndone, message, agent.GitUndoneEvent{Names: names})
 }
 
-// cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the workspace of the run's issue, if the run
-// has one, and deletes what has been in the trash long enough. It returns the work that exists nowhere else, because of which the
-// workspace was kept; with discard even that is removed.
+// cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the
+// workspace of the run's issue, if the run has one, and deletes what has been in the trash
+// long enough. It returns the work that exists nowhere else, because of which the workspace
+// was kept; with discard even that is removed.
 func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if w.run.IssueID != "" {
 		if unsaved, err = w.remove(ctx, discard); err != nil {
@@ -437,8 +507,11 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 		}
 	}
 	answer, err := w.Machine.Purge(ctx, host.RootRequest{
-		Root: w.run.WorkspaceRoot, Project: w.Config.Policy.Project, KeepRemoved: w.Config.KeepRemoved,
-		MinFree: w.Config.Policy.MinFreeBytes, Now: w.Now(),
+		Root:        w.run.WorkspaceRoot,
+		Project:     w.Config.Policy.Project,
+		KeepRemoved: w.Config.KeepRemoved,
+		MinFree:     w.Config.Policy.MinFreeBytes,
+		Now:         w.Now(),
 	})
 	if len(answer.Undeletable) > 0 {
 		w.Log.Warn("trash not deleted", "paths", answer.Undeletable)
@@ -449,14 +522,19 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 	return unsaved, err
 }
 
-// remove moves the workspace into the trash, unless it returns the unsaved work because of which the workspace is kept.
+// remove moves the workspace into the trash, unless it returns the unsaved work because of
+// which the workspace is kept.
 func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved string, err error) {
 	defer func() {
 		if unsaved != "" {
 			w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
 		}
 	}()
-	removal, err := w.host.PrepareRemoval(ctx, host.RemovalRequest{PrepareRequest: w.prepareRequest(), Now: w.Now(), Discard: discard})
+	removal, err := w.host.PrepareRemoval(ctx, host.RemovalRequest{
+		PrepareRequest: w.prepareRequest(),
+		Now:            w.Now(),
+		Discard:        discard,
+	})
 	if !removal.Found {
 		return removal.Unsaved, err
 	}
@@ -466,7 +544,8 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	if err == nil && removal.HookDue {
 		err = w.hook(ctx, "before_remove", w.Config.Hooks.BeforeRemove, "")
 	}
-	// A worker that was asked to end also ended the hook. A later pass starts the removal again.
+	// A worker that was asked to end also ended the hook. A later pass starts the removal
+	// again.
 	if ctx.Err() != nil {
 		return "", context.Cause(ctx)
 	}

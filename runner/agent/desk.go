@@ -18,16 +18,24 @@ import (
 
 // RequestStore stores requests of agents until an operator decides them.
 type RequestStore interface {
-	// AddRequest stores a request durably and assigns its number. The error wraps reconcile.ErrConflict if the worker no longer owns the run.
+	// AddRequest stores a request durably and assigns its number. The error wraps
+	// reconcile.ErrConflict if the worker no longer owns the run.
 	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
 	// RequestByID returns the request, with the decision if there is one.
 	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
-	// ResolveRequest ends the request and returns it as it is then. A request that was decided before it could expire keeps its decision.
-	ResolveRequest(ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate) (reconcile.Request, error)
+	// ResolveRequest ends the request and returns it as it is then. A request that was decided
+	// before it could expire keeps its decision.
+	ResolveRequest(
+		ctx context.Context,
+		now time.Time,
+		issueID string,
+		number int,
+		fate reconcile.RequestFate,
+	) (reconcile.Request, error)
 }
 
-// Desk passes requests of a run's agent to an operator: it stores them and waits for the decision. Its method Decide is the
-// Asker of a session.
+// Desk passes requests of a run's agent to an operator: it stores them and waits for the
+// decision. Its method Decide is the Asker of a session.
 type Desk struct {
 	Store    RequestStore
 	Timeout  time.Duration // for a decision
@@ -35,17 +43,20 @@ type Desk struct {
 	Log      *slog.Logger
 	Now      func() time.Time
 	Instant  func() reconcile.Instant
-	// Run returns the current state of the run. Ending is closed when the run must end, Gone when its agent has exited.
+	// Run returns the current state of the run. Ending is closed when the run must end, Gone
+	// when its agent has exited.
 	Run          func() reconcile.Run
 	Ending, Gone <-chan struct{}
-	// Notify starts to notify a person of new requests, without waiting. Nil: the next pass notifies.
+	// Notify starts to notify a person of new requests, without waiting. Nil: the next pass
+	// notifies.
 	Notify func(ctx context.Context)
 }
 
 const (
 	answerPoll = 200 * time.Millisecond // between two reads of the store
-	// withdrawGrace is how long a request that the agent no longer waits for stays open. If the run ends within that time,
-	// the request ends with it, and the next run gets a late answer.
+	// withdrawGrace is how long a request that the agent no longer waits for stays open. If
+	// the run ends within that time, the request ends with it, and the next run gets a late
+	// answer.
 	withdrawGrace = 2 * time.Second
 	maxRequest    = 64 << 10 // bytes that are stored of a request: a patch may have any size
 )
@@ -58,7 +69,8 @@ type question struct {
 	log   *slog.Logger
 }
 
-// Decide stores the request and waits for the decision. A request that can't be stored is declined, because no operator could see it.
+// Decide stores the request and waits for the decision. A request that can't be stored is
+// declined, because no operator could see it.
 func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	expired := time.NewTimer(d.Timeout)
 	defer expired.Stop()
@@ -83,7 +95,8 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	if answered.Decision == "" {
 		// It may have been decided at the last moment.
 		if answered, err = d.resolve(q, reconcile.RequestExpired); err != nil {
-			answered.Decision, answered.Fate = "", reconcile.RequestExpired
+			answered.Decision = ""
+			answered.Fate = reconcile.RequestExpired
 		}
 	}
 	q.log.Info("request ended", "fate", answered.Fate, "decision", answered.Decision)
@@ -93,10 +106,13 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	answers, err := q.answers(answered.Answer)
 	if err != nil {
 		q.log.Error("answer not readable", "error", err)
-		answered = reconcile.Request{Answer: reconcile.RequestAnswer{Reason: "the answer can't be read: " + err.Error()}}
+		answered = reconcile.Request{
+			Answer: reconcile.RequestAnswer{Reason: "the answer can't be read: " + err.Error()},
+		}
 	}
 	return Decision{
-		Approve:    answered.Decision == reconcile.DecideApprove || answered.Decision == reconcile.DecideForSession,
+		Approve: answered.Decision == reconcile.DecideApprove ||
+			answered.Decision == reconcile.DecideForSession,
 		ForSession: answered.Decision == reconcile.DecideForSession,
 		Reason:     answered.Answer.Reason, Answers: q.asAsked(answers), By: "operator",
 		// Not before: if this run dies with the answer, the next one passes it on.
@@ -104,7 +120,8 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	}
 }
 
-// await waits for a decision and returns the request, without a decision if ctx or the time ended first.
+// await waits for a decision and returns the request, without a decision if ctx or the time
+// ended first.
 func (d *Desk) await(ctx context.Context, q *question, expired <-chan time.Time) reconcile.Request {
 	poll := time.NewTicker(answerPoll)
 	defer poll.Stop()
@@ -160,7 +177,8 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	}
 	deadline := d.Instant()
 	deadline.Mono += d.Timeout
-	now, run := d.Now(), d.Run()
+	now := d.Now()
+	run := d.Run()
 	q := &question{asked: ask.Questions, Request: reconcile.Request{
 		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, ThreadID: ask.ThreadID,
 		Kind: ask.Kind, Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
@@ -175,7 +193,8 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	return q, nil
 }
 
-// summary returns the summary with the whole command in it, because that is what the operator approves.
+// summary returns the summary with the whole command in it, because that is what the operator
+// approves.
 func (d *Desk) summary(ask Request) string {
 	summary := ask.Summary
 	oneLine := text.OneLine(ask.Command)
@@ -189,10 +208,11 @@ func (d *Desk) summary(ask Request) string {
 	return d.Redactor.Text(summary)
 }
 
-// detail returns what an operator is shown. Patches may be cut. Commands, questions and permissions are not, because an
-// operator could not approve what is not shown.
+// detail returns what an operator is shown. Patches may be cut. Commands, questions and
+// permissions are not, because an operator could not approve what is not shown.
 func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
-	room, cut := maxRequest, 0
+	room := maxRequest
+	cut := 0
 	bounded := func(s string) string {
 		s = d.Redactor.Text(s)
 		short := text.Within(s, room)
@@ -202,11 +222,18 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	}
 	clean := d.Redactor.Text
 	detail := reconcile.RequestDetail{
-		Command: clean(ask.Command), Cwd: bounded(ask.Cwd), Reason: bounded(ask.Reason), GrantRoot: bounded(ask.GrantRoot),
-		Server: bounded(ask.Server), CallID: bounded(ask.ItemID),
+		Command:   clean(ask.Command),
+		Cwd:       bounded(ask.Cwd),
+		Reason:    bounded(ask.Reason),
+		GrantRoot: bounded(ask.GrantRoot),
+		Server:    bounded(ask.Server),
+		CallID:    bounded(ask.ItemID),
 	}
 	for _, q := range ask.Questions {
-		q.ID, q.Header, q.Text, q.Options = clean(q.ID), clean(q.Header), clean(q.Text), slices.Clone(q.Options)
+		q.ID = clean(q.ID)
+		q.Header = clean(q.Header)
+		q.Text = clean(q.Text)
+		q.Options = slices.Clone(q.Options)
 		for i, o := range q.Options {
 			q.Options[i] = Option{Label: clean(o.Label), Description: clean(o.Description)}
 		}
@@ -230,14 +257,18 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 			cut += len(c.Path) + len(c.Diff)
 			continue // the summary names the files
 		}
-		detail.Changes = append(detail.Changes, FileChange{Path: bounded(c.Path), Kind: c.Kind, Diff: bounded(c.Diff)})
+		detail.Changes = append(detail.Changes, FileChange{
+			Path: bounded(c.Path),
+			Kind: c.Kind,
+			Diff: bounded(c.Diff),
+		})
 	}
 	detail.Cut = cut
 	return detail, nil
 }
 
-// A secret answer reaches the worker through the database. It is encrypted for a key whose private part exists only in the
-// worker's memory, so that the database does not reveal it.
+// A secret answer reaches the worker through the database. It is encrypted for a key whose
+// private part exists only in the worker's memory, so that the database does not reveal it.
 
 var sealInfo = []byte("symphony answer")
 
@@ -273,7 +304,8 @@ func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, erro
 	return answers, nil
 }
 
-// asAsked translates answers from the stored ids and labels, which are redacted, to those of the agent.
+// asAsked translates answers from the stored ids and labels, which are redacted, to those of
+// the agent.
 func (q *question) asAsked(answers map[string][]string) map[string][]string {
 	all := map[string][]string{}
 	for i, stored := range q.Detail.Questions {

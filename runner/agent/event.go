@@ -11,12 +11,13 @@ import (
 
 // Names of events: those of specification 10.4 and some more.
 const (
-	EventSessionStarted       = "session_started" // a turn has started; its thread and id are known
-	EventStartupFailed        = "startup_failed"
-	EventTurnCompleted        = "turn_completed"
-	EventTurnFailed           = "turn_failed"
-	EventTurnCancelled        = "turn_cancelled"
-	EventTurnEndedWithError   = "turn_ended_with_error" // by a timeout, the agent's exit or the caller
+	EventSessionStarted = "session_started" // a turn has started; its thread and id are known
+	EventStartupFailed  = "startup_failed"
+	EventTurnCompleted  = "turn_completed"
+	EventTurnFailed     = "turn_failed"
+	EventTurnCancelled  = "turn_cancelled"
+	// by a timeout, the agent's exit or the caller
+	EventTurnEndedWithError   = "turn_ended_with_error"
 	EventTurnInputRequired    = "turn_input_required"
 	EventApprovalAutoApproved = "approval_auto_approved"
 	EventApprovalDenied       = "approval_denied"
@@ -33,16 +34,21 @@ const (
 	EventToolCallCompleted    = "tool_call_completed"
 	EventToolCallFailed       = "tool_call_failed"
 	EventNotification         = "notification"
-	EventError                = "agent_error" // an error that the agent reports, possibly before a retry
-	EventOtherMessage         = "other_message"
-	EventMalformed            = "malformed"
+	// an error that the agent reports, possibly before a retry
+	EventError        = "agent_error"
+	EventOtherMessage = "other_message"
+	EventMalformed    = "malformed"
 
 	// Events of the worker.
-	EventPrompt    = "turn_prompt"              // the text of a turn: a PromptEvent
-	EventTold      = "operator_message"         // what an operator has told the agent: reconcile.Words
-	EventMutation  = "tracker_mutation"         // a change that the agent made in the tracker: a reconcile.Mutation
-	EventGitUndone = "git_configuration_undone" // git hooks and settings of the agent that were undone: a GitUndoneEvent
-	EventWorkEnd   = "work_end"                 // what the workspace contains at the end of the run: a host.WorkEnd
+	EventPrompt = "turn_prompt" // the text of a turn: a PromptEvent
+	// what an operator has told the agent: reconcile.Words
+	EventTold = "operator_message"
+	// a change that the agent made in the tracker: a reconcile.Mutation
+	EventMutation = "tracker_mutation"
+	// git hooks and settings of the agent that were undone: a GitUndoneEvent
+	EventGitUndone = "git_configuration_undone"
+	// what the workspace contains at the end of the run: a host.WorkEnd
+	EventWorkEnd = "work_end"
 )
 
 // PromptEvent is the payload of EventPrompt.
@@ -56,23 +62,29 @@ type GitUndoneEvent struct {
 	Names []string `json:"names"`
 }
 
-// Event is one thing that happened on the agent's stream, and a line of events.jsonl (specification 10.4).
+// Event is one thing that happened on the agent's stream, and a line of events.jsonl
+// (specification 10.4).
 type Event struct {
-	No       int64     `json:"no,omitempty"` // in the log of a complete EventLog, from 1
-	At       time.Time `json:"at"`
-	Name     string    `json:"event"`
-	PID      int       `json:"codex_app_server_pid,omitempty"` // of the agent's process, 0 if it is not known
-	ThreadID string    `json:"thread_id,omitempty"`            // may be a sub-agent's
-	TurnID   string    `json:"turn_id,omitempty"`
-	Message  string    `json:"message,omitempty"` // one short line for an operator
-	// Routine marks events that tell an operator nothing, such as a change of the connection's state.
-	Routine bool   `json:"routine,omitempty"`
-	Usage   *Usage `json:"usage,omitempty"` // the thread's tokens so far, nil if the event does not report them
-	Item    *Item  `json:"item,omitempty"`  // the item that started or ended, nil for other events
-	// Raw is the agent's line, nil for the session's own events and for a line that is not JSON. Events of the worker have
-	// their payload here. The log omits it if Item has all of it.
+	No   int64     `json:"no,omitempty"` // in the log of a complete EventLog, from 1
+	At   time.Time `json:"at"`
+	Name string    `json:"event"`
+	// of the agent's process, 0 if it is not known
+	PID      int    `json:"codex_app_server_pid,omitempty"`
+	ThreadID string `json:"thread_id,omitempty"` // may be a sub-agent's
+	TurnID   string `json:"turn_id,omitempty"`
+	Message  string `json:"message,omitempty"` // one short line for an operator
+	// Routine marks events that tell an operator nothing, such as a change of the connection's
+	// state.
+	Routine bool `json:"routine,omitempty"`
+	// the thread's tokens so far, nil if the event does not report them
+	Usage *Usage `json:"usage,omitempty"`
+	Item  *Item  `json:"item,omitempty"` // the item that started or ended, nil for other events
+	// Raw is the agent's line, nil for the session's own events and for a line that is not
+	// JSON. Events of the worker have their payload here. The log omits it if Item has all of
+	// it.
 	Raw json.RawMessage `json:"payload,omitempty"`
-	// Fragment marks a piece of something that a later event contains as a whole, such as a message.
+	// Fragment marks a piece of something that a later event contains as a whole, such as a
+	// message.
 	Fragment bool `json:"-"`
 }
 
@@ -91,28 +103,32 @@ const (
 	ItemOther      ItemKind = "other"
 )
 
-// Item is a part of a turn, such as a message or a command. Fields that do not belong to its kind are empty.
+// Item is a part of a turn, such as a message or a command. Fields that do not belong to its
+// kind are empty.
 type Item struct {
-	ID       string   `json:"id,omitempty"`
-	Kind     ItemKind `json:"kind"`
-	Ended    bool     `json:"ended"`            // false: it has started
-	Status   string   `json:"status,omitempty"` // a word of the agent, such as "failed" or "declined"
-	Text     string   `json:"text,omitempty"`   // of a message
-	Command  string   `json:"command,omitempty"`
-	Cwd      string   `json:"cwd,omitempty"`
-	ExitCode *int     `json:"exit_code,omitempty"`
+	ID    string   `json:"id,omitempty"`
+	Kind  ItemKind `json:"kind"`
+	Ended bool     `json:"ended"` // false: it has started
+	// a word of the agent, such as "failed" or "declined"
+	Status   string `json:"status,omitempty"`
+	Text     string `json:"text,omitempty"` // of a message
+	Command  string `json:"command,omitempty"`
+	Cwd      string `json:"cwd,omitempty"`
+	ExitCode *int   `json:"exit_code,omitempty"`
 	// Duration of a command in milliseconds.
 	DurationMS *int64       `json:"duration_ms,omitempty"`
 	Output     string       `json:"output,omitempty"` // of a command
 	Changes    []FileChange `json:"changes,omitempty"`
 	Tool       string       `json:"tool,omitempty"`
-	Call       string       `json:"call,omitempty"`   // what a tool is asked for, such as "mutation issueUpdate"; short
-	Result     string       `json:"result,omitempty"` // of a tool, or its error
+	// what a tool is asked for, such as "mutation issueUpdate"; short
+	Call   string `json:"call,omitempty"`
+	Result string `json:"result,omitempty"` // of a tool, or its error
 }
 
 // Failed reports whether the item ended without success.
 func (i *Item) Failed() bool {
-	return i.Ended && (i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
+	return i.Ended &&
+		(i.Status == "failed" || i.Status == "declined" || i.ExitCode != nil && *i.ExitCode != 0)
 }
 
 // Works reports whether the item does something, instead of saying or thinking it.
@@ -120,8 +136,8 @@ func (i *Item) Works() bool {
 	return i != nil && i.Kind != ItemPrompt && i.Kind != ItemMessage && i.Kind != ItemReasoning
 }
 
-// Activity describes in one line what the agent does from this item on: the command or the call that has begun, or the first line of a
-// sentence. It is empty for other items.
+// Activity describes in one line what the agent does from this item on: the command or the
+// call that has begun, or the first line of a sentence. It is empty for other items.
 func (i *Item) Activity() string {
 	switch {
 	case i == nil:

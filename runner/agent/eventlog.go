@@ -19,11 +19,12 @@ const (
 	maxPayload   = 32 << 10 // bytes of one payload or item
 )
 
-// EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl and replaces the one before, so that
-// the latest events of a run are kept.
+// EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl and
+// replaces the one before, so that the latest events of a run are kept.
 type EventLog struct {
-	// Complete: the events have numbers, and the agent's own lines also where an item has all of them. For clients that read events as
-	// the agent has sent them, from where they have stopped.
+	// Complete: the events have numbers, and the agent's own lines also where an item has all
+	// of them. For clients that read events as the agent has sent them, from where they have
+	// stopped.
 	Complete bool
 	path     string
 	redactor *Redactor
@@ -52,7 +53,9 @@ func (l *EventLog) open() error {
 	if err != nil {
 		return errors.Join(fmt.Errorf("event log: %w", err), f.Close())
 	}
-	l.file, l.size, l.torn = f, info.Size(), false
+	l.file = f
+	l.size = info.Size()
+	l.torn = false
 	return nil
 }
 
@@ -66,11 +69,14 @@ func (l *EventLog) Append(e Event) error {
 	e.Item = e.Item.shorten(maxPayload, l.redactor)
 	data, err := json.Marshal(e)
 	data = l.redactor.Bytes(data)
-	if err != nil || !json.Valid(data) { // Raw is not JSON, or a secret ended in the middle of an escape sequence
+	// Raw is not JSON, or a secret ended in the middle of an escape sequence
+	if err != nil || !json.Valid(data) {
 		if e.Raw == nil && e.Item != nil {
 			e.Raw = text.JSON(e.Item)
 		}
-		e.Raw, e.Message, e.Item = text.JSON(l.redactor.Text(string(e.Raw))), l.redactor.Text(e.Message), nil
+		e.Raw = text.JSON(l.redactor.Text(string(e.Raw)))
+		e.Message = l.redactor.Text(e.Message)
+		e.Item = nil
 		if data, err = json.Marshal(e); err != nil {
 			return fmt.Errorf("event log: %w", err)
 		}
@@ -121,8 +127,9 @@ func (l *EventLog) Close() error {
 	return l.file.Close()
 }
 
-// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and end, so that a shortened event still tells
-// what was run, where, and how it ended. Strings are redacted before they are cut, because a part of a secret would not be recognised.
+// shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and
+// end, so that a shortened event still tells what was run, where, and how it ended. Strings
+// are redacted before they are cut, because a part of a secret would not be recognised.
 func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	if len(payload) <= limit {
 		return payload
@@ -148,7 +155,10 @@ func (i *Item) shorten(limit int, r *Redactor) *Item {
 	}
 	cut := *i
 	if more := len(i.Changes) - maxChanges; more > 0 {
-		cut.Changes = append(slices.Clone(i.Changes[:maxChanges]), FileChange{Path: fmt.Sprintf("%s %d more", ellipsis, more)})
+		cut.Changes = append(
+			slices.Clone(i.Changes[:maxChanges]),
+			FileChange{Path: fmt.Sprintf("%s %d more", ellipsis, more)},
+		)
 	}
 	var short Item
 	if json.Unmarshal(shorten(text.JSON(cut), limit, r), &short) != nil {
@@ -174,12 +184,14 @@ func cutStrings(value any, room int, r *Redactor) any {
 	return value
 }
 
-// cutMiddle keeps three quarters of room from the beginning of a string and one quarter from its end.
+// cutMiddle keeps three quarters of room from the beginning of a string and one quarter from
+// its end.
 func cutMiddle(s string, room int) string {
 	if len(s) <= room {
 		return s
 	}
-	head, tail := text.Within(s, room-room/4), len(s)-room/4
+	head := text.Within(s, room-room/4)
+	tail := len(s) - room/4
 	for tail < len(s) && !utf8.RuneStart(s[tail]) {
 		tail++
 	}

@@ -21,13 +21,41 @@ func TestEventLog(t *testing.T) {
 	l := test.Must(OpenEventLog(path, NewRedactor([]string{testKey, "", hard, half})))
 	at := time.Date(2026, 11, 20, 8, 0, 0, 5e6, time.FixedZone("", 3600))
 	for _, e := range []Event{
-		{Name: "notification", At: at, PID: 42, ThreadID: "th", TurnID: "tu", Message: "say " + testKey, Raw: json.RawMessage(`{"a":"` + testKey + `"}`)},
+		{
+			Name:     "notification",
+			At:       at,
+			PID:      42,
+			ThreadID: "th",
+			TurnID:   "tu",
+			Message:  "say " + testKey,
+			Raw:      json.RawMessage(`{"a":"` + testKey + `"}`),
+		},
 		{Name: "malformed", At: at, Raw: json.RawMessage("not JSON " + testKey)},
-		{Name: "notification", At: at, Message: "long", Raw: json.RawMessage(`"` + strings.Repeat("x", maxPayload) + `"`)},
+		{
+			Name:    "notification",
+			At:      at,
+			Message: "long",
+			Raw:     json.RawMessage(`"` + strings.Repeat("x", maxPayload) + `"`),
+		},
 		{Name: "notification", At: at, Message: hard, Raw: text.JSON("key " + hard)},
-		{Name: "notification", At: at, Message: "as the agent wrote it", Raw: json.RawMessage(`"key p<a>s\"s&"`)},
-		{Name: "notification", At: at, Message: "it " + half, Raw: json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`)},
-		{Name: "notification", At: at, Raw: json.RawMessage(`{"method":"item/completed"}`), Item: &Item{Kind: ItemCommand, Ended: true, Output: output}},
+		{
+			Name:    "notification",
+			At:      at,
+			Message: "as the agent wrote it",
+			Raw:     json.RawMessage(`"key p<a>s\"s&"`),
+		},
+		{
+			Name:    "notification",
+			At:      at,
+			Message: "it " + half,
+			Raw:     json.RawMessage(`{"a":"ends-in-a\"quote","b":1}`),
+		},
+		{
+			Name: "notification",
+			At:   at,
+			Raw:  json.RawMessage(`{"method":"item/completed"}`),
+			Item: &Item{Kind: ItemCommand, Ended: true, Output: output},
+		},
 	} {
 		test.OK(t, l.Append(e))
 	}
@@ -42,7 +70,10 @@ func TestEventLog(t *testing.T) {
 	test.Equal(t, "there are more lines", d.More(), false)
 	first := lines[0]
 	if !first.At.Equal(at) || first.At.Location() != time.UTC || first.Name != "notification" || first.PID != 42 ||
-		first.ThreadID != "th" || first.TurnID != "tu" || first.Message != "say [redacted]" || string(first.Raw) != `{"a":"[redacted]"}` {
+		first.ThreadID != "th" ||
+		first.TurnID != "tu" ||
+		first.Message != "say [redacted]" ||
+		string(first.Raw) != `{"a":"[redacted]"}` {
 		t.Errorf("%+v", first)
 	}
 	test.Equal(t, "a line that is not JSON", string(lines[1].Raw), `"not JSON [redacted]"`)
@@ -50,13 +81,22 @@ func TestEventLog(t *testing.T) {
 		t.Errorf("a long payload: %d bytes", n)
 	}
 	got := lines[3]
-	test.Equal(t, "a secret with an escape in JSON", []any{got.Message, string(got.Raw)}, []any{Redacted, `"key [redacted]"`})
-	// The event of an item contains the item instead of the agent's line, shortened like a payload.
+	test.Equal(
+		t,
+		"a secret with an escape in JSON",
+		[]any{got.Message, string(got.Raw)},
+		[]any{Redacted, `"key [redacted]"`},
+	)
+	// The event of an item contains the item instead of the agent's line, shortened like a
+	// payload.
 	item := lines[6].Item
-	if kept := item.Output; lines[6].Raw != nil || len(kept) > maxPayload || !strings.HasPrefix(kept, "first line") || !strings.HasSuffix(kept, "last line") {
+	if kept := item.Output; lines[6].Raw != nil || len(kept) > maxPayload ||
+		!strings.HasPrefix(kept, "first line") ||
+		!strings.HasSuffix(kept, "last line") {
 		t.Errorf("%d bytes of output: %.40s … %.40s", len(kept), kept, kept[max(0, len(kept)-40):])
 	}
-	if got := lines[5]; got.Message != "it "+Redacted || !strings.Contains(string(got.Raw), `[redacted]\"quote`) {
+	if got := lines[5]; got.Message != "it "+Redacted ||
+		!strings.Contains(string(got.Raw), `[redacted]\"quote`) {
 		t.Errorf("a secret that ends within an escape: %+v, payload %s", got, got.Raw)
 	}
 }
@@ -70,7 +110,8 @@ func TestEventLogRotates(t *testing.T) {
 	}
 	test.OK(t, l.Append(Event{Name: "turn_completed"}))
 	test.OK(t, l.Close())
-	now, before := test.Must(os.Stat(path)).Size(), test.Must(os.Stat(PreviousEvents(path))).Size()
+	now := test.Must(os.Stat(path)).Size()
+	before := test.Must(os.Stat(PreviousEvents(path))).Size()
 	if now > maxEventFile || before > maxEventFile || before < maxEventFile-2*maxPayload {
 		t.Errorf("%d and %d bytes", before, now)
 	}
@@ -99,7 +140,8 @@ func TestEventAfterATornLine(t *testing.T) {
 	test.OK(t, err)
 	defer out.Close()
 	l := &EventLog{path: "events.jsonl", file: in}
-	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond))) // a pipe without a reader is soon full
+	// a pipe without a reader is soon full
+	test.OK(t, in.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 	for err == nil {
 		err = l.Append(Event{Raw: json.RawMessage(`"` + strings.Repeat("x", 10000) + `"`)})
 	}
@@ -140,7 +182,8 @@ func TestShorten(t *testing.T) {
 		"short as it is":        {`{ "s" : 1.0 }`, []string{`{ "s" : 1.0 }`}},
 	} {
 		got := string(shorten(json.RawMessage(tc.in), limit, nil))
-		if !json.Valid([]byte(got)) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") || len(got) > limit {
+		if !json.Valid([]byte(got)) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") ||
+			len(got) > limit {
 			t.Errorf("%s: %d bytes: %s", name, len(got), got)
 		}
 		test.Contains(t, name, got, tc.has...)

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// GuidanceTitle begins the text of every turn that is not the first of its thread (specification 7.1).
+// GuidanceTitle begins the text of every turn that is not the first of its thread
+// (specification 7.1).
 const GuidanceTitle = "Continuation guidance:"
 
 const handOverLine = "- When everything asked for is done, hand the issue over as the task describes. " +
@@ -20,12 +21,17 @@ const handOverLine = "- When everything asked for is done, hand the issue over a
 
 const sameTask = "The task has not changed: its text is above and is not repeated here."
 
-// Continuation returns the text of a later turn of a run. It does not repeat the prompt, which the thread already contains.
+// Continuation returns the text of a later turn of a run. It does not repeat the prompt, which
+// the thread already contains.
 func Continuation(issue reconcile.Issue, turn, maxTurns int, u Update) string {
-	return joined("\n\n", GuidanceTitle, joined("\n",
+	return joined("\n\n", GuidanceTitle, joined(
+		"\n",
 		fmt.Sprintf("- This is continuation turn #%d of %d in this run. ", turn, maxTurns)+sameTask,
-		fmt.Sprintf("- %s is still in state %q. Look at the workspace as it is now and continue from there; do not start over.",
-			issue.Identifier, issue.State),
+		fmt.Sprintf(
+			"- %s is still in state %q. Look at the workspace as it is now and continue from there; do not start over.",
+			issue.Identifier,
+			issue.State,
+		),
 		handOverLine,
 	), u.Text())
 }
@@ -46,7 +52,8 @@ type Resumption struct {
 
 // Text returns the text of the turn.
 func (r Resumption) Text() string {
-	task, prompt := sameTask, ""
+	task := sameTask
+	prompt := ""
 	if r.NewPrompt != "" {
 		task = "The text of the task has changed. The new text is below and replaces the one above."
 		prompt = "The task:\n\n" + strings.TrimRight(r.NewPrompt, "\n")
@@ -57,7 +64,9 @@ func (r Resumption) Text() string {
 			"it may have done only half of its work, and its output is not above."
 	}
 	if r.Last != nil && r.Last.Delivery.Code == reconcile.CodeIncomplete {
-		undelivered = "- Symphony could not deliver what the last run has committed: " + sentence(r.Last.Delivery.Message) +
+		undelivered = "- Symphony could not deliver what the last run has committed: " + sentence(
+			r.Last.Delivery.Message,
+		) +
 			" Correct it first."
 	}
 	if r.Elsewhere {
@@ -67,7 +76,8 @@ func (r Resumption) Text() string {
 	if r.Attempt > 0 {
 		attempt = fmt.Sprintf("- Attempt: %d", r.Attempt)
 	}
-	return joined("\n\n", GuidanceTitle, joined("\n",
+	return joined("\n\n", GuidanceTitle, joined(
+		"\n",
 		"- A new run continues this thread. "+task,
 		"- "+whyEnded(r.Last, r.Issue, r.Attempt, r.Policy),
 		cutShort,
@@ -89,7 +99,8 @@ const (
 	lookFirst = "Its work is still there: look at the workspace as it is now before you begin."
 )
 
-// FirstTurn returns the text of a new thread's first turn: the prompt, the note, and the update.
+// FirstTurn returns the text of a new thread's first turn: the prompt, the note, and the
+// update.
 func FirstTurn(prompt, note string, u Update) string {
 	if rest := joined("\n\n", note, u.Text()); rest != "" {
 		return strings.TrimRight(prompt, "\n") + "\n\n" + rest
@@ -110,15 +121,23 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "It is no longer known how the last run on this thread ended."
 	}
 	if to := last.MovedTo; to != "" && !p.Active(to) {
-		return fmt.Sprintf("In the last run the issue was handed over (state %q). It has come back and is now in state %q.", to, issue.State)
+		return fmt.Sprintf(
+			"In the last run the issue was handed over (state %q). It has come back and is now in state %q.",
+			to,
+			issue.State,
+		)
 	}
 	reason := sentence(last.ErrorText)
 	switch code := last.ErrorCode; {
-	case last.Outcome == reconcile.Succeeded && attempt == 0: // a continuation has attempt 1, unless the issue was released in between
+	case last.Outcome == reconcile.Succeeded && attempt == 0:
+		// a continuation has attempt 1, unless the issue was released in between
 		return fmt.Sprintf("The last run succeeded, and the issue then left the active states. "+
 			"It has come back and is now in state %q.", issue.State)
 	case last.Outcome == reconcile.Succeeded:
-		return fmt.Sprintf("The last run succeeded after %s, and the issue is still active.", text.Plural(last.TurnsDone, "turn"))
+		return fmt.Sprintf(
+			"The last run succeeded after %s, and the issue is still active.",
+			text.Plural(last.TurnsDone, "turn"),
+		)
 	case last.Outcome == reconcile.Stalled:
 		return "The last run was ended because the agent made no progress: " + reason
 	case last.Outcome == reconcile.TimedOut:
@@ -128,7 +147,9 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 	case code == reconcile.StopOperator, code == reconcile.StopAll:
 		return "An operator stopped the last run, and has now resumed the work."
 	case last.Outcome == reconcile.Canceled:
-		return "The last run was stopped because the issue did not qualify for a while (" + quoted(code) + "). It does again."
+		return "The last run was stopped because the issue did not qualify for a while (" + quoted(
+			code,
+		) + "). It does again."
 	case code == reconcile.CodeRebooted:
 		return "The last run was interrupted by a restart of the machine." + notTheWork
 	case code == reconcile.CodeTerminated:
@@ -189,7 +210,8 @@ type Update struct {
 	Comments    []reconcile.Comment // the newest first
 	Answers     []reconcile.Request // given after the run that asked had ended
 	Messages    []reconcile.Message // what operators tell the agent, the oldest first
-	// Refused is how verify has failed for what the agent has handed over; nil if it has not, or the thread knows it.
+	// Refused is how verify has failed for what the agent has handed over; nil if it has not,
+	// or the thread knows it.
 	Refused *reconcile.Verification
 	// Pushed is what others have pushed to the branch; nil for nothing, or if this run has
 	// been told.
@@ -214,24 +236,43 @@ func (u Update) Text() string {
 			". Correct it, commit, and end your turn.")
 	}
 	if v := u.Refused; v != nil {
-		parts = append(parts, "Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
-			where(v)+". "+
-			"Correct the cause, commit, and hand the issue over again. The end of its output:", fenced(v.Output, maxOutput))
+		parts = append(
+			parts,
+			"Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
+				where(
+					v,
+				)+". "+
+				"Correct the cause, commit, and hand the issue over again. The end of its output:",
+			fenced(v.Output, maxOutput),
+		)
 	}
 	if u.Description != nil || len(u.Comments) > 0 {
 		parts = append(parts, FromTracker)
 	}
 	if u.Description != nil {
-		parts = append(parts, "The description was edited since you last saw it. It is now:", fenced(*u.Description, maxDescription))
+		parts = append(
+			parts,
+			"The description was edited since you last saw it. It is now:",
+			fenced(*u.Description, maxDescription),
+		)
 	}
 	parts = append(parts, commentTexts(u.Comments)...)
 	parts = append(parts, MessagesText(u.Messages))
 	for _, r := range u.Answers {
-		parts = append(parts, fmt.Sprintf("You asked the operator (%s), but the run ended before there was an answer. "+
-			"The operator has answered since.", r.ID()))
+		parts = append(
+			parts,
+			fmt.Sprintf("You asked the operator (%s), but the run ended before there was an answer. "+
+				"The operator has answered since.", r.ID()),
+		)
 		for _, q := range r.Detail.Questions {
 			if given := r.Answer.Answers[q.ID]; len(given) > 0 {
-				parts = append(parts, "You asked:", fenced(q.Text, maxAnswer), "The operator's answer:", fenced(strings.Join(given, "\n"), maxAnswer))
+				parts = append(
+					parts,
+					"You asked:",
+					fenced(q.Text, maxAnswer),
+					"The operator's answer:",
+					fenced(strings.Join(given, "\n"), maxAnswer),
+				)
 			}
 		}
 	}
@@ -246,10 +287,15 @@ func where(v *reconcile.Verification) string {
 	return "in a clean checkout of the commit, without files that git ignores"
 }
 
-// MessagesText is what operators tell the agent, "" for nothing. One of an earlier run may have reached its agent before it was lost.
+// MessagesText is what operators tell the agent, "" for nothing. One of an earlier run may
+// have reached its agent before it was lost.
 func MessagesText(list []reconcile.Message) string {
 	return joined("\n\n", text.Map(list, func(m reconcile.Message) string {
-		head := fmt.Sprintf("The operator (%q) tells you, %s", text.Within(text.OneLine(m.By), maxAuthor), m.At.UTC().Format(time.RFC3339))
+		head := fmt.Sprintf(
+			"The operator (%q) tells you, %s",
+			text.Within(text.OneLine(m.By), maxAuthor),
+			m.At.UTC().Format(time.RFC3339),
+		)
 		if m.RunID != "" {
 			head += " (if you have read it before, it is the same message)"
 		}
@@ -263,8 +309,12 @@ func pushedText(p *host.Pushed) string {
 	if p == nil {
 		return ""
 	}
-	parts := []string{fmt.Sprintf("Others have pushed %s to your branch since your last delivery. They are part of the work.",
-		text.Plural(p.Total, "commit"))}
+	parts := []string{
+		fmt.Sprintf(
+			"Others have pushed %s to your branch since your last delivery. They are part of the work.",
+			text.Plural(p.Total, "commit"),
+		),
+	}
 	if p.Taken {
 		parts = append(parts, "Your workspace has them already: it is at them, or after them. Build on them.")
 	} else {
@@ -273,7 +323,11 @@ func pushedText(p *host.Pushed) string {
 	}
 	lines := ""
 	for _, c := range p.Commits[:min(len(p.Commits), host.MaxPushed)] {
-		lines += fmt.Sprintf("\n- %q by %q", text.Within(text.OneLine(c.Subject), maxFileName), text.Within(text.OneLine(c.Author), maxAuthor))
+		lines += fmt.Sprintf(
+			"\n- %q by %q",
+			text.Within(text.OneLine(c.Subject), maxFileName),
+			text.Within(text.OneLine(c.Author), maxAuthor),
+		)
 	}
 	if more := p.Total - len(p.Commits); more > 0 {
 		lines += fmt.Sprintf("\n- and %d more", more)
@@ -292,13 +346,17 @@ func pushedText(p *host.Pushed) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// baseText tells how far the base is ahead of HEAD, and what a merge would do. Names are quoted, because they come from outside.
+// baseText tells how far the base is ahead of HEAD, and what a merge would do. Names are
+// quoted, because they come from outside.
 func baseText(b host.FetchAnswer) string {
 	if b.Behind <= 0 {
 		return ""
 	}
-	at := fmt.Sprintf("The base branch has moved: %q, fetched before this run, has %s that HEAD does not contain.",
-		"origin/"+text.Short(b.Base, maxAuthor), text.Plural(b.Behind, "commit"))
+	at := fmt.Sprintf(
+		"The base branch has moved: %q, fetched before this run, has %s that HEAD does not contain.",
+		"origin/"+text.Short(b.Base, maxAuthor),
+		text.Plural(b.Behind, "commit"),
+	)
 	switch names := b.Conflicts[:min(len(b.Conflicts), host.MaxConflicts)]; {
 	case b.Unrelated:
 		at += " It was replaced: it has no history in common with HEAD."
@@ -316,7 +374,8 @@ func baseText(b host.FetchAnswer) string {
 	return at
 }
 
-// commentTexts returns the newest comments within the limits, in the order in which they were written.
+// commentTexts returns the newest comments within the limits, in the order in which they were
+// written.
 func commentTexts(comments []reconcile.Comment) []string {
 	var parts []string
 	room := maxAllComments
@@ -330,7 +389,15 @@ func commentTexts(comments []reconcile.Comment) []string {
 		if name := text.Within(text.OneLine(c.Author), maxAuthor); name != "" {
 			author = fmt.Sprintf("%q", name)
 		}
-		parts = append(parts, fmt.Sprintf("Comment by %s, %s:\n\n%s", author, c.CreatedAt.UTC().Format(time.RFC3339), fenced(c.Body, limit)))
+		parts = append(
+			parts,
+			fmt.Sprintf(
+				"Comment by %s, %s:\n\n%s",
+				author,
+				c.CreatedAt.UTC().Format(time.RFC3339),
+				fenced(c.Body, limit),
+			),
+		)
 	}
 	if older := len(comments) - len(parts); older > 0 {
 		parts = append(parts, "("+text.Plural(older, "older comment")+" left out: read them on the issue.)")
@@ -339,8 +406,8 @@ func commentTexts(comments []reconcile.Comment) []string {
 	return parts
 }
 
-// fenced puts a text between fences, with what a person would not see in it as escapes. The fences are longer than any sequence of
-// backticks in it, so that it can't end them.
+// fenced puts a text between fences, with what a person would not see in it as escapes. The
+// fences are longer than any sequence of backticks in it, so that it can't end them.
 func fenced(s string, limit int) string {
 	s = strings.TrimSpace(text.VisibleLines(strings.ReplaceAll(s, "\r\n", "\n")))
 	short := text.Within(s, limit)

@@ -21,18 +21,23 @@ import (
 const Redacted = "[redacted]"
 
 const (
-	minSecret = 3  // length of the shortest secret that is redacted: two letters occur in every text
-	minLine   = 16 // length of the shortest line of a multi-line secret (a private key) that is redacted by itself
-	// minPiece is the length of the shortest value of a variable that counts as a secret, and of the shortest piece of base64
-	// and the shortest beginning of a secret before an ellipsis that are redacted.
+	// length of the shortest secret that is redacted: two letters occur in every text
+	minSecret = 3
+	// length of the shortest line of a multi-line secret (a private key) that is redacted by
+	// itself
+	minLine = 16
+	// minPiece is the length of the shortest value of a variable that counts as a secret, and
+	// of the shortest piece of base64 and the shortest beginning of a secret before an
+	// ellipsis that are redacted.
 	minPiece = 8
 	maxHeld  = 64 << 10 // most bytes of a stream that Split holds back
 )
 
 const ellipsis = "…" // marks the end of a text that was cut
 
-// Redactor replaces secrets in everything that a run writes, in every form in which a program may write them. A nil Redactor
-// changes nothing. Its methods may be called from several goroutines.
+// Redactor replaces secrets in everything that a run writes, in every form in which a program
+// may write them. A nil Redactor changes nothing. Its methods may be called from several
+// goroutines.
 type Redactor struct {
 	shapes bool // also replace what has the form of a secret
 
@@ -41,14 +46,16 @@ type Redactor struct {
 	replacer *strings.Replacer
 }
 
-// NewRedactor returns a Redactor for the values and for what is secret by its form: logins of HTTP and in URLs, and tokens.
+// NewRedactor returns a Redactor for the values and for what is secret by its form: logins of
+// HTTP and in URLs, and tokens.
 func NewRedactor(values []string) *Redactor {
 	r := &Redactor{shapes: true}
 	r.Add(values)
 	return r
 }
 
-// NewExactRedactor returns a Redactor for the values only. It is for texts that the agent reads, which should change as little as possible.
+// NewExactRedactor returns a Redactor for the values only. It is for texts that the agent
+// reads, which should change as little as possible.
 func NewExactRedactor(values []string) *Redactor {
 	r := &Redactor{}
 	r.Add(values)
@@ -72,7 +79,8 @@ func (r *Redactor) Add(values []string) {
 	for _, form := range all {
 		pairs = append(pairs, form, Redacted)
 	}
-	r.forms, r.replacer = all, strings.NewReplacer(pairs...)
+	r.forms = all
+	r.replacer = strings.NewReplacer(pairs...)
 }
 
 func (r *Redactor) known() ([]string, *strings.Replacer) {
@@ -81,14 +89,18 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 	return r.forms, r.replacer
 }
 
-// logins and tokens find secrets by their form. Most of them begin with fixed letters, which regexp finds fast.
+// logins and tokens find secrets by their form. Most of them begin with fixed letters, which
+// regexp finds fast.
 var (
 	logins = text.Map([]string{
 		`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
 		`(https?://)[^\s/"'\\]+(@)`, `(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
 		`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\=][^\s&"'\\]*`,
 	}, text.Pattern)
-	basics = text.Map([]string{`(Basic +)([\w+/-]{8,})`, `(basic +)([\w+/-]{8,})`, `(BASIC +)([\w+/-]{8,})`}, text.Pattern)
+	basics = text.Map(
+		[]string{`(Basic +)([\w+/-]{8,})`, `(basic +)([\w+/-]{8,})`, `(BASIC +)([\w+/-]{8,})`},
+		text.Pattern,
+	)
 	tokens = text.Map([]string{
 		`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`, `xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
 	}, text.Pattern)
@@ -98,18 +110,28 @@ var (
 // hideShapes replaces what is secret by its form.
 func hideShapes(text string) string {
 	for _, login := range logins {
-		text = replaceFound(text, login(), func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") }) // of an image
+		// of an image
+		text = replaceFound(
+			text,
+			login(),
+			func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") },
+		)
 	}
 	for _, basic := range basics {
 		text = replaceFound(text, basic(), func(_, found, _ string) bool { return isLogin(found) })
 	}
 	for _, token := range tokens { // none begins within a word
-		text = replaceFound(text, token(), func(before, _, _ string) bool { return !wordEnd().MatchString(before) })
+		text = replaceFound(
+			text,
+			token(),
+			func(before, _, _ string) bool { return !wordEnd().MatchString(before) },
+		)
 	}
 	return text
 }
 
-// isLogin reports whether the last word of a text, which may be cut, is the login of Basic authentication.
+// isLogin reports whether the last word of a text, which may be cut, is the login of Basic
+// authentication.
 func isLogin(text string) bool {
 	word := text[strings.LastIndexByte(text, ' ')+1:]
 	login, err := base64.RawStdEncoding.DecodeString(word[:len(word)/4*4])
@@ -117,8 +139,8 @@ func isLogin(text string) bool {
 	return err == nil && found && utf8.Valid(user)
 }
 
-// replaceFound replaces what a pattern finds between its first group and its last one, which may be missing, if secret accepts it, given
-// the byte before it and the text after it.
+// replaceFound replaces what a pattern finds between its first group and its last one, which
+// may be missing, if secret accepts it, given the byte before it and the text after it.
 func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found, after string) bool) string {
 	var out strings.Builder
 	done := 0
@@ -139,7 +161,8 @@ func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found
 	return out.String() + text[done:]
 }
 
-// Text returns the text without secrets. The beginning of a secret before an ellipsis is replaced as well.
+// Text returns the text without secrets. The beginning of a secret before an ellipsis is
+// replaced as well.
 func (r *Redactor) Text(text string) string {
 	if r == nil {
 		return text
@@ -161,16 +184,19 @@ func (r *Redactor) Text(text string) string {
 // Bytes is Text for bytes.
 func (r *Redactor) Bytes(data []byte) []byte { return []byte(r.Text(string(data))) }
 
-// started returns the length of the longest suffix of the text that is the beginning of a secret.
+// started returns the length of the longest suffix of the text that is the beginning of a
+// secret.
 func (r *Redactor) started(text string) int {
 	if text == "" {
 		return 0
 	}
 	forms, _ := r.known()
-	longest, last := 0, text[len(text)-1]
+	longest := 0
+	last := text[len(text)-1]
 	for _, form := range forms {
 		for n := min(len(form)-1, len(text)); n > longest; n-- {
-			if n = strings.LastIndexByte(form[:n], last) + 1; n > longest && strings.HasSuffix(text, form[:n]) {
+			if n = strings.LastIndexByte(form[:n], last) + 1; n > longest &&
+				strings.HasSuffix(text, form[:n]) {
 				longest = n
 			}
 		}
@@ -178,20 +204,23 @@ func (r *Redactor) started(text string) int {
 	return longest
 }
 
-// beforeSecret returns the end of the last part of the text that ends at or before cut and does not end within a secret.
+// beforeSecret returns the end of the last part of the text that ends at or before cut and
+// does not end within a secret.
 func (r *Redactor) beforeSecret(text string, cut int) int {
 	forms, _ := r.known()
 	for i := 0; i < len(forms); i++ {
 		from := max(0, cut-len(forms[i])+1)
 		if at := strings.Index(text[from:min(len(text), cut+len(forms[i])-1)], forms[i]); at >= 0 {
-			cut, i = from+at, -1
+			cut = from + at
+			i = -1
 		}
 	}
 	return cut
 }
 
-// Split redacts a stream that arrives in pieces. It returns whole lines without secrets, and the rest, which is held back
-// because a secret at its end may be incomplete. The caller appends the next piece to the rest and calls Split again.
+// Split redacts a stream that arrives in pieces. It returns whole lines without secrets, and
+// the rest, which is held back because a secret at its end may be incomplete. The caller
+// appends the next piece to the rest and calls Split again.
 func (r *Redactor) Split(data []byte) (clean, held []byte) {
 	end := bytes.LastIndexByte(data, '\n') + 1
 	if end == 0 && len(data) > maxHeld {
@@ -222,22 +251,23 @@ func (w Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD, except paths of existing files
-// (SSH_KEY=/home/ann/.ssh/id).
+// EnvSecrets returns the values of variables named *_KEY, *_TOKEN, *_SECRET or *_PASSWORD,
+// except paths of existing files (SSH_KEY=/home/ann/.ssh/id).
 func EnvSecrets(env []string) []string {
 	var found []string
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
 		endsIn := func(word string) bool { return strings.HasSuffix(strings.ToUpper(name), word) }
-		if slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, endsIn) && SecretValue(value) {
+		if slices.ContainsFunc([]string{"_KEY", "_TOKEN", "_SECRET", "_PASSWORD"}, endsIn) &&
+			SecretValue(value) {
 			found = append(found, value)
 		}
 	}
 	return found
 }
 
-// SecretValue reports whether the value of a variable with the name of a secret can be one: it is long enough, and not the path
-// of an existing file.
+// SecretValue reports whether the value of a variable with the name of a secret can be one: it
+// is long enough, and not the path of an existing file.
 func SecretValue(value string) bool {
 	if !strings.HasPrefix(value, "/") {
 		return len(value) >= minPiece
@@ -246,7 +276,8 @@ func SecretValue(value string) bool {
 	return err != nil && len(value) >= minPiece
 }
 
-// formsOf returns the forms in which programs write a value: plain, in JSON, in JSON within JSON, in a URL, in base64.
+// formsOf returns the forms in which programs write a value: plain, in JSON, in JSON within
+// JSON, in a URL, in base64.
 func formsOf(value string) []string {
 	if len(value) < minSecret {
 		return nil
@@ -271,7 +302,8 @@ func formsOf(value string) []string {
 	return all
 }
 
-// quote encodes a text as JSON without the quotes. html escapes the characters of HTML, as some JSON encoders do.
+// quote encodes a text as JSON without the quotes. html escapes the characters of HTML, as
+// some JSON encoders do.
 func quote(value string, html bool) string {
 	quoted := text.JSON(value)
 	if html {
@@ -287,15 +319,21 @@ func ascii(quoted string) string {
 	return text.EscapeJSON(quoted, func(r rune) bool { return r >= utf8.RuneSelf })
 }
 
-// base64Forms returns the base64 forms of a value: alone, and within a longer text such as "user:password". Within a text the
-// first and last letters depend on the neighbours. The letters between have three variants, depending on the position of the
-// value. Because there may be line breaks between them, pieces of eight letters are returned too.
+// base64Forms returns the base64 forms of a value: alone, and within a longer text such as
+// "user:password". Within a text the first and last letters depend on the neighbours. The
+// letters between have three variants, depending on the position of the value. Because there
+// may be line breaks between them, pieces of eight letters are returned too.
 func base64Forms(value string) []string {
-	all := []string{base64.StdEncoding.EncodeToString([]byte(value)), base64.RawStdEncoding.EncodeToString([]byte(value))}
+	all := []string{
+		base64.StdEncoding.EncodeToString([]byte(value)),
+		base64.RawStdEncoding.EncodeToString([]byte(value)),
+	}
 	for before := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", before) + value))
-		// A letter has six bits. These are the first one that begins within the value, and the end of the last one.
-		first, end := (8*before+5)/6, 8*(before+len(value))/6
+		// A letter has six bits. These are the first one that begins within the value, and the
+		// end of the last one.
+		first := (8*before + 5) / 6
+		end := 8 * (before + len(value)) / 6
 		all = append(all, coded[first:end])
 		for at := first; at+minPiece <= end; at += minPiece / 2 {
 			all = append(all, coded[at:at+minPiece])

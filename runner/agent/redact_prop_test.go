@@ -46,15 +46,21 @@ var (
 	otherLetters  = rapid.StringMatching(`[a-z {}\[\]:,\\"…ü\n]{0,40}`)
 )
 
-// Nothing that a run writes contains a secret or a part of it, in any form or context, whatever the size of an event and the
-// pieces in which output arrives.
+// Nothing that a run writes contains a secret or a part of it, in any form or context,
+// whatever the size of an event and the pieces in which output arrives.
 func TestNoSecretSurvives(t *testing.T) {
 	test.Expensive(t)
 	dir := t.TempDir()
 	rapid.Check(t, func(t *rapid.T) {
-		secret := rapid.StringOfN(secretLetters, 8, 60, -1).Filter(func(s string) bool { return len(strings.TrimSpace(s)) >= 8 }).Draw(t, "secret")
+		secret := rapid.StringOfN(secretLetters, 8, 60, -1).
+			Filter(func(s string) bool { return len(strings.TrimSpace(s)) >= 8 }).
+			Draw(t, "secret")
 		form := rapid.SampledFrom(slices.Sorted(maps.Keys(written))).Draw(t, "form")
-		hidden := written[form](secret, rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "user"), rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "rest"))
+		hidden := written[form](
+			secret,
+			rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "user"),
+			rapid.StringMatching(`[a-z:]{0,9}`).Draw(t, "rest"),
+		)
 		text := otherLetters.Draw(t, "before") + " " + hidden + " " + otherLetters.Draw(t, "after")
 		known := []string{secret, "OTHER" + secret}
 		if form == "a bearer" {
@@ -67,7 +73,10 @@ func TestNoSecretSurvives(t *testing.T) {
 		fill := rapid.SampledFrom([]int{0, 100, maxPayload / 2, maxPayload, 3 * maxPayload}).Draw(t, "fill")
 		at := rapid.IntRange(0, fill).Draw(t, "at")
 		long := strings.Repeat("x", at) + " " + text + " " + strings.Repeat("y", fill-at)
-		raw := test.Must(json.Marshal(map[string]any{"item": map[string]any{"output": long, "list": []string{text, long}}}))
+		raw := test.Must(json.Marshal(map[string]any{"item": map[string]any{
+			"output": long,
+			"list":   []string{text, long},
+		}}))
 		path := filepath.Join(dir, "events.jsonl")
 		l := test.Must(OpenEventLog(path, r))
 		test.OK(t, l.Append(Event{Name: "notification", At: time.Now(), Message: text, Raw: raw}))

@@ -44,10 +44,20 @@ func TestRedactorText(t *testing.T) {
 	} {
 		test.Equal(t, text, r.Text(text), want)
 	}
-	test.Equal(t, "what an agent reads", NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not "+testKey), "Use Bearer tokens, not [redacted]")
+	test.Equal(
+		t,
+		"what an agent reads",
+		NewExactRedactor([]string{testKey}).Text("Use Bearer tokens, not "+testKey),
+		"Use Bearer tokens, not [redacted]",
+	)
 	r.Add([]string{"another"})
 	test.Equal(t, "text after Add", r.Text("another "+testKey), "[redacted] [redacted]")
-	test.Equal(t, "text of a nil Redactor", (*Redactor)(nil).Text(testKey+" Bearer abc"), testKey+" Bearer abc")
+	test.Equal(
+		t,
+		"text of a nil Redactor",
+		(*Redactor)(nil).Text(testKey+" Bearer abc"),
+		testKey+" Bearer abc",
+	)
 }
 
 // Each line of a private key is a secret, and so is a value without its trailing line break.
@@ -88,23 +98,33 @@ func TestEnvSecrets(t *testing.T) {
 		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=", "NO_VALUE_KEY",
 		"SSH_KEY=" + file, "GONE_KEY=" + file + ".gone",
 	})
-	test.Equal(t, "secrets", got, []string{"ghp_12345678", "sk-12345678", "pass=word", "12345678", file + ".gone"})
+	test.Equal(
+		t,
+		"secrets",
+		got,
+		[]string{"ghp_12345678", "sk-12345678", "pass=word", "12345678", file + ".gone"},
+	)
 }
 
-// An endless line is not held back forever, but the beginning of a secret at its end is. A secret that is complete at the end
-// of a piece is not divided, even if its last letter may be the first letter of another.
+// An endless line is not held back forever, but the beginning of a secret at its end is. A
+// secret that is complete at the end of a piece is not divided, even if its last letter may be
+// the first letter of another.
 func TestRedactorSplit(t *testing.T) {
 	r := NewRedactor([]string{testKey})
 	long := strings.Repeat("x ", maxHeld)
 	for _, end := range []string{testKey[:9], "Bearer", "Bearer abc", "bearer  "} {
-		if clean, held := r.Split([]byte(long + end)); len(held) > maxHeld/2 || string(clean)+string(held) != long+end {
+		if clean, held := r.Split([]byte(long + end)); len(held) > maxHeld/2 ||
+			string(clean)+string(held) != long+end {
 			t.Errorf("%q: %d bytes are held back", end, len(held))
 		} else if strings.HasSuffix(string(clean), strings.TrimSpace(end)) {
 			t.Errorf("%q is not held back", end)
 		}
 	}
 	r.Add([]string{testKey[len(testKey)-1:] + "and-more"})
-	if clean, held := r.Split([]byte(strings.Repeat("-", 2*maxHeld) + testKey)); strings.Contains(string(clean), testKey[:9]) {
+	if clean, held := r.Split([]byte(strings.Repeat("-", 2*maxHeld) + testKey)); strings.Contains(
+		string(clean),
+		testKey[:9],
+	) {
 		t.Errorf("a complete secret became %q and %q", clean[2*maxHeld:], held)
 	}
 	if _, held := r.Split([]byte(strings.Repeat("a", 2*maxHeld))); len(held) > len(testKey) {

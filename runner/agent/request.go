@@ -11,7 +11,8 @@ import (
 type Approval int
 
 const (
-	// ApprovalApprove grants requests: commands and patches for the session, permissions for the turn.
+	// ApprovalApprove grants requests: commands and patches for the session, permissions for
+	// the turn.
 	ApprovalApprove Approval = iota
 	// ApprovalDeny declines; the turn goes on.
 	ApprovalDeny
@@ -36,10 +37,11 @@ type RequestKind = reconcile.RequestKind
 
 // The kinds of requests.
 const (
-	RequestCommand     = reconcile.CommandRequest
-	RequestFileChange  = reconcile.FileChangeRequest
-	RequestPermissions = reconcile.PermissionsRequest // also whether a tool of an MCP server may run
-	RequestQuestion    = reconcile.QuestionRequest    // also a form of an MCP server
+	RequestCommand    = reconcile.CommandRequest
+	RequestFileChange = reconcile.FileChangeRequest
+	// also whether a tool of an MCP server may run
+	RequestPermissions = reconcile.PermissionsRequest
+	RequestQuestion    = reconcile.QuestionRequest // also a form of an MCP server
 )
 
 // Request is a request of the agent that an operator decides.
@@ -47,12 +49,14 @@ type Request struct {
 	Kind     RequestKind
 	ThreadID string // may be a sub-agent's
 	ItemID   string
-	// Summary is one line with all that an approval grants. Only commands, which are complete in Command, and questions are cut.
+	// Summary is one line with all that an approval grants. Only commands, which are complete
+	// in Command, and questions are cut.
 	Summary string
 	Reason  string // given by the agent, or ""
-	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange, Server and Questions to
-	// RequestQuestion. Permissions is JSON of the agent: the permissions of RequestPermissions, or additional ones of a
-	// command; for a tool of an MCP server it describes the tool.
+	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange,
+	// Server and Questions to RequestQuestion. Permissions is JSON of the agent: the
+	// permissions of RequestPermissions, or additional ones of a command; for a tool of an MCP
+	// server it describes the tool.
 	Command     string
 	Cwd         string
 	Changes     []FileChange
@@ -70,7 +74,8 @@ type (
 	Option   = reconcile.RequestOption
 )
 
-// Decision is an operator's answer to a Request. The zero value declines it and answers no question.
+// Decision is an operator's answer to a Request. The zero value declines it and answers no
+// question.
 type Decision struct {
 	Approve    bool
 	ForSession bool // with Approve: also later requests like it in this session
@@ -78,10 +83,12 @@ type Decision struct {
 	Answers    map[string][]string // by the questions' ids
 	Expired    bool                // there was no decision in time
 	By         string              // who decided, for the event; "" without a decision
-	// Sent, if set, is called once the answer has been written to the agent. It is not called if the request ended first.
+	// Sent, if set, is called once the answer has been written to the agent. It is not called
+	// if the request ended first.
 	Sent func()
 }
 
-// Asker decides a Request. It is called in a new goroutine, and the turn's timeouts are paused until it returns. ctx ends with
-// the turn, the request or the session; a later decision is not sent.
+// Asker decides a Request. It is called in a new goroutine, and the turn's timeouts are paused
+// until it returns. ctx ends with the turn, the request or the session; a later decision is
+// not sent.
 type Asker func(ctx context.Context, r Request) Decision

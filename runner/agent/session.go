@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Session is one conversation with one running agent. Its methods may be called from several goroutines; one turn runs at a time.
+// Session is one conversation with one running agent. Its methods may be called from several
+// goroutines; one turn runs at a time.
 //
 //	Initialize ─► StartThread | ResumeThread ─► RunTurn … RunTurn ─► Close
 type Session interface {
@@ -19,72 +20,89 @@ type Session interface {
 	Initialize(ctx context.Context) (Server, error)
 	// StartThread starts a thread and makes it the session's.
 	StartThread(ctx context.Context, p ThreadParams) (id string, err error)
-	// ResumeThread loads a stored thread and makes it the session's. Errors: ErrNoThread, ErrThreadBusy, *Error.
+	// ResumeThread loads a stored thread and makes it the session's. Errors: ErrNoThread,
+	// ErrThreadBusy, *Error.
 	ResumeThread(ctx context.Context, id string, p ThreadParams) error
-	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless the turn was completed.
-	// After a timeout or the end of ctx the agent continues the turn until Interrupt or Close.
+	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless
+	// the turn was completed. After a timeout or the end of ctx the agent continues the turn
+	// until Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
 	// Steer adds input to the running turn. Without one the error is ErrNoTurn.
 	Steer(ctx context.Context, input []Input) error
-	// Interrupt ends the running turn and waits for its end. Without a running turn it does nothing.
+	// Interrupt ends the running turn and waits for its end. Without a running turn it does
+	// nothing.
 	Interrupt(ctx context.Context) error
-	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox policy of a turn. It uses no
-	// tokens. Errors: CodeSandboxUnavailable, ErrNoProbe if only a turn can tell, those of a session that has ended.
+	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox
+	// policy of a turn. It uses no tokens. Errors: CodeSandboxUnavailable, ErrNoProbe if only
+	// a turn can tell, those of a session that has ended.
 	ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error
 	// Exec runs one command under a sandbox policy, without a turn.
 	Exec(ctx context.Context, p ExecParams) (ExecResult, error)
-	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents, including those of earlier runs.
+	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents,
+	// including those of earlier runs.
 	Usage() Usage
 	UsageByThread() map[string]Usage
-	// RateLimits is the latest state of the account's limits as JSON of the agent, nil if none was reported.
+	// RateLimits is the latest state of the account's limits as JSON of the agent, nil if none
+	// was reported.
 	RateLimits() json.RawMessage
-	// Model names the model of the thread and those that it was rerouted to, joined by plus signs.
+	// Model names the model of the thread and those that it was rerouted to, joined by plus
+	// signs.
 	Model() string
-	// Close closes the agent's stdin, which makes it exit, and ends all calls. It may be called more than once.
+	// Close closes the agent's stdin, which makes it exit, and ends all calls. It may be
+	// called more than once.
 	Close() error
 	// Done is closed when the agent's stdout has ended and all its events were delivered.
 	Done() <-chan struct{}
-	// Login asks for the agent's login, and for its model provider as configured in cwd. It needs no thread.
+	// Login asks for the agent's login, and for its model provider as configured in cwd. It
+	// needs no thread.
 	Login(ctx context.Context, cwd string) (Login, error)
-	// Models asks for the model that is configured in cwd, "" if none is, and for those that the agent knows; none with a model provider
-	// of the operator.
+	// Models asks for the model that is configured in cwd, "" if none is, and for those that
+	// the agent knows; none with a model provider of the operator.
 	Models(ctx context.Context, cwd string) (configured string, known []string, err error)
 }
 
 // Starter makes a session with a process from its streams.
 type Starter func(Streams, Options) Session
 
-// Streams are the stdin and stdout of the agent's process. The session owns both: no other code may use them.
+// Streams are the stdin and stdout of the agent's process. The session owns both: no other
+// code may use them.
 type Streams struct {
 	Stdin  io.WriteCloser
 	Stdout io.Reader
 }
 
-// Options configure a session. A duration of zero means no limit, except for the first two timeouts: without ReadTimeout
-// requests get DefaultReadTimeout, and without InitializeTimeout Initialize gets that of other requests.
+// Options configure a session. A duration of zero means no limit, except for the first two
+// timeouts: without ReadTimeout requests get DefaultReadTimeout, and without InitializeTimeout
+// Initialize gets that of other requests.
 type Options struct {
-	ClientVersion     string
-	PID               int           // of the agent's process, for events (specification 10.4)
-	ReadTimeout       time.Duration // for the answer to a request, and for a blocked write (codex.read_timeout_ms)
-	InitializeTimeout time.Duration // for Initialize: with a fresh home the first answer takes longer
-	TurnTimeout       time.Duration // without a line from the agent during a turn (codex.turn_timeout_ms)
-	StallTimeout      time.Duration // without progress during a turn (codex.stall_timeout_ms)
-	// Busy reports whether a process that the agent started during this turn is alive. It is called when StallTimeout has
-	// passed without progress: if it returns true, as while a command runs, the limit is TurnTimeout. May be nil.
+	ClientVersion string
+	PID           int // of the agent's process, for events (specification 10.4)
+	// for the answer to a request, and for a blocked write (codex.read_timeout_ms)
+	ReadTimeout time.Duration
+	// for Initialize: with a fresh home the first answer takes longer
+	InitializeTimeout time.Duration
+	// without a line from the agent during a turn (codex.turn_timeout_ms)
+	TurnTimeout  time.Duration
+	StallTimeout time.Duration // without progress during a turn (codex.stall_timeout_ms)
+	// Busy reports whether a process that the agent started during this turn is alive. It is
+	// called when StallTimeout has passed without progress: if it returns true, as while a
+	// command runs, the limit is TurnTimeout. May be nil.
 	Busy func() bool
-	// Unheard reports whether the agent can't be heard at present, because the link to its machine is lost. Then it is not late with
-	// anything. Nil: it can always be heard.
+	// Unheard reports whether the agent can't be heard at present, because the link to its
+	// machine is lost. Then it is not late with anything. Nil: it can always be heard.
 	Unheard func() bool
-	// OnApproval and OnQuestion decide how requests of the agent are answered; Ask passes them to an operator.
+	// OnApproval and OnQuestion decide how requests of the agent are answered; Ask passes them
+	// to an operator.
 	OnApproval Approval
 	OnQuestion QuestionPolicy
 	Ask        Asker
-	// Tools are offered to the model; CallTool runs one call. Calls run concurrently, and their context ends with the
-	// turn, the request or the session.
+	// Tools are offered to the model; CallTool runs one call. Calls run concurrently, and
+	// their context ends with the turn, the request or the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
 	Now      func() time.Time // the clock of events; nil for the system's
-	// OnEvent is called with every event, in order and one at a time. It may block: reading goes on until a queue is full.
+	// OnEvent is called with every event, in order and one at a time. It may block: reading
+	// goes on until a queue is full.
 	OnEvent func(Event)
 }
 
@@ -98,14 +116,18 @@ type Server struct {
 	Version   string // "" if the user agent has none
 }
 
-// ThreadParams describe a thread. If a policy is nil, that of the agent's configuration applies.
+// ThreadParams describe a thread. If a policy is nil, that of the agent's configuration
+// applies.
 type ThreadParams struct {
 	Name           string // shown in the agent's own lists, such as "ABC-1: Mend the door"
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	Sandbox        json.RawMessage // nil by default: with a sandbox codex would trust the repository
-	TurnPolicy     json.RawMessage // the sandbox policy of the turns, from which an agent that is not codex gets its Sandbox
-	Config         map[string]any  // overrides of the agent's configuration, with dotted or nested keys
+	// nil by default: with a sandbox codex would trust the repository
+	Sandbox json.RawMessage
+	// the sandbox policy of the turns, from which an agent that is not codex gets its Sandbox
+	TurnPolicy json.RawMessage
+	// overrides of the agent's configuration, with dotted or nested keys
+	Config map[string]any
 	// Of the model, "" for those of the agent's configuration.
 	Model, BaseInstructions, DeveloperInstructions string
 }
@@ -118,11 +140,13 @@ type TurnParams struct {
 	Cwd            string
 	ApprovalPolicy json.RawMessage
 	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
-	Permissions    string          // the permission profile that applies instead of SandboxPolicy; "" for none
-	Traceparent    string          // of the agent's spans, as the W3C writes it; "" for none
+	// the permission profile that applies instead of SandboxPolicy; "" for none
+	Permissions string
+	Traceparent string // of the agent's spans, as the W3C writes it; "" for none
 }
 
-// Input is a piece of what a turn is given: a text, or an image by its URL, which may be a data URL, or by its path.
+// Input is a piece of what a turn is given: a text, or an image by its URL, which may be a
+// data URL, or by its path.
 type Input struct {
 	Type string `json:"type"` // text, image, localImage
 	Text string `json:"text,omitempty"`
@@ -136,8 +160,9 @@ type ExecParams struct {
 	Cwd           string
 	Env           map[string]any // variables that differ from those of the agent; nil removes one
 	SandboxPolicy json.RawMessage
-	Permissions   string // the permission profile that applies instead of SandboxPolicy; "" for none
-	Timeout       time.Duration
+	// the permission profile that applies instead of SandboxPolicy; "" for none
+	Permissions string
+	Timeout     time.Duration
 }
 
 // ExecResult is how the command ended.
@@ -159,8 +184,8 @@ type Tool struct {
 	Name        string // letters, digits, _ and -
 	Description string
 	InputSchema json.RawMessage // JSON Schema of the arguments
-	// Summary describes in a few words what a call does, such as "mutation issueUpdate", "" for arguments that it can't read. Nil: the
-	// arguments say it.
+	// Summary describes in a few words what a call does, such as "mutation issueUpdate", ""
+	// for arguments that it can't read. Nil: the arguments say it.
 	Summary func(args json.RawMessage) string
 }
 
@@ -189,8 +214,8 @@ type Login struct {
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNoThread means that the agent has not stored the thread, or that its model provider is no longer the one in use. A new thread
-	// can be started.
+	// ErrNoThread means that the agent has not stored the thread, or that its model provider
+	// is no longer the one in use. A new thread can be started.
 	ErrNoThread = errors.New("the agent can't continue this thread")
 	// ErrThreadBusy means that another live process has the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
@@ -228,10 +253,14 @@ const (
 	CodeNetwork            Code = "network"
 )
 
-// UnknownKind is the error of a run, or of a request of another machine, that names a kind of agent which this program does not have.
+// UnknownKind is the error of a run, or of a request of another machine, that names a kind of
+// agent which this program does not have.
 func UnknownKind(kind string) error {
-	return reconcile.NewError(string(CodeIncompatible), fmt.Sprintf("this symphony has no agent of the kind %q", kind),
-		"use the same version of symphony on all machines")
+	return reconcile.NewError(
+		string(CodeIncompatible),
+		fmt.Sprintf("this symphony has no agent of the kind %q", kind),
+		"use the same version of symphony on all machines",
+	)
 }
 
 // Error is any failure of a session except the end of the caller's context.

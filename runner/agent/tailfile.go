@@ -11,7 +11,8 @@ import (
 	"sync"
 )
 
-// TailFile keeps the end of what is written to it, without secrets. The output of a talkative program can't fill the disk.
+// TailFile keeps the end of what is written to it, without secrets. The output of a talkative
+// program can't fill the disk.
 type TailFile struct {
 	mu       sync.Mutex
 	file     *os.File
@@ -22,7 +23,8 @@ type TailFile struct {
 	err      error  // the first write error
 }
 
-// OpenTailFile opens a file for appending. It keeps at least the last limit bytes, and at most twice as many.
+// OpenTailFile opens a file for appending. It keeps at least the last limit bytes, and at most
+// twice as many.
 func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -35,7 +37,8 @@ func OpenTailFile(path string, limit int, r *Redactor) (*TailFile, error) {
 	return &TailFile{file: f, limit: limit, size: int(end), redactor: r}, nil
 }
 
-// Write implements io.Writer. It never fails, so that a full disk does not block the program that writes; Err returns the error.
+// Write implements io.Writer. It never fails, so that a full disk does not block the program
+// that writes; Err returns the error.
 func (t *TailFile) Write(p []byte) (int, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -45,7 +48,8 @@ func (t *TailFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// store appends to the file. If the file would get too long, it is first cut to its last limit bytes.
+// store appends to the file. If the file would get too long, it is first cut to its last limit
+// bytes.
 func (t *TailFile) store(data []byte) {
 	data = data[max(0, len(data)-t.limit):]
 	var err error
@@ -97,8 +101,9 @@ func (t *TailFile) Close() error {
 	return t.file.Close()
 }
 
-// LastWords returns the last line of an agent's stderr that is not a log record, "" if there is none. It often tells why the
-// agent exited; log records do not, because a healthy agent logs errors too.
+// LastWords returns the last line of an agent's stderr that is not a log record, "" if there
+// is none. It often tells why the agent exited; log records do not, because a healthy agent
+// logs errors too.
 func LastWords(stderr string) string {
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)

@@ -6,10 +6,12 @@ import (
 	"fmt"
 )
 
-// TraceID returns the id of the trace of a run. It follows from the run's id: each export and the agent's own spans have the same.
+// TraceID returns the id of the trace of a run. It follows from the run's id: each export and
+// the agent's own spans have the same.
 func TraceID(runID string) string { return hashed(16, "trace", runID) }
 
-// SpanID returns the id of a span in the trace of a run. The parts, such as "turn" and its number, tell it from others.
+// SpanID returns the id of a span in the trace of a run. The parts, such as "turn" and its
+// number, tell it from others.
 func SpanID(runID string, parts ...any) string {
 	return hashed(8, append([]any{"span", runID}, parts...)...)
 }

@@ -56,7 +56,8 @@ func commandRequest(p *params) approval {
 		summary = join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
 	}
 	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
-	r.Command, r.OutsideSandbox = command, true
+	r.Command = command
+	r.OutsideSandbox = true
 	targets := cwdTargets(p)
 	if more := p.AdditionalPermissions; !isEmpty(more) {
 		files := permissionTargets(more, p.Cwd)
@@ -81,7 +82,8 @@ func permissionsRequest(p *params) approval {
 // toolInMessage finds the tool in Allow the SERVER MCP server to run tool "TOOL"?
 var toolInMessage = text.Pattern(`run tool "(.+)"`)
 
-// toolRequest reads codex's question whether a tool of an MCP server may run, false if it is a form. Only _meta tells.
+// toolRequest reads codex's question whether a tool of an MCP server may run, false if it is a
+// form. Only _meta tells.
 func toolRequest(p *params) (agent.Request, bool) {
 	var meta struct {
 		Kind   string          `json:"codex_approval_kind"`
@@ -93,7 +95,9 @@ func toolRequest(p *params) (agent.Request, bool) {
 		meta.Tool = named[1] // up to codex 0.166
 	}
 	r := newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
-	r.Server, r.Permissions, r.Reason = p.ServerName, p.Meta, oneLine(p.Message, summaryLength)
+	r.Server = p.ServerName
+	r.Permissions = p.Meta
+	r.Reason = oneLine(p.Message, summaryLength)
 	r.OutsideSandbox = true // MCP servers run outside the sandbox
 	return r, meta.Kind == "mcp_tool_call"
 }
@@ -101,7 +105,8 @@ func toolRequest(p *params) (agent.Request, bool) {
 // uncut folds a text into one line without cutting it, because an approval grants all of it.
 func uncut(text string) string { return oneLine(text, len(text)+1) }
 
-// permissions are those that codex asks for, such as {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}.
+// permissions are those that codex asks for, such as
+// {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}.
 type permissions struct {
 	Network    struct{ Enabled bool }
 	FileSystem struct {
@@ -161,7 +166,8 @@ func permissionsText(raw json.RawMessage, files []target) string {
 	return cmp.Or(strings.Join(parts, ", "), string(raw))
 }
 
-// patchRequest reads a request to change files. The changes come from the item/started of the same item.
+// patchRequest reads a request to change files. The changes come from the item/started of the
+// same item.
 func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) approval {
 	var names []string
 	var files []target
@@ -181,21 +187,32 @@ func patchRequest(p *params, changes []agent.FileChange, turn agent.TurnParams) 
 		summary += " (and more below " + p.GrantRoot + root.leadsTo() + ")"
 	}
 	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
-	r.Changes, r.GrantRoot = changes, p.GrantRoot
-	// Under the policy untrusted codex asks about every patch, under the others only if the sandbox would refuse it. A reason
-	// is codex's own question, such as "command failed; retry without sandbox?".
+	r.Changes = changes
+	r.GrantRoot = p.GrantRoot
+	// Under the policy untrusted codex asks about every patch, under the others only if the
+	// sandbox would refuse it. A reason is codex's own question, such as "command failed;
+	// retry without sandbox?".
 	asksAll := string(turn.ApprovalPolicy) == `"untrusted"`
 	r.OutsideSandbox = !asksAll || p.GrantRoot != "" || p.Reason != "" || !staysInside(turn.Cwd, files)
 	return approval{r, targets}
 }
 
-// grantKey identifies what an approval for the session covers: the same command, or the same files, in the same places.
+// grantKey identifies what an approval for the session covers: the same command, or the same
+// files, in the same places.
 func (a approval) grantKey() string {
 	var key []string
 	for _, t := range a.targets {
 		key = append(key, t.access, t.place.Path)
 	}
-	key = append(key, string(a.Kind), a.ThreadID, a.Summary, a.Command, string(a.Permissions), strconv.FormatBool(a.OutsideSandbox))
+	key = append(
+		key,
+		string(a.Kind),
+		a.ThreadID,
+		a.Summary,
+		a.Command,
+		string(a.Permissions),
+		strconv.FormatBool(a.OutsideSandbox),
+	)
 	for _, c := range a.Changes {
 		key = append(key, c.Kind, c.Path)
 	}
@@ -209,10 +226,18 @@ func questionsRequest(p *params) agent.Request {
 		text := cmp.Or(q.Question, q.Header)
 		r.Summary += " / " + text
 		r.Questions = append(r.Questions, agent.Question{
-			ID: q.ID, Header: q.Header, Text: text, Options: q.Options, Other: q.IsOther, Secret: q.IsSecret,
+			ID:      q.ID,
+			Header:  q.Header,
+			Text:    text,
+			Options: q.Options,
+			Other:   q.IsOther,
+			Secret:  q.IsSecret,
 		})
 	}
-	r.Summary = oneLine(cmp.Or(strings.TrimPrefix(r.Summary, " / "), "a question without text"), summaryLength)
+	r.Summary = oneLine(
+		cmp.Or(strings.TrimPrefix(r.Summary, " / "), "a question without text"),
+		summaryLength,
+	)
 	return r
 }
 
@@ -268,7 +293,8 @@ func readForm(p *params) (form, error) {
 	return out, nil
 }
 
-// readField reads a field, false if its type is unknown. Options are in enum, in oneOf with titles, or in items of an array.
+// readField reads a field, false if its type is unknown. Options are in enum, in oneOf with
+// titles, or in items of an array.
 func readField(name string, raw json.RawMessage) (f field, ok bool) {
 	type titled struct{ Const, Title string }
 	var w struct {
@@ -283,7 +309,10 @@ func readField(name string, raw json.RawMessage) (f field, ok bool) {
 	if json.Unmarshal(raw, &w) != nil {
 		return field{}, false
 	}
-	f.kind, f.ID, f.Header, f.Text = w.Type, name, cmp.Or(w.Title, name), cmp.Or(w.Description, w.Title, name)
+	f.kind = w.Type
+	f.ID = name
+	f.Header = cmp.Or(w.Title, name)
+	f.Text = cmp.Or(w.Description, w.Title, name)
 	choices := slices.Concat(w.OneOf, w.Items.AnyOf)
 	for i, value := range slices.Concat(w.Enum, w.Items.Enum) {
 		c := titled{Const: value}
@@ -321,7 +350,8 @@ func (f form) questions() []agent.Question {
 	return text.Map(f, func(one field) agent.Question { return one.Question })
 }
 
-// content returns the answers with the types of the form. Optional fields without an answer are left out.
+// content returns the answers with the types of the form. Optional fields without an answer
+// are left out.
 func (f form) content(given map[string][]string) (object, error) {
 	out := object{}
 	if len(f) == 0 && !strings.EqualFold(strings.Join(given[agreed], ""), "yes") {

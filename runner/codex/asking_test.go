@@ -49,7 +49,8 @@ func (h *operator) options() agent.Options {
 	}
 }
 
-// asking returns a session in whose turn the operator was asked for approval, in the given thread.
+// asking returns a session in whose turn the operator was asked for approval, in the given
+// thread.
 func asking(t *testing.T, thread string) (*operator, *Session, *peer, running) {
 	t.Helper()
 	h := newOperator()
@@ -59,7 +60,8 @@ func asking(t *testing.T, thread string) (*operator, *Session, *peer, running) {
 	return h, s, p, wait
 }
 
-// TestClocksPauseForOperator checks that time in which a request waits for an operator counts neither as a stall nor as silence.
+// TestClocksPauseForOperator checks that time in which a request waits for an operator counts
+// neither as a stall nor as silence.
 func TestClocksPauseForOperator(t *testing.T) {
 	for name, c := range map[string]struct {
 		change func(*agent.Options)
@@ -89,7 +91,8 @@ func TestClocksPauseForOperator(t *testing.T) {
 	}
 }
 
-// TestSlowAskFreesClocks checks that the clock runs again once codex has resolved a request, even if Ask ignores the end of its context.
+// TestSlowAskFreesClocks checks that the clock runs again once codex has resolved a request,
+// even if Ask ignores the end of its context.
 func TestSlowAskFreesClocks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
@@ -110,7 +113,8 @@ func TestSlowAskFreesClocks(t *testing.T) {
 	})
 }
 
-// TestAskEnds checks that the end of a request ends the context of Ask, and that a later decision is not sent.
+// TestAskEnds checks that the end of a request ends the context of Ask, and that a later
+// decision is not sent.
 func TestAskEnds(t *testing.T) {
 	for name, end := range map[string]func(s *Session, p *peer){
 		"resolved": func(_ *Session, p *peer) { p.say(resolved) },
@@ -120,18 +124,36 @@ func TestAskEnds(t *testing.T) {
 	} {
 		bubble(t, name, func(t *testing.T) {
 			ended := false
-			s, p, wait := inTurn(t, t.Context(), agent.Options{OnApproval: agent.ApprovalAsk, Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
-				<-ctx.Done()
-				ended = true
-				return agent.Decision{Approve: true, Sent: func() { t.Error("Sent was called") }} // after the end
-			}})
+			s, p, wait := inTurn(t, t.Context(), agent.Options{
+				OnApproval: agent.ApprovalAsk,
+				Ask: func(ctx context.Context, _ agent.Request) agent.Decision {
+					<-ctx.Done()
+					ended = true
+					// after the end
+					return agent.Decision{
+						Approve: true,
+						Sent:    func() { t.Error("Sent was called") },
+					}
+				},
+			})
 			lines := p.lines()
 			p.say(askCommand)
 			synctest.Wait()
 			end(s, p)
 			synctest.Wait()
-			test.Equal(t, "the context of Ask has ended, and answers", []any{ended, len(lines)}, []any{true, 0})
-			test.Contains(t, "events", p.names(), agent.EventApprovalRequested+" ", agent.EventRequestWithdrawn)
+			test.Equal(
+				t,
+				"the context of Ask has ended, and answers",
+				[]any{ended, len(lines)},
+				[]any{true, 0},
+			)
+			test.Contains(
+				t,
+				"events",
+				p.names(),
+				agent.EventApprovalRequested+" ",
+				agent.EventRequestWithdrawn,
+			)
 			p.say(turnCompleted)
 			_ = p.out.Close()
 			_, _ = wait() // other tests check the turn's outcome
@@ -139,18 +161,22 @@ func TestAskEnds(t *testing.T) {
 	}
 }
 
-// TestAnswerNotRead checks that an answer that the agent did not get does not count as sent: the next run passes it on.
+// TestAnswerNotRead checks that an answer that the agent did not get does not count as sent:
+// the next run passes it on.
 func TestAnswerNotRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, _, p, wait := asking(t, "th")
 		_ = p.inR.Close() // a pipe in memory
-		h.tell <- agent.Decision{Approve: true, Sent: func() { t.Error("the answer counts as sent") }}
+		h.tell <- agent.Decision{
+			Approve: true,
+			Sent:    func() { t.Error("the answer counts as sent") },
+		}
 		wait.fails(t, agent.CodePortExit)
 	})
 }
 
-// TestEndOfRequestIsProgress checks that a request ends together with the pause of the clock: a check in between would find a
-// stall as long as the request was open.
+// TestEndOfRequestIsProgress checks that a request ends together with the pause of the clock:
+// a check in between would find a stall as long as the request was open.
 func TestEndOfRequestIsProgress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, s, p, wait := asking(t, "th")
@@ -164,7 +190,8 @@ func TestEndOfRequestIsProgress(t *testing.T) {
 	})
 }
 
-// TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request. It would wait forever, otherwise.
+// TestAskOfSubAgentLeftBehind checks that the end of our turn answers a sub-agent's request.
+// It would wait forever, otherwise.
 func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, _, p, wait := asking(t, "sub")
@@ -174,7 +201,8 @@ func TestAskOfSubAgentLeftBehind(t *testing.T) {
 	})
 }
 
-// TestAskedBetweenTurns checks that a request that a sub-agent makes between two turns pauses the clock of the next turn.
+// TestAskedBetweenTurns checks that a request that a sub-agent makes between two turns pauses
+// the clock of the next turn.
 func TestAskedBetweenTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newOperator()
@@ -183,7 +211,13 @@ func TestAskedBetweenTurns(t *testing.T) {
 		wait.completes(t)
 		p.say(strings.Replace(askCommand, `"th"`, `"sub"`, 1))
 		<-h.asked
-		wait = runTurn(t.Context(), s, p, agent.TurnParams{Input: "more"}, `{"id":4,"result":{"turn":{"id":"t2"}}}`)
+		wait = runTurn(
+			t.Context(),
+			s,
+			p,
+			agent.TurnParams{Input: "more"},
+			`{"id":4,"result":{"turn":{"id":"t2"}}}`,
+		)
 		time.Sleep(10 * time.Hour)
 		h.tell <- agent.Decision{Approve: true}
 		p.hears(`{"id":0,"result":{"decision":"accept"}}`)
@@ -194,8 +228,8 @@ func TestAskedBetweenTurns(t *testing.T) {
 	})
 }
 
-// TestDecidedAtTheEnd checks a decision that comes together with the end of its request or turn. It is sent at most once, and
-// the request does not stay open.
+// TestDecidedAtTheEnd checks a decision that comes together with the end of its request or
+// turn. It is sent at most once, and the request does not stay open.
 func TestDecidedAtTheEnd(t *testing.T) {
 	for name, end := range map[string]string{"resolved": resolved, "turn": turnCompleted} {
 		for range 50 {
@@ -210,7 +244,13 @@ func TestDecidedAtTheEnd(t *testing.T) {
 				test.Equal(t, "open requests", n, 0)
 				p.say(turnCompleted)
 				wait.completes(t)
-				reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
+				reported := strings.Count(
+					p.names(),
+					agent.EventApprovalGranted,
+				) + strings.Count(
+					p.names(),
+					agent.EventRequestWithdrawn,
+				)
 				synctest.Wait()
 				if n := len(lines); n > 1 || reported != 1 || sent != n {
 					t.Errorf("answered %d times, reported %d times, Sent called %d times", n, reported, sent)
@@ -245,21 +285,44 @@ func TestAskSays(t *testing.T) {
 	patch := func(path string) string { return strings.Replace(begunPatch, "PATH", path, 1) }
 	change := func(path string, outside bool) agent.Request {
 		return agent.Request{
-			Kind: agent.RequestFileChange, ThreadID: "th", ItemID: "p1", Summary: "update " + path,
-			Changes: []agent.FileChange{{Path: path, Kind: "update", Diff: "@@ -1 +1 @@\n-a\n+b\n"}}, OutsideSandbox: outside,
+			Kind:     agent.RequestFileChange,
+			ThreadID: "th",
+			ItemID:   "p1",
+			Summary:  "update " + path,
+			Changes: []agent.FileChange{{
+				Path: path,
+				Kind: "update",
+				Diff: "@@ -1 +1 @@\n-a\n+b\n",
+			}},
+			OutsideSandbox: outside,
 		}
 	}
 	command := func(summary, text string) agent.Request {
-		return agent.Request{Kind: agent.RequestCommand, ThreadID: "th", ItemID: "c1", Summary: summary, Command: text, OutsideSandbox: true}
+		return agent.Request{
+			Kind:           agent.RequestCommand,
+			ThreadID:       "th",
+			ItemID:         "c1",
+			Summary:        summary,
+			Command:        text,
+			OutsideSandbox: true,
+		}
 	}
 	askFor := func(members string) []string {
-		return []string{`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1",` + members + `}}`}
+		return []string{
+			`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1",` + members + `}}`,
+		}
 	}
 	withReason := func(r agent.Request, reason string) agent.Request {
 		r.Reason = reason
 		return r
 	}
-	unknown := agent.Request{Kind: agent.RequestFileChange, ThreadID: "th", ItemID: "p1", Summary: "files that codex did not name", OutsideSandbox: true}
+	unknown := agent.Request{
+		Kind:           agent.RequestFileChange,
+		ThreadID:       "th",
+		ItemID:         "p1",
+		Summary:        "files that codex did not name",
+		OutsideSandbox: true,
+	}
 	for _, c := range []struct {
 		name   string
 		params agent.TurnParams
@@ -279,8 +342,13 @@ func TestAskSays(t *testing.T) {
 			"a command with permissions", onRequest,
 			askFor(`"command":"/bin/bash -lc 'touch a'","additionalPermissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`),
 			agent.Request{
-				Kind: agent.RequestCommand, ThreadID: "th", ItemID: "c1", Summary: "with network, write /opt: touch a", Command: "touch a",
-				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`), OutsideSandbox: true,
+				Kind:           agent.RequestCommand,
+				ThreadID:       "th",
+				ItemID:         "c1",
+				Summary:        "with network, write /opt: touch a",
+				Command:        "touch a",
+				Permissions:    json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"]}}`),
+				OutsideSandbox: true,
 			},
 		},
 		{"a patch under on-request", onRequest, []string{patch("/w/f"), askPatch}, change("/w/f", true)},
@@ -311,7 +379,12 @@ func TestAskSays(t *testing.T) {
 			"permissions", onRequest,
 			[]string{`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","cwd":"/w","reason":"more","permissions":{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}}`},
 			agent.Request{
-				Kind: agent.RequestPermissions, ThreadID: "th", ItemID: "c1", Summary: "network, write /opt", Reason: "more", Cwd: "/w",
+				Kind:        agent.RequestPermissions,
+				ThreadID:    "th",
+				ItemID:      "c1",
+				Summary:     "network, write /opt",
+				Reason:      "more",
+				Cwd:         "/w",
 				Permissions: json.RawMessage(`{"network":{"enabled":true},"fileSystem":{"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}`),
 			},
 		},
@@ -319,17 +392,31 @@ func TestAskSays(t *testing.T) {
 			"an MCP tool", onRequest,
 			[]string{`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","turnId":"tu","serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}},"message":"Allow it?","requestedSchema":{"type":"object","properties":{}}}}`},
 			agent.Request{
-				Kind: agent.RequestPermissions, ThreadID: "th", Summary: `forms/ask {"a":1}`, Reason: "Allow it?", Server: "forms", OutsideSandbox: true,
-				Permissions: json.RawMessage(`{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}}`),
+				Kind:           agent.RequestPermissions,
+				ThreadID:       "th",
+				Summary:        `forms/ask {"a":1}`,
+				Reason:         "Allow it?",
+				Server:         "forms",
+				OutsideSandbox: true,
+				Permissions:    json.RawMessage(`{"codex_approval_kind":"mcp_tool_call","tool_name":"ask","tool_params":{"a":1}}`),
 			},
 		},
 		{
 			"a question", onRequest,
 			[]string{`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"}]},{"id":"q2","header":"Key","question":"","isSecret":true,"options":null}]}}`},
 			agent.Request{
-				Kind: agent.RequestQuestion, ThreadID: "th", ItemID: "c1", Summary: "Which way? / Key",
+				Kind:     agent.RequestQuestion,
+				ThreadID: "th",
+				ItemID:   "c1",
+				Summary:  "Which way? / Key",
 				Questions: []agent.Question{
-					{ID: "q1", Header: "Choice", Text: "Which way?", Options: []agent.Option{{Label: "Yes", Description: "go on"}}, Other: true},
+					{
+						ID:      "q1",
+						Header:  "Choice",
+						Text:    "Which way?",
+						Options: []agent.Option{{Label: "Yes", Description: "go on"}},
+						Other:   true,
+					},
 					{ID: "q2", Header: "Key", Text: "Key", Secret: true},
 				},
 			},
@@ -381,12 +468,18 @@ func TestPermissionsText(t *testing.T) {
 		if want == "" {
 			want = c.raw
 		}
-		test.Equal(t, c.raw, permissionsText(json.RawMessage(c.raw), permissionTargets(json.RawMessage(c.raw), "/ws")), want)
+		test.Equal(
+			t,
+			c.raw,
+			permissionsText(json.RawMessage(c.raw), permissionTargets(json.RawMessage(c.raw), "/ws")),
+			want,
+		)
 	}
 }
 
-// TestAskShowsWhereLinksLead checks that an operator sees the directory of a command and the files of a patch without symlinks, and that
-// an approval is worth nothing once they lead elsewhere.
+// TestAskShowsWhereLinksLead checks that an operator sees the directory of a command and the
+// files of a patch without symlinks, and that an approval is worth nothing once they lead
+// elsewhere.
 func TestAskShowsWhereLinksLead(t *testing.T) {
 	for name, c := range map[string]struct{ request, shown string }{
 		"command": {
@@ -406,7 +499,10 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 			"write DIR/sub (leads to DIR/real)",
 		},
 	} {
-		for swapped, event := range map[bool]string{false: agent.EventApprovalGranted, true: agent.EventApprovalDenied} {
+		for swapped, event := range map[bool]string{
+			false: agent.EventApprovalGranted,
+			true:  agent.EventApprovalDenied,
+		} {
 			bubble(t, fmt.Sprintf("%s swapped %v", name, swapped), func(t *testing.T) {
 				dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 				link := func(to string) {
@@ -421,7 +517,12 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 				go p.rest()
 				p.say(strings.ReplaceAll(c.request, "DIR", dir))
 				asked := <-h.asked
-				test.Equal(t, "what is shown", cmp.Or(asked.Cwd, asked.Summary), strings.ReplaceAll(c.shown, "DIR", dir))
+				test.Equal(
+					t,
+					"what is shown",
+					cmp.Or(asked.Cwd, asked.Summary),
+					strings.ReplaceAll(c.shown, "DIR", dir),
+				)
 				if swapped {
 					link("other")
 				}
@@ -435,7 +536,8 @@ func TestAskShowsWhereLinksLead(t *testing.T) {
 	}
 }
 
-// An approval for the session is for the same command in the same place. Codex would compare the name of a directory alone.
+// An approval for the session is for the same command in the same place. Codex would compare
+// the name of a directory alone.
 func TestSessionApprovalHoldsForThePlace(t *testing.T) {
 	bubble(t, "session", func(t *testing.T) {
 		dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
@@ -443,7 +545,12 @@ func TestSessionApprovalHoldsForThePlace(t *testing.T) {
 		h := newOperator()
 		_, p, wait := inTurn(t, t.Context(), h.options())
 		ask := func() {
-			p.say(fmt.Sprintf(`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"touch a","cwd":%q}}`, dir+"/sub"))
+			p.say(
+				fmt.Sprintf(
+					`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"touch a","cwd":%q}}`,
+					dir+"/sub",
+				),
+			)
 		}
 		ask()
 		<-h.asked
@@ -462,15 +569,25 @@ func TestSessionApprovalHoldsForThePlace(t *testing.T) {
 	})
 }
 
-// Permissions are for a path, also after the agent has replaced it by a link. So none are granted for what the agent can replace.
+// Permissions are for a path, also after the agent has replaced it by a link. So none are
+// granted for what the agent can replace.
 func TestPermissionsForReplaceablePaths(t *testing.T) {
 	for _, path := range []string{"/ws/a", "b/../a", "/tmp/own/a", "/proc/self/root/ws/a", "/dev/fd/../root/ws/a", "/proc/self/cwd/../../../srv/data"} {
 		bubble(t, path, func(t *testing.T) {
 			h := newOperator()
 			s, p := opened(t, h.options())
 			sandbox := json.RawMessage(`{"type":"workspaceWrite","writableRoots":["/tmp/own"]}`)
-			wait := runTurn(t.Context(), s, p, agent.TurnParams{Input: "do", Cwd: "/ws", SandboxPolicy: sandbox}, turnStarted)
-			p.say(fmt.Sprintf(`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","cwd":"/ws","permissions":{"fileSystem":{"write":[%q]}}}}`, path))
+			wait := runTurn(t.Context(), s, p, agent.TurnParams{
+				Input:         "do",
+				Cwd:           "/ws",
+				SandboxPolicy: sandbox,
+			}, turnStarted)
+			p.say(
+				fmt.Sprintf(
+					`{"method":"item/permissions/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","cwd":"/ws","permissions":{"fileSystem":{"write":[%q]}}}}`,
+					path,
+				),
+			)
 			p.hears(`{"id":0,"result":{"permissions":{},"scope":"turn"}}`)
 			go p.rest()
 			p.say(turnCompleted)
@@ -479,7 +596,8 @@ func TestPermissionsForReplaceablePaths(t *testing.T) {
 	}
 }
 
-// What a request would do in a path through /proc is denied: the agent decides later where the path leads.
+// What a request would do in a path through /proc is denied: the agent decides later where the
+// path leads.
 func TestRequestThroughProc(t *testing.T) {
 	for _, request := range []string{
 		`{"method":"item/commandExecution/requestApproval","id":0,"params":{"threadId":"th","turnId":"tu","itemId":"c1","command":"ls","cwd":"/proc/self/cwd"}}`,
@@ -488,7 +606,10 @@ func TestRequestThroughProc(t *testing.T) {
 		bubble(t, request, func(t *testing.T) {
 			h := newOperator()
 			s, p := opened(t, h.options())
-			wait := runTurn(t.Context(), s, p, agent.TurnParams{Input: "do", Cwd: "/ws"}, turnStarted)
+			wait := runTurn(t.Context(), s, p, agent.TurnParams{
+				Input: "do",
+				Cwd:   "/ws",
+			}, turnStarted)
 			p.say(request)
 			p.hears(`{"id":0,"result":{"decision":"decline"}}`)
 			go p.rest()
@@ -501,8 +622,16 @@ func TestRequestThroughProc(t *testing.T) {
 // TestSecretAnswer checks that no event contains the answer to a secret question.
 func TestSecretAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Answers: map[string][]string{"k": {"hush"}}, By: "operator"})})
-		p.say(`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`)
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
+			OnQuestion: agent.QuestionAsk,
+			Ask: decides(agent.Decision{
+				Answers: map[string][]string{"k": {"hush"}},
+				By:      "operator",
+			}),
+		})
+		p.say(
+			`{"method":"item/tool/requestUserInput","id":0,"params":{"threadId":"th","turnId":"tu","questions":[{"id":"k","header":"Key","question":"Which key?","isSecret":true}]}}`,
+		)
 		p.hears(`{"id":0,"result":{"answers":{"k":{"answers":["hush"]}}}}`)
 		go p.rest()
 		synctest.Wait() // the event follows the answer

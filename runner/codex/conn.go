@@ -16,16 +16,18 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// conn is the connection to one app-server. It sends requests, matches their answers, and delivers events.
+// conn is the connection to one app-server. It sends requests, matches their answers, and
+// delivers events.
 type conn struct {
 	o       *agent.Options
 	streams agent.Streams
 	lines   *queue // writes to stdin
 	events  *queue
 
-	closing atomic.Bool   // the session was closed
-	limited atomic.Bool   // the agent names no codex release: see specified
-	ended   chan struct{} // closed when stdout has ended, or stdin broke and the turn did not end; err is the reason
+	closing atomic.Bool // the session was closed
+	limited atomic.Bool // the agent names no codex release: see specified
+	// closed when stdout has ended, or stdin broke and the turn did not end; err is the reason
+	ended   chan struct{}
 	end     func()        // closes ended
 	drained chan struct{} // closed when stdout has ended and all its events were delivered
 
@@ -38,8 +40,8 @@ type conn struct {
 	pending map[int]*call
 }
 
-// asideIDs is added to the ids of requests that the specification does not name, so that initialize, thread/start and the first
-// turn/start have the ids 1, 2 and 3 of its examples.
+// asideIDs is added to the ids of requests that the specification does not name, so that
+// initialize, thread/start and the first turn/start have the ids 1, 2 and 3 of its examples.
 const asideIDs = 1000
 
 // call is a request to the agent.
@@ -57,9 +59,11 @@ type call struct {
 }
 
 const (
-	// maxLine bounds a line of the agent. The longest seen, an item with a command's output, had a few megabytes.
+	// maxLine bounds a line of the agent. The longest seen, an item with a command's output,
+	// had a few megabytes.
 	maxLine = 64 << 20
-	// maxQueuedEvents is how many events may wait for the callback before the reader waits, too.
+	// maxQueuedEvents is how many events may wait for the callback before the reader waits,
+	// too.
 	maxQueuedEvents = 1024
 	// messageLength is the longest message of an event, in characters.
 	messageLength = 200
@@ -125,7 +129,8 @@ func (c *conn) read(handle func(*message)) {
 	c.fail(agent.CodePortExit, text)
 }
 
-// send queues one message. sent, which may be nil, is called in a new goroutine once the message has been written.
+// send queues one message. sent, which may be nil, is called in a new goroutine once the
+// message has been written.
 func (c *conn) send(v object, sent func()) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
@@ -147,8 +152,8 @@ func (c *conn) send(v object, sent func()) error {
 	return nil
 }
 
-// write writes a line to the agent's stdin and reports whether all of it was written. A write that blocks ends the calls
-// after a while; only close can end the write itself.
+// write writes a line to the agent's stdin and reports whether all of it was written. A write
+// that blocks ends the calls after a while; only close can end the write itself.
 func (c *conn) write(line []byte) bool {
 	if c.closing.Load() {
 		return false
@@ -156,7 +161,10 @@ func (c *conn) write(line []byte) bool {
 	written := make(chan struct{})
 	go func() {
 		if c.await(context.Background(), written, c.o.ReadTimeout) != nil {
-			c.stdinBroke(agent.CodeResponseTimeout, fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout))
+			c.stdinBroke(
+				agent.CodeResponseTimeout,
+				fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout),
+			)
 		}
 	}()
 	_, err := c.streams.Stdin.Write(line)
@@ -167,8 +175,8 @@ func (c *conn) write(line []byte) bool {
 	return err == nil
 }
 
-// await waits until done is closed. The error is that of ctx, or errLate after the limit. Time in which the agent can't be heard does not
-// count.
+// await waits until done is closed. The error is that of ctx, or errLate after the limit. Time
+// in which the agent can't be heard does not count.
 func (c *conn) await(ctx context.Context, done <-chan struct{}, limit time.Duration) error {
 	for {
 		select {
@@ -186,8 +194,8 @@ func (c *conn) await(ctx context.Context, done <-chan struct{}, limit time.Durat
 
 var errLate = errors.New("late")
 
-// stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means that the agent has exited, and its
-// last lines, which may end the turn, are still to be read.
+// stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means
+// that the agent has exited, and its last lines, which may end the turn, are still to be read.
 func (c *conn) stdinBroke(code agent.Code, text string) {
 	c.fail(code, text)
 	time.AfterFunc(c.o.ReadTimeout, c.end)
@@ -196,7 +204,10 @@ func (c *conn) stdinBroke(code agent.Code, text string) {
 // start sends a request.
 func (c *conn) start(r *call) error {
 	if c.limited.Load() && !slices.Contains(specified, r.method) {
-		return &wireError{Code: codeMethodNotFound, Message: "the agent names no codex release, and the specification has no such method"}
+		return &wireError{
+			Code:    codeMethodNotFound,
+			Message: "the agent names no codex release, and the specification has no such method",
+		}
 	}
 	r.done = make(chan struct{})
 	c.mu.Lock()
@@ -216,7 +227,8 @@ func (c *conn) start(r *call) error {
 	return c.send(line, nil)
 }
 
-// request sends a request and waits for its result. Errors: *wireError if codex refuses, *agent.Error, or that of ctx.
+// request sends a request and waits for its result. Errors: *wireError if codex refuses,
+// *agent.Error, or that of ctx.
 func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	if err := c.start(r); err != nil {
 		return nil, err
@@ -225,7 +237,10 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	err := c.await(ctx, r.done, timeout)
 	switch {
 	case errors.Is(err, errLate):
-		return nil, &agent.Error{Code: agent.CodeResponseTimeout, Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout)}
+		return nil, &agent.Error{
+			Code:    agent.CodeResponseTimeout,
+			Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout),
+		}
 	case err != nil:
 		return nil, fmt.Errorf("%s: %w", r.method, err)
 	case r.err != nil:
@@ -259,12 +274,14 @@ func (c *conn) answer(m *message) bool {
 
 // emit queues an event for OnEvent.
 func (c *conn) emit(e agent.Event) {
-	e.At, e.PID, e.Message = c.o.Now().UTC(), c.o.PID, oneLine(e.Message, messageLength)
+	e.At = c.o.Now().UTC()
+	e.PID = c.o.PID
+	e.Message = oneLine(e.Message, messageLength)
 	c.events.add(func() { c.o.OnEvent(e) })
 }
 
-// flush waits until all events so far are delivered, so that a caller that has the result of a turn has also seen its events.
-// It waits for at most Options.ReadTimeout.
+// flush waits until all events so far are delivered, so that a caller that has the result of a
+// turn has also seen its events. It waits for at most Options.ReadTimeout.
 func (c *conn) flush() {
 	reached := make(chan struct{})
 	c.events.add(func() { close(reached) })
@@ -274,7 +291,8 @@ func (c *conn) flush() {
 	}
 }
 
-// queue runs functions one after the other, in a goroutine that exists only while there are any.
+// queue runs functions one after the other, in a goroutine that exists only while there are
+// any.
 type queue struct {
 	mu      sync.Mutex
 	room    *sync.Cond

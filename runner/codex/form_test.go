@@ -26,14 +26,63 @@ func formOf(t *testing.T, schema string) form {
 
 func TestFormQuestions(t *testing.T) {
 	test.Equal(t, "questions", formOf(t, allFields).questions(), []agent.Question{
-		{ID: "days", Header: "days", Text: "days (one or several) (optional)", Options: []agent.Option{{Label: "Monday", Description: "mo"}, {Label: "Tuesday", Description: "tu"}}, Several: true, Optional: true},
+		{
+			ID:     "days",
+			Header: "days",
+			Text:   "days (one or several) (optional)",
+			Options: []agent.Option{{
+				Label:       "Monday",
+				Description: "mo",
+			}, {
+				Label:       "Tuesday",
+				Description: "tu",
+			}},
+			Several:  true,
+			Optional: true,
+		},
 		{ID: "n", Header: "n", Text: "n (optional)", Type: "integer", Optional: true},
 		{ID: "name", Header: "Name", Text: "what it is called"},
-		{ID: "region", Header: "region", Text: "region", Options: []agent.Option{{Label: "Europe", Description: "eu"}, {Label: "America", Description: "us"}}},
+		{
+			ID:     "region",
+			Header: "region",
+			Text:   "region",
+			Options: []agent.Option{{
+				Label:       "Europe",
+				Description: "eu",
+			}, {
+				Label:       "America",
+				Description: "us",
+			}},
+		},
 		{ID: "share", Header: "share", Text: "share (optional)", Type: "number", Optional: true},
-		{ID: "size", Header: "size", Text: "size (optional)", Options: []agent.Option{{Label: "small", Description: "s"}, {Label: "large", Description: "l"}}, Optional: true},
-		{ID: "sure", Header: "sure", Text: "sure (optional)", Options: []agent.Option{{Label: "Yes"}, {Label: "No"}}, Optional: true},
-		{ID: "tags", Header: "tags", Text: "tags (one or several) (optional)", Options: []agent.Option{{Label: "a"}, {Label: "b"}}, Several: true, Optional: true},
+		{
+			ID:     "size",
+			Header: "size",
+			Text:   "size (optional)",
+			Options: []agent.Option{{
+				Label:       "small",
+				Description: "s",
+			}, {
+				Label:       "large",
+				Description: "l",
+			}},
+			Optional: true,
+		},
+		{
+			ID:       "sure",
+			Header:   "sure",
+			Text:     "sure (optional)",
+			Options:  []agent.Option{{Label: "Yes"}, {Label: "No"}},
+			Optional: true,
+		},
+		{
+			ID:       "tags",
+			Header:   "tags",
+			Text:     "tags (one or several) (optional)",
+			Options:  []agent.Option{{Label: "a"}, {Label: "b"}},
+			Several:  true,
+			Optional: true,
+		},
 	})
 }
 
@@ -49,10 +98,20 @@ func TestFormContent(t *testing.T) {
 		want    string // content, or the error
 	}{
 		{"all", allFields, answered{
-			"name": {"two words"}, "region": {"america"}, "size": {"l"}, "sure": {"no"}, "n": {"-3"}, "share": {"0.5"}, "tags": {"b", "a"},
-			"days": {"Tuesday"}, "unasked": {"x"},
+			"name":    {"two words"},
+			"region":  {"america"},
+			"size":    {"l"},
+			"sure":    {"no"},
+			"n":       {"-3"},
+			"share":   {"0.5"},
+			"tags":    {"b", "a"},
+			"days":    {"Tuesday"},
+			"unasked": {"x"},
 		}, `{"days":["tu"],"n":-3,"name":"two words","region":"us","share":0.5,"size":"l","sure":false,"tags":["b","a"]}`},
-		{"only what is required", allFields, answered{"name": {"x"}, "region": {"Europe"}}, `{"name":"x","region":"eu"}`},
+		{"only what is required", allFields, answered{
+			"name":   {"x"},
+			"region": {"Europe"},
+		}, `{"name":"x","region":"eu"}`},
 		{"one is missing", allFields, answered{"name": {"x"}}, `no answer to "region"`},
 		{"none of the choices", allFields, with("region", "moon"), `the answer to "region" is not one of the options`},
 		{"none of several", allFields, with("tags", "a", "c"), `the answer to "tags" is not one of the options`},
@@ -74,7 +133,8 @@ func TestFormContent(t *testing.T) {
 	}
 }
 
-// TestFormDeclined checks that a form that cannot be shown to the operator is declined, with the reason in the event.
+// TestFormDeclined checks that a form that cannot be shown to the operator is declined, with
+// the reason in the event.
 func TestFormDeclined(t *testing.T) {
 	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
 	for _, c := range []struct{ params, why string }{
@@ -88,8 +148,13 @@ func TestFormDeclined(t *testing.T) {
 		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":[1]}}}`, `its field "a" can't be read`},
 	} {
 		t.Run(c.params, func(t *testing.T) {
-			_, p, wait := inTurn(t, t.Context(), agent.Options{OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true})})
-			p.say(`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`)
+			_, p, wait := inTurn(t, t.Context(), agent.Options{
+				OnQuestion: agent.QuestionAsk,
+				Ask:        decides(agent.Decision{Approve: true}),
+			})
+			p.say(
+				`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`,
+			)
 			p.hears(`{"id":0,"result":{"_meta":null,"action":"decline","content":null}}`)
 			go p.rest()
 			p.say(turnCompleted)
@@ -100,7 +165,12 @@ func TestFormDeclined(t *testing.T) {
 					told = append(told, e.Message)
 				}
 			}
-			test.Equal(t, "events", told, []string{"declined, " + c.why + ": a form of MCP server forms: Hello"})
+			test.Equal(
+				t,
+				"events",
+				told,
+				[]string{"declined, " + c.why + ": a form of MCP server forms: Hello"},
+			)
 		})
 	}
 }

@@ -15,8 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time is that of a synctest bubble, so that a hang
-// shows as a deadlock or as minutes gone by. Every event must encode as JSON, and codex must be able to read every line that is sent.
+// FuzzStream feeds a session with arbitrary bytes, from the first line or within a turn. Time
+// is that of a synctest bubble, so that a hang shows as a deadlock or as minutes gone by.
+// Every event must encode as JSON, and codex must be able to read every line that is sent.
 func FuzzStream(f *testing.F) {
 	for _, stream := range []string{
 		initialized1 + "\n" + threadStarted + "\n" + turnStarted + "\n" + delta + "\n" + turnCompleted + "\n",
@@ -54,7 +55,11 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 	outR, outW := io.Pipe()
 	var events []agent.Event
 	s := New(agent.Streams{Stdin: inW, Stdout: outR}, agent.Options{
-		ReadTimeout: limit, TurnTimeout: limit, StallTimeout: limit / 2, OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk,
+		ReadTimeout:  limit,
+		TurnTimeout:  limit,
+		StallTimeout: limit / 2,
+		OnApproval:   agent.ApprovalAsk,
+		OnQuestion:   agent.QuestionAsk,
 		Ask: func(context.Context, agent.Request) agent.Decision {
 			return agent.Decision{Approve: true, Answers: all}
 		},
@@ -79,14 +84,16 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 			if _, err := outW.Write(line); err != nil {
 				return
 			}
-			time.Sleep(time.Millisecond) // so that the session sends the request that the next line answers
+			// so that the session sends the request that the next line answers
+			time.Sleep(time.Millisecond)
 		}
 		time.Sleep(time.Second)
 		_ = outW.Close() // a pipe in memory
 	}()
 	if _, err := s.Initialize(t.Context()); err == nil {
 		if _, err := s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w"}); err == nil {
-			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"}) // any outcome will do
+			// any outcome will do
+			_, _ = s.RunTurn(t.Context(), agent.TurnParams{Input: "x", Cwd: "/w"})
 		}
 	}
 	test.OK(t, s.Close())
@@ -98,12 +105,15 @@ func fuzzOne(t *testing.T, inTurn bool, stream string) {
 		t.Errorf("the session took %v", took)
 	}
 	for _, e := range events {
-		if _, err := json.Marshal(e); err != nil || e.Name == "" || e.At.IsZero() || !utf8.ValidString(e.Message) || len([]rune(e.Message)) > messageLength {
+		if _, err := json.Marshal(e); err != nil || e.Name == "" || e.At.IsZero() ||
+			!utf8.ValidString(e.Message) ||
+			len([]rune(e.Message)) > messageLength {
 			t.Errorf("event %+v: %v", e, err)
 		}
 	}
 	for line := range bytes.Lines(<-sent) {
-		if whole := line[len(line)-1] == '\n'; whole && !json.Valid(line) { // the end of the session may cut the last line
+		// the end of the session may cut the last line
+		if whole := line[len(line)-1] == '\n'; whole && !json.Valid(line) {
 			t.Errorf("sent %q", line)
 		}
 	}

@@ -25,8 +25,9 @@ const (
 // loginStore is the setting for where codex stores its login.
 const loginStore = "cli_auth_credentials_store"
 
-// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those of the login, of the model, of privacy and
-// of telemetry. No setting of another name reaches agents, because releases of codex add keys that run programs or widen rights.
+// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those
+// of the login, of the model, of privacy and of telemetry. No setting of another name reaches
+// agents, because releases of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
 	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort", "model_reasoning_summary",
@@ -35,14 +36,16 @@ var sharedKeys = []string{
 	"analytics", "feedback", "history", "notice", "otel",
 }
 
-// widening are the entries of a codex home, besides config.toml, that name programs, allow commands or set variables of codex.
+// widening are the entries of a codex home, besides config.toml, that name programs, allow
+// commands or set variables of codex.
 var widening = []string{
 	"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env", "*.config.toml",
 }
 
-// PrepareHome makes dir a codex home for agents that shares the login of the operator's home, and the settings in sharedKeys.
-// The login is a link, so that both see a new login and refreshed tokens. Nothing else of the operator's home applies to agents.
-// What codex's own terminal has added to dir during a takeover is removed.
+// PrepareHome makes dir a codex home for agents that shares the login of the operator's home,
+// and the settings in sharedKeys. The login is a link, so that both see a new login and
+// refreshed tokens. Nothing else of the operator's home applies to agents. What codex's own
+// terminal has added to dir during a takeover is removed.
 func PrepareHome(operators, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -72,7 +75,8 @@ func PrepareHome(operators, dir string) error {
 	return shareLogin(filepath.Join(operators, loginFile), filepath.Join(dir, loginFile))
 }
 
-// shareLogin makes link a symbolic link to the login, which need not exist yet. Other processes may do the same.
+// shareLogin makes link a symbolic link to the login, which need not exist yet. Other
+// processes may do the same.
 func shareLogin(login, link string) error {
 	for {
 		err := os.Symlink(login, link)
@@ -104,8 +108,8 @@ func readConfig(home string) (config map[string]any, err error) {
 	return config, nil
 }
 
-// agentConfig returns the configuration of agents that follows from the operator's. Apps and plugins are off: they would be
-// those of the operator's account.
+// agentConfig returns the configuration of agents that follows from the operator's. Apps and
+// plugins are off: they would be those of the operator's account.
 func agentConfig(operators map[string]any, home string) map[string]any {
 	config := map[string]any{"features": map[string]any{"apps": false, "plugins": false}}
 	for _, key := range sharedKeys {
@@ -116,13 +120,16 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
 		config[loginStore] = "file" // "auto" would move refreshed tokens out of the shared file
 	}
-	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") {
-		config["model_catalog_json"] = filepath.Join(home, path) // codex resolves it from the directory of config.toml
+	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) &&
+		!strings.HasPrefix(path, "~") {
+		// codex resolves it from the directory of config.toml
+		config["model_catalog_json"] = filepath.Join(home, path)
 	}
 	providers, _ := config["model_providers"].(map[string]any)
 	for _, p := range providers {
 		provider, _ := p.(map[string]any)
-		if auth, ok := provider["auth"].(map[string]any); ok { // codex would start its command in the workspace
+		// codex would start its command in the workspace
+		if auth, ok := provider["auth"].(map[string]any); ok {
 			if dir, _ := auth["cwd"].(string); !filepath.IsAbs(dir) && !strings.HasPrefix(dir, "~") {
 				auth["cwd"] = filepath.Join(home, dir)
 			}
@@ -135,7 +142,8 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	return config
 }
 
-// resolveCertificates makes the paths of certificates in tables named tls absolute, which codex resolves from the directory of config.toml.
+// resolveCertificates makes the paths of certificates in tables named tls absolute, which
+// codex resolves from the directory of config.toml.
 func resolveCertificates(table map[string]any, home string, tls bool) {
 	for key, value := range table {
 		switch v := value.(type) {
@@ -150,7 +158,8 @@ func resolveCertificates(table map[string]any, home string, tls bool) {
 	}
 }
 
-// shareRestrictions adds the settings that restrict agents. Other values of the same keys are left out.
+// shareRestrictions adds the settings that restrict agents. Other values of the same keys are
+// left out.
 func shareRestrictions(operators, config map[string]any) {
 	if operators["web_search"] == "disabled" {
 		config["web_search"] = "disabled"
@@ -158,14 +167,16 @@ func shareRestrictions(operators, config map[string]any) {
 	policy, _ := operators["shell_environment_policy"].(map[string]any)
 	restrictions := maps.Clone(policy)
 	maps.DeleteFunc(restrictions, func(key string, value any) bool {
-		return key != "exclude" && key != "include_only" && (key != "inherit" || value != "none" && value != "core")
+		return key != "exclude" && key != "include_only" &&
+			(key != "inherit" || value != "none" && value != "core")
 	})
 	if len(restrictions) > 0 {
 		config["shell_environment_policy"] = restrictions
 	}
 }
 
-// LoginInFile reports whether codex stores the login of a home in a file. Codex homes cannot share a login elsewhere.
+// LoginInFile reports whether codex stores the login of a home in a file. Codex homes cannot
+// share a login elsewhere.
 func LoginInFile(home string) bool {
 	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
 		return true
@@ -174,8 +185,8 @@ func LoginInFile(home string) bool {
 	return err != nil || config[loginStore] == nil || config[loginStore] == "file"
 }
 
-// OperatorOnly lists what a codex home has that agents do not get by default: settings, rules, programs. The names of tables follow
-// in parentheses.
+// OperatorOnly lists what a codex home has that agents do not get by default: settings, rules,
+// programs. The names of tables follow in parentheses.
 func OperatorOnly(home string) (list []string, err error) {
 	config, err := readConfig(home)
 	if err != nil {
@@ -194,7 +205,8 @@ func OperatorOnly(home string) (list []string, err error) {
 	return append(list, files...), err
 }
 
-// wideningIn returns the names of the entries of a codex home that match widening. Empty directories are left out.
+// wideningIn returns the names of the entries of a codex home that match widening. Empty
+// directories are left out.
 func wideningIn(home string) (names []string, err error) {
 	entries, err := os.ReadDir(home)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -26,9 +26,11 @@ func TestShareLoginAtOnce(t *testing.T) {
 	}
 }
 
-// What of an operator's config.toml reaches agents: the model, the login, and what restricts them.
+// What of an operator's config.toml reaches agents: the model, the login, and what restricts
+// them.
 func TestPrepareHome(t *testing.T) {
-	operators, dir := t.TempDir(), filepath.Join(t.TempDir(), "account", "codex")
+	operators := t.TempDir()
+	dir := filepath.Join(t.TempDir(), "account", "codex")
 	write := func(path, text string) {
 		t.Helper()
 		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -74,13 +76,21 @@ trust_level = "trusted"
 	got := test.Must(readConfig(dir))
 	type table = map[string]any
 	want := table{
-		"model": "gpt-6-sol", "model_catalog_json": filepath.Join(operators, "models.json"), "cli_auth_credentials_store": "file",
-		"model_providers":          table{"own": table{"base_url": "https://models.example", "http_headers": table{"team": "web"}}},
+		"model":                      "gpt-6-sol",
+		"model_catalog_json":         filepath.Join(operators, "models.json"),
+		"cli_auth_credentials_store": "file",
+		"model_providers": table{"own": table{
+			"base_url":     "https://models.example",
+			"http_headers": table{"team": "web"},
+		}},
 		"shell_environment_policy": table{"exclude": []any{"PG*"}},
 		"features":                 table{"apps": false, "plugins": false},
 		"otel": table{"environment": "test", "trace_exporter": table{"otlp-http": table{
 			"endpoint": "https://collector.example/v1/traces", "headers": table{"client-id": "abc"},
-			"tls": table{"ca-certificate": filepath.Join(operators, "ca.pem"), "client-certificate": "/etc/client.pem"},
+			"tls": table{
+				"ca-certificate":     filepath.Join(operators, "ca.pem"),
+				"client-certificate": "/etc/client.pem",
+			},
 		}}},
 	}
 	test.Equal(t, "config.toml", got, want)

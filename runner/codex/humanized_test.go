@@ -19,7 +19,8 @@ type row struct {
 	Msg json.RawMessage `json:"msg"`
 }
 
-// TestHumanized compares the texts of events with a golden file, which UPDATE_SCRIPTS=1 rewrites.
+// TestHumanized compares the texts of events with a golden file, which UPDATE_SCRIPTS=1
+// rewrites.
 func TestHumanized(t *testing.T) {
 	var described []string
 	rows := map[string]bool{}
@@ -42,7 +43,12 @@ func TestHumanized(t *testing.T) {
 	want := slices.Collect(strings.Lines(string(test.Must(os.ReadFile(golden)))))
 	for i := range max(len(described), len(want)) {
 		if i >= len(described) || i >= len(want) || described[i] != want[i] {
-			t.Fatalf("from line %d:\n%swant\n%s", i+1, strings.Join(described[min(i, len(described)):], ""), strings.Join(want[min(i, len(want)):], ""))
+			t.Fatalf(
+				"from line %d:\n%swant\n%s",
+				i+1,
+				strings.Join(described[min(i, len(described)):], ""),
+				strings.Join(want[min(i, len(want)):], ""),
+			)
 		}
 	}
 	for method := range requestCases {
@@ -52,7 +58,8 @@ func TestHumanized(t *testing.T) {
 	}
 }
 
-// describeEvents returns the events for a message during a turn with an unfinished file change, if the operator approves.
+// describeEvents returns the events for a message during a turn with an unfinished file
+// change, if the operator approves.
 func describeEvents(t *testing.T, msg json.RawMessage) []string {
 	t.Helper()
 	_, p, wait := inTurn(t, t.Context(), settings["yes"])

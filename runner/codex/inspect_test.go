@@ -18,25 +18,36 @@ func TestLogin(t *testing.T) {
 		want            agent.Login
 		err             string
 	}{
-		{account: `"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`, want: agent.Login{Needed: true}},
+		{
+			account: `"result":{"account":null,"requiresOpenaiAuth":true,"userId":null}`,
+			want:    agent.Login{Needed: true},
+		},
 		{
 			account: `"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`,
 			want:    agent.Login{Account: "chatgpt a@example.com", Needed: true},
 		},
-		{account: `"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`, want: agent.Login{Account: "apiKey"}},
+		{
+			account: `"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`,
+			want:    agent.Login{Account: "apiKey"},
+		},
 		{
 			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
 			config:  `"result":{"config":{"model_provider":"mock","notify":["/n","x"],"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`,
 			want:    agent.Login{Provider: "mock", EnvKey: "K"},
 		},
 		{
-			account: `"result":{"account":null,"requiresOpenaiAuth":false}`, config: `"result":{"config":{"model_providers":null,"model_provider":null}}`,
+			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
+			config:  `"result":{"config":{"model_providers":null,"model_provider":null}}`,
 		},
 		{
-			account: `"result":{"account":null,"requiresOpenaiAuth":false}`, config: `"error":{"code":-32603,"message":"config.toml:1:12: unclosed array"}`,
-			err: "response_error: config/read: config.toml:1:12: unclosed array",
+			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
+			config:  `"error":{"code":-32603,"message":"config.toml:1:12: unclosed array"}`,
+			err:     "response_error: config/read: config.toml:1:12: unclosed array",
 		},
-		{account: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}", err: "codex_incompatible: account/read"},
+		{
+			account: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `account/read`\"}",
+			err:     "codex_incompatible: account/read",
+		},
 		{account: `"result":7`, err: "codex_incompatible: account/read"},
 	} {
 		s, p := connect(t, agent.Options{})
@@ -50,10 +61,12 @@ func TestLogin(t *testing.T) {
 			}
 		}()
 		got, err := s.Login(t.Context(), "/w")
-		if got != c.want || c.err == "" && err != nil || c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
+		if got != c.want || c.err == "" && err != nil ||
+			c.err != "" && (err == nil || !strings.HasPrefix(err.Error(), c.err)) {
 			t.Errorf("%s %s: %+v, %v", c.account, c.config, got, err)
 		}
-		if sent[0] != `{"id":1001,"method":"account/read","params":{}}` || c.config != "" && sent[1] != `{"id":1002,"method":"config/read","params":{"cwd":"/w"}}` {
+		if sent[0] != `{"id":1001,"method":"account/read","params":{}}` ||
+			c.config != "" && sent[1] != `{"id":1002,"method":"config/read","params":{"cwd":"/w"}}` {
 			t.Errorf("sent %q", sent)
 		}
 	}
@@ -71,20 +84,44 @@ func TestProbeSandbox(t *testing.T) {
 	}{
 		{name: "works", answer: `"result":{"exitCode":0,"stdout":"","stderr":""}`},
 		{
-			name: "no namespaces", answer: `"result":{"exitCode":1,"stdout":"","stderr":"\nbwrap: Creating new namespace failed\nmore\n"}`,
-			code: agent.CodeSandboxUnavailable, text: "sandbox_unavailable: bwrap: Creating new namespace failed",
+			name:   "no namespaces",
+			answer: `"result":{"exitCode":1,"stdout":"","stderr":"\nbwrap: Creating new namespace failed\nmore\n"}`,
+			code:   agent.CodeSandboxUnavailable,
+			text:   "sandbox_unavailable: bwrap: Creating new namespace failed",
 		},
-		{name: "silent", answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`, code: agent.CodeSandboxUnavailable, text: "exit code 71"},
-		{name: "too slow", answer: `"result":{"exitCode":124,"stdout":"","stderr":""}`, noProbe: true, text: "124"},
-		{name: "an older codex", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}", noProbe: true, text: "unknown variant"},
-		{name: "another policy", answer: "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}", noProbe: true, text: "bogus"},
+		{
+			name:   "silent",
+			answer: `"result":{"exitCode":71,"stdout":"","stderr":""}`,
+			code:   agent.CodeSandboxUnavailable,
+			text:   "exit code 71",
+		},
+		{
+			name:    "too slow",
+			answer:  `"result":{"exitCode":124,"stdout":"","stderr":""}`,
+			noProbe: true,
+			text:    "124",
+		},
+		{
+			name:    "an older codex",
+			answer:  "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `command/exec`\"}",
+			noProbe: true,
+			text:    "unknown variant",
+		},
+		{
+			name:    "another policy",
+			answer:  "\"error\":{\"code\":-32600,\"message\":\"Invalid request: unknown variant `bogus`\"}",
+			noProbe: true,
+			text:    "bogus",
+		},
 		{name: "another shape", answer: `"result":{}`, noProbe: true, text: "{}"},
 		{name: "never answered", noProbe: true, text: "no answer to command/exec"},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			s, p := connect(t, agent.Options{})
 			go func() {
-				p.hears(`{"id":1001,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`)
+				p.hears(
+					`{"id":1001,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`,
+				)
 				if c.answer != "" {
 					p.say(`{"id":1001,` + c.answer + `}`)
 				}
@@ -95,14 +132,18 @@ func TestProbeSandbox(t *testing.T) {
 			switch {
 			case c.code == "" && !c.noProbe:
 				test.OK(t, err)
-			case c.noProbe != errors.Is(err, agent.ErrNoProbe), errors.As(err, &e) != (c.code != ""), e != nil && e.Code != c.code, !strings.Contains(err.Error(), c.text):
+			case c.noProbe != errors.Is(err, agent.ErrNoProbe),
+				errors.As(err, &e) != (c.code != ""),
+				e != nil && e.Code != c.code,
+				!strings.Contains(err.Error(), c.text):
 				t.Errorf("%v", err)
 			}
 		})
 	}
 }
 
-// TestNothingToProbe checks that nothing is sent for a policy under which codex does not sandbox.
+// TestNothingToProbe checks that nothing is sent for a policy under which codex does not
+// sandbox.
 func TestNothingToProbe(t *testing.T) {
 	s, _ := connect(t, agent.Options{})
 	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {

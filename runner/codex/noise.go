@@ -14,8 +14,10 @@ import (
 type noise struct {
 	heard bool // a message has come; only the reader uses it
 
-	mu   sync.Mutex
-	last string // what was written last, without the sequences that control a terminal; "" after the first message
+	mu sync.Mutex
+	// what was written last, without the sequences that control a terminal; "" after the first
+	// message
+	last string
 }
 
 // split splits the stream into lines. A question ends without a line break, so that split also

@@ -11,14 +11,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// showsProgress reports whether a notification resets the stall clock. Retries do not, because without a network they never
-// end; nor does the end of a turn, which an error before it may explain.
+// showsProgress reports whether a notification resets the stall clock. Retries do not, because
+// without a network they never end; nor does the end of a turn, which an error before it may
+// explain.
 func showsProgress(method string) bool {
 	switch method {
 	case "turn/completed", "turn/failed", "turn/cancelled":
 		return false
 	}
-	return strings.HasPrefix(method, "item/") || strings.HasPrefix(method, "turn/") || method == "thread/tokenUsage/updated"
+	return strings.HasPrefix(method, "item/") || strings.HasPrefix(method, "turn/") ||
+		method == "thread/tokenUsage/updated"
 }
 
 // routine lists the notifications that tell an operator nothing.
@@ -28,8 +30,8 @@ var routine = []string{
 	"item/reasoning/summaryPartAdded", "item/commandExecution/terminalInteraction",
 }
 
-// needless are beginnings of warnings about which nothing needs to be done: codex brings its own bubblewrap, and symphony switches on the
-// feature that lets the model ask.
+// needless are beginnings of warnings about which nothing needs to be done: codex brings its
+// own bubblewrap, and symphony switches on the feature that lets the model ask.
 var needless = []string{
 	"Codex could not find bubblewrap on PATH.", "Under-development features enabled: default_mode_request_user_input. ",
 }
@@ -37,7 +39,11 @@ var needless = []string{
 // eventOf returns the event for a notification.
 func eventOf(m *message, p *params) agent.Event {
 	e := agent.Event{
-		Name: agent.EventNotification, ThreadID: p.threadID(), TurnID: p.turnID(), Message: describe(m.Method, p), Raw: m.raw,
+		Name:     agent.EventNotification,
+		ThreadID: p.threadID(),
+		TurnID:   p.turnID(),
+		Message:  describe(m.Method, p),
+		Raw:      m.raw,
 		Fragment: strings.HasSuffix(strings.ToLower(m.Method), "delta") || m.Method == "turn/diff/updated",
 		Routine:  slices.Contains(routine, m.Method),
 	}
@@ -48,8 +54,12 @@ func eventOf(m *message, p *params) agent.Event {
 		e.Item = p.Item.item(m.Method == "item/completed")
 	case "configWarning", "warning":
 		said := cmp.Or(p.Summary, p.Message)
-		e.Routine = slices.ContainsFunc(needless, func(beginning string) bool { return strings.HasPrefix(said, beginning) })
-	case "mcpServer/startupStatus/updated": // after a failure the agent continues without the server's tools
+		e.Routine = slices.ContainsFunc(
+			needless,
+			func(beginning string) bool { return strings.HasPrefix(said, beginning) },
+		)
+	case "mcpServer/startupStatus/updated":
+		// after a failure the agent continues without the server's tools
 		e.Routine = p.statusWord() != statusFailed
 	}
 	return e
@@ -78,7 +88,10 @@ func describe(method string, p *params) string {
 	case "mcpServer/startupStatus/updated":
 		return join("MCP server "+p.Name+" is "+status, errorText(p.Error))
 	}
-	return join(join(words(strings.TrimPrefix(method, "item/")), status), cmp.Or(join(p.Summary, p.Details), p.Message))
+	return join(
+		join(words(strings.TrimPrefix(method, "item/")), status),
+		cmp.Or(join(p.Summary, p.Details), p.Message),
+	)
 }
 
 func describeItem(i *wireItem, ended bool) string {

@@ -14,7 +14,12 @@ func TestNeedlessWarnings(t *testing.T) {
 		"Under-development features enabled: default_mode_request_user_input, x. Under-development features are incomplete.":     false,
 		"Project-local config, hooks, and exec policies are disabled in the following folders until the project is trusted, but": false,
 	} {
-		test.Equal(t, said, eventOf(&message{Method: "configWarning"}, &params{Summary: said}).Routine, routine)
+		test.Equal(
+			t,
+			said,
+			eventOf(&message{Method: "configWarning"}, &params{Summary: said}).Routine,
+			routine,
+		)
 		test.Equal(t, said, eventOf(&message{Method: "warning"}, &params{Message: said}).Routine, routine)
 	}
 }

@@ -20,14 +20,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// flow is what a recorded conversation needs besides its messages: the policies of its session, the operator's decisions, and
-// the code of its last turn's error ("" for none).
+// flow is what a recorded conversation needs besides its messages: the policies of its
+// session, the operator's decisions, and the code of its last turn's error ("" for none).
 type flow struct {
 	approval  agent.Approval
 	question  agent.QuestionPolicy
 	decisions []agent.Decision // in order; further requests stay undecided
-	stopped   bool             // the worker interrupts the turn; otherwise the session does so itself
-	outcome   agent.Code
+	// the worker interrupts the turn; otherwise the session does so itself
+	stopped bool
+	outcome agent.Code
 }
 
 // asked returns a flow in which an operator decides.
@@ -41,22 +42,27 @@ func answered(question, answer string) agent.Decision {
 
 // flows returns those that need more than a session that approves.
 func flows() map[string]flow {
-	yes, no := agent.Decision{Approve: true}, agent.Decision{}
+	yes := agent.Decision{Approve: true}
+	no := agent.Decision{}
 	unanswered := asked()
 	unanswered.outcome = agent.CodePortExit
 	return map[string]flow{
-		"agent_auth":          {outcome: agent.CodeAgentAuth},
-		"agent_killed_1":      {outcome: agent.CodePortExit},
-		"agent_killed_2":      {outcome: agent.CodePortExit},
-		"agent_quota":         {outcome: agent.CodeAgentQuota},
-		"approval_deny":       {approval: agent.ApprovalDeny},
-		"approval_fail":       {approval: agent.ApprovalFail, outcome: agent.CodeApprovalRequired},
-		"ask_approve":         asked(yes, agent.Decision{Approve: true, ForSession: true}),
-		"ask_deny":            asked(no, no),
-		"ask_form":            asked(answered("colour", "green")),
-		"ask_more":            asked(yes),
-		"ask_question":        asked(answered("q1", "No"), answered("q1", "by the river"), no),
-		"ask_stopped_1":       {approval: agent.ApprovalAsk, stopped: true, outcome: agent.CodeTurnCancelled},
+		"agent_auth":     {outcome: agent.CodeAgentAuth},
+		"agent_killed_1": {outcome: agent.CodePortExit},
+		"agent_killed_2": {outcome: agent.CodePortExit},
+		"agent_quota":    {outcome: agent.CodeAgentQuota},
+		"approval_deny":  {approval: agent.ApprovalDeny},
+		"approval_fail":  {approval: agent.ApprovalFail, outcome: agent.CodeApprovalRequired},
+		"ask_approve":    asked(yes, agent.Decision{Approve: true, ForSession: true}),
+		"ask_deny":       asked(no, no),
+		"ask_form":       asked(answered("colour", "green")),
+		"ask_more":       asked(yes),
+		"ask_question":   asked(answered("q1", "No"), answered("q1", "by the river"), no),
+		"ask_stopped_1": {
+			approval: agent.ApprovalAsk,
+			stopped:  true,
+			outcome:  agent.CodeTurnCancelled,
+		},
 		"ask_sub_agent":       asked(yes),
 		"ask_untrusted":       asked(yes, agent.Decision{Approve: true, ForSession: true}, yes),
 		"ask_worker_killed_1": unanswered,
@@ -74,9 +80,10 @@ func flows() map[string]flow {
 	}
 }
 
-// TestRecorded plays the messages that scripts recorded with the real codex (testdata/recorded) to a session. It must send and
-// answer what the recorded session did, understand every line, and end alike. The recordings must not contain keys, nor paths
-// of the machine that made them.
+// TestRecorded plays the messages that scripts recorded with the real codex
+// (testdata/recorded) to a session. It must send and answer what the recorded session did,
+// understand every line, and end alike. The recordings must not contain keys, nor paths of the
+// machine that made them.
 func TestRecorded(t *testing.T) {
 	files, err := filepath.Glob("testdata/recorded/*.jsonl")
 	if err != nil || len(files) < 20 {
@@ -84,14 +91,20 @@ func TestRecorded(t *testing.T) {
 	}
 	known := flows()
 	for name := range known {
-		test.Equal(t, "there is a recording of "+name, slices.Contains(files, "testdata/recorded/"+name+".jsonl"), true)
+		test.Equal(
+			t,
+			"there is a recording of "+name,
+			slices.Contains(files, "testdata/recorded/"+name+".jsonl"),
+			true,
+		)
 	}
 	for _, file := range files {
 		name := strings.TrimSuffix(filepath.Base(file), ".jsonl")
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			data := test.Must(os.ReadFile(file))
-			// Plain searches: a regular expression over all recordings takes half a minute under the race detector.
+			// Plain searches: a regular expression over all recordings takes half a minute
+			// under the race detector.
 			for _, text := range []string{`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`, `'/home/`, "lin_api_"} {
 				test.Equal(t, "it contains "+text, bytes.Contains(data, []byte(text)), false)
 			}
@@ -142,7 +155,14 @@ type stage struct {
 func newStage(t *testing.T, f flow, data []byte) *stage {
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	st := &stage{t: t, f: f, out: outW, heard: make(chan recordedMsg, 1000), call: make(chan struct{}), tools: make(chan agent.ToolResult, 100)}
+	st := &stage{
+		t:     t,
+		f:     f,
+		out:   outW,
+		heard: make(chan recordedMsg, 1000),
+		call:  make(chan struct{}),
+		tools: make(chan agent.ToolResult, 100),
+	}
 	close(st.call)
 	for text := range bytes.Lines(data) {
 		var l recordedLine
@@ -150,13 +170,15 @@ func newStage(t *testing.T, f flow, data []byte) *stage {
 			ContentItems []struct{ Text string }
 			Success      bool
 		}
-		if err := errors.Join(json.Unmarshal(text, &l), json.Unmarshal(l.Raw, &l.recordedMsg)); err != nil && l.Dir == "send" {
+		if err := errors.Join(json.Unmarshal(text, &l), json.Unmarshal(l.Raw, &l.recordedMsg)); err != nil &&
+			l.Dir == "send" {
 			t.Fatal(err)
 		}
 		st.lines = append(st.lines, l)
 		if l.Dir == "send" {
 			st.name += l.Params.Name
-			if json.Unmarshal(l.Result, &tool) == nil && len(tool.ContentItems) == 1 { // of the recorded session's tools
+			// of the recorded session's tools
+			if json.Unmarshal(l.Result, &tool) == nil && len(tool.ContentItems) == 1 {
 				st.tools <- agent.ToolResult{Text: tool.ContentItems[0].Text, Success: tool.Success}
 			}
 		}
@@ -172,9 +194,12 @@ func newStage(t *testing.T, f flow, data []byte) *stage {
 		}
 	}()
 	st.s = codex.New(agent.Streams{Stdin: inW, Stdout: outR}, agent.Options{
-		ReadTimeout: test.Patience(), OnApproval: f.approval, OnQuestion: f.question, Ask: st.decide,
-		Tools:    []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
-		CallTool: func(context.Context, string, json.RawMessage) agent.ToolResult { return <-st.tools },
+		ReadTimeout: test.Patience(),
+		OnApproval:  f.approval,
+		OnQuestion:  f.question,
+		Ask:         st.decide,
+		Tools:       []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
+		CallTool:    func(context.Context, string, json.RawMessage) agent.ToolResult { return <-st.tools },
 		OnEvent: func(e agent.Event) {
 			st.mu.Lock()
 			defer st.mu.Unlock()
@@ -210,7 +235,10 @@ func (st *stage) play() {
 		}
 		switch want.Method {
 		case "config/read": // the session asks before it resumes the thread
-			resume := slices.IndexFunc(st.lines[i:], func(l recordedLine) bool { return l.Method == "thread/resume" })
+			resume := slices.IndexFunc(
+				st.lines[i:],
+				func(l recordedLine) bool { return l.Method == "thread/resume" },
+			)
 			st.begin(st.lines[i+resume].recordedMsg)
 		case "thread/resume":
 		default:
@@ -218,9 +246,18 @@ func (st *stage) play() {
 		}
 		select {
 		case got, open := <-st.heard:
-			same := open && got.Method == want.Method && string(got.ID) == string(want.ID) && got.Params.ThreadID == want.Params.ThreadID
+			same := open && got.Method == want.Method && string(got.ID) == string(want.ID) &&
+				got.Params.ThreadID == want.Params.ThreadID
 			if !same || !alike(got.Result, want.Result) || !alike(got.Error, want.Error) {
-				st.t.Fatalf("line %d: the session sent %s %s %s %s,\nthe recorded one %s", i+1, got.ID, got.Method, got.Result, got.Error, want.Raw)
+				st.t.Fatalf(
+					"line %d: the session sent %s %s %s %s,\nthe recorded one %s",
+					i+1,
+					got.ID,
+					got.Method,
+					got.Result,
+					got.Error,
+					want.Raw,
+				)
 			}
 		case <-time.After(test.Patience()):
 			st.t.Fatalf("line %d: %s was not sent", i+1, want.Raw)
@@ -239,9 +276,11 @@ func alike(a, b json.RawMessage) bool {
 	return json.Unmarshal(a, &x) == nil && json.Unmarshal(b, &y) == nil && reflect.DeepEqual(x, y)
 }
 
-// begin calls the method of the session that sends a recorded request, unless the session sends it by itself.
+// begin calls the method of the session that sends a recorded request, unless the session
+// sends it by itself.
 func (st *stage) begin(m recordedMsg) {
-	ctx, p := st.t.Context(), m.Params
+	ctx := st.t.Context()
+	p := m.Params
 	thread := agent.ThreadParams{Name: st.name, Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy}
 	var call func() error
 	switch m.Method {
@@ -261,12 +300,17 @@ func (st *stage) begin(m recordedMsg) {
 		}
 	case "turn/start":
 		call = func() error {
-			_, st.turn = st.s.RunTurn(ctx, agent.TurnParams{Input: "x", Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy})
+			_, st.turn = st.s.RunTurn(ctx, agent.TurnParams{
+				Input:          "x",
+				Cwd:            p.Cwd,
+				ApprovalPolicy: p.ApprovalPolicy,
+			})
 			return nil
 		}
 	case "turn/interrupt":
 		if st.f.stopped {
-			go func() { _ = st.s.Interrupt(ctx) }() // the outcome of the turn shows whether it worked
+			// the outcome of the turn shows whether it worked
+			go func() { _ = st.s.Interrupt(ctx) }()
 		}
 		return
 	default:

@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// requests answers codex's requests. It answers every one, because without an answer the turn would wait forever.
+// requests answers codex's requests. It answers every one, because without an answer the turn
+// would wait forever.
 type requests struct {
 	o      *agent.Options
 	conn   *conn
@@ -40,7 +41,11 @@ type request struct {
 // serve handles a request without blocking. The reader calls it.
 func (q *requests) serve(m *message) {
 	p := readParams(m.Params)
-	r := &request{params: p, id: m.ID, event: agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw}}
+	r := &request{
+		params: p,
+		id:     m.ID,
+		event:  agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw},
+	}
 	switch m.Method {
 	case "item/tool/call":
 		q.serveTool(r)
@@ -61,7 +66,12 @@ func (q *requests) serve(m *message) {
 	case "item/tool/requestUserInput":
 		q.serveQuestions(r)
 	case "currentTime/read":
-		q.reply(r, agent.EventNotification, "codex asks for the time", object{"currentTimeAt": time.Now().Unix()})
+		q.reply(
+			r,
+			agent.EventNotification,
+			"codex asks for the time",
+			object{"currentTimeAt": time.Now().Unix()},
+		)
 	default: // unknown, or for clients that manage codex's login
 		text := "symphony does not support " + m.Method
 		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
@@ -74,7 +84,8 @@ func (q *requests) reply(r *request, event, line string, result object) {
 	q.send(r, event, line, object{"id": r.id, "result": result}, nil)
 }
 
-// send sends an answer, and then emits an event about it. sent, which may be nil, is called once the answer has been written.
+// send sends an answer, and then emits an event about it. sent, which may be nil, is called
+// once the answer has been written.
 func (q *requests) send(r *request, event, line string, answer object, sent func()) {
 	if err := q.conn.send(answer, sent); err != nil {
 		line += " (not answered: " + err.Error() + ")"
@@ -82,15 +93,18 @@ func (q *requests) send(r *request, event, line string, answer object, sent func
 	q.emit(r, event, line)
 }
 
-// emit emits an event about a request. Only the first event of a request has the request itself as its payload.
+// emit emits an event about a request. Only the first event of a request has the request
+// itself as its payload.
 func (q *requests) emit(r *request, name, line string) {
 	e := r.event
-	e.Name, e.Message = name, line
+	e.Name = name
+	e.Message = line
 	r.event.Raw = nil
 	q.conn.emit(e)
 }
 
-// begin records a request whose answer takes time. Its context ends with the turn, the request or the session.
+// begin records a request whose answer takes time. Its context ends with the turn, the request
+// or the session.
 func (q *requests) begin(r *request, asked bool) {
 	parent := q.thread.life
 	if t := q.thread.current(); t != nil {
@@ -103,13 +117,15 @@ func (q *requests) begin(r *request, asked bool) {
 	q.open[string(r.id)] = r
 }
 
-// finish ends a request that was answered, or that codex has resolved. It returns false if the request had ended before.
+// finish ends a request that was answered, or that codex has resolved. It returns false if the
+// request had ended before.
 func (q *requests) finish(id json.RawMessage) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	r := q.open[string(id)]
 	if r != nil {
-		q.thread.sawLine(true) // first: a check of the clock must find either the open request or this progress
+		// first: a check of the clock must find either the open request or this progress
+		q.thread.sawLine(true)
 		delete(q.open, string(id))
 		r.cancel()
 	}
@@ -128,14 +144,17 @@ func (q *requests) pending() (open, asked int) {
 	return len(q.open), asked
 }
 
-// serveTool runs a tool in a goroutine and answers its call. A resumed thread may have tools that this session does not offer.
+// serveTool runs a tool in a goroutine and answers its call. A resumed thread may have tools
+// that this session does not offer.
 func (q *requests) serveTool(r *request) {
 	answer := func(event string, result agent.ToolResult) {
 		q.reply(r, event, "tool "+r.Tool+" "+string(r.Arguments), object{
-			"contentItems": []object{{"type": "inputText", "text": result.Text}}, "success": result.Success,
+			"contentItems": []object{{"type": "inputText", "text": result.Text}},
+			"success":      result.Success,
 		})
 	}
-	if q.o.CallTool == nil || !slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool }) {
+	if q.o.CallTool == nil ||
+		!slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool }) {
 		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, r.Tool)
 		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
 		return
@@ -166,8 +185,9 @@ func (q *requests) ask(r *request, what agent.Request, event, line string, verdi
 	q.emit(r, event, line)
 	go func() {
 		decision := q.o.Ask(r.ctx, what)
-		cancelled := r.ctx.Err() != nil // the turn or the session has ended, or codex has resolved the request
-		settled := !q.finish(r.id)      // codex has resolved it
+		// the turn or the session has ended, or codex has resolved the request
+		cancelled := r.ctx.Err() != nil
+		settled := !q.finish(r.id) // codex has resolved it
 		withdrawn := "withdrawn before a decision: " + kindText(&what) + ": " + what.Summary
 		switch {
 		case settled, cancelled && q.thread.isOurs(r.params):
@@ -190,12 +210,15 @@ func by(d agent.Decision) string {
 	return " by " + d.By
 }
 
-// answers are the possible answers to a request for approval, in the shape that its method wants.
+// answers are the possible answers to a request for approval, in the shape that its method
+// wants.
 type answers struct {
 	once, denied object
-	session      object // nil: symphony remembers the approval, because codex would compare names, which can become links
-	automatic    object // for agent.ApprovalApprove: once or session
-	ended        object // denies, and ends the turn if the method allows that
+	// nil: symphony remembers the approval, because codex would compare names, which can
+	// become links
+	session   object
+	automatic object // for agent.ApprovalApprove: once or session
+	ended     object // denies, and ends the turn if the method allows that
 }
 
 // itemAnswers are the answers for commands and patches.
@@ -210,16 +233,26 @@ var reviewAnswers = answers{
 	denied: object{"decision": "denied"}, ended: object{"decision": "abort"},
 }
 
-// toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex would write it into its configuration.
+// toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex
+// would write it into its configuration.
 var toolAnswers = answers{
-	once:      object{"action": "accept", "content": object{}, "_meta": nil},
-	session:   object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
-	automatic: object{"action": "accept", "content": object{}, "_meta": object{"persist": "session"}},
-	denied:    object{"action": "decline", "content": nil, "_meta": nil},
-	ended:     object{"action": "cancel", "content": nil, "_meta": nil},
+	once: object{"action": "accept", "content": object{}, "_meta": nil},
+	session: object{
+		"action":  "accept",
+		"content": object{},
+		"_meta":   object{"persist": "session"},
+	},
+	automatic: object{
+		"action":  "accept",
+		"content": object{},
+		"_meta":   object{"persist": "session"},
+	},
+	denied: object{"action": "decline", "content": nil, "_meta": nil},
+	ended:  object{"action": "cancel", "content": nil, "_meta": nil},
 }
 
-// permissionAnswers grant exactly what was requested. Members that are null are left out, because codex refuses them in an answer.
+// permissionAnswers grant exactly what was requested. Members that are null are left out,
+// because codex refuses them in an answer.
 func permissionAnswers(asked json.RawMessage) answers {
 	var wanted map[string]map[string]any
 	unmarshal(asked, &wanted)
@@ -232,10 +265,17 @@ func permissionAnswers(asked json.RawMessage) answers {
 	}
 	none := object{"permissions": object{}, "scope": "turn"}
 	once := object{"permissions": granted, "scope": "turn"}
-	return answers{once: once, session: object{"permissions": granted, "scope": "session"}, automatic: once, denied: none, ended: none}
+	return answers{
+		once:      once,
+		session:   object{"permissions": granted, "scope": "session"},
+		automatic: once,
+		denied:    none,
+		ended:     none,
+	}
 }
 
-// serveApproval answers a request for approval according to the policy, or passes it to an operator.
+// serveApproval answers a request for approval according to the policy, or passes it to an
+// operator.
 func (q *requests) serveApproval(r *request, asked approval, a answers) {
 	what := asked.Request
 	line := join("approve "+kindText(&what), what.Summary)
@@ -251,7 +291,12 @@ func (q *requests) serveApproval(r *request, asked approval, a answers) {
 	case agent.ApprovalAsk:
 		_, turn := q.thread.patch(r.params)
 		if path := asked.replaceable(turn); path != "" {
-			q.reply(r, agent.EventApprovalDenied, "denied: the agent could replace "+path+" by a link later: "+line, a.denied)
+			q.reply(
+				r,
+				agent.EventApprovalDenied,
+				"denied: the agent could replace "+path+" by a link later: "+line,
+				a.denied,
+			)
 			return
 		}
 		key := asked.grantKey()
@@ -264,26 +309,35 @@ func (q *requests) serveApproval(r *request, asked approval, a answers) {
 				what.Cwd = t.place.Path
 			}
 		}
-		q.ask(r, what, agent.EventApprovalRequested, line, func(d agent.Decision) (event, line string, answer object) {
-			line = kindText(&what) + ": " + what.Summary
-			switch {
-			case d.Expired:
-				return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
-			case d.Approve && slices.ContainsFunc(asked.targets, target.moved):
-				return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
-			case !d.Approve:
-				return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
-			case d.ForSession:
-				if answer = a.session; answer == nil {
-					q.granted.Store(key, true)
-					answer = a.once
+		q.ask(
+			r,
+			what,
+			agent.EventApprovalRequested,
+			line,
+			func(d agent.Decision) (event, line string, answer object) {
+				line = kindText(&what) + ": " + what.Summary
+				switch {
+				case d.Expired:
+					return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
+				case d.Approve && slices.ContainsFunc(asked.targets, target.moved):
+					return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
+				case !d.Approve:
+					return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
+				case d.ForSession:
+					if answer = a.session; answer == nil {
+						q.granted.Store(key, true)
+						answer = a.once
+					}
+					return agent.EventApprovalGranted, "approved" + by(
+						d,
+					) + " for the session: " + line, answer
 				}
-				return agent.EventApprovalGranted, "approved" + by(d) + " for the session: " + line, answer
-			}
-			return agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once
-		})
+				return agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once
+			},
+		)
 	default:
-		q.reply(r, agent.EventApprovalRequired, line, a.ended) // first, because the turn is interrupted next
+		// first, because the turn is interrupted next
+		q.reply(r, agent.EventApprovalRequired, line, a.ended)
 		q.thread.fail(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
 	}
 }
@@ -311,8 +365,8 @@ func (q *requests) serveQuestions(r *request) {
 	}
 }
 
-// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's question whether a tool of the
-// server may run.
+// serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's
+// question whether a tool of the server may run.
 func (q *requests) serveElicitation(r *request) {
 	f, err := readForm(r.params)
 	if tool, ok := toolRequest(r.params); ok && err == nil && len(f) == 0 {
@@ -324,38 +378,64 @@ func (q *requests) serveElicitation(r *request) {
 		if err != nil {
 			line += ", " + err.Error()
 		}
-		q.reply(r, agent.EventQuestionDeclined, line+": "+join("a form of MCP server "+r.ServerName, r.Message), toolAnswers.denied)
+		q.reply(
+			r,
+			agent.EventQuestionDeclined,
+			line+": "+join("a form of MCP server "+r.ServerName, r.Message),
+			toolAnswers.denied,
+		)
 		return
 	}
-	what := newRequest(r.params, agent.RequestQuestion, oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength))
-	what.Server, what.Reason, what.Questions = r.ServerName, oneLine(r.Message, summaryLength), f.questions()
+	what := newRequest(
+		r.params,
+		agent.RequestQuestion,
+		oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength),
+	)
+	what.Server = r.ServerName
+	what.Reason = oneLine(r.Message, summaryLength)
+	what.Questions = f.questions()
 	q.askQuestions(r, what, toolAnswers.denied, func(given map[string][]string) (object, error) {
 		content, err := f.content(given)
 		return object{"action": "accept", "content": content, "_meta": nil}, err
 	})
 }
 
-// askQuestions passes questions to an operator. nothing is the answer if no question is answered; give encodes the answers.
-func (q *requests) askQuestions(r *request, what agent.Request, nothing object, give func(map[string][]string) (object, error)) {
-	q.ask(r, what, agent.EventQuestionAsked, "asks the operator: "+what.Summary, func(d agent.Decision) (event, line string, answer object) {
-		var shown []string // questions and answers, without secrets
-		for _, question := range what.Questions {
-			if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {
-				shown = append(shown, question.Text+" → (not shown)")
-			} else if len(texts) > 0 {
-				shown = append(shown, question.Text+" → "+strings.Join(texts, ", "))
+// askQuestions passes questions to an operator. nothing is the answer if no question is
+// answered; give encodes the answers.
+func (q *requests) askQuestions(
+	r *request,
+	what agent.Request,
+	nothing object,
+	give func(map[string][]string) (object, error),
+) {
+	q.ask(
+		r,
+		what,
+		agent.EventQuestionAsked,
+		"asks the operator: "+what.Summary,
+		func(d agent.Decision) (event, line string, answer object) {
+			var shown []string // questions and answers, without secrets
+			for _, question := range what.Questions {
+				if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {
+					shown = append(shown, question.Text+" → (not shown)")
+				} else if len(texts) > 0 {
+					shown = append(shown, question.Text+" → "+strings.Join(texts, ", "))
+				}
 			}
-		}
-		if d.Expired {
-			return agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing
-		}
-		if len(shown) == 0 {
-			return agent.EventQuestionDeclined, join("not answered"+by(d)+": "+what.Summary, d.Reason), nothing
-		}
-		answer, err := give(d.Answers)
-		if err != nil {
-			return agent.EventQuestionDeclined, "declined, " + err.Error() + ": " + what.Summary, nothing
-		}
-		return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(shown, " / "), answer
-	})
+			if d.Expired {
+				return agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing
+			}
+			if len(shown) == 0 {
+				return agent.EventQuestionDeclined, join(
+					"not answered"+by(d)+": "+what.Summary,
+					d.Reason,
+				), nothing
+			}
+			answer, err := give(d.Answers)
+			if err != nil {
+				return agent.EventQuestionDeclined, "declined, " + err.Error() + ": " + what.Summary, nothing
+			}
+			return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(shown, " / "), answer
+		},
+	)
 }

@@ -33,15 +33,42 @@ var settings = map[string]agent.Options{
 	"approve": {},
 	"deny":    {OnApproval: agent.ApprovalDeny},
 	"fail":    {OnApproval: agent.ApprovalFail},
-	"yes":     {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true, By: "operator", Answers: all})},
-	"session": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Approve: true, ForSession: true, By: "operator", Answers: all})},
-	"no":      {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{By: "operator", Reason: "too bold"})},
-	"expired": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk, Ask: decides(agent.Decision{Expired: true})},
+	"yes": {
+		OnApproval: agent.ApprovalAsk,
+		OnQuestion: agent.QuestionAsk,
+		Ask:        decides(agent.Decision{Approve: true, By: "operator", Answers: all}),
+	},
+	"session": {
+		OnApproval: agent.ApprovalAsk,
+		OnQuestion: agent.QuestionAsk,
+		Ask: decides(agent.Decision{
+			Approve:    true,
+			ForSession: true,
+			By:         "operator",
+			Answers:    all,
+		}),
+	},
+	"no": {
+		OnApproval: agent.ApprovalAsk,
+		OnQuestion: agent.QuestionAsk,
+		Ask:        decides(agent.Decision{By: "operator", Reason: "too bold"}),
+	},
+	"expired": {
+		OnApproval: agent.ApprovalAsk,
+		OnQuestion: agent.QuestionAsk,
+		Ask:        decides(agent.Decision{Expired: true}),
+	},
 	"unasked": {OnApproval: agent.ApprovalAsk, OnQuestion: agent.QuestionAsk},
 }
 
 // all answers every question of requestCases.
-var all = map[string][]string{"q1": {"Yes"}, "region": {"eu"}, "sure": {"Yes"}, "n": {"3"}, "stray": {"x"}}
+var all = map[string][]string{
+	"q1":     {"Yes"},
+	"region": {"eu"},
+	"sure":   {"Yes"},
+	"n":      {"3"},
+	"stray":  {"x"},
+}
 
 func decides(d agent.Decision) agent.Asker {
 	return func(context.Context, agent.Request) agent.Decision { return d }
@@ -83,36 +110,68 @@ func approvals(once, session, automatic, denied, ended string) map[string]answer
 }
 
 var (
-	itemOutcomes = approvals(`{"decision":"accept"}`, `{"decision":"accept"}`, `{"decision":"acceptForSession"}`,
-		`{"decision":"decline"}`, `{"decision":"cancel"}`)
-	reviewOutcomes = approvals(`{"decision":"approved"}`, `{"decision":"approved"}`, `{"decision":"approved_for_session"}`,
-		`{"decision":"denied"}`, `{"decision":"abort"}`)
+	itemOutcomes = approvals(
+		`{"decision":"accept"}`,
+		`{"decision":"accept"}`,
+		`{"decision":"acceptForSession"}`,
+		`{"decision":"decline"}`,
+		`{"decision":"cancel"}`,
+	)
+	reviewOutcomes = approvals(
+		`{"decision":"approved"}`,
+		`{"decision":"approved"}`,
+		`{"decision":"approved_for_session"}`,
+		`{"decision":"denied"}`,
+		`{"decision":"abort"}`,
+	)
 	granted         = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
-	failsOnQuestion = answered{answer: `{"answers":{}}`, events: "turn_input_required", code: agent.CodeTurnInputRequired}
-	nothing         = `{"permissions":{},"scope":"turn"}`
-	decline         = `{"_meta":null,"action":"decline","content":null}`
+	failsOnQuestion = answered{
+		answer: `{"answers":{}}`,
+		events: "turn_input_required",
+		code:   agent.CodeTurnInputRequired,
+	}
+	nothing = `{"permissions":{},"scope":"turn"}`
+	decline = `{"_meta":null,"action":"decline","content":null}`
 )
 
 // requestCases has every request that codex sends, some in several shapes.
 var requestCases = map[string][]requestCase{
 	"item/commandExecution/requestApproval": {
-		{params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`, want: itemOutcomes},
+		{
+			params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`,
+			want:   itemOutcomes,
+		},
 	},
 	"item/fileChange/requestApproval": {
 		{params: `{"itemId":"call_1","reason":null,"grantRoot":null}`, want: itemOutcomes},
 	},
 	"execCommandApproval": {
-		{params: `{"conversationId":"t","callId":"call_1","command":["/bin/bash","-lc","touch ../a"],"cwd":"/w","parsedCmd":[],"reason":"why"}`, want: reviewOutcomes},
+		{
+			params: `{"conversationId":"t","callId":"call_1","command":["/bin/bash","-lc","touch ../a"],"cwd":"/w","parsedCmd":[],"reason":"why"}`,
+			want:   reviewOutcomes,
+		},
 	},
 	"applyPatchApproval": {
-		{params: `{"conversationId":"t","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x"}},"reason":null,"grantRoot":null}`, want: reviewOutcomes},
+		{
+			params: `{"conversationId":"t","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x"}},"reason":null,"grantRoot":null}`,
+			want:   reviewOutcomes,
+		},
 	},
 	"item/tool/requestUserInput": {
 		{
 			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"},{"label":"No","description":"stop"}]}]}`,
 			want: merged(
-				map[string]answered{"approve": failsOnQuestion, "deny": failsOnQuestion, "fail": failsOnQuestion},
-				same(`{"answers":{"q1":{"answers":["Yes"]}}}`, "question_asked question_answered", "yes", "session"),
+				map[string]answered{
+					"approve": failsOnQuestion,
+					"deny":    failsOnQuestion,
+					"fail":    failsOnQuestion,
+				},
+				same(
+					`{"answers":{"q1":{"answers":["Yes"]}}}`,
+					"question_asked question_answered",
+					"yes",
+					"session",
+				),
 				same(`{"answers":{}}`, "question_asked question_declined", "no"),
 				same(`{"answers":{}}`, "question_asked request_expired", "expired"),
 				same(`{"answers":{}}`, "question_declined", "unasked"),
@@ -126,14 +185,22 @@ var requestCases = map[string][]requestCase{
 	"item/tool/call": {
 		{
 			params: `{"callId":"call_1","namespace":null,"tool":"unheard_of","arguments":{}}`,
-			want: anyway(`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",\"tool\":\"unheard_of\"}","type":"inputText"}],"success":false}`,
-				"unsupported_tool_call"),
+			want: anyway(
+				`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",\"tool\":\"unheard_of\"}","type":"inputText"}],"success":false}`,
+				"unsupported_tool_call",
+			),
 		},
 	},
 	"item/permissions/requestApproval": {
 		{
 			params: `{"itemId":"call_1","cwd":"/w","reason":"needs more","permissions":{"network":{"enabled":true},"fileSystem":{"read":null,"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}`,
-			want:   approvals(granted, strings.Replace(granted, `"turn"`, `"session"`, 1), granted, nothing, nothing),
+			want: approvals(
+				granted,
+				strings.Replace(granted, `"turn"`, `"session"`, 1),
+				granted,
+				nothing,
+				nothing,
+			),
 		},
 	},
 	"mcpServer/elicitation/request": {
@@ -141,13 +208,19 @@ var requestCases = map[string][]requestCase{
 			params: `{"serverName":"forms","mode":"form","_meta":null,"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string","enum":["eu","us"]},"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
 			want: merged(
 				same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
-				same(`{"_meta":null,"action":"accept","content":{"n":3,"region":"eu","sure":true}}`, "question_asked question_answered", "yes", "session"),
+				same(
+					`{"_meta":null,"action":"accept","content":{"n":3,"region":"eu","sure":true}}`,
+					"question_asked question_answered",
+					"yes",
+					"session",
+				),
 				same(decline, "question_asked question_declined", "no"),
 				same(decline, "question_asked request_expired", "expired"),
 			),
 		},
 		{
-			// It is marked as an approval, but it has fields, so that an approval does not answer it.
+			// It is marked as an approval, but it has fields, so that an approval does not
+			// answer it.
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
 			want:   same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 		},
@@ -157,25 +230,49 @@ var requestCases = map[string][]requestCase{
 		},
 		{
 			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","persist":["session","always"],"tool_name":"ask","tool_params":{}},"message":"Allow the forms MCP server to run tool \"ask\"?","requestedSchema":{"type":"object","properties":{}}}`,
-			want: approvals(`{"_meta":null,"action":"accept","content":{}}`, `{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
-				`{"_meta":{"persist":"session"},"action":"accept","content":{}}`, decline, strings.Replace(decline, "decline", "cancel", 1)),
+			want: approvals(
+				`{"_meta":null,"action":"accept","content":{}}`,
+				`{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
+				`{"_meta":{"persist":"session"},"action":"accept","content":{}}`,
+				decline,
+				strings.Replace(decline, "decline", "cancel", 1),
+			),
 		},
 	},
 	"account/chatgptAuthTokens/refresh": {
-		{params: `{"reason":"unauthorized","previousAccountId":null}`, want: anyway(`{"code":-32601,"message":"symphony does not support account/chatgptAuthTokens/refresh"}`, "request_refused")},
+		{
+			params: `{"reason":"unauthorized","previousAccountId":null}`,
+			want: anyway(
+				`{"code":-32601,"message":"symphony does not support account/chatgptAuthTokens/refresh"}`,
+				"request_refused",
+			),
+		},
 	},
 	"attestation/generate": {
-		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not support attestation/generate"}`, "request_refused")},
+		{
+			params: `{}`,
+			want: anyway(
+				`{"code":-32601,"message":"symphony does not support attestation/generate"}`,
+				"request_refused",
+			),
+		},
 	},
 	"currentTime/read": {{params: `{}`, want: anyway(`{"currentTimeAt":SECONDS}`, "notification")}},
 	"item/unheardOf/request": {
-		{params: `{}`, want: anyway(`{"code":-32601,"message":"symphony does not support item/unheardOf/request"}`, "request_refused")},
+		{
+			params: `{}`,
+			want: anyway(
+				`{"code":-32601,"message":"symphony does not support item/unheardOf/request"}`,
+				"request_refused",
+			),
+		},
 	},
 }
 
 var seconds = regexp.MustCompile(`"currentTimeAt":\d+`)
 
-// TestRequests checks the answer to every request under every setting, for our thread and a sub-agent's.
+// TestRequests checks the answer to every request under every setting, for our thread and a
+// sub-agent's.
 func TestRequests(t *testing.T) {
 	for method, shapes := range requestCases {
 		t.Run(method, func(t *testing.T) {
@@ -185,7 +282,14 @@ func TestRequests(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							got := serveOne(t, settings[name], method, shape.params, thread)
 							if got != want {
-								t.Errorf("shape %d, %s, thread %s:\n got %+v\nwant %+v", i, name, thread, got, want)
+								t.Errorf(
+									"shape %d, %s, thread %s:\n got %+v\nwant %+v",
+									i,
+									name,
+									thread,
+									got,
+									want,
+								)
 							}
 						})
 					}
@@ -202,8 +306,13 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	lines := p.lines()
 	var members map[string]any
 	test.OK(t, json.Unmarshal([]byte(params), &members))
-	members["threadId"], members["turnId"] = thread, "tu"
-	p.say(string(test.Must(json.Marshal(map[string]any{"id": 0, "method": method, "params": members}))))
+	members["threadId"] = thread
+	members["turnId"] = "tu"
+	p.say(string(test.Must(json.Marshal(map[string]any{
+		"id":     0,
+		"method": method,
+		"params": members,
+	}))))
 	var answer struct {
 		ID            json.RawMessage
 		Result, Error json.RawMessage
@@ -216,7 +325,12 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	for _, e := range p.heard() {
 		if e.Name != agent.EventSessionStarted {
 			if first := len(names) == 0; (e.Raw != nil) != first {
-				t.Errorf("%s, event %d: raw line of %d bytes; only the first event has it", e.Name, len(names)+1, len(e.Raw))
+				t.Errorf(
+					"%s, event %d: raw line of %d bytes; only the first event has it",
+					e.Name,
+					len(names)+1,
+					len(e.Raw),
+				)
 			}
 			names = append(names, e.Name)
 			if e.ThreadID != thread {
@@ -226,7 +340,10 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	}
 	p.say(turnCompleted)
 	_, err := wait()
-	out := answered{answer: string(answer.Result) + string(answer.Error), events: strings.Join(names, " ")}
+	out := answered{
+		answer: string(answer.Result) + string(answer.Error),
+		events: strings.Join(names, " "),
+	}
 	out.answer = seconds.ReplaceAllString(out.answer, `"currentTimeAt":SECONDS`)
 	if e := new(agent.Error); errors.As(err, &e) {
 		out.code = e.Code
@@ -234,7 +351,8 @@ func serveOne(t *testing.T, o agent.Options, method, params, thread string) answ
 	return out
 }
 
-// White space must not hide that a text was cut: an operator would take the beginning of a command for all of it.
+// White space must not hide that a text was cut: an operator would take the beginning of a
+// command for all of it.
 func TestOneLineShowsItsCut(t *testing.T) {
 	blanks := strings.Repeat(" \n", 2000)
 	for text, want := range map[string]string{

@@ -1,35 +1,44 @@
-// Package codex is the client of one `codex app-server`: JSON messages, one a line, over two pipes (specification 10). It
-// implements agent.Session, and it is the only package that knows codex's methods. It starts no process.
+// Package codex is the client of one `codex app-server`: JSON messages, one a line, over two
+// pipes (specification 10). It implements agent.Session, and it is the only package that knows
+// codex's methods. It starts no process.
 //
 //	stdout ─► reader ─┬─► session, thread, turn    state
 //	                  ├─► event queue ─► OnEvent
 //	                  └─► write queue ─► stdin
 //
-// A conn is the connection: it reads, writes, matches answers to our requests and delivers events. A thread runs turns: one
-// prompt each, and everything that follows until turn/completed. requests answers what codex asks. A Session opens the
-// conversation and passes each line to these. Both sides number their requests independently, so the ids overlap.
+// A conn is the connection: it reads, writes, matches answers to our requests and delivers
+// events. A thread runs turns: one prompt each, and everything that follows until
+// turn/completed. requests answers what codex asks. A Session opens the conversation and
+// passes each line to these. Both sides number their requests independently, so the ids
+// overlap.
 //
 // # Decisions
 //
-// The reader handles each line before it reads the next. It sets the turn's id when it sees the answer to turn/start, so that
-// a turn/completed on the next line is matched with that turn. The reader never waits for stdin: answers are queued, so that
-// a full pipe in one direction can't block the other.
+// The reader handles each line before it reads the next. It sets the turn's id when it sees
+// the answer to turn/start, so that a turn/completed on the next line is matched with that
+// turn. The reader never waits for stdin: answers are queued, so that a full pipe in one
+// direction can't block the other.
 //
-// Only its own turn/completed ends a turn. Other threads on the stream are sub-agents: their items, tokens and requests
-// count, the ends of their turns do not. Goals, with which codex starts turns by itself, are off in each thread's configuration.
+// Only its own turn/completed ends a turn. Other threads on the stream are sub-agents: their
+// items, tokens and requests count, the ends of their turns do not. Goals, with which codex
+// starts turns by itself, are off in each thread's configuration.
 //
-// After a timeout or the end of ctx, RunTurn returns at once and leaves the turn to the caller, which usually ends the
-// process. Timeouts use the monotonic clock: neither a step of the wall clock nor a suspend counts against the agent. While
-// an operator is asked they are paused; afterwards they start again from zero.
+// After a timeout or the end of ctx, RunTurn returns at once and leaves the turn to the
+// caller, which usually ends the process. Timeouts use the monotonic clock: neither a step of
+// the wall clock nor a suspend counts against the agent. While an operator is asked they are
+// paused; afterwards they start again from zero.
 //
-// With automatic approval, commands and patches are approved for the session, because the policy would approve the same request again;
-// permissions are granted for the turn, exactly as requested. A question that is not passed to an operator fails the turn. It gets an empty
-// answer first, because codex would wait for one forever. A form of an MCP server is declined instead, and the turn goes on. The question
-// whether a tool of an MCP server may run comes as a form without fields, marked by codex_approval_kind, and is treated as an approval.
+// With automatic approval, commands and patches are approved for the session, because the
+// policy would approve the same request again; permissions are granted for the turn, exactly
+// as requested. A question that is not passed to an operator fails the turn. It gets an empty
+// answer first, because codex would wait for one forever. A form of an MCP server is declined
+// instead, and the turn goes on. The question whether a tool of an MCP server may run comes as
+// a form without fields, marked by codex_approval_kind, and is treated as an approval.
 //
-// Every command that codex asks about counts as one outside the sandbox: an approved escalation runs outside, and the request
-// does not tell for certain whether it is one. A patch counts as inside only under the policy untrusted, without a reason,
-// and if every path is below the turn's directory and none is protected by the sandbox.
+// Every command that codex asks about counts as one outside the sandbox: an approved
+// escalation runs outside, and the request does not tell for certain whether it is one. A
+// patch counts as inside only under the policy untrusted, without a reason, and if every path
+// is below the turn's directory and none is protected by the sandbox.
 package codex
 
 import (
@@ -49,7 +58,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/confine"
 )
 
-// oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier ones were not tried.
+// oldestVersion is the oldest codex release that passes the tests with the real codex. Earlier
+// ones were not tried.
 const oldestVersion = "0.159.0"
 
 // clientName is how the client introduces itself. codex begins its user agent with it.
@@ -75,8 +85,8 @@ var _ agent.Session = (*Session)(nil)
 // Start is an agent.Starter that calls New.
 func Start(streams agent.Streams, o agent.Options) agent.Session { return New(streams, o) }
 
-// New takes over the streams and starts to read. The caller must Close the session and end the process: the session's
-// goroutines run until the process's stdout ends.
+// New takes over the streams and starts to read. The caller must Close the session and end the
+// process: the session's goroutines run until the process's stdout ends.
 func New(streams agent.Streams, o agent.Options) *Session {
 	o.ReadTimeout = cmp.Or(max(0, o.ReadTimeout), agent.DefaultReadTimeout)
 	o.InitializeTimeout = cmp.Or(max(0, o.InitializeTimeout), o.ReadTimeout)
@@ -86,10 +96,19 @@ func New(streams agent.Streams, o agent.Options) *Session {
 	if o.OnEvent == nil {
 		o.OnEvent = func(agent.Event) {}
 	}
-	s := &Session{o: o, usage: &usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)}}
+	s := &Session{
+		o:     o,
+		usage: &usage{used: make(map[string]agent.Usage), limits: make(map[string]map[string]any)},
+	}
 	life, end := context.WithCancel(context.Background())
 	s.conn = newConn(streams, &s.o)
-	s.thread = &thread{o: &s.o, conn: s.conn, usage: s.usage, life: life, patches: make(map[string][]agent.FileChange)}
+	s.thread = &thread{
+		o:       &s.o,
+		conn:    s.conn,
+		usage:   s.usage,
+		life:    life,
+		patches: make(map[string][]agent.FileChange),
+	}
 	s.requests = &requests{o: &s.o, conn: s.conn, thread: s.thread, open: make(map[string]*request)}
 	s.pending = s.requests.pending
 	s.close = sync.OnceValue(func() error {
@@ -145,7 +164,8 @@ func (s *Session) notice(m *message) {
 		s.turnEnded(m.Method, p, e)
 		return
 	case "turn/input_required":
-		e.Name, e.Message = agent.EventTurnInputRequired, cmp.Or(p.Reason, p.Message, "no reason given")
+		e.Name = agent.EventTurnInputRequired
+		e.Message = cmp.Or(p.Reason, p.Message, "no reason given")
 		s.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+e.Message)
 	case "error":
 		s.sawError(p.Error)
@@ -161,7 +181,13 @@ func (s *Session) notice(m *message) {
 	case "thread/tokenUsage/updated":
 		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
 			e.Usage = &used
-			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d total", used.Input, used.CachedInput, used.Output, used.Total)
+			e.Message = fmt.Sprintf(
+				"tokens: %d in (%d cached), %d out, %d total",
+				used.Input,
+				used.CachedInput,
+				used.Output,
+				used.Total,
+			)
 		}
 	case "account/rateLimits/updated":
 		s.updateLimits(p.RateLimits)
@@ -175,7 +201,10 @@ func (s *Session) notice(m *message) {
 
 // summary describes what a tool of the client is asked for, "" if the tool has no summary.
 func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
-	at := slices.IndexFunc(s.o.Tools, func(t agent.Tool) bool { return i.Kind == agent.ItemTool && t.Name == i.Tool && t.Summary != nil })
+	at := slices.IndexFunc(
+		s.o.Tools,
+		func(t agent.Tool) bool { return i.Kind == agent.ItemTool && t.Name == i.Tool && t.Summary != nil },
+	)
 	if at < 0 {
 		return ""
 	}
@@ -185,11 +214,17 @@ func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
 func (s *Session) Initialize(ctx context.Context) (server agent.Server, err error) {
 	const method = "initialize"
 	defer func() { s.emitStartupFailed(err) }()
-	result, err := s.conn.request(ctx, &call{method: method, timeout: s.o.InitializeTimeout, params: object{
-		"clientInfo":   object{"name": clientName, "version": cmp.Or(s.o.ClientVersion, "0")},
-		"capabilities": object{"experimentalApi": true}, // dynamic tools and permission profiles need it
-	}})
-	if refusal := new(wireError); errors.As(err, &refusal) { // whatever the refusal is, there is nothing else to try
+	result, err := s.conn.request(ctx, &call{
+		method:  method,
+		timeout: s.o.InitializeTimeout,
+		params: object{
+			"clientInfo": object{"name": clientName, "version": cmp.Or(s.o.ClientVersion, "0")},
+			// dynamic tools and permission profiles need it
+			"capabilities": object{"experimentalApi": true},
+		},
+	})
+	// whatever the refusal is, there is nothing else to try
+	if refusal := new(wireError); errors.As(err, &refusal) {
 		return agent.Server{}, incompatible(method, refusal.Message)
 	} else if err != nil {
 		return agent.Server{}, insteadOfAnswer(err, s.conn.noise.said())
@@ -234,7 +269,8 @@ func release(userAgent string) string {
 	return version
 }
 
-// minor returns the minor version of codex, which counts its releases. A version of another form counts as newer than all.
+// minor returns the minor version of codex, which counts its releases. A version of another
+// form counts as newer than all.
 func minor(version string) (n int) {
 	if _, err := fmt.Sscanf(version, "0.%d.", &n); err != nil {
 		return math.MaxInt
@@ -257,8 +293,8 @@ type threadRequest struct {
 	Developer      string          `json:"developerInstructions,omitempty"`
 }
 
-// StartThread implements agent.Session. It names the thread for codex's own lists without waiting for the answer, because a
-// release that refuses the name works as well.
+// StartThread implements agent.Session. It names the thread for codex's own lists without
+// waiting for the answer, because a release that refuses the name works as well.
 func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string, error) {
 	limited := s.conn.limited.Load()
 	tools := text.Map(s.o.Tools, func(t agent.Tool) object {
@@ -276,14 +312,20 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string
 	}
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
 	if err == nil && p.Name != "" && !limited {
-		err = s.conn.start(&call{method: "thread/name/set", aside: true, params: object{"threadId": id, "name": p.Name}})
+		err = s.conn.start(&call{
+			method: "thread/name/set",
+			aside:  true,
+			params: object{"threadId": id, "name": p.Name},
+		})
 	}
 	return id, err
 }
 
 // sandboxModes are the sandboxes of a thread by the type of a turn's policy.
 var sandboxModes = map[string]string{
-	"readOnly": "read-only", "workspaceWrite": "workspace-write", "dangerFullAccess": "danger-full-access",
+	"readOnly":         "read-only",
+	"workspaceWrite":   "workspace-write",
+	"dangerFullAccess": "danger-full-access",
 }
 
 // sandboxMode returns the sandbox of a thread for the policy of its turns, nil for an external
@@ -298,18 +340,22 @@ func sandboxMode(turn json.RawMessage) json.RawMessage {
 	return text.JSON(mode)
 }
 
-// defaultProvider is codex's own name of the provider of models that it uses without the setting model_provider.
+// defaultProvider is codex's own name of the provider of models that it uses without the
+// setting model_provider.
 const defaultProvider = "openai"
 
-// ResumeThread implements agent.Session. The thread's tools are stored with it, and so are its model and provider, even if the
-// configuration has others now. codex changes the model if it is named, and refuses to change the provider.
+// ResumeThread implements agent.Session. The thread's tools are stored with it, and so are its
+// model and provider, even if the configuration has others now. codex changes the model if it
+// is named, and refuses to change the provider.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
 	if s.conn.limited.Load() {
 		return fmt.Errorf("%w: it names no codex release", agent.ErrNoThread)
 	}
 	req := threadRequest{ThreadID: thread, ExcludeTurns: true}
-	if now, err := s.models(ctx, p.Cwd); err == nil { // an agent without config/read has no other provider to resume with
-		p.Model, req.ModelProvider = cmp.Or(p.Model, now.Model), cmp.Or(now.Provider, defaultProvider)
+	// an agent without config/read has no other provider to resume with
+	if now, err := s.models(ctx, p.Cwd); err == nil {
+		p.Model = cmp.Or(p.Model, now.Model)
+		req.ModelProvider = cmp.Or(now.Provider, defaultProvider)
 	}
 	got, err := s.openThread(ctx, "thread/resume", p, req)
 	if err == nil && got != thread {
@@ -318,18 +364,32 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 	return err
 }
 
-func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadParams, req threadRequest) (id string, err error) {
+func (s *Session) openThread(
+	ctx context.Context,
+	method string,
+	p agent.ThreadParams,
+	req threadRequest,
+) (id string, err error) {
 	defer func() { s.emitStartupFailed(err) }()
-	req.Cwd, req.ApprovalPolicy, req.Sandbox, req.Config = p.Cwd, p.ApprovalPolicy, p.Sandbox, p.Config
-	req.Model, req.Base, req.Developer = p.Model, p.BaseInstructions, p.DeveloperInstructions
+	req.Cwd = p.Cwd
+	req.ApprovalPolicy = p.ApprovalPolicy
+	req.Sandbox = p.Sandbox
+	req.Config = p.Config
+	req.Model = p.Model
+	req.Base = p.BaseInstructions
+	req.Developer = p.DeveloperInstructions
 	title := p.Name
-	result, err := s.conn.request(ctx, &call{method: method, params: req, answered: func(m *message) {
-		// In the reader, because the id decides how the next lines are handled.
-		if p := readParams(m.Result); p.Thread.ID != "" {
-			s.opened(p.Thread.ID, title)
-			s.usesModel(p.Model)
-		}
-	}})
+	result, err := s.conn.request(ctx, &call{
+		method: method,
+		params: req,
+		answered: func(m *message) {
+			// In the reader, because the id decides how the next lines are handled.
+			if p := readParams(m.Result); p.Thread.ID != "" {
+				s.opened(p.Thread.ID, title)
+				s.usesModel(p.Model)
+			}
+		},
+	})
 	if err != nil {
 		return "", responseError(method, err, true)
 	}
@@ -339,7 +399,8 @@ func (s *Session) openThread(ctx context.Context, method string, p agent.ThreadP
 	return id, nil
 }
 
-// emitStartupFailed emits an event if the handshake has failed. ErrNoThread is no failure: the caller starts a new thread.
+// emitStartupFailed emits an event if the handshake has failed. ErrNoThread is no failure: the
+// caller starts a new thread.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
 		s.conn.emit(agent.Event{Name: agent.EventStartupFailed, Message: err.Error()})
@@ -354,12 +415,16 @@ func (s *Session) Login(ctx context.Context, cwd string) (agent.Login, error) {
 	if err := s.read(ctx, "account/read", object{}, &answer); err != nil {
 		return agent.Login{}, err
 	}
-	login := agent.Login{Account: strings.TrimSpace(answer.Account.Type + " " + answer.Account.Email), Needed: answer.RequiresOpenaiAuth}
+	login := agent.Login{
+		Account: strings.TrimSpace(answer.Account.Type + " " + answer.Account.Email),
+		Needed:  answer.RequiresOpenaiAuth,
+	}
 	if login.Account != "" || login.Needed {
 		return login, nil
 	}
 	now, err := s.models(ctx, cwd)
-	login.Provider, login.EnvKey = now.Provider, now.Providers[now.Provider].EnvKey
+	login.Provider = now.Provider
+	login.EnvKey = now.Providers[now.Provider].EnvKey
 	return login, err
 }
 
@@ -418,10 +483,19 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 	if !confine.Confines(policy) {
 		return nil
 	}
-	result, err := s.conn.request(ctx, &call{method: "command/exec", aside: true, timeout: max(probeTimeout, s.o.ReadTimeout), params: object{
-		// The command can't fail and prints nothing, so any failure or output is the sandbox's.
-		"command": []string{"/bin/sh", "-c", ":"}, "cwd": cwd, "sandboxPolicy": policy, "timeoutMs": probeTimeout.Milliseconds(),
-	}})
+	result, err := s.conn.request(ctx, &call{
+		method:  "command/exec",
+		aside:   true,
+		timeout: max(probeTimeout, s.o.ReadTimeout),
+		params: object{
+			// The command can't fail and prints nothing, so any failure or output is the
+			// sandbox's.
+			"command":       []string{"/bin/sh", "-c", ":"},
+			"cwd":           cwd,
+			"sandboxPolicy": policy,
+			"timeoutMs":     probeTimeout.Milliseconds(),
+		},
+	})
 	late, ok := errors.AsType[*agent.Error](err)
 	if ok && late.Code == agent.CodeResponseTimeout || errors.As(err, new(*wireError)) {
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
@@ -440,18 +514,31 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		return nil
 	}
 	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)
-	return &agent.Error{Code: agent.CodeSandboxUnavailable, Message: cmp.Or(oneLine(text.FirstLine(answer.Stderr), errorLength), silent)}
+	return &agent.Error{
+		Code:    agent.CodeSandboxUnavailable,
+		Message: cmp.Or(oneLine(text.FirstLine(answer.Stderr), errorLength), silent),
+	}
 }
 
 func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecResult, err error) {
 	const method = "command/exec"
-	params := object{"command": p.Command, "cwd": p.Cwd, "env": p.Env, "timeoutMs": p.Timeout.Milliseconds()}
+	params := object{
+		"command":   p.Command,
+		"cwd":       p.Cwd,
+		"env":       p.Env,
+		"timeoutMs": p.Timeout.Milliseconds(),
+	}
 	if p.Permissions != "" { // codex accepts only one of the two
 		params["permissionProfile"] = p.Permissions
 	} else {
 		params["sandboxPolicy"] = p.SandboxPolicy
 	}
-	result, err := s.conn.request(ctx, &call{method: method, aside: true, timeout: p.Timeout + s.o.ReadTimeout, params: params})
+	result, err := s.conn.request(ctx, &call{
+		method:  method,
+		aside:   true,
+		timeout: p.Timeout + s.o.ReadTimeout,
+		params:  params,
+	})
 	if err != nil {
 		return out, responseError(method, err, false)
 	}

@@ -199,10 +199,15 @@ func wantCode(t *testing.T, err error, code agent.Code) *agent.Error {
 	return e
 }
 
-// TestClocks checks when a turn times out, depending on what the agent does. Time is that of a synctest bubble.
+// TestClocks checks when a turn times out, depending on what the agent does. Time is that of a
+// synctest bubble.
 func TestClocks(t *testing.T) {
 	item := func(method, turn string) string {
-		return fmt.Sprintf(`{"method":"item/%s","params":{"threadId":"th","turnId":%q,"item":{"type":"commandExecution","id":"a"}}}`, method, turn)
+		return fmt.Sprintf(
+			`{"method":"item/%s","params":{"threadId":"th","turnId":%q,"item":{"type":"commandExecution","id":"a"}}}`,
+			method,
+			turn,
+		)
 	}
 	const minute = time.Minute
 	for _, c := range []struct {
@@ -223,8 +228,13 @@ func TestClocks(t *testing.T) {
 			}, took: 320 * time.Second, want: "stalled for 30s",
 		},
 		{
-			name: "retries are no progress", stall: minute, turn: time.Hour, agent: func(p *peer) { go p.every(7*time.Second, retry) },
-			took: minute, want: "stalled for 1m: Reconnecting", cause: agent.CodeNetwork,
+			name:  "retries are no progress",
+			stall: minute,
+			turn:  time.Hour,
+			agent: func(p *peer) { go p.every(7*time.Second, retry) },
+			took:  minute,
+			want:  "stalled for 1m: Reconnecting",
+			cause: agent.CodeNetwork,
 		},
 		{
 			name: "silence", turn: minute, agent: func(p *peer) {
@@ -241,34 +251,61 @@ func TestClocks(t *testing.T) {
 			}, took: 1000 * time.Hour,
 		},
 		{ // found busy after 5 and 10 minutes, idle after 15
-			name: "busy", stall: 5 * minute, turn: time.Hour, busyFor: 12 * minute, agent: func(*peer) {}, took: 15 * minute, want: "stalled for 15m",
+			name:    "busy",
+			stall:   5 * minute,
+			turn:    time.Hour,
+			busyFor: 12 * minute,
+			agent:   func(*peer) {},
+			took:    15 * minute,
+			want:    "stalled for 15m",
 		},
 		{
-			name: "busy for too long", stall: 5 * minute, turn: 17 * minute, busyFor: time.Hour, agent: func(p *peer) { go p.every(minute, retry) },
-			took: 17 * minute, want: "stalled for 17m", cause: agent.CodeNetwork,
+			name:    "busy for too long",
+			stall:   5 * minute,
+			turn:    17 * minute,
+			busyFor: time.Hour,
+			agent:   func(p *peer) { go p.every(minute, retry) },
+			took:    17 * minute,
+			want:    "stalled for 17m",
+			cause:   agent.CodeNetwork,
 		},
 		{
 			name: "a command runs", stall: minute, turn: time.Hour, agent: func(p *peer) {
 				p.say(item("started", "tu"))
 				time.Sleep(59 * minute)
-				p.say(item("completed", "tu"), item("started", "old")) // a command of an earlier turn does not count
+				// a command of an earlier turn does not count
+				p.say(item("completed", "tu"), item("started", "old"))
 			}, took: time.Hour, want: "stalled for 1m",
 		},
 	} {
 		bubble(t, c.name, func(t *testing.T) {
 			from := time.Now()
 			_, p, wait := inTurn(t, t.Context(), agent.Options{
-				StallTimeout: c.stall, TurnTimeout: c.turn, Busy: func() bool { return time.Since(from) < c.busyFor },
+				StallTimeout: c.stall,
+				TurnTimeout:  c.turn,
+				Busy:         func() bool { return time.Since(from) < c.busyFor },
 			})
 			go p.rest()
 			c.agent(p)
 			_, err := wait()
-			got, cause := "", agent.Code("")
+			got := ""
+			cause := agent.Code("")
 			if e := new(agent.Error); errors.As(err, &e) {
-				got, cause = err.Error(), e.Cause
+				got = err.Error()
+				cause = e.Cause
 			}
-			if took := time.Since(from); took != c.took || !strings.HasPrefix(got, c.want) || c.want == "" && err != nil || cause != c.cause {
-				t.Errorf("after %v: %v, cause %q; want %s after %v, cause %q", took, err, cause, c.want, c.took, c.cause)
+			if took := time.Since(from); took != c.took || !strings.HasPrefix(got, c.want) ||
+				c.want == "" && err != nil ||
+				cause != c.cause {
+				t.Errorf(
+					"after %v: %v, cause %q; want %s after %v, cause %q",
+					took,
+					err,
+					cause,
+					c.want,
+					c.took,
+					c.cause,
+				)
 			}
 		})
 	}
@@ -276,7 +313,10 @@ func TestClocks(t *testing.T) {
 
 func TestResponseTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, p := connect(t, agent.Options{ReadTimeout: 5 * time.Second, InitializeTimeout: 30 * time.Second})
+		s, p := connect(t, agent.Options{
+			ReadTimeout:       5 * time.Second,
+			InitializeTimeout: 30 * time.Second,
+		})
 		go p.rest()
 		from := time.Now()
 		_ = wantCode(t, test.Err(s.Initialize(t.Context())), agent.CodeResponseTimeout)
@@ -304,13 +344,17 @@ func TestBlockedWrite(t *testing.T) {
 	})
 }
 
-// TestUnheard checks that an agent is not late with anything while it can't be heard: neither with reading its stdin, nor with an answer,
-// nor with progress.
+// TestUnheard checks that an agent is not late with anything while it can't be heard: neither
+// with reading its stdin, nor with an answer, nor with progress.
 func TestUnheard(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(10*time.Minute + 33*time.Second) // at no limit
 		unheard := func() bool { return time.Now().Before(back) }
-		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: 5 * time.Second, StallTimeout: time.Minute, Unheard: unheard})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
+			ReadTimeout:  5 * time.Second,
+			StallTimeout: time.Minute,
+			Unheard:      unheard,
+		})
 		p.say(`{"method":"unknown/request","id":1,"params":{}}`) // the answer is not read
 		time.Sleep(time.Until(back))
 		go p.rest()
@@ -319,7 +363,8 @@ func TestUnheard(t *testing.T) {
 	})
 }
 
-// TestForeignEnds checks that neither the end of another turn or thread, nor a request that has the id of one of ours, ends the turn.
+// TestForeignEnds checks that neither the end of another turn or thread, nor a request that
+// has the id of one of ours, ends the turn.
 func TestForeignEnds(t *testing.T) {
 	_, p, wait := inTurn(t, t.Context(), agent.Options{})
 	p.say(
@@ -333,7 +378,8 @@ func TestForeignEnds(t *testing.T) {
 			ID     json.RawMessage
 			Result struct{ CurrentTimeAt int64 }
 		}
-		if line := p.hear(); json.Unmarshal([]byte(line), &answer) != nil || string(answer.ID) != id || answer.Result.CurrentTimeAt == 0 {
+		if line := p.hear(); json.Unmarshal([]byte(line), &answer) != nil || string(answer.ID) != id ||
+			answer.Result.CurrentTimeAt == 0 {
 			t.Errorf("answer to %s: %s", id, line)
 		}
 	}
@@ -365,7 +411,8 @@ func TestEndOfStream(t *testing.T) {
 	t.Run("with an endless line", func(t *testing.T) {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()
-		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }() // until the test closes it
+		// until the test closes it
+		go func() { _, _ = io.WriteString(p.out, strings.Repeat("x", maxLine+1)) }()
 		test.Contains(t, "the error", wait.fails(t, agent.CodePortExit).Message, "more than 64 MiB")
 	})
 	t.Run("in a request", func(t *testing.T) {
@@ -374,13 +421,19 @@ func TestEndOfStream(t *testing.T) {
 			p.hear()
 			p.out.CloseWithError(errors.New("broken"))
 		}()
-		test.Contains(t, "the error", wantCode(t, test.Err(s.Initialize(t.Context())), agent.CodePortExit).Message, "broken")
+		test.Contains(
+			t,
+			"the error",
+			wantCode(t, test.Err(s.Initialize(t.Context())), agent.CodePortExit).Message,
+			"broken",
+		)
 	})
 }
 
 // TestConcurrentTool checks that a tool call neither blocks the reader nor outlives its turn.
 func TestConcurrentTool(t *testing.T) {
-	began, ended := make(chan struct{}), make(chan error, 1)
+	began := make(chan struct{})
+	ended := make(chan error, 1)
 	s, p, wait := inTurn(t, t.Context(), agent.Options{
 		Tools: []agent.Tool{{Name: "slow"}},
 		CallTool: func(ctx context.Context, _ string, args json.RawMessage) agent.ToolResult {
@@ -393,9 +446,13 @@ func TestConcurrentTool(t *testing.T) {
 			return agent.ToolResult{}
 		},
 	})
-	p.say(`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":1}}}`)
+	p.say(
+		`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":1}}}`,
+	)
 	<-began
-	p.say(`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":2}}}`)
+	p.say(
+		`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":2}}}`,
+	)
 	p.hears(`{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}`)
 	n, _ := s.pending()
 	test.Equal(t, "open requests", n, 1)
@@ -405,12 +462,16 @@ func TestConcurrentTool(t *testing.T) {
 	test.ErrorIs(t, "the error", <-ended, context.Canceled)
 }
 
-// TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of the turn.
+// TestSlowCallback checks that a callback that hangs blocks neither the reader nor the end of
+// the turn.
 func TestSlowCallback(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		release := make(chan struct{})
 		defer close(release)
-		_, p, wait := inTurn(t, t.Context(), agent.Options{ReadTimeout: time.Second, OnEvent: func(agent.Event) { <-release }})
+		_, p, wait := inTurn(t, t.Context(), agent.Options{
+			ReadTimeout: time.Second,
+			OnEvent:     func(agent.Event) { <-release },
+		})
 		go p.rest()
 		for range maxQueuedEvents / 2 {
 			p.say(delta)
@@ -420,8 +481,9 @@ func TestSlowCallback(t *testing.T) {
 	})
 }
 
-// TestUsage checks the tokens of the thread and its sub-agents, the models that codex gave the thread and rerouted it to, and
-// that every event names the agent's process (specification 10.4).
+// TestUsage checks the tokens of the thread and its sub-agents, the models that codex gave the
+// thread and rerouted it to, and that every event names the agent's process (specification
+// 10.4).
 func TestUsage(t *testing.T) {
 	used := func(thread, total string) string {
 		return `{"method":"thread/tokenUsage/updated","params":{"threadId":"` + thread + `","tokenUsage":{"total":` + total + `,"last":{"totalTokens":999}}}}`
@@ -432,11 +494,20 @@ func TestUsage(t *testing.T) {
 	s, p, wait := inTurn(t, t.Context(), agent.Options{PID: 42})
 	go p.rest()
 	p.say(
-		used("th", `{"totalTokens":30,"inputTokens":20,"cachedInputTokens":8,"outputTokens":10,"reasoningOutputTokens":4}`),
+		used(
+			"th",
+			`{"totalTokens":30,"inputTokens":20,"cachedInputTokens":8,"outputTokens":10,"reasoningOutputTokens":4}`,
+		),
 		used("th", `{"totalTokens":25,"inputTokens":15,"outputTokens":10}`),
-		used("sub", `{"totalTokens":6,"inputTokens":5,"cachedInputTokens":2,"outputTokens":1,"reasoningOutputTokens":1}`),
+		used(
+			"sub",
+			`{"totalTokens":6,"inputTokens":5,"cachedInputTokens":2,"outputTokens":1,"reasoningOutputTokens":1}`,
+		),
 		used("sub2", `{"inputTokens":7,"outputTokens":3}`),
-		rerouted("th", "gpt-b"), rerouted("th", "gpt-b"), rerouted("sub", "gpt-c"), rerouted("th", "gpt-d"),
+		rerouted("th", "gpt-b"),
+		rerouted("th", "gpt-b"),
+		rerouted("sub", "gpt-c"),
+		rerouted("th", "gpt-d"),
 		turnCompleted,
 	)
 	wait.completes(t)
@@ -445,13 +516,21 @@ func TestUsage(t *testing.T) {
 	for _, e := range p.heard() {
 		test.Equal(t, "process of "+e.Name, e.PID, 42)
 	}
-	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil || *last.Usage != sum {
+	if last := p.events[len(p.events)-1]; last.Name != agent.EventTurnCompleted || last.Usage == nil ||
+		*last.Usage != sum {
 		t.Errorf("last event %+v", last)
 	}
 }
 
 func TestWire(t *testing.T) {
-	s, p := connect(t, agent.Options{ClientVersion: "9", Tools: []agent.Tool{{Name: "t", Description: "d", InputSchema: json.RawMessage(`{"type":"object"}`)}}})
+	s, p := connect(t, agent.Options{
+		ClientVersion: "9",
+		Tools: []agent.Tool{{
+			Name:        "t",
+			Description: "d",
+			InputSchema: json.RawMessage(`{"type":"object"}`),
+		}},
+	})
 	go func() {
 		for _, c := range []struct{ want, answer string }{
 			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
@@ -479,14 +558,27 @@ func TestWire(t *testing.T) {
 		p.rest()
 	}()
 	test.Must(s.Initialize(t.Context()))
-	params := agent.ThreadParams{Name: "A-1: t", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), Sandbox: json.RawMessage(`"read-only"`), Config: map[string]any{"a.b": false}}
+	params := agent.ThreadParams{
+		Name:           "A-1: t",
+		Cwd:            "/w",
+		ApprovalPolicy: json.RawMessage(`"never"`),
+		Sandbox:        json.RawMessage(`"read-only"`),
+		Config:         map[string]any{"a.b": false},
+	}
 	test.ErrorIs(t, "the error", s.ResumeThread(t.Context(), "th", params), agent.ErrNoThread)
 	test.Must(s.StartThread(t.Context(), params))
-	_, err := s.RunTurn(t.Context(), agent.TurnParams{Input: "a <b> & c", Cwd: "/w", ApprovalPolicy: json.RawMessage(`"never"`), SandboxPolicy: json.RawMessage(`{"type":"dangerFullAccess"}`), Traceparent: "00-a-b-01"})
+	_, err := s.RunTurn(t.Context(), agent.TurnParams{
+		Input:          "a <b> & c",
+		Cwd:            "/w",
+		ApprovalPolicy: json.RawMessage(`"never"`),
+		SandboxPolicy:  json.RawMessage(`{"type":"dangerFullAccess"}`),
+		Traceparent:    "00-a-b-01",
+	})
 	test.OK(t, err)
 }
 
-// TestCalls checks what a session sends for the calls of clients, and what it makes of the answers.
+// TestCalls checks what a session sends for the calls of clients, and what it makes of the
+// answers.
 func TestCalls(t *testing.T) {
 	s, p := connect(t, agent.Options{})
 	want := func(line string, answers ...string) {
@@ -498,26 +590,67 @@ func TestCalls(t *testing.T) {
 		p.hear() // initialize
 		p.say(initialized1)
 		p.hear() // initialized
-		want(`{"id":2,"method":"thread/start","params":{"cwd":"/w","model":"m","baseInstructions":"b","developerInstructions":"d"}}`, threadStarted)
-		want(`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage","path":"/x.png"}],"model":"n","effort":"low"}}`, turnStarted)
-		want(`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text","text":"more"}],"threadId":"th"}}`, `{"id":4,"result":{"turnId":"tu"}}`)
-		want(`{"id":5,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":5,"error":{"code":-32600,"message":"no input"}}`)
-		want(`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, `{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`)
-		want(`{"id":7,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`, turnCompleted, `{"id":7,"error":{"code":-32600,"message":"no turn"}}`)
-		want(`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`, `{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`)
+		want(
+			`{"id":2,"method":"thread/start","params":{"cwd":"/w","model":"m","baseInstructions":"b","developerInstructions":"d"}}`,
+			threadStarted,
+		)
+		want(
+			`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage","path":"/x.png"}],"model":"n","effort":"low"}}`,
+			turnStarted,
+		)
+		want(
+			`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text","text":"more"}],"threadId":"th"}}`,
+			`{"id":4,"result":{"turnId":"tu"}}`,
+		)
+		want(
+			`{"id":5,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`,
+			`{"id":5,"error":{"code":-32600,"message":"no input"}}`,
+		)
+		want(
+			`{"id":6,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`,
+			`{"id":6,"error":{"code":-32600,"message":"no active turn to steer"}}`,
+		)
+		want(
+			`{"id":7,"method":"turn/steer","params":{"expectedTurnId":"tu","input":null,"threadId":"th"}}`,
+			turnCompleted,
+			`{"id":7,"error":{"code":-32600,"message":"no turn"}}`,
+		)
+		want(
+			`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`,
+			`{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`,
+		)
 	}()
 	test.Must(s.Initialize(t.Context()))
-	test.Must(s.StartThread(t.Context(), agent.ThreadParams{Cwd: "/w", Model: "m", BaseInstructions: "b", DeveloperInstructions: "d"}))
+	test.Must(s.StartThread(t.Context(), agent.ThreadParams{
+		Cwd:                   "/w",
+		Model:                 "m",
+		BaseInstructions:      "b",
+		DeveloperInstructions: "d",
+	}))
 	ended := make(chan error, 1)
 	go func() {
-		_, err := s.RunTurn(t.Context(), agent.TurnParams{Model: "n", Effort: "low", Items: []agent.Input{
-			{Type: "text", Text: "look"}, {Type: "image", URL: "data:image/png;base64,AA=="}, {Type: "localImage", Path: "/x.png"},
-		}})
+		_, err := s.RunTurn(t.Context(), agent.TurnParams{
+			Model:  "n",
+			Effort: "low",
+			Items: []agent.Input{
+				{
+					Type: "text",
+					Text: "look",
+				}, {
+					Type: "image",
+					URL:  "data:image/png;base64,AA==",
+				}, {
+					Type: "localImage",
+					Path: "/x.png",
+				},
+			},
+		})
 		ended <- err
 	}()
 	more := []agent.Input{{Type: "text", Text: "more"}}
 	err := s.Steer(t.Context(), more)
-	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) { // the turn is about to begin
+	// the turn is about to begin
+	for ; errors.Is(err, agent.ErrNoTurn); err = s.Steer(t.Context(), more) {
 		time.Sleep(time.Millisecond)
 	}
 	test.OK(t, err)
@@ -527,20 +660,35 @@ func TestCalls(t *testing.T) {
 	}
 	test.OK(t, <-ended)
 	result, err := s.Exec(t.Context(), agent.ExecParams{
-		Command: []string{"a", "b"}, Cwd: "/w", Env: map[string]any{"V": "v", "KEY": nil}, SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`), Timeout: 2 * time.Second,
+		Command:       []string{"a", "b"},
+		Cwd:           "/w",
+		Env:           map[string]any{"V": "v", "KEY": nil},
+		SandboxPolicy: json.RawMessage(`{"type":"readOnly"}`),
+		Timeout:       2 * time.Second,
 	})
-	test.Equal(t, "exec", []any{err, result}, []any{nil, agent.ExecResult{ExitCode: 3, Stdout: "o", Stderr: "e"}})
+	test.Equal(t, "exec", []any{err, result}, []any{nil, agent.ExecResult{
+		ExitCode: 3,
+		Stdout:   "o",
+		Stderr:   "e",
+	}})
 }
 
-// TestOverloaded checks that an overloaded model server counts as a fault of the machine and not of the issue.
+// TestOverloaded checks that an overloaded model server counts as a fault of the machine and
+// not of the issue.
 func TestOverloaded(t *testing.T) {
 	s, p := opened(t, agent.Options{})
-	_, err := runTurn(t.Context(), s, p, agent.TurnParams{}, `{"id":3,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`)()
+	_, err := runTurn(
+		t.Context(),
+		s,
+		p,
+		agent.TurnParams{},
+		`{"id":3,"error":{"code":-32001,"message":"Server overloaded; retry later."}}`,
+	)()
 	_ = wantCode(t, err, agent.CodeNetwork)
 }
 
-// TestReasonOfATurnsEnd checks that the error of a turn contains codex's reason, be it in the message about its end or in an
-// error before that.
+// TestReasonOfATurnsEnd checks that the error of a turn contains codex's reason, be it in the
+// message about its end or in an error before that.
 func TestReasonOfATurnsEnd(t *testing.T) {
 	const reported = `{"method":"error","params":{"threadId":"th","turnId":"tu","error":{"message":"limit","codexErrorInfo":"usageLimitExceeded"}}}` + "\n"
 	for line, want := range map[string]string{

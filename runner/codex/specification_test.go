@@ -22,20 +22,33 @@ func TestDocumentedMethods(t *testing.T) {
 	serve, _, _ = strings.Cut(serve, "\n}\n")
 	sent := regexp.MustCompile(`(?:method(?:: | = )|s\.read\(ctx, |s\.openThread\(ctx, )"([a-zA-Z/]+)"`)
 	answered := regexp.MustCompile(`case "([a-zA-Z/]+)"`)
-	inSpecification := append(slices.Clone(specified), "execCommandApproval", "applyPatchApproval", "item/commandExecution/requestApproval",
-		"item/fileChange/requestApproval", "item/tool/call", "item/tool/requestUserInput")
+	inSpecification := append(
+		slices.Clone(specified),
+		"execCommandApproval",
+		"applyPatchApproval",
+		"item/commandExecution/requestApproval",
+		"item/fileChange/requestApproval",
+		"item/tool/call",
+		"item/tool/requestUserInput",
+	)
 	for heading, found := range map[string][]string{
 		"Requests to codex":     matches(sent, source.String()),
 		"Requests of the agent": matches(answered, serve),
 	} {
-		found = slices.DeleteFunc(found, func(method string) bool { return slices.Contains(inSpecification, method) })
+		found = slices.DeleteFunc(
+			found,
+			func(method string) bool { return slices.Contains(inSpecification, method) },
+		)
 		test.Equal(t, heading, documented(heading), found)
 	}
 }
 
 // documented returns the first column of the table under a heading of docs/specification.md.
 func documented(heading string) []string {
-	_, part, _ := strings.Cut(string(test.Must(os.ReadFile("../../docs/specification.md"))), "\n### "+heading+"\n")
+	_, part, _ := strings.Cut(
+		string(test.Must(os.ReadFile("../../docs/specification.md"))),
+		"\n### "+heading+"\n",
+	)
 	part, _, _ = strings.Cut(part, "\n#")
 	return matches(regexp.MustCompile("(?m)^\\| `([^`]+)` "), part)
 }

@@ -18,9 +18,18 @@ func TestPatchStaysInside(t *testing.T) {
 		test.OK(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	for path, want := range map[string]bool{
-		"src/a": true, "new/b": true, dir + "/second/src/a": true, "src/../c": true,
-		"out/a": false, "../a": false, dir + "/a": false, ".git/config": false, "data/config": false, ".codex/config.toml": false,
-		"src/a" + movedTo + "src/b": true, "src/a" + movedTo + "../b": false,
+		"src/a":                     true,
+		"new/b":                     true,
+		dir + "/second/src/a":       true,
+		"src/../c":                  true,
+		"out/a":                     false,
+		"../a":                      false,
+		dir + "/a":                  false,
+		".git/config":               false,
+		"data/config":               false,
+		".codex/config.toml":        false,
+		"src/a" + movedTo + "src/b": true,
+		"src/a" + movedTo + "../b":  false,
 	} {
 		for _, root := range []string{"ws", "second"} {
 			root = filepath.Join(dir, root)

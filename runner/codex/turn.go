@@ -15,11 +15,12 @@ import (
 
 // thread is the session's thread, with its turns one after the other.
 type thread struct {
-	o       *agent.Options
-	conn    *conn
-	usage   *usage
-	life    context.Context              // ends with the session
-	pending func() (requests, asked int) // codex's unanswered requests, and those of them that wait for an operator
+	o     *agent.Options
+	conn  *conn
+	usage *usage
+	life  context.Context // ends with the session
+	// codex's unanswered requests, and those of them that wait for an operator
+	pending func() (requests, asked int)
 
 	mu      sync.Mutex
 	id      string                        // "" before a thread is open
@@ -29,7 +30,8 @@ type thread struct {
 	patches map[string][]agent.FileChange // unfinished file changes of the turn, by thread and item
 }
 
-// turn is one prompt and everything that follows until its end. thread.mu guards the clock and the fields after the channels.
+// turn is one prompt and everything that follows until its end. thread.mu guards the clock and
+// the fields after the channels.
 type turn struct {
 	clock
 	ctx    context.Context // for tool calls and questions during the turn
@@ -62,7 +64,8 @@ func (th *thread) titleOfTurns() string {
 	return th.title
 }
 
-// isOurs reports whether a message belongs to the session's thread: it names that thread or none.
+// isOurs reports whether a message belongs to the session's thread: it names that thread or
+// none.
 func (th *thread) isOurs(p *params) bool { return p.threadID() == "" || p.threadID() == th.ThreadID() }
 
 func (th *thread) opened(id, title string) {
@@ -79,7 +82,8 @@ func (th *thread) current() *turn {
 	return th.turn
 }
 
-// sawLine resets the clock of the turn after a line of the agent, or the end of one of its requests.
+// sawLine resets the clock of the turn after a line of the agent, or the end of one of its
+// requests.
 func (th *thread) sawLine(progress bool) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -88,7 +92,8 @@ func (th *thread) sawLine(progress bool) {
 	}
 }
 
-// sawError records an error. It explains a stall, and the end of a turn that names no error of its own.
+// sawError records an error. It explains a stall, and the end of a turn that names no error of
+// its own.
 func (th *thread) sawError(e *turnError) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -113,7 +118,10 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	const method = "turn/start"
 	limited := th.conn.limited.Load()
 	if limited && p.Permissions != "" && p.SandboxPolicy == nil {
-		return agent.Turn{}, incompatible(method, "only codex knows permission profiles, and the agent names no codex release")
+		return agent.Turn{}, incompatible(
+			method,
+			"only codex knows permission profiles, and the agent names no codex release",
+		)
 	}
 	t, err := th.begin(p)
 	if err != nil {
@@ -132,19 +140,37 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
 	}
 	answered := func(m *message) { th.turnAnswered(t, m) }
-	_, err = th.conn.request(ctx, &call{method: method, answered: answered, trace: p.Traceparent, params: turnRequest{
-		ThreadID: th.ThreadID(), Title: title, Input: p.Items, Model: p.Model, Effort: p.Effort,
-		Cwd: p.Cwd, ApprovalPolicy: p.ApprovalPolicy, SandboxPolicy: p.SandboxPolicy, Permissions: p.Permissions,
-	}})
+	_, err = th.conn.request(ctx, &call{
+		method:   method,
+		answered: answered,
+		trace:    p.Traceparent,
+		params: turnRequest{
+			ThreadID:       th.ThreadID(),
+			Title:          title,
+			Input:          p.Items,
+			Model:          p.Model,
+			Effort:         p.Effort,
+			Cwd:            p.Cwd,
+			ApprovalPolicy: p.ApprovalPolicy,
+			SandboxPolicy:  p.SandboxPolicy,
+			Permissions:    p.Permissions,
+		},
+	})
 	if err = responseError(method, err, false); err == nil {
 		err = th.awaitEnd(ctx, t)
 	}
 	th.mu.Lock()
-	out, failure := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}, t.failure
+	out := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}
+	failure := t.failure
 	th.mu.Unlock()
 	if out.Status == "" { // the turn stays the running one, so that Interrupt finds it
 		t.cancel()
-		th.conn.emit(agent.Event{Name: agent.EventTurnEndedWithError, ThreadID: th.ThreadID(), TurnID: out.ID, Message: err.Error()})
+		th.conn.emit(agent.Event{
+			Name:     agent.EventTurnEndedWithError,
+			ThreadID: th.ThreadID(),
+			TurnID:   out.ID,
+			Message:  err.Error(),
+		})
 	}
 	th.conn.flush()
 	switch {
@@ -167,15 +193,23 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	case th.turn != nil:
 		return nil, errors.New("turn/start: a turn is still running")
 	}
-	t := &turn{answered: make(chan struct{}), failed: make(chan struct{}), ended: make(chan struct{}), commands: make(map[string]bool)}
+	t := &turn{
+		answered: make(chan struct{}),
+		failed:   make(chan struct{}),
+		ended:    make(chan struct{}),
+		commands: make(map[string]bool),
+	}
 	t.ctx, t.cancel = context.WithCancel(th.life)
 	t.clock = clock{silence: th.o.TurnTimeout, stall: th.o.StallTimeout}
 	t.sawLine(true)
-	th.turn, th.params, th.patches = t, p, make(map[string][]agent.FileChange)
+	th.turn = t
+	th.params = p
+	th.patches = make(map[string][]agent.FileChange)
 	return t, nil
 }
 
-// turnAnswered handles the answer to turn/start, which names the turn's id. The reader calls it.
+// turnAnswered handles the answer to turn/start, which names the turn's id. The reader calls
+// it.
 func (th *thread) turnAnswered(t *turn, m *message) {
 	defer close(t.answered)
 	th.mu.Lock()
@@ -185,10 +219,16 @@ func (th *thread) turnAnswered(t *turn, m *message) {
 		return
 	}
 	t.id = readParams(m.Result).turnID()
-	thread, id := th.id, t.id
+	thread := th.id
+	id := t.id
 	th.mu.Unlock()
 	// The session id of specification 4.2: both ids with a hyphen.
-	th.conn.emit(agent.Event{Name: agent.EventSessionStarted, ThreadID: thread, TurnID: id, Message: "session " + thread + "-" + id})
+	th.conn.emit(agent.Event{
+		Name:     agent.EventSessionStarted,
+		ThreadID: thread,
+		TurnID:   id,
+		Message:  "session " + thread + "-" + id,
+	})
 }
 
 // awaitEnd waits for the end of a turn. An error is the reason why it stopped waiting.
@@ -216,7 +256,8 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 	}
 }
 
-// fail makes the running turn end with an error, regardless of the status that codex reports. Only the first error is kept.
+// fail makes the running turn end with an error, regardless of the status that codex reports.
+// Only the first error is kept.
 func (th *thread) fail(code agent.Code, text string) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -230,7 +271,10 @@ func (th *thread) fail(code agent.Code, text string) {
 func (th *thread) endError(t *turn) error {
 	cause := cmp.Or(t.err, t.retry, &turnError{})
 	if t.status == statusInterrupted {
-		return &agent.Error{Code: agent.CodeTurnCancelled, Message: oneLine(join("the turn was interrupted", errorText(cause)), errorLength)}
+		return &agent.Error{
+			Code:    agent.CodeTurnCancelled,
+			Message: oneLine(join("the turn was interrupted", errorText(cause)), errorLength),
+		}
 	}
 	text := cmp.Or(oneLine(errorText(cause), errorLength), "the turn ended as "+oneLine(t.status, 40))
 	return &agent.Error{Code: cmp.Or(cause.class(), agent.CodeTurnFailed), Message: text}
@@ -297,7 +341,8 @@ func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 	return nil
 }
 
-// is reports whether a message can belong to the turn: it names that turn or none, or the turn's id is not known yet.
+// is reports whether a message can belong to the turn: it names that turn or none, or the
+// turn's id is not known yet.
 func (t *turn) is(p *params) bool { return p.turnID() == "" || t.id == "" || p.turnID() == t.id }
 
 // turnStarted sets the id of the running turn if the answer to turn/start did not name it.
@@ -310,7 +355,8 @@ func (th *thread) turnStarted(p *params) {
 	}
 }
 
-// turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The event is delivered before RunTurn returns.
+// turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The
+// event is delivered before RunTurn returns.
 func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	ours := th.isOurs(p)
 	th.mu.Lock()
@@ -323,14 +369,19 @@ func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	}
 	status, err := p.ending(method)
 	names := map[string]string{
-		statusCompleted: agent.EventTurnCompleted, statusFailed: agent.EventTurnFailed, statusInterrupted: agent.EventTurnCancelled,
+		statusCompleted:   agent.EventTurnCompleted,
+		statusFailed:      agent.EventTurnFailed,
+		statusInterrupted: agent.EventTurnCancelled,
 	}
 	used := th.usage.Usage()
-	e.Name, e.Usage = cmp.Or(names[status], agent.EventTurnEndedWithError), &used
+	e.Name = cmp.Or(names[status], agent.EventTurnEndedWithError)
+	e.Usage = &used
 	th.conn.emit(e)
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	t.status, t.err, t.id = status, err, cmp.Or(t.id, p.turnID())
+	t.status = status
+	t.err = err
+	t.id = cmp.Or(t.id, p.turnID())
 	for _, item := range p.Turn.Items {
 		if item.Type == "agentMessage" && item.Text != "" {
 			t.lastText = item.Text
@@ -341,8 +392,8 @@ func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 	close(t.ended)
 }
 
-// sawItem records the start or end of an item. Items of sub-agents belong to the running turn; a command that an earlier turn
-// left behind does not.
+// sawItem records the start or end of an item. Items of sub-agents belong to the running turn;
+// a command that an earlier turn left behind does not.
 func (th *thread) sawItem(p *params, i *agent.Item) {
 	var pending []agent.FileChange
 	if i.Kind == agent.ItemFileChange && !i.Ended {
@@ -377,15 +428,17 @@ func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	}
 }
 
-// patch returns what the item of a request is about to change, and the parameters of the latest turn.
+// patch returns what the item of a request is about to change, and the parameters of the
+// latest turn.
 func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	return th.patches[p.threadID()+"/"+p.ItemID], th.params
 }
 
-// check checks the clock of a turn, which is paused while an operator is asked or the agent can't be heard. It returns the error of a limit
-// that was reached, or else when to check again.
+// check checks the clock of a turn, which is paused while an operator is asked or the agent
+// can't be heard. It returns the error of a limit that was reached, or else when to check
+// again.
 func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	requests, asked := th.pending()
 	th.mu.Lock()
@@ -419,13 +472,15 @@ type clock struct {
 func (c *clock) sawLine(progress bool) {
 	c.lastLine = time.Now()
 	if progress {
-		c.lastProgress, c.stallsAt = c.lastLine, c.lastLine.Add(c.stall)
+		c.lastProgress = c.lastLine
+		c.stallsAt = c.lastLine.Add(c.stall)
 		c.retry = nil // a retry that worked does not explain a later stall
 	}
 }
 
-// sawWork extends the stall limit while the agent works without progress on the stream: the item of a command may come only
-// some time after the command has ended. The limit of silence, counted from the last progress, bounds the extension.
+// sawWork extends the stall limit while the agent works without progress on the stream: the
+// item of a command may come only some time after the command has ended. The limit of silence,
+// counted from the last progress, bounds the extension.
 func (c *clock) sawWork() {
 	c.stallsAt = time.Now().Add(c.stall)
 	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && c.stallsAt.After(last) {
@@ -447,16 +502,23 @@ func (c *clock) check() (next time.Duration, err *agent.Error) {
 	if c.silence > 0 {
 		silent := time.Since(c.lastLine)
 		if silent >= c.silence {
-			return 0, &agent.Error{Code: agent.CodeTurnTimeout, Message: "nothing came from the agent for " + text.Took(silent.Milliseconds())}
+			return 0, &agent.Error{
+				Code:    agent.CodeTurnTimeout,
+				Message: "nothing came from the agent for " + text.Took(silent.Milliseconds()),
+			}
 		}
 		next = min(next, c.silence-silent)
 	}
 	if next > 0 {
 		return next, nil
 	}
-	err = &agent.Error{Code: agent.CodeStalled, Message: "stalled for " + text.Took(time.Since(c.lastProgress).Milliseconds())}
+	err = &agent.Error{
+		Code:    agent.CodeStalled,
+		Message: "stalled for " + text.Took(time.Since(c.lastProgress).Milliseconds()),
+	}
 	if c.retry != nil {
-		err.Cause, err.Message = c.retry.class(), oneLine(err.Message+": "+c.retry.Message, errorLength)
+		err.Cause = c.retry.class()
+		err.Message = oneLine(err.Message+": "+c.retry.Message, errorLength)
 	}
 	return 0, err
 }

@@ -12,10 +12,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// usage is what codex reports about its models: tokens, names, and the rate limits of the account.
+// usage is what codex reports about its models: tokens, names, and the rate limits of the
+// account.
 type usage struct {
-	mu     sync.Mutex
-	used   map[string]agent.Usage    // highest totals, by thread: the session's and those of its sub-agents
+	mu sync.Mutex
+	// highest totals, by thread: the session's and those of its sub-agents
+	used   map[string]agent.Usage
 	models []string                  // of the thread, in order of use
 	limits map[string]map[string]any // decoded JSON, by limit id
 	latest string                    // id of the limit that RateLimits returns
@@ -39,8 +41,8 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 	return maps.Clone(u.used)
 }
 
-// count records the totals of a thread and returns the highest so far. It ignores the tokens of the last call: their sum would
-// count twice what is reported twice.
+// count records the totals of a thread and returns the highest so far. It ignores the tokens
+// of the last call: their sum would count twice what is reported twice.
 func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {
@@ -61,8 +63,11 @@ func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	defer u.mu.Unlock()
 	old := u.used[thread]
 	now = agent.Usage{
-		Input: max(old.Input, now.Input), CachedInput: max(old.CachedInput, now.CachedInput), Output: max(old.Output, now.Output),
-		Reasoning: max(old.Reasoning, now.Reasoning), Total: max(old.Total, now.Total),
+		Input:       max(old.Input, now.Input),
+		CachedInput: max(old.CachedInput, now.CachedInput),
+		Output:      max(old.Output, now.Output),
+		Reasoning:   max(old.Reasoning, now.Reasoning),
+		Total:       max(old.Total, now.Total),
 	}
 	u.used[thread] = now
 	return now, true
@@ -95,7 +100,8 @@ func (u *usage) RateLimits() json.RawMessage {
 // mainLimit is the id of the account's limit; others belong to single models.
 const mainLimit = "codex"
 
-// updateLimits merges an update into the limits. Updates are sparse: a member that is null or missing keeps its value.
+// updateLimits merges an update into the limits. Updates are sparse: a member that is null or
+// missing keeps its value.
 func (u *usage) updateLimits(raw json.RawMessage) {
 	var update map[string]any
 	if json.Unmarshal(raw, &update) != nil || update == nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// message is any line of the stream. The method tells requests and notifications from answers. The id does not, because both
-// sides number their requests independently.
+// message is any line of the stream. The method tells requests and notifications from answers.
+// The id does not, because both sides number their requests independently.
 type message struct {
 	ID     json.RawMessage `json:"id"`
 	Method string          `json:"method"`
@@ -41,8 +41,8 @@ func (m *message) isMessage() bool {
 	return m.Method != "" || m.hasID() && (m.Result != nil || m.Error != nil)
 }
 
-// unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types differ between releases of
-// codex. raw must be valid JSON.
+// unmarshal decodes as much as fits. A member of an unexpected type stays empty, because types
+// differ between releases of codex. raw must be valid JSON.
 func unmarshal(raw []byte, into any) {
 	_ = json.Unmarshal(raw, into) // see above
 }
@@ -58,7 +58,8 @@ type wireError struct {
 
 func (e *wireError) Error() string { return e.Message }
 
-// turnError is the error of a turn, of an error notification, and of some items. Some messages have a string in its place.
+// turnError is the error of a turn, of an error notification, and of some items. Some messages
+// have a string in its place.
 type turnError struct {
 	Message string
 	Info    json.RawMessage `json:"codexErrorInfo"`
@@ -74,7 +75,8 @@ func (e *turnError) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// params are the parameters that the session reads, of all messages and results together. Members are matched by name regardless of case.
+// params are the parameters that the session reads, of all messages and results together.
+// Members are matched by name regardless of case.
 type params struct {
 	ThreadID, TurnID, ItemID string
 	Thread                   struct{ ID string }
@@ -99,7 +101,8 @@ type params struct {
 	Command, Permissions   json.RawMessage
 	AdditionalPermissions  json.RawMessage // of a command
 	NetworkApprovalContext *struct{ Host, Protocol string }
-	ConversationID, CallID string                  // of the first version of the protocol, instead of ThreadID and ItemID
+	// of the first version of the protocol, instead of ThreadID and ItemID
+	ConversationID, CallID string
 	FileChanges            map[string]reviewedFile // by path, of the first version of the protocol
 	Questions              []struct {
 		ID, Header, Question string
@@ -135,11 +138,16 @@ type reviewedFile struct {
 func (p *params) reviewedChanges() []agent.FileChange {
 	return text.Map(slices.Sorted(maps.Keys(p.FileChanges)), func(path string) agent.FileChange {
 		c := p.FileChanges[path]
-		return agent.FileChange{Path: moved(path, c.MovePath), Kind: c.Type, Diff: cmp.Or(c.UnifiedDiff, c.Content)}
+		return agent.FileChange{
+			Path: moved(path, c.MovePath),
+			Kind: c.Type,
+			Diff: cmp.Or(c.UnifiedDiff, c.Content),
+		}
 	})
 }
 
-// statusWord returns the status, which is a word or an object such as {"type":"active","activeFlags":["waitingOnApproval"]}.
+// statusWord returns the status, which is a word or an object such as
+// {"type":"active","activeFlags":["waitingOnApproval"]}.
 func (p *params) statusWord() string {
 	var word string
 	var object struct{ Type string }
@@ -155,10 +163,11 @@ const (
 	statusInterrupted = "interrupted"
 )
 
-// ending returns how a turn ended according to the message about its end. Codex sends turn/completed only; specification 10.3
-// also names methods for failure and cancellation.
+// ending returns how a turn ended according to the message about its end. Codex sends
+// turn/completed only; specification 10.3 also names methods for failure and cancellation.
 func (p *params) ending(method string) (status string, err *turnError) {
-	status, err = p.Turn.Status, cmp.Or(p.Turn.Error, p.Error)
+	status = p.Turn.Status
+	err = cmp.Or(p.Turn.Error, p.Error)
 	if reason := cmp.Or(p.Reason, p.Message); err == nil && reason != "" {
 		err = &turnError{Message: reason}
 	}
@@ -196,7 +205,8 @@ type wireChange struct {
 	}
 }
 
-// itemKinds maps codex's types of items to those of package agent. Other types are agent.ItemOther.
+// itemKinds maps codex's types of items to those of package agent. Other types are
+// agent.ItemOther.
 var itemKinds = map[string]agent.ItemKind{
 	"userMessage":      agent.ItemPrompt,
 	"agentMessage":     agent.ItemMessage,
@@ -210,24 +220,38 @@ var itemKinds = map[string]agent.ItemKind{
 // item returns the item in the form of package agent.
 func (w *wireItem) item(ended bool) *agent.Item {
 	i := &agent.Item{
-		ID: w.ID, Kind: cmp.Or(itemKinds[w.Type], agent.ItemOther), Ended: ended, Status: w.Status, Text: w.Text,
-		Command: shellText(w.Command), Cwd: w.Cwd,
-		ExitCode: w.ExitCode, DurationMS: w.DurationMS, Output: w.AggregatedOutput, Changes: fileChanges(w.Changes), Tool: w.Tool,
+		ID:         w.ID,
+		Kind:       cmp.Or(itemKinds[w.Type], agent.ItemOther),
+		Ended:      ended,
+		Status:     w.Status,
+		Text:       w.Text,
+		Command:    shellText(w.Command),
+		Cwd:        w.Cwd,
+		ExitCode:   w.ExitCode,
+		DurationMS: w.DurationMS,
+		Output:     w.AggregatedOutput,
+		Changes:    fileChanges(w.Changes),
+		Tool:       w.Tool,
 	}
 	if w.Success != nil && !*w.Success {
 		i.Status = statusFailed
 	}
 	if i.Kind == agent.ItemMCPTool {
-		i.Tool, i.Result = w.Server+"/"+w.Tool, errorText(w.Error)
+		i.Tool = w.Server + "/" + w.Tool
+		i.Result = errorText(w.Error)
 	}
 	if len(w.Arguments) > 0 {
 		i.Call = oneLine(argumentText(w.Arguments), summaryLength)
 	}
-	i.Result += strings.Join(text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text }), "\n")
+	i.Result += strings.Join(
+		text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text }),
+		"\n",
+	)
 	return i
 }
 
-// argumentText returns the arguments of a call: the only one if that is a text, otherwise all as JSON.
+// argumentText returns the arguments of a call: the only one if that is a text, otherwise all
+// as JSON.
 func argumentText(args json.RawMessage) string {
 	var texts map[string]string
 	if json.Unmarshal(args, &texts) == nil && len(texts) == 1 {
@@ -255,16 +279,20 @@ func fileChanges(changes []wireChange) []agent.FileChange {
 	})
 }
 
-// codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may name any program as the shell;
-// only a system's usual shells match.
+// codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may
+// name any program as the shell; only a system's usual shells match.
 var (
-	shellCommand = text.Pattern(`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
-		`((?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+)$`)
+	shellCommand = text.Pattern(
+		`(?s)^(?:/bin/|/usr/bin/|/usr/local/bin/)?(?:bash|sh|zsh|dash|ksh|fish) -l?c ` +
+			`((?:'[^']*'|"(?:[^"\\]|\\.)*"|\\.|[^\s'"\\])+)$`,
+	)
 	wordPart = text.Pattern(`(?s)'([^']*)'|"((?:[^"\\]|\\.)*)"|\\(.)|([^'"\\]+)`)
-	escaped  = text.Pattern("\\\\([$`\"\\\\])") // within double quotes a backslash before another character stands for itself
+	// within double quotes a backslash before another character stands for itself
+	escaped = text.Pattern("\\\\([$`\"\\\\])")
 )
 
-// shellText removes the usual shell from a command. Operators decide by this text, so anything else stays in it.
+// shellText removes the usual shell from a command. Operators decide by this text, so anything
+// else stays in it.
 func shellText(command string) string {
 	m := shellCommand().FindStringSubmatch(command)
 	if m == nil {
@@ -279,11 +307,13 @@ func shellText(command string) string {
 
 const summaryLength = 500 // characters of a summary and a reason
 
-// oneLine replaces white space and control characters by single blanks and cuts at n characters. An ellipsis marks a cut.
+// oneLine replaces white space and control characters by single blanks and cuts at n
+// characters. An ellipsis marks a cut.
 func oneLine(text string, n int) string {
 	isBlank := func(r rune) bool { return r <= ' ' }
 	text = strings.TrimFunc(text, isBlank)
-	if limit := 4 * (n + 1); len(text) > limit { // cheap first cut; what is left may still be mostly white space
+	// cheap first cut; what is left may still be mostly white space
+	if limit := 4 * (n + 1); len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
 	r := []rune(strings.Join(strings.FieldsFunc(text, isBlank), " "))
@@ -301,7 +331,8 @@ func join(a, b string) string {
 	return a + ": " + b
 }
 
-// errorLength is the longest message of an error, in characters: codex answers an unknown method with a list of all methods.
+// errorLength is the longest message of an error, in characters: codex answers an unknown
+// method with a list of all methods.
 const errorLength = 400
 
 // Codes of JSON-RPC errors.
@@ -310,17 +341,23 @@ const (
 	codeOverloaded     = -32001 // the server of the model is overloaded
 )
 
-// responseError turns a *wireError into an *agent.Error and returns other errors as they are. Only during the handshake does
-// it take a refusal for a sign of an incompatible release.
+// responseError turns a *wireError into an *agent.Error and returns other errors as they are.
+// Only during the handshake does it take a refusal for a sign of an incompatible release.
 func responseError(method string, err error, handshake bool) error {
 	var e *wireError
 	if !errors.As(err, &e) {
 		return err
 	}
-	out := &agent.Error{Code: agent.CodeResponseError, Message: oneLine(method+": "+e.Message, errorLength)}
+	out := &agent.Error{
+		Code:    agent.CodeResponseError,
+		Message: oneLine(method+": "+e.Message, errorLength),
+	}
 	has := func(text string) bool { return strings.Contains(e.Message, text) }
 	switch {
-	case has("no rollout found"), has("invalid session id"), has("This chat uses "), has("thread's model provider"):
+	case has("no rollout found"),
+		has("invalid session id"),
+		has("This chat uses "),
+		has("thread's model provider"):
 		out.Err = agent.ErrNoThread
 	case has("already has an active writer"):
 		out.Err = agent.ErrThreadBusy
@@ -337,33 +374,53 @@ func responseError(method string, err error, handshake bool) error {
 }
 
 func incompatible(method, what string) *agent.Error {
-	return &agent.Error{Code: agent.CodeIncompatible, Message: oneLine(method+": "+what, errorLength)}
+	return &agent.Error{
+		Code:    agent.CodeIncompatible,
+		Message: oneLine(method+": "+what, errorLength),
+	}
 }
 
 // class returns the class of the fault, "" for an ordinary failure of the turn.
 func (e *turnError) class() agent.Code { return classify(e.Info, e.Message+" "+e.Details) }
 
-// classes are the faults of the machine, the account and the network, and refusals, by codexErrorInfo. "" is an ordinary failure of the
-// turn, whatever the message is.
+// classes are the faults of the machine, the account and the network, and refusals, by
+// codexErrorInfo. "" is an ordinary failure of the turn, whatever the message is.
 var classes = map[string]agent.Code{
-	"unauthorized":       agent.CodeAgentAuth,
-	"usageLimitExceeded": agent.CodeAgentQuota, "rateLimitExceeded": agent.CodeAgentQuota, "sessionBudgetExceeded": agent.CodeAgentQuota,
-	"httpConnectionFailed": agent.CodeNetwork, "responseStreamConnectionFailed": agent.CodeNetwork,
-	"responseStreamDisconnected": agent.CodeNetwork, "responseTooManyFailedAttempts": agent.CodeNetwork,
-	"serverOverloaded": agent.CodeNetwork, "internalServerError": agent.CodeNetwork,
-	"contextWindowExceeded": "", "badRequest": "", "sandboxError": "",
-	"inferenceHookDenied": agent.CodePolicy, // a hook of the operator's own
+	"unauthorized":                   agent.CodeAgentAuth,
+	"usageLimitExceeded":             agent.CodeAgentQuota,
+	"rateLimitExceeded":              agent.CodeAgentQuota,
+	"sessionBudgetExceeded":          agent.CodeAgentQuota,
+	"httpConnectionFailed":           agent.CodeNetwork,
+	"responseStreamConnectionFailed": agent.CodeNetwork,
+	"responseStreamDisconnected":     agent.CodeNetwork,
+	"responseTooManyFailedAttempts":  agent.CodeNetwork,
+	"serverOverloaded":               agent.CodeNetwork,
+	"internalServerError":            agent.CodeNetwork,
+	"contextWindowExceeded":          "",
+	"badRequest":                     "",
+	"sandboxError":                   "",
+	"inferenceHookDenied":            agent.CodePolicy, // a hook of the operator's own
 }
 
-// messageClasses classify codex's own messages where codexErrorInfo does not. They are never applied to text of a model or a command.
+// messageClasses classify codex's own messages where codexErrorInfo does not. They are never
+// applied to text of a model or a command.
 var messageClasses = []struct {
 	class agent.Code
 	words func() *regexp.Regexp
 }{
-	{agent.CodeAgentAuth, text.Pattern(`(?i)missing environment variable|status 401|status 403|unauthorized|not logged in`)},
-	{agent.CodeAgentQuota, text.Pattern(`(?i)usage limit|insufficient.quota|quota exceeded|status:? 429|rate.limit.exceeded`)},
-	{agent.CodeNetwork, text.Pattern(`(?i)waiting for network|connection refused|connection failed|error sending request|` +
-		`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`)},
+	{
+		agent.CodeAgentAuth,
+		text.Pattern(`(?i)missing environment variable|status 401|status 403|unauthorized|not logged in`),
+	},
+	{
+		agent.CodeAgentQuota,
+		text.Pattern(`(?i)usage limit|insufficient.quota|quota exceeded|status:? 429|rate.limit.exceeded`),
+	},
+	{
+		agent.CodeNetwork,
+		text.Pattern(`(?i)waiting for network|connection refused|connection failed|error sending request|` +
+			`stream disconnected|failed to lookup address|network error|status 50[0234]|status: 5`),
+	},
 }
 
 // classify returns the class of a fault of the machine, the account or the network, or of a
@@ -383,7 +440,8 @@ func classify(info json.RawMessage, message string) agent.Code {
 			return class
 		}
 		if strings.HasSuffix(kind, "Policy") || strings.HasSuffix(kind, "PolicyViolation") {
-			return agent.CodePolicy // cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
+			// cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
+			return agent.CodePolicy
 		}
 	}
 	for _, c := range messageClasses {
@@ -394,7 +452,8 @@ func classify(info json.RawMessage, message string) agent.Code {
 	return ""
 }
 
-// errorInfo reads codexErrorInfo: a word, or an object whose only key is the word and whose value may contain an HTTP status.
+// errorInfo reads codexErrorInfo: a word, or an object whose only key is the word and whose
+// value may contain an HTTP status.
 func errorInfo(info json.RawMessage) (kind string, status int) {
 	if json.Unmarshal(info, &kind) == nil {
 		return kind, 0
@@ -407,7 +466,8 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 	return "", 0
 }
 
-// errorText returns the message of an error. Of an answer of the model's server, which codex quotes as JSON, it has the message alone.
+// errorText returns the message of an error. Of an answer of the model's server, which codex
+// quotes as JSON, it has the message alone.
 func errorText(e *turnError) string {
 	if e == nil {
 		return ""

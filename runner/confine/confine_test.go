@@ -21,13 +21,32 @@ func sorted(list []string) []string { return slices.Compact(slices.Sorted(slices
 
 func TestExcludedByName(t *testing.T) {
 	for name, want := range map[string]struct{ excluded, own bool }{
-		"PATH": {}, "GIT_AUTHOR_NAME": {}, "PASSWORD": {}, "SYMPHONY_RUN_ID": {}, "SYMPHONY_MAX_AGENTS": {}, "": {},
-		"NPM_TOKEN": {true, false}, "npm_token": {true, false}, "Tokens": {true, false}, "MONKEY": {true, false}, "KEY": {true, false},
-		"CLIENT_SECRETS": {true, false}, "OPENAI_API_KEY": {true, false}, "XSYMPHONY_KEY": {true, false}, "symphony_key": {true, false},
-		"SYMPHONY_WEB_TOKEN": {true, true}, "SYMPHONY_WEB_PASSWORD": {false, true}, "SYMPHONY_LITERAL_API_KEY": {true, true},
-		"SYMPHONY_secret": {true, true},
+		"PATH":                     {},
+		"GIT_AUTHOR_NAME":          {},
+		"PASSWORD":                 {},
+		"SYMPHONY_RUN_ID":          {},
+		"SYMPHONY_MAX_AGENTS":      {},
+		"":                         {},
+		"NPM_TOKEN":                {true, false},
+		"npm_token":                {true, false},
+		"Tokens":                   {true, false},
+		"MONKEY":                   {true, false},
+		"KEY":                      {true, false},
+		"CLIENT_SECRETS":           {true, false},
+		"OPENAI_API_KEY":           {true, false},
+		"XSYMPHONY_KEY":            {true, false},
+		"symphony_key":             {true, false},
+		"SYMPHONY_WEB_TOKEN":       {true, true},
+		"SYMPHONY_WEB_PASSWORD":    {false, true},
+		"SYMPHONY_LITERAL_API_KEY": {true, true},
+		"SYMPHONY_secret":          {true, true},
 	} {
-		test.Equal(t, name+": excluded and own", []any{ExcludedByCodex(name), ownSecret(name)}, []any{want.excluded, want.own})
+		test.Equal(
+			t,
+			name+": excluded and own",
+			[]any{ExcludedByCodex(name), ownSecret(name)},
+			[]any{want.excluded, want.own},
+		)
 	}
 }
 
@@ -45,7 +64,12 @@ func TestAgentEnviron(t *testing.T) {
 		{nil, map[string]any{}, secrets},
 		{
 			[]string{"A_TOKEN", "KEYS", "PATH", "EMPTY_KEY", "D_KEY", "NOT_SET"},
-			map[string]any{"A_TOKEN": "given-as-it-is", "KEYS": "of-the-profile-too", "PATH": "/bin", "EMPTY_KEY": ""},
+			map[string]any{
+				"A_TOKEN":   "given-as-it-is",
+				"KEYS":      "of-the-profile-too",
+				"PATH":      "/bin",
+				"EMPTY_KEY": "",
+			},
 			append(secrets, "of-the-profile-too"),
 		},
 	} {
@@ -67,7 +91,11 @@ func TestBuildEnv(t *testing.T) {
 	}{
 		{name: "no network", want: []string{npm}},
 		{name: "network", config: Config{Network: true}, want: []string{npm, mod}},
-		{name: "set by the operator", config: Config{Network: true}, env: []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m"}},
+		{
+			name:   "set by the operator",
+			config: Config{Network: true},
+			env:    []string{"NPM_CONFIG_CACHE=/n", "GOMODCACHE=/m"},
+		},
 		{name: "set to nothing", env: []string{"npm_config_cache="}, want: []string{npm}},
 		{
 			name: "the workflow's own policy", want: []string{npm, mod},
@@ -77,10 +105,21 @@ func TestBuildEnv(t *testing.T) {
 			name: "a policy without network", want: []string{npm},
 			config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"workspaceWrite"}`)},
 		},
-		{name: "no sandbox", config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)}},
-		{name: "a sandbox outside", config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)}},
+		{
+			name:   "no sandbox",
+			config: Config{Network: true, TurnSandboxPolicy: []byte(`{"type":"dangerFullAccess"}`)},
+		},
+		{
+			name:   "a sandbox outside",
+			config: Config{TurnSandboxPolicy: []byte(`{"type":"externalSandbox","networkAccess":"enabled"}`)},
+		},
 	} {
-		test.Equal(t, c.name, c.config.buildEnv(append([]string{"HOME=/h"}, c.env...), host.Dirs{Cache: "/c"}), c.want)
+		test.Equal(
+			t,
+			c.name,
+			c.config.buildEnv(append([]string{"HOME=/h"}, c.env...), host.Dirs{Cache: "/c"}),
+			c.want,
+		)
 	}
 }
 
@@ -100,7 +139,12 @@ func TestGoFlags(t *testing.T) {
 		{name: "repository", repository: true},
 		{name: "no sandbox", config: open},
 	} {
-		test.Equal(t, c.name, c.config.commandVars("run-7", testSpace, c.repository, c.env)["GOFLAGS"], c.want)
+		test.Equal(
+			t,
+			c.name,
+			c.config.commandVars("run-7", testSpace, c.repository, c.env)["GOFLAGS"],
+			c.want,
+		)
 	}
 }
 
@@ -116,10 +160,16 @@ func (r repository) Facts(context.Context, host.FactsRequest) (host.FactsAnswer,
 
 var (
 	testSpace = host.Workspace{
-		Path: "/ws/ABC-1", TmpDir: "/work/tmp", CacheDir: "/work/cache",
-		Hooks: host.Dirs{Tmp: "/work/hooks/tmp", Cache: "/work/hooks/cache"}, Codex: host.Dirs{Tmp: "/work/codex/tmp", Cache: "/work/codex/cache"},
+		Path:     "/ws/ABC-1",
+		TmpDir:   "/work/tmp",
+		CacheDir: "/work/cache",
+		Hooks:    host.Dirs{Tmp: "/work/hooks/tmp", Cache: "/work/hooks/cache"},
+		Codex:    host.Dirs{Tmp: "/work/codex/tmp", Cache: "/work/codex/cache"},
 	}
-	testRepo = repository{FactsAnswer: host.FactsAnswer{GitWritable: []string{"/ws/ABC-1/.git"}, RepoRoot: "/main"}}
+	testRepo = repository{FactsAnswer: host.FactsAnswer{
+		GitWritable: []string{"/ws/ABC-1/.git"},
+		RepoRoot:    "/main",
+	}}
 )
 
 // ownVariables are those that commands in testSpace get from symphony.
@@ -128,7 +178,8 @@ var ownVariables = map[string]any{
 	"npm_config_cache": "/work/cache/npm", "GOFLAGS": "-buildvcs=false", "GIT_CONFIG_COUNT": "0",
 }
 
-// The agent may write what git commit writes, unless the workflow's policy names roots. Other policies are passed on as they are.
+// The agent may write what git commit writes, unless the workflow's policy names roots. Other
+// policies are passed on as they are.
 func TestSandboxPolicy(t *testing.T) {
 	const rest = `"excludeTmpdirEnvVar":true,"excludeSlashTmp":true}`
 	own := func(policy string) Config {
@@ -165,7 +216,8 @@ func TestSandboxPolicy(t *testing.T) {
 	}
 }
 
-// A workspace and its repository are untrusted, unless the workflow trusts the repository and sandboxes the thread.
+// A workspace and its repository are untrusted, unless the workflow trusts the repository and
+// sandboxes the thread.
 func TestThreadConfig(t *testing.T) {
 	word := json.RawMessage(`"workspace-write"`)
 	for _, c := range []struct {
@@ -180,11 +232,18 @@ func TestThreadConfig(t *testing.T) {
 	} {
 		got := test.Must(c.config.ThreadConfig(t.Context(), testRepo, "run-7", testSpace, nil))
 		want := map[string]any{
-			"features.goals": false, "features.unbounded_connection_retries": false, "allow_login_shell": false, "features.shell_snapshot": false,
-			"shell_environment_policy": map[string]any{"ignore_default_excludes": false, "set": ownVariables},
+			"features.goals":                        false,
+			"features.unbounded_connection_retries": false,
+			"allow_login_shell":                     false,
+			"features.shell_snapshot":               false,
+			"shell_environment_policy": map[string]any{
+				"ignore_default_excludes": false,
+				"set":                     ownVariables,
+			},
 		}
 		if c.config.Model != "" {
-			want["model"], want["model_reasoning_effort"] = "m", "high"
+			want["model"] = "m"
+			want["model_reasoning_effort"] = "high"
 		}
 		if c.config.OnQuestion == agent.QuestionAsk {
 			want["features.default_mode_request_user_input"] = true
@@ -196,7 +255,8 @@ func TestThreadConfig(t *testing.T) {
 	}
 }
 
-// Hooks, codex and its commands have directories of their own. A cache that the operator has set stays for all of them.
+// Hooks, codex and its commands have directories of their own. A cache that the operator has
+// set stays for all of them.
 func TestOwnDirectories(t *testing.T) {
 	config := Config{Network: true}
 	env := []string{"TMPDIR=/t", "npm_config_cache=/operators"}
@@ -209,7 +269,16 @@ func TestOwnDirectories(t *testing.T) {
 		"npm_config_cache": {"/operators", "/operators", ""}, // inherited from codex
 	} {
 		command, _ := commands[name].(string)
-		test.Equal(t, name, [3]string{valueOf(config.RunHookEnv(env, "run-7", testSpace), name), valueOf(codex, name), command}, want)
+		test.Equal(
+			t,
+			name,
+			[3]string{
+				valueOf(config.RunHookEnv(env, "run-7", testSpace), name),
+				valueOf(codex, name),
+				command,
+			},
+			want,
+		)
 	}
 }
 
@@ -224,7 +293,11 @@ func valueOf(env []string, name string) (value string) {
 
 // Hooks and agents get no secret under any name, and each variable only once.
 func TestRunEnvironment(t *testing.T) {
-	config := Config{CodexHome: "/codex", Secrets: []string{"LINEAR_API_KEY"}, SecretValues: []string{testKey}}
+	config := Config{
+		CodexHome:    "/codex",
+		Secrets:      []string{"LINEAR_API_KEY"},
+		SecretValues: []string{testKey},
+	}
 	env := config.RunHookEnv([]string{
 		"LINEAR_API_KEY=" + testKey, "TOKEN_OF_LINEAR=Bearer " + testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache",
 		"CODEX_HOME=/elsewhere", "SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes",

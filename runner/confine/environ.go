@@ -1,5 +1,5 @@
-// Package confine determines what the programs of a run may use: the environments of hooks, of codex and of codex's commands, and
-// the sandbox of a turn's commands.
+// Package confine determines what the programs of a run may use: the environments of hooks, of
+// codex and of codex's commands, and the sandbox of a turn's commands.
 //
 // The environments are derived from that of the worker:
 //
@@ -8,8 +8,9 @@
 //   - codex's commands get the same without variables whose names codex takes for those of secrets, unless agent.pass_env names
 //     them.
 //
-// Hooks and codex also get what the account's login profile exports. The secrets in it are redacted from then on. codex.command may
-// set more: therefore the environment of codex is read from its process once it answers.
+// Hooks and codex also get what the account's login profile exports. The secrets in it are
+// redacted from then on. codex.command may set more: therefore the environment of codex is
+// read from its process once it answers.
 package confine
 
 import (
@@ -30,17 +31,19 @@ type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
 	// Model and Effort are codex.model and codex.effort, "" for those of the codex home.
 	Model, Effort string
-	// AgentHome is the codex home of agents, which shares the login of LoginHome, the operator's. Empty if agents have the
-	// operator's home itself (codex.inherit).
+	// AgentHome is the codex home of agents, which shares the login of LoginHome, the
+	// operator's. Empty if agents have the operator's home itself (codex.inherit).
 	AgentHome, LoginHome string
 	// The pass-through values of specification 5.3.6; nil if the workflow has none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
 
-	// ProtectGit: turns may not write the git directory of their repository, which is the operator's own.
+	// ProtectGit: turns may not write the git directory of their repository, which is the
+	// operator's own.
 	ProtectGit bool
-	// Unreadable are files and directories with secrets, which commands of agents may not read.
+	// Unreadable are files and directories with secrets, which commands of agents may not
+	// read.
 	Unreadable []string
 
 	OnQuestion      agent.QuestionPolicy
@@ -48,24 +51,30 @@ type Config struct {
 	WritableRoots   []string
 	RootsAreReal    bool // WritableRoots had no links when the run began
 	TrustRepository bool
-	PassEnv         []string // variables that the agent's commands get even if their names look like those of secrets
+	// variables that the agent's commands get even if their names look like those of secrets
+	PassEnv []string
 
-	// Secrets are the names of variables that neither hooks nor the agent may see. SecretValues are redacted everywhere, and
-	// removed from the environment of hooks and agent under any name.
+	// Secrets are the names of variables that neither hooks nor the agent may see.
+	// SecretValues are redacted everywhere, and removed from the environment of hooks and
+	// agent under any name.
 	Secrets      []string
 	SecretValues []string
 }
 
-// RunHookEnv returns the environment of a run's hooks: that of the worker without the tracker's key, the run's marker, the hooks'
-// directories for temporary files and caches, and what builds need.
+// RunHookEnv returns the environment of a run's hooks: that of the worker without the
+// tracker's key, the run's marker, the hooks' directories for temporary files and caches, and
+// what builds need.
 func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []string {
 	return c.env(env, runID, w.Hooks)
 }
 
-// CodexEnv returns the environment that codex is started with, with directories of its own: codex.command may be a launcher, such
-// as npx, that executes what is in them.
+// CodexEnv returns the environment that codex is started with, with directories of its own:
+// codex.command may be a launcher, such as npx, that executes what is in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
-	return slices.DeleteFunc(c.env(env, runID, w.Codex), func(entry string) bool { return ownSecret(nameOf(entry)) })
+	return slices.DeleteFunc(
+		c.env(env, runID, w.Codex),
+		func(entry string) bool { return ownSecret(nameOf(entry)) },
+	)
 }
 
 func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
@@ -73,9 +82,10 @@ func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, slices.Concat(own, c.codexHome(), c.buildEnv(env, dirs)))
 }
 
-// AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever a startup file of the shell sets.
-// It also makes every git that codex runs by itself fail: codex runs git status in the workspace at each turn, outside the
-// sandbox, and git runs the filters that an agent has configured there.
+// AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever
+// a startup file of the shell sets. It also makes every git that codex runs by itself fail:
+// codex runs git status in the workspace at each turn, outside the sandbox, and git runs the
+// filters that an agent has configured there.
 func (c Config) AtHome(command string) string {
 	vars := gitSettings + "=refused"
 	if c.AgentHome != "" {
@@ -84,26 +94,36 @@ func (c Config) AtHome(command string) string {
 	return "export " + vars + " || exit 78; " + command
 }
 
-// gitSettings is the number of settings in git's environment. Git fails before it reads a repository if it is not a number.
+// gitSettings is the number of settings in git's environment. Git fails before it reads a
+// repository if it is not a number.
 const gitSettings = "GIT_CONFIG_COUNT"
 
-// AfterLogin returns env as the login profile changes it, without the secrets of names. The profile changes no variable of a run. Hooks and
-// codex work in the workspace, so relative directories, in which an agent could leave a program, are removed from PATH and the like.
+// AfterLogin returns env as the login profile changes it, without the secrets of names. The
+// profile changes no variable of a run. Hooks and codex work in the workspace, so relative
+// directories, in which an agent could leave a program, are removed from PATH and the like.
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
 	gone := append(host.Scrub(l.Unset), text.Map(set, nameOf)...)
-	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool { return slices.Contains(gone, nameOf(entry)) })
+	env = slices.DeleteFunc(
+		slices.Clone(env),
+		func(entry string) bool { return slices.Contains(gone, nameOf(entry)) },
+	)
 	return absolutePaths(append(env, set...))
 }
 
-// searchPaths are variables with lists of directories in which programs and libraries are looked up.
+// searchPaths are variables with lists of directories in which programs and libraries are
+// looked up.
 var searchPaths = []string{"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}
 
-// absolutePaths removes relative directories from searchPaths, also empty ones, which mean the working directory.
+// absolutePaths removes relative directories from searchPaths, also empty ones, which mean the
+// working directory.
 func absolutePaths(env []string) (kept []string) {
 	for _, entry := range env {
 		if name, value, _ := strings.Cut(entry, "="); slices.Contains(searchPaths, name) {
-			dirs := slices.DeleteFunc(filepath.SplitList(value), func(dir string) bool { return !filepath.IsAbs(dir) })
+			dirs := slices.DeleteFunc(
+				filepath.SplitList(value),
+				func(dir string) bool { return !filepath.IsAbs(dir) },
+			)
 			if len(dirs) == 0 {
 				continue
 			}
@@ -114,7 +134,8 @@ func absolutePaths(env []string) (kept []string) {
 	return kept
 }
 
-// HookEnv returns the environment of hooks that do not belong to a run, if env is that of a pass.
+// HookEnv returns the environment of hooks that do not belong to a run, if env is that of a
+// pass.
 func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
@@ -129,21 +150,26 @@ func (c Config) codexHome() []string {
 	return []string{codexHomeVar + "=" + c.CodexHome}
 }
 
-// Withheld returns the names of the variables that codex does not get: the tracker's and symphony's own secrets. Its shell must
-// unset them, because a login profile may set them again.
+// Withheld returns the names of the variables that codex does not get: the tracker's and
+// symphony's own secrets. Its shell must unset them, because a login profile may set them
+// again.
 func (c Config) Withheld(env []string) []string {
 	names := append(text.Filter(text.Map(env, nameOf), ownSecret), c.Secrets...)
 	slices.Sort(names)
 	return slices.Compact(names)
 }
 
-// CleanEnv returns env with the variables in own, but without the variables of a run, the named secrets, and variables that
-// contain a secret value. No variable occurs twice, because programs differ in which one they use.
+// CleanEnv returns env with the variables in own, but without the variables of a run, the
+// named secrets, and variables that contain a secret value. No variable occurs twice, because
+// programs differ in which one they use.
 func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	drop := slices.Concat(secretNames, crash.Variables(), text.Map(own, nameOf))
 	kept := slices.DeleteFunc(host.Scrub(env, drop...), func(entry string) bool {
 		_, value, _ := strings.Cut(entry, "=")
-		return slices.ContainsFunc(secretValues, func(s string) bool { return s != "" && strings.Contains(value, s) })
+		return slices.ContainsFunc(
+			secretValues,
+			func(s string) bool { return s != "" && strings.Contains(value, s) },
+		)
 	})
 	return append(kept, own...)
 }
@@ -151,7 +177,10 @@ func CleanEnv(env, secretNames, secretValues, own []string) []string {
 // ExcludedByCodex reports whether codex takes a variable for a secret because of its name.
 func ExcludedByCodex(name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, func(word string) bool { return strings.Contains(name, word) })
+	return slices.ContainsFunc(
+		[]string{"KEY", "SECRET", "TOKEN"},
+		func(word string) bool { return strings.Contains(name, word) },
+	)
 }
 
 // ownSecret reports whether a variable is a secret of symphony.
@@ -165,8 +194,8 @@ func nameOf(entry string) string {
 	return name
 }
 
-// SecretsIn returns the secrets in an environment: those of agent.EnvSecrets, and variables that codex would exclude but
-// agent.pass_env names.
+// SecretsIn returns the secrets in an environment: those of agent.EnvSecrets, and variables
+// that codex would exclude but agent.pass_env names.
 func (c Config) SecretsIn(env []string) []string {
 	found := agent.EnvSecrets(env)
 	for _, entry := range env {
@@ -178,8 +207,9 @@ func (c Config) SecretsIn(env []string) []string {
 	return found
 }
 
-// ExecEnv returns the variables to change in codexEnv for a command that codex runs without a turn, where the thread's
-// shell_environment_policy does not apply. The value nil removes a variable.
+// ExecEnv returns the variables to change in codexEnv for a command that codex runs without a
+// turn, where the thread's shell_environment_policy does not apply. The value nil removes a
+// variable.
 func (c Config) ExecEnv(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
@@ -196,17 +226,28 @@ func (c Config) ExecEnv(
 	return env, nil
 }
 
-// commandVars are the variables that commands of codex get besides those of codex: directories, and those that agent.pass_env names, with
-// the values in codexEnv. Codex writes these values neither to its home nor to a command line. repository: the workspace has a .git.
-func (c Config) commandVars(runID string, w host.Workspace, repository bool, codexEnv []string) map[string]any {
+// commandVars are the variables that commands of codex get besides those of codex:
+// directories, and those that agent.pass_env names, with the values in codexEnv. Codex writes
+// these values neither to its home nor to a command line. repository: the workspace has a
+// .git.
+func (c Config) commandVars(
+	runID string,
+	w host.Workspace,
+	repository bool,
+	codexEnv []string,
+) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
 	codexsOwn := c.buildEnv(nil, w.Codex)
-	operators := slices.DeleteFunc(slices.Clone(codexEnv), func(entry string) bool { return slices.Contains(codexsOwn, entry) })
+	operators := slices.DeleteFunc(
+		slices.Clone(codexEnv),
+		func(entry string) bool { return slices.Contains(codexsOwn, entry) },
+	)
 	for _, entry := range c.buildEnv(operators, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
 		name, value, _ := strings.Cut(entry, "=")
 		set[name] = value
 	}
-	// While a command runs, codex keeps an empty .git in a workspace that is not a repository. go build takes it for a broken repository.
+	// While a command runs, codex keeps an empty .git in a workspace that is not a repository.
+	// go build takes it for a broken repository.
 	if !repository && c.confines() && !isSet(operators, "GOFLAGS") {
 		set["GOFLAGS"] = "-buildvcs=false"
 	}
@@ -215,12 +256,14 @@ func (c Config) commandVars(runID string, w host.Workspace, repository bool, cod
 			set[name] = value
 		}
 	}
-	set[host.RunMark], set[gitSettings] = runID, "0" // see AtHome
+	set[host.RunMark] = runID
+	set[gitSettings] = "0" // see AtHome
 	return set
 }
 
-// buildEnv returns the variables that build tools need in the sandbox. Caches that do not follow XDG_CACHE_HOME, as those of pip,
-// go build, yarn 1 and uv do, are moved to the cache directory of dirs. Variables that the operator has set do not change.
+// buildEnv returns the variables that build tools need in the sandbox. Caches that do not
+// follow XDG_CACHE_HOME, as those of pip, go build, yarn 1 and uv do, are moved to the cache
+// directory of dirs. Variables that the operator has set do not change.
 func (c Config) buildEnv(env []string, dirs host.Dirs) (vars []string) {
 	if !c.confines() {
 		return nil // the agent can write what the account can write
@@ -228,7 +271,8 @@ func (c Config) buildEnv(env []string, dirs host.Dirs) (vars []string) {
 	if !isSet(env, "npm_config_cache") { // npm writes packages, locks and logs there
 		vars = append(vars, "npm_config_cache="+filepath.Join(dirs.Cache, "npm"))
 	}
-	if !isSet(env, "GOMODCACHE") && c.ClosesNetwork() == "" { // without network go reads the account's modules
+	// without network go reads the account's modules
+	if !isSet(env, "GOMODCACHE") && c.ClosesNetwork() == "" {
 		vars = append(vars, "GOMODCACHE="+filepath.Join(dirs.Cache, "go-mod"))
 	}
 	return vars

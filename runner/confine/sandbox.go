@@ -20,11 +20,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// TurnPolicy returns the sandbox policy of every turn. By default the agent may write the workspace, its temporary and cache
-// directories, and what git commit needs. A policy in the workflow is used as it is, except that a workspaceWrite without
-// writable roots gets these directories, and that its $TMPDIR is that of the commands: codex would take its own.
+// TurnPolicy returns the sandbox policy of every turn. By default the agent may write the
+// workspace, its temporary and cache directories, and what git commit needs. A policy in the
+// workflow is used as it is, except that a workspaceWrite without writable roots gets these
+// directories, and that its $TMPDIR is that of the commands: codex would take its own.
 func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace) (json.RawMessage, error) {
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: true, Opened: c.WritableRoots, Resolve: c.WritableRoots})
+	facts, err := m.Facts(ctx, host.FactsRequest{
+		Path:    w.Path,
+		GitDirs: true,
+		Opened:  c.WritableRoots,
+		Resolve: c.WritableRoots,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -38,7 +44,10 @@ func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace
 		facts.GitWritable = nil
 	}
 	policy := map[string]any{
-		"type": "workspaceWrite", "networkAccess": c.Network, "excludeTmpdirEnvVar": true, "excludeSlashTmp": true,
+		"type":                "workspaceWrite",
+		"networkAccess":       c.Network,
+		"excludeTmpdirEnvVar": true,
+		"excludeSlashTmp":     true,
 	}
 	if c.TurnSandboxPolicy != nil {
 		policy = nil
@@ -52,12 +61,17 @@ func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace
 		case has && policy["excludeTmpdirEnvVar"] == true:
 			return c.TurnSandboxPolicy, nil
 		case has:
-			policy["writableRoots"], policy["excludeTmpdirEnvVar"] = append(roots, w.TmpDir), true
+			policy["writableRoots"] = append(roots, w.TmpDir)
+			policy["excludeTmpdirEnvVar"] = true
 			return json.Marshal(policy)
 		}
 		policy["excludeTmpdirEnvVar"] = true
 	}
-	policy["writableRoots"] = slices.Concat([]string{w.TmpDir, w.CacheDir}, facts.GitWritable, c.WritableRoots)
+	policy["writableRoots"] = slices.Concat(
+		[]string{w.TmpDir, w.CacheDir},
+		facts.GitWritable,
+		c.WritableRoots,
+	)
 	return json.Marshal(policy)
 }
 
@@ -67,8 +81,11 @@ func sameRoots(roots, now []string) error {
 		if i < len(now) && now[i] == root {
 			continue
 		}
-		return reconcile.NewError("invalid_config", "agent.writable_roots: "+root+" was replaced by a link while the run went on",
-			"look who made the link, and put the directory back")
+		return reconcile.NewError(
+			"invalid_config",
+			"agent.writable_roots: "+root+" was replaced by a link while the run went on",
+			"look who made the link, and put the directory back",
+		)
 	}
 	return nil
 }
@@ -79,14 +96,16 @@ const (
 	ReadOnlyProfileName = "symphony-read-only"
 )
 
-// Profile returns the permission profile that gives a turn the rights of its policy and denies it to read Unreadable. It returns
-// nil if a profile can't say what the policy allows, if there is nothing to deny, or if IsPattern is true of a path.
+// Profile returns the permission profile that gives a turn the rights of its policy and denies
+// it to read Unreadable. It returns nil if a profile can't say what the policy allows, if
+// there is nothing to deny, or if IsPattern is true of a path.
 func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMessage) (map[string]any, error) {
 	files, describable := filesOf(policy)
 	if !describable {
 		return nil, nil
 	}
-	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable}) // codex would create what is missing
+	// codex would create what is missing
+	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable})
 	if err != nil || len(facts.Exist) == 0 {
 		return nil, err
 	}
@@ -96,7 +115,10 @@ func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMess
 	if slices.ContainsFunc(slices.Collect(maps.Keys(files)), IsPattern) {
 		return nil, nil
 	}
-	return map[string]any{"filesystem": files, "network": map[string]any{"enabled": networkOf(policy)}}, nil
+	return map[string]any{
+		"filesystem": files,
+		"network":    map[string]any{"enabled": networkOf(policy)},
+	}, nil
 }
 
 // Hides reports whether a profile can take the place of a policy, so that secrets are hidden
@@ -151,11 +173,17 @@ func AddProfile(config, profile map[string]any) {
 	config["default_permissions"] = ProfileName
 }
 
-// DirectoryProfiles returns the permission profiles of an agent in a directory of the operator's own, or in a worktree. With one, commands
-// may write that directory, those of w and git; with the other, nothing. They do not depend on where conversations and commands start. No
-// command may write what is guarded, or replace a directory above it. Of a path that does not exist, the first part that does not exist is
-// guarded.
-func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string, git ...string) map[string]any {
+// DirectoryProfiles returns the permission profiles of an agent in a directory of the
+// operator's own, or in a worktree. With one, commands may write that directory, those of w
+// and git; with the other, nothing. They do not depend on where conversations and commands
+// start. No command may write what is guarded, or replace a directory above it. Of a path that
+// does not exist, the first part that does not exist is guarded.
+func (c Config) DirectoryProfiles(
+	dir string,
+	w host.Workspace,
+	guarded []string,
+	git ...string,
+) map[string]any {
 	readOnly := map[string]any{":root": "read"}
 	files := map[string]any{":root": "read", dir: "write", w.TmpDir: "write", w.CacheDir: "write"}
 	for _, path := range git {
@@ -174,7 +202,8 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 	}
 	for _, path := range c.Unreadable {
 		if _, err := os.Lstat(path); err == nil {
-			files[path], readOnly[path] = "deny", "deny"
+			files[path] = "deny"
+			readOnly[path] = "deny"
 		}
 	}
 	profile := func(files map[string]any) map[string]any {
@@ -183,16 +212,20 @@ func (c Config) DirectoryProfiles(dir string, w host.Workspace, guarded []string
 	return map[string]any{ProfileName: profile(files), ReadOnlyProfileName: profile(readOnly)}
 }
 
-// outermost returns the paths that are in no other one. What is in a guarded directory is guarded with it: codex could not put an empty
-// file in its place there.
+// outermost returns the paths that are in no other one. What is in a guarded directory is
+// guarded with it: codex could not put an empty file in its place there.
 func outermost(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(path string) bool {
-		return slices.ContainsFunc(all, func(other string) bool { return other != path && paths.Inside(other, path) })
+		return slices.ContainsFunc(
+			all,
+			func(other string) bool { return other != path && paths.Inside(other, path) },
+		)
 	})
 }
 
-// firstMissing returns the first directory below dir on the way to path that does not exist; path itself if they all do. While a command
-// runs, codex puts an empty file in the place of what it has to protect and is missing.
+// firstMissing returns the first directory below dir on the way to path that does not exist;
+// path itself if they all do. While a command runs, codex puts an empty file in the place of
+// what it has to protect and is missing.
 func firstMissing(dir, path string) string {
 	missing := path
 	for at := filepath.Dir(path); at != dir && paths.Inside(dir, at); at = filepath.Dir(at) {
@@ -203,23 +236,33 @@ func firstMissing(dir, path string) string {
 	return missing
 }
 
-// Patterns returns the paths that DirectoryProfiles adds to the profiles by itself and that codex would take for patterns.
+// Patterns returns the paths that DirectoryProfiles adds to the profiles by itself and that
+// codex would take for patterns.
 func (c Config) Patterns(w host.Workspace) []string {
 	return text.Filter(append([]string{w.TmpDir, w.CacheDir}, c.Unreadable...), IsPattern)
 }
 
-// ProfileFlags are the arguments of codex app-server that give all its commands these profiles, and the first one by default.
+// ProfileFlags are the arguments of codex app-server that give all its commands these
+// profiles, and the first one by default.
 func ProfileFlags(profiles map[string]any) string {
-	return "-c " + text.ShellWord("permissions="+TOML(profiles)) + " -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
+	return "-c " + text.ShellWord(
+		"permissions="+TOML(profiles),
+	) + " -c " + text.ShellWord(
+		"default_permissions="+TOML(ProfileName),
+	)
 }
 
-// TOML encodes a setting of codex: maps as inline tables, other values as JSON, which is the same in TOML.
+// TOML encodes a setting of codex: maps as inline tables, other values as JSON, which is the
+// same in TOML.
 func TOML(value any) string {
 	table, ok := value.(map[string]any)
 	if !ok {
 		return string(text.JSON(value))
 	}
-	pairs := text.Map(slices.Sorted(maps.Keys(table)), func(key string) string { return TOML(key) + "=" + TOML(table[key]) })
+	pairs := text.Map(
+		slices.Sorted(maps.Keys(table)),
+		func(key string) string { return TOML(key) + "=" + TOML(table[key]) },
+	)
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
@@ -248,7 +291,8 @@ func networkOf(policy json.RawMessage) bool {
 	return json.Unmarshal(policy, &p) == nil && p.NetworkAccess
 }
 
-// ClosesNetwork returns the setting that keeps commands from the network, with the value that opens it; empty if it is open.
+// ClosesNetwork returns the setting that keeps commands from the network, with the value that
+// opens it; empty if it is open.
 func (c Config) ClosesNetwork() (setting string) {
 	switch {
 	case c.TurnSandboxPolicy == nil && !c.Network:
@@ -259,8 +303,9 @@ func (c Config) ClosesNetwork() (setting string) {
 	return ""
 }
 
-// AgentWrites returns the directories that an agent may write besides its workspace. If its commands can be approved it may write
-// anywhere, because approved commands run outside the sandbox.
+// AgentWrites returns the directories that an agent may write besides its workspace. If its
+// commands can be approved it may write anywhere, because approved commands run outside the
+// sandbox.
 func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 	dirs = c.WritableRoots
 	if c.TurnSandboxPolicy != nil {
@@ -279,26 +324,33 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 	return string(c.ApprovalPolicy) != `"never"`, dirs
 }
 
-// ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts turns by itself; no endless
-// reconnecting; the environment of commands; and no trust in the repository, which an operator may have granted earlier, for
-// instance while working in the main repository of a worktree. codexEnv is the environment of codex.
+// ThreadConfig returns codex's configuration for a thread: no goals, with which codex starts
+// turns by itself; no endless reconnecting; the environment of commands; and no trust in the
+// repository, which an operator may have granted earlier, for instance while working in the
+// main repository of a worktree. codexEnv is the environment of codex.
 func (c Config) ThreadConfig(
 	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
 	trusts := c.TrustRepository && c.ThreadSandbox != nil
-	facts, err := m.Facts(ctx, host.FactsRequest{Path: w.Path, GitDirs: !trusts, Exist: []string{filepath.Join(w.Path, ".git")}})
+	facts, err := m.Facts(ctx, host.FactsRequest{
+		Path:    w.Path,
+		GitDirs: !trusts,
+		Exist:   []string{filepath.Join(w.Path, ".git")},
+	})
 	if err != nil {
 		return nil, err
 	}
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		// Login shells for commands, and snapshots of what they export, would set variables that commands must not get. Commands
-		// have what the login shell exported that started codex.
+		// Login shells for commands, and snapshots of what they export, would set variables
+		// that commands must not get. Commands have what the login shell exported that started
+		// codex.
 		"allow_login_shell":       false,
 		"features.shell_snapshot": false,
 		"shell_environment_policy": map[string]any{
-			"ignore_default_excludes": false, "set": c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv),
+			"ignore_default_excludes": false,
+			"set":                     c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv),
 		},
 	}
 	if c.Model != "" {
@@ -318,18 +370,26 @@ func (c Config) ThreadConfig(
 	return config, nil
 }
 
-// How often to probe one workspace. Codex protects .git, .codex and .agents with mount points that it creates and removes. In a
-// directory that several agents may write two sandboxes may do that at the same time, and one fails.
+// How often to probe one workspace. Codex protects .git, .codex and .agents with mount points
+// that it creates and removes. In a directory that several agents may write two sandboxes may
+// do that at the same time, and one fails.
 const (
 	probeTries = 5
 	probePause = 200 * time.Millisecond
 )
 
-// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails, it tries the simplest sandbox in elsewhere, a
-// directory that no agent can write. If that fails too, it is the machine's fault, otherwise the workspace's.
+// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails, it tries the
+// simplest sandbox in elsewhere, a directory that no agent can write. If that fails too, it is
+// the machine's fault, otherwise the workspace's.
 //
-// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe; those of the session.
-func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere string, policy json.RawMessage) error {
+// Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe;
+// those of the session.
+func TrySandbox(
+	ctx context.Context,
+	s agent.Session,
+	workspace, elsewhere string,
+	policy json.RawMessage,
+) error {
 	simplest := text.JSON(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	for try := 1; ; try++ {
 		var here, there *agent.Error
@@ -338,16 +398,23 @@ func TrySandbox(ctx context.Context, s agent.Session, workspace, elsewhere strin
 			return err
 		}
 		if try == 1 {
-			if err := s.ProbeSandbox(ctx, elsewhere, simplest); errors.As(err, &there) && there.Code == agent.CodeSandboxUnavailable {
-				return reconcile.NewError(string(agent.CodeSandboxUnavailable), "codex can't sandbox commands on this machine: "+there.Message,
-					SandboxHint())
+			if err := s.ProbeSandbox(ctx, elsewhere, simplest); errors.As(err, &there) &&
+				there.Code == agent.CodeSandboxUnavailable {
+				return reconcile.NewError(
+					string(agent.CodeSandboxUnavailable),
+					"codex can't sandbox commands on this machine: "+there.Message,
+					SandboxHint(),
+				)
 			} else if err != nil {
 				return err
 			}
 		}
 		if try == probeTries {
-			return reconcile.NewError("sandbox_failed", "codex can't sandbox commands in "+workspace+", though it can elsewhere: "+here.Message,
-				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots")
+			return reconcile.NewError(
+				"sandbox_failed",
+				"codex can't sandbox commands in "+workspace+", though it can elsewhere: "+here.Message,
+				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots",
+			)
 		}
 		select {
 		case <-ctx.Done():

@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// WithCrashPoints puts points before and after each call that changes something on the machine.
+// WithCrashPoints puts points before and after each call that changes something on the
+// machine.
 func WithCrashPoints(m Machine) Machine { return crashingMachine{m} }
 
 type crashingMachine struct{ Machine }
@@ -82,7 +83,10 @@ func (c crashingRun) Finish(ctx context.Context) error {
 }
 
 func (c crashingRun) PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error) {
-	return crash.Around("host.PrepareRemoval", func() (RemovalAnswer, error) { return c.Run.PrepareRemoval(ctx, r) })
+	return crash.Around(
+		"host.PrepareRemoval",
+		func() (RemovalAnswer, error) { return c.Run.PrepareRemoval(ctx, r) },
+	)
 }
 
 func (c crashingRun) Remove(ctx context.Context) (RemoveAnswer, error) {

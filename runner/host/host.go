@@ -1,15 +1,19 @@
-// Package host is the port to the machine on which runs work: their workspaces, hooks and processes.
+// Package host is the port to the machine on which runs work: their workspaces, hooks and
+// processes.
 //
-// The worker decides what happens and when; a machine does it. There are two interfaces by lifetime: a Machine keeps nothing between
-// two calls, a Run holds the workspace and the processes of one run. A machine knows a run by its id; processes, locks and files that
-// identify them are the machine's own. Requests and answers are plain values that encode as JSON, so that another implementation can
-// send the same calls to another machine. What is not a value has streams: a started Process, and a terminal. Package
-// runner/host/local implements the port for this machine.
+// The worker decides what happens and when; a machine does it. There are two interfaces by
+// lifetime: a Machine keeps nothing between two calls, a Run holds the workspace and the
+// processes of one run. A machine knows a run by its id; processes, locks and files that
+// identify them are the machine's own. Requests and answers are plain values that encode as
+// JSON, so that another implementation can send the same calls to another machine. What is not
+// a value has streams: a started Process, and a terminal. Package runner/host/local implements
+// the port for this machine.
 //
 //	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm ─► Fetch ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
 //	        ─► Kill ─► RestoreGit ─► RunHook(after_run) ─► Deliver ─► Finish
 //
-// An error is a *reconcile.Error with a stable code, or wraps context.Canceled or context.DeadlineExceeded.
+// An error is a *reconcile.Error with a stable code, or wraps context.Canceled or
+// context.DeadlineExceeded.
 package host
 
 import (
@@ -31,9 +35,11 @@ import (
 // Machine is a computer on which runs work.
 type Machine interface {
 	Roots
-	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before the first call of a method of it.
+	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before
+	// the first call of a method of it.
 	Run(id string) Run
-	// Facts reads the requested facts about a directory. It changes nothing in it, and runs no program that a repository names.
+	// Facts reads the requested facts about a directory. It changes nothing in it, and runs no
+	// program that a repository names.
 	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
 }
 
@@ -49,13 +55,16 @@ type Local interface {
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
 	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
 	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
-	// DeliverWorkspace is Run.Deliver for a workspace whose run, if there is one, is another's: no turn may run there.
+	// DeliverWorkspace is Run.Deliver for a workspace whose run, if there is one, is
+	// another's: no turn may run there.
 	DeliverWorkspace(ctx context.Context, r WorkspaceDelivery) (WorkspaceDelivered, error)
 	// ObeyedByGit finds what git obeys when it is used with an address, as the operator.
 	ObeyedByGit(ctx context.Context, r ObeyedRequest) (Obeyed, error)
-	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines it as Examine does.
+	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines
+	// it as Examine does.
 	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
-	// Restore moves a workspace from the trash back to its path. If it is interrupted it can be repeated.
+	// Restore moves a workspace from the trash back to its path. If it is interrupted it can
+	// be repeated.
 	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
 	// DeleteTrash deletes an entry of the trash.
 	DeleteTrash(ctx context.Context, r TrashRequest) error
@@ -82,20 +91,25 @@ type Obeyed struct {
 	Settings []string
 }
 
-// Run is what a machine holds for one run. The calls are sequential, except for Observe, Login, MakeHome and Start.
+// Run is what a machine holds for one run. The calls are sequential, except for Observe,
+// Login, MakeHome and Start.
 type Run interface {
-	// Prepare acquires the workspace of an issue: it takes the lease, creates the directory if it is missing, ends the processes of
-	// earlier runs, and restores git settings. If it returns both a workspace and an error, the lease is held, and the caller must
-	// call Finish.
+	// Prepare acquires the workspace of an issue: it takes the lease, creates the directory if
+	// it is missing, ends the processes of earlier runs, and restores git settings. If it
+	// returns both a workspace and an error, the lease is held, and the caller must call
+	// Finish.
 	Prepare(ctx context.Context, r PrepareRequest) (PrepareAnswer, error)
-	// Open begins a run that works in a directory of the operator instead of a workspace. The caller must call Finish.
+	// Open begins a run that works in a directory of the operator instead of a workspace. The
+	// caller must call Finish.
 	Open(ctx context.Context) error
-	// Confirm records that a prepared workspace is ready for work, or discards a new one whose after_create failed.
+	// Confirm records that a prepared workspace is ready for work, or discards a new one whose
+	// after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
 	// Verify checks that the workspace is still the directory that the run has acquired.
 	Verify(ctx context.Context) error
-	// Login runs the account's login profile once and returns what it changes, for the hooks and the agent. The run need not be
-	// prepared. The errors are login_shell_failed and resource_limit.
+	// Login runs the account's login profile once and returns what it changes, for the hooks
+	// and the agent. The run need not be prepared. The errors are login_shell_failed and
+	// resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// MakeHome makes the codex home of agents. It shares the login of the operator's.
 	MakeHome(ctx context.Context, r HomeRequest) error
@@ -118,32 +132,41 @@ type Run interface {
 	CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error)
 	// RunHook runs a script of the workflow in the workspace and waits until it ends.
 	RunHook(ctx context.Context, r HookRequest) (HookAnswer, error)
-	// GuardGit records the git settings and hooks of the workspace before an agent can change them; RestoreGit restores them. RunHook
-	// refuses to run a hook if git could run a program there that an agent has left elsewhere, or if not everything could be read.
+	// GuardGit records the git settings and hooks of the workspace before an agent can change
+	// them; RestoreGit restores them. RunHook refuses to run a hook if git could run a program
+	// there that an agent has left elsewhere, or if not everything could be read.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context) (GitRestored, error)
 	// Start starts a command with pipes for its three streams.
 	Start(ctx context.Context, r StartRequest) (Process, error)
-	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its exit code. The command inherits the
-	// terminal. observe runs concurrently until the command has ended. If ctx ends, the command gets SIGTERM. If the command can't
-	// be started, the error wraps ErrNotStarted.
-	RunInTerminal(ctx context.Context, argv, env []string, io Stdio, observe func(context.Context)) (code int, err error)
+	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its
+	// exit code. The command inherits the terminal. observe runs concurrently until the
+	// command has ended. If ctx ends, the command gets SIGTERM. If the command can't be
+	// started, the error wraps ErrNotStarted.
+	RunInTerminal(
+		ctx context.Context,
+		argv, env []string,
+		io Stdio,
+		observe func(context.Context),
+	) (code int, err error)
 	// Observe records the processes of the run, so that they are found if its worker dies, and
 	// ends those that hold a lock of symphony.
 	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
-	// Kill ends the processes of the run. If none is left, it also removes the locks that their
-	// git commands have left in the workspace.
+	// Kill ends the processes of the run. If none is left, it also removes the locks that
+	// their git commands have left in the workspace.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
-	// Finish releases the lease and the files of the run. Processes that inherited the lease keep it.
+	// Finish releases the lease and the files of the run. Processes that inherited the lease
+	// keep it.
 	Finish(ctx context.Context) error
-	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it contains work that exists nowhere else,
-	// and releases the lease. before_remove runs between the two calls.
+	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it
+	// contains work that exists nowhere else, and releases the lease. before_remove runs
+	// between the two calls.
 	PrepareRemoval(ctx context.Context, r RemovalRequest) (RemovalAnswer, error)
 	Remove(ctx context.Context) (RemoveAnswer, error)
 }
 
-// Commands starts commands of the operator on this machine that belong to no run. A mark, the path of an empty file that a command and
-// its descendants have open, identifies them.
+// Commands starts commands of the operator on this machine that belong to no run. A mark, the
+// path of an empty file that a command and its descendants have open, identifies them.
 type Commands interface {
 	StartMarked(ctx context.Context, mark string, r StartRequest) (Process, error)
 	// KillMarked ends what was started with a mark, with SIGKILL at once.
@@ -153,20 +176,23 @@ type Commands interface {
 // Codes of the errors of a host that has stopped serving a run. Their messages say why.
 const (
 	CodeEnded = "host_ended" // it has ended the run
-	CodeDied  = "host_died"  // its server has ended, but not the run: what the run has started may be alive
+	// its server has ended, but not the run: what the run has started may be alive
+	CodeDied = "host_died"
 )
 
 // RunDir is the directory of a run below the state directory, on the machine of its worker.
 func RunDir(stateDir, runID string) string { return filepath.Join(stateDir, "runs", runID) }
 
-// HereID marks the processes that a run on another machine has on that of its worker: git, and a login shell for it. They may be the same
-// machine.
+// HereID marks the processes that a run on another machine has on that of its worker: git, and
+// a login shell for it. They may be the same machine.
 func HereID(runID string) string { return runID + "-here" }
 
 // Files in that directory.
 const (
 	AliveFile = "alive" // its worker keeps it locked until it ends
-	TreeFile  = "tree"  // marks commands that its worker starts for the operator (Commands), so that they end with the run
+	// marks commands that its worker starts for the operator (Commands), so that they end with
+	// the run
+	TreeFile = "tree"
 )
 
 // Issue identifies the issue and the project that a workspace belongs to.
@@ -178,15 +204,18 @@ type Issue struct {
 
 // Workspace is the directory of an issue while a run holds its lease.
 type Workspace struct {
-	// Path is the workspace. The other directories are outside it, outlive a run, and are deleted with the workspace.
+	// Path is the workspace. The other directories are outside it, outlive a run, and are
+	// deleted with the workspace.
 	Path string
-	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no program outside the sandbox may
-	// use them, because what it finds there may have been planted.
+	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no
+	// program outside the sandbox may use them, because what it finds there may have been
+	// planted.
 	TmpDir, CacheDir string
 	// Hooks and Codex are for hooks and for codex itself.
 	Hooks, Codex Dirs
 	Root         string
-	// ID is random (32 hex digits) and new for every directory. A thread is resumed only in a workspace with the same ID.
+	// ID is random (32 hex digits) and new for every directory. A thread is resumed only in a
+	// workspace with the same ID.
 	ID string
 	// Created: this run created the directory, so after_create must run.
 	Created bool
@@ -227,7 +256,8 @@ type LoginRequest struct {
 
 // LoginAnswer is what the login profile changes.
 type LoginAnswer struct {
-	// Set are the variables that it sets, as NAME=value, Unset the names of those that it removes.
+	// Set are the variables that it sets, as NAME=value, Unset the names of those that it
+	// removes.
 	Set, Unset []string
 	// Umask is the umask that it leaves, in octal digits.
 	Umask string
@@ -247,13 +277,15 @@ type HookRequest struct {
 type HookAnswer struct {
 	// Log is the end of its output, and how it ended.
 	Log string
-	// GitHooksOff is the reason why git ran without the repository's hooks in it; empty if it ran with them.
+	// GitHooksOff is the reason why git ran without the repository's hooks in it; empty if it
+	// ran with them.
 	GitHooksOff []string
 }
 
 // GuardGitRequest describes what an agent can write apart from its workspace.
 type GuardGitRequest struct {
-	// Anywhere: the agent can write wherever the account can. Writable are the directories opened to it.
+	// Anywhere: the agent can write wherever the account can. Writable are the directories
+	// opened to it.
 	Anywhere bool
 	Writable []string
 	// Env is the environment of hooks, which git inherits there.
@@ -267,10 +299,11 @@ type GitRestored struct {
 	// Locks are files such as .git/index.lock, which commands of git have left that were
 	// killed. They were removed.
 	Locks []string
-	// Incomplete lists, for the log, what could not be finished and will be tried again; empty if all is done.
+	// Incomplete lists, for the log, what could not be finished and will be tried again; empty
+	// if all is done.
 	Incomplete string
-	// Untrusted is the reason why no hook may run in the workspace: an agent has left something that git could run, or not everything
-	// could be read. Empty if hooks may run.
+	// Untrusted is the reason why no hook may run in the workspace: an agent has left
+	// something that git could run, or not everything could be read. Empty if hooks may run.
 	Untrusted string
 }
 
@@ -287,17 +320,22 @@ type Process interface {
 	Stdin() io.WriteCloser
 	Stdout() io.Reader
 	Stderr() io.Reader
-	// Wait returns nil when the process has ended, even if other processes have its streams open, or the error of ctx.
+	// Wait returns nil when the process has ended, even if other processes have its streams
+	// open, or the error of ctx.
 	Wait(ctx context.Context) error
 	// Descendants lists the living descendants of the process.
 	Descendants(ctx context.Context) ([]reconcile.Process, error)
-	// Environ is the merged environment of the process and its descendants; the youngest process wins. With an error it is incomplete.
+	// Environ is the merged environment of the process and its descendants; the youngest
+	// process wins. With an error it is incomplete.
 	Environ(ctx context.Context) ([]string, error)
-	// KillThread ends the processes that a thread of the agent has started, except for this process and its descendants.
+	// KillThread ends the processes that a thread of the agent has started, except for this
+	// process and its descendants.
 	KillThread(ctx context.Context, threadID string) (LeftAnswer, error)
-	// SignalGroup sends a signal to the process group, also after the process itself has ended.
+	// SignalGroup sends a signal to the process group, also after the process itself has
+	// ended.
 	SignalGroup(sig unix.Signal) error
-	// Close kills the group if the process still runs, closes the streams and returns how the process ended.
+	// Close kills the group if the process still runs, closes the streams and returns how the
+	// process ended.
 	Close() (Exit, error)
 }
 
@@ -328,7 +366,8 @@ type LeftRequest struct {
 	RunID string
 	// ThreadID is the agent's thread, empty if there is none; Root the workspace root.
 	ThreadID, Root string
-	// Frozen: the worker is alive, but no longer works. End kills it first and without a warning, because it might wake up.
+	// Frozen: the worker is alive, but no longer works. End kills it first and without a
+	// warning, because it might wake up.
 	Frozen bool
 }
 
@@ -346,11 +385,13 @@ type KillRequest struct{ ThreadID, Root string }
 // FactsRequest asks about a directory.
 type FactsRequest struct {
 	Path string
-	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the directories that git commit writes.
+	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the
+	// directories that git commit writes.
 	Fingerprint, GitDirs bool
 	// Around asks for the git directory that Path is in.
 	Around bool
-	// Branch and Base, if set, ask whether a branch can have the first name, and whether the repository Path has the second branch.
+	// Branch and Base, if set, ask whether a branch can have the first name, and whether the
+	// repository Path has the second branch.
 	Branch, Base string
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
@@ -366,7 +407,8 @@ type FactsRequest struct {
 	// files in the work tree that git ignores, so many at most.
 	Changed []string
 	Ignored int
-	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as long as the workspace exists.
+	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as
+	// long as the workspace exists.
 	KeepEnd bool
 }
 
@@ -382,7 +424,8 @@ type Account struct {
 // HomeRequest names the kind of agents, their home, and the operator's.
 type HomeRequest struct{ Kind, Agents, Operators string }
 
-// LaunchRequest is a shell command, with the PATH and the home directory of its shell. Writable are directories that an agent can write.
+// LaunchRequest is a shell command, with the PATH and the home directory of its shell.
+// Writable are directories that an agent can write.
 type LaunchRequest struct {
 	Command, Path, Home string
 	Writable            []string
@@ -392,26 +435,31 @@ type LaunchRequest struct {
 type Launcher struct {
 	// Program is empty if the command starts none.
 	Program string
-	// Files in the workspace, or in a directory that an agent can write, decide what is started.
+	// Files in the workspace, or in a directory that an agent can write, decide what is
+	// started.
 	Files []string
-	// Direct is the path of a codex that is started without a launcher, empty if none is found.
+	// Direct is the path of a codex that is started without a launcher, empty if none is
+	// found.
 	Direct string
 }
 
 // FactsAnswer is the answer to a FactsRequest.
 type FactsAnswer struct {
 	Fingerprint string
-	// GitWritable are the directories that git commit writes, RepoRoot the root of the main repository.
+	// GitWritable are the directories that git commit writes, RepoRoot the root of the main
+	// repository.
 	GitWritable []string
 	RepoRoot    string
-	// GitAround is the nearest directory, from Path upwards, that looks like a git directory; empty for none.
+	// GitAround is the nearest directory, from Path upwards, that looks like a git directory;
+	// empty for none.
 	GitAround string
 	IsBranch  bool // Branch can be one
 	HasBase   bool
 	Exist     []string
-	Resolved  []string // in the order of Resolve; a path that does not exist is resolved as far as it does
-	Launcher  Launcher
-	Account   Account
+	// in the order of Resolve; a path that does not exist is resolved as far as it does
+	Resolved []string
+	Launcher Launcher
+	Account  Account
 	// Changed are those of the request's files that the work has changed.
 	Changed []string
 	// Ignored are the first files that git ignores, and IgnoredCount is the number of all. A
@@ -432,7 +480,8 @@ type RemovalRequest struct {
 // RemovalAnswer is the caller's next step.
 type RemovalAnswer struct {
 	PrepareAnswer
-	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove must run in it, because its creation was completed.
+	// Found: there is a workspace to remove, and the lease is held. HookDue: before_remove
+	// must run in it, because its creation was completed.
 	Found, HookDue bool
 	// Unsaved is the work because of which the workspace is kept; then Found is false.
 	Unsaved string
@@ -451,8 +500,11 @@ func Leftover(whose string, left []reconcile.Process) error {
 	if len(left) == 0 {
 		return nil
 	}
-	return reconcile.NewError("leftover_process", fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
-		fmt.Sprintf("end it yourself: kill -9 %d", left[0].PID))
+	return reconcile.NewError(
+		"leftover_process",
+		fmt.Sprintf("process %d (%s) of %s could not be ended", left[0].PID, left[0].Name, whose),
+		fmt.Sprintf("end it yourself: kill -9 %d", left[0].PID),
+	)
 }
 
 // CodeDiskFull is the code of an error caused by a full disk.
@@ -461,24 +513,37 @@ const CodeDiskFull = "disk_full"
 // CodeUntrusted: no hook may run in a workspace, see GitRestored.Untrusted.
 const CodeUntrusted = "workspace_untrusted"
 
-// WithCode adds the code to an error caused by the machine: a full disk or a limit of the system. It returns other errors unchanged.
-// What stores, prints or sends an error calls it, since any operation of a machine may meet these.
+// WithCode adds the code to an error caused by the machine: a full disk or a limit of the
+// system. It returns other errors unchanged. What stores, prints or sends an error calls it,
+// since any operation of a machine may meet these.
 func WithCode(err error) error {
 	switch {
 	case err == nil, errors.As(err, new(*reconcile.Error)):
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-		return &reconcile.Error{Code: CodeDiskFull, Message: err.Error(), Hint: "free some space; no work is lost", Err: err}
+		return &reconcile.Error{
+			Code:    CodeDiskFull,
+			Message: err.Error(),
+			Hint:    "free some space; no work is lost",
+			Err:     err,
+		}
 	case LimitReached(err):
 		const hint = "raise the limits of open files (ulimit -n) and processes (ulimit -u); no work is lost"
-		return &reconcile.Error{Code: reconcile.CodeResourceLimit, Message: err.Error(), Hint: hint, Err: err}
+		return &reconcile.Error{
+			Code:    reconcile.CodeResourceLimit,
+			Message: err.Error(),
+			Hint:    hint,
+			Err:     err,
+		}
 	}
 	return err
 }
 
-// LimitReached reports whether the system refused a further descriptor, process or memory. That is the machine's fault, and
-// an immediate retry would fail too. (fork returns EAGAIN. Locks and streams return it as well, but their callers wait.)
+// LimitReached reports whether the system refused a further descriptor, process or memory.
+// That is the machine's fault, and an immediate retry would fail too. (fork returns EAGAIN.
+// Locks and streams return it as well, but their callers wait.)
 func LimitReached(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.ENOMEM)
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EAGAIN) ||
+		errors.Is(err, unix.ENOMEM)
 }
 
 // The environment variables that mark the processes of a run.
@@ -497,11 +562,15 @@ var GitRepositoryVars = []string{
 	"GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// Scrub returns env ("NAME=value" entries) without the variables of a run and without those named in drop. Other runs must not
-// see them: a worker that inherited ThreadMark, for example, would count as a process of that thread's run.
+// Scrub returns env ("NAME=value" entries) without the variables of a run and without those
+// named in drop. Other runs must not see them: a worker that inherited ThreadMark, for
+// example, would count as a process of that thread's run.
 func Scrub(env []string, drop ...string) []string {
-	drop = append([]string{RunMark, ThreadMark, "SYMPHONY_ATTEMPT", "SYMPHONY_WORKSPACE", "SYMPHONY_OUTCOME"}, drop...)
-	kept := append([]string{}, env...) // never nil: os/exec replaces nil by this process's environment
+	drop = append(
+		[]string{RunMark, ThreadMark, "SYMPHONY_ATTEMPT", "SYMPHONY_WORKSPACE", "SYMPHONY_OUTCOME"},
+		drop...)
+	// never nil: os/exec replaces nil by this process's environment
+	kept := append([]string{}, env...)
 	return slices.DeleteFunc(kept, func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return strings.HasPrefix(name, "SYMPHONY_ISSUE_") || slices.Contains(drop, name)

@@ -22,7 +22,11 @@ func TestScrub(t *testing.T) {
 
 func TestLimitReached(t *testing.T) {
 	for err, want := range map[error]bool{
-		fmt.Errorf("start bash: %w", &os.PathError{Op: "fork/exec", Path: "/bin/bash", Err: syscall.EAGAIN}): true,
+		fmt.Errorf("start bash: %w", &os.PathError{
+			Op:   "fork/exec",
+			Path: "/bin/bash",
+			Err:  syscall.EAGAIN,
+		}): true,
 		fmt.Errorf("open: %w", syscall.EMFILE): true,
 		fmt.Errorf("open: %w", syscall.ENFILE): true,
 		syscall.ENOMEM:                         true,

@@ -43,8 +43,9 @@ type Kept struct {
 	Commits []string `json:"commits"`
 }
 
-// CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an older one. A clone checks Branch out: at its
-// commit on the remote, if that is Delivered or descends from it, and if Base does not contain it; otherwise at Base.
+// CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an
+// older one. A clone checks Branch out: at its commit on the remote, if that is Delivered or
+// descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
@@ -56,8 +57,8 @@ type CloneRequest struct {
 	// nothing.
 	Issue   string
 	Timeout time.Duration
-	// Env is the operator's environment, after the login profile, where git reaches the remote. Git is found by its PATH. Git, ssh and
-	// credential helpers inherit it.
+	// Env is the operator's environment, after the login profile, where git reaches the
+	// remote. Git is found by its PATH. Git, ssh and credential helpers inherit it.
 	Env []string
 	// CheckoutEnv is the environment on the machine of the workspace, if that is another one.
 	CheckoutEnv []string
@@ -84,15 +85,17 @@ type KeepRequest struct {
 // MaxConflicts is how many files a FetchAnswer names at most.
 const MaxConflicts = 20
 
-// FetchAnswer is the base that a fetch has found, and what a merge of it into HEAD of the workspace would do.
+// FetchAnswer is the base that a fetch has found, and what a merge of it into HEAD of the
+// workspace would do.
 type FetchAnswer struct {
 	Base, Commit string
-	Behind       int      // commits of Base that HEAD does not contain
-	Unrelated    bool     // Base and HEAD have no common history
-	Clean        bool     // a merge would cause no conflict
-	Files        int      // number of files in which it would. If it is 0, and Clean is not set, that is not known.
-	Conflicts    []string // the names of the first of them
-	Pushed       *Pushed  // what others have pushed to the branch of the workspace; nil for nothing
+	Behind       int  // commits of Base that HEAD does not contain
+	Unrelated    bool // Base and HEAD have no common history
+	Clean        bool // a merge would cause no conflict
+	// number of files in which it would. If it is 0, and Clean is not set, that is not known.
+	Files     int
+	Conflicts []string // the names of the first of them
+	Pushed    *Pushed  // what others have pushed to the branch of the workspace; nil for nothing
 }
 
 // MaxPushed is how many commits and how many files a Pushed names at most.
@@ -117,13 +120,16 @@ type Pushed struct {
 // PushedCommit is one commit.
 type PushedCommit struct{ Author, Subject string }
 
-// DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may change the workspace meanwhile.
+// DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may
+// change the workspace meanwhile.
 type DeliverRequest struct {
 	Repository Repository
 	Branch     string
-	// Delivered is the commit that symphony pushed to Branch last, perhaps with another address of the repository; empty if it never did.
+	// Delivered is the commit that symphony pushed to Branch last, perhaps with another
+	// address of the repository; empty if it never did.
 	Delivered string
-	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another one.
+	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another
+	// one.
 	Commit string
 	// Try asks only whether the commits could be pushed, as far as they decide that
 	// themselves.
@@ -139,7 +145,8 @@ type DeliverAnswer struct {
 	// Head is HEAD as the delivery has found it, if Commit is its signed copy; otherwise
 	// empty.
 	Head string
-	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there are none, nothing was pushed.
+	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there
+	// are none, nothing was pushed.
 	Commits int
 	// ChangesWorkflow: what is on the branch, and not on Base, changes Workflow of the
 	// repository.
@@ -158,7 +165,8 @@ type CheckOutRequest struct {
 	// whether it has submodules. The URL is the one that the workspace was cloned from.
 	Repository Repository
 	Timeout    time.Duration
-	Env        []string // the operator's environment on the machine of the workspace, after the login profile
+	// the operator's environment on the machine of the workspace, after the login profile
+	Env []string
 }
 
 // CheckOutAnswer is a checkout: a repository of its own, with a clean work tree of the commit.
@@ -170,12 +178,14 @@ type CheckOutAnswer struct {
 	Changed []string
 }
 
-// WorkspaceDelivery asks to deliver the workspace at Path. Its git commands are marked with RunID.
+// WorkspaceDelivery asks to deliver the workspace at Path. Its git commands are marked with
+// RunID.
 type WorkspaceDelivery struct {
 	DeliverRequest
 	Path, RunID string
-	// Source is the repository on this machine that the workspace was cloned from. Without a URL in DeliverRequest the work goes to origin
-	// of Source, or to Source if that has no origin.
+	// Source is the repository on this machine that the workspace was cloned from. Without a
+	// URL in DeliverRequest the work goes to origin of Source, or to Source if that has no
+	// origin.
 	Source Repository
 }
 
@@ -201,11 +211,13 @@ func GhHost(api string) string {
 type Origin struct {
 	URL    string `json:"url"`
 	Commit string `json:"commit"`
-	Base   string `json:"base,omitempty"` // a newer such commit, with which the work is compared; empty if none was fetched
+	// a newer such commit, with which the work is compared; empty if none was fetched
+	Base string `json:"base,omitempty"`
 }
 
-// Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through them, runs on other machines clone and
-// deliver: bundles and packs travel between the mirrors of both machines, and only this one needs credentials.
+// Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through
+// them, runs on other machines clone and deliver: bundles and packs travel between the mirrors
+// of both machines, and only this one needs credentials.
 type Mirrors interface {
 	// Mirror returns the mirror of a repository. Env is that of CloneRequest.
 	Mirror(r Repository, env []string) Mirror
@@ -217,7 +229,8 @@ type Mirror interface {
 	Address() string
 	// Unchanged reports whether a branch on the remote is at the commit that was delivered.
 	Unchanged(ctx context.Context, branch, delivered string) (bool, error)
-	// Bundle fetches from the remote, and returns a bundle of all branches and tags without what the commits in have contain.
+	// Bundle fetches from the remote, and returns a bundle of all branches and tags without
+	// what the commits in have contain.
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
@@ -241,12 +254,13 @@ type Work struct {
 	// GitDir is the git directory of the workspace, which has the content of files of Git LFS;
 	// empty if it is on another machine.
 	GitDir string
-	// Pack writes a pack of Commit and its history, without what those commits in have contain that the machine has. What it writes is
-	// not trusted.
+	// Pack writes a pack of Commit and its history, without what those commits in have contain
+	// that the machine has. What it writes is not trusted.
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// CheckCommit returns an error if work is at another commit than the one that was read before; want is empty for any.
+// CheckCommit returns an error if work is at another commit than the one that was read before;
+// want is empty for any.
 func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
@@ -255,12 +269,14 @@ func CheckCommit(at, want string) error {
 	return reconcile.NewError("work_moved", message, "read the changes again")
 }
 
-// RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the workspace, if its worker is on another one. Runs
-// that are served implement it. No program or setting of the workspace takes part in them, and the machine needs no access to the remote.
+// RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the
+// workspace, if its worker is on another one. Runs that are served implement it. No program or
+// setting of the workspace takes part in them, and the machine needs no access to the remote.
 type RepositorySteps interface {
 	// ReadTips reads what the mirror and the workspace have.
 	ReadTips(ctx context.Context, r TipsRequest) (TipsAnswer, error)
-	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace, or FetchBundle does what Fetch does.
+	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace, or
+	// FetchBundle does what Fetch does.
 	AddToBundle(ctx context.Context, p Part) error
 	CloneBundle(ctx context.Context, r BundleRequest) error
 	FetchBundle(ctx context.Context, r BundleRequest) (FetchAnswer, error)
@@ -271,7 +287,8 @@ type RepositorySteps interface {
 	RecordDelivered(ctx context.Context, r DeliveredRequest) error
 }
 
-// TipsRequest names the repository by its address without a password. Work asks for the commit of the workspace, too.
+// TipsRequest names the repository by its address without a password. Work asks for the commit
+// of the workspace, too.
 type TipsRequest struct {
 	Address string
 	Work    bool
@@ -293,7 +310,8 @@ type Part struct {
 	Data   []byte
 }
 
-// BundleRequest asks to fill or update the workspace that a run holds from the bundle that was added. Env is CheckoutEnv of CloneRequest.
+// BundleRequest asks to fill or update the workspace that a run holds from the bundle that was
+// added. Env is CheckoutEnv of CloneRequest.
 type BundleRequest struct {
 	BundleAnswer
 	Address     string // as in TipsRequest
@@ -316,8 +334,14 @@ type PackAnswer struct{ Size int64 }
 // DeliveredRequest is what was delivered, and where.
 type DeliveredRequest struct{ Address, Branch, Commit string }
 
-// Within calls f with a limit on its time. The error tells whether the limit was reached or ctx has ended.
-func Within[A any](ctx context.Context, limit time.Duration, code, what string, f func(context.Context) (A, error)) (A, error) {
+// Within calls f with a limit on its time. The error tells whether the limit was reached or
+// ctx has ended.
+func Within[A any](
+	ctx context.Context,
+	limit time.Duration,
+	code, what string,
+	f func(context.Context) (A, error),
+) (A, error) {
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := f(limited)
@@ -371,7 +395,8 @@ const (
 	CodeGitLimit = "git_limit"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"
-	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to it.
+	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to
+	// it.
 	CodeInvalidBranch = "invalid_branch"
 	// CodeBranchInTheWay: the remote has a branch that keeps git from making those of issues.
 	CodeBranchInTheWay = "branch_in_the_way"

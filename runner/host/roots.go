@@ -10,12 +10,15 @@ import (
 
 // Roots is what a machine does with workspace roots, and with workspaces that no run holds.
 type Roots interface {
-	// Root reads the state of a workspace root. The error names the records that can't be read; the others are returned.
+	// Root reads the state of a workspace root. The error names the records that can't be
+	// read; the others are returned.
 	Root(ctx context.Context, r RootRequest) (RootAnswer, error)
-	// Inspect describes a workspace for operators. It changes nothing, and runs no program that a repository names.
+	// Inspect describes a workspace for operators. It changes nothing, and runs no program
+	// that a repository names.
 	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
-	// Diff writes what the work in a workspace has changed since its base commit, as git diff does, and reports whether there is a
-	// repository, with what is to be compared. It changes nothing, and runs no program that a repository names.
+	// Diff writes what the work in a workspace has changed since its base commit, as git diff
+	// does, and reports whether there is a repository, with what is to be compared. It changes
+	// nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
@@ -24,11 +27,13 @@ type Roots interface {
 // RootRequest asks about a workspace root, which need not exist, or for a purge of its trash.
 type RootRequest struct {
 	Root, Project string
-	// KeepRemoved is how long removed workspaces of the project are kept. With less than MinFree bytes of free space they are deleted at once.
+	// KeepRemoved is how long removed workspaces of the project are kept. With less than
+	// MinFree bytes of free space they are deleted at once.
 	KeepRemoved time.Duration
 	MinFree     int64
 	Now         time.Time
-	// Records asks for the workspaces, Trash whether an entry of the trash is due. Only Root uses them and StateDir.
+	// Records asks for the workspaces, Trash whether an entry of the trash is due. Only Root
+	// uses them and StateDir.
 	Records, Trash bool
 	// StateDir, if set, asks for the projects that it has claimed in the root.
 	StateDir string
@@ -36,7 +41,8 @@ type RootRequest struct {
 
 // RootAnswer is the state of a root.
 type RootAnswer struct {
-	// Found: workspaces are or have been there. It is set if the request asks for more than free space.
+	// Found: workspaces are or have been there. It is set if the request asks for more than
+	// free space.
 	Found      bool
 	Projects   []string // claimed by StateDir
 	Workspaces []WorkspaceRecord
@@ -50,28 +56,31 @@ type WorkspaceRecord struct {
 	StateDir, RunID string // of the last run that held it
 }
 
-// NotCommitted is a line of the diff of a clone, between the commits and the changes that are not committed.
+// NotCommitted is a line of the diff of a clone, between the commits and the changes that are
+// not committed.
 const NotCommitted = "# Not committed:"
 
 // WorkspaceRequest names the directory of a workspace.
 type WorkspaceRequest struct {
 	Path string
-	// Commits asks Inspect for the newest commits of the work, so many at most. Those of a clone, and what Diff writes, are read as a
-	// delivery would push them.
+	// Commits asks Inspect for the newest commits of the work, so many at most. Those of a
+	// clone, and what Diff writes, are read as a delivery would push them.
 	Commits int
 	// Commit, if set, is where HEAD of a clone has to be: else Diff returns an error.
 	Commit string
-	// From and To, if set, are the trees or commits that Diff compares instead: those of a WorkEnd.
+	// From and To, if set, are the trees or commits that Diff compares instead: those of a
+	// WorkEnd.
 	From, To string
 }
 
 // CodeEndNotKept is the code of the error that what an attempt has left can't be compared.
 const CodeEndNotKept = "attempt_not_kept"
 
-// WorkEnd is what a workspace contained at the end of a run, and what has changed since the end of the run before that was kept, or else
-// since the work left its base.
+// WorkEnd is what a workspace contained at the end of a run, and what has changed since the
+// end of the run before that was kept, or else since the work left its base.
 type WorkEnd struct {
-	Tree    string `json:"tree"` // git's name of the work tree, with new files and without ignored ones
+	// git's name of the work tree, with new files and without ignored ones
+	Tree    string `json:"tree"`
 	Base    string `json:"base"` // the commit at which the work left its base
 	Files   int    `json:"files"`
 	Added   int    `json:"added"` // lines
@@ -99,25 +108,28 @@ type GitCommit struct {
 type GitStatus struct {
 	Branch *string `json:"branch"` // nil if HEAD is detached
 	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or master; nil if there is none. In a
-	// clone of symphony's it stands for the commit that symphony found there at the clone, or at the last fetch.
-	// Ahead counts the commits of HEAD that Base does not contain.
+	// Base is what the work is compared with: the default branch of origin, otherwise main or
+	// master; nil if there is none. In a clone of symphony's it stands for the commit that
+	// symphony found there at the clone, or at the last fetch. Ahead counts the commits of
+	// HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`
 	// Elsewhere are branches with commits that neither HEAD nor Base contains. They are looked
 	// for if Ahead is 0.
 	Elsewhere []string `json:"commits_elsewhere,omitempty"`
-	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if there is none. Unpushed counts
-	// the commits of HEAD that it does not contain.
+	// Remote is origin's branch of the same name, as of the last push or fetch here; nil if
+	// there is none. Unpushed counts the commits of HEAD that it does not contain.
 	Remote   *string `json:"remote_branch"`
 	Unpushed *int    `json:"commits_not_pushed"`
-	// Count is the number of files in the work tree with changes that are not committed, Changed the first of them.
+	// Count is the number of files in the work tree with changes that are not committed,
+	// Changed the first of them.
 	Count   int         `json:"changed_count"`
 	Changed []GitChange `json:"changed"`
 }
 
-// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict, otherwise the two letters of the
-// short format for the index and the work tree, with a dot for no change.
+// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict,
+// otherwise the two letters of the short format for the index and the work tree, with a dot
+// for no change.
 type GitChange struct {
 	Status string `json:"status"`
 	Path   string `json:"path"`
@@ -126,7 +138,8 @@ type GitChange struct {
 // ExamineRequest names a workspace by its root and its key.
 type ExamineRequest struct{ Root, Key string }
 
-// Unsaved is work that exists nowhere else: its description, empty if there is none, and names.
+// Unsaved is work that exists nowhere else: its description, empty if there is none, and
+// names.
 type Unsaved struct {
 	Work  string
 	Items []string
@@ -144,7 +157,8 @@ type TrashRequest struct{ Root, Path string }
 
 // Removed is a workspace in the trash.
 type Removed struct {
-	// IssueID is empty, and Identifier the key of the workspace, if its record is lost. Then it is not Restorable.
+	// IssueID is empty, and Identifier the key of the workspace, if its record is lost. Then
+	// it is not Restorable.
 	IssueID, Identifier string
 	Path                string
 	Bytes               int64
@@ -158,15 +172,16 @@ type Removed struct {
 // RestoreAnswer is the path of the restored workspace.
 type RestoreAnswer struct{ Path string }
 
-// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept because of unsaved work.
+// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept
+// because of unsaved work.
 type PurgeAnswer struct {
 	Removed     int
 	Undeletable []string
 	Unsaved     map[string]string // path to work
 }
 
-// LeaveRequest names a root and a state directory. Dissolve also removes what symphony has made in the root, unless something is left
-// there that is not symphony's.
+// LeaveRequest names a root and a state directory. Dissolve also removes what symphony has
+// made in the root, unless something is left there that is not symphony's.
 type LeaveRequest struct {
 	Root, StateDir string
 	Dissolve       bool

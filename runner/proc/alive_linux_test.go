@@ -26,7 +26,8 @@ func init() {
 		_, _ = os.Stdin.Read(make([]byte, 1))
 		return err
 	}
-	// settle tells whether the file could be locked as a dead one, and keeps it until its stdin ends.
+	// settle tells whether the file could be locked as a dead one, and keeps it until its
+	// stdin ends.
 	proctest.Helpers["settle"] = func(args []string) error {
 		release, err := LockDead(args[0])
 		proctest.Say("locked", err)
@@ -47,7 +48,12 @@ func newAlive(t *testing.T) string {
 func wantPulse(t *testing.T, path string, want Pulse) {
 	t.Helper()
 	got := test.Must(ProbeAlive(path))
-	test.Equal(t, "content and size", []any{got, test.Must(os.Stat(path)).Size()}, []any{want, int64(AliveSize)})
+	test.Equal(
+		t,
+		"content and size",
+		[]any{got, test.Must(os.Stat(path)).Size()},
+		[]any{want, int64(AliveSize)},
+	)
 }
 
 func wantLocked(t *testing.T, path string, want bool) {
@@ -87,7 +93,12 @@ func TestAliveMissing(t *testing.T) {
 	wantLocked(t, path, true)
 	test.ErrorIs(t, "the file, which is not created", test.Err(os.Stat(path)), fs.ErrNotExist)
 	// A path through a file is neither there nor missing.
-	test.Equal(t, "an error is returned", test.Err(ProbeAlive(filepath.Join(newAlive(t), "alive"))) != nil, true)
+	test.Equal(
+		t,
+		"an error is returned",
+		test.Err(ProbeAlive(filepath.Join(newAlive(t), "alive"))) != nil,
+		true,
+	)
 }
 
 func TestProbesAreWaitedFor(t *testing.T) {
@@ -101,7 +112,8 @@ func TestProbesAreWaitedFor(t *testing.T) {
 	probing(50 * time.Millisecond)
 	a := test.Must(HoldAlive(path, test.Patience()))
 	test.OK(t, a.Close())
-	test.Until(t, "LockDead to outlast a probe", func() bool { // a busy machine may keep the probe for longer than it waits
+	// a busy machine may keep the probe for longer than it waits
+	test.Until(t, "LockDead to outlast a probe", func() bool {
 		probing(30 * time.Millisecond)
 		release, err := LockDead(path)
 		if err == nil {

@@ -19,7 +19,8 @@ import (
 )
 
 const (
-	maxSecret  = 16 << 10    // bytes of Spawn.Secret: it must fit into the pipe before the worker reads
+	// bytes of Spawn.Secret: it must fit into the pipe before the worker reads
+	maxSecret  = 16 << 10
 	maxAnswer  = 1024        // bytes of a worker's reason to refuse
 	statusWait = time.Second // for the exit status of a worker that closed its pipe
 
@@ -28,8 +29,8 @@ const (
 	extraFD  = FirstExtra + 1
 	sharedFD = FirstExtra + 2
 
-	// taken is the answer of a worker that has its run. Any other answer is its reason for refusing the run; none means that the
-	// worker has ended.
+	// taken is the answer of a worker that has its run. Any other answer is its reason for
+	// refusing the run; none means that the worker has ended.
 	taken = "+"
 )
 
@@ -44,11 +45,14 @@ type Spawn struct {
 	Exe       string
 	Argv, Env []string // Argv[0] is the displayed name; every user can read the arguments
 	Log       *os.File // for its stdout and stderr; nil discards them
-	// Secret is passed to the worker through a pipe, not through the environment: at most 16 KiB, may be empty.
+	// Secret is passed to the worker through a pipe, not through the environment: at most 16
+	// KiB, may be empty.
 	Secret []byte
-	// Extra is a file that the worker gets as descriptor 4 (TakeExtra), nil for none. The caller must close its own copy.
+	// Extra is a file that the worker gets as descriptor 4 (TakeExtra), nil for none. The
+	// caller must close its own copy.
 	Extra *os.File
-	// Shared is a file in memory (SharedFile) that the worker gets as Handover.Shared, nil for none.
+	// Shared is a file in memory (SharedFile) that the worker gets as Handover.Shared, nil for
+	// none.
 	Shared *os.File
 	// Scope is the systemd scope that the worker is started in, nil for none.
 	Scope *Scope
@@ -65,12 +69,14 @@ type Detached struct {
 	status   string        // set before done is closed
 }
 
-// Detach starts a worker in a new session. It inherits only its log and the files that TakeOver and TakeExtra read. The caller must
-// call Ready once. As long as this process lives, a goroutine waits for the end of the worker and reaps it.
+// Detach starts a worker in a new session. It inherits only its log and the files that
+// TakeOver and TakeExtra read. The caller must call Ready once. As long as this process lives,
+// a goroutine waits for the end of the worker and reaps it.
 func Detach(s Spawn) (d *Detached, err error) {
 	defer func() {
 		if err != nil {
-			d, err = nil, fmt.Errorf("start %s: %w", s.Exe, err)
+			d = nil
+			err = fmt.Errorf("start %s: %w", s.Exe, err)
 		}
 	}()
 	if len(s.Secret) > maxSecret {
@@ -81,8 +87,9 @@ func Detach(s Spawn) (d *Detached, err error) {
 		return nil, err
 	}
 	defer stdin.Close()
-	// After the end of the secret, the worker makes itself non-dumpable. If /proc hides processes (hidepid), this process could
-	// not identify it any more. So the pipe is closed last.
+	// After the end of the secret, the worker makes itself non-dumpable. If /proc hides
+	// processes (hidepid), this process could not identify it any more. So the pipe is closed
+	// last.
 	defer secret.Close()
 	if _, err := secret.Write(s.Secret); err != nil {
 		return nil, err
@@ -93,11 +100,17 @@ func Detach(s Spawn) (d *Detached, err error) {
 	}
 	defer answering.Close()
 	cmd := &exec.Cmd{
-		Path: s.Exe, Args: s.Argv, Env: append([]string{}, s.Env...), Dir: "/", Stdin: stdin,
-		ExtraFiles: []*os.File{answering, s.Extra, s.Shared}, SysProcAttr: &syscall.SysProcAttr{Setsid: true},
+		Path:        s.Exe,
+		Args:        s.Argv,
+		Env:         append([]string{}, s.Env...),
+		Dir:         "/",
+		Stdin:       stdin,
+		ExtraFiles:  []*os.File{answering, s.Extra, s.Shared},
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true},
 	}
 	if s.Log != nil {
-		cmd.Stdout, cmd.Stderr = s.Log, s.Log
+		cmd.Stdout = s.Log
+		cmd.Stderr = s.Log
 	}
 	if s.Scope != nil {
 		err = s.Scope.wrap(cmd)
@@ -117,14 +130,16 @@ func Detach(s Spawn) (d *Detached, err error) {
 	return d, nil
 }
 
-// Ready waits until the worker has taken its run. Otherwise it returns the worker's reason for refusing the run, ErrDied,
-// ErrNoAnswer after Spawn.Wait, or the error of ctx. It does not end the worker.
+// Ready waits until the worker has taken its run. Otherwise it returns the worker's reason for
+// refusing the run, ErrDied, ErrNoAnswer after Spawn.Wait, or the error of ctx. It does not
+// end the worker.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.answer.Close()
 	err := d.answer.SetReadDeadline(d.deadline)
 	var answer []byte
 	if err == nil {
-		stop := context.AfterFunc(ctx, func() { _ = d.answer.SetReadDeadline(time.Unix(1, 0)) }) // fails only once the pipe is closed
+		// fails only once the pipe is closed
+		stop := context.AfterFunc(ctx, func() { _ = d.answer.SetReadDeadline(time.Unix(1, 0)) })
 		defer stop()
 		answer, err = io.ReadAll(io.LimitReader(d.answer, maxAnswer))
 	}
@@ -156,8 +171,8 @@ type Handover struct {
 	answer *os.File
 }
 
-// TakeOver reads what a pass has passed to this worker. A worker must call it before it opens or starts anything. Programs that the
-// worker starts do not inherit it.
+// TakeOver reads what a pass has passed to this worker. A worker must call it before it opens
+// or starts anything. Programs that the worker starts do not inherit it.
 func TakeOver() (*Handover, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(answerFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFIFO {
@@ -168,13 +183,19 @@ func TakeOver() (*Handover, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secret of the pass: %w", err)
 	}
-	return &Handover{Secret: secret, Shared: inheritedMemory(sharedFD), answer: os.NewFile(answerFD, "answer")}, nil
+	return &Handover{
+		Secret: secret,
+		Shared: inheritedMemory(sharedFD),
+		answer: os.NewFile(answerFD, "answer"),
+	}, nil
 }
 
-// Taken tells the pass that this worker has its run. An error means that the pass has stopped waiting, which does not affect the run.
+// Taken tells the pass that this worker has its run. An error means that the pass has stopped
+// waiting, which does not affect the run.
 func (h *Handover) Taken() error { return h.reply(taken) }
 
-// Refuse tells the pass why this worker ends without beginning its run. The message is shortened to one line of 1 KiB.
+// Refuse tells the pass why this worker ends without beginning its run. The message is
+// shortened to one line of 1 KiB.
 func (h *Handover) Refuse(message string) error {
 	return h.reply(text.Within(strings.Join(strings.Fields(message), " "), maxAnswer))
 }
@@ -187,8 +208,9 @@ func (h *Handover) reply(answer string) error {
 	return nil
 }
 
-// TakeExtra returns the file that a pass has passed to this worker (Spawn.Extra), which must be the one at path. A worker must call
-// it before it opens anything. Programs that the worker starts do not inherit the file.
+// TakeExtra returns the file that a pass has passed to this worker (Spawn.Extra), which must
+// be the one at path. A worker must call it before it opens anything. Programs that the worker
+// starts do not inherit the file.
 func TakeExtra(path string) (*os.File, error) {
 	var got, named unix.Stat_t
 	if err := unix.Fstat(extraFD, &got); err != nil {
@@ -220,8 +242,9 @@ func Launch(cmd *exec.Cmd) (reconcile.Process, error) {
 	return e.Process(), err
 }
 
-// statOfChild reads the stat of a child that has not been reaped. It retries if /proc does not show the child: with the mount option
-// hidepid, the child of a non-dumpable process is hidden until a moment after os.StartProcess has returned.
+// statOfChild reads the stat of a child that has not been reaped. It retries if /proc does not
+// show the child: with the mount option hidepid, the child of a non-dumpable process is hidden
+// until a moment after os.StartProcess has returned.
 func statOfChild(pid int) (Entry, error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
 		e, err := Stat(pid)

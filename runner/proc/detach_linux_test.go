@@ -25,12 +25,14 @@ func init() {
 	proctest.Helpers["adopt hidden"] = func(args []string) error { return errors.Join(NonDumpable(), adopt(args)) }
 }
 
-// adopt is a minimal worker: it adopts and reaps orphans, while its own children end, each in another way, and are waited for only later.
+// adopt is a minimal worker: it adopts and reaps orphans, while its own children end, each in
+// another way, and are waited for only later.
 func adopt([]string) error {
 	if err := BecomeSubreaper(); err != nil {
 		return err
 	}
-	own, released := exec.Command("sh", "-c", "exit 7"), exec.Command("true")
+	own := exec.Command("sh", "-c", "exit 7")
+	released := exec.Command("true")
 	// The shell in the middle ends at once and leaves an orphan.
 	if err := errors.Join(own.Start(), released.Start(), exec.Command("sh", "-c", "sleep 0.01 & sleep 0.01 & exec true").Run()); err != nil {
 		return err
@@ -86,7 +88,8 @@ type workerReport struct {
 	ChildFiles  string // what a child of it has open
 }
 
-// workerHelper answers as its first argument demands. If it takes its run, it writes a report and runs until it is killed.
+// workerHelper answers as its first argument demands. If it takes its run, it writes a report
+// and runs until it is killed.
 func workerHelper(args []string) error {
 	switch args[0] {
 	case "crash":
@@ -116,7 +119,8 @@ func workerHelper(args []string) error {
 	report.Dir, err = os.Getwd()
 	session, sessionErr := unix.Getsid(0)
 	_, ttyErr := os.Open("/dev/tty")
-	report.Session, report.TTY = session, ttyErr == nil
+	report.Session = session
+	report.TTY = ttyErr == nil
 	childFiles, childErr := exec.Command("ls", "-l", "/proc/self/fd").Output()
 	report.ChildFiles = string(childFiles)
 	if err := errors.Join(err, sessionErr, childErr, json.NewEncoder(os.Stdout).Encode(report), h.Taken()); err != nil {
@@ -125,10 +129,12 @@ func workerHelper(args []string) error {
 	select {}
 }
 
-// openFiles lists what this process has open, as ls -l does. A program would also see descriptors that only its own start needs.
+// openFiles lists what this process has open, as ls -l does. A program would also see
+// descriptors that only its own start needs.
 func openFiles() (list string) {
 	for _, e := range test.Must(os.ReadDir("/proc/self/fd")) {
-		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil { // else it was that of the directory
+		// else it was that of the directory
+		if target, err := os.Readlink("/proc/self/fd/" + e.Name()); err == nil {
 			list += fmt.Sprintf(" %s -> %s\n", e.Name(), target)
 		}
 	}
@@ -138,7 +144,8 @@ func openFiles() (list string) {
 // detach starts a worker, and ends it after the test.
 func detach(t *testing.T, s Spawn, args ...string) *Detached {
 	t.Helper()
-	s.Exe, s.Argv = os.Args[0], append([]string{"symphony", proctest.HelperArg, "worker"}, args...)
+	s.Exe = os.Args[0]
+	s.Argv = append([]string{"symphony", proctest.HelperArg, "worker"}, args...)
 	if s.Wait == 0 {
 		s.Wait = test.Patience()
 	}
@@ -168,13 +175,23 @@ func TestDetach(t *testing.T) {
 	defer unix.Close(60)
 	log, report := newLog(t)
 	secret := "lin_api_very-secret\nsecond line" + strings.Repeat("s", maxSecret-31)
-	d := detach(t, Spawn{Env: []string{"A=b", "PATH=" + os.Getenv("PATH")}, Log: log, Secret: []byte(secret)}, "take")
+	d := detach(t, Spawn{
+		Env:    []string{"A=b", "PATH=" + os.Getenv("PATH")},
+		Log:    log,
+		Secret: []byte(secret),
+	}, "take")
 	test.OK(t, d.Ready(t.Context()))
-	p, got := d.process, report()
+	p := d.process
+	got := report()
 	if got.Secret != secret || got.Session != p.PID || got.TTY || got.Dir != "/" || got.Env[0] != "A=b" {
 		t.Errorf("process %d: %+v", p.PID, got)
 	}
-	wantSaid(t, got.Files, []string{" 0 -> pipe:", " 1 -> " + log.Name(), " 2 -> " + log.Name(), " 3 -> pipe:"}, "hostname")
+	wantSaid(
+		t,
+		got.Files,
+		[]string{" 0 -> pipe:", " 1 -> " + log.Name(), " 2 -> " + log.Name(), " 3 -> pipe:"},
+		"hostname",
+	)
 	wantSaid(t, got.ChildFiles, nil, " 3 -> pipe:")
 	for _, file := range []string{"environ", "cmdline"} {
 		wantSaid(t, string(test.Must(os.ReadFile(Path(p.PID, file)))), nil, "secret")
@@ -189,19 +206,27 @@ func TestDetach(t *testing.T) {
 
 func TestDetachWithoutARunTaken(t *testing.T) {
 	for mode, want := range map[string]string{
-		"refuse": "refused: run_taken: another worker has it", "crash": "exit status 5", "late": "exit status 0", "mute": ErrNoAnswer.Error(),
+		"refuse": "refused: run_taken: another worker has it",
+		"crash":  "exit status 5",
+		"late":   "exit status 0",
+		"mute":   ErrNoAnswer.Error(),
 	} {
 		t.Run(mode, func(t *testing.T) {
 			wait := test.Patience()
 			if mode == "mute" {
 				wait = 50 * time.Millisecond
 			}
-			d := detach(t, Spawn{Secret: []byte("unread"), Wait: wait, Env: []string{"PATH=" + os.Getenv("PATH")}}, mode)
+			d := detach(t, Spawn{
+				Secret: []byte("unread"),
+				Wait:   wait,
+				Env:    []string{"PATH=" + os.Getenv("PATH")},
+			}, mode)
 			err := d.Ready(t.Context())
 			if err == nil || !strings.HasSuffix(err.Error(), ": "+want) {
 				t.Errorf("%v", err)
 			}
-			if errors.Is(err, ErrDied) != strings.HasPrefix(want, "exit status") || mode == "mute" && !proctest.Living(d.process) {
+			if errors.Is(err, ErrDied) != strings.HasPrefix(want, "exit status") ||
+				mode == "mute" && !proctest.Living(d.process) {
 				t.Errorf("%v, living: %v", err, proctest.Living(d.process))
 			}
 		})
@@ -214,8 +239,12 @@ func TestDetachWithoutARunTaken(t *testing.T) {
 func TestDetachImpossible(t *testing.T) {
 	proctest.KeepsDescriptors(t)
 	for name, s := range map[string]Spawn{
-		"no program":    {Exe: "/nowhere/symphony", Argv: []string{"symphony"}},
-		"a long secret": {Exe: "/bin/true", Argv: []string{"true"}, Secret: make([]byte, maxSecret+1)},
+		"no program": {Exe: "/nowhere/symphony", Argv: []string{"symphony"}},
+		"a long secret": {
+			Exe:    "/bin/true",
+			Argv:   []string{"true"},
+			Secret: make([]byte, maxSecret+1),
+		},
 	} {
 		if _, err := Detach(s); err == nil {
 			t.Errorf("%s: no error", name)
@@ -223,8 +252,9 @@ func TestDetachImpossible(t *testing.T) {
 	}
 }
 
-// A lock that a pass passes on belongs to the worker: it is held after the pass has closed its descriptor, not inherited by the
-// worker's children, and released as soon as the worker has ended. A worker that gets no file or the wrong one refuses its run.
+// A lock that a pass passes on belongs to the worker: it is held after the pass has closed its
+// descriptor, not inherited by the worker's children, and released as soon as the worker has
+// ended. A worker that gets no file or the wrong one refuses its run.
 func TestTakeExtra(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "slot")
 	slot := test.Must(os.Create(path))

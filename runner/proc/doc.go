@@ -1,5 +1,6 @@
-// Package proc identifies, watches and signals processes of this machine, and starts the workers of a pass. It does not depend on
-// issues, workspaces or the tracker. Package runner/host/local/tree, which is above it, starts and ends the processes of a run.
+// Package proc identifies, watches and signals processes of this machine, and starts the
+// workers of a pass. It does not depend on issues, workspaces or the tracker. Package
+// runner/host/local/tree, which is above it, starts and ends the processes of a run.
 //
 //	a pass                          a worker
 //	CreateAlive ─ Detach ─────────► TakeOver, HoldAlive

@@ -54,7 +54,8 @@ func TempFile() (*os.File, error) {
 	return f, err
 }
 
-// SharedFile returns nil: this system has no files in memory, and what workers share must not be on a disk.
+// SharedFile returns nil: this system has no files in memory, and what workers share must not
+// be on a disk.
 func SharedFile() (*os.File, error) { return nil, nil }
 
 func inheritedMemory(int) *os.File { return nil }
@@ -111,7 +112,8 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 		added = false
 		for _, e := range entries {
 			if parents[e.Parent] && !parents[e.PID] {
-				parents[e.PID], added = true, true
+				parents[e.PID] = true
+				added = true
 				below = append(below, e.Process())
 			}
 		}
@@ -120,7 +122,8 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 	return below, err
 }
 
-// EnvironOf returns the environment that a process of this user was started with; empty if it has ended or is hidden.
+// EnvironOf returns the environment that a process of this user was started with; empty if it
+// has ended or is hidden.
 func EnvironOf(pid int) (string, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
@@ -139,8 +142,8 @@ func EnvironOf(pid int) (string, error) {
 	return string(rest), nil
 }
 
-// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it has ended, is a zombie or another
-// process. The pid may be reused between the two steps.
+// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it
+// has ended, is a zombie or another process. The pid may be reused between the two steps.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := errors.Join(checkTarget(p), checkSame(p)); err != nil {
 		return err

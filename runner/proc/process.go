@@ -42,11 +42,15 @@ func Self() (reconcile.Handle, error) {
 	return reconcile.Handle{Boot: boot, PID: os.Getpid(), Start: e.Start}, err
 }
 
-// SameProcess reports whether the process that h names is alive: same boot and pid namespace, same pid, same start time,
-// not a zombie. It returns false if it cannot tell, so that the process is never signalled.
+// SameProcess reports whether the process that h names is alive: same boot and pid namespace,
+// same pid, same start time, not a zombie. It returns false if it cannot tell, so that the
+// process is never signalled.
 func SameProcess(h reconcile.Handle) bool {
 	boot, err := BootID()
-	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(reconcile.Process{PID: h.PID, Start: h.Start}) == nil
+	return err == nil && h.Boot == boot && h.Start != 0 && checkSame(reconcile.Process{
+		PID:   h.PID,
+		Start: h.Start,
+	}) == nil
 }
 
 // Stopped reports whether the process that h names is alive, and stopped by a signal.
@@ -55,7 +59,8 @@ func Stopped(h reconcile.Handle) bool {
 	return err == nil && e.stopped && SameProcess(h)
 }
 
-// checkSame returns nil if p is still the same process, and os.ErrProcessDone if it is another one or a zombie.
+// checkSame returns nil if p is still the same process, and os.ErrProcessDone if it is another
+// one or a zombie.
 func checkSame(p reconcile.Process) error {
 	if p.PID <= 0 {
 		return os.ErrProcessDone
@@ -72,7 +77,8 @@ func checkSame(p reconcile.Process) error {
 
 func Ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
 
-// checkTarget refuses processes that must never be signalled: init, this one, and one whose start time is not known.
+// checkTarget refuses processes that must never be signalled: init, this one, and one whose
+// start time is not known.
 func checkTarget(p reconcile.Process) error {
 	if p.PID <= 1 || p.PID == os.Getpid() || p.Start == 0 {
 		return fmt.Errorf("process %d must not be signalled", p.PID)
@@ -80,17 +86,21 @@ func checkTarget(p reconcile.Process) error {
 	return nil
 }
 
-// Environ returns the environment ("NAME=value" entries) that a process was started with; empty if the system does not show it,
-// os.ErrProcessDone if the process has ended.
+// Environ returns the environment ("NAME=value" entries) that a process was started with;
+// empty if the system does not show it, os.ErrProcessDone if the process has ended.
 func Environ(p reconcile.Process) ([]string, error) {
 	raw, err := EnvironOf(p.PID)
 	if err != nil {
 		return nil, fmt.Errorf("environment of process %d: %w", p.PID, err)
 	}
-	if err := checkSame(p); err != nil { // checked after reading, so that it was this process's environment
+	// checked after reading, so that it was this process's environment
+	if err := checkSame(p); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(strings.Split(raw, "\x00"), func(e string) bool { return !strings.Contains(e, "=") }), nil
+	return slices.DeleteFunc(
+		strings.Split(raw, "\x00"),
+		func(e string) bool { return !strings.Contains(e, "=") },
+	), nil
 }
 
 // FoundWorker is a worker that was found by its command line.
@@ -100,8 +110,9 @@ type FoundWorker struct {
 	Workflow string
 }
 
-// SealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from cron, a terminal or a test are not
-// marked. Descriptors that a child should inherit are passed explicitly.
+// SealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from
+// cron, a terminal or a test are not marked. Descriptors that a child should inherit are
+// passed explicitly.
 func SealDescriptors() error {
 	names, err := os.ReadDir(ownDescriptors)
 	if err != nil {
@@ -115,17 +126,19 @@ func SealDescriptors() error {
 	return nil
 }
 
-// CheckLimits returns an error if a limit of this process is too low for a pass, a worker and an agent. Otherwise they would
-// fail later, at an arbitrary point.
+// CheckLimits returns an error if a limit of this process is too low for a pass, a worker and
+// an agent. Otherwise they would fail later, at an arbitrary point.
 func CheckLimits() error {
 	const least = 64
 	var files, processes unix.Rlimit
 	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &files), unix.Getrlimit(unix.RLIMIT_NPROC, &processes)); err != nil {
 		return fmt.Errorf("read the limits: %w", err)
 	}
-	what, limit := "files may be open at once (ulimit -n)", files.Cur
+	what := "files may be open at once (ulimit -n)"
+	limit := files.Cur
 	if limit >= least && os.Geteuid() != 0 { // the limit of processes does not apply to root
-		what, limit = "processes and threads may run at once (ulimit -u)", processes.Cur
+		what = "processes and threads may run at once (ulimit -u)"
+		limit = processes.Cur
 	}
 	if limit < least {
 		return fmt.Errorf("only %d %s; at least %d are needed: %w", limit, what, least, syscall.EMFILE)
@@ -133,9 +146,11 @@ func CheckLimits() error {
 	return nil
 }
 
-// ThreadsRefused reports whether the log of a Go program shows that it crashed because the system refused it a thread.
+// ThreadsRefused reports whether the log of a Go program shows that it crashed because the
+// system refused it a thread.
 func ThreadsRefused(log string) bool {
-	return strings.Contains(log, "failed to create new OS thread") || strings.Contains(log, "pthread_create failed")
+	return strings.Contains(log, "failed to create new OS thread") ||
+		strings.Contains(log, "pthread_create failed")
 }
 
 func byPID(a, b reconcile.Process) int { return a.PID - b.PID }

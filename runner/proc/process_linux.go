@@ -21,8 +21,8 @@ const ownDescriptors = "/proc/self/fd"
 // firstPIDNamespace is the link of the initial pid namespace, the same on every Linux.
 const firstPIDNamespace = "pid:[4026531836]"
 
-// BootID identifies the boot in which pids and start times are valid: the kernel's boot id and, in a container, the pid namespace
-// ("<boot id>/pid:[4026532…]"). It contains no blanks.
+// BootID identifies the boot in which pids and start times are valid: the kernel's boot id
+// and, in a container, the pid namespace ("<boot id>/pid:[4026532…]"). It contains no blanks.
 func BootID() (string, error) { return bootID() }
 
 var bootID = sync.OnceValues(func() (string, error) {
@@ -41,7 +41,8 @@ var bootID = sync.OnceValues(func() (string, error) {
 	return boot, nil
 })
 
-// Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended. Values of the same BootID can be compared.
+// Monotonic reads CLOCK_MONOTONIC: the time since boot without the time spent suspended.
+// Values of the same BootID can be compared.
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
@@ -50,20 +51,25 @@ func Monotonic() time.Duration {
 	return time.Duration(ts.Nano())
 }
 
-// checkNumbering returns an error unless /proc shows the same pids as kill and fork use. In a pid namespace without its own /proc,
-// /proc shows the pids of the outer namespace, and a signal would hit an unrelated process.
+// checkNumbering returns an error unless /proc shows the same pids as kill and fork use. In a
+// pid namespace without its own /proc, /proc shows the pids of the outer namespace, and a
+// signal would hit an unrelated process.
 var checkNumbering = sync.OnceValue(func() error {
 	self, err := os.Readlink("/proc/self")
 	if err == nil && self != strconv.Itoa(os.Getpid()) {
-		err = fmt.Errorf("/proc belongs to another pid namespace (it calls this process %s, not %d)", self, os.Getpid())
+		err = fmt.Errorf(
+			"/proc belongs to another pid namespace (it calls this process %s, not %d)",
+			self,
+			os.Getpid(),
+		)
 	}
 	return err
 })
 
 func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
-// Read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out whether the file can be polled, and a
-// worker reads some hundred files at each heartbeat.
+// Read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out
+// whether the file can be polled, and a worker reads some hundred files at each heartbeat.
 func Read(path string) (all []byte, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -97,10 +103,12 @@ func Stat(pid int) (Entry, error) {
 	return Entry{}, fmt.Errorf("process %d: %w", pid, err)
 }
 
-// parseStat parses a line of /proc/<pid>/stat. The name is in parentheses and may itself contain parentheses, blanks and newlines,
-// so the fields are counted from the last parenthesis.
+// parseStat parses a line of /proc/<pid>/stat. The name is in parentheses and may itself
+// contain parentheses, blanks and newlines, so the fields are counted from the last
+// parenthesis.
 func parseStat(line string) (e Entry, err error) {
-	open, end := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	open := strings.IndexByte(line, '(')
+	end := strings.LastIndexByte(line, ')')
 	if open < 1 || end < open {
 		return e, errors.New("stat without a name")
 	}
@@ -115,11 +123,16 @@ func parseStat(line string) (e Entry, err error) {
 		err = errors.Join(err, numberErr)
 		return n
 	}
-	e.PID, e.Parent, e.Group, e.Session = number(line[:open]), number(fields[4-first]), number(fields[5-first]), number(fields[6-first])
-	state, threads := fields[0], number(fields[20-first])
+	e.PID = number(line[:open])
+	e.Parent = number(fields[4-first])
+	e.Group = number(fields[5-first])
+	e.Session = number(fields[6-first])
+	state := fields[0]
+	threads := number(fields[20-first])
 	e.Start = uint64(number(fields[22-first]))
 	e.Session = max(e.Session, 0) // -1 in a process that is ending
-	// A process whose first thread has ended is shown as a zombie even if other threads are running.
+	// A process whose first thread has ended is shown as a zombie even if other threads are
+	// running.
 	e.stopped = state == "T"
 	e.bare = state == "S" && len(fields) > 51-first && fields[50-first] == fields[51-first]
 	e.Dead = state == "X" || state == "x" || state == "Z" && threads <= 1
@@ -129,11 +142,13 @@ func parseStat(line string) (e Entry, err error) {
 // Gone reports whether err, from /proc or a pidfd call, means that a process has ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
-// Forbidden reports whether err means that a process belongs to another user or may not be inspected.
+// Forbidden reports whether err means that a process belongs to another user or may not be
+// inspected.
 func Forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
-// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it has ended, is a zombie or another
-// process. The caller must compare the boot (BootID) in which p was recorded.
+// Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it
+// has ended, is a zombie or another process. The caller must compare the boot (BootID) in
+// which p was recorded.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := checkTarget(p); err != nil {
 		return err
@@ -160,7 +175,8 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 func openPIDFD(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
 	switch {
-	case Gone(err), errors.Is(err, unix.EINVAL): // EINVAL: the number now belongs to a thread of another process
+	case Gone(err), errors.Is(err, unix.EINVAL):
+		// EINVAL: the number now belongs to a thread of another process
 		return -1, os.ErrProcessDone
 	case err != nil:
 		return -1, fmt.Errorf("pidfd of process %d: %w", pid, err)
@@ -179,7 +195,8 @@ func TempFile() (*os.File, error) {
 // SharedFile opens a file in memory that the workers of one pass share (Spawn.Shared).
 func SharedFile() (*os.File, error) { return TempFile() }
 
-// inheritedMemory returns a descriptor that this process has inherited, if it is that of a SharedFile, and otherwise nil.
+// inheritedMemory returns a descriptor that this process has inherited, if it is that of a
+// SharedFile, and otherwise nil.
 func inheritedMemory(fd int) *os.File {
 	if name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd)); name != "/memfd:"+tempName+" (deleted)" {
 		return nil
@@ -188,16 +205,20 @@ func inheritedMemory(fd int) *os.File {
 	return os.NewFile(uintptr(fd), "shared file")
 }
 
-// CheckPidfds returns an error if pidfds cannot be used. Then no process could be ended safely, so none may be started: each run
-// would fail, and the failure would count against its issue.
+// CheckPidfds returns an error if pidfds cannot be used. Then no process could be ended
+// safely, so none may be started: each run would fail, and the failure would count against its
+// issue.
 func CheckPidfds() error {
 	fd, err := openPIDFD(os.Getpid())
 	if err == nil {
 		err = errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
 	}
 	if errors.Is(err, unix.ENOSYS) || Forbidden(err) {
-		return reconcile.NewError("system_unsupported", err.Error(),
-			"symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal").WithCause(err)
+		return reconcile.NewError(
+			"system_unsupported",
+			err.Error(),
+			"symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal",
+		).WithCause(err)
 	}
 	return err
 }
@@ -217,7 +238,8 @@ func Scan() (entries []Entry, err error) {
 			continue
 		}
 		e, err := Stat(pid)
-		if e.Dead || errors.Is(err, os.ErrProcessDone) || Forbidden(err) { // forbidden: hidden by the mount option hidepid
+		// forbidden: hidden by the mount option hidepid
+		if e.Dead || errors.Is(err, os.ErrProcessDone) || Forbidden(err) {
 			continue
 		}
 		if err != nil {
@@ -228,8 +250,8 @@ func Scan() (entries []Entry, err error) {
 	return entries, nil
 }
 
-// Descendants lists the living descendants of pid, sorted by pid. Its cost depends on their number. A process that changes its
-// parent at this moment may be missing.
+// Descendants lists the living descendants of pid, sorted by pid. Its cost depends on their
+// number. A process that changes its parent at this moment may be missing.
 func Descendants(pid int) (below []reconcile.Process, err error) {
 	if err := checkNumbering(); err != nil {
 		return nil, err
@@ -244,7 +266,8 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 			seen[child] = true
 			switch e, err := Stat(child); {
 			case err == nil && !e.Dead:
-				below, parents = append(below, e.Process()), append(parents, child)
+				below = append(below, e.Process())
+				parents = append(parents, child)
 			case err != nil && !errors.Is(err, os.ErrProcessDone):
 				errs = append(errs, err)
 			}
@@ -254,7 +277,8 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 	return below, errors.Join(errs...)
 }
 
-// childrenOf lists the children of all threads of a process, including zombies; none if it has ended.
+// childrenOf lists the children of all threads of a process, including zombies; none if it has
+// ended.
 func childrenOf(pid int) (list []int) {
 	threads, _ := os.ReadDir(Path(pid, "task"))
 	for _, thread := range threads {
@@ -268,10 +292,12 @@ func childrenOf(pid int) (list []int) {
 	return list
 }
 
-// execWait is how long an environment may be missing: while a program begins, Linux shows none.
+// execWait is how long an environment may be missing: while a program begins, Linux shows
+// none.
 const execWait = 500 * time.Millisecond
 
-// EnvironOf returns the environment that a process was started with; empty if it has ended or may not be inspected.
+// EnvironOf returns the environment that a process was started with; empty if it has ended or
+// may not be inspected.
 func EnvironOf(pid int) (string, error) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		raw, err := Read(Path(pid, "environ"))
@@ -284,16 +310,17 @@ func EnvironOf(pid int) (string, error) {
 	}
 }
 
-// withoutEnviron reports whether a process has no program, as a thread of the kernel or a zombie, or sleeps with an empty
-// environment. In an exec the environment is empty for a moment, too, but the process does not sleep.
+// withoutEnviron reports whether a process has no program, as a thread of the kernel or a
+// zombie, or sleeps with an empty environment. In an exec the environment is empty for a
+// moment, too, but the process does not sleep.
 func withoutEnviron(pid int) bool {
 	_, noProgram := os.Readlink(Path(pid, "exe"))
 	e, err := Stat(pid)
 	return noProgram != nil || err == nil && e.bare
 }
 
-// commands finds the processes with a subcommand of symphony and a state directory, and returns their arguments as a map from each
-// argument to the next one.
+// commands finds the processes with a subcommand of symphony and a state directory, and
+// returns their arguments as a map from each argument to the next one.
 func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]string, error) {
 	entries, err := Scan()
 	found := map[reconcile.Process]map[string]string{}
@@ -314,8 +341,9 @@ func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]str
 	return found, err
 }
 
-// Workers finds the workers of a state directory by their command lines, and returns them by run id. It is used if the database
-// cannot be read. The alive file shows whether a worker really has its run.
+// Workers finds the workers of a state directory by their command lines, and returns them by
+// run id. It is used if the database cannot be read. The alive file shows whether a worker
+// really has its run.
 func Workers(stateDir string) (map[string]FoundWorker, error) {
 	all, err := commands("worker", stateDir)
 	found := map[string]FoundWorker{}
@@ -325,7 +353,8 @@ func Workers(stateDir string) (map[string]FoundWorker, error) {
 	return found, err
 }
 
-// OwnPasses finds the passes of a state directory that workers have started at the end of their runs.
+// OwnPasses finds the passes of a state directory that workers have started at the end of
+// their runs.
 func OwnPasses(stateDir string) (list []reconcile.Process, err error) {
 	all, err := commands("tick", stateDir)
 	for p, flags := range all {

@@ -27,12 +27,14 @@ const (
 // runtimeVar is the variable by which systemd's programs find the manager of a user.
 const runtimeVar = "XDG_RUNTIME_DIR"
 
-// ScopeManager starts workers in systemd scopes, so that they survive the unit of their pass: when a service or a login session
-// ends, systemd ends all its processes, in whatever session or process group they are.
+// ScopeManager starts workers in systemd scopes, so that they survive the unit of their pass:
+// when a service or a login session ends, systemd ends all its processes, in whatever session
+// or process group they are.
 //
-// systemd-run --scope before the worker's command line creates the scope. It moves itself into the new scope and then executes the
-// worker: same pid, parent and descriptors. Whether scopes are available is tried once in a pass, and only if it starts a worker,
-// because no permission, file or version shows it reliably.
+// systemd-run --scope before the worker's command line creates the scope. It moves itself into
+// the new scope and then executes the worker: same pid, parent and descriptors. Whether scopes
+// are available is tried once in a pass, and only if it starts a worker, because no
+// permission, file or version shows it reliably.
 type ScopeManager struct {
 	// Env is the environment that systemd's programs are found and started with.
 	Env []string
@@ -42,7 +44,8 @@ type ScopeManager struct {
 	manager *manager // nil: workers are started without a scope
 }
 
-// Ask finds out, once and within two seconds, how workers must be started to survive. It returns an error if they cannot.
+// Ask finds out, once and within two seconds, how workers must be started to survive. It
+// returns an error if they cannot.
 func (s *ScopeManager) Ask(ctx context.Context) error {
 	s.once.Do(func() { s.err = s.ask(ctx, ReadHostUnit(s.Env)) })
 	return s.err
@@ -64,12 +67,19 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 	case mode == "process", mode == "none":
 		return nil
 	case err != nil:
-		mode, reason = "KillMode unknown", fmt.Errorf("%w; %w", reason, err)
+		mode = "KillMode unknown"
+		reason = fmt.Errorf("%w; %w", reason, err)
 	default:
 		mode = "KillMode=" + mode
 	}
-	return reconcile.NewError(reconcile.CodeWorkersWouldDie,
-		fmt.Sprintf("a worker would end with %s (%s), and systemd gives it no scope: %v", at.Unit, mode, reason),
+	return reconcile.NewError(
+		reconcile.CodeWorkersWouldDie,
+		fmt.Sprintf(
+			"a worker would end with %s (%s), and systemd gives it no scope: %v",
+			at.Unit,
+			mode,
+			reason,
+		),
 		"write KillMode=process into the [Service] section of "+at.Unit+
 			", or run passes by a timer of your user, or enable lingering for your user (loginctl enable-linger), "+
 			"so that workers get scopes; if nothing may outlive "+at.Unit+", let the pass wait for its runs: symphony tick --wait",
@@ -82,7 +92,11 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	defer cancel()
 	reason := fmt.Errorf("no lasting systemd manager of user %d is running", at.uid)
 	for _, m := range at.managers() {
-		scope := Scope{"symphony-probe-" + strings.ToLower(rand.Text()[:10]) + ".scope", "symphony: can workers have scopes?", m}
+		scope := Scope{
+			"symphony-probe-" + strings.ToLower(rand.Text()[:10]) + ".scope",
+			"symphony: can workers have scopes?",
+			m,
+		}
 		if _, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...); reason == nil {
 			s.manager = &m
 			return nil
@@ -91,20 +105,27 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	return reason
 }
 
-// output runs one of systemd's programs and returns its output. The program inherits no descriptors of this process, and only the
-// variables that it needs.
-func (s *ScopeManager) output(ctx context.Context, m manager, program string, args ...string) (string, error) {
+// output runs one of systemd's programs and returns its output. The program inherits no
+// descriptors of this process, and only the variables that it needs.
+func (s *ScopeManager) output(
+	ctx context.Context,
+	m manager,
+	program string,
+	args ...string,
+) (string, error) {
 	if err := SealDescriptors(); err != nil {
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, program, args...)
-	cmd.Dir, cmd.WaitDelay = "/", 100*time.Millisecond
+	cmd.Dir = "/"
+	cmd.WaitDelay = 100 * time.Millisecond
 	cmd.Env = []string{"LC_ALL=C", "PATH=" + lookup(s.Env, "PATH")}
 	if m.user {
 		cmd.Env = append(cmd.Env, runtimeVar+"="+m.runtime)
 	}
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := cmd.Run()
 	text := strings.Join(strings.Fields(stderr.String()), " ")
 	switch {
@@ -118,7 +139,8 @@ func (s *ScopeManager) output(ctx context.Context, m manager, program string, ar
 	return "", fmt.Errorf("%s: %w", program, err)
 }
 
-// Scope returns the scope for the worker of a run, nil if it needs none or none is available. Ask must be called first.
+// Scope returns the scope for the worker of a run, nil if it needs none or none is available.
+// Ask must be called first.
 func (s *ScopeManager) Scope(runID, issue string) *Scope {
 	if s == nil || s.manager == nil {
 		return nil
@@ -132,11 +154,13 @@ type Scope struct {
 	manager           manager
 }
 
-// options returns the arguments of systemd-run before the command. Old versions of systemd have these options, too.
+// options returns the arguments of systemd-run before the command. Old versions of systemd
+// have these options, too.
 func (s *Scope) options() []string {
 	return []string{
 		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=symphony.slice",
-		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`), "--", // systemd refuses line breaks and invalid text
+		// systemd refuses line breaks and invalid text
+		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`), "--",
 	}
 }
 
@@ -147,14 +171,16 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 		return err
 	}
 	exe := cmd.Path
-	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok { // in systemd-run, that would be systemd-run itself
+	// in systemd-run, that would be systemd-run itself
+	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok {
 		link, err := os.Readlink(exe)
 		if exe = link; err != nil || strings.HasSuffix(link, " (deleted)") {
 			exe = "/proc/" + strconv.Itoa(os.Getpid()) + "/" + rest
 		}
 	}
 	command := append([]string{exe}, cmd.Args[1:]...)
-	if own := lookup(cmd.Env, runtimeVar); s.manager.user && own != s.manager.runtime { // the worker gets its own value back
+	// the worker gets its own value back
+	if own := lookup(cmd.Env, runtimeVar); s.manager.user && own != s.manager.runtime {
 		restore := []string{"env", runtimeVar + "=" + own}
 		if own == "" {
 			restore = []string{"env", "-u", runtimeVar}
@@ -162,7 +188,8 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 		command = append(restore, command...)
 		cmd.Env = append(cmd.Env, runtimeVar+"="+s.manager.runtime)
 	}
-	cmd.Path, cmd.Args = systemdRun, slices.Concat([]string{systemdRun}, s.options(), command)
+	cmd.Path = systemdRun
+	cmd.Args = slices.Concat([]string{systemdRun}, s.options(), command)
 	return nil
 }
 
@@ -179,13 +206,16 @@ func (m manager) flag() string {
 	return "--system"
 }
 
-// HostUnit describes where this process runs, which decides whether workers of a pass started here survive.
+// HostUnit describes where this process runs, which decides whether workers of a pass started
+// here survive.
 type HostUnit struct {
 	// Booted: systemd runs this machine.
 	Booted bool
-	// Unit is the innermost service or scope that contains this process; empty if there is none.
+	// Unit is the innermost service or scope that contains this process; empty if there is
+	// none.
 	Unit string
-	// Manager: the systemd manager of this user is reachable. Lingers: it survives the last logout.
+	// Manager: the systemd manager of this user is reachable. Lingers: it survives the last
+	// logout.
 	Manager, Lingers bool
 	// Root: this process belongs to root, which can use the system's manager.
 	Root bool
@@ -219,10 +249,12 @@ func ReadHostUnit(env []string) HostUnit {
 
 func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
 
-// managers returns the managers that may provide a lasting scope, the best one first. A user's manager is used from outside its
-// units only if that user lingers. Otherwise the manager and its scopes end with the last logout.
+// managers returns the managers that may provide a lasting scope, the best one first. A user's
+// manager is used from outside its units only if that user lingers. Otherwise the manager and
+// its scopes end with the last logout.
 func (at HostUnit) managers() []manager {
-	system, user := manager{}, manager{user: true, runtime: at.runtime}
+	system := manager{}
+	user := manager{user: true, runtime: at.runtime}
 	inScopeOfSystem := strings.HasPrefix(at.Unit, "symphony-") && strings.HasSuffix(at.Unit, ".scope")
 	switch {
 	case !at.Booted:
@@ -242,7 +274,8 @@ func (at HostUnit) managers() []manager {
 	return list
 }
 
-// unitOf returns the innermost unit in the path of a cgroup, and the owner of its manager. Units may create cgroups below their own.
+// unitOf returns the innermost unit in the path of a cgroup, and the owner of its manager.
+// Units may create cgroups below their own.
 func unitOf(cgroup string) (unit string, owner int) {
 	owner = -1
 	for name := range strings.SplitSeq(cgroup, "/") {
@@ -259,8 +292,8 @@ func unitOf(cgroup string) (unit string, owner int) {
 	return unit, owner
 }
 
-// systemdCgroup returns the path of a process in systemd's cgroup hierarchy: its named hierarchy on older systems, otherwise the
-// unified one.
+// systemdCgroup returns the path of a process in systemd's cgroup hierarchy: its named
+// hierarchy on older systems, otherwise the unified one.
 func systemdCgroup(file string) (unified string) {
 	for line := range strings.Lines(file) {
 		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")
@@ -274,8 +307,8 @@ func systemdCgroup(file string) (unified string) {
 	return unified
 }
 
-// lingers reports whether the manager of a user survives the last logout. If logind does not know the user, or is not running, no
-// logout ends the manager.
+// lingers reports whether the manager of a user survives the last logout. If logind does not
+// know the user, or is not running, no logout ends the manager.
 func lingers(root string, uid int) bool {
 	b, err := os.ReadFile(path.Join(root, "run/systemd/users", strconv.Itoa(uid)))
 	if err != nil {
@@ -300,7 +333,8 @@ func lookup(env []string, name string) string {
 	return ""
 }
 
-// LookPath returns the path of a program, by the last PATH of an environment; empty if it is not there.
+// LookPath returns the path of a program, by the last PATH of an environment; empty if it is
+// not there.
 func LookPath(name string, env []string) string {
 	for _, dir := range filepath.SplitList(lookup(env, "PATH")) {
 		if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil && filepath.IsAbs(path) {

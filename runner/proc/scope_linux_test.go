@@ -72,7 +72,13 @@ func TestManagers(t *testing.T) {
 		{"root in the service of root's manager", 0, 0, service, true, true, "--user"},
 	} {
 		h := HostUnit{
-			Booted: true, Unit: row.unit, Manager: row.reachable, Lingers: row.lingers, Root: row.uid == 0, uid: row.uid, owner: row.owner,
+			Booted:  true,
+			Unit:    row.unit,
+			Manager: row.reachable,
+			Lingers: row.lingers,
+			Root:    row.uid == 0,
+			uid:     row.uid,
+			owner:   row.owner,
 		}
 		got := test.Map(h.managers(), func(m manager) string { return m.flag() })
 		test.Equal(t, row.name, strings.Join(got, " "), row.want)
@@ -85,8 +91,10 @@ func TestManagers(t *testing.T) {
 func TestLingers(t *testing.T) {
 	root := t.TempDir()
 	for name, text := range map[string]string{
-		"run/systemd/users/7": "# private\nNAME=ann\nSTATE=active\n", "run/systemd/users/8": "NAME=bob\n",
-		"run/systemd/users/9": "STATE=active\n", "var/lib/systemd/linger/bob": "",
+		"run/systemd/users/7":        "# private\nNAME=ann\nSTATE=active\n",
+		"run/systemd/users/8":        "NAME=bob\n",
+		"run/systemd/users/9":        "STATE=active\n",
+		"var/lib/systemd/linger/bob": "",
 	} {
 		test.OK(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
 		test.OK(t, os.WriteFile(filepath.Join(root, name), []byte(text), 0o600))
@@ -144,18 +152,29 @@ func TestAsk(t *testing.T) {
 			calls := fakeSystemd(t, row.run, row.ctl)
 			s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH")}}
 			err := s.ask(t.Context(), HostUnit{Booted: true, Unit: row.unit, owner: -1})
-			if row.err == "" && err != nil || row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
+			if row.err == "" && err != nil ||
+				row.err != "" && (err == nil || !strings.Contains(err.Error(), row.err)) {
 				t.Errorf("error %v, want %q", err, row.err)
 			}
 			test.Equal(t, "there is a scope", s.Scope("r", "ABC-1") != nil, row.scopes)
-			test.Equal(t, "asked for the KillMode", strings.Contains(calls(), "systemctl --system show -p KillMode --value x.service\n"), row.asked)
+			test.Equal(
+				t,
+				"asked for the KillMode",
+				strings.Contains(calls(), "systemctl --system show -p KillMode --value x.service\n"),
+				row.asked,
+			)
 		})
 	}
 	// Without systemd no program is called, and nothing is refused.
 	calls := fakeSystemd(t, "exit 0", "exit 0")
 	s := &ScopeManager{}
 	test.OK(t, s.ask(t.Context(), HostUnit{Unit: "x.service", owner: -1}))
-	test.Equal(t, "there is a scope", s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil, false)
+	test.Equal(
+		t,
+		"there is a scope",
+		s.Scope("r", "ABC-1") != nil || (*ScopeManager)(nil).Scope("r", "ABC-1") != nil,
+		false,
+	)
 	test.Equal(t, "calls", calls(), "")
 }
 
@@ -165,17 +184,20 @@ func TestAskHandsOnNothing(t *testing.T) {
 	fakeSystemd(t, "/bin/ls -l /proc/$$/fd > "+out+"; /usr/bin/env >> "+out, "")
 	file := test.Must(os.Create(filepath.Join(t.TempDir(), "ours")))
 	defer file.Close()
-	fd := test.Must(unix.Dup(int(file.Fd()))) // inherited by children, as what cron or a terminal gave is
+	// inherited by children, as what cron or a terminal gave is
+	fd := test.Must(unix.Dup(int(file.Fd())))
 	defer unix.Close(fd)
 	s := &ScopeManager{Env: []string{"PATH=" + os.Getenv("PATH"), "LINEAR_API_KEY=secret"}}
 	test.OK(t, s.ask(t.Context(), HostUnit{Booted: true, Unit: "x.service", owner: -1}))
 	b := test.Must(os.ReadFile(out))
-	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") || !strings.Contains(said, "PATH=") {
+	if said := string(b); strings.Contains(said, "/ours") || strings.Contains(said, "secret") ||
+		!strings.Contains(said, "PATH=") {
 		t.Errorf("it got\n%s", said)
 	}
 }
 
-// A worker in a scope is started by systemd-run. Its program is named so that systemd-run finds it, even if it was replaced.
+// A worker in a scope is started by systemd-run. Its program is named so that systemd-run
+// finds it, even if it was replaced.
 func TestScopeCommand(t *testing.T) {
 	fakeSystemd(t, "exit 0", "")
 	systemdRun := filepath.Join(os.Getenv("PATH"), "systemd-run")
@@ -192,13 +214,40 @@ func TestScopeCommand(t *testing.T) {
 			"--unit=symphony-r1.scope", "--slice=symphony.slice", "--description=symphony: A\\nB\\x1bC", "--",
 		}
 		want = append(append(want, strings.Fields(named)...), "worker")
-		test.Equal(t, "path, arguments and environment", []any{cmd.Path, cmd.Args, cmd.Env}, []any{systemdRun, want, wantEnv})
+		test.Equal(
+			t,
+			"path, arguments and environment",
+			[]any{cmd.Path, cmd.Args, cmd.Env},
+			[]any{systemdRun, want, wantEnv},
+		)
 	}
-	seven, eight := manager{true, "/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/8"}
+	seven := manager{true, "/run/user/7"}
+	eight := []string{"XDG_RUNTIME_DIR=/run/user/8"}
 	check("/usr/bin/x", "/usr/bin/x", "--system", eight, eight, manager{})
-	check("/x", "env -u XDG_RUNTIME_DIR /x", "--user", []string{"A=1"}, []string{"A=1", "XDG_RUNTIME_DIR=/run/user/7"}, seven)
-	check("/x", "env XDG_RUNTIME_DIR=/run/user/8 /x", "--user", eight, append(eight, "XDG_RUNTIME_DIR=/run/user/7"), seven)
-	check("/x", "/x", "--user", []string{"XDG_RUNTIME_DIR=/run/user/7"}, []string{"XDG_RUNTIME_DIR=/run/user/7"}, seven)
+	check(
+		"/x",
+		"env -u XDG_RUNTIME_DIR /x",
+		"--user",
+		[]string{"A=1"},
+		[]string{"A=1", "XDG_RUNTIME_DIR=/run/user/7"},
+		seven,
+	)
+	check(
+		"/x",
+		"env XDG_RUNTIME_DIR=/run/user/8 /x",
+		"--user",
+		eight,
+		append(eight, "XDG_RUNTIME_DIR=/run/user/7"),
+		seven,
+	)
+	check(
+		"/x",
+		"/x",
+		"--user",
+		[]string{"XDG_RUNTIME_DIR=/run/user/7"},
+		[]string{"XDG_RUNTIME_DIR=/run/user/7"},
+		seven,
+	)
 	check(self, file.Name(), "--system", nil, nil, manager{})
 	test.OK(t, os.Remove(file.Name()))
 	check(self, strings.Replace(self, "self", strconv.Itoa(os.Getpid()), 1), "--system", nil, nil, manager{})

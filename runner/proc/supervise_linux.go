@@ -14,20 +14,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// BecomeSubreaper makes this process, instead of init, adopt every descendant whose parent ends, so that processes that outlive the
-// agent remain descendants of the worker. ReapOrphans must run, too.
+// BecomeSubreaper makes this process, instead of init, adopt every descendant whose parent
+// ends, so that processes that outlive the agent remain descendants of the worker. ReapOrphans
+// must run, too.
 func BecomeSubreaper() error {
 	return os.NewSyscallError("become a subreaper", unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 }
 
-// NonDumpable prevents other processes of this user from reading the memory, environment and descriptors of this process, and from
-// attaching to it. An exec resets it, so it does not affect the agent. Every file in /proc/<pid> then belongs to root.
+// NonDumpable prevents other processes of this user from reading the memory, environment and
+// descriptors of this process, and from attaching to it. An exec resets it, so it does not
+// affect the agent. Every file in /proc/<pid> then belongs to root.
 func NonDumpable() error {
 	return os.NewSyscallError("become non-dumpable", unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0))
 }
 
-// ShowAs sets the name of this process in listings, at most 15 bytes. It must be called before NonDumpable, after which the file
-// belongs to root.
+// ShowAs sets the name of this process in listings, at most 15 bytes. It must be called before
+// NonDumpable, after which the file belongs to root.
 func ShowAs(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
 // AwaitExit returns when a child has ended, without reaping it.
@@ -36,8 +38,8 @@ func AwaitExit(pid int) {
 	}
 }
 
-// ReapOrphans reaps adopted children when they end, and at each interval those that were released after their end, until ctx ends. It
-// passes errors to report.
+// ReapOrphans reaps adopted children when they end, and at each interval those that were
+// released after their end, until ctx ends. It passes errors to report.
 func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
 	defer tick.Stop()
@@ -57,12 +59,14 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 	}
 }
 
-// reap reaps the adopted children that have ended, and skips the children of os/exec, for which this process waits itself. It
-// recognizes those by their pidfds: package os keeps a pidfd of a child until it has waited for it. On systems where package os
-// has no pidfds, zombies remain until this process ends, which does no harm.
+// reap reaps the adopted children that have ended, and skips the children of os/exec, for
+// which this process waits itself. It recognizes those by their pidfds: package os keeps a
+// pidfd of a child until it has waited for it. On systems where package os has no pidfds,
+// zombies remain until this process ends, which does no harm.
 func reap() error {
 	var info unix.Siginfo
-	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil || info.Signo == 0 {
+	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil ||
+		info.Signo == 0 {
 		return nil //nolint:nilerr // there is no child, or none has ended
 	}
 	var errs []error
@@ -76,8 +80,9 @@ func reap() error {
 	return errors.Join(errs...)
 }
 
-// reapAdopted reaps the zombie pid unless this process waits for it. It opens a pidfd first and reaps through it, so nothing happens
-// if the child was reaped in between and its pid reused.
+// reapAdopted reaps the zombie pid unless this process waits for it. It opens a pidfd first
+// and reaps through it, so nothing happens if the child was reaped in between and its pid
+// reused.
 func reapAdopted(pid int) error {
 	self, err := os.FindProcess(os.Getpid())
 	if err != nil {

@@ -1,4 +1,5 @@
-// Package workers starts, watches and ends the workers on this machine for a pass. Runs do their work on a host.Machine.
+// Package workers starts, watches and ends the workers on this machine for a pass. Runs do
+// their work on a host.Machine.
 package workers
 
 import (
@@ -31,24 +32,32 @@ type Local struct {
 	StateDir string
 	Exe      string   // the program that workers run
 	Env      []string // the environment of workers
-	// Workflow is the workflow as dispatched, without a literal key. It was read from WorkflowPath.
+	// Workflow is the workflow as dispatched, without a literal key. It was read from
+	// WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
 	Model        string     // of the agents of these runs; empty for that of the workflow
 	Machine      host.Local // where runs do their work
-	Secret       []byte     // what the worker needs beside Workflow, passed over a pipe; nil for nothing
-	// NextSlot returns the account's next free slot for an agent's worker (reconcile.Accounts), an error if there is none. It is
-	// nil or returns nil if the number of runs is not limited.
+	// what the worker needs beside Workflow, passed over a pipe; nil for nothing
+	Secret []byte
+	// NextSlot returns the account's next free slot for an agent's worker
+	// (reconcile.Accounts), an error if there is none. It is nil or returns nil if the number
+	// of runs is not limited.
 	NextSlot func() (*os.File, error)
-	// Logins is a file that the workers share (proc.SharedFile), so that one login shell is enough for them; nil for none.
+	// Logins is a file that the workers share (proc.SharedFile), so that one login shell is
+	// enough for them; nil for none.
 	Logins *os.File
 	// Scopes starts workers in scopes of systemd; nil starts them without.
-	Scopes      *proc.ScopeManager
-	Stays       bool          // the pass waits for the runs that it starts, so that they need not outlive its unit
-	Project     string        // the tracker's endpoint and project
-	Root        string        // the resolved workspace root, empty if workspaces are on other machines
+	Scopes *proc.ScopeManager
+	// the pass waits for the runs that it starts, so that they need not outlive its unit
+	Stays   bool
+	Project string // the tracker's endpoint and project
+	// the resolved workspace root, empty if workspaces are on other machines
+	Root        string
 	KeepRemoved time.Duration // how long removed workspaces are kept
-	OldRoots    []string      // roots that the workflow named earlier; workspaces there are removed once their issues are done
+	// roots that the workflow named earlier; workspaces there are removed once their issues
+	// are done
+	OldRoots []string
 }
 
 func (l *Local) dir(run reconcile.Run) string { return host.RunDir(l.StateDir, run.ID) }
@@ -61,7 +70,8 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 		err = durable.WriteFile(filepath.Join(dir, runner.WorkflowFile), l.Workflow, 0o600)
 	}
 	if err == nil {
-		err = proc.CreateAlive(filepath.Join(dir, host.AliveFile)) // it syncs the directory too, so it comes last
+		// it syncs the directory too, so it comes last
+		err = proc.CreateAlive(filepath.Join(dir, host.AliveFile))
 	}
 	if err == nil {
 		err = durable.SyncDir(filepath.Dir(dir))
@@ -71,12 +81,25 @@ func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
 
 // Start implements reconcile.Runners.
 func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
-	log, err := os.OpenFile(filepath.Join(l.dir(run), runner.LogFile), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := os.OpenFile(
+		filepath.Join(l.dir(run), runner.LogFile),
+		os.O_CREATE|os.O_APPEND|os.O_RDWR,
+		0o600,
+	)
 	if err != nil {
 		return fail("worker log", err)
 	}
 	defer log.Close()
-	argv := []string{"symphony", "worker", "--run", run.ID, "--state-dir", l.StateDir, "--workflow", l.WorkflowPath}
+	argv := []string{
+		"symphony",
+		"worker",
+		"--run",
+		run.ID,
+		"--state-dir",
+		l.StateDir,
+		"--workflow",
+		l.WorkflowPath,
+	}
 	if l.Model != "" {
 		argv = append(argv, "--model", l.Model)
 	}
@@ -84,9 +107,11 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	scope := run.ID
 	ends := run.Remote == reconcile.RemoteBegun
 	if ends { // its worker has died
-		argv, scope = append(argv, "--end"), scope+"-end"
+		argv = append(argv, "--end")
+		scope = scope + "-end"
 	}
-	if l.NextSlot != nil && !ends && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) { // cleanup runs need none
+	// cleanup runs need none
+	if l.NextSlot != nil && !ends && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) {
 		if slot, err = l.NextSlot(); err != nil {
 			return fail("slot", err)
 		}
@@ -115,11 +140,15 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	output := make([]byte, 4<<10)
 	n, _ := log.ReadAt(output, 0) // a Go program that crashes prints the reason first
 	if errors.Is(err, proc.ErrDied) && proc.ThreadsRefused(string(output[:n])) {
-		err = errors.Join(fmt.Errorf("no thread could be created: %w", err), proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
+		err = errors.Join(
+			fmt.Errorf("no thread could be created: %w", err),
+			proc.NoteUnstarted(alive, reconcile.CodeResourceLimit),
+		)
 	}
 	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Fault != "" {
 		return reconcile.NewError(pulse.Fault, reconcile.MessageSpawnFailed+" for "+run.Identifier+": "+err.Error(),
-			"this is not charged to the issue; the next pass tries again").WithCause(err)
+			"this is not charged to the issue; the next pass tries again").
+			WithCause(err)
 	}
 	return fail("worker", err)
 }
@@ -133,7 +162,8 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	case pulse.Held:
 		return reconcile.Liveness{Alive: true, Beats: pulse.Beats, BeatAt: pulse.Mono}
 	case pulse.Missing && run.Worker.PID != 0 && proc.SameProcess(run.Worker):
-		// The run's directory was removed, and the heartbeat with it. The worker works without it, unless the process is stopped.
+		// The run's directory was removed, and the heartbeat with it. The worker works without
+		// it, unless the process is stopped.
 		live := reconcile.Liveness{Alive: true, Beats: run.Beats}
 		if proc.Stopped(run.Worker) {
 			live.BeatAt = 1 // long ago: just after the boot
@@ -144,7 +174,8 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Fault: pulse.Fault}
 }
 
-// left describes the processes on this machine of a run whose worker has exited, or has released the run and is about to exit.
+// left describes the processes on this machine of a run whose worker has exited, or has
+// released the run and is about to exit.
 func left(run reconcile.Run) host.LeftRequest {
 	if run.Host != "" {
 		return host.LeftRequest{RunID: host.HereID(run.ID)}
@@ -152,13 +183,17 @@ func left(run reconcile.Run) host.LeftRequest {
 	return host.LeftRequest{RunID: run.ID, ThreadID: run.ThreadID, Root: run.WorkspaceRoot}
 }
 
-// Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that took the run, and waits until the
-// worker has released the run or ctx ends. A worker that takes longer is left to the next pass.
+// Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that
+// took the run, and waits until the worker has released the run or ctx ends. A worker that
+// takes longer is left to the next pass.
 func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
 		return nil // it will read the stop reason, or has exited
 	}
-	err := proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGTERM)
+	err := proc.Signal(reconcile.Process{
+		PID:   run.Worker.PID,
+		Start: run.Worker.Start,
+	}, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail("stop run "+run.ID, err)
 	}
@@ -166,7 +201,8 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// waitWhile waits as long as a condition holds, or until ctx ends, whose error it returns then.
+// waitWhile waits as long as a condition holds, or until ctx ends, whose error it returns
+// then.
 func waitWhile(ctx context.Context, holds func() bool) error {
 	step := time.NewTicker(stopStep)
 	defer step.Stop()
@@ -180,13 +216,17 @@ func waitWhile(ctx context.Context, holds func() bool) error {
 	return nil
 }
 
-// Kill implements reconcile.Runners. It ends a frozen worker, which might wake up and work beside the pass, and the processes of its run.
+// Kill implements reconcile.Runners. It ends a frozen worker, which might wake up and work
+// beside the pass, and the processes of its run.
 func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	what := "kill the worker of run " + run.ID
 	if !proc.SameProcess(run.Worker) {
 		if Alive(l.StateDir, run.ID) {
-			return fmt.Errorf("%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
-				what, run.Worker.PID)
+			return fmt.Errorf(
+				"%s, which is frozen: process %d is not visible here (hidepid, another container): kill it yourself",
+				what,
+				run.Worker.PID,
+			)
 		}
 		return nil
 	}
@@ -194,7 +234,10 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	frozen.Frozen = true
 	killed, err := l.Machine.End(ctx, frozen)
 	if err == nil { // a worker that has not begun to work yet is unknown to the machine
-		err = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, unix.SIGKILL)
+		err = proc.Signal(reconcile.Process{
+			PID:   run.Worker.PID,
+			Start: run.Worker.Start,
+		}, unix.SIGKILL)
 	}
 	if err == nil || errors.Is(err, os.ErrProcessDone) {
 		err = waitWhile(ctx, func() bool { return proc.SameProcess(run.Worker) })
@@ -203,7 +246,11 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 }
 
 // Reap implements reconcile.Runners.
-func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]reconcile.Process) error) ([]reconcile.Process, error) {
+func (l *Local) Reap(
+	ctx context.Context,
+	run reconcile.Run,
+	record func([]reconcile.Process) error,
+) ([]reconcile.Process, error) {
 	release, err := proc.LockDead(filepath.Join(l.dir(run), host.AliveFile))
 	if errors.Is(err, proc.ErrHeld) {
 		return nil, fmt.Errorf("run %s: %w", run.ID, reconcile.ErrConflict)
@@ -219,8 +266,9 @@ func (l *Local) Reap(ctx context.Context, run reconcile.Run, record func([]recon
 	return killed.Processes, record(killed.Processes)
 }
 
-// Workspaces implements reconcile.Runners. The error names records that can't be read; the others are returned all the same. Old
-// roots contribute only workspaces of this project, and errors of old roots are ignored.
+// Workspaces implements reconcile.Runners. The error names records that can't be read; the
+// others are returned all the same. Old roots contribute only workspaces of this project, and
+// errors of old roots are ignored.
 func (l *Local) Workspaces(ctx context.Context) (list []reconcile.Workspace, failed error) {
 	roots := l.OldRoots
 	if l.Root != "" {
@@ -246,7 +294,12 @@ func (l *Local) TrashDue(now time.Time, minFree int64) (bool, error) {
 		return false, nil
 	}
 	answer, err := l.Machine.Root(context.Background(), host.RootRequest{
-		Root: l.Root, Project: l.Project, KeepRemoved: l.KeepRemoved, Trash: true, MinFree: minFree, Now: now,
+		Root:        l.Root,
+		Project:     l.Project,
+		KeepRemoved: l.KeepRemoved,
+		Trash:       true,
+		MinFree:     minFree,
+		Now:         now,
 	})
 	return answer.TrashDue, err
 }
@@ -263,7 +316,8 @@ func (l *Local) FreeBytes() int64 {
 	return answer.FreeBytes
 }
 
-// Shelter implements reconcile.Deps. It fails if workers would be ended together with this pass.
+// Shelter implements reconcile.Deps. It fails if workers would be ended together with this
+// pass.
 func (l *Local) Shelter(ctx context.Context) error {
 	err := l.Scopes.Ask(ctx)
 	if l.Stays {
@@ -280,7 +334,8 @@ func fail(what string, err error) error {
 	return host.WithCode(fmt.Errorf("%s: %w", what, err))
 }
 
-// Hold creates the alive file in a directory that is used like that of a run, and locks it until the result is closed.
+// Hold creates the alive file in a directory that is used like that of a run, and locks it
+// until the result is closed.
 func Hold(dir string) (io.Closer, error) {
 	path := filepath.Join(dir, host.AliveFile)
 	if err := proc.CreateAlive(path); err != nil {

@@ -47,8 +47,9 @@ func signalTo(t *testing.T, run reconcile.Run, s syscall.Signal) {
 	test.OK(t, proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, s))
 }
 
-// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave" releases the run on SIGTERM and goes on,
-// "refuse" and "die" never take it, "orphan" takes it and leaves a process with the run's mark.
+// playWorker is a worker that does no work. "take" holds the run until SIGTERM, "leave"
+// releases the run on SIGTERM and goes on, "refuse" and "die" never take it, "orphan" takes it
+// and leaves a process with the run's mark.
 func playWorker(how string, args []string) int {
 	ready, err := proc.TakeOver()
 	if err != nil {
@@ -107,11 +108,25 @@ func stand(t *testing.T, how string) (*Local, reconcile.Run) {
 	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	exe := test.Must(os.Executable())
 	l := &Local{
-		StateDir: filepath.Join(base, "state"), Exe: exe, Workflow: []byte("---\n---\nhello\n"), WorkflowPath: "/w/WORKFLOW.md",
-		Env:    []string{"PATH=" + os.Getenv("PATH"), workerVar + "=" + how, "SYMPHONY_RUN_ID=of-another", "SYMPHONY_ISSUE_ID=x"},
-		Secret: []byte(testKey), Root: filepath.Join(base, "ws"), Machine: local.Machine{StateDir: filepath.Join(base, "state")},
+		StateDir:     filepath.Join(base, "state"),
+		Exe:          exe,
+		Workflow:     []byte("---\n---\nhello\n"),
+		WorkflowPath: "/w/WORKFLOW.md",
+		Env: []string{
+			"PATH=" + os.Getenv("PATH"),
+			workerVar + "=" + how,
+			"SYMPHONY_RUN_ID=of-another",
+			"SYMPHONY_ISSUE_ID=x",
+		},
+		Secret:  []byte(testKey),
+		Root:    filepath.Join(base, "ws"),
+		Machine: local.Machine{StateDir: filepath.Join(base, "state")},
 	}
-	run := reconcile.Run{ID: fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()), IssueID: "id-1", Identifier: "ABC-1"}
+	run := reconcile.Run{
+		ID:         fmt.Sprintf("run-%d-%d", os.Getpid(), time.Now().UnixNano()),
+		IssueID:    "id-1",
+		Identifier: "ABC-1",
+	}
 	test.OK(t, os.MkdirAll(filepath.Join(l.StateDir, "runs"), 0o700))
 	test.OK(t, l.Prepare(t.Context(), run))
 	return l, run
@@ -125,7 +140,8 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 	below := test.Must(proc.Descendants(os.Getpid()))
 	boot := test.Must(proc.BootID())
 	for _, p := range below {
-		if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil && strings.Contains(string(cmdline), run.ID) {
+		if cmdline, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", p.PID)); err == nil &&
+			strings.Contains(string(cmdline), run.ID) {
 			run.Worker = reconcile.Handle{Boot: boot, PID: p.PID, Start: p.Start}
 		}
 	}
@@ -133,7 +149,10 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 		t.Fatalf("no worker among %+v", below)
 	}
 	t.Cleanup(func() {
-		_ = proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, syscall.SIGKILL)
+		_ = proc.Signal(reconcile.Process{
+			PID:   run.Worker.PID,
+			Start: run.Worker.Start,
+		}, syscall.SIGKILL)
 	})
 	return l, run
 }
@@ -141,7 +160,11 @@ func started(t *testing.T, how string) (*Local, reconcile.Run) {
 func TestPrepareRun(t *testing.T) {
 	l, run := stand(t, "take")
 	dir := host.RunDir(l.StateDir, run.ID)
-	for name, mode := range map[string]fs.FileMode{"": fs.ModeDir | 0o700, runner.WorkflowFile: 0o600, host.AliveFile: 0o600} {
+	for name, mode := range map[string]fs.FileMode{
+		"":                  fs.ModeDir | 0o700,
+		runner.WorkflowFile: 0o600,
+		host.AliveFile:      0o600,
+	} {
 		info, err := os.Stat(filepath.Join(dir, name))
 		test.Equal(t, name+": error and mode", []any{err, info.Mode()}, []any{nil, mode})
 	}
@@ -149,19 +172,37 @@ func TestPrepareRun(t *testing.T) {
 	// A run without its directory is dead, and a probe creates nothing.
 	test.OK(t, os.RemoveAll(dir))
 	live := l.Probe(t.Context(), run)
-	test.Equal(t, "no directory", []bool{live.Alive, live.Unknown, test.Exists(t, dir), Alive(l.StateDir, run.ID)}, make([]bool, 4))
+	test.Equal(
+		t,
+		"no directory",
+		[]bool{live.Alive, live.Unknown, test.Exists(t, dir), Alive(l.StateDir, run.ID)},
+		make([]bool, 4),
+	)
 }
 
 func TestStartWorker(t *testing.T) {
 	l, run := started(t, "take")
-	test.Equal(t, "alive", []bool{l.Probe(t.Context(), run).Alive, Alive(l.StateDir, run.ID)}, []bool{true, true})
+	test.Equal(
+		t,
+		"alive",
+		[]bool{l.Probe(t.Context(), run).Alive, Alive(l.StateDir, run.ID)},
+		[]bool{true, true},
+	)
 	got, err := os.ReadFile(filepath.Join(host.RunDir(l.StateDir, run.ID), "secret"))
-	test.Equal(t, "error, and the key that the worker was handed", []any{err, string(got)}, []any{nil, testKey})
+	test.Equal(
+		t,
+		"error, and the key that the worker was handed",
+		[]any{err, string(got)},
+		[]any{nil, testKey},
+	)
 	at := func(name string) string {
 		text := test.Must(os.ReadFile(fmt.Sprintf("/proc/%d/%s", run.Worker.PID, name)))
 		return string(text)
 	}
-	if cmdline, environ := at("cmdline"), at("environ"); strings.Contains(cmdline+environ, testKey) || strings.Contains(environ, "of-another") ||
+	cmdline := at("cmdline")
+	environ := at("environ")
+	if strings.Contains(cmdline+environ, testKey) ||
+		strings.Contains(environ, "of-another") ||
 		!strings.HasPrefix(cmdline, "symphony\x00worker\x00--run\x00"+run.ID+"\x00--state-dir\x00"+l.StateDir+"\x00--workflow\x00/w/WORKFLOW.md\x00") {
 		t.Errorf("arguments %q, environment %q", cmdline, environ)
 	}
@@ -176,25 +217,50 @@ func TestStartWorker(t *testing.T) {
 	test.ErrorIs(t, "no such program", l.Start(t.Context(), run), fs.ErrNotExist)
 }
 
-// Only the process that took the run is signalled, not another one with the same pid. Scripts test workers that do not exit.
+// Only the process that took the run is signalled, not another one with the same pid. Scripts
+// test workers that do not exit.
 func TestStopWorker(t *testing.T) {
 	l, run := started(t, "take")
 	for _, other := range []reconcile.Handle{
-		{}, {Boot: run.Worker.Boot, PID: run.Worker.PID, Start: run.Worker.Start + 1}, {Boot: "another", PID: run.Worker.PID, Start: run.Worker.Start},
+		{}, {
+			Boot:  run.Worker.Boot,
+			PID:   run.Worker.PID,
+			Start: run.Worker.Start + 1,
+		}, {
+			Boot:  "another",
+			PID:   run.Worker.PID,
+			Start: run.Worker.Start,
+		},
 	} {
 		wrong := run
 		wrong.Worker = other
-		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), wrong), Alive(l.StateDir, run.ID)}, []any{nil, true})
-		test.Contains(t, fmt.Sprintf("killing %+v", other), fmt.Sprint(l.Kill(t.Context(), wrong)), "is not visible here")
+		test.Equal(
+			t,
+			"error, and whether the worker lives",
+			[]any{l.Stop(t.Context(), wrong), Alive(l.StateDir, run.ID)},
+			[]any{nil, true},
+		)
+		test.Contains(
+			t,
+			fmt.Sprintf("killing %+v", other),
+			fmt.Sprint(l.Kill(t.Context(), wrong)),
+			"is not visible here",
+		)
 		test.Equal(t, "the worker lives", Alive(l.StateDir, run.ID), true)
 	}
 	for range 2 { // Stop returns once the worker has exited
-		test.Equal(t, "error, and whether the worker lives", []any{l.Stop(t.Context(), run), Alive(l.StateDir, run.ID)}, []any{nil, false})
+		test.Equal(
+			t,
+			"error, and whether the worker lives",
+			[]any{l.Stop(t.Context(), run), Alive(l.StateDir, run.ID)},
+			[]any{nil, false},
+		)
 	}
 	test.OK(t, l.Kill(t.Context(), run))
 }
 
-// A worker whose run directory was removed is alive. While its process is stopped it counts as silent.
+// A worker whose run directory was removed is alive. While its process is stopped it counts as
+// silent.
 func TestProbeWithoutRunDirectory(t *testing.T) {
 	l, run := started(t, "take")
 	test.OK(t, os.RemoveAll(l.dir(run)))
@@ -228,25 +294,53 @@ func TestReapWorker(t *testing.T) {
 		t.Fatalf("%+v", live)
 	}
 	left, err := l.Reap(t.Context(), run, record)
-	test.Equal(t, "error, number of processes left, and records", []any{err, len(left), recorded}, []any{nil, 0, 1})
+	test.Equal(
+		t,
+		"error, number of processes left, and records",
+		[]any{err, len(left), recorded},
+		[]any{nil, 0, 1},
+	)
 	test.Equal(t, "number of processes left after the reaping", len(l.Probe(t.Context(), run).Left), 0)
 	broken := errors.New("the row has changed")
-	test.ErrorIs(t, "the error", test.Err(l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken })), broken)
+	test.ErrorIs(
+		t,
+		"the error",
+		test.Err(l.Reap(t.Context(), run, func([]reconcile.Process) error { return broken })),
+		broken,
+	)
 }
 
 func TestListWorkspaces(t *testing.T) {
 	l, _ := stand(t, "take")
 	list, err := l.Workspaces(t.Context())
-	test.Equal(t, "error, workspaces and root before there is a root", []any{err, len(list), test.Exists(t, l.Root)}, []any{nil, 0, false})
+	test.Equal(
+		t,
+		"error, workspaces and root before there is a root",
+		[]any{err, len(list), test.Exists(t, l.Root)},
+		[]any{nil, 0, false},
+	)
 	root := test.Must(workspace.OpenRoot(l.Root))
 	for _, name := range []string{"ABC-1", "ABC-2"} {
-		w, err := root.Acquire(t.Context(), workspace.Owner{IssueID: "id of " + name, Identifier: name, Project: "demo", StateDir: l.StateDir, RunID: "r"})
+		w, err := root.Acquire(t.Context(), workspace.Owner{
+			IssueID:    "id of " + name,
+			Identifier: name,
+			Project:    "demo",
+			StateDir:   l.StateDir,
+			RunID:      "r",
+		})
 		test.OK(t, err)
 		test.OK(t, w.Release())
 	}
 	test.OK(t, os.WriteFile(filepath.Join(l.Root, ".symphony", "ABC-2.json"), []byte("{"), 0o600))
 	list, err = l.Workspaces(t.Context())
-	want := reconcile.Workspace{IssueID: "id of ABC-1", Identifier: "ABC-1", Key: "ABC-1", Root: l.Root, Path: filepath.Join(l.Root, "ABC-1"), Project: "demo"}
+	want := reconcile.Workspace{
+		IssueID:    "id of ABC-1",
+		Identifier: "ABC-1",
+		Key:        "ABC-1",
+		Root:       l.Root,
+		Path:       filepath.Join(l.Root, "ABC-1"),
+		Project:    "demo",
+	}
 	test.Equal(t, "workspaces", list, []reconcile.Workspace{want})
 	test.Contains(t, "a record that can't be read", fmt.Sprint(err), "ABC-2")
 	if free := l.FreeBytes(); free <= 0 {
@@ -254,13 +348,24 @@ func TestListWorkspaces(t *testing.T) {
 	}
 }
 
-// A worker that has released its run may go on for a moment, to start its own pass. It is not a leftover.
+// A worker that has released its run may go on for a moment, to start its own pass. It is not
+// a leftover.
 func TestLeavingWorkerIsNoLeftover(t *testing.T) {
 	l, run := started(t, "leave")
 	signalTo(t, run, syscall.SIGTERM)
 	ends(t, l, run)
 	left, err := l.Reap(t.Context(), run, func([]reconcile.Process) error { return nil })
-	test.Equal(t, "error, number left, and whether the worker lives", []any{err, len(left), proc.SameProcess(run.Worker)}, []any{nil, 0, true})
+	test.Equal(
+		t,
+		"error, number left, and whether the worker lives",
+		[]any{err, len(left), proc.SameProcess(run.Worker)},
+		[]any{nil, 0, true},
+	)
 	live := l.Probe(t.Context(), run)
-	test.Equal(t, "unknown, and number of processes left", []any{live.Unknown, len(live.Left)}, []any{false, 0})
+	test.Equal(
+		t,
+		"unknown, and number of processes left",
+		[]any{live.Unknown, len(live.Left)},
+		[]any{false, 0},
+	)
 }

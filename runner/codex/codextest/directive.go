@@ -67,7 +67,9 @@ func (u *turn) step(s *Step) error {
 		u.s.write([]byte(s.Text + "\n"))
 	case "long":
 		item := u.started(commandItem("cat large", u.t.Cwd), "call")
-		item["status"], item["exitCode"], item["durationMs"] = "completed", 0, 0
+		item["status"] = "completed"
+		item["exitCode"] = 0
+		item["durationMs"] = 0
 		item["aggregatedOutput"] = strings.Repeat("x", s.N)
 		u.completed(item)
 	default:
@@ -87,7 +89,11 @@ func (u *turn) askClient(s *Step) error {
 		return u.tool(s.Name, s.JSON)
 	case "ask-user":
 		question := shape("question", object{"question": s.Text})
-		return u.ask("item/tool/requestUserInput", "waitingOnUserInput", shape("questions", object{"questions": []object{question}}))
+		return u.ask(
+			"item/tool/requestUserInput",
+			"waitingOnUserInput",
+			shape("questions", object{"questions": []object{question}}),
+		)
 	case "ask-form":
 		return u.ask("mcpServer/elicitation/request", "", shape("form", object{"message": s.Text}))
 	case "ask-permissions":
@@ -112,7 +118,8 @@ func Numbers(n int) []string {
 	return words
 }
 
-// errorInfo returns codexErrorInfo: a word, or for KEY=STATUS an object with an HTTP status, which may be empty.
+// errorInfo returns codexErrorInfo: a word, or for KEY=STATUS an object with an HTTP status,
+// which may be empty.
 func errorInfo(text string) any {
 	key, status, ok := strings.Cut(text, "=")
 	if !ok {
@@ -121,7 +128,8 @@ func errorInfo(text string) any {
 	return object{key: object{"httpStatusCode": json.RawMessage(cmp.Or(status, "null"))}}
 }
 
-// patch writes a file of the workspace and completes its item. As with codex, it fails for a path outside.
+// patch writes a file of the workspace and completes its item. As with codex, it fails for a
+// path outside.
 func (u *turn) patch(item object, name, text string) {
 	item["status"] = "completed"
 	if err := writeFile(u.t.Cwd, name, text); err != nil {
@@ -145,9 +153,20 @@ func writeFile(dir, name, text string) error {
 
 // subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
 func (u *turn) subAgent(text string) {
-	child := &turn{s: u.s, t: &thread{ID: uuid.NewString(), Cwd: u.t.Cwd}, id: uuid.NewString(), began: time.Now(), ctx: u.ctx}
-	call := u.started(newItem("collabAgentToolCall", object{"senderThreadId": u.t.ID, "prompt": text}), "call")
-	call["status"], call["model"], call["receiverThreadIds"] = "completed", "scripted", []string{child.t.ID}
+	child := &turn{
+		s:     u.s,
+		t:     &thread{ID: uuid.NewString(), Cwd: u.t.Cwd},
+		id:    uuid.NewString(),
+		began: time.Now(),
+		ctx:   u.ctx,
+	}
+	call := u.started(newItem("collabAgentToolCall", object{
+		"senderThreadId": u.t.ID,
+		"prompt":         text,
+	}), "call")
+	call["status"] = "completed"
+	call["model"] = "scripted"
+	call["receiverThreadIds"] = []string{child.t.ID}
 	call["agentsStates"] = object{child.t.ID: object{"status": "pendingInit", "message": nil}}
 	u.completed(call)
 	child.start()
@@ -169,10 +188,12 @@ func (u *turn) ask(method, flag string, params object) error {
 	return u.say(0, "answered: "+string(answer))
 }
 
-// approval asks for approval of an item and returns the decision. It sets the status that the item has if it does not run.
+// approval asks for approval of an item and returns the decision. It sets the status that the
+// item has if it does not run.
 func (u *turn) approval(method string, item, params object) (string, error) {
 	var answer struct{ Decision string }
-	params["itemId"], params["startedAtMs"] = item["id"], item["startedAtMs"]
+	params["itemId"] = item["id"]
+	params["startedAtMs"] = item["startedAtMs"]
 	_, err := u.request(method, "waitingOnApproval", params, &answer)
 	item["status"] = "failed"
 	if answer.Decision == "decline" || answer.Decision == "cancel" {
@@ -184,12 +205,22 @@ func (u *turn) approval(method string, item, params object) (string, error) {
 func (u *turn) askCommand(line string) error {
 	_, granted := u.s.granted.Load(line)
 	item := u.started(commandItem(line, u.t.Cwd), "call")
-	decision, err := "accept", error(nil)
+	decision := "accept"
+	err := error(nil)
 	if !granted {
 		decision, err = u.approval("item/commandExecution/requestApproval", item, object{
-			"kind": "command", "environmentId": "local", "reason": "needs to run outside the sandbox", "command": item["command"],
-			"cwd": u.t.Cwd, "commandActions": item["commandActions"], "proposedExecpolicyAmendment": []string{line},
-			"availableDecisions": []any{"accept", object{"acceptWithExecpolicyAmendment": object{"execpolicy_amendment": []string{line}}}, "cancel"},
+			"kind":                        "command",
+			"environmentId":               "local",
+			"reason":                      "needs to run outside the sandbox",
+			"command":                     item["command"],
+			"cwd":                         u.t.Cwd,
+			"commandActions":              item["commandActions"],
+			"proposedExecpolicyAmendment": []string{line},
+			"availableDecisions": []any{
+				"accept",
+				object{"acceptWithExecpolicyAmendment": object{"execpolicy_amendment": []string{line}}},
+				"cancel",
+			},
 		})
 	}
 	switch {
@@ -211,7 +242,10 @@ func (u *turn) askCommand(line string) error {
 
 func (u *turn) askFile(name string) error {
 	item := u.started(fileItem(filepath.Join(u.t.Cwd, name), "asked for"), "call")
-	decision, err := u.approval("item/fileChange/requestApproval", item, object{"reason": nil, "grantRoot": nil})
+	decision, err := u.approval("item/fileChange/requestApproval", item, object{
+		"reason":    nil,
+		"grantRoot": nil,
+	})
 	switch {
 	case err != nil:
 		return err
@@ -225,7 +259,8 @@ func (u *turn) askFile(name string) error {
 	return u.interrupted()
 }
 
-// tool calls a dynamic tool of the client. A script may name a tool that the thread does not have, to test the refusal.
+// tool calls a dynamic tool of the client. A script may name a tool that the thread does not
+// have, to test the refusal.
 func (u *turn) tool(name string, args json.RawMessage) error {
 	if args == nil {
 		args = json.RawMessage("{}")
@@ -235,13 +270,23 @@ func (u *turn) tool(name string, args json.RawMessage) error {
 		ContentItems []json.RawMessage
 		Success      bool
 	}
-	refusal, err := u.request("item/tool/call", "", object{"callId": item["id"], "namespace": nil, "tool": name, "arguments": args}, &answer)
+	refusal, err := u.request("item/tool/call", "", object{
+		"callId":    item["id"],
+		"namespace": nil,
+		"tool":      name,
+		"arguments": args,
+	}, &answer)
 	if err != nil {
 		return err
 	}
-	item["contentItems"], item["success"], item["status"] = answer.ContentItems, answer.Success, "completed"
+	item["contentItems"] = answer.ContentItems
+	item["success"] = answer.Success
+	item["status"] = "completed"
 	if refusal != nil || answer.ContentItems == nil {
-		item["contentItems"] = []object{{"type": "inputText", "text": "dynamic tool request failed"}}
+		item["contentItems"] = []object{{
+			"type": "inputText",
+			"text": "dynamic tool request failed",
+		}}
 	}
 	if !answer.Success {
 		item["status"] = "failed"
@@ -259,18 +304,24 @@ type command struct {
 }
 
 const (
-	// outputWait bounds the wait for output after a command has ended: a process that it started may keep the pipe open.
+	// outputWait bounds the wait for output after a command has ended: a process that it
+	// started may keep the pipe open.
 	outputWait = 200 * time.Millisecond
 	outputKept = 1 << 20 // bytes that codex keeps of a command's output
 )
 
-// spawn starts a command with the environment that codex gives to commands. Commands survive an interrupt.
+// spawn starts a command with the environment that codex gives to commands. Commands survive
+// an interrupt.
 func (u *turn) spawn(line, callID string) (*command, error) {
-	c := &command{Cmd: exec.CommandContext(context.WithoutCancel(u.ctx), "/bin/bash", u.t.config.shellFlag(), line), done: make(chan struct{})}
+	c := &command{
+		Cmd:  exec.CommandContext(context.WithoutCancel(u.ctx), "/bin/bash", u.t.config.shellFlag(), line),
+		done: make(chan struct{}),
+	}
 	c.Dir = u.t.Cwd
 	c.Env = append(u.t.config.environ(os.Environ()),
 		"CODEX_THREAD_ID="+u.t.ID, "CODEX_SESSION_ID="+u.t.ID, "CODEX_TOOL_CALL_ID="+callID, "CODEX_CI=1")
-	c.Stdout, c.Stderr = &c.output, &c.output
+	c.Stdout = &c.output
+	c.Stderr = &c.output
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	c.WaitDelay = outputWait
 	u.s.mu.Lock()
@@ -295,7 +346,8 @@ func (u *turn) spawn(line, callID string) (*command, error) {
 func (c *command) kill() {
 	select {
 	case <-c.done:
-		// The leader is reaped, so another process may have its id by now. As with codex, the rest of its group goes on.
+		// The leader is reaped, so another process may have its id by now. As with codex, the
+		// rest of its group goes on.
 	default:
 		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); err == nil {
 			<-c.done
@@ -311,14 +363,16 @@ func (c *command) status() int {
 	return c.ProcessState.ExitCode()
 }
 
-// command starts the command of an item. The returned function waits for the end of the command and completes the item. If
-// the turn is interrupted the command goes on in the background.
+// command starts the command of an item. The returned function waits for the end of the
+// command and completes the item. If the turn is interrupted the command goes on in the
+// background.
 func (u *turn) command(line string, item object) (wait func()) {
 	began := time.Now()
 	c, err := u.spawn(line, fmt.Sprint(item["id"]))
 	if err != nil { // the model sees the error, and the turn continues
 		return func() {
-			item["status"], item["aggregatedOutput"] = "failed", "Failed to create unified exec process: "+err.Error()
+			item["status"] = "failed"
+			item["aggregatedOutput"] = "Failed to create unified exec process: " + err.Error()
 			u.completed(item)
 		}
 	}
@@ -331,9 +385,15 @@ func (u *turn) command(line string, item object) (wait func()) {
 		}
 		text := strings.ToValidUTF8(string(c.output.Bytes()[:min(c.output.Len(), outputKept)]), "�")
 		if text != "" {
-			u.notify("item/commandExecution/outputDelta", object{"turnId": u.id, "itemId": item["id"], "delta": text[:min(len(text), 8<<10)]})
+			u.notify("item/commandExecution/outputDelta", object{
+				"turnId": u.id,
+				"itemId": item["id"],
+				"delta":  text[:min(len(text), 8<<10)],
+			})
 		}
-		item["aggregatedOutput"], item["exitCode"], item["durationMs"] = text, c.status(), cmp.Or(u.took, time.Since(began)).Milliseconds()
+		item["aggregatedOutput"] = text
+		item["exitCode"] = c.status()
+		item["durationMs"] = cmp.Or(u.took, time.Since(began)).Milliseconds()
 		item["status"] = "completed"
 		if c.status() != 0 {
 			item["status"] = "failed"

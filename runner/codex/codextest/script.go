@@ -1,5 +1,6 @@
-// Package codextest is a small app-server that runs a script from the prompt and speaks the protocol of codex 0.169. Tests use
-// it to drive sessions and workers, and the demo command uses it as its agent: it needs no model, no network and no sandbox.
+// Package codextest is a small app-server that runs a script from the prompt and speaks the
+// protocol of codex 0.169. Tests use it to drive sessions and workers, and the demo command
+// uses it as its agent: it needs no model, no network and no sandbox.
 //
 // # Scripts
 //
@@ -14,13 +15,16 @@
 //	say nothing is left
 //	```
 //
-// Each line is a directive; blank lines and lines that begin with # are skipped. A header begins a section: "attempt N:",
-// "turn N:" or "attempt N turn M:". A + after a number means "or more". A turn runs the first section whose header matches,
-// or else the lines before the first header. Attempts count from 0; the prompt names the attempt in a line "Attempt: N". Turns
-// count from 1 within a process, unless the prompt is continuation guidance that names the turn ("continuation turn #2 of 3").
+// Each line is a directive; blank lines and lines that begin with # are skipped. A header
+// begins a section: "attempt N:", "turn N:" or "attempt N turn M:". A + after a number means
+// "or more". A turn runs the first section whose header matches, or else the lines before the
+// first header. Attempts count from 0; the prompt names the attempt in a line "Attempt: N".
+// Turns count from 1 within a process, unless the prompt is continuation guidance that names
+// the turn ("continuation turn #2 of 3").
 //
-// A prompt without a script runs the last script of its thread again, also after a resume; a thread without any script says
-// "done". An invalid script fails the turn with a message that names the line.
+// A prompt without a script runs the last script of its thread again, also after a resume; a
+// thread without any script says "done". An invalid script fails the turn with a message that
+// names the line.
 //
 // Work:
 //
@@ -37,7 +41,8 @@
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
-// Requests to the client, under every approval policy; the answers have the same effect as with codex:
+// Requests to the client, under every approval policy; the answers have the same effect as
+// with codex:
 //
 //	ask-command COMMAND   approval of a command, which runs if approved
 //	ask-file FILE         approval of a file change
@@ -60,8 +65,9 @@
 //	steal-turn            after this turn codex starts another by itself (only with package modeltest and a real codex)
 //	late-response         turn/start is answered after the turn's end
 //
-// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their members. As with codex, each command
-// runs in its own process session, and only a graceful exit kills it, so that tests of clean-up have processes to find.
+// Messages follow recordings of a real codex (shapes.json), and TestShapes compares their
+// members. As with codex, each command runs in its own process session, and only a graceful
+// exit kills it, so that tests of clean-up have processes to find.
 package codextest
 
 import (
@@ -87,11 +93,35 @@ type Step struct {
 
 // verbs maps the directives to their arguments; a ? marks an optional one.
 var verbs = map[string]string{
-	"sh": "text", "background": "text", "say": "text", "think": "text", "subagent": "text", "garbage": "text",
-	"ask-command": "text", "ask-file": "text", "ask-user": "text", "ask-form": "text", "ask-permissions": "",
-	"patch": "name text?", "fail": "name text?", "tool": "name json?", "request": "name json?", "ratelimits": "json",
-	"tokens": "n m", "long": "n", "sleep": "wait", "took": "wait", "stream": "n wait",
-	"crash": "", "hang": "", "heed": "", "silent": "", "deaf": "", "cancel": "", "steal-turn": "", "late-response": "",
+	"sh":              "text",
+	"background":      "text",
+	"say":             "text",
+	"think":           "text",
+	"subagent":        "text",
+	"garbage":         "text",
+	"ask-command":     "text",
+	"ask-file":        "text",
+	"ask-user":        "text",
+	"ask-form":        "text",
+	"ask-permissions": "",
+	"patch":           "name text?",
+	"fail":            "name text?",
+	"tool":            "name json?",
+	"request":         "name json?",
+	"ratelimits":      "json",
+	"tokens":          "n m",
+	"long":            "n",
+	"sleep":           "wait",
+	"took":            "wait",
+	"stream":          "n wait",
+	"crash":           "",
+	"hang":            "",
+	"heed":            "",
+	"silent":          "",
+	"deaf":            "",
+	"cancel":          "",
+	"steal-turn":      "",
+	"late-response":   "",
 }
 
 // section is the steps under one header.
@@ -100,14 +130,16 @@ type section struct {
 	steps  []Step
 }
 
-// Steps returns the steps for the last of a thread's prompts. turn is its number, unless the prompt names one.
+// Steps returns the steps for the last of a thread's prompts. turn is its number, unless the
+// prompt names one.
 func Steps(prompts []string, turn int) (steps []Step, err error) {
 	var script []section
 	attempt := 0
 	for _, prompt := range prompts {
 		var sections []section
 		if sections, err = parse(prompt); len(sections) > 0 {
-			script, attempt = sections, 0
+			script = sections
+			attempt = 0
 		}
 		attempt = numberIn(prompt, `(?m)^[-*# \t]*Attempt:[ *]*(\d+)`, attempt)
 	}
@@ -123,7 +155,8 @@ func Steps(prompts []string, turn int) (steps []Step, err error) {
 	return script[0].steps, nil
 }
 
-// matches reports whether the number of a header matches n. A header without a number matches all.
+// matches reports whether the number of a header matches n. A header without a number matches
+// all.
 func matches(number, orMore string, n int) bool {
 	wanted, err := strconv.Atoi(number)
 	return err != nil || n == wanted || orMore != "" && n > wanted
@@ -137,7 +170,8 @@ func numberIn(prompt, pattern string, fallback int) int {
 	return fallback
 }
 
-// parse reads the script of a prompt. The first section has the lines before the first header. Without a script there are no sections.
+// parse reads the script of a prompt. The first section has the lines before the first header.
+// Without a script there are no sections.
 func parse(prompt string) ([]section, error) {
 	begin := regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n").FindStringIndex(prompt)
 	if begin == nil {
@@ -181,7 +215,8 @@ func parseStep(line string) (step Step, err error) {
 		var word string
 		rest = strings.TrimSpace(rest)
 		if field, optional := strings.CutSuffix(field, "?"); field == "text" || field == "json" {
-			word, rest = rest, ""
+			word = rest
+			rest = ""
 			if word == "" && optional {
 				continue
 			}

@@ -58,8 +58,10 @@ func TestEnvironmentOfCommands(t *testing.T) {
 	var c threadConfig
 	test.Equal(t, "environment and shell flag", []any{c.environ(env), c.shellFlag()}, []any{env, "-lc"})
 	c.Environment.Set = map[string]string{"NPM_TOKEN": "set"}
-	c.Environment.IgnoreExcludes, c.LoginShell = new(bool), new(bool)
-	if got := c.environ(env); !slices.Equal(got, []string{"PATH=/bin", "A=a", "NPM_TOKEN=set"}) || c.shellFlag() != "-c" {
+	c.Environment.IgnoreExcludes = new(bool)
+	c.LoginShell = new(bool)
+	if got := c.environ(env); !slices.Equal(got, []string{"PATH=/bin", "A=a", "NPM_TOKEN=set"}) ||
+		c.shellFlag() != "-c" {
 		t.Errorf("%q, bash %s", got, c.shellFlag())
 	}
 }

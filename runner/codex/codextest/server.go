@@ -49,19 +49,26 @@ func (s *server) addFault(text string) error {
 	return nil
 }
 
-// Main is the main function of a scripted codex, with the arguments "app-server [flags]" or "--version". It returns the exit
-// status. CODEX_HOME is the default of the flag --home.
+// Main is the main function of a scripted codex, with the arguments "app-server [flags]" or
+// "--version". It returns the exit status. CODEX_HOME is the default of the flag --home.
 func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	switch {
 	case len(args) == 1 && args[0] == "--version":
 		fmt.Fprintln(out, "codex-cli "+Version)
 		return 0
 	case len(args) == 0 || args[0] != "app-server":
-		fmt.Fprintln(errw, "usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version")
+		fmt.Fprintln(
+			errw,
+			"usage: app-server [--home DIR] [--pace DURATION] [--fault NAME[=TEXT]]… | --version",
+		)
 		return 2
 	}
 	s := &server{
-		out: out, errw: errw, faults: map[string]string{}, crashed: make(chan struct{}, 1), quit: make(chan struct{}),
+		out:     out,
+		errw:    errw,
+		faults:  map[string]string{},
+		crashed: make(chan struct{}, 1),
+		quit:    make(chan struct{}),
 		threads: map[string]*thread{},
 	}
 	flags := flag.NewFlagSet("app-server", flag.ContinueOnError)
@@ -87,7 +94,9 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 
 // server is one app-server.
 type server struct {
-	home    string        // an existing folder for threads, so that a later process can resume them; "": they are not kept
+	// an existing folder for threads, so that a later process can resume them; "": they are
+	// not kept
+	home    string
 	pace    time.Duration // before each directive, for demos
 	deafFor time.Duration
 	faults  map[string]string
@@ -147,7 +156,8 @@ func (s *server) run(in io.Reader) int {
 	return 0
 }
 
-// end ends turns and commands. It is not called after a crash: commands go on, as they do when a codex is killed.
+// end ends turns and commands. It is not called after a crash: commands go on, as they do when
+// a codex is killed.
 func (s *server) end() {
 	s.mu.Lock()
 	close(s.quit)
@@ -266,12 +276,19 @@ type reply struct {
 
 // handlers serve the client's requests.
 var handlers = map[string]func(*server, *params) reply{
-	"initialize": (*server).initialize, "thread/start": (*server).startThread, "thread/resume": (*server).resumeThread,
-	"turn/start": (*server).startTurn, "turn/interrupt": (*server).interrupt, "command/exec": (*server).exec,
+	"initialize":      (*server).initialize,
+	"thread/start":    (*server).startThread,
+	"thread/resume":   (*server).resumeThread,
+	"turn/start":      (*server).startTurn,
+	"turn/interrupt":  (*server).interrupt,
+	"command/exec":    (*server).exec,
 	"turn/steer":      (*server).steer,
 	"thread/name/set": func(*server, *params) reply { return reply{result: object{}} },
 	"config/read": func(*server, *params) reply {
-		return reply{result: object{"config": object{"model_provider": "scripted", "mcp_servers": object{}}, "origins": object{}}}
+		return reply{result: object{
+			"config":  object{"model_provider": "scripted", "mcp_servers": object{}},
+			"origins": object{},
+		}}
 	},
 	"account/read": func(s *server, _ *params) reply {
 		_, needed := s.faults["logged-out"]
@@ -280,7 +297,8 @@ var handlers = map[string]func(*server, *params) reply{
 }
 
 func (s *server) serve(m *message) {
-	r, p := reply{}, params{id: m.ID}
+	r := reply{}
+	p := params{id: m.ID}
 	handle := handlers[m.Method]
 	switch {
 	case len(m.Params) == 0:
@@ -317,7 +335,11 @@ func (s *server) serve(m *message) {
 var approvalPolicies = []string{"untrusted", "on-request", "granular", "never"}
 
 func unknownVariant(word string, known []string) string {
-	return fmt.Sprintf("Invalid request: unknown variant `%s`, expected one of `%s`", word, strings.Join(known, "`, `"))
+	return fmt.Sprintf(
+		"Invalid request: unknown variant `%s`, expected one of `%s`",
+		word,
+		strings.Join(known, "`, `"),
+	)
 }
 
 func (s *server) initialize(p *params) reply {
@@ -336,11 +358,19 @@ func (s *server) initialize(p *params) reply {
 		return reply{result: object{"userAgent": "peer/1.0"}}
 	}
 	client := p.ClientInfo
-	agent := fmt.Sprintf("%s/%s (Scripted; x86_64) dumb (%[1]s; %s)", client.Name, cmp.Or(s.faults["version"], Version), client.Version)
+	agent := fmt.Sprintf(
+		"%s/%s (Scripted; x86_64) dumb (%[1]s; %s)",
+		client.Name,
+		cmp.Or(s.faults["version"], Version),
+		client.Version,
+	)
 	return reply{
 		err: s.faults["initialize-error"],
 		result: object{
-			"userAgent": agent, "codexHome": cmp.Or(os.Getenv("CODEX_HOME"), s.home), "platformFamily": "unix", "platformOs": "linux",
+			"userAgent":      agent,
+			"codexHome":      cmp.Or(os.Getenv("CODEX_HOME"), s.home),
+			"platformFamily": "unix",
+			"platformOs":     "linux",
 		},
 	}
 }
@@ -348,8 +378,8 @@ func (s *server) initialize(p *params) reply {
 // probe is the command with which a client tries the sandbox.
 var probe = []string{"/bin/sh", "-c", ":"}
 
-// exec runs a command without a sandbox, and answers the probe of the sandbox without running it. A fault simulates a machine that
-// can't sandbox.
+// exec runs a command without a sandbox, and answers the probe of the sandbox without running
+// it. A fault simulates a machine that can't sandbox.
 func (s *server) exec(p *params) reply {
 	text := s.faults["sandbox"]
 	if _, exit := s.faults["sandbox-exit"]; exit {
@@ -383,16 +413,23 @@ func (s *server) execute(p *params) {
 		}
 	}
 	var out, errw strings.Builder
-	c.Stdout, c.Stderr = &out, &errw
+	c.Stdout = &out
+	c.Stderr = &errw
 	code := 0
 	switch err := c.Run(); {
 	case ctx.Err() != nil:
 		code = 124 // as codex reports of a command that it has ended at its timeout
 	case c.ProcessState == nil:
-		s.send(object{"error": object{"code": -32603, "message": "exec failed: " + err.Error()}, "id": p.id})
+		s.send(object{
+			"error": object{"code": -32603, "message": "exec failed: " + err.Error()},
+			"id":    p.id,
+		})
 		return
 	default:
 		code = c.ProcessState.ExitCode()
 	}
-	s.send(object{"id": p.id, "result": object{"exitCode": code, "stdout": out.String(), "stderr": errw.String()}})
+	s.send(object{
+		"id":     p.id,
+		"result": object{"exitCode": code, "stdout": out.String(), "stderr": errw.String()},
+	})
 }

@@ -22,8 +22,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
-// TestMain makes the test binary a scripted codex if CODEXTEST_AS_CODEX is set. The tests run in a home without a login
-// profile, because a test may kill a shell that still reads its profile.
+// TestMain makes the test binary a scripted codex if CODEXTEST_AS_CODEX is set. The tests run
+// in a home without a login profile, because a test may kill a shell that still reads its
+// profile.
 func TestMain(m *testing.M) {
 	if os.Getenv("CODEXTEST_AS_CODEX") != "" {
 		os.Exit(codextest.Main(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
@@ -54,7 +55,8 @@ type process struct {
 func spawn(t *testing.T, o agent.Options, args ...string) *process {
 	t.Helper()
 	p := &process{t: t, dir: t.TempDir(), exited: make(chan struct{})}
-	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...) // it ends with its stdin, or is killed below
+	// it ends with its stdin, or is killed below
+	p.cmd = exec.Command(os.Args[0], append([]string{"app-server"}, args...)...)
 	p.cmd.Env = append(os.Environ(), "CODEXTEST_AS_CODEX=1")
 	p.cmd.Stderr = os.Stderr
 	stdin := test.Must(p.cmd.StdinPipe())
@@ -90,13 +92,17 @@ func start(t *testing.T, o agent.Options, args ...string) *process {
 func (p *process) params() agent.ThreadParams {
 	return agent.ThreadParams{
 		Cwd: p.dir, ApprovalPolicy: json.RawMessage(`"never"`),
-		Config: map[string]any{"shell_environment_policy": map[string]any{"set": map[string]any{"MARK": "m1"}}},
+		Config: map[string]any{
+			"shell_environment_policy": map[string]any{"set": map[string]any{"MARK": "m1"}},
+		},
 	}
 }
 
 func (p *process) turn(lines ...string) (agent.Turn, error) {
 	return p.RunTurn(p.t.Context(), agent.TurnParams{
-		Input: "Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n", Cwd: p.dir, SandboxPolicy: json.RawMessage(`{"type":"workspaceWrite"}`),
+		Input:         "Do this.\n\n```agent\n" + strings.Join(lines, "\n") + "\n```\n",
+		Cwd:           p.dir,
+		SandboxPolicy: json.RawMessage(`{"type":"workspaceWrite"}`),
 	})
 }
 
@@ -150,7 +156,8 @@ func code(err error) agent.Code {
 	return e.Code
 }
 
-// TestInterrupt checks that an interrupt leaves the command running, and that the server kills it when it ends.
+// TestInterrupt checks that an interrupt leaves the command running, and that the server kills
+// it when it ends.
 func TestInterrupt(t *testing.T) {
 	p := start(t, agent.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -158,7 +165,10 @@ func TestInterrupt(t *testing.T) {
 		defer cancel()
 		p.pid()
 	}()
-	if _, err := p.RunTurn(ctx, agent.TurnParams{Input: "```agent\nsh " + writePid + "\n```", Cwd: p.dir}); !errors.Is(err, context.Canceled) {
+	if _, err := p.RunTurn(ctx, agent.TurnParams{
+		Input: "```agent\nsh " + writePid + "\n```",
+		Cwd:   p.dir,
+	}); !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
 	test.OK(t, p.Interrupt(t.Context()))
@@ -171,7 +181,8 @@ func TestInterrupt(t *testing.T) {
 	gone(t, p.pid())
 }
 
-// TestTermination checks that SIGTERM ends the server with status 0, and its commands with it although each has its own session.
+// TestTermination checks that SIGTERM ends the server with status 0, and its commands with it
+// although each has its own session.
 func TestTermination(t *testing.T) {
 	p := start(t, agent.Options{})
 	test.Must(p.turn("background " + writePid))
@@ -182,11 +193,14 @@ func TestTermination(t *testing.T) {
 	gone(t, pid)
 }
 
-// TestCrash checks that commands outlive a crash, and that a thread whose first turn was cut off can be resumed.
+// TestCrash checks that commands outlive a crash, and that a thread whose first turn was cut
+// off can be resumed.
 func TestCrash(t *testing.T) {
 	home := t.TempDir()
 	p := start(t, agent.Options{}, "--home", home)
-	if _, err := p.turn("background "+writePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(err) != agent.CodePortExit {
+	if _, err := p.turn("background "+writePid, "sh while [ ! -e pid ]; do sleep 0.01; done", "crash"); code(
+		err,
+	) != agent.CodePortExit {
 		t.Fatal(err)
 	}
 	test.Equal(t, "status", p.status(), 1)

@@ -55,7 +55,8 @@ func walk(path string, v any, visit func(path, members string)) {
 	}
 }
 
-// recordedShapes returns the members of each object in the recordings of the real codex, by kind of message and path.
+// recordedShapes returns the members of each object in the recordings of the real codex, by
+// kind of message and path.
 func recordedShapes(t *testing.T) map[string]bool {
 	t.Helper()
 	files, err := filepath.Glob("../testdata/recorded/*.jsonl")
@@ -83,21 +84,38 @@ func recordedShapes(t *testing.T) map[string]bool {
 	return shapes
 }
 
-// TestShapes compares the members of what the scripted server sends with those of the recordings.
+// TestShapes compares the members of what the scripted server sends with those of the
+// recordings.
 func TestShapes(t *testing.T) {
 	recorded := recordedShapes(t)
 	home := t.TempDir()
 	o := agent.Options{
-		OnQuestion: agent.QuestionAsk, Ask: func(context.Context, agent.Request) agent.Decision { return agent.Decision{} },
-		Tools: []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
+		OnQuestion: agent.QuestionAsk,
+		Ask:        func(context.Context, agent.Request) agent.Decision { return agent.Decision{} },
+		Tools:      []agent.Tool{{Name: "linear_graphql", InputSchema: json.RawMessage(`{}`)}},
 		CallTool: func(context.Context, string, json.RawMessage) agent.ToolResult {
 			return agent.ToolResult{Success: true}
 		},
 	}
 	first := start(t, o, "--home", home)
 	_, _ = first.turn(
-		"sh echo out; exit 3", "background sleep 1000", "say b c", "patch f t", `tool linear_graphql {"query":"q"}`, "tokens 1 2", "subagent s",
-		"ask-command true", "ask-file g", "ask-permissions", "ask-user q?", "ask-form q?", "long 10", "say end", "turn 2:", "fail httpConnectionFailed=503 no")
+		"sh echo out; exit 3",
+		"background sleep 1000",
+		"say b c",
+		"patch f t",
+		`tool linear_graphql {"query":"q"}`,
+		"tokens 1 2",
+		"subagent s",
+		"ask-command true",
+		"ask-file g",
+		"ask-permissions",
+		"ask-user q?",
+		"ask-form q?",
+		"long 10",
+		"say end",
+		"turn 2:",
+		"fail httpConnectionFailed=503 no",
+	)
 	_, _ = first.RunTurn(t.Context(), agent.TurnParams{Input: "continuation turn #2 of 3"})
 	first.ends()
 	second := spawn(t, o, "--home", home)

@@ -47,18 +47,21 @@ type tokens struct {
 	Output int64 `json:"output"`
 }
 
-// threadConfig is the part of codex's configuration that the server supports: the environment of commands and their shell.
+// threadConfig is the part of codex's configuration that the server supports: the environment
+// of commands and their shell.
 type threadConfig struct {
 	Environment struct {
-		Set            map[string]string `json:"set"`
-		IgnoreExcludes *bool             `json:"ignore_default_excludes"` // codex does not exclude by default
+		Set map[string]string `json:"set"`
+		// codex does not exclude by default
+		IgnoreExcludes *bool `json:"ignore_default_excludes"`
 	} `json:"shell_environment_policy"`
 	LoginShell *bool `json:"allow_login_shell"`
 }
 
 // environ returns the environment of commands, given that of the server.
 func (c *threadConfig) environ(env []string) []string {
-	policy, looksSecret := c.Environment, regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
+	policy := c.Environment
+	looksSecret := regexp.MustCompile("(?i)KEY|SECRET|TOKEN")
 	env = slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, _, _ := strings.Cut(entry, "=")
 		return looksSecret.MatchString(name) && policy.IgnoreExcludes != nil && !*policy.IgnoreExcludes
@@ -121,7 +124,13 @@ func (t *thread) apply(p *params) {
 }
 
 func (s *server) threadShape(t *thread) object {
-	return shape("thread", object{"id": t.ID, "sessionId": t.ID, "cwd": t.Cwd, "createdAt": t.Created, "cliVersion": Version})
+	return shape("thread", object{
+		"id":         t.ID,
+		"sessionId":  t.ID,
+		"cwd":        t.Cwd,
+		"createdAt":  t.Created,
+		"cliVersion": Version,
+	})
 }
 
 func (s *server) file(t *thread) string {
@@ -148,8 +157,8 @@ func (s *server) acquire(t *thread) error {
 	return nil
 }
 
-// save stores the thread. As with codex, a thread is stored from its first turn on. Threads of sub-agents have no history and
-// are not stored.
+// save stores the thread. As with codex, a thread is stored from its first turn on. Threads of
+// sub-agents have no history and are not stored.
 func (s *server) save(t *thread) {
 	if s.home == "" || len(t.History) == 0 {
 		return
@@ -199,19 +208,29 @@ func newItem(kind string, members object) object {
 
 func commandItem(line, cwd string) object {
 	return newItem("commandExecution", object{
-		"command": "/bin/bash -lc " + text.ShellWord(line), "cwd": cwd, "commandActions": []object{{"type": "unknown", "command": line}},
+		"command":        "/bin/bash -lc " + text.ShellWord(line),
+		"cwd":            cwd,
+		"commandActions": []object{{"type": "unknown", "command": line}},
 	})
 }
 
 func fileItem(path, text string) object {
-	return newItem("fileChange", object{"changes": []object{{"path": path, "kind": object{"type": "add"}, "diff": text + "\n"}}})
+	return newItem("fileChange", object{"changes": []object{{
+		"path": path,
+		"kind": object{"type": "add"},
+		"diff": text + "\n",
+	}}})
 }
 
 // usageShape returns token counts with plausible shares of cached and reasoning tokens.
 func usageShape(u tokens) object {
 	return object{
-		"totalTokens": u.Input + u.Output, "inputTokens": u.Input, "cachedInputTokens": u.Input / 4, "cacheWriteInputTokens": 0,
-		"outputTokens": u.Output, "reasoningOutputTokens": u.Output / 5,
+		"totalTokens":           u.Input + u.Output,
+		"inputTokens":           u.Input,
+		"cachedInputTokens":     u.Input / 4,
+		"cacheWriteInputTokens": 0,
+		"outputTokens":          u.Output,
+		"reasoningOutputTokens": u.Output / 5,
 	}
 }
 

@@ -38,7 +38,8 @@ func (s *server) startTurn(p *params) reply {
 		return reply{err: "thread not found: " + p.ThreadID}
 	}
 	if u := t.turn; u != nil {
-		// As with codex, the input is added to the running turn, which continues with its script.
+		// As with codex, the input is added to the running turn, which continues with its
+		// script.
 		return reply{result: object{"turn": u.shape(nil)}, after: func() { u.hear(prompt) }}
 	}
 	t.apply(p)
@@ -47,12 +48,20 @@ func (s *server) startTurn(p *params) reply {
 	t.turn = u
 	t.here++
 	t.Prompt = cmp.Or(t.Prompt, prompt)
-	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"}) // until finish sets another
+	// until finish sets another
+	t.History = append(t.History, exchange{Prompt: prompt, Status: "interrupted"})
 	steps, err := Steps(text.Map(t.History, func(e exchange) string { return e.Prompt }), t.here)
 	s.running.Add(1)
 	answer := object{"turn": u.shape(nil)}
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" }) {
-		return reply{after: func() { go u.run(prompt, steps, err, func() { s.send(object{"id": p.id, "result": answer}) }) }}
+		return reply{after: func() {
+			go u.run(prompt, steps, err, func() {
+				s.send(object{
+					"id":     p.id,
+					"result": answer,
+				})
+			})
+		}}
 	}
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
 }
@@ -106,7 +115,8 @@ func (s *server) activeTurn(p *params, id, do string) (u *turn, refusal string) 
 // shape returns the turn with these members.
 func (u *turn) shape(members object) object {
 	turn := shape("turn", members)
-	turn["id"], turn["rootTurnId"] = u.id, u.id
+	turn["id"] = u.id
+	turn["rootTurnId"] = u.id
 	return turn
 }
 
@@ -122,7 +132,8 @@ func (e *end) Error() string { return e.status + ": " + e.text }
 // errCrashed ends the turn of a process that is about to exit.
 var errCrashed = errors.New("crashed")
 
-// run runs the turn's steps. It calls ended after the turn's end, unless the process ends first.
+// run runs the turn's steps. It calls ended after the turn's end, unless the process ends
+// first.
 func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 	defer u.s.running.Done()
 	defer u.stop()
@@ -162,11 +173,15 @@ func (u *turn) finish(err error) {
 		e = &end{status: "failed", info: "other", text: err.Error()}
 	}
 	members := object{
-		"status": e.status, "startedAt": u.began.Unix(), "completedAt": time.Now().Unix(), "durationMs": time.Since(u.began).Milliseconds(),
+		"status":      e.status,
+		"startedAt":   u.began.Unix(),
+		"completedAt": time.Now().Unix(),
+		"durationMs":  time.Since(u.began).Milliseconds(),
 	}
 	switch e.status {
 	case "completed":
-		members["items"], members["itemsView"] = []any{u.said}, "summary"
+		members["items"] = []any{u.said}
+		members["itemsView"] = "summary"
 		u.status("idle")
 	case "failed":
 		members["error"] = shape("error", object{"message": e.text, "codexErrorInfo": e.info})
@@ -179,7 +194,8 @@ func (u *turn) finish(err error) {
 	u.t.turn = nil
 	if n := len(u.t.History); n > 0 { // a sub-agent has none
 		answer, _ := u.said["text"].(string)
-		u.t.History[n-1].Answer, u.t.History[n-1].Status = answer, e.status
+		u.t.History[n-1].Answer = answer
+		u.t.History[n-1].Status = e.status
 	}
 	u.s.mu.Unlock()
 	u.s.save(u.t)
@@ -205,8 +221,9 @@ func (u *turn) status(kind string, flags ...string) {
 	u.notify("thread/status/changed", object{"status": status})
 }
 
-// request sends a request and waits for the answer without a timeout, as codex does. Until then the thread's status has the
-// flag. An answer of an unexpected shape is logged and leaves result empty, which counts as a refusal.
+// request sends a request and waits for the answer without a timeout, as codex does. Until
+// then the thread's status has the flag. An answer of an unexpected shape is logged and leaves
+// result empty, which counts as a refusal.
 func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
 	answer := make(chan *message, 1)
 	n := u.s.requests.Add(1) - 1
@@ -215,7 +232,8 @@ func (u *turn) request(method, flag string, params object, result any) (refusal 
 		u.status("active", flag)
 		defer u.status("active")
 	}
-	params["threadId"], params["turnId"] = u.t.ID, u.id
+	params["threadId"] = u.t.ID
+	params["turnId"] = u.id
 	u.s.send(object{"method": method, "id": n, "params": params})
 	// Codex also sends this if the request was not answered.
 	defer func() { u.notify("serverRequest/resolved", object{"requestId": n}) }()
@@ -253,15 +271,25 @@ func (u *turn) interrupted() error {
 // started gives an item an id and sends its start. The caller completes it.
 func (u *turn) started(item object, prefix string) object {
 	item["id"] = fmt.Sprintf("%s_%04d", prefix, u.s.items.Add(1))
-	item["startedAtMs"], item["completedAtMs"] = now(), nil
-	u.notify("item/started", object{"item": item, "turnId": u.id, "startedAtMs": item["startedAtMs"]})
+	item["startedAtMs"] = now()
+	item["completedAtMs"] = nil
+	u.notify("item/started", object{
+		"item":        item,
+		"turnId":      u.id,
+		"startedAtMs": item["startedAtMs"],
+	})
 	return item
 }
 
 // completed sends the end of an item, with the status it has then.
 func (u *turn) completed(item object) {
 	item["completedAtMs"] = now()
-	u.notify("item/completed", object{"item": item, "turnId": u.id, "contentTokenCount": nil, "completedAtMs": item["completedAtMs"]})
+	u.notify("item/completed", object{
+		"item":              item,
+		"turnId":            u.id,
+		"contentTokenCount": nil,
+		"completedAtMs":     item["completedAtMs"],
+	})
 }
 
 func (u *turn) userMessage(text string) {
@@ -273,7 +301,11 @@ func (u *turn) userMessage(text string) {
 func (u *turn) say(interval time.Duration, parts ...string) error {
 	item := u.started(newItem("agentMessage", nil), "msg")
 	for _, part := range parts {
-		u.notify("item/agentMessage/delta", object{"turnId": u.id, "itemId": item["id"], "delta": part})
+		u.notify("item/agentMessage/delta", object{
+			"turnId": u.id,
+			"itemId": item["id"],
+			"delta":  part,
+		})
 		if err := u.sleep(interval); err != nil {
 			return err
 		}
@@ -294,7 +326,9 @@ func (u *turn) count(in, out int64) {
 	u.s.mu.Unlock()
 	u.s.save(u.t) // first: the tokens are used even if the client has gone
 	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
-		"total": usageShape(total), "last": usageShape(tokens{in, out}), "modelContextWindow": 258400,
+		"total":              usageShape(total),
+		"last":               usageShape(tokens{in, out}),
+		"modelContextWindow": 258400,
 	}})
 	u.s.notify("account/rateLimits/updated", object{"rateLimits": shape("rateLimits", nil)})
 }

@@ -32,7 +32,8 @@ type answer struct {
 
 // play runs the steps of one response: up to the first call, or to the end.
 func (a *answer) play(steps []codextest.Step) {
-	a.in, a.out = 1000, 50
+	a.in = 1000
+	a.out = 50
 	for i := range steps {
 		s := &steps[i]
 		if call, ok := calls[s.Verb]; ok {
@@ -56,9 +57,14 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	case "say":
 		a.message(strings.SplitAfter(s.Text, " "), 0)
 	case "think":
-		a.item(object{"type": "reasoning", "id": a.s.id("rs"), "summary": []object{{"type": "summary_text", "text": s.Text}}})
+		a.item(object{
+			"type":    "reasoning",
+			"id":      a.s.id("rs"),
+			"summary": []object{{"type": "summary_text", "text": s.Text}},
+		})
 	case "tokens":
-		a.in, a.out = s.N, s.M
+		a.in = s.N
+		a.out = s.M
 	case "sleep":
 		return !a.sleep(s.Wait)
 	case "stream":
@@ -105,23 +111,47 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 	},
 	"ask-command": func(a *answer, s *codextest.Step) object {
 		const why = "needs to run outside the sandbox"
-		return a.call(execCommand, object{"cmd": s.Text, "sandbox_permissions": "require_escalated", "justification": why})
+		return a.call(execCommand, object{
+			"cmd":                 s.Text,
+			"sandbox_permissions": "require_escalated",
+			"justification":       why,
+		})
 	},
 	"ask-permissions": func(a *answer, _ *codextest.Step) object {
-		return a.call("request_permissions", object{"reason": "needs more", "permissions": object{"network": object{"enabled": true}}})
+		return a.call("request_permissions", object{
+			"reason":      "needs more",
+			"permissions": object{"network": object{"enabled": true}},
+		})
 	},
 	"ask-user": func(a *answer, s *codextest.Step) object {
-		options := []object{{"label": "Yes", "description": "go on"}, {"label": "No", "description": "stop"}}
+		options := []object{{
+			"label":       "Yes",
+			"description": "go on",
+		}, {
+			"label":       "No",
+			"description": "stop",
+		}}
 		question := object{"id": "q1", "header": "Choice", "question": s.Text, "options": options}
 		return a.call("request_user_input", object{"questions": []object{question}})
 	},
 	"steal-turn": func(a *answer, _ *codextest.Step) object { return a.call("create_goal", object{"objective": "go on"}) },
 	"patch": func(a *answer, s *codextest.Step) object {
-		input := fmt.Sprintf("*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n", filepath.ToSlash(s.Name), s.Text)
+		input := fmt.Sprintf(
+			"*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n",
+			filepath.ToSlash(s.Name),
+			s.Text,
+		)
 		if slices.Contains(a.Tools, "apply_patch") {
-			return object{"type": "custom_tool_call", "id": a.s.id("ctc"), "call_id": a.s.id("call"), "name": "apply_patch", "input": input}
+			return object{
+				"type":    "custom_tool_call",
+				"id":      a.s.id("ctc"),
+				"call_id": a.s.id("call"),
+				"name":    "apply_patch",
+				"input":   input,
+			}
 		}
-		return a.call(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"}) // codex knows this command
+		// codex knows this command
+		return a.call(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"})
 	},
 	"tool": func(a *answer, s *codextest.Step) object {
 		if s.JSON == nil {
@@ -134,9 +164,16 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 const execCommand, writeStdin = "exec_command", "write_stdin"
 
 func (a *answer) call(name string, args any) object {
-	item := object{"type": "function_call", "id": a.s.id("fc"), "call_id": a.s.id("call"), "name": name, "arguments": encode(args)}
+	item := object{
+		"type":      "function_call",
+		"id":        a.s.id("fc"),
+		"call_id":   a.s.id("call"),
+		"name":      name,
+		"arguments": encode(args),
+	}
 	if space, short, ok := strings.Cut(name, "."); ok {
-		item["namespace"], item["name"] = space, short
+		item["namespace"] = space
+		item["name"] = short
 	}
 	return item
 }
@@ -162,7 +199,13 @@ func (a *answer) begin() {
 }
 
 func (a *answer) response(status string, members object) object {
-	r := object{"id": a.id, "object": "response", "status": status, "model": a.Model, "output": []any{}}
+	r := object{
+		"id":     a.id,
+		"object": "response",
+		"status": status,
+		"model":  a.Model,
+		"output": []any{},
+	}
 	maps.Copy(r, members)
 	return object{"response": r}
 }
@@ -170,11 +213,15 @@ func (a *answer) response(status string, members object) object {
 func (a *answer) complete() {
 	a.begin()
 	a.s.mu.Lock()
-	a.s.in, a.s.out = a.s.in+a.in, a.s.out+a.out
+	a.s.in = a.s.in + a.in
+	a.s.out = a.s.out + a.out
 	a.s.mu.Unlock()
 	a.event("response.completed", a.response("completed", object{"usage": object{
-		"input_tokens": a.in, "input_tokens_details": object{"cached_tokens": a.in / 4},
-		"output_tokens": a.out, "output_tokens_details": object{"reasoning_tokens": a.out / 5}, "total_tokens": a.in + a.out,
+		"input_tokens":          a.in,
+		"input_tokens_details":  object{"cached_tokens": a.in / 4},
+		"output_tokens":         a.out,
+		"output_tokens_details": object{"reasoning_tokens": a.out / 5},
+		"total_tokens":          a.in + a.out,
 	}}))
 }
 
@@ -190,25 +237,43 @@ func (a *answer) item(item object, parts ...func()) {
 	a.index++
 }
 
-// message sends a message word by word, one per interval. It returns false if the client has gone.
+// message sends a message word by word, one per interval. It returns false if the client has
+// gone.
 func (a *answer) message(words []string, interval time.Duration) (all bool) {
-	a.spoke, all = true, true
+	a.spoke = true
+	all = true
 	id := a.s.id("msg")
-	item := object{"type": "message", "id": id, "role": "assistant", "status": "in_progress", "content": []object{}}
+	item := object{
+		"type":    "message",
+		"id":      id,
+		"role":    "assistant",
+		"status":  "in_progress",
+		"content": []object{},
+	}
 	a.item(item, func() {
 		for _, w := range words {
-			a.event("response.output_text.delta", object{"item_id": id, "output_index": a.index, "content_index": 0, "delta": w})
+			a.event("response.output_text.delta", object{
+				"item_id":       id,
+				"output_index":  a.index,
+				"content_index": 0,
+				"delta":         w,
+			})
 			if all = interval <= 0 || a.sleep(interval); !all {
 				return
 			}
 		}
-		item["content"] = []object{{"type": "output_text", "text": strings.Join(words, ""), "annotations": []any{}}}
+		item["content"] = []object{{
+			"type":        "output_text",
+			"text":        strings.Join(words, ""),
+			"annotations": []any{},
+		}}
 	})
 	return all
 }
 
-// fail ends the response with an error: an HTTP status, or a response.failed if the stream has begun or the word is not a
-// status. The word may end with a slash and a number of tries; after these fail does nothing and returns false.
+// fail ends the response with an error: an HTTP status, or a response.failed if the stream has
+// begun or the word is not a status. The word may end with a slash and a number of tries;
+// after these fail does nothing and returns false.
 func (a *answer) fail(word, text string) (over bool) {
 	word, tries, limited := strings.Cut(word, "/")
 	if n, err := strconv.Atoi(tries); limited && (err != nil || a.try > n) {
@@ -224,14 +289,18 @@ func (a *answer) fail(word, text string) (over bool) {
 		a.usageLimit(text, reset)
 	case err != nil || a.id != "":
 		a.begin()
-		a.event("response.failed", a.response("failed", object{"error": object{"code": word, "message": text}}))
+		a.event("response.failed", a.response("failed", object{"error": object{
+			"code":    word,
+			"message": text,
+		}}))
 	default:
 		a.refuse(status, text)
 	}
 	return true
 }
 
-// usageLimit refuses the request with a limit that resets after an hour, or after the given duration.
+// usageLimit refuses the request with a limit that resets after an hour, or after the given
+// duration.
 func (a *answer) usageLimit(text, reset string) {
 	lasts, err := time.ParseDuration(reset)
 	if err != nil {
@@ -243,7 +312,11 @@ func (a *answer) usageLimit(text, reset string) {
 	h.Set("x-codex-primary-window-minutes", "300")
 	h.Set("x-codex-primary-reset-at", strconv.FormatInt(resets, 10))
 	a.refuseWith(http.StatusTooManyRequests, object{
-		"type": "usage_limit_reached", "message": text, "plan_type": "pro", "resets_at": resets, "resets_in_seconds": int(lasts.Seconds()),
+		"type":              "usage_limit_reached",
+		"message":           text,
+		"plan_type":         "pro",
+		"resets_at":         resets,
+		"resets_in_seconds": int(lasts.Seconds()),
 	})
 }
 

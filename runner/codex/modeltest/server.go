@@ -1,9 +1,11 @@
-// Package modeltest is the model for tests with the real codex: a Responses API on the loopback interface that runs a script
-// from the prompt. The scripts are those of package codextest, so that one prompt works with either; turns without continuation
-// guidance are counted over the whole thread.
+// Package modeltest is the model for tests with the real codex: a Responses API on the
+// loopback interface that runs a script from the prompt. The scripts are those of package
+// codextest, so that one prompt works with either; turns without continuation guidance are
+// counted over the whole thread.
 //
-// The server keeps no state between requests: the number of tool outputs after the last prompt tells how far a script has come. Each sh,
-// background, patch, tool and ask-… is a call that ends a response; say, think, stream, sleep and tokens are part of one.
+// The server keeps no state between requests: the number of tool outputs after the last prompt
+// tells how far a script has come. Each sh, background, patch, tool and ask-… is a call that
+// ends a response; say, think, stream, sleep and tokens are part of one.
 //
 //	sh               exec_command, and write_stdin until the command has ended
 //	background       exec_command
@@ -62,9 +64,10 @@ type Server struct {
 
 // Request is one call of the model.
 type Request struct {
-	Model   string
-	Thread  string   // prompt_cache_key
-	Prompts []string // what the client sent as turns, without codex's own context; [image] stands for an image
+	Model  string
+	Thread string // prompt_cache_key
+	// what the client sent as turns, without codex's own context; [image] stands for an image
+	Prompts []string
 	Context []string // what codex added to them, such as AGENTS.md
 	Outputs []string // of tools since the last prompt; of a command the newest
 	Tools   []string // names of the tools that the model may call
@@ -106,8 +109,9 @@ func (s *Server) Tokens() (input, output int) {
 	return s.in, s.out
 }
 
-// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It needs no key and no login. Apps and plugins are
-// off because codex would fetch a list of them from another server.
+// WriteHome makes dir a CODEX_HOME whose only provider is the server at url. It needs no key
+// and no login. Apps and plugins are off because codex would fetch a list of them from another
+// server.
 func WriteHome(dir, url string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -127,13 +131,19 @@ wire_api = "responses"
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }
 
-// WriteLogin writes auth.json, a login whose token has expired, into a CODEX_HOME. Codex refreshes it at the server if
-// CODEX_REFRESH_TOKEN_URL_OVERRIDE names the server's path /oauth/token.
+// WriteLogin writes auth.json, a login whose token has expired, into a CODEX_HOME. Codex
+// refreshes it at the server if CODEX_REFRESH_TOKEN_URL_OVERRIDE names the server's path
+// /oauth/token.
 func WriteLogin(dir string) error {
 	expired := token(time.Unix(1, 0))
 	return os.WriteFile(filepath.Join(dir, "auth.json"), []byte(encode(object{
 		"auth_mode": "chatgpt", "last_refresh": "2020-01-01T00:00:00Z",
-		"tokens": object{"id_token": expired, "access_token": expired, "refresh_token": "first", "account_id": "acc"},
+		"tokens": object{
+			"id_token":      expired,
+			"access_token":  expired,
+			"refresh_token": "first",
+			"account_id":    "acc",
+		},
 	})), 0o600)
 }
 
@@ -142,7 +152,11 @@ func token(expires time.Time) string {
 	part := func(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(encode(o))) }
 	return part(object{"alg": "none"}) + "." + part(object{
 		"exp": expires.Unix(), "email": "ann@example.com",
-		"https://api.openai.com/auth": object{"chatgpt_plan_type": "pro", "chatgpt_account_id": "acc", "chatgpt_user_id": "ann"},
+		"https://api.openai.com/auth": object{
+			"chatgpt_plan_type":  "pro",
+			"chatgpt_account_id": "acc",
+			"chatgpt_user_id":    "ann",
+		},
 	}) + ".c2ln"
 }
 
@@ -150,7 +164,11 @@ func token(expires time.Time) string {
 func (s *Server) refresh(w http.ResponseWriter, _ *http.Request) {
 	fresh := token(time.Now().Add(time.Hour))
 	w.Header().Set("Content-Type", "application/json")
-	fmt.Fprint(w, encode(object{"id_token": fresh, "access_token": fresh, "refresh_token": "second"}))
+	fmt.Fprint(w, encode(object{
+		"id_token":      fresh,
+		"access_token":  fresh,
+		"refresh_token": "second",
+	}))
 }
 
 // content is a text. On the wire it may be split into parts.
@@ -189,7 +207,8 @@ func read(body []byte) (Request, error) {
 		return Request{}, err
 	}
 	r := Request{Model: b.Model, Thread: b.PromptCacheKey}
-	tools, waits := b.Tools, map[string]bool{}
+	tools := b.Tools
+	waits := map[string]bool{}
 	for _, i := range b.Input {
 		tools = append(tools, i.Tools...)
 		said := string(i.Content)
@@ -197,14 +216,16 @@ func read(body []byte) (Request, error) {
 		isContext := strings.HasPrefix(said, "<") || strings.HasPrefix(said, "# AGENTS.md")
 		switch {
 		case i.Type == "message" && i.Role == "user" && !isContext:
-			r.Prompts, r.Outputs = append(r.Prompts, said), nil
+			r.Prompts = append(r.Prompts, said)
+			r.Outputs = nil
 		case i.Type == "message" && i.Role == "user":
 			r.Context = append(r.Context, said)
 		case i.Name == writeStdin:
 			waits[i.CallID] = true
 		case waits[i.CallID]:
 			r.Outputs[len(r.Outputs)-1] = string(i.Output)
-		case strings.HasSuffix(i.Type, "_output") && i.CallID != "": // without a call id it is the context of a goal
+		case strings.HasSuffix(i.Type, "_output") && i.CallID != "":
+			// without a call id it is the context of a goal
 			r.Outputs = append(r.Outputs, string(i.Output))
 		}
 	}
@@ -235,7 +256,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	var last string // directive of the last call
 	for answered := len(a.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
 		if calls[steps[0].Verb] != nil {
-			answered, last = answered-1, steps[0].Verb
+			answered = answered - 1
+			last = steps[0].Verb
 		}
 	}
 	if id := a.session(); last == "sh" && id != "" {

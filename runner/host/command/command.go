@@ -1,4 +1,5 @@
-// Package command starts the daemons of runs as jobs of any engine, by four shell commands of the workflow.
+// Package command starts the daemons of runs as jobs of any engine, by four shell commands of
+// the workflow.
 package command
 
 import (
@@ -13,10 +14,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/engine"
 )
 
-// Commands are shell commands about the job of a run. The variables that begin with SYMPHONY_ have its facts, see Jobs.shell.
+// Commands are shell commands about the job of a run. The variables that begin with SYMPHONY_
+// have its facts, see Jobs.shell.
 type Commands struct {
-	Start   string // submits a job that runs symphony $SYMPHONY_SERVE, and does not wait for it
-	Connect string // runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout
+	Start string // submits a job that runs symphony $SYMPHONY_SERVE, and does not wait for it
+	// runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout
+	Connect string
 	Status  string // prints a line: a state of engine.JobState, and why
 	Stop    string // ends the job and removes what the engine keeps of it
 	// PassEnv are names of variables that the commands get, beside passed.
@@ -59,13 +62,23 @@ func parse(out string) (engine.Job, error) {
 	case word == "":
 		return engine.Job{State: engine.JobUnknown}, nil
 	case strings.Contains(why, "\n") || !slices.Contains(states, state):
-		return engine.Job{}, reconcile.NewError(engine.CodeUnusable, fmt.Sprintf("it has printed %.200q, not a line that begins with %s",
-			out, "pending, never, running, ended or unknown"), "")
+		return engine.Job{}, reconcile.NewError(
+			engine.CodeUnusable,
+			fmt.Sprintf("it has printed %.200q, not a line that begins with %s",
+				out, "pending, never, running, ended or unknown"),
+			"",
+		)
 	}
 	return engine.Job{State: state, Why: text.Visible(strings.TrimSpace(why))}, nil
 }
 
-var states = []engine.JobState{engine.JobPending, engine.JobNever, engine.JobRunning, engine.JobEnded, engine.JobUnknown}
+var states = []engine.JobState{
+	engine.JobPending,
+	engine.JobNever,
+	engine.JobRunning,
+	engine.JobEnded,
+	engine.JobUnknown,
+}
 
 // Connect returns the command connect.
 func (j Jobs) Connect(_ engine.Job, words []string) (*exec.Cmd, error) {
@@ -93,7 +106,12 @@ func (j Jobs) shell(script string, facts ...string) (*exec.Cmd, error) {
 	if err != nil {
 		return nil, err
 	}
-	facts = append(facts, "SYMPHONY_JOB="+j.JobName(), "SYMPHONY_RUN="+j.Incarnation.RunID, "SYMPHONY_PROGRAM="+program)
+	facts = append(
+		facts,
+		"SYMPHONY_JOB="+j.JobName(),
+		"SYMPHONY_RUN="+j.Incarnation.RunID,
+		"SYMPHONY_PROGRAM="+program,
+	)
 	return j.Commands.shell(j.Env, script, facts)
 }
 
@@ -119,5 +137,9 @@ func (c Commands) Probe(ctx context.Context, env []string) error {
 }
 
 func explain(err error, name string) error {
-	return engine.Explain(err, "command: worker.engine."+name+": ", "correct what it names; then symphony unblock")
+	return engine.Explain(
+		err,
+		"command: worker.engine."+name+": ",
+		"correct what it names; then symphony unblock",
+	)
 }

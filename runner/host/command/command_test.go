@@ -22,7 +22,10 @@ func newScene(t *testing.T, c Commands) (l *engine.JobEngine, dir string) {
 	}
 	l = enginetest.NewJob(t, dir, "20261126T010203.456-abc", "command", "PATH="+os.Getenv("PATH"), "TOKEN=y")
 	l.Jobs = Jobs{Run: l.Run, Home: dir, Commands: Commands{
-		Start: named("start", c.Start), Connect: named("connect", c.Connect), Status: named("status", c.Status), Stop: named("stop", c.Stop),
+		Start:   named("start", c.Start),
+		Connect: named("connect", c.Connect),
+		Status:  named("status", c.Status),
+		Stop:    named("stop", c.Stop),
 		PassEnv: []string{"TOKEN"},
 	}}
 	return l, dir
@@ -63,13 +66,26 @@ func TestStart(t *testing.T) {
 			err := l.Start(t.Context())
 			test.Equal(t, "verdict", enginetest.Verdict(err), c.want)
 			test.Contains(t, "error", fmt.Sprint(err), c.says)
-			test.Equal(t, "calls", strings.Join(strings.Fields(string(test.Must(os.ReadFile(filepath.Join(dir, "calls"))))), " "), c.calls)
+			test.Equal(
+				t,
+				"calls",
+				strings.Join(
+					strings.Fields(string(test.Must(os.ReadFile(filepath.Join(dir, "calls"))))),
+					" ",
+				),
+				c.calls,
+			)
 			env := string(test.Must(os.ReadFile(filepath.Join(dir, "env"))))
 			test.Lacks(t, "environment", env, "LINEAR", "the secret")
 			test.Contains(t, "environment", env, "SYMPHONY_JOB=symphony-shop-20261126t010203-456-abc\n")
 			test.Contains(t, "environment", env, "TOKEN=y")
 			if err == nil {
-				test.Equal(t, "given", string(test.Must(os.ReadFile(filepath.Join(dir, "given")))), "the secret\n")
+				test.Equal(
+					t,
+					"given",
+					string(test.Must(os.ReadFile(filepath.Join(dir, "given")))),
+					"the secret\n",
+				)
 			}
 		})
 	}
@@ -104,10 +120,16 @@ func TestDial(t *testing.T) {
 	}
 }
 
-// The daemon was killed, but its job runs on: it is canceled, and the engine says when it has ended.
+// The daemon was killed, but its job runs on: it is canceled, and the engine says when it has
+// ended.
 func TestKilledDaemon(t *testing.T) {
-	l, _ := newScene(t, Commands{Status: "if [ -e stopped ]; then echo ended; else echo running; fi", Stop: "touch stopped"})
-	l.Known, l.Ending, l.Incarnation.Number = true, true, 2
+	l, _ := newScene(t, Commands{
+		Status: "if [ -e stopped ]; then echo ended; else echo running; fi",
+		Stop:   "touch stopped",
+	})
+	l.Known = true
+	l.Ending = true
+	l.Incarnation.Number = 2
 	_, err := l.Dial(t.Context())
 	test.Equal(t, "at first", enginetest.Verdict(err), "not known")
 	_, err = l.Dial(t.Context())
@@ -140,10 +162,12 @@ func TestWaits(t *testing.T) {
 	}
 }
 
-// The commands status of the documentation, with programs that print what the engines print by their documentation.
+// The commands status of the documentation, with programs that print what the engines print by
+// their documentation.
 func TestExamples(t *testing.T) {
 	document := string(test.Must(os.ReadFile("../../../docs/hosts.md")))
-	status := func(program string) string { // the block of the example whose start begins with a program
+	// the block of the example whose start begins with a program
+	status := func(program string) string {
 		begin := program + " "
 		if program == "qstat" { // its connect has several lines
 			begin = "|\n"
@@ -168,7 +192,8 @@ func TestExamples(t *testing.T) {
 		{"docker", "echo created exit code 0", "pending created"},
 		{"docker", "echo removing exit code 0", "error"},
 		{"docker", `echo "Error: No such object: symphony-1" >&2; exit 1`, "ended removed"},
-		{"docker", `echo 'Error: inspecting object: no such object: "symphony-1"' >&2; exit 125`, "ended removed"}, // podman
+		// podman
+		{"docker", `echo 'Error: inspecting object: no such object: "symphony-1"' >&2; exit 125`, "ended removed"},
 		{"docker", "echo Cannot connect to the Docker daemon >&2; exit 1", "error"},
 		{"docker", "true", "error"},
 		{"kubectl", "echo 1/", "running"},

@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless there is or was one. If it returns nil, there
-// is a daemon, which can be connected to within moments. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied),
+// Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless
+// there is or was one. If it returns nil, there is a daemon, which can be connected to within
+// moments. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied),
 // or it is not known whether there is one. It can be repeated.
 func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn) error {
 	status, err := p.Status()
@@ -60,7 +61,8 @@ const (
 	finishBound = 30 * time.Second // for the end of a run without its worker
 )
 
-// Serve serves the run until it ends. It ends early, and ends the run, if ctx ends or if there was no link for too long.
+// Serve serves the run until it ends. It ends early, and ends the run, if ctx ends or if there
+// was no link for too long.
 func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 	release, err := p.hold(2 * goodbye) // the daemon of an earlier incarnation may be ending
 	if err != nil {
@@ -78,7 +80,12 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 		return err
 	}
 	defer func() { _ = listener.Close() }()
-	d := &daemon{Options: o, place: p, server: remote.NewServer(m, o.Incarnation, p.dir()), released: make(chan struct{})}
+	d := &daemon{
+		Options:  o,
+		place:    p,
+		server:   remote.NewServer(m, o.Incarnation, p.dir()),
+		released: make(chan struct{}),
+	}
 	d.server.Released = d.release
 	if err := o.Ready(); err != nil {
 		o.Log.Info("the program that has started this one has ended", "error", err)
@@ -98,7 +105,8 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 	return p.end(Outcome{o.Number, end, o.Now()})
 }
 
-// takeOver makes this process the daemon of an incarnation. It ends what an earlier daemon has left that was killed.
+// takeOver makes this process the daemon of an incarnation. It ends what an earlier daemon has
+// left that was killed.
 func takeOver(ctx context.Context, m host.Local, p Place, incarnation int64) error {
 	status, err := p.Status()
 	switch {
@@ -156,7 +164,8 @@ func (d *daemon) release() error {
 
 // wait waits for the end of the daemon.
 func (d *daemon) wait(ctx context.Context) (end string) {
-	ticks, observe := time.NewTicker(lostStep), time.NewTicker(observeStep)
+	ticks := time.NewTicker(lostStep)
+	observe := time.NewTicker(observeStep)
 	defer ticks.Stop()
 	defer observe.Stop()
 	for {
@@ -189,7 +198,8 @@ func (d *daemon) awaitStreams() {
 
 const dialPatience = 5 * time.Second // for a daemon that begins
 
-// Connect connects a pair of streams to the daemon of a run until either ends. Without a daemon it tells the client why.
+// Connect connects a pair of streams to the daemon of a run until either ends. Without a
+// daemon it tells the client why.
 func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out io.Writer) error {
 	for end := time.Now().Add(dialPatience); ; time.Sleep(100 * time.Millisecond) {
 		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
@@ -212,8 +222,9 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 	}
 }
 
-// isDaemon returns an error if the process at the other end of a socket is not the daemon: a program that can write where the socket is
-// could take its place, and would be told the secret of the run.
+// isDaemon returns an error if the process at the other end of a socket is not the daemon: a
+// program that can write where the socket is could take its place, and would be told the
+// secret of the run.
 func isDaemon(conn net.Conn, s Status) error {
 	pid, err := proc.PeerPID(conn)
 	if err == nil && pid != s.pid {
@@ -222,7 +233,8 @@ func isDaemon(conn net.Conn, s Status) error {
 	return err
 }
 
-// join copies both ways until one of the streams ends. The other copy may go on until the process ends.
+// join copies both ways until one of the streams ends. The other copy may go on until the
+// process ends.
 func join(ctx context.Context, conn net.Conn, in io.Reader, out io.Writer) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	ended := make(chan error, 2)

@@ -1,10 +1,12 @@
-// Package daemon is the far side of runner/host/remote: a process that serves one run on its machine, and the proxy to it.
+// Package daemon is the far side of runner/host/remote: a process that serves one run on its
+// machine, and the proxy to it.
 //
 //	symphony host serve ── Launch ──► daemon ── Serve ──► socket ── host.Machine
 //	symphony host connect ── Connect ──────────────────────► socket
 //
-// The daemon is detached. It outlives every link, and is the parent of the run's processes. It ends when the worker calls Release, when it
-// has had no link for too long, or by a signal. Before that it writes to a file how the run has ended.
+// The daemon is detached. It outlives every link, and is the parent of the run's processes. It
+// ends when the worker calls Release, when it has had no link for too long, or by a signal.
+// Before that it writes to a file how the run has ended.
 package daemon
 
 import (
@@ -30,8 +32,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Place has the files of a run's daemon. Those in the directory of the run may be on a network file system. The lock and the socket are
-// on a local disk, in a directory of this machine and boot.
+// Place has the files of a run's daemon. Those in the directory of the run may be on a network
+// file system. The lock and the socket are on a local disk, in a directory of this machine and
+// boot.
 type Place struct {
 	RunID string
 	// StateDir has the directories of runs.
@@ -62,7 +65,8 @@ func NewPlace(stateDir, runID string) (Place, error) {
 	return p, os.MkdirAll(p.dir(), 0o700)
 }
 
-// ownDir creates a directory that only this account can read. It refuses one of another account.
+// ownDir creates a directory that only this account can read. It refuses one of another
+// account.
 func ownDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -72,7 +76,11 @@ func ownDir(path string) error {
 		return &fs.PathError{Op: "lstat", Path: path, Err: err}
 	}
 	if st.Mode&unix.S_IFMT != unix.S_IFDIR || st.Mode&0o077 != 0 || int(st.Uid) != os.Getuid() {
-		return reconcile.NewError("host_unsafe", path+" is not a directory that only this account can use", "remove it")
+		return reconcile.NewError(
+			"host_unsafe",
+			path+" is not a directory that only this account can use",
+			"remove it",
+		)
 	}
 	return nil
 }
@@ -90,7 +98,8 @@ const (
 	secretFile  = "secret"
 )
 
-// Begin gives the daemon of a job the secret of its run, for which it waits. It does not fail if the daemon serves already.
+// Begin gives the daemon of a job the secret of its run, for which it waits. It does not fail
+// if the daemon serves already.
 func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error {
 	path := filepath.Join(p.dir(), secretFile)
 	for end := time.Now().Add(dialPatience); ; time.Sleep(secretPause) {
@@ -114,7 +123,8 @@ func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error
 
 const secretPause = 50 * time.Millisecond
 
-// AwaitSecret returns what Begin gives. It fails if the run has been served, and does so at most once for each call of Begin otherwise.
+// AwaitSecret returns what Begin gives. It fails if the run has been served, and does so at
+// most once for each call of Begin otherwise.
 func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) (secret []byte, err error) {
 	path := filepath.Join(p.dir(), secretFile)
 	for end := time.Now().Add(wait); ; time.Sleep(secretPause) {
@@ -151,8 +161,9 @@ type Outcome struct {
 
 // The ends of a daemon.
 const (
-	EndReleased   = "released"   // the worker said that the run had ended
-	EndLost       = "lost"       // no worker was connected for too long: the daemon has ended the run
+	EndReleased = "released" // the worker said that the run had ended
+	// no worker was connected for too long: the daemon has ended the run
+	EndLost       = "lost"
 	EndTerminated = "terminated" // a signal: the daemon has ended the run
 )
 
@@ -167,7 +178,8 @@ type Status struct {
 	Outcome *Outcome
 }
 
-// Status reads the state of a run. It fails if the newest daemon was started on another machine with the same home.
+// Status reads the state of a run. It fails if the newest daemon was started on another
+// machine with the same home.
 func (p Place) Status() (s Status, err error) {
 	var r record
 	if found, err := readJSON(filepath.Join(p.dir(), recordFile), &r); !found {
@@ -176,10 +188,14 @@ func (p Place) Status() (s Status, err error) {
 	if r.Machine != p.machine {
 		return s, fmt.Errorf("run %s is on %s, not on %s", p.RunID, r.Machine, p.machine)
 	}
-	// The daemon writes its outcome before it ends, so it is read after the process was looked for.
-	s.Incarnation, s.Serving, s.pid = r.Incarnation, proc.SameProcess(r.Process), r.Process.PID
+	// The daemon writes its outcome before it ends, so it is read after the process was looked
+	// for.
+	s.Incarnation = r.Incarnation
+	s.Serving = proc.SameProcess(r.Process)
+	s.pid = r.Process.PID
 	var o Outcome
-	if found, err := readJSON(filepath.Join(p.dir(), outcomeFile), &o); !found || o.Incarnation != s.Incarnation {
+	if found, err := readJSON(filepath.Join(p.dir(), outcomeFile), &o); !found ||
+		o.Incarnation != s.Incarnation {
 		return s, err
 	}
 	s.Outcome = &o
@@ -198,7 +214,8 @@ func readJSON(path string, v any) (found bool, err error) {
 	return err == nil, err
 }
 
-// EndOf is the error for a client of a run whose daemon has left its outcome on a file system that both machines have; nil if it has not.
+// EndOf is the error for a client of a run whose daemon has left its outcome on a file system
+// that both machines have; nil if it has not.
 func EndOf(stateDir, runID string) (end, err error) {
 	var o Outcome
 	if found, err := readJSON(filepath.Join(host.RunDir(stateDir, runID), outcomeFile), &o); !found {
@@ -207,19 +224,30 @@ func EndOf(stateDir, runID string) (end, err error) {
 	return Status{Incarnation: o.Incarnation, Outcome: &o}.Err(o.Incarnation), nil
 }
 
-// Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or if this machine knows none.
+// Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or
+// if this machine knows none.
 func (s Status) Err(incarnation int64) error {
 	switch {
 	case s.Incarnation == 0:
 		return nil
 	case s.Incarnation != incarnation:
-		return remote.Refused(fmt.Sprintf("the host knows incarnation %d of the run, not %d", s.Incarnation, incarnation))
+		return remote.Refused(
+			fmt.Sprintf("the host knows incarnation %d of the run, not %d", s.Incarnation, incarnation),
+		)
 	case s.Outcome == nil && s.Serving:
 		return nil
 	case s.Outcome == nil:
-		return reconcile.NewError(remote.CodeDied, "the process that served the run on its host was killed", "what it left is ended next")
+		return reconcile.NewError(
+			remote.CodeDied,
+			"the process that served the run on its host was killed",
+			"what it left is ended next",
+		)
 	}
-	return reconcile.NewError(remote.CodeEnded, endings[s.Outcome.End], "the next pass starts the issue again")
+	return reconcile.NewError(
+		remote.CodeEnded,
+		endings[s.Outcome.End],
+		"the next pass starts the issue again",
+	)
 }
 
 var endings = map[string]string{
@@ -228,8 +256,8 @@ var endings = map[string]string{
 	EndTerminated: "a signal has ended the run on its host",
 }
 
-// hold takes the lock that a daemon holds as long as it lives, and then removes. If another process has it for longer than wait, the error
-// is proc.ErrHeld.
+// hold takes the lock that a daemon holds as long as it lives, and then removes. If another
+// process has it for longer than wait, the error is proc.ErrHeld.
 func (p Place) hold(wait time.Duration) (release func(), err error) {
 	for {
 		f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)
@@ -281,9 +309,11 @@ func (p Place) sweep(now time.Time) error {
 		var o Outcome
 		_, readErr := readJSON(file, &o)
 		err = errors.Join(err, readErr)
-		// The status of another machine with the same home is an error. Its runs are jobs, which have no second daemon.
+		// The status of another machine with the same home is an error. Its runs are jobs,
+		// which have no second daemon.
 		s, statusErr := other.Status()
-		if readErr == nil && now.Sub(o.At) > keepOutcome && !s.Serving && (statusErr != nil || s.Outcome != nil) {
+		if readErr == nil && now.Sub(o.At) > keepOutcome && !s.Serving &&
+			(statusErr != nil || s.Outcome != nil) {
 			err = errors.Join(err, os.RemoveAll(other.dir()))
 		}
 	}

@@ -23,7 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Hello is what a script prints on the host before anything else happens. Its shell may have printed something before.
+// Hello is what a script prints on the host before anything else happens. Its shell may have
+// printed something before.
 const Hello = "symphony-begins"
 
 const (
@@ -32,7 +33,8 @@ const (
 	maxMessage  = 8 << 10  // bytes of an error
 )
 
-// Command returns a program that is found in the PATH of an environment. It gets only some variables of that.
+// Command returns a program that is found in the PATH of an environment. It gets only some
+// variables of that.
 func Command(env, passed []string, name string, args ...string) (*exec.Cmd, error) {
 	path := proc.LookPath(name, env)
 	if path == "" {
@@ -47,26 +49,34 @@ func Command(env, passed []string, name string, args ...string) (*exec.Cmd, erro
 
 const outputBound = time.Minute // for a command of an engine, which itself waits for a busy one
 
-// Output runs a program with a stdin and returns what it prints. The code of its error is CodeUnusable, or CodeUnreachable if it took too
-// long.
+// Output runs a program with a stdin and returns what it prints. The code of its error is
+// CodeUnusable, or CodeUnreachable if it took too long.
 func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outputBound)
 	defer cancel()
 	var out bytes.Buffer
 	said := &text.Tail{Limit: maxSaid}
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(stdin), &out, said
+	cmd.Stdin = strings.NewReader(stdin)
+	cmd.Stdout = &out
+	cmd.Stderr = said
 	if err := start(cmd); err != nil {
 		return "", err
 	}
-	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })() // it may have ended
+	// it may have ended
+	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })()
 	err := cmd.Wait()
 	switch name := filepath.Base(cmd.Path); {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay): // a process that it has left has its stdout open
+	case err == nil, errors.Is(err, exec.ErrWaitDelay):
+		// a process that it has left has its stdout open
 		return out.String(), nil
 	case ctx.Err() != nil:
 		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+Said(said), "try it")
 	case errors.As(err, new(*exec.ExitError)):
-		return "", reconcile.NewError(CodeUnusable, cmp.Or(Said(said), name+": "+err.Error()), "correct that, then symphony unblock")
+		return "", reconcile.NewError(
+			CodeUnusable,
+			cmp.Or(Said(said), name+": "+err.Error()),
+			"correct that, then symphony unblock",
+		)
 	}
 	return "", err
 }
@@ -81,7 +91,8 @@ func Explain(err error, place, hint string) error {
 
 // start starts a program as the leader of a process group.
 func start(cmd *exec.Cmd) error {
-	cmd.WaitDelay, cmd.SysProcAttr = time.Second, &syscall.SysProcAttr{Setpgid: true}
+	cmd.WaitDelay = time.Second
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("%s: %w", filepath.Base(cmd.Path), err)
 	}
@@ -159,7 +170,8 @@ func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 	return before, errors.New("the shell of the account prints too much")
 }
 
-// Said is the error that symphony has printed there on stderr; otherwise the last line, which is that of the engine's program.
+// Said is the error that symphony has printed there on stderr; otherwise the last line, which
+// is that of the engine's program.
 func Said(stderr *text.Tail) (line string) {
 	end, _ := stderr.Text()
 	for line = range strings.Lines(strings.TrimSpace(string(end))) {

@@ -1,4 +1,5 @@
-// Package engine is the port to what starts the daemon of a run on another machine and reaches it.
+// Package engine is the port to what starts the daemon of a run on another machine and reaches
+// it.
 package engine
 
 import (
@@ -16,10 +17,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Engine starts and reaches the daemon of one incarnation of a run. A Run describes it, and may change between two calls.
+// Engine starts and reaches the daemon of one incarnation of a run. A Run describes it, and
+// may change between two calls.
 type Engine interface {
-	// Start makes sure that the daemon serves the run. It may wait until there is a place for it. Errors: those of NothingBegun, those of
-	// a client (remote.CodeRefused, CodeEnded, CodeDied), or others after which it is not known whether there is a daemon.
+	// Start makes sure that the daemon serves the run. It may wait until there is a place for
+	// it. Errors: those of NothingBegun, those of a client (remote.CodeRefused, CodeEnded,
+	// CodeDied), or others after which it is not known whether there is a daemon.
 	Start(ctx context.Context) error
 	// Dial opens a stream to the daemon. It is a remote.Dial.
 	Dial(ctx context.Context) (io.ReadWriteCloser, error)
@@ -30,13 +33,15 @@ type Run struct {
 	Program Program
 	// ProgramFor returns the program for hosts of another system.
 	ProgramFor func(system string) (Program, error)
-	// Env is the environment in which the programs of the engine are found. They get only what concerns their connection.
+	// Env is the environment in which the programs of the engine are found. They get only what
+	// concerns their connection.
 	Env         []string
 	Project     string // the name of the run's project there
 	Incarnation remote.Incarnation
 	// LostAfter is how long the daemon works without a link.
 	LostAfter time.Duration
-	// Known: there was a daemon of the run. A host that knows nothing of it is another machine, whatever it is called.
+	// Known: there was a daemon of the run. A host that knows nothing of it is another
+	// machine, whatever it is called.
 	Known bool
 	// Ending: the worker of the run has died, and another one only ends the run.
 	Ending bool
@@ -46,7 +51,8 @@ type Run struct {
 	Clear func(ctx context.Context) error
 }
 
-// JobName is a name for the job of the run that no other one has. Engines whose names are those of DNS accept it, too.
+// JobName is a name for the job of the run that no other one has. Engines whose names are
+// those of DNS accept it, too.
 func (r *Run) JobName() string {
 	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Incarnation.RunID, ".", "-"))
 }
@@ -60,7 +66,8 @@ type Program struct {
 	System string
 }
 
-// Copy makes sure that the program is in the cache of a home directory that this machine shares with others, and returns its path.
+// Copy makes sure that the program is in the cache of a home directory that this machine
+// shares with others, and returns its path.
 func (p Program) Copy(home string) (path string, err error) {
 	path = filepath.Join(home, ".cache", "symphony", "programs", p.Sum, "symphony")
 	if info, err := os.Stat(path); err == nil && info.Size() == p.Size {
@@ -94,5 +101,14 @@ const (
 func NothingBegun(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && slices.Contains(
-		[]string{CodeUnreachable, CodeMissing, CodeSystem, CodeUnusable, CodeWithdrawn, reconcile.HoldNeverStarts}, known.Code)
+		[]string{
+			CodeUnreachable,
+			CodeMissing,
+			CodeSystem,
+			CodeUnusable,
+			CodeWithdrawn,
+			reconcile.HoldNeverStarts,
+		},
+		known.Code,
+	)
 }

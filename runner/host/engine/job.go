@@ -16,14 +16,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Jobs is an engine that starts the daemon of a run as a job. The run has at most one, whose name is made from the run's, so that it is
-// found although the answer to its submission was lost. The words are arguments of symphony.
+// Jobs is an engine that starts the daemon of a run as a job. The run has at most one, whose
+// name is made from the run's, so that it is found although the answer to its submission was
+// lost. The words are arguments of symphony.
 type Jobs interface {
 	// Submit submits a job that runs symphony, and does not wait for it.
 	Submit(ctx context.Context, words []string) error
 	// Find returns what the engine says about the job. An error and JobUnknown prove nothing.
 	Find(ctx context.Context) (Job, error)
-	// Connect returns the program whose stdin and stdout are those of a symphony where the job runs.
+	// Connect returns the program whose stdin and stdout are those of a symphony where the job
+	// runs.
 	Connect(j Job, words []string) (*exec.Cmd, error)
 	// Cancel cancels the job, if there is one.
 	Cancel(ctx context.Context) error
@@ -49,13 +51,16 @@ const (
 	JobEnded   JobState = "ended" // none of its processes is left
 )
 
-// JobEngine reaches the job of a run, which is the daemon. The daemon waits for the run's secret, and then obeys the worker. The secret is
-// sent when the job runs, and never again after a worker was connected: the daemon of a job that starts again gets none and stays idle.
+// JobEngine reaches the job of a run, which is the daemon. The daemon waits for the run's
+// secret, and then obeys the worker. The secret is sent when the job runs, and never again
+// after a worker was connected: the daemon of a job that starts again gets none and stays
+// idle.
 type JobEngine struct {
 	*Run
 	Jobs
 	Host string // the engine as a host
-	// Hosted is the directory in which the daemon may leave how the run has ended, if it shares the home directory.
+	// Hosted is the directory in which the daemon may leave how the run has ended, if it
+	// shares the home directory.
 	Hosted    string
 	submitted bool
 }
@@ -68,8 +73,8 @@ const (
 	jobTrouble = time.Minute // how long a job may be out of reach that was submitted
 )
 
-// Start submits the job and waits until it runs and its daemon has the secret. Before that nothing can have begun: after any error the job
-// is canceled.
+// Start submits the job and waits until it runs and its daemon has the secret. Before that
+// nothing can have begun: after any error the job is canceled.
 func (e *JobEngine) Start(ctx context.Context) error {
 	switch {
 	case e.Known: // Dial finds the job
@@ -82,17 +87,24 @@ func (e *JobEngine) Start(ctx context.Context) error {
 			return e.withdraw(ctx, err)
 		}
 	}
-	trouble, pause := time.Duration(0), minPause
+	trouble := time.Duration(0)
+	pause := minPause
 	for {
 		j, err := e.begin(ctx)
 		switch {
 		case ctx.Err() != nil:
-			return e.withdraw(ctx, reconcile.NewError(CodeWithdrawn, e.Host+": the job was canceled before it began", ""))
+			return e.withdraw(
+				ctx,
+				reconcile.NewError(CodeWithdrawn, e.Host+": the job was canceled before it began", ""),
+			)
 		case err == nil && j.State == JobRunning:
 			return nil
 		case j.State == JobNever:
-			return e.withdraw(ctx, reconcile.NewError(reconcile.HoldNeverStarts, e.Host+" can't ever start the job: "+j.Why,
-				"correct worker.engine"))
+			return e.withdraw(
+				ctx,
+				reconcile.NewError(reconcile.HoldNeverStarts, e.Host+" can't ever start the job: "+j.Why,
+					"correct worker.engine"),
+			)
 		case j.State == JobEnded && j.Canceled:
 			return e.withdraw(ctx, endedError("its job was canceled before it began"))
 		case j.State == JobEnded:
@@ -144,13 +156,15 @@ func (e *JobEngine) messageOf(err error) string {
 	return strings.TrimPrefix(message, e.Host+": ")
 }
 
-// Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which nothing has begun.
+// Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which
+// nothing has begun.
 func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	j, err := e.Find(ctx)
 	switch {
 	case err != nil:
 		return nil, errors.New(err.Error())
-	case j.State == JobRunning && e.Incarnation.Number > 1: // the daemon was killed, but the job is not the daemon alone
+	case j.State == JobRunning && e.Incarnation.Number > 1:
+		// the daemon was killed, but the job is not the daemon alone
 		return nil, errors.Join(errors.New("the job of the run is being canceled"), e.Cancel(ctx))
 	case j.State == JobRunning:
 		cmd, err := e.Connect(j, e.words("connect", "--hello"))
@@ -176,11 +190,19 @@ func (e *JobEngine) unknown(j Job) string {
 
 // words returns the arguments of symphony for a subcommand of symphony host.
 func (e *JobEngine) words(words ...string) []string {
-	return append(append([]string{"host"}, words...),
-		"--project", e.Project, "--run", e.Incarnation.RunID, "--incarnation", strconv.FormatInt(e.Incarnation.Number, 10))
+	return append(
+		append([]string{"host"}, words...),
+		"--project",
+		e.Project,
+		"--run",
+		e.Incarnation.RunID,
+		"--incarnation",
+		strconv.FormatInt(e.Incarnation.Number, 10),
+	)
 }
 
-// withdraw cancels a job that has not begun the run. If that fails, the job does nothing without the secret.
+// withdraw cancels a job that has not begun the run. If that fails, the job does nothing
+// without the secret.
 func (e *JobEngine) withdraw(ctx context.Context, why error) error {
 	return errors.Join(why, e.Cancel(context.WithoutCancel(ctx)))
 }

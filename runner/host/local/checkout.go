@@ -27,11 +27,21 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 	from.URL = origin.URL
 	m := r.mirror(from, q.Env)
 	to := repository.Checkout{Dir: answer.Space.Path, Commit: q.Commit, Branch: q.Branch}
-	_, err = host.Within(ctx, q.Timeout, codeCheckout, "the checkout", func(ctx context.Context) (struct{}, error) {
-		return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)
-	})
+	_, err = host.Within(
+		ctx,
+		q.Timeout,
+		codeCheckout,
+		"the checkout",
+		func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)
+		},
+	)
 	if err != nil && ctx.Err() == nil {
-		return answer, &reconcile.Error{Code: codeCheckout, Message: "check out " + q.Commit + ": " + err.Error(), Err: err}
+		return answer, &reconcile.Error{
+			Code:    codeCheckout,
+			Message: "check out " + q.Commit + ": " + err.Error(),
+			Err:     err,
+		}
 	}
 	if err != nil {
 		return answer, err
@@ -39,7 +49,10 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 	work := git.Clone{Origin: origin, Began: r.space.Began()}
 	if origin.Commit != "" {
 		work.Commit = q.Commit
-		work.Objects = []string{filepath.Join(answer.Space.Path, ".git", "objects"), filepath.Join(m.Path(), "objects")}
+		work.Objects = []string{
+			filepath.Join(answer.Space.Path, ".git", "objects"),
+			filepath.Join(m.Path(), "objects"),
+		}
 	}
 	answer.Changed, err = git.ChangedFiles(ctx, r.space.Path, work, q.Files)
 	return answer, err

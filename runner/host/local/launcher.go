@@ -15,15 +15,20 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// launchers are programs that decide by files in the working directory, or by a cache, which program they start.
-var launchers = strings.Fields(`npx npm pnpm pnpx yarn yarnpkg corepack bun bunx deno volta fnm nvm nodenv mise rtx asdf proto pyenv
-	rbenv uv uvx pipx poetry pipenv hatch rye pixi direnv devbox nix nix-shell make gmake just task cargo go`)
+// launchers are programs that decide by files in the working directory, or by a cache, which
+// program they start.
+var launchers = strings.Fields(
+	`npx npm pnpm pnpx yarn yarnpkg corepack bun bunx deno volta fnm nvm nodenv mise rtx asdf proto pyenv
+	rbenv uv uvx pipx poetry pipenv hatch rye pixi direnv devbox nix nix-shell make gmake just task cargo go`,
+)
 
 // obeyed are patterns for the names of files that launchers obey.
-var obeyed = strings.Fields(`node_modules package.json package.json5 package.yaml .npmrc .yarn* .pnp.* .pnpmfile.* pnpm-workspace.yaml
+var obeyed = strings.Fields(
+	`node_modules package.json package.json5 package.yaml .npmrc .yarn* .pnp.* .pnpmfile.* pnpm-workspace.yaml
 	bunfig.toml .bunfig.toml deno.json* .env* .tool-versions mise* .mise* .rtx* .nvmrc .*-version .prototools .volta pyproject.toml
 	uv.toml .venv venv Pipfile pixi.toml [Mm]akefile GNUmakefile [Jj]ustfile .justfile [Tt]askfile* flake.nix shell.nix default.nix
-	devbox.json Cargo.toml .cargo go.mod go.work`)
+	devbox.json Cargo.toml .cargo go.mod go.work`,
+)
 
 const (
 	maxScript  = 64 << 10 // larger files are taken for programs, not for scripts
@@ -38,10 +43,13 @@ type launch struct {
 	limit error
 }
 
-// find returns the launcher that a shell command starts, and the files in the workspace that it would obey. It reads the words of the
-// command and of the scripts that they name: it does not understand shell, and takes too many programs for launchers rather than too few.
+// find returns the launcher that a shell command starts, and the files in the workspace that
+// it would obey. It reads the words of the command and of the scripts that they name: it does
+// not understand shell, and takes too many programs for launchers rather than too few.
 func (l *launch) find(command string, depth int) (found host.Launcher) {
-	inWorkspace, start, last := true, true, "" // start: the next word may be the name of a program
+	inWorkspace := true
+	start := true
+	last := "" // start: the next word may be the name of a program
 	for _, word := range shellWords(command) {
 		switch {
 		case word == ";" || dashC().MatchString(word):
@@ -65,7 +73,8 @@ func (l *launch) find(command string, depth int) (found host.Launcher) {
 }
 
 var (
-	// anywhere are launchers that are recognized also where they do not look like the name of a program.
+	// anywhere are launchers that are recognized also where they do not look like the name of
+	// a program.
 	anywhere = strings.Fields("npx npm pnpm pnpx yarn bunx mise asdf uvx")
 	dashC    = text.Pattern(`^-[a-z]*c$`) // bash -lc
 	// prefix matches words before the name of a program.
@@ -102,7 +111,8 @@ func (l *launch) program(name string, depth int, inWorkspace bool) (found host.L
 	}
 	for _, dir := range filepath.SplitList(l.Path) {
 		full := filepath.Join(dir, name)
-		if info, err := os.Stat(full); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() && info.Mode()&0o111 != 0 {
+		if info, err := os.Stat(full); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() &&
+			info.Mode()&0o111 != 0 {
 			return l.file(full, depth), true
 		}
 	}
@@ -118,7 +128,9 @@ func (l *launch) file(name string, depth int) (found host.Launcher) {
 	switch {
 	case slices.ContainsFunc(l.Writable, func(dir string) bool { return l.reaches(dir, name) }):
 		return host.Launcher{Program: name, Files: []string{real}}
-	case slices.Contains(launchers, filepath.Base(real)), strings.Contains(name, "/shims/"), strings.Contains(name, "/.volta/bin/"):
+	case slices.Contains(launchers, filepath.Base(real)),
+		strings.Contains(name, "/shims/"),
+		strings.Contains(name, "/.volta/bin/"):
 		return host.Launcher{Program: name, Files: l.obeyed()}
 	}
 	info, err := os.Stat(real)
@@ -131,7 +143,8 @@ func (l *launch) file(name string, depth int) (found host.Launcher) {
 	if !isScript {
 		return found
 	}
-	if found = l.find(interpreter, depth+1); found.Program == "" && regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter) {
+	if found = l.find(interpreter, depth+1); found.Program == "" &&
+		regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter) {
 		found = l.find(regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAllString(body, ""), depth+1)
 	}
 	if found.Program != "" && found.Program != name {
@@ -172,11 +185,15 @@ func (l *launch) obeyed() (names []string) {
 	}
 	for dir, patterns := range map[string][]string{"": obeyed, ".config": {"mise*", "nix*"}} {
 		entries, err := os.ReadDir(filepath.Join(l.dir, dir))
-		if err != nil && !os.IsNotExist(err) { // an agent can hide files in a directory that can be entered but not listed
+		// an agent can hide files in a directory that can be entered but not listed
+		if err != nil && !os.IsNotExist(err) {
 			names = append(names, filepath.Join(".", dir)+" (it can't be listed)")
 		}
 		for _, e := range entries {
-			if slices.ContainsFunc(patterns, func(p string) bool { ok, _ := path.Match(p, e.Name()); return ok }) {
+			if slices.ContainsFunc(
+				patterns,
+				func(p string) bool { ok, _ := path.Match(p, e.Name()); return ok },
+			) {
 				names = append(names, filepath.Join(dir, e.Name()))
 			}
 		}
@@ -185,8 +202,8 @@ func (l *launch) obeyed() (names []string) {
 	return names
 }
 
-// direct returns the path of a codex that no launcher starts, "" if none is found. The program is better than the script of
-// codex's npm package, which starts it.
+// direct returns the path of a codex that no launcher starts, "" if none is found. The program
+// is better than the script of codex's npm package, which starts it.
 func (l *launch) direct() string {
 	var candidates []string
 	for _, dir := range filepath.SplitList(l.Path) {
@@ -210,7 +227,8 @@ func (l *launch) direct() string {
 		}
 		pkg := filepath.Dir(filepath.Dir(real)) // of @openai/codex/bin/codex.js
 		for _, pattern := range []string{"node_modules/@openai/codex-*/vendor/*/*/codex", "../codex-*/vendor/*/*/codex", "vendor/*/*/codex"} {
-			if native, _ := filepath.Glob(filepath.Join(pkg, pattern)); len(native) > 0 && filepath.Base(real) == "codex.js" {
+			if native, _ := filepath.Glob(filepath.Join(pkg, pattern)); len(native) > 0 &&
+				filepath.Base(real) == "codex.js" {
 				return native[0]
 			}
 		}

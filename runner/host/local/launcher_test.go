@@ -10,7 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// writeTree writes files below a new directory. A name that ends in * is executable, a text that begins with -> is a link.
+// writeTree writes files below a new directory. A name that ends in * is executable, a text
+// that begins with -> is a link.
 func writeTree(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
@@ -30,15 +31,25 @@ func writeTree(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// Launchers are found in commands, behind links and in scripts. Other programs are not taken for launchers.
+// Launchers are found in commands, behind links and in scripts. Other programs are not taken
+// for launchers.
 func TestLaunchers(t *testing.T) {
 	root := writeTree(t, map[string]string{
-		"bin/codex*": "ELF", "bin/node*": "ELF", "bin/sh*": "ELF", "bin/env*": "ELF",
-		"bin/mise*": "ELF", "bin/codex-by-mise": "->bin/mise", "asdf/shims/codex-by-asdf*": "#!/usr/bin/env bash\nexec asdf exec codex \"$@\"\n",
-		"bin/wrapped*": "#!/bin/sh\n# as npx would\ncd /srv\nexec npx @openai/codex \"$@\"\n", "bin/twice*": "#!/bin/sh\nexec wrapped \"$@\"\n",
-		"bin/plain*": "#!/bin/sh\n# npx is not used\nexec codex \"$@\"\n", "bin/of-npm*": "#!/usr/bin/env node\nspawn('npm')\n",
-		"bin/by-shim*": "#!/usr/bin/env ruby-shim\n", "asdf/shims/ruby-shim*": "ELF",
-		"ws/own/codex*": "ELF", "bin/of-the-workspace": "->ws/own/codex",
+		"bin/codex*":                "ELF",
+		"bin/node*":                 "ELF",
+		"bin/sh*":                   "ELF",
+		"bin/env*":                  "ELF",
+		"bin/mise*":                 "ELF",
+		"bin/codex-by-mise":         "->bin/mise",
+		"asdf/shims/codex-by-asdf*": "#!/usr/bin/env bash\nexec asdf exec codex \"$@\"\n",
+		"bin/wrapped*":              "#!/bin/sh\n# as npx would\ncd /srv\nexec npx @openai/codex \"$@\"\n",
+		"bin/twice*":                "#!/bin/sh\nexec wrapped \"$@\"\n",
+		"bin/plain*":                "#!/bin/sh\n# npx is not used\nexec codex \"$@\"\n",
+		"bin/of-npm*":               "#!/usr/bin/env node\nspawn('npm')\n",
+		"bin/by-shim*":              "#!/usr/bin/env ruby-shim\n",
+		"asdf/shims/ruby-shim*":     "ELF",
+		"ws/own/codex*":             "ELF",
+		"bin/of-the-workspace":      "->ws/own/codex",
 	})
 	l := launch{LaunchRequest: host.LaunchRequest{
 		Path: root + "/bin:" + root + "/asdf/shims", Home: root, Writable: []string{root + "/ws"},
@@ -80,11 +91,18 @@ func TestLaunchers(t *testing.T) {
 	test.Equal(t, "the direct path", l.direct(), root+"/bin/codex")
 }
 
-// Files that an agent has left in the workspace are named, also those in a directory that can't be listed.
+// Files that an agent has left in the workspace are named, also those in a directory that
+// can't be listed.
 func TestLauncherFiles(t *testing.T) {
 	root := writeTree(t, map[string]string{
-		"bin/codex*": "ELF", "clean/main.c": "", "js/package.json": "", "js/.npmrc": "", "js/lib/package.json": "", "mise/.config/mise/config.toml": "",
-		"tools/.tool-versions": "", "own/codex*": "",
+		"bin/codex*":                    "ELF",
+		"clean/main.c":                  "",
+		"js/package.json":               "",
+		"js/.npmrc":                     "",
+		"js/lib/package.json":           "",
+		"mise/.config/mise/config.toml": "",
+		"tools/.tool-versions":          "",
+		"own/codex*":                    "",
 	})
 	for _, c := range []struct{ dir, command, want string }{
 		{"clean", "npx codex", ""},
@@ -96,7 +114,10 @@ func TestLauncherFiles(t *testing.T) {
 		{"clean", "./codex", ""},
 		{"nowhere", "npx codex", ""},
 	} {
-		l := launch{LaunchRequest: host.LaunchRequest{Path: root + "/bin"}, dir: filepath.Join(root, c.dir)}
+		l := launch{
+			LaunchRequest: host.LaunchRequest{Path: root + "/bin"},
+			dir:           filepath.Join(root, c.dir),
+		}
 		test.Equal(t, c.command, strings.Join(l.find(c.command, 0).Files, " "), c.want)
 	}
 	if !test.Unprivileged(t) {
@@ -105,7 +126,12 @@ func TestLauncherFiles(t *testing.T) {
 	clean := filepath.Join(root, "clean")
 	test.OK(t, os.Chmod(clean, 0o300))
 	t.Cleanup(func() { test.OK(t, os.Chmod(clean, 0o700)) })
-	test.Equal(t, "files of a directory that can't be listed", len((&launch{dir: clean}).find("npx codex", 0).Files), 1)
+	test.Equal(
+		t,
+		"files of a directory that can't be listed",
+		len((&launch{dir: clean}).find("npx codex", 0).Files),
+		1,
+	)
 }
 
 // The program of codex's npm package is named, not the script that starts it.

@@ -1,5 +1,6 @@
-// Package local implements the port runner/host for this machine, with a package for each subject: workspace for directories and hooks,
-// repository for clones and deliveries, git for what agents leave in repositories, tree for processes, and files for what the others share.
+// Package local implements the port runner/host for this machine, with a package for each
+// subject: workspace for directories and hooks, repository for clones and deliveries, git for
+// what agents leave in repositories, tree for processes, and files for what the others share.
 package local
 
 import (
@@ -22,18 +23,21 @@ import (
 
 // Machine is this machine. It implements host.Machine and host.Commands.
 type Machine struct {
-	// StateDir has a directory for each run, below runs. Machines that no run is begun or ended on need none.
+	// StateDir has a directory for each run, below runs. Machines that no run is begun or
+	// ended on need none.
 	StateDir string
 	// AccountDir has the locks that all projects of an account share, "" if there are none.
 	AccountDir string
 	// Projects returns the state directories and workspace roots of all projects whose files
 	// no process of a run may lock, as far as they are known. Nil for none but the run's own.
 	Projects func(context.Context) (stateDirs, roots []string)
-	// Logins is the file by which the workers of one pass share a login shell, nil if they do not. The first login of a run closes it.
+	// Logins is the file by which the workers of one pass share a login shell, nil if they do
+	// not. The first login of a run closes it.
 	Logins *os.File
 	// Account answers requests for it. A worker on this machine makes none.
 	Account host.Account
-	// PrepareHome makes a home for agents of a kind, with the login of the operator's. Nil on machines that start no such agent.
+	// PrepareHome makes a home for agents of a kind, with the login of the operator's. Nil on
+	// machines that start no such agent.
 	PrepareHome func(kind, operators, agents string) error
 }
 
@@ -43,10 +47,16 @@ var (
 )
 
 func (m Machine) Run(id string) host.Run {
-	return &run{directory: directory(host.RunDir(m.StateDir, id)), machine: m, id: id, logins: m.Logins}
+	return &run{
+		directory: directory(host.RunDir(m.StateDir, id)),
+		machine:   m,
+		id:        id,
+		logins:    m.Logins,
+	}
 }
 
-// procsFile is the file in the directory of a run with every process that the run started. What has host.TreeFile open belongs to it, too.
+// procsFile is the file in the directory of a run with every process that the run started.
+// What has host.TreeFile open belongs to it, too.
 const procsFile = "procs"
 
 // run is a run in this process, which is its worker. It implements host.Run.
@@ -54,7 +64,8 @@ type run struct {
 	directory
 	machine Machine
 	id      string
-	tree    *os.File // inherited by all processes of the run, to identify them; nil until it is open
+	// inherited by all processes of the run, to identify them; nil until it is open
+	tree *os.File
 
 	mu     sync.Mutex           // Observe reads the following fields concurrently with other calls
 	space  *workspace.Workspace // nil until the lease is held
@@ -85,7 +96,10 @@ func (r *run) Open(context.Context) (err error) {
 // held returns an error unless the run holds a workspace.
 func (r *run) held() error {
 	if r.space == nil {
-		return &reconcile.Error{Code: workspace.CodeFailed, Message: "run " + r.id + " holds no workspace"}
+		return &reconcile.Error{
+			Code:    workspace.CodeFailed,
+			Message: "run " + r.id + " holds no workspace",
+		}
 	}
 	return nil
 }
@@ -94,10 +108,15 @@ func (r *run) held() error {
 func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.space, r.guard = w, nil
+	r.space = w
+	r.guard = nil
 	if w != nil {
 		r.guard = &git.Guard{
-			Tree: w.Path, Temp: []string{w.TmpDir, w.CacheDir}, File: w.GitFile(), Verify: w.Verify, Off: keepGit,
+			Tree:   w.Path,
+			Temp:   []string{w.TmpDir, w.CacheDir},
+			File:   w.GitFile(),
+			Verify: w.Verify,
+			Off:    keepGit,
 		}
 	}
 }
@@ -125,14 +144,26 @@ func openOwned(q host.PrepareRequest, runID string) (root *workspace.Root, owner
 	}
 	root.Trash = workspace.Trash{Project: q.Issue.Project, Keep: q.KeepRemoved}
 	i := q.Issue
-	owner = workspace.Owner{IssueID: i.ID, Identifier: i.Identifier, Project: i.Project, StateDir: i.StateDir, RunID: runID}
+	owner = workspace.Owner{
+		IssueID:    i.ID,
+		Identifier: i.Identifier,
+		Project:    i.Project,
+		StateDir:   i.StateDir,
+		RunID:      runID,
+	}
 	return root, owner, nil
 }
 
-// endPrevious ends the processes that the previous holders of the workspace left, and restores git settings.
-func endPrevious(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (answer host.PrepareAnswer, err error) {
+// endPrevious ends the processes that the previous holders of the workspace left, and restores
+// git settings.
+func endPrevious(
+	ctx context.Context,
+	space *workspace.Workspace,
+	guard *git.Guard,
+) (answer host.PrepareAnswer, err error) {
 	answer.Workspace = space.Workspace
-	// This run has the lease, so the workers of those runs are dead, whichever state directory they belonged to.
+	// This run has the lease, so the workers of those runs are dead, whichever state directory
+	// they belonged to.
 	for _, previous := range space.Previous {
 		left, err := Machine{StateDir: previous.StateDir}.owner(host.LeftRequest{RunID: previous.RunID})
 		if err == nil {
@@ -225,11 +256,17 @@ func (r *run) Finish(context.Context) (err error) {
 		err = errors.Join(r.space.RemoveCheckout(context.Background()), r.space.Release())
 	}
 	err = errors.Join(err, r.tree.Close(), r.removeParts())
-	r.tree, r.procs, r.space, r.guard = nil, nil, nil, nil
+	r.tree = nil
+	r.procs = nil
+	r.space = nil
+	r.guard = nil
 	return err
 }
 
-func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer host.RemovalAnswer, err error) {
+func (r *run) PrepareRemoval(
+	ctx context.Context,
+	q host.RemovalRequest,
+) (answer host.RemovalAnswer, err error) {
 	if err := r.Open(ctx); err != nil {
 		return answer, err
 	}
@@ -243,7 +280,8 @@ func (r *run) PrepareRemoval(ctx context.Context, q host.RemovalRequest) (answer
 		return answer, err
 	}
 	r.hold(space, q.KeepGit)
-	answer.Found, answer.HookDue = true, space.HookDue()
+	answer.Found = true
+	answer.HookDue = space.HookDue()
 	if answer.HookDue {
 		answer.PrepareAnswer, err = endPrevious(ctx, r.space, r.guard)
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
-// The heartbeat and the run itself may record processes at the same time; each is recorded once.
+// The heartbeat and the run itself may record processes at the same time; each is recorded
+// once.
 func TestObserveAtOnce(t *testing.T) {
 	m := Machine{StateDir: t.TempDir()}
 	dir := host.RunDir(m.StateDir, "r-1")
@@ -31,7 +32,10 @@ func TestObserveAtOnce(t *testing.T) {
 		})
 	}
 	for range 20 {
-		child, err := run.Start(t.Context(), host.StartRequest{Argv: []string{"sleep", "1000"}, Env: []string{"PATH=" + os.Getenv("PATH")}})
+		child, err := run.Start(t.Context(), host.StartRequest{
+			Argv: []string{"sleep", "1000"},
+			Env:  []string{"PATH=" + os.Getenv("PATH")},
+		})
 		test.OK(t, err)
 		children = append(children, child)
 	}
@@ -57,7 +61,10 @@ func TestBrokenRepositoryIsTidied(t *testing.T) {
 		test.OK(t, os.MkdirAll(host.RunDir(machine.StateDir, id), 0o700))
 		run := machine.Run(id)
 		issue := host.Issue{ID: "1", Identifier: "A-1", Project: "p", StateDir: machine.StateDir}
-		answer, err := run.Prepare(ctx, host.PrepareRequest{Root: filepath.Join(dir, "ws"), Issue: issue})
+		answer, err := run.Prepare(ctx, host.PrepareRequest{
+			Root:  filepath.Join(dir, "ws"),
+			Issue: issue,
+		})
 		test.OK(t, err)
 		return run, answer
 	}

@@ -27,8 +27,9 @@ const (
 	namedStuck = 5       // how many processes of a login shell that hangs are named
 )
 
-// Login implements host.Run. The profile runs in "/", because some profiles obey files in the working directory, and an agent may
-// have written those of its workspace. What the profile prints is discarded.
+// Login implements host.Run. The profile runs in "/", because some profiles obey files in the
+// working directory, and an agent may have written those of its workspace. What the profile
+// prints is discarded.
 func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	r.mu.Lock()
 	shared := r.logins
@@ -48,7 +49,8 @@ func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.Login
 	return answer, nil
 }
 
-// endOfHead separates the umask and the functions in the report of a login shell from the environment.
+// endOfHead separates the umask and the functions in the report of a login shell from the
+// environment.
 const endOfHead = "\n\n"
 
 // loginShell is a login shell of a run, whose processes inherit marker.
@@ -72,7 +74,9 @@ func (l loginShell) run(ctx context.Context) (string, error) {
 	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
 		"; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = "/", append([]string{}, l.Env...), tree.ExtraFiles(l.marker, report)
+	cmd.Dir = "/"
+	cmd.Env = append([]string{}, l.Env...)
+	cmd.ExtraFiles = tree.ExtraFiles(l.marker, report)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		return "", loginFailed("bash can't be started: "+err.Error(), "install bash", err)
@@ -82,13 +86,18 @@ func (l loginShell) run(ctx context.Context) (string, error) {
 	}
 	text, err := io.ReadAll(io.NewSectionReader(report, 0, maxEnviron))
 	if err != nil || !strings.Contains(string(text), endOfHead) {
-		return "", loginFailed("it ended before the end of its profile", "run bash -lc true; the profile must not call exit or exec", err)
+		return "", loginFailed(
+			"it ended before the end of its profile",
+			"run bash -lc true; the profile must not call exit or exec",
+			err,
+		)
 	}
 	return string(text), nil
 }
 
-// waitLogin waits for the end of a login shell. Programs of the profile that have to be ended get time to remove their locks: one
-// of pyenv rehash, for instance, would make each later login shell of the account wait for a minute.
+// waitLogin waits for the end of a login shell. Programs of the profile that have to be ended
+// get time to remove their locks: one of pyenv rehash, for instance, would make each later
+// login shell of the account wait for a minute.
 func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
 	err := tree.WaitGroup(ctx, cmd, timeout, func() error {
 		message := "it hangs: the login profile did not end within " + text.Took(timeout.Milliseconds())
@@ -98,19 +107,33 @@ func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error 
 			})
 			message += "; it has started " + strings.Join(names, ", ")
 		}
-		return loginFailed(message, "try it: time bash -lc true; bash -xlc true prints each command of the profile", nil)
+		return loginFailed(
+			message,
+			"try it: time bash -lc true; bash -xlc true prints each command of the profile",
+			nil,
+		)
 	})
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		return loginFailed("it ended with "+exit.String(), "run bash -lc true; the profile must not call exit or exec", err)
+		return loginFailed(
+			"it ended with "+exit.String(),
+			"run bash -lc true; the profile must not call exit or exec",
+			err,
+		)
 	}
 	return err
 }
 
 func loginFailed(what, hint string, err error) error {
-	return &reconcile.Error{Code: "login_shell_failed", Message: "the login shell (bash -lc): " + what, Hint: hint, Err: err}
+	return &reconcile.Error{
+		Code:    "login_shell_failed",
+		Message: "the login shell (bash -lc): " + what,
+		Hint:    hint,
+		Err:     err,
+	}
 }
 
-// changed returns how an environment differs from the one before, without the variables that each shell sets.
+// changed returns how an environment differs from the one before, without the variables that
+// each shell sets.
 func changed(before, after []string) (set, unset []string) {
 	name := func(entry string) string {
 		name, _, _ := strings.Cut(entry, "=")
@@ -132,21 +155,26 @@ func changed(before, after []string) (set, unset []string) {
 	return set, unset
 }
 
-// ownVariables are variables of a login shell whose values belong to one run. systemd gives each scope an INVOCATION_ID.
+// ownVariables are variables of a login shell whose values belong to one run. systemd gives
+// each scope an INVOCATION_ID.
 var ownVariables = []string{host.RunMark, "TMPDIR", "XDG_CACHE_HOME", "INVOCATION_ID"}
 
-// reportFresh is how long the report of a login shell is shared. A run that begins later may need newer tokens.
+// reportFresh is how long the report of a login shell is shared. A run that begins later may
+// need newer tokens.
 const reportFresh = time.Minute
 
-// The shared file has three fields for each login shell that a worker has run: its environment, sorted and with zero bytes between the
-// variables; when it ended; and its report, which is empty if each worker needs a shell of its own. Marks replace the values of
+// The shared file has three fields for each login shell that a worker has run: its
+// environment, sorted and with zero bytes between the variables; when it ended; and its
+// report, which is empty if each worker needs a shell of its own. Marks replace the values of
 // ownVariables in all of them.
 const fieldEnd = "\x00\x00"
 
-// share returns the report of the login shell. Of the workers that a pass has started, the first one runs the shell, and the others wait
-// and read what it has written to the file that they share, nil if they share none. They use it if their own shells would get the same
-// environment, apart from the values of ownVariables, which are replaced. If the shell has failed, each of them runs its own, all at once,
-// and also if the shell has left processes, which end with the run of its worker. The lock of a worker that is killed is released, and
+// share returns the report of the login shell. Of the workers that a pass has started, the
+// first one runs the shell, and the others wait and read what it has written to the file that
+// they share, nil if they share none. They use it if their own shells would get the same
+// environment, apart from the values of ownVariables, which are replaced. If the shell has
+// failed, each of them runs its own, all at once, and also if the shell has left processes,
+// which end with the run of its worker. The lock of a worker that is killed is released, and
 // the next one runs the shell.
 func (l loginShell) share(ctx context.Context, file *os.File) (report string, err error) {
 	if file == nil {
@@ -161,7 +189,8 @@ func (l loginShell) share(ctx context.Context, file *os.File) (report string, er
 	}
 	own := marks(l.Env)
 	mark := strings.NewReplacer(own...)
-	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(l.Env)), "\x00")) // a program may have changed the order
+	// a program may have changed the order
+	env := mark.Replace(strings.Join(slices.Sorted(slices.Values(l.Env)), "\x00"))
 	report, found := findReport(file, env)
 	if !found {
 		report, err = l.run(ctx)
@@ -191,22 +220,30 @@ func marks(env []string) (pairs []string) {
 
 // findReport returns the last report of a shell with the same environment.
 func findReport(file io.ReaderAt, env string) (report string, found bool) {
-	data, _ := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64)) // after an error, a shell of its own helps
+	// after an error, a shell of its own helps
+	data, _ := io.ReadAll(io.NewSectionReader(file, 0, math.MaxInt64))
 	for fields := strings.Split(string(data), fieldEnd); len(fields) > 3; fields = fields[3:] {
 		at, err := time.ParseDuration(fields[1])
 		if err == nil && proc.Monotonic()-at < reportFresh && fields[0] == env {
-			report, found = fields[2], true
+			report = fields[2]
+			found = true
 		}
 	}
 	return report, found
 }
 
-// writeReport appends a report, which is empty if the shell has failed. If that is not possible, the others run their own shells.
+// writeReport appends a report, which is empty if the shell has failed. If that is not
+// possible, the others run their own shells.
 func writeReport(file *os.File, env, report string) {
 	if left, err := proc.Descendants(os.Getpid()); err != nil || len(left) > 0 {
 		report = ""
 	}
 	if _, err := file.Seek(0, io.SeekEnd); err == nil {
-		_, _ = file.WriteString(strings.Join([]string{env, proc.Monotonic().String(), strings.TrimSuffix(report, "\x00"), ""}, fieldEnd))
+		_, _ = file.WriteString(
+			strings.Join(
+				[]string{env, proc.Monotonic().String(), strings.TrimSuffix(report, "\x00"), ""},
+				fieldEnd,
+			),
+		)
 	}
 }

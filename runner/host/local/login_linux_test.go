@@ -19,14 +19,18 @@ import (
 func TestMain(m *testing.M) { proctest.Main(m) }
 
 func init() {
-	// login is a worker that has inherited the shared file. It reports the variable that the profile has set.
+	// login is a worker that has inherited the shared file. It reports the variable that the
+	// profile has set.
 	proctest.Helpers["login"] = func(args []string) error {
 		timeout, err := time.ParseDuration(args[0])
 		if err = errors.Join(err, proctest.SayUp()); err != nil {
 			return err
 		}
 		run := Machine{Logins: os.NewFile(proc.FirstExtra, "logins")}.Run("none")
-		answer, err := run.Login(context.Background(), host.LoginRequest{Env: os.Environ(), Timeout: timeout})
+		answer, err := run.Login(context.Background(), host.LoginRequest{
+			Env:     os.Environ(),
+			Timeout: timeout,
+		})
 		for _, entry := range append(answer.Set, "AT=") { // /etc/profile sets others
 			if strings.HasPrefix(entry, "AT=") {
 				proctest.Say("set", entry, err)
@@ -57,8 +61,8 @@ func (s *siblings) login(timeout time.Duration, env ...string) *proctest.Helper 
 	}, "login", timeout.String())
 }
 
-// Another worker gets the answer of its own shell: what depends on its own directories differs, and a worker whose environment differs
-// otherwise does not share.
+// Another worker gets the answer of its own shell: what depends on its own directories
+// differs, and a worker whose environment differs otherwise does not share.
 func TestSharedLogin(t *testing.T) {
 	s := newSiblings(t, "echo >> ~/logins; export AT=$TMPDIR/x$WAY\n")
 	for _, c := range []struct{ tmp, way, want string }{
@@ -71,7 +75,8 @@ func TestSharedLogin(t *testing.T) {
 	test.Equal(t, "login shells", test.Read(t, filepath.Join(s.home, "logins")), "\n\n")
 }
 
-// A profile that hangs makes the others wait once, and not one after the other: their shells run at the same time.
+// A profile that hangs makes the others wait once, and not one after the other: their shells
+// run at the same time.
 func TestSharedLoginHangs(t *testing.T) {
 	for limit := 300 * time.Millisecond; ; limit *= 2 { // a busy machine starts the shell later
 		s := newSiblings(t, `mkdir ~/hangs && sleep 1000
@@ -83,7 +88,8 @@ func TestSharedLoginHangs(t *testing.T) {
 		if !hangs() && limit < test.Patience() {
 			continue
 		}
-		second, third := s.login(test.Patience()), s.login(test.Patience())
+		second := s.login(test.Patience())
+		third := s.login(test.Patience())
 		test.Contains(t, "the first answer", first.Line("set"), "login_shell_failed", "it hangs")
 		for _, w := range []*proctest.Helper{second, third} {
 			w.Up()

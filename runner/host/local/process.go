@@ -70,7 +70,10 @@ func (p process) Descendants(context.Context) ([]reconcile.Process, error) {
 func (p process) Environ(ctx context.Context) ([]string, error) {
 	below, err := p.Descendants(ctx)
 	errs := []error{err}
-	below = slices.SortedStableFunc(slices.Values(below), func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
+	below = slices.SortedStableFunc(
+		slices.Values(below),
+		func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) },
+	)
 	vars := map[string]string{}
 	for _, q := range append([]reconcile.Process{p.Process()}, below...) {
 		env, err := proc.Environ(q)
@@ -86,7 +89,10 @@ func (p process) Environ(ctx context.Context) ([]string, error) {
 }
 
 func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
-	return kill(ctx, "thread "+threadID, tree.Owner{ThreadID: threadID, Spare: p.Process().PID}, killGrace)
+	return kill(ctx, "thread "+threadID, tree.Owner{
+		ThreadID: threadID,
+		Spare:    p.Process().PID,
+	}, killGrace)
 }
 
 // Observe implements host.Run. A run that is not open has started nothing.
@@ -115,7 +121,10 @@ func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.O
 	holders, lockErr := r.locks.Holders(list)
 	if len(holders) > 0 {
 		boot, bootErr := proc.BootID()
-		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.id, tree.Owner{Recorded: holders, Boot: boot}))
+		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.id, tree.Owner{
+			Recorded: holders,
+			Boot:     boot,
+		}))
 	}
 	answer.LockHolders = holders
 	return answer, errors.Join(err, lockErr)
@@ -159,7 +168,8 @@ func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.S
 	return files
 }
 
-// owner describes the processes of a run by its marks, its tree file, the processes recorded in its directory, and its worker.
+// owner describes the processes of a run by its marks, its tree file, the processes recorded
+// in its directory, and its worker.
 func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
 	found = tree.Owner{RunID: q.RunID, ThreadID: q.ThreadID, Folder: q.Root}
 	if m.StateDir == "" {
@@ -171,7 +181,9 @@ func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
 	if err != nil {
 		return found, fmt.Errorf("processes of run %s: %w", q.RunID, err)
 	}
-	found.Boot, found.Worker, found.Recorded = recorded.Boot, recorded.Worker, recorded.Processes
+	found.Boot = recorded.Boot
+	found.Worker = recorded.Worker
+	found.Recorded = recorded.Processes
 	return found, nil
 }
 
@@ -217,12 +229,18 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 	o.Descendants = r.tree != nil
 	answer, err = kill(ctx, "run "+r.id, o, killGrace)
 	if err == nil && len(answer.Processes) == 0 && r.space != nil {
-		answer.Locks, _ = git.RemoveLocks(r.space.Path) // RestoreGit tries again, and reports the error
+		// RestoreGit tries again, and reports the error
+		answer.Locks, _ = git.RemoveLocks(r.space.Path)
 	}
 	return answer, err
 }
 
-func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) (answer host.LeftAnswer, err error) {
+func kill(
+	ctx context.Context,
+	whose string,
+	o tree.Owner,
+	grace time.Duration,
+) (answer host.LeftAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
 	if answer.Processes, err = tree.Kill(ctx, o, grace); err != nil {
@@ -231,7 +249,8 @@ func kill(ctx context.Context, whose string, o tree.Owner, grace time.Duration) 
 	return answer, err
 }
 
-// killAll ends the processes of an owner, even if ctx has ended, and fails if a process is left.
+// killAll ends the processes of an owner, even if ctx has ended, and fails if a process is
+// left.
 func killAll(ctx context.Context, runID string, o tree.Owner) error {
 	answer, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
 	return errors.Join(err, host.Leftover("run "+runID, answer.Processes))
@@ -248,7 +267,12 @@ func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.Hook
 	answer.GitHooksOff = hooksOff
 	var log strings.Builder
 	err = workspace.RunHook(ctx, workspace.Hook{
-		Name: q.Name, Script: q.Script, Where: q.Where, Timeout: q.Timeout, Env: env, Files: tree.ExtraFiles(r.tree, r.space.Lease()),
+		Name:    q.Name,
+		Script:  q.Script,
+		Where:   q.Where,
+		Timeout: q.Timeout,
+		Env:     env,
+		Files:   tree.ExtraFiles(r.tree, r.space.Lease()),
 	}, r.space, &log)
 	answer.Log = log.String()
 	return answer, err
@@ -257,13 +281,23 @@ func (r *run) RunHook(ctx context.Context, q host.HookRequest) (answer host.Hook
 // terminalGrace is the time between SIGTERM and SIGKILL for a command at the terminal.
 const terminalGrace = 3 * time.Second
 
-// RunInTerminal implements host.Run. The files that mark the run's processes are inherited, too.
-func (r *run) RunInTerminal(ctx context.Context, argv, env []string, io host.Stdio, observe func(context.Context)) (code int, err error) {
+// RunInTerminal implements host.Run. The files that mark the run's processes are inherited,
+// too.
+func (r *run) RunInTerminal(
+	ctx context.Context,
+	argv, env []string,
+	io host.Stdio,
+	observe func(context.Context),
+) (code int, err error) {
 	if err := r.Verify(ctx); err != nil {
 		return 0, err
 	}
 	cmd := exec.CommandContext(ctx, argv[0], argv[1:]...) //nolint:gosec // codex.command is the operator's
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = "/", env, io.In, io.Out, io.Err
+	cmd.Dir = "/"
+	cmd.Env = env
+	cmd.Stdin = io.In
+	cmd.Stdout = io.Out
+	cmd.Stderr = io.Err
 	cmd.ExtraFiles = tree.ExtraFiles(r.tree, r.space.Lease())
 	cmd.Cancel = func() error { return cmd.Process.Signal(unix.SIGTERM) }
 	cmd.WaitDelay = terminalGrace

@@ -23,13 +23,22 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
-		if err == nil {
-			err = r.space.SetOrigin(host.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
-		}
-		return answer, err
-	})
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeRepositoryUnavailable,
+		"the clone",
+		func(ctx context.Context) (host.CloneAnswer, error) {
+			answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
+			if err == nil {
+				err = r.space.SetOrigin(host.Origin{
+					URL:    q.Repository.URL,
+					Commit: answer.BaseCommit,
+				})
+			}
+			return answer, err
+		},
+	)
 }
 
 func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.FetchAnswer, err error) {
@@ -37,25 +46,32 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
-		fetch := m.Fetch
-		if q.Look {
-			unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
-			if unchanged || err != nil {
-				return host.FetchAnswer{}, err
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeRepositoryUnavailable,
+		"the fetch",
+		func(ctx context.Context) (host.FetchAnswer, error) {
+			fetch := m.Fetch
+			if q.Look {
+				unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
+				if unchanged || err != nil {
+					return host.FetchAnswer{}, err
+				}
+				fetch = m.Look
 			}
-			fetch = m.Look
-		}
-		answer, err := fetch(ctx, r.space.Path, q.Branch, q.Delivered)
-		if err == nil {
-			err = r.recordBase(q.Repository.URL, answer.Commit)
-		}
-		return answer, err
-	})
+			answer, err := fetch(ctx, r.space.Path, q.Branch, q.Delivered)
+			if err == nil {
+				err = r.recordBase(q.Repository.URL, answer.Commit)
+			}
+			return answer, err
+		},
+	)
 }
 
-// recordBase records the commit of the base that was fetched, with which the work is compared from now on. If the workspace was cloned from
-// another address, the record stays: that may be another repository.
+// recordBase records the commit of the base that was fetched, with which the work is compared
+// from now on. If the workspace was cloned from another address, the record stays: that may be
+// another repository.
 func (r *run) recordBase(address, commit string) error {
 	origin := r.space.Origin()
 	if origin.URL != address || origin.Base == commit {
@@ -71,13 +87,19 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
-		if err == nil && answer.Base != "" && !q.Try {
-			err = r.moveOrigin(q.Repository.URL)
-		}
-		return answer, err
-	})
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeDeliveryFailed,
+		"the delivery",
+		func(ctx context.Context) (host.DeliverAnswer, error) {
+			answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
+			if err == nil && answer.Base != "" && !q.Try {
+				err = r.moveOrigin(q.Repository.URL)
+			}
+			return answer, err
+		},
+	)
 }
 
 // Keep implements host.Run: on this machine the workspace itself keeps its commits.
@@ -86,7 +108,10 @@ func (*run) Keep(context.Context, host.KeepRequest) (string, error) { return "",
 // Forget implements host.Run.
 func (*run) Forget(context.Context, host.KeepRequest) error { return nil }
 
-func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (answer host.WorkspaceDelivered, err error) {
+func (Machine) DeliverWorkspace(
+	ctx context.Context,
+	q host.WorkspaceDelivery,
+) (answer host.WorkspaceDelivered, err error) {
 	defer func() { err = host.WithCode(err) }()
 	root, found, err := workspace.FindRoot(filepath.Dir(q.Path))
 	if err != nil || !found {
@@ -112,7 +137,8 @@ func (Machine) DeliverWorkspace(ctx context.Context, q host.WorkspaceDelivery) (
 	return answer, err
 }
 
-// moveOrigin records the address of the repository to which the workspace was delivered, if it was cloned from another one.
+// moveOrigin records the address of the repository to which the workspace was delivered, if it
+// was cloned from another one.
 func (r *run) moveOrigin(address string) error {
 	origin := r.space.Origin()
 	if origin.URL == "" || origin.URL == address {
@@ -122,17 +148,22 @@ func (r *run) moveOrigin(address string) error {
 	return r.space.SetOrigin(origin)
 }
 
-// mirror returns the mirror of a repository. Its git commands are marked as processes of the run. They do not use the caches and
-// temporary files of the workspace, where an agent could have left a socket of a credential helper.
+// mirror returns the mirror of a repository. Its git commands are marked as processes of the
+// run. They do not use the caches and temporary files of the workspace, where an agent could
+// have left a socket of a credential helper.
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
-	env = repository.Environ(host.Scrub(env), func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) })
+	env = repository.Environ(
+		host.Scrub(env),
+		func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) },
+	)
 	inherit := func(files ...*os.File) []*os.File {
 		return tree.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.id), inherit)
 }
 
-// Mirrors are the mirrors on this machine for a run on another one. It implements host.Mirrors.
+// Mirrors are the mirrors on this machine for a run on another one. It implements
+// host.Mirrors.
 type Mirrors struct{ Dir, RunID string }
 
 var (
@@ -141,12 +172,18 @@ var (
 	_ host.RepositorySteps = &run{}
 )
 
-// Mirror implements host.Mirrors. Its git commands are marked as processes of the run, so that they are found if its worker dies.
+// Mirror implements host.Mirrors. Its git commands are marked as processes of the run, so that
+// they are found if its worker dies.
 func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror { return m.mirror(r, env) }
 
 func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
-	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), func(files ...*os.File) []*os.File { return files })
+	return repository.New(
+		m.Dir,
+		r,
+		append(env, host.RunMark+"="+m.RunID),
+		func(files ...*os.File) []*os.File { return files },
+	)
 }
 
 // Unsaved returns the commits that the mirrors keep of an issue and no remote has.
@@ -201,7 +238,11 @@ func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.Tip
 	if q.Work {
 		head, err := git.HeadOf(r.space.Path)
 		if err != nil {
-			return answer, reconcile.NewError(host.CodeDeliveryFailed, fmt.Sprintf("HEAD of %s: %v", r.space.Path, err), "look at it on the host")
+			return answer, reconcile.NewError(
+				host.CodeDeliveryFailed,
+				fmt.Sprintf("HEAD of %s: %v", r.space.Path, err),
+				"look at it on the host",
+			)
 		}
 		answer.Commit = head.Commit
 	}
@@ -260,7 +301,8 @@ func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.Pac
 	if err != nil {
 		return answer, err
 	}
-	err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).MakePack(ctx, r.space.Path, q.Commit, q.Have, f)
+	err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).
+		MakePack(ctx, r.space.Path, q.Commit, q.Have, f)
 	if err == nil {
 		answer.Size, err = f.Seek(0, io.SeekEnd)
 	}
@@ -284,7 +326,8 @@ func (d directory) ReadPack(_ context.Context, offset int64) (p host.Part, err e
 func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
 	err := r.Verify(ctx)
 	if err == nil {
-		_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit) // if this fails, the workspace is kept as unsaved
+		// if this fails, the workspace is kept as unsaved
+		_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit)
 		err = r.moveOrigin(q.Address)
 	}
 	return err

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/tree"
 )
 
-// cloned is a workspace that run r-1 has cloned from a remote behind ssh. Its agent made a commit, and a repository below that is not
-// trusted.
+// cloned is a workspace that run r-1 has cloned from a remote behind ssh. Its agent made a
+// commit, and a repository below that is not trusted.
 type cloned struct {
 	t       *testing.T
 	dir     string
@@ -27,19 +27,32 @@ type cloned struct {
 	deliver host.DeliverRequest
 }
 
-// newCloned clones with an environment that names another repository, and the agent's directories for temporary files and caches.
+// newCloned clones with an environment that names another repository, and the agent's
+// directories for temporary files and caches.
 func newCloned(t *testing.T) *cloned {
 	t.Helper()
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	c := &cloned{t: t, dir: dir, machine: Machine{StateDir: dir}, env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"}}
-	c.sh(dir, `git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
-		printf '#!/bin/sh\nenv > `+dir+`/environ\nshift $(($#-1))\nexec sh -c "$1"\n' > ssh; chmod +x ssh`)
+	c := &cloned{
+		t:       t,
+		dir:     dir,
+		machine: Machine{StateDir: dir},
+		env:     []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1"},
+	}
+	c.sh(
+		dir,
+		`git init -q -b main work; git -C work commit -q --allow-empty -m one; git clone -q --bare work remote.git
+		printf '#!/bin/sh\nenv > `+dir+`/environ\nshift $(($#-1))\nexec sh -c "$1"\n' > ssh; chmod +x ssh`,
+	)
 	c.env = append(c.env, "GIT_SSH_COMMAND="+filepath.Join(dir, "ssh"), "LC_ALL=C")
 	run, prepared := c.prepare("r-1")
 	space := prepared.Workspace
 	c.deliver = host.DeliverRequest{
-		Repository: host.Repository{URL: "host:" + filepath.Join(dir, "remote.git"), Name: "a", Email: "a@b"},
-		Branch:     "symphony/ABC-1", Timeout: test.Patience(), Env: c.env,
+		Repository: host.Repository{
+			URL:   "host:" + filepath.Join(dir, "remote.git"),
+			Name:  "a",
+			Email: "a@b",
+		},
+		Branch: "symphony/ABC-1", Timeout: test.Patience(), Env: c.env,
 	}
 	c.answer = test.Must(run.Clone(t.Context(), host.CloneRequest{
 		Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: test.Patience(),
@@ -49,7 +62,10 @@ func newCloned(t *testing.T) *cloned {
 	}))
 	test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
 	test.OK(t, run.GuardGit(t.Context(), host.GuardGitRequest{Env: c.env}))
-	c.sh(space.Path, "git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil")
+	c.sh(
+		space.Path,
+		"git commit -q --allow-empty -m two; git init -q sub; git -C sub config core.fsmonitor evil",
+	)
 	test.OK(t, run.Finish(t.Context()))
 	return c
 }
@@ -58,7 +74,14 @@ func (c *cloned) sh(at, script string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", script)
 	cmd.Dir = at
-	cmd.Env = append([]string{"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@b"}, c.env...)
+	cmd.Env = append(
+		[]string{
+			"GIT_AUTHOR_NAME=a",
+			"GIT_AUTHOR_EMAIL=a@b",
+			"GIT_COMMITTER_NAME=a",
+			"GIT_COMMITTER_EMAIL=a@b",
+		},
+		c.env...)
 	return test.Run(c.t, cmd)
 }
 
@@ -67,9 +90,12 @@ func (c *cloned) prepare(id string) (host.Run, host.PrepareAnswer) {
 	c.t.Helper()
 	run := c.machine.Run(id)
 	test.OK(c.t, os.MkdirAll(host.RunDir(c.dir, id), 0o700))
-	answer, err := run.Prepare(c.t.Context(), host.PrepareRequest{Root: filepath.Join(c.dir, "root"), Issue: host.Issue{
-		ID: "1", Identifier: "ABC-1", Project: "p", StateDir: c.dir,
-	}})
+	answer, err := run.Prepare(c.t.Context(), host.PrepareRequest{
+		Root: filepath.Join(c.dir, "root"),
+		Issue: host.Issue{
+			ID: "1", Identifier: "ABC-1", Project: "p", StateDir: c.dir,
+		},
+	})
 	test.OK(c.t, err)
 	return run, answer
 }
@@ -82,18 +108,34 @@ func (c *cloned) wantCode(err error, code string) {
 	}
 }
 
-// A run clones into its workspace, and a later run delivers from it. Git is started as a process of the run, and not with what an
-// agent could have left. That the workspace is not trusted does not matter.
+// A run clones into its workspace, and a later run delivers from it. Git is started as a
+// process of the run, and not with what an agent could have left. That the workspace is not
+// trusted does not matter.
 func TestCloneAndDeliver(t *testing.T) {
 	c := newCloned(t)
 	test.Equal(t, "base", c.answer.Base, "main")
 	environ := "\n" + c.sh(c.dir, "cat environ") + "\n"
-	for text, want := range map[string]bool{"SYMPHONY_RUN_ID=r-1\n": true, "\nXDG_CACHE_HOME=": false, "\nTMPDIR=": false, "=other": false} {
+	for text, want := range map[string]bool{
+		"SYMPHONY_RUN_ID=r-1\n": true,
+		"\nXDG_CACHE_HOME=":     false,
+		"\nTMPDIR=":             false,
+		"=other":                false,
+	} {
 		test.Equal(t, text+" is in the environment", strings.Contains(environ, text), want)
 	}
-	test.Equal(t, "delivered without a workspace", test.Err(c.machine.Run("r-2").Deliver(t.Context(), c.deliver)) == nil, false)
+	test.Equal(
+		t,
+		"delivered without a workspace",
+		test.Err(c.machine.Run("r-2").Deliver(t.Context(), c.deliver)) == nil,
+		false,
+	)
 	run, prepared := c.prepare("r-2")
-	_, err := run.RunHook(t.Context(), host.HookRequest{Name: "before_run", Script: "git status", Timeout: test.Patience(), Env: c.env})
+	_, err := run.RunHook(t.Context(), host.HookRequest{
+		Name:    "before_run",
+		Script:  "git status",
+		Timeout: test.Patience(),
+		Env:     c.env,
+	})
 	c.wantCode(err, host.CodeUntrusted)
 	test.Contains(t, "what is not trusted", prepared.Git.Untrusted, "sub/.git: core.fsmonitor")
 	answer := test.Must(run.Deliver(t.Context(), c.deliver))
@@ -105,11 +147,15 @@ func TestCloneAndDeliver(t *testing.T) {
 	test.OK(t, run.Finish(t.Context()))
 }
 
-// The remote hangs: the limit ends git, or the caller does, and the run's processes are found meanwhile.
+// The remote hangs: the limit ends git, or the caller does, and the run's processes are found
+// meanwhile.
 func TestDeliveryHangs(t *testing.T) {
 	c := newCloned(t)
 	run, _ := c.prepare("r-2")
-	c.sh(c.dir, "printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive")
+	c.sh(
+		c.dir,
+		"printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive",
+	)
 	limited := c.deliver
 	limited.Timeout = time.Second
 	_, err := run.Deliver(t.Context(), limited)

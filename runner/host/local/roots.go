@@ -33,7 +33,11 @@ func (Machine) Purge(ctx context.Context, r host.RootRequest) (answer host.Purge
 // trash returns how the project of a request keeps removed workspaces.
 func trash(r host.RootRequest) workspace.Trash {
 	free, err := workspace.FreeBytes(r.Root)
-	return workspace.Trash{Project: r.Project, Keep: r.KeepRemoved, Short: err == nil && free < r.MinFree}
+	return workspace.Trash{
+		Project: r.Project,
+		Keep:    r.KeepRemoved,
+		Short:   err == nil && free < r.MinFree,
+	}
 }
 
 func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
@@ -56,16 +60,29 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		records, err = root.List()
 		for _, rec := range records {
 			space := reconcile.Workspace{
-				IssueID: rec.IssueID, Identifier: rec.Identifier, Key: rec.Key, Root: root.Path, Path: rec.Path,
-				Project: rec.Project, Unsaved: rec.Unsaved, UnsavedAt: rec.UnsavedAt, KeptSince: rec.KeptSince, Restored: rec.Restored,
+				IssueID:    rec.IssueID,
+				Identifier: rec.Identifier,
+				Key:        rec.Key,
+				Root:       root.Path,
+				Path:       rec.Path,
+				Project:    rec.Project,
+				Unsaved:    rec.Unsaved,
+				UnsavedAt:  rec.UnsavedAt,
+				KeptSince:  rec.KeptSince,
+				Restored:   rec.Restored,
 			}
-			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{Workspace: space, StateDir: rec.StateDir, RunID: rec.RunID})
+			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{
+				Workspace: space,
+				StateDir:  rec.StateDir,
+				RunID:     rec.RunID,
+			})
 		}
 	}
 	if r.Trash {
 		root.Trash = trash(r)
 		expired, trashErr := root.ExpiredTrash(r.Now)
-		answer.TrashDue, err = len(expired) > 0, errors.Join(err, trashErr)
+		answer.TrashDue = len(expired) > 0
+		err = errors.Join(err, trashErr)
 	}
 	return answer, err
 }
@@ -98,7 +115,8 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 
 const hashFor = time.Minute // to hash the commits of a workspace
 
-// withClone calls use with what symphony knows of the clone in a workspace. With hashed, the objects are those that a delivery would push.
+// withClone calls use with what symphony knows of the clone in a workspace. With hashed, the
+// objects are those that a delivery would push.
 func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
 	known, mirrors := workspace.CloneOf(r.Path)
 	_, statErr := os.Lstat(filepath.Join(r.Path, ".git"))
@@ -108,7 +126,12 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 	limited, cancel := context.WithTimeout(ctx, hashFor)
 	defer cancel()
 	inherit := func(f ...*os.File) []*os.File { return f }
-	m := repository.New(mirrors, host.Repository{URL: known.Origin.URL}, []string{"PATH=" + os.Getenv("PATH")}, inherit)
+	m := repository.New(
+		mirrors,
+		host.Repository{URL: known.Origin.URL},
+		[]string{"PATH=" + os.Getenv("PATH")},
+		inherit,
+	)
 	using := false
 	err := m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
 		using = true
@@ -120,16 +143,19 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 	})
 	if err != nil && !using && limited.Err() != nil && ctx.Err() == nil {
 		err = &reconcile.Error{
-			Code:    host.CodeGitLimit,
-			Message: "hash the commits of " + r.Path + ": git has not ended within " + text.Took(hashFor.Milliseconds()),
-			Hint:    "try again when the machine is less busy; du -sh .git/objects in the workspace shows how much there is to hash",
-			Err:     err,
+			Code: host.CodeGitLimit,
+			Message: "hash the commits of " + r.Path + ": git has not ended within " + text.Took(
+				hashFor.Milliseconds(),
+			),
+			Hint: "try again when the machine is less busy; du -sh .git/objects in the workspace shows how much there is to hash",
+			Err:  err,
 		}
 	}
 	return err
 }
 
-// mostKept is how many bytes the ends of runs of a workspace take at most, before the next is kept. Then all earlier ones are removed.
+// mostKept is how many bytes the ends of runs of a workspace take at most, before the next is
+// kept. Then all earlier ones are removed.
 const mostKept = 256 << 20
 
 // keepEnd keeps what a workspace contains at the end of a run.
@@ -164,7 +190,10 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 	return answer, err
 }
 
-func (Machine) RemoveWorkspace(ctx context.Context, r host.RemovalRequest) (answer host.RemoveAnswer, err error) {
+func (Machine) RemoveWorkspace(
+	ctx context.Context,
+	r host.RemovalRequest,
+) (answer host.RemoveAnswer, err error) {
 	root, owner, err := openOwned(r.PrepareRequest, "by-hand")
 	if err != nil {
 		return answer, err
@@ -216,7 +245,8 @@ func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
 	return err
 }
 
-// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read count as empty.
+// diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read
+// count as empty.
 func diskUsage(ctx context.Context, path string) (size int64, err error) {
 	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
 		switch {

@@ -20,7 +20,10 @@ func TestEndsAreBounded(t *testing.T) {
 	ends := workspace.EndsDir(path)
 	test.OK(t, os.MkdirAll(filepath.Dir(ends), 0o700))
 	keep := func() {
-		answer := test.Must(Machine{}.Facts(t.Context(), host.FactsRequest{Path: path, KeepEnd: true}))
+		answer := test.Must(Machine{}.Facts(t.Context(), host.FactsRequest{
+			Path:    path,
+			KeepEnd: true,
+		}))
 		test.Equal(t, "uncommitted files", answer.End.Uncommitted, 0)
 	}
 	keep()

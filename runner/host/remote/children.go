@@ -19,7 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// children are the processes that a server has started, by the numbers that its client knows them by.
+// children are the processes that a server has started, by the numbers that its client knows
+// them by.
 type children struct {
 	dir string
 
@@ -46,7 +47,8 @@ type (
 		ThreadID string      `json:"thread_id,omitempty"` // of KillThread
 		Signal   unix.Signal `json:"signal,omitempty"`    // of SignalGroup
 		Data     []byte      `json:"data,omitempty"`      // of Write
-		// Read asks for at most Max bytes of what a process has written from an offset on. It waits until there is something.
+		// Read asks for at most Max bytes of what a process has written from an offset on. It
+		// waits until there is something.
 		Stream int   `json:"stream,omitempty"` // the index in child.outputs
 		Offset int64 `json:"offset,omitempty"`
 		Max    int   `json:"max,omitempty"`
@@ -166,7 +168,8 @@ type output struct {
 
 const (
 	maxRead = 256 << 10 // bytes of one read or write
-	maxKept = 256 << 20 // bytes that a process may be ahead of its reader; then it waits, as for a full pipe
+	// bytes that a process may be ahead of its reader; then it waits, as for a full pipe
+	maxKept = 256 << 20
 )
 
 func newOutput(path string) (*output, error) {
@@ -183,7 +186,8 @@ func (o *output) notify() {
 	o.changed = make(chan struct{})
 }
 
-// copy keeps what r delivers. It reads on if the disk is full, so that the process does not block.
+// copy keeps what r delivers. It reads on if the disk is full, so that the process does not
+// block.
 func (o *output) copy(r io.Reader) {
 	buffer := make([]byte, 64<<10)
 	for {
@@ -221,8 +225,8 @@ func (o *output) awaitRoom() {
 	}
 }
 
-// next returns at most limit bytes from an offset on. It waits until there is a byte, and returns none at the end. The client has what is
-// before the offset.
+// next returns at most limit bytes from an offset on. It waits until there is a byte, and
+// returns none at the end. The client has what is before the offset.
 func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("a read of %d bytes", limit)

@@ -26,7 +26,8 @@ const (
 
 // The codes of the errors that end a client.
 const (
-	// CodeRefused: the server works for another incarnation of the run or for a newer client, or speaks another version of the protocol.
+	// CodeRefused: the server works for another incarnation of the run or for a newer client,
+	// or speaks another version of the protocol.
 	CodeRefused = "host_mismatch"
 	CodeEnded   = host.CodeEnded
 	CodeDied    = host.CodeDied
@@ -38,7 +39,8 @@ func Ends(err error) bool {
 	return errors.As(err, &known) && slices.Contains([]string{CodeRefused, CodeEnded, CodeDied}, known.Code)
 }
 
-// Client sends the calls of one run to its server. Machine and its runs make the calls, which may be concurrent.
+// Client sends the calls of one run to its server. Machine and its runs make the calls, which
+// may be concurrent.
 type Client struct {
 	dial    Dial
 	hello   hello
@@ -66,8 +68,9 @@ type call struct {
 	gone bool // the caller
 }
 
-// Connect connects to the server of an incarnation of a run. Afterwards the client connects again by itself until Close, and calls wait
-// meanwhile. An error means that the server has carried out nothing.
+// Connect connects to the server of an incarnation of a run. Afterwards the client connects
+// again by itself until Close, and calls wait meanwhile. An error means that the server has
+// carried out nothing.
 func Connect(ctx context.Context, dial Dial, of Incarnation) (*Client, error) {
 	c := &Client{
 		dial: dial, hello: hello{Protocol: protocol, Incarnation: of, Client: rand.Text()},
@@ -111,7 +114,8 @@ func (c *Client) open(ctx context.Context) (s *stream, w welcome, err error) {
 	return s, w, err
 }
 
-// keep reads answers, and connects again when a stream breaks, until the client is closed or refused.
+// keep reads answers, and connects again when a stream breaks, until the client is closed or
+// refused.
 func (c *Client) keep(s *stream, w welcome) {
 	defer close(c.done)
 	pause := time.Duration(0)
@@ -158,7 +162,8 @@ func (c *Client) use(s *stream) {
 // heard reports whether there is a stream from which a frame, or a sign of life, has come.
 func (c *Client) heard() bool { return c.stream != nil && c.stream.heard.Load() }
 
-// Lost returns for how long there has been no link, 0 if there is one. One that was opened again counts once something has come from it.
+// Lost returns for how long there has been no link, 0 if there is one. One that was opened
+// again counts once something has come from it.
 func (c *Client) Lost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -257,13 +262,20 @@ func (c *Client) await(ctx context.Context, w *call) (a answer, err error) {
 	}
 }
 
-// ask carries out a call and decodes its answer. If ctx ends first, it also ends the call, and waits for that if there is a link.
+// ask carries out a call and decodes its answer. If ctx ends first, it also ends the call, and
+// waits for that if there is a link.
 func ask[A any](ctx context.Context, c *Client, method string, with any) (result A, err error) {
 	return askLate[A](ctx, c, method, with, nil)
 }
 
 // askLate is ask with a function that gets an answer that comes too late.
-func askLate[A any](ctx context.Context, c *Client, method string, with any, late func(answer)) (result A, err error) {
+func askLate[A any](
+	ctx context.Context,
+	c *Client,
+	method string,
+	with any,
+	late func(answer),
+) (result A, err error) {
 	w, err := c.begin(method, with, late)
 	if err != nil {
 		return result, err
@@ -278,7 +290,8 @@ func askLate[A any](ctx context.Context, c *Client, method string, with any, lat
 	return decode[A](ctx, a)
 }
 
-// decode returns the result and the error of an answer. That the call was canceled counts only if ctx has ended.
+// decode returns the result and the error of an answer. That the call was canceled counts only
+// if ctx has ended.
 func decode[A any](ctx context.Context, a answer) (result A, err error) {
 	err = a.Fault.err()
 	canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Machine is the machine of a client's server. It implements host.Machine. It knows one run: the one that the client has named.
+// Machine is the machine of a client's server. It implements host.Machine. It knows one run:
+// the one that the client has named.
 type Machine struct {
 	*Client
 	// Mirrors are those through which the run clones and delivers. Nil: no run does so.
@@ -51,8 +52,11 @@ func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer)
 		_, err = io.WriteString(w, diff.Text)
 	}
 	if err == nil && diff.Cut {
-		err = reconcile.NewError("workspace_failed", fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20),
-			"see the rest there: git diff in "+r.Path)
+		err = reconcile.NewError(
+			"workspace_failed",
+			fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20),
+			"see the rest there: git diff in "+r.Path,
+		)
 	}
 	return diff.Found, err
 }
@@ -98,9 +102,18 @@ func (r run) RestoreGit(ctx context.Context) (host.GitRestored, error) {
 }
 
 // RunInTerminal implements host.Run. It refuses: a terminal needs a stream of its own.
-func (run) RunInTerminal(context.Context, []string, []string, host.Stdio, func(context.Context)) (int, error) {
-	return 0, reconcile.NewError("terminal_elsewhere", "a command at the terminal can't run on another machine",
-		"log in to that machine and work in the workspace there")
+func (run) RunInTerminal(
+	context.Context,
+	[]string,
+	[]string,
+	host.Stdio,
+	func(context.Context),
+) (int, error) {
+	return 0, reconcile.NewError(
+		"terminal_elsewhere",
+		"a command at the terminal can't run on another machine",
+		"log in to that machine and work in the workspace there",
+	)
 }
 
 func (r run) Observe(ctx context.Context, q host.ObserveRequest) (host.ObserveAnswer, error) {
@@ -151,7 +164,8 @@ type process struct {
 	closed  *answer
 }
 
-// linkWait is how long calls without a context wait for a link. After that they are carried out as soon as there is one.
+// linkWait is how long calls without a context wait for a link. After that they are carried
+// out as soon as there is one.
 const linkWait = 30 * time.Second
 
 // urge carries out a call that goes on if it is not answered in time.
@@ -182,7 +196,8 @@ func (p *process) Wait(ctx context.Context) error {
 	return unlessClosed(tell(ctx, p.client, "Wait", p.childCall))
 }
 
-// unlessClosed returns nil for the error that the process was closed: it has ended, and left nothing.
+// unlessClosed returns nil for the error that the process was closed: it has ended, and left
+// nothing.
 func unlessClosed(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
@@ -201,17 +216,21 @@ func (p *process) Environ(ctx context.Context) ([]string, error) {
 }
 
 func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
-	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", childCall{Child: p.Child, ThreadID: threadID})
+	left, err := ask[host.LeftAnswer](ctx, p.client, "KillThread", childCall{
+		Child:    p.Child,
+		ThreadID: threadID,
+	})
 	return left, unlessClosed(err)
 }
 
-// SignalGroup implements host.Process. Without a link it fails after linkWait; the signal is sent as soon as there is one.
+// SignalGroup implements host.Process. Without a link it fails after linkWait; the signal is
+// sent as soon as there is one.
 func (p *process) SignalGroup(sig unix.Signal) error {
 	return p.urge("SignalGroup", childCall{Child: p.Child, Signal: sig})
 }
 
-// Close implements host.Process. Without a link it fails after linkWait; the process is closed as soon as there is one, and Close can be
-// called again to learn how the process has ended.
+// Close implements host.Process. Without a link it fails after linkWait; the process is closed
+// as soon as there is one, and Close can be called again to learn how the process has ended.
 func (p *process) Close() (host.Exit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -238,7 +257,10 @@ type stdin struct{ p *process }
 func (s stdin) Write(data []byte) (n int, err error) {
 	for n < len(data) && err == nil {
 		part := data[n:min(len(data), n+maxRead)]
-		if err = tell(s.p.ctx, s.p.client, "Write", childCall{Child: s.p.Child, Data: part}); err == nil {
+		if err = tell(s.p.ctx, s.p.client, "Write", childCall{
+			Child: s.p.Child,
+			Data:  part,
+		}); err == nil {
 			n += len(part)
 		}
 	}

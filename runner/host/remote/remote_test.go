@@ -24,7 +24,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local"
 )
 
-// The tests of package runner use this package for every run, over links that break again and again.
+// The tests of package runner use this package for every run, over links that break again and
+// again.
 
 var ours = Incarnation{"run-1", 7, "secret"}
 
@@ -83,7 +84,12 @@ type gate struct {
 }
 
 func newGate() *gate {
-	return &gate{Machine: local.Machine{}, begun: make(chan struct{}, 999), answer: make(chan string), ended: make(chan struct{}, 9)}
+	return &gate{
+		Machine: local.Machine{},
+		begun:   make(chan struct{}, 999),
+		answer:  make(chan string),
+		ended:   make(chan struct{}, 9),
+	}
 }
 
 func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer, error) {
@@ -98,7 +104,8 @@ func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer
 	}
 }
 
-// A call is carried out once, and answered once, although the link breaks before, during and after it.
+// A call is carried out once, and answered once, although the link breaks before, during and
+// after it.
 func TestBrokenLink(t *testing.T) {
 	g := newGate()
 	r := newRig(t, g)
@@ -126,7 +133,8 @@ func TestBrokenLink(t *testing.T) {
 	})
 }
 
-// Many calls at once are each carried out once, although links with slow writes break all the time.
+// Many calls at once are each carried out once, although links with slow writes break all the
+// time.
 func TestBrokenSlowLink(t *testing.T) {
 	g := newGate()
 	close(g.answer)
@@ -152,7 +160,8 @@ func TestBrokenSlowLink(t *testing.T) {
 	test.Equal(t, "calls carried out", int(g.calls.Load()), callers*each)
 }
 
-// A canceled call ends on the other side. If the link is down, it ends there as soon as there is a new link.
+// A canceled call ends on the other side. If the link is down, it ends there as soon as there
+// is a new link.
 func TestCancel(t *testing.T) {
 	for _, down := range []bool{false, true} {
 		g := newGate()
@@ -202,20 +211,28 @@ func TestRefused(t *testing.T) {
 		test.Equal(t, what, errors.As(err, &known) && known.Code == CodeRefused, true)
 	}
 	for what, of := range map[string]Incarnation{
-		"another run": {"run-2", 7, "secret"}, "an older incarnation": {"run-1", 6, "secret"}, "a newer one": {"run-1", 8, "secret"},
-		"another secret": {"run-1", 7, "another"}, "no secret": {"run-1", 7, ""},
+		"another run":          {"run-2", 7, "secret"},
+		"an older incarnation": {"run-1", 6, "secret"},
+		"a newer one":          {"run-1", 8, "secret"},
+		"another secret":       {"run-1", 7, "another"},
+		"no secret":            {"run-1", 7, ""},
 	} {
 		_, err := Connect(t.Context(), r.dial, of)
 		refused(what, err)
 	}
-	test.OK(t, Machine{Client: r.client}.Run("").Open(t.Context())) // the client that is connected goes on
-	test.Equal(t, "another version is refused", r.refuse(hello{Protocol: protocol + 1, Incarnation: ours}) != "", true)
+	// the client that is connected goes on
+	test.OK(t, Machine{Client: r.client}.Run("").Open(t.Context()))
+	test.Equal(t, "another version is refused", r.refuse(hello{
+		Protocol:    protocol + 1,
+		Incarnation: ours,
+	}) != "", true)
 	test.OK(t, r.Close())
 	_, err := Connect(t.Context(), r.dial, ours)
 	test.Equal(t, "a client after the end, whose outcome is not known", err != nil && !Ends(err), true)
 }
 
-// A newer client of the same incarnation takes the place of an older one, whose calls end first.
+// A newer client of the same incarnation takes the place of an older one, whose calls end
+// first.
 func TestNewerClient(t *testing.T) {
 	g := newGate()
 	r := newRig(t, g)
@@ -229,9 +246,19 @@ func TestNewerClient(t *testing.T) {
 	defer newer.Close()
 	test.Equal(t, "calls of the older client that ended first", len(g.ended), 1)
 	go func() { <-g.begun; g.answer <- "for the newer one" }()
-	test.Equal(t, "answer", test.Must(Machine{Client: newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint, "for the newer one")
+	test.Equal(
+		t,
+		"answer",
+		test.Must(Machine{Client: newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint,
+		"for the newer one",
+	)
 	var known *reconcile.Error
-	test.Equal(t, "the older client is refused", errors.As(<-older, &known) && known.Code == CodeRefused, true)
+	test.Equal(
+		t,
+		"the older client is refused",
+		errors.As(<-older, &known) && known.Code == CodeRefused,
+		true,
+	)
 	test.Equal(t, "silence while a client is connected", r.Silent(), 0)
 }
 
@@ -243,7 +270,9 @@ func TestPeerDoesNotRead(t *testing.T) {
 		test.OK(t, newLines(far).next(&hello{}))
 		test.OK(t, writeLine(far, welcome{Protocol: protocol}))
 	}()
-	c := test.Must(Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) { return near, nil }, ours))
+	c := test.Must(
+		Connect(t.Context(), func(context.Context) (io.ReadWriteCloser, error) { return near, nil }, ours),
+	)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for range 200 {
@@ -261,7 +290,11 @@ func TestPeerDoesNotRead(t *testing.T) {
 	test.OK(t, writeLine(near, hello{Protocol: protocol, Incarnation: ours, Client: "c"}))
 	test.OK(t, newLines(near).next(&welcome{}))
 	for i := range 3 {
-		body := test.Must(json.Marshal(request{Call: int64(i + 1), Method: "Facts", With: []byte("{}")}))
+		body := test.Must(json.Marshal(request{
+			Call:   int64(i + 1),
+			Method: "Facts",
+			With:   []byte("{}"),
+		}))
 		test.OK(t, writeLine(near, frame{Number: int64(i + 1), Body: body}))
 	}
 	test.OK(t, s.Close())
@@ -275,7 +308,16 @@ func TestBounds(t *testing.T) {
 	test.Equal(t, "a long request is refused", err != nil, true)
 	test.OK(t, m.Run("").Open(t.Context()))
 	p := test.Must(m.Run("").Start(t.Context(), host.StartRequest{Argv: []string{"cat"}, Dir: "/"}))
-	for _, c := range []childCall{{Max: -1}, {Offset: -1, Max: 1}, {Offset: 1, Max: 1}, {Stream: 2, Max: 1}} {
+	for _, c := range []childCall{{Max: -1}, {
+		Offset: -1,
+		Max:    1,
+	}, {
+		Offset: 1,
+		Max:    1,
+	}, {
+		Stream: 2,
+		Max:    1,
+	}} {
 		c.Child = p.(*process).Child
 		test.Equal(t, "a wrong read is refused", tell(t.Context(), r.client, "Read", c) != nil, true)
 	}
@@ -296,7 +338,11 @@ func TestStreams(t *testing.T) {
 	run := Machine{Client: r.client}.Run("run-1")
 	test.OK(t, run.Open(t.Context()))
 	const script = `read line; echo "got $line" >&2; head -c 3000000 /dev/zero | tr '\0' x; exec cat`
-	p := test.Must(run.Start(t.Context(), host.StartRequest{Argv: []string{"sh", "-c", script}, Dir: "/", Env: os.Environ()}))
+	p := test.Must(run.Start(t.Context(), host.StartRequest{
+		Argv: []string{"sh", "-c", script},
+		Dir:  "/",
+		Env:  os.Environ(),
+	}))
 	test.Must(io.WriteString(p.Stdin(), "something\n"))
 	data := strings.Repeat("0123456789", 100_000)
 	written := make(chan error, 1)
@@ -312,7 +358,12 @@ func TestStreams(t *testing.T) {
 		r.breakLink()
 	}
 	test.OK(t, <-written)
-	test.Equal(t, "stdout", string(got[:3_000_000]) == strings.Repeat("x", 3_000_000) && string(got[3_000_000:]) == data, true)
+	test.Equal(
+		t,
+		"stdout",
+		string(got[:3_000_000]) == strings.Repeat("x", 3_000_000) && string(got[3_000_000:]) == data,
+		true,
+	)
 	test.Equal(t, "stderr", string(test.Must(io.ReadAll(p.Stderr()))), "got something\n")
 	test.Equal(t, "rest of stdout", len(test.Must(io.ReadAll(p.Stdout()))), 0)
 	test.OK(t, p.Wait(t.Context()))
@@ -337,7 +388,10 @@ func TestServerEnds(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
 	run := Machine{Client: r.client}.Run("run-1")
 	test.OK(t, run.Open(t.Context()))
-	p := test.Must(run.Start(t.Context(), host.StartRequest{Argv: []string{"sleep", "3600"}, Dir: "/"}))
+	p := test.Must(run.Start(t.Context(), host.StartRequest{
+		Argv: []string{"sleep", "3600"},
+		Dir:  "/",
+	}))
 	test.OK(t, r.Close())
 	_, err := os.Stat(fmt.Sprintf("/proc/%d", p.Process().PID))
 	test.ErrorIs(t, "the process", err, fs.ErrNotExist)
@@ -346,8 +400,16 @@ func TestServerEnds(t *testing.T) {
 // Errors keep their code, hint and kind.
 func TestFaults(t *testing.T) {
 	for _, err := range []error{
-		&reconcile.Error{Code: "c", Message: "m", Hint: "h"}, errors.New("plain"), context.Canceled, os.ErrProcessDone,
-		fmt.Errorf("bash: %w", host.ErrNotStarted), &reconcile.Error{Code: "c", Message: "m", Err: fs.ErrNotExist},
+		&reconcile.Error{
+			Code:    "c",
+			Message: "m",
+			Hint:    "h",
+		}, errors.New("plain"), context.Canceled, os.ErrProcessDone,
+		fmt.Errorf("bash: %w", host.ErrNotStarted), &reconcile.Error{
+			Code:    "c",
+			Message: "m",
+			Err:     fs.ErrNotExist,
+		},
 	} {
 		var f *fault
 		test.OK(t, json.Unmarshal(test.Must(json.Marshal(newFault(err))), &f))
@@ -369,7 +431,10 @@ func FuzzServer(f *testing.F) {
 		s.methods = s.children.methods() // others change the machine
 		kept := test.Must(newOutput(filepath.Join(t.TempDir(), "output")))
 		kept.copy(strings.NewReader("some words"))
-		s.children.all[1] = &child{Process: nowhere{}, outputs: [2]*output{kept, test.Must(newOutput(filepath.Join(t.TempDir(), "output")))}}
+		s.children.all[1] = &child{
+			Process: nowhere{},
+			outputs: [2]*output{kept, test.Must(newOutput(filepath.Join(t.TempDir(), "output")))},
+		}
 		near, far := net.Pipe()
 		go func() { _, _ = io.Copy(io.Discard, near) }()
 		go func() { _, _ = near.Write(sent); _ = near.Close() }()
@@ -405,7 +470,8 @@ func FuzzClient(f *testing.F) {
 // nowhere is a process that does nothing.
 type nowhere struct{ anyProcess }
 
-type anyProcess = host.Process // the name of an embedded interface may not be that of one of its methods
+// the name of an embedded interface may not be that of one of its methods
+type anyProcess = host.Process
 
 func (nowhere) Wait(context.Context) error                                      { return nil }
 func (nowhere) Stdin() io.WriteCloser                                           { return discard{io.Discard} }

@@ -19,40 +19,62 @@ const (
 	recordBound   = 30 * time.Second // for what need not be recorded
 )
 
-// Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets what it lacks in a bundle.
+// Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets
+// what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
-	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", func(ctx context.Context) (host.CloneAnswer, error) {
-		return r.carry(ctx, q, func(b host.BundleRequest) error { return tell(ctx, r.Client, "CloneBundle", b) })
-	})
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeRepositoryUnavailable,
+		"the clone",
+		func(ctx context.Context) (host.CloneAnswer, error) {
+			return r.carry(
+				ctx,
+				q,
+				func(b host.BundleRequest) error { return tell(ctx, r.Client, "CloneBundle", b) },
+			)
+		},
+	)
 }
 
 func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
-	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", func(ctx context.Context) (host.FetchAnswer, error) {
-		var answer host.FetchAnswer
-		if q.Look {
-			unchanged, err := r.Mirrors.Mirror(q.Repository, q.Env).Unchanged(ctx, q.Branch, q.Delivered)
-			if unchanged || err != nil {
-				return answer, err
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeRepositoryUnavailable,
+		"the fetch",
+		func(ctx context.Context) (host.FetchAnswer, error) {
+			var answer host.FetchAnswer
+			if q.Look {
+				unchanged, err := r.Mirrors.Mirror(q.Repository, q.Env).Unchanged(ctx, q.Branch, q.Delivered)
+				if unchanged || err != nil {
+					return answer, err
+				}
 			}
-		}
-		from, err := r.carry(ctx, q, func(b host.BundleRequest) (err error) {
-			answer, err = ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
-			return err
-		})
-		answer.Base, answer.Commit = from.Base, from.BaseCommit // whatever the host says
-		switch {
-		case from.Pushed == "":
-			answer.Pushed = nil
-		case answer.Pushed != nil:
-			answer.Pushed.Commit = from.Pushed
-			answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
-		}
-		return answer, err
-	})
+			from, err := r.carry(ctx, q, func(b host.BundleRequest) (err error) {
+				answer, err = ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
+				return err
+			})
+			answer.Base = from.Base
+			answer.Commit = from.BaseCommit // whatever the host says
+			switch {
+			case from.Pushed == "":
+				answer.Pushed = nil
+			case answer.Pushed != nil:
+				answer.Pushed.Commit = from.Pushed
+				answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
+			}
+			return answer, err
+		},
+	)
 }
 
 // carry sends the host what its mirror lacks, and lets it use that.
-func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.BundleRequest) error) (answer host.CloneAnswer, err error) {
+func (r run) carry(
+	ctx context.Context,
+	q host.CloneRequest,
+	use func(host.BundleRequest) error,
+) (answer host.CloneAnswer, err error) {
 	m := r.Mirrors.Mirror(q.Repository, q.Env)
 	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address()})
 	if err != nil {
@@ -66,11 +88,23 @@ func (r run) carry(ctx context.Context, q host.CloneRequest, use func(host.Bundl
 		return answer, err
 	}
 	err = use(host.BundleRequest{
-		BundleAnswer: made, Address: m.Address(), Branch: q.Branch, Delivered: q.Delivered, Look: q.Look,
-		Name: q.Repository.Name, Email: q.Repository.Email, Env: q.CheckoutEnv,
+		BundleAnswer: made,
+		Address:      m.Address(),
+		Branch:       q.Branch,
+		Delivered:    q.Delivered,
+		Look:         q.Look,
+		Name:         q.Repository.Name,
+		Email:        q.Repository.Email,
+		Env:          q.CheckoutEnv,
 	})
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable { // the remote is fine
-		err = &reconcile.Error{Code: codeFailed, Message: known.Message, Hint: "look at git on the host", Err: err}
+	// the remote is fine
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable {
+		err = &reconcile.Error{
+			Code:    codeFailed,
+			Message: known.Message,
+			Hint:    "look at git on the host",
+			Err:     err,
+		}
 	}
 	return made.CloneAnswer, err
 }
@@ -83,8 +117,11 @@ func (r run) readTips(ctx context.Context, q host.TipsRequest) (answer host.Tips
 	answer, err = ask[host.TipsAnswer](ctx, r.Client, "ReadTips", q)
 	for _, id := range append([]string{answer.Commit, answer.Cloned.Commit}, answer.Tips...) {
 		if err == nil && id != "" && !objectName().MatchString(id) {
-			err = reconcile.NewError(codeFailed, "the host names a commit "+text.Visible(text.Within(id, 100)),
-				"see what is wrong with symphony there")
+			err = reconcile.NewError(
+				codeFailed,
+				"the host names a commit "+text.Visible(text.Within(id, 100)),
+				"see what is wrong with symphony there",
+			)
 		}
 	}
 	answer.Cloned.URL = text.Visible(text.Within(answer.Cloned.URL, maxText))
@@ -95,7 +132,8 @@ var objectName = text.Pattern(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
 
 // send sends a bundle in parts.
 func (r run) send(ctx context.Context, bundle io.Reader) error {
-	offset, ended := int64(0), false
+	offset := int64(0)
+	ended := false
 	next := func(ctx context.Context) func() (nothing, error) {
 		data := make([]byte, host.PartSize)
 		n, err := io.ReadFull(bundle, data)
@@ -109,26 +147,42 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 	return inFlight(ctx, func() bool { return !ended }, next, func(nothing) error { return nil })
 }
 
-// Deliver implements host.Run. The mirror here gets the new commits from the host in a pack, and pushes them.
+// Deliver implements host.Run. The mirror here gets the new commits from the host in a pack,
+// and pushes them.
 func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
-	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", func(ctx context.Context) (host.DeliverAnswer, error) {
-		return r.deliverTo(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
-	})
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeDeliveryFailed,
+		"the delivery",
+		func(ctx context.Context) (host.DeliverAnswer, error) {
+			return r.deliverTo(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
+		},
+	)
 }
 
-func (r run) deliverTo(ctx context.Context, m host.Mirror, q host.DeliverRequest) (answer host.DeliverAnswer, err error) {
+func (r run) deliverTo(
+	ctx context.Context,
+	m host.Mirror,
+	q host.DeliverRequest,
+) (answer host.DeliverAnswer, err error) {
 	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
 	if err != nil {
 		return answer, err
 	}
-	if answer, err = m.Deliver(ctx, q, r.workOf(m.Address(), there)); err != nil || answer.Commits == 0 || q.Try {
+	if answer, err = m.Deliver(ctx, q, r.workOf(m.Address(), there)); err != nil || answer.Commits == 0 ||
+		q.Try {
 		return answer, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, recordBound)
 	defer cancel()
 	// If this fails, the workspace is kept as unsaved, as on this machine.
 	at := cmp.Or(answer.Head, answer.Commit) // the next fetch brings the signed copies there
-	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{Address: m.Address(), Branch: q.Branch, Commit: at})
+	_ = tell(bounded, r.Client, "RecordDelivered", host.DeliveredRequest{
+		Address: m.Address(),
+		Branch:  q.Branch,
+		Commit:  at,
+	})
 	return answer, nil
 }
 
@@ -151,14 +205,20 @@ func (r run) workOf(address string, there host.TipsAnswer) host.Work {
 
 // Keep implements host.Run. It only adds to the mirror here, and needs no remote.
 func (r run) Keep(ctx context.Context, q host.KeepRequest) (string, error) {
-	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the copy of the commits", func(ctx context.Context) (string, error) {
-		m := r.Mirrors.Mirror(q.Repository, q.Env)
-		there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
-		if err != nil {
-			return "", err
-		}
-		return there.Commit, m.Keep(ctx, q.Issue, r.workOf(m.Address(), there))
-	})
+	return host.Within(
+		ctx,
+		q.Timeout,
+		host.CodeDeliveryFailed,
+		"the copy of the commits",
+		func(ctx context.Context) (string, error) {
+			m := r.Mirrors.Mirror(q.Repository, q.Env)
+			there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
+			if err != nil {
+				return "", err
+			}
+			return there.Commit, m.Keep(ctx, q.Issue, r.workOf(m.Address(), there))
+		},
+	)
 }
 
 // Forget implements host.Run.
@@ -189,8 +249,14 @@ func (r run) receive(ctx context.Context, size int64, to io.Writer) error {
 	})
 }
 
-// inFlight makes calls, several at once, and uses their results in order. next prepares a call, as long as there are more.
-func inFlight[A any](ctx context.Context, more func() bool, next func(context.Context) func() (A, error), use func(A) error) error {
+// inFlight makes calls, several at once, and uses their results in order. next prepares a
+// call, as long as there are more.
+func inFlight[A any](
+	ctx context.Context,
+	more func() bool,
+	next func(context.Context) func() (A, error),
+	use func(A) error,
+) error {
 	type result struct {
 		value A
 		err   error
@@ -200,7 +266,8 @@ func inFlight[A any](ctx context.Context, more func() bool, next func(context.Co
 	var waiting []chan result
 	for more() || len(waiting) > 0 {
 		if more() && len(waiting) < partsInFlight {
-			call, done := next(ctx), make(chan result, 1)
+			call := next(ctx)
+			done := make(chan result, 1)
 			go func() {
 				value, err := call()
 				done <- result{value, err}

@@ -58,18 +58,23 @@ func newCarrying(t *testing.T) *carrying {
 	t.Helper()
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	c := &carrying{t: t, dir: dir, url: filepath.Join(dir, "remote.git"), env: []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a",
+		"PATH=" + os.Getenv(
+			"PATH",
+		), "HOME=" + dir, "GIT_CONFIG_NOSYSTEM=1", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@b", "GIT_COMMITTER_NAME=a",
 		"GIT_COMMITTER_EMAIL=a@b",
 	}}
-	c.sh(`git init -q --bare -b main remote.git; git init -q -b main seed; cd seed; head -c 300000 /dev/urandom > large; git add .; git commit -qm one
-		git tag -am first first; git push -q --follow-tags ../remote.git main`)
+	c.sh(
+		`git init -q --bare -b main remote.git; git init -q -b main seed; cd seed; head -c 300000 /dev/urandom > large; git add .; git commit -qm one
+		git tag -am first first; git push -q --follow-tags ../remote.git main`,
+	)
 	return c
 }
 
 func (c *carrying) sh(script string) string {
 	c.t.Helper()
 	cmd := exec.CommandContext(c.t.Context(), "sh", "-ec", script)
-	cmd.Dir, cmd.Env = c.dir, c.env
+	cmd.Dir = c.dir
+	cmd.Env = c.env
 	return test.Run(c.t, cmd)
 }
 
@@ -87,10 +92,17 @@ type oneRun struct {
 
 func (m oneRun) Run(string) host.Run { return m.run }
 
-// prepare prepares the workspace of an issue on the machine, which may be a changed one, and returns the run.
-func (c *carrying) prepare(issue string, change func(host.RepositorySteps) host.RepositorySteps) (host.Run, host.PrepareAnswer) {
+// prepare prepares the workspace of an issue on the machine, which may be a changed one, and
+// returns the run.
+func (c *carrying) prepare(
+	issue string,
+	change func(host.RepositorySteps) host.RepositorySteps,
+) (host.Run, host.PrepareAnswer) {
 	c.t.Helper()
-	there := local.Machine{StateDir: filepath.Join(c.dir, "there"), Account: host.Account{Env: c.env}}
+	there := local.Machine{
+		StateDir: filepath.Join(c.dir, "there"),
+		Account:  host.Account{Env: c.env},
+	}
 	of := Incarnation{"run-" + issue, 1, "s"}
 	test.OK(c.t, os.MkdirAll(host.RunDir(there.StateDir, of.RunID), 0o700))
 	real := there.Run(of.RunID)
@@ -108,18 +120,28 @@ func (c *carrying) prepare(issue string, change func(host.RepositorySteps) host.
 		client.Close()
 		test.OK(c.t, r.Close())
 	})
-	run := Machine{Client: client, Mirrors: local.Mirrors{Dir: filepath.Join(c.dir, "mirrors")}}.Run(of.RunID)
-	answer := test.Must(run.Prepare(c.t.Context(), host.PrepareRequest{Root: filepath.Join(c.dir, "spaces"), Issue: host.Issue{
-		ID: issue, Identifier: issue, Project: "p", StateDir: there.StateDir,
-	}}))
+	run := Machine{
+		Client:  client,
+		Mirrors: local.Mirrors{Dir: filepath.Join(c.dir, "mirrors")},
+	}.Run(of.RunID)
+	answer := test.Must(run.Prepare(c.t.Context(), host.PrepareRequest{
+		Root: filepath.Join(c.dir, "spaces"),
+		Issue: host.Issue{
+			ID: issue, Identifier: issue, Project: "p", StateDir: there.StateDir,
+		},
+	}))
 	return run, answer
 }
 
 func (c *carrying) clone(run host.Run, branch, delivered string) host.CloneAnswer {
 	c.t.Helper()
 	answer := test.Must(run.Clone(c.t.Context(), host.CloneRequest{
-		Repository: host.Repository{URL: c.url}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
-		Env: append([]string{"TOKEN=secretsecret"}, c.env...), CheckoutEnv: c.env,
+		Repository:  host.Repository{URL: c.url},
+		Branch:      branch,
+		Delivered:   delivered,
+		Timeout:     test.Patience(),
+		Env:         append([]string{"TOKEN=secretsecret"}, c.env...),
+		CheckoutEnv: c.env,
 	}))
 	test.OK(c.t, run.Confirm(c.t.Context(), host.ConfirmRequest{}))
 	return answer
@@ -127,12 +149,16 @@ func (c *carrying) clone(run host.Run, branch, delivered string) host.CloneAnswe
 
 func (c *carrying) deliver(run host.Run, branch, delivered string) (host.DeliverAnswer, error) {
 	return run.Deliver(c.t.Context(), host.DeliverRequest{
-		Repository: host.Repository{URL: c.url}, Branch: branch, Delivered: delivered, Timeout: test.Patience(),
-		Env: append([]string{"TOKEN=secretsecret"}, c.env...),
+		Repository: host.Repository{URL: c.url},
+		Branch:     branch,
+		Delivered:  delivered,
+		Timeout:    test.Patience(),
+		Env:        append([]string{"TOKEN=secretsecret"}, c.env...),
 	})
 }
 
-// A clone on the machine and a delivery from it go through the mirror of this side. Only new objects travel, and no secret.
+// A clone on the machine and a delivery from it go through the mirror of this side. Only new
+// objects travel, and no secret.
 func TestCarriedRepository(t *testing.T) {
 	c := newCarrying(t)
 	run, _ := c.prepare("A-1", nil)
@@ -144,7 +170,12 @@ func TestCarriedRepository(t *testing.T) {
 	delivered := test.Must(c.deliver(run, "work/1", ""))
 	test.Equal(t, "commits", delivered.Commits, 1)
 	test.Equal(t, "branch of the remote", c.sh("git -C remote.git rev-parse work/1"), delivered.Commit)
-	test.Equal(t, "branch of the workspace's remote", c.sh("git -C spaces/A-1 rev-parse origin/work/1"), delivered.Commit)
+	test.Equal(
+		t,
+		"branch of the workspace's remote",
+		c.sh("git -C spaces/A-1 rev-parse origin/work/1"),
+		delivered.Commit,
+	)
 	test.Equal(t, "delivered again", test.Must(c.deliver(run, "work/1", delivered.Commit)).Commits, 0)
 	test.Equal(t, "a secret was sent", strings.Contains(c.sent.text.String(), "secretsecret"), false)
 	test.OK(t, run.Finish(t.Context()))
@@ -156,8 +187,12 @@ func TestCarriedRepository(t *testing.T) {
 	newer := c.clone(run, "work2", "")
 	test.Equal(t, "commit", newer.Commit, c.sh("git -C seed rev-parse HEAD"))
 	test.Equal(t, "all was sent again", c.sent.text.Len() > 100000, false)
-	test.Equal(t, "branches", c.sh("git -C "+prepared.Workspace.Path+" for-each-ref --format='%(refname)' refs/remotes/origin"),
-		"refs/remotes/origin/HEAD\nrefs/remotes/origin/main\nrefs/remotes/origin/other\nrefs/remotes/origin/work")
+	test.Equal(
+		t,
+		"branches",
+		c.sh("git -C "+prepared.Workspace.Path+" for-each-ref --format='%(refname)' refs/remotes/origin"),
+		"refs/remotes/origin/HEAD\nrefs/remotes/origin/main\nrefs/remotes/origin/other\nrefs/remotes/origin/work",
+	)
 	test.OK(t, run.Finish(t.Context()))
 }
 
@@ -169,15 +204,25 @@ func TestKeptCommits(t *testing.T) {
 		c.sh("rm -rf spaces there")
 		run, _ := c.prepare("A-1", nil)
 		answer := test.Must(run.Clone(t.Context(), host.CloneRequest{
-			Repository: host.Repository{URL: c.url}, Branch: "work/1", Delivered: delivered, Issue: "A-1",
-			Timeout: test.Patience(), Env: c.env, CheckoutEnv: c.env,
+			Repository:  host.Repository{URL: c.url},
+			Branch:      "work/1",
+			Delivered:   delivered,
+			Issue:       "A-1",
+			Timeout:     test.Patience(),
+			Env:         c.env,
+			CheckoutEnv: c.env,
 		}))
 		test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
 		test.Equal(t, "HEAD", c.sh("git -C spaces/A-1 rev-parse HEAD"), answer.Commit)
 		test.Equal(t, "branches of the remote", c.sh("git -C spaces/A-1 branch -r --list '*kept*'"), "")
 		return run, answer
 	}
-	q := host.KeepRequest{Repository: host.Repository{URL: c.url}, Issue: "A-1", Timeout: test.Patience(), Env: c.env}
+	q := host.KeepRequest{
+		Repository: host.Repository{URL: c.url},
+		Issue:      "A-1",
+		Timeout:    test.Patience(),
+		Env:        c.env,
+	}
 	keep := func(run host.Run, message string) string {
 		c.sh("cd spaces/A-1; echo " + message + " >> work; git add .; git commit -qm " + message)
 		commit := test.Must(run.Keep(t.Context(), q))
@@ -191,7 +236,12 @@ func TestKeptCommits(t *testing.T) {
 	test.Equal(t, "kept before", first.Kept, "")
 	one := keep(run, "one")
 	run, second := begin("")
-	test.Equal(t, "the second machine", second, host.CloneAnswer{Base: "main", Commit: one, BaseCommit: base, Kept: one})
+	test.Equal(t, "the second machine", second, host.CloneAnswer{
+		Base:       "main",
+		Commit:     one,
+		BaseCommit: base,
+		Kept:       one,
+	})
 	two := keep(run, "two")
 
 	// What was delivered does not come back, although its branch is gone.
@@ -199,46 +249,73 @@ func TestKeptCommits(t *testing.T) {
 	test.Equal(t, "commits", delivered.Commits, 2)
 	c.sh("git -C remote.git branch -qD work/1")
 	run, third := begin(two)
-	test.Equal(t, "after the delivery", third, host.CloneAnswer{Base: "main", Commit: base, BaseCommit: base, Kept: two})
+	test.Equal(t, "after the delivery", third, host.CloneAnswer{
+		Base:       "main",
+		Commit:     base,
+		BaseCommit: base,
+		Kept:       two,
+	})
 
 	keep(run, "three")
 	test.OK(t, run.Forget(t.Context(), q))
 	_, fourth := begin(two)
-	test.Equal(t, "after it was forgotten", fourth, host.CloneAnswer{Base: "main", Commit: base, BaseCommit: base})
+	test.Equal(t, "after it was forgotten", fourth, host.CloneAnswer{
+		Base:       "main",
+		Commit:     base,
+		BaseCommit: base,
+	})
 }
 
-// A later run on the machine gets the newer commits through the mirrors, and what a merge into its commits, which were never delivered, would do.
+// A later run on the machine gets the newer commits through the mirrors, and what a merge into
+// its commits, which were never delivered, would do.
 func TestCarriedFetch(t *testing.T) {
 	c := newCarrying(t)
 	run, prepared := c.prepare("A-1", nil)
 	c.clone(run, "work/1", "")
 	test.OK(t, run.Finish(t.Context()))
-	c.sh("cd spaces/A-1; echo agent > two; git add .; git commit -qm two; cd ../../seed; echo main > two; git add .; git commit -qm newer; git push -q ../remote.git main")
+	c.sh(
+		"cd spaces/A-1; echo agent > two; git add .; git commit -qm two; cd ../../seed; echo main > two; git add .; git commit -qm newer; git push -q ../remote.git main",
+	)
 	status := func() string {
-		return c.sh("cd spaces/A-1; git --no-optional-locks status --porcelain=v2 --branch; git hash-object .git/index")
+		return c.sh(
+			"cd spaces/A-1; git --no-optional-locks status --porcelain=v2 --branch; git hash-object .git/index",
+		)
 	}
 	before := status()
 	fetch := func(change func(host.RepositorySteps) host.RepositorySteps) (host.FetchAnswer, error) {
 		run, again := c.prepare("A-1", change)
 		test.Equal(t, "workspace", again.Workspace.Path, prepared.Workspace.Path)
 		answer, err := run.Fetch(t.Context(), host.CloneRequest{
-			Repository: host.Repository{URL: c.url}, Branch: "work/1", Timeout: test.Patience(), Env: c.env, CheckoutEnv: c.env,
+			Repository:  host.Repository{URL: c.url},
+			Branch:      "work/1",
+			Timeout:     test.Patience(),
+			Env:         c.env,
+			CheckoutEnv: c.env,
 		})
 		test.OK(t, run.Finish(t.Context()))
 		return answer, err
 	}
 	newer := c.sh("git -C seed rev-parse HEAD")
-	want := host.FetchAnswer{Base: "main", Commit: newer, Behind: 1, Files: 1, Conflicts: []string{"two"}}
+	want := host.FetchAnswer{
+		Base:      "main",
+		Commit:    newer,
+		Behind:    1,
+		Files:     1,
+		Conflicts: []string{"two"},
+	}
 	test.Equal(t, "answer", test.Must(fetch(nil)), want)
 	test.Equal(t, "base", c.sh("git -C spaces/A-1 rev-parse origin/main"), newer)
 	test.Equal(t, "the workspace", status(), before)
 	test.Equal(t, "all was sent again", c.sent.text.Len() > 100000, false)
 
-	want.Behind, want.Files, want.Conflicts = -1, 0, nil
+	want.Behind = -1
+	want.Files = 0
+	want.Conflicts = nil
 	lie := func(s host.RepositorySteps) host.RepositorySteps { return lyingFetch{s} }
 	test.Equal(t, "answer of a hostile machine", test.Must(fetch(lie)), want)
 	c.sh("mv remote.git away")
-	if _, err := fetch(nil); err == nil || !strings.Contains(err.Error(), "does not appear to be a git repository") {
+	if _, err := fetch(nil); err == nil ||
+		!strings.Contains(err.Error(), "does not appear to be a git repository") {
 		t.Errorf("without the remote: %v", err)
 	}
 	test.Equal(t, "base without the remote", c.sh("git -C spaces/A-1 rev-parse origin/main"), newer)
@@ -290,7 +367,8 @@ func TestHostilePack(t *testing.T) {
 	c.sh("git -C spaces/A-1 rev-parse HEAD | git -C spaces/A-1 pack-objects --stdout -q > half")
 	half := test.Must(os.ReadFile(filepath.Join(c.dir, "half")))
 	size := func() string { return c.sh("find mirrors -type f -path '*objects*' | sort; ls mirrors") }
-	before, remoteBefore := size(), c.sh("git -C remote.git for-each-ref")
+	before := size()
+	remoteBefore := c.sh("git -C remote.git for-each-ref")
 	whole := func(data []byte) lying {
 		return lying{size: int64(len(data)), pack: func(int64) []byte { return data }}
 	}
@@ -306,7 +384,10 @@ func TestHostilePack(t *testing.T) {
 		"tips":                 {tips: func(a *host.TipsAnswer) { a.Tips = []string{"--all\n--not", "HEAD", "x y"} }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			run, _ := c.prepare("A-1", func(r host.RepositorySteps) host.RepositorySteps { l.RepositorySteps = r; return l })
+			run, _ := c.prepare(
+				"A-1",
+				func(r host.RepositorySteps) host.RepositorySteps { l.RepositorySteps = r; return l },
+			)
 			defer func() { test.OK(t, run.Finish(t.Context())) }()
 			_, err := c.deliver(run, "work/1", "")
 			var known *reconcile.Error
@@ -322,7 +403,8 @@ func TestHostilePack(t *testing.T) {
 // largeTree returns a pack with one tree of that many zeros, which is small.
 func largeTree(size int64) []byte {
 	pack := append([]byte("PACK"), 0, 0, 0, 2, 0, 0, 0, 1)
-	kind, rest := byte(2<<4)|byte(size&15), size>>4
+	kind := byte(2<<4) | byte(size&15)
+	rest := size >> 4
 	for ; rest > 0; rest >>= 7 {
 		pack = append(pack, kind|0x80)
 		kind = byte(rest & 0x7f)
@@ -339,12 +421,15 @@ type zeros struct{}
 
 func (zeros) Read(b []byte) (int, error) { clear(b); return len(b), nil }
 
-// A link that is lost for too long, and a worker that dies after a push, lose and double nothing; and what agents or operators do to
-// repositories and workspaces there neither.
+// A link that is lost for too long, and a worker that dies after a push, lose and double
+// nothing; and what agents or operators do to repositories and workspaces there neither.
 func TestCarriedLater(t *testing.T) {
 	c := newCarrying(t)
 	refused := false
-	run, prepared := c.prepare("A-1", func(r host.RepositorySteps) host.RepositorySteps { return forgetful{r, &refused} })
+	run, prepared := c.prepare(
+		"A-1",
+		func(r host.RepositorySteps) host.RepositorySteps { return forgetful{r, &refused} },
+	)
 	c.clone(run, "work/1", "")
 	at := prepared.Workspace.Path
 	c.sh("cd " + at + "; head -c 300000 /dev/urandom > more; git add .; git commit -qm two")
@@ -352,7 +437,8 @@ func TestCarriedLater(t *testing.T) {
 	first := test.Must(c.deliver(run, "work/1", "")) // although that can't be recorded there
 	refused = false
 
-	// The next delivery brings only what is new, although the mirror there has never seen the first one.
+	// The next delivery brings only what is new, although the mirror there has never seen the
+	// first one.
 	c.sh("cd " + at + "; git commit -q --allow-empty -m three")
 	before := c.received.Load()
 	second := test.Must(c.deliver(run, "work/1", first.Commit))
@@ -368,11 +454,18 @@ func TestCarriedLater(t *testing.T) {
 
 	// A hook has made the workspace.
 	run, prepared = c.prepare("A-2", nil)
-	c.sh("git clone -q moved.git " + prepared.Workspace.Path + "; git -C " + prepared.Workspace.Path + " commit -q --allow-empty -m five")
+	c.sh(
+		"git clone -q moved.git " + prepared.Workspace.Path + "; git -C " + prepared.Workspace.Path + " commit -q --allow-empty -m five",
+	)
 	test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
 	test.Equal(t, "commits", test.Must(c.deliver(run, "work/2", "")).Commits, 1)
 	test.OK(t, run.Finish(t.Context()))
-	test.Equal(t, "files left", c.sh("cd there/runs; ls run-A-1 run-A-2"), "run-A-1:\nprocs\ntree\n\nrun-A-2:\nprocs\ntree")
+	test.Equal(
+		t,
+		"files left",
+		c.sh("cd there/runs; ls run-A-1 run-A-2"),
+		"run-A-1:\nprocs\ntree\n\nrun-A-2:\nprocs\ntree",
+	)
 }
 
 // forgetful is a machine that can't record deliveries for a while.
@@ -405,7 +498,10 @@ func TestSlowPack(t *testing.T) {
 		cancel()
 	}()
 	_, err := run.Deliver(ctx, host.DeliverRequest{
-		Repository: host.Repository{URL: c.url}, Branch: "work/1", Timeout: test.Patience(), Env: c.env,
+		Repository: host.Repository{URL: c.url},
+		Branch:     "work/1",
+		Timeout:    test.Patience(),
+		Env:        c.env,
 	})
 	test.ErrorIs(t, "the delivery", err, context.Canceled)
 	test.OK(t, run.Finish(t.Context()))

@@ -45,11 +45,13 @@ type served struct {
 	calls   map[int64]context.CancelFunc
 	ctx     context.Context // of its calls; ends when a newer client takes its place
 	stop    context.CancelFunc
-	ready   chan struct{} // closed when the calls of all clients before it have ended; only then it makes calls
+	// closed when the calls of all clients before it have ended; only then it makes calls
+	ready   chan struct{}
 	working sync.WaitGroup
 }
 
-// wait waits for the end of the calls of a client that makes no new ones, and of those before it. There may be no client.
+// wait waits for the end of the calls of a client that makes no new ones, and of those before
+// it. There may be no client.
 func (c *served) wait() {
 	if c != nil {
 		<-c.ready
@@ -60,7 +62,8 @@ func (c *served) wait() {
 // method carries out one call with encoded parameters.
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
-// NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps what the run's processes write.
+// NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps
+// what the run's processes write.
 func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	s := &Server{of: of, Run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
@@ -72,7 +75,8 @@ func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	return s
 }
 
-// Close ends all streams and calls, waits for the calls, and closes the processes that are left.
+// Close ends all streams and calls, waits for the calls, and closes the processes that are
+// left.
 func (s *Server) Close() error {
 	s.mu.Lock()
 	s.closed = true
@@ -83,8 +87,8 @@ func (s *Server) Close() error {
 	return s.children.close()
 }
 
-// EndRun ends the run without its worker, and closes the server: the agent gets the end of its stdin first, and then what is left is
-// killed. Files and commits stay as they are.
+// EndRun ends the run without its worker, and closes the server: the agent gets the end of its
+// stdin first, and then what is left is killed. Files and commits stay as they are.
 func (s *Server) EndRun(ctx context.Context) error {
 	s.children.sendEOF(ctx)
 	return errors.Join(s.Close(), s.killRest(ctx, host.KillRequest{}), s.Run.Finish(ctx))
@@ -122,7 +126,8 @@ func (s *Server) Silent() time.Duration {
 // CloseProcesses closes the processes that the worker has not closed.
 func (s *Server) CloseProcesses() error { return s.children.close() }
 
-// Serve serves a client until its stream breaks, a newer client connects, or the server is closed.
+// Serve serves a client until its stream breaks, a newer client connects, or the server is
+// closed.
 func (s *Server) Serve(conn io.ReadWriteCloser) error {
 	stream := newStream(context.Background(), conn)
 	defer stream.end()
@@ -144,7 +149,8 @@ func (s *Server) Serve(conn io.ReadWriteCloser) error {
 	return stream.run(client.session, h.Received, func(body json.RawMessage) { s.handle(client, body) })
 }
 
-// take makes a stream the only one. Before a new client is served, the calls of the one before it end.
+// take makes a stream the only one. Before a new client is served, the calls of the one before
+// it end.
 func (s *Server) take(stream *stream, h hello) (*served, error) {
 	s.mu.Lock()
 	if why := s.refuse(h); why != "" {
@@ -161,7 +167,12 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 	}
 	client := before
 	if before == nil || before.id != h.Client {
-		client = &served{id: h.Client, session: newSession(), calls: map[int64]context.CancelFunc{}, ready: make(chan struct{})}
+		client = &served{
+			id:      h.Client,
+			session: newSession(),
+			calls:   map[int64]context.CancelFunc{},
+			ready:   make(chan struct{}),
+		}
 		client.ctx, client.stop = context.WithCancel(s.ctx)
 		if before != nil {
 			s.replaced[before.id] = true
@@ -169,7 +180,8 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 		}
 		go func() { before.wait(); close(client.ready) }()
 	}
-	client.stream, s.client = stream, client
+	s.client = client
+	client.stream = stream
 	s.mu.Unlock()
 	<-client.ready
 	return client, nil
@@ -191,7 +203,13 @@ func (s *Server) refuse(h hello) string {
 	case h.Protocol != protocol:
 		return fmt.Sprintf("the host speaks version %d of the protocol, not %d", protocol, h.Protocol)
 	case h.RunID != s.of.RunID || h.Number != s.of.Number:
-		return fmt.Sprintf("the host works for incarnation %d of run %s, not for %d of %s", s.of.Number, s.of.RunID, h.Number, h.RunID)
+		return fmt.Sprintf(
+			"the host works for incarnation %d of run %s, not for %d of %s",
+			s.of.Number,
+			s.of.RunID,
+			h.Number,
+			h.RunID,
+		)
 	case subtle.ConstantTimeCompare([]byte(h.Secret), []byte(s.of.Secret)) == 0:
 		return "the secret of run " + s.of.RunID + " is another there"
 	case s.replaced[h.Client]:
@@ -221,7 +239,10 @@ func (s *Server) handle(client *served, body json.RawMessage) {
 	case err != nil:
 		_ = client.session.put(answer{Call: r.Call, Fault: newFault(err)})
 	case len(client.calls) >= maxCalls:
-		_ = client.session.put(answer{Call: r.Call, Fault: newFault(fmt.Errorf("more than %d calls at once", maxCalls))})
+		_ = client.session.put(answer{
+			Call:  r.Call,
+			Fault: newFault(fmt.Errorf("more than %d calls at once", maxCalls)),
+		})
 	default:
 		ctx, cancel := context.WithCancel(client.ctx)
 		client.calls[r.Call] = cancel
@@ -243,7 +264,10 @@ func (s *Server) answer(client *served, a answer) {
 func (s *Server) carryOut(ctx context.Context, r request) answer {
 	do, known := s.methods[r.Method]
 	if !known {
-		return answer{Call: r.Call, Fault: newFault(fmt.Errorf("this symphony knows no method %q", r.Method))}
+		return answer{
+			Call:  r.Call,
+			Fault: newFault(fmt.Errorf("this symphony knows no method %q", r.Method)),
+		}
 	}
 	result, err := do(ctx, r.With)
 	data, encodeErr := json.Marshal(result)

@@ -11,13 +11,15 @@ import (
 	"time"
 )
 
-// Both sides of a stream send something every beat, and give it up if nothing could be read or written for silence.
+// Both sides of a stream send something every beat, and give it up if nothing could be read or
+// written for silence.
 const (
 	beat    = 10 * time.Second
 	silence = 3 * beat
 )
 
-// session is one side of what a client and a server tell each other, over one stream after the other.
+// session is one side of what a client and a server tell each other, over one stream after the
+// other.
 type session struct {
 	mu       sync.Mutex
 	last     int64         // the number of the last frame
@@ -25,7 +27,9 @@ type session struct {
 	received int64         // the last frame of the other side
 	changed  chan struct{} // closed when there is a new frame
 
-	receiving sync.Mutex // held while a frame is received and handled: an old stream may still do that beside a new one
+	// held while a frame is received and handled: an old stream may still do that beside a new
+	// one
+	receiving sync.Mutex
 }
 
 func newSession() *session { return &session{changed: make(chan struct{})} }
@@ -48,7 +52,8 @@ func (s *session) put(v any) error {
 	return nil
 }
 
-// acknowledged drops the frames that the other side has. It fails if the other side names one that was never sent.
+// acknowledged drops the frames that the other side has. It fails if the other side names one
+// that was never sent.
 func (s *session) acknowledged(number int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,8 +146,9 @@ func (s *stream) write(v any) error {
 	return writeLine(s.conn, v)
 }
 
-// run sends the frames of a session and passes those of the other side to handle, in order and each once, until the stream breaks.
-// The other side has the frames up to has. handle must not wait.
+// run sends the frames of a session and passes those of the other side to handle, in order and
+// each once, until the stream breaks. The other side has the frames up to has. handle must not
+// wait.
 func (s *stream) run(session *session, has int64, handle func(body json.RawMessage)) error {
 	if err := session.acknowledged(has); err != nil {
 		return err

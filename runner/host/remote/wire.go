@@ -1,9 +1,12 @@
-// Package remote implements the port runner/host over a stream, for a machine on which another symphony serves it.
+// Package remote implements the port runner/host over a stream, for a machine on which another
+// symphony serves it.
 //
-// A Client is at the side of the worker, a Server at that of the machine; it wraps another implementation of the port. The worker's calls
-// and the answers to them are frames of a session, which outlives streams: each side keeps its frames until the other one has acknowledged
-// them. After a broken stream both name the last frame that they have, and go on with the next one. So every frame arrives once and in
-// order, and every call is carried out once. What a process writes is kept in files, and read by offsets.
+// A Client is at the side of the worker, a Server at that of the machine; it wraps another
+// implementation of the port. The worker's calls and the answers to them are frames of a
+// session, which outlives streams: each side keeps its frames until the other one has
+// acknowledged them. After a broken stream both name the last frame that they have, and go on
+// with the next one. So every frame arrives once and in order, and every call is carried out
+// once. What a process writes is kept in files, and read by offsets.
 //
 //	Client ── hello ──► Server     who, for which run, and the last frame from there
 //	       ◄─ welcome ─            the last frame from here, or why not
@@ -37,11 +40,13 @@ const (
 	maxText = 8 << 10        // bytes of an error's text
 )
 
-// Incarnation is one time that a run's work is given to a server, which refuses clients of others.
+// Incarnation is one time that a run's work is given to a server, which refuses clients of
+// others.
 type Incarnation struct {
 	RunID  string `json:"run_id"`
 	Number int64  `json:"incarnation"` // grows with each one
-	// Secret is known to the worker and the server, so that no program of the run can take the place of the worker.
+	// Secret is known to the worker and the server, so that no program of the run can take the
+	// place of the worker.
 	Secret string `json:"secret"`
 }
 
@@ -94,8 +99,12 @@ type fault struct {
 
 // sentinels are errors that callers of the port look for.
 var sentinels = map[string]error{
-	"canceled": context.Canceled, "timed_out": context.DeadlineExceeded, "process_done": os.ErrProcessDone, "not_exist": os.ErrNotExist,
-	"closed": os.ErrClosed, "not_started": host.ErrNotStarted,
+	"canceled":     context.Canceled,
+	"timed_out":    context.DeadlineExceeded,
+	"process_done": os.ErrProcessDone,
+	"not_exist":    os.ErrNotExist,
+	"closed":       os.ErrClosed,
+	"not_started":  host.ErrNotStarted,
 }
 
 func newFault(err error) *fault {
@@ -104,13 +113,19 @@ func newFault(err error) *fault {
 	}
 	f := &fault{Message: err.Error()}
 	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok {
-		f.Code, f.Message, f.Hint = known.Code, known.Message, known.Hint
+		f.Code = known.Code
+		f.Message = known.Message
+		f.Hint = known.Hint
 	}
-	f.Is = text.Filter(slices.Sorted(maps.Keys(sentinels)), func(name string) bool { return errors.Is(err, sentinels[name]) })
+	f.Is = text.Filter(
+		slices.Sorted(maps.Keys(sentinels)),
+		func(name string) bool { return errors.Is(err, sentinels[name]) },
+	)
 	return f
 }
 
-// err returns the error of a fault, nil for none. Its texts can be printed, whatever the other machine has sent.
+// err returns the error of a fault, nil for none. Its texts can be printed, whatever the other
+// machine has sent.
 func (f *fault) err() error {
 	if f == nil {
 		return nil
@@ -122,7 +137,12 @@ func (f *fault) err() error {
 		}
 	}
 	if f.Code != "" {
-		return &reconcile.Error{Code: printable(f.Code), Message: e.message, Hint: printable(f.Hint), Err: e}
+		return &reconcile.Error{
+			Code:    printable(f.Code),
+			Message: e.message,
+			Hint:    printable(f.Hint),
+			Err:     e,
+		}
 	}
 	return e
 }
@@ -174,35 +194,52 @@ type diffResult struct {
 	Cut   bool   `json:"cut"` // it is only the beginning
 }
 
-// methods are the calls of the port by name. Client and server call them by the names of the methods of host.Machine, host.Run and
-// host.Process.
+// methods are the calls of the port by name. Client and server call them by the names of the
+// methods of host.Machine, host.Run and host.Process.
 func methods(m host.Machine, run host.Run, c *children) map[string]method {
 	all := map[string]method{
-		"Facts": methodOf(m.Facts), "Root": methodOf(m.Root), "Purge": methodOf(m.Purge), "Inspect": methodOf(m.Inspect),
+		"Facts":   methodOf(m.Facts),
+		"Root":    methodOf(m.Root),
+		"Purge":   methodOf(m.Purge),
+		"Inspect": methodOf(m.Inspect),
 		"Diff": methodOf(func(ctx context.Context, r host.WorkspaceRequest) (diffResult, error) {
 			var text limitedText
 			found, err := m.Diff(ctx, r, &text)
 			if text.cut {
-				found, err = true, nil
+				found = true
+				err = nil
 			}
 			return diffResult{found, text.String(), text.cut}, err
 		}),
 
-		"Prepare": methodOf(run.Prepare), "Open": methodOf(withoutBoth(run.Open)), "Confirm": methodOf(withoutResult(run.Confirm)),
-		"Verify": methodOf(withoutBoth(run.Verify)), "Login": methodOf(run.Login), "MakeHome": methodOf(withoutResult(run.MakeHome)),
-		"CheckOut": methodOf(run.CheckOut),
-		"RunHook":  methodOf(run.RunHook), "GuardGit": methodOf(withoutResult(run.GuardGit)), "Kill": methodOf(run.Kill),
-		"RestoreGit": methodOf(withoutParameters(run.RestoreGit)), "Observe": methodOf(run.Observe),
-		"Finish": methodOf(withoutBoth(run.Finish)), "PrepareRemoval": methodOf(run.PrepareRemoval),
-		"Remove": methodOf(withoutParameters(run.Remove)),
-		"Start":  methodOf(func(ctx context.Context, r host.StartRequest) (started, error) { return c.start(ctx, run, r) }),
+		"Prepare":        methodOf(run.Prepare),
+		"Open":           methodOf(withoutBoth(run.Open)),
+		"Confirm":        methodOf(withoutResult(run.Confirm)),
+		"Verify":         methodOf(withoutBoth(run.Verify)),
+		"Login":          methodOf(run.Login),
+		"MakeHome":       methodOf(withoutResult(run.MakeHome)),
+		"CheckOut":       methodOf(run.CheckOut),
+		"RunHook":        methodOf(run.RunHook),
+		"GuardGit":       methodOf(withoutResult(run.GuardGit)),
+		"Kill":           methodOf(run.Kill),
+		"RestoreGit":     methodOf(withoutParameters(run.RestoreGit)),
+		"Observe":        methodOf(run.Observe),
+		"Finish":         methodOf(withoutBoth(run.Finish)),
+		"PrepareRemoval": methodOf(run.PrepareRemoval),
+		"Remove":         methodOf(withoutParameters(run.Remove)),
+		"Start": methodOf(
+			func(ctx context.Context, r host.StartRequest) (started, error) { return c.start(ctx, run, r) },
+		),
 	}
 	maps.Copy(all, c.methods())
 	if steps, serves := run.(host.RepositorySteps); serves {
 		maps.Copy(all, map[string]method{
-			"ReadTips": methodOf(steps.ReadTips), "AddToBundle": methodOf(withoutResult(steps.AddToBundle)),
-			"CloneBundle": methodOf(withoutResult(steps.CloneBundle)), "FetchBundle": methodOf(steps.FetchBundle),
-			"MakePack": methodOf(steps.MakePack), "ReadPack": methodOf(steps.ReadPack),
+			"ReadTips":        methodOf(steps.ReadTips),
+			"AddToBundle":     methodOf(withoutResult(steps.AddToBundle)),
+			"CloneBundle":     methodOf(withoutResult(steps.CloneBundle)),
+			"FetchBundle":     methodOf(steps.FetchBundle),
+			"MakePack":        methodOf(steps.MakePack),
+			"ReadPack":        methodOf(steps.ReadPack),
 			"RecordDelivered": methodOf(withoutResult(steps.RecordDelivered)),
 		})
 	}
@@ -213,7 +250,8 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 func (c *children) methods() map[string]method {
 	return map[string]method{
 		"Write": ofChild(c, func(ctx context.Context, p *child, w childCall) (nothing, error) {
-			defer context.AfterFunc(ctx, func() { _ = p.Stdin().Close() })() // a process that does not read would block the call for ever
+			// a process that does not read would block the call for ever
+			defer context.AfterFunc(ctx, func() { _ = p.Stdin().Close() })()
 			_, err := p.Stdin().Write(w.Data)
 			return nothing{}, err
 		}),
@@ -227,19 +265,27 @@ func (c *children) methods() map[string]method {
 			data, err := p.outputs[r.Stream].next(ctx, r.Offset, r.Max)
 			return readResult{data}, err
 		}),
-		"Wait": ofChild(c, func(ctx context.Context, p *child, _ childCall) (nothing, error) { return nothing{}, p.Wait(ctx) }),
+		"Wait": ofChild(
+			c,
+			func(ctx context.Context, p *child, _ childCall) (nothing, error) { return nothing{}, p.Wait(ctx) },
+		),
 		"Descendants": ofChild(c, func(ctx context.Context, p *child, _ childCall) (host.LeftAnswer, error) {
 			list, err := p.Descendants(ctx)
 			return host.LeftAnswer{Processes: list}, err
 		}),
-		"Environ": ofChild(c, func(ctx context.Context, p *child, _ childCall) ([]string, error) { return p.Environ(ctx) }),
+		"Environ": ofChild(
+			c,
+			func(ctx context.Context, p *child, _ childCall) ([]string, error) { return p.Environ(ctx) },
+		),
 		"KillThread": ofChild(c, func(ctx context.Context, p *child, t childCall) (host.LeftAnswer, error) {
 			return p.KillThread(ctx, t.ThreadID)
 		}),
 		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s childCall) (nothing, error) {
 			return nothing{}, p.SignalGroup(s.Signal)
 		}),
-		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) { return c.closeChild(r.Child) }),
+		"Close": methodOf(
+			func(_ context.Context, r childCall) (host.Exit, error) { return c.closeChild(r.Child) },
+		),
 	}
 }
 

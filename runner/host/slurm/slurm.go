@@ -1,5 +1,5 @@
-// Package slurm starts the daemons of runs as jobs of a Slurm cluster and reaches them. All nodes and this machine share the home
-// directory of the account.
+// Package slurm starts the daemons of runs as jobs of a Slurm cluster and reaches them. All
+// nodes and this machine share the home directory of the account.
 package slurm
 
 import (
@@ -26,25 +26,43 @@ import (
 type Jobs struct {
 	*engine.Run
 	Args []string // options of sbatch
-	// Home is the home directory, and Hosted the directory in it with the projects whose runs are served.
+	// Home is the home directory, and Hosted the directory in it with the projects whose runs
+	// are served.
 	Home, Hosted string
 }
 
 var _ engine.Jobs = Jobs{}
 
-// Submit submits the job. The shell that Slurm starts becomes the daemon, so that the job ends with it. Slurm tells it half a minute
-// before the job's time is up.
+// Submit submits the job. The shell that Slurm starts becomes the daemon, so that the job ends
+// with it. Slurm tells it half a minute before the job's time is up.
 func (l Jobs) Submit(ctx context.Context, words []string) error {
 	program, err := l.Program.Copy(l.Home)
 	if err == nil {
 		err = os.MkdirAll(filepath.Dir(l.log()), 0o700)
 	}
 	if err != nil {
-		return reconcile.NewError(engine.CodeUnusable, "symphony can't be copied: "+err.Error(), "correct that, then symphony unblock")
+		return reconcile.NewError(
+			engine.CodeUnusable,
+			"symphony can't be copied: "+err.Error(),
+			"correct that, then symphony unblock",
+		)
 	}
-	script := "#!/bin/sh\nexec >> " + text.ShellWord(l.log()) + " 2>&1\nexec " + shellCommand(program, words) + "\n"
-	args := append(slices.Clone(l.Args), "--parsable", "--no-requeue", "--job-name="+l.JobName(), "--signal=B:TERM@30",
-		"--output=/dev/null", "--error=/dev/null", "--chdir=/")
+	script := "#!/bin/sh\nexec >> " + text.ShellWord(
+		l.log(),
+	) + " 2>&1\nexec " + shellCommand(
+		program,
+		words,
+	) + "\n"
+	args := append(
+		slices.Clone(l.Args),
+		"--parsable",
+		"--no-requeue",
+		"--job-name="+l.JobName(),
+		"--signal=B:TERM@30",
+		"--output=/dev/null",
+		"--error=/dev/null",
+		"--chdir=/",
+	)
 	_, err = Command(ctx, l.Env, script, "sbatch", args...)
 	return err
 }
@@ -60,8 +78,23 @@ func (l Jobs) Connect(j engine.Job, words []string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	// Without the job's id srun would ask for a job of its own.
-	return engine.Command(l.Env, passed, "srun", "--jobid="+j.ID, "--overlap", "--nodes=1", "--ntasks=1", "--relative=0", "--unbuffered",
-		"--input=0", "--quiet", "--chdir=/", "sh", "-c", "exec "+shellCommand(program, words))
+	return engine.Command(
+		l.Env,
+		passed,
+		"srun",
+		"--jobid="+j.ID,
+		"--overlap",
+		"--nodes=1",
+		"--ntasks=1",
+		"--relative=0",
+		"--unbuffered",
+		"--input=0",
+		"--quiet",
+		"--chdir=/",
+		"sh",
+		"-c",
+		"exec "+shellCommand(program, words),
+	)
 }
 
 func shellCommand(program string, words []string) string {
@@ -84,8 +117,9 @@ type queueAnswer struct {
 	Err *reconcile.Error `json:"err"`
 }
 
-// queue returns what squeue prints about all jobs of the account. The workers of a project share its answers by a file, so that many that
-// wait do not burden Slurm. Without the file each asks for itself.
+// queue returns what squeue prints about all jobs of the account. The workers of a project
+// share its answers by a file, so that many that wait do not burden Slurm. Without the file
+// each asks for itself.
 func (l Jobs) queue(ctx context.Context) (string, error) {
 	path := filepath.Join(l.Hosted, l.Project, "squeue")
 	lock := flock.New(path + ".lock")
@@ -99,7 +133,16 @@ func (l Jobs) queue(ctx context.Context) (string, error) {
 			return last.result()
 		}
 	}
-	out, err := Command(ctx, l.Env, "", "squeue", "--me", "--states=all", "--noheader", "--format=%j|%i|%T|%r|%B")
+	out, err := Command(
+		ctx,
+		l.Env,
+		"",
+		"squeue",
+		"--me",
+		"--states=all",
+		"--noheader",
+		"--format=%j|%i|%T|%r|%B",
+	)
 	answer := queueAnswer{At: time.Now(), Out: out}
 	if known, ok := errors.AsType[*reconcile.Error](err); ok {
 		answer.Err = known
@@ -124,7 +167,8 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	for line := range strings.Lines(out) {
 		if f := strings.SplitN(strings.TrimSpace(line), "|", 5); len(f) == 5 && f[0] == l.JobName() {
 			next := job{f[1], text.Visible(f[2]), text.Visible(f[3]), text.Visible(f[4])}
-			if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() { // of several, one that runs
+			// of several, one that runs
+			if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() {
 				j = next
 			}
 		}
@@ -136,16 +180,19 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	case !j.waits() && !j.over():
 		found.State = engine.JobRunning
 	case j.waits() && l.Known:
-		found.State, found.Why = engine.JobEnded, "an administrator has put it into the queue again"
+		found.State = engine.JobEnded
+		found.Why = "an administrator has put it into the queue again"
 		err = errors.Join(err, l.Cancel(ctx))
 	case !l.Known && j.neverStarts():
 		found.State = engine.JobNever
 	case j.waits():
 		found.State = engine.JobPending
 	case !l.Known && j.state == "FAILED":
-		found.State, found.Why = engine.JobEnded, "symphony can't start on "+j.node+": see "+l.log()
+		found.State = engine.JobEnded
+		found.Why = "symphony can't start on " + j.node + ": see " + l.log()
 	default:
-		found.State, found.Why = engine.JobEnded, j.state+" ("+j.reason+")"
+		found.State = engine.JobEnded
+		found.Why = j.state + " (" + j.reason + ")"
 		found.Canceled = j.state != "FAILED"
 	}
 	return found, err
@@ -161,14 +208,16 @@ func (j job) waits() bool {
 	}, j.state)
 }
 
-// over reports whether no process of the job is left, or there is no job. While it completes, there may be some.
+// over reports whether no process of the job is left, or there is no job. While it completes,
+// there may be some.
 func (j job) over() bool {
 	return slices.Contains([]string{
 		"", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT",
 	}, j.state)
 }
 
-// neverStarts reports whether waiting is in vain: the request exceeds the partition, the account or all nodes.
+// neverStarts reports whether waiting is in vain: the request exceeds the partition, the
+// account or all nodes.
 func (j job) neverStarts() bool {
 	return strings.Contains(j.reason, "PerJob") || slices.Contains([]string{
 		"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed",
@@ -184,7 +233,8 @@ func (j job) why() string {
 	return j.reason
 }
 
-// passed are the variables that a command of Slurm gets. It gives all of its variables to the job.
+// passed are the variables that a command of Slurm gets. It gives all of its variables to the
+// job.
 var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SLURM_CONF"}
 
 // Command runs a command of Slurm in an environment and returns what it prints.
@@ -195,7 +245,8 @@ func Command(ctx context.Context, env []string, stdin, name string, args ...stri
 	}
 	out, err := engine.Output(ctx, cmd, stdin)
 	known, ok := errors.AsType[*reconcile.Error](err)
-	if ok && (strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
+	if ok &&
+		(strings.Contains(known.Message, "nable to contact") || strings.Contains(known.Message, "timed out")) {
 		known.Code = engine.CodeUnreachable
 	}
 	return out, engine.Explain(err, "slurm: ", "correct what Slurm names; then symphony unblock")

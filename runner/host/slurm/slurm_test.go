@@ -79,7 +79,8 @@ func TestStart(t *testing.T) {
 			if c.known { // after a start that is not looked at
 				test.OK(t, s.Submit(t.Context(), nil))
 			}
-			s.Known, s.Ending = c.known, c.ending
+			s.Known = c.known
+			s.Ending = c.ending
 			if err = s.Start(t.Context()); err == nil {
 				var stream io.ReadWriteCloser
 				if stream, err = s.Dial(t.Context()); err == nil {
@@ -94,10 +95,19 @@ func TestStart(t *testing.T) {
 				test.Contains(t, "calls", s.calls(t), "scancel")
 			}
 			if c.want == "runs" && !c.known {
-				test.Equal(t, "what the daemon gets", string(test.Must(os.ReadFile(filepath.Join(s.dir, "given")))), "the secret\n")
+				test.Equal(
+					t,
+					"what the daemon gets",
+					string(test.Must(os.ReadFile(filepath.Join(s.dir, "given")))),
+					"the secret\n",
+				)
 			}
 			if !c.ending {
-				told := string(test.Must(os.ReadFile(filepath.Join(s.dir, "script")))) + string(test.Must(os.ReadFile(filepath.Join(s.dir, "env"))))
+				told := string(
+					test.Must(os.ReadFile(filepath.Join(s.dir, "script"))),
+				) + string(
+					test.Must(os.ReadFile(filepath.Join(s.dir, "env"))),
+				)
 				test.Lacks(t, "what the job is told", told, "the secret", "LINEAR")
 			}
 		})
@@ -119,7 +129,8 @@ func TestOneQueue(t *testing.T) {
 	}
 }
 
-// TestOldQueue looks for a job after an answer whose time is ahead, because the clock was set back, and where no answer can be stored.
+// TestOldQueue looks for a job after an answer whose time is ahead, because the clock was set
+// back, and where no answer can be stored.
 func TestOldQueue(t *testing.T) {
 	s := newScene(t, map[string]string{"squeue": says("7|RUNNING|None|n1")})
 	dir := filepath.Join(s.Hosted, s.Project)
@@ -139,7 +150,11 @@ func squeueState(j engine.Job, err error) string {
 
 // TestWaits stops a worker whose job waits.
 func TestWaits(t *testing.T) {
-	s := newScene(t, map[string]string{"sbatch": "cat > script", "squeue": says("7|PENDING|Resources|"), "scancel": ""})
+	s := newScene(t, map[string]string{
+		"sbatch":  "cat > script",
+		"squeue":  says("7|PENDING|Resources|"),
+		"scancel": "",
+	})
 	ctx, stop := context.WithCancel(t.Context())
 	s.Waits = func(why string) {
 		test.Equal(t, "reason", why, "Resources")

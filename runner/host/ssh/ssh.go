@@ -1,5 +1,6 @@
-// Package ssh starts and reaches the daemons of runs on other machines with the system's ssh. Its configuration decides how a host is
-// reached and who logs in; symphony only forbids questions and forwarding.
+// Package ssh starts and reaches the daemons of runs on other machines with the system's ssh.
+// Its configuration decides how a host is reached and who logs in; symphony only forbids
+// questions and forwarding.
 package ssh
 
 import (
@@ -38,16 +39,18 @@ const (
 
 	// Exit codes of the script below. 255 is that of ssh itself.
 	noProgram = 97
-	// NothingStarted is that of symphony host serve if it has started no daemon, and there is none.
+	// NothingStarted is that of symphony host serve if it has started no daemon, and there is
+	// none.
 	NothingStarted = 96
 
-	// The script says engine.Hello before it does anything. To change something there it needs the answer, and says done at the end.
+	// The script says engine.Hello before it does anything. To change something there it needs
+	// the answer, and says done at the end.
 	answer = "go"
 	done   = "symphony-done"
 )
 
-// Start makes sure that the daemon serves the run. The host gets the program first, if it does not have it. Its errors
-// are those of engine.Engine.
+// Start makes sure that the daemon serves the run. The host gets the program first, if it does
+// not have it. Its errors are those of engine.Engine.
 func (e Engine) Start(ctx context.Context) error {
 	err := e.serve(ctx)
 	if exited, ok := errors.AsType[*exitError](err); ok && exited.code == noProgram {
@@ -63,12 +66,21 @@ func (e Engine) serve(ctx context.Context) error {
 	if e.Known {
 		words = append(words, "--known")
 	}
-	_, err := e.onItsSystem(ctx, e.Incarnation.Secret, func() string { return e.hostCommand(words...) + " && echo " + done })
+	_, err := e.onItsSystem(
+		ctx,
+		e.Incarnation.Secret,
+		func() string { return e.hostCommand(words...) + " && echo " + done },
+	)
 	return err
 }
 
-// onItsSystem runs a script on the host, and again with the program for the system of the host if that is another one.
-func (e Engine) onItsSystem(ctx context.Context, stdin string, script func() string) (printed []string, err error) {
+// onItsSystem runs a script on the host, and again with the program for the system of the host
+// if that is another one.
+func (e Engine) onItsSystem(
+	ctx context.Context,
+	stdin string,
+	script func() string,
+) (printed []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
 	printed, err = e.run(ctx, strings.NewReader(stdin), script())
@@ -77,36 +89,61 @@ func (e Engine) onItsSystem(ctx context.Context, stdin string, script func() str
 		return printed, err
 	}
 	if !systemName().MatchString(other.system) {
-		return nil, reconcile.NewError(engine.CodeSystem, fmt.Sprintf("%s: its uname -sm printed %q", e.Host.Name, other.uname),
-			"try ssh "+e.Host.Name+" uname -sm")
+		return nil, reconcile.NewError(
+			engine.CodeSystem,
+			fmt.Sprintf("%s: its uname -sm printed %q", e.Host.Name, other.uname),
+			"try ssh "+e.Host.Name+" uname -sm",
+		)
 	}
 	program, err := e.ProgramFor(other.system)
 	if err != nil {
-		return nil, reconcile.NewError(engine.CodeSystem, e.Host.Name+" is "+other.uname+": "+err.Error(),
-			"put a symphony for that system at this path, of the same version; or use hosts like this machine")
+		return nil, reconcile.NewError(
+			engine.CodeSystem,
+			e.Host.Name+" is "+other.uname+": "+err.Error(),
+			"put a symphony for that system at this path, of the same version; or use hosts like this machine",
+		)
 	}
 	e.Program = program
 	return e.run(ctx, strings.NewReader(stdin), script())
 }
 
-// Ask runs a shell script on the host that changes nothing, and returns the lines that it prints.
+// Ask runs a shell script on the host that changes nothing, and returns the lines that it
+// prints.
 func (e Engine) Ask(ctx context.Context, script string) (lines []string, err error) {
 	return e.onItsSystem(ctx, "", func() string { return script + "\necho " + done })
 }
 
 // hostCommand returns the shell command that runs a subcommand of symphony host there.
 func (e Engine) hostCommand(words ...string) string {
-	words = append(words, "--project", e.Project, "--run", e.Incarnation.RunID, "--incarnation", strconv.FormatInt(e.Incarnation.Number, 10))
-	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
+	words = append(
+		words,
+		"--project",
+		e.Project,
+		"--run",
+		e.Incarnation.RunID,
+		"--incarnation",
+		strconv.FormatInt(e.Incarnation.Number, 10),
+	)
+	return e.isProgram(
+		"p",
+	) + ` || exit ` + strconv.Itoa(
+		noProgram,
+	) + `; "$p" host ` + strings.Join(
+		text.Map(words, text.ShellWord),
+		" ",
+	)
 }
 
 // isProgram is a condition in the script: the file in a variable is the whole program.
 func (e Engine) isProgram(variable string) string {
-	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(e.Program.Size, 10) + ` ]`
+	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(
+		e.Program.Size,
+		10,
+	) + ` ]`
 }
 
-// script returns a command for the login shell of the account there, whichever it is: sh runs a script in which p is the program. First it
-// says which system that is, and hello.
+// script returns a command for the login shell of the account there, whichever it is: sh runs
+// a script in which p is the program. First it says which system that is, and hello.
 func (e Engine) script(s string) string {
 	return "exec sh -c " + text.ShellWord(`echo; echo "`+systemLine+`$(uname -sm)"; echo `+engine.Hello+
 		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+e.Program.Sum+`/symphony; `+s)
@@ -127,14 +164,18 @@ func (e Engine) checkSystem(printed []string) error {
 	line := text.First(printed, func(line string) bool { return strings.HasPrefix(line, systemLine) })
 	uname := strings.TrimPrefix(line, systemLine)
 	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
-	system := kernel + "-" + cmp.Or(map[string]string{"x86_64": "amd64", "aarch64": "arm64"}[machine], machine)
+	system := kernel + "-" + cmp.Or(map[string]string{
+		"x86_64":  "amd64",
+		"aarch64": "arm64",
+	}[machine], machine)
 	if system == cmp.Or(e.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
 		return nil
 	}
 	return &systemError{uname, system}
 }
 
-// copyProgram copies the program to the host. A file there has its name only once it is complete.
+// copyProgram copies the program to the host. A file there has its name only once it is
+// complete.
 func (e Engine) copyProgram(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, copyBound)
 	defer cancel()
@@ -143,8 +184,12 @@ func (e Engine) copyProgram(ctx context.Context) error {
 		return fmt.Errorf("own program: %w", err)
 	}
 	defer program.Close()
-	_, err = e.run(ctx, program, `umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+e.isProgram("new")+
-		` && sync && mv -f "$new" "$p"; rm -f "$new"; `+e.isProgram("p")+` && echo `+done)
+	_, err = e.run(
+		ctx,
+		program,
+		`umask 077; new=$p.$$; mkdir -p "${p%/*}" && cat > "$new" && chmod 700 "$new" && `+e.isProgram("new")+
+			` && sync && mv -f "$new" "$p"; rm -f "$new"; `+e.isProgram("p")+` && echo `+done,
+	)
 	if exited, ok := errors.AsType[*exitError](err); ok {
 		return e.unusable("symphony can't be copied there: " + exited.said)
 	}
@@ -152,7 +197,11 @@ func (e Engine) copyProgram(ctx context.Context) error {
 }
 
 func (e Engine) unusable(why string) error {
-	return reconcile.NewError(engine.CodeUnusable, e.Host.Name+": "+why, "correct that there, then symphony unblock")
+	return reconcile.NewError(
+		engine.CodeUnusable,
+		e.Host.Name+": "+why,
+		"correct that there, then symphony unblock",
+	)
 }
 
 // Dial opens a stream to the daemon. It is a remote.Dial.
@@ -164,10 +213,12 @@ func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) {
 	return engine.Open(e.Host.Name, cmd)
 }
 
-// connects are the variables that concern a connection of ssh. No other one can reach a host, whatever its configuration sends.
+// connects are the variables that concern a connection of ssh. No other one can reach a host,
+// whatever its configuration sends.
 var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR"}
 
-// ssh returns ssh with a script for the host. Each is a connection of its own, which no other one can break.
+// ssh returns ssh with a script for the host. Each is a connection of its own, which no other
+// one can break.
 func (e Engine) ssh(script string) (*exec.Cmd, error) {
 	args := []string{
 		"-T", "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
@@ -191,7 +242,8 @@ func (e *exitError) Error() string {
 	return fmt.Sprintf("%s: exit code %d: %s", e.host, e.code, e.said)
 }
 
-// run runs a script on the host and waits until it is done. It returns the lines that the script prints.
+// run runs a script on the host and waits until it is done. It returns the lines that the
+// script prints.
 func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printed []string, err error) {
 	cmd, err := e.ssh("read -r begin || exit 1; " + script)
 	if err != nil {
@@ -213,11 +265,20 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	case err == nil && linesErr == nil:
 		return printed, nil
 	}
-	return nil, e.explain(ctx, connected, &exitError{e.Host.Name, cmd.ProcessState.ExitCode(), engine.Said(stderr)})
+	return nil, e.explain(
+		ctx,
+		connected,
+		&exitError{e.Host.Name, cmd.ProcessState.ExitCode(), engine.Said(stderr)},
+	)
 }
 
-// converse lets the script begin, passes stdin to it, and returns what it prints up to its last line. connected: it has begun.
-func (e Engine) converse(out *bufio.Reader, in io.WriteCloser, stdin io.Reader) (connected bool, printed []string, err error) {
+// converse lets the script begin, passes stdin to it, and returns what it prints up to its
+// last line. connected: it has begun.
+func (e Engine) converse(
+	out *bufio.Reader,
+	in io.WriteCloser,
+	stdin io.Reader,
+) (connected bool, printed []string, err error) {
 	before, err := engine.ReadUntil(out, engine.Hello)
 	if err != nil {
 		return false, nil, err
@@ -238,7 +299,11 @@ func (e Engine) converse(out *bufio.Reader, in io.WriteCloser, stdin io.Reader) 
 func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) error {
 	switch {
 	case !connected && ctx.Err() != nil:
-		return reconcile.NewError(engine.CodeUnreachable, e.Host.Name+" did not answer in time", "try ssh "+e.Host.Name)
+		return reconcile.NewError(
+			engine.CodeUnreachable,
+			e.Host.Name+" did not answer in time",
+			"try ssh "+e.Host.Name,
+		)
 	case !connected:
 		why := cmp.Or(exited.said, "ssh has ended without a word")
 		return reconcile.NewError(engine.CodeUnreachable, e.Host.Name+": "+why, "try ssh "+e.Host.Name)
@@ -247,7 +312,8 @@ func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) 
 	case ctx.Err() != nil:
 		return fmt.Errorf("%s did not end in time: %w", e.Host.Name, context.Cause(ctx))
 	}
-	if code, message, coded := strings.Cut(exited.said, ": "); coded && remote.Ends(reconcile.NewError(code, "", "")) {
+	if code, message, coded := strings.Cut(exited.said, ": "); coded &&
+		remote.Ends(reconcile.NewError(code, "", "")) {
 		return reconcile.NewError(code, message, "the next pass starts the issue again")
 	}
 	return exited

@@ -21,10 +21,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// HelperArg makes the test binary a helper process. It is an argument, not a variable, so that a helper can run with an empty environment.
+// HelperArg makes the test binary a helper process. It is an argument, not a variable, so that
+// a helper can run with an empty environment.
 const HelperArg = "proc-helper"
 
-// Helpers are the programs that this binary can run as, by name. If one returns an error, it is printed, and the exit status is 1.
+// Helpers are the programs that this binary can run as, by name. If one returns an error, it
+// is printed, and the exit status is 1.
 var Helpers = map[string]func(args []string) error{"idle": Idle}
 
 // Main runs the tests, or a helper if the arguments name one.
@@ -58,7 +60,8 @@ func startOf(pid int) (start uint64) {
 	return start
 }
 
-// Idle reports that it runs, and continues until the end of its stdin, if it has one. With the argument deaf it ignores SIGTERM.
+// Idle reports that it runs, and continues until the end of its stdin, if it has one. With the
+// argument deaf it ignores SIGTERM.
 func Idle(args []string) error {
 	if slices.Contains(args, "deaf") {
 		signal.Ignore(syscall.SIGTERM)
@@ -87,14 +90,19 @@ func Start(t *testing.T, env []string, args ...string) *Helper {
 // StartAs does so after the caller has changed the command.
 func StartAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string) *Helper {
 	t.Helper()
-	h := &Helper{t: t, Cmd: exec.CommandContext(t.Context(), os.Args[0], append([]string{HelperArg}, args...)...)}
+	h := &Helper{
+		t:   t,
+		Cmd: exec.CommandContext(t.Context(), os.Args[0], append([]string{HelperArg}, args...)...),
+	}
 	h.Cmd.Env = append([]string{"PATH=" + os.Getenv("PATH")}, env...)
 	h.Cmd.Stderr = os.Stderr
 	inR, inW, err := os.Pipe()
 	test.OK(t, err)
 	outR, outW, err := os.Pipe()
 	test.OK(t, err)
-	h.Cmd.Stdin, h.Cmd.Stdout, h.Stdin = inR, outW, inW
+	h.Cmd.Stdin = inR
+	h.Cmd.Stdout = outW
+	h.Stdin = inW
 	h.lines = bufio.NewScanner(outR)
 	test.OK(t, outR.SetReadDeadline(time.Now().Add(test.Patience())))
 	change(h.Cmd)
@@ -144,7 +152,8 @@ func RunID(t *testing.T) string {
 // Living reports whether a process is alive.
 func Living(p reconcile.Process) bool { return startOf(p.PID) == p.Start }
 
-// KeepsDescriptors checks that this process has no more open descriptors at the end of the test than now.
+// KeepsDescriptors checks that this process has no more open descriptors at the end of the
+// test than now.
 func KeepsDescriptors(t *testing.T) {
 	t.Helper()
 	count := func() int { return len(test.Must(os.ReadDir("/proc/self/fd"))) }
@@ -167,7 +176,8 @@ func NeedsRoot(t *testing.T) {
 // hiddenUID is a user that sees only its processes in a /proc with hidepid.
 const hiddenUID = 20790
 
-// AmongHidden runs a helper as another user where /proc hides the processes of others, after the shell commands in before.
+// AmongHidden runs a helper as another user where /proc hides the processes of others, after
+// the shell commands in before.
 func AmongHidden(t *testing.T, hidepid, before string, helper ...string) string {
 	t.Helper()
 	NeedsRoot(t)
@@ -184,9 +194,11 @@ as "$@"`, hidepid, hiddenUID, before)
 		"--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "bash", "-c", script, "-", program, HelperArg,
 	}, helper...)...)
 	var said strings.Builder
-	cmd.Dir, cmd.Stderr = "/", &said // a test that measures its coverage adds to this
+	cmd.Dir = "/"
+	cmd.Stderr = &said // a test that measures its coverage adds to this
 	out, err := cmd.Output()
-	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == 77 || strings.Contains(said.String(), "unshare: ") {
+	if cmd.ProcessState == nil || cmd.ProcessState.ExitCode() == 77 ||
+		strings.Contains(said.String(), "unshare: ") {
 		t.Skipf("no /proc of our own to be had: %v: %s", err, said.String())
 	}
 	if err != nil {

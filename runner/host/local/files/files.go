@@ -1,4 +1,5 @@
-// Package files opens, creates and removes files safely in places where an agent may have put something else.
+// Package files opens, creates and removes files safely in places where an agent may have put
+// something else.
 package files
 
 import (
@@ -23,13 +24,17 @@ const (
 	CodeRootUnusable = "workspace_root_unusable"
 )
 
-// Failed wraps the error of a system call; nil stays nil. A full disk and a read-only volume have their own codes, because they are
-// faults of the machine and not of the issue.
+// Failed wraps the error of a system call; nil stays nil. A full disk and a read-only volume
+// have their own codes, because they are faults of the machine and not of the issue.
 func Failed(err error, format string, args ...any) error {
 	if err == nil {
 		return nil
 	}
-	e := &reconcile.Error{Code: CodeFailed, Message: fmt.Sprintf(format, args...) + ": " + err.Error(), Err: err}
+	e := &reconcile.Error{
+		Code:    CodeFailed,
+		Message: fmt.Sprintf(format, args...) + ": " + err.Error(),
+		Err:     err,
+	}
 	switch {
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Code = CodeDiskFull
@@ -48,7 +53,8 @@ func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// OwnDir creates a directory that only this account can use. An existing one is checked as by CheckOwnDir.
+// OwnDir creates a directory that only this account can use. An existing one is checked as by
+// CheckOwnDir.
 func OwnDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -56,7 +62,8 @@ func OwnDir(path string) error {
 	return CheckOwnDir(path)
 }
 
-// CheckOwnDir checks that path is a directory that only this account can write. It follows no symlink.
+// CheckOwnDir checks that path is a directory that only this account can write. It follows no
+// symlink.
 func CheckOwnDir(path string) error {
 	info, err := os.Lstat(path)
 	switch {
@@ -65,7 +72,11 @@ func CheckOwnDir(path string) error {
 	case !info.IsDir():
 		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
 	case !Ours(info) || info.Mode().Perm()&0o022 != 0:
-		return &fs.PathError{Op: "use", Path: path, Err: errors.New("others own it or can write to it")}
+		return &fs.PathError{
+			Op:   "use",
+			Path: path,
+			Err:  errors.New("others own it or can write to it"),
+		}
 	}
 	return nil
 }
@@ -76,7 +87,8 @@ func Ours(info fs.FileInfo) bool {
 	return ok && int(st.Uid) == os.Geteuid()
 }
 
-// ReadRegular reads a small regular file. A pipe or device in its place is an error and is not waited for.
+// ReadRegular reads a small regular file. A pipe or device in its place is an error and is not
+// waited for.
 func ReadRegular(path string, limit int64) ([]byte, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -88,7 +100,11 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
+		return nil, &fs.PathError{
+			Op:   "read",
+			Path: path,
+			Err:  errors.New("not a small regular file"),
+		}
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }
@@ -96,8 +112,9 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 // lastLineMax bounds a line of output in an error, in bytes.
 const lastLineMax = 200
 
-// Reason returns the line of output that most likely explains why a command failed: among the last twenty lines the first that git and
-// many other programs mark as an error, otherwise the last line.
+// Reason returns the line of output that most likely explains why a command failed: among the
+// last twenty lines the first that git and many other programs mark as an error, otherwise the
+// last line.
 func Reason(text []byte) string {
 	lines := bytes.Split(bytes.TrimSpace(text), []byte("\n"))
 	for _, line := range lines[max(0, len(lines)-reasonLines):] {
@@ -113,7 +130,8 @@ const reasonLines = 20
 
 var marked = text.Pattern(`^(?:remote: )?(?:fatal|error): ?`)
 
-// LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid UTF-8.
+// LastLine returns the last line of output that is not blank, shortened to 200 bytes, as valid
+// UTF-8.
 func LastLine(output []byte) string {
 	s := strings.TrimSpace(strings.ToValidUTF8(string(output), "\uFFFD"))
 	return text.Short(strings.TrimSpace(s[strings.LastIndexAny(s, "\n\r")+1:]), lastLineMax)

@@ -12,8 +12,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// RemoveTree deletes path and everything below it. It follows no link, does not enter other mounts, and makes directories writable where
-// necessary. It deletes what it can and returns the first error, or that of ctx. A path that does not exist is no error.
+// RemoveTree deletes path and everything below it. It follows no link, does not enter other
+// mounts, and makes directories writable where necessary. It deletes what it can and returns
+// the first error, or that of ctx. A path that does not exist is no error.
 func RemoveTree(ctx context.Context, path string) error {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -44,7 +44,12 @@ func openCommitted(dir, commit string) (*reader, error) {
 
 // ChangedFiles returns those of some paths that HEAD has changed since the work left its base.
 // A path names a file, not a directory.
-func ChangedFiles(ctx context.Context, dir string, clone Clone, paths []string) (changed []string, err error) {
+func ChangedFiles(
+	ctx context.Context,
+	dir string,
+	clone Clone,
+	paths []string,
+) (changed []string, err error) {
 	if len(paths) == 0 {
 		return nil, nil
 	}

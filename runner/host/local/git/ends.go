@@ -15,13 +15,16 @@ import (
 )
 
 const (
-	maxEnd  = 64 << 20 // bytes of files with uncommitted changes that are stored for one end
-	lastEnd = "last"   // the name of a file in the directory of ends: the tree and the commit of the last one
+	maxEnd = 64 << 20 // bytes of files with uncommitted changes that are stored for one end
+	// the name of a file in the directory of ends: the tree and the commit of the last one
+	lastEnd = "last"
 )
 
-// KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir contains: committed or not, with new files and
-// without ignored ones, so that DiffEnds can compare it. It counts what has changed since the end before. It returns nil without a
-// repository. What is committed stays in the repository, where git removes it some time after no branch contains it any more.
+// KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir
+// contains: committed or not, with new files and without ignored ones, so that DiffEnds can
+// compare it. It counts what has changed since the end before. It returns nil without a
+// repository. What is committed stays in the repository, where git removes it some time after
+// no branch contains it any more.
 func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
@@ -30,7 +33,8 @@ func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *ho
 		return nil, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	r.objects, end = ends, &host.WorkEnd{}
+	r.objects = ends
+	end = &host.WorkEnd{}
 	if err = files.OwnDir(ends); err == nil {
 		err = r.copyIndex()
 	}
@@ -60,17 +64,22 @@ func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *ho
 	return end, err
 }
 
-// countSince counts what has changed in an end since an earlier tree, and the commits that neither the base nor an earlier one contains.
+// countSince counts what has changed in an end since an earlier tree, and the commits that
+// neither the base nor an earlier one contains.
 func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit string) error {
 	text, err := r.output(r.git(ctx, append(diffTreeWords, "--numstat", tree, end.Tree, "--")...))
 	if err != nil {
 		return err
 	}
-	end.Files, end.Added, end.Removed = 0, 0, 0
+	end.Files = 0
+	end.Added = 0
+	end.Removed = 0
 	for line := range strings.Lines(text) {
 		var added, removed int // of a binary file they are not numbers
 		_, _ = fmt.Sscan(line, &added, &removed)
-		end.Files, end.Added, end.Removed = end.Files+1, end.Added+added, end.Removed+removed
+		end.Files = end.Files + 1
+		end.Added = end.Added + added
+		end.Removed = end.Removed + removed
 	}
 	_, base, err := r.base()
 	if err != nil || r.commit == "" || base+commit == "" {
@@ -86,8 +95,8 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	return err
 }
 
-// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the repository of dir; ok is false where git has no
-// repository there.
+// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the
+// repository of dir; ok is false where git has no repository there.
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
@@ -101,8 +110,12 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 		if objectID(tree) && r.run(r.git(ctx, "cat-file", "-e", tree+"^{tree}")) == nil {
 			continue
 		}
-		return true, reconcile.NewError(host.CodeEndNotKept, dir+" no longer has what one of the attempts has left: it was made anew since, or "+
-			"git has removed it", "compare other attempts")
+		return true, reconcile.NewError(
+			host.CodeEndNotKept,
+			dir+" no longer has what one of the attempts has left: it was made anew since, or "+
+				"git has removed it",
+			"compare other attempts",
+		)
 	}
 	for _, tree := range []string{from, to} {
 		if err := r.checkSize(ctx, tree); err != nil {

@@ -23,29 +23,35 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent may write to the git directory of
-// its workspace, where git finds programs to run: git hooks, and the values of many settings. In the agent's sandbox that is
-// harmless, but the workflow's hooks run git outside the sandbox. So before the agent starts, Trust takes a snapshot, in a
+// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent
+// may write to the git directory of its workspace, where git finds programs to run: git hooks,
+// and the values of many settings. In the agent's sandbox that is harmless, but the workflow's
+// hooks run git outside the sandbox. So before the agent starts, Trust takes a snapshot, in a
 // file that the agent can't write. After the agent has ended, Undo compares.
 //
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
 //	                         └─ the worker dies ─► the next holder ends them ─► Undo ─► its hooks
 //
-// Undo restores the configuration and hooks of the workspace's repository, even if the agent has created it, and removes links in
-// it. It keeps the agent's changes of settings that neither run a program nor change what a push sends. Everything else in the
-// workspace that git could run, and that is new, is only reported. What could not be read completely is not trusted. In both
-// cases no hook may run until a later Undo has read everything and found nothing.
+// Undo restores the configuration and hooks of the workspace's repository, even if the agent
+// has created it, and removes links in it. It keeps the agent's changes of settings that
+// neither run a program nor change what a push sends. Everything else in the workspace that
+// git could run, and that is new, is only reported. What could not be read completely is not
+// trusted. In both cases no hook may run until a later Undo has read everything and found
+// nothing.
 //
-// Settings and git hooks made by the workflow's hooks are trusted, because every run takes a new snapshot. Data that git only
-// reads or writes is not guarded: references, objects, attributes. The agent can change git hooks in the work tree. If the
-// operator has configured git to use those, git runs without hooks in the workflow's hooks (HookEnv).
+// Settings and git hooks made by the workflow's hooks are trusted, because every run takes a
+// new snapshot. Data that git only reads or writes is not guarded: references, objects,
+// attributes. The agent can change git hooks in the work tree. If the operator has configured
+// git to use those, git runs without hooks in the workflow's hooks (HookEnv).
 type Guard struct {
-	// Tree is the workspace. Temp are directories outside it that the agent can write: its tmp and cache.
+	// Tree is the workspace. Temp are directories outside it that the agent can write: its tmp
+	// and cache.
 	Tree string
 	Temp []string
 	// File is the path of the snapshot, where the agent can't write.
 	File string
-	// Verify is called before anything in Tree is changed. It fails if Tree was replaced by another directory.
+	// Verify is called before anything in Tree is changed. It fails if Tree was replaced by
+	// another directory.
 	Verify func() error
 	// Off disables the guard: agents may change all git settings (agent.keep_git_config).
 	Off bool
@@ -74,8 +80,8 @@ type snapshot struct {
 	TreeHooks []string          `json:"tree_hooks,omitempty"`
 }
 
-// readSnapshot returns the snapshot, from memory if possible, because an agent that can write anywhere could have changed the
-// file. It returns nil if no agent has worked here.
+// readSnapshot returns the snapshot, from memory if possible, because an agent that can write
+// anywhere could have changed the file. It returns nil if no agent has worked here.
 func (g *Guard) readSnapshot() (*snapshot, error) {
 	if g.snapshot != nil {
 		return g.snapshot, nil
@@ -101,8 +107,9 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 	return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
 }
 
-// Trust durably stores a snapshot of what git would run in the workspace now. After that the agent may start. reaches reports
-// whether the agent can write to a directory outside the workspace, apart from its tmp and cache. env is the environment of git in hooks.
+// Trust durably stores a snapshot of what git would run in the workspace now. After that the
+// agent may start. reaches reports whether the agent can write to a directory outside the
+// workspace, apart from its tmp and cache. env is the environment of git in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	if g.Off {
 		return g.forget()
@@ -158,8 +165,9 @@ func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	return nil
 }
 
-// Undo restores the workspace's repository after an agent, and searches for anything else that git could run and that is new. If
-// it does not trust the result, or returns an error, no hook may run, and the next call starts over.
+// Undo restores the workspace's repository after an agent, and searches for anything else that
+// git could run and that is new. If it does not trust the result, or returns an error, no hook
+// may run, and the next call starts over.
 func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error) {
 	if g.Off {
 		return restored, g.forget()
@@ -181,13 +189,16 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	if err != nil { // the snapshot stays as it is
 		err = g.judge(limited, err)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeUntrusted {
-			g.untrusted, restored.Untrusted, err = known, known.Message, nil
+			g.untrusted = known
+			restored.Untrusted = known.Message
+			err = nil
 		}
 		return restored, err
 	}
 	crash.At("workspace.guard.undone")
 	s.AgentWorked = false
-	if err := g.writeSnapshot(s); err != nil { // hooks run even on a full disk, because one may save the work
+	// hooks run even on a full disk, because one may save the work
+	if err := g.writeSnapshot(s); err != nil {
 		restored.Incomplete = "the git configuration will be checked again: " + err.Error()
 	}
 	return restored, nil
@@ -202,7 +213,8 @@ func foundError(names []string) error {
 	return fmt.Errorf("git could run outside the sandbox: %q", shown)
 }
 
-// judge returns workspace_untrusted for an error of the search, except for a fault of the machine and the end of the run.
+// judge returns workspace_untrusted for an error of the search, except for a fault of the
+// machine and the end of the run.
 func (g *Guard) judge(ctx context.Context, err error) error {
 	switch {
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
@@ -214,8 +226,11 @@ func (g *Guard) judge(ctx context.Context, err error) error {
 	if known, ok := errors.AsType[*reconcile.Error](failed); ok && known.Code != files.CodeFailed {
 		return known
 	}
-	return reconcile.NewError(host.CodeUntrusted, fmt.Sprintf("no hook runs in %s: %v", g.Tree, err),
-		"remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave").WithCause(err)
+	return reconcile.NewError(
+		host.CodeUntrusted,
+		fmt.Sprintf("no hook runs in %s: %v", g.Tree, err),
+		"remove it or make it readable; agent.keep_git_config: true trusts whatever agents leave",
+	).WithCause(err)
 }
 
 func (g *Guard) forget() error {
@@ -226,8 +241,9 @@ func (g *Guard) forget() error {
 	return nil
 }
 
-// HookEnv returns the environment for a hook of the workflow, with settings for git, and why git runs without the repository's
-// hooks in it: an agent has worked here and can change them. It returns an error if no hook may run.
+// HookEnv returns the environment for a hook of the workflow, with settings for git, and why
+// git runs without the repository's hooks in it: an agent has worked here and can change them.
+// It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
 	switch {
@@ -236,7 +252,10 @@ func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	case g.untrusted != nil:
 		return env, nil, g.untrusted
 	case s.AgentWorked:
-		return env, nil, &reconcile.Error{Code: host.CodeUntrusted, Message: fmt.Sprintf("no hook runs in %s before it is checked", g.Tree)}
+		return env, nil, &reconcile.Error{
+			Code:    host.CodeUntrusted,
+			Message: fmt.Sprintf("no hook runs in %s before it is checked", g.Tree),
+		}
 	case len(s.TreeHooks) > 0:
 		env = withConfig(env, "core.hooksPath=/dev/null")
 	}
@@ -256,7 +275,11 @@ func withConfig(env []string, settings ...string) []string {
 	})
 	for _, s := range settings {
 		key, value, _ := strings.Cut(s, "=")
-		env = append(env, fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key), fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value))
+		env = append(
+			env,
+			fmt.Sprintf("GIT_CONFIG_KEY_%d=%s", count, key),
+			fmt.Sprintf("GIT_CONFIG_VALUE_%d=%s", count, value),
+		)
 		count++
 	}
 	return append(env, name+"="+strconv.Itoa(count))

@@ -42,7 +42,8 @@ func (s setting) String() string {
 // errNoConfig: git can't read a configuration, or git is missing.
 var errNoConfig = errors.New("it can't be read as configuration")
 
-// gitConfig runs git config on one file, or on stdin for "-", without any repository, other configuration or include.
+// gitConfig runs git config on one file, or on stdin for "-", without any repository, other
+// configuration or include.
 func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
 	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
@@ -72,8 +73,10 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 		if !valued {
 			value = "true"
 		}
-		first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
-		// A subsection with an empty name differs from the section itself, and no tool writes one.
+		first := strings.Index(key, ".")
+		last := strings.LastIndex(key, ".")
+		// A subsection with an empty name differs from the section itself, and no tool writes
+		// one.
 		if first < 0 || last == first+1 {
 			return nil, fmt.Errorf("%w: the key %.60q", errNoConfig, key)
 		}
@@ -86,9 +89,14 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 	return list, err
 }
 
-// settleConfig returns the trusted configuration was, with those added settings of now that an agent may make. changed names the
-// settings that were changed back, or name if the file can't be read. If it is empty, now may stay as it is.
-func settleConfig(ctx context.Context, now, was []byte, name string) (result []byte, changed []string, err error) {
+// settleConfig returns the trusted configuration was, with those added settings of now that an
+// agent may make. changed names the settings that were changed back, or name if the file can't
+// be read. If it is empty, now may stay as it is.
+func settleConfig(
+	ctx context.Context,
+	now, was []byte,
+	name string,
+) (result []byte, changed []string, err error) {
 	have, err := parseConfig(ctx, now)
 	var had []setting
 	if err == nil {
@@ -104,7 +112,8 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	if rules.remotes = rules.theirs; len(rules.theirs) == 0 {
 		rules.remotes = remotesOf(have, rules.allowsAddress)
 	}
-	trusted, risky := rules.risky(had), rules.risky(have)
+	trusted := rules.risky(had)
+	risky := rules.risky(have)
 	if slices.Equal(trusted, risky) {
 		return now, nil, nil
 	}
@@ -141,10 +150,22 @@ func settleConfig(ctx context.Context, now, was []byte, name string) (result []b
 	return result, changed, err
 }
 
-// safeSections are sections without settings that can run a program, safeSettings such settings of other sections. Settings that change
-// what a push sends, or where to, are not among them. These are lists of what is allowed, because any release of git can add a setting that
-// runs a program. A section with subsections ends with a dot. A setting that is missing here is undone and reported.
-var safeSections = []string{"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status"}
+// safeSections are sections without settings that can run a program, safeSettings such
+// settings of other sections. Settings that change what a push sends, or where to, are not
+// among them. These are lists of what is allowed, because any release of git can add a setting
+// that runs a program. A section with subsections ends with a dot. A setting that is missing
+// here is undone and reported.
+var safeSections = []string{
+	"advice",
+	"author",
+	"color",
+	"column",
+	"committer",
+	"i18n",
+	"index",
+	"stash",
+	"status",
+}
 
 const safeSettings = `
 am threeway keepcr
@@ -193,16 +214,19 @@ var isSafe = sync.OnceValue(func() map[string]bool {
 
 // configRules judges the settings of one configuration file.
 type configRules struct {
-	// tree is the workspace. If it is set, a remote may be a repository in it, because all of those are searched.
+	// tree is the workspace. If it is set, a remote may be a repository in it, because all of
+	// those are searched.
 	tree string
 	// module is the git directory of a submodule, whose work tree must be inside tree.
 	module string
-	// theirs are the operator's remotes, whose addresses an agent may not change. remotes are those that a branch may name: the
-	// same or, in a repository without any, those with an allowed address. If a branch names another, git uses the name as a path.
+	// theirs are the operator's remotes, whose addresses an agent may not change. remotes are
+	// those that a branch may name: the same or, in a repository without any, those with an
+	// allowed address. If a branch names another, git uses the name as a path.
 	theirs, remotes map[string]bool
 }
 
-// remotesOf returns the remotes in a configuration, only those with an allowed address unless allowed is nil.
+// remotesOf returns the remotes in a configuration, only those with an allowed address unless
+// allowed is nil.
 func remotesOf(list []setting, allowed func(address string) bool) map[string]bool {
 	remotes := map[string]bool{}
 	for _, s := range list {
@@ -217,7 +241,8 @@ func (c configRules) risky(list []setting) []setting {
 	return slices.DeleteFunc(slices.Clone(list), c.allows)
 }
 
-// allows reports whether an agent may make a setting: it can't make git execute a program, or push more or elsewhere.
+// allows reports whether an agent may make a setting: it can't make git execute a program, or
+// push more or elsewhere.
 func (c configRules) allows(s setting) bool {
 	section := s.section
 	if s.sub != "" {
@@ -240,12 +265,14 @@ func (c configRules) allows(s setting) bool {
 		return slices.Contains([]string{"checkout", "rebase", "merge", "none"}, s.value)
 	case "core worktree":
 		tree := absolute(c.module, s.value)
-		return c.module != "" && tree != c.tree && paths.Inside(c.tree, tree) && leadsTo(filepath.Join(tree, ".git"), c.module)
+		return c.module != "" && tree != c.tree && paths.Inside(c.tree, tree) &&
+			leadsTo(filepath.Join(tree, ".git"), c.module)
 	}
 	return false
 }
 
-// allowsAddress reports whether an agent may set the address of a remote: that of a server, or of a repository in the workspace.
+// allowsAddress reports whether an agent may set the address of a remote: that of a server, or
+// of a repository in the workspace.
 func (c configRules) allowsAddress(address string) bool {
 	if networkURL(address) {
 		return true
@@ -255,7 +282,8 @@ func (c configRules) allowsAddress(address string) bool {
 		(isBare(address) || exists(filepath.Join(address, ".git")))
 }
 
-// leadsTo reports whether a file named .git, which is not behind a link, points to a git directory.
+// leadsTo reports whether a file named .git, which is not behind a link, points to a git
+// directory.
 func leadsTo(dotGit, gitDir string) bool {
 	tree := filepath.Dir(dotGit)
 	real, _, err := resolveDir(tree)
@@ -272,14 +300,16 @@ func leadsTo(dotGit, gitDir string) bool {
 
 var scpAddress = text.Pattern(`^[A-Za-z0-9_][A-Za-z0-9_.@+-]*:[^:]`)
 
-// networkURL reports whether git itself contacts a server at an address. It does not for a path, where a push runs the hooks of
-// that repository, nor for NAME::ADDRESS or a scheme that another program handles.
+// networkURL reports whether git itself contacts a server at an address. It does not for a
+// path, where a push runs the hooks of that repository, nor for NAME::ADDRESS or a scheme that
+// another program handles.
 func networkURL(url string) bool {
 	if strings.Contains(url, "::") || strings.ContainsAny(url, "\n\r\x00") {
 		return false
 	}
 	if scheme, rest, ok := strings.Cut(url, "://"); ok {
-		return slices.Contains([]string{"https", "http", "ssh", "git", "git+ssh", "ssh+git"}, scheme) && !strings.HasPrefix(rest, "-")
+		return slices.Contains([]string{"https", "http", "ssh", "git", "git+ssh", "ssh+git"}, scheme) &&
+			!strings.HasPrefix(rest, "-")
 	}
 	return scpAddress().MatchString(url)
 }

@@ -23,31 +23,35 @@ const (
 )
 
 var (
-	// controlFiles and the files in controlDirs decide what git runs: configuration, pointers to other directories, hooks, and
-	// remotes in an old format.
+	// controlFiles and the files in controlDirs decide what git runs: configuration, pointers
+	// to other directories, hooks, and remotes in an old format.
 	controlFiles = []string{"config", "config.worktree", "commondir", "gitdir"}
 	controlDirs  = []string{"hooks", "remotes", "branches"}
 
-	// inProgress are files that can make git run a program when a hook continues a rebase or a series of picks, with the content
-	// that does. A merge strategy with a slash is a path. Older versions of git accept exec without a space after it.
+	// inProgress are files that can make git run a program when a hook continues a rebase or a
+	// series of picks, with the content that does. A merge strategy with a slash is a path.
+	// Older versions of git accept exec without a space after it.
 	inProgress = map[string]func() *regexp.Regexp{
 		"rebase-merge/git-rebase-todo": text.Pattern(`(?m)^\s*(x\s|exec)`),
 		"rebase-merge/strategy":        text.Pattern(`/`),
 		"sequencer/opts":               text.Pattern(`(?i)strategy`),
 	}
 
-	// writtenDirs are the directories in which git writes. Links matter there: if a reflog or COMMIT_EDITMSG is a link, git in a hook
-	// writes text of the agent's choice into any file of the account. Git itself creates no links.
+	// writtenDirs are the directories in which git writes. Links matter there: if a reflog or
+	// COMMIT_EDITMSG is a link, git in a hook writes text of the agent's choice into any file
+	// of the account. Git itself creates no links.
 	writtenDirs = slices.Concat(controlDirs, []string{
 		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules",
 		"lfs", "svn",
 	})
 )
 
-// isControl reports whether a file of a git directory decides what git runs. Samples of hooks do not.
+// isControl reports whether a file of a git directory decides what git runs. Samples of hooks
+// do not.
 func isControl(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
-	return slices.Contains(controlFiles, name) || slices.Contains(controlDirs, top) && filepath.Ext(name) != ".sample"
+	return slices.Contains(controlFiles, name) ||
+		slices.Contains(controlDirs, top) && filepath.Ext(name) != ".sample"
 }
 
 // entry is a file, a link or a special file.
@@ -60,8 +64,8 @@ func (e entry) isLink() bool { return e.Mode&fs.ModeSymlink != 0 }
 
 func (e entry) digest() string { return digest(e.Mode.String(), string(e.Data)) }
 
-// readEntry returns the entry at a path. It follows no link and does not block on a pipe. An entry that can't be read is marked
-// with fs.ModeIrregular, so that it equals no other.
+// readEntry returns the entry at a path. It follows no link and does not block on a pipe. An
+// entry that can't be read is marked with fs.ModeIrregular, so that it equals no other.
 func readEntry(path string) (e entry, there bool, err error) {
 	info, err := os.Lstat(path)
 	if files.Absent(err) {
@@ -84,9 +88,10 @@ func readEntry(path string) (e entry, there bool, err error) {
 	return e, true, err
 }
 
-// readGitDir adds to list, by path, the files of a git directory that decide what git runs or where it writes: control files, what
-// a rebase in progress runs, and links. What is in the place of a control file and can't be read is in the list, too (see unreadable); a
-// directory that can't be read is an error.
+// readGitDir adds to list, by path, the files of a git directory that decide what git runs or
+// where it writes: control files, what a rebase in progress runs, and links. What is in the
+// place of a control file and can't be read is in the list, too (see unreadable); a directory
+// that can't be read is an error.
 func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	count := 0
 	visit := func(path string, d fs.DirEntry, err error) error {
@@ -100,7 +105,8 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 		case err != nil && !isControl(name):
 			return err
 		case err == nil && d.IsDir() && !slices.Contains(controlFiles, name):
-			if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 { // loose objects are only read
+			// loose objects are only read
+			if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 {
 				return fs.SkipDir
 			}
 			open(path)
@@ -113,7 +119,11 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 			e, _, _ = readEntry(path)
 		}
 		harmless := inProgress[name] != nil && e.Mode.IsRegular() && !inProgress[name]().Match(e.Data) ||
-			name == "head" && strings.HasPrefix(string(e.Data), "refs/") // from old versions of git, which do not follow the link
+			name == "head" &&
+				strings.HasPrefix(
+					string(e.Data),
+					"refs/",
+				) // from old versions of git, which do not follow the link
 		if !harmless {
 			list[path] = e
 			count++
@@ -129,7 +139,8 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	return filepath.WalkDir(dir, visit)
 }
 
-// unreadable returns an error if a list of readGitDir contains something that could not be read.
+// unreadable returns an error if a list of readGitDir contains something that could not be
+// read.
 func unreadable(list map[string]entry) error {
 	for path, e := range list {
 		if e.Mode&fs.ModeIrregular != 0 {
@@ -139,26 +150,30 @@ func unreadable(list map[string]entry) error {
 	return nil
 }
 
-// restore restores the control files of the workspace's repository, removes new ones and new links, and returns their names. It
-// keeps changed settings that can't run a program.
+// restore restores the control files of the workspace's repository, removes new ones and new
+// links, and returns their names. It keeps changed settings that can't run a program.
 func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	for _, dir := range s.Dirs {
 		if real, ok, err := resolveDir(dir); err != nil || !ok || real != dir {
 			continue // it does not exist or leads elsewhere, which the search reports
 		}
 		open(dir)
-		now, was := map[string]entry{}, s.Files[dir]
-		if err := readGitDir(ctx, now, dir); err != nil { // a control file that can't be read is restored
+		now := map[string]entry{}
+		was := s.Files[dir]
+		// a control file that can't be read is restored
+		if err := readGitDir(ctx, now, dir); err != nil {
 			return names, err
 		}
-		all, wanted := maps.Clone(now), map[string]entry{}
+		all := maps.Clone(now)
+		wanted := map[string]entry{}
 		maps.Copy(all, was)
 		var changed []string
 		for _, path := range slices.Sorted(maps.Keys(all)) {
 			before, wasThere := was[path]
 			after, isThere := now[path]
 			name := strings.TrimPrefix(path, dir+"/")
-			if wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) || !isThere && !isControl(name) {
+			if wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) ||
+				!isThere && !isControl(name) {
 				continue
 			}
 			found := []string{name}
@@ -167,10 +182,12 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 				if err != nil {
 					return names, err
 				}
-				before.Mode, wasThere = after.Mode.Perm()|0o600, true
+				before.Mode = after.Mode.Perm() | 0o600
+				wasThere = true
 			}
 			if len(found) > 0 {
-				changed, names = append(changed, path), append(names, found...)
+				changed = append(changed, path)
+				names = append(names, found...)
 			}
 			if wasThere {
 				wanted[path] = before
@@ -183,8 +200,9 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// putBack restores some paths to what they were. It replaces a file atomically, and removes anything else first. It never writes
-// into an existing file, because that may have a second name elsewhere.
+// putBack restores some paths to what they were. It replaces a file atomically, and removes
+// anything else first. It never writes into an existing file, because that may have a second
+// name elsewhere.
 func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 	for _, path := range slices.Backward(paths) { // files before the directories in which they are
 		open(filepath.Dir(path))

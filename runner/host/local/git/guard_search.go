@@ -27,9 +27,10 @@ const (
 	includeDepth = 10 // as deep as git follows includes
 )
 
-// search finds everything that the agent can write and git could run: settings, hooks, and files that lead git to other
-// directories or make it write through a link. It finds repositories without running git, because git could run a program in a
-// repository that has not been found yet. What can't be read is an error.
+// search finds everything that the agent can write and git could run: settings, hooks, and
+// files that lead git to other directories or make it write through a link. It finds
+// repositories without running git, because git could run a program in a repository that has
+// not been found yet. What can't be read is an error.
 type search struct {
 	ctx   context.Context
 	tree  string
@@ -39,13 +40,23 @@ type search struct {
 	left  int               // entries that may still be read
 
 	programs map[string]string // digests of what git could run, by names for messages
-	hooks    map[string]string // where other repositories than the workspace's have hooks outside their git directory, by reasons
+	// where other repositories than the workspace's have hooks outside their git directory, by
+	// reasons
+	hooks map[string]string
 }
 
 // search finds what git could run. After an agent, what is new is an error.
 func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
-	f := &search{ctx: ctx, tree: g.Tree, known: s.Known, own: s.Dirs, dirs: slices.Clone(s.Dirs), left: cmp.Or(g.limit, maxEntries)}
-	f.programs, f.hooks = map[string]string{}, map[string]string{}
+	f := &search{
+		ctx:   ctx,
+		tree:  g.Tree,
+		known: s.Known,
+		own:   s.Dirs,
+		dirs:  slices.Clone(s.Dirs),
+		left:  cmp.Or(g.limit, maxEntries),
+	}
+	f.programs = map[string]string{}
+	f.hooks = map[string]string{}
 	pointers, links, err := f.find(append([]string{g.Tree}, s.Dirs...))
 	if err != nil {
 		return nil, err
@@ -70,7 +81,10 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	if s.Known == nil {
 		return f, ctx.Err()
 	}
-	unsafe := text.Filter(slices.Sorted(maps.Keys(f.programs)), func(name string) bool { return s.Known[name] != f.programs[name] })
+	unsafe := text.Filter(
+		slices.Sorted(maps.Keys(f.programs)),
+		func(name string) bool { return s.Known[name] != f.programs[name] },
+	)
 	for _, dir := range f.dirs {
 		if err == nil && len(unsafe) == 0 { // git may now read the configuration there
 			err = f.index(dir)
@@ -85,8 +99,9 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	return f, ctx.Err()
 }
 
-// find adds the git directories below the directories in queue, breadth first, and follows no link. It returns the files and links
-// that are named .git, and the other links. It ignores case, as some file systems do.
+// find adds the git directories below the directories in queue, breadth first, and follows no
+// link. It returns the files and links that are named .git, and the other links. It ignores
+// case, as some file systems do.
 func (f *search) find(queue []string) (pointers, links []string, err error) {
 	for ; len(queue) > 0; queue = queue[1:] {
 		dir := queue[0]
@@ -103,7 +118,8 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 		}
 		has := map[string]bool{}
 		for _, e := range entries {
-			path, name := filepath.Join(dir, e.Name()), strings.ToLower(e.Name())
+			path := filepath.Join(dir, e.Name())
+			name := strings.ToLower(e.Name())
 			has[name] = true
 			switch {
 			case e.IsDir():
@@ -118,7 +134,8 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 			}
 		}
 		switch {
-		case has["head"] && has["commondir"] && !slices.Contains(f.own, dir): // a worktree of the repository that is two levels up
+		case has["head"] && has["commondir"] && !slices.Contains(f.own, dir):
+			// a worktree of the repository that is two levels up
 			f.dirs = append(f.dirs, dir, filepath.Dir(filepath.Dir(dir)))
 		case has["head"] && has["objects"] && has["refs"]:
 			f.dirs = append(f.dirs, dir)
@@ -127,8 +144,9 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 	return pointers, links, nil
 }
 
-// readDir lists a directory, and nothing else. A directory of another account that this one can't enter counts as empty, because
-// git can't enter it either, and an agent can't change that.
+// readDir lists a directory, and nothing else. A directory of another account that this one
+// can't enter counts as empty, because git can't enter it either, and an agent can't change
+// that.
 func readDir(dir string) ([]fs.DirEntry, error) {
 	if len(dir) >= unix.PathMax {
 		return readDeepDir(dir)
@@ -141,7 +159,8 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 	if err == nil {
 		list, err = os.ReadDir(dir)
 	}
-	if errors.Is(err, fs.ErrPermission) && info != nil && !files.Ours(info) && unix.Access(dir, unix.X_OK) != nil {
+	if errors.Is(err, fs.ErrPermission) && info != nil && !files.Ours(info) &&
+		unix.Access(dir, unix.X_OK) != nil {
 		err = nil
 	}
 	return list, err
@@ -158,18 +177,21 @@ func readDeepDir(dir string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// leadInto reports whether a link leads into one of some directories. A link into /proc may lead another process anywhere.
+// leadInto reports whether a link leads into one of some directories. A link into /proc may
+// lead another process anywhere.
 func leadInto(links, dirs []string) bool {
 	return slices.ContainsFunc(links, func(link string) bool {
 		target, _ := os.Readlink(link) // git can't read it either
 		target = absolute(filepath.Dir(link), target)
 		real, err := filepath.EvalSymlinks(link)
-		return len(link) >= unix.PathMax || paths.Inside("/proc", target) || paths.Inside("/dev/fd", target) ||
+		return len(link) >= unix.PathMax || paths.Inside("/proc", target) ||
+			paths.Inside("/dev/fd", target) ||
 			err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, real) })
 	})
 }
 
-// add records something that git could run. In repositories other than the workspace's, its name begins with the directory.
+// add records something that git could run. In repositories other than the workspace's, its
+// name begins with the directory.
 func (f *search) add(dir, what, digest string) {
 	if !slices.Contains(f.own, dir) {
 		what = f.relative(dir) + ": " + what
@@ -185,8 +207,8 @@ func (f *search) relative(path string) string {
 	return path
 }
 
-// pointer checks a file or link named .git: it must lead to a git directory that is searched, and not through a link, which may
-// lead elsewhere later.
+// pointer checks a file or link named .git: it must lead to a git directory that is searched,
+// and not through a link, which may lead elsewhere later.
 func (f *search) pointer(path string) {
 	e, _, err := readEntry(path)
 	leads := string(e.Data)
@@ -201,7 +223,8 @@ func (f *search) pointer(path string) {
 	leads = absolute(filepath.Dir(path), leads)
 	real, err := filepath.EvalSymlinks(leads)
 	switch above := filepath.Dir(real); {
-	case err != nil, real != leads, strings.ContainsAny(leads, "\r\n\x00"): // git interprets these differently
+	case err != nil, real != leads, strings.ContainsAny(leads, "\r\n\x00"):
+		// git interprets these differently
 	case slices.Contains(f.dirs, real):
 		return
 	case filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
@@ -211,7 +234,8 @@ func (f *search) pointer(path string) {
 	f.programs[f.relative(path)+": leads elsewhere"] = digest(string(e.Data), real)
 }
 
-// gitDir checks a git directory. The workspace's own is restored already, except for files that its configuration includes.
+// gitDir checks a git directory. The workspace's own is restored already, except for files
+// that its configuration includes.
 func (f *search) gitDir(dir string) error {
 	for _, name := range []string{"config", "config.worktree"} {
 		if err := f.config(dir, filepath.Join(dir, name), 0); err != nil {
@@ -228,15 +252,18 @@ func (f *search) gitDir(dir string) error {
 		}
 	}
 	head, _ := files.ReadRegular(filepath.Join(dir, "HEAD"), maxGitFile)
-	if strings.Contains(string(head), "refs/heads/-") { // a hook may pass the branch to git, which takes it for an option
+	// a hook may pass the branch to git, which takes it for an option
+	if strings.Contains(string(head), "refs/heads/-") {
 		f.add(dir, "HEAD", digest(string(head)))
 	}
 	for path, e := range list {
 		if e.isLink() && strings.HasPrefix(path, filepath.Join(dir, "hooks")) {
 			f.hooks[f.relative(path)+" leads to "+string(e.Data)] = path
 		}
-		// In a worktree that was added to a repository here, commondir leads two directories up.
-		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" && strings.TrimSpace(string(e.Data)) == "../.."
+		// In a worktree that was added to a repository here, commondir leads two directories
+		// up.
+		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" &&
+			strings.TrimSpace(string(e.Data)) == "../.."
 		switch name := strings.TrimPrefix(path, dir+"/"); {
 		case slices.Contains([]string{"config", "config.worktree", "gitdir"}, name):
 		case name == "commondir" && worktree && e.Mode.IsRegular():
@@ -247,16 +274,33 @@ func (f *search) gitDir(dir string) error {
 	return f.ctx.Err()
 }
 
-// index checks the paths in a git directory's index, in which git trusts: for a path outside the work tree, git checkout writes
-// there and git status runs programs of a repository there.
+// index checks the paths in a git directory's index, in which git trusts: for a path outside
+// the work tree, git checkout writes there and git status runs programs of a repository there.
 func (f *search) index(dir string) error {
 	if !exists(filepath.Join(dir, "index")) {
 		return nil
 	}
-	for _, threads := range []string{"1", "2"} { // with several, git reads a large index in another way
-		cmd := plainGit(f.ctx, dir, "-c", "core.fsmonitor=false", "-c", "index.threads="+threads, "ls-files", "-z")
-		cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR="+dir, "GIT_WORK_TREE="+dir, "GIT_OPTIONAL_LOCKS=0",
-			"GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
+	// with several, git reads a large index in another way
+	for _, threads := range []string{"1", "2"} {
+		cmd := plainGit(
+			f.ctx,
+			dir,
+			"-c",
+			"core.fsmonitor=false",
+			"-c",
+			"index.threads="+threads,
+			"ls-files",
+			"-z",
+		)
+		cmd.Env = append(
+			cmd.Env,
+			"HOME=/nonexistent",
+			"GIT_DIR="+dir,
+			"GIT_WORK_TREE="+dir,
+			"GIT_OPTIONAL_LOCKS=0",
+			"GIT_ALLOW_PROTOCOL=none",
+			"GIT_NO_LAZY_FETCH=1",
+		)
 		bad := ""
 		cmd.Stdout = &splitWriter{each: func(path string) {
 			if !filepath.IsLocal(path) || strings.Contains("/"+strings.ToLower(path)+"/", "/.git/") {
@@ -273,7 +317,8 @@ func (f *search) index(dir string) error {
 	return nil
 }
 
-// config checks the settings of a configuration file and of the files that it includes, conditionally or not.
+// config checks the settings of a configuration file and of the files that it includes,
+// conditionally or not.
 func (f *search) config(dir, path string, depth int) error {
 	e, there, err := readEntry(path)
 	if !there || depth > includeDepth {
@@ -350,8 +395,9 @@ func absolute(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// treeHooks finds the operator's git hooks that are in places where the agent can write: by core.hooksPath, or by links in the hooks
-// directory of a git directory. It adds those of other repositories.
+// treeHooks finds the operator's git hooks that are in places where the agent can write: by
+// core.hooksPath, or by links in the hooks directory of a git directory. It adds those of
+// other repositories.
 func (g *Guard) treeHooks(
 	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,
 ) (reasons []string, err error) {
@@ -360,16 +406,23 @@ func (g *Guard) treeHooks(
 			path = real
 		}
 		under := func(dir string) bool { return paths.Reaches(dir, path) }
-		guarded := slices.ContainsFunc(s.Dirs, func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), path) })
+		guarded := slices.ContainsFunc(
+			s.Dirs,
+			func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), path) },
+		)
 		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
 	}
-	// The setting as git sees it in hooks, with the account's configuration. Reading it runs no program.
+	// The setting as git sees it in hooks, with the account's configuration. Reading it runs
+	// no program.
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.hooksPath")
-	cmd.Dir, cmd.Env, cmd.WaitDelay = g.Tree, env, time.Second
+	cmd.Dir = g.Tree
+	cmd.Env = env
+	cmd.WaitDelay = time.Second
 	var out Answer
 	cmd.Stdout = &out
 	_, err = Run(cmd, maxMemory)
-	if err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrNotFound) && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrNotFound) &&
+		!errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if value := strings.TrimRight(out.String(), "\n"); value != "" && writable(absolute(g.Tree, value)) {
@@ -382,7 +435,8 @@ func (g *Guard) treeHooks(
 	}
 	for dir, list := range s.Files {
 		for path, e := range list {
-			if name := strings.TrimPrefix(path, dir+"/"); e.isLink() && strings.HasPrefix(name, "hooks") && writable(path) {
+			if name := strings.TrimPrefix(path, dir+"/"); e.isLink() && strings.HasPrefix(name, "hooks") &&
+				writable(path) {
 				reasons = append(reasons, name+" leads to "+string(e.Data))
 			}
 		}

@@ -19,7 +19,8 @@ import (
 type guarded struct {
 	*Guard
 	t *testing.T
-	// mark is a file outside the workspace that every attack creates. spare is a directory that the agent can write.
+	// mark is a file outside the workspace that every attack creates. spare is a directory
+	// that the agent can write.
 	mark, spare string
 	reaches     bool // the agent can write anywhere
 }
@@ -44,7 +45,12 @@ func guardEmpty(t *testing.T) *guarded {
 	t.Helper()
 	dir := realTemp(t)
 	g := &guarded{t: t, mark: filepath.Join(dir, "ran"), spare: filepath.Join(dir, "tmp")}
-	g.Guard = &Guard{Tree: filepath.Join(dir, "tree"), Temp: []string{g.spare, filepath.Join(dir, "cache")}, File: filepath.Join(dir, "git-trusted.json"), Verify: func() error { return nil }}
+	g.Guard = &Guard{
+		Tree:   filepath.Join(dir, "tree"),
+		Temp:   []string{g.spare, filepath.Join(dir, "cache")},
+		File:   filepath.Join(dir, "git-trusted.json"),
+		Verify: func() error { return nil },
+	}
 	test.OK(t, os.Mkdir(g.Tree, 0o700))
 	test.OK(t, os.Mkdir(g.spare, 0o700))
 	return g
@@ -52,14 +58,20 @@ func guardEmpty(t *testing.T) *guarded {
 
 func (g *guarded) trust() {
 	g.t.Helper()
-	test.OK(g.t, g.Trust(g.t.Context(), func(string) bool { return g.reaches }, command(g.t, g.Tree, "true").Env))
+	test.OK(
+		g.t,
+		g.Trust(g.t.Context(), func(string) bool { return g.reaches }, command(g.t, g.Tree, "true").Env),
+	)
 }
 
 func (g *guarded) undo(want ...string) {
 	g.t.Helper()
 	undone := test.Must(g.Undo(g.t.Context()))
 	for _, name := range want {
-		if !slices.ContainsFunc(undone.Names, func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) }) {
+		if !slices.ContainsFunc(
+			undone.Names,
+			func(done string) bool { return done == name || strings.HasSuffix(done, ": "+name) },
+		) {
 			g.t.Errorf("%s is not undone", name)
 		}
 	}
@@ -84,14 +96,16 @@ func (g *guarded) refuses(want ...string) {
 	}
 }
 
-// sh runs a script in the workspace, as the workflow's hooks are: with the environment of hooks.
+// sh runs a script in the workspace, as the workflow's hooks are: with the environment of
+// hooks.
 func (g *guarded) sh(script string) string {
 	g.t.Helper()
 	ctx, cancel := context.WithTimeout(g.t.Context(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", script)
 	cmd.Dir = g.Tree
-	cmd.Env, _, _ = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare)) // also where no hook may run
+	// also where no hook may run
+	cmd.Env, _, _ = g.HookEnv(append(command(g.t, g.Tree, "true").Env, "MARK="+g.mark, "SPARE="+g.spare))
 	out, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {
 		g.t.Fatalf("%s: %v", script, ctx.Err())
@@ -124,7 +138,8 @@ const twoBranches = `git checkout -qb b; echo b > file; git commit -qam b; echo 
 	git checkout -q main; echo c > file; git commit -qam c
 	mkdir git-merge-x; HOOK=git-merge-x/evil; ` + hookEvil
 
-// manyDirs makes many git directories, and behind them a submodule that .gitmodules does not let git ignore.
+// manyDirs makes many git directories, and behind them a submodule that .gitmodules does not
+// let git ignore.
 const manyDirs = `mkdir -p $(seq -f 'many/%g/.git' 2100); printf '[submodule "s"]\n\tpath = a/b/sub\n\turl = https://x.invalid/r\n\tignore = none\n' > .gitmodules
 	git init -q -b main a/b/sub; git -C a/b/sub commit -q --allow-empty -m x; git add a/b/sub .gitmodules 2>&1; `
 
@@ -138,141 +153,453 @@ const (
 // elsewhere is a repository that runs a program, outside the workspace.
 const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
 
-// attacks list what the operator has set up, what an agent does, what a hook of the workflow does later, and what is undone in
-// between. Each attack succeeds if nothing is undone. TestAllows lists the settings that an agent may not make; here are those that
-// show how one comes into effect.
+// attacks list what the operator has set up, what an agent does, what a hook of the workflow
+// does later, and what is undone in between. Each attack succeeds if nothing is undone.
+// TestAllows lists the settings that an agent may not make; here are those that show how one
+// comes into effect.
 var attacks = []struct {
 	name, operator, agent, hook string
 	linked, reaches             bool
 	user                        bool // root would notice nothing
 	undone                      []string
 }{
-	{name: "core.fsmonitor", agent: `git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"core.fsmonitor"}},
-	{name: "hook", agent: `HOOK=.git/hooks/post-commit; mkdir -p .git/hooks; ` + hookEvil, hook: "git commit --allow-empty -m x", undone: []string{"hooks/post-commit"}},
-	{name: "a path for a remote", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git remote add origin "$SPARE/e"`, hook: "git push origin HEAD:refs/heads/y", undone: []string{"remote.origin.url"}},
-	{name: "commondir", agent: `cp -r .git "$SPARE/other"; git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; echo "$SPARE/other" > .git/commondir`, hook: "git status", undone: []string{"commondir"}},
-	{name: "configuration by a link", agent: `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`, hook: "git status", undone: []string{"config"}},
-	{name: "a rebase under way", agent: `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
-	{name: "a link for a reflog", agent: `ln -sf "$MARK" .git/logs/HEAD`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
-	{name: "worktree: the main repository", linked: true, reaches: true, agent: `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil, hook: "git publish; git commit --allow-empty -m x", undone: []string{"alias.publish", "hooks/post-commit"}},
-	{name: "a directory that leads to its temporary one", agent: `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
-	{name: "core.hooksPath, old spelling", agent: `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`, hook: "git commit --allow-empty -m x", undone: []string{"core.hookspath"}},
-	{name: "filter", agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`, hook: "git add new", undone: []string{"filter.evil.clean"}},
-	{name: "include", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`, hook: "git publish", undone: []string{"include.path"}},
-	{name: "url instead of", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`, hook: "git push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"url.*.insteadof"}},
-	{name: "a branch's remote is a path", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`, hook: "git push", undone: []string{"branch.main.remote"}},
-	{name: "a branch's remote is a file that leads away", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `echo "gitdir: $SPARE/e" > away; git config branch.main.remote away; git config branch.main.merge refs/heads/main`, hook: "git push", undone: []string{"branch.main.remote"}},
-	{name: "a remote by an old file", agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `mkdir -p .git/remotes; echo "URL: $SPARE/e" > .git/remotes/up`, hook: "git push up HEAD:refs/heads/y", undone: []string{"remotes/up"}},
-	{name: "hook by a link", agent: `HOOK=$SPARE/h; ` + hookEvil + `mkdir -p .git/hooks; ln -s "$SPARE/h" .git/hooks/post-commit`, hook: "git commit --allow-empty -m x", undone: []string{"hooks/post-commit"}},
-	{name: "hooks by a link", agent: `mkdir "$SPARE/h"; HOOK=$SPARE/h/post-commit; ` + hookEvil + `rm -rf .git/hooks; ln -s "$SPARE/h" .git/hooks`, hook: "git commit --allow-empty -m x", undone: []string{"hooks"}},
-	{name: "work tree configuration", agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"core.fsmonitor"}},
-	{name: "the repository moved away", agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{".git"}},
-	{name: "the repository behind a link", agent: `mv .git "$SPARE/moved"; ln -s "$SPARE/moved" .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{".git"}},
-	{name: "the repository within the work tree", agent: `mv .git moved; ln -s moved .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"moved: core.fsmonitor"}},
-	{name: "a zero byte in .git", agent: `mv .git "$SPARE/moved"; printf 'gitdir: %s\0/x' "$SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{".git"}},
-	{name: "submodule without a .gitmodules", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"sub/.git: core.fsmonitor"}},
-	{name: "submodule that was there turned away", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`, hook: "git status", undone: []string{"sub/.git: leads elsewhere"}},
-	{name: "module by a link", agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`, hook: "git status", undone: []string{"modules/sub"}},
-	{name: "a bare repository in a directory", agent: `git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'`, hook: "cd b && git publish", undone: []string{"b: alias.publish"}},
-	{name: "a bare repository without its names", agent: `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`, hook: "cd b && git publish", undone: []string{"b: commondir"}},
-	{name: "a rebase with a list elsewhere", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
-	{name: "a rebase's strategy", agent: twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`, hook: "git rebase --continue", undone: []string{"rebase-merge/strategy"}},
-	{name: "a pick's strategy", agent: twoBranches + `git cherry-pick b~ b; git checkout -f HEAD -- file; git config --file .git/sequencer/opts options.strategy x/evil`, hook: "git cherry-pick --skip", undone: []string{"sequencer/opts"}},
-	{name: "a link for a branch's reflog", agent: `ln -sf "$MARK" .git/logs/refs/heads/main`, hook: "git commit --allow-empty -m x", undone: []string{"logs/refs/heads/main"}},
-	{name: "a link for a message", agent: `ln -sf "$MARK" .git/COMMIT_EDITMSG`, hook: "git commit --allow-empty -m x", undone: []string{"COMMIT_EDITMSG"}},
-	{name: "a link for what is fetched", agent: `ln -sf "$MARK" .git/FETCH_HEAD`, hook: "git fetch .", undone: []string{"FETCH_HEAD"}},
-	{name: "a link for logs", agent: `rm -r .git/logs; mkdir -p "$SPARE/l/refs/heads"; ln -s "$MARK" "$SPARE/l/HEAD"; ln -s "$SPARE/l" .git/logs`, hook: "git commit --allow-empty -m x", undone: []string{"logs"}},
-	{name: "a link in a bare repository", agent: `git init -q --bare b; git -C b config core.logAllRefUpdates true; mkdir -p b/logs/refs/heads; ln -s "$MARK" b/logs/refs/heads/y`, hook: "git push ./b HEAD:refs/heads/y", undone: []string{"b: logs/refs/heads/y"}},
-	{name: "a link in a submodule", agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; ln -sf "$MARK" sub/.git/logs/HEAD`, hook: "git -C sub commit --allow-empty -m y", undone: []string{"sub/.git: logs/HEAD"}},
-	{name: "worktree: a link for a reflog", linked: true, agent: `ln -sf "$MARK" "$(git rev-parse --git-dir)/logs/HEAD"`, hook: "git commit --allow-empty -m x", undone: []string{"logs/HEAD"}},
-	{name: "no git can read it", agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`, hook: "git publish", undone: []string{"config"}},
-	{name: "a directory that can't be listed", user: true, agent: `mkdir dir; git init -q dir/sub; git -C dir/sub commit -q --allow-empty -m x; git add dir/sub; ` +
-		`git -C dir/sub config core.fsmonitor 'touch "$MARK"; false'; chmod 311 dir`, hook: "git status", undone: []string{"dir: permission denied"}},
-	{name: "a submodule behind many directories", agent: manyDirs + `git -C a/b/sub config core.fsmonitor 'touch "$MARK"; false'`, hook: "git status", undone: []string{"a/b/sub/.git: core.fsmonitor"}},
 	{
-		name: "another server for a remote", operator: servers, agent: `git remote set-url origin https://h.invalid/evil`,
-		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`, undone: []string{"remote.origin.url"},
+		name:   "core.fsmonitor",
+		agent:  `git config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{"core.fsmonitor"},
 	},
 	{
-		name: "another server for the pushes of a remote", operator: servers, agent: `git remote set-url --push origin https://h.invalid/evil`,
-		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`, undone: []string{"remote.origin.pushurl"},
+		name:   "hook",
+		agent:  `HOOK=.git/hooks/post-commit; mkdir -p .git/hooks; ` + hookEvil,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"hooks/post-commit"},
 	},
 	{
-		name: "another remote for a branch", operator: servers, agent: `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; git config branch.main.merge refs/heads/main`,
-		hook: `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`, undone: []string{"branch.main.remote"},
+		name:   "a path for a remote",
+		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git remote add origin "$SPARE/e"`,
+		hook:   "git push origin HEAD:refs/heads/y",
+		undone: []string{"remote.origin.url"},
 	},
 	{
-		name: "another branch for a push", operator: remote + `git config push.default upstream; git switch -qc work; git push -qu origin work`,
-		agent: `git commit -q --allow-empty -m evil; git config branch.work.merge refs/heads/main`,
-		hook:  `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"branch.work.merge"},
+		name:   "commondir",
+		agent:  `cp -r .git "$SPARE/other"; git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; echo "$SPARE/other" > .git/commondir`,
+		hook:   "git status",
+		undone: []string{"commondir"},
 	},
 	{
-		name: "another branch for the pushes of a new branch", operator: remote + `git config push.default upstream`,
-		agent: `git switch -qc new; git branch -qu origin/main; git commit -q --allow-empty -m evil`,
-		hook:  `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`, undone: []string{"branch.new.merge"},
+		name:   "configuration by a link",
+		agent:  `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`,
+		hook:   "git status",
+		undone: []string{"config"},
 	},
 	{
-		name: "another remote of the operator", operator: remote + companys + `git config push.default current`,
-		agent: `git config branch.main.remote company; git config branch.main.pushRemote company; git config remote.pushDefault company`,
-		hook:  `git push -q; git -C "$MARK-company.git" rev-parse -q --verify main && touch "$MARK"`, undone: []string{"branch.main.remote", "branch.main.pushremote", "remote.pushdefault"},
-	},
-	{name: "a long list of a rebase", agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD
-		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""; } > .git/rebase-merge/git-rebase-todo`, hook: "git rebase --continue", undone: []string{"rebase-merge/git-rebase-todo"}},
-	{
-		name: "a worktree of a repository without HEAD", agent: `git init -q --bare b; mkdir -p b/worktrees/w; mv b/HEAD b/worktrees/w; echo ../.. > b/worktrees/w/commondir; git config --file b/config alias.publish '!touch "$MARK"'`,
-		hook: "cd b/worktrees/w && git publish", undone: []string{"b: alias.publish"},
-	},
-	{name: "a repository relative to the process", agent: elsewhere + `mkdir sub; echo "gitdir: /proc/self/cwd/../../tmp/r/.git" > sub/.git`, hook: "cd sub && git status", undone: []string{"sub/.git: leads elsewhere"}},
-	{name: "a directory relative to the process", agent: elsewhere + `mkdir "$SPARE/r/deep"; ln -s /proc/self/cwd/../tmp/r/deep sub`, hook: "cd sub && git status", undone: []string{"SPARE/r/.git: core.fsmonitor"}},
-	{
-		name: "an included file relative to the process", operator: `mkdir conf; : > conf/more; git config include.path ../conf/more`,
-		agent: `rm -r conf; ln -s /proc/self/cwd/../tmp conf; git config --file "$SPARE/more" alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"conf/more: leads elsewhere"},
-	},
-	{name: "an index with a file outside", agent: `O=${MARK%/*}; echo evil > zz_ran; git add zz_ran; rm zz_ran; sed -i 's#zz_ran#../ran#' .git/index`, hook: "git checkout -- .", undone: []string{".git/index: ../ran"}},
-	{name: "an index with a repository outside", agent: elsewhere + `git update-index --add --cacheinfo "160000,$(git -C "$SPARE/r" rev-parse HEAD),zz_tmp/r"; sed -i 's#zz_tmp/r#../tmp/r#' .git/index`, hook: "git status", undone: []string{".git/index: ../tmp/r"}},
-	{
-		name: "an index of a submodule with a file outside", agent: `git init -q sub; cd sub; git commit -q --allow-empty -m x; echo evil > zzzzz_ran; git add zzzzz_ran; rm zzzzz_ran; sed -i 's#zzzzz_ran#../../ran#' .git/index`,
-		hook: "git -C sub checkout -- .", undone: []string{"sub/.git/index: ../../ran"},
-	},
-	{name: "a repository in the git directory", agent: `git init -q .git/sub; git -C .git/sub commit -q --allow-empty -m x; git -C .git/sub config core.fsmonitor 'touch "$MARK"; false'
-		git update-index --add --cacheinfo "160000,$(git -C .git/sub rev-parse HEAD),zgit/sub"; sed -i 's#zgit/sub#.git/sub#' .git/index`, hook: "git status", undone: []string{".git/sub/.git: core.fsmonitor"}},
-	{name: "a repository in a directory like .git", agent: `git init -q .GIT/sub; git -C .GIT/sub commit -q --allow-empty -m x; git -C .GIT/sub config core.fsmonitor 'touch "$MARK"; false'
-		git update-index --add --cacheinfo "160000,$(git -C .GIT/sub rev-parse HEAD),zGIT/sub"; sed -i 's#zGIT/sub#.GIT/sub#' .git/index`, hook: "git status", undone: []string{".GIT/sub/.git: core.fsmonitor"}},
-	{name: "a work tree of a submodule behind a link", agent: `mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s; echo x > s/ran; git -C s add ran; git -C s commit -qm x; rm s/ran
-		ln -s "${MARK%/*}" out; git config --file .git/modules/s/config core.worktree ../../../out`, hook: "git -C s checkout -f", undone: []string{".git/modules/s: core.worktree"}},
-	{
-		name: "a rewritten address of a submodule", operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
-		agent: `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil + `git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
-		hook:  "git -C sub push https://x.invalid/r HEAD:refs/heads/y", undone: []string{"sub/.git: url.*.insteadof"},
+		name:   "a rebase under way",
+		agent:  `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`,
+		hook:   "git rebase --continue",
+		undone: []string{"rebase-merge/git-rebase-todo"},
 	},
 	{
-		name: "hooks in the work tree of a submodule", operator: `git init -q sub; mkdir sub/.husky; git -C sub config core.hooksPath .husky; : > sub/.husky/pre-commit`,
-		agent: `HOOK=sub/.husky/pre-commit; ` + hookEvil, hook: "git -C sub commit --allow-empty -m x",
+		name:   "a link for a reflog",
+		agent:  `ln -sf "$MARK" .git/logs/HEAD`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"logs/HEAD"},
 	},
 	{
-		name: "a linked hook of a submodule", operator: `git init -q sub; mkdir -p sub/.git/hooks; ln -s ../../hook sub/.git/hooks/pre-commit; : > sub/hook`,
-		agent: `HOOK=sub/hook; ` + hookEvil, hook: "git -C sub commit --allow-empty -m x",
+		name:    "worktree: the main repository",
+		linked:  true,
+		reaches: true,
+		agent:   `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil,
+		hook:    "git publish; git commit --allow-empty -m x",
+		undone:  []string{"alias.publish", "hooks/post-commit"},
 	},
 	{
-		name: "a branch like an option", agent: `HOOK=$SPARE/receive; ` + hookEvil + `git init -q --bare "$SPARE/e"; git symbolic-ref HEAD "refs/heads/--receive-pack=$SPARE/receive"`,
-		hook: `git push "$SPARE/e" "$(git branch --show-current)" main`, undone: []string{"HEAD"},
+		name:   "a directory that leads to its temporary one",
+		agent:  `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`,
+		hook:   "cd sub && git status",
+		undone: []string{"SPARE/r/.git: core.fsmonitor"},
 	},
 	{
-		name: "a directory that leads into both of its own", agent: elsewhere + `mkdir -p "$SPARE/../cache" "$SPARE/d"; mv "$SPARE/r" "$SPARE/../cache"; mkdir "$SPARE/../cache/r/deep"; ln -s "$SPARE/../cache/r/deep" "$SPARE/d/x"; ln -s "$SPARE/d" sub`,
-		hook: "cd sub/x && git status", undone: []string{"cache/r/.git: core.fsmonitor"},
+		name:   "core.hooksPath, old spelling",
+		agent:  `mkdir evil; HOOK=evil/pre-commit; ` + hookEvil + `printf '[CORE]HOOKSPATH=evil' >> .git/config`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"core.hookspath"},
 	},
-	{name: "worktree: own configuration", linked: true, agent: `D=$(git rev-parse --git-dir); git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`, hook: "git status", undone: []string{"core.fsmonitor"}},
-	{name: "worktree: commondir", linked: true, agent: `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`, hook: "git publish", undone: []string{"commondir"}},
-	{name: "worktree: commondir gone", linked: true, agent: `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; git config --file "$D/config" alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{"commondir", "alias.publish"}},
-	{name: "worktree: .git turned away", linked: true, agent: `git clone -q . "$SPARE/c"; git -C "$SPARE/c" config alias.publish '!touch "$MARK"'; echo "gitdir: $SPARE/c/.git" > .git`, hook: "git publish", undone: []string{".git"}},
-	{name: "worktree: a repository of its own", linked: true, agent: `rm .git; git init -q; git config alias.publish '!touch "$MARK"'`, hook: "git publish", undone: []string{".git"}},
+	{
+		name:   "filter",
+		agent:  `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`,
+		hook:   "git add new",
+		undone: []string{"filter.evil.clean"},
+	},
+	{
+		name:   "include",
+		agent:  `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n' > inc; git config include.path ../inc`,
+		hook:   "git publish",
+		undone: []string{"include.path"},
+	},
+	{
+		name:   "url instead of",
+		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`,
+		hook:   "git push https://x.invalid/r HEAD:refs/heads/y",
+		undone: []string{"url.*.insteadof"},
+	},
+	{
+		name:   "a branch's remote is a path",
+		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`,
+		hook:   "git push",
+		undone: []string{"branch.main.remote"},
+	},
+	{
+		name:   "a branch's remote is a file that leads away",
+		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `echo "gitdir: $SPARE/e" > away; git config branch.main.remote away; git config branch.main.merge refs/heads/main`,
+		hook:   "git push",
+		undone: []string{"branch.main.remote"},
+	},
+	{
+		name:   "a remote by an old file",
+		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `mkdir -p .git/remotes; echo "URL: $SPARE/e" > .git/remotes/up`,
+		hook:   "git push up HEAD:refs/heads/y",
+		undone: []string{"remotes/up"},
+	},
+	{
+		name:   "hook by a link",
+		agent:  `HOOK=$SPARE/h; ` + hookEvil + `mkdir -p .git/hooks; ln -s "$SPARE/h" .git/hooks/post-commit`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"hooks/post-commit"},
+	},
+	{
+		name:   "hooks by a link",
+		agent:  `mkdir "$SPARE/h"; HOOK=$SPARE/h/post-commit; ` + hookEvil + `rm -rf .git/hooks; ln -s "$SPARE/h" .git/hooks`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"hooks"},
+	},
+	{
+		name:   "work tree configuration",
+		agent:  `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{"core.fsmonitor"},
+	},
+	{
+		name:   "the repository moved away",
+		agent:  `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{".git"},
+	},
+	{
+		name:   "the repository behind a link",
+		agent:  `mv .git "$SPARE/moved"; ln -s "$SPARE/moved" .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{".git"},
+	},
+	{
+		name:   "the repository within the work tree",
+		agent:  `mv .git moved; ln -s moved .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{"moved: core.fsmonitor"},
+	},
+	{
+		name:   "a zero byte in .git",
+		agent:  `mv .git "$SPARE/moved"; printf 'gitdir: %s\0/x' "$SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{".git"},
+	},
+	{
+		name:   "submodule without a .gitmodules",
+		agent:  `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{"sub/.git: core.fsmonitor"},
+	},
+	{
+		name:   "submodule that was there turned away",
+		agent:  `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`,
+		hook:   "git status",
+		undone: []string{"sub/.git: leads elsewhere"},
+	},
+	{
+		name:   "module by a link",
+		agent:  `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`,
+		hook:   "git status",
+		undone: []string{"modules/sub"},
+	},
+	{
+		name:   "a bare repository in a directory",
+		agent:  `git init -q --bare b; git -C b config alias.publish '!touch "$MARK"'`,
+		hook:   "cd b && git publish",
+		undone: []string{"b: alias.publish"},
+	},
+	{
+		name:   "a bare repository without its names",
+		agent:  `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`,
+		hook:   "cd b && git publish",
+		undone: []string{"b: commondir"},
+	},
+	{
+		name:   "a rebase with a list elsewhere",
+		agent:  `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`,
+		hook:   "git rebase --continue",
+		undone: []string{"rebase-merge/git-rebase-todo"},
+	},
+	{
+		name:   "a rebase's strategy",
+		agent:  twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`,
+		hook:   "git rebase --continue",
+		undone: []string{"rebase-merge/strategy"},
+	},
+	{
+		name:   "a pick's strategy",
+		agent:  twoBranches + `git cherry-pick b~ b; git checkout -f HEAD -- file; git config --file .git/sequencer/opts options.strategy x/evil`,
+		hook:   "git cherry-pick --skip",
+		undone: []string{"sequencer/opts"},
+	},
+	{
+		name:   "a link for a branch's reflog",
+		agent:  `ln -sf "$MARK" .git/logs/refs/heads/main`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"logs/refs/heads/main"},
+	},
+	{
+		name:   "a link for a message",
+		agent:  `ln -sf "$MARK" .git/COMMIT_EDITMSG`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"COMMIT_EDITMSG"},
+	},
+	{
+		name:   "a link for what is fetched",
+		agent:  `ln -sf "$MARK" .git/FETCH_HEAD`,
+		hook:   "git fetch .",
+		undone: []string{"FETCH_HEAD"},
+	},
+	{
+		name:   "a link for logs",
+		agent:  `rm -r .git/logs; mkdir -p "$SPARE/l/refs/heads"; ln -s "$MARK" "$SPARE/l/HEAD"; ln -s "$SPARE/l" .git/logs`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"logs"},
+	},
+	{
+		name:   "a link in a bare repository",
+		agent:  `git init -q --bare b; git -C b config core.logAllRefUpdates true; mkdir -p b/logs/refs/heads; ln -s "$MARK" b/logs/refs/heads/y`,
+		hook:   "git push ./b HEAD:refs/heads/y",
+		undone: []string{"b: logs/refs/heads/y"},
+	},
+	{
+		name:   "a link in a submodule",
+		agent:  `git init -q sub; git -C sub commit -q --allow-empty -m x; ln -sf "$MARK" sub/.git/logs/HEAD`,
+		hook:   "git -C sub commit --allow-empty -m y",
+		undone: []string{"sub/.git: logs/HEAD"},
+	},
+	{
+		name:   "worktree: a link for a reflog",
+		linked: true,
+		agent:  `ln -sf "$MARK" "$(git rev-parse --git-dir)/logs/HEAD"`,
+		hook:   "git commit --allow-empty -m x",
+		undone: []string{"logs/HEAD"},
+	},
+	{
+		name:   "no git can read it",
+		agent:  `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`,
+		hook:   "git publish",
+		undone: []string{"config"},
+	},
+	{
+		name: "a directory that can't be listed",
+		user: true,
+		agent: `mkdir dir; git init -q dir/sub; git -C dir/sub commit -q --allow-empty -m x; git add dir/sub; ` +
+			`git -C dir/sub config core.fsmonitor 'touch "$MARK"; false'; chmod 311 dir`,
+		hook:   "git status",
+		undone: []string{"dir: permission denied"},
+	},
+	{
+		name:   "a submodule behind many directories",
+		agent:  manyDirs + `git -C a/b/sub config core.fsmonitor 'touch "$MARK"; false'`,
+		hook:   "git status",
+		undone: []string{"a/b/sub/.git: core.fsmonitor"},
+	},
+	{
+		name:     "another server for a remote",
+		operator: servers,
+		agent:    `git remote set-url origin https://h.invalid/evil`,
+		hook:     `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`,
+		undone:   []string{"remote.origin.url"},
+	},
+	{
+		name:     "another server for the pushes of a remote",
+		operator: servers,
+		agent:    `git remote set-url --push origin https://h.invalid/evil`,
+		hook:     `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`,
+		undone:   []string{"remote.origin.pushurl"},
+	},
+	{
+		name:     "another remote for a branch",
+		operator: servers,
+		agent:    `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; git config branch.main.merge refs/heads/main`,
+		hook:     `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`,
+		undone:   []string{"branch.main.remote"},
+	},
+	{
+		name:     "another branch for a push",
+		operator: remote + `git config push.default upstream; git switch -qc work; git push -qu origin work`,
+		agent:    `git commit -q --allow-empty -m evil; git config branch.work.merge refs/heads/main`,
+		hook:     `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`,
+		undone:   []string{"branch.work.merge"},
+	},
+	{
+		name:     "another branch for the pushes of a new branch",
+		operator: remote + `git config push.default upstream`,
+		agent:    `git switch -qc new; git branch -qu origin/main; git commit -q --allow-empty -m evil`,
+		hook:     `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`,
+		undone:   []string{"branch.new.merge"},
+	},
+	{
+		name:     "another remote of the operator",
+		operator: remote + companys + `git config push.default current`,
+		agent:    `git config branch.main.remote company; git config branch.main.pushRemote company; git config remote.pushDefault company`,
+		hook:     `git push -q; git -C "$MARK-company.git" rev-parse -q --verify main && touch "$MARK"`,
+		undone:   []string{"branch.main.remote", "branch.main.pushremote", "remote.pushdefault"},
+	},
+	{
+		name: "a long list of a rebase",
+		agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD
+		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""; } > .git/rebase-merge/git-rebase-todo`,
+		hook:   "git rebase --continue",
+		undone: []string{"rebase-merge/git-rebase-todo"},
+	},
+	{
+		name:   "a worktree of a repository without HEAD",
+		agent:  `git init -q --bare b; mkdir -p b/worktrees/w; mv b/HEAD b/worktrees/w; echo ../.. > b/worktrees/w/commondir; git config --file b/config alias.publish '!touch "$MARK"'`,
+		hook:   "cd b/worktrees/w && git publish",
+		undone: []string{"b: alias.publish"},
+	},
+	{
+		name:   "a repository relative to the process",
+		agent:  elsewhere + `mkdir sub; echo "gitdir: /proc/self/cwd/../../tmp/r/.git" > sub/.git`,
+		hook:   "cd sub && git status",
+		undone: []string{"sub/.git: leads elsewhere"},
+	},
+	{
+		name:   "a directory relative to the process",
+		agent:  elsewhere + `mkdir "$SPARE/r/deep"; ln -s /proc/self/cwd/../tmp/r/deep sub`,
+		hook:   "cd sub && git status",
+		undone: []string{"SPARE/r/.git: core.fsmonitor"},
+	},
+	{
+		name:     "an included file relative to the process",
+		operator: `mkdir conf; : > conf/more; git config include.path ../conf/more`,
+		agent:    `rm -r conf; ln -s /proc/self/cwd/../tmp conf; git config --file "$SPARE/more" alias.publish '!touch "$MARK"'`,
+		hook:     "git publish",
+		undone:   []string{"conf/more: leads elsewhere"},
+	},
+	{
+		name:   "an index with a file outside",
+		agent:  `O=${MARK%/*}; echo evil > zz_ran; git add zz_ran; rm zz_ran; sed -i 's#zz_ran#../ran#' .git/index`,
+		hook:   "git checkout -- .",
+		undone: []string{".git/index: ../ran"},
+	},
+	{
+		name:   "an index with a repository outside",
+		agent:  elsewhere + `git update-index --add --cacheinfo "160000,$(git -C "$SPARE/r" rev-parse HEAD),zz_tmp/r"; sed -i 's#zz_tmp/r#../tmp/r#' .git/index`,
+		hook:   "git status",
+		undone: []string{".git/index: ../tmp/r"},
+	},
+	{
+		name:   "an index of a submodule with a file outside",
+		agent:  `git init -q sub; cd sub; git commit -q --allow-empty -m x; echo evil > zzzzz_ran; git add zzzzz_ran; rm zzzzz_ran; sed -i 's#zzzzz_ran#../../ran#' .git/index`,
+		hook:   "git -C sub checkout -- .",
+		undone: []string{"sub/.git/index: ../../ran"},
+	},
+	{
+		name: "a repository in the git directory",
+		agent: `git init -q .git/sub; git -C .git/sub commit -q --allow-empty -m x; git -C .git/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .git/sub rev-parse HEAD),zgit/sub"; sed -i 's#zgit/sub#.git/sub#' .git/index`,
+		hook:   "git status",
+		undone: []string{".git/sub/.git: core.fsmonitor"},
+	},
+	{
+		name: "a repository in a directory like .git",
+		agent: `git init -q .GIT/sub; git -C .GIT/sub commit -q --allow-empty -m x; git -C .GIT/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .GIT/sub rev-parse HEAD),zGIT/sub"; sed -i 's#zGIT/sub#.GIT/sub#' .git/index`,
+		hook:   "git status",
+		undone: []string{".GIT/sub/.git: core.fsmonitor"},
+	},
+	{
+		name: "a work tree of a submodule behind a link",
+		agent: `mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s; echo x > s/ran; git -C s add ran; git -C s commit -qm x; rm s/ran
+		ln -s "${MARK%/*}" out; git config --file .git/modules/s/config core.worktree ../../../out`,
+		hook:   "git -C s checkout -f",
+		undone: []string{".git/modules/s: core.worktree"},
+	},
+	{
+		name:     "a rewritten address of a submodule",
+		operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
+		agent:    `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil + `git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
+		hook:     "git -C sub push https://x.invalid/r HEAD:refs/heads/y",
+		undone:   []string{"sub/.git: url.*.insteadof"},
+	},
+	{
+		name:     "hooks in the work tree of a submodule",
+		operator: `git init -q sub; mkdir sub/.husky; git -C sub config core.hooksPath .husky; : > sub/.husky/pre-commit`,
+		agent:    `HOOK=sub/.husky/pre-commit; ` + hookEvil,
+		hook:     "git -C sub commit --allow-empty -m x",
+	},
+	{
+		name:     "a linked hook of a submodule",
+		operator: `git init -q sub; mkdir -p sub/.git/hooks; ln -s ../../hook sub/.git/hooks/pre-commit; : > sub/hook`,
+		agent:    `HOOK=sub/hook; ` + hookEvil,
+		hook:     "git -C sub commit --allow-empty -m x",
+	},
+	{
+		name:   "a branch like an option",
+		agent:  `HOOK=$SPARE/receive; ` + hookEvil + `git init -q --bare "$SPARE/e"; git symbolic-ref HEAD "refs/heads/--receive-pack=$SPARE/receive"`,
+		hook:   `git push "$SPARE/e" "$(git branch --show-current)" main`,
+		undone: []string{"HEAD"},
+	},
+	{
+		name:   "a directory that leads into both of its own",
+		agent:  elsewhere + `mkdir -p "$SPARE/../cache" "$SPARE/d"; mv "$SPARE/r" "$SPARE/../cache"; mkdir "$SPARE/../cache/r/deep"; ln -s "$SPARE/../cache/r/deep" "$SPARE/d/x"; ln -s "$SPARE/d" sub`,
+		hook:   "cd sub/x && git status",
+		undone: []string{"cache/r/.git: core.fsmonitor"},
+	},
+	{
+		name:   "worktree: own configuration",
+		linked: true,
+		agent:  `D=$(git rev-parse --git-dir); git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`,
+		hook:   "git status",
+		undone: []string{"core.fsmonitor"},
+	},
+	{
+		name:   "worktree: commondir",
+		linked: true,
+		agent:  `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`,
+		hook:   "git publish",
+		undone: []string{"commondir"},
+	},
+	{
+		name:   "worktree: commondir gone",
+		linked: true,
+		agent:  `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; git config --file "$D/config" alias.publish '!touch "$MARK"'`,
+		hook:   "git publish",
+		undone: []string{"commondir", "alias.publish"},
+	},
+	{
+		name:   "worktree: .git turned away",
+		linked: true,
+		agent:  `git clone -q . "$SPARE/c"; git -C "$SPARE/c" config alias.publish '!touch "$MARK"'; echo "gitdir: $SPARE/c/.git" > .git`,
+		hook:   "git publish",
+		undone: []string{".git"},
+	},
+	{
+		name:   "worktree: a repository of its own",
+		linked: true,
+		agent:  `rm .git; git init -q; git config alias.publish '!touch "$MARK"'`,
+		hook:   "git publish",
+		undone: []string{".git"},
+	},
 }
 
 // plainAttacks is how many of them, from the first on, are among the tests before a commit.
 const plainAttacks = 9
 
-// What an agent writes into a git directory does not run in a hook of the workflow: it is put back, or no hook runs. That the
-// attack works without the guard is checked first.
+// What an agent writes into a git directory does not run in a hook of the workflow: it is put
+// back, or no hook runs. That the attack works without the guard is checked first.
 func TestGuardAttacks(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -287,7 +614,8 @@ func TestGuardAttacks(t *testing.T) {
 			}
 			prepare := func() *guarded {
 				g := guard(t, a.linked)
-				t.Cleanup(func() { test.OK(t, files.RemoveTree(context.Background(), g.Tree)) }) // whatever the modes of its directories
+				// whatever the modes of its directories
+				t.Cleanup(func() { test.OK(t, files.RemoveTree(context.Background(), g.Tree)) })
 				g.reaches = a.reaches
 				g.do(a.operator)
 				g.trust()
@@ -317,7 +645,8 @@ func TestGuardAttacks(t *testing.T) {
 	}
 }
 
-// What the operator's hooks create, what the agent changes, what is undone or refused, and the result.
+// What the operator's hooks create, what the agent changes, what is undone or refused, and the
+// result.
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	const harmless = `git config user.name Ann; git config user.email ann@example.com
@@ -336,7 +665,12 @@ func TestGuard(t *testing.T) {
 		look, want      string
 	}{
 		{name: "harmless settings stay, byte for byte", agent: harmless, look: same},
-		{name: "also in a worktree and its main repository", linked: true, agent: harmless, look: same},
+		{
+			name:   "also in a worktree and its main repository",
+			linked: true,
+			agent:  harmless,
+			look:   same,
+		},
 		{
 			name: "the operator's settings and hooks",
 			operator: `mkdir -p .git/hooks/lib; git config alias.ours '!true'; git config core.sshCommand 'ssh -v'
@@ -349,8 +683,11 @@ func TestGuard(t *testing.T) {
 			want: "!true\nssh -v\nAnn\nours\n755\npre-commit\n",
 		},
 		{
-			name: "a main repository that another process has changed", linked: true, agent: `git config alias.operators '!true'`,
-			look: "git config alias.operators", want: "!true\n",
+			name:   "a main repository that another process has changed",
+			linked: true,
+			agent:  `git config alias.operators '!true'`,
+			look:   "git config alias.operators",
+			want:   "!true\n",
 		},
 		{
 			name: "links that were there, and those of a work tree, which may lie in a bare repository or look like one",
@@ -362,10 +699,13 @@ func TestGuard(t *testing.T) {
 			want: "/nowhere\n/nowhere\n/nowhere\n/nowhere\nrefs/heads/b\n",
 		},
 		{
-			name: "a repository that the agent makes", none: true,
+			name: "a repository that the agent makes",
+			none: true,
 			agent: `git init -q .; git config user.name Ann; git remote add origin https://example.com/r; git commit -q --allow-empty -m x
 				git config core.fsmonitor 'touch "$MARK"'; HOOK=.git/hooks/post-commit; ` + hookEvil,
-			undone: "core.fsmonitor hooks/post-commit", look: "git config user.name; git commit -q --allow-empty -m y", want: "Ann\n",
+			undone: "core.fsmonitor hooks/post-commit",
+			look:   "git config user.name; git commit -q --allow-empty -m y",
+			want:   "Ann\n",
 		},
 		{
 			name: "a workspace laid out as a bare repository", none: true,
@@ -403,7 +743,8 @@ func TestGuard(t *testing.T) {
 			agent: `rm -r sub dir by; O=$(cd ../outside; pwd); ln -s "$O" sub; ln -s "$O" dir; ln -s "$O" by
 				git config --file other/deep/conf alias.evil x`,
 			refused: "dir/conf by/conf",
-			look:    "cat ../outside/conf; git -C ../outside config alias.operators", want: "[alias] operators = !true\n!true\n",
+			look:    "cat ../outside/conf; git -C ../outside config alias.operators",
+			want:    "[alias] operators = !true\n!true\n",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -424,7 +765,12 @@ func TestGuard(t *testing.T) {
 			} else {
 				g.undo(strings.Fields(c.undone)...)
 			}
-			test.Equal(t, "the answer, and whether the trap ran", []any{g.do(c.look), g.ran()}, []any{c.want, false})
+			test.Equal(
+				t,
+				"the answer, and whether the trap ran",
+				[]any{g.do(c.look), g.ran()},
+				[]any{c.want, false},
+			)
 			if c.refused != "" {
 				return
 			}
@@ -438,7 +784,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// The agent can write git hooks in the work tree. If a setting or a link points git there, git runs without hooks in the workflow's hooks.
+// The agent can write git hooks in the work tree. If a setting or a link points git there, git
+// runs without hooks in the workflow's hooks.
 func TestGuardTreeHooks(t *testing.T) {
 	t.Parallel()
 	for set, want := range map[string]bool{
@@ -466,22 +813,37 @@ func TestGuardTreeHooks(t *testing.T) {
 	}
 }
 
-// An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is written through a second name.
+// An agent may replace a file by anything: no link is followed, no pipe blocks, and nothing is
+// written through a second name.
 func TestGuardSpecialFiles(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	for name, put := range map[string]string{
-		"pipe": "mkfifo $F", "link": "ln -s $OUTSIDE $F", "hard link": "ln $OUTSIDE $F", "directory": "mkdir -m 500 $F", "loop": "ln -s $F $F",
-		"secret": "cp $OUTSIDE $F; chmod 0 $F", "large": "yes '#' | head -n 600000 > $F",
+		"pipe":      "mkfifo $F",
+		"link":      "ln -s $OUTSIDE $F",
+		"hard link": "ln $OUTSIDE $F",
+		"directory": "mkdir -m 500 $F",
+		"loop":      "ln -s $F $F",
+		"secret":    "cp $OUTSIDE $F; chmod 0 $F",
+		"large":     "yes '#' | head -n 600000 > $F",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			g := guard(t, false)
-			g.do("echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' > ../outside; cp ../outside ../same")
+			g.do(
+				"echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' > ../outside; cp ../outside ../same",
+			)
 			g.trust()
-			g.do(`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`)
+			g.do(
+				`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`,
+			)
 			test.OK(t, test.Err(g.Undo(t.Context())))
-			test.Equal(t, "the hook", g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"), "ours\n")
+			test.Equal(
+				t,
+				"the hook",
+				g.do("cmp .git/config ../config; cmp ../outside ../same; cat .git/hooks/pre-push"),
+				"ours\n",
+			)
 		})
 	}
 }
@@ -496,7 +858,10 @@ func TestGuardPending(t *testing.T) {
 	_, _, err := g.HookEnv(nil)
 	wantCode(t, err, host.CodeUntrusted)
 
-	next := &guarded{t: t, Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File, Verify: g.Verify}}
+	next := &guarded{
+		t:     t,
+		Guard: &Guard{Tree: g.Tree, Temp: g.Temp, File: g.File, Verify: g.Verify},
+	}
 	next.undo("alias.evil")
 	git(t, next.Tree, "config", "alias.ours", "!true") // an after_run
 	next.undo()
@@ -538,7 +903,8 @@ func TestGuardTooLarge(t *testing.T) {
 	g.undo()
 }
 
-// Directories may be deeper than a path can be long. A repository there, whose files can't be read, is not trusted.
+// Directories may be deeper than a path can be long. A repository there, whose files can't be
+// read, is not trusted.
 func TestGuardDeep(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -565,16 +931,24 @@ func TestGuardOpensDirectories(t *testing.T) {
 	g.do("git fsck && git log")
 }
 
-// A directory with more files that git could run than are examined is not trusted, and the error names it.
+// A directory with more files that git could run than are examined is not trusted, and the
+// error names it.
 func TestGuardTooManyFiles(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
 	g.trust()
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks"} {
-		g.do("git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done")
+		g.do(
+			"git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done",
+		)
 		for range 2 {
 			undone := test.Must(g.Undo(t.Context()))
-			test.Contains(t, "what is not trusted", undone.Untrusted, dir[:len(dir)-6]+" holds more than 1000 files that git could run")
+			test.Contains(
+				t,
+				"what is not trusted",
+				undone.Untrusted,
+				dir[:len(dir)-6]+" holds more than 1000 files that git could run",
+			)
 		}
 		g.do("rm -r " + dir)
 	}
@@ -628,8 +1002,13 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 	for text, want := range map[string]bool{dangerous: false, fine: true} {
 		for _, kv := range strings.Fields(text) {
 			key, value, _ := strings.Cut(kv, "=")
-			first, last := strings.Index(key, "."), strings.LastIndex(key, ".")
-			s := setting{section: strings.ToLower(key[:first]), name: strings.ToLower(key[last+1:]), value: value}
+			first := strings.Index(key, ".")
+			last := strings.LastIndex(key, ".")
+			s := setting{
+				section: strings.ToLower(key[:first]),
+				name:    strings.ToLower(key[last+1:]),
+				value:   value,
+			}
 			if last > first {
 				s.sub = key[first+1 : last]
 			}
@@ -640,14 +1019,25 @@ lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log
 	rules.module = filepath.Join(rules.tree, ".git/modules/a")
 	sh(t, rules.tree, `mkdir -p .git/modules/a other; put a/.git "gitdir: ../.git/modules/a\n"; ln -s a link`)
 	for value, want := range map[string]bool{
-		"../../../a": true, rules.tree + "/a": true, "../../../link": false, "../../../other": false, "../../../none": false,
-		"../../../../other": false, "/etc": false, "../../..": false,
+		"../../../a":        true,
+		rules.tree + "/a":   true,
+		"../../../link":     false,
+		"../../../other":    false,
+		"../../../none":     false,
+		"../../../../other": false,
+		"/etc":              false,
+		"../../..":          false,
 	} {
-		test.Equal(t, "core.worktree", rules.allows(setting{section: "core", name: "worktree", value: value}), want)
+		test.Equal(t, "core.worktree", rules.allows(setting{
+			section: "core",
+			name:    "worktree",
+			value:   value,
+		}), want)
 	}
 }
 
-// settleConfig restores the trusted configuration and keeps the settings that an agent may make.
+// settleConfig restores the trusted configuration and keeps the settings that an agent may
+// make.
 func TestSettle(t *testing.T) {
 	t.Parallel()
 	const was = "[core]\n\tbare = false\n[alias]\n\ta = 1\n\tb = 2\n"
@@ -674,7 +1064,12 @@ func TestSettle(t *testing.T) {
 	} {
 		got, changed, err := settleConfig(t.Context(), []byte(c.now), []byte(was), "config")
 		test.OK(t, err)
-		test.Equal(t, c.name+": text and changed files", []any{string(got), changed}, []any{c.want, c.changed})
+		test.Equal(
+			t,
+			c.name+": text and changed files",
+			[]any{string(got), changed},
+			[]any{c.want, c.changed},
+		)
 	}
 	if got, _, err := settleConfig(ended(t), []byte("[a]\nb\n"), nil, "config"); err == nil {
 		t.Errorf("no error with the time over, but %q", got)
@@ -687,8 +1082,18 @@ func TestSettle(t *testing.T) {
 // Without git, the trusted configuration is restored.
 func TestSettleWithoutGit(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	got, changed, err := settleConfig(t.Context(), []byte("[user]\n\tname = x\n"), []byte("[core]\n"), "config")
-	test.Equal(t, "text, changed files and error", []any{string(got), changed, err}, []any{"[core]\n", []string{"config"}, nil})
+	got, changed, err := settleConfig(
+		t.Context(),
+		[]byte("[user]\n\tname = x\n"),
+		[]byte("[core]\n"),
+		"config",
+	)
+	test.Equal(
+		t,
+		"text, changed files and error",
+		[]any{string(got), changed, err},
+		[]any{"[core]\n", []string{"config"}, nil},
+	)
 }
 
 // The guard's settings come after the settings for git that are already in the environment.

@@ -33,8 +33,16 @@ func TestIgnoreFile(t *testing.T) {
 		test.Equal(t, c.name, ignored, filepath.Join(home, c.file))
 		work, _ := Unsaved(t.Context(), filepath.Join(dir, "ws"), "", "", ignored)
 		test.Equal(t, c.name+": unsaved work", work, c.unsaved)
-		status, _, _, err := Inspect(t.Context(), filepath.Join(dir, "ws"), Clone{Origin: host.Origin{}, Ignored: ignored}, 0)
+		status, _, _, err := Inspect(t.Context(), filepath.Join(dir, "ws"), Clone{
+			Origin:  host.Origin{},
+			Ignored: ignored,
+		}, 0)
 		test.OK(t, err)
-		test.Equal(t, c.name+": show", status.Count == 1, c.unsaved == "1 commit not on any remote, 1 change not committed")
+		test.Equal(
+			t,
+			c.name+": show",
+			status.Count == 1,
+			c.unsaved == "1 commit not on any remote, 1 change not committed",
+		)
 	}
 }

@@ -35,13 +35,15 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Clone is what symphony knows of a clone that it has made, zero if it has made none. An agent can change all references of the
-// repository, and put false objects into it, so neither shows what is in the clone.
+// Clone is what symphony knows of a clone that it has made, zero if it has made none. An agent
+// can change all references of the repository, and put false objects into it, so neither shows
+// what is in the clone.
 type Clone struct {
 	// Origin is where the clone came from, and the commit that symphony found there last.
 	Origin host.Origin
-	// Commit is HEAD, empty if there is none. Objects are directories with all objects that it leads to, hashed by git. Without Objects,
-	// HEAD and the objects of the repository are read.
+	// Commit is HEAD, empty if there is none. Objects are directories with all objects that it
+	// leads to, hashed by git. Without Objects, HEAD and the objects of the repository are
+	// read.
 	Commit  string
 	Objects []string
 	// Began is what Began returned before the first agent. It counts if there is no Origin.
@@ -51,10 +53,16 @@ type Clone struct {
 	Ignored string
 }
 
-// Inspect describes the repository of dir, with its newest commits that the base does not contain, at most so many; ok is false if there is
-// none. It runs no program that the repository names and changes nothing in it. Whether a branch counts as pushed depends on the address
-// of the origin, as in Unsaved.
-func Inspect(ctx context.Context, dir string, clone Clone, most int) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
+// Inspect describes the repository of dir, with its newest commits that the base does not
+// contain, at most so many; ok is false if there is none. It runs no program that the
+// repository names and changes nothing in it. Whether a branch counts as pushed depends on the
+// address of the origin, as in Unsaved.
+func Inspect(
+	ctx context.Context,
+	dir string,
+	clone Clone,
+	most int,
+) (g host.GitStatus, commits []host.GitCommit, ok bool, err error) {
 	ctx, cancel := within(ctx, inspectFor)
 	defer cancel()
 	r, ok, err := openToCompare(dir, clone)
@@ -160,7 +168,8 @@ func openToCompare(dir string, clone Clone) (*reader, bool, error) {
 	return r, true, nil
 }
 
-// withoutTables closes a reader with an error if its repository keeps references in tables, which are not read here.
+// withoutTables closes a reader with an error if its repository keeps references in tables,
+// which are not read here.
 func withoutTables(r *reader, err error) (*reader, error) {
 	if err == nil && exists(filepath.Join(r.common, "reftable")) {
 		return nil, errors.Join(errors.New("its references are kept in tables"), r.close())
@@ -170,7 +179,19 @@ func withoutTables(r *reader, err error) (*reader, error) {
 
 // log returns the newest commits of HEAD that the base does not contain.
 func (r *reader) log(ctx context.Context, base string, most int) (list []host.GitCommit, err error) {
-	out, err := r.output(r.git(ctx, "log", "--no-show-signature", "--format=%H %s", "-n", strconv.Itoa(most), r.commit, "^"+base, "--"))
+	out, err := r.output(
+		r.git(
+			ctx,
+			"log",
+			"--no-show-signature",
+			"--format=%H %s",
+			"-n",
+			strconv.Itoa(most),
+			r.commit,
+			"^"+base,
+			"--",
+		),
+	)
 	for line := range strings.Lines(out) {
 		id, subject, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		list = append(list, host.GitCommit{ID: id, Subject: subject})
@@ -178,7 +199,8 @@ func (r *reader) log(ctx context.Context, base string, most int) (list []host.Gi
 	return list, err
 }
 
-// countBeside counts the commits of HEAD that none of the other commits contains. An empty name is none.
+// countBeside counts the commits of HEAD that none of the other commits contains. An empty
+// name is none.
 func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error) {
 	args := []string{"rev-list", "--count", r.commit}
 	for _, commit := range others {
@@ -194,8 +216,8 @@ func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error
 	return &count, err
 }
 
-// base returns the branch that the work is compared with, and its commit; empty if there is none. If symphony has made the clone, the
-// commit is the one that it recorded.
+// base returns the branch that the work is compared with, and its commit; empty if there is
+// none. If symphony has made the clone, the commit is the one that it recorded.
 func (r *reader) base() (name, commit string, err error) {
 	for _, ref := range []string{
 		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master",
@@ -205,22 +227,37 @@ func (r *reader) base() (name, commit string, err error) {
 		}
 		name, commit, err := r.follow("ref: " + ref)
 		if err != nil || commit != "" {
-			return strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/"), cmp.Or(r.baseCommit, commit), err
+			return strings.TrimPrefix(
+					strings.TrimPrefix(name, "refs/remotes/"),
+					"refs/heads/",
+				), cmp.Or(
+					r.baseCommit,
+					commit,
+				), err
 		}
 	}
 	return r.baseCommit, r.baseCommit, nil
 }
 
-// diffWords are git diff without what a repository can configure. With trees, a commit of another repository is a change.
+// diffWords are git diff without what a repository can configure. With trees, a commit of
+// another repository is a change.
 var (
-	diffWords     = []string{"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all"}
+	diffWords = []string{
+		"diff",
+		"--no-ext-diff",
+		"--no-textconv",
+		"--no-color",
+		"--no-renames",
+		"--ignore-submodules=all",
+	}
 	diffTreeWords = append(slices.Clip(diffWords), "--ignore-submodules=none")
 )
 
-// Diff writes what the work in dir has changed since it left its base (see host.GitStatus), committed or not, with new files, as git
-// diff does; ok is false where git has no repository there. Nothing that the repository names is run, and nothing in it is written. Of
-// work with an origin, what is committed comes first, and the rest below the line host.NotCommitted: else files could hide what a
-// delivery would push.
+// Diff writes what the work in dir has changed since it left its base (see host.GitStatus),
+// committed or not, with new files, as git diff does; ok is false where git has no repository
+// there. Nothing that the repository names is run, and nothing in it is written. Of work with
+// an origin, what is committed comes first, and the rest below the line host.NotCommitted:
+// else files could hide what a delivery would push.
 func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
@@ -237,7 +274,8 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 			}
 			committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
 			committed.Stdout = w
-			from, err = r.commit, r.run(committed)
+			from = r.commit
+			err = r.run(committed)
 		}
 		w = &headed{w, host.NotCommitted + "\n"}
 	}
@@ -277,8 +315,9 @@ const (
 	emptyTree256 = "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"
 )
 
-// whereWorkBegan returns the commit at which the work left its base. Without a base it returns HEAD, and without a commit the empty tree.
-// Several such commits can exist. Then a clone is compared with the recorded one, because with another one a revert would not show.
+// whereWorkBegan returns the commit at which the work left its base. Without a base it returns
+// HEAD, and without a commit the empty tree. Several such commits can exist. Then a clone is
+// compared with the recorded one, because with another one a revert would not show.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
 	switch {
@@ -292,7 +331,8 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 		return r.commit, nil
 	}
 	from, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 { // they have no common history
+	// they have no common history
+	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
 		return cmp.Or(r.baseCommit, r.commit), nil
 	}
 	from, _, several := strings.Cut(from, "\n")
@@ -302,8 +342,8 @@ func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	return from, err
 }
 
-// addNewFiles adds untracked files to a copy of the index, and counts all files that are not committed. It returns an error if these have
-// more than most bytes.
+// addNewFiles adds untracked files to a copy of the index, and counts all files that are not
+// committed. It returns an error if these have more than most bytes.
 func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (changed int, err error) {
 	var names Answer
 	size := int64(0)
@@ -331,7 +371,9 @@ func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (
 	if err := r.copyIndex(); err != nil {
 		return changed, err
 	}
-	cmd := r.gitThatStores(ctx, append([]string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}, flags...)...)
+	cmd := r.gitThatStores(
+		ctx,
+		append([]string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}, flags...)...)
 	cmd.Stdin = strings.NewReader(names.String())
 	return changed, r.run(cmd)
 }
@@ -360,8 +402,9 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	return print, readFailed(ctx, dir, err)
 }
 
-// gitFingerprint hashes every entry of the status, and the contents of changed files. An untracked repository is one entry
-// that ends with a slash: all files in it count. Without a repository the error is errUnread.
+// gitFingerprint hashes every entry of the status, and the contents of changed files. An
+// untracked repository is one entry that ends with a slash: all files in it count. Without a
+// repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
 	r, ok, err := openReader(tree)
 	if err != nil {
@@ -414,10 +457,12 @@ type walker struct {
 	read int64 // bytes of content
 }
 
-// tables adds the list of reference tables, which changes with every reference. With reftable, the file HEAD never changes.
+// tables adds the list of reference tables, which changes with every reference. With reftable,
+// the file HEAD never changes.
 func (w *walker) tables(repo repository) {
 	for _, dir := range []string{repo.gitDir, repo.common} {
-		list, _ := files.ReadRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile) // most have none
+		// most have none
+		list, _ := files.ReadRegular(filepath.Join(dir, "reftable", "tables.list"), maxGitFile)
 		w.h.Write(list)
 	}
 }

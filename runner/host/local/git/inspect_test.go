@@ -22,12 +22,14 @@ func orZero[T any](v *T) (value T) {
 	return value
 }
 
-// wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed files.
+// wantStatus checks branch, base, commits ahead, remote, commits unpushed, and the changed
+// files.
 func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
 	g, _, ok, err := Inspect(t.Context(), dir, Clone{}, 0)
 	test.OK(t, err)
-	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok || got != want {
+	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok ||
+		got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	list := test.Map(g.Changed, func(c host.GitChange) string { return c.Status + " " + c.Path })
@@ -48,7 +50,8 @@ func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 	test.Lacks(t, "the output", out.String(), not...)
 }
 
-// work changes a clone in every way: commits, the index, the work tree, a new file, one that git ignores.
+// work changes a clone in every way: commits, the index, the work tree, a new file, one that
+// git ignores.
 const work = `put committed "c\n"; git add .; git commit -qm two; put staged "s\n"; git add .; put file "two\n"; put "a new one" "n\n"; put ignored.o "i\n"`
 
 var (
@@ -56,9 +59,11 @@ var (
 	workLines = []string{"-one", "+two", "+c", "+s", "+n", "+++ b/a new one\t"}
 )
 
-// A clone is compared with the branch of origin that it began with, whatever is called main here.
+// A clone is compared with the branch of origin that it began with, whatever is called main
+// here.
 func TestInspectClone(t *testing.T) {
-	dir, temp := realTemp(t), realTemp(t)
+	dir := realTemp(t)
+	temp := realTemp(t)
 	t.Setenv("TMPDIR", temp)
 	copied := filepath.Join(dir, "copy: \"1\"") // a name that a list of paths has to quote
 	sh(t, dir, `repo origin; git -C origin branch -m trunk; git clone -q origin 'copy: "1"'`)
@@ -72,13 +77,15 @@ func TestInspectClone(t *testing.T) {
 	test.Equal(t, "left behind", []any{err, len(left)}, []any{nil, 0})
 }
 
-// A file that was changed in the moment in which the index was written has the time and size that the index has: git
-// compares its content, also while it reads a copy of the index for new files.
+// A file that was changed in the moment in which the index was written has the time and size
+// that the index has: git compares its content, also while it reads a copy of the index for
+// new files.
 func TestDiffOfAFileAsOldAsTheIndex(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, "repo .")
 	past := time.Now().Add(-time.Hour).Truncate(time.Second)
-	file, index := filepath.Join(dir, "file"), filepath.Join(dir, ".git", "index")
+	file := filepath.Join(dir, "file")
+	index := filepath.Join(dir, ".git", "index")
 	test.OK(t, os.Chtimes(file, past, past))
 	sh(t, dir, `git update-index -q --refresh; put file "two\n"; put new "n\n"`)
 	test.OK(t, os.Chtimes(file, past, past))
@@ -86,10 +93,15 @@ func TestDiffOfAFileAsOldAsTheIndex(t *testing.T) {
 	wantDiff(t, dir, []string{"-one", "+two", "+n"})
 }
 
-// A linked worktree is compared with main, and with their common commit: main gets further commits.
+// A linked worktree is compared with main, and with their common commit: main gets further
+// commits.
 func TestInspectWorktree(t *testing.T) {
 	dir := realTemp(t)
-	sh(t, dir, `repo main; git -C main worktree add -q -b topic ../linked; put main/file "main's own\n"; git -C main commit -qam other; cd linked; `+work)
+	sh(
+		t,
+		dir,
+		`repo main; git -C main worktree add -q -b topic ../linked; put main/file "main's own\n"; git -C main commit -qam other; cd linked; `+work,
+	)
 	wantStatus(t, filepath.Join(dir, "linked"), "topic main 1  0", workFiles...)
 	wantDiff(t, filepath.Join(dir, "linked"), workLines, "main's own")
 }
@@ -119,7 +131,10 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			dir := realTemp(t)
 			sh(t, dir, "repo origin; git clone -q origin copy")
 			copied := filepath.Join(dir, "copy")
-			began := Clone{Origin: host.Origin{URL: "origin", Commit: git(t, copied, "rev-parse", "HEAD")}}
+			began := Clone{Origin: host.Origin{
+				URL:    "origin",
+				Commit: git(t, copied, "rev-parse", "HEAD"),
+			}}
 			sh(t, copied, c.script)
 			var out strings.Builder
 			test.OK(t, test.Err(Diff(t.Context(), copied, began, &out)))
@@ -128,7 +143,12 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 			}
 			g, list, _, err := Inspect(t.Context(), copied, began, 9)
 			subjects := test.Map(list, func(c host.GitCommit) string { return c.Subject })
-			test.Equal(t, "error, number of commits, and subjects", []any{err, orZero(g.Ahead), subjects}, []any{nil, 1, []string{"evil"}})
+			test.Equal(
+				t,
+				"error, number of commits, and subjects",
+				[]any{err, orZero(g.Ahead), subjects},
+				[]any{nil, 1, []string{"evil"}},
+			)
 			end := test.Must(KeepEnd(t.Context(), copied, began, filepath.Join(dir, "ends")))
 			test.Equal(t, "base", end.Base, began.Origin.Commit)
 		})
@@ -148,16 +168,23 @@ func TestInspectBeginnings(t *testing.T) {
 	wantStatus(t, dir, "main  0  0") // it is not compared with itself
 	sh(t, dir, "git checkout -q --detach")
 	wantStatus(t, dir, " main 0  0")
-	// Names that git could take for something else, and a repository in the work tree that has no commit yet.
+	// Names that git could take for something else, and a repository in the work tree that has
+	// no commit yet.
 	sh(t, dir, `put :/odd "odd\n"; git init -q nested`)
 	wantStatus(t, dir, " main 0  0", "? :/odd", "? nested/")
 	wantDiff(t, dir, []string{"+odd"})
 	sh(t, dir, fmt.Sprintf("for n in $(seq %d); do : > n$n; done", maxListed))
 	g, _, _, err := Inspect(t.Context(), dir, Clone{}, 0)
-	test.Equal(t, "error, files and listed files", []any{err, g.Count, len(g.Changed)}, []any{nil, maxListed + 2, maxListed})
+	test.Equal(
+		t,
+		"error, files and listed files",
+		[]any{err, g.Count, len(g.Changed)},
+		[]any{nil, maxListed + 2, maxListed},
+	)
 }
 
-// What origin's branch of the same name has not got is not pushed; without such a branch nothing is said of it.
+// What origin's branch of the same name has not got is not pushed; without such a branch
+// nothing is said of it.
 func TestInspectPushed(t *testing.T) {
 	dir := realTemp(t)
 	sh(t, dir, "repo origin; git clone -q origin copy")
@@ -178,17 +205,26 @@ func TestInspectPushed(t *testing.T) {
 func TestInspectShallow(t *testing.T) {
 	dir := realTemp(t)
 	copied := filepath.Join(dir, "copy")
-	sh(t, dir, `repo origin; for n in 2 3; do echo $n > origin/file; git -C origin commit -qam $n; done; git clone -q --depth 1 "file://$PWD/origin" copy; commit copy`)
+	sh(
+		t,
+		dir,
+		`repo origin; for n in 2 3; do echo $n > origin/file; git -C origin commit -qam $n; done; git clone -q --depth 1 "file://$PWD/origin" copy; commit copy`,
+	)
 	wantStatus(t, copied, "main origin/main 1 origin/main 1")
 	wantDiff(t, copied, nil)
 	// Then origin gets further commits, and the common commit is not here.
-	sh(t, dir, "echo 4 > origin/file; git -C origin commit -qam 4; cd copy; git fetch -q --depth 1; put file 'own\n'")
+	sh(
+		t,
+		dir,
+		"echo 4 > origin/file; git -C origin commit -qam 4; cd copy; git fetch -q --depth 1; put file 'own\n'",
+	)
 	wantStatus(t, copied, "main origin/main 2 origin/main 2", ".M file")
 	wantDiff(t, copied, []string{"+own"})
 }
 
-// Symphony runs no program that is in a workspace when it reads the progress, takes a snapshot of what git would run, or undoes it.
-// Plain git would run each of these programs, which is checked at the end.
+// Symphony runs no program that is in a workspace when it reads the progress, takes a snapshot
+// of what git would run, or undoes it. Plain git would run each of these programs, which is
+// checked at the end.
 func TestReadingRunsNothing(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -197,23 +233,70 @@ func TestReadingRunsNothing(t *testing.T) {
 		agent, plain string
 		linked       bool
 	}{
-		"fsmonitor":           {agent: `git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
-		"fsmonitor, linked":   {agent: `git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status", linked: true},
-		"work tree's own":     {agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
-		"work tree's, linked": {agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`, plain: "git status", linked: true},
-		"clean filter":        {agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; ` + changed, plain: "git status"},
-		"process filter":      {agent: `git config filter.evil.process 'touch "$MARK"; false'; echo '* filter=evil' > .git/info/attributes; ` + changed, plain: "git status"},
-		"hooks path":          {agent: `mkdir evil; HOOK=evil/post-index-change; ` + hookEvil + `git config core.hooksPath evil; touch -d 2001-01-01 file`, plain: "git status"},
-		"hook":                {agent: `mkdir -p .git/hooks; HOOK=.git/hooks/post-index-change; ` + hookEvil + `touch -d 2001-01-01 file`, plain: "git status"},
-		"include":             {agent: `printf '[core]\n\tfsmonitor = "touch \\"$MARK\\"; false"\n' > inc; git config include.path ../inc`, plain: "git status"},
-		"external diff":       {agent: `git config diff.external 'touch "$MARK"; true'; ` + changed, plain: "git diff"},
-		"text conversion":     {agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; ` + changed, plain: "git diff"},
-		"alternates":          {agent: `git init -q --bare "$SPARE/a"; echo "$SPARE/a/objects" > .git/objects/info/alternates; git config core.alternateRefsCommand 'touch "$MARK"; true'`, plain: "git rev-list --alternate-refs"},
-		"submodule":           {agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
-		"partial clone": {agent: `git config extensions.partialClone origin; git config remote.origin.promisor true; git config protocol.ext.allow always
-			git config remote.origin.url 'ext::sh -c touch% $MARK'; tree=$(git rev-parse HEAD:); rm -f .git/objects/$(echo $tree | cut -c1-2)/$(echo $tree | cut -c3-)`, plain: "git status"},
-		"alias":  {agent: `git config alias.st '!touch "$MARK"'`, plain: "git st"},
-		"turned": {agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`, plain: "git status"},
+		"fsmonitor": {
+			agent: `git config core.fsmonitor 'touch "$MARK"; false'`,
+			plain: "git status",
+		},
+		"fsmonitor, linked": {
+			agent:  `git config core.fsmonitor 'touch "$MARK"; false'`,
+			plain:  "git status",
+			linked: true,
+		},
+		"work tree's own": {
+			agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+			plain: "git status",
+		},
+		"work tree's, linked": {
+			agent:  `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+			plain:  "git status",
+			linked: true,
+		},
+		"clean filter": {
+			agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; ` + changed,
+			plain: "git status",
+		},
+		"process filter": {
+			agent: `git config filter.evil.process 'touch "$MARK"; false'; echo '* filter=evil' > .git/info/attributes; ` + changed,
+			plain: "git status",
+		},
+		"hooks path": {
+			agent: `mkdir evil; HOOK=evil/post-index-change; ` + hookEvil + `git config core.hooksPath evil; touch -d 2001-01-01 file`,
+			plain: "git status",
+		},
+		"hook": {
+			agent: `mkdir -p .git/hooks; HOOK=.git/hooks/post-index-change; ` + hookEvil + `touch -d 2001-01-01 file`,
+			plain: "git status",
+		},
+		"include": {
+			agent: `printf '[core]\n\tfsmonitor = "touch \\"$MARK\\"; false"\n' > inc; git config include.path ../inc`,
+			plain: "git status",
+		},
+		"external diff": {
+			agent: `git config diff.external 'touch "$MARK"; true'; ` + changed,
+			plain: "git diff",
+		},
+		"text conversion": {
+			agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; ` + changed,
+			plain: "git diff",
+		},
+		"alternates": {
+			agent: `git init -q --bare "$SPARE/a"; echo "$SPARE/a/objects" > .git/objects/info/alternates; git config core.alternateRefsCommand 'touch "$MARK"; true'`,
+			plain: "git rev-list --alternate-refs",
+		},
+		"submodule": {
+			agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
+			plain: "git status",
+		},
+		"partial clone": {
+			agent: `git config extensions.partialClone origin; git config remote.origin.promisor true; git config protocol.ext.allow always
+			git config remote.origin.url 'ext::sh -c touch% $MARK'; tree=$(git rev-parse HEAD:); rm -f .git/objects/$(echo $tree | cut -c1-2)/$(echo $tree | cut -c3-)`,
+			plain: "git status",
+		},
+		"alias": {agent: `git config alias.st '!touch "$MARK"'`, plain: "git st"},
+		"turned": {
+			agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+			plain: "git status",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -240,8 +323,8 @@ func TestReadingRunsNothing(t *testing.T) {
 	}
 }
 
-// Nor does it write: git refreshes the index when it shows a difference, and an agent's git would find the index locked. Here the
-// new time of a file would make git write.
+// Nor does it write: git refreshes the index when it shows a difference, and an agent's git
+// would find the index locked. Here the new time of a file would make git write.
 func TestReadingWritesNothing(t *testing.T) {
 	t.Parallel()
 	g := guard(t, false)
@@ -255,7 +338,12 @@ func TestReadingWritesNothing(t *testing.T) {
 	test.OK(t, err)
 	test.OK(t, test.Err(Diff(t.Context(), g.Tree, Clone{}, io.Discard)))
 	is := test.Must(os.Stat(index))
-	test.Equal(t, "the index is the same file, and its time", []any{os.SameFile(was, is), is.ModTime()}, []any{true, was.ModTime()})
+	test.Equal(
+		t,
+		"the index is the same file, and its time",
+		[]any{os.SameFile(was, is), is.ModTime()},
+		[]any{true, was.ModTime()},
+	)
 }
 
 // step is a script, and whether its effect is progress.
@@ -325,8 +413,18 @@ func TestFingerprint(t *testing.T) {
 		for _, script := range scripts {
 			dir := realTemp(t)
 			sh(t, dir, script)
-			wantSteps(t, dir, how, step{false, "true"}, step{true, "put file x"}, step{true, "put file y"}, step{true, "mv file moved"},
-				step{true, "put d/e/f x"}, step{true, "ln -s . self"}, step{true, "rm -r d"})
+			wantSteps(
+				t,
+				dir,
+				how,
+				step{false, "true"},
+				step{true, "put file x"},
+				step{true, "put file y"},
+				step{true, "mv file moved"},
+				step{true, "put d/e/f x"},
+				step{true, "ln -s . self"},
+				step{true, "rm -r d"},
+			)
 		}
 	}
 }
@@ -351,17 +449,25 @@ func TestFingerprintDoesNotWait(t *testing.T) {
 func TestInspectLargeFiles(t *testing.T) {
 	for _, format := range []string{"sha1", "sha256"} {
 		dir := realTemp(t)
-		sh(t, dir, "git init -q -b main --object-format="+format+`; put first "1\n"; put large.bin "work\n"; put other "1\n"
+		sh(
+			t,
+			dir,
+			"git init -q -b main --object-format="+format+`; put first "1\n"; put large.bin "work\n"; put other "1\n"
 			pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n' $(sha256sum < $1 | cut -c1-64) $(wc -c < $1); }
 			git add first other; git update-index --add --cacheinfo 100644,$(pointer large.bin | git hash-object -w --stdin),large.bin
-			git commit -qm one; put first "2\n"; put other "2\n"; put work ""`)
+			git commit -qm one; put first "2\n"; put other "2\n"; put work ""`,
+		)
 		wantStatus(t, dir, "main  0  0", ".M first", ".M other", "? work")
 		sh(t, dir, "git checkout -q first other; rm work")
 		sh(t, dir, `put large.bin "work\n"; chmod +x large.bin`)
 		wantStatus(t, dir, "main  0  0", ".M large.bin")
 		sh(t, dir, `chmod -x large.bin; put large.bin "prey\n"`)
 		wantStatus(t, dir, "main  0  0", ".M large.bin")
-		sh(t, dir, `put large.bin "more\n"; git update-index --cacheinfo 100644,$(printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 5\n' $(sha256sum < large.bin | cut -c1-64) | git hash-object -w --stdin),large.bin`)
+		sh(
+			t,
+			dir,
+			`put large.bin "more\n"; git update-index --cacheinfo 100644,$(printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 5\n' $(sha256sum < large.bin | cut -c1-64) | git hash-object -w --stdin),large.bin`,
+		)
 		wantStatus(t, dir, "main  0  0", "M. large.bin")
 	}
 }

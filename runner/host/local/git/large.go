@@ -46,7 +46,8 @@ const (
 
 // modified reports whether a file has another content than the index, and the same mode.
 func (c change) modified() bool {
-	return c.entry[0] == '1' && c.fields[fieldStates][1:] == "M" && c.fields[fieldIndexMode] == c.fields[fieldTreeMode]
+	return c.entry[0] == '1' && c.fields[fieldStates][1:] == "M" &&
+		c.fields[fieldIndexMode] == c.fields[fieldTreeMode]
 }
 
 func (f *changeFilter) add(c change) {
@@ -108,7 +109,11 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 		return false
 	}
 	defer root.Close()
-	file, err := root.OpenFile(filepath.FromSlash(c.path()), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	file, err := root.OpenFile(
+		filepath.FromSlash(c.path()),
+		os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW,
+		0,
+	)
 	if err != nil {
 		return false
 	}

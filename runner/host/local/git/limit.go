@@ -27,7 +27,8 @@ const (
 	maxNames = 512 << 20
 )
 
-// mostFiles bounds the files and directories of a commit. Tests raise it to reach another bound.
+// mostFiles bounds the files and directories of a commit. Tests raise it to reach another
+// bound.
 var mostFiles = 2_000_000
 
 // maxMemory bounds the memory of each process of git, in bytes. Two million files fit. Tests
@@ -82,7 +83,9 @@ func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 }
 
 // noMemory matches what git says when it gets no more memory.
-var noMemory = text.Pattern(`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`)
+var noMemory = text.Pattern(
+	`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`,
+)
 
 // errTooLong is the error of an Answer that had no room for all.
 var errTooLong = LimitError{what: fmt.Sprintf("git lists more than %d MiB", maxAnswer>>20)}
@@ -118,14 +121,17 @@ func Failed(err error, format string, args ...any) error {
 		return files.Failed(err, format, args...)
 	}
 	return &reconcile.Error{
-		Code: host.CodeGitLimit, Message: fmt.Sprintf(format, args...) + ": " + limit.what, Err: err, Hint: limit.Hint(),
+		Code:    host.CodeGitLimit,
+		Message: fmt.Sprintf(format, args...) + ": " + limit.what,
+		Err:     err,
+		Hint:    limit.Hint(),
 	}
 }
 
 // checkSize returns a LimitError if a commit or a tree has more files and directories than git
-// can compare with the memory that it gets. It lists them, which takes a second for two million
-// and no memory: git would work for half a minute before it has no memory left. It returns nil
-// if they can't be listed, as in a clone that lacks some.
+// can compare with the memory that it gets. It lists them, which takes a second for two
+// million and no memory: git would work for half a minute before it has no memory left. It
+// returns nil if they can't be listed, as in a clone that lacks some.
 func (r *reader) checkSize(ctx context.Context, tree string) error {
 	var size entryCounter
 	cmd := r.git(ctx, "ls-tree", "-r", "-t", "-z", "--name-only", "--full-tree", tree)

@@ -47,7 +47,14 @@ func TestBombIsCounted(t *testing.T) {
 	_, err = Diff(t.Context(), dir, made, &strings.Builder{})
 	wantCode(t, err, host.CodeGitLimit)
 	test.Contains(t, "error", err.Error(), why)
-	_, err = DiffEnds(t.Context(), dir, t.TempDir(), base, git(t, dir, "rev-parse", "HEAD"), &strings.Builder{})
+	_, err = DiffEnds(
+		t.Context(),
+		dir,
+		t.TempDir(),
+		base,
+		git(t, dir, "rev-parse", "HEAD"),
+		&strings.Builder{},
+	)
 	wantCode(t, err, host.CodeGitLimit)
 	test.Contains(t, "error", err.Error(), why)
 	work, _ := Unsaved(t.Context(), dir, "", "", "")

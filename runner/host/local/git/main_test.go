@@ -44,7 +44,8 @@ func git(t *testing.T, dir string, args ...string) string {
 	return test.Run(t, command(t, dir, "git", args...))
 }
 
-// words are shell functions for scripts of tests: create a repository with one commit, a further commit, a file.
+// words are shell functions for scripts of tests: create a repository with one commit, a
+// further commit, a file.
 const words = `
 repo() { git init -q -b main "$1"; echo one > "$1/file"; echo "*.o" > "$1/.gitignore"; git -C "$1" add .; git -C "$1" commit -qm one; }
 commit() { git -C "${1:-.}" commit -q --allow-empty -m "${2:-x}"; }

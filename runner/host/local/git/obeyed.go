@@ -22,7 +22,8 @@ func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error
 		return o, ctx.Err()
 	}
 	for _, path := range localPaths(q.Address, g.realAddress(ctx, q.Address)) {
-		if g.addRepository(ctx, &o, path) || g.addRepository(ctx, &o, path+".git") { // as git looks for it
+		// as git looks for it
+		if g.addRepository(ctx, &o, path) || g.addRepository(ctx, &o, path+".git") {
 			continue
 		}
 		o.Paths = append(o.Paths, path, path+".git")
@@ -160,7 +161,12 @@ func (g operatorsGit) addIncluded(ctx context.Context, o *host.Obeyed, by obeyed
 		return
 	}
 	for text := range strings.SplitSeq(strings.TrimSuffix(out, "\x00"), "\x00") {
-		g.addSetting(ctx, o, obeyedSetting{dir: by.dir, origin: file, text: text, depth: by.depth + 1})
+		g.addSetting(ctx, o, obeyedSetting{
+			dir:    by.dir,
+			origin: file,
+			text:   text,
+			depth:  by.depth + 1,
+		})
 	}
 }
 

@@ -26,23 +26,28 @@ const scratchPattern = "symphony-git-"
 // errUnread: git is missing or can't read the repository (a damaged file, an unknown format).
 var errUnread = errors.New("git can't read it")
 
-// reader reads a repository. It runs no program that the repository names and changes nothing in it: git gets a temporary git
-// directory, where an agent can't write, that borrows the repository's objects and index. So git never reads the repository's
-// configuration with its filters, monitors, hooks and transports.
+// reader reads a repository. It runs no program that the repository names and changes nothing
+// in it: git gets a temporary git directory, where an agent can't write, that borrows the
+// repository's objects and index. So git never reads the repository's configuration with its
+// filters, monitors, hooks and transports.
 type reader struct {
 	repository
-	scratch      string
-	head, commit string            // the content of HEAD, and its commit, empty if there is none yet
+	scratch string
+	// the content of HEAD, and its commit, empty if there is none yet
+	head, commit string
 	refs         map[string]string // by name: an object, or "ref: " and another name
 	packed       map[string]string // the commits of those that are in packed-refs only
-	repacked     bool              // git pack-refs ran here: a clone packs only the references of its remote
-	index        string            // a copy of the repository's index, empty if git uses the original
-	objects      string            // where git stores new objects; empty as long as it makes none
-	baseCommit   string            // the commit of the remote that Origin in Clone has
-	objectDirs   []string          // Objects of Clone; empty for those of the repository
+	// git pack-refs ran here: a clone packs only the references of its remote
+	repacked bool
+	// a copy of the repository's index, empty if git uses the original
+	index      string
+	objects    string   // where git stores new objects; empty as long as it makes none
+	baseCommit string   // the commit of the remote that Origin in Clone has
+	objectDirs []string // Objects of Clone; empty for those of the repository
 }
 
-// openReader opens the repository of a work tree; ok is false if there is none. The caller must call close.
+// openReader opens the repository of a work tree; ok is false if there is none. The caller
+// must call close.
 func openReader(dir string) (r *reader, ok bool, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
@@ -66,19 +71,24 @@ func newReader(repo repository) (r *reader, err error) {
 	if r.scratch, err = os.MkdirTemp("", scratchPattern); err != nil {
 		return nil, err
 	}
-	head, config := "ref: refs/heads/none\n", "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
+	head := "ref: refs/heads/none\n"
+	config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 	if r.commit != "" {
 		head = r.commit + "\n"
 	}
 	if len(r.commit) == 64 {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
-	err = errors.Join(os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700), os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
-		// Only its content makes a file binary. An agent's .gitattributes, which git may ignore itself, could otherwise hide every file.
+	err = errors.Join(
+		os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700),
+		os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
+		// Only its content makes a file binary. An agent's .gitattributes, which git may
+		// ignore itself, could otherwise hide every file.
 		os.Mkdir(filepath.Join(r.scratch, "info"), 0o700),
 		os.WriteFile(filepath.Join(r.scratch, "info", "attributes"), []byte("* !diff\n"), 0o600),
 		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
-		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600))
+		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600),
+	)
 	if err != nil {
 		return nil, errors.Join(err, r.close())
 	}
@@ -87,8 +97,8 @@ func newReader(repo repository) (r *reader, err error) {
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
 
-// readFailed adds dir to an error; nil stays nil. After the end of ctx the error is that of ctx,
-// or the LimitError of within.
+// readFailed adds dir to an error; nil stays nil. After the end of ctx the error is that of
+// ctx, or the LimitError of within.
 func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -99,9 +109,11 @@ func readFailed(ctx context.Context, dir string, err error) error {
 	return Failed(err, "read the repository of %s", dir)
 }
 
-// readReferences reads all references. It does not follow what git itself does not create, such as a link.
+// readReferences reads all references. It does not follow what git itself does not create,
+// such as a link.
 func (r *reader) readReferences() error {
-	r.refs, r.packed = map[string]string{}, map[string]string{}
+	r.refs = map[string]string{}
+	r.packed = map[string]string{}
 	packed, err := files.ReadRegular(filepath.Join(r.common, "packed-refs"), maxGitFile)
 	if err != nil && !files.Absent(err) {
 		return err
@@ -109,12 +121,16 @@ func (r *reader) readReferences() error {
 	last := ""
 	for line := range strings.Lines(string(packed)) {
 		line = strings.TrimSpace(line)
-		if commit, ok := strings.CutPrefix(line, "^"); ok { // of the annotated tag in the line above
+		// of the annotated tag in the line above
+		if commit, ok := strings.CutPrefix(line, "^"); ok {
 			r.packed[last] = commit
 		}
 		if id, name, ok := strings.Cut(line, " "); ok && objectID(id) {
-			last, r.refs[name], r.packed[name] = name, id, id
-			r.repacked = r.repacked || !strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
+			last = name
+			r.refs[name] = id
+			r.packed[name] = id
+			r.repacked = r.repacked ||
+				!strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
 		}
 	}
 	if len(r.refs) > maxReferences {
@@ -129,7 +145,11 @@ var errReferences = LimitError{what: fmt.Sprintf("it has more than %d references
 // readLoose reads the references that are files below a directory of the git directory, which
 // it reads in parts: a sorted list of millions would take as much memory as git does.
 func (r *reader) readLoose(dir string) error {
-	list, err := os.OpenFile(filepath.Join(r.common, dir), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
+	list, err := os.OpenFile(
+		filepath.Join(r.common, dir),
+		os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY,
+		0,
+	)
 	if err != nil {
 		return r.unreadable(dir, err)
 	}
@@ -216,25 +236,35 @@ func objectID(s string) bool {
 // plainGit is git without the configuration of the system and the account.
 func plainGit(ctx context.Context, dir string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, "git", args...)
-	cmd.Dir, cmd.WaitDelay = dir, time.Second
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "LC_ALL=C", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null"}
+	cmd.Dir = dir
+	cmd.WaitDelay = time.Second
+	cmd.Env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"LC_ALL=C",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+	}
 	return cmd
 }
 
-// git is git with the temporary git directory and without the repository's configuration, hooks, monitors, transports (a partial
-// clone would fetch missing objects), locks and terminal.
+// git is git with the temporary git directory and without the repository's configuration,
+// hooks, monitors, transports (a partial clone would fetch missing objects), locks and
+// terminal.
 func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := plainGit(ctx, r.tree, append([]string{
 		"-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "core.untrackedCache=false",
-		"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false", // which need not agree with the objects
-		"-c", "diff.autoRefreshIndex=false", // which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
+		// which need not agree with the objects
+		"-c", "core.commitGraph=false", "-c", "core.multiPackIndex=false",
+		// which takes the lock of the index, whatever GIT_OPTIONAL_LOCKS is
+		"-c", "diff.autoRefreshIndex=false",
 		"-c", "core.excludesFile=" + filepath.Join(r.common, "info", "exclude"), "--no-pager",
 	}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME="+r.scratch, "GIT_DIR="+r.scratch, "GIT_WORK_TREE="+r.tree,
 		"GIT_INDEX_FILE="+filepath.Join(r.gitDir, "index"),
 		"GIT_ATTR_NOSYSTEM=1", "GIT_OPTIONAL_LOCKS=0", "GIT_TERMINAL_PROMPT=0", "GIT_ALLOW_PROTOCOL=none",
 		"GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes none.
+	// A shallow clone ends at the commits in this file, and not with an error. Symphony makes
+	// none.
 	shallow := filepath.Join(r.common, "shallow")
 	if info, err := os.Lstat(shallow); err == nil && info.Mode().IsRegular() && r.baseCommit == "" {
 		cmd.Env = append(cmd.Env, "GIT_SHALLOW_FILE="+shallow)
@@ -254,7 +284,8 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// withOwnObjects returns a reader that also reads the objects of the repository, where those are that were staged and not committed.
+// withOwnObjects returns a reader that also reads the objects of the repository, where those
+// are that were staged and not committed.
 func (r *reader) withOwnObjects() *reader {
 	own := *r
 	if r.objectDirs != nil {
@@ -263,8 +294,8 @@ func (r *reader) withOwnObjects() *reader {
 	return &own
 }
 
-// gitThatStores is git for commands that store objects. It does not look for them in the repository: git would touch what it finds, and an
-// agent may have put links there.
+// gitThatStores is git for commands that store objects. It does not look for them in the
+// repository: git would touch what it finds, and an agent may have put links there.
 func (r *reader) gitThatStores(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := r.git(ctx, append([]string{"-c", "core.fsync=none", "-c", "core.looseCompression=1"}, args...)...)
 	cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES=")
@@ -295,8 +326,9 @@ func (r *reader) output(cmd *exec.Cmd) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// eachChange calls f for every entry of git status and its path. The path comes after 8 fields in the entry of a changed file,
-// after 10 in that of a file in conflict, and after 1 in that of an untracked file.
+// eachChange calls f for every entry of git status and its path. The path comes after 8 fields
+// in the entry of a changed file, after 10 in that of a file in conflict, and after 1 in that
+// of an untracked file.
 func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
 	if r.commit != "" {
 		if err := r.checkSize(ctx, r.commit); err != nil {
@@ -323,9 +355,11 @@ func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) err
 	return filter.err
 }
 
-// copyIndex makes git use a copy of the repository's index from now on, and a temporary directory for new objects if there is no other.
+// copyIndex makes git use a copy of the repository's index from now on, and a temporary
+// directory for new objects if there is no other.
 func (r *reader) copyIndex() error {
-	r.index, r.objects = filepath.Join(r.scratch, "index"), cmp.Or(r.objects, filepath.Join(r.scratch, "objects"))
+	r.index = filepath.Join(r.scratch, "index")
+	r.objects = cmp.Or(r.objects, filepath.Join(r.scratch, "objects"))
 	original := filepath.Join(r.gitDir, "index")
 	info, err := os.Lstat(original)
 	var index []byte
@@ -336,7 +370,8 @@ func (r *reader) copyIndex() error {
 		err = os.WriteFile(r.index, index, 0o600)
 	}
 	if err == nil {
-		// git compares the content of files only if they are not older than the index, so the copy must have the same time.
+		// git compares the content of files only if they are not older than the index, so the
+		// copy must have the same time.
 		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
 	}
 	if files.Absent(err) { // there is no commit yet

@@ -17,28 +17,32 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// repository describes where git keeps the data of a work tree. All paths are absolute, with links resolved.
+// repository describes where git keeps the data of a work tree. All paths are absolute, with
+// links resolved.
 type repository struct {
 	tree   string
 	gitDir string // HEAD and index
-	// common contains objects and refs. It is gitDir, or for a linked worktree the main repository's git directory.
+	// common contains objects and refs. It is gitDir, or for a linked worktree the main
+	// repository's git directory.
 	common string
 	linked bool
 	inTree bool // gitDir is <work tree>/.git, a real directory
 }
 
-// The maximum sizes of git's own files that are read, in bytes. packed-refs is the largest of them.
+// The maximum sizes of git's own files that are read, in bytes. packed-refs is the largest of
+// them.
 const (
 	maxGitFile = 32 << 20
 	maxHead    = 8 << 10 // the name of a branch is shown to operators
 )
 
-// openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one. The result is not trusted: it
-// may point anywhere.
+// openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one.
+// The result is not trusted: it may point anywhere.
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
-	if files.Absent(err) || err == nil && info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves empty ones
+	// codex's sandbox leaves empty ones
+	if files.Absent(err) || err == nil && info.IsDir() && isEmpty(dotGit) {
 		return repository{}, false, nil
 	}
 	if err != nil {
@@ -53,7 +57,8 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	if repo.gitDir, ok, err = resolveDir(gitDir); !ok || err != nil {
 		return repository{}, false, err
 	}
-	repo.tree, repo.inTree = tree, info.IsDir()
+	repo.tree = tree
+	repo.inTree = info.IsDir()
 	common, ok, err := pointer(filepath.Join(repo.gitDir, "commondir"), "")
 	if err != nil {
 		return repository{}, false, err
@@ -66,7 +71,8 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	return repo, repo.linked, err
 }
 
-// pointer reads a file with one line that contains a path, which may be relative to the file's directory.
+// pointer reads a file with one line that contains a path, which may be relative to the file's
+// directory.
 func pointer(file, prefix string) (path string, ok bool, err error) {
 	b, err := files.ReadRegular(file, 1<<16)
 	if files.Absent(err) {
@@ -99,13 +105,16 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable returns the directories that `git commit` in dir must be able to write, of those that the agent can write: for an ordinary clone
-// <dir>/.git. A git directory elsewhere (a link, --separate-git-dir, a submodule, a linked worktree) and the one that it shares are
-// returned only if they are inside dir or inside one of the opened directories: the agent can write to those anyway, but codex protects a
-// git directory in them unless it is listed. It only reads files, which the agent may have written in order to gain access the next time.
+// Writable returns the directories that `git commit` in dir must be able to write, of those
+// that the agent can write: for an ordinary clone <dir>/.git. A git directory elsewhere (a
+// link, --separate-git-dir, a submodule, a linked worktree) and the one that it shares are
+// returned only if they are inside dir or inside one of the opened directories: the agent can
+// write to those anyway, but codex protects a git directory in them unless it is listed. It
+// only reads files, which the agent may have written in order to gain access the next time.
 //
-// A linked worktree's main repository is not opened: git writes text of the agent's choice through a link that the agent puts
-// into its logs or rr-cache, also when the operator runs git there.
+// A linked worktree's main repository is not opened: git writes text of the agent's choice
+// through a link that the agent puts into its logs or rr-cache, also when the operator runs
+// git there.
 func Writable(dir string, opened ...string) (list []string, err error) {
 	tree, ok, err := resolveDir(dir)
 	if err != nil || !ok {
@@ -130,9 +139,10 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 	return nil, nil
 }
 
-// Root returns the root of the main repository that contains dir, which is the key of codex's trust settings: the nearest parent
-// directory with a .git or, for a linked worktree, the root of its main repository; without a repository dir itself. Like codex, it
-// takes no empty directory for a .git. All links are resolved.
+// Root returns the root of the main repository that contains dir, which is the key of codex's
+// trust settings: the nearest parent directory with a .git or, for a linked worktree, the root
+// of its main repository; without a repository dir itself. Like codex, it takes no empty
+// directory for a .git. All links are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
 	if err == nil && !ok {
@@ -166,8 +176,8 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Head is the commit of a workspace's HEAD, empty if there is none, the directory with the repository's objects, and the content of its
-// references by name.
+// Head is the commit of a workspace's HEAD, empty if there is none, the directory with the
+// repository's objects, and the content of its references by name.
 type Head struct {
 	Commit, Objects string
 	Branch          string // the branch that HEAD names; empty if it names a commit
@@ -194,7 +204,8 @@ func HeadOf(workspace string) (h Head, err error) {
 	if err := r.readReferences(); err != nil {
 		return h, err
 	}
-	h.Objects, h.References = filepath.Join(repo.common, "objects"), r.refs
+	h.Objects = filepath.Join(repo.common, "objects")
+	h.References = r.refs
 	content, commit, err := r.headOf(repo.gitDir)
 	h.Commit = commit
 	if branch, named := strings.CutPrefix(content, "ref: refs/heads/"); named {
@@ -203,8 +214,8 @@ func HeadOf(workspace string) (h Head, err error) {
 	return h, err
 }
 
-// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. It follows no links in the repository, and
-// replaces symbolic references.
+// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. It
+// follows no links in the repository, and replaces symbolic references.
 func SetRemoteBranch(workspace, branch, commit string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil {
@@ -321,7 +332,9 @@ func (repo repository) replace(name string, content []byte) error {
 // otherToGit matches names that git allows for a branch and reads as something else:
 // "FETCH_HEAD" is what was fetched last, "+main" forces a push of main, "tags/v1" is a tag, 40
 // hexadecimal digits are a commit.
-var otherToGit = text.Pattern(`^(@|\+.*|(refs|heads|tags|remotes)/.*|([A-Z_]+_)?HEAD|AUTO_MERGE|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`)
+var otherToGit = text.Pattern(
+	`^(@|\+.*|(refs|heads|tags|remotes)/.*|([A-Z_]+_)?HEAD|AUTO_MERGE|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`,
+)
 
 // IsBranchName reports whether a branch can have a name, whether the name means nothing else
 // to git, and whether a person who reads it sees all of its characters in their order.
@@ -338,7 +351,16 @@ func IsBranchName(ctx context.Context, name string) bool {
 
 // HasBranch reports whether a repository of the operator in dir has a branch.
 func HasBranch(ctx context.Context, dir, name string) bool {
-	show := plainGit(ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name)
+	show := plainGit(
+		ctx,
+		dir,
+		"-c",
+		"safe.directory=*",
+		"show-ref",
+		"--verify",
+		"--quiet",
+		"refs/heads/"+name,
+	)
 	_, err := Run(show, maxMemory)
 	return err == nil
 }

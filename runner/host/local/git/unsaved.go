@@ -26,9 +26,11 @@ const (
 	maxItem         = 300              // bytes of such a name
 )
 
-// Unsaved describes the work below dir that exists nowhere else, for instance "2 commits not on any remote, 1 change not committed", and
-// names the first commits and files of each repository. If it returns an empty string, nothing is lost when dir is deleted. Every decision
-// to delete a workspace goes through this function. Repositories in the directories of alsoDeleted count as deleted with dir.
+// Unsaved describes the work below dir that exists nowhere else, for instance "2 commits not
+// on any remote, 1 change not committed", and names the first commits and files of each
+// repository. If it returns an empty string, nothing is lost when dir is deleted. Every
+// decision to delete a workspace goes through this function. Repositories in the directories
+// of alsoDeleted count as deleted with dir.
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a reference
 // of a remote contains it, a file if it is committed without changes or ignored, by the
@@ -41,15 +43,21 @@ const (
 // status. A repository without a remote has saved nothing. What can't be read counts as
 // unsaved, and so does what exceeds the limits of the search.
 //
-// Files that are in no repository are unsaved, unless they are those of known, an earlier result of OutsideFiles: then they are
-// what after_create has made. A bare repository counts unless it is inside a work tree: there its files are untracked or ignored.
+// Files that are in no repository are unsaved, unless they are those of known, an earlier
+// result of OutsideFiles: then they are what after_create has made. A bare repository counts
+// unless it is inside a work tree: there its files are untracked or ignored.
 //
-// git clone packs the tags of its remote, including those that no branch contains, and the remote has these commits. So a packed
-// tag counts only if it may have been created here: HEAD was at its commit, or a reference is packed that no clone packs. If the
-// main repository of a linked worktree is not deleted, its branches and stashes are safe.
+// git clone packs the tags of its remote, including those that no branch contains, and the
+// remote has these commits. So a packed tag counts only if it may have been created here: HEAD
+// was at its commit, or a reference is packed that no clone packs. If the main repository of a
+// linked worktree is not deleted, its branches and stashes are safe.
 //
 // No program that a repository names is run, and no repository is written to.
-func Unsaved(ctx context.Context, dir, known, origin, ignored string, alsoDeleted ...string) (work string, items []string) {
+func Unsaved(
+	ctx context.Context,
+	dir, known, origin, ignored string,
+	alsoDeleted ...string,
+) (work string, items []string) {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
 	top, ok, err := resolveDir(dir)
@@ -77,10 +85,13 @@ func Unsaved(ctx context.Context, dir, known, origin, ignored string, alsoDelete
 			continue
 		}
 		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r, pipes)...)...)
-		judged[r.gitDir], judged[r.common] = true, true
-		for _, name := range []string{"modules", "worktrees"} { // a linked worktree has modules, too
+		judged[r.gitDir] = true
+		judged[r.common] = true
+		// a linked worktree has modules, too
+		for _, name := range []string{"modules", "worktrees"} {
 			_, modules, _, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
-			bare, unread = append(bare, modules...), unread || missed
+			bare = append(bare, modules...)
+			unread = unread || missed
 		}
 		_ = r.close() // a temporary directory
 	}
@@ -139,15 +150,17 @@ func (u *unsavedSearch) deletes(path string) bool {
 	return slices.ContainsFunc(u.deleted, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
-// findRepositories lists the directories that contain a .git, and those that are git directories themselves. pipes are what git would
-// wait for when it reads the rules of a directory. It follows no links.
+// findRepositories lists the directories that contain a .git, and those that are git
+// directories themselves. pipes are what git would wait for when it reads the rules of a
+// directory. It follows no links.
 func findRepositories(ctx context.Context, top string) (trees, bare, pipes []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
 		dir := filepath.Dir(path)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENAMETOOLONG): // git works at no such depth
+		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENAMETOOLONG):
+			// git works at no such depth
 		case err != nil:
 			unread = true
 		case d.Name() == ".git" && path != top:
@@ -180,8 +193,8 @@ func (u *unsavedSearch) outside(ctx context.Context, known string) {
 	}
 }
 
-// OutsideFiles returns a fingerprint of the files below dir that are in no repository: of their names, sizes and times. It is empty
-// if they can't be listed in time.
+// OutsideFiles returns a fingerprint of the files below dir that are in no repository: of
+// their names, sizes and times. It is empty if they can't be listed in time.
 func OutsideFiles(ctx context.Context, dir string) string {
 	ctx, cancel := context.WithTimeout(ctx, unsavedTimeout)
 	defer cancel()
@@ -221,7 +234,8 @@ func outsideFiles(ctx context.Context, top string, each func(path string)) (prin
 	return fmt.Sprintf("%x", h.Sum(nil)), err
 }
 
-// DirAround returns the nearest directory, from dir upwards, that looks like a git directory; "" for none.
+// DirAround returns the nearest directory, from dir upwards, that looks like a git directory;
+// "" for none.
 func DirAround(dir string) string {
 	for ; dir != "/"; dir = filepath.Dir(dir) {
 		if isBare(dir) {
@@ -233,7 +247,8 @@ func DirAround(dir string) string {
 
 // isBare reports whether a directory looks like a git directory.
 func isBare(dir string) bool {
-	return exists(filepath.Join(dir, "HEAD")) && exists(filepath.Join(dir, "objects")) && exists(filepath.Join(dir, "refs"))
+	return exists(filepath.Join(dir, "HEAD")) && exists(filepath.Join(dir, "objects")) &&
+		exists(filepath.Join(dir, "refs"))
 }
 
 // changes counts the files with uncommitted changes, as text; empty if there are none.
@@ -247,7 +262,10 @@ func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) 
 		err = r.eachChange(ctx, func(_, path string) {
 			if !strings.HasSuffix(path, "/") { // another repository, which is judged separately
 				changes++
-				u.name(changes, filepath.Join(strings.TrimPrefix(strings.TrimPrefix(r.tree, u.top), "/"), path))
+				u.name(
+					changes,
+					filepath.Join(strings.TrimPrefix(strings.TrimPrefix(r.tree, u.top), "/"), path),
+				)
 			}
 		})
 	}
@@ -270,8 +288,9 @@ func (u *unsavedSearch) name(n int, item string) {
 	}
 }
 
-// showHidden makes git status compare the existing files that git would otherwise assume to be unchanged (git update-index
-// --assume-unchanged, --skip-worktree). In a sparse checkout most of them do not exist.
+// showHidden makes git status compare the existing files that git would otherwise assume to be
+// unchanged (git update-index --assume-unchanged, --skip-worktree). In a sparse checkout most
+// of them do not exist.
 func (r *reader) showHidden(ctx context.Context) error {
 	var hidden Answer
 	cmd := r.git(ctx, "ls-files", "-v", "-z")
@@ -298,11 +317,14 @@ func (r *reader) showHidden(ctx context.Context) error {
 	return err
 }
 
-// commits counts a repository's commits that no remote-tracking reference contains, as text; empty if there are none.
+// commits counts a repository's commits that no remote-tracking reference contains, as text;
+// empty if there are none.
 func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	unknown := []string{"commits that git can't count"}
-	// Otherwise branches survive in the main repository, except for those of a linked worktree's submodule, which is deleted with it.
-	deleted := u.deletes(r.common) || strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
+	// Otherwise branches survive in the main repository, except for those of a linked
+	// worktree's submodule, which is deleted with it.
+	deleted := u.deletes(r.common) ||
+		strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
 	heads, err := r.readHeads(deleted)
 	if err != nil {
 		return unknown
@@ -311,13 +333,15 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if err != nil {
 		return unknown
 	}
-	work, saved := heads.current, []string(nil)
+	work := heads.current
+	saved := []string(nil)
 	for name, id := range r.refs {
 		switch {
 		case strings.HasPrefix(id, "ref:"): // its target is listed, too
 		case !objectID(id):
 			return unknown
-		case !deleted, slices.ContainsFunc(remotes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
+		case !deleted,
+			slices.ContainsFunc(remotes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
 			saved = append(saved, "^"+id)
 		case r.packed[name] == "" || r.repacked || !strings.HasPrefix(name, "refs/tags/") || slices.Contains(heads.past, r.packed[name]):
 			work = append(work, id)
@@ -341,15 +365,16 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if n == 0 {
 		return nil
 	}
-	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1)) // the number is enough
+	// the number is enough
+	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1))
 	for i, line := range strings.Split(names, "\n") {
 		u.name(i+1, line)
 	}
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
-// remotes returns the prefixes of the references to what remotes have. It omits remotes that are deleted together with what was
-// pushed there, or that are gone already.
+// remotes returns the prefixes of the references to what remotes have. It omits remotes that
+// are deleted together with what was pushed there, or that are gone already.
 func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []string, err error) {
 	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
@@ -366,7 +391,10 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 		}
 	}
 	for name, lost := range lost {
-		moved := name == "origin" && u.origin != "" && !u.loses(r, setting{name: "url", value: u.origin}, nil)
+		moved := name == "origin" && u.origin != "" && !u.loses(r, setting{
+			name:  "url",
+			value: u.origin,
+		}, nil)
 		if !lost || moved {
 			prefixes = append(prefixes, "refs/remotes/"+name+"/", "refs/prefetch/remotes/"+name+"/")
 		}
@@ -374,8 +402,8 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 	return prefixes, err
 }
 
-// loses reports whether an address of a remote, or one of others that it may stand for, leads to a directory that is deleted, or
-// that does not exist.
+// loses reports whether an address of a remote, or one of others that it may stand for, leads
+// to a directory that is deleted, or that does not exist.
 func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool {
 	return slices.ContainsFunc(append(others, address.value), func(path string) bool {
 		path = strings.TrimPrefix(path, "file://")
@@ -394,7 +422,8 @@ func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool 
 	})
 }
 
-// rewritten returns what an address may become by the settings insteadOf and pushInsteadOf in list.
+// rewritten returns what an address may become by the settings insteadOf and pushInsteadOf in
+// list.
 func rewritten(address string, list []setting) (addresses []string) {
 	for _, s := range list {
 		if rest, ok := strings.CutPrefix(address, s.value); ok && s.section == "url" {
@@ -404,14 +433,15 @@ func rewritten(address string, list []setting) (addresses []string) {
 	return addresses
 }
 
-// heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has been.
+// heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has
+// been.
 type heads struct{ current, past []string }
 
 // automaticStashes are the files in which git keeps changes during a rebase or merge.
 var automaticStashes = []string{"rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH"}
 
-// readHeads reads HEAD and, if the repository itself is deleted, the HEADs of its linked worktrees and every stash: refs/stash
-// is only the latest one.
+// readHeads reads HEAD and, if the repository itself is deleted, the HEADs of its linked
+// worktrees and every stash: refs/stash is only the latest one.
 func (r *reader) readHeads(deleted bool) (h heads, err error) {
 	dirs := []string{r.gitDir}
 	if deleted {

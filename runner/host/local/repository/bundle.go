@@ -15,8 +15,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Bundle implements host.Mirror. Of the commits in have it leaves out what this mirror has, too.
-func (m *Mirror) Bundle(ctx context.Context, q host.CloneRequest, have []string) (answer host.BundleAnswer, made io.ReadCloser, err error) {
+// Bundle implements host.Mirror. Of the commits in have it leaves out what this mirror has,
+// too.
+func (m *Mirror) Bundle(
+	ctx context.Context,
+	q host.CloneRequest,
+	have []string,
+) (answer host.BundleAnswer, made io.ReadCloser, err error) {
 	defer func() { err = host.WithCode(err) }()
 	var bundle *os.File
 	err = m.withLock(ctx, func(w writer) (err error) {
@@ -75,18 +80,23 @@ func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, t
 	return m.pack(ctx, "", want, have, to)
 }
 
-// pack writes a pack of what the wanted objects lead to, without what the commits in have contain.
+// pack writes a pack of what the wanted objects lead to, without what the commits in have
+// contain.
 func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, to io.Writer) error {
 	cmd := m.packCommand(ctx, objects, want, have, "--stdout")
 	cmd.Stdout = to
 	return m.run(cmd)
 }
 
-// packCommand packs to the path with which the names of the files begin, or to --stdout. Besides the objects of the mirror it reads those
-// in another directory, unless that is empty, with the mirror's configuration and without the indexes that git would not verify (see
+// packCommand packs to the path with which the names of the files begin, or to --stdout.
+// Besides the objects of the mirror it reads those in another directory, unless that is empty,
+// with the mirror's configuration and without the indexes that git would not verify (see
 // settings).
 func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []string, to string) *exec.Cmd {
-	cmd := withObjects(m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to), objects)
+	cmd := withObjects(
+		m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to),
+		objects,
+	)
 	not := text.Map(have, func(id string) string { return "^" + id })
 	cmd.Stdin = strings.NewReader(strings.Join(slices.Concat(want, not), "\n") + "\n")
 	return cmd
@@ -113,8 +123,10 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 	if err := m.renewConfig(); err != nil {
 		return nil, err
 	}
-	out, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname)",
-		"refs/heads", "refs/tags"))
+	out, err := m.output(
+		m.localGit(ctx, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname)",
+			"refs/heads", "refs/tags"),
+	)
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		if i := slices.Index(words, "commit"); i >= 0 {
@@ -125,9 +137,22 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 	return slices.Compact(tips), err
 }
 
-// CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its remote only by the address.
-func (m *Mirror) CloneBundle(ctx context.Context, workspace, branch string, from host.BundleAnswer, bundle string) error {
-	_, err := clone{m, workspace, branch}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
+// CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its
+// remote only by the address.
+func (m *Mirror) CloneBundle(
+	ctx context.Context,
+	workspace, branch string,
+	from host.BundleAnswer,
+	bundle string,
+) error {
+	_, err := clone{
+		m,
+		workspace,
+		branch,
+	}.fill(
+		ctx,
+		func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) },
+	)
 	return err
 }
 
@@ -136,29 +161,38 @@ func (m *Mirror) FetchBundle(
 	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
 	from := q.BundleAnswer
-	from.Branch = q.Branch // the JSON of the request has its own Branch and Delivered in place of these
+	// the JSON of the request has its own Branch and Delivered in place of these
+	from.Branch = q.Branch
 	from.Delivered = q.Delivered
 	return m.refresh(ctx, workspace, q.Delivered, q.Look, func(w writer) (host.CloneAnswer, error) {
 		return w.fetchBundle(ctx, from, bundle)
 	})
 }
 
-func (m writer) fetchBundle(ctx context.Context, from host.BundleAnswer, bundle string) (host.CloneAnswer, error) {
+func (m writer) fetchBundle(
+	ctx context.Context,
+	from host.BundleAnswer,
+	bundle string,
+) (host.CloneAnswer, error) {
 	if err := m.setHead(ctx, from.Head, len(from.Commit) == sha256Length); err != nil {
 		return from.CloneAnswer, err
 	}
 	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle, keptRefs+"*")
 }
 
-// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what those commits in have contain that this
-// machine has. A mirror that is missing is made; the workspace may borrow the objects of another one.
+// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what
+// those commits in have contain that this machine has. A mirror that is missing is made; the
+// workspace may borrow the objects of another one.
 func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []string, to io.Writer) error {
 	head, err := git.HeadOf(workspace)
 	if err == nil && head.Commit != commit {
 		err = fmt.Errorf("HEAD of %s is no longer %s", workspace, commit)
 	}
 	if err == nil && !m.exists() {
-		err = m.withLock(ctx, func(w writer) error { return w.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) })
+		err = m.withLock(
+			ctx,
+			func(w writer) error { return w.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) },
+		)
 	}
 	if err == nil {
 		have, err = m.existing(ctx, head.Objects, have)

@@ -81,7 +81,13 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
 		return err
 	}
-	err := m.run(m.command(ctx, m.plain(), []string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir}))
+	err := m.run(
+		m.command(
+			ctx,
+			m.plain(),
+			[]string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir},
+		),
+	)
 	if err != nil {
 		return err
 	}
@@ -108,7 +114,11 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 
 // gitIn is git in a repository with a work tree.
 func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
-	cmd := c.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir), args)
+	cmd := c.command(
+		ctx,
+		append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir),
+		args,
+	)
 	cmd.Dir = dir
 	return cmd
 }
@@ -116,7 +126,11 @@ func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...
 // checkOutFiles writes the files, with the operator's configuration, because that has the
 // filters of Git LFS.
 func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
-	config := [][2]string{{"remote.origin.url", m.Address()}, {"user.name", m.remote.Name}, {"user.email", m.remote.Email}}
+	config := [][2]string{
+		{"remote.origin.url", m.Address()},
+		{"user.name", m.remote.Name},
+		{"user.email", m.remote.Email},
+	}
 	for _, c := range config {
 		if c[1] == "" {
 			continue

@@ -21,7 +21,14 @@ import (
 
 // Clone fills an empty workspace as host.CloneRequest describes.
 func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (host.CloneAnswer, error) {
-	return clone{m, workspace, branch}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
+	return clone{
+		m,
+		workspace,
+		branch,
+	}.fill(
+		ctx,
+		func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) },
+	)
 }
 
 // clone fills an empty workspace, and sets it up for work on a branch.
@@ -31,7 +38,10 @@ type clone struct {
 }
 
 // fill makes the clone after update, which brings into the mirror what it needs.
-func (c clone) fill(ctx context.Context, update func(writer) (host.CloneAnswer, error)) (answer host.CloneAnswer, err error) {
+func (c clone) fill(
+	ctx context.Context,
+	update func(writer) (host.CloneAnswer, error),
+) (answer host.CloneAnswer, err error) {
 	err = c.withLock(ctx, func(w writer) (err error) {
 		if answer, err = update(w); err != nil {
 			return err
@@ -51,7 +61,8 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 	if err != nil {
 		return answer, err
 	}
-	if m.remote.Pushes { // first, because the branch that is checked out there may be the default one
+	// first, because the branch that is checked out there may be the default one
+	if m.remote.Pushes {
 		if err := m.checkNotCheckedOut(ctx, branch, "starts its agent"); err != nil {
 			return answer, err
 		}
@@ -65,7 +76,8 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 		}
 	}
 	base := m.commitOf(ctx, answer.Base)
-	answer.Commit, answer.BaseCommit = base, base
+	answer.Commit = base
+	answer.BaseCommit = base
 	at := m.commitOf(ctx, branch)
 	if delivered != "" && at != "" && m.contains(ctx, at, delivered) && !m.contains(ctx, base, at) {
 		answer.Commit = at
@@ -87,8 +99,11 @@ func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 	case branch != base && branch != m.headBranch():
 		return nil
 	}
-	return reconcile.NewError(host.CodeInvalidBranch, fmt.Sprintf("repository.branch gives %q: %s", branch, why),
-		"use issue.identifier, or filters such as replace, in repository.branch")
+	return reconcile.NewError(
+		host.CodeInvalidBranch,
+		fmt.Sprintf("repository.branch gives %q: %s", branch, why),
+		"use issue.identifier, or filters such as replace, in repository.branch",
+	)
 }
 
 // copyMirror makes the workspace a clone of the mirror, without a work tree.
@@ -99,7 +114,8 @@ func (c clone) copyMirror(ctx context.Context) error {
 	if err != nil {
 		return c.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
 	}
-	for _, dir := range []string{"info", "hooks"} { // scripts that write there rely on git's template
+	// scripts that write there rely on git's template
+	for _, dir := range []string{"info", "hooks"} {
 		if err := os.Mkdir(filepath.Join(c.workspace, ".git", dir), 0o755); err != nil {
 			return files.Failed(err, "clone the mirror")
 		}
@@ -111,7 +127,15 @@ func (c clone) copyMirror(ctx context.Context) error {
 func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) {
 	in := func(env []string, args ...string) {
 		if err == nil {
-			cmd := c.command(ctx, append(slices.Clone(env), "GIT_DIR="+filepath.Join(c.workspace, ".git"), "GIT_WORK_TREE="+c.workspace), args)
+			cmd := c.command(
+				ctx,
+				append(
+					slices.Clone(env),
+					"GIT_DIR="+filepath.Join(c.workspace, ".git"),
+					"GIT_WORK_TREE="+c.workspace,
+				),
+				args,
+			)
 			cmd.Dir = c.workspace
 			err = ofSignal(ctx, c.run(cmd))
 		}
@@ -130,8 +154,10 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 		in(c.env, "var", "GIT_COMMITTER_IDENT")
 		if err != nil && !errors.As(err, &killedError{}) {
 			return &reconcile.Error{
-				Code: host.CodeNoIdentity, Message: "the agent's commits would have no author: " + err.Error(), Err: err,
-				Hint: "set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
+				Code:    host.CodeNoIdentity,
+				Message: "the agent's commits would have no author: " + err.Error(),
+				Err:     err,
+				Hint:    "set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
 			}
 		}
 	}
@@ -144,8 +170,9 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) 
 	return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 }
 
-// Fetch updates the mirror and the remote references of a workspace, and compares the base with HEAD. The workspace borrows the objects.
-// What others have pushed on top of the delivered commit of a branch is brought into the workspace, where that is possible.
+// Fetch updates the mirror and the remote references of a workspace, and compares the base
+// with HEAD. The workspace borrows the objects. What others have pushed on top of the
+// delivered commit of a branch is brought into the workspace, where that is possible.
 func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
 	return m.refresh(ctx, workspace, delivered, false, func(w writer) (host.CloneAnswer, error) {
 		return w.fetch(ctx, branch, delivered)
@@ -163,7 +190,10 @@ func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) 
 // refresh does what Fetch does, or with look what Look does, given what brings the new commits
 // into the mirror.
 func (m *Mirror) refresh(
-	ctx context.Context, workspace, delivered string, look bool, update func(writer) (host.CloneAnswer, error),
+	ctx context.Context,
+	workspace, delivered string,
+	look bool,
+	update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
 	workspace, err = filepath.EvalSymlinks(workspace)
 	if err != nil {
@@ -180,7 +210,9 @@ func (m *Mirror) refresh(
 	var refs string
 	err = m.withLock(ctx, func(w writer) (err error) {
 		if from, err = update(w); err == nil {
-			refs, err = m.output(m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"))
+			refs, err = m.output(
+				m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"),
+			)
 		}
 		return err
 	})
@@ -196,11 +228,13 @@ func (m *Mirror) refresh(
 	}
 	for line := range strings.Lines(refs) {
 		commit, name, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if failed := set(name, commit); name == from.Base { // another branch may be in the way, as a is for a/b if the remote has deleted a
+		// another branch may be in the way, as a is for a/b if the remote has deleted a
+		if failed := set(name, commit); name == from.Base {
 			err = failed
 		}
 	}
-	answer.Base, answer.Commit = from.Base, from.BaseCommit
+	answer.Base = from.Base
+	answer.Commit = from.BaseCommit
 	if err == nil {
 		err = set("HEAD", "ref: refs/remotes/origin/"+from.Base)
 	}
@@ -242,11 +276,15 @@ func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bo
 	if strings.TrimSpace(one) != strings.TrimSpace(other) {
 		return false
 	}
-	contains := withObjects(m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit), head.Objects)
+	contains := withObjects(
+		m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit),
+		head.Objects,
+	)
 	return m.run(contains) != nil
 }
 
-// checkBorrower returns an error unless the mirror lends its objects to a workspace with a directory of objects.
+// checkBorrower returns an error unless the mirror lends its objects to a workspace with a
+// directory of objects.
 func (m *Mirror) checkBorrower(objects string) error {
 	list, err := files.ReadRegular(filepath.Join(objects, "info", "alternates"), 64<<10)
 	lends := func(path string) bool { return paths.SameDir(path, filepath.Join(m.path, "objects")) }
@@ -256,9 +294,12 @@ func (m *Mirror) checkBorrower(objects string) error {
 	return nil
 }
 
-// compare tells what a merge of the base into HEAD would do. It reads the objects of the workspace, which may be false, and keeps none.
+// compare tells what a merge of the base into HEAD would do. It reads the objects of the
+// workspace, which may be false, and keeps none.
 func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchAnswer) (err error) {
-	count, err := m.output(withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects))
+	count, err := m.output(
+		withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects),
+	)
 	if err == nil {
 		answer.Behind, err = strconv.Atoi(count)
 	}
@@ -270,7 +311,16 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	merge := m.localGit(ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit)
+	merge := m.localGit(
+		ctx,
+		"merge-tree",
+		"--write-tree",
+		"-z",
+		"--name-only",
+		"--no-messages",
+		head.Commit,
+		answer.Commit,
+	)
 	merge = withObjects(merge, head.Objects) // which borrow those of the mirror
 	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
 	out, failed := m.output(merge)
@@ -279,7 +329,8 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 		answer.Clean = true
 	case exit != nil && exit.ExitCode() == 1:
 		names := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")[1:] // without the tree
-		answer.Conflicts, answer.Files = names[:min(len(names), host.MaxConflicts)], len(names)
+		answer.Conflicts = names[:min(len(names), host.MaxConflicts)]
+		answer.Files = len(names)
 	default: // git before 2.38 has no such command: then only the distance is known
 		answer.Unrelated = strings.Contains(failed.Error(), "unrelated histories")
 	}

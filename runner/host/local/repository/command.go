@@ -24,12 +24,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// endGrace is the time between SIGTERM and SIGKILL for a git command. With SIGTERM, git removes its locks.
+// endGrace is the time between SIGTERM and SIGKILL for a git command. With SIGTERM, git
+// removes its locks.
 const endGrace = 2 * time.Second
 
-// settings apply to every git command. No operator's setting may start a program that is meant for a work tree, remove objects
-// or push more than is asked for. Git trusts a commit-graph, and an agent can write one beside its objects. Fetched
-// objects stay in a pack, which git writes to disk before it updates references, because not every version does so for loose ones.
+// settings apply to every git command. No operator's setting may start a program that is meant
+// for a work tree, remove objects or push more than is asked for. Git trusts a commit-graph,
+// and an agent can write one beside its objects. Fetched objects stay in a pack, which git
+// writes to disk before it updates references, because not every version does so for loose
+// ones.
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "fetch.unpackLimit=1",
 	"fetch.recurseSubmodules=false", "push.recurseSubmodules=no", "submodule.recurse=false", "push.followTags=false",
@@ -46,13 +49,15 @@ type commands struct {
 	lock    *os.File // the lock of the mirror while this process holds it; commands inherit it
 }
 
-// exists reports whether the mirror is there. HEAD is written last, and is empty if its writer was killed.
+// exists reports whether the mirror is there. HEAD is written last, and is empty if its writer
+// was killed.
 func (c *commands) exists() bool {
 	info, err := os.Stat(filepath.Join(c.path, "HEAD"))
 	return err == nil && info.Size() > 0
 }
 
-// remoteGit is git in the mirror with the operator's configuration and credentials. If there is no mirror, it uses no repository.
+// remoteGit is git in the mirror with the operator's configuration and credentials. If there
+// is no mirror, it uses no repository.
 func (c *commands) remoteGit(ctx context.Context, args ...string) *exec.Cmd {
 	where := "GIT_DIR=" + c.path
 	if !c.exists() {
@@ -84,12 +89,20 @@ func withObjects(cmd *exec.Cmd, objects string) *exec.Cmd {
 // plain is the environment of git without the configuration of the system and the account.
 func (c *commands) plain() []string {
 	env := slices.DeleteFunc(slices.Clone(c.env), func(entry string) bool {
-		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") || strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
+		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") ||
+			strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
 	})
-	return append(env, "HOME=/nonexistent", "GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
+	return append(
+		env,
+		"HOME=/nonexistent",
+		"GIT_CONFIG_NOSYSTEM=1",
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_ATTR_NOSYSTEM=1",
+	)
 }
 
-// command returns a command that starts in the directory of the mirrors, where no agent can write.
+// command returns a command that starts in the directory of the mirrors, where no agent can
+// write.
 func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	var all []string
 	for _, s := range settings {
@@ -97,19 +110,25 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	}
 	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	cmd := exec.CommandContext(ctx, cmp.Or(proc.LookPath("git", env), "git"), append(append(all, "--no-pager"), args...)...)
-	cmd.Dir, cmd.Env = filepath.Dir(c.path), env
+	cmd := exec.CommandContext(
+		ctx,
+		cmp.Or(proc.LookPath("git", env), "git"),
+		append(append(all, "--no-pager"), args...)...)
+	cmd.Dir = filepath.Dir(c.path)
+	cmd.Env = env
 	cmd.ExtraFiles = c.inherit()
 	if c.lock != nil {
 		cmd.ExtraFiles = c.inherit(c.lock)
 	}
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on (symphony takeover)
+	// without a terminal that ssh could ask on (symphony takeover)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	cmd.Cancel = func() error { return unix.Kill(-cmd.Process.Pid, unix.SIGTERM) }
 	cmd.WaitDelay = endGrace
 	return cmd
 }
 
-// Environ returns an environment for New: env without the variables that select git's repository, and without those in drop.
+// Environ returns an environment for New: env without the variables that select git's
+// repository, and without those in drop.
 func Environ(env []string, drop func(name, value string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
@@ -132,14 +151,16 @@ func (c *commands) run(cmd *exec.Cmd) error { return c.runWithin(cmd, maxMemory)
 
 // runWithin runs a command, each process of which may have so many bytes of memory.
 func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
-	if err := proc.SealDescriptors(); err != nil { // ssh or a credential helper may stay in the background
+	// ssh or a credential helper may stay in the background
+	if err := proc.SealDescriptors(); err != nil {
 		return err
 	}
 	complaint, err := git.Run(cmd, memory)
 	if cmd.Process != nil && err != nil {
 		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has ended
 	}
-	if err == nil || errors.Is(err, exec.ErrWaitDelay) { // a process in the background has its streams
+	// a process in the background has its streams
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return nil
 	}
 	if errors.As(err, &git.LimitError{}) {
@@ -168,7 +189,8 @@ func (c *commands) outputWithin(cmd *exec.Cmd, memory uint64) (string, error) {
 	return strings.TrimSpace(out.String()), err
 }
 
-// Address is the address of the remote without a password, and over HTTP without a user, which may be a token.
+// Address is the address of the remote without a password, and over HTTP without a user, which
+// may be a token.
 func (c *commands) Address() string {
 	u, err := url.Parse(c.remote.URL)
 	if err != nil || u.User == nil {
@@ -182,26 +204,31 @@ func (c *commands) Address() string {
 	return u.String()
 }
 
-// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the push itself. A full disk keeps its own code.
+// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the
+// push itself. A full disk keeps its own code.
 func (c *commands) failed(code, what string, err error) error {
 	if err == nil {
 		return nil
 	}
 	hint := "try it yourself: git ls-remote " + c.Address()
 	if strings.Contains(host.GitOutput(err), "No space left on device") {
-		code, hint = files.CodeDiskFull, "free space on the volume of "+filepath.Dir(c.path)
+		code = files.CodeDiskFull
+		hint = "free space on the volume of " + filepath.Dir(c.path)
 	}
 	if errors.Is(err, exec.ErrNotFound) {
-		err, hint = errors.New("git is missing: it is not in PATH"), "install git, or add its directory to PATH in ~/.profile"
+		err = errors.New("git is missing: it is not in PATH")
+		hint = "install git, or add its directory to PATH in ~/.profile"
 	}
 	if limit, reached := errors.AsType[git.LimitError](err); reached {
 		code = host.CodeGitLimit
 		hint = limit.Hint()
 	}
 	if errors.As(err, &killedError{}) {
-		code, hint = host.CodeGitKilled, "find out what kills git, for instance the kernel when memory is short"
+		code = host.CodeGitKilled
+		hint = "find out what kills git, for instance the kernel when memory is short"
 	}
-	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict { // these report what the remote has against the commits
+	// these report what the remote has against the commits
+	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict {
 		what = cmp.Or(what, "push") + " (" + c.Address() + ")"
 	}
 	message := err.Error()
@@ -212,12 +239,15 @@ func (c *commands) failed(code, what string, err error) error {
 }
 
 const (
-	incomingPrefix = "incoming-" // the beginning of the names of directories for objects that are not in a mirror yet
-	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a tree or a commit is never that large.
+	// the beginning of the names of directories for objects that are not in a mirror yet
+	incomingPrefix = "incoming-"
+	// allocLimit bounds the memory that git allocates at once. It streams larger blobs, and a
+	// tree or a commit is never that large.
 	allocLimit = "GIT_ALLOC_LIMIT=600m"
 )
 
-// killedError is the error of a git that a signal has ended, and not because the context had ended.
+// killedError is the error of a git that a signal has ended, and not because the context had
+// ended.
 type killedError struct{ error }
 
 // ofSignal returns err as a killedError if it is one.
@@ -228,7 +258,8 @@ func ofSignal(ctx context.Context, err error) error {
 	return err
 }
 
-// killed reports whether a signal has ended git or a program that it has started on this machine.
+// killed reports whether a signal has ended git or a program that it has started on this
+// machine.
 func killed(err error) bool {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return true
@@ -236,5 +267,6 @@ func killed(err error) bool {
 	return programDied().MatchString(host.GitOutput(err))
 }
 
-// programDied matches the messages of git, which are joined by semicolons; those of the remote begin with "remote:".
+// programDied matches the messages of git, which are joined by semicolons; those of the remote
+// begin with "remote:".
 var programDied = text.Pattern(`(?:^|; )(?:error|fatal): \S+ died of signal`)

@@ -115,7 +115,10 @@ var adviceOfRemotes = []string{"Trace: ", "See ", "hint: ", "Resolving deltas", 
 // reasonOfGit returns the first error of git. An error that only says that ssh has failed is
 // explained by the line before it.
 func reasonOfGit(lines []string) string {
-	lines = slices.DeleteFunc(slices.Clone(lines), func(line string) bool { return startsWithAny(line, noise) })
+	lines = slices.DeleteFunc(
+		slices.Clone(lines),
+		func(line string) bool { return startsWithAny(line, noise) },
+	)
 	first := slices.IndexFunc(lines, func(line string) bool { return errorLabel().MatchString(line) })
 	switch {
 	case first > 0 && startsWithAny(lines[first], consequences):

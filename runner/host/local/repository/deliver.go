@@ -26,7 +26,8 @@ type delivery struct {
 	try          bool   // nothing is pushed
 }
 
-// DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest describes.
+// DeliverWorkspace pushes HEAD of a workspace on this machine as host.DeliverRequest
+// describes.
 func (m *Mirror) DeliverWorkspace(
 	ctx context.Context, workspace string, cloned host.Origin, q host.DeliverRequest,
 ) (answer host.DeliverAnswer, err error) {
@@ -60,19 +61,30 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 	return work, nil
 }
 
-// WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would push them: git has hashed them in a
-// directory that exists until use returns, or they are in the mirror.
-func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned host.Origin, use func(git.Clone) error) (err error) {
+// WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would
+// push them: git has hashed them in a directory that exists until use returns, or they are in
+// the mirror.
+func (m *Mirror) WithHashedClone(
+	ctx context.Context,
+	workspace string,
+	cloned host.Origin,
+	use func(git.Clone) error,
+) (err error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
 		return git.Failed(err, "read HEAD of %s", workspace)
 	}
 	d := &delivery{Mirror: m, Work: work}
-	read := git.Clone{Origin: cloned, Commit: work.Commit, Objects: []string{filepath.Join(m.path, "objects")}}
+	read := git.Clone{
+		Origin:  cloned,
+		Commit:  work.Commit,
+		Objects: []string{filepath.Join(m.path, "objects")},
+	}
 	if err = m.renewConfig(); err == nil && work.Commit != "" && d.checkComplete(ctx, "") != nil {
 		incoming, failed := d.hashCommits(ctx)
 		defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
-		err, read.Objects = failed, append([]string{incoming}, read.Objects...)
+		err = failed
+		read.Objects = append([]string{incoming}, read.Objects...)
 	}
 	if err != nil {
 		return git.Failed(err, "read the commits of %s", workspace)
@@ -80,8 +92,13 @@ func (m *Mirror) WithHashedClone(ctx context.Context, workspace string, cloned h
 	return use(read)
 }
 
-// Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has left it, or where replaceable allows it.
-func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.Work) (answer host.DeliverAnswer, err error) {
+// Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has
+// left it, or where replaceable allows it.
+func (m *Mirror) Deliver(
+	ctx context.Context,
+	q host.DeliverRequest,
+	work host.Work,
+) (answer host.DeliverAnswer, err error) {
 	defer func() { err = host.WithCode(err) }()
 	d := &delivery{Mirror: m, Work: work, branch: q.Branch, last: q.Delivered, try: q.Try}
 	answer.Commit = d.Commit
@@ -89,7 +106,8 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		return answer, err
 	}
 	if cloned := work.Cloned; cloned.URL != m.remote.URL && cloned.URL != m.Address() {
-		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) { // there is nothing to deliver
+		// there is nothing to deliver
+		if d.Commit != "" && (d.Commit == cloned.Commit || d.Commit == d.last) {
 			return answer, nil
 		}
 		if err := d.mustContain(ctx); err != nil {
@@ -126,7 +144,8 @@ func (m *Mirror) Deliver(ctx context.Context, q host.DeliverRequest, work host.W
 		return answer, err
 	}
 	crash.At("repository.deliver.pushed")
-	_ = d.record(ctx, "refs/heads/"+d.branch) // as a fetch would; if this fails, the next one does it
+	// as a fetch would; if this fails, the next one does it
+	_ = d.record(ctx, "refs/heads/"+d.branch)
 	return answer, nil
 }
 
@@ -136,7 +155,15 @@ func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
 	if d.Commit == "" || d.remote.Workflow == "" {
 		return false, nil
 	}
-	diff := d.localGit(ctx, "diff", "--name-only", "--no-renames", "refs/heads/"+d.base+"..."+d.Commit, "--", ":(literal)"+d.remote.Workflow)
+	diff := d.localGit(
+		ctx,
+		"diff",
+		"--name-only",
+		"--no-renames",
+		"refs/heads/"+d.base+"..."+d.Commit,
+		"--",
+		":(literal)"+d.remote.Workflow,
+	)
 	names, err := d.output(diff)
 	if err != nil { // no common history: all of the work is new
 		diff = d.localGit(ctx, "ls-tree", "--name-only", d.Commit, "--", d.remote.Workflow)
@@ -145,8 +172,9 @@ func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
 	return names != "", d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Workflow, err)
 }
 
-// mustContain returns an error unless the remote has the commit of another address from which the workspace was cloned: else that was
-// another repository, and a push would bring its whole history here. An empty address is not known, and no reason to refuse.
+// mustContain returns an error unless the remote has the commit of another address from which
+// the workspace was cloned: else that was another repository, and a push would bring its whole
+// history here. An empty address is not known, and no reason to refuse.
 func (d *delivery) mustContain(ctx context.Context) error {
 	cloned := d.Cloned
 	if cloned.URL == "" {
@@ -167,12 +195,19 @@ func (d *delivery) mustContain(ctx context.Context) error {
 	if err != nil || has() {
 		return err
 	}
-	return reconcile.NewError(host.CodeRepositoryChanged,
-		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, d.Address()),
-		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on")
+	return reconcile.NewError(
+		host.CodeRepositoryChanged,
+		fmt.Sprintf(
+			"the workspace was cloned from %s, and %s is another repository",
+			cloned.URL,
+			d.Address(),
+		),
+		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
+	)
 }
 
-// receive brings HEAD of a workspace with its history into the mirror, and finds the base. It creates the mirror if it is missing.
+// receive brings HEAD of a workspace with its history into the mirror, and finds the base. It
+// creates the mirror if it is missing.
 func (d *delivery) receive(ctx context.Context) (err error) {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
@@ -198,14 +233,17 @@ func (d *delivery) receive(ctx context.Context) (err error) {
 	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
 }
 
-// checkComplete returns an error if the mirror, with another directory of objects, lacks the commit or anything in its history. What its
-// branches and tags contain is not checked again.
+// checkComplete returns an error if the mirror, with another directory of objects, lacks the
+// commit or anything in its history. What its branches and tags contain is not checked again.
 func (d *delivery) checkComplete(ctx context.Context, objects string) error {
-	return d.run(withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects))
+	return d.run(
+		withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects),
+	)
 }
 
-// copyCommits copies the commit of the workspace, and what the mirror lacks of its history, into the mirror. They reach the mirror only if
-// the commit is complete, and only those objects that it needs.
+// copyCommits copies the commit of the workspace, and what the mirror lacks of its history,
+// into the mirror. They reach the mirror only if the commit is complete, and only those
+// objects that it needs.
 func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	incoming, err := d.hashCommits(ctx)
 	defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
@@ -217,12 +255,21 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 		return err
 	}
 	return d.withLock(ctx, func(writer) error {
-		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, filepath.Join(d.path, "objects", "pack", "pack")))
+		return d.run(
+			d.packCommand(
+				ctx,
+				incoming,
+				[]string{d.Commit},
+				have,
+				filepath.Join(d.path, "objects", "pack", "pack"),
+			),
+		)
 	})
 }
 
-// hashCommits brings what the mirror lacks of the commit of the workspace into a directory, which the caller removes, even after an error:
-// there git hashes all objects. Nothing is missing then. An agent can make all this wait, so the lock is not held meanwhile.
+// hashCommits brings what the mirror lacks of the commit of the workspace into a directory,
+// which the caller removes, even after an error: there git hashes all objects. Nothing is
+// missing then. An agent can make all this wait, so the lock is not held meanwhile.
 func (d *delivery) hashCommits(ctx context.Context) (incoming string, err error) {
 	pack, err := d.temporary()
 	if err != nil {
@@ -243,7 +290,8 @@ func (d *delivery) hashCommits(ctx context.Context) (incoming string, err error)
 		return "", err
 	}
 	index := withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
-	index.Env, index.Stdin = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit), pack
+	index.Env = append(index.Env, "GIT_OBJECT_DIRECTORY="+incoming, allocLimit)
+	index.Stdin = pack
 	if err := d.run(index); err != nil {
 		return incoming, err
 	}
@@ -264,8 +312,9 @@ func (d *delivery) references(ctx context.Context) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// countNew returns the number of commits in neither the base nor the last delivery. What was delivered to another address of the
-// repository counts as new, because this one may be another repository.
+// countNew returns the number of commits in neither the base nor the last delivery. What was
+// delivered to another address of the repository counts as new, because this one may be
+// another repository.
 func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	if d.Commit == "" {
 		return 0, nil
@@ -281,15 +330,28 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	return n, d.failed(host.CodeDeliveryFailed, "count the commits", err)
 }
 
-// push pushes the commit to the branch, and makes sure that it is there, whatever git push reports.
+// push pushes the commit to the branch, and makes sure that it is there, whatever git push
+// reports.
 func (d *delivery) push(ctx context.Context) error {
-	expected, ref := d.last, "refs/heads/"+d.branch
+	expected := d.last
+	ref := "refs/heads/" + d.branch
 	if err := d.record(ctx, attempts+d.branch+"/"+d.Commit); err != nil {
 		return d.failed(host.CodeDeliveryFailed, "record the push to "+d.branch, err)
 	}
 	for range 2 {
-		push := d.remoteGit(ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
-			"--force-with-lease="+ref+":"+expected, "--", d.remote.URL, d.Commit+":"+ref) // empty: it must not exist
+		push := d.remoteGit(
+			ctx,
+			"push",
+			"--quiet",
+			"--no-verify",
+			"--no-follow-tags",
+			"--recurse-submodules=no",
+			// empty: it must not exist
+			"--force-with-lease="+ref+":"+expected,
+			"--",
+			d.remote.URL,
+			d.Commit+":"+ref,
+		)
 		pushErr := d.runWithin(push, noLimit)
 		at, err := d.remoteCommit(ctx, d.branch)
 		switch {
@@ -300,7 +362,11 @@ func (d *delivery) push(ctx context.Context) error {
 		case at == d.Commit:
 			return nil
 		case pushErr == nil:
-			return d.failed(host.CodeDeliveryFailed, "", fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch))
+			return d.failed(
+				host.CodeDeliveryFailed,
+				"",
+				fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch),
+			)
 		case at == expected:
 			return d.failed(host.CodeDeliveryFailed, "", pushErr)
 		case !d.replaceable(ctx, at):
@@ -311,25 +377,33 @@ func (d *delivery) push(ctx context.Context) error {
 	return d.conflict(expected)
 }
 
-// replaceable reports whether the commit may replace what is on the branch instead of the last delivery.
+// replaceable reports whether the commit may replace what is on the branch instead of the last
+// delivery.
 func (d *delivery) replaceable(ctx context.Context, at string) bool {
 	switch {
 	case at == "": // the branch was deleted, for instance after it was merged
 		return true
-	case d.last == "" && !d.attempted(ctx, d.branch, at): // it was there before the first delivery: an agent can build on any branch
+	case d.last == "" && !d.attempted(ctx, d.branch, at):
+		// it was there before the first delivery: an agent can build on any branch
 		return false
-	case d.contains(ctx, "refs/heads/"+d.base, at), d.contains(ctx, d.last, at): // someone has made the branch, or moved it back
+	case d.contains(ctx, "refs/heads/"+d.base, at), d.contains(ctx, d.last, at):
+		// someone has made the branch, or moved it back
 		return false
 	}
-	return d.contains(ctx, d.Commit, at) // the answer to an earlier push was lost, or the work includes that of someone else
+	// the answer to an earlier push was lost, or the work includes that of someone else
+	return d.contains(ctx, d.Commit, at)
 }
 
-// attempts is the directory of references to all commits that were to be pushed to a branch, in a directory for each branch.
+// attempts is the directory of references to all commits that were to be pushed to a branch,
+// in a directory for each branch.
 const attempts = "refs/symphony/"
 
 // record sets a reference of the mirror to the commit.
 func (d *delivery) record(ctx context.Context, reference string) error {
-	return d.withLock(ctx, func(writer) error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) })
+	return d.withLock(
+		ctx,
+		func(writer) error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) },
+	)
 }
 
 // attempted reports whether a commit may have been pushed to the branch from here.
@@ -342,7 +416,11 @@ func (d *delivery) conflict(at string) error {
 	if at == "" {
 		now = "it was deleted meanwhile"
 	}
-	return d.failed(host.CodeDeliveryConflict, "", fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now))
+	return d.failed(
+		host.CodeDeliveryConflict,
+		"",
+		fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now),
+	)
 }
 
 // remoteCommit asks the remote for the commit of a branch, empty if there is none.

@@ -28,7 +28,8 @@ func (p *place) hook(name, script string) {
 	}
 }
 
-// A delivery that fails is repeated with the same result, whatever the remote did with the first one.
+// A delivery that fails is repeated with the same result, whatever the remote did with the
+// first one.
 func TestRemoteFails(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -63,7 +64,11 @@ func TestRemoteFails(t *testing.T) {
 				}
 			}
 			p.hook(c.hook, "")
-			test.Equal(t, "delivered", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: commit, Base: "main", Commits: 1})
+			test.Equal(t, "delivered", p.mustDeliver("one", ""), host.DeliverAnswer{
+				Commit:  commit,
+				Base:    "main",
+				Commits: 1,
+			})
 			p.wantRemote(main+" main", commit+" work/one")
 		})
 	}
@@ -110,8 +115,9 @@ func TestBranchChangedByOthers(t *testing.T) {
 	}
 }
 
-// A branch that existed before the first delivery belongs to someone else, also if an agent has built on it, unless it was pushed
-// from this mirror: then the record of an earlier delivery was lost.
+// A branch that existed before the first delivery belongs to someone else, also if an agent
+// has built on it, unless it was pushed from this mirror: then the record of an earlier
+// delivery was lost.
 func TestBranchExists(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -122,7 +128,9 @@ func TestBranchExists(t *testing.T) {
 		p.sh("cd person; git push -qf origin " + theirs + ":refs/heads/work/one")
 		wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryConflict)
 	}
-	p.sh("cd person; git push -qf origin $(git commit-tree -m theirs -p main main^{tree}):refs/heads/work/one")
+	p.sh(
+		"cd person; git push -qf origin $(git commit-tree -m theirs -p main main^{tree}):refs/heads/work/one",
+	)
 	p.sh("cd one; git fetch -q ../remote.git work/one; git reset -q --hard FETCH_HEAD")
 	p.commit("one", "on top")
 	wantFault(t, test.Err(p.deliver("one", "")), host.CodeDeliveryConflict)
@@ -130,7 +138,11 @@ func TestBranchExists(t *testing.T) {
 	p.commit("one", "first")
 	p.mustDeliver("one", "")
 	next := p.commit("one", "second")
-	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: next, Base: "main", Commits: 2})
+	test.Equal(t, "after a lost record", p.mustDeliver("one", ""), host.DeliverAnswer{
+		Commit:  next,
+		Base:    "main",
+		Commits: 2,
+	})
 }
 
 // Another address may lead to the same repository, or to one that lacks everything.
@@ -147,7 +159,11 @@ func TestAddressChanges(t *testing.T) {
 	p.mustDeliver("one", first)
 	p.wantRemote(main+" main", second+" work/one")
 	p.remote = filepath.Join(p.dir, "other.git")
-	test.Equal(t, "delivery", p.mustDeliver("one", second), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
+	test.Equal(t, "delivery", p.mustDeliver("one", second), host.DeliverAnswer{
+		Commit:  second,
+		Base:    "main",
+		Commits: 2,
+	})
 	test.Equal(t, "branch", p.sh("git -C other.git rev-parse work/one"), second)
 }
 
@@ -161,7 +177,8 @@ func TestRemoteHangs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var both sync.WaitGroup
 	both.Go(func() {
-		_, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
+		_, err := p.mirror().
+			DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
 		wantFault(t, err, host.CodeDeliveryFailed, "")
 	})
 	p.await("hanging")
@@ -178,13 +195,23 @@ func TestRemoteHangs(t *testing.T) {
 	hanging.remote.URL = "git@host:app.git" // the address of another remote, with the same mirror
 	ctx, cancel = context.WithCancel(t.Context())
 	both.Go(func() {
-		wantFault(t, test.Err(hanging.Clone(ctx, t.TempDir(), "work/two", "")), host.CodeRepositoryUnavailable, "git@host:app.git")
+		wantFault(
+			t,
+			test.Err(hanging.Clone(ctx, t.TempDir(), "work/two", "")),
+			host.CodeRepositoryUnavailable,
+			"git@host:app.git",
+		)
 	})
 	p.await("mirrors/hanging-ssh")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err := p.mirror().Clone(ended, t.TempDir(), "work/two", "")
-	test.Contains(t, "while the mirror is in use", fmt.Sprint(err), "another clone or delivery is using the mirror")
+	test.Contains(
+		t,
+		"while the mirror is in use",
+		fmt.Sprint(err),
+		"another clone or delivery is using the mirror",
+	)
 	cancel()
 	both.Wait()
 	p.mustClone("two")
@@ -211,7 +238,10 @@ func TestRemoteOverHTTP(t *testing.T) {
 	p.sh("git -C remote.git config http.receivepack true")
 	type handler = func(http.ResponseWriter, *http.Request) bool // false: git answers
 	var wrong handler
-	served := &cgi.Handler{Path: backend, Env: []string{"GIT_PROJECT_ROOT=" + p.dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x"}}
+	served := &cgi.Handler{
+		Path: backend,
+		Env:  []string{"GIT_PROJECT_ROOT=" + p.dir, "GIT_HTTP_EXPORT_ALL=1", "REMOTE_USER=x"},
+	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wrong == nil || !wrong(w, r) {
 			served.ServeHTTP(w, r)
@@ -273,5 +303,12 @@ func TestAtOnce(t *testing.T) {
 	}
 	all.Wait()
 	test.Equal(t, "branches", p.sh("git -C remote.git for-each-ref | wc -l"), "7")
-	test.Equal(t, "mirror", p.sh("git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref refs/heads | wc -l"), "7")
+	test.Equal(
+		t,
+		"mirror",
+		p.sh(
+			"git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref refs/heads | wc -l",
+		),
+		"7",
+	)
 }

@@ -19,11 +19,14 @@ func (p *place) fetch(name string) (host.FetchAnswer, error) {
 // local describes everything in a work tree that a fetch must not change.
 func (p *place) local(name string) string {
 	p.t.Helper()
-	return p.sh("cd " + name + "; cat .git/HEAD .git/config; git for-each-ref refs/heads refs/tags; git hash-object .git/index; " +
-		"stat -c %y .git/index; git --no-optional-locks status --porcelain; find . -path ./.git -prune -o -type f -print0 | xargs -0 sha256sum")
+	return p.sh(
+		"cd " + name + "; cat .git/HEAD .git/config; git for-each-ref refs/heads refs/tags; git hash-object .git/index; " +
+			"stat -c %y .git/index; git --no-optional-locks status --porcelain; find . -path ./.git -prune -o -type f -print0 | xargs -0 sha256sum",
+	)
 }
 
-// A fetch sets the remote references of a workspace, and tells what a merge of the base would do. Commits that were not delivered count.
+// A fetch sets the remote references of a workspace, and tells what a merge of the base would
+// do. Commits that were not delivered count.
 func TestFetch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -38,12 +41,22 @@ func TestFetch(t *testing.T) {
 		{
 			"with conflicts", "echo agent | tee file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"", "for f in file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"; do echo main > \"$f\"; done; git add .; " +
 				"git commit -qm two; git push -q origin main",
-			host.FetchAnswer{Base: "main", Behind: 1, Files: 4, Conflicts: []string{"\x1b[31m", " \"c", "a\nb\n", "file"}},
+			host.FetchAnswer{
+				Base:      "main",
+				Behind:    1,
+				Files:     4,
+				Conflicts: []string{"\x1b[31m", " \"c", "a\nb\n", "file"},
+			},
 		},
 		{
 			"with many conflicts", "for i in $(seq -w 25); do echo agent > f$i; done", "for i in $(seq -w 25); do echo main > f$i; done; git add .; " +
 				"git commit -qm two; git push -q origin main",
-			host.FetchAnswer{Base: "main", Behind: 1, Files: 25, Conflicts: numbered(host.MaxConflicts)},
+			host.FetchAnswer{
+				Base:      "main",
+				Behind:    1,
+				Files:     25,
+				Conflicts: numbered(host.MaxConflicts),
+			},
 		},
 		{
 			"unrelated", "echo x > x", "git checkout -q --orphan o; git commit -qm o; git push -qf origin o:main",
@@ -64,8 +77,10 @@ func TestFetch(t *testing.T) {
 			p := newPlace(t)
 			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main main:a")
 			p.mustClone("one")
-			p.sh("cd one; git commit -q --allow-empty -m first; " + c.work + " > /dev/null; git add .; git commit -qm work; echo dirty >> file; echo new > untracked; " +
-				"git rm -q --cached file; git update-ref refs/remotes/origin/a HEAD")
+			p.sh(
+				"cd one; git commit -q --allow-empty -m first; " + c.work + " > /dev/null; git add .; git commit -qm work; echo dirty >> file; echo new > untracked; " +
+					"git rm -q --cached file; git update-ref refs/remotes/origin/a HEAD",
+			)
 			before := p.local("one")
 			p.sh("cd person; " + c.change)
 			got := test.Must(p.fetch("one"))
@@ -73,12 +88,36 @@ func TestFetch(t *testing.T) {
 			test.Equal(t, "answer", got, c.want)
 			test.Equal(t, "the workspace", p.local("one"), before)
 			refs := "for-each-ref --format='%(objectname) %(refname:lstrip=-1)'"
-			test.Equal(t, "base", p.sh("cd one; git rev-parse origin/HEAD; git rev-parse --abbrev-ref origin/HEAD"), c.want.Commit+"\norigin/"+c.want.Base)
+			test.Equal(
+				t,
+				"base",
+				p.sh("cd one; git rev-parse origin/HEAD; git rev-parse --abbrev-ref origin/HEAD"),
+				c.want.Commit+"\norigin/"+c.want.Base,
+			)
 			if c.name == "without a conflict" {
-				test.Equal(t, "branches", p.sh("cd one; git "+refs+" refs/remotes/origin/[^H]*"), p.sh("cd remote.git; git "+refs+" refs/heads"))
+				test.Equal(
+					t,
+					"branches",
+					p.sh("cd one; git "+refs+" refs/remotes/origin/[^H]*"),
+					p.sh("cd remote.git; git "+refs+" refs/heads"),
+				)
 			}
-			test.Equal(t, "what is left", p.sh("ls mirrors | grep -v '[.]git' || true; ls one/.git | grep symphony || true"), "")
-			test.Equal(t, "objects of the agent", p.sh("git -C mirrors/*.git cat-file -e "+p.sh("git -C one rev-parse HEAD")+" 2>/dev/null && echo kept || true"), "")
+			test.Equal(
+				t,
+				"what is left",
+				p.sh("ls mirrors | grep -v '[.]git' || true; ls one/.git | grep symphony || true"),
+				"",
+			)
+			test.Equal(
+				t,
+				"objects of the agent",
+				p.sh(
+					"git -C mirrors/*.git cat-file -e "+p.sh(
+						"git -C one rev-parse HEAD",
+					)+" 2>/dev/null && echo kept || true",
+				),
+				"",
+			)
 			test.Equal(t, "once more", test.Must(p.fetch("one")), got)
 			p.sh("git -C one fsck; git -C mirrors/*.git fsck")
 		})
@@ -92,7 +131,8 @@ func numbered(n int) (names []string) {
 	return names
 }
 
-// Before 2.38 git has no merge-tree --write-tree. What killed programs have left does not matter.
+// Before 2.38 git has no merge-tree --write-tree. What killed programs have left does not
+// matter.
 func TestFetchWithOlderGit(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -104,8 +144,17 @@ func TestFetchWithOlderGit(t *testing.T) {
 		mkdir ../../bin; printf '#!/bin/sh\ncase " $* " in *" merge-tree "*) echo usage: git merge-tree >&2; exit 129; esac\nexec '$(command -v git)' "$@"\n' > ../../bin/git
 		chmod +x ../../bin/git`)
 	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
-	test.Equal(t, "answer", test.Must(p.fetch("one")), host.FetchAnswer{Base: "main", Commit: commit, Behind: 1})
-	test.Equal(t, "base", p.sh("git -C one rev-parse origin/main; find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"), commit)
+	test.Equal(t, "answer", test.Must(p.fetch("one")), host.FetchAnswer{
+		Base:   "main",
+		Commit: commit,
+		Behind: 1,
+	})
+	test.Equal(
+		t,
+		"base",
+		p.sh("git -C one rev-parse origin/main; find mirrors/*.git -name '*.lock' -o -name 'tmp_*'"),
+		commit,
+	)
 }
 
 // Without the remote, or the base, a workspace stays as it is.
@@ -114,19 +163,33 @@ func TestFetchFails(t *testing.T) {
 	p := newPlace(t)
 	p.mustClone("one")
 	before := p.local("one") + p.sh("git -C one for-each-ref")
-	_, err := p.mirrorOf(host.Repository{URL: p.remote, Base: "gone"}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
+	_, err := p.mirrorOf(host.Repository{
+		URL:  p.remote,
+		Base: "gone",
+	}).Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", "")
 	wantFault(t, err, host.CodeRepositoryUnavailable, `it has no branch "gone"`)
 	p.sh("rm -r mirrors")
 	test.Must(p.fetch("one")) // makes the mirror again
 	p.sh("mv remote.git away")
-	wantFault(t, test.Err(p.fetch("one")), host.CodeRepositoryUnavailable, "does not appear to be a git repository")
+	wantFault(
+		t,
+		test.Err(p.fetch("one")),
+		host.CodeRepositoryUnavailable,
+		"does not appear to be a git repository",
+	)
 	p.sh("mv away other.git")
 	p.remote = filepath.Join(p.dir, "other.git")
-	wantFault(t, test.Err(p.fetch("one")), host.CodeRepositoryUnavailable, "it does not use the objects of the mirror")
+	wantFault(
+		t,
+		test.Err(p.fetch("one")),
+		host.CodeRepositoryUnavailable,
+		"it does not use the objects of the mirror",
+	)
 	test.Equal(t, "the workspace", p.local("one")+p.sh("git -C one for-each-ref"), before)
 }
 
-// What an agent leaves in its repository neither runs nor changes what a fetch writes, and where.
+// What an agent leaves in its repository neither runs nor changes what a fetch writes, and
+// where.
 func TestFetchIntoHostileWorkspace(t *testing.T) {
 	t.Parallel()
 	for i, c := range []struct {
@@ -157,8 +220,10 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 			}
 			p := newPlace(t)
 			p.mustClone("one")
-			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; mkdir outside; git init -q --bare evil.git
-				cd one; ` + c.script)
+			p.sh(
+				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; mkdir outside; git init -q --bare evil.git
+				cd one; ` + c.script,
+			)
 			heads := "cd one; find .git/refs/heads -type f | xargs cat; cat .git/HEAD || true"
 			before := p.sh(heads)
 			commit := p.commit("person", "two")
@@ -175,7 +240,12 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 			if data, err := os.ReadFile(filepath.Join(p.dir, "pwned")); err == nil {
 				t.Errorf("run: %s", data)
 			}
-			test.Equal(t, "outside", p.sh("ls outside; git -C evil.git for-each-ref; ls mirrors | grep -v '[.]git' || true"), "")
+			test.Equal(
+				t,
+				"outside",
+				p.sh("ls outside; git -C evil.git for-each-ref; ls mirrors | grep -v '[.]git' || true"),
+				"",
+			)
 			if strings.HasPrefix(c.name, "a reference that leads") {
 				test.Equal(t, "fsck", p.sh("git -C one fsck"), "")
 			}
@@ -190,8 +260,9 @@ func TestFetchPushed(t *testing.T) {
 	for _, c := range []struct {
 		name, before string // what the agent has left in the workspace after the delivery
 		push         string // what a person does on the branch
-		why          string // why the workspace does not have it; "taken", or empty if nothing is told
-		commits      string
+		// why the workspace does not have it; "taken", or empty if nothing is told
+		why     string
+		commits string
 	}{
 		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
 		{
@@ -264,7 +335,9 @@ func TestFetchPushed(t *testing.T) {
 			}
 			before := p.local("one")
 			fetch := func() *host.Pushed {
-				return test.Must(p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered)).Pushed
+				return test.Must(
+					p.mirror().Fetch(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered),
+				).Pushed
 			}
 			got := fetch()
 			if c.why == "" {
@@ -276,8 +349,16 @@ func TestFetchPushed(t *testing.T) {
 			if got.Taken {
 				why = "taken"
 			}
-			test.Equal(t, "answer", []string{why, got.Commit, got.Commits[len(got.Commits)-1].Subject + " by " + got.Commits[len(got.Commits)-1].Author},
-				[]string{c.why, pushed, c.commits})
+			test.Equal(
+				t,
+				"answer",
+				[]string{
+					why,
+					got.Commit,
+					got.Commits[len(got.Commits)-1].Subject + " by " + got.Commits[len(got.Commits)-1].Author,
+				},
+				[]string{c.why, pushed, c.commits},
+			)
 			if !got.Taken {
 				test.Equal(t, "workspace", p.local("one"), before)
 				return
@@ -287,8 +368,18 @@ func TestFetchPushed(t *testing.T) {
 			if c.before == "echo note > untracked" {
 				untracked = "?? untracked"
 			}
-			test.Equal(t, "status", p.sh("cd one; git status --porcelain; git fsck --no-dangling 2>&1 | grep -v notice || true"), untracked)
-			test.Equal(t, "files", p.sh("cd one; git ls-files | xargs sha256sum"), p.sh("cd person; git ls-files | xargs sha256sum"))
+			test.Equal(
+				t,
+				"status",
+				p.sh("cd one; git status --porcelain; git fsck --no-dangling 2>&1 | grep -v notice || true"),
+				untracked,
+			)
+			test.Equal(
+				t,
+				"files",
+				p.sh("cd one; git ls-files | xargs sha256sum"),
+				p.sh("cd person; git ls-files | xargs sha256sum"),
+			)
 			test.Equal(t, "told again until it is delivered", fetch().Taken, true)
 			next := p.commit("one", "second")
 			test.Equal(t, "delivered", p.mustDeliver("one", delivered).Commit, next)

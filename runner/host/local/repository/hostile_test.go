@@ -22,7 +22,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// programs are settings and hooks of a workspace's repository by which git would run ../pwn, or push somewhere else.
+// programs are settings and hooks of a workspace's repository by which git would run ../pwn,
+// or push somewhere else.
 const programs = `
 	for hook in pre-push reference-transaction post-checkout pre-auto-gc post-index-change fsmonitor-watchman push-to-checkout; do
 		mkdir -p .git/hooks; cp ../pwn .git/hooks/$hook
@@ -91,15 +92,18 @@ func TestHostileWorkspace(t *testing.T) {
 			p := newPlace(t)
 			main := p.mustClone("one").Commit
 			commit := p.commit("one", "first")
-			p.sh(`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git
-				cd one; ` + c.script)
+			p.sh(
+				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git
+				cd one; ` + c.script,
+			)
 			limit := test.Patience()
 			if strings.HasPrefix(c.name, "a pipe") {
 				limit = 5 * time.Second // git waits for it
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
-			answer, err := p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
+			answer, err := p.mirror().
+				DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
 			remote := []string{main + " main"}
 			switch c.fails {
 			case "":
@@ -123,24 +127,34 @@ func TestHostileWorkspace(t *testing.T) {
 	}
 }
 
-// Hooks that an operator has configured for work trees do not run either, and no template is copied. A remote on this machine runs its own.
+// Hooks that an operator has configured for work trees do not run either, and no template is
+// copied. A remote on this machine runs its own.
 func TestOperatorConfiguration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.sh(`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push; chmod +x hooks/pre-push
+	p.sh(
+		`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push; chmod +x hooks/pre-push
 		for hook in reference-transaction post-checkout post-update pre-auto-gc; do cp hooks/pre-push hooks/$hook; done
 		cp hooks/* template/hooks
 		cd person; echo 'file filter=lfs' > .gitattributes; git add .; git commit -qm lfs; git push -q origin main
 		git config --global init.templateDir $PWD/../template; git config --global core.hooksPath $PWD/../hooks
 		git config --global core.fsmonitor $PWD/../hooks/pre-push; git config --global push.followTags true
 		git config --global alias.push '!../hooks/pre-push'; git config --global filter.lfs.smudge 'sed s/one/two/'
-		git config --global url.$PWD/../remote.git.insteadOf company:app`)
+		git config --global url.$PWD/../remote.git.insteadOf company:app`,
+	)
 	p.remote = "company:app"
 	p.mustClone("one")
 	test.Equal(t, "filtered", p.sh("cat one/file; cat one/.git/hooks/* 2>/dev/null || true"), "two")
-	p.sh("cd one; export GIT_CONFIG_GLOBAL=/dev/null; echo x > x; git add x; git commit -qm x; git tag -am x x")
+	p.sh(
+		"cd one; export GIT_CONFIG_GLOBAL=/dev/null; echo x > x; git add x; git commit -qm x; git tag -am x x",
+	)
 	p.mustDeliver("one", "")
-	test.Equal(t, "remote", p.sh("git -C remote.git for-each-ref --format='%(refname)'"), "refs/heads/main\nrefs/heads/work/one")
+	test.Equal(
+		t,
+		"remote",
+		p.sh("git -C remote.git for-each-ref --format='%(refname)'"),
+		"refs/heads/main\nrefs/heads/work/one",
+	)
 	for line := range strings.Lines(p.sh("cat ran")) {
 		if !strings.HasSuffix(strings.TrimSpace(line), "/remote.git") {
 			t.Errorf("run: %s", line)
@@ -148,7 +162,8 @@ func TestOperatorConfiguration(t *testing.T) {
 	}
 }
 
-// An agent puts objects into its repository that are not what their names say. What is read is what a delivery would push, or nothing.
+// An agent puts objects into its repository that are not what their names say. What is read is
+// what a delivery would push, or nothing.
 func TestReadIsWhatIsDelivered(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -196,7 +211,12 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 				return err
 			})
 			_, delivered := p.deliver("one", "")
-			test.Equal(t, "reading and delivering fail", []bool{err != nil, delivered != nil}, []bool{c.fails, c.fails})
+			test.Equal(
+				t,
+				"reading and delivering fail",
+				[]bool{err != nil, delivered != nil},
+				[]bool{c.fails, c.fails},
+			)
 			if c.fails {
 				return
 			}
@@ -208,18 +228,26 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 	}
 }
 
-// fake puts a pack into the clone one, in which git looks first: all objects of main, of which one is another one than its name says.
+// fake puts a pack into the clone one, in which git looks first: all objects of main, of which
+// one is another one than its name says.
 func (p *place) fake(id, content string) {
 	p.t.Helper()
 	kinds := map[string]byte{"commit": 1, "tree": 2, "blob": 3}
-	ids := strings.Fields(p.sh("cd one; { git rev-list --objects main | cut -d ' ' -f 1; echo " + id + "; } | sort -u"))
+	ids := strings.Fields(
+		p.sh("cd one; { git rev-list --objects main | cut -d ' ' -f 1; echo " + id + "; } | sort -u"),
+	)
 	pack := binary.BigEndian.AppendUint32([]byte("PACK\x00\x00\x00\x02"), uint32(len(ids)))
-	index, names, sums, places := []byte("\xfftOc\x00\x00\x00\x02"), []byte{}, []byte{}, []byte{}
+	index := []byte("\xfftOc\x00\x00\x00\x02")
+	names := []byte{}
+	sums := []byte{}
+	places := []byte{}
 	for _, one := range ids {
 		kind := p.sh("git -C one cat-file -t " + one)
 		data := []byte(content)
 		if one != id {
-			data = test.Must(exec.Command("git", "-C", filepath.Join(p.dir, "one"), "cat-file", kind, one).Output())
+			data = test.Must(
+				exec.Command("git", "-C", filepath.Join(p.dir, "one"), "cat-file", kind, one).Output(),
+			)
 		}
 		size := len(data)
 		head := []byte{kinds[kind]<<4 | byte(size&15)}

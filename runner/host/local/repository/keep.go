@@ -47,7 +47,11 @@ func (m *Mirror) Keep(ctx context.Context, issue string, work host.Work) error {
 		}
 	}
 	crash.At("repository.keep.copied")
-	return m.failed(host.CodeDeliveryFailed, "keep the commits of the workspace", d.record(ctx, keptRef(issue)))
+	return m.failed(
+		host.CodeDeliveryFailed,
+		"keep the commits of the workspace",
+		d.record(ctx, keptRef(issue)),
+	)
 }
 
 // Forget implements host.Mirror.

@@ -118,7 +118,14 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 		return nil, err
 	}
 	defer objects.Close()
-	small := l.git(ctx, "rev-list", "--objects", "--filter=blob:limit="+strconv.Itoa(longestPointer), l.commit, "--not")
+	small := l.git(
+		ctx,
+		"rev-list",
+		"--objects",
+		"--filter=blob:limit="+strconv.Itoa(longestPointer),
+		l.commit,
+		"--not",
+	)
 	small.Args = append(small.Args, l.known...)
 	small.Stdout = objects
 	if err := l.run(small); err != nil {
@@ -228,7 +235,8 @@ func readPointers(r *bufio.Reader) (list []pointer, err error) {
 			return nil, err
 		}
 		if words[1] != "blob" || size >= longestPointer {
-			if _, err := io.CopyN(io.Discard, r, int64(size)+1); err != nil { // and the end of its line
+			// and the end of its line
+			if _, err := io.CopyN(io.Discard, r, int64(size)+1); err != nil {
 				return nil, err
 			}
 			continue
@@ -300,8 +308,10 @@ func (s largeStore) git(ctx context.Context, args ...string) *exec.Cmd {
 func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
 	err := s.runWithin(s.git(ctx, "version"), noLimit)
 	if notInstalled().MatchString(host.GitOutput(err)) {
-		return incomplete(p.shown()+" is a file of Git LFS, and git-lfs, which would upload its content, is not installed",
-			"a person has to install git-lfs on the machine of symphony")
+		return incomplete(
+			p.shown()+" is a file of Git LFS, and git-lfs, which would upload its content, is not installed",
+			"a person has to install git-lfs on the machine of symphony",
+		)
 	}
 	return s.failed(host.CodeDeliveryFailed, "start git-lfs", err)
 }

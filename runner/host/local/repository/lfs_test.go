@@ -65,9 +65,16 @@ func TestLargeFiles(t *testing.T) {
 	refused("linked", add+"mv $object ..; ln -s $PWD/../$(basename $object) $object")
 
 	// The agent corrects it, and renames a file whose content is on the remote.
-	p.sh("cd forged; git rm -qf a.bin; echo good > b.bin; git mv base.bin moved.bin; git add .; git commit -qm work")
+	p.sh(
+		"cd forged; git rm -qf a.bin; echo good > b.bin; git mv base.bin moved.bin; git add .; git commit -qm work",
+	)
 	p.mustDeliver("forged", "")
-	test.Equal(t, "a clone", p.sh("git clone -q -b work/forged remote.git fresh; cat fresh/b.bin fresh/moved.bin"), "good\nbase")
+	test.Equal(
+		t,
+		"a clone",
+		p.sh("git clone -q -b work/forged remote.git fresh; cat fresh/b.bin fresh/moved.bin"),
+		"good\nbase",
+	)
 
 	// A hook has uploaded the content.
 	p.sh(`cd pruned; git checkout -q HEAD^; echo work > a.bin; git add a.bin
@@ -91,8 +98,10 @@ func TestLargeFiles(t *testing.T) {
 	p.sh(`for s in good evil; do git init -q --bare $s.git; cp -r remote.git/lfs $s.git; done; cd person
 		git config -f .lfsconfig lfs.url file://` + p.dir + `/good.git; git add .; git commit -qm server; git push -q --no-verify origin main`)
 	p.mustClone("server")
-	p.sh("cd server; git config -f .lfsconfig lfs.url file://" + p.dir + "/evil.git; echo elsewhere > c.bin\n" +
-		"git add .; git commit -qm evil")
+	p.sh(
+		"cd server; git config -f .lfsconfig lfs.url file://" + p.dir + "/evil.git; echo elsewhere > c.bin\n" +
+			"git add .; git commit -qm evil",
+	)
 	p.mustDeliver("server", "")
 	test.Equal(t, "servers", p.sh("grep -rl elsewhere *.git | cut -d/ -f1"), "good.git")
 	left := test.Must(filepath.Glob(filepath.Join(p.mirrors, "incoming-*")))

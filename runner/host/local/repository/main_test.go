@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// place is a remote repository with one commit on main, and the workspaces that are cloned from it.
+// place is a remote repository with one commit on main, and the workspaces that are cloned
+// from it.
 type place struct {
 	t                    *testing.T
 	dir, remote, mirrors string
@@ -24,8 +25,17 @@ type place struct {
 func newPlace(t *testing.T) *place {
 	t.Helper()
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	p := &place{t: t, dir: dir, remote: filepath.Join(dir, "remote.git"), mirrors: filepath.Join(dir, "mirrors")}
-	p.env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + filepath.Join(dir, "home"), "GIT_CONFIG_NOSYSTEM=1"}
+	p := &place{
+		t:       t,
+		dir:     dir,
+		remote:  filepath.Join(dir, "remote.git"),
+		mirrors: filepath.Join(dir, "mirrors"),
+	}
+	p.env = []string{
+		"PATH=" + os.Getenv("PATH"),
+		"HOME=" + filepath.Join(dir, "home"),
+		"GIT_CONFIG_NOSYSTEM=1",
+	}
 	test.OK(t, os.Mkdir(filepath.Join(dir, "home"), 0o700))
 	identity := "[user]\n\tname = operator\n\temail = operator@example.org\n"
 	test.OK(t, os.WriteFile(filepath.Join(dir, "home", ".gitconfig"), []byte(identity), 0o600))
@@ -69,14 +79,20 @@ func (p *place) mustClone(name string) host.CloneAnswer {
 // commit makes a commit in a work tree and returns it.
 func (p *place) commit(name, message string) string {
 	p.t.Helper()
-	return p.sh("cd " + name + "; echo " + message + " >> work; git add .; git commit -qm '" + message + "'; git rev-parse HEAD")
+	return p.sh(
+		"cd " + name + "; echo " + message + " >> work; git add .; git commit -qm '" + message + "'; git rev-parse HEAD",
+	)
 }
 
 func (p *place) deliver(name, delivered string) (host.DeliverAnswer, error) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), test.Patience())
 	defer cancel()
-	return p.mirror().DeliverWorkspace(ctx, filepath.Join(p.dir, name), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/" + name, Delivered: delivered})
+	return p.mirror().
+		DeliverWorkspace(ctx, filepath.Join(p.dir, name), host.Origin{URL: p.remote}, host.DeliverRequest{
+			Branch:    "work/" + name,
+			Delivered: delivered,
+		})
 }
 
 func (p *place) mustDeliver(name, delivered string) host.DeliverAnswer {

@@ -1,18 +1,21 @@
-// Package repository clones a project's repository into workspaces and pushes the work of agents.
+// Package repository clones a project's repository into workspaces and pushes the work of
+// agents.
 //
-// All workspaces of a root that use the same address share a mirror: a bare repository where no agent can write. It is fetched
-// from the remote before each clone, so that a further clone is local, and before each later run in a workspace. Workspaces borrow
-// the mirror's objects (alternates), and therefore no object is ever removed from it.
+// All workspaces of a root that use the same address share a mirror: a bare repository where
+// no agent can write. It is fetched from the remote before each clone, so that a further clone
+// is local, and before each later run in a workspace. Workspaces borrow the mirror's objects
+// (alternates), and therefore no object is ever removed from it.
 //
 //	remote ──fetch──► mirror ──clone --shared──► workspace ──► agent
 //	remote ◄──push─── mirror ◄──pack of HEAD──── workspace ◄──┘
 //
-// A push never reads the configuration of the workspace's repository, its hooks, filters, attributes or remotes. The only things
-// that are read there are references and objects. Objects that are packed for the mirror are hashed again when the mirror
-// unpacks them, so that an agent can't put a false object there.
+// A push never reads the configuration of the workspace's repository, its hooks, filters,
+// attributes or remotes. The only things that are read there are references and objects.
+// Objects that are packed for the mirror are hashed again when the mirror unpacks them, so
+// that an agent can't put a false object there.
 //
-// Git talks to the remote with the operator's configuration and credentials, which agents can't write; all else is done without
-// any configuration but the mirror's. Hooks never run.
+// Git talks to the remote with the operator's configuration and credentials, which agents
+// can't write; all else is done without any configuration but the mirror's. Hooks never run.
 package repository
 
 import (
@@ -56,17 +59,20 @@ var notInName = text.Pattern(`[^A-Za-z0-9._-]`)
 // lockStep is how often a wait for the lock checks whether it was given up.
 const lockStep = 100 * time.Millisecond
 
-// writer is a mirror while this process holds its lock. Only then its branches, its default branch and its packs change.
+// writer is a mirror while this process holds its lock. Only then its branches, its default
+// branch and its packs change.
 type writer struct{ *Mirror }
 
-// withLock holds the lock of the mirror while f writes there. Git commands inherit the lock: if this process dies, it is released when
-// they have ended, and the next holder removes what they left.
+// withLock holds the lock of the mirror while f writes there. Git commands inherit the lock:
+// if this process dies, it is released when they have ended, and the next holder removes what
+// they left.
 func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error) {
 	if m.lock, err = m.openLock(ctx); err != nil {
 		return err
 	}
 	defer func() {
-		_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN) // a program that git left in the background has the file, too
+		// a program that git left in the background has the file, too
+		_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN)
 		err = errors.Join(err, m.lock.Close())
 		m.lock = nil
 	}()
@@ -106,10 +112,17 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 	return f, nil
 }
 
-// removeLeftovers removes locks and temporary files of git commands that were killed, and references that are empty after a power
-// failure, with which git would refuse every fetch.
+// removeLeftovers removes locks and temporary files of git commands that were killed, and
+// references that are empty after a power failure, with which git would refuse every fetch.
 func (m writer) removeLeftovers() {
-	paths := find(m.path, "*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*")
+	paths := find(
+		m.path,
+		"*.lock",
+		"objects/pack/tmp_*",
+		"objects/pack/.tmp-*",
+		"objects/pack/*.keep",
+		"objects/??/tmp_obj_*",
+	)
 	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
 		if err == nil && !d.IsDir() {
 			info, err := d.Info()
@@ -129,25 +142,29 @@ func (m writer) removeLeftovers() {
 	}
 }
 
-// oldestIncoming is the age from which on what a delivery brings does not belong to a running one.
+// oldestIncoming is the age from which on what a delivery brings does not belong to a running
+// one.
 const oldestIncoming = 24 * time.Hour
 
 // find returns the paths in a directory that match patterns.
 func find(dir string, patterns ...string) (paths []string) {
 	for _, pattern := range patterns {
 		found, _ := fs.Glob(os.DirFS(dir), pattern) // the patterns are valid
-		paths = append(paths, text.Map(found, func(name string) string { return filepath.Join(dir, name) })...)
+		paths = append(
+			paths,
+			text.Map(found, func(name string) string { return filepath.Join(dir, name) })...)
 	}
 	return paths
 }
 
-// update brings the branches and tags of the remote into the mirror, which it creates if it is missing. It returns the name of the
-// base.
+// update brings the branches and tags of the remote into the mirror, which it creates if it is
+// missing. It returns the name of the base.
 func (m writer) update(ctx context.Context) (base string, err error) {
 	if err := m.checkWhole(ctx); err != nil {
 		return "", err
 	}
-	if err := m.readHead(ctx); err != nil { // with another base, too: work is never pushed to the default branch
+	// with another base, too: work is never pushed to the default branch
+	if err := m.readHead(ctx); err != nil {
 		return "", err
 	}
 	if err := m.fetchFrom(ctx, m.remoteGit, m.remote.URL); err != nil {
@@ -188,8 +205,9 @@ func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 // maxPacks is the number of packs from which on they slow git down.
 const maxPacks = 50
 
-// joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes no object, whether a reference leads to
-// it or not. What fails is tried again after the next fetch.
+// joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes
+// no object, whether a reference leads to it or not. What fails is tried again after the next
+// fetch.
 func (m writer) joinPacks(ctx context.Context) {
 	if len(find(m.path, "objects/pack/*.pack")) > maxPacks {
 		_ = m.run(m.localGit(ctx, "repack", "--geometric=2", "-d", "-n", "-q"))
@@ -200,7 +218,11 @@ func (m writer) joinPacks(ctx context.Context) {
 func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
 	if m.commitOf(ctx, base) == "" {
-		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", fmt.Errorf("it has no branch %q", base))
+		return "", m.failed(
+			host.CodeRepositoryUnavailable,
+			"find the base",
+			fmt.Errorf("it has no branch %q", base),
+		)
 	}
 	return base, nil
 }
@@ -211,9 +233,12 @@ func (m *Mirror) headBranch() string {
 	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
 }
 
-// OriginOf returns the address of the remote origin of a repository of the operator, empty if it has none.
+// OriginOf returns the address of the remote origin of a repository of the operator, empty if
+// it has none.
 func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
-	address, err := m.output(m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"}))
+	address, err := m.output(
+		m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"}),
+	)
 	if err != nil || address == "" {
 		return ""
 	}
@@ -232,7 +257,8 @@ func (m *Mirror) commitOf(ctx context.Context, branch string) string {
 	return id
 }
 
-// contains reports whether a commit has another one in its history. It is false if the mirror does not have both.
+// contains reports whether a commit has another one in its history. It is false if the mirror
+// does not have both.
 func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
 }
@@ -241,13 +267,17 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 func (m writer) readHead(ctx context.Context) error {
 	var out string
 	err := m.unlessKilled(ctx, func() (err error) {
-		out, err = m.outputWithin(m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"), noLimit)
+		out, err = m.outputWithin(
+			m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"),
+			noLimit,
+		)
 		return err
 	})
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", err)
 	}
-	head, id := "refs/heads/main", ""
+	head := "refs/heads/main"
+	id := ""
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		switch {
@@ -276,11 +306,14 @@ func (m writer) setHead(ctx context.Context, head string, sha256 bool) error {
 	return m.failed(host.CodeRepositoryUnavailable, "record the default branch", err)
 }
 
-// configOf is the configuration of a mirror. It does not contain the address, which may contain a password.
+// configOf is the configuration of a mirror. It does not contain the address, which may
+// contain a password.
 func configOf(sha256 bool) string {
-	version, extensions := 0, ""
+	version := 0
+	extensions := ""
 	if sha256 {
-		version, extensions = 1, sha256Objects
+		version = 1
+		extensions = sha256Objects
 	}
 	return fmt.Sprintf("[core]\n\trepositoryformatversion = %d\n\tbare = true\n\thooksPath = /dev/null\n"+
 		"[gc]\n\tauto = 0\n\tpruneExpire = never\n[maintenance]\n\tauto = false\n%s", version, extensions)
@@ -288,7 +321,8 @@ func configOf(sha256 bool) string {
 
 const sha256Objects = "[extensions]\n\tobjectformat = sha256\n"
 
-// renewConfig gives an existing mirror its configuration again, before git reads it: git would start programs that another one names.
+// renewConfig gives an existing mirror its configuration again, before git reads it: git would
+// start programs that another one names.
 func (m *Mirror) renewConfig() error {
 	path := filepath.Join(m.path, "config")
 	known, err := files.ReadRegular(path, 64<<10)
@@ -299,8 +333,10 @@ func (m *Mirror) renewConfig() error {
 	if err == nil && string(known) != want {
 		err = durable.WriteFile(path, []byte(want), 0o600)
 	}
-	for _, name := range []string{"commondir", "config.worktree"} { // which lead to other configurations
-		if removed := os.Remove(filepath.Join(m.path, name)); err == nil && !errors.Is(removed, fs.ErrNotExist) {
+	// which lead to other configurations
+	for _, name := range []string{"commondir", "config.worktree"} {
+		if removed := os.Remove(filepath.Join(m.path, name)); err == nil &&
+			!errors.Is(removed, fs.ErrNotExist) {
 			err = removed
 		}
 	}

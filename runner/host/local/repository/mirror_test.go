@@ -20,9 +20,16 @@ func TestCloneAndDeliver(t *testing.T) {
 	answer := p.mustClone("one")
 	main := p.sh("git -C person rev-parse main")
 	test.Equal(t, "answer", answer, host.CloneAnswer{Base: "main", Commit: main, BaseCommit: main})
-	test.Equal(t, "branch", p.sh("cd one; git branch --show-current; git status --short; git remote get-url origin; cat file"),
-		"work/one\n"+p.remote+"\none")
-	if data, _ := os.ReadFile(filepath.Join(p.dir, "one/.git/objects/info/alternates")); !strings.HasPrefix(string(data), p.mirrors) {
+	test.Equal(
+		t,
+		"branch",
+		p.sh("cd one; git branch --show-current; git status --short; git remote get-url origin; cat file"),
+		"work/one\n"+p.remote+"\none",
+	)
+	if data, _ := os.ReadFile(filepath.Join(p.dir, "one/.git/objects/info/alternates")); !strings.HasPrefix(
+		string(data),
+		p.mirrors,
+	) {
 		t.Errorf("the workspace borrows from %q", data)
 	}
 	if nothing := p.mustDeliver("one", ""); nothing.Commits > 0 || nothing.Commit != main {
@@ -32,7 +39,11 @@ func TestCloneAndDeliver(t *testing.T) {
 
 	p.commit("one", "first")
 	second := p.commit("one", "second")
-	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{Commit: second, Base: "main", Commits: 2})
+	test.Equal(t, "delivery", p.mustDeliver("one", ""), host.DeliverAnswer{
+		Commit:  second,
+		Base:    "main",
+		Commits: 2,
+	})
 	p.wantRemote(main+" main", second+" work/one")
 	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
 	test.Equal(t, "unsaved after the delivery", unsaved, "")
@@ -41,7 +52,11 @@ func TestCloneAndDeliver(t *testing.T) {
 	}
 
 	amended := p.sh("cd one; git commit -q --amend -m other; git rev-parse HEAD")
-	test.Equal(t, "amended", p.mustDeliver("one", second), host.DeliverAnswer{Commit: amended, Base: "main", Commits: 1})
+	test.Equal(t, "amended", p.mustDeliver("one", second), host.DeliverAnswer{
+		Commit:  amended,
+		Base:    "main",
+		Commits: 1,
+	})
 	p.wantRemote(main+" main", amended+" work/one")
 }
 
@@ -65,14 +80,21 @@ func TestCloneContinues(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.t = t
-			p.sh("rm -rf one; cd person; git push -qf origin " + base + ":main " + delivered + ":work/one; git checkout -q --detach; git fetch -q; " + c.change)
+			p.sh(
+				"rm -rf one; cd person; git push -qf origin " + base + ":main " + delivered + ":work/one; git checkout -q --detach; git fetch -q; " + c.change,
+			)
 			answer := test.Must(p.clone("one", c.delivered))
 			want := c.want
 			if want == "w" {
 				want = p.sh("git -C person rev-parse w")
 			}
 			test.Equal(t, "commit", answer.Commit, want)
-			test.Equal(t, "HEAD", p.sh("cd one; git rev-parse HEAD; git branch --show-current"), want+"\nwork/one")
+			test.Equal(
+				t,
+				"HEAD",
+				p.sh("cd one; git rev-parse HEAD; git branch --show-current"),
+				want+"\nwork/one",
+			)
 		})
 	}
 }
@@ -95,8 +117,14 @@ func TestCloneFails(t *testing.T) {
 		}},
 		{host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w", []string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"}},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
-		{host.Repository{URL: p.remote, Base: "release"}, "w", []string{`it has no branch "release"`}},
-		{host.Repository{URL: p.remote, Base: "main~0"}, "w", []string{`it has no branch "main~0"`}},
+		{host.Repository{
+			URL:  p.remote,
+			Base: "release",
+		}, "w", []string{`it has no branch "release"`}},
+		{host.Repository{
+			URL:  p.remote,
+			Base: "main~0",
+		}, "w", []string{`it has no branch "main~0"`}},
 	} {
 		workspace := t.TempDir()
 		_, err := p.mirrorOf(c.remote).Clone(t.Context(), workspace, c.branch, "")
@@ -105,16 +133,43 @@ func TestCloneFails(t *testing.T) {
 	}
 	const forbidden = "git does not allow this name, or reads it as something else"
 	for branch, part := range map[string]string{
-		"main": "it is the base", "a..b": forbidden, "-x": forbidden, "HEAD": forbidden, "@": forbidden, "refs/heads/x": forbidden, "": forbidden,
-		"FETCH_HEAD": forbidden, "ORIG_HEAD": forbidden, "+main": forbidden, "heads/main": forbidden, "tags/v1": forbidden,
-		"remotes/origin/main": forbidden, strings.Repeat("a1", 20): forbidden, "ma\u202ein": forbidden, "main\u200b": forbidden,
+		"main":                   "it is the base",
+		"a..b":                   forbidden,
+		"-x":                     forbidden,
+		"HEAD":                   forbidden,
+		"@":                      forbidden,
+		"refs/heads/x":           forbidden,
+		"":                       forbidden,
+		"FETCH_HEAD":             forbidden,
+		"ORIG_HEAD":              forbidden,
+		"+main":                  forbidden,
+		"heads/main":             forbidden,
+		"tags/v1":                forbidden,
+		"remotes/origin/main":    forbidden,
+		strings.Repeat("a1", 20): forbidden,
+		"ma\u202ein":             forbidden,
+		"main\u200b":             forbidden,
 	} {
-		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), branch, "")), host.CodeInvalidBranch, part)
+		wantFault(
+			t,
+			test.Err(p.mirror().Clone(t.Context(), t.TempDir(), branch, "")),
+			host.CodeInvalidBranch,
+			part,
+		)
 	}
 
 	p.sh(`rm home/.gitconfig; git config --file home/.gitconfig user.useConfigOnly true`)
-	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeNoIdentity, "no email was given")
-	test.Must(p.mirrorOf(host.Repository{URL: p.remote, Name: "Agent", Email: "agent@example.org"}).Clone(t.Context(), t.TempDir(), "w", ""))
+	wantFault(
+		t,
+		test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")),
+		host.CodeNoIdentity,
+		"no email was given",
+	)
+	test.Must(p.mirrorOf(host.Repository{
+		URL:   p.remote,
+		Name:  "Agent",
+		Email: "agent@example.org",
+	}).Clone(t.Context(), t.TempDir(), "w", ""))
 }
 
 // Another base than the default branch does not hide that the remote has a new default branch.
@@ -126,33 +181,65 @@ func TestDefaultBranchIsRenamed(t *testing.T) {
 	_, err := p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "trunk", "")
 	wantFault(t, err, host.CodeInvalidBranch, "or the default branch of the remote")
 	remote.Base = ""
-	test.Equal(t, "base", test.Must(p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "work", "")).Base, "trunk")
+	test.Equal(
+		t,
+		"base",
+		test.Must(p.mirrorOf(remote).Clone(t.Context(), t.TempDir(), "work", "")).Base,
+		"trunk",
+	)
 }
 
 func TestGitIsMissing(t *testing.T) {
 	p := newPlace(t)
 	p.env[0] = "PATH=/nonexistent"
 	t.Setenv("PATH", "/nonexistent")
-	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")), host.CodeRepositoryUnavailable, "git is missing")
+	wantFault(
+		t,
+		test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "w", "")),
+		host.CodeRepositoryUnavailable,
+		"git is missing",
+	)
 	read := files.Failed(exec.Command("git").Run(), "read the commits")
-	test.Equal(t, "hint", read.(*reconcile.Error).Hint, "install git, or add its directory to PATH in ~/.profile")
+	test.Equal(
+		t,
+		"hint",
+		read.(*reconcile.Error).Hint,
+		"install git, or add its directory to PATH in ~/.profile",
+	)
 }
 
-// A git command that is killed runs once more. If it is killed again, the error does not blame the remote, which would block all issues.
+// A git command that is killed runs once more. If it is killed again, the error does not blame
+// the remote, which would block all issues.
 func TestGitIsKilled(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	p := newPlace(t)
 	git := test.Must(exec.LookPath("git"))
-	p.sh(`mkdir bin; printf '#!/bin/sh\ncase "$*" in *" fetch "*) if [ -e kill ] || [ ! -e ../once ]; then : > ../once; kill -9 $$; fi ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`)
+	p.sh(
+		`mkdir bin; printf '#!/bin/sh\ncase "$*" in *" fetch "*) if [ -e kill ] || [ ! -e ../once ]; then : > ../once; kill -9 $$; fi ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`,
+	)
 	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
 	test.Must(p.mirror().Clone(t.Context(), t.TempDir(), "one", ""))
 	test.Equal(t, "git was killed", test.Exists(t, filepath.Join(p.dir, "once")), true)
 	p.sh("touch mirrors/kill")
-	wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "two", "")), host.CodeGitKilled, "fetch", "signal: killed")
-	for _, command := range []string{"clone", "config", "var", "checkout"} { // of the clone in the workspace
-		p.sh(`printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; esac\nexec ` + git + ` "$@"\n' > bin/git`)
-		wantFault(t, test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "three", "")), host.CodeGitKilled, "signal: killed")
+	wantFault(
+		t,
+		test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "two", "")),
+		host.CodeGitKilled,
+		"fetch",
+		"signal: killed",
+	)
+	// of the clone in the workspace
+	for _, command := range []string{"clone", "config", "var", "checkout"} {
+		p.sh(
+			`printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; esac\nexec ` + git + ` "$@"\n' > bin/git`,
+		)
+		wantFault(
+			t,
+			test.Err(p.mirror().Clone(t.Context(), t.TempDir(), "three", "")),
+			host.CodeGitKilled,
+			"signal: killed",
+		)
 	}
 }
 
@@ -160,21 +247,39 @@ func TestGitIsKilled(t *testing.T) {
 func TestBase(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	release := p.sh(`cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release
-		git rev-parse HEAD`)
+	release := p.sh(
+		`cd person; git checkout -q -b release; git commit -q --allow-empty -m release; git push -q origin release
+		git rev-parse HEAD`,
+	)
 	workspace := filepath.Join(p.dir, "one")
 	test.OK(t, os.Mkdir(workspace, 0o700))
-	named := p.mirrorOf(host.Repository{URL: p.remote, Base: "release", Name: "Robot", Email: "robot@example.org"})
+	named := p.mirrorOf(host.Repository{
+		URL:   p.remote,
+		Base:  "release",
+		Name:  "Robot",
+		Email: "robot@example.org",
+	})
 	answer := test.Must(named.Clone(t.Context(), workspace, "work/one", ""))
-	test.Equal(t, "named", answer, host.CloneAnswer{Base: "release", Commit: release, BaseCommit: release})
-	test.Equal(t, "author", p.sh("cd one; git config user.name; git config user.email; git symbolic-ref refs/remotes/origin/HEAD"),
-		"Robot\nrobot@example.org\nrefs/remotes/origin/release")
+	test.Equal(t, "named", answer, host.CloneAnswer{
+		Base:       "release",
+		Commit:     release,
+		BaseCommit: release,
+	})
+	test.Equal(
+		t,
+		"author",
+		p.sh(
+			"cd one; git config user.name; git config user.email; git symbolic-ref refs/remotes/origin/HEAD",
+		),
+		"Robot\nrobot@example.org\nrefs/remotes/origin/release",
+	)
 	test.Equal(t, "default", p.mustClone("two").Base, "main")
 	p.sh("git -C remote.git symbolic-ref HEAD refs/heads/release")
 	test.Equal(t, "new default", p.mustClone("three").Base, "release")
 }
 
-// What a killed git or a power failure leaves in the mirror is removed, and a branch that became a directory of branches replaces it.
+// What a killed git or a power failure leaves in the mirror is removed, and a branch that
+// became a directory of branches replaces it.
 func TestMirrorRecovers(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -188,12 +293,20 @@ func TestMirrorRecovers(t *testing.T) {
 	main := p.sh("git -C person rev-parse main")
 	refs := p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'")
 	test.Equal(t, "mirror", refs, main+" main\n"+main+" topic/a")
-	test.Equal(t, "leftovers", p.sh("find mirrors/*.git -name '*.lock' -o -name '*tmp*' -o -name '*.keep' -o -path '*/objects/??/*'"), "")
+	test.Equal(
+		t,
+		"leftovers",
+		p.sh(
+			"find mirrors/*.git -name '*.lock' -o -name '*tmp*' -o -name '*.keep' -o -path '*/objects/??/*'",
+		),
+		"",
+	)
 	p.sh("cd mirrors/*.git; : > HEAD") // its creator died
 	p.mustClone("three")
 }
 
-// The configuration of a mirror is written anew before git reads it, so that what an agent may once have written there does not run.
+// The configuration of a mirror is written anew before git reads it, so that what an agent may
+// once have written there does not run.
 func TestMirrorIsConfiguredAnew(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
@@ -206,14 +319,23 @@ func TestMirrorIsConfiguredAnew(t *testing.T) {
 	p.commit("two", "work")
 	p.sh(plant)
 	test.OK(t, test.Err(p.deliver("two", "")))
-	test.Equal(t, "what is left", p.sh("ls ran mirrors/*.git/commondir 2>/dev/null || grep touch mirrors/*.git/config || true"), "")
+	test.Equal(
+		t,
+		"what is left",
+		p.sh("ls ran mirrors/*.git/commondir 2>/dev/null || grep touch mirrors/*.git/config || true"),
+		"",
+	)
 }
 
-// A program that git leaves in the background, such as a cache of credentials, does not keep the mirror locked.
+// A program that git leaves in the background, such as a cache of credentials, does not keep
+// the mirror locked.
 func TestProgramInBackground(t *testing.T) {
 	p := newPlace(t)
-	p.sh(`printf '#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $! >> ` + p.dir + `/left\nshift $(($#-1)); exec sh -c "$1"\n' > ssh; chmod +x ssh`)
-	p.env, p.remote = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh")), "host:"+p.remote
+	p.sh(
+		`printf '#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $! >> ` + p.dir + `/left\nshift $(($#-1)); exec sh -c "$1"\n' > ssh; chmod +x ssh`,
+	)
+	p.env = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
+	p.remote = "host:" + p.remote
 	p.mustClone("one")
 	defer p.sh("kill $(cat left)")
 	p.commit("one", "first")
@@ -230,7 +352,8 @@ func TestDeliverWithoutMirror(t *testing.T) {
 	test.Equal(t, "delivery", p.mustDeliver("one", "").Commit, commit)
 }
 
-// Many fetches and deliveries leave many packs. They are joined, and no object is lost, even if no reference leads to it.
+// Many fetches and deliveries leave many packs. They are joined, and no object is lost, even
+// if no reference leads to it.
 func TestPacksAreJoined(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -243,7 +366,12 @@ func TestPacksAreJoined(t *testing.T) {
 	if packs, _ := filepath.Glob(filepath.Join(p.mirrors, "*/objects/pack/*.pack")); len(packs) > 5 {
 		t.Errorf("%d packs", len(packs))
 	}
-	test.Equal(t, "missing", p.sh("git -C mirrors/*.git cat-file --batch-check < mirrors/made | grep -c missing || true"), "0")
+	test.Equal(
+		t,
+		"missing",
+		p.sh("git -C mirrors/*.git cat-file --batch-check < mirrors/made | grep -c missing || true"),
+		"0",
+	)
 	p.sh("git -C one fsck")
 }
 
@@ -254,7 +382,9 @@ func TestPatternInPath(t *testing.T) {
 	p.mirrors = filepath.Join(p.dir, "a[b]*")
 	p.mustClone("one")
 	p.commit("one", "two")
-	p.sh("for m in 'a[b]*'/remote-*.git; do touch \"$m/objects/pack/tmp_pack_x\"; done; mkdir 'a[b]*/incoming-old'; touch -d '2 days ago' 'a[b]*/incoming-old'")
+	p.sh(
+		"for m in 'a[b]*'/remote-*.git; do touch \"$m/objects/pack/tmp_pack_x\"; done; mkdir 'a[b]*/incoming-old'; touch -d '2 days ago' 'a[b]*/incoming-old'",
+	)
 	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
 	test.Equal(t, "left", p.sh("cd 'a[b]*'; ls -d incoming-* */objects/pack/tmp_* 2>/dev/null || true"), "")
 }

@@ -28,7 +28,11 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 			return reconcile.NewError(host.CodeBranchInTheWay, message,
 				"rename that branch, or begin repository.branch with something else than "+name+"/")
 		case strings.HasPrefix(name, branch+"/"):
-			return reconcile.NewError(host.CodeInvalidBranch, message, "rename that branch, or change repository.branch")
+			return reconcile.NewError(
+				host.CodeInvalidBranch,
+				message,
+				"rename that branch, or change repository.branch",
+			)
 		}
 	}
 	return nil
@@ -50,13 +54,23 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	if tree == "" {
 		return nil
 	}
-	setting, err := c.output(c.command(ctx, c.env, []string{"-C", dir, "config", "--get", "receive.denyCurrentBranch"}))
-	if err == nil && slices.Contains([]string{"ignore", "warn", "false", "updateinstead"}, strings.ToLower(setting)) {
+	setting, err := c.output(
+		c.command(ctx, c.env, []string{"-C", dir, "config", "--get", "receive.denyCurrentBranch"}),
+	)
+	if err == nil &&
+		slices.Contains([]string{"ignore", "warn", "false", "updateinstead"}, strings.ToLower(setting)) {
 		return nil
 	}
-	return reconcile.NewError(host.CodeBranchCheckedOut,
-		fmt.Sprintf("%s is checked out in %s: switch to another branch there; the next pass %s", branch, tree, then),
-		"git -C "+tree+" switch -")
+	return reconcile.NewError(
+		host.CodeBranchCheckedOut,
+		fmt.Sprintf(
+			"%s is checked out in %s: switch to another branch there; the next pass %s",
+			branch,
+			tree,
+			then,
+		),
+		"git -C "+tree+" switch -",
+	)
 }
 
 // localDir returns the directory of a remote on this machine, empty for another one.
@@ -90,7 +104,9 @@ func (c *commands) checkWhole(ctx context.Context) error {
 	if dir == "" {
 		return nil
 	}
-	shallow, err := c.output(c.command(ctx, c.env, []string{"-C", dir, "rev-parse", "--is-shallow-repository"}))
+	shallow, err := c.output(
+		c.command(ctx, c.env, []string{"-C", dir, "rev-parse", "--is-shallow-repository"}),
+	)
 	if err != nil || shallow != "true" {
 		return nil //nolint:nilerr // the fetch reports why git can't read it
 	}

@@ -29,11 +29,23 @@ func TestBranchCantBePushed(t *testing.T) {
 	p.sh("git -C person push -q origin :work")
 	p.remote = filepath.Join(p.dir, "person")
 	p.sh("cd person; git checkout -q -b work/one; git worktree add -q -b work/two ../'second tree'")
-	wantFault(t, try("work/one"), host.CodeBranchCheckedOut, "work/one is checked out in "+p.remote+": switch to another branch")
-	wantFault(t, try("work/two"), host.CodeBranchCheckedOut, "work/two is checked out in "+p.dir+"/second tree: ")
+	wantFault(
+		t,
+		try("work/one"),
+		host.CodeBranchCheckedOut,
+		"work/one is checked out in "+p.remote+": switch to another branch",
+	)
+	wantFault(
+		t,
+		try("work/two"),
+		host.CodeBranchCheckedOut,
+		"work/two is checked out in "+p.dir+"/second tree: ",
+	)
 	p.sh("git -C person config receive.denyCurrentBranch updateInstead")
 	test.OK(t, try("work/two"))
-	p.sh("git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C person branch -q -D work/one")
+	p.sh(
+		"git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C person branch -q -D work/one",
+	)
 	p.mustClone("one")
 	p.commit("one", "first")
 	p.sh("git -C person checkout -q -b work/one")
@@ -51,7 +63,10 @@ func TestIncompleteRemote(t *testing.T) {
 		git -C remote.git config uploadpack.allowFilter true
 		git clone -q --depth 1 file://$PWD/remote.git shallow
 		git clone -q --filter=blob:none file://$PWD/remote.git partial`)
-	for name, words := range map[string]string{"shallow": "is a shallow clone", "partial": "is a partial clone"} {
+	for name, words := range map[string]string{
+		"shallow": "is a shallow clone",
+		"partial": "is a partial clone",
+	} {
 		p.remote = filepath.Join(p.dir, name)
 		workspace := filepath.Join(p.dir, name+"-workspace")
 		test.OK(t, os.Mkdir(workspace, 0o700))

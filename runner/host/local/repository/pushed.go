@@ -52,7 +52,10 @@ func (m *Mirror) takePushed(
 	if err := m.describePushed(ctx, from, p); err != nil {
 		return nil, err
 	}
-	contains := withObjects(m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit), head.Objects)
+	contains := withObjects(
+		m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit),
+		head.Objects,
+	)
 	if m.run(contains) == nil {
 		p.Taken = true // by an earlier run, or by the agent
 		return p, nil
@@ -104,7 +107,19 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 		}
 	}
 	slices.Reverse(p.Commits)
-	names, err := m.output(m.localGit(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", from.Delivered, from.Pushed, "--"))
+	names, err := m.output(
+		m.localGit(
+			ctx,
+			"diff-tree",
+			"-r",
+			"-z",
+			"--name-only",
+			"--no-renames",
+			from.Delivered,
+			from.Pushed,
+			"--",
+		),
+	)
 	if err != nil {
 		return err
 	}
@@ -196,11 +211,17 @@ func (m *Mirror) fastForward(
 	return "", nil
 }
 
-// takeBegun looks whether all that differs from HEAD in the work tree was written by an earlier
-// fast-forward to the same commit: each file is as it is in one of the two commits. Then the
-// index gets the files as they are. Otherwise it stays as it is.
-func (w workTree) takeBegun(ctx context.Context, changed []host.GitChange, head, pushed string) (bool, error) {
-	out, err := w.output(w.git(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", head, pushed, "--"))
+// takeBegun looks whether all that differs from HEAD in the work tree was written by an
+// earlier fast-forward to the same commit: each file is as it is in one of the two commits.
+// Then the index gets the files as they are. Otherwise it stays as it is.
+func (w workTree) takeBegun(
+	ctx context.Context,
+	changed []host.GitChange,
+	head, pushed string,
+) (bool, error) {
+	out, err := w.output(
+		w.git(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", head, pushed, "--"),
+	)
 	if err != nil {
 		return false, err
 	}
@@ -233,7 +254,9 @@ func (w workTree) takeBegun(ctx context.Context, changed []host.GitChange, head,
 // differsFromBoth reports whether a file in the index is as it is in neither of two commits.
 func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool, error) {
 	differ := func(commit string) ([]string, error) {
-		out, err := w.output(w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--"))
+		out, err := w.output(
+			w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--"),
+		)
 		return strings.Split(out, "\x00"), err
 	}
 	fromOne, err := differ(one)

@@ -34,7 +34,11 @@ func (d *delivery) sign(ctx context.Context) error {
 		return d.failed(host.CodeDeliveryFailed, "list the commits to sign", err)
 	}
 	if len(originals) > mostSigned {
-		return d.failed(host.CodeDeliveryFailed, "sign the commits", fmt.Errorf("there are more than %d", mostSigned))
+		return d.failed(
+			host.CodeDeliveryFailed,
+			"sign the commits",
+			fmt.Errorf("there are more than %d", mostSigned),
+		)
 	}
 	known, err := d.signedCopies(ctx)
 	if err != nil {
@@ -89,7 +93,9 @@ func (d *delivery) unsigned(ctx context.Context) ([]string, error) {
 
 // signedCopies returns the copies of commits by their originals.
 func (d *delivery) signedCopies(ctx context.Context) (map[string]string, error) {
-	out, err := d.output(d.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", signedRefs))
+	out, err := d.output(
+		d.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", signedRefs),
+	)
 	known := map[string]string{}
 	for line := range strings.Lines(out) {
 		original, signed, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -142,7 +148,11 @@ type signature struct{ name, email, date string }
 
 // env returns the variables by which git makes a commit in someone's name.
 func (s signature) env(who string) []string {
-	return []string{"GIT_" + who + "_NAME=" + s.name, "GIT_" + who + "_EMAIL=" + s.email, "GIT_" + who + "_DATE=" + s.date}
+	return []string{
+		"GIT_" + who + "_NAME=" + s.name,
+		"GIT_" + who + "_EMAIL=" + s.email,
+		"GIT_" + who + "_DATE=" + s.date,
+	}
 }
 
 // commit is a commit as git stores it.
@@ -184,5 +194,9 @@ func parseCommit(raw string) (c commit, err error) {
 func parseSignature(line string) signature {
 	name, rest, _ := strings.Cut(line, "<")
 	email, date, _ := strings.Cut(rest, ">")
-	return signature{name: strings.TrimSpace(name), email: email, date: "@" + strings.TrimSpace(date)}
+	return signature{
+		name:  strings.TrimSpace(name),
+		email: email,
+		date:  "@" + strings.TrimSpace(date),
+	}
 }

@@ -25,21 +25,33 @@ func TestSignedDelivery(t *testing.T) {
 	const fields = "--format='%T %an %ae %ad %cn %ce %cd %B'"
 	main := p.mustClone("one").Commit
 	p.commit("one", "first")
-	p.sh(`cd one; git checkout -q -b side main; git commit -q --allow-empty -m side --author 'Ann <ann@example.org>'
-		git checkout -q work/one; git merge -q --no-ff -m merged side`)
+	p.sh(
+		`cd one; git checkout -q -b side main; git commit -q --allow-empty -m side --author 'Ann <ann@example.org>'
+		git checkout -q work/one; git merge -q --no-ff -m merged side`,
+	)
 	before := p.sh("git -C one log " + fields + " main..work/one")
 	unsigned := p.sh("git -C one rev-parse HEAD")
 	answer := test.Must(deliver("one", ""))
-	test.Equal(t, "answer", answer, host.DeliverAnswer{Commit: answer.Commit, Base: "main", Commits: 3, Head: unsigned})
+	test.Equal(t, "answer", answer, host.DeliverAnswer{
+		Commit:  answer.Commit,
+		Base:    "main",
+		Commits: 3,
+		Head:    unsigned,
+	})
 	p.wantRemote(main+" main", answer.Commit+" work/one")
 	test.Equal(t, "commits", p.sh("git -C remote.git log "+fields+" main..work/one"), before)
 	test.Equal(t, "signatures", p.sh("git -C remote.git log --format=%G? main..work/one | sort -u"), "G")
 
 	// The workspace has the same commits, and nothing in it has changed.
-	test.Equal(t, "workspace", p.sh("cd one; git symbolic-ref HEAD; git rev-parse HEAD; git status --porcelain"),
-		"refs/heads/work/one\n"+answer.Commit)
+	test.Equal(
+		t,
+		"workspace",
+		p.sh("cd one; git symbolic-ref HEAD; git rev-parse HEAD; git status --porcelain"),
+		"refs/heads/work/one\n"+answer.Commit,
+	)
 	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
-	test.Equal(t, "unsaved", unsaved, "1 commit not on any remote") // side, which is a branch of its own
+	// side, which is a branch of its own
+	test.Equal(t, "unsaved", unsaved, "1 commit not on any remote")
 	again := test.Must(deliver("one", answer.Commit))
 	test.Equal(t, "again", again, host.DeliverAnswer{Commit: answer.Commit, Base: "main"})
 
@@ -56,7 +68,11 @@ func TestSignedDelivery(t *testing.T) {
 	p.hook("pre-receive", "")
 	pushed := test.Must(deliver("one", second.Commit)).Commit
 	p.sh("git -C one reset -q --soft " + third)
-	test.Equal(t, "the same", test.Must(deliver("one", pushed)), host.DeliverAnswer{Commit: pushed, Base: "main", Head: third})
+	test.Equal(t, "the same", test.Must(deliver("one", pushed)), host.DeliverAnswer{
+		Commit: pushed,
+		Base:   "main",
+		Head:   third,
+	})
 	test.Equal(t, "moved", p.sh("git -C one rev-parse HEAD"), pushed)
 
 	// So does a fetch: a workspace on another machine gets the copies by it.

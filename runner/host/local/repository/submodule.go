@@ -38,7 +38,10 @@ func (d *delivery) checkSubmodules(ctx context.Context) error {
 		return d.failed(host.CodeDeliveryFailed, "list the submodules", err)
 	}
 	if len(list) > mostSubmodules {
-		return incomplete(fmt.Sprintf("the commits change more than %d submodules", mostSubmodules), "deliver fewer of them at once")
+		return incomplete(
+			fmt.Sprintf("the commits change more than %d submodules", mostSubmodules),
+			"deliver fewer of them at once",
+		)
 	}
 	for _, s := range list {
 		if err := d.checkSubmodule(ctx, s); err != nil {
@@ -53,15 +56,23 @@ func (d *delivery) checkSubmodules(ctx context.Context) error {
 func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	shown := text.Visible(text.Within(s.path, maxShown))
 	if s.url == "" {
-		return incomplete(shown+" is a git repository of its own, and none of its files is in the commit",
-			fmt.Sprintf("to commit its files, remove %s/.git, run git rm --cached %s and git add %s, and commit again",
-				shown, shown, shown))
+		return incomplete(
+			shown+" is a git repository of its own, and none of its files is in the commit",
+			fmt.Sprintf(
+				"to commit its files, remove %s/.git, run git rm --cached %s and git add %s, and commit again",
+				shown,
+				shown,
+				shown,
+			),
+		)
 	}
 	address, err := d.addressOf(s.url)
 	if err != nil {
 		from := text.Visible(text.Within(s.url, maxShown))
-		return incomplete(fmt.Sprintf("the submodule %s comes from %s: %v", shown, from, err),
-			"take the submodule from elsewhere, or ask a person to list its host in repository.submodule_hosts")
+		return incomplete(
+			fmt.Sprintf("the submodule %s comes from %s: %v", shown, from, err),
+			"take the submodule from elsewhere, or ask a person to list its host in repository.submodule_hosts",
+		)
 	}
 	m := d.mirrorOf(address)
 	err = m.withLock(ctx, func(w writer) error {
@@ -71,13 +82,21 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	if err != nil {
 		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
 	}
-	out, err := m.output(m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+s.commit, "refs/heads", "refs/tags"))
+	out, err := m.output(
+		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+s.commit, "refs/heads", "refs/tags"),
+	)
 	if err == nil && out != "" {
 		return nil
 	}
 	return incomplete(
-		fmt.Sprintf("the submodule %s is at commit %.12s, which is on no branch of %s", shown, s.commit, m.Address()),
-		"let the submodule stay at a commit that is there; only a person can push to that repository")
+		fmt.Sprintf(
+			"the submodule %s is at commit %.12s, which is on no branch of %s",
+			shown,
+			s.commit,
+			m.Address(),
+		),
+		"let the submodule stay at a commit that is there; only a person can push to that repository",
+	)
 }
 
 // deepestSubmodule is how deep submodules may be in one another.
@@ -105,7 +124,11 @@ func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, object
 		return err
 	}
 	if len(list) > mostSubmodules || len(list) > 0 && depth == deepestSubmodule {
-		return fmt.Errorf("there are too many submodules: at most %d, and %d deep", mostSubmodules, deepestSubmodule)
+		return fmt.Errorf(
+			"there are too many submodules: at most %d, and %d deep",
+			mostSubmodules,
+			deepestSubmodule,
+		)
 	}
 	for _, s := range list {
 		if s.url == "" { // a clone of git's leaves it empty, too
@@ -150,7 +173,11 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 		m.command(ctx, inOwn, []string{"config", "commit.gpgSign", "false"}),
 		m.command(ctx, append(slices.Clone(m.env), "GIT_DIR="+own, "GIT_WORK_TREE="+at),
 			[]string{"checkout", "--quiet", "--detach", s.commit}),
-		m.command(ctx, append(m.plain(), "GIT_DIR="+gitDir), []string{"config", "submodule." + s.name + ".url", from.Address()}),
+		m.command(
+			ctx,
+			append(m.plain(), "GIT_DIR="+gitDir),
+			[]string{"config", "submodule." + s.name + ".url", from.Address()},
+		),
 	}
 	for _, step := range steps {
 		if err := m.run(step); err != nil {
@@ -177,7 +204,8 @@ func (s submodule) check(tree, gitDir string) error {
 		return errors.New("its path leads out of the work tree")
 	}
 	inTree := leadsThroughLink(tree, s.path)
-	inGitDir := leadsThroughLink(gitDir, filepath.Join("modules", s.name)) || leadsThroughLink(gitDir, "config")
+	inGitDir := leadsThroughLink(gitDir, filepath.Join("modules", s.name)) ||
+		leadsThroughLink(gitDir, "config")
 	if inTree || inGitDir {
 		return errors.New("its path leads through a link")
 	}
@@ -210,8 +238,22 @@ func (d *delivery) changedSubmodules(ctx context.Context) ([]submodule, error) {
 
 // submodulesSince lists the submodules of a commit that an earlier one does not have at the
 // same commit, and one more than are examined at most. See addSubmodules for objects.
-func (m *Mirror) submodulesSince(ctx context.Context, earlier, commit, objects string) (list []submodule, err error) {
-	cmd := m.localGit(ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", earlier, commit, "--")
+func (m *Mirror) submodulesSince(
+	ctx context.Context,
+	earlier, commit, objects string,
+) (list []submodule, err error) {
+	cmd := m.localGit(
+		ctx,
+		"diff-tree",
+		"-r",
+		"-z",
+		"--raw",
+		"--no-abbrev",
+		"--no-renames",
+		earlier,
+		commit,
+		"--",
+	)
 	cmd = withObjects(cmd, objects)
 	var change []string // the fields before a path: :000000 160000 OLD NEW A
 	cmd.Stdout = git.EachEntry(func(entry string) {
@@ -239,12 +281,25 @@ func (m *Mirror) submodulesSince(ctx context.Context, earlier, commit, objects s
 
 // withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for
 // objects.
-func (m *Mirror) withModules(ctx context.Context, commit, objects string, list []submodule) ([]submodule, error) {
+func (m *Mirror) withModules(
+	ctx context.Context,
+	commit, objects string,
+	list []submodule,
+) ([]submodule, error) {
 	file := commit + ":.gitmodules"
 	if m.run(withObjects(m.localGit(ctx, "cat-file", "-e", file), objects)) != nil {
 		return list, nil //nolint:nilerr // there is none
 	}
-	cmd := m.localGit(ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`)
+	cmd := m.localGit(
+		ctx,
+		"config",
+		"--blob",
+		file,
+		"--no-includes",
+		"-z",
+		"--get-regexp",
+		`^submodule\..*\.(path|url)$`,
+	)
 	cmd = withObjects(cmd, objects)
 	cmd.Env = append(cmd.Env, allocLimit)
 	out, err := m.output(cmd)

@@ -13,8 +13,10 @@ import (
 func TestIncompleteCommits(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.sh(`git init -q --bare -b main lib.git; git clone -q lib.git lib 2>/dev/null; cd lib; git checkout -q -b main
-		echo lib > lib; git add .; git commit -qm lib; git push -q origin main; git commit -q --allow-empty -m unpushed`)
+	p.sh(
+		`git init -q --bare -b main lib.git; git clone -q lib.git lib 2>/dev/null; cd lib; git checkout -q -b main
+		echo lib > lib; git add .; git commit -qm lib; git push -q origin main; git commit -q --allow-empty -m unpushed`,
+	)
 	refused := func(name, script string, parts ...string) {
 		t.Helper()
 		p.mustClone(name)
@@ -34,9 +36,14 @@ func TestIncompleteCommits(t *testing.T) {
 		"the submodule vendor/lib is at commit", "which is on no branch of "+p.dir+"/lib.git")
 	p.sh("git -C lib push -q origin main")
 	p.mustDeliver("two", "")
-	p.sh("git -c protocol.file.allow=always clone -q --recurse-submodules -b work/two remote.git other; test -e other/vendor/lib/lib")
-	refused("three", add+"git config -f .gitmodules submodule.vendor/lib.url https://127.0.0.1:1/lib; git add -A",
-		"vendor/lib comes from https://127.0.0.1:1/lib: that is on another host than the repository")
+	p.sh(
+		"git -c protocol.file.allow=always clone -q --recurse-submodules -b work/two remote.git other; test -e other/vendor/lib/lib",
+	)
+	refused(
+		"three",
+		add+"git config -f .gitmodules submodule.vendor/lib.url https://127.0.0.1:1/lib; git add -A",
+		"vendor/lib comes from https://127.0.0.1:1/lib: that is on another host than the repository",
+	)
 	refused("four", add+"git config -f .gitmodules submodule.vendor/lib.url 'ext::sh -c false'; git add -A",
 		"vendor/lib comes from ext::sh -c false: git fetches submodules over https and ssh only")
 	refused("five", add+"git config -f .gitmodules submodule.vendor/lib.path other; git add -A",
@@ -64,17 +71,35 @@ func TestCloneWithSubmodules(t *testing.T) {
 		return test.Err(m.Clone(t.Context(), filepath.Join(p.dir, name), "work/"+name, ""))
 	}
 	test.OK(t, clone("one"))
-	test.Equal(t, "files", p.sh("cd one; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"), "lib\ninner")
+	test.Equal(
+		t,
+		"files",
+		p.sh("cd one; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"),
+		"lib\ninner",
+	)
 	test.Equal(t, "status", p.sh("cd one; git submodule status --recursive | cut -c1 | sort -u"), "")
 	test.Equal(t, "origin", p.sh("git -C one/vendor/lib config remote.origin.url"), p.dir+"/lib.git")
 	unsaved, _ := git.Unsaved(t.Context(), filepath.Join(p.dir, "one"), "", "", "")
 	test.Equal(t, "unsaved", unsaved, "")
 	p.commit("one", "work")
 	m := p.mirrorOf(host.Repository{URL: p.remote, Submodules: true, Pushes: true})
-	checkout := Checkout{Dir: filepath.Join(p.dir, "checkout"), Commit: p.sh("git -C one rev-parse HEAD"), Branch: "work/one"}
-	origin := host.Origin{URL: p.remote, Base: p.sh("git -C one rev-parse HEAD^"), Commit: p.sh("git -C one rev-parse HEAD^")}
+	checkout := Checkout{
+		Dir:    filepath.Join(p.dir, "checkout"),
+		Commit: p.sh("git -C one rev-parse HEAD"),
+		Branch: "work/one",
+	}
+	origin := host.Origin{
+		URL:    p.remote,
+		Base:   p.sh("git -C one rev-parse HEAD^"),
+		Commit: p.sh("git -C one rev-parse HEAD^"),
+	}
 	test.OK(t, m.CheckOut(t.Context(), filepath.Join(p.dir, "one"), origin, checkout))
-	test.Equal(t, "a checkout", p.sh("cd checkout; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"), "lib\ninner")
+	test.Equal(
+		t,
+		"a checkout",
+		p.sh("cd checkout; cat vendor/lib/lib vendor/lib/deep/inner; git status --porcelain"),
+		"lib\ninner",
+	)
 	p.mustDeliver("one", "")
 
 	// What an agent may have written in .gitmodules reaches nothing else.
@@ -119,7 +144,10 @@ func TestAddressOfSubmodule(t *testing.T) {
 		{"/srv/git/app.git", "/home/ann/secret", refused},
 		{"/srv/git/app.git", "https://host/lib", refused},
 	} {
-		m := &Mirror{commands{remote: host.Repository{URL: c.repository, SubmoduleHosts: []string{"listed"}}, path: filepath.Join("m", "m")}}
+		m := &Mirror{commands{
+			remote: host.Repository{URL: c.repository, SubmoduleHosts: []string{"listed"}},
+			path:   filepath.Join("m", "m"),
+		}}
 		got, err := m.addressOf(c.written)
 		if got != c.want || (err == nil) != (c.want != refused) {
 			t.Errorf("%q in %s gives %q, %v, want %q", c.written, c.repository, got, err, c.want)

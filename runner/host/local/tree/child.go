@@ -35,17 +35,23 @@ type Child struct {
 	reaped bool
 }
 
-// Start starts a command in a new process group, with pipes for its three streams. Apart from these it inherits only the lease, as
-// descriptor 3, so that it is held as long as the child lives, and the tree file, as TreeFD, which marks all its descendants. Both
-// may be nil. If the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
+// Start starts a command in a new process group, with pipes for its three streams. Apart from
+// these it inherits only the lease, as descriptor 3, so that it is held as long as the child
+// lives, and the tree file, as TreeFD, which marks all its descendants. Both may be nil. If
+// the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
 func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
 	return startChild(r, lease, tree, syscall.SysProcAttr{})
 }
 
 func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcAttr) (*Child, error) {
 	attr.Setpgid = true
-	c := &Child{cmd: exec.Command(r.Argv[0], r.Argv[1:]...), done: make(chan struct{})} //nolint:noctx // Kill ends it
-	c.cmd.Dir, c.cmd.Env, c.cmd.SysProcAttr = r.Dir, append([]string{}, r.Env...), &attr
+	c := &Child{
+		cmd:  exec.Command(r.Argv[0], r.Argv[1:]...), //nolint:noctx // Kill ends it
+		done: make(chan struct{}),
+	}
+	c.cmd.Dir = r.Dir
+	c.cmd.Env = append([]string{}, r.Env...)
+	c.cmd.SysProcAttr = &attr
 	if lease != nil {
 		c.cmd.ExtraFiles = []*os.File{lease}
 	}
@@ -79,8 +85,8 @@ func (c *Child) Stdin() io.WriteCloser { return c.stdin }
 func (c *Child) Stdout() io.Reader     { return c.stdout }
 func (c *Child) Stderr() io.Reader     { return c.stderr }
 
-// Wait returns nil when the child has ended, even if other processes have its pipes open, or the error of ctx. The child is not
-// reaped before Close, so its group can still be signalled.
+// Wait returns nil when the child has ended, even if other processes have its pipes open, or
+// the error of ctx. The child is not reaped before Close, so its group can still be signalled.
 func (c *Child) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -90,8 +96,9 @@ func (c *Child) Wait(ctx context.Context) error {
 	}
 }
 
-// SignalGroup sends sig to the child's process group, even after the child itself has ended. It returns os.ErrProcessDone if the
-// group is empty, and after Close. (The number of the group cannot be reused before Close, because the child is not reaped.)
+// SignalGroup sends sig to the child's process group, even after the child itself has ended.
+// It returns os.ErrProcessDone if the group is empty, and after Close. (The number of the
+// group cannot be reused before Close, because the child is not reaped.)
 func (c *Child) SignalGroup(sig unix.Signal) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -108,8 +115,9 @@ func (c *Child) SignalGroup(sig unix.Signal) error {
 	return nil
 }
 
-// Close kills the group if the child still runs, reaps the child, closes the pipes and returns how the child ended. If SIGKILL does
-// not end the child within 5 s, Close returns an error and does not reap it.
+// Close kills the group if the child still runs, reaps the child, closes the pipes and returns
+// how the child ended. If SIGKILL does not end the child within 5 s, Close returns an error
+// and does not reap it.
 func (c *Child) Close() (host.Exit, error) {
 	defer c.closePipes()
 	select {
@@ -122,7 +130,14 @@ func (c *Child) Close() (host.Exit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if err := c.Wait(ctx); err != nil {
-		return host.Exit{Code: -1}, fmt.Errorf("process %d (%s) did not end after SIGKILL: %w", c.process.PID, c.process.Name, err)
+		return host.Exit{
+			Code: -1,
+		}, fmt.Errorf(
+			"process %d (%s) did not end after SIGKILL: %w",
+			c.process.PID,
+			c.process.Name,
+			err,
+		)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -148,8 +163,9 @@ func (c *Child) closePipes() {
 // groupGrace is the time between SIGTERM and SIGKILL for a process group.
 const groupGrace = 2 * time.Second
 
-// WaitGroup waits for the end of a command that was started as the leader of a process group. If ctx ends, or after timeout, it ends
-// the group, and returns the error of ctx, or that of late, which it calls before.
+// WaitGroup waits for the end of a command that was started as the leader of a process group.
+// If ctx ends, or after timeout, it ends the group, and returns the error of ctx, or that of
+// late, which it calls before.
 func WaitGroup(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, late func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -167,15 +183,18 @@ func WaitGroup(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, late f
 	endGroup(cmd.Process.Pid, groupGrace)
 	select {
 	case <-done: //nolint:errcheck // the status of a killed command has no meaning
-	case <-time.After(closeWait): // a hung file system; it is reported when the processes of the run are ended
+	case <-time.After(closeWait):
+		// a hung file system; it is reported when the processes of the run are ended
 	}
 	return err
 }
 
-// endGroup ends a process group: with SIGTERM, so that its programs can remove their lock files, and after grace with SIGKILL. The
-// leader must be a child of this process. endGroup does not wait for zombies, which may remain in the group for long.
+// endGroup ends a process group: with SIGTERM, so that its programs can remove their lock
+// files, and after grace with SIGKILL. The leader must be a child of this process. endGroup
+// does not wait for zombies, which may remain in the group for long.
 func endGroup(leader int, grace time.Duration) {
-	_, _ = unix.Kill(-leader, unix.SIGTERM), unix.Kill(-leader, unix.SIGCONT)
+	_ = unix.Kill(-leader, unix.SIGTERM)
+	_ = unix.Kill(-leader, unix.SIGCONT)
 	for end := time.Now().Add(grace); time.Now().Before(end); time.Sleep(killStep) {
 		living, err := proc.Scan()
 		if err == nil && !slices.ContainsFunc(living, func(e proc.Entry) bool { return e.Group == leader }) {
@@ -187,7 +206,8 @@ func endGroup(leader int, grace time.Duration) {
 
 const (
 	stderrKept = 16 << 10
-	// drainWait is how long Run reads on after the end of the program's processes, in case one that it could not find has a pipe.
+	// drainWait is how long Run reads on after the end of the program's processes, in case one
+	// that it could not find has a pipe.
 	drainWait = 2 * time.Second
 )
 
@@ -198,9 +218,11 @@ type Output struct {
 	Exit   host.Exit
 }
 
-// Run runs a program in a new process group until it ends, until ctx ends, or until it has written more than limit bytes to its standard
-// output. Then Run ends all of its processes, also those in other groups and sessions, and returns what was written before. The error is
-// that of the start, or of ctx. If this process is killed, Linux kills the program, too, but none that it has started.
+// Run runs a program in a new process group until it ends, until ctx ends, or until it has
+// written more than limit bytes to its standard output. Then Run ends all of its processes,
+// also those in other groups and sessions, and returns what was written before. The error is
+// that of the start, or of ctx. If this process is killed, Linux kills the program, too, but
+// none that it has started.
 func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out Output, err error) {
 	tree, err := os.CreateTemp("", "symphony-")
 	if err != nil {

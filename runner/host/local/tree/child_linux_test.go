@@ -43,22 +43,34 @@ func waitFor(t *testing.T, c *Child) {
 
 func TestExecStreams(t *testing.T) {
 	dir := t.TempDir()
-	c := run(t, host.StartRequest{Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`), Env: []string{"A=b"}, Dir: dir}, nil, nil)
+	c := run(t, host.StartRequest{
+		Argv: sh(`read l; echo "out $l $A"; pwd; echo err >&2; env; exit 4`),
+		Env:  []string{"A=b"},
+		Dir:  dir,
+	}, nil, nil)
 	test.OK(t, test.Err(io.WriteString(c.Stdin(), "hello\n")))
 	out := test.Must(io.ReadAll(c.Stdout()))
 	errs := test.Must(io.ReadAll(c.Stderr()))
-	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") || strings.Contains(got, "HOME=") || string(errs) != "err\n" {
+	if got := string(out); !strings.HasPrefix(got, "out hello b\n"+dir+"\n") ||
+		strings.Contains(got, "HOME=") ||
+		string(errs) != "err\n" {
 		t.Errorf("stdout: %s, stderr: %s", got, errs)
 	}
 	waitFor(t, c)
 	for range 2 { // closing again changes nothing
 		exit, err := c.Close()
-		test.Equal(t, "error, code and text", []any{err, exit.Code, exit.Text}, []any{nil, 4, "exit status 4"})
+		test.Equal(
+			t,
+			"error, code and text",
+			[]any{err, exit.Code, exit.Text},
+			[]any{nil, 4, "exit status 4"},
+		)
 	}
 	test.ErrorIs(t, "signal after close", c.SignalGroup(unix.SIGKILL), os.ErrProcessDone)
 }
 
-// A hook that leaves a process in the background has ended. The process keeps the pipes open, and can still be killed with the group.
+// A hook that leaves a process in the background has ended. The process keeps the pipes open,
+// and can still be killed with the group.
 func TestExecEndsWhilePipesStayOpen(t *testing.T) {
 	c := run(t, host.StartRequest{Argv: sh(`sleep 60 & echo $!; exit 0`)}, nil, nil)
 	waitFor(t, c)
@@ -82,12 +94,14 @@ func TestExecGroupIsItsOwn(t *testing.T) {
 	defer cancel()
 	test.OK(t, proc.Signal(c.Process(), unix.SIGTERM)) // it is deaf
 	test.ErrorIs(t, "wait", c.Wait(ctx), context.DeadlineExceeded)
-	if exit, err := c.Close(); err != nil || exit.Text != "signal: killed" || exit.Code >= 0 { // it kills what still runs
+	// it kills what still runs
+	if exit, err := c.Close(); err != nil || exit.Text != "signal: killed" || exit.Code >= 0 {
 		t.Errorf("%+v, %v", exit, err)
 	}
 }
 
-// The child gets its streams, the lease and the tree file, and nothing that this process inherited.
+// The child gets its streams, the lease and the tree file, and nothing that this process
+// inherited.
 func TestExecDescriptors(t *testing.T) {
 	stray := test.Must(os.Open("/etc/hostname"))
 	defer stray.Close()
@@ -104,7 +118,11 @@ func TestExecDescriptors(t *testing.T) {
 		line := test.Must(out.ReadString('\n'))
 		listed.WriteString(line)
 	}
-	wantSaid(t, listed.String(), []string{" 3 -> " + lease.Name() + "\n", fmt.Sprintf(" %d -> %s\n", TreeFD, tree.Name())})
+	wantSaid(
+		t,
+		listed.String(),
+		[]string{" 3 -> " + lease.Name() + "\n", fmt.Sprintf(" %d -> %s\n", TreeFD, tree.Name())},
+	)
 	test.Equal(t, "descriptors", strings.Count(listed.String(), " -> "), 5)
 	// The lease is held as long as the child lives.
 	test.OK(t, lease.Close())
@@ -130,7 +148,8 @@ func TestExecImpossible(t *testing.T) {
 	}
 }
 
-// Under a strict limit on descriptors a child still starts, if necessary without the tree file.
+// Under a strict limit on descriptors a child still starts, if necessary without the tree
+// file.
 func TestExecWithFewDescriptors(t *testing.T) {
 	proctest.Start(t, nil, "limited", filepath.Join(t.TempDir(), "tree")).Line("started <nil>")
 }
@@ -141,7 +160,10 @@ func init() {
 		for n := uint64(2 * TreeFD); err == nil && n >= 40; n-- {
 			var c *Child
 			if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err == nil {
-				c, err = Start(host.StartRequest{Argv: []string{"true"}, Env: []string{"PATH=" + os.Getenv("PATH")}}, tree, tree)
+				c, err = Start(host.StartRequest{
+					Argv: []string{"true"},
+					Env:  []string{"PATH=" + os.Getenv("PATH")},
+				}, tree, tree)
 			}
 			if err == nil {
 				_, err = c.Close()
@@ -164,7 +186,8 @@ func TestProcFile(t *testing.T) {
 	want()
 	self := test.Must(proc.Self())
 	a := reconcile.Process{PID: self.PID, Start: self.Start, Name: "a) \"b\"\n\xff 5"}
-	gone := reconcile.Process{PID: self.PID, Start: self.Start + 1, Name: "sh"} // the same pid, later
+	// the same pid, later
+	gone := reconcile.Process{PID: self.PID, Start: self.Start + 1, Name: "sh"}
 	test.OK(t, p.Record([]reconcile.Process{a}))
 	test.OK(t, p.Record([]reconcile.Process{a, gone}))
 	want(a, gone)

@@ -1,4 +1,5 @@
-// Package tree starts, finds, watches and ends the processes of a run: the agent, hooks, and whatever they start.
+// Package tree starts, finds, watches and ends the processes of a run: the agent, hooks, and
+// whatever they start.
 //
 //	Start ─► agent, hooks ─► their descendants
 //	ProcFile.Record ◄── descendants of the worker

@@ -19,29 +19,35 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Owner describes which processes belong to a run. Each criterion alone is enough, and the descendants of a process belong, too.
+// Owner describes which processes belong to a run. Each criterion alone is enough, and the
+// descendants of a process belong, too.
 type Owner struct {
-	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark. An empty value matches no process.
+	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark. An empty value
+	// matches no process.
 	RunID, ThreadID string
-	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file may have been removed.
+	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file
+	// may have been removed.
 	Tree string
 	// Recorded processes belong. To end the worker as well, name it here.
 	Recorded []reconcile.Process
-	// Worker is the run's worker, which does not belong itself. Its descendants do if Descendants is set.
+	// Worker is the run's worker, which does not belong itself. Its descendants do if
+	// Descendants is set.
 	Worker      reconcile.Process
 	Descendants bool
-	// Folder is the workspace root, without symlinks. Members of the worker's session whose working directory is inside belong.
-	// That finds MCP servers, to which codex passes neither environment nor descriptors, if the worker died before it could
-	// record them. The folder distinguishes the session from a later one whose leader has the same pid.
+	// Folder is the workspace root, without symlinks. Members of the worker's session whose
+	// working directory is inside belong. That finds MCP servers, to which codex passes
+	// neither environment nor descriptors, if the worker died before it could record them. The
+	// folder distinguishes the session from a later one whose leader has the same pid.
 	Folder string
-	// Boot is the BootID in which Recorded and Worker were recorded. In another boot they are ignored.
+	// Boot is the BootID in which Recorded and Worker were recorded. In another boot they are
+	// ignored.
 	Boot string
 	// Spare is the pid of a process that, with its descendants, does not belong.
 	Spare int
 }
 
-// marker returns what identifies a process of the run: entries of its environment, of which one is enough, or the tree file, with
-// its links resolved as in /proc.
+// marker returns what identifies a process of the run: entries of its environment, of which
+// one is enough, or the tree file, with its links resolved as in /proc.
 func (o Owner) marker() (env []string, tree string) {
 	for name, value := range map[string]string{host.RunMark: o.RunID, host.ThreadMark: o.ThreadID} {
 		if value != "" {
@@ -57,20 +63,25 @@ func (o Owner) marker() (env []string, tree string) {
 	return env, filepath.Clean(o.Tree)
 }
 
-// containsEntry reports whether an environment, separated by zero bytes, contains one of the entries.
+// containsEntry reports whether an environment, separated by zero bytes, contains one of the
+// entries.
 func containsEntry(environ string, entries []string) bool {
-	return slices.ContainsFunc(strings.Split(environ, "\x00"), func(e string) bool { return slices.Contains(entries, e) })
+	return slices.ContainsFunc(
+		strings.Split(environ, "\x00"),
+		func(e string) bool { return slices.Contains(entries, e) },
+	)
 }
 
-// Find lists the living processes that belong to the run, sorted by pid. This process and its ancestors are never among them. If it
-// returns an error, some may be missing.
+// Find lists the living processes that belong to the run, sorted by pid. This process and its
+// ancestors are never among them. If it returns an error, some may be missing.
 func Find(o Owner) ([]reconcile.Process, error) {
 	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
 	}
 	if o.Boot != boot {
-		o.Recorded, o.Worker = nil, reconcile.Process{}
+		o.Recorded = nil
+		o.Worker = reconcile.Process{}
 	}
 	entries, err := proc.Scan()
 	if err != nil {
@@ -79,7 +90,8 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	t := newProcessTree(entries)
 	if o.Spare != 0 {
 		t.claim(o.Spare)
-		t.spared, t.claimed = t.claimed, map[int]bool{}
+		t.spared = t.claimed
+		t.claimed = map[int]bool{}
 	}
 	for _, p := range o.Recorded {
 		if t.has(p) {
@@ -91,7 +103,10 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	}
 	err = t.claimSession(o.Worker, o.Folder)
 	if env, tree := o.marker(); len(env) > 0 || tree != "" {
-		err = errors.Join(err, t.claimAll(func(e proc.Entry) (bool, error) { return hasMarker(e.PID, env, tree) }))
+		err = errors.Join(
+			err,
+			t.claimAll(func(e proc.Entry) (bool, error) { return hasMarker(e.PID, env, tree) }),
+		)
 	}
 	return t.list(), err
 }
@@ -105,7 +120,11 @@ type processTree struct {
 }
 
 func newProcessTree(entries []proc.Entry) *processTree {
-	t := &processTree{byPID: map[int]proc.Entry{}, children: map[int][]int{}, claimed: map[int]bool{}}
+	t := &processTree{
+		byPID:    map[int]proc.Entry{},
+		children: map[int][]int{},
+		claimed:  map[int]bool{},
+	}
 	for _, e := range entries {
 		t.byPID[e.PID] = e
 		t.children[e.Parent] = append(t.children[e.Parent], e.PID)
@@ -126,8 +145,8 @@ func (t *processTree) claim(pid int) {
 	}
 }
 
-// claimDescendants claims the descendants of a process. A child that is older than its parent is not its child: the parent's pid was
-// reused during the scan.
+// claimDescendants claims the descendants of a process. A child that is older than its parent
+// is not its child: the parent's pid was reused during the scan.
 func (t *processTree) claimDescendants(pid int) {
 	for _, child := range t.children[pid] {
 		if t.byPID[child].Start >= t.byPID[pid].Start {
@@ -136,8 +155,9 @@ func (t *processTree) claimDescendants(pid int) {
 	}
 }
 
-// claimSession claims the members of a worker's session whose working directory is inside folder. The leader is looked up after
-// the scan: if its pid belongs to another process then, the run's session had no member left.
+// claimSession claims the members of a worker's session whose working directory is inside
+// folder. The leader is looked up after the scan: if its pid belongs to another process then,
+// the run's session had no member left.
 func (t *processTree) claimSession(worker reconcile.Process, folder string) error {
 	if worker.PID == 0 || folder == "" {
 		return nil
@@ -188,14 +208,15 @@ func (t *processTree) list() (procs []reconcile.Process) {
 	return procs
 }
 
-// TreeFD is the descriptor as which hooks, agents and all their descendants have their run's tree file open. A change of the
-// environment, the session or the parent does not remove this marker; only closing the descriptor does. The number collides with
-// none of these: shell scripts use 3 to 9, shells 10 and up and 255, Node closes all from 3 up to the first gap after 16, and a
-// strict limit on descriptors ends at 64.
+// TreeFD is the descriptor as which hooks, agents and all their descendants have their run's
+// tree file open. A change of the environment, the session or the parent does not remove this
+// marker; only closing the descriptor does. The number collides with none of these: shell
+// scripts use 3 to 9, shells 10 and up and 255, Node closes all from 3 up to the first gap
+// after 16, and a strict limit on descriptors ends at 64.
 const TreeFD = 63
 
-// OpenTree opens the tree file of a run and creates it if necessary. It stays empty. Its descriptor is not TreeFD, which would make
-// this process one of the run.
+// OpenTree opens the tree file of a run and creates it if necessary. It stays empty. Its
+// descriptor is not TreeFD, which would make this process one of the run.
 func OpenTree(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -212,8 +233,8 @@ func OpenTree(path string) (*os.File, error) {
 	return os.NewFile(uintptr(other), path), nil
 }
 
-// ExtraFiles returns files for exec.Cmd.ExtraFiles, extended so that tree becomes TreeFD. If tree is nil, or TreeFD too close to the
-// limit on descriptors, it returns files unchanged.
+// ExtraFiles returns files for exec.Cmd.ExtraFiles, extended so that tree becomes TreeFD. If
+// tree is nil, or TreeFD too close to the limit on descriptors, it returns files unchanged.
 func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
 	const room = 16 // descriptors that a fork needs temporarily
 	var limit unix.Rlimit
@@ -229,21 +250,25 @@ const (
 	killStep   = 10 * time.Millisecond // between two checks whether processes have ended
 )
 
-// Kill ends every process that Find finds, and returns those that are left. It sends SIGTERM (and SIGCONT, so that stopped
-// processes handle it), waits for grace, but at most half of the time until the deadline of ctx, and then repeats SIGKILL until
-// Find finds nothing or the same processes again. If ctx ends, it returns the error of ctx.
+// Kill ends every process that Find finds, and returns those that are left. It sends SIGTERM
+// (and SIGCONT, so that stopped processes handle it), waits for grace, but at most half of the
+// time until the deadline of ctx, and then repeats SIGKILL until Find finds nothing or the
+// same processes again. If ctx ends, it returns the error of ctx.
 func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
 	boot, err := proc.BootID()
 	if err != nil {
 		return nil, err
 	}
 	if o.Boot != boot {
-		o.Boot, o.Recorded, o.Worker = boot, nil, reconcile.Process{}
+		o.Boot = boot
+		o.Recorded = nil
+		o.Worker = reconcile.Process{}
 	}
 	o.Recorded = slices.Clone(o.Recorded)
 	find := func() error {
 		left, err = Find(o)
-		o.Recorded = append(o.Recorded, left...) // a process that was found by its parent alone would be lost when the parent ends
+		// a process that was found by its parent alone would be lost when the parent ends
+		o.Recorded = append(o.Recorded, left...)
 		return err
 	}
 	if err := find(); err != nil || len(left) == 0 {
@@ -276,9 +301,15 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 	return left, err
 }
 
-// signalAndWait sends the signals to each process and waits until all have ended, at most for wait or until ctx ends. It does not
-// wait for a process that it may not signal: the caller finds it again.
-func signalAndWait(ctx context.Context, procs []reconcile.Process, wait time.Duration, sigs ...unix.Signal) error {
+// signalAndWait sends the signals to each process and waits until all have ended, at most for
+// wait or until ctx ends. It does not wait for a process that it may not signal: the caller
+// finds it again.
+func signalAndWait(
+	ctx context.Context,
+	procs []reconcile.Process,
+	wait time.Duration,
+	sigs ...unix.Signal,
+) error {
 	var signalled []reconcile.Process
 	var errs []error
 	for _, p := range procs {

@@ -27,7 +27,8 @@ import (
 )
 
 func init() {
-	// leaderless ends its first thread, on which only initializations are sure to run, and continues with the others.
+	// leaderless ends its first thread, on which only initializations are sure to run, and
+	// continues with the others.
 	if slices.Contains(os.Args, "leaderless") {
 		runtime.LockOSThread()
 	}
@@ -45,7 +46,8 @@ func init() {
 		proctest.Say("found", pids(procs))
 		return err
 	}
-	// hydra starts another of its kind as soon as it gets SIGTERM, and ends: as many generations as it has arguments.
+	// hydra starts another of its kind as soon as it gets SIGTERM, and ends: as many
+	// generations as it has arguments.
 	proctest.Helpers["hydra"] = func(args []string) error {
 		term := make(chan os.Signal, 1)
 		signal.Notify(term, syscall.SIGTERM)
@@ -65,7 +67,10 @@ func init() {
 		var p reconcile.Process
 		_, err := fmt.Sscan(strings.Join(args, " "), &p.PID, &p.Start)
 		boot, bootErr := proc.BootID()
-		left, killErr := Kill(context.Background(), Owner{Recorded: []reconcile.Process{p}, Boot: boot}, time.Hour)
+		left, killErr := Kill(context.Background(), Owner{
+			Recorded: []reconcile.Process{p},
+			Boot:     boot,
+		}, time.Hour)
 		proctest.Say("left", pids(left))
 		return errors.Join(err, bootErr, killErr)
 	}
@@ -114,11 +119,21 @@ func TestFindOrphanByMark(t *testing.T) {
 
 func TestFindOrphanWithoutEnvironmentByRecord(t *testing.T) {
 	child := orphan(t, nil, "clear", func(*exec.Cmd) {})
-	wantFound(t, "recorded", Owner{RunID: proctest.RunID(t), Recorded: []reconcile.Process{child}, Boot: boot(t)}, child.PID)
-	wantFound(t, "before a reboot", Owner{Recorded: []reconcile.Process{child}, Boot: "another boot"}, 0)
+	wantFound(t, "recorded", Owner{
+		RunID:    proctest.RunID(t),
+		Recorded: []reconcile.Process{child},
+		Boot:     boot(t),
+	}, child.PID)
+	wantFound(t, "before a reboot", Owner{
+		Recorded: []reconcile.Process{child},
+		Boot:     "another boot",
+	}, 0)
 	wantFound(t, "in an unknown boot", Owner{Recorded: []reconcile.Process{child}}, 0)
 	child.Start++
-	wantFound(t, "another start time", Owner{Recorded: []reconcile.Process{child}, Boot: boot(t)}, 0)
+	wantFound(t, "another start time", Owner{
+		Recorded: []reconcile.Process{child},
+		Boot:     boot(t),
+	}, 0)
 }
 
 // holding passes the file to the child as descriptor fd.
@@ -133,7 +148,8 @@ func newTree(t *testing.T) *os.File {
 	return f
 }
 
-// A process that has cleared its environment, left its session and its parent, and was not recorded.
+// A process that has cleared its environment, left its session and its parent, and was not
+// recorded.
 func TestFindOrphanByTree(t *testing.T) {
 	tree := newTree(t)
 	child := orphan(t, nil, "clear,keep", holding(tree, TreeFD)).PID
@@ -154,12 +170,18 @@ func TestFindOrphanByTree(t *testing.T) {
 	wantFound(t, "at another descriptor", Owner{Tree: tree.Name()}, 0)
 }
 
-// The path of a descriptor belongs to the mount namespace in which it was opened, so the same path may be another file.
+// The path of a descriptor belongs to the mount namespace in which it was opened, so the same
+// path may be another file.
 func TestSamePathIsNotSameFile(t *testing.T) {
 	proctest.NeedsRoot(t)
 	tree := newTree(t)
-	script := `mount -t tmpfs tmpfs "$1" && : > "$1/tree" && exec ` + strconv.Itoa(TreeFD) + `<"$1/tree" && echo ready && read wait`
-	c := run(t, host.StartRequest{Argv: []string{"unshare", "--mount", "bash", "-c", script, "-", filepath.Dir(tree.Name())}, Env: os.Environ()}, nil, nil)
+	script := `mount -t tmpfs tmpfs "$1" && : > "$1/tree" && exec ` + strconv.Itoa(
+		TreeFD,
+	) + `<"$1/tree" && echo ready && read wait`
+	c := run(t, host.StartRequest{
+		Argv: []string{"unshare", "--mount", "bash", "-c", script, "-", filepath.Dir(tree.Name())},
+		Env:  os.Environ(),
+	}, nil, nil)
 	if _, err := io.ReadFull(c.Stdout(), make([]byte, 6)); err != nil {
 		t.Skip("no mount namespace to be had here")
 	}
@@ -168,12 +190,17 @@ func TestSamePathIsNotSameFile(t *testing.T) {
 	wantFound(t, "another file", Owner{Tree: tree.Name()}, 0)
 }
 
-// Shells keep the descriptors that they inherit, so each process in a tree of shells has the file open.
+// Shells keep the descriptors that they inherit, so each process in a tree of shells has the
+// file open.
 func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 	tree := newTree(t)
 	c := run(t, host.StartRequest{
-		Argv: []string{"bash", "-lc", `env -i setsid sh -c 'exec 3>&- 4>&1; echo up; exec sleep 1000' & read wait`},
-		Env:  []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()},
+		Argv: []string{
+			"bash",
+			"-lc",
+			`env -i setsid sh -c 'exec 3>&- 4>&1; echo up; exec sleep 1000' & read wait`,
+		},
+		Env: []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir()},
 	}, nil, tree)
 	startsWith(t, c, "up\n")
 	test.Until(t, "the sleep to be found", func() bool {
@@ -186,60 +213,100 @@ func TestTreeReachesGrandchildrenOfShells(t *testing.T) {
 // Any user can set a marker, and open a readable file.
 func TestMarkerOfAnotherUser(t *testing.T) {
 	proctest.NeedsRoot(t)
-	tree, id := newTree(t), proctest.RunID(t)
+	tree := newTree(t)
+	id := proctest.RunID(t)
 	proctest.StartAs(t, []string{host.RunMark + "=" + id}, holding(tree, TreeFD), "stranger").Up()
 	wantFound(t, "another user's", Owner{RunID: id, Tree: tree.Name()}, 0)
 }
 
-// A process without any marker is found by the session of its worker, even if the worker has ended, and by its working directory.
+// A process without any marker is found by the session of its worker, even if the worker has
+// ended, and by its working directory.
 func TestFindBySession(t *testing.T) {
 	root := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	for _, flags := range []string{"clear", "clear,exit"} {
-		h := proctest.StartAs(t, nil, func(c *exec.Cmd) { c.Dir, c.SysProcAttr = root, &syscall.SysProcAttr{Setsid: true} }, "spawn", flags, "idle")
-		leader, child := h.Up(), h.Up()
+		h := proctest.StartAs(t, nil, func(c *exec.Cmd) {
+			c.Dir = root
+			c.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		}, "spawn", flags, "idle")
+		leader := h.Up()
+		child := h.Up()
 		if flags == "clear,exit" {
 			test.OK(t, h.Cmd.Wait())
 		}
-		earlier, younger := leader, leader
+		earlier := leader
+		younger := leader
 		earlier.Start--
 		younger.Start = child.Start + 1
 		for what, o := range map[string]Owner{
-			"its folder": {Worker: leader, Folder: root, Boot: boot(t)}, "the folder above": {Worker: leader, Folder: filepath.Dir(root), Boot: boot(t)},
+			"its folder":       {Worker: leader, Folder: root, Boot: boot(t)},
+			"the folder above": {Worker: leader, Folder: filepath.Dir(root), Boot: boot(t)},
 		} {
 			wantFound(t, flags+": "+what, o, child.PID)
 		}
 		for what, o := range map[string]Owner{
-			"a folder beside it":               {Worker: leader, Folder: root + "x", Boot: boot(t)},
-			"one that its name begins with":    {Worker: leader, Folder: root[:len(root)-1], Boot: boot(t)},
-			"no folder":                        {Worker: leader, Boot: boot(t)},
-			"another boot":                     {Worker: leader, Folder: root, Boot: "another boot"},
+			"a folder beside it": {Worker: leader, Folder: root + "x", Boot: boot(t)},
+			"one that its name begins with": {
+				Worker: leader,
+				Folder: root[:len(root)-1],
+				Boot:   boot(t),
+			},
+			"no folder": {Worker: leader, Boot: boot(t)},
+			"another boot": {
+				Worker: leader,
+				Folder: root,
+				Boot:   "another boot",
+			},
 			"another session":                  {Worker: child, Folder: root, Boot: boot(t)},
 			"a worker younger than its member": {Worker: younger, Folder: root, Boot: boot(t)},
 		} {
 			wantFound(t, flags+": "+what, o, 0)
 		}
-		if flags == "clear" { // the number alone tells them apart once the leader has ended; until then it is a stranger's
-			wantFound(t, "a leader of another start time", Owner{Worker: earlier, Folder: root, Boot: boot(t)}, 0)
+		// the number alone tells them apart once the leader has ended; until then it is a
+		// stranger's
+		if flags == "clear" {
+			wantFound(t, "a leader of another start time", Owner{
+				Worker: earlier,
+				Folder: root,
+				Boot:   boot(t),
+			}, 0)
 		}
 	}
 }
 
 func TestFindByDescent(t *testing.T) {
 	h := proctest.Start(t, nil, "spawn", "setsid,clear", "idle")
-	parent, child := h.Up(), h.Up()
-	wantFound(t, "below a worker", Owner{Worker: parent, Descendants: true, Boot: boot(t)}, child.PID)
+	parent := h.Up()
+	child := h.Up()
+	wantFound(t, "below a worker", Owner{
+		Worker:      parent,
+		Descendants: true,
+		Boot:        boot(t),
+	}, child.PID)
 	wantFound(t, "beside a worker", Owner{Worker: parent, Boot: boot(t)}, 0)
-	if got := find(t, Owner{Recorded: []reconcile.Process{parent}, Boot: boot(t)}); len(got) != 2 || !slices.Contains(got, child.PID) {
+	if got := find(t, Owner{
+		Recorded: []reconcile.Process{parent},
+		Boot:     boot(t),
+	}); len(got) != 2 || !slices.Contains(got, child.PID) {
 		t.Errorf("below a recorded one: %v, want %d and %d", got, parent.PID, child.PID)
 	}
 	self := test.Must(proc.Self())
-	ours := Owner{Worker: reconcile.Process{PID: self.PID, Start: self.Start}, Descendants: true, Boot: self.Boot}
-	if got := find(t, ours); !slices.Contains(got, parent.PID) || !slices.Contains(got, child.PID) || slices.Contains(got, os.Getpid()) {
+	ours := Owner{
+		Worker:      reconcile.Process{PID: self.PID, Start: self.Start},
+		Descendants: true,
+		Boot:        self.Boot,
+	}
+	if got := find(t, ours); !slices.Contains(got, parent.PID) || !slices.Contains(got, child.PID) ||
+		slices.Contains(got, os.Getpid()) {
 		t.Errorf("below ourselves: %v", got)
 	}
 	ours.Spare = parent.PID
 	got := find(t, ours)
-	test.Equal(t, "Spare is found", []bool{slices.Contains(got, parent.PID), slices.Contains(got, child.PID)}, []bool{false, false})
+	test.Equal(
+		t,
+		"Spare is found",
+		[]bool{slices.Contains(got, parent.PID), slices.Contains(got, child.PID)},
+		[]bool{false, false},
+	)
 	below := test.Must(proc.Descendants(parent.PID))
 	child.Name = below[0].Name
 	test.Equal(t, "descendants", below, []reconcile.Process{child})
@@ -281,9 +348,17 @@ func TestProcessTree(t *testing.T) {
 func TestContainsEntry(t *testing.T) {
 	entries, _ := Owner{RunID: "run-1", ThreadID: "t-1"}.marker()
 	for env, want := range map[string]bool{
-		"": false, "SYMPHONY_RUN_ID=run-1\x00": true, "A=b\x00SYMPHONY_RUN_ID=run-1": true, "A=b\x00SYMPHONY_RUN_ID=run-1\x00C=d": true,
-		"SYMPHONY_RUN_ID=run-12\x00": false, "XSYMPHONY_RUN_ID=run-1\x00": false, "A=SYMPHONY_RUN_ID=run-1\x00": false,
-		"SYMPHONY_RUN_ID=\x00": false, "CODEX_THREAD_ID=\x00": false, "CODEX_THREAD_ID=t-1\x00X=y\x00": true, "CODEX_SESSION_ID=t-1\x00": false,
+		"":                                    false,
+		"SYMPHONY_RUN_ID=run-1\x00":           true,
+		"A=b\x00SYMPHONY_RUN_ID=run-1":        true,
+		"A=b\x00SYMPHONY_RUN_ID=run-1\x00C=d": true,
+		"SYMPHONY_RUN_ID=run-12\x00":          false,
+		"XSYMPHONY_RUN_ID=run-1\x00":          false,
+		"A=SYMPHONY_RUN_ID=run-1\x00":         false,
+		"SYMPHONY_RUN_ID=\x00":                false,
+		"CODEX_THREAD_ID=\x00":                false,
+		"CODEX_THREAD_ID=t-1\x00X=y\x00":      true,
+		"CODEX_SESSION_ID=t-1\x00":            false,
 	} {
 		test.Equal(t, env, containsEntry(env, entries), want)
 	}
@@ -299,7 +374,11 @@ func TestZombieIsDead(t *testing.T) {
 	e := test.Must(proc.Stat(cmd.Process.Pid))
 	p := e.Process()
 	proc.AwaitExit(p.PID)
-	test.Equal(t, "a zombie counts as alive", proctest.Living(p) || proc.SameProcess(reconcile.Handle{Boot: boot(t), PID: p.PID, Start: p.Start}), false)
+	test.Equal(t, "a zombie counts as alive", proctest.Living(p) || proc.SameProcess(reconcile.Handle{
+		Boot:  boot(t),
+		PID:   p.PID,
+		Start: p.Start,
+	}), false)
 	test.ErrorIs(t, "signal", proc.Signal(p, unix.SIGTERM), os.ErrProcessDone)
 	wantFound(t, "a zombie", Owner{RunID: id, Recorded: []reconcile.Process{p}, Boot: boot(t)}, 0)
 	test.OK(t, cmd.Wait())
@@ -307,7 +386,8 @@ func TestZombieIsDead(t *testing.T) {
 
 // A zombie does not delay the end of its group.
 func TestEndGroupOfZombies(t *testing.T) {
-	leader, member := exec.Command("true"), exec.Command("true")
+	leader := exec.Command("true")
+	member := exec.Command("true")
 	leader.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	test.OK(t, leader.Start())
 	proc.AwaitExit(leader.Process.Pid)
@@ -332,7 +412,10 @@ func TestProcessWhoseFirstThreadEndedIsAlive(t *testing.T) {
 		b := test.Must(os.ReadFile(proc.Path(p.PID, "stat")))
 		return strings.Contains(string(b), ") Z ")
 	})
-	wantFound(t, "without its first thread", Owner{Recorded: []reconcile.Process{p}, Boot: boot(t)}, p.PID)
+	wantFound(t, "without its first thread", Owner{
+		Recorded: []reconcile.Process{p},
+		Boot:     boot(t),
+	}, p.PID)
 	test.OK(t, proc.Signal(p, unix.SIGKILL))
 	_ = h.Cmd.Wait()
 	test.Equal(t, "it survived", proctest.Living(p), false)
@@ -347,18 +430,25 @@ func TestHiddenWorkerIsFoundByItsRecord(t *testing.T) {
 func TestKillTree(t *testing.T) {
 	id := proctest.RunID(t)
 	env := []string{host.RunMark + "=" + id}
-	polite, stopped, hydra := proctest.Start(t, env, "idle"), proctest.Start(t, env, "idle"), proctest.Start(t, env, "hydra", "1", "2", "3")
+	polite := proctest.Start(t, env, "idle")
+	stopped := proctest.Start(t, env, "idle")
+	hydra := proctest.Start(t, env, "hydra", "1", "2", "3")
 	ours := []reconcile.Process{polite.Up(), stopped.Up(), hydra.Up()}
 	test.OK(t, proc.Signal(ours[1], unix.SIGSTOP))
 	bystander := proctest.Start(t, nil, "idle").Up()
 	proctest.KeepsDescriptors(t)
 	wantAllEnded(t, Owner{RunID: id}, test.Patience())
-	deaf, chain := proctest.Start(t, env, "idle", "deaf"), proctest.Start(t, env, "spawn", "setsid,clear", "idle", "deaf")
+	deaf := proctest.Start(t, env, "idle", "deaf")
+	chain := proctest.Start(t, env, "spawn", "setsid,clear", "idle", "deaf")
 	ours = append(ours, deaf.Up(), chain.Up(), chain.Up())
 	wantAllEnded(t, Owner{RunID: id}, 50*time.Millisecond)
 	wantFound(t, "afterwards", Owner{RunID: id, Recorded: ours, Boot: boot(t)}, 0)
 	test.Equal(t, "the bystander lives", proctest.Living(bystander), true)
-	for h, want := range map[*proctest.Helper]string{polite: "signal: terminated", stopped: "signal: terminated", deaf: "signal: killed"} {
+	for h, want := range map[*proctest.Helper]string{
+		polite:  "signal: terminated",
+		stopped: "signal: terminated",
+		deaf:    "signal: killed",
+	} {
 		test.Equal(t, "end", fmt.Sprint(h.Cmd.Wait()), want)
 	}
 }
@@ -373,8 +463,19 @@ func TestKillTreeNamesWhatIsLeft(t *testing.T) {
 		t.Fatalf("left %+v, %v", left, err)
 	}
 	if os.Geteuid() == 0 {
-		h := proctest.Start(t, nil, "kill as another user", strconv.Itoa(p.PID), strconv.FormatUint(p.Start, 10))
-		test.Equal(t, "processes left, and whether the process lives", []any{h.Line("left"), proctest.Living(p)}, []any{fmt.Sprint([]int{p.PID}), true})
+		h := proctest.Start(
+			t,
+			nil,
+			"kill as another user",
+			strconv.Itoa(p.PID),
+			strconv.FormatUint(p.Start, 10),
+		)
+		test.Equal(
+			t,
+			"processes left, and whether the process lives",
+			[]any{h.Line("left"), proctest.Living(p)},
+			[]any{fmt.Sprint([]int{p.PID}), true},
+		)
 	}
 	// Grace leaves half of the time to SIGKILL, which a busy machine may need.
 	for limit := 100 * time.Millisecond; err != nil && limit < test.Patience(); limit *= 2 {
@@ -399,14 +500,16 @@ func init() {
 	}
 }
 
-// With the mount option hidepid, a child is hidden until its exec is over. It must not count as ended.
+// With the mount option hidepid, a child is hidden until its exec is over. It must not count
+// as ended.
 func TestStartWithHiddenProcesses(t *testing.T) {
 	for _, hidepid := range []string{"1", "2"} {
 		test.Equal(t, hidepid, proctest.AmongHidden(t, hidepid, "", "start many"), "")
 	}
 }
 
-// A process that opens the tree file of a run is not one of the run, however many descriptors it has open.
+// A process that opens the tree file of a run is not one of the run, however many descriptors
+// it has open.
 func TestOpenTreeDoesNotMarkThisProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "tree")
 	for range TreeFD {
@@ -420,14 +523,18 @@ func TestOpenTreeDoesNotMarkThisProcess(t *testing.T) {
 	t.Fatal("no descriptor reached TreeFD")
 }
 
-// A process is found while it begins another program, too, when the system shows no environment of it.
+// A process is found while it begins another program, too, when the system shows no
+// environment of it.
 func TestFindDuringExec(t *testing.T) {
 	const again = `exec sh -c "$0" "$0"`
 	cmd := exec.Command("sh", "-c", again, again)
 	id := fmt.Sprintf("execs-%d", os.Getpid()) // the same test may run elsewhere on this machine
 	cmd.Env = append(os.Environ(), host.RunMark+"="+id)
 	test.OK(t, cmd.Start())
-	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	defer func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	}()
 	for range 500 {
 		found, err := Find(Owner{RunID: id})
 		if err != nil || len(found) != 1 {

@@ -111,7 +111,8 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 	if len(held) == 0 {
 		return unique(holders), nil
 	}
-	for _, l := range locksOf(os.Getpid()) { // between fork and exec, a child still has this process's descriptors
+	// between fork and exec, a child still has this process's descriptors
+	for _, l := range locksOf(os.Getpid()) {
 		delete(held, l.lock)
 	}
 	for pattern, spans := range w.Files() {
@@ -188,7 +189,8 @@ func (l lock) within(spans []Span) bool {
 	if len(spans) == 0 {
 		return l.kind == wholeLock
 	}
-	return l.kind == byteLock && slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
+	return l.kind == byteLock &&
+		slices.ContainsFunc(spans, func(s Span) bool { return l.first <= s.Last && l.last >= s.First })
 }
 
 // heldLock is a lock with the descriptor of the process that holds it, empty if that is not
@@ -210,7 +212,8 @@ func (l heldLock) below(pid int, dirs []string) bool {
 		return false
 	}
 	info, err := os.Lstat(path)
-	return err == nil && l.on(idOf(info)) && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
+	return err == nil && l.on(idOf(info)) &&
+		slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
 // locksOf lists the locks of a process; none if it has ended. /proc/locks lists all locks at
@@ -225,7 +228,10 @@ func locksOf(pid int) (locks []heldLock) {
 	for _, d := range descriptors {
 		open := proc.Path(pid, "fd/") + d.Name()
 		path, _ := os.Readlink(open)
-		if kind, _, _ := strings.Cut(path, ":"); slices.Contains([]string{"socket", "pipe", "anon_inode"}, kind) {
+		if kind, _, _ := strings.Cut(path, ":"); slices.Contains(
+			[]string{"socket", "pipe", "anon_inode"},
+			kind,
+		) {
 			continue // most descriptors are one of these
 		}
 		info, _ := proc.Read(proc.Path(pid, "fdinfo/") + d.Name())

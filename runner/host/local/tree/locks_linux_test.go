@@ -23,9 +23,10 @@ func init() {
 	proctest.Helpers["contained"] = contained
 }
 
-// locker locks a file that it opens for reading, and keeps running. The kinds are whole, bytes and open (of the open file); the
-// latter two take the first byte and the number of bytes. "left" locks the whole file and leaves the lock to a child,
-// "hidden" forbids others to inspect the process, and "lease" takes a lease.
+// locker locks a file that it opens for reading, and keeps running. The kinds are whole, bytes
+// and open (of the open file); the latter two take the first byte and the number of bytes.
+// "left" locks the whole file and leaves the lock to a child, "hidden" forbids others to
+// inspect the process, and "lease" takes a lease.
 func locker(args []string) error {
 	f, err := os.Open(args[1])
 	if err != nil {
@@ -42,11 +43,15 @@ func locker(args []string) error {
 		span := unix.Flock_t{Type: unix.F_RDLCK}
 		span.Start, _ = strconv.ParseInt(args[2], 10, 64)
 		span.Len, _ = strconv.ParseInt(args[3], 10, 64)
-		err = unix.FcntlFlock(f.Fd(), map[string]int{"bytes": unix.F_SETLK, "open": unix.F_OFD_SETLK}[args[0]], &span)
+		err = unix.FcntlFlock(f.Fd(), map[string]int{
+			"bytes": unix.F_SETLK,
+			"open":  unix.F_OFD_SETLK,
+		}[args[0]], &span)
 	}
 	if err == nil && args[0] == "left" {
 		cmd := exec.Command(os.Args[0], proctest.HelperArg, "idle")
-		cmd.Stdout, cmd.ExtraFiles = os.Stdout, []*os.File{f}
+		cmd.Stdout = os.Stdout
+		cmd.ExtraFiles = []*os.File{f}
 		return cmd.Start()
 	}
 	return errors.Join(err, proctest.Idle(nil))
@@ -60,15 +65,23 @@ func lockFile(t *testing.T, name string) string {
 }
 
 func TestLockHolders(t *testing.T) {
-	whole, bytes, other := lockFile(t, "whole.lock"), lockFile(t, "bytes"), lockFile(t, "other")
+	whole := lockFile(t, "whole.lock")
+	bytes := lockFile(t, "bytes")
+	other := lockFile(t, "other")
 	own := lockFile(t, "own")
-	patterns := map[string][]Span{filepath.Dir(whole) + "/*.lock": nil, bytes: {{120, 122}}, filepath.Dir(other) + "/missing": nil}
+	patterns := map[string][]Span{
+		filepath.Dir(whole) + "/*.lock":  nil,
+		bytes:                            {{120, 122}},
+		filepath.Dir(other) + "/missing": nil,
+	}
 	lease := test.Must(os.Open(lockFile(t, "lease.lock")))
 	defer lease.Close()
 	holds := func(p reconcile.Process) bool {
 		t.Helper()
 		w := &LockWatch{
-			Lease: lease, Own: []string{filepath.Dir(own)}, Files: func() map[string][]Span { return patterns },
+			Lease: lease,
+			Own:   []string{filepath.Dir(own)},
+			Files: func() map[string][]Span { return patterns },
 		}
 		got := test.Must(w.Holders([]reconcile.Process{{PID: os.Getppid()}, p}))
 		return len(got) == 1 && got[0] == p
@@ -99,13 +112,16 @@ func TestLockHolders(t *testing.T) {
 		test.OK(t, proc.Signal(p, unix.SIGKILL))
 		_ = h.Cmd.Wait()
 	}
-	// The lease is inherited, and so is, until a child has executed its program, every lock of this process.
+	// The lease is inherited, and so is, until a child has executed its program, every lock of
+	// this process.
 	f := test.Must(os.Open(whole))
 	defer f.Close()
 	patterns[lease.Name()] = nil
 	for _, f := range []*os.File{lease, f} {
 		test.OK(t, unix.Flock(int(f.Fd()), unix.LOCK_EX))
-		if p := proctest.StartAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").Up(); holds(p) {
+		if p := proctest.StartAs(t, nil, func(c *exec.Cmd) { c.ExtraFiles = []*os.File{f} }, "idle").Up(); holds(
+			p,
+		) {
 			t.Error("found a process that inherited a lock")
 		}
 	}
@@ -115,7 +131,9 @@ func TestLockHolders(t *testing.T) {
 // file under another name.
 func TestLockOfAnInodeThatIsUsedAgain(t *testing.T) {
 	path := lockFile(t, "harmless")
-	w := &LockWatch{Files: func() map[string][]Span { return map[string][]Span{filepath.Dir(path) + "/*.lock": nil} }}
+	w := &LockWatch{
+		Files: func() map[string][]Span { return map[string][]Span{filepath.Dir(path) + "/*.lock": nil} },
+	}
 	lockIt := func(file string) (p reconcile.Process, end func()) {
 		h := proctest.Start(t, nil, "locker", "whole", file)
 		p = h.Up()
@@ -166,7 +184,16 @@ func contained(args []string) error {
 
 // The same works in a container, where /proc/locks omits locks whose creator has ended.
 func TestLockHoldersInAContainer(t *testing.T) {
-	cmd := exec.CommandContext(t.Context(), os.Args[0], proctest.HelperArg, "contained", lockFile(t, "file"), "whole", "left", "open")
+	cmd := exec.CommandContext(
+		t.Context(),
+		os.Args[0],
+		proctest.HelperArg,
+		"contained",
+		lockFile(t, "file"),
+		"whole",
+		"left",
+		"open",
+	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 		UidMappings: []syscall.SysProcIDMap{{HostID: os.Getuid(), Size: 1}},
@@ -176,7 +203,12 @@ func TestLockHoldersInAContainer(t *testing.T) {
 		t.Skipf("no namespaces here: %v: %s", err, out)
 	}
 	test.OK(t, err)
-	test.Equal(t, "found", strings.Join(strings.Fields(string(out)), " "), "whole 1 <nil> left 1 <nil> open 1 <nil>")
+	test.Equal(
+		t,
+		"found",
+		strings.Join(strings.Fields(string(out)), " "),
+		"whole 1 <nil> left 1 <nil> open 1 <nil>",
+	)
 }
 
 // A lock is new once. The processes that hold one are found by the file, whoever they are.

@@ -16,14 +16,18 @@ import (
 
 func TestMain(m *testing.M) { proctest.Main(m) }
 
-func init() { proctest.Helpers["runs"], proctest.Helpers["spawn"] = runs, spawn }
+func init() {
+	proctest.Helpers["runs"] = runs
+	proctest.Helpers["spawn"] = spawn
+}
 
-// spawn starts another helper as its child and continues to run, or ends. Its first argument lists flags:
-// setsid, clear (an empty environment), keep (the tree descriptor), exit.
+// spawn starts another helper as its child and continues to run, or ends. Its first argument
+// lists flags: setsid, clear (an empty environment), keep (the tree descriptor), exit.
 func spawn(args []string) error {
 	flags := args[0]
 	cmd := exec.Command(os.Args[0], append([]string{proctest.HelperArg}, args[1:]...)...)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
+	cmd.Stdout = os.Stdout
+	cmd.Stderr = os.Stderr
 	if strings.Contains(flags, "clear") {
 		cmd.Env = []string{}
 	}

@@ -12,12 +12,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// killedWithParent has a child killed when this process ends. Strictly it is when the thread that started the child ends; but Go ends
-// only threads that a goroutine was locked to.
+// killedWithParent has a child killed when this process ends. Strictly it is when the thread
+// that started the child ends; but Go ends only threads that a goroutine was locked to.
 var killedWithParent = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-// hasMarker reports whether a process has the tree file open as TreeFD, or one of the entries in the environment that it was
-// started with. It returns false for processes of other users, who can set any marker, and for those that may not be inspected.
+// hasMarker reports whether a process has the tree file open as TreeFD, or one of the entries
+// in the environment that it was started with. It returns false for processes of other users,
+// who can set any marker, and for those that may not be inspected.
 func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	found := tree != "" && holdsTree(pid, tree)
 	if !found && len(entries) > 0 {
@@ -30,14 +31,16 @@ func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	if !found {
 		return false, nil
 	}
-	// The directory in /proc belongs to the process's user even if the process is not dumpable.
+	// The directory in /proc belongs to the process's user even if the process is not
+	// dumpable.
 	var dir unix.Stat_t
 	err := unix.Stat(proc.Path(pid, ""), &dir)
 	return err == nil && int(dir.Uid) == os.Geteuid(), nil
 }
 
-// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is compared first, because another open
-// file may be on a file system that hangs. In another mount namespace the same path is another file.
+// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is
+// compared first, because another open file may be on a file system that hangs. In another
+// mount namespace the same path is another file.
 func holdsTree(pid int, path string) bool {
 	link := proc.Path(pid, "fd/") + strconv.Itoa(TreeFD)
 	target, err := os.Readlink(link)
@@ -53,8 +56,9 @@ func holdsTree(pid int, path string) bool {
 	return err == nil && os.SameFile(open, named)
 }
 
-// worksBelow reports whether the working directory of a process is folder or inside it. The path of folder must not contain
-// symlinks. For a process that may not be inspected it returns false.
+// worksBelow reports whether the working directory of a process is folder or inside it. The
+// path of folder must not contain symlinks. For a process that may not be inspected it returns
+// false.
 func worksBelow(pid int, folder string) (bool, error) {
 	dir, err := os.Readlink(proc.Path(pid, "cwd"))
 	if proc.Gone(err) || proc.Forbidden(err) {

@@ -18,17 +18,18 @@ import (
 // maxRecorded limits the processes in a procs file.
 const maxRecorded = 4096
 
-// ProcFile is the procs file of a run. It lists the living processes that the run has started, by pid and start time, so that a
-// process that cleared its environment and left its parent is still found. Only the worker writes it. Its first line is "boot <id>", the
-// second `worker <pid> <start>`, the others are `<pid> <start> "<name>"`.
+// ProcFile is the procs file of a run. It lists the living processes that the run has started,
+// by pid and start time, so that a process that cleared its environment and left its parent is
+// still found. Only the worker writes it. Its first line is "boot <id>", the second `worker
+// <pid> <start>`, the others are `<pid> <start> "<name>"`.
 type ProcFile struct {
 	path   string
 	worker reconcile.Handle
 	procs  []reconcile.Process
 }
 
-// Recorded is what a procs file contains: the worker of the run and the processes that it has started, and the boot (BootID) in which
-// they were recorded.
+// Recorded is what a procs file contains: the worker of the run and the processes that it has
+// started, and the boot (BootID) in which they were recorded.
 type Recorded struct {
 	Boot      string
 	Worker    reconcile.Process
@@ -45,11 +46,15 @@ func CreateProcs(path string) (*ProcFile, error) {
 	return p, p.write(nil)
 }
 
-// Record adds the processes that are not in the file yet, and removes those that have ended. After an error the next call tries
-// again. It does not sync, because the file has no meaning after a reboot.
+// Record adds the processes that are not in the file yet, and removes those that have ended.
+// After an error the next call tries again. It does not sync, because the file has no meaning
+// after a reboot.
 func (p *ProcFile) Record(procs []reconcile.Process) error {
 	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
-		return slices.ContainsFunc(p.procs, func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start })
+		return slices.ContainsFunc(
+			p.procs,
+			func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start },
+		)
 	})
 	if len(added) == 0 {
 		return nil
@@ -84,8 +89,9 @@ func (p *ProcFile) write(procs []reconcile.Process) error {
 	return nil
 }
 
-// ReadProcs reads a procs file. A missing file counts as empty, and damaged lines are skipped. If the first line is damaged, the whole
-// file counts as empty, because the boot of the pids is unknown.
+// ReadProcs reads a procs file. A missing file counts as empty, and damaged lines are skipped.
+// If the first line is damaged, the whole file counts as empty, because the boot of the pids
+// is unknown.
 func ReadProcs(path string) (r Recorded, err error) {
 	b, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -19,17 +19,31 @@ import (
 )
 
 func script(text string, args ...string) host.StartRequest {
-	return host.StartRequest{Argv: append([]string{"sh", "-c", text, "sh"}, args...), Env: os.Environ(), Dir: "/"}
+	return host.StartRequest{
+		Argv: append([]string{"sh", "-c", text, "sh"}, args...),
+		Env:  os.Environ(),
+		Dir:  "/",
+	}
 }
 
 func TestRunReturnsWhatWasWritten(t *testing.T) {
 	out, err := Run(t.Context(), script(`cat; pwd; echo "$1" >&2; exit 7`, "wrong"), []byte("asked "), 1<<10)
-	test.Equal(t, "error, output and exit code",
-		[]any{err, string(out.Stdout), string(out.Stderr), out.Exit.Code}, []any{nil, "asked /\n", "wrong\n", 7})
+	test.Equal(
+		t,
+		"error, output and exit code",
+		[]any{
+			err,
+			string(out.Stdout),
+			string(out.Stderr),
+			out.Exit.Code,
+		},
+		[]any{nil, "asked /\n", "wrong\n", 7},
+	)
 	// A program need not read its input, however much that is.
 	out, err = Run(t.Context(), script("echo done"), make([]byte, 1<<20), 1<<10)
 	test.Equal(t, "error and output", []any{err, string(out.Stdout)}, []any{nil, "done\n"})
-	if out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10); err != nil || out.Exit.Code >= 0 || out.Exit.Text != "signal: killed" {
+	if out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10); err != nil || out.Exit.Code >= 0 ||
+		out.Exit.Text != "signal: killed" {
 		t.Errorf("%+v, %v", out.Exit, err)
 	}
 }
@@ -56,7 +70,12 @@ func TestRunLeavesNoProcess(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
 			out, err := Run(t.Context(), script(text, file), nil, 1<<10)
-			test.Equal(t, "error, output and exit code", []any{err, string(out.Stdout), out.Exit.Code}, []any{nil, "out\n", 0})
+			test.Equal(
+				t,
+				"error, output and exit code",
+				[]any{err, string(out.Stdout), out.Exit.Code},
+				[]any{nil, "out\n", 0},
+			)
 			wantEnded(t, file)
 		})
 	}
@@ -88,8 +107,15 @@ func TestRunBoundsTheOutput(t *testing.T) {
 func TestRunOfNoProgram(t *testing.T) {
 	plain := filepath.Join(t.TempDir(), "plain")
 	test.OK(t, os.WriteFile(plain, []byte("echo no"), 0o644))
-	for program, want := range map[string]error{"no-such-program-here": exec.ErrNotFound, "/nowhere/at/all": fs.ErrNotExist, plain: fs.ErrPermission} {
-		test.ErrorIs(t, program, test.Err(Run(t.Context(), host.StartRequest{Argv: []string{program}, Env: os.Environ()}, nil, 1)), want)
+	for program, want := range map[string]error{
+		"no-such-program-here": exec.ErrNotFound,
+		"/nowhere/at/all":      fs.ErrNotExist,
+		plain:                  fs.ErrPermission,
+	} {
+		test.ErrorIs(t, program, test.Err(Run(t.Context(), host.StartRequest{
+			Argv: []string{program},
+			Env:  os.Environ(),
+		}, nil, 1)), want)
 	}
 }
 

@@ -26,7 +26,12 @@ func Around(path string) (in Agents, ok bool) {
 		info, err := os.Lstat(r.record(name))
 		if err == nil && info.Mode().IsRegular() {
 			rec, _, _ := r.Record(name) // an empty one if it can't be read
-			return Agents{Root: above, Path: filepath.Join(above, name), What: "the workspace", Record: rec}, true
+			return Agents{
+				Root:   above,
+				Path:   filepath.Join(above, name),
+				What:   "the workspace",
+				Record: rec,
+			}, true
 		}
 		if name == metaDir && i+2 < len(names) {
 			in, ok = r.leftover(names[i+1], names[i+2])

@@ -29,8 +29,8 @@ import (
 //
 // Commands of an agent can write only the first two. The checkout and its tmp are made anew
 // each time, and the cache stays. It contains what after_create has left in a new workspace
-// (see KeepCache) and what the commands in the checkout have left, nothing else: in a workspace
-// that is older than verify.command it begins empty.
+// (see KeepCache) and what the commands in the checkout have left, nothing else: in a
+// workspace that is older than verify.command it begins empty.
 
 func (w *Workspace) verifyDir(name string) string { return filepath.Join(w.WorkDir(), "verify", name) }
 
@@ -67,14 +67,17 @@ func (w *Workspace) RemoveCheckout(ctx context.Context) error {
 }
 
 // KeepCache makes the cache of checkouts, with a copy of what after_create has left in that of
-// the agent's commands. It belongs to the creation of a workspace: an agent writes to its cache
-// later on, and a copy that was interrupted is removed with the incomplete workspace. In files
-// of text and in links, the paths of the workspace and of its cache become those of the checkout
-// and of its cache: an editable package of Python leads to the checkout then, and a script to
-// the interpreter beside it.
+// the agent's commands. It belongs to the creation of a workspace: an agent writes to its
+// cache later on, and a copy that was interrupted is removed with the incomplete workspace. In
+// files of text and in links, the paths of the workspace and of its cache become those of the
+// checkout and of its cache: an editable package of Python leads to the checkout then, and a
+// script to the interpreter beside it.
 func (w *Workspace) KeepCache(ctx context.Context) error {
 	if w.rec.State != Creating {
-		return &reconcile.Error{Code: CodeFailed, Message: "keep the cache of " + w.Path + ": it is not new"}
+		return &reconcile.Error{
+			Code:    CodeFailed,
+			Message: "keep the cache of " + w.Path + ": it is not new",
+		}
 	}
 	parent := w.verifyDir(".")
 	if err := files.OwnDir(parent); err != nil {
@@ -82,7 +85,10 @@ func (w *Workspace) KeepCache(ctx context.Context) error {
 	}
 	cache := w.verifyDir("cache")
 	c := copier{
-		moved:   newMoved(map[string]string{w.Path: filepath.Join(w.checkoutTree(), w.Key), w.CacheDir: cache}),
+		moved: newMoved(map[string]string{
+			w.Path:     filepath.Join(w.checkoutTree(), w.Key),
+			w.CacheDir: cache,
+		}),
 		entries: maxCacheEntries,
 		bytes:   maxCacheBytes,
 	}
@@ -128,8 +134,8 @@ func (m moved) in(content []byte) []byte {
 // maxText is the size of the largest file in which paths are looked for, in bytes.
 const maxText = 4 << 20
 
-// What is copied at most. The cache of a large project has 200,000 files and 10 GiB. Tests lower
-// them.
+// What is copied at most. The cache of a large project has 200,000 files and 10 GiB. Tests
+// lower them.
 var (
 	maxCacheEntries       = 2_000_000
 	maxCacheBytes   int64 = 64 << 30

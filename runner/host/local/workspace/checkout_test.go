@@ -22,7 +22,12 @@ func TestCacheOfCheckouts(t *testing.T) {
 	w := acquire(t, r, owner("new", "r2"))
 	test.Write(t, filepath.Join(w.CacheDir, "agent"), "")
 	checkout := test.Must(w.MakeCheckout(t.Context()))
-	test.Equal(t, "paths", test.Read(t, filepath.Join(checkout.CacheDir, "venv", "paths")), checkout.Path+"/src")
+	test.Equal(
+		t,
+		"paths",
+		test.Read(t, filepath.Join(checkout.CacheDir, "venv", "paths")),
+		checkout.Path+"/src",
+	)
 	wantExist(t, false, filepath.Join(checkout.CacheDir, "agent"))
 	wantCode(t, w.KeepCache(t.Context()), CodeFailed)
 
@@ -38,7 +43,8 @@ func TestCacheOfCheckouts(t *testing.T) {
 }
 
 func TestCacheOfCheckoutsIsBounded(t *testing.T) {
-	entries, bytes := maxCacheEntries, maxCacheBytes
+	entries := maxCacheEntries
+	bytes := maxCacheBytes
 	t.Cleanup(func() {
 		maxCacheEntries = entries
 		maxCacheBytes = bytes

@@ -1,4 +1,5 @@
-// Package workspace manages the directories of issues (specification 9): their keys, leases and records, hooks and removal.
+// Package workspace manages the directories of issues (specification 9): their keys, leases
+// and records, hooks and removal.
 //
 //	<root>/<key>/                    the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
@@ -18,15 +19,19 @@
 //
 // # Decisions
 //
-// A directory without a record is adopted as an existing workspace (Created is false, after_create does not run). Symphony
-// always writes a record first, so another implementation or the operator created the directory.
+// A directory without a record is adopted as an existing workspace (Created is false,
+// after_create does not run). Symphony always writes a record first, so another implementation
+// or the operator created the directory.
 //
-// An identifier that already looks like a key with a hash (it ends in "-" and 16 hex digits) gets a hash, too. Otherwise an issue
-// could be named so that it shares the directory of another whose identifier needed a hash.
+// An identifier that already looks like a key with a hash (it ends in "-" and 16 hex digits)
+// gets a hash, too. Otherwise an issue could be named so that it shares the directory of
+// another whose identifier needed a hash.
 //
-// A holder is listed in Previous until a later holder calls Ready. So if a worker dies after it has acquired the workspace and
-// before it has ended the processes of its predecessor, its successor still ends them.
+// A holder is listed in Previous until a later holder calls Ready. So if a worker dies after
+// it has acquired the workspace and before it has ended the processes of its predecessor, its
+// successor still ends them.
 //
-// Nothing is deleted in place. A directory is first renamed into the trash, so that its path is free at once, and a file that
-// can't be deleted does not block the workspace. Deletion opens every directory relative to its parent and follows no link.
+// Nothing is deleted in place. A directory is first renamed into the trash, so that its path
+// is free at once, and a file that can't be deleted does not block the workspace. Deletion
+// opens every directory relative to its parent and follows no link.
 package workspace

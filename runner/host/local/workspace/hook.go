@@ -40,12 +40,14 @@ type Hook struct {
 	Files []*os.File
 }
 
-// RunHook runs a hook in a workspace (specification 9.4): `sh -c Script`, in the environment of a login shell and in a new process
-// group, which is ended at the timeout or when ctx ends. The hook is over when the shell exits: its children may continue to run and
-// write until the processes of the run are ended. RunHook writes the last 64 KiB of output to log, then how the hook ended.
+// RunHook runs a hook in a workspace (specification 9.4): `sh -c Script`, in the environment
+// of a login shell and in a new process group, which is ended at the timeout or when ctx ends.
+// The hook is over when the shell exits: its children may continue to run and write until the
+// processes of the run are ended. RunHook writes the last 64 KiB of output to log, then how
+// the hook ended.
 //
-// Its errors are hook_failed, with the exit status and a line of output, hook_timeout, those of Verify, and that of ctx.
-// Errors of log are ignored (specification 14).
+// Its errors are hook_failed, with the exit status and a line of output, hook_timeout, those
+// of Verify, and that of ctx. Errors of log are ignored (specification 14).
 func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := w.Verify(); err != nil {
 		return err
@@ -63,8 +65,11 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	}
 	began := time.Now()
 	cmd := exec.Command("sh", "-c", h.Script) //nolint:noctx // waitShell ends it, with all of its group
-	cmd.Dir, cmd.Env, cmd.ExtraFiles = w.Path, append(append([]string{}, h.Env...), w.Env()...), h.Files
-	cmd.Stdout, cmd.Stderr = out.in, out.in // an *os.File, so that Wait does not wait for a child that keeps it open
+	cmd.Dir = w.Path
+	cmd.Env = append(append([]string{}, h.Env...), w.Env()...)
+	cmd.ExtraFiles = h.Files
+	cmd.Stdout = out.in
+	cmd.Stderr = out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
 	_ = out.in.Close() // the child has its own
@@ -87,7 +92,8 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 		err = reconcile.NewError(CodeHookFailed, h.title()+": "+what,
 			"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(err)
 	}
-	how, text := "succeeded", string(output)
+	how := "succeeded"
+	text := string(output)
 	if err != nil {
 		how = err.Error()
 	}
@@ -97,7 +103,15 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s after %s\n", h.Name, text, h.Name, how, time.Since(began).Round(time.Millisecond))
+	_, _ = fmt.Fprintf(
+		log,
+		"--- %s\n%s--- %s: %s after %s\n",
+		h.Name,
+		text,
+		h.Name,
+		how,
+		time.Since(began).Round(time.Millisecond),
+	)
 	return err
 }
 
@@ -112,11 +126,13 @@ func (h Hook) title() string {
 // syntaxBound limits how long the shell may take to read a script.
 const syntaxBound = 5 * time.Second
 
-// lineNumber finds the line in a shell's message: `sh: 3: Syntax error`, `sh: -c: line 3: syntax error`.
+// lineNumber finds the line in a shell's message: `sh: 3: Syntax error`, `sh: -c: line 3:
+// syntax error`.
 var lineNumber = text.Pattern(`^[^:]*:(?: -c:)?(?: line)? (\d+): (.*)`)
 
-// CheckScript asks a shell whether it can read a script, which it does not run. It returns the shell's message, empty if it can,
-// and the line of the script from 1, 0 if the shell names none.
+// CheckScript asks a shell whether it can read a script, which it does not run. It returns the
+// shell's message, empty if it can, and the line of the script from 1, 0 if the shell names
+// none.
 func CheckScript(shell, script string) (message string, line int) {
 	ctx, cancel := context.WithTimeout(context.Background(), syntaxBound)
 	defer cancel()
@@ -138,9 +154,15 @@ func CheckScript(shell, script string) (message string, line int) {
 // waitShell returns the shell's error, hook_timeout, or that of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	err := tree.WaitGroup(ctx, cmd, h.Timeout, func() error {
-		return reconcile.NewError(CodeHookTimeout,
-			fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
-			"raise hooks.timeout_ms, or make the hook faster")
+		return reconcile.NewError(
+			CodeHookTimeout,
+			fmt.Sprintf(
+				"%s ran longer than %s and was killed",
+				h.title(),
+				text.Took(h.Timeout.Milliseconds()),
+			),
+			"raise hooks.timeout_ms, or make the hook faster",
+		)
 	})
 	if err != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("hook %s: %w", h.Name, err)
@@ -148,8 +170,9 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	return err
 }
 
-// capture keeps the last bytes that are written to a pipe. It can be finished while a process still has the writing end open.
-// Later output is read and discarded for as long as the worker lives, so that such a process neither gets SIGPIPE nor blocks.
+// capture keeps the last bytes that are written to a pipe. It can be finished while a process
+// still has the writing end open. Later output is read and discarded for as long as the worker
+// lives, so that such a process neither gets SIGPIPE nor blocks.
 type capture struct {
 	in, out *os.File
 	tail    text.Tail
@@ -169,7 +192,8 @@ func newCapture() (*capture, error) {
 	return c, nil
 }
 
-// finish returns the kept part of what was written before the call, and how many bytes came before it.
+// finish returns the kept part of what was written before the call, and how many bytes came
+// before it.
 func (c *capture) finish() (text []byte, lost int64) {
 	_ = c.out.SetReadDeadline(time.Now()) // files of os.Pipe support deadlines
 	<-c.done
@@ -183,8 +207,9 @@ func (c *capture) finish() (text []byte, lost int64) {
 	return text, lost
 }
 
-// drain reads what is already in the pipe, without waiting for more. It stops after one pipeful, because a child may still be
-// writing: everything written before is in the first pipeful, and no pipe contains more than 1 MiB.
+// drain reads what is already in the pipe, without waiting for more. It stops after one
+// pipeful, because a child may still be writing: everything written before is in the first
+// pipeful, and no pipe contains more than 1 MiB.
 func (c *capture) drain() {
 	const pipeful = 1 << 20
 	raw, err := c.out.SyscallConn()

@@ -23,7 +23,14 @@ func runHook(ctx context.Context, t *testing.T, w *Workspace, script string) (st
 	t.Helper()
 	var log bytes.Buffer
 	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "GREETING=hello"}
-	hook := Hook{Name: "before_run", Where: "WORKFLOW.md:7", Script: script, Timeout: test.Patience(), Env: env, Files: []*os.File{w.Lease()}}
+	hook := Hook{
+		Name:    "before_run",
+		Where:   "WORKFLOW.md:7",
+		Script:  script,
+		Timeout: test.Patience(),
+		Env:     env,
+		Files:   []*os.File{w.Lease()},
+	}
 	err := RunHook(ctx, hook, w, &log)
 	return log.String(), err
 }
@@ -48,7 +55,16 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 		test "$SYMPHONY_WORKSPACE" = "$(pwd -P)" && echo x >"$TMPDIR/t" && echo x >"$XDG_CACHE_HOME/c"
 		echo "key:${LINEAR_API_KEY-none}"; test -e /proc/self/fd/3 && echo lease`)
 	test.OK(t, err)
-	test.Contains(t, "the log", log, "hello from "+w.Path+"\n", "to stderr\n", "key:none\n", "lease\n", "succeeded")
+	test.Contains(
+		t,
+		"the log",
+		log,
+		"hello from "+w.Path+"\n",
+		"to stderr\n",
+		"key:none\n",
+		"lease\n",
+		"succeeded",
+	)
 	wantExist(t, true, filepath.Join(w.Hooks.Tmp, "t"), filepath.Join(w.Hooks.Cache, "c"))
 }
 
@@ -102,8 +118,8 @@ func readPID(t *testing.T, file string) int {
 	return test.Must(strconv.Atoi(strings.TrimSpace(string(b))))
 }
 
-// A child in the background keeps stdout open and continues to write. The hook ends anyway, and the child is neither blocked nor
-// killed by SIGPIPE.
+// A child in the background keeps stdout open and continues to write. The hook ends anyway,
+// and the child is neither blocked nor killed by SIGPIPE.
 func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	log, err := runHook(t.Context(), t, w, `
@@ -117,7 +133,11 @@ func TestHookIsOverWhenItsShellExits(t *testing.T) {
 	t.Cleanup(func() { _ = syscall.Kill(pid, syscall.SIGKILL) })
 	test.OK(t, syscall.Kill(pid, 0))
 	test.Write(t, filepath.Join(w.Path, "stop"), "")
-	test.Until(t, "the child to end by itself", func() bool { return test.Exists(t, filepath.Join(w.Path, "over")) })
+	test.Until(
+		t,
+		"the child to end by itself",
+		func() bool { return test.Exists(t, filepath.Join(w.Path, "over")) },
+	)
 }
 
 // The content of the pipe when the shell ends belongs to the output, even if it is read late.
@@ -139,7 +159,9 @@ func TestHookOutputIsBounded(t *testing.T) {
 	if len(log) > hookOutput+500 || !strings.Contains(log, "the end\n--- before_run: ") {
 		t.Errorf("%d bytes, ending %q", len(log), log[max(0, len(log)-200):])
 	}
-	if want := regexp.MustCompile(`--- the first \d{8} bytes of output are left out\nflood\n`); !want.MatchString(log) {
+	if want := regexp.MustCompile(`--- the first \d{8} bytes of output are left out\nflood\n`); !want.MatchString(
+		log,
+	) {
 		t.Errorf("no note %q: %.200s", want, log)
 	}
 }

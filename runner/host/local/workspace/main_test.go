@@ -16,8 +16,11 @@ import (
 
 func owner(identifier, run string) Owner {
 	return Owner{
-		IssueID: "id of " + identifier, Identifier: identifier, Project: "https://tracker.example shop",
-		StateDir: "/state/one", RunID: run,
+		IssueID:    "id of " + identifier,
+		Identifier: identifier,
+		Project:    "https://tracker.example shop",
+		StateDir:   "/state/one",
+		RunID:      run,
 	}
 }
 
@@ -42,7 +45,8 @@ func newRoot(t *testing.T) *Root {
 	return r
 }
 
-// removable lets an ordinary account remove the folders below a temporary directory at the end of the test.
+// removable lets an ordinary account remove the folders below a temporary directory at the end
+// of the test.
 func removable(t *testing.T, dir string) {
 	t.Cleanup(func() {
 		test.OK(t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
@@ -87,7 +91,8 @@ func removeAs(t *testing.T, r *Root, run string) host.RemoveAnswer {
 func sh(t *testing.T, dir, script string) {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "sh", "-ec", script)
-	cmd.Dir, cmd.Env = dir, []string{
+	cmd.Dir = dir
+	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
 		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
 	}
@@ -122,7 +127,12 @@ func wantHeld(t *testing.T, r *Root, key string, want bool) {
 func wantRecord(t *testing.T, r *Root, key string, state State, run string) Record {
 	t.Helper()
 	rec, ok, err := r.Record(key)
-	test.Equal(t, "found, error, state and run", []any{ok, err, rec.State, rec.RunID}, []any{true, nil, state, run})
+	test.Equal(
+		t,
+		"found, error, state and run",
+		[]any{ok, err, rec.State, rec.RunID},
+		[]any{true, nil, state, run},
+	)
 	return rec
 }
 

@@ -27,7 +27,8 @@ type projectClaim struct {
 	StateDir string `json:"state_dir"`
 }
 
-// Projects are the claims of state directories to projects of the tracker. In one root, one state directory works on a project.
+// Projects are the claims of state directories to projects of the tracker. In one root, one
+// state directory works on a project.
 type Projects struct {
 	dir  string
 	wait time.Duration // how long to try for a lock before it counts as taken
@@ -44,14 +45,16 @@ func (p Projects) path(endpointAndSlug string) string {
 	return filepath.Join(p.dir, fmt.Sprintf("%x.json", sum[:8]))
 }
 
-// RefuseClaim is called with the claim of another project in the root before a first claim. Its error is that of the first claim. It
-// may be nil.
+// RefuseClaim is called with the claim of another project in the root before a first claim.
+// Its error is that of the first claim. It may be nil.
 type RefuseClaim func(project, stateDir string) error
 
-// Claim records that the state directory works on a project (endpoint and slug) in this root. If another one that still
-// has a state.db does, the error is project_conflict: both would start workers for the same issues. A repeated claim only reads.
+// Claim records that the state directory works on a project (endpoint and slug) in this root.
+// If another one that still has a state.db does, the error is project_conflict: both would
+// start workers for the same issues. A repeated claim only reads.
 func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) error {
-	path, claim := p.path(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}
+	path := p.path(endpointAndSlug)
+	claim := projectClaim{endpointAndSlug, stateDir}
 	if have, err := readClaim(path); err != nil || have == claim {
 		return err
 	}
@@ -61,7 +64,8 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 	lock, err := lockFile(path+".lock", p.wait)
 	if errors.Is(err, proc.ErrHeld) {
 		return reconcile.NewError(CodeFailed, "claim the project "+endpointAndSlug+": another pass is claiming it",
-			"the next pass tries again").WithCause(err)
+			"the next pass tries again").
+			WithCause(err)
 	}
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
@@ -73,8 +77,8 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 	return errors.Join(err, lock.Close())
 }
 
-// unclaimed returns project_conflict if the claim at path belongs to another state directory that is in use. If there is no claim at
-// path, refuse decides.
+// unclaimed returns project_conflict if the claim at path belongs to another state directory
+// that is in use. If there is no claim at path, refuse decides.
 func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim) error {
 	have, err := readClaim(path)
 	if err == nil && have.StateDir == "" && refuse != nil {
@@ -124,7 +128,8 @@ func (p Projects) Unclaim(stateDir string) error {
 	return nil
 }
 
-// Of maps the files of a state directory's claims to their projects. It skips what can't be read: the next pass reports it.
+// Of maps the files of a state directory's claims to their projects. It skips what can't be
+// read: the next pass reports it.
 func (p Projects) Of(stateDir string) map[string]string {
 	claims := map[string]string{}
 	for path, c := range p.all() {
@@ -148,9 +153,11 @@ func (p Projects) all() map[string]projectClaim {
 	return claims
 }
 
-// move changes the paths in a record that rename knows as moved: those of the project, and of the repository if it is the same one.
+// move changes the paths in a record that rename knows as moved: those of the project, and of
+// the repository if it is the same one.
 func (rec *Record) move(rename func(string) string) (changed bool) {
-	before, origin := rec.Project, rec.Origin
+	before := rec.Project
+	origin := rec.Origin
 	rec.Project = rename(before)
 	_, url, _ := strings.Cut(rename("git "+origin.URL), " ")
 	if url != origin.URL && git.Has(context.Background(), url, origin.Commit) {
@@ -166,18 +173,21 @@ func CloneOf(path string) (clone git.Clone, mirrors string) {
 	if err != nil || !ok {
 		return clone, ""
 	}
-	rec, _, _ := root.Record(filepath.Base(path)) // without it git's own address and references count
+	// without it git's own address and references count
+	rec, _, _ := root.Record(filepath.Base(path))
 	return git.Clone{Origin: rec.Origin, Began: rec.Began, Ignored: rec.Ignored}, root.MirrorsDir()
 }
 
-// EndsDir is symphony's directory with what the workspace at a path contained at the ends of its runs.
+// EndsDir is symphony's directory with what the workspace at a path contained at the ends of
+// its runs.
 func EndsDir(path string) string {
 	root := Root{Path: filepath.Dir(path)}
 	return filepath.Join(root.work(filepath.Base(path)), "ends")
 }
 
-// MoveProjects gives projects the name that rename returns, in the records of workspaces, in the trash, and in the claims of the
-// state directory, which was moved from the path from to the path to. No worker of theirs may run. Repeated, it changes nothing.
+// MoveProjects gives projects the name that rename returns, in the records of workspaces, in
+// the trash, and in the claims of the state directory, which was moved from the path from to
+// the path to. No worker of theirs may run. Repeated, it changes nothing.
 func (r *Root) MoveProjects(from, to string, rename func(project string) string) error {
 	recs, err := r.List()
 	for _, rec := range recs {
@@ -188,7 +198,8 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 	removed, trashErr := r.listTrash()
 	err = errors.Join(err, trashErr)
 	for _, t := range removed {
-		moved, name := t.Workspace != nil && t.Workspace.move(rename), rename(t.Project)
+		moved := t.Workspace != nil && t.Workspace.move(rename)
+		name := rename(t.Project)
 		if moved || name != t.Project {
 			t.Project = name
 			writeNote(t.path, t.note)
@@ -200,7 +211,11 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
 			continue
 		}
-		claimErr := durable.WriteFile(projects.path(name), append(text.JSON(projectClaim{name, to}), '\n'), 0o600)
+		claimErr := durable.WriteFile(
+			projects.path(name),
+			append(text.JSON(projectClaim{name, to}), '\n'),
+			0o600,
+		)
 		if claimErr == nil {
 			_ = os.Remove(path + ".lock")
 			claimErr = os.Remove(path)

@@ -34,11 +34,13 @@ type RunRef struct {
 	StateDir string `json:"state_dir"`
 }
 
-// Owner identifies the issue and the run that a workspace is acquired for. All fields are required.
+// Owner identifies the issue and the run that a workspace is acquired for. All fields are
+// required.
 type Owner struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"identifier"`
-	// Project is the tracker's endpoint and project. Workspaces of other projects are never changed.
+	// Project is the tracker's endpoint and project. Workspaces of other projects are never
+	// changed.
 	Project  string `json:"project"`
 	StateDir string `json:"state_dir"` // absolute
 	RunID    string `json:"run_id"`
@@ -54,14 +56,17 @@ type Record struct {
 	// Previous are earlier holders whose processes may still be running, oldest first.
 	Previous []RunRef `json:"previous,omitempty"`
 	Path     string   `json:"path"`
-	// Unsaved is the work because of which the last removal, at UnsavedAt, kept the workspace; empty if there was none. KeptSince is
-	// the time of the first removal that kept it since its last run.
+	// Unsaved is the work because of which the last removal, at UnsavedAt, kept the workspace;
+	// empty if there was none. KeptSince is the time of the first removal that kept it since
+	// its last run.
 	Unsaved   string    `json:"unsaved,omitempty"`
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 	KeptSince time.Time `json:"kept_since,omitzero"`
-	// Outside is the fingerprint of the files in no repository that after_create has left (see git.OutsideFiles).
+	// Outside is the fingerprint of the files in no repository that after_create has left (see
+	// git.OutsideFiles).
 	Outside string `json:"outside,omitempty"`
-	// Origin is the repository that the workspace was cloned from; empty if hooks have made it.
+	// Origin is the repository that the workspace was cloned from; empty if hooks have made
+	// it.
 	Origin host.Origin `json:"origin,omitzero"`
 	// Began is the commit where the work began, as after_create has left it (see git.Began).
 	// Agents can move every branch of their repository, also those of the remote. It is empty
@@ -75,7 +80,8 @@ type Record struct {
 }
 
 const (
-	maxPrevious = 8       // in Record.Previous; the planner holds an issue long before it has crashed this often
+	// in Record.Previous; the planner holds an issue long before it has crashed this often
+	maxPrevious = 8
 	maxRecord   = 1 << 20 // bytes
 )
 
@@ -96,7 +102,8 @@ func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 	}
 	if err != nil {
 		return Record{}, false, reconcile.NewError(CodeFailed, fmt.Sprintf("read the record %s: %v", r.record(key), err),
-			"if that workspace contains nothing of value, move it and its record away; the next run creates a new one").WithCause(err)
+			"if that workspace contains nothing of value, move it and its record away; the next run creates a new one").
+			WithCause(err)
 	}
 	return rec, true, nil
 }
@@ -118,8 +125,8 @@ func (r *Root) removeRecord(key string) error {
 	return files.Failed(err, "remove the record of %s", key)
 }
 
-// List returns the records of all workspaces, sorted by key. It skips those that can't be read and joins their errors: the
-// returned records are valid even if err is not nil.
+// List returns the records of all workspaces, sorted by key. It skips those that can't be read
+// and joins their errors: the returned records are valid even if err is not nil.
 func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
@@ -147,13 +154,15 @@ var (
 	hasSuffix = text.Pattern(`-[0-9a-f]{16}$`)
 )
 
-// Key is the directory name of an issue (specification 4.2 and 9.5): the identifier with every character outside [A-Za-z0-9._-]
-// replaced by "_". If that changed anything, or the identifier is empty, starts with a dot, exceeds 120 bytes or looks like a
-// key with a suffix, "-" and 16 hex digits of its SHA-256 follow, with the rest cut so that a key never exceeds 120 bytes.
-// Different identifiers never share a key.
+// Key is the directory name of an issue (specification 4.2 and 9.5): the identifier with every
+// character outside [A-Za-z0-9._-] replaced by "_". If that changed anything, or the
+// identifier is empty, starts with a dot, exceeds 120 bytes or looks like a key with a suffix,
+// "-" and 16 hex digits of its SHA-256 follow, with the rest cut so that a key never exceeds
+// 120 bytes. Different identifiers never share a key.
 func Key(identifier string) string {
 	plain := notInKey().ReplaceAllString(identifier, "_")
-	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey && !hasSuffix().MatchString(plain) {
+	if plain == identifier && plain != "" && plain[0] != '.' && len(plain) <= maxKey &&
+		!hasSuffix().MatchString(plain) {
 		return plain
 	}
 	sum := sha256.Sum256([]byte(identifier))
@@ -177,7 +186,8 @@ func (r Record) checkOwner(path string, o Owner) error {
 		path, r.Identifier, r.IssueID, r.Project, r.StateDir), hint)
 }
 
-// The codes of this package's errors. Every error is a *reconcile.Error or wraps that of a context.
+// The codes of this package's errors. Every error is a *reconcile.Error or wraps that of a
+// context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
 	CodeForeign         = "workspace_foreign"
@@ -192,5 +202,9 @@ const (
 )
 
 func invalidCwd(path, why string) error {
-	return reconcile.NewError(CodeInvalidCwd, fmt.Sprintf("%s: %s", path, why), "move it out of the way; symphony leaves it as it is")
+	return reconcile.NewError(
+		CodeInvalidCwd,
+		fmt.Sprintf("%s: %s", path, why),
+		"move it out of the way; symphony leaves it as it is",
+	)
 }

@@ -29,13 +29,20 @@ func (r *Root) Remove(ctx context.Context, o Owner, now time.Time, discard bool)
 	return w.EndRemoval(ctx)
 }
 
-// BeginRemoval acquires the workspace of an issue in order to remove it. w is nil if there is none, or if it is kept because of
-// unsaved work. Otherwise the caller ends the processes of Previous, runs before_remove if HookDue, and calls EndRemoval. now is
-// the date of the entry in the trash.
+// BeginRemoval acquires the workspace of an issue in order to remove it. w is nil if there is
+// none, or if it is kept because of unsaved work. Otherwise the caller ends the processes of
+// Previous, runs before_remove if HookDue, and calls EndRemoval. now is the date of the entry
+// in the trash.
 //
-// A workspace with unsaved work (see git.Unsaved) is kept. It is examined after before_remove, which may push the work. A
-// workspace that was kept before is examined first, so that the hook does not run again and again.
-func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard bool) (w *Workspace, unsaved string, err error) {
+// A workspace with unsaved work (see git.Unsaved) is kept. It is examined after before_remove,
+// which may push the work. A workspace that was kept before is examined first, so that the
+// hook does not run again and again.
+func (r *Root) BeginRemoval(
+	ctx context.Context,
+	o Owner,
+	now time.Time,
+	discard bool,
+) (w *Workspace, unsaved string, err error) {
 	w, found, err := r.hold(o)
 	if err != nil {
 		return nil, "", err
@@ -43,15 +50,20 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	if !found && w.info == nil {
 		return nil, "", w.Release()
 	}
-	w.removal = &removal{now: now, discard: discard, halfMade: w.info == nil || w.rec.State == Creating}
+	w.removal = &removal{
+		now:      now,
+		discard:  discard,
+		halfMade: w.info == nil || w.rec.State == Creating,
+	}
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !discard {
 		if unsaved, _ = w.root.Unsaved(ctx, w.rec); unsaved != "" {
 			return nil, unsaved, errors.Join(w.keep(ctx, unsaved), w.Release())
 		}
 	}
-	// The record keeps other runs from working in it. An incomplete workspace stays "creating", because the next removal must not
-	// run a hook in it either.
-	id, state := w.rec.ID, Removing
+	// The record keeps other runs from working in it. An incomplete workspace stays
+	// "creating", because the next removal must not run a hook in it either.
+	id := w.rec.ID
+	state := Removing
 	if !found {
 		id = rand.Text()
 	} else if w.rec.State == Creating {
@@ -67,11 +79,13 @@ func (r *Root) BeginRemoval(ctx context.Context, o Owner, now time.Time, discard
 	return w, "", nil
 }
 
-// HookDue reports whether before_remove must run: it does not in a workspace whose creation was interrupted.
+// HookDue reports whether before_remove must run: it does not in a workspace whose creation
+// was interrupted.
 func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
-// EndRemoval moves the workspace into the trash and releases the lease. If ctx has ended, it moves nothing, and the next removal
-// continues. It keeps the lock file, because a lock on a deleted file would exclude no other process.
+// EndRemoval moves the workspace into the trash and releases the lease. If ctx has ended, it
+// moves nothing, and the next removal continues. It keeps the lock file, because a lock on a
+// deleted file would exclude no other process.
 func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, err error) {
 	crash.At("workspace.remove.hooked")
 	defer func() { err = errors.Join(err, w.Release()) }()
@@ -99,22 +113,33 @@ func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, 
 	return removed, w.root.removeRecord(w.Key)
 }
 
-// keep records that the workspace is kept, and why, so that the next run finds it complete, and passes wait before they examine it
-// again. If ctx has ended, the examination was not complete, and keep returns its error.
+// keep records that the workspace is kept, and why, so that the next run finds it complete,
+// and passes wait before they examine it again. If ctx has ended, the examination was not
+// complete, and keep returns its error.
 func (w *Workspace) keep(ctx context.Context, work string) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("examine %s: %w", w.Path, err)
 	}
-	w.rec.State, w.rec.Unsaved, w.rec.UnsavedAt = Prepared, work, w.removal.now
+	w.rec.State = Prepared
+	w.rec.Unsaved = work
+	w.rec.UnsavedAt = w.removal.now
 	if w.rec.KeptSince.IsZero() {
 		w.rec.KeptSince = w.removal.now
 	}
 	return w.root.writeRecord(w.rec)
 }
 
-// Unsaved describes and names the work in a workspace that exists nowhere else (see git.Unsaved).
+// Unsaved describes and names the work in a workspace that exists nowhere else (see
+// git.Unsaved).
 func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []string) {
-	return git.Unsaved(ctx, filepath.Join(r.Path, rec.Key), rec.Outside, rec.Origin.URL, rec.Ignored, r.work(rec.Key))
+	return git.Unsaved(
+		ctx,
+		filepath.Join(r.Path, rec.Key),
+		rec.Outside,
+		rec.Origin.URL,
+		rec.Ignored,
+		r.work(rec.Key),
+	)
 }
 
 // examine returns the note for a workspace that is about to be removed.

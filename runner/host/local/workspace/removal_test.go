@@ -50,13 +50,19 @@ func TestRemoveKeepsInTheTrash(t *testing.T) {
 	wantExist(t, false, old.Path, r.record("A"), r.work("A"))
 	wantHeld(t, r, "A", false)
 	// Nothing left: nothing to do, and no hook.
-	test.Equal(t, "removed again", test.Must(remove(t.Context(), r, owner("A", "r3"), noHook(t))), host.RemoveAnswer{})
+	test.Equal(
+		t,
+		"removed again",
+		test.Must(remove(t.Context(), r, owner("A", "r3"), noHook(t))),
+		host.RemoveAnswer{},
+	)
 	w := acquire(t, r, owner("A", "r4"))
 	test.Equal(t, "it is new, with another id", []bool{w.Created, w.ID != old.ID}, []bool{true, true})
 	wantPrevious(t, w)
 }
 
-// With keep_removed_ms: 0 the next purge deletes what is saved. What symphony has not made is not known to be saved.
+// With keep_removed_ms: 0 the next purge deletes what is saved. What symphony has not made is
+// not known to be saved.
 func TestRemoveAtOnce(t *testing.T) {
 	r := newRoot(t)
 	r.Trash.Keep = 0
@@ -64,7 +70,8 @@ func TestRemoveAtOnce(t *testing.T) {
 	test.Write(t, filepath.Join(r.Path, "B", "unrecorded"), "x")
 	for _, identifier := range []string{"A", "B"} {
 		removed := test.Must(r.Remove(t.Context(), owner(identifier, "r2"), day, false))
-		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") || recorded == test.Exists(t, filepath.Join(r.Path, identifier)) {
+		if recorded := identifier == "A"; recorded != (removed.Unsaved == "") ||
+			recorded == test.Exists(t, filepath.Join(r.Path, identifier)) {
 			t.Errorf("%+v", removed)
 		}
 	}
@@ -72,7 +79,8 @@ func TestRemoveAtOnce(t *testing.T) {
 	wantTrash(t, r, 0)
 }
 
-// before_remove does not run in a workspace whose after_create was interrupted, even if its removal is interrupted, too.
+// before_remove does not run in a workspace whose after_create was interrupted, even if its
+// removal is interrupted, too.
 func TestRemoveOfAHalfMadeWorkspaceRunsNoHook(t *testing.T) {
 	r := newRoot(t)
 	test.OK(t, acquire(t, r, owner("A", "r1")).Release())
@@ -125,7 +133,12 @@ func TestTreesThatAreReadOnlyAreRemoved(t *testing.T) {
 	test.OK(t, w.Release())
 	again := acquire(t, r, owner("A", "r2"))
 	entries, err := os.ReadDir(again.Path)
-	test.Equal(t, "error, number of entries, and whether it is new", []any{err, len(entries), again.Created}, []any{nil, 0, true})
+	test.Equal(
+		t,
+		"error, number of entries, and whether it is new",
+		[]any{err, len(entries), again.Created},
+		[]any{nil, 0, true},
+	)
 }
 
 func TestRemoveFollowsNoLinks(t *testing.T) {
@@ -138,11 +151,17 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	test.OK(t, w.Ready())
 	test.OK(t, w.Release())
 	test.OK(t, r.DeleteTrash(t.Context(), removeAs(t, r, "r2").Trash))
-	test.Equal(t, "mode of what a link led to", test.Must(os.Stat(filepath.Join(outside, "dir"))).Mode().Perm(), 0o500)
+	test.Equal(
+		t,
+		"mode of what a link led to",
+		test.Must(os.Stat(filepath.Join(outside, "dir"))).Mode().Perm(),
+		0o500,
+	)
 	wantExist(t, true, filepath.Join(outside, "dir", "precious"))
 }
 
-// Neither a removal nor a purge of the trash deletes work that exists nowhere else, unless an operator has accepted the loss.
+// Neither a removal nor a purge of the trash deletes work that exists nowhere else, unless an
+// operator has accepted the loss.
 func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	r := newRoot(t)
 	repository := func(identifier string) *Workspace { // with a commit that exists nowhere else
@@ -156,17 +175,29 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 		test.Equal(t, "removed", removed, host.RemoveAnswer{Unsaved: "1 commit not on any remote"})
 		wantExist(t, true, w.Path)
 	}
-	test.ErrorIs(t, "without knowing why", test.Err(r.Remove(ended(t), owner("A", "r2"), day, false)), context.Canceled)
+	test.ErrorIs(
+		t,
+		"without knowing why",
+		test.Err(r.Remove(ended(t), owner("A", "r2"), day, false)),
+		context.Canceled,
+	)
 	rec, _, err := r.Record("A")
 	test.OK(t, err)
-	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" || !rec.UnsavedAt.Equal(day) {
+	if hooks != 1 || rec.State != Prepared || rec.Unsaved != "1 commit not on any remote" ||
+		!rec.UnsavedAt.Equal(day) {
 		t.Errorf("%d hooks, %+v", hooks, rec)
 	}
 
-	// An entry that was moved to the trash without being examined stays there, even if free space is low.
+	// An entry that was moved to the trash without being examined stays there, even if free
+	// space is low.
 	trashed := test.Must(r.moveToTrash(w.Path, "A", day, note{}))
 	r.Trash.Short = true
-	test.ErrorIs(t, "an examination that is interrupted", test.Err(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))), context.Canceled)
+	test.ErrorIs(
+		t,
+		"an examination that is interrupted",
+		test.Err(r.PurgeTrash(ended(t), day.Add(1000*time.Hour))),
+		context.Canceled,
+	)
 	purged := test.Must(r.PurgeTrash(t.Context(), day.Add(1000*time.Hour)))
 	test.Equal(t, "unsaved", purged.Unsaved[trashed], "1 commit not on any remote")
 	test.OK(t, os.Remove(r.record("A")))
@@ -181,11 +212,16 @@ func TestRemoveLeavesUnsavedWork(t *testing.T) {
 	wantPurged(t, r, day.Add(time.Hour), 1)
 }
 
-// A hook may keep the main repository of a worktree in the workspace's cache, which is deleted with the workspace.
+// A hook may keep the main repository of a worktree in the workspace's cache, which is deleted
+// with the workspace.
 func TestRemoveLeavesWorktreeOfTheCache(t *testing.T) {
 	r := newRoot(t)
 	w := readyBy(t, r, owner("A", "r1"), func(w *Workspace) {
-		sh(t, w.CacheDir, "git init -q main; cd main; git commit -q --allow-empty -m one; git worktree add -q -b topic "+w.Path)
+		sh(
+			t,
+			w.CacheDir,
+			"git init -q main; cd main; git commit -q --allow-empty -m one; git worktree add -q -b topic "+w.Path,
+		)
 	})
 	test.Equal(t, "in the trash", removeAs(t, r, "r2").Trash, "")
 	wantExist(t, true, filepath.Join(w.CacheDir, "main"))
@@ -205,7 +241,8 @@ func wantTrash(t *testing.T, r *Root, want int) {
 	test.Equal(t, "error, and number of entries in the trash", []any{err, len(left)}, []any{nil, want})
 }
 
-// wantPurged purges the trash, and checks the number of deleted entries and that ExpiredTrash has predicted it.
+// wantPurged purges the trash, and checks the number of deleted entries and that ExpiredTrash
+// has predicted it.
 func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	t.Helper()
 	due := test.Must(r.ExpiredTrash(now))
@@ -215,8 +252,8 @@ func wantPurged(t *testing.T, r *Root, now time.Time, want int) {
 	}
 }
 
-// The age of a removed workspace is measured by the monotonic clock, so changes of the wall clock do not matter. After a reboot
-// only the wall clock is left.
+// The age of a removed workspace is measured by the monotonic clock, so changes of the wall
+// clock do not matter. After a reboot only the wall clock is left.
 func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 	const keep, year = 24 * time.Hour, 365 * 24 * time.Hour
 	for name, c := range map[string]struct {
@@ -224,26 +261,29 @@ func TestTrashAgesWithoutTheWallClock(t *testing.T) {
 		wall, mono time.Duration // since the removal
 		due        int
 	}{
-		"an hour later":                    {"b1", time.Hour, time.Hour, 0},
-		"a day later":                      {"b1", keep, keep, 1},
-		"the clock was set a year on":      {"b1", year, time.Hour, 0},
-		"and a day has passed":             {"b1", year + keep, keep, 1},
-		"suspended for two days":           {"b1", 2 * keep, time.Hour, 0},
-		"set back an hour, a day later":    {"b1", keep - time.Hour, keep, 1},
-		"set back a year, an hour later":   {"b1", -year, time.Hour, 0},
-		"set back a year, a day later":     {"b1", -year, keep, 1},
-		"rebooted, an hour later":          {"b2", time.Hour, time.Minute - 50*time.Hour, 0},
-		"rebooted, a day later":            {"b2", keep, time.Minute - 50*time.Hour, 1},
-		"rebooted, a year later":           {"b2", year, time.Hour, 1}, // up for longer than at the removal
+		"an hour later":                  {"b1", time.Hour, time.Hour, 0},
+		"a day later":                    {"b1", keep, keep, 1},
+		"the clock was set a year on":    {"b1", year, time.Hour, 0},
+		"and a day has passed":           {"b1", year + keep, keep, 1},
+		"suspended for two days":         {"b1", 2 * keep, time.Hour, 0},
+		"set back an hour, a day later":  {"b1", keep - time.Hour, keep, 1},
+		"set back a year, an hour later": {"b1", -year, time.Hour, 0},
+		"set back a year, a day later":   {"b1", -year, keep, 1},
+		"rebooted, an hour later":        {"b2", time.Hour, time.Minute - 50*time.Hour, 0},
+		"rebooted, a day later":          {"b2", keep, time.Minute - 50*time.Hour, 1},
+		// up for longer than at the removal
+		"rebooted, a year later":           {"b2", year, time.Hour, 1},
 		"rebooted, the clock a minute off": {"b2", -time.Minute, time.Minute - 50*time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRoot(t)
 			r.Trash.Keep = keep
-			boot, mono := "b1", 50*time.Hour
+			boot := "b1"
+			mono := 50 * time.Hour
 			r.clock = func() (string, time.Duration, error) { return boot, mono, nil }
 			trashed(t, r, "A", day)
-			boot, mono = c.boot, mono+c.mono
+			boot = c.boot
+			mono = mono + c.mono
 			wantPurged(t, r, day.Add(c.wall), c.due)
 			wantTrash(t, r, 2-2*c.due)
 		})
@@ -262,7 +302,8 @@ func TestTrashTakenBack(t *testing.T) {
 	wantTrash(t, r, 0)
 }
 
-// Two projects share a root. Neither deletes the other's trash before its time, unless free space is low.
+// Two projects share a root. Neither deletes the other's trash before its time, unless free
+// space is low.
 func TestTrashOfAnotherProject(t *testing.T) {
 	r := newRoot(t)
 	r.Trash = Trash{Project: "one", Keep: 24 * time.Hour}
@@ -284,15 +325,16 @@ func TestTrashIsPurgedByAge(t *testing.T) {
 		trashed(t, r, identifier, day.Add(time.Duration(i/2)*2*time.Hour))
 	}
 	test.Write(t, filepath.Join(r.trash(), "no name of ours", "x"), "kept")
-	if purged, err := r.PurgeTrash(ended(t), day.Add(2*time.Hour)); purged.Removed != 0 || !errors.Is(err, context.Canceled) {
+	if purged, err := r.PurgeTrash(ended(t), day.Add(2*time.Hour)); purged.Removed != 0 ||
+		!errors.Is(err, context.Canceled) {
 		t.Fatalf("%+v, %v", purged, err)
 	}
 	wantPurged(t, r, day.Add(2*time.Hour), 2)
 	wantTrash(t, r, 3)
 }
 
-// An entry that was saved when it was removed is deleted in its time, even if the main repository has pruned the worktree since;
-// but not if a file in it has changed since.
+// An entry that was saved when it was removed is deleted in its time, even if the main
+// repository has pruned the worktree since; but not if a file in it has changed since.
 func TestTrashOfAPrunedWorktree(t *testing.T) {
 	for change, want := range map[string]int{"true": 1, "echo work > sub/new": 0} {
 		r := newRoot(t)
@@ -316,7 +358,8 @@ func TestTrashHalfDeleted(t *testing.T) {
 	wantPurged(t, r, day, 1)
 }
 
-// Work in no repository is kept: what changed after after_create, whatever is moved or restored since.
+// Work in no repository is kept: what changed after after_create, whatever is moved or
+// restored since.
 func TestRemoveLeavesFilesInNoRepository(t *testing.T) {
 	r := newRoot(t)
 	w := ready(t, r, owner("A", "r1"))

@@ -21,7 +21,8 @@ func removedOne(t *testing.T, r *Root, identifier string) host.Removed {
 	return list[0]
 }
 
-// A restored workspace continues as if it had never been removed, except that no removal is due before a run has used it.
+// A restored workspace continues as if it had never been removed, except that no removal is
+// due before a run has used it.
 func TestRestore(t *testing.T) {
 	r := newRoot(t)
 	w := ready(t, r, owner("A", "r1"))
@@ -46,7 +47,8 @@ func TestRestoreInterrupted(t *testing.T) {
 		r := newRoot(t)
 		entry := removedOne(t, r, "A")
 		rec := *r.Trash.readNote(entry.Path).Workspace
-		rec.State, rec.Restored = Prepared, true
+		rec.State = Prepared
+		rec.Restored = true
 		test.OK(t, r.writeRecord(rec))
 		if !again {
 			test.OK(t, acquire(t, r, owner("A", "r3")).Release())
@@ -79,7 +81,8 @@ func TestRestoreRefuses(t *testing.T) {
 	r.Trash.Project = "another"
 	r.Trash.Keep = time.Minute
 	trashed(t, r, "B", day)
-	for project, want := range map[string]int{"another": 2, "third": 1} { // an entry without a note may be this project's
+	// an entry without a note may be this project's
+	for project, want := range map[string]int{"another": 2, "third": 1} {
 		r.Trash.Project = project
 		test.Equal(t, project, len(test.Must(r.Removed(t.Context(), day, project))), want)
 	}

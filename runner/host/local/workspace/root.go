@@ -19,20 +19,22 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Root is a workspace root (specification 9.1), the directory that contains the workspaces. It belongs to this account, and no
-// other account can write to it.
+// Root is a workspace root (specification 9.1), the directory that contains the workspaces. It
+// belongs to this account, and no other account can write to it.
 type Root struct {
 	// Path is absolute and free of symbolic links.
 	Path string
 	// Trash configures how long removed workspaces are kept.
 	Trash Trash
 
-	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock. Readings of the same boot can be compared.
+	// clock reads the monotonic clock, which ignores suspends and changes of the wall clock.
+	// Readings of the same boot can be compared.
 	clock     func() (boot string, mono time.Duration, err error)
 	leaseWait time.Duration // how long to try for a lease or a lock before it counts as taken
 }
 
-// metaDir contains all of symphony's own files in a root. No key is equal to it, because a key with a leading dot ends in a hash.
+// metaDir contains all of symphony's own files in a root. No key is equal to it, because a key
+// with a leading dot ends in a hash.
 const metaDir = ".symphony"
 
 func (r *Root) meta() string              { return filepath.Join(r.Path, metaDir) }
@@ -42,8 +44,8 @@ func (r *Root) trash() string             { return filepath.Join(r.meta(), "tras
 func (r *Root) record(key string) string  { return filepath.Join(r.meta(), key+".json") }
 func (r *Root) lock(key string) string    { return filepath.Join(r.meta(), key+".lock") }
 
-// OpenRoot opens the root at path, which must be absolute, and creates what is missing, private to the account. Its errors are
-// workspace_root_unusable and disk_full.
+// OpenRoot opens the root at path, which must be absolute, and creates what is missing,
+// private to the account. Its errors are workspace_root_unusable and disk_full.
 func OpenRoot(path string) (*Root, error) {
 	if err := CheckLinks(path); err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func OpenRoot(path string) (*Root, error) {
 	}
 	err = files.OwnDir(r.meta())
 	if err == nil {
-		err = writable(r.meta()) // otherwise a read-only volume would be noticed only after a run has begun
+		// otherwise a read-only volume would be noticed only after a run has begun
+		err = writable(r.meta())
 	}
 	if err != nil {
 		return nil, rootFailed(r.meta(), err)
@@ -67,7 +70,8 @@ func OpenRoot(path string) (*Root, error) {
 	return r, nil
 }
 
-// FindRoot opens the root at path for reading and creates nothing. ok is false if there is no root, or if it never contained a workspace.
+// FindRoot opens the root at path for reading and creates nothing. ok is false if there is no
+// root, or if it never contained a workspace.
 func FindRoot(path string) (root *Root, ok bool, err error) {
 	if _, err := os.Stat(path); filepath.IsAbs(path) && errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
@@ -83,7 +87,8 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 	return r, err == nil, nil
 }
 
-// CheckRoot returns the errors that OpenRoot and Projects.Claim would return, as far as it can tell without creating anything.
+// CheckRoot returns the errors that OpenRoot and Projects.Claim would return, as far as it can
+// tell without creating anything.
 func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error {
 	root, ok, err := FindRoot(path)
 	if err != nil {
@@ -103,8 +108,9 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 	return projects.unclaimed(projects.path(endpointAndSlug), projectClaim{endpointAndSlug, stateDir}, refuse)
 }
 
-// TryRoot returns an error if a root that does not exist can't be created. It makes a directory in the nearest one that exists, and
-// removes it: a file system such as /proc allows that to nobody, whatever its permissions are.
+// TryRoot returns an error if a root that does not exist can't be created. It makes a
+// directory in the nearest one that exists, and removes it: a file system such as /proc allows
+// that to nobody, whatever its permissions are.
 func TryRoot(path string) error {
 	above, _, _ := existing(path)
 	if above == path {
@@ -115,7 +121,8 @@ func TryRoot(path string) error {
 		err = os.Remove(made)
 	}
 	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, failed.Err)) // without the name, which is random
+		// without the name, which is random
+		return rootFailed(path, fmt.Errorf("it can't be created in %s: %w", above, failed.Err))
 	}
 	return err
 }
@@ -130,7 +137,8 @@ func existing(path string) (at string, info fs.FileInfo, err error) {
 	return path, info, err
 }
 
-// writable returns an error if a directory can't be written or, if it does not exist, can't be created.
+// writable returns an error if a directory can't be written or, if it does not exist, can't be
+// created.
 func writable(path string) error {
 	path, info, err := existing(path)
 	if err == nil && !info.IsDir() {
@@ -200,7 +208,8 @@ func resolveRoot(path string) (*Root, error) {
 		return nil, failed
 	case info.Mode().Perm()&0o022 != 0:
 		failed := rootFailed(path, fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm()))
-		if failed.Hint = "chmod go-w " + real; info.Mode()&fs.ModeSticky != 0 { // such as /tmp, which all accounts share
+		// such as /tmp, which all accounts share
+		if failed.Hint = "chmod go-w " + real; info.Mode()&fs.ModeSticky != 0 {
 			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
 		}
 		return nil, failed
@@ -216,17 +225,21 @@ func resolveRoot(path string) (*Root, error) {
 }
 
 func rootFailed(path string, err error) *reconcile.Error {
-	failed := reconcile.NewError(CodeRootUnusable, fmt.Sprintf("workspace root %s: %v", path, err),
-		"set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone").WithCause(err)
+	failed := reconcile.NewError(
+		CodeRootUnusable,
+		fmt.Sprintf("workspace root %s: %v", path, err),
+		"set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone",
+	).WithCause(err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
 	}
 	return failed
 }
 
-// FreeBytes returns the free space for unprivileged users on the volume of path, in bytes. If path does not exist yet, it is that
-// of the nearest existing parent. A file system without limits (ramfs, some FUSE file systems) reports a size of zero; for it
-// the result is math.MaxInt64.
+// FreeBytes returns the free space for unprivileged users on the volume of path, in bytes. If
+// path does not exist yet, it is that of the nearest existing parent. A file system without
+// limits (ramfs, some FUSE file systems) reports a size of zero; for it the result is
+// math.MaxInt64.
 func FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
 	path, _, _ = existing(path) // what keeps Stat from looking is an error of Statfs, too
@@ -243,8 +256,9 @@ func FreeBytes(path string) (int64, error) {
 	return int64(st.Bavail) * int64(st.Bsize), nil
 }
 
-// Dissolve removes symphony's own files from a root without workspaces and projects: the trash and the lock files, and then the root itself
-// if it is empty. It changes nothing if the root is in use, or if its trash contains files of an operator or unsaved work.
+// Dissolve removes symphony's own files from a root without workspaces and projects: the trash
+// and the lock files, and then the root itself if it is empty. It changes nothing if the root
+// is in use, or if its trash contains files of an operator or unsaved work.
 func (r *Root) Dissolve(ctx context.Context) error {
 	for _, pattern := range []string{"*.json", "projects/*.json"} {
 		if used, err := fs.Glob(os.DirFS(r.meta()), pattern); err != nil || len(used) > 0 {
@@ -256,7 +270,8 @@ func (r *Root) Dissolve(ctx context.Context) error {
 		return err
 	}
 	notes, err := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix)
-	if all, readErr := os.ReadDir(r.trash()); err != nil || readErr == nil && len(all) > len(list)+len(notes) {
+	if all, readErr := os.ReadDir(r.trash()); err != nil ||
+		readErr == nil && len(all) > len(list)+len(notes) {
 		return err // an operator keeps something there
 	}
 	for _, t := range list {

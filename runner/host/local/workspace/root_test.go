@@ -85,7 +85,8 @@ func TestListReportsWhatItCannotRead(t *testing.T) {
 	test.Contains(t, "the error", fmt.Sprint(err), r.record("torn"), r.record("odd"), r.record("pipe"))
 }
 
-// Anything but a directory at the path of the workspace is left alone, including the target of a link.
+// Anything but a directory at the path of the workspace is left alone, including the target of
+// a link.
 func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 	outside := t.TempDir()
 	test.Write(t, filepath.Join(outside, "precious"), "kept")
@@ -129,7 +130,13 @@ func TestAcquireTouchesNothingThatIsNoDirectory(t *testing.T) {
 }
 
 func recordOf(r *Root, o Owner, state State) Record {
-	return Record{Owner: o, Key: Key(o.Identifier), ID: rand.Text(), State: state, Path: filepath.Join(r.Path, Key(o.Identifier))}
+	return Record{
+		Owner: o,
+		Key:   Key(o.Identifier),
+		ID:    rand.Text(),
+		State: state,
+		Path:  filepath.Join(r.Path, Key(o.Identifier)),
+	}
 }
 
 func TestContained(t *testing.T) {
@@ -150,7 +157,8 @@ func TestContained(t *testing.T) {
 
 func TestFreeBytes(t *testing.T) {
 	dir := t.TempDir()
-	for _, path := range []string{dir, filepath.Join(dir, "not", "yet"), "/proc"} { // which counts nothing, and is never full
+	// which counts nothing, and is never full
+	for _, path := range []string{dir, filepath.Join(dir, "not", "yet"), "/proc"} {
 		if free, err := FreeBytes(path); err != nil || free <= 0 {
 			t.Errorf("%s: %d, %v", path, free, err)
 		}
@@ -168,7 +176,8 @@ func stateDir(t *testing.T) string {
 
 func TestClaimProject(t *testing.T) {
 	r := newRoot(t)
-	one, two := stateDir(t), stateDir(t)
+	one := stateDir(t)
+	two := stateDir(t)
 	test.OK(t, r.Projects().Claim("https://t shop", one, nil))
 	test.OK(t, r.Projects().Claim("https://t shop", one, nil))
 	test.OK(t, r.Projects().Claim("https://t other", two, nil))
@@ -251,7 +260,8 @@ func TestKeysAreContainedAndDistinct(t *testing.T) {
 	text := rapid.OneOf(rapid.StringOfN(rapid.RuneFrom([]rune("aA-_/. é")), 0, 4, -1), rapid.String(),
 		rapid.StringMatching(`[a-z./]{0,130}(-[0-9a-f]{16})?`))
 	rapid.Check(t, func(t *rapid.T) {
-		a, b := text.Draw(t, "a"), text.Draw(t, "b")
+		a := text.Draw(t, "a")
+		b := text.Draw(t, "b")
 		switch rapid.IntRange(0, 3).Draw(t, "relation") {
 		case 0:
 			b = Key(a) // an issue that is named like the directory of another
@@ -260,7 +270,8 @@ func TestKeysAreContainedAndDistinct(t *testing.T) {
 		}
 		for _, identifier := range []string{a, b} {
 			key := Key(identifier)
-			if len(key) == 0 || len(key) > 120 || notInKey().MatchString(key) || key == "." || key == ".." || key == metaDir {
+			if len(key) == 0 || len(key) > 120 || notInKey().MatchString(key) || key == "." || key == ".." ||
+				key == metaDir {
 				t.Fatalf("Key(%q) = %q: outside the alphabet or too long", identifier, key)
 			}
 		}

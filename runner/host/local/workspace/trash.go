@@ -22,9 +22,11 @@ import (
 )
 
 const (
-	// trashTime is the format of the time at the end of an entry's name: when it was moved to the trash, UTC.
+	// trashTime is the format of the time at the end of an entry's name: when it was moved to
+	// the trash, UTC.
 	trashTime = "20060102T150405.000000000Z"
-	// noteSuffix is appended to an entry's name for the note beside it, and deletingSuffix before its deletion begins.
+	// noteSuffix is appended to an entry's name for the note beside it, and deletingSuffix
+	// before its deletion begins.
 	noteSuffix     = ".note"
 	deletingSuffix = ".deleting"
 	// gitSuffix is appended to it for the copy of GitFile.
@@ -34,7 +36,8 @@ const (
 	RecheckUnsaved = time.Hour
 )
 
-// Trash describes how a project keeps its removed workspaces in a root, which it may share with other projects.
+// Trash describes how a project keeps its removed workspaces in a root, which it may share
+// with other projects.
 type Trash struct {
 	// Project owns what is removed through this Root, and keeps it for Keep.
 	Project string
@@ -43,18 +46,22 @@ type Trash struct {
 	Short bool
 }
 
-// note is stored beside an entry of the trash. Thanks to it, a workspace that was removed an hour ago is not deleted because the
-// wall clock was set a year ahead, or because another project in this root keeps nothing.
+// note is stored beside an entry of the trash. Thanks to it, a workspace that was removed an
+// hour ago is not deleted because the wall clock was set a year ahead, or because another
+// project in this root keeps nothing.
 type note struct {
 	Project string        `json:"project"`
 	Keep    time.Duration `json:"keep_ns"`
-	// Boot and Mono are the time at which the entry was moved here, or was last found to contain unsaved work.
+	// Boot and Mono are the time at which the entry was moved here, or was last found to
+	// contain unsaved work.
 	Boot string        `json:"boot"`
 	Mono time.Duration `json:"mono_ns"`
-	// SavedAt is the time at which it contained no unsaved work, zero if it did when it was moved here. It is valid until a file in
-	// the entry changes. Git can't tell later if the main repository of a linked worktree has been pruned.
+	// SavedAt is the time at which it contained no unsaved work, zero if it did when it was
+	// moved here. It is valid until a file in the entry changes. Git can't tell later if the
+	// main repository of a linked worktree has been pruned.
 	SavedAt time.Time `json:"saved_at,omitzero"`
-	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has begun.
+	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has
+	// begun.
 	LossAccepted bool `json:"discard,omitempty"`
 	// Unsaved is the work in it that exists nowhere else, empty if none is known.
 	Unsaved string `json:"unsaved,omitempty"`
@@ -81,25 +88,29 @@ func (t Trash) readNote(entry string) note {
 	return n
 }
 
-// writeNote writes the note of an entry. If that fails, for example on a full disk, the entry has none.
+// writeNote writes the note of an entry. If that fails, for example on a full disk, the entry
+// has none.
 func writeNote(entry string, n note) {
 	if err := os.WriteFile(entry+noteSuffix, text.JSON(n), 0o600); err != nil {
 		_ = os.Remove(entry + noteSuffix)
 	}
 }
 
-// removeNotes removes what is stored beside an entry of the trash. What can't be removed now, PurgeTrash removes later.
+// removeNotes removes what is stored beside an entry of the trash. What can't be removed now,
+// PurgeTrash removes later.
 func removeNotes(entry string) {
 	_ = os.Remove(entry + noteSuffix)
 	_ = os.Remove(entry + gitSuffix)
 }
 
-// moveToTrash renames a directory into the trash and returns its new path. The note is written first.
+// moveToTrash renames a directory into the trash and returns its new path. The note is written
+// first.
 func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, err error) {
 	if err := files.OwnDir(r.trash()); err != nil {
 		return "", files.Failed(err, "create the trash")
 	}
-	// A directory can be moved to another parent only if it is writable, because its ".." changes.
+	// A directory can be moved to another parent only if it is writable, because its ".."
+	// changes.
 	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
 		err = os.Chmod(path, info.Mode().Perm()|0o700)
 	}
@@ -109,10 +120,12 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 		taken = statErr == nil
 	}
 	if err == nil {
-		n.Project, n.Keep = r.Trash.Project, r.Trash.Keep
+		n.Project = r.Trash.Project
+		n.Keep = r.Trash.Keep
 		n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
 		writeNote(to, n)
-		// After a restoration, what an agent has left is still compared with it. removeOrphanedNotes leaves new files.
+		// After a restoration, what an agent has left is still compared with it.
+		// removeOrphanedNotes leaves new files.
 		_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
 		if err = os.Link(r.gitFile(key), to+gitSuffix); err == nil || files.Absent(err) {
 			err = os.Rename(path, to)
@@ -131,16 +144,19 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	return to, nil
 }
 
-// DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry can't be restored any more, and so that
-// the next purge continues an interrupted deletion without an examination: half a repository can't be read. An entry that can't be
-// deleted is marked, and PurgeTrash reports it.
+// DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry
+// can't be restored any more, and so that the next purge continues an interrupted deletion
+// without an examination: half a repository can't be read. An entry that can't be deleted is
+// marked, and PurgeTrash reports it.
 func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	n := r.Trash.readNote(path)
-	n.LossAccepted, n.Workspace = true, nil
+	n.LossAccepted = true
+	n.Workspace = nil
 	if to := deletingPath(path); to != path {
 		writeNote(to, n)
 		err := os.Rename(path, to)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) { // otherwise it was restored or deleted by another process
+		// otherwise it was restored or deleted by another process
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			removeNotes(to)
 			return files.Failed(err, "delete %s", path)
 		}
@@ -174,7 +190,8 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
 		start := max(0, len(t.key)-len(trashTime))
 		if t.at, err = time.Parse(trashTime, t.key[start:]); err == nil {
-			t.note, t.key = r.Trash.readNote(t.path), strings.TrimSuffix(t.key[:start], "-")
+			t.note = r.Trash.readNote(t.path)
+			t.key = strings.TrimSuffix(t.key[:start], "-")
 			t.LossAccepted = t.LossAccepted || t.deleting
 			list = append(list, t)
 		}
@@ -182,10 +199,12 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 	return list, nil
 }
 
-// left returns how long an entry is kept from now on: by the monotonic clock if it was removed in this boot, otherwise by the wall
-// clock. The entry of another project is kept for as long as that project wants.
+// left returns how long an entry is kept from now on: by the monotonic clock if it was removed
+// in this boot, otherwise by the wall clock. The entry of another project is kept for as long
+// as that project wants.
 func (r *Root) left(t trashEntry, now time.Time) time.Duration {
-	keep, age := t.Keep, now.Sub(t.at)
+	keep := t.Keep
+	age := now.Sub(t.at)
 	switch {
 	case t.deleting:
 		return 0
@@ -206,7 +225,8 @@ func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 	return keep - age
 }
 
-// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over, without those that could not be deleted before.
+// ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over,
+// without those that could not be deleted before.
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	for _, t := range list {
@@ -217,8 +237,9 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	return paths, err
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is examined again after RecheckUnsaved. If
-// ctx ends, it returns the error of ctx, and the next call continues. Concurrent calls are safe.
+// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is
+// examined again after RecheckUnsaved. If ctx ends, it returns the error of ctx, and the next
+// call continues. Concurrent calls are safe.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
 	r.removeOrphanedNotes()
@@ -253,8 +274,9 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 	return purged, err
 }
 
-// unsaved describes and names the work in an entry of the trash that exists nowhere else. It returns an empty string if nothing was
-// unsaved when the entry was moved here and nothing in it has changed since, or if an operator has accepted the loss.
+// unsaved describes and names the work in an entry of the trash that exists nowhere else. It
+// returns an empty string if nothing was unsaved when the entry was moved here and nothing in
+// it has changed since, or if an operator has accepted the loss.
 func (t trashEntry) unsaved(ctx context.Context) (work string, items []string) {
 	if t.LossAccepted || !t.SavedAt.IsZero() && !changedSince(ctx, t.path, t.SavedAt) {
 		return "", nil
@@ -271,8 +293,9 @@ func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
 	return git.Unsaved(ctx, t.path, rec.Outside, rec.Origin.URL, rec.Ignored)
 }
 
-// removeOrphanedNotes removes the notes of entries that were restored, or that an operator has taken out of the trash. It leaves new
-// notes, because a note is written before its entry is moved here.
+// removeOrphanedNotes removes the notes of entries that were restored, or that an operator has
+// taken out of the trash. It leaves new notes, because a note is written before its entry is
+// moved here.
 func (r *Root) removeOrphanedNotes() {
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
 	for _, name := range notes {
@@ -285,7 +308,8 @@ func (r *Root) removeOrphanedNotes() {
 	}
 }
 
-// changedSince reports whether a file below path was modified after since, or can't be examined.
+// changedSince reports whether a file below path was modified after since, or can't be
+// examined.
 func changedSince(ctx context.Context, path string, since time.Time) bool {
 	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
 		var info fs.FileInfo
@@ -300,7 +324,8 @@ func changedSince(ctx context.Context, path string, since time.Time) bool {
 	return err != nil
 }
 
-// Removed lists what a project has in the trash, sorted by name, and examines it for unsaved work. It does not measure Bytes.
+// Removed lists what a project has in the trash, sorted by name, and examines it for unsaved
+// work. It does not measure Bytes.
 func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list []host.Removed, err error) {
 	entries, err := r.listTrash()
 	for _, t := range entries {
@@ -308,10 +333,16 @@ func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list
 			continue
 		}
 		e := host.Removed{
-			Identifier: t.key, Path: t.path, At: t.at, Due: now.Add(r.left(t, now)), Discarded: t.LossAccepted, Restorable: t.Workspace != nil,
+			Identifier: t.key,
+			Path:       t.path,
+			At:         t.at,
+			Due:        now.Add(r.left(t, now)),
+			Discarded:  t.LossAccepted,
+			Restorable: t.Workspace != nil,
 		}
 		if e.Restorable {
-			e.IssueID, e.Identifier = t.Workspace.IssueID, t.Workspace.Identifier
+			e.IssueID = t.Workspace.IssueID
+			e.Identifier = t.Workspace.Identifier
 		}
 		if e.Unsaved.Work, e.Unsaved.Items = t.unsaved(ctx); t.LossAccepted && t.Unsaved != "" {
 			e.Unsaved.Work = t.Unsaved
@@ -322,8 +353,8 @@ func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list
 	return list, errors.Join(err, ctx.Err())
 }
 
-// Restore moves an entry of the trash back to its path, which it returns. Passes do not remove it before a run has used it.
-// If it is interrupted it can be repeated.
+// Restore moves an entry of the trash back to its path, which it returns. Passes do not remove
+// it before a run has used it. If it is interrupted it can be repeated.
 func (r *Root) Restore(entry string) (path string, err error) {
 	entries, err := r.listTrash()
 	if err != nil {
@@ -331,8 +362,11 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	}
 	i := slices.IndexFunc(entries, func(t trashEntry) bool { return t.path == entry && t.Workspace != nil })
 	if i < 0 {
-		return "", reconcile.NewError(CodeFailed, entry+" can't be restored: its deletion has begun, or its record is missing",
-			"copy what you need from it")
+		return "", reconcile.NewError(
+			CodeFailed,
+			entry+" can't be restored: its deletion has begun, or its record is missing",
+			"copy what you need from it",
+		)
 	}
 	t := entries[i]
 	w, _, err := r.hold(t.Workspace.Owner)
@@ -341,12 +375,19 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	}
 	defer func() { err = errors.Join(err, w.Release()) }()
 	if w.info != nil {
-		return "", reconcile.NewError(CodeExists, w.Path+" exists: a run has made it since the other one was removed",
-			"move it away first, or copy what you need from "+t.path)
+		return "", reconcile.NewError(
+			CodeExists,
+			w.Path+" exists: a run has made it since the other one was removed",
+			"move it away first, or copy what you need from "+t.path,
+		)
 	}
 	rec := *t.Workspace
-	rec.State, rec.Path, rec.Restored = Prepared, w.Path, true
-	rec.Unsaved, rec.UnsavedAt, rec.KeptSince = "", time.Time{}, time.Time{}
+	rec.State = Prepared
+	rec.Path = w.Path
+	rec.Restored = true
+	rec.Unsaved = ""
+	rec.UnsavedAt = time.Time{}
+	rec.KeptSince = time.Time{}
 	if err := w.restoreGitFile(t.path + gitSuffix); err != nil {
 		return "", files.Failed(err, "restore the git settings that are trusted in %s", w.Path)
 	}

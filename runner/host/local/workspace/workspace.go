@@ -21,12 +21,14 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must not be used concurrently.
+// Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must
+// not be used concurrently.
 type Workspace struct {
 	host.Workspace
 	Key string
-	// Previous are the runs that held the workspace before, oldest first: usually one, for the first run none. Their processes
-	// must be ended before anything is started. Ready records that they are.
+	// Previous are the runs that held the workspace before, oldest first: usually one, for the
+	// first run none. Their processes must be ended before anything is started. Ready records
+	// that they are.
 	Previous []RunRef
 
 	root    *Root
@@ -36,10 +38,11 @@ type Workspace struct {
 	removal *removal    // set by BeginRemoval
 }
 
-// Acquire acquires the workspace of an issue and creates it if it is missing (specification 9.2). After waiting 2 s for the lease
-// it returns workspace_busy. For a workspace of another issue or project it returns workspace_foreign, for a path that is not a
-// directory invalid_workspace_cwd, and changes neither. If the creation or the removal of the workspace was interrupted, it is
-// created again. The caller must call Release.
+// Acquire acquires the workspace of an issue and creates it if it is missing (specification
+// 9.2). After waiting 2 s for the lease it returns workspace_busy. For a workspace of another
+// issue or project it returns workspace_foreign, for a path that is not a directory
+// invalid_workspace_cwd, and changes neither. If the creation or the removal of the workspace
+// was interrupted, it is created again. The caller must call Release.
 func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 	w, found, err := r.hold(o)
 	if err != nil {
@@ -51,10 +54,12 @@ func (r *Root) Acquire(ctx context.Context, o Owner) (*Workspace, error) {
 	return w, nil
 }
 
-// hold takes the lease, reads the record (found is false if there is none) and checks the directory. It changes nothing.
+// hold takes the lease, reads the record (found is false if there is none) and checks the
+// directory. It changes nothing.
 func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	key := Key(o.Identifier)
-	path := filepath.Join(r.Path, key) // a direct child of the root (specification 9.5, invariant 2)
+	// a direct child of the root (specification 9.5, invariant 2)
+	path := filepath.Join(r.Path, key)
 	lease, err := r.lease(key, o)
 	if err != nil {
 		return nil, false, err
@@ -104,9 +109,11 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 			return err
 		}
 	}
-	id, state := w.rec.ID, Prepared
+	id := w.rec.ID
+	state := Prepared
 	if w.Created || !found || w.rec.Path != w.Path {
-		id = rand.Text() // the root was moved: a thread that worked in the old place knows the old paths
+		// the root was moved: a thread that worked in the old place knows the old paths
+		id = rand.Text()
 	}
 	if w.Created {
 		state = Creating
@@ -127,15 +134,16 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 	return err
 }
 
-// takeRecord records that a run holds the workspace. Previous are the runs whose processes it must end: the last one, and those
-// whose end the last one had not confirmed.
+// takeRecord records that a run holds the workspace. Previous are the runs whose processes it
+// must end: the last one, and those whose end the last one had not confirmed.
 func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	list := slices.Clone(w.rec.Previous)
 	if w.rec.RunID != "" {
 		list = append(list, RunRef{w.rec.RunID, w.rec.StateDir})
 	}
 	list = slices.DeleteFunc(list, func(p RunRef) bool { return p == RunRef{o.RunID, o.StateDir} })
-	w.ID, w.Previous = id, list[max(0, len(list)-maxPrevious):]
+	w.ID = id
+	w.Previous = list[max(0, len(list)-maxPrevious):]
 	origin := w.rec.Origin
 	if state == Creating {
 		origin = host.Origin{}
@@ -170,8 +178,8 @@ func (w *Workspace) SetOrigin(o host.Origin) error {
 // deleteTimeout limits the deletion of leftovers, because a run waits for it.
 const deleteTimeout = 10 * time.Second
 
-// clear removes what an interrupted run left. With keep, the workspace was being removed, and is kept in the trash for its time;
-// otherwise its creation was incomplete, and it is deleted.
+// clear removes what an interrupted run left. With keep, the workspace was being removed, and
+// is kept in the trash for its time; otherwise its creation was incomplete, and it is deleted.
 func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -187,7 +195,8 @@ func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
 	return err
 }
 
-// dispose moves a directory that need not be kept into the trash and deletes it there. What can't be deleted is purged later.
+// dispose moves a directory that need not be kept into the trash and deletes it there. What
+// can't be deleted is purged later.
 func (w *Workspace) dispose(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -212,17 +221,20 @@ func (w *Workspace) makeWork() error {
 	return nil
 }
 
-// Lease is the open lock file. Hooks and the agent inherit it, and each of them keeps the lease until it ends, even if this
-// process has ended. Release closes it.
+// Lease is the open lock file. Hooks and the agent inherit it, and each of them keeps the
+// lease until it ends, even if this process has ended. Release closes it.
 func (w *Workspace) Lease() *os.File { return w.lease }
 
-// WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in it.
+// WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in
+// it.
 func (w *Workspace) WorkDir() string { return w.root.work(w.Key) }
 
-// GitFile is the path of the snapshot of trusted git settings, which is kept with a removed workspace.
+// GitFile is the path of the snapshot of trusted git settings, which is kept with a removed
+// workspace.
 func (w *Workspace) GitFile() string { return w.root.gitFile(w.Key) }
 
-// MirrorsDir contains the mirrors of repositories that the workspaces of the root share. Agents can't write there.
+// MirrorsDir contains the mirrors of repositories that the workspaces of the root share.
+// Agents can't write there.
 func (w *Workspace) MirrorsDir() string { return w.root.MirrorsDir() }
 
 // MirrorsDir is that of its workspaces.
@@ -230,10 +242,15 @@ func (r *Root) MirrorsDir() string { return filepath.Join(r.meta(), "mirrors") }
 
 // Env returns the variables that describe the workspace to its hooks, as NAME=value.
 func (w *Workspace) Env() []string {
-	return []string{"SYMPHONY_WORKSPACE=" + w.Path, "TMPDIR=" + w.Hooks.Tmp, "XDG_CACHE_HOME=" + w.Hooks.Cache}
+	return []string{
+		"SYMPHONY_WORKSPACE=" + w.Path,
+		"TMPDIR=" + w.Hooks.Tmp,
+		"XDG_CACHE_HOME=" + w.Hooks.Cache,
+	}
 }
 
-// look checks that the workspace is a directory and, with all links resolved, strictly inside the root (specification 9.5).
+// look checks that the workspace is a directory and, with all links resolved, strictly inside
+// the root (specification 9.5).
 func (w *Workspace) look() (fs.FileInfo, error) {
 	info, err := lookAt(w.Path)
 	if err != nil {
@@ -253,8 +270,9 @@ func contained(root, path string) error {
 	return files.Failed(err, "resolve the workspace %s", path)
 }
 
-// Verify checks that the path is still the directory that was acquired, and inside the root (specification 9.5, invariants 1
-// and 2). It is called directly before something is started in the workspace. Its error is invalid_workspace_cwd.
+// Verify checks that the path is still the directory that was acquired, and inside the root
+// (specification 9.5, invariants 1 and 2). It is called directly before something is started
+// in the workspace. Its error is invalid_workspace_cwd.
 func (w *Workspace) Verify() error {
 	info, err := w.look()
 	if err == nil && !os.SameFile(info, w.info) {
@@ -263,9 +281,10 @@ func (w *Workspace) Verify() error {
 	return err
 }
 
-// Ready records that the workspace is ready for work: the processes of previous holders have ended, and after_create has
-// succeeded if the directory is new. After a crash before Ready, the next holder starts over. From now on Verify expects the
-// directory that exists now, because the operator's after_create may have replaced it.
+// Ready records that the workspace is ready for work: the processes of previous holders have
+// ended, and after_create has succeeded if the directory is new. After a crash before Ready,
+// the next holder starts over. From now on Verify expects the directory that exists now,
+// because the operator's after_create may have replaced it.
 func (w *Workspace) Ready() (err error) {
 	if w.info, err = w.look(); err != nil {
 		return err
@@ -274,7 +293,8 @@ func (w *Workspace) Ready() (err error) {
 		w.rec.Outside = git.OutsideFiles(context.Background(), w.Path)
 		w.rec.Began = git.Began(w.Path)
 	}
-	w.rec.State, w.rec.Previous = Prepared, nil
+	w.rec.State = Prepared
+	w.rec.Previous = nil
 	return w.root.writeRecord(w.rec)
 }
 
@@ -288,8 +308,9 @@ func (w *Workspace) SetIgnored(path string) error {
 	return w.root.writeRecord(w.rec)
 }
 
-// Discard deletes a new workspace whose after_create failed (specification 9.3), and its record. It refuses a workspace that is
-// not new, because that contains work of earlier runs. The lease is held until Release.
+// Discard deletes a new workspace whose after_create failed (specification 9.3), and its
+// record. It refuses a workspace that is not new, because that contains work of earlier runs.
+// The lease is held until Release.
 func (w *Workspace) Discard() error {
 	if w.rec.State != Creating {
 		return &reconcile.Error{Code: CodeFailed, Message: "discard " + w.Path + ": it is not new"}
@@ -312,15 +333,17 @@ func (w *Workspace) Release() error {
 	return nil
 }
 
-// lockFile creates the file if necessary and takes an exclusive flock on it. If another process still holds it after wait, the
-// error wraps proc.ErrHeld. The lock ends when all copies of the returned file are closed, including those of children.
+// lockFile creates the file if necessary and takes an exclusive flock on it. If another
+// process still holds it after wait, the error wraps proc.ErrHeld. The lock ends when all
+// copies of the returned file are closed, including those of children.
 func lockFile(path string, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
 		return nil, err
 	}
 	if err = proc.Lock(f, unix.LOCK_EX, wait); err == nil {
-		// The file may have been deleted in between. A lock on a deleted file excludes no process.
+		// The file may have been deleted in between. A lock on a deleted file excludes no
+		// process.
 		open, statErr := f.Stat()
 		named, nameErr := os.Lstat(path)
 		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
@@ -333,8 +356,8 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// Held reports whether a process holds the lease of a key: a worker, or a hook or agent that outlived its worker. It probes with
-// a shared lock and creates nothing.
+// Held reports whether a process holds the lease of a key: a worker, or a hook or agent that
+// outlived its worker. It probes with a shared lock and creates nothing.
 func (r *Root) Held(key string) (held bool, err error) {
 	f, err := os.OpenFile(r.lock(key), os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -350,8 +373,8 @@ func (r *Root) Held(key string) (held bool, err error) {
 	return held, files.Failed(err, "probe the lease of %s", key)
 }
 
-// lease takes the lease of a key for a run. If another run holds it, the error names the holder from the record, which may be
-// changing at this moment.
+// lease takes the lease of a key for a run. If another run holds it, the error names the
+// holder from the record, which may be changing at this moment.
 func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	f, err := lockFile(r.lock(key), r.leaseWait)
 	switch {

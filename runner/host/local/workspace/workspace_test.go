@@ -18,7 +18,12 @@ import (
 func TestAcquireMakesThenReuses(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("ABC-1", "r1"))
-	test.Equal(t, "created, path, and length of the id", []any{w.Created, w.Path, len(w.ID)}, []any{true, filepath.Join(r.Path, "ABC-1"), 26})
+	test.Equal(
+		t,
+		"created, path, and length of the id",
+		[]any{w.Created, w.Path, len(w.ID)},
+		[]any{true, filepath.Join(r.Path, "ABC-1"), 26},
+	)
 	wantPrevious(t, w)
 	for _, dir := range []string{w.Path, w.TmpDir, w.CacheDir} {
 		test.Equal(t, "mode of "+dir, test.Must(os.Lstat(dir)).Mode(), os.ModeDir|0o700)
@@ -39,7 +44,8 @@ func TestAcquireMakesThenReuses(t *testing.T) {
 	test.Equal(t, "state directory", wantRecord(t, r, "ABC-1", Prepared, "r2").StateDir, "/state/two")
 }
 
-// A holder that died before it had ended the processes of its predecessors must not hide these from its successor.
+// A holder that died before it had ended the processes of its predecessors must not hide these
+// from its successor.
 func TestPreviousIsKeptUntilReady(t *testing.T) {
 	r := newRoot(t)
 	ready(t, r, owner("A", "r0"))
@@ -65,8 +71,10 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	r := newRoot(t)
 	w := ready(t, r, owner("A", "r1"))
 	before := wantRecord(t, r, "A", Prepared, "r1")
-	issue, project := owner("A", "r2"), owner("A", "r2")
-	issue.IssueID, project.Project = "other", "https://tracker.example other"
+	issue := owner("A", "r2")
+	project := owner("A", "r2")
+	issue.IssueID = "other"
+	project.Project = "https://tracker.example other"
 	for code, o := range map[string]Owner{CodeTaken: issue, CodeForeign: project} {
 		wantCode(t, test.Err(r.Acquire(t.Context(), o)), code)
 		wantCode(t, test.Err(remove(t.Context(), r, o, noHook(t))), code)
@@ -76,7 +84,8 @@ func TestForeignWorkspaceIsLeftAlone(t *testing.T) {
 	wantHeld(t, r, "A", false)
 }
 
-// A directory without a record is adopted, a missing one is created again, and a moved one gets a new id.
+// A directory without a record is adopted, a missing one is created again, and a moved one
+// gets a new id.
 func TestDirectoryAndRecordApart(t *testing.T) {
 	r := newRoot(t)
 	test.Write(t, filepath.Join(r.Path, "A", "work"), "theirs")
@@ -94,7 +103,12 @@ func TestDirectoryAndRecordApart(t *testing.T) {
 	test.OK(t, os.Rename(r.Path, r.Path+"2"))
 	r = test.Must(OpenRoot(r.Path + "2"))
 	moved := acquire(t, r, owner("A", "r2"))
-	test.Equal(t, "it is new, with another id", []bool{moved.Created, moved.ID != taken.ID}, []bool{false, true})
+	test.Equal(
+		t,
+		"it is new, with another id",
+		[]bool{moved.Created, moved.ID != taken.ID},
+		[]bool{false, true},
+	)
 	wantExist(t, true, filepath.Join(moved.Path, "work"))
 }
 
@@ -136,7 +150,8 @@ func TestAcquireAfterACrash(t *testing.T) {
 			test.OK(t, w.Ready())
 			wantTrash(t, r, c.trash)
 			r.Trash.Keep = 0
-			test.OK(t, test.Err(r.PurgeTrash(t.Context(), time.Now()))) // the test's own clean-up can't
+			// the test's own clean-up can't
+			test.OK(t, test.Err(r.PurgeTrash(t.Context(), time.Now())))
 		})
 	}
 }
@@ -229,7 +244,8 @@ func TestLeaseIsInherited(t *testing.T) {
 	acquire(t, r, owner("A", "r2"))
 }
 
-// Deleting lock files (rm -r .symphony) makes no two holders: each of these deletes the file that the others are waiting for.
+// Deleting lock files (rm -r .symphony) makes no two holders: each of these deletes the file
+// that the others are waiting for.
 func TestLockExcludesAlthoughItsFileIsDeleted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "lock")
 	var (
