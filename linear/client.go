@@ -1,7 +1,8 @@
-// Package linear is the adapter to Linear's GraphQL API (specification 11). It reads issues for passes and workers and
-// provides the agent's tool linear_graphql (specification 10.5).
+// Package linear is the adapter to Linear's GraphQL API (specification 11). It reads issues
+// for passes and workers and provides the agent's tool linear_graphql (specification 10.5).
 //
-// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the
+// codes of its errors.
 //
 // # Decisions
 //
@@ -35,17 +36,24 @@ import (
 const DefaultEndpoint = "https://api.linear.app/graphql"
 
 var service = transport.Service{
-	Name: "Linear", Prefix: "linear", Address: DefaultEndpoint, Setting: "tracker.endpoint",
-	Header: map[string]string{"Accept": "application/json"},
-	Secret: "Linear API key", Word: "key", BlankKeys: true,
+	Name:          "Linear",
+	Prefix:        "linear",
+	Address:       DefaultEndpoint,
+	Setting:       "tracker.endpoint",
+	Header:        map[string]string{"Accept": "application/json"},
+	Secret:        "Linear API key",
+	Word:          "key",
+	BlankKeys:     true,
 	SetKey:        "set LINEAR_API_KEY, or tracker.api_key to the $VARIABLE that holds it",
 	CheckKey:      "check the Linear API key: it must be valid, not revoked, and its user must see the project or team",
 	CheckEndpoint: "leave it out to use " + DefaultEndpoint,
 	Redirected:    "the endpoint redirects, and the key is not sent elsewhere",
 	Strange:       "see the message: a proxy may have changed the request or the answer, or Linear's API has changed",
 	TooLarge:      ": ask for fewer fields, or for fewer entries at a time (first: 20, after: the last endCursor)",
-	Endless:       "linear_missing_end_cursor", Narrow: "narrow tracker.active_states or move old issues elsewhere",
-	Limited: "Linear's allowance is used up", Separate: "key",
+	Endless:       "linear_missing_end_cursor",
+	Narrow:        "narrow tracker.active_states or move old issues elsewhere",
+	Limited:       "Linear's allowance is used up",
+	Separate:      "key",
 }
 
 //go:embed query
@@ -77,8 +85,10 @@ type Client struct {
 	fields string // the fragments of the fields of an issue
 	team   string // the key of the team whose issues are read; empty for those of every team
 
-	mu     sync.Mutex
-	slugs  []string // the possible slug ids of the project, the most likely first; none for issues with and without a project
+	mu sync.Mutex
+	// the possible slug ids of the project, the most likely first; none for issues with and
+	// without a project
+	slugs  []string
 	budget reconcile.Budget
 }
 
@@ -106,11 +116,19 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		return nil, err
 	}
 	return &reconcile.TrackerAdapter{
-		Tracker: c, Name: "Linear",
-		Find: c.ByIdentifier, Comments: c.Comments, LastComments: c.LastComments, Post: c.Post, Edit: c.Edit, Move: c.Move,
-		Verify: c.Verify, LabelsSet: c.LabelsSet, Budget: c.Budget,
-		Tools:   []reconcile.AgentTool{Tool(c, o.ReadOnly)},
-		Secrets: []string{c.Key},
+		Tracker:      c,
+		Name:         "Linear",
+		Find:         c.ByIdentifier,
+		Comments:     c.Comments,
+		LastComments: c.LastComments,
+		Post:         c.Post,
+		Edit:         c.Edit,
+		Move:         c.Move,
+		Verify:       c.Verify,
+		LabelsSet:    c.LabelsSet,
+		Budget:       c.Budget,
+		Tools:        []reconcile.AgentTool{Tool(c, o.ReadOnly)},
+		Secrets:      []string{c.Key},
 	}, nil
 }
 
@@ -126,7 +144,8 @@ func connect(o Options) (c *Client, err error) {
 	if o.ProjectDescription {
 		c.addFields("ProjectDescriptionFields", "project_description")
 	}
-	if !strings.HasPrefix(c.Key, "lin_oauth_") { // Linear refuses personal keys with "Bearer", and OAuth tokens without it
+	// Linear refuses personal keys with "Bearer", and OAuth tokens without it
+	if !strings.HasPrefix(c.Key, "lin_oauth_") {
 		c.Authorization = c.Key
 	}
 	return c, nil
@@ -137,8 +156,14 @@ func (c *Client) addFields(fragment, name string) {
 	c.fields = strings.Replace(c.fields, "{\n", "{\n  ..."+fragment+"\n", 1) + document(name)
 }
 
-// send posts one GraphQL request and reads the answer, of at most limit bytes, or 64 MiB if that is 0.
-func (c *Client) send(ctx context.Context, query string, variables any, limit int64) (transport.Answer, error) {
+// send posts one GraphQL request and reads the answer, of at most limit bytes, or 64 MiB if
+// that is 0.
+func (c *Client) send(
+	ctx context.Context,
+	query string,
+	variables any,
+	limit int64,
+) (transport.Answer, error) {
 	return c.Send(ctx, transport.Request{Method: http.MethodPost, Limit: limit, Body: struct {
 		Query     string `json:"query"`
 		Variables any    `json:"variables,omitempty"`
@@ -163,8 +188,9 @@ func ask[T any](ctx context.Context, c *Client, query string, variables map[stri
 	return env.Data, nil
 }
 
-// check decodes an answer. It returns an error for a rate limit, an HTTP status other than 200, or an answer of another shape.
-// GraphQL errors in an answer with status 200 are not checked.
+// check decodes an answer. It returns an error for a rate limit, an HTTP status other than
+// 200, or an answer of another shape. GraphQL errors in an answer with status 200 are not
+// checked.
 func check[T any](c *Client, a transport.Answer) (transport.Envelope[T], error) {
 	env, wrong := transport.GraphQL[T](c.Client, a)
 	switch {
@@ -208,8 +234,8 @@ type wireName struct {
 	Position float64 `json:"position"`
 }
 
-// refusal returns the error of an answer with GraphQL errors, or with an HTTP status other than 200. It wraps reconcile.ErrGone if an
-// entity does not exist.
+// refusal returns the error of an answer with GraphQL errors, or with an HTTP status other
+// than 200. It wraps reconcile.ErrGone if an entity does not exist.
 func (c *Client) refusal(a transport.Answer, errs []graphqlError) error {
 	return c.Refusal(a, errs, c.Short(a.Body), ofKey, func(e *reconcile.Error) bool {
 		missing := slices.ContainsFunc(errs, ofMissingEntity)
@@ -227,7 +253,8 @@ func ofKey(e graphqlError) bool {
 		e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token")
 }
 
-// ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the general INPUT_ERROR, so the message decides.
+// ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the
+// general INPUT_ERROR, so the message decides.
 func ofMissingEntity(e graphqlError) bool { return strings.HasPrefix(e.Message, "Entity not found") }
 
 func ofRateLimit(e graphqlError) bool {
@@ -241,19 +268,23 @@ func (c *Client) Budget() reconcile.Budget {
 	return c.budget
 }
 
-// readBudget reads the rate-limit headers. If they are missing, as in the answers of a gateway, the last values stay.
+// readBudget reads the rate-limit headers. If they are missing, as in the answers of a
+// gateway, the last values stay.
 func (c *Client) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	b := reconcile.Budget{Left: 1, At: c.Now()}
 	b.ServerTime, _ = http.ParseTime(h.Get("Date"))
 	if !c.budget.At.IsZero() {
-		b.Left, b.Reset = c.budget.Left, c.budget.Reset
+		b.Left = c.budget.Left
+		b.Reset = c.budget.Reset
 	}
 	scarcest := math.Inf(1)
 	for _, a := range allowances(h)[:2] { // without the allowances of single endpoints
 		if left := a.Left / a.Limit; a.Limit > 0 && left < scarcest {
-			scarcest, b.Left, b.Reset = left, left, a.Reset
+			scarcest = left
+			b.Left = left
+			b.Reset = a.Reset
 		}
 	}
 	c.budget = b
@@ -269,11 +300,12 @@ func allowances(h http.Header) []transport.Allowance {
 func isRateLimit(a transport.Answer, errs []graphqlError) bool {
 	// A proxy may have removed the body. The headers of a 400 then show the rate limit.
 	return a.Status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) ||
-		a.Status == http.StatusBadRequest && len(errs) == 0 && slices.ContainsFunc(allowances(a.Header), exhausted)
+		a.Status == http.StatusBadRequest && len(errs) == 0 &&
+			slices.ContainsFunc(allowances(a.Header), exhausted)
 }
 
-// limitEnd returns the time of Retry-After, or else the latest reset of the allowances that are used up, or else the latest of all
-// allowances.
+// limitEnd returns the time of Retry-After, or else the latest reset of the allowances that
+// are used up, or else the latest of all allowances.
 func limitEnd(h http.Header, now time.Time) time.Time {
 	var reset time.Time
 	list := allowances(h)

@@ -37,7 +37,11 @@ func startLinear(t *testing.T, c lineartest.Config) *lineartest.Server {
 
 func newClient(t *testing.T, s *lineartest.Server, change ...func(*linear.Options)) *linear.Client {
 	t.Helper()
-	o := linear.Options{Options: transport.Options{Endpoint: s.Endpoint(), Key: s.Key()}, ProjectSlug: "demo", Assignee: true}
+	o := linear.Options{
+		Options:     transport.Options{Endpoint: s.Endpoint(), Key: s.Key()},
+		ProjectSlug: "demo",
+		Assignee:    true,
+	}
 	for _, f := range change {
 		f(&o)
 	}
@@ -65,11 +69,17 @@ func answering(t *testing.T, status int, body string, header ...string) *linear.
 	}))
 	t.Cleanup(srv.Close)
 	now := func() time.Time { return testNow }
-	return test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: testKey, Now: now}, ProjectSlug: "demo"}))
+	return test.Must(linear.New(linear.Options{
+		Options:     transport.Options{Endpoint: srv.URL, Key: testKey, Now: now},
+		ProjectSlug: "demo",
+	}))
 }
 
 func clientOf(url string) *linear.Client {
-	return test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: url, Key: testKey}, ProjectSlug: "demo"}))
+	return test.Must(linear.New(linear.Options{
+		Options:     transport.Options{Endpoint: url, Key: testKey},
+		ProjectSlug: "demo",
+	}))
 }
 
 const testKey = "lin_api_secret0123456789"
@@ -106,7 +116,10 @@ func TestOptions(t *testing.T) {
 		"line break behind the key": {testKey + "\n", "x", "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, err := linear.New(linear.Options{Options: transport.Options{Endpoint: tc.endpoint, Key: tc.key}, ProjectSlug: tc.slug})
+			_, err := linear.New(linear.Options{
+				Options:     transport.Options{Endpoint: tc.endpoint, Key: tc.key},
+				ProjectSlug: tc.slug,
+			})
 			if tc.code != "" {
 				wantCode(t, err, tc.code)
 			} else {
@@ -128,7 +141,10 @@ func TestAuthorization(t *testing.T) {
 			got = r.Header.Get("Authorization")
 			_, _ = io.WriteString(w, `{"data":{"issues":{"nodes":[]}}}`)
 		}))
-		c := test.Must(linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: key}, ProjectSlug: "demo"}))
+		c := test.Must(linear.New(linear.Options{
+			Options:     transport.Options{Endpoint: srv.URL, Key: key},
+			ProjectSlug: "demo",
+		}))
 		_, err := c.Candidates(context.Background(), []string{"Todo"})
 		srv.Close()
 		test.Equal(t, "sent for the key "+key, []any{err, got}, []any{nil, want})
@@ -163,7 +179,8 @@ func TestErrors(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := answering(t, tc.status, tc.body)
 			e := wantCode(t, test.Err(c.Candidates(t.Context(), []string{"Todo"})), tc.code)
-			if !strings.Contains(e.Message, tc.message) || len(e.Message) > 400 || strings.ContainsAny(e.Message, "\n\r") {
+			if !strings.Contains(e.Message, tc.message) || len(e.Message) > 400 ||
+				strings.ContainsAny(e.Message, "\n\r") {
 				t.Errorf("message %q, want one line with %q", e.Message, tc.message)
 			}
 			if tc.hint != "" && !strings.Contains(e.Hint, tc.hint) {
@@ -191,7 +208,9 @@ func TestTransportErrors(t *testing.T) {
 
 func TestRedirectDoesNotCarryTheKey(t *testing.T) {
 	var reached bool
-	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached = true }))
+	other := httptest.NewServer(
+		http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { reached = true }),
+	)
 	defer other.Close()
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, other.URL, http.StatusTemporaryRedirect)
@@ -226,7 +245,10 @@ func TestCAFile(t *testing.T) {
 	data := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
 	test.OK(t, os.WriteFile(file, data, 0o600))
 	ask := func(caFile string) error {
-		c, err := linear.New(linear.Options{Options: transport.Options{Endpoint: srv.URL, Key: testKey, CAFile: caFile}, ProjectSlug: "x"})
+		c, err := linear.New(linear.Options{
+			Options:     transport.Options{Endpoint: srv.URL, Key: testKey, CAFile: caFile},
+			ProjectSlug: "x",
+		})
 		if err != nil {
 			return err
 		}
@@ -237,16 +259,29 @@ func TestCAFile(t *testing.T) {
 	test.OK(t, ask(file))
 	wantCode(t, ask(file+".missing"), "tracker_ca_file_invalid")
 	test.OK(t, os.WriteFile(file, []byte("no certificate"), 0o600))
-	test.Equal(t, "class", reconcile.ClassOf(wantCode(t, ask(file), "tracker_ca_file_invalid")), reconcile.ClassWorkflow)
+	test.Equal(
+		t,
+		"class",
+		reconcile.ClassOf(wantCode(t, ask(file), "tracker_ca_file_invalid")),
+		reconcile.ClassWorkflow,
+	)
 }
 
 // A request times out after 30 s.
 func TestRequestTimeout(t *testing.T) {
-	for after, code := range map[time.Duration]string{30*time.Second - time.Millisecond: "", 30*time.Second + time.Millisecond: "linear_api_request"} {
+	for after, code := range map[time.Duration]string{
+		30*time.Second - time.Millisecond: "",
+		30*time.Second + time.Millisecond: "linear_api_request",
+	} {
 		synctest.Test(t, func(t *testing.T) {
 			client, err := linear.New(linear.Options{ProjectSlug: "x", Options: transport.Options{
 				Endpoint: "http://linear.example/graphql", Key: testKey, Transport: &canned{
-					t: t, takes: after, status: http.StatusOK, bodies: []string{`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`},
+					t:      t,
+					takes:  after,
+					status: http.StatusOK,
+					bodies: []string{
+						`{"data":{"issues":{"nodes":[],"pageInfo":{"hasNextPage":false,"endCursor":null}}}}`,
+					},
 				},
 			}})
 			test.OK(t, err)
@@ -316,7 +351,11 @@ func TestLow(t *testing.T) {
 		{1000, 9000, true},
 	} {
 		t.Run(fmt.Sprint(tc), func(t *testing.T) {
-			s := startLinear(t, lineartest.Config{RequestsPerHour: 1000, ComplexityPerHour: 100000, Now: func() time.Time { return testNow }})
+			s := startLinear(t, lineartest.Config{
+				RequestsPerHour:   1000,
+				ComplexityPerHour: 100000,
+				Now:               func() time.Time { return testNow },
+			})
 			s.SetRemaining(tc.requests, tc.complexity)
 			now := testNow
 			c := newClient(t, s, func(o *linear.Options) { o.Now = func() time.Time { return now } })
@@ -344,5 +383,10 @@ func TestBudgetOfAnAnswerWithoutHeaders(t *testing.T) {
 		t.Fatal("no error")
 	}
 	after := c.Budget()
-	test.Equal(t, "budget", []any{after.Left, after.Reset, before.Left < 1}, []any{before.Left, before.Reset, true})
+	test.Equal(
+		t,
+		"budget",
+		[]any{after.Left, after.Reset, before.Left < 1},
+		[]any{before.Left, before.Reset, true},
+	)
 }

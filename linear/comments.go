@@ -31,13 +31,17 @@ type wireComment struct {
 	Bot *wireUser `json:"botActor"`
 }
 
-// Comments reads the comments that were made after since, the newest first, at most 200. The error has the code issue_not_found
-// if the issue is not visible.
+// Comments reads the comments that were made after since, the newest first, at most 200. The
+// error has the code issue_not_found if the issue is not visible.
 func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0) // some servers reject the year 1
 	}
-	vars := map[string]any{"id": issueID, "since": since.UTC().Format(time.RFC3339Nano), "first": commentPage}
+	vars := map[string]any{
+		"id":    issueID,
+		"since": since.UTC().Format(time.RFC3339Nano),
+		"first": commentPage,
+	}
 	var comments []reconcile.Comment
 	err := transport.Pages(c.Client, "comments", vars, func() (page list[wireComment], err error) {
 		data, err := ask[struct {
@@ -68,8 +72,9 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 	return comments[:min(len(comments), maxComments)], nil
 }
 
-// comment normalises one record. Agents comment with the same key as symphony, so that a comment of the key's user, or of an app,
-// may be theirs. The names of the author are those that a user can't choose: another user may have the same name or display name.
+// comment normalises one record. Agents comment with the same key as symphony, so that a
+// comment of the key's user, or of an app, may be theirs. The names of the author are those
+// that a user can't choose: another user may have the same name or display name.
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	at := text.Time(text.OrEmpty(w.CreatedAt))
 	if w.ID == "" || at == nil {
@@ -77,8 +82,13 @@ func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	}
 	author := strings.TrimSpace(cmp.Or(w.User.Name, text.OrEmpty(w.Bot).Name))
 	return reconcile.Comment{
-		ID: w.ID, Author: c.Scrub(author), AuthorIDs: text.Unique([]string{w.User.ID, w.User.Email}), Body: c.Scrub(w.Body), CreatedAt: *at,
-		Own: w.User.IsMe || w.Bot != nil, Edited: w.EditedAt != nil,
+		ID:        w.ID,
+		Author:    c.Scrub(author),
+		AuthorIDs: text.Unique([]string{w.User.ID, w.User.Email}),
+		Body:      c.Scrub(w.Body),
+		CreatedAt: *at,
+		Own:       w.User.IsMe || w.Bot != nil,
+		Edited:    w.EditedAt != nil,
 	}, nil
 }
 
@@ -88,21 +98,28 @@ func (c *Client) Post(ctx context.Context, issueID, body string) (reconcile.Comm
 		Create struct {
 			Comment wireComment `json:"comment"`
 		} `json:"commentCreate"`
-	}](ctx, c, document("comment_create", "comment_fields"), map[string]any{"issueId": issueID, "body": body})
+	}](ctx, c, document("comment_create", "comment_fields"), map[string]any{
+		"issueId": issueID,
+		"body":    body,
+	})
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
 	return c.comment(data.Create.Comment)
 }
 
-// Edit replaces the text of a comment. The error wraps reconcile.ErrGone if the comment does not exist.
+// Edit replaces the text of a comment. The error wraps reconcile.ErrGone if the comment does
+// not exist.
 func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, error) {
 	data, err := ask[struct {
 		Update struct {
 			Success bool        `json:"success"`
 			Comment wireComment `json:"comment"`
 		} `json:"commentUpdate"`
-	}](ctx, c, document("comment_update", "comment_fields"), map[string]any{"id": commentID, "body": body})
+	}](ctx, c, document("comment_update", "comment_fields"), map[string]any{
+		"id":   commentID,
+		"body": body,
+	})
 	switch {
 	case err != nil:
 		return "", err

@@ -31,7 +31,8 @@ type canned struct {
 	asked  int
 }
 
-// mostRequests is far more than the fuzzed calls need: each cursor is followed once, and there are few bodies.
+// mostRequests is far more than the fuzzed calls need: each cursor is followed once, and there
+// are few bodies.
 const mostRequests = 20000
 
 // RoundTrip implements http.RoundTripper.
@@ -52,8 +53,13 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, errors.New(body)
 	}
 	return &http.Response{
-		StatusCode: c.status, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: c.header.Clone(),
-		Body: io.NopCloser(strings.NewReader(body)), Request: r,
+		StatusCode: c.status,
+		Proto:      "HTTP/1.1",
+		ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     c.header.Clone(),
+		Body:       io.NopCloser(strings.NewReader(body)),
+		Request:    r,
 	}, nil
 }
 
@@ -79,8 +85,9 @@ const fuzzIssue = `{"id":"i1","identifier":"A-1","title":"t","description":null,
 
 const oneIssue = `{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Todo"}}`
 
-// FuzzAnswers sends the client arbitrary answers. The client must not panic or send requests without end, every error must be
-// typed, and no error or warning may contain a part of the key, which a proxy may send back.
+// FuzzAnswers sends the client arbitrary answers. The client must not panic or send requests
+// without end, every error must be typed, and no error or warning may contain a part of the
+// key, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
 	page := `{"data":{"issues":{"nodes":[` + fuzzIssue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
 	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},"inverseRelations":{"nodes":[]}},` +
@@ -122,9 +129,11 @@ func FuzzAnswers(f *testing.F) {
 		var log bytes.Buffer
 		client := func() *linear.Client {
 			c, err := linear.New(linear.Options{ProjectSlug: "demo", Options: transport.Options{
-				Endpoint: "http://tracker.example/graphql", Key: testKey,
+				Endpoint:  "http://tracker.example/graphql",
+				Key:       testKey,
 				Transport: &canned{t: t, status: status, header: headers(header), bodies: bodies},
-				Now:       func() time.Time { return testNow }, Warn: func(text string) { log.WriteString(text) },
+				Now:       func() time.Time { return testNow },
+				Warn:      func(text string) { log.WriteString(text) },
 			}})
 			test.OK(t, err)
 			return c
@@ -149,7 +158,11 @@ func FuzzAnswers(f *testing.F) {
 		one, err := client().ByIdentifier(ctx, "A-1")
 		judge(t, "ByIdentifier", err, secret)
 		test.Equal(t, "does ByIdentifier fail", one == nil, err != nil)
-		_, err = client().Verify(ctx, reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{"agent"}, Assignee: "u@example.org"})
+		_, err = client().Verify(ctx, reconcile.TrackerNames{
+			States:   []string{"Todo"},
+			Labels:   []string{"agent"},
+			Assignee: "u@example.org",
+		})
 		judge(t, "Verify", err, secret)
 		useTool(t, ctx, client())
 
@@ -163,17 +176,21 @@ func useTool(t *testing.T, ctx context.Context, c *linear.Client) {
 	if b := c.Budget(); b.Left < 0 {
 		t.Errorf("budget %+v", b)
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond) // it would wait for a rate limit's end
+	// it would wait for a rate limit's end
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Millisecond)
 	defer cancel()
 	for _, call := range []string{`"{ viewer { id } }"`, `"mutation { commentCreate(input: {}) { success } }"`} {
-		if text := linear.Tool(c, false).Call(ctx, reconcile.Issue{}, json.RawMessage(call)).Text; !json.Valid([]byte(text)) || strings.Contains(text, testKey) {
+		if text := linear.Tool(c, false).Call(ctx, reconcile.Issue{}, json.RawMessage(call)).Text; !json.Valid(
+			[]byte(text),
+		) ||
+			strings.Contains(text, testKey) {
 			t.Errorf("the tool's answer: %s", text)
 		}
 	}
 }
 
-// forbidden returns the text that must not appear: the beginning of the key beyond the common prefix, or the whole key if the input
-// itself contains a part of it.
+// forbidden returns the text that must not appear: the beginning of the key beyond the common
+// prefix, or the whole key if the input itself contains a part of it.
 func forbidden(input ...string) string {
 	const part = len("lin_api_secret")
 	rest := strings.NewReplacer(testKey, "|", spelled, "|").Replace(strings.Join(input, "|"))

@@ -13,7 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
 )
 
-// FuzzTakeIDs checks that whatever Linear answers, only the ids are removed and the rest is valid JSON.
+// FuzzTakeIDs checks that whatever Linear answers, only the ids are removed and the rest is
+// valid JSON.
 func FuzzTakeIDs(f *testing.F) {
 	for _, body := range []string{
 		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`, `{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
@@ -27,7 +28,8 @@ func FuzzTakeIDs(f *testing.F) {
 		if json.Valid([]byte(body)) && !json.Valid(rest) {
 			t.Errorf("%q became %q", body, rest)
 		}
-		if !strings.Contains(body, idsAlias) && !strings.Contains(body, `\u`) && (string(rest) != body || len(made) > 0) {
+		if !strings.Contains(body, idsAlias) && !strings.Contains(body, `\u`) &&
+			(string(rest) != body || len(made) > 0) {
 			t.Errorf("%q lost something: %q, %v", body, rest, made)
 		}
 	})
@@ -55,7 +57,12 @@ func FuzzAskForIDs(f *testing.F) {
 		if err != nil {
 			t.Fatalf("%q became %q: %v", query, more, err)
 		}
-		test.Equal(t, "root fields of "+more, strings.Join((input{doc: again}).rootFields(), " "), strings.Join(in.rootFields(), " "))
+		test.Equal(
+			t,
+			"root fields of "+more,
+			strings.Join((input{doc: again}).rootFields(), " "),
+			strings.Join(in.rootFields(), " "),
+		)
 	})
 }
 

@@ -26,7 +26,8 @@ type field[T any] struct {
 	wrong bool // the type is another one; value is nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one wrong value does not make a whole page unreadable.
+// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one wrong value does not
+// make a whole page unreadable.
 func (f *field[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &f.value); err != nil {
 		*f = field[T]{wrong: true}
@@ -77,10 +78,11 @@ type wireRelation struct {
 	} `json:"issue"`
 }
 
-// issue normalises one record (specification 4.1.1 and 11.3) and fetches the further pages of its labels and relations. The error
-// is *malformed if the record is no issue.
+// issue normalises one record (specification 4.1.1 and 11.3) and fetches the further pages of
+// its labels and relations. The error is *malformed if the record is no issue.
 func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, error) {
-	id, identifier := text.OrEmpty(w.ID.value), text.OrEmpty(w.Identifier.value)
+	id := text.OrEmpty(w.ID.value)
+	identifier := text.OrEmpty(w.Identifier.value)
 	if reason := w.fault(); reason != "" {
 		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
@@ -102,12 +104,23 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		return reconcile.Issue{}, err
 	}
 	issue := reconcile.Issue{
-		ID: id, Identifier: identifier, Title: *w.Title.value, Description: w.Description.value, Priority: integer(w.Priority),
-		State: strings.TrimSpace(*w.State.value.Name), BranchName: w.BranchName.value, URL: w.URL.value, Labels: labels, BlockedBy: blockers,
-		Assignee: (*reconcile.Assignee)(w.Assignee.value), Project: text.OrEmpty(w.Project.value).SlugID,
-		CreatedAt: text.Time(text.OrEmpty(w.CreatedAt.value)), UpdatedAt: text.Time(text.OrEmpty(w.UpdatedAt.value)),
+		ID:          id,
+		Identifier:  identifier,
+		Title:       *w.Title.value,
+		Description: w.Description.value,
+		Priority:    integer(w.Priority),
+		State:       strings.TrimSpace(*w.State.value.Name),
+		BranchName:  w.BranchName.value,
+		URL:         w.URL.value,
+		Labels:      labels,
+		BlockedBy:   blockers,
+		Assignee:    (*reconcile.Assignee)(w.Assignee.value),
+		Project:     text.OrEmpty(w.Project.value).SlugID,
+		CreatedAt:   text.Time(text.OrEmpty(w.CreatedAt.value)),
+		UpdatedAt:   text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
-	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value)) // Linear has "" for none
+	// Linear has "" for none
+	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value))
 	issue.Elsewhere = !c.has(issue)
 	return issue, nil
 }
@@ -151,7 +164,8 @@ func (c *Client) warn(identifier, field string) {
 	c.WarnOnce(fmt.Sprintf("%s: Linear's %s has an unexpected type and is ignored", identifier, field))
 }
 
-// integer returns a whole number, and nil for anything else (specification 11.3). Linear's type is Float: 2 may arrive as 2.0.
+// integer returns a whole number, and nil for anything else (specification 11.3). Linear's
+// type is Float: 2 may arrive as 2.0.
 func integer(raw json.RawMessage) *int {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || raw[0] == '"' {
@@ -165,7 +179,8 @@ func integer(raw json.RawMessage) *int {
 	return &n
 }
 
-// labels returns the names of all labels, in lower case; none if the record's labels have a wrong type.
+// labels returns the names of all labels, in lower case; none if the record's labels have a
+// wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	all, err := innerPages(ctx, c, w, "labels", document("more_labels"), func(w *wireIssue) list[wireName] {
 		return text.OrEmpty(w.Labels.value)
@@ -176,16 +191,36 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	query := document("more_relations", "relation_fields")
-	all, err := innerPages(ctx, c, w, "relations", query, func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) })
-	blocking := text.Filter(all, func(n wireRelation) bool { return strings.EqualFold(strings.TrimSpace(n.Type), "blocks") })
+	all, err := innerPages(
+		ctx,
+		c,
+		w,
+		"relations",
+		query,
+		func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) },
+	)
+	blocking := text.Filter(
+		all,
+		func(n wireRelation) bool { return strings.EqualFold(strings.TrimSpace(n.Type), "blocks") },
+	)
 	return text.Map(blocking, func(n wireRelation) reconcile.BlockerRef {
-		return reconcile.BlockerRef{ID: n.Issue.ID, Identifier: n.Issue.Identifier, State: n.Issue.State.Name}
+		return reconcile.BlockerRef{
+			ID:         n.Issue.ID,
+			Identifier: n.Issue.Identifier,
+			State:      n.Issue.State.Name,
+		}
 	}), err
 }
 
-// innerPages returns what a connection of the record contains, with its further pages. A further page without a list is an error:
-// without its blockers the issue could start.
-func innerPages[T any](ctx context.Context, c *Client, w *wireIssue, what, query string, of func(*wireIssue) list[T]) (all []T, err error) {
+// innerPages returns what a connection of the record contains, with its further pages. A
+// further page without a list is an error: without its blockers the issue could start.
+func innerPages[T any](
+	ctx context.Context,
+	c *Client,
+	w *wireIssue,
+	what, query string,
+	of func(*wireIssue) list[T],
+) (all []T, err error) {
 	what += " of " + *w.Identifier.value
 	vars := map[string]any{"id": *w.ID.value, "first": innerPage}
 	err = transport.Pages(c.Client, what, vars, func() (page list[T], err error) {

@@ -18,7 +18,8 @@ import (
 const (
 	pageSize = 50 // specification 11.2
 	batch    = 50 // ids in one request
-	// commentBatch is how many issues are asked for their last comments at once, the most that Linear returns in a page.
+	// commentBatch is how many issues are asked for their last comments at once, the most that
+	// Linear returns in a page.
 	commentBatch = 250
 	innerPage    = 100 // labels or relations in a further page of one issue
 )
@@ -32,7 +33,10 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	}
 	slugs := c.slugIDs()
 	if len(slugs) == 0 {
-		issues, _, err := c.candidates(ctx, document("team_candidates"), map[string]any{"team": c.team, "stateNames": names})
+		issues, _, err := c.candidates(ctx, document("team_candidates"), map[string]any{
+			"team":       c.team,
+			"stateNames": names,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +46,10 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	for _, slug := range slugs {
 		var found bool
 		var err error
-		issues, found, err = c.candidates(ctx, document("candidates"), map[string]any{"projectSlug": slug, "stateNames": names})
+		issues, found, err = c.candidates(ctx, document("candidates"), map[string]any{
+			"projectSlug": slug,
+			"stateNames":  names,
+		})
 		if err != nil {
 			return nil, err
 		}
@@ -56,7 +63,11 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 
 // candidates reads all pages of a query for candidates. found reports whether it has led to an
 // issue, of whichever team.
-func (c *Client) candidates(ctx context.Context, query string, vars map[string]any) (issues []reconcile.Issue, found bool, err error) {
+func (c *Client) candidates(
+	ctx context.Context,
+	query string,
+	vars map[string]any,
+) (issues []reconcile.Issue, found bool, err error) {
 	vars["first"] = pageSize
 	issues = []reconcile.Issue{}
 	seen := map[string]bool{} // an issue that changes between two requests may be on both pages
@@ -65,7 +76,11 @@ func (c *Client) candidates(ctx context.Context, query string, vars map[string]a
 		issue, err := c.issue(ctx, w)
 		if m := (*malformed)(nil); errors.As(err, &m) {
 			id := c.Scrub(cmp.Or(m.id, m.identifier, "unknown"))
-			issue = reconcile.Issue{ID: id, Identifier: c.Scrub(cmp.Or(m.identifier, id)), Malformed: c.Scrub(m.reason)}
+			issue = reconcile.Issue{
+				ID:         id,
+				Identifier: c.Scrub(cmp.Or(m.identifier, id)),
+				Malformed:  c.Scrub(m.reason),
+			}
 		} else if err != nil {
 			return err
 		}
@@ -79,13 +94,17 @@ func (c *Client) candidates(ctx context.Context, query string, vars map[string]a
 	return issues, found, err
 }
 
-// ByIDs implements reconcile.Tracker. Only issues that are missing are asked for among the archived ones.
+// ByIDs implements reconcile.Tracker. Only issues that are missing are asked for among the
+// archived ones.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	ids = text.Unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
 	for some := range slices.Chunk(ids, batch) {
 		err := c.read(ctx, document("by_ids"), some, found, false)
-		missing := slices.DeleteFunc(slices.Clone(some), func(id string) bool { _, has := found[id]; return has })
+		missing := slices.DeleteFunc(
+			slices.Clone(some),
+			func(id string) bool { _, has := found[id]; return has },
+		)
 		if err == nil && len(missing) > 0 {
 			err = optional(c.read(ctx, document("archived"), missing, found, true))
 		}
@@ -96,7 +115,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// optional drops the error of a request for more than the specification names, if the server does not know that.
+// optional drops the error of a request for more than the specification names, if the server
+// does not know that.
 func optional(err error) error {
 	if errors.Is(err, reconcile.ErrRejected) {
 		return nil
@@ -104,7 +124,13 @@ func optional(err error) error {
 	return err
 }
 
-func (c *Client) read(ctx context.Context, query string, ids []string, found map[string]reconcile.Issue, archived bool) error {
+func (c *Client) read(
+	ctx context.Context,
+	query string,
+	ids []string,
+	found map[string]reconcile.Issue,
+	archived bool,
+) error {
 	vars := map[string]any{"ids": ids, "first": batch}
 	return c.eachIssue(ctx, "issues by id", query+c.fields, vars, func(w *wireIssue) error {
 		issue, err := c.issue(ctx, w)
@@ -138,8 +164,9 @@ func (c *Client) LastComments(ctx context.Context, ids []string) (map[string]tim
 	return last, nil
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id. The error has the code issue_not_found if
-// there is no such issue, or the key's user may not see it.
+// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id.
+// The error has the code issue_not_found if there is no such issue, or the key's user may not
+// see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	given := identifier
@@ -177,12 +204,20 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 }
 
 func (c *Client) missing(identifier string) error {
-	return reconcile.NewError("issue_not_found", c.Scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
-		"check the identifier, and that the user of the API key may see the issue").WithCause(reconcile.ErrGone)
+	return reconcile.NewError(
+		"issue_not_found",
+		c.Scrub(fmt.Sprintf("Linear has no issue %q", identifier)),
+		"check the identifier, and that the user of the API key may see the issue",
+	).WithCause(reconcile.ErrGone)
 }
 
 // eachIssue reads all pages of a query for issues.
-func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[string]any, each func(*wireIssue) error) error {
+func (c *Client) eachIssue(
+	ctx context.Context,
+	what, query string,
+	vars map[string]any,
+	each func(*wireIssue) error,
+) error {
 	return transport.Pages(c.Client, what, vars, func() (page list[wireIssue], err error) {
 		data, err := ask[struct {
 			Issues list[wireIssue] `json:"issues"`
@@ -199,17 +234,21 @@ func (c *Client) eachIssue(ctx context.Context, what, query string, vars map[str
 	})
 }
 
-// asUnknown turns *malformed into the error of a request for a certain issue. It returns other errors unchanged.
+// asUnknown turns *malformed into the error of a request for a certain issue. It returns other
+// errors unchanged.
 func (c *Client) asUnknown(err error) error {
 	m := (*malformed)(nil)
 	if !errors.As(err, &m) {
 		return err
 	}
-	return c.Fail("linear_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason))
+	return c.Fail(
+		"linear_unknown_payload",
+		fmt.Sprintf("issue %q is malformed: %s", cmp.Or(m.id, m.identifier), m.reason),
+	)
 }
 
-// spellings adds the usual capitalisations of each state name, because Linear's filter is case-sensitive and states are not
-// (specification 4.2).
+// spellings adds the usual capitalisations of each state name, because Linear's filter is
+// case-sensitive and states are not (specification 4.2).
 func spellings(states []string) []string {
 	var all []string
 	for _, s := range states {

@@ -24,8 +24,14 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 	s := startLinear(t, lineartest.Config{Now: func() time.Time { return now }})
 	blocker := add(t, s, lineartest.Issue{Title: "First", State: "In Progress", Project: "none"})
 	want := add(t, s, lineartest.Issue{
-		Title: "Use " + s.Key(), Description: new("text"), State: "Todo", Priority: 2, Labels: []string{"Bug", "UI Work"},
-		Assignee: "me", BlockedBy: []string{blocker.Identifier}, Branch: "own/branch",
+		Title:       "Use " + s.Key(),
+		Description: new("text"),
+		State:       "Todo",
+		Priority:    2,
+		Labels:      []string{"Bug", "UI Work"},
+		Assignee:    "me",
+		BlockedBy:   []string{blocker.Identifier},
+		Branch:      "own/branch",
 	})
 	add(t, s, lineartest.Issue{Title: "Done", State: "Done"})
 	add(t, s, lineartest.Issue{Title: "Archived", State: "Todo", Archived: true})
@@ -37,14 +43,32 @@ func TestCandidatesSelectAndNormalise(t *testing.T) {
 		t.Fatalf("candidates %v, want the newer one first and nothing of other projects or states", ids)
 	}
 	expect := reconcile.Issue{
-		ID: want.ID, Identifier: want.Identifier, Title: "Use [key]", Description: new("text"), Priority: new(2),
-		State: "Todo", BranchName: new("own/branch"), URL: new(want.URL), Labels: []string{"ui work", "bug"},
-		BlockedBy: []reconcile.BlockerRef{{ID: &blocker.ID, Identifier: &blocker.Identifier, State: new("In Progress")}},
-		CreatedAt: &now, UpdatedAt: &now, Project: "demo",
-		Assignee: &reconcile.Assignee{ID: got[1].Assignee.ID, Email: "robin@example.com", IsMe: true},
+		ID:          want.ID,
+		Identifier:  want.Identifier,
+		Title:       "Use [key]",
+		Description: new("text"),
+		Priority:    new(2),
+		State:       "Todo",
+		BranchName:  new("own/branch"),
+		URL:         new(want.URL),
+		Labels:      []string{"ui work", "bug"},
+		BlockedBy: []reconcile.BlockerRef{{
+			ID:         &blocker.ID,
+			Identifier: &blocker.Identifier,
+			State:      new("In Progress"),
+		}},
+		CreatedAt: &now,
+		UpdatedAt: &now,
+		Project:   "demo",
+		Assignee: &reconcile.Assignee{
+			ID:    got[1].Assignee.ID,
+			Email: "robin@example.com",
+			IsMe:  true,
+		},
 	}
 	test.Equal(t, "normalised issue", got[1], expect)
-	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil || got[0].BlockedBy == nil {
+	if got[0].Description != nil || got[0].Assignee != nil || got[0].Labels == nil ||
+		got[0].BlockedBy == nil {
 		t.Errorf("an issue without optional values: %+v", got[0])
 	}
 	if p := got[0].Priority; p == nil || *p != 0 {
@@ -69,11 +93,15 @@ func TestLabelsAndBlockersAreNeverCut(t *testing.T) {
 	slices.Sort(gotBlockers)
 	slices.Sort(blockers)
 	test.Equal(t, "blockers", gotBlockers, blockers)
-	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Operation: "SymphonyMoreLabels"}))
+	test.OK(t, s.Fail(lineartest.Failure{
+		Kind:      lineartest.FailStatus,
+		Operation: "SymphonyMoreLabels",
+	}))
 	wantCode(t, test.Err(newClient(t, s).Candidates(t.Context(), []string{"Todo"})), "linear_api_status")
 }
 
-// A record that lacks a required field is a malformed candidate, and an error if it was requested by id.
+// A record that lacks a required field is a malformed candidate, and an error if it was
+// requested by id.
 func TestMalformedRecords(t *testing.T) {
 	for _, field := range []string{"id", "identifier", "title", "state", "inverseRelations", "project"} {
 		t.Run(field, func(t *testing.T) {
@@ -81,7 +109,12 @@ func TestMalformedRecords(t *testing.T) {
 			good := add(t, s, lineartest.Issue{})
 			bad := add(t, s, lineartest.Issue{})
 			c := newClient(t, s)
-			f := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Issue: bad.ID, Times: 2}
+			f := lineartest.Failure{
+				Kind:  lineartest.FailMalformed,
+				Field: field,
+				Issue: bad.ID,
+				Times: 2,
+			}
 			if field == "inverseRelations" || field == "project" {
 				f.Value = json.RawMessage(`"x"`)
 			}
@@ -94,7 +127,12 @@ func TestMalformedRecords(t *testing.T) {
 			if field == "id" {
 				named = bad.Identifier
 			}
-			test.Equal(t, "the malformed issue", []any{got[0].ID, got[0].Identifier != ""}, []any{named, true})
+			test.Equal(
+				t,
+				"the malformed issue",
+				[]any{got[0].ID, got[0].Identifier != ""},
+				[]any{named, true},
+			)
 			test.Contains(t, "the malformed issue", got[0].Malformed, field)
 			_, err = c.ByIDs(t.Context(), []string{good.ID, bad.ID})
 			test.Contains(t, "the error", wantCode(t, err, "linear_unknown_payload").Message, named)
@@ -102,16 +140,26 @@ func TestMalformedRecords(t *testing.T) {
 	}
 }
 
-// An unreadable later page of relations is an error, because without its blockers the issue could start.
+// An unreadable later page of relations is an error, because without its blockers the issue
+// could start.
 func TestUnreadableLaterPageOfRelations(t *testing.T) {
 	for _, relations := range []string{`7`, `null`, `{"nodes":null}`} {
-		c := answering(t, 200, `{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
-			"inverseRelations":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"r1"}}}]},"issue":{"inverseRelations":`+relations+`}}}`)
+		c := answering(
+			t,
+			200,
+			`{"data":{"issues":{"nodes":[{"id":"i1","identifier":"ABC-1","title":"T","state":{"name":"Todo"},
+			"inverseRelations":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"r1"}}}]},"issue":{"inverseRelations":`+relations+`}}}`,
+		)
 		got, err := c.Candidates(t.Context(), []string{"Todo"})
 		if err == nil {
 			t.Fatalf("%s: candidates %+v", relations, got)
 		}
-		test.Contains(t, "the error", wantCode(t, err, "linear_unknown_payload").Message, "relations of ABC-1")
+		test.Contains(
+			t,
+			"the error",
+			wantCode(t, err, "linear_unknown_payload").Message,
+			"relations of ABC-1",
+		)
 	}
 }
 
@@ -120,10 +168,24 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 	for _, field := range []string{"description", "url", "branchName", "labels", "assignee"} {
 		t.Run(field, func(t *testing.T) {
 			s := startLinear(t, lineartest.Config{})
-			issue := add(t, s, lineartest.Issue{Description: new("x"), Labels: []string{"a"}, Assignee: "me"})
+			issue := add(t, s, lineartest.Issue{
+				Description: new("x"),
+				Labels:      []string{"a"},
+				Assignee:    "me",
+			})
 			var warnings []string
-			c := newClient(t, s, func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } })
-			wrong := lineartest.Failure{Kind: lineartest.FailMalformed, Field: field, Value: json.RawMessage(`7`), Issue: issue.ID, Times: 2}
+			c := newClient(
+				t,
+				s,
+				func(o *linear.Options) { o.Warn = func(text string) { warnings = append(warnings, text) } },
+			)
+			wrong := lineartest.Failure{
+				Kind:  lineartest.FailMalformed,
+				Field: field,
+				Value: json.RawMessage(`7`),
+				Issue: issue.ID,
+				Times: 2,
+			}
 			test.OK(t, s.Fail(wrong))
 			for range 2 {
 				got, err := c.Candidates(t.Context(), []string{"Todo"})
@@ -131,14 +193,18 @@ func TestWrongTypesOfOptionalFields(t *testing.T) {
 					t.Fatalf("%+v, %v", got, err)
 				}
 				missing := map[string]bool{
-					"description": got[0].Description == nil, "url": got[0].URL == nil, "branchName": got[0].BranchName == nil,
-					"labels": len(got[0].Labels) == 0, "assignee": got[0].Assignee == nil,
+					"description": got[0].Description == nil,
+					"url":         got[0].URL == nil,
+					"branchName":  got[0].BranchName == nil,
+					"labels":      len(got[0].Labels) == 0,
+					"assignee":    got[0].Assignee == nil,
 				}
 				for name, is := range missing {
 					test.Equal(t, "is it missing: "+name, is, name == field)
 				}
 			}
-			if len(warnings) != 1 || !strings.Contains(warnings[0], issue.Identifier) || !strings.Contains(warnings[0], field) {
+			if len(warnings) != 1 || !strings.Contains(warnings[0], issue.Identifier) ||
+				!strings.Contains(warnings[0], field) {
 				t.Errorf("warnings %q", warnings)
 			}
 		})
@@ -176,13 +242,21 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 				i.BlockedBy = []reconcile.BlockerRef{{ID: new("b"), Identifier: new("B-1")}, {}}
 			},
 		},
-		"project": {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) { i.Project, i.Elsewhere = "demo", false }},
+		"project": {`,"project":{"slugId":"demo"}`, func(i *reconcile.Issue) {
+			i.Project = "demo"
+			i.Elsewhere = false
+		}},
 		"another": {`,"project":{"slugId":"other"}`, func(i *reconcile.Issue) { i.Project = "other" }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			want := reconcile.Issue{
-				ID: "i1", Identifier: "ABC-1", Title: "T", State: "Todo", Labels: []string{}, BlockedBy: []reconcile.BlockerRef{},
-				Elsewhere: true, // it has no project
+				ID:         "i1",
+				Identifier: "ABC-1",
+				Title:      "T",
+				State:      "Todo",
+				Labels:     []string{},
+				BlockedBy:  []reconcile.BlockerRef{},
+				Elsewhere:  true, // it has no project
 			}
 			tc.want(&want)
 			c := answering(t, 200, `{"data":{"issues":{"nodes":[`+node(tc.extra)+`]}}}`)
@@ -195,7 +269,14 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 // id.
 func TestProjectDescription(t *testing.T) {
 	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{
-		{Name: "Demo", SlugID: "demo", Description: "A shop with one shelf."}, {Name: "Second", SlugID: "second"},
+		{
+			Name:        "Demo",
+			SlugID:      "demo",
+			Description: "A shop with one shelf.",
+		}, {
+			Name:   "Second",
+			SlugID: "second",
+		},
 	}})
 	inProject := add(t, s, lineartest.Issue{}).ID
 	undescribed := add(t, s, lineartest.Issue{Project: "second"}).ID
@@ -216,11 +297,29 @@ func TestProjectDescription(t *testing.T) {
 // project.
 func TestIssuesOfATeam(t *testing.T) {
 	s := seeded(t, lineartest.Seed{
-		Teams:    []lineartest.SeedTeam{{Key: "WEB", Name: "Web"}, {Key: "OPS", Name: "Operations"}},
-		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}, {Name: "Second", SlugID: "second"}},
+		Teams: []lineartest.SeedTeam{{
+			Key:  "WEB",
+			Name: "Web",
+		}, {
+			Key:  "OPS",
+			Name: "Operations",
+		}},
+		Projects: []lineartest.SeedProject{{
+			Name:   "Demo",
+			SlugID: "demo",
+		}, {
+			Name:   "Second",
+			SlugID: "second",
+		}},
 	})
 	ids := map[string]string{}
-	for identifier, project := range map[string]string{"WEB-1": "demo", "WEB-2": "none", "WEB-3": "second", "OPS-1": "demo", "OPS-2": "none"} {
+	for identifier, project := range map[string]string{
+		"WEB-1": "demo",
+		"WEB-2": "none",
+		"WEB-3": "second",
+		"OPS-1": "demo",
+		"OPS-2": "none",
+	} {
 		ids[identifier] = add(t, s, lineartest.Issue{Identifier: identifier, Project: project}).ID
 	}
 	for name, tc := range map[string]struct{ team, project, want string }{
@@ -259,7 +358,12 @@ func TestByIdentifier(t *testing.T) {
 	c := newClient(t, s)
 	for _, name := range []string{"ABC-7", " abc-7 ", want.ID, want.URL, "https://linear.invalid/example/issue/ABC-7/old-title?x=1#comment-1"} {
 		got, err := c.ByIdentifier(t.Context(), name)
-		test.Equal(t, "ByIdentifier of "+name, []any{err, got.ID, got.Labels}, []any{nil, want.ID, []string{"bug"}})
+		test.Equal(
+			t,
+			"ByIdentifier of "+name,
+			[]any{err, got.ID, got.Labels},
+			[]any{nil, want.ID, []string{"bug"}},
+		)
 	}
 	for _, name := range []string{"ABC-8", "", "nonsense", "https://linear.invalid/another/issue/ABC-7", "https://linear.invalid/example"} {
 		wantCode(t, test.Err(c.ByIdentifier(t.Context(), name)), "issue_not_found")
@@ -268,19 +372,35 @@ func TestByIdentifier(t *testing.T) {
 	for _, status := range []int{200, 400} {
 		wantCode(t, test.Err(answering(t, status, body).ByIdentifier(t.Context(), "X-1")), "issue_not_found")
 	}
-	wantCode(t, test.Err(answering(t, 200, `{"data":{"issue":null}}`).ByIdentifier(t.Context(), "X-1")), "issue_not_found")
-	wantCode(t, test.Err(answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")), "linear_unknown_payload")
+	wantCode(
+		t,
+		test.Err(answering(t, 200, `{"data":{"issue":null}}`).ByIdentifier(t.Context(), "X-1")),
+		"issue_not_found",
+	)
+	wantCode(
+		t,
+		test.Err(answering(t, 200, `{"data":{"issue":{"id":"x"}}}`).ByIdentifier(t.Context(), "X-1")),
+		"linear_unknown_payload",
+	)
 }
 
 func TestSlugCopiedFromURL(t *testing.T) {
 	const id = "1a2b3c4d5e6f"
-	s := seeded(t, lineartest.Seed{Projects: []lineartest.SeedProject{{Name: "Web", SlugID: id}}, Issues: []lineartest.Issue{{Title: "T"}}})
+	s := seeded(t, lineartest.Seed{
+		Projects: []lineartest.SeedProject{{Name: "Web", SlugID: id}},
+		Issues:   []lineartest.Issue{{Title: "T"}},
+	})
 	for _, slug := range []string{id, "web-" + id, "https://linear.app/x/project/web-" + id + "/issues"} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
 		for range 2 {
 			test.Equal(t, slug+": candidates", len(test.Must(c.Candidates(t.Context(), []string{"Todo"}))), 1)
 		}
-		test.Equal(t, slug+": verified", test.Must(c.Verify(t.Context(), reconcile.TrackerNames{})).Project.Slug, id)
+		test.Equal(
+			t,
+			slug+": verified",
+			test.Must(c.Verify(t.Context(), reconcile.TrackerNames{})).Project.Slug,
+			id,
+		)
 	}
 }
 
@@ -293,20 +413,55 @@ func TestCommentsSince(t *testing.T) {
 		{ID: "c3", Bot: "GitHub", Body: "merged", CreatedAt: at(5)},
 		{ID: "c4", Author: "kim@example.com", Body: "last", CreatedAt: at(4), EditedAt: at(6)},
 	}})
-	me := test.Must(newClient(t, s).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier)).Assignee.ID
-	kim := test.Must(newClient(t, s).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "kim@example.com"}).Identifier)).Assignee.ID
-	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{Body: "of another issue", CreatedAt: at(6)}}})
+	me := test.Must(
+		newClient(t, s).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "me"}).Identifier),
+	).Assignee.ID
+	kim := test.Must(
+		newClient(
+			t,
+			s,
+		).ByIdentifier(t.Context(), add(t, s, lineartest.Issue{Assignee: "kim@example.com"}).Identifier),
+	).Assignee.ID
+	add(t, s, lineartest.Issue{Comments: []lineartest.Comment{{
+		Body:      "of another issue",
+		CreatedAt: at(6),
+	}}})
 	got := test.Must(newClient(t, s).Comments(t.Context(), i.ID, at(1)))
 	want := []reconcile.Comment{
-		{ID: "c3", Author: "GitHub", AuthorIDs: []string{}, Own: true, Body: "merged", CreatedAt: at(5)},
-		{ID: "c4", Author: "Kim Poe", AuthorIDs: []string{kim, "kim@example.com"}, Edited: true, Body: "last", CreatedAt: at(4)},
-		{ID: "c2", Author: "Robin Doe", AuthorIDs: []string{me, "robin@example.com"}, Own: true, Body: "a *new* one", CreatedAt: at(3)},
+		{
+			ID:        "c3",
+			Author:    "GitHub",
+			AuthorIDs: []string{},
+			Own:       true,
+			Body:      "merged",
+			CreatedAt: at(5),
+		},
+		{
+			ID:        "c4",
+			Author:    "Kim Poe",
+			AuthorIDs: []string{kim, "kim@example.com"},
+			Edited:    true,
+			Body:      "last",
+			CreatedAt: at(4),
+		},
+		{
+			ID:        "c2",
+			Author:    "Robin Doe",
+			AuthorIDs: []string{me, "robin@example.com"},
+			Own:       true,
+			Body:      "a *new* one",
+			CreatedAt: at(3),
+		},
 	}
 	test.Equal(t, "comments after the first", got, want)
 }
 
 func TestRefusedEdit(t *testing.T) {
-	_, err := answering(t, 200, `{"data": {"commentUpdate": {"success": false}}}`).Edit(t.Context(), "x", "y", "z")
+	_, err := answering(
+		t,
+		200,
+		`{"data": {"commentUpdate": {"success": false}}}`,
+	).Edit(t.Context(), "x", "y", "z")
 	test.Equal(t, "a refused edit is an error", err != nil, true)
 }
 
@@ -316,7 +471,10 @@ func TestCommentsFollowPagesToTheirBound(t *testing.T) {
 		s := startLinear(t, lineartest.Config{})
 		i := lineartest.Issue{}
 		for k := range n {
-			i.Comments = append(i.Comments, lineartest.Comment{Body: fmt.Sprint(k), CreatedAt: began.Add(time.Duration(k) * time.Second)})
+			i.Comments = append(i.Comments, lineartest.Comment{
+				Body:      fmt.Sprint(k),
+				CreatedAt: began.Add(time.Duration(k) * time.Second),
+			})
 		}
 		var newest []string
 		for k := range want {

@@ -49,7 +49,12 @@ func TestLabelsSet(t *testing.T) {
 	test.OK(t, s.RenameLabel("Bug", "Free"))
 	got = read()
 	test.Equal(t, "set again", []any{got["wide"].Own, got["wide"].By}, []any{true, "Robin Doe"})
-	test.Equal(t, "renamed", []any{got["free"].By, got["free"].At, got["free"].ChangedAt}, []any{"Kim Poe", kims, now})
+	test.Equal(
+		t,
+		"renamed",
+		[]any{got["free"].By, got["free"].At, got["free"].ChangedAt},
+		[]any{"Kim Poe", kims, now},
+	)
 	if _, there := got["bug"]; there {
 		t.Error("the renamed label is still there")
 	}
@@ -66,7 +71,13 @@ func TestLabelsSet(t *testing.T) {
 // overlap, the label is set by nobody.
 func TestLabelsOfOverlappingChanges(t *testing.T) {
 	entry := func(who, created, updated, change string) string {
-		actor := fmt.Sprintf(`{"id": %q, "name": %q, "email": "%s@example.com", "isMe": %t}`, who, who, who, who == "own")
+		actor := fmt.Sprintf(
+			`{"id": %q, "name": %q, "email": "%s@example.com", "isMe": %t}`,
+			who,
+			who,
+			who,
+			who == "own",
+		)
 		bot := "null"
 		switch who {
 		case "bot":
@@ -75,7 +86,14 @@ func TestLabelsOfOverlappingChanges(t *testing.T) {
 			actor = "null"
 		}
 		at := func(minute string) string { return "2026-03-01T12:" + minute + ":00.000Z" }
-		return fmt.Sprintf(`{%s, "createdAt": %q, "updatedAt": %q, "actor": %s, "botActor": %s}`, change, at(created), at(updated), actor, bot)
+		return fmt.Sprintf(
+			`{%s, "createdAt": %q, "updatedAt": %q, "actor": %s, "botActor": %s}`,
+			change,
+			at(created),
+			at(updated),
+			actor,
+			bot,
+		)
 	}
 	const adds, removes = `"addedLabelIds": ["l1"]`, `"removedLabelIds": ["l1"]`
 	for name, c := range map[string]struct {

@@ -20,16 +20,17 @@ type wireState struct {
 	Name string `json:"name"`
 }
 
-// Move changes the state of an issue to one of its team, in one request to read and one to change. The error wraps reconcile.ErrGone if
-// the issue does not exist.
+// Move changes the state of an issue to one of its team, in one request to read and one to
+// change. The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	same := func(name string) bool { return reconcile.SameState(name, state) }
 	data, err := ask[struct {
 		Issue struct {
 			State wireState `json:"state"`
 			Team  struct {
-				Name   string          `json:"name"`
-				Named  list[wireState] `json:"named"`  // by Linear's comparison, however many states there are
+				Name string `json:"name"`
+				// by Linear's comparison, however many states there are
+				Named  list[wireState] `json:"named"`
 				States list[wireState] `json:"states"` // the first ones, also for the message
 			} `json:"team"`
 		} `json:"issue"`
@@ -45,7 +46,10 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		return nil
 	}
 	team := data.Issue.Team
-	to := text.First(slices.Concat(team.Named.Nodes, team.States.Nodes), func(s wireState) bool { return same(s.Name) })
+	to := text.First(
+		slices.Concat(team.Named.Nodes, team.States.Nodes),
+		func(s wireState) bool { return same(s.Name) },
+	)
 	if to.ID == "" {
 		names := text.Map(team.States.Nodes, func(s wireState) string { return c.Scrub(s.Name) })
 		return reconcile.NoState(c.Scrub(fmt.Sprintf("Linear's team %q", team.Name)), state, names)
@@ -61,9 +65,14 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	return err
 }
 
-// movesTo returns the states to which a call of the agent's tool moves the issue of its run. If it is archived, deleted or taken out of the
-// project, or if the text does not show the state, that counts as a state of another name.
-func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) (states []string, err error) {
+// movesTo returns the states to which a call of the agent's tool moves the issue of its run.
+// If it is archived, deleted or taken out of the project, or if the text does not show the
+// state, that counts as a state of another name.
+func (t *tool) movesTo(
+	ctx context.Context,
+	issue reconcile.Issue,
+	args json.RawMessage,
+) (states []string, err error) {
 	in, err := readInput(args)
 	if err != nil || !in.mutates() {
 		return nil, nil //nolint:nilerr // the call itself refuses such arguments
@@ -72,11 +81,15 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 	fields := text.Filter(in.rootFields(), func(f string) bool {
 		return slices.Contains([]string{"issueUpdate", "issueBatchUpdate", "issueArchive", "issueDelete"}, f)
 	})
-	if len(fields) == 0 || !named(issue.ID) && !named(issue.Identifier) { // other mutations, and other issues
+	// other mutations, and other issues
+	if len(fields) == 0 || !named(issue.ID) && !named(issue.Identifier) {
 		return nil, nil
 	}
 	leaves := takenAway().FindString(in.query + string(in.variables))
-	states = text.Filter(append(fields, leaves), func(f string) bool { return f != "" && !strings.HasSuffix(f, "Update") })
+	states = text.Filter(
+		append(fields, leaves),
+		func(f string) bool { return f != "" && !strings.HasSuffix(f, "Update") },
+	)
 	ids, all := in.stateIDs()
 	switch {
 	case !all:
@@ -102,7 +115,8 @@ var takenAway = text.Pattern(`\b(trashed|teamId|projectId)\b`)
 
 var stateArgument = text.Pattern(`\bstateId\s*:\s*(?:\$(\w+)|"([^"]*)")`)
 
-// stateIDs returns the ids of states that a mutation names in its text or in its variables, and whether those are all.
+// stateIDs returns the ids of states that a mutation names in its text or in its variables,
+// and whether those are all.
 func (in input) stateIDs() (ids []string, all bool) {
 	var variables map[string]any
 	_ = json.Unmarshal(in.variables, &variables) // an object, or nothing

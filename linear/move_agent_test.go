@@ -21,7 +21,10 @@ func TestStateIDs(t *testing.T) {
 		{`mutation { issueUpdate(id: "i", input: {stateId: """s1"""}) { success } }`, "", "[] false"},
 		{"mutation { issueUpdate(id: \"i\", input: {stateId:, #c\n \"s1\"}) { success } }", "", "[] false"},
 	} {
-		args := test.Must(json.Marshal(map[string]any{"query": c.query, "variables": json.RawMessage(cmp.Or(c.variables, "null"))}))
+		args := test.Must(json.Marshal(map[string]any{
+			"query":     c.query,
+			"variables": json.RawMessage(cmp.Or(c.variables, "null")),
+		}))
 		ids, all := test.Must(readInput(args)).stateIDs()
 		test.Equal(t, c.query, fmt.Sprint(ids, all), c.want)
 	}

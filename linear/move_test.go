@@ -16,12 +16,22 @@ func operations(s *lineartest.Server) []string {
 	return text.Map(s.Log(), func(e lineartest.Entry) string { return e.Operation })
 }
 
-// A team may have more states than a page, and two teams of a project may have states of the same name.
+// A team may have more states than a page, and two teams of a project may have states of the
+// same name.
 func TestMoveAmongManyStates(t *testing.T) {
 	team := func(key string) lineartest.SeedTeam {
-		states := []lineartest.SeedState{{Name: "Todo", Type: "unstarted"}, {Name: "Human Review", Type: "started"}}
+		states := []lineartest.SeedState{{
+			Name: "Todo",
+			Type: "unstarted",
+		}, {
+			Name: "Human Review",
+			Type: "started",
+		}}
 		for n := range 120 {
-			states = append(states, lineartest.SeedState{Name: fmt.Sprint(key, " ", n), Type: "started"})
+			states = append(states, lineartest.SeedState{
+				Name: fmt.Sprint(key, " ", n),
+				Type: "started",
+			})
 		}
 		return lineartest.SeedTeam{Key: key, Name: "Team " + key, States: states}
 	}
@@ -42,13 +52,22 @@ func TestMoveAmongManyStates(t *testing.T) {
 	id := add(t, s, lineartest.Issue{Team: "ABC"}).ID
 	err := c.Move(t.Context(), id, "XYZ 7")
 	wantCode(t, err, reconcile.CodeNoState)
-	test.Contains(t, "the error", err.Error(), `Linear's team "Team ABC" has no state "XYZ 7"; it has ABC 119, ABC 118, `)
+	test.Contains(
+		t,
+		"the error",
+		err.Error(),
+		`Linear's team "Team ABC" has no state "XYZ 7"; it has ABC 119, ABC 118, `,
+	)
 	test.Equal(t, "state", test.Must(s.Issue(id)).State, "Todo")
 }
 
 func TestMoveMeetsOtherAnswers(t *testing.T) {
 	state := `{"issue": {"state": {"name": "Todo"}, "team": {"named": {"nodes": [{"id": "s", "name": "Done"}]}}}, "issueUpdate": {"success": false}}`
 	for _, data := range []string{`{"issue": null}`, state} {
-		wantCode(t, answering(t, 200, `{"data": `+data+`}`).Move(t.Context(), "x", "Done"), "linear_unknown_payload")
+		wantCode(
+			t,
+			answering(t, 200, `{"data": `+data+`}`).Move(t.Context(), "x", "Done"),
+			"linear_unknown_payload",
+		)
 	}
 }

@@ -72,7 +72,11 @@ func Setup() reconcile.TrackerSetup {
 		Name: "Linear", Endpoint: DefaultEndpoint,
 		KeyQuestion: "Linear API key (Settings, Security & access, Personal API keys; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, key, source string) (reconcile.TrackerAccount, error) {
-			c, err := connect(Options{Options: transport.Options{Endpoint: endpoint, Key: key, KeySource: source}})
+			c, err := connect(Options{Options: transport.Options{
+				Endpoint:  endpoint,
+				Key:       key,
+				KeySource: source,
+			}})
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
 			}
@@ -87,30 +91,35 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 	found := reconcile.TrackerAccount{Project: c.projectBoard, Team: c.teamBoard}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
 	vars := map[string]any{"first": projectPage}
-	err := transport.Pages(c.Client, "projects", vars, func() (page list[reconcile.TrackerProject], err error) {
-		data, err := ask[struct {
-			Viewer   wireUser                       `json:"viewer"`
-			Projects list[reconcile.TrackerProject] `json:"projects"`
-		}](ctx, c, document("projects"), vars)
-		if err != nil {
-			return page, err
-		}
-		found.User = data.Viewer.Name
-		for _, project := range data.Projects.Nodes {
-			if !seen[project.ID] {
-				seen[project.ID] = true
-				found.Projects = append(found.Projects, project)
+	err := transport.Pages(
+		c.Client,
+		"projects",
+		vars,
+		func() (page list[reconcile.TrackerProject], err error) {
+			data, err := ask[struct {
+				Viewer   wireUser                       `json:"viewer"`
+				Projects list[reconcile.TrackerProject] `json:"projects"`
+			}](ctx, c, document("projects"), vars)
+			if err != nil {
+				return page, err
 			}
-		}
-		page = data.Projects
-		page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(found.Projects) < maxProjects
-		return page, nil
-	})
+			found.User = data.Viewer.Name
+			for _, project := range data.Projects.Nodes {
+				if !seen[project.ID] {
+					seen[project.ID] = true
+					found.Projects = append(found.Projects, project)
+				}
+			}
+			page = data.Projects
+			page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(found.Projects) < maxProjects
+			return page, nil
+		},
+	)
 	return found, err
 }
 
-// project reads a project and looks up names. The error has the code tracker_project_not_found if no project has one of the slug
-// ids; its hint lists similar ones.
+// project reads a project and looks up names. The error has the code tracker_project_not_found
+// if no project has one of the slug ids; its hint lists similar ones.
 func (c *Client) project(ctx context.Context, slugs []string, names reconcile.TrackerNames) (place, error) {
 	vars := namesAsked(names)
 	vars["slugs"] = slugs
@@ -123,7 +132,11 @@ func (c *Client) project(ctx context.Context, slugs []string, names reconcile.Tr
 		return place{}, c.noPlace("project", "slug id", []string{slugs[0], words}, data.Projects.Nodes)
 	}
 	node := data.Named.Nodes[0]
-	found := place{TrackerProject: node.TrackerProject, cut: node.Teams.PageInfo.HasNextPage, names: data.wireNames}
+	found := place{
+		TrackerProject: node.TrackerProject,
+		cut:            node.Teams.PageInfo.HasNextPage,
+		names:          data.wireNames,
+	}
 	for _, team := range node.Teams.Nodes {
 		found.states = append(found.states, team.States.Nodes...)
 		found.cut = found.cut || team.States.PageInfo.HasNextPage
@@ -149,7 +162,9 @@ func (c *Client) teamPlace(ctx context.Context, key string, names reconcile.Trac
 	node := data.Named.Nodes[0]
 	return place{
 		TrackerProject: reconcile.TrackerProject{ID: node.ID, Name: node.Name, Slug: node.Key},
-		states:         node.States.Nodes, cut: node.States.PageInfo.HasNextPage, names: data.wireNames,
+		states:         node.States.Nodes,
+		cut:            node.States.PageInfo.HasNextPage,
+		names:          data.wireNames,
 	}, nil
 }
 
@@ -168,8 +183,11 @@ func namesAsked(names reconcile.TrackerNames) map[string]any {
 var stateTypes = []string{"triage", "backlog", "unstarted", "started", "completed", "canceled", "duplicate"}
 
 var stateKinds = map[string]reconcile.StateKind{
-	"unstarted": reconcile.StateWaiting, "started": reconcile.StateStarted,
-	"completed": reconcile.StateEnded, "canceled": reconcile.StateEnded, "duplicate": reconcile.StateEnded,
+	"unstarted": reconcile.StateWaiting,
+	"started":   reconcile.StateStarted,
+	"completed": reconcile.StateEnded,
+	"canceled":  reconcile.StateEnded,
+	"duplicate": reconcile.StateEnded,
 }
 
 // projectBoard reads one project, given its slug id or URL.
@@ -206,14 +224,23 @@ func boardNames(label string) reconcile.TrackerNames {
 
 // board returns what init needs to know, without the setting.
 func (p place) board() reconcile.TrackerBoard {
-	board := reconcile.TrackerBoard{TrackerProject: p.TrackerProject, HasLabel: len(p.names.LabelsAsked.Nodes) > 0}
+	board := reconcile.TrackerBoard{
+		TrackerProject: p.TrackerProject,
+		HasLabel:       len(p.names.LabelsAsked.Nodes) > 0,
+	}
 	// A position orders the states of one type only.
 	slices.SortStableFunc(p.states, func(x, y wireName) int {
-		return cmp.Or(slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type), cmp.Compare(x.Position, y.Position))
+		return cmp.Or(
+			slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type),
+			cmp.Compare(x.Position, y.Position),
+		)
 	})
 	for _, s := range p.states {
 		if _, has := board.State(s.Name); !has {
-			board.States = append(board.States, reconcile.TrackerState{Name: s.Name, Kind: stateKinds[s.Type]})
+			board.States = append(board.States, reconcile.TrackerState{
+				Name: s.Name,
+				Kind: stateKinds[s.Type],
+			})
 		}
 	}
 	return board
@@ -221,7 +248,10 @@ func (p place) board() reconcile.TrackerBoard {
 
 // Verify looks up the names that a workflow uses, in one request for the project and one for
 // the team.
-func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+func (c *Client) Verify(
+	ctx context.Context,
+	names reconcile.TrackerNames,
+) (reconcile.TrackerFindings, error) {
 	names.Assignee = strings.TrimSpace(names.Assignee)
 	if strings.EqualFold(names.Assignee, "me") {
 		names.Assignee = ""
@@ -232,11 +262,20 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 	}
 	viewer := in.names.Viewer
 	found := reconcile.TrackerFindings{
-		Project: in.TrackerProject, User: viewer.Name, States: in.unknownStates(text.Unique(names.States)),
-		Labels: transport.Unknown(text.Unique(names.Labels), namesOf(in.names.LabelsAsked), namesOf(in.names.IssueLabels)),
+		Project: in.TrackerProject,
+		User:    viewer.Name,
+		States:  in.unknownStates(text.Unique(names.States)),
+		Labels: transport.Unknown(
+			text.Unique(names.Labels),
+			namesOf(in.names.LabelsAsked),
+			namesOf(in.names.IssueLabels),
+		),
 	}
 	if names.Assignee != "" && len(in.names.Users.Nodes) == 0 {
-		found.Assignee = &reconcile.UnknownName{Name: names.Assignee, Nearest: text.Nearest(names.Assignee, []string{viewer.Email})}
+		found.Assignee = &reconcile.UnknownName{
+			Name:    names.Assignee,
+			Nearest: text.Nearest(names.Assignee, []string{viewer.Email}),
+		}
 	}
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
 		return reconcile.SameUser(name, viewer.ID, viewer.Email)
@@ -333,7 +372,8 @@ func anyOf(names []string) any {
 	})}
 }
 
-// userFilter returns a filter for a user's email or id. Linear rejects an email where it expects an id.
+// userFilter returns a filter for a user's email or id. Linear rejects an email where it
+// expects an id.
 func userFilter(assignee string) any {
 	switch {
 	case assignee == "":
@@ -344,7 +384,8 @@ func userFilter(assignee string) any {
 	return map[string]any{"id": map[string]any{"in": []string{assignee}}}
 }
 
-// setting returns the URL if the slug id can be read from it, because it ends in one of the usual form; otherwise the slug id.
+// setting returns the URL if the slug id can be read from it, because it ends in one of the
+// usual form; otherwise the slug id.
 func setting(p reconcile.TrackerProject) string {
 	if _, ok := slugTail("x-" + p.Slug); ok && strings.HasSuffix(p.URL, "-"+p.Slug) {
 		return p.URL
@@ -352,8 +393,8 @@ func setting(p reconcile.TrackerProject) string {
 	return p.Slug
 }
 
-// projectSlugs lists the possible slug ids, the most likely first. "web-1a2b3c4d5e6f" is ambiguous: it may be the slug id, or
-// the part of a URL that ends in the slug id.
+// projectSlugs lists the possible slug ids, the most likely first. "web-1a2b3c4d5e6f" is
+// ambiguous: it may be the slug id, or the part of a URL that ends in the slug id.
 func projectSlugs(value string) ([]string, error) {
 	value = strings.TrimSpace(value)
 	if value == "" {
@@ -368,8 +409,11 @@ func projectSlugs(value string) ([]string, error) {
 	}
 	segment, ok := projectSegment(value)
 	if !ok {
-		return nil, reconcile.NewError("missing_tracker_project_slug", "tracker.project_slug is a URL, but not one of a project",
-			"it looks like https://linear.app/TEAM/project/NAME-0123456789ab")
+		return nil, reconcile.NewError(
+			"missing_tracker_project_slug",
+			"tracker.project_slug is a URL, but not one of a project",
+			"it looks like https://linear.app/TEAM/project/NAME-0123456789ab",
+		)
 	}
 	if i := strings.LastIndexByte(segment, '-'); i >= 0 && i+1 < len(segment) {
 		return []string{segment[i+1:], segment}, nil

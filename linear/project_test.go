@@ -22,7 +22,10 @@ func connect(t *testing.T, endpoint, key string) (reconcile.TrackerAccount, erro
 func manyProjects(n int) lineartest.Seed {
 	var seed lineartest.Seed
 	for i := range n {
-		seed.Projects = append(seed.Projects, lineartest.SeedProject{Name: fmt.Sprintf("Project %d", i), SlugID: fmt.Sprintf("%012x", i)})
+		seed.Projects = append(seed.Projects, lineartest.SeedProject{
+			Name:   fmt.Sprintf("Project %d", i),
+			SlugID: fmt.Sprintf("%012x", i),
+		})
 	}
 	return seed
 }
@@ -34,9 +37,24 @@ func TestProjects(t *testing.T) {
 	}{3: {3, 1}, 250: {250, 3}, 520: {500, 5}} {
 		s := seeded(t, manyProjects(count))
 		got := test.Must(connect(t, s.Endpoint(), s.Key()))
-		test.Equal(t, fmt.Sprint("listed and requests of ", count), []any{len(got.Projects), len(s.Log())}, []any{want.listed, want.requests})
-		last := reconcile.TrackerProject{ID: got.Projects[0].ID, Name: fmt.Sprintf("Project %d", count-1), Slug: fmt.Sprintf("%012x", count-1), URL: got.Projects[0].URL}
-		test.Equal(t, "first", []any{got.Projects[0], got.User, got.Projects[0].URL != ""}, []any{last, "Robin Doe", true})
+		test.Equal(
+			t,
+			fmt.Sprint("listed and requests of ", count),
+			[]any{len(got.Projects), len(s.Log())},
+			[]any{want.listed, want.requests},
+		)
+		last := reconcile.TrackerProject{
+			ID:   got.Projects[0].ID,
+			Name: fmt.Sprintf("Project %d", count-1),
+			Slug: fmt.Sprintf("%012x", count-1),
+			URL:  got.Projects[0].URL,
+		}
+		test.Equal(
+			t,
+			"first",
+			[]any{got.Projects[0], got.User, got.Projects[0].URL != ""},
+			[]any{last, "Robin Doe", true},
+		)
 	}
 }
 
@@ -54,7 +72,8 @@ func TestProjectsOnTwoPages(t *testing.T) {
 	defer srv.Close()
 	got, err := connect(t, srv.URL, "k")
 	test.Equal(t, "error and number of projects", []any{err, len(got.Projects)}, []any{nil, 3})
-	answers[1], next = answers[0], 0
+	answers[1] = answers[0]
+	next = 0
 	wantCode(t, test.Err(connect(t, srv.URL, "k")), "linear_missing_end_cursor")
 	answers[0] = `{"data":{"viewer":{"name":"Robin"}}}`
 	next = 0
@@ -92,8 +111,29 @@ func TestTeam(t *testing.T) {
 func TestProject(t *testing.T) {
 	seed := lineartest.Seed{
 		Teams: []lineartest.SeedTeam{
-			{Key: "WEB", States: []lineartest.SeedState{{Name: "Done", Type: "completed"}, {Name: "Todo", Type: "unstarted"}, {Name: "Backlog", Type: "backlog"}}},
-			{Key: "OPS", States: []lineartest.SeedState{{Name: "todo", Type: "unstarted"}, {Name: "Doing", Type: "started"}}},
+			{
+				Key: "WEB",
+				States: []lineartest.SeedState{{
+					Name: "Done",
+					Type: "completed",
+				}, {
+					Name: "Todo",
+					Type: "unstarted",
+				}, {
+					Name: "Backlog",
+					Type: "backlog",
+				}},
+			},
+			{
+				Key: "OPS",
+				States: []lineartest.SeedState{{
+					Name: "todo",
+					Type: "unstarted",
+				}, {
+					Name: "Doing",
+					Type: "started",
+				}},
+			},
 		},
 		Projects: []lineartest.SeedProject{{Name: "Shop", SlugID: "1a2b3c4d5e6f"}},
 		Labels:   []string{"Symphony"},
@@ -125,7 +165,11 @@ func TestVerify(t *testing.T) {
 	s := seeded(t, lineartest.Seed{
 		Teams: []lineartest.SeedTeam{
 			{Key: "ABC", Name: "A"},
-			{Key: "XYZ", Name: "X", States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}}},
+			{
+				Key:    "XYZ",
+				Name:   "X",
+				States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}},
+			},
 		},
 		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo", Teams: []string{"ABC"}}},
 	})
@@ -138,14 +182,25 @@ func TestVerify(t *testing.T) {
 	test.OK(t, err)
 	test.Equal(t, "requests", len(s.Log()), 1)
 	want := reconcile.TrackerFindings{
-		Project: reconcile.TrackerProject{ID: got.Project.ID, Name: "Demo", Slug: "demo", URL: got.Project.URL},
-		User:    "Robin Doe",
+		Project: reconcile.TrackerProject{
+			ID:   got.Project.ID,
+			Name: "Demo",
+			Slug: "demo",
+			URL:  got.Project.URL,
+		},
+		User: "Robin Doe",
 		States: []reconcile.UnknownName{
 			{Name: "In Progres", Nearest: []string{"In Progress"}},
 			{Name: "Waiting", Nearest: []string{"Waiting"}}, // a state of another team
 			{Name: "Nowhere at all", Nearest: []string{}},
 		},
-		Labels:       []reconcile.UnknownName{{Name: "Featur", Nearest: []string{"Feature"}}, {Name: "zzz", Nearest: []string{}}},
+		Labels: []reconcile.UnknownName{{
+			Name:    "Featur",
+			Nearest: []string{"Feature"},
+		}, {
+			Name:    "zzz",
+			Nearest: []string{},
+		}},
 		OwnOperators: []string{},
 	}
 	test.Equal(t, "read", got, want)
@@ -157,7 +212,11 @@ func TestVerifyTeam(t *testing.T) {
 	s := seeded(t, lineartest.Seed{
 		Teams: []lineartest.SeedTeam{
 			{Key: "WEB", Name: "Web"},
-			{Key: "OPS", Name: "Operations", States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}}},
+			{
+				Key:    "OPS",
+				Name:   "Operations",
+				States: []lineartest.SeedState{{Name: "Waiting", Type: "unstarted"}},
+			},
 		},
 		Projects: []lineartest.SeedProject{{Name: "Demo", SlugID: "demo"}},
 	})
@@ -172,19 +231,33 @@ func TestVerifyTeam(t *testing.T) {
 		got := test.Must(client("ops").Verify(t.Context(), names))
 		test.Equal(t, "place", got.Project.Name, tc.place)
 		test.Equal(t, "user", got.User, "Robin Doe")
-		test.Equal(t, "unknown states", got.States, []reconcile.UnknownName{{Name: "Todo", Nearest: []string{"Todo"}}})
+		test.Equal(t, "unknown states", got.States, []reconcile.UnknownName{{
+			Name:    "Todo",
+			Nearest: []string{"Todo"},
+		}})
 		test.Equal(t, "unknown labels", len(got.Labels), 1)
 
 		e := wantCode(t, test.Err(client("WEX").Verify(t.Context(), names)), "tracker_project_not_found")
-		test.Equal(t, "a team that does not exist", e.Message, `tracker.team: Linear has no team with the key "WEX"`)
+		test.Equal(
+			t,
+			"a team that does not exist",
+			e.Message,
+			`tracker.team: Linear has no team with the key "WEX"`,
+		)
 		test.Equal(t, "hint", e.Hint, "did you mean one of these: WEB (Web)")
 	}
 }
 
-// An operator whose key symphony uses can't answer: his comments can't be told from those of agents.
+// An operator whose key symphony uses can't answer: his comments can't be told from those of
+// agents.
 func TestVerifyOperators(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
-	got := test.Must(newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Operators: []string{"kim@example.com", "Robin@Example.com", ""}}))
+	got := test.Must(
+		newClient(
+			t,
+			s,
+		).Verify(t.Context(), reconcile.TrackerNames{Operators: []string{"kim@example.com", "Robin@Example.com", ""}}),
+	)
 	test.Equal(t, "operators with the key", got.OwnOperators, []string{"Robin@Example.com"})
 }
 
@@ -201,7 +274,12 @@ func TestVerifyAssignee(t *testing.T) {
 		test.Equal(t, "assignee "+assignee, []any{err, got.Assignee == nil}, []any{nil, known})
 	}
 	got, err := c.Verify(t.Context(), reconcile.TrackerNames{Assignee: "robyn@example.com"})
-	test.Equal(t, "error and nearest users", []any{err, got.Assignee.Nearest}, []any{nil, []string{"robin@example.com"}})
+	test.Equal(
+		t,
+		"error and nearest users",
+		[]any{err, got.Assignee.Nearest},
+		[]any{nil, []string{"robin@example.com"}},
+	)
 }
 
 func TestVerifyManyLabels(t *testing.T) {
@@ -210,7 +288,10 @@ func TestVerifyManyLabels(t *testing.T) {
 		labels[i] = "label " + string(rune('a'+i/26)) + string(rune('a'+i%26))
 	}
 	s := seeded(t, lineartest.Seed{Labels: labels})
-	got, err := newClient(t, s).Verify(t.Context(), reconcile.TrackerNames{Labels: []string{"LABEL aa", "label ii"}})
+	got, err := newClient(
+		t,
+		s,
+	).Verify(t.Context(), reconcile.TrackerNames{Labels: []string{"LABEL aa", "label ii"}})
 	test.Equal(t, "labels beyond the first page are unknown", []any{err, len(got.Labels)}, []any{nil, 0})
 }
 
@@ -226,7 +307,8 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 	} {
 		c := newClient(t, s, func(o *linear.Options) { o.ProjectSlug = slug })
 		_, err := c.Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
-		if e := wantCode(t, err, "tracker_project_not_found"); e.Hint != hint || !strings.Contains(e.Message, slug) {
+		if e := wantCode(t, err, "tracker_project_not_found"); e.Hint != hint ||
+			!strings.Contains(e.Message, slug) {
 			t.Errorf("%s: %v, hint %q, want %q", slug, e, e.Hint, hint)
 		}
 	}
@@ -235,7 +317,8 @@ func TestVerifyNamesTheNearestProject(t *testing.T) {
 	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "can see no project")
 }
 
-// ErrRejected is the error of a rejected query, not of a refused key, a rate limit or an outage.
+// ErrRejected is the error of a rejected query, not of a refused key, a rate limit or an
+// outage.
 func TestVerifyRejected(t *testing.T) {
 	for body, rejected := range map[string]bool{
 		`{"errors":[{"message":"Cannot query field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`: true,
@@ -243,10 +326,24 @@ func TestVerifyRejected(t *testing.T) {
 		`{"errors":[{"message":"slow","extensions":{"code":"RATELIMITED"}}]}`:                             false,
 	} {
 		for _, status := range []int{200, 400} {
-			_, err := answering(t, status, body).Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
-			test.Equal(t, fmt.Sprintf("HTTP %d %s", status, body), []any{err != nil, errors.Is(err, reconcile.ErrRejected)}, []any{true, rejected})
+			_, err := answering(
+				t,
+				status,
+				body,
+			).Verify(t.Context(), reconcile.TrackerNames{States: []string{"Todo"}})
+			test.Equal(
+				t,
+				fmt.Sprintf("HTTP %d %s", status, body),
+				[]any{err != nil, errors.Is(err, reconcile.ErrRejected)},
+				[]any{true, rejected},
+			)
 		}
 	}
 	_, err := answering(t, 503, "").Verify(t.Context(), reconcile.TrackerNames{})
-	test.Equal(t, "an error, and whether it is a rejection", []bool{err != nil, errors.Is(err, reconcile.ErrRejected)}, []bool{true, false})
+	test.Equal(
+		t,
+		"an error, and whether it is a rejection",
+		[]bool{err != nil, errors.Is(err, reconcile.ErrRejected)},
+		[]bool{true, false},
+	)
 }

@@ -18,11 +18,15 @@ func TestDocumentedRequests(t *testing.T) {
 	operation := regexp.MustCompile(`(?m)^(?:query|mutation) (\w+)`)
 	var made []string
 	for _, file := range test.Must(filepath.Glob("query/*.graphql")) {
-		if m := operation.FindStringSubmatch(string(test.Must(os.ReadFile(file)))); m != nil && !slices.Contains(specified, m[1]) {
+		if m := operation.FindStringSubmatch(string(test.Must(os.ReadFile(file)))); m != nil &&
+			!slices.Contains(specified, m[1]) {
 			made = append(made, m[1])
 		}
 	}
-	_, part, _ := strings.Cut(string(test.Must(os.ReadFile("../docs/specification.md"))), "\n## What Linear is asked\n")
+	_, part, _ := strings.Cut(
+		string(test.Must(os.ReadFile("../docs/specification.md"))),
+		"\n## What Linear is asked\n",
+	)
 	part, _, _ = strings.Cut(part, "\n#")
 	var documented []string
 	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` ").FindAllStringSubmatch(part, -1) {

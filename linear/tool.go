@@ -29,13 +29,15 @@ const (
 	maxAnswer    = 1 << 20
 )
 
-// Tool returns the agent's tool linear_graphql (specification 10.5). The API key stays in this process. With readOnly
-// (tracker.tool_scope: read) the tool refuses mutations.
+// Tool returns the agent's tool linear_graphql (specification 10.5). The API key stays in this
+// process. With readOnly (tracker.tool_scope: read) the tool refuses mutations.
 func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 	t := &tool{client: c, readOnly: readOnly}
-	what, use := "query or mutation", "read issues, comment, and change issues"
+	what := "query or mutation"
+	use := "read issues, comment, and change issues"
 	if readOnly {
-		what, use = "query", "read issues (mutations are refused in this project)"
+		what = "query"
+		use = "read issues (mutations are refused in this project)"
 	}
 	return reconcile.AgentTool{
 		Name: "linear_graphql",
@@ -44,10 +46,20 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 			"ids come from queries. Example: {\"query\": \"query($id: String!) { issue(id: $id) { id title } }\", " +
 			"\"variables\": {\"id\": \"ABC-1\"}}",
 		InputSchema: agenttool.Object([]string{"query"}, map[string]any{
-			"query":     map[string]any{"type": "string", "description": "A GraphQL document with exactly one " + what + "."},
-			"variables": map[string]any{"type": []string{"object", "null"}, "description": "Values of the document's variables."},
+			"query": map[string]any{
+				"type":        "string",
+				"description": "A GraphQL document with exactly one " + what + ".",
+			},
+			"variables": map[string]any{
+				"type":        []string{"object", "null"},
+				"description": "Values of the document's variables.",
+			},
 		}),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: describes, MovesTo: t.movesTo, Summary: summary,
+		Call:         t.call,
+		ChangesIssue: t.changesIssue,
+		Describes:    describes,
+		MovesTo:      t.movesTo,
+		Summary:      summary,
 	}
 }
 
@@ -56,7 +68,8 @@ type tool struct {
 	readOnly bool
 }
 
-// call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as a JSON string.
+// call runs the tool with the agent's arguments: {"query", "variables"}, or the query alone as
+// a JSON string.
 func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
 	in, err := readInput(args)
 	switch {
@@ -67,28 +80,38 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 	case t.readOnly:
 		return t.client.Refused(agenttool.ReadOnly(strings.Join(in.rootFields(), ", ")))
 	}
-	mutation := &reconcile.Mutation{Fields: in.rootFields(), Query: in.query, Variables: in.variables}
+	mutation := &reconcile.Mutation{
+		Fields:    in.rootFields(),
+		Query:     in.query,
+		Variables: in.variables,
+	}
 	answer := t.answer(t.mutate(ctx, in, mutation))
-	mutation.Success, answer.Mutation = answer.Success, mutation
+	answer.Mutation = mutation
+	mutation.Success = answer.Success
 	return answer
 }
 
-// changesIssue reports whether the call changes an issue itself (its state, assignee, labels …), beyond commenting or attaching:
-// it is a mutation such as issueUpdate, issueArchive or issueAddLabel.
+// changesIssue reports whether the call changes an issue itself (its state, assignee, labels
+// …), beyond commenting or attaching: it is a mutation such as issueUpdate, issueArchive or
+// issueAddLabel.
 func (t *tool) changesIssue(args json.RawMessage) bool {
 	in, err := readInput(args)
 	return err == nil && !t.readOnly && in.mutates() &&
-		slices.ContainsFunc(in.rootFields(), func(field string) bool { return strings.HasPrefix(field, "issue") })
+		slices.ContainsFunc(
+			in.rootFields(),
+			func(field string) bool { return strings.HasPrefix(field, "issue") },
+		)
 }
 
-// summary names the operation of a call and what it reads or changes: "mutation issueUpdate", or "query Mine (viewer)" if the agent
-// has named it.
+// summary names the operation of a call and what it reads or changes: "mutation issueUpdate",
+// or "query Mine (viewer)" if the agent has named it.
 func summary(args json.RawMessage) string {
 	in, err := readInput(args)
 	if err != nil {
 		return ""
 	}
-	op, fields := in.doc.Operations[0], strings.Join(in.rootFields(), ", ")
+	op := in.doc.Operations[0]
+	fields := strings.Join(in.rootFields(), ", ")
 	if op.Name == "" {
 		return string(op.Operation) + " " + fields
 	}
@@ -98,20 +121,29 @@ func summary(args json.RawMessage) string {
 // describes reports whether the call may change the description of issue.
 func describes(issue reconcile.Issue, args json.RawMessage) bool {
 	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	return has("description") && (has("issueUpdate") || has("issueBatchUpdate")) && (has(issue.ID) || has(issue.Identifier))
+	return has("description") && (has("issueUpdate") || has("issueBatchUpdate")) &&
+		(has(issue.ID) || has(issue.Identifier))
 }
 
 // mutate sends a mutation and records in done what it created.
-func (t *tool) mutate(ctx context.Context, in input, done *reconcile.Mutation) (body json.RawMessage, failed bool, err error) {
+func (t *tool) mutate(
+	ctx context.Context,
+	in input,
+	done *reconcile.Mutation,
+) (body json.RawMessage, failed bool, err error) {
 	query, asked := askForIDs(in)
 	body, failed, err = t.client.execute(ctx, query, in.variables)
 	if err == nil && failed && len(asked) > 0 {
 		switch errs := withoutData(body); {
 		case slices.ContainsFunc(errs, ofDocument) && !slices.ContainsFunc(errs, ofExecution):
-			// Linear executed nothing. The agent's original text is sent, so that an error is about that.
+			// Linear executed nothing. The agent's original text is sent, so that an error is
+			// about that.
 			body, failed, err = t.client.execute(ctx, in.query, in.variables)
 		case len(errs) > 0 && !slices.ContainsFunc(errs, ofAgent):
-			err = t.client.Fail("linear_unknown_payload", "Linear did not say what was created: "+transport.Messages(errs))
+			err = t.client.Fail(
+				"linear_unknown_payload",
+				"Linear did not say what was created: "+transport.Messages(errs),
+			)
 		}
 	}
 	if err != nil {
@@ -128,10 +160,15 @@ func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.To
 	return reconcile.ToolAnswer{Text: string(body), Success: !failed}
 }
 
-// execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports whether it contains top-level errors,
-// whatever its HTTP status. An answer that refuses the key is an error. A rate-limited request that was not executed is repeated if
-// the limit ends soon; otherwise the error tells the agent when it ends.
-func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (body json.RawMessage, failed bool, err error) {
+// execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports
+// whether it contains top-level errors, whatever its HTTP status. An answer that refuses the
+// key is an error. A rate-limited request that was not executed is repeated if the limit ends
+// soon; otherwise the error tells the agent when it ends.
+func (c *Client) execute(
+	ctx context.Context,
+	query string,
+	variables json.RawMessage,
+) (body json.RawMessage, failed bool, err error) {
 	var vars any
 	if len(variables) > 0 {
 		vars = variables
@@ -144,12 +181,14 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 		}
 		env, err := check[json.RawMessage](c, a)
 		switch {
-		case errors.As(err, new(*transport.RateLimited)) && env.Data == nil: // with data a part was executed
+		case errors.As(err, new(*transport.RateLimited)) && env.Data == nil:
+			// with data a part was executed
 			return err
 		case err != nil && (len(env.Errors) == 0 || a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden):
 			refused = err
 		default:
-			body, failed = json.RawMessage(c.Scrub(string(a.Body))), len(env.Errors) > 0
+			body = json.RawMessage(c.Scrub(string(a.Body)))
+			failed = len(env.Errors) > 0
 		}
 		return nil
 	})
@@ -172,7 +211,8 @@ func (in input) rootFields() []string {
 	return text.Map(in.fields(in.doc.Operations[0].SelectionSet), func(f *ast.Field) string { return f.Name })
 }
 
-// fields lists the fields of a selection set, those of fragments included. Each fragment is included once, even if it contains itself.
+// fields lists the fields of a selection set, those of fragments included. Each fragment is
+// included once, even if it contains itself.
 func (in input) fields(set ast.SelectionSet) (fields []*ast.Field) {
 	entered := map[string]bool{}
 	var collect func(ast.SelectionSet)
@@ -260,25 +300,43 @@ func parseOperation(query string) (doc *ast.QueryDocument, err error) {
 	return doc, nil
 }
 
-// creators names, for each mutation that creates an entity, the field of its payload that contains the entity. Agents rarely
-// select the new id. So the tool adds a selection of it under idsAlias, and removes that from the answer.
+// creators names, for each mutation that creates an entity, the field of its payload that
+// contains the entity. Agents rarely select the new id. So the tool adds a selection of it
+// under idsAlias, and removes that from the answer.
 var creators = map[string]string{
-	"commentCreate": "comment", "issueCreate": "issue", "issueBatchCreate": "issues", "issueRelationCreate": "issueRelation",
-	"issueLabelCreate": "issueLabel", "documentCreate": "document", "projectCreate": "project",
-	"projectMilestoneCreate": "projectMilestone", "projectUpdateCreate": "projectUpdate", "reactionCreate": "reaction",
-	"attachmentCreate": "attachment", "attachmentLinkURL": "attachment", "attachmentLinkGitHubPR": "attachment",
-	"attachmentLinkGitHubIssue": "attachment", "attachmentLinkGitLabMR": "attachment", "attachmentLinkSlack": "attachment",
-	"attachmentLinkDiscord": "attachment", "attachmentLinkFront": "attachment", "attachmentLinkIntercom": "attachment",
-	"attachmentLinkZendesk": "attachment", "attachmentLinkJiraIssue": "attachment", "attachmentLinkSalesforce": "attachment",
+	"commentCreate":             "comment",
+	"issueCreate":               "issue",
+	"issueBatchCreate":          "issues",
+	"issueRelationCreate":       "issueRelation",
+	"issueLabelCreate":          "issueLabel",
+	"documentCreate":            "document",
+	"projectCreate":             "project",
+	"projectMilestoneCreate":    "projectMilestone",
+	"projectUpdateCreate":       "projectUpdate",
+	"reactionCreate":            "reaction",
+	"attachmentCreate":          "attachment",
+	"attachmentLinkURL":         "attachment",
+	"attachmentLinkGitHubPR":    "attachment",
+	"attachmentLinkGitHubIssue": "attachment",
+	"attachmentLinkGitLabMR":    "attachment",
+	"attachmentLinkSlack":       "attachment",
+	"attachmentLinkDiscord":     "attachment",
+	"attachmentLinkFront":       "attachment",
+	"attachmentLinkIntercom":    "attachment",
+	"attachmentLinkZendesk":     "attachment",
+	"attachmentLinkJiraIssue":   "attachment",
+	"attachmentLinkSalesforce":  "attachment",
 }
 
 const idsAlias = "symphonyCreated"
 
-// askForIDs adds to a mutation the selection of the ids that it creates. asked maps the keys of the answer that will contain them
-// to the kind of entity. Nothing is added to a field in which the agent uses the alias itself.
+// askForIDs adds to a mutation the selection of the ids that it creates. asked maps the keys
+// of the answer that will contain them to the kind of entity. Nothing is added to a field in
+// which the agent uses the alias itself.
 func askForIDs(in input) (query string, asked map[string]string) {
 	used := func(s *ast.Field) bool { return s.Alias == idsAlias || s.Name == idsAlias }
-	query, asked = in.query, map[string]string{}
+	query = in.query
+	asked = map[string]string{}
 	insertions := map[int]string{}
 	for _, f := range in.fields(in.doc.Operations[0].SelectionSet) {
 		at := placeIn(query, f.SelectionSet)
@@ -287,13 +345,15 @@ func askForIDs(in input) (query string, asked map[string]string) {
 			asked[f.Alias] = strings.TrimSuffix(creators[f.Name], "s")
 		}
 	}
-	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) { // insertions shift what follows
+	// insertions shift what follows
+	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) {
 		query = query[:at] + insertions[at] + query[at:]
 	}
 	return query, asked
 }
 
-// placeIn returns the offset in query at which a selection set can have one field more; 0 if there is none.
+// placeIn returns the offset in query at which a selection set can have one field more; 0 if
+// there is none.
 func placeIn(query string, set ast.SelectionSet) int {
 	for _, s := range set {
 		switch s := s.(type) {
@@ -310,7 +370,8 @@ func placeIn(query string, set ast.SelectionSet) int {
 	return 0
 }
 
-// offset converts a position, which counts runes, to bytes. It returns 0 if the word is not there, because the parser counted differently.
+// offset converts a position, which counts runes, to bytes. It returns 0 if the word is not
+// there, because the parser counted differently.
 func offset(query string, p *ast.Position, word string) (at int) {
 	for range p.Start {
 		_, size := utf8.DecodeRuneInString(query[at:])
@@ -339,11 +400,16 @@ func ofDocument(e graphqlError) bool {
 // ofExecution reports whether an error occurred while the document was executed.
 func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
 
-// ofAgent reports whether an error is about the agent's selections, not about those that askForIDs added.
+// ofAgent reports whether an error is about the agent's selections, not about those that
+// askForIDs added.
 func ofAgent(e graphqlError) bool { return !slices.Contains(e.Path, any(idsAlias)) }
 
-// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer without them stays unchanged, byte for byte.
-func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile.Created, rest json.RawMessage) {
+// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer
+// without them stays unchanged, byte for byte.
+func takeIDs(
+	body json.RawMessage,
+	asked map[string]string,
+) (created []reconcile.Created, rest json.RawMessage) {
 	var answer, data map[string]json.RawMessage
 	if json.Unmarshal(body, &answer) != nil || json.Unmarshal(answer["data"], &data) != nil {
 		return nil, body
@@ -355,9 +421,15 @@ func takeIDs(body json.RawMessage, asked map[string]string) (created []reconcile
 			continue
 		}
 		ids := idsIn(payload[idsAlias])
-		created = append(created, text.Map(ids, func(id string) reconcile.Created { return reconcile.Created{Kind: asked[key], ID: id} })...)
+		created = append(created, text.Map(ids, func(id string) reconcile.Created {
+			return reconcile.Created{
+				Kind: asked[key],
+				ID:   id,
+			}
+		})...)
 		delete(payload, idsAlias)
-		data[key], changed = text.JSON(payload), true
+		data[key] = text.JSON(payload)
+		changed = true
 	}
 	if !changed {
 		return nil, body
@@ -378,5 +450,8 @@ func idsIn(value json.RawMessage) []string {
 			return nil
 		}
 	}
-	return text.Filter(text.Map(list, func(e entity) string { return e.ID }), func(id string) bool { return id != "" })
+	return text.Filter(
+		text.Map(list, func(e entity) string { return e.ID }),
+		func(id string) bool { return id != "" },
+	)
 }

@@ -39,7 +39,8 @@ func callTool(t *testing.T, tool reconcile.AgentTool, args string) (text string,
 	return a.Text, a.Success
 }
 
-// wantFault calls the tool, which must fail with this code and a message that contains each part.
+// wantFault calls the tool, which must fail with this code and a message that contains each
+// part.
 func wantFault(t *testing.T, tool reconcile.AgentTool, args, code string, parts ...string) {
 	t.Helper()
 	text, ok := callTool(t, tool, args)
@@ -98,9 +99,16 @@ func TestToolCalls(t *testing.T) {
 		text, ok := call(args)
 		test.Equal(t, name, []any{ok, text}, []any{true, `{"data":{"viewer":{"email":"robin@example.com"}}}`})
 	}
-	_, ok := call(`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`)
+	_, ok := call(
+		`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`,
+	)
 	after, err := s.Issue(i.Identifier)
-	test.Equal(t, "error, success and title after a mutation", []any{err, ok, after.Title}, []any{nil, true, "New"})
+	test.Equal(
+		t,
+		"error, success and title after a mutation",
+		[]any{err, ok, after.Title},
+		[]any{nil, true, "New"},
+	)
 
 	text, ok := call(`{"query":"{ viewer { nonsense } }"}`)
 	test.Equal(t, "invalid field (HTTP 400)", ok, false)
@@ -118,17 +126,28 @@ func TestToolAtTheRateLimit(t *testing.T) {
 	tool := linear.Tool(newClient(t, s), false)
 	for _, status := range []int{http.StatusBadRequest, http.StatusTooManyRequests} {
 		s.ClearLog()
-		test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Status: status, ResetMS: 300, Times: 2}))
-		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") || len(s.Log()) != 3 {
+		test.OK(t, s.Fail(lineartest.Failure{
+			Kind:    lineartest.FailRateLimit,
+			Status:  status,
+			ResetMS: 300,
+			Times:   2,
+		}))
+		if text, ok := callTool(t, tool, whoAmI); !ok || !strings.Contains(text, "robin@example.com") ||
+			len(s.Log()) != 3 {
 			t.Errorf("HTTP %d, soon over: %v %s after %d requests", status, ok, text, len(s.Log()))
 		}
 	}
 	s.ClearLog()
-	test.OK(t, s.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, ResetMS: 30 * 60_000, Times: -1}))
+	test.OK(t, s.Fail(lineartest.Failure{
+		Kind:    lineartest.FailRateLimit,
+		ResetMS: 30 * 60_000,
+		Times:   -1,
+	}))
 	text, ok := callTool(t, tool, whoAmI)
 	code, message := toolFault(t, text)
-	if ok || code != "tracker_rate_limited" || !strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
-		!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
+	if ok || code != "tracker_rate_limited" ||
+		!strings.Contains(message, time.Now().UTC().Add(30*time.Minute).Format("until 2006-01-02T15:")) &&
+			!strings.Contains(message, time.Now().UTC().Add(29*time.Minute).Format("until 2006-01-02T15:")) {
 		t.Errorf("far from over: %v %s", ok, text)
 	}
 	test.Equal(t, "requests", len(s.Log()), 1)
@@ -145,15 +164,30 @@ func TestToolWaitEndsWithTheTurn(t *testing.T) {
 	}
 }
 
-// If the reset is always near, the tool waits for a minute in total, including the time of the requests.
+// If the reset is always near, the tool waits for a minute in total, including the time of the
+// requests.
 func TestToolWaitsAtMostAMinute(t *testing.T) {
 	for after, takes := range map[string]time.Duration{"25": 0, "1": 20 * time.Second} {
 		synctest.Test(t, func(t *testing.T) {
-			limiter := &canned{t: t, takes: takes, status: http.StatusTooManyRequests, header: http.Header{"Retry-After": {after}}, bodies: []string{""}}
-			c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: limiter}, ProjectSlug: "demo"}))
+			limiter := &canned{
+				t:      t,
+				takes:  takes,
+				status: http.StatusTooManyRequests,
+				header: http.Header{"Retry-After": {after}},
+				bodies: []string{""},
+			}
+			c := test.Must(linear.New(linear.Options{
+				Options:     transport.Options{Key: testKey, Transport: limiter},
+				ProjectSlug: "demo",
+			}))
 			text, ok := callTool(t, linear.Tool(c, false), whoAmI)
 			code, _ := toolFault(t, text)
-			test.Equal(t, "success, code and requests", []any{ok, code, limiter.asked}, []any{false, "tracker_rate_limited", 3})
+			test.Equal(
+				t,
+				"success, code and requests",
+				[]any{ok, code, limiter.asked},
+				[]any{false, "tracker_rate_limited", 3},
+			)
 		})
 	}
 }
@@ -161,13 +195,26 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 // A mutation of which a part was executed before the rate limit is not repeated.
 func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
 	const body = `{"data":{"a":{"success":true},"b":null},"errors":[{"message":"slow down","path":["b"],"extensions":{"code":"RATELIMITED"}}]}`
-	partly := &canned{t: t, status: http.StatusOK, header: http.Header{"Retry-After": {"1"}}, bodies: []string{body, whoAmI}}
-	c := test.Must(linear.New(linear.Options{Options: transport.Options{Key: testKey, Transport: partly}, ProjectSlug: "demo"}))
-	text, ok := callTool(t, linear.Tool(c, false), `"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`)
+	partly := &canned{
+		t:      t,
+		status: http.StatusOK,
+		header: http.Header{"Retry-After": {"1"}},
+		bodies: []string{body, whoAmI},
+	}
+	c := test.Must(linear.New(linear.Options{
+		Options:     transport.Options{Key: testKey, Transport: partly},
+		ProjectSlug: "demo",
+	}))
+	text, ok := callTool(
+		t,
+		linear.Tool(c, false),
+		`"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`,
+	)
 	test.Equal(t, "answer and requests", []any{ok, text, partly.asked}, []any{false, body, 1})
 }
 
-// The error of a mutation that may have been executed mentions that, so that the agent does not simply repeat it.
+// The error of a mutation that may have been executed mentions that, so that the agent does
+// not simply repeat it.
 func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	const mutation = `"mutation { commentCreate(input: {}) { success } }"`
 	large := `{"data":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`
@@ -186,7 +233,8 @@ func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 	} {
 		header := []string{"Retry-After", "1000"}
 		text, ok := callTool(t, linear.Tool(answering(t, tc.status, tc.body, header...), false), tc.call)
-		if _, message := toolFault(t, text); ok || strings.Contains(message, "may have been made") != tc.maybe {
+		if _, message := toolFault(t, text); ok ||
+			strings.Contains(message, "may have been made") != tc.maybe {
 			t.Errorf("HTTP %d to %s: %v %s", tc.status, tc.call, ok, message)
 		}
 	}
@@ -194,7 +242,14 @@ func TestToolErrorOfAMutationThatMayBeDone(t *testing.T) {
 
 func TestToolAnswerTooLarge(t *testing.T) {
 	body := `{"data":{"a":"` + strings.Repeat("a", 3<<20) + `"}}`
-	wantFault(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI, "answer_too_large", "more than 1048576 bytes", "first: 20")
+	wantFault(
+		t,
+		linear.Tool(answering(t, http.StatusOK, body), false),
+		whoAmI,
+		"answer_too_large",
+		"more than 1048576 bytes",
+		"first: 20",
+	)
 	body = `{"data":{"a":"` + strings.Repeat("a", 1<<20-17) + `"}}`
 	text, ok := callTool(t, linear.Tool(answering(t, http.StatusOK, body), false), whoAmI)
 	test.Equal(t, "the largest answer", []any{ok, text, len(body)}, []any{true, body, 1 << 20})
@@ -221,7 +276,12 @@ func TestReadOnlyTool(t *testing.T) {
 	args := test.Must(json.Marshal(map[string]string{"query": query}))
 	a := tool.Call(t.Context(), reconcile.Issue{}, args)
 	code, message := toolFault(t, a.Text)
-	test.Equal(t, "the refusal", []any{a.Success, a.Mutation == nil, code}, []any{false, true, "mutation_refused"})
+	test.Equal(
+		t,
+		"the refusal",
+		[]any{a.Success, a.Mutation == nil, code},
+		[]any{false, true, "mutation_refused"},
+	)
 	test.Contains(t, "the refusal", message, "tracker.tool_scope: read", "commentCreate")
 	test.Equal(t, "requests", len(s.Log()), 0)
 	if text, ok := callTool(t, tool, whoAmI); !ok {
@@ -230,7 +290,8 @@ func TestReadOnlyTool(t *testing.T) {
 	test.Lacks(t, "the description", tool.Description+string(tool.InputSchema), "query or mutation")
 }
 
-// The tool records the ids of created entities whatever the agent selects, and the agent reads only what it selected.
+// The tool records the ids of created entities whatever the agent selects, and the agent reads
+// only what it selected.
 func TestToolRecordsCreatedIDs(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
@@ -254,7 +315,8 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 		"two at once, after a comment with äöüß": {
 			query: "# ÄÖÜäöüß\nmutation {\n  a: commentCreate(input: {" + on + `, body: "ä"}) { success } ` +
 				`b: attachmentLinkURL(` + on + `, url: "https://example.com/ö") { success } }`,
-			want: `{"data":{"a":{"success":true},"b":{"success":true}}}`, kinds: []string{"comment", "attachment"},
+			want:  `{"data":{"a":{"success":true},"b":{"success":true}}}`,
+			kinds: []string{"comment", "attachment"},
 		},
 		"in a fragment": {
 			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
@@ -283,10 +345,12 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 			s.ClearLog()
 			args := test.Must(json.Marshal(map[string]any{"query": tc.query, "variables": tc.vars}))
 			a := tool.Call(t.Context(), reconcile.Issue{}, args)
-			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") || a.Mutation.Success != a.Success {
+			if a.Mutation == nil || a.Mutation.Query != tc.query || a.Success != (tc.want != "") ||
+				a.Mutation.Success != a.Success {
 				t.Fatalf("%+v, %+v", a, a.Mutation)
 			}
-			if tc.want != "" && a.Text != tc.want || strings.Contains(a.Text, "symphonyCreated") != strings.Contains(tc.want, "symphonyCreated") {
+			if tc.want != "" && a.Text != tc.want ||
+				strings.Contains(a.Text, "symphonyCreated") != strings.Contains(tc.want, "symphonyCreated") {
 				t.Errorf("the agent reads %s", a.Text)
 			}
 			var kinds []string
@@ -305,7 +369,10 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 
 func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 	t.Helper()
-	return slices.ContainsFunc(test.Must(s.Issue(issue)).Comments, func(c lineartest.Comment) bool { return c.ID == id })
+	return slices.ContainsFunc(
+		test.Must(s.Issue(issue)).Comments,
+		func(c lineartest.Comment) bool { return c.ID == id },
+	)
 }
 
 // An agent that selects the id itself gets it, and all values are as Linear sent them.
@@ -315,14 +382,21 @@ func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
 	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
 	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
-	a := linear.Tool(answering(t, 200, body), false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(query))
+	a := linear.Tool(answering(t, 200, body), false).
+		Call(t.Context(), reconcile.Issue{}, json.RawMessage(query))
 	test.Equal(t, "read", a.Text, want)
 	made := a.Mutation.Created
-	test.Equal(t, "created", made, []reconcile.Created{{Kind: "comment", ID: "1"}, {Kind: "reaction", ID: "2"}})
+	test.Equal(t, "created", made, []reconcile.Created{{
+		Kind: "comment",
+		ID:   "1",
+	}, {
+		Kind: "reaction",
+		ID:   "2",
+	}})
 }
 
-// If Linear rejects the added selection, the agent's original query is sent. A mutation that failed while it was executed is not
-// sent again.
+// If Linear rejects the added selection, the agent's original query is sent. A mutation that
+// failed while it was executed is not sent again.
 func TestToolSelectionThatLinearRejects(t *testing.T) {
 	const rejected = `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
 	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
@@ -353,13 +427,15 @@ func TestToolSelectionThatLinearRejects(t *testing.T) {
 		}))
 		t.Cleanup(srv.Close)
 		c := clientOf(srv.URL)
-		a := linear.Tool(c, false).Call(t.Context(), reconcile.Issue{}, json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
+		a := linear.Tool(c, false).
+			Call(t.Context(), reconcile.Issue{}, json.RawMessage(`"mutation { commentCreate(input: {}) { success } }"`))
 		test.Equal(t, "the answer", []any{a.Success, sent}, []any{want.code == "", want.sent})
 		test.Contains(t, "the answer", a.Text, want.text, want.code)
 	}
 }
 
-// A call that may write the description of the issue is recognised, also with variables, but not one about another issue.
+// A call that may write the description of the issue is recognised, also with variables, but
+// not one about another issue.
 func TestToolDescribes(t *testing.T) {
 	tool := linear.Tool(newClient(t, startLinear(t, lineartest.Config{})), false)
 	issue := reconcile.Issue{ID: "id-1", Identifier: "ABC-1"}

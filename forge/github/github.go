@@ -1,8 +1,9 @@
-// Package github is the adapter to the pull requests of a repository on GitHub. Adapter returns the value that the rest of the program
-// uses.
+// Package github is the adapter to the pull requests of a repository on GitHub. Adapter
+// returns the value that the rest of the program uses.
 //
-// The codes of its errors are those of package transport with the prefix forge; forge_rate_limited, which wraps transport.RateLimited;
-// and reconcile.CodeForgeMoved: redirects are not followed, except to the log of a job, whose host does not get the token.
+// The codes of its errors are those of package transport with the prefix forge;
+// forge_rate_limited, which wraps transport.RateLimited; and reconcile.CodeForgeMoved:
+// redirects are not followed, except to the log of a job, whose host does not get the token.
 package github
 
 import (
@@ -34,13 +35,23 @@ type Options struct {
 // LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
 const LimitKey = "forge" + githubapi.LimitSuffix
 
-// lacksRight is the shared client's hint of an error about what the token may do. explain replaces it.
+// lacksRight is the shared client's hint of an error about what the token may do. explain
+// replaces it.
 const lacksRight = "check the token"
 
 var service = transport.Service{
-	Name: "GitHub", Prefix: "forge", Paths: true, Header: githubapi.Header, Setting: "repository.api", Secret: "GitHub token", Word: "token",
-	CheckKey: lacksRight, CheckEndpoint: "correct it", Strange: "passes try again", Limited: "GitHub accepts no more requests of this account",
-	Separate: "account",
+	Name:          "GitHub",
+	Prefix:        "forge",
+	Paths:         true,
+	Header:        githubapi.Header,
+	Setting:       "repository.api",
+	Secret:        "GitHub token",
+	Word:          "token",
+	CheckKey:      lacksRight,
+	CheckEndpoint: "correct it",
+	Strange:       "passes try again",
+	Limited:       "GitHub accepts no more requests of this account",
+	Separate:      "account",
 }
 
 // What the token must be allowed.
@@ -60,14 +71,26 @@ func Adapter(o Options) (*reconcile.Forge, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	h := hub{api, o}
 	return &reconcile.Forge{
-		Open: h.open, Number: h.number, Read: h.read, ReadChecks: h.readChecks, ReadRequired: h.readRequired, BuildsOn: h.buildsOn,
-		ReadLog: h.readLog, Rerun: h.rerun, Comment: h.comment,
+		Open:         h.open,
+		Number:       h.number,
+		Read:         h.read,
+		ReadChecks:   h.readChecks,
+		ReadRequired: h.readRequired,
+		BuildsOn:     h.buildsOn,
+		ReadLog:      h.readLog,
+		Rerun:        h.rerun,
+		Comment:      h.comment,
 	}, err
 }
 
-// do sends a request to a path of the repository, for which the token needs a right. The answer has a status of success, or 302.
+// do sends a request to a path of the repository, for which the token needs a right. The
+// answer has a status of success, or 302.
 func (h hub) do(ctx context.Context, right, method, path string, body any) (transport.Answer, error) {
-	a, err := h.Ask(ctx, transport.Request{Method: method, Path: "/repos/" + h.o.Repository + path, Body: body}, false)
+	a, err := h.Ask(ctx, transport.Request{
+		Method: method,
+		Path:   "/repos/" + h.o.Repository + path,
+		Body:   body,
+	}, false)
 	switch {
 	case err != nil || a.Status/100 == 2 || a.Status == http.StatusFound:
 	case slices.Contains([]int{http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}, a.Status):
@@ -79,8 +102,11 @@ func (h hub) do(ctx context.Context, right, method, path string, body any) (tran
 }
 
 func (h hub) moved(name string) error {
-	return reconcile.NewError(reconcile.CodeForgeMoved, fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
-		"set repository.url to the present address of the repository, if that is the one that you mean")
+	return reconcile.NewError(
+		reconcile.CodeForgeMoved,
+		fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
+		"set repository.url to the present address of the repository, if that is the one that you mean",
+	)
 }
 
 // explain completes an error by what an operator can do.
@@ -113,7 +139,11 @@ func (h hub) lacks(right string) string {
 
 // gone returns the error of something that a query did not find.
 func (h hub) gone(right, message string) error {
-	return h.explain(&reconcile.Error{Code: "forge_graphql_errors", Message: h.Scrub(message), Err: reconcile.ErrGone}, right)
+	return h.explain(&reconcile.Error{
+		Code:    "forge_graphql_errors",
+		Message: h.Scrub(message),
+		Err:     reconcile.ErrGone,
+	}, right)
 }
 
 func (h hub) number(address string) (number int, here bool) {
@@ -125,9 +155,13 @@ func (h hub) number(address string) (number int, here bool) {
 	return n, strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository))
 }
 
-// query sends a GraphQL query about the repository, for which the token needs a right, and returns the repository's fields. A field is null
-// if what it is about does not exist.
-func (h hub) query(ctx context.Context, right, query string, vars map[string]any) (fields map[string]json.RawMessage, err error) {
+// query sends a GraphQL query about the repository, for which the token needs a right, and
+// returns the repository's fields. A field is null if what it is about does not exist.
+func (h hub) query(
+	ctx context.Context,
+	right, query string,
+	vars map[string]any,
+) (fields map[string]json.RawMessage, err error) {
 	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
 	data, missing, err := githubapi.GraphQL[struct {
 		Repository map[string]json.RawMessage `json:"repository"`
@@ -145,7 +179,8 @@ func (h hub) query(ctx context.Context, right, query string, vars map[string]any
 	return data.Repository, err
 }
 
-// ofCheck reports whether an error is about a check that the token may not see, which is null then.
+// ofCheck reports whether an error is about a check that the token may not see, which is null
+// then.
 func ofCheck(e transport.GraphQLError) bool { return slices.Contains(e.Path, any("contexts")) }
 
 // decode reads a field of an answer.
@@ -178,7 +213,12 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 		made, wrong := send[struct {
 			URL string `json:"html_url"`
 			ID  string `json:"node_id"`
-		}](ctx, h, http.MethodPost, "/pulls", map[string]string{"title": n.Title, "body": n.Body, "head": n.Branch, "base": n.Base})
+		}](ctx, h, http.MethodPost, "/pulls", map[string]string{
+			"title": n.Title,
+			"body":  n.Body,
+			"head":  n.Branch,
+			"base":  n.Base,
+		})
 		refused := func(reason string) bool {
 			return errors.Is(wrong, reconcile.ErrRejected) && strings.Contains(wrong.Error(), reason)
 		}
@@ -187,7 +227,8 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (opened reconcile.Op
 			return opened, nil
 		case refused("head invalid"):
 			return opened, errors.Join(wrong, reconcile.ErrNoBranch)
-		case !refused("pull request already exists"): // or else another has just opened it, so the list contains it now
+		case !refused("pull request already exists"):
+			// or else another has just opened it, so the list contains it now
 			opened.URL = made.URL
 			opened.ID = made.ID
 			opened.Opened = wrong == nil
@@ -275,6 +316,12 @@ func (h hub) comment(ctx context.Context, number int, marker, body string) error
 			return nil
 		}
 	}
-	_, err = h.do(ctx, writePulls, http.MethodPost, fmt.Sprintf("/issues/%d/comments", number), map[string]string{"body": body})
+	_, err = h.do(
+		ctx,
+		writePulls,
+		http.MethodPost,
+		fmt.Sprintf("/issues/%d/comments", number),
+		map[string]string{"body": body},
+	)
 	return err
 }

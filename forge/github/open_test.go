@@ -36,7 +36,11 @@ func newPlace(t *testing.T) *place {
 func placeAt(t *testing.T, remote string) *place {
 	t.Helper()
 	p := &place{t: t, Server: &githubtest.Server{
-		Repository: "team/repo", Remote: remote, Tokens: []string{token}, Errorf: t.Errorf, Check: openapi.Check,
+		Repository: "team/repo",
+		Remote:     remote,
+		Tokens:     []string{token},
+		Errorf:     t.Errorf,
+		Check:      openapi.Check,
 	}}
 	p.Start()
 	t.Cleanup(p.Close)
@@ -48,36 +52,49 @@ func placeAt(t *testing.T, remote string) *place {
 func (p *place) connect(change func(*Options)) {
 	p.t.Helper()
 	o := Options{
-		Options: transport.Options{Endpoint: p.URL(), Key: token}, Repository: "team/repo", By: "$TEAM_TOKEN",
-		Renew: "put a valid token into $TEAM_TOKEN",
+		Options:    transport.Options{Endpoint: p.URL(), Key: token},
+		Repository: "team/repo",
+		By:         "$TEAM_TOKEN",
+		Renew:      "put a valid token into $TEAM_TOKEN",
 	}
 	change(&o)
 	p.Forge = test.Must(Adapter(o))
 }
 
-// newRepository starts GitHub with a repository, where the branch work has a commit more than main.
+// newRepository starts GitHub with a repository, where the branch work has a commit more than
+// main.
 func newRepository(t *testing.T) *place {
 	t.Helper()
 	dir := t.TempDir()
 	p := placeAt(t, filepath.Join(dir, "remote.git"))
 	p.dir = dir
-	p.sh("git init -q --bare -b main remote.git; git clone -q remote.git clone 2>&1; cd clone; git commit -q --allow-empty -m one; " +
-		"git push -q origin HEAD:main")
+	p.sh(
+		"git init -q --bare -b main remote.git; git clone -q remote.git clone 2>&1; cd clone; git commit -q --allow-empty -m one; " +
+			"git push -q origin HEAD:main",
+	)
 	return p
 }
 
 // commit pushes a commit to a branch.
 func (p *place) commit(branch string) string {
 	p.t.Helper()
-	return p.sh("cd clone; git commit -q --allow-empty -m more; git push -q origin HEAD:" + branch + "; git rev-parse HEAD")
+	return p.sh(
+		"cd clone; git commit -q --allow-empty -m more; git push -q origin HEAD:" + branch + "; git rev-parse HEAD",
+	)
 }
 
 func (p *place) sh(script string) string {
 	p.t.Helper()
 	cmd := exec.CommandContext(p.t.Context(), "sh", "-ec", script)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "GIT_CONFIG_GLOBAL=/dev/null", "GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org",
-		"GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org")
+	cmd.Env = append(
+		os.Environ(),
+		"GIT_CONFIG_GLOBAL=/dev/null",
+		"GIT_AUTHOR_NAME=a",
+		"GIT_AUTHOR_EMAIL=a@example.org",
+		"GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.org",
+	)
 	return strings.TrimSpace(test.Run(p.t, cmd))
 }
 
@@ -87,7 +104,8 @@ func (p *place) fail(kind string) {
 	test.OK(p.t, p.Fail(githubtest.Failure{Kind: kind, Times: -1}))
 }
 
-// wantError checks the code of an error and parts of its message and hint, and that no secret is in it.
+// wantError checks the code of an error and parts of its message and hint, and that no secret
+// is in it.
 func wantError(t *testing.T, err error, code string, parts ...string) {
 	t.Helper()
 	var known *reconcile.Error
@@ -102,7 +120,12 @@ func wantError(t *testing.T, err error, code string, parts ...string) {
 func TestOpen(t *testing.T) {
 	t.Parallel()
 	p := newRepository(t)
-	request := reconcile.NewPull{Branch: "work", Commit: p.commit("work"), Title: "ABC-1: Work", Body: "Text."}
+	request := reconcile.NewPull{
+		Branch: "work",
+		Commit: p.commit("work"),
+		Title:  "ABC-1: Work",
+		Body:   "Text.",
+	}
 	want := func(want reconcile.OpenedPull) {
 		t.Helper()
 		want.By = "$TEAM_TOKEN"
@@ -117,10 +140,12 @@ func TestOpen(t *testing.T) {
 	test.Equal(t, "pull request", []string{got.State, got.Title, got.Body, got.Branch, got.Base, got.Commit},
 		[]string{"open", "ABC-1: Work", "Text.", "work", "main", request.Commit})
 	want(reconcile.OpenedPull{URL: first})
-	test.OK(t, p.Fail(githubtest.Failure{Kind: githubtest.FailHideNext})) // the list of GitHub is late
+	// the list of GitHub is late
+	test.OK(t, p.Fail(githubtest.Failure{Kind: githubtest.FailHideNext}))
 	want(reconcile.OpenedPull{URL: first})
 
-	// One that a person has merged or closed is not opened again until there are new commits. That of a fork is another one.
+	// One that a person has merged or closed is not opened again until there are new commits.
+	// That of a fork is another one.
 	test.OK(t, p.End(t.Context(), 1))
 	want(reconcile.OpenedPull{URL: first})
 	request.Commit = p.commit("work")
@@ -129,18 +154,25 @@ func TestOpen(t *testing.T) {
 	test.Equal(t, "renamed base", p.Pulls(t.Context())[1].Base, "trunk")
 	test.OK(t, p.EditPull(t.Context(), 2, func(pull *githubtest.Pull) { pull.Foreign = true }))
 	p.sh("git -C remote.git branch other trunk; git -C remote.git branch -f trunk work")
-	request.Branch, request.Base = "work", "other"
+	request.Branch = "work"
+	request.Base = "other"
 	want(reconcile.OpenedPull{URL: "https://github.com/team/repo/pull/3", Opened: true})
 	test.Equal(t, "the base of the workflow", p.Pulls(t.Context())[2].Base, "other")
 
 	// Without commits that the base lacks there is nothing to request.
 	p.sh("git -C remote.git branch merged trunk")
-	request.Branch, request.Base = "merged", ""
+	request.Branch = "merged"
+	request.Base = ""
 	want(reconcile.OpenedPull{})
 	p.connect(func(o *Options) { o.Endpoint += "/api/v3/" }) // as that of GitHub Enterprise
 	want(reconcile.OpenedPull{})
 	request.Branch = "unknown"
-	wantError(t, test.Err(p.Open(t.Context(), request)), "forge_api_status", "GitHub answers 422: Validation Failed; head invalid")
+	wantError(
+		t,
+		test.Err(p.Open(t.Context(), request)),
+		"forge_api_status",
+		"GitHub answers 422: Validation Failed; head invalid",
+	)
 }
 
 // Each call tells what is wrong, and what to do.
@@ -160,12 +192,25 @@ func TestForgeFailures(t *testing.T) {
 	} {
 		t.Run(kind, func(t *testing.T) {
 			p := newPlace(t)
-			test.Must(p.AddPull(githubtest.Pull{Title: "T", Branch: "work", Base: "main", Commit: "c0"}))
-			p.SetChecks("c0", githubtest.Check{Workflow: "CI", Name: "test", Run: 1, Job: 2, State: "FAILURE", Log: "log\n"})
+			test.Must(p.AddPull(githubtest.Pull{
+				Title:  "T",
+				Branch: "work",
+				Base:   "main",
+				Commit: "c0",
+			}))
+			p.SetChecks("c0", githubtest.Check{
+				Workflow: "CI",
+				Name:     "test",
+				Run:      1,
+				Job:      2,
+				State:    "FAILURE",
+				Log:      "log\n",
+			})
 			if kind == "renamed" {
 				test.OK(t, p.Rename("team/repo", "team/other"))
 			}
-			ctx, pull := t.Context(), reconcile.NewPull{Branch: "other", Title: "T"}
+			ctx := t.Context()
+			pull := reconcile.NewPull{Branch: "other", Title: "T"}
 			for name, call := range map[string]func() error{
 				"write pull requests, 1":           func() error { return test.Err(p.Open(ctx, pull)) },
 				"read pull requests and checks, 2": func() error { return test.Err(p.Read(ctx, []int{1})) },
@@ -193,7 +238,8 @@ func TestForgeFailures(t *testing.T) {
 					}
 				}
 				if kind == "html" && name == "read the Actions" {
-					code, parts = "forge_api_request", []string{"the log of job 2 was not transferred: the answer 200 leads to no log"}
+					code = "forge_api_request"
+					parts = []string{"the log of job 2 was not transferred: the answer 200 leads to no log"}
 				}
 				wantError(t, call(), code, parts...)
 			}
@@ -201,7 +247,12 @@ func TestForgeFailures(t *testing.T) {
 	}
 	p := newPlace(t)
 	p.Close()
-	wantError(t, test.Err(p.Open(t.Context(), reconcile.NewPull{})), "forge_api_request", "connection refused")
+	wantError(
+		t,
+		test.Err(p.Open(t.Context(), reconcile.NewPull{})),
+		"forge_api_request",
+		"connection refused",
+	)
 }
 
 // A branch may have several open pull requests, with other bases. The one that the issue has
@@ -213,7 +264,12 @@ func TestOneOfSeveral(t *testing.T) {
 		test.Must(p.AddPull(githubtest.Pull{Title: "T", Branch: "work", Base: base, Commit: "c0"}))
 	}
 	open := func(base, known string) string {
-		opened := test.Must(p.Open(t.Context(), reconcile.NewPull{Branch: "work", Commit: "c0", Base: base, Known: known}))
+		opened := test.Must(p.Open(t.Context(), reconcile.NewPull{
+			Branch: "work",
+			Commit: "c0",
+			Base:   base,
+			Known:  known,
+		}))
 		return strings.TrimPrefix(opened.URL, "https://github.com/team/repo/pull/")
 	}
 	pulls := test.Must(p.Read(t.Context(), []int{1, 2, 3}))
@@ -245,14 +301,28 @@ func TestComment(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	test.Must(p.AddPull(githubtest.Pull{Title: "T", Branch: "work", Base: "main", Commit: "c0"}))
-	test.Must(p.Server.Comment("1", "kim", "<!-- mark 1 -->")) // of another account, which can't keep symphony from commenting
+	// of another account, which can't keep symphony from commenting
+	test.Must(p.Server.Comment("1", "kim", "<!-- mark 1 -->"))
 	for range 2 {
 		test.OK(t, p.Forge.Comment(t.Context(), 1, "<!-- mark 1 -->", "Text. <!-- mark 1 -->"))
 	}
 	test.OK(t, p.Forge.Comment(t.Context(), 1, "<!-- mark 2 -->", "More. <!-- mark 2 -->"))
-	test.Equal(t, "comments", test.Map(test.Must(p.Issue("1")).Comments, func(c githubtest.Comment) string { return c.Author + ": " + c.Body }),
-		[]string{"kim: <!-- mark 1 -->", "ann: Text. <!-- mark 1 -->", "ann: More. <!-- mark 2 -->"})
+	test.Equal(
+		t,
+		"comments",
+		test.Map(
+			test.Must(p.Issue("1")).Comments,
+			func(c githubtest.Comment) string { return c.Author + ": " + c.Body },
+		),
+		[]string{"kim: <!-- mark 1 -->", "ann: Text. <!-- mark 1 -->", "ann: More. <!-- mark 2 -->"},
+	)
 	err := p.Forge.Comment(t.Context(), 2, "m", "m")
-	wantError(t, err, "forge_graphql_errors", "there is no pull request 2", "$TEAM_TOKEN needs the right to write pull requests of team/repo")
+	wantError(
+		t,
+		err,
+		"forge_graphql_errors",
+		"there is no pull request 2",
+		"$TEAM_TOKEN needs the right to write pull requests of team/repo",
+	)
 	test.ErrorIs(t, "the error", err, reconcile.ErrGone)
 }

@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	batch      = 50   // pull requests of one request
-	reviewPage = 30   // reviews of each pull request in that request, and of one in each further request
+	batch = 50 // pull requests of one request
+	// reviews of each pull request in that request, and of one in each further request
+	reviewPage = 30
 	maxName    = 255  // bytes of the name of a check, a branch or a file
 	maxAddress = 2048 // bytes of the address of a check
 
@@ -44,8 +45,8 @@ type commit struct {
 	} `json:"statusCheckRollup"`
 }
 
-// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In the queries, fields that the core has too
-// have its names.
+// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In
+// the queries, fields that the core has too have its names.
 type check struct {
 	reconcile.Check
 	Status string `json:"status"`
@@ -80,14 +81,22 @@ type review struct {
 	Comments transport.List[reconcile.ReviewComment] `json:"comments"`
 }
 
-// checkStates are the states of checks by GitHub's words. A check that has ended with another word has no verdict.
+// checkStates are the states of checks by GitHub's words. A check that has ended with another
+// word has no verdict.
 var checkStates = map[string]string{
-	"SUCCESS": reconcile.CheckSuccess, "FAILURE": reconcile.CheckFailure, "TIMED_OUT": reconcile.CheckFailure,
-	"STARTUP_FAILURE": reconcile.CheckFailure, "ERROR": reconcile.CheckFailure, "NEUTRAL": reconcile.CheckSkipped,
-	"SKIPPED": reconcile.CheckSkipped, "PENDING": reconcile.CheckPending, "EXPECTED": reconcile.CheckPending,
+	"SUCCESS":         reconcile.CheckSuccess,
+	"FAILURE":         reconcile.CheckFailure,
+	"TIMED_OUT":       reconcile.CheckFailure,
+	"STARTUP_FAILURE": reconcile.CheckFailure,
+	"ERROR":           reconcile.CheckFailure,
+	"NEUTRAL":         reconcile.CheckSkipped,
+	"SKIPPED":         reconcile.CheckSkipped,
+	"PENDING":         reconcile.CheckPending,
+	"EXPECTED":        reconcile.CheckPending,
 }
 
-// job finds the numbers of the run and the job in the address of a check of GitHub Actions. GraphQL has only 32 bits of them.
+// job finds the numbers of the run and the job in the address of a check of GitHub Actions.
+// GraphQL has only 32 bits of them.
 var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
 
 // value returns the check.
@@ -103,7 +112,8 @@ func (c *check) value() reconcile.Check {
 		c.State = cmp.Or(checkStates[c.Ended+c.State], reconcile.CheckOpen)
 	}
 	c.State = cmp.Or(c.State, reconcile.CheckPending)
-	c.Name, c.URL = text.Short(c.Name, maxName), text.Short(c.URL, maxAddress)
+	c.Name = text.Short(c.Name, maxName)
+	c.URL = text.Short(c.URL, maxAddress)
 	return c.Check
 }
 
@@ -117,16 +127,21 @@ func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, e
 	return found, nil
 }
 
-// readBatch adds pull requests with that many reviews to found. If people have written so much that the answer is too large, it asks for
-// half of the pull requests at a time, and for half of the reviews of a single one.
+// readBatch adds pull requests with that many reviews to found. If people have written so much
+// that the answer is too large, it asks for half of the pull requests at a time, and for half
+// of the reviews of a single one.
 func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found map[int]reconcile.Pull) error {
 	var body strings.Builder
 	for _, n := range numbers {
 		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
 	}
-	fields, err := h.query(ctx, readPulls, "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
-		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+document("pull", "review", "checks"),
-		map[string]any{"reviews": reviews})
+	fields, err := h.query(
+		ctx,
+		readPulls,
+		"query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n"+
+			"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n"+body.String()+"  }\n}\n"+document("pull", "review", "checks"),
+		map[string]any{"reviews": reviews},
+	)
 	e, _ := errors.AsType[*reconcile.Error](err)
 	switch half := len(numbers) / 2; {
 	case e != nil && e.Code == "answer_too_large" && half > 0:
@@ -147,7 +162,10 @@ func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found ma
 		case p == nil: // it does not exist
 			continue
 		case p.Number != n:
-			return h.Fail("forge_unknown_payload", fmt.Sprintf("the answer contains pull request %d instead of %d", p.Number, n))
+			return h.Fail(
+				"forge_unknown_payload",
+				fmt.Sprintf("the answer contains pull request %d instead of %d", p.Number, n),
+			)
 		}
 		for _, newest := range p.Commits.Nodes {
 			if p.Checks, err = h.allChecks(ctx, newest.Commit); err != nil {
@@ -172,7 +190,13 @@ func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) erro
 	}
 	page := p.Reviews
 	for page.PageInfo.HasPreviousPage && len(p.Reviews.Nodes) < reconcile.MaxReviews && bytes < enoughReviews {
-		older, took, err := h.readReviews(ctx, p.Number, document("reviews", "review"), size, page.PageInfo.StartCursor)
+		older, took, err := h.readReviews(
+			ctx,
+			p.Number,
+			document("reviews", "review"),
+			size,
+			page.PageInfo.StartCursor,
+		)
 		if err != nil {
 			return err
 		}
@@ -223,8 +247,10 @@ func (h hub) readReviews(
 
 // value returns the pull request.
 func (p *pull) value() reconcile.Pull {
-	p.State, p.Mergeable = strings.ToLower(p.State), strings.ToLower(p.Mergeable)
-	p.Branch, p.Base = text.Short(p.Branch, maxName), text.Short(p.Base, maxName)
+	p.State = strings.ToLower(p.State)
+	p.Mergeable = strings.ToLower(p.Mergeable)
+	p.Branch = text.Short(p.Branch, maxName)
+	p.Base = text.Short(p.Base, maxName)
 	for _, r := range p.Reviews.Nodes {
 		if r.State != "PENDING" {
 			p.Pull.Reviews = append(p.Pull.Reviews, r.value())
@@ -235,16 +261,22 @@ func (p *pull) value() reconcile.Pull {
 
 func (r review) value() reconcile.Review {
 	v := r.Review
-	v.Role, v.State, v.Commit, v.Author = strings.ToLower(v.Role), strings.ToLower(v.State), r.Commit.OID, "ghost"
+	v.Role = strings.ToLower(v.Role)
+	v.State = strings.ToLower(v.State)
+	v.Commit = r.Commit.OID
+	v.Author = "ghost"
 	if a := r.Author; a != nil {
-		v.Author, v.Bot = a.Login, a.Type == "Bot"
+		v.Author = a.Login
+		v.Bot = a.Type == "Bot"
 	}
 	if v.Bot { // a user could have the same login
 		v.Author += "[bot]"
 	}
-	v.Body, v.CommentsCut = text.Short(v.Body, reconcile.MaxReviewText), r.Comments.PageInfo.HasNextPage
+	v.Body = text.Short(v.Body, reconcile.MaxReviewText)
+	v.CommentsCut = r.Comments.PageInfo.HasNextPage
 	for _, c := range r.Comments.Nodes {
-		c.File, c.Body = text.Short(c.File, maxName), text.Short(c.Body, reconcile.MaxReviewText)
+		c.File = text.Short(c.File, maxName)
+		c.Body = text.Short(c.Body, reconcile.MaxReviewText)
 		v.Comments = append(v.Comments, c)
 	}
 	return v
@@ -265,7 +297,10 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	if !commitID().MatchString(ref) {
 		ref = "refs/heads/" + ref
 	}
-	fields, err := h.query(ctx, readPulls, document("commit", "checks"), map[string]any{"ref": ref, "after": after})
+	fields, err := h.query(ctx, readPulls, document("commit", "checks"), map[string]any{
+		"ref":   ref,
+		"after": after,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -316,7 +351,11 @@ func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
 	if len(list) <= reconcile.MaxChecks {
 		return list, cut
 	}
-	weights := map[string]int{reconcile.CheckFailure: 0, reconcile.CheckPending: 1, reconcile.CheckOpen: 2}
+	weights := map[string]int{
+		reconcile.CheckFailure: 0,
+		reconcile.CheckPending: 1,
+		reconcile.CheckOpen:    2,
+	}
 	weight := func(c reconcile.Check) int {
 		if w, counts := weights[c.State]; counts {
 			return w
@@ -355,7 +394,9 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
 	e, known := errors.AsType[*reconcile.Error](err)
 	if known && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
-		return nil, nil // an older GitHub Enterprise, or a token that may not see it: no check is called missing then
+		// an older GitHub Enterprise, or a token that may not see it: no check is called
+		// missing then
+		return nil, nil
 	}
 	if err != nil {
 		return nil, err
@@ -394,7 +435,10 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 			names = append(names, check.Context)
 		}
 	}
-	names = text.Map(names[:min(len(names), reconcile.MaxChecks)], func(name string) string { return text.Short(name, maxName) })
+	names = text.Map(
+		names[:min(len(names), reconcile.MaxChecks)],
+		func(name string) string { return text.Short(name, maxName) },
+	)
 	slices.Sort(names)
 	return slices.Compact(names), nil
 }
@@ -413,16 +457,21 @@ func (h hub) readLog(ctx context.Context, job int64) (string, error) {
 	}
 	end := &text.Tail{Limit: reconcile.MaxLog}
 	if err := h.download(ctx, a, end); err != nil {
-		return "", h.Fail("forge_api_request", fmt.Sprintf("the log of job %d was not transferred: %v", job, err))
+		return "", h.Fail(
+			"forge_api_request",
+			fmt.Sprintf("the log of job %d was not transferred: %v", job, err),
+		)
 	}
 	log, _ := end.Text()
 	return strings.ToValidUTF8(h.Scrub(string(log)), "\uFFFD"), nil
 }
 
-// download writes what an answer leads to. The token is not sent there, and errors do not contain the address, which is a secret.
+// download writes what an answer leads to. The token is not sent there, and errors do not
+// contain the address, which is a secret.
 func (h hub) download(ctx context.Context, a transport.Answer, to io.Writer) error {
 	at := a.Header.Get("Location")
-	if a.Status != http.StatusFound || !strings.HasPrefix(at, "https://") && strings.HasPrefix(h.Endpoint, "https://") {
+	if a.Status != http.StatusFound ||
+		!strings.HasPrefix(at, "https://") && strings.HasPrefix(h.Endpoint, "https://") {
 		return fmt.Errorf("the answer %d leads to no log", a.Status)
 	}
 	ctx, cancel := context.WithTimeout(ctx, logTimeout)
@@ -444,7 +493,13 @@ func (h hub) download(ctx context.Context, a transport.Answer, to io.Writer) err
 }
 
 func (h hub) rerun(ctx context.Context, run int64) error {
-	_, err := h.do(ctx, runActions, http.MethodPost, fmt.Sprintf("/actions/runs/%d/rerun-failed-jobs", run), nil)
+	_, err := h.do(
+		ctx,
+		runActions,
+		http.MethodPost,
+		fmt.Sprintf("/actions/runs/%d/rerun-failed-jobs", run),
+		nil,
+	)
 	if err != nil && strings.Contains(err.Error(), "already running") {
 		return nil
 	}

@@ -37,7 +37,10 @@ type extensions struct {
 }
 
 func inputError(message string) apiError {
-	return apiError{Message: message, Extensions: extensions{"invalid input", "INPUT_ERROR", message}}
+	return apiError{
+		Message:    message,
+		Extensions: extensions{"invalid input", "INPUT_ERROR", message},
+	}
 }
 
 func notFound(typ string) apiError {
@@ -47,11 +50,17 @@ func notFound(typ string) apiError {
 }
 
 func authError(message string) apiError {
-	return apiError{Message: message, Extensions: extensions{"authentication error", "AUTHENTICATION_ERROR", "A valid key is needed."}}
+	return apiError{
+		Message:    message,
+		Extensions: extensions{"authentication error", "AUTHENTICATION_ERROR", "A valid key is needed."},
+	}
 }
 
 func rateError() apiError {
-	return apiError{Message: "Rate limit exceeded", Extensions: extensions{"ratelimited", "RATELIMITED", "This key's allowance is used up."}}
+	return apiError{
+		Message:    "Rate limit exceeded",
+		Extensions: extensions{"ratelimited", "RATELIMITED", "This key's allowance is used up."},
+	}
 }
 
 func graphqlError(code, message string) apiError {
@@ -62,7 +71,8 @@ func graphqlError(code, message string) apiError {
 type result struct {
 	status int
 	text   *string
-	Data   any        `json:"data,omitzero"` // a map, nil for null; absent if the request was refused before its execution
+	// a map, nil for null; absent if the request was refused before its execution
+	Data   any        `json:"data,omitzero"`
 	Errors []apiError `json:"errors,omitempty"`
 }
 
@@ -126,16 +136,29 @@ func (s *Server) execute(h http.Header, q *query, parseErr error) result {
 	}
 	if s.config.Validate != nil {
 		if faults := s.config.Validate(q.Request); len(faults) > 0 {
-			return refuse(bad, text.Map(faults, func(e error) apiError { return graphqlError("GRAPHQL_VALIDATION_FAILED", e.Error()) })...)
+			return refuse(
+				bad,
+				text.Map(
+					faults,
+					func(e error) apiError { return graphqlError("GRAPHQL_VALIDATION_FAILED", e.Error()) },
+				)...)
 		}
 	}
 	if beyond := q.beyond(); s.strict && beyond != "" {
-		return refuse(bad, graphqlError("GRAPHQL_VALIDATION_FAILED", beyond+" is not part of the specification"))
+		return refuse(
+			bad,
+			graphqlError("GRAPHQL_VALIDATION_FAILED", beyond+" is not part of the specification"),
+		)
 	}
 	points := q.complexity()
 	h.Set("X-Complexity", fmt.Sprint(points))
 	if points > largestComplexity {
-		return refuse(bad, inputError(fmt.Sprintf("the query is too complex: %g points, %d are allowed", points, largestComplexity)))
+		return refuse(
+			bad,
+			inputError(
+				fmt.Sprintf("the query is too complex: %g points, %d are allowed", points, largestComplexity),
+			),
+		)
 	}
 	if !s.points.take(points - 1) {
 		return refuse(bad, rateError())
@@ -152,12 +175,16 @@ func (s *Server) authenticate(header string) (result, bool) {
 	case token == s.config.Key && !bearer:
 		return result{}, true
 	case bearer && strings.HasPrefix(token, "lin_api_"):
-		return refuse(http.StatusBadRequest, authError("You are trying to use an API key as a Bearer token: send it bare")), false
+		return refuse(
+			http.StatusBadRequest,
+			authError("You are trying to use an API key as a Bearer token: send it bare"),
+		), false
 	}
 	return refuse(http.StatusUnauthorized, authError("Authentication required, not authenticated")), false
 }
 
-// allowance is an hourly allowance. Linear renews its allowances at a constant rate, which the headers show; this one stays.
+// allowance is an hourly allowance. Linear renews its allowances at a constant rate, which the
+// headers show; this one stays.
 type allowance struct{ limit, left float64 }
 
 func newAllowance(limit int) allowance { return allowance{float64(limit), float64(limit)} }
@@ -182,18 +209,30 @@ func (s *Server) limitHeaders(h http.Header) {
 
 // The kinds of Failure.
 const (
-	FailStatus    = "status"         // answer with Status and Body
-	FailGraphQL   = "graphql"        // HTTP 200 with one error of Message
-	FailRateLimit = "rate_limit"     // HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
+	FailStatus  = "status"  // answer with Status and Body
+	FailGraphQL = "graphql" // HTTP 200 with one error of Message
+	// HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
+	FailRateLimit = "rate_limit"
 	FailHang      = "hang"           // accept and never answer
 	FailClose     = "close"          // close the connection without an answer
 	FailGarbage   = "garbage"        // HTTP 200 with a body that is not JSON
 	FailSlow      = "slow"           // answer correctly, but DelayMS later
 	FailCursor    = "missing_cursor" // say that there are more pages, without a cursor
-	FailMalformed = "malformed"      // replace the Field of an issue in the answer: of Issue, or of the first
+	// replace the Field of an issue in the answer: of Issue, or of the first
+	FailMalformed = "malformed"
 )
 
-var failKinds = []string{FailStatus, FailGraphQL, FailRateLimit, FailHang, FailClose, FailGarbage, FailSlow, FailCursor, FailMalformed}
+var failKinds = []string{
+	FailStatus,
+	FailGraphQL,
+	FailRateLimit,
+	FailHang,
+	FailClose,
+	FailGarbage,
+	FailSlow,
+	FailCursor,
+	FailMalformed,
+}
 
 // Failure makes requests fail.
 type Failure = graphqltest.Failure
@@ -202,11 +241,13 @@ type Failure = graphqltest.Failure
 func (s *Server) failureOf(q *query) *Failure {
 	return s.Next(func(f *Failure) bool {
 		isRoot := func(field *ast.Field) bool { return field.Name == f.Operation }
-		return f.Operation == "" || f.Operation == q.Name || slices.ContainsFunc(q.fields(q.SelectionSet), isRoot)
+		return f.Operation == "" || f.Operation == q.Name ||
+			slices.ContainsFunc(q.fields(q.SelectionSet), isRoot)
 	})
 }
 
-// instead returns what a failure answers instead of the server; false if the server is to answer.
+// instead returns what a failure answers instead of the server; false if the server is to
+// answer.
 func (s *Server) instead(f *Failure, h http.Header) (result, bool) {
 	if f == nil {
 		return result{}, false
@@ -223,7 +264,10 @@ func (s *Server) instead(f *Failure, h http.Header) (result, bool) {
 		s.limitHeaders(h)
 		s.mu.Unlock()
 		h.Set("X-RateLimit-Requests-Remaining", "0")
-		h.Set("X-RateLimit-Requests-Reset", strconv.FormatInt(s.config.Now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10))
+		h.Set(
+			"X-RateLimit-Requests-Reset",
+			strconv.FormatInt(s.config.Now().Add(time.Duration(f.ResetMS)*time.Millisecond).UnixMilli(), 10),
+		)
 		if f.RetryAfter > 0 {
 			h.Set("Retry-After", strconv.Itoa(f.RetryAfter))
 		}
@@ -250,7 +294,8 @@ func alter(f *Failure, data map[string]any) {
 		for _, value := range data {
 			list, _ := value.(map[string]any)
 			if info, ok := list["pageInfo"].(map[string]any); ok {
-				info["hasNextPage"], info["endCursor"] = true, nil
+				info["hasNextPage"] = true
+				info["endCursor"] = nil
 			}
 		}
 	case f.Kind == FailMalformed:

@@ -11,8 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// object is an entity or a payload, by its fields. A value is a string, float64, bool, time.Time, nil, object, connection, or a
-// function that returns one of these: other entities are looked up only if a query selects them.
+// object is an entity or a payload, by its fields. A value is a string, float64, bool,
+// time.Time, nil, object, connection, or a function that returns one of these: other entities
+// are looked up only if a query selects them.
 type object map[string]any
 
 // connection is a list that a query can filter and page, in the order of creation.
@@ -28,7 +29,12 @@ func (o object) field(name string) any {
 
 // entity adds what all entities have.
 func entity(typ, id string, created, updated time.Time, fields object) object {
-	maps.Copy(fields, object{"__typename": typ, "id": id, "createdAt": created, "updatedAt": updated})
+	maps.Copy(fields, object{
+		"__typename": typ,
+		"id":         id,
+		"createdAt":  created,
+		"updatedAt":  updated,
+	})
 	return fields
 }
 
@@ -43,7 +49,11 @@ func (w *workspace) teamObject(t *SeedTeam) object {
 	for n := range t.States {
 		states = append(states, w.stateObject(t, n))
 	}
-	return entity("Team", teamID(t.Key), w.created, w.created, object{"key": t.Key, "name": t.Name, "states": states})
+	return entity("Team", teamID(t.Key), w.created, w.created, object{
+		"key":    t.Key,
+		"name":   t.Name,
+		"states": states,
+	})
 }
 
 func (w *workspace) stateObject(t *SeedTeam, n int) object {
@@ -55,7 +65,10 @@ func (w *workspace) stateObject(t *SeedTeam, n int) object {
 
 func (w *workspace) projectObject(p SeedProject) object {
 	return entity("Project", projectID(p.SlugID), w.created, w.created, object{
-		"name": p.Name, "slugId": p.SlugID, "description": p.Description, "url": baseURL + "project/" + slugify(p.Name) + "-" + p.SlugID,
+		"name":        p.Name,
+		"slugId":      p.SlugID,
+		"description": p.Description,
+		"url":         baseURL + "project/" + slugify(p.Name) + "-" + p.SlugID,
 		"teams": func() any {
 			list := connection{}
 			for n := range w.Teams {
@@ -94,20 +107,34 @@ func orNull(list []string) any {
 
 func (w *workspace) issueObject(i *Issue) object {
 	o := entity("Issue", i.ID, i.CreatedAt, i.UpdatedAt, object{
-		"identifier": i.Identifier, "title": i.Title, "description": i.Description, "priority": float64(i.Priority), "branchName": i.Branch,
-		"url": i.URL, "archivedAt": nil, "project": nil, "assignee": nil,
-		"team":    func() any { return w.teamObject(w.team(i.Team)) },
-		"state":   func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
-		"labels":  func() any { return w.labelObjects(i.Labels) },
-		"history": func() any { return w.historyObjects(i) },
+		"identifier":  i.Identifier,
+		"title":       i.Title,
+		"description": i.Description,
+		"priority":    float64(i.Priority),
+		"branchName":  i.Branch,
+		"url":         i.URL,
+		"archivedAt":  nil,
+		"project":     nil,
+		"assignee":    nil,
+		"team":        func() any { return w.teamObject(w.team(i.Team)) },
+		"state":       func() any { return w.stateObject(w.team(i.Team), w.team(i.Team).state(i.State)) },
+		"labels":      func() any { return w.labelObjects(i.Labels) },
+		"history":     func() any { return w.historyObjects(i) },
 		"comments": func() any {
 			return connection(text.Map(i.Comments, w.commentObject))
 		},
 		"inverseRelations": func() any {
 			return connection(text.Map(i.BlockedBy, func(blocker string) object {
-				return entity("IssueRelation", id("relation", blocker, i.Identifier), w.created, w.created, object{
-					"type": "blocks", "issue": func() any { return w.issueObject(w.find(blocker)) },
-				})
+				return entity(
+					"IssueRelation",
+					id("relation", blocker, i.Identifier),
+					w.created,
+					w.created,
+					object{
+						"type":  "blocks",
+						"issue": func() any { return w.issueObject(w.find(blocker)) },
+					},
+				)
 			}))
 		},
 	})
@@ -124,7 +151,12 @@ func (w *workspace) issueObject(i *Issue) object {
 }
 
 func (w *workspace) commentObject(c Comment) object {
-	o := entity("Comment", c.ID, c.CreatedAt, c.CreatedAt, object{"body": c.Body, "editedAt": nil, "user": nil, "botActor": nil})
+	o := entity("Comment", c.ID, c.CreatedAt, c.CreatedAt, object{
+		"body":     c.Body,
+		"editedAt": nil,
+		"user":     nil,
+		"botActor": nil,
+	})
 	if !c.EditedAt.IsZero() {
 		o["editedAt"] = c.EditedAt
 	}
@@ -162,9 +194,15 @@ func (w *workspace) mutate(name string, args map[string]any) any {
 		w.addLabel(i, fmt.Sprint(args["labelId"]))
 		return payload("issue", w.issueObject(i))
 	case "attachmentLinkURL":
-		i, url := w.existing(args["issueId"]), fmt.Sprint(args["url"])
+		i := w.existing(args["issueId"])
+		url := fmt.Sprint(args["url"])
 		i.UpdatedAt = w.time()
-		return payload("attachment", object{"__typename": "Attachment", "id": id("attachment", i.ID, url), "url": url, "title": url})
+		return payload("attachment", object{
+			"__typename": "Attachment",
+			"id":         id("attachment", i.ID, url),
+			"url":        url,
+			"title":      url,
+		})
 	case "commentCreate":
 		i := w.existing(input["issueId"])
 		body, _ := input["body"].(string)
@@ -200,7 +238,8 @@ func (w *workspace) addLabel(i *Issue, label string) {
 	}
 }
 
-// updateIssue makes the changes of an IssueUpdateInput. A null removes a value; a key left out keeps it.
+// updateIssue makes the changes of an IssueUpdateInput. A null removes a value; a key left out
+// keeps it.
 func (w *workspace) updateIssue(i *Issue, input map[string]any) {
 	want := i.clone()
 	for key, value := range input {

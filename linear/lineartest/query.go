@@ -21,13 +21,15 @@ const (
 	largestComplexity = 10000
 )
 
-// query is a request while it is answered. Its methods panic with an apiError, which answer returns.
+// query is a request while it is answered. Its methods panic with an apiError, which answer
+// returns.
 type query struct {
 	w *workspace
 	*graphqltest.Request
 }
 
-// answer answers the operation's root fields. Their types are not nullable, so that after one error there is no data.
+// answer answers the operation's root fields. Their types are not nullable, so that after one
+// error there is no data.
 func (q *query) answer() (data map[string]any, errs []apiError) {
 	var path []any
 	defer func() {
@@ -37,7 +39,8 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 				panic(r)
 			}
 			e.Path = path
-			data, errs = nil, []apiError{e}
+			data = nil
+			errs = []apiError{e}
 		}
 	}()
 	resolve := q.w.root
@@ -52,10 +55,12 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 	return data, nil
 }
 
-// specified are the fields of an issue for section 4.1.1 of the specification, and the project, by which its section 11.2 filters.
+// specified are the fields of an issue for section 4.1.1 of the specification, and the
+// project, by which its section 11.2 filters.
 const specified = " id identifier title description priority state branchName url labels inverseRelations createdAt updatedAt project "
 
-// beyond returns what a query asks for beside issues with these fields, or that it asks for a list without $after; empty for neither.
+// beyond returns what a query asks for beside issues with these fields, or that it asks for a
+// list without $after; empty for neither.
 func (q *query) beyond() string {
 	for _, root := range q.fields(q.SelectionSet) {
 		issue := q.fields(root.SelectionSet)
@@ -108,10 +113,12 @@ func (w *workspace) root(name string, args map[string]any) any {
 	panic(inputError(name + " is not served here"))
 }
 
-// fields lists the fields that a selection selects; of fragments on any type, because most payloads have no type here.
+// fields lists the fields that a selection selects; of fragments on any type, because most
+// payloads have no type here.
 func (q *query) fields(set ast.SelectionSet) []*ast.Field { return q.Fields(set, "") }
 
-// complete turns the value of a field into JSON: an object into its selected fields, a connection into a page.
+// complete turns the value of a field into JSON: an object into its selected fields, a
+// connection into a page.
 func (q *query) complete(value any, f *ast.Field) any {
 	switch v := value.(type) {
 	case func() any:
@@ -132,8 +139,8 @@ func (q *query) complete(value any, f *ast.Field) any {
 	return value
 }
 
-// page filters a list, sorts it (newest first) and cuts it into a page, as Linear does. Archived entries are omitted unless the
-// query includes them.
+// page filters a list, sorts it (newest first) and cuts it into a page, as Linear does.
+// Archived entries are omitted unless the query includes them.
 func page(list connection, args map[string]any) object {
 	filter, _ := args["filter"].(map[string]any)
 	var kept []object
@@ -212,7 +219,8 @@ func matchesValue(value any, filter map[string]any) bool {
 func compare(value any, op string, want any) bool {
 	if t, ok := value.(time.Time); ok {
 		w, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(want)) // the schema knows that it is a time
-		value, want = float64(t.UnixNano()), float64(w.UnixNano())
+		value = float64(t.UnixNano())
+		want = float64(w.UnixNano())
 	}
 	if base, ok := strings.CutSuffix(op, "IgnoreCase"); ok {
 		return compare(strings.ToLower(fmt.Sprint(value)), base, strings.ToLower(fmt.Sprint(want)))
@@ -229,8 +237,9 @@ func compare(value any, op string, want any) bool {
 	panic(inputError("the comparator " + op + " is not served here"))
 }
 
-// complexity returns the price of a query as Linear computes it: a plain field costs 0.1 points, an object 1, and a connection
-// multiplies the price of its contents by its argument first, or by 50.
+// complexity returns the price of a query as Linear computes it: a plain field costs 0.1
+// points, an object 1, and a connection multiplies the price of its contents by its argument
+// first, or by 50.
 func (q *query) complexity() float64 { return math.Ceil(q.price(q.SelectionSet) - 1e-9) }
 
 func (q *query) price(set ast.SelectionSet) (points float64) {

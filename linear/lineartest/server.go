@@ -1,9 +1,10 @@
-// Package lineartest is an in-process Linear for tests: a workspace in memory behind the part of
-// Linear's GraphQL API that symphony and its agents use.
+// Package lineartest is an in-process Linear for tests: a workspace in memory behind the part
+// of Linear's GraphQL API that symphony and its agents use.
 //
-// A request is authenticated, counted against an allowance, validated (Config.Validate), priced as Linear prices it, and
-// answered by its root fields: query.go has the queries, object.go the fields of the entities and the mutations. A field that is
-// not implemented is an error. Fail makes requests fail.
+// A request is authenticated, counted against an allowance, validated (Config.Validate),
+// priced as Linear prices it, and answered by its root fields: query.go has the queries,
+// object.go the fields of the entities and the mutations. A field that is not implemented is
+// an error. Fail makes requests fail.
 package lineartest
 
 import (
@@ -29,10 +30,11 @@ type Config struct {
 	Key string
 	// Now is the clock of the data and of the allowance; time.Now if nil.
 	Now func() time.Time
-	// Validate checks a request against the API's schema and returns what is wrong with it. If it is nil, only the fields
-	// that are used are checked.
+	// Validate checks a request against the API's schema and returns what is wrong with it. If
+	// it is nil, only the fields that are used are checked.
 	Validate func(*graphqltest.Request) []error
-	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It is not renewed.
+	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It is
+	// not renewed.
 	RequestsPerHour   int
 	ComplexityPerHour int
 }
@@ -50,8 +52,9 @@ type Server struct {
 	log      []Entry
 	requests allowance
 	points   allowance
-	strict   bool                      // Specified was called
-	stopped  atomic.Pointer[time.Time] // the time of all answers and changes; nil or zero for that of the configuration
+	strict   bool // Specified was called
+	// the time of all answers and changes; nil or zero for that of the configuration
+	stopped atomic.Pointer[time.Time]
 }
 
 // StopClock makes all answers and changes have the same time.
@@ -64,7 +67,8 @@ func (s *Server) now() time.Time {
 	return s.config.Now()
 }
 
-// Specified makes the server refuse queries for more than the specification names, as the fixtures of other implementations may.
+// Specified makes the server refuse queries for more than the specification names, as the
+// fixtures of other implementations may.
 func (s *Server) Specified() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -86,8 +90,10 @@ func New(c Config) *Server {
 		c.Now = time.Now
 	}
 	s := &Server{
-		config: c, Failures: graphqltest.Failures{Kinds: failKinds},
-		requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)), points: newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
+		config:   c,
+		Failures: graphqltest.Failures{Kinds: failKinds},
+		requests: newAllowance(cmp.Or(c.RequestsPerHour, 5000)),
+		points:   newAllowance(cmp.Or(c.ComplexityPerHour, 3_000_000)),
 	}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if err := s.Load(Seed{}); err != nil {
@@ -141,7 +147,8 @@ func (s *Server) ClearLog() {
 func (s *Server) SetRemaining(requests, complexity int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.requests.left, s.points.left = float64(requests), float64(complexity)
+	s.requests.left = float64(requests)
+	s.points.left = float64(complexity)
 }
 
 // AddIssue creates an issue and returns it with all fields set.
@@ -184,8 +191,8 @@ func (s *Server) Move(identifier, state string) error {
 	return s.Edit(identifier, func(i *Issue) { i.State = state })
 }
 
-// Edit calls change with a copy of the issue, and applies the changes, all or none. Id, identifier, team, URL, times, comments and
-// links cannot be changed.
+// Edit calls change with a copy of the issue, and applies the changes, all or none. Id,
+// identifier, team, URL, times, comments and links cannot be changed.
 func (s *Server) Edit(identifier string, change func(*Issue)) error {
 	return s.onIssue(identifier, func(i *Issue) error {
 		want := i.clone()

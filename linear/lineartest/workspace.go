@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Seed describes a workspace. The defaults are a team ABC, a project with the slug id "demo", two users and two labels.
+// Seed describes a workspace. The defaults are a team ABC, a project with the slug id "demo",
+// two users and two labels.
 type Seed struct {
 	Users    []SeedUser // the first is the key's user
 	Teams    []SeedTeam
@@ -32,7 +33,8 @@ type SeedTeam struct {
 	States    []SeedState
 }
 
-// SeedState is a workflow state; Type is one of Linear's (backlog, unstarted, started, completed, canceled …).
+// SeedState is a workflow state; Type is one of Linear's (backlog, unstarted, started,
+// completed, canceled …).
 type SeedState struct{ Name, Type string }
 
 // SeedProject is a project. Without teams it belongs to all teams.
@@ -42,7 +44,8 @@ type SeedProject struct {
 	Teams        []string
 }
 
-// Issue is an issue. AddIssue gives empty fields a default, and requires that the entities that the issue refers to exist.
+// Issue is an issue. AddIssue gives empty fields a default, and requires that the entities
+// that the issue refers to exist.
 type Issue struct {
 	ID          string
 	Identifier  string // TEAM-NUMBER; the team's next number if empty
@@ -55,15 +58,17 @@ type Issue struct {
 	Branch      string   // derived from identifier and title if empty
 	URL         string   // read-only
 	Labels      []string // created if they do not exist
-	LabeledBy   string   // email of who sets labels that the issue has not had; the key's user if empty
-	Assignee    string   // email, id or "me"; empty if not assigned
-	BlockedBy   []string // identifiers
-	CreatedAt   time.Time
-	UpdatedAt   time.Time
-	Archived    bool
-	Comments    []Comment // oldest first
+	// email of who sets labels that the issue has not had; the key's user if empty
+	LabeledBy string
+	Assignee  string   // email, id or "me"; empty if not assigned
+	BlockedBy []string // identifiers
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	Archived  bool
+	Comments  []Comment // oldest first
 
-	history []change // labels that were set or removed; as in Linear, not those with which the issue was made
+	// labels that were set or removed; as in Linear, not those with which the issue was made
+	history []change
 }
 
 // change is an entry in the history of an issue.
@@ -105,8 +110,8 @@ var defaultStates = []SeedState{
 	{"Duplicate", "canceled"},
 }
 
-// workspace is all the data, protected by the server's lock. Ids are derived from names or the order of creation, so that they
-// are the same in every run.
+// workspace is all the data, protected by the server's lock. Ids are derived from names or the
+// order of creation, so that they are the same in every run.
 type workspace struct {
 	Seed
 	now     func() time.Time
@@ -126,12 +131,20 @@ type labelTimes struct{ created, updated time.Time }
 
 func newWorkspace(now func() time.Time, s Seed) (*workspace, error) {
 	d := defaultSeed
-	s.Users, s.Projects = orDefault(s.Users, d.Users), orDefault(s.Projects, d.Projects)
-	s.Teams, s.Labels = orDefault(s.Teams, d.Teams), orDefault(s.Labels, d.Labels)
+	s.Users = orDefault(s.Users, d.Users)
+	s.Projects = orDefault(s.Projects, d.Projects)
+	s.Teams = orDefault(s.Teams, d.Teams)
+	s.Labels = orDefault(s.Labels, d.Labels)
 	for i, t := range s.Teams {
 		s.Teams[i].States = orDefault(t.States, defaultStates)
 	}
-	w := &workspace{Seed: s, now: now, newest: map[string]int{}, labels: map[string]labelTimes{}, renamed: map[string]string{}}
+	w := &workspace{
+		Seed:    s,
+		now:     now,
+		newest:  map[string]int{},
+		labels:  map[string]labelTimes{},
+		renamed: map[string]string{},
+	}
 	w.created = w.time()
 	for _, given := range s.Issues {
 		if _, err := w.add(given); err != nil {
@@ -172,7 +185,10 @@ func projectID(slug string) string     { return id("project", slug) }
 
 // find returns an issue by its identifier or id; nil if there is none.
 func (w *workspace) find(ref string) *Issue {
-	return text.First(w.issues, func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) })
+	return text.First(
+		w.issues,
+		func(i *Issue) bool { return i.ID == ref || strings.EqualFold(i.Identifier, ref) },
+	)
 }
 
 func (w *workspace) team(ref string) *SeedTeam {
@@ -186,12 +202,18 @@ func (w *workspace) team(ref string) *SeedTeam {
 
 // state returns the index of a state, by its name or id; -1 if there is none.
 func (t *SeedTeam) state(ref string) int {
-	return slices.IndexFunc(t.States, func(s SeedState) bool { return strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref })
+	return slices.IndexFunc(
+		t.States,
+		func(s SeedState) bool { return strings.EqualFold(s.Name, ref) || stateID(t.Key, s.Name) == ref },
+	)
 }
 
 // project returns a project by its slug id or id; the zero value if there is none.
 func (w *workspace) project(ref string) SeedProject {
-	return text.First(w.Projects, func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref })
+	return text.First(
+		w.Projects,
+		func(p SeedProject) bool { return p.SlugID == ref || projectID(p.SlugID) == ref },
+	)
 }
 
 // user returns a user by email or id; the zero value if there is none.
@@ -207,12 +229,17 @@ func (w *workspace) labelID(name string) string {
 	return cmp.Or(w.renamed[name], id("label", name))
 }
 
-// label returns the name of a label, given its name or id. It creates a label that does not exist.
+// label returns the name of a label, given its name or id. It creates a label that does not
+// exist.
 func (w *workspace) label(ref string) string {
-	name := text.First(w.Labels, func(l string) bool { return strings.EqualFold(l, ref) || w.labelID(l) == ref })
+	name := text.First(
+		w.Labels,
+		func(l string) bool { return strings.EqualFold(l, ref) || w.labelID(l) == ref },
+	)
 	if name == "" {
 		name = ref
-		if slices.Contains(slices.Collect(maps.Values(w.renamed)), w.labelID(name)) { // a renamed label has the id of this name
+		// a renamed label has the id of this name
+		if slices.Contains(slices.Collect(maps.Values(w.renamed)), w.labelID(name)) {
 			w.renamed[strings.ToLower(name)] = w.nextID("label")
 		}
 		w.Labels = append(w.Labels, ref)
@@ -261,7 +288,12 @@ func (w *workspace) relabel(i *Issue, want []string, by string) {
 		some := text.Filter(list, func(l string) bool { return !slices.Contains(than, l) })
 		return text.Map(some, w.labelID)
 	}
-	c := change{by: cmp.Or(by, w.Users[0].Email), added: others(labels, i.Labels), removed: others(i.Labels, labels), at: w.time()}
+	c := change{
+		by:      cmp.Or(by, w.Users[0].Email),
+		added:   others(labels, i.Labels),
+		removed: others(i.Labels, labels),
+		at:      w.time(),
+	}
 	i.Labels = labels
 	if !i.CreatedAt.IsZero() && len(c.added)+len(c.removed) > 0 {
 		c.id = w.nextID("change")
@@ -271,7 +303,8 @@ func (w *workspace) relabel(i *Issue, want []string, by string) {
 
 // add creates an issue.
 func (w *workspace) add(given Issue) (*Issue, error) {
-	key, number := given.Team, 0
+	key := given.Team
+	number := 0
 	if given.Identifier != "" {
 		var rest string
 		key, rest, _ = strings.Cut(given.Identifier, "-")
@@ -310,11 +343,13 @@ func (w *workspace) add(given Issue) (*Issue, error) {
 	return i, nil
 }
 
-// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team, URL, times, comments and links stay.
+// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team,
+// URL, times, comments and links stay.
 func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
 	state := t.state(want.State)
-	project, user := w.project(want.Project), w.user(want.Assignee)
+	project := w.project(want.Project)
+	user := w.user(want.Assignee)
 	switch {
 	case strings.TrimSpace(want.Title) == "":
 		return fmt.Errorf("an issue needs a title")
@@ -339,8 +374,14 @@ func (w *workspace) edit(i *Issue, want Issue) error {
 	}
 	i.State = t.States[state].Name
 	w.relabel(i, want.Labels, want.LabeledBy)
-	i.Title, i.Description, i.Priority, i.Archived = want.Title, want.Description, want.Priority, want.Archived
-	i.Project, i.Assignee, i.BlockedBy, i.Branch = project.SlugID, user.Email, blockers, cmp.Or(want.Branch, i.Branch)
+	i.Title = want.Title
+	i.Description = want.Description
+	i.Priority = want.Priority
+	i.Archived = want.Archived
+	i.Project = project.SlugID
+	i.Assignee = user.Email
+	i.BlockedBy = blockers
+	i.Branch = cmp.Or(want.Branch, i.Branch)
 	i.UpdatedAt = w.time()
 	return nil
 }
@@ -356,7 +397,8 @@ func (w *workspace) comment(i *Issue, c Comment) (Comment, error) {
 	c.Author = user.Email
 	c.ID = cmp.Or(c.ID, w.nextID("comment"))
 	c.CreatedAt = cmp.Or(c.CreatedAt, w.time()).UTC()
-	i.Comments, i.UpdatedAt = append(i.Comments, c), w.time()
+	i.Comments = append(i.Comments, c)
+	i.UpdatedAt = w.time()
 	return c, nil
 }
 
@@ -364,7 +406,9 @@ func (w *workspace) comment(i *Issue, c Comment) (Comment, error) {
 func (w *workspace) editComment(id, body string) *Comment {
 	for _, i := range w.issues {
 		if n := slices.IndexFunc(i.Comments, func(c Comment) bool { return c.ID == id }); n >= 0 {
-			i.Comments[n].Body, i.Comments[n].EditedAt, i.UpdatedAt = body, w.time(), w.time()
+			i.Comments[n].Body = body
+			i.Comments[n].EditedAt = w.time()
+			i.UpdatedAt = w.time()
 			return &i.Comments[n]
 		}
 	}
@@ -382,7 +426,8 @@ func (w *workspace) remove(i *Issue) {
 // clone returns a copy of the issue with copies of its lists.
 func (i *Issue) clone() Issue {
 	c := *i
-	c.Labels, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.BlockedBy)
+	c.Labels = slices.Clone(i.Labels)
+	c.BlockedBy = slices.Clone(i.BlockedBy)
 	c.Comments = slices.Clone(i.Comments)
 	c.history = slices.Clone(i.history)
 	return c

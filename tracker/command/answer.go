@@ -19,7 +19,8 @@ type record struct {
 	fields map[string]json.RawMessage
 }
 
-// parse reads an answer, which is one JSON object. redact is applied before a part of the answer is quoted.
+// parse reads an answer, which is one JSON object. redact is applied before a part of the
+// answer is quoted.
 func parse(data []byte, redact func(string) string) (record, error) {
 	const rule = "print one JSON object and nothing else on the standard output; messages belong on the standard error"
 	data = bytes.TrimSpace(data)
@@ -28,7 +29,10 @@ func parse(data []byte, redact func(string) string) (record, error) {
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return record{}, &wrong{fmt.Sprintf("the answer is not JSON: %s, at %q", err, fault([]byte(redact(string(data))))), rule}
+		return record{}, &wrong{
+			fmt.Sprintf("the answer is not JSON: %s, at %q", err, fault([]byte(redact(string(data))))),
+			rule,
+		}
 	}
 	return object("the answer", raw)
 }
@@ -219,7 +223,8 @@ func (r *reader) labels() []string {
 	return text.Unique(labels)
 }
 
-// issue reads one issue. After an error only ID and Identifier are set, as far as they could be read.
+// issue reads one issue. After an error only ID and Identifier are set, as far as they could
+// be read.
 func issue(path string, raw json.RawMessage) (reconcile.Issue, error) {
 	fields, err := object(path, raw)
 	if err != nil {
@@ -228,21 +233,36 @@ func issue(path string, raw json.RawMessage) (reconcile.Issue, error) {
 	r := &reader{record: fields}
 	i := reconcile.Issue{ID: r.need("id")}
 	i.Identifier = r.or("identifier", i.ID)
-	i.Title, i.State = r.need("title"), r.need("state")
-	i.Description, i.BranchName, i.URL = r.text("description"), r.text("branch_name"), r.text("url")
-	i.Priority, i.Labels, i.BlockedBy = r.integer("priority"), r.labels(), []reconcile.BlockerRef{}
+	i.Title = r.need("title")
+	i.State = r.need("state")
+	i.Description = r.text("description")
+	i.BranchName = r.text("branch_name")
+	i.URL = r.text("url")
+	i.Priority = r.integer("priority")
+	i.Labels = r.labels()
+	i.BlockedBy = []reconcile.BlockerRef{}
 	r.each("blocked_by", func(b *reader) {
 		id := b.need("id")
 		identifier := b.or("identifier", id)
-		i.BlockedBy = append(i.BlockedBy, reconcile.BlockerRef{ID: &id, Identifier: &identifier, State: b.text("state")})
+		i.BlockedBy = append(i.BlockedBy, reconcile.BlockerRef{
+			ID:         &id,
+			Identifier: &identifier,
+			State:      b.text("state"),
+		})
 	})
 	if raw := r.value("assignee"); raw != nil {
 		fields, err := object(r.at("assignee"), raw)
 		a := &reader{record: fields, err: err}
-		i.Assignee = &reconcile.Assignee{ID: a.or("id", ""), Email: a.or("email", ""), IsMe: a.boolean("is_me")}
+		i.Assignee = &reconcile.Assignee{
+			ID:    a.or("id", ""),
+			Email: a.or("email", ""),
+			IsMe:  a.boolean("is_me"),
+		}
 		r.fail(a.err)
 	}
-	i.CreatedAt, i.UpdatedAt, i.LastCommentAt = r.time("created_at"), r.time("updated_at"), r.time("last_comment_at")
+	i.CreatedAt = r.time("created_at")
+	i.UpdatedAt = r.time("updated_at")
+	i.LastCommentAt = r.time("last_comment_at")
 	if r.err != nil {
 		return reconcile.Issue{ID: i.ID, Identifier: i.Identifier}, r.err
 	}

@@ -1,8 +1,9 @@
-// Package command is the adapter to trackers that are an external program (tracker.kind: command). docs/trackers.md explains the
-// program to its authors, and docs/tracker.schema.json describes its requests and answers.
+// Package command is the adapter to trackers that are an external program (tracker.kind:
+// command). docs/trackers.md explains the program to its authors, and docs/tracker.schema.json
+// describes its requests and answers.
 //
-// Each call of the adapter is one run of the program: the verb is its last argument, the request is JSON on its standard input, the
-// answer JSON on its standard output.
+// Each call of the adapter is one run of the program: the verb is its last argument, the
+// request is JSON on its standard input, the answer JSON on its standard output.
 package command
 
 import (
@@ -38,7 +39,8 @@ const (
 	verbMove       = "move"
 )
 
-// The exit codes with a meaning are those of sysexits.h. Small ones would be taken for what an interpreter, jq or a crash means by them.
+// The exit codes with a meaning are those of sysexits.h. Small ones would be taken for what an
+// interpreter, jq or a crash means by them.
 const (
 	exitNotFound      = 66 // EX_NOINPUT
 	exitLimited       = 75 // EX_TEMPFAIL
@@ -53,10 +55,12 @@ const KeyVar = "SYMPHONY_TRACKER_API_KEY"
 type Options struct {
 	Command []string // the program and its arguments, without the verb
 	Verbs   []string // the optional verbs that the program has
-	// Run runs a program to its end, and ends all of its processes. Its error reports that the program could not be run, or is that
-	// of ctx. If there is more output than limit bytes, it returns limit+1 bytes.
+	// Run runs a program to its end, and ends all of its processes. Its error reports that the
+	// program could not be run, or is that of ctx. If there is more output than limit bytes,
+	// it returns limit+1 bytes.
 	Run func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error)
-	// Key is the value of tracker.api_key, which Run passes to the program in the variable KeyVar; empty if there is none.
+	// Key is the value of tracker.api_key, which Run passes to the program in the variable
+	// KeyVar; empty if there is none.
 	Key string
 	// Redact removes secrets from a text; nil changes nothing.
 	Redact func(string) string
@@ -93,7 +97,9 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		t.Tools = append(t.Tools, c.updateTool().Tool())
 	}
 	if slices.Contains(o.Verbs, verbComment) {
-		t.Comments, t.Post, t.Edit = c.comments, c.post, c.edit
+		t.Comments = c.comments
+		t.Post = c.post
+		t.Edit = c.edit
 		t.Tools = append(t.Tools, c.commentTool().Tool())
 	}
 	if slices.Contains(o.Verbs, verbMove) {
@@ -112,13 +118,29 @@ func (c *client) ask(ctx context.Context, verb string, request any) (record, err
 	out, err := c.Run(bounded, append(slices.Clone(c.Command), verb), stdin, maxOutput)
 	switch {
 	case len(out.Stdout) > maxOutput:
-		return record{}, c.fail(verb, "answer_too_large", fmt.Sprintf("more than %d MiB on its standard output", maxOutput>>20),
-			"print fewer issues: leave out those in other states than the request names", nil)
+		return record{}, c.fail(
+			verb,
+			"answer_too_large",
+			fmt.Sprintf("more than %d MiB on its standard output", maxOutput>>20),
+			"print fewer issues: leave out those in other states than the request names",
+			nil,
+		)
 	case errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil:
-		return record{}, c.fail(verb, "command_timeout", "it did not end within "+c.Timeout.String()+" and was killed"+c.said(out, "; "),
-			"see what it waits for: "+c.try(verb, stdin), err)
+		return record{}, c.fail(
+			verb,
+			"command_timeout",
+			"it did not end within "+c.Timeout.String()+" and was killed"+c.said(out, "; "),
+			"see what it waits for: "+c.try(verb, stdin),
+			err,
+		)
 	case err != nil && ctx.Err() != nil:
-		return record{}, c.fail(verb, "command_failed", "it was ended, because the caller stopped waiting", "nothing to do", err)
+		return record{}, c.fail(
+			verb,
+			"command_failed",
+			"it was ended, because the caller stopped waiting",
+			"nothing to do",
+			err,
+		)
 	case err != nil:
 		return record{}, c.notRun(verb, err)
 	case out.Exit != 0:
@@ -172,28 +194,52 @@ func (c *client) notRun(verb string, err error) error {
 	const beside = "write ./NAME for a program beside WORKFLOW.md; "
 	switch {
 	case strings.Contains(err.Error(), "executable file not found"): // exec.ErrNotFound
-		return c.fail(verb, "command_unusable", "there is no such program in PATH",
-			beside+"other names are looked up in PATH, which is shorter under cron and systemd than in your shell", err)
+		return c.fail(
+			verb,
+			"command_unusable",
+			"there is no such program in PATH",
+			beside+"other names are looked up in PATH, which is shorter under cron and systemd than in your shell",
+			err,
+		)
 	case errors.Is(err, fs.ErrNotExist):
-		return c.fail(verb, "command_unusable", "there is no such program, or not the one that its first line names",
-			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return", err)
+		return c.fail(
+			verb,
+			"command_unusable",
+			"there is no such program, or not the one that its first line names",
+			beside+"a script's first line must be such as #!/usr/bin/env python3, without a carriage return",
+			err,
+		)
 	case errors.Is(err, fs.ErrPermission):
-		return c.fail(verb, "command_unusable", "it is not executable", "make it executable: chmod +x "+text.ShellQuote(c.Command[0]), err)
+		return c.fail(
+			verb,
+			"command_unusable",
+			"it is not executable",
+			"make it executable: chmod +x "+text.ShellQuote(c.Command[0]),
+			err,
+		)
 	case errors.Is(err, syscall.ENOEXEC):
 		return c.fail(verb, "command_unusable", "its first line names no interpreter",
 			"a script needs a first line such as #!/usr/bin/env python3", err)
 	}
-	return c.fail(verb, "command_failed", err.Error(), "see what this machine lacks: space in the temporary directory, memory, processes", err)
+	return c.fail(
+		verb,
+		"command_failed",
+		err.Error(),
+		"see what this machine lacks: space in the temporary directory, memory, processes",
+		err,
+	)
 }
 
 // saidLines is how many lines of the end of the standard error are shown.
 const saidLines = 3
 
-// said returns the end of what the program has written to its standard error, after a separator; empty if that is nothing.
+// said returns the end of what the program has written to its standard error, after a
+// separator; empty if that is nothing.
 func (c *client) said(out Output, separator string) string {
 	lines := []string{}
 	for line := range strings.Lines(c.Redact(string(out.Stderr))) {
-		if line = strings.TrimSpace(line); strings.Trim(line, "~^ ") != "" { // Python underlines the faulty expression
+		// Python underlines the faulty expression
+		if line = strings.TrimSpace(line); strings.Trim(line, "~^ ") != "" {
 			lines = append(lines, line)
 		}
 	}
@@ -209,16 +255,36 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 	reads := verb == verbCandidates || verb == verbByIDs
 	switch {
 	case out.Exit == exitMisconfigured:
-		return c.fail(verb, "command_unusable", message, "correct the configuration of the program, as its message asks", nil)
+		return c.fail(
+			verb,
+			"command_unusable",
+			message,
+			"correct the configuration of the program, as its message asks",
+			nil,
+		)
 	case out.Exit == exitKeyRefused:
-		return c.fail(verb, "command_key_refused", message,
-			"check the key that the program uses; put its variable into the environment file, because cron and systemd see only that", nil)
+		return c.fail(
+			verb,
+			"command_key_refused",
+			message,
+			"check the key that the program uses; put its variable into the environment file, because cron and systemd see only that",
+			nil,
+		)
 	case out.Exit == exitLimited:
-		limited := &transport.RateLimited{Reset: c.reset(out), Limited: "the tracker's limit is reached"}
+		limited := &transport.RateLimited{
+			Reset:   c.reset(out),
+			Limited: "the tracker's limit is reached",
+		}
 		return c.fail(verb, "tracker_rate_limited", limited.Error()+c.said(out, ": "),
 			"run passes less often; no request is made until then", limited)
 	case out.Exit == exitNotFound && reads:
-		return c.fail(verb, "tracker_project_not_found", message, "correct what names the project in the program or its configuration", nil)
+		return c.fail(
+			verb,
+			"tracker_project_not_found",
+			message,
+			"correct what names the project in the program or its configuration",
+			nil,
+		)
 	case out.Exit == exitNotFound:
 		return c.fail(verb, "issue_not_found", message,
 			"check the identifier, and that the program's account may see the issue", reconcile.ErrGone)
@@ -228,7 +294,8 @@ func (c *client) exit(verb string, out Output, stdin []byte) error {
 
 var retryAfter = text.Pattern(`(?i)\bretry-after: *([0-9]{1,9})\b`)
 
-// reset returns the end of a limit: reset_at or retry_after of the answer, or a header Retry-After in the standard error.
+// reset returns the end of a limit: reset_at or retry_after of the answer, or a header
+// Retry-After in the standard error.
 func (c *client) reset(out Output) time.Time {
 	now := c.Now()
 	var reset time.Time

@@ -23,15 +23,19 @@ func answering(stdout string) func(context.Context, []string, []byte, int) (Outp
 
 func ending(out Output, err error) *client {
 	return &client{Options: Options{
-		Command: []string{"python3", "my tracker.py"}, Timeout: time.Minute, Redact: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
-		Now: func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
-		Run: func(context.Context, []string, []byte, int) (Output, error) { return out, err },
+		Command: []string{"python3", "my tracker.py"},
+		Timeout: time.Minute,
+		Redact:  func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
+		Now:     func() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) },
+		Run:     func(context.Context, []string, []byte, int) (Output, error) { return out, err },
 	}}
 }
 
 // The end of the standard error is part of the message, in one line and without secrets.
 func TestErrorsOfPrograms(t *testing.T) {
-	trace := []byte("Traceback (most recent call last):\n  File \"x\"\n\n  raise Refused(token)\nRefused: " + secret + "\n")
+	trace := []byte(
+		"Traceback (most recent call last):\n  File \"x\"\n\n  raise Refused(token)\nRefused: " + secret + "\n",
+	)
 	for _, c := range []struct {
 		out     Output
 		err     error
@@ -74,8 +78,14 @@ func TestErrorsOfPrograms(t *testing.T) {
 			fmt.Errorf("start x: %w", syscall.ENOSPC),
 			`command_failed: python3 my tracker.py candidates: start x: no space left on device`, "temporary directory",
 		},
-		{Output{Exit: 78, Status: "exit status 78"}, nil, `command_unusable: python3 my tracker.py candidates: exit status 78`, "configuration"},
-		{Output{Exit: 77, Status: "exit status 77"}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 77`, "environment file"},
+		{Output{
+			Exit:   78,
+			Status: "exit status 78",
+		}, nil, `command_unusable: python3 my tracker.py candidates: exit status 78`, "configuration"},
+		{Output{
+			Exit:   77,
+			Status: "exit status 77",
+		}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 77`, "environment file"},
 		{Output{Stdout: []byte("no " + secret)}, nil, `command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
 			`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error"},
 		{
@@ -124,20 +134,27 @@ func TestResetOfLimits(t *testing.T) {
 
 // The key is removed from what the program returns.
 func TestKeyInAnswer(t *testing.T) {
-	k := ending(Output{Stdout: []byte(`{"issues": [{"id": "1", "title": "uses ` + secret + `", "state": "Todo"}]}`)}, nil)
+	k := ending(
+		Output{Stdout: []byte(`{"issues": [{"id": "1", "title": "uses ` + secret + `", "state": "Todo"}]}`)},
+		nil,
+	)
 	k.Key = secret
 	found, err := k.ByIDs(t.Context(), []string{"1"})
 	test.Equal(t, "error and title", []any{err, found["1"].Title}, []any{nil, "uses [key]"})
 }
 
-// Comments of the same time keep the order in which the program lists them, the oldest or the newest first. One that quotes the marker
-// of symphony is a person's.
+// Comments of the same time keep the order in which the program lists them, the oldest or the
+// newest first. One that quotes the marker of symphony is a person's.
 func TestCommentsOfTheSameTime(t *testing.T) {
 	const at = `"created_at": "2026-03-01T12:00:00Z"`
-	asked, reply := `{"id": "1", "body": "May I?\n<!-- symphony:request r 1 -->", `+at+`}`, `{"id": "2", "body": "> <!-- symphony:request r 1 -->\napprove", `+at+`}`
+	asked := `{"id": "1", "body": "May I?\n<!-- symphony:request r 1 -->", ` + at + `}`
+	reply := `{"id": "2", "body": "> <!-- symphony:request r 1 -->\napprove", ` + at + `}`
 	earlier := `{"id": "0", "created_at": "2026-03-01T11:00:00Z"}`
 	for _, list := range []string{asked + "," + reply, earlier + "," + asked + "," + reply, reply + "," + asked + "," + earlier} {
-		got, err := ending(Output{Stdout: []byte(`{"comments": [` + list + `]}`)}, nil).comments(t.Context(), "7", time.Time{})
+		got, err := ending(
+			Output{Stdout: []byte(`{"comments": [` + list + `]}`)},
+			nil,
+		).comments(t.Context(), "7", time.Time{})
 		if err != nil || got[0].ID != "2" || got[0].Own || got[1].ID != "1" || !got[1].Own {
 			t.Errorf("%s: %+v, %v", list, got, err)
 		}

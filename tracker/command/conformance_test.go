@@ -21,7 +21,8 @@ import (
 	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
-// stateVar makes the test binary the program of a tracker: it names the file with the tracker's state.
+// stateVar makes the test binary the program of a tracker: it names the file with the
+// tracker's state.
 const stateVar = "TEST_TRACKER_STATE"
 
 func TestMain(m *testing.M) {
@@ -51,11 +52,16 @@ func (s *state) find(id string) *stored {
 	return nil
 }
 
-// shown returns the record of an issue, with the states of its blockers and the time of its newest comment.
+// shown returns the record of an issue, with the states of its blockers and the time of its
+// newest comment.
 func (s *state) shown(i *stored) map[string]any {
 	blockers := []any{}
 	for _, id := range i.Blockers {
-		blockers = append(blockers, map[string]any{"id": id, "identifier": "T-" + id, "state": s.find(id).Issue["state"]})
+		blockers = append(blockers, map[string]any{
+			"id":         id,
+			"identifier": "T-" + id,
+			"state":      s.find(id).Issue["state"],
+		})
 	}
 	i.Issue["blocked_by"] = blockers
 	for _, c := range i.Comments {
@@ -170,7 +176,10 @@ func (s *state) comment(i *stored, action, id, body string, answer map[string]an
 		}
 	case "post":
 		made := map[string]any{
-			"id": fmt.Sprint("c", len(i.Comments)+1), "author": "symphony", "body": body, "created_at": time.Now().UTC().Format(time.RFC3339Nano),
+			"id":         fmt.Sprint("c", len(i.Comments)+1),
+			"author":     "symphony",
+			"body":       body,
+			"created_at": time.Now().UTC().Format(time.RFC3339Nano),
 		}
 		i.Comments = append(i.Comments, made)
 		answer["comment"] = made
@@ -193,20 +202,37 @@ func print(answer any) int {
 
 const secret = "tracker-key-0123456789"
 
-// faults are the ways in which a program misbehaves before it answers, with the codes of the errors.
+// faults are the ways in which a program misbehaves before it answers, with the codes of the
+// errors.
 var faults = map[string]string{
-	"garbage": "command_answer_invalid", "nothing": "command_answer_invalid", "a list": "command_answer_invalid",
-	"no issues": "command_answer_invalid", "null": "command_answer_invalid", "text after it": "command_answer_invalid", "twice": "command_answer_invalid",
-	"too much": "answer_too_large", "hang": "command_timeout", "exit 1": "command_failed", "killed": "command_failed",
-	"exit 2": "command_failed", "exit 5": "command_failed",
-	"exit 78": "command_unusable", "exit 77": "command_key_refused", "exit 66": "tracker_project_not_found",
+	"garbage":       "command_answer_invalid",
+	"nothing":       "command_answer_invalid",
+	"a list":        "command_answer_invalid",
+	"no issues":     "command_answer_invalid",
+	"null":          "command_answer_invalid",
+	"text after it": "command_answer_invalid",
+	"twice":         "command_answer_invalid",
+	"too much":      "answer_too_large",
+	"hang":          "command_timeout",
+	"exit 1":        "command_failed",
+	"killed":        "command_failed",
+	"exit 2":        "command_failed",
+	"exit 5":        "command_failed",
+	"exit 78":       "command_unusable",
+	"exit 77":       "command_key_refused",
+	"exit 66":       "tracker_project_not_found",
 }
 
 func (s *state) misbehave() (code int, ends bool) {
 	const twice = `{"issues": [{"id": "1", "title": "a", "state": "Todo"}, {"id": "1", "title": "b", "state": "Todo"}]}`
 	printed := map[string]string{
-		"garbage": "<html>" + secret + "</html>", "nothing": "", "a list": "[]", "no issues": "{}", "null": `{"issues": null}`,
-		"text after it": `{"issues": []} ` + secret, "twice": twice,
+		"garbage":       "<html>" + secret + "</html>",
+		"nothing":       "",
+		"a list":        "[]",
+		"no issues":     "{}",
+		"null":          `{"issues": null}`,
+		"text after it": `{"issues": []} ` + secret,
+		"twice":         twice,
 	}
 	text, prints := printed[s.Fault]
 	switch {
@@ -246,8 +272,12 @@ type tracker struct {
 func (k *tracker) options(t testing.TB, readOnly bool) Options {
 	exe := test.Must(os.Executable())
 	return Options{
-		Command: []string{exe, "-test.run=none"}, Verbs: []string{verbTool, verbComment, verbMove}, Key: secret, ReadOnly: readOnly, States: states,
-		Redact: func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
+		Command:  []string{exe, "-test.run=none"},
+		Verbs:    []string{verbTool, verbComment, verbMove},
+		Key:      secret,
+		ReadOnly: readOnly,
+		States:   states,
+		Redact:   func(s string) string { return strings.ReplaceAll(s, secret, "[redacted]") },
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error) {
 			k.runs.Add(1)
 			if readState(k.file).Fault == "hang" {
@@ -256,7 +286,11 @@ func (k *tracker) options(t testing.TB, readOnly bool) Options {
 				defer cancel()
 			}
 			env := append(os.Environ(), stateVar+"="+k.file, KeyVar+"="+secret)
-			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: t.TempDir(), Env: env}, stdin, limit)
+			out, err := tree.Run(ctx, host.StartRequest{
+				Argv: argv,
+				Dir:  t.TempDir(),
+				Env:  env,
+			}, stdin, limit)
 			return Output{out.Stdout, out.Stderr, out.Exit.Code, out.Exit.Text}, err
 		},
 	}
@@ -274,30 +308,53 @@ func TestConformance(t *testing.T) {
 		(&state{}).write(k.file)
 		fault := func(name, code string) trackertest.Fault {
 			return trackertest.Fault{
-				Name: name, Code: code, Arrange: func(testing.TB) { k.change(func(s *state) { s.Fault = name }) }, OnlyByIDs: name == "another id",
-				Class: reconcile.ClassOf(&reconcile.Error{Code: code}),
+				Name:      name,
+				Code:      code,
+				Arrange:   func(testing.TB) { k.change(func(s *state) { s.Fault = name }) },
+				OnlyByIDs: name == "another id",
+				Class:     reconcile.ClassOf(&reconcile.Error{Code: code}),
 			}
 		}
 		b := &trackertest.Backend{
-			TrackerAdapter: test.Must(Adapter(k.options(t, false))), ReadOnly: test.Must(Adapter(k.options(t, true))),
-			Active: []string{"Todo", "In Progress"}, Terminal: "Done", Secret: secret, Person: "kim", Me: "me",
-			Requests:    func() int { return int(k.runs.Load()) },
-			Unavailable: fault("exit 1", "command_failed"),
-			Faults:      []trackertest.Fault{fault("another id", "command_answer_invalid")},
+			TrackerAdapter: test.Must(Adapter(k.options(t, false))),
+			ReadOnly:       test.Must(Adapter(k.options(t, true))),
+			Active:         []string{"Todo", "In Progress"},
+			Terminal:       "Done",
+			Secret:         secret,
+			Person:         "kim",
+			Me:             "me",
+			Requests:       func() int { return int(k.runs.Load()) },
+			Unavailable:    fault("exit 1", "command_failed"),
+			Faults:         []trackertest.Fault{fault("another id", "command_answer_invalid")},
 			Limit: func(_ testing.TB, until time.Time) {
-				k.change(func(s *state) { s.Fault, s.Reset = "limit", until })
+				k.change(func(s *state) {
+					s.Fault = "limit"
+					s.Reset = until
+				})
 			},
 			ToMove: func(_ reconcile.Issue, state string) trackertest.Call {
-				return trackertest.Call{Tool: "issue_update", Args: json.RawMessage(fmt.Sprintf(`{"state": %q}`, state))}
+				return trackertest.Call{
+					Tool: "issue_update",
+					Args: json.RawMessage(fmt.Sprintf(`{"state": %q}`, state)),
+				}
 			},
 			ToComment: func(_ reconcile.Issue, text string) trackertest.Call {
-				return trackertest.Call{Tool: "issue_comment", Args: json.RawMessage(fmt.Sprintf(`{"text": %q}`, text))}
+				return trackertest.Call{
+					Tool: "issue_comment",
+					Args: json.RawMessage(fmt.Sprintf(`{"text": %q}`, text)),
+				}
 			},
 			Refused: func(_, other reconcile.Issue) map[string]trackertest.Call {
 				calls := map[string]trackertest.Call{}
 				for _, args := range []string{`{"state": "Done", "id": "` + other.ID + `"}`, `{}`, `{"state": 5}`, `{"state": " "}`, `"Done"`, `nothing`} {
-					calls["update "+args] = trackertest.Call{Tool: "issue_update", Args: json.RawMessage(args)}
-					calls["comment "+args] = trackertest.Call{Tool: "issue_comment", Args: json.RawMessage(strings.ReplaceAll(args, "state", "text"))}
+					calls["update "+args] = trackertest.Call{
+						Tool: "issue_update",
+						Args: json.RawMessage(args),
+					}
+					calls["comment "+args] = trackertest.Call{
+						Tool: "issue_comment",
+						Args: json.RawMessage(strings.ReplaceAll(args, "state", "text")),
+					}
 				}
 				return calls
 			},
@@ -319,7 +376,13 @@ func (k *tracker) arrange(b *trackertest.Backend) {
 			for s.find(id) != nil {
 				id += "0"
 			}
-			made := map[string]any{"id": id, "identifier": "T-" + id, "title": i.Title, "state": i.State, "unknown": []int{1}}
+			made := map[string]any{
+				"id":         id,
+				"identifier": "T-" + id,
+				"title":      i.Title,
+				"state":      i.State,
+				"unknown":    []int{1},
+			}
 			if i.Description != "" {
 				made["description"] = i.Description
 			}
@@ -344,7 +407,10 @@ func (k *tracker) arrange(b *trackertest.Backend) {
 		k.change(func(s *state) {
 			i := s.find(id)
 			i.Comments = append(i.Comments, map[string]any{
-				"id": fmt.Sprint("c", len(i.Comments)+1), "author": author, "body": text, "created_at": at.Format(time.RFC3339),
+				"id":         fmt.Sprint("c", len(i.Comments)+1),
+				"author":     author,
+				"body":       text,
+				"created_at": at.Format(time.RFC3339),
 			})
 		})
 	}

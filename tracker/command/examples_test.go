@@ -33,7 +33,11 @@ func example(t *testing.T, dir, name string, verbs []string, env ...string) *rec
 		Command: []string{test.Must(filepath.Abs("../../examples/trackers/" + name))}, Verbs: verbs,
 		States: []string{"Todo", "In Progress", "Done", "open", "in_progress", "closed"},
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error) {
-			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: dir, Env: append(os.Environ(), env...)}, stdin, limit)
+			out, err := tree.Run(ctx, host.StartRequest{
+				Argv: argv,
+				Dir:  dir,
+				Env:  append(os.Environ(), env...),
+			}, stdin, limit)
 			return Output{out.Stdout, out.Stderr, out.Exit.Code, out.Exit.Text}, err
 		},
 	}))
@@ -65,17 +69,25 @@ func shown(t *testing.T, a *reconcile.TrackerAdapter, states ...string) []string
 	for _, i := range test.Must(a.Candidates(t.Context(), states)) {
 		var fields map[string]any
 		test.OK(t, json.Unmarshal(test.Must(json.Marshal(i)), &fields))
-		maps.DeleteFunc(fields, func(_ string, v any) bool { return v == nil || v == "" || v == false || fmt.Sprint(v) == "[]" })
+		maps.DeleteFunc(
+			fields,
+			func(_ string, v any) bool { return v == nil || v == "" || v == false || fmt.Sprint(v) == "[]" },
+		)
 		list = append(list, string(test.Must(json.Marshal(fields))))
 	}
 	return list
 }
 
-// move moves an issue by the agent's tool. The answer contains refused; it is a success if this is empty.
+// move moves an issue by the agent's tool. The answer contains refused; it is a success if
+// this is empty.
 func move(t *testing.T, a *reconcile.TrackerAdapter, id, to, refused string) {
 	t.Helper()
 	args := test.Must(json.Marshal(map[string]string{"state": to}))
-	answer := a.Tools[0].Call(t.Context(), reconcile.Issue{ID: id, Identifier: id, State: "x"}, args)
+	answer := a.Tools[0].Call(t.Context(), reconcile.Issue{
+		ID:         id,
+		Identifier: id,
+		State:      "x",
+	}, args)
 	test.Equal(t, "the answer", answer.Success, refused == "")
 	test.Contains(t, "the answer", answer.Text, refused)
 }
@@ -101,19 +113,30 @@ func TestCSVExample(t *testing.T) {
 	test.OK(t, a.Move(t.Context(), "2", "Done"))
 	wantCode(t, a.Move(t.Context(), "9", "Done"), "issue_not_found")
 	changed := strings.ReplaceAll(string(test.Must(os.ReadFile(file))), "\r\n", "\n")
-	test.Equal(t, "the file", changed, strings.NewReplacer("First,Todo", "First,Human Review", "In Progress", "Done").Replace(rows))
+	test.Equal(
+		t,
+		"the file",
+		changed,
+		strings.NewReplacer("First,Todo", "First,Human Review", "In Progress", "Done").Replace(rows),
+	)
 	// A person's mistake is an error with its place.
 	test.OK(t, os.WriteFile(file, []byte(rows+"3,Third again,Todo,,,,\n"), 0o600))
 	test.Must(a.ByIDs(t.Context(), []string{"1"}))
 	test.OK(t, os.WriteFile(file, []byte(rows+"1,First again,Todo,,,,\n"), 0o600))
-	test.Contains(t, "the error", fmt.Sprint(test.Err(a.Candidates(t.Context(), []string{"Todo"}))), `issues[1].id is "1", as in issues[0]`)
+	test.Contains(
+		t,
+		"the error",
+		fmt.Sprint(test.Err(a.Candidates(t.Context(), []string{"Todo"}))),
+		`issues[1].id is "1", as in issues[0]`,
+	)
 	if _, err := example(t, t.TempDir(), "csv_file.py", nil).Candidates(t.Context(), []string{"Todo"}); err == nil ||
 		!strings.Contains(err.Error(), "No such file or directory: 'issues.csv'") {
 		t.Error(err)
 	}
 }
 
-// beads are lines of an export of bd 1.0: a type, an epic with a child, comments, a deleted issue, a memory.
+// beads are lines of an export of bd 1.0: a type, an epic with a child, comments, a deleted
+// issue, a memory.
 const beads = `{"_type":"issue","id":"bd-a1","title":"Epic","status":"open","priority":0,"issue_type":"epic","created_at":"2026-01-03T10:00:00.25-08:00","updated_at":"2026-01-03T10:00:00.25-08:00","dependency_count":0,"dependent_count":1,"comment_count":0}
 {"_type":"issue","id":"bd-a1.1","title":"Child","description":"Do it.","acceptance_criteria":"It works.","status":"in_progress","priority":2,"issue_type":"task","assignee":"kim","created_at":"2026-01-02T10:00:00Z","updated_at":"2026-01-04T10:00:00Z","labels":["UI"],"dependencies":[{"issue_id":"bd-a1.1","depends_on_id":"bd-a1","type":"parent-child","created_at":"2026-01-02T10:00:00Z"},{"issue_id":"bd-a1.1","depends_on_id":"bd-b2","type":"blocks","created_at":"2026-01-02T10:00:00Z"}],"comments":[{"id":"01","issue_id":"bd-a1.1","author":"kim","text":"One","created_at":"2026-01-05T10:00:00Z"},{"id":"02","issue_id":"bd-a1.1","author":"kim","text":"Two","created_at":"2026-01-06T10:00:00Z"}]}
 {"_type":"issue","id":"bd-b2","title":"Before","status":"closed","priority":1,"issue_type":"bug","created_at":"2026-01-01T10:00:00Z","updated_at":"2026-01-01T11:00:00Z","closed_at":"2026-01-01T11:00:00Z"}
@@ -138,7 +161,10 @@ esac
 	test.OK(t, os.WriteFile(filepath.Join(dir, "bin", "bd"), []byte("#!/bin/sh\n"+bd), 0o700))
 	path := "PATH=" + filepath.Join(dir, "bin") + ":" + os.Getenv("PATH")
 	keeps(t, example(t, dir, "beads.py", nil, path), []string{"open", "in_progress"}, 2)
-	for name, env := range map[string]string{"by bd": path, "from a file": "BEADS_EXPORT=" + export} {
+	for name, env := range map[string]string{
+		"by bd":       path,
+		"from a file": "BEADS_EXPORT=" + export,
+	} {
 		t.Run(name, func(t *testing.T) {
 			a := example(t, dir, "beads.py", nil, env)
 			test.Equal(t, "candidates", shown(t, a, "open", "in_progress"), []string{
@@ -190,8 +216,10 @@ func (g *gitlab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case path == "":
 		g.page(w, r.URL.Query(), slices.DeleteFunc(slices.Clone(g.issues), func(i map[string]any) bool {
-			state, iids := r.URL.Query().Get("state"), r.URL.Query()["iids[]"]
-			return state != "" && i["state"] != state || iids != nil && !slices.Contains(iids, fmt.Sprint(i["iid"]))
+			state := r.URL.Query().Get("state")
+			iids := r.URL.Query()["iids[]"]
+			return state != "" && i["state"] != state ||
+				iids != nil && !slices.Contains(iids, fmt.Sprint(i["iid"]))
 		}))
 	case at < 0:
 		w.WriteHeader(http.StatusNotFound)
@@ -203,12 +231,20 @@ func (g *gitlab) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodGet:
 		g.page(w, r.URL.Query(), g.notes[parts[0]])
 	case r.Method == http.MethodPost:
-		made := note(100+len(g.notes[parts[0]]), "symphony-bot", body["body"], time.Now().UTC().Format(time.RFC3339Nano))
+		made := note(
+			100+len(g.notes[parts[0]]),
+			"symphony-bot",
+			body["body"],
+			time.Now().UTC().Format(time.RFC3339Nano),
+		)
 		g.notes[parts[0]] = append(g.notes[parts[0]], made)
 		w.WriteHeader(http.StatusCreated)
 		_ = json.NewEncoder(w).Encode(made)
 	default:
-		n := slices.IndexFunc(g.notes[parts[0]], func(n map[string]any) bool { return fmt.Sprint(n["id"]) == parts[2] })
+		n := slices.IndexFunc(
+			g.notes[parts[0]],
+			func(n map[string]any) bool { return fmt.Sprint(n["id"]) == parts[2] },
+		)
 		if n < 0 {
 			w.WriteHeader(http.StatusNotFound)
 			return
@@ -238,7 +274,10 @@ func (g *gitlab) change(i map[string]any, body map[string]string) {
 	case "reopen":
 		i["state"] = "opened"
 	}
-	labels := slices.DeleteFunc(i["labels"].([]string), func(l string) bool { return slices.Contains(strings.Split(body["remove_labels"], ","), l) })
+	labels := slices.DeleteFunc(
+		i["labels"].([]string),
+		func(l string) bool { return slices.Contains(strings.Split(body["remove_labels"], ","), l) },
+	)
 	if add := body["add_labels"]; add != "" {
 		labels = append(labels, add)
 	}
@@ -246,7 +285,14 @@ func (g *gitlab) change(i map[string]any, body map[string]string) {
 }
 
 func note(id int, author, body, at string) map[string]any {
-	return map[string]any{"id": id, "author": map[string]any{"username": author}, "body": body, "created_at": at, "updated_at": at, "system": false}
+	return map[string]any{
+		"id":         id,
+		"author":     map[string]any{"username": author},
+		"body":       body,
+		"created_at": at,
+		"updated_at": at,
+		"system":     false,
+	}
 }
 
 func newGitLab() *gitlab {
@@ -258,15 +304,29 @@ func newGitLab() *gitlab {
 		}
 		iid := n + 1
 		g.issues = append(g.issues, map[string]any{
-			"id": 1000 + iid, "iid": iid, "title": fmt.Sprint("Number ", iid), "description": nil, "state": state, "labels": labels, "assignees": []any{},
-			"web_url": fmt.Sprint("https://gitlab.example/team/web/-/issues/", iid), "user_notes_count": 0, "created_at": fmt.Sprintf("2026-01-0%dT10:00:00.000Z", iid),
-			"updated_at": fmt.Sprintf("2026-01-0%dT10:00:00.000+02:00", iid+1), "references": map[string]any{"short": fmt.Sprint("#", iid)},
+			"id":               1000 + iid,
+			"iid":              iid,
+			"title":            fmt.Sprint("Number ", iid),
+			"description":      nil,
+			"state":            state,
+			"labels":           labels,
+			"assignees":        []any{},
+			"web_url":          fmt.Sprint("https://gitlab.example/team/web/-/issues/", iid),
+			"user_notes_count": 0,
+			"created_at":       fmt.Sprintf("2026-01-0%dT10:00:00.000Z", iid),
+			"updated_at":       fmt.Sprintf("2026-01-0%dT10:00:00.000+02:00", iid+1),
+			"references":       map[string]any{"short": fmt.Sprint("#", iid)},
 		})
 	}
-	g.issues[0]["assignees"], g.issues[0]["user_notes_count"] = []any{map[string]any{"id": 7, "username": "kim"}}, 2
+	g.issues[0]["assignees"] = []any{map[string]any{"id": 7, "username": "kim"}}
+	g.issues[0]["user_notes_count"] = 2
 	moved := note(1, "kim", "added ~Todo", "2026-01-04T10:00:00.000Z")
 	moved["system"] = true
-	g.notes["1"] = []map[string]any{note(2, "kim", "approve", "2026-01-02T10:00:00.000Z"), note(3, "kim", "more", "2026-01-03T10:00:00.000Z"), moved}
+	g.notes["1"] = []map[string]any{
+		note(2, "kim", "approve", "2026-01-02T10:00:00.000Z"),
+		note(3, "kim", "more", "2026-01-03T10:00:00.000Z"),
+		moved,
+	}
 	return g
 }
 
@@ -279,7 +339,17 @@ func TestGitLabExample(t *testing.T) {
 	defer server.Close()
 	const token = "glpat-0123456789abcdef"
 	dir := t.TempDir()
-	a := example(t, dir, "gitlab.sh", []string{verbTool, verbComment, verbMove}, "GITLAB_URL="+server.URL, "GITLAB_PROJECT=team/web shop", "GITLAB_TOKEN="+token, "TMPDIR="+dir, "NO_PROXY=*")
+	a := example(
+		t,
+		dir,
+		"gitlab.sh",
+		[]string{verbTool, verbComment, verbMove},
+		"GITLAB_URL="+server.URL,
+		"GITLAB_PROJECT=team/web shop",
+		"GITLAB_TOKEN="+token,
+		"TMPDIR="+dir,
+		"NO_PROXY=*",
+	)
 	keeps(t, a, []string{"Todo", "In Progress", "open"}, 3)
 	got := shown(t, a, "Todo", "In Progress")
 	test.Equal(t, "candidates", got, []string{
@@ -300,17 +370,26 @@ func TestGitLabExample(t *testing.T) {
 	}
 	test.Contains(t, "the error", fmt.Sprint(a.Move(t.Context(), "1", "Someday")), "command_failed: ")
 	wantCode(t, a.Move(t.Context(), "99", "closed"), "issue_not_found")
-	made := test.Must(a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"))
+	made := test.Must(
+		a.Post(t.Context(), "1", "May I?\n\n```\necho \"$HOME\" 'x' @y\n```\n<!-- symphony:request R 1 -->"),
+	)
 	test.Must(a.Edit(t.Context(), "1", made.ID, "Approved.\n<!-- symphony:request R 1 -->"))
 	list := test.Must(a.Comments(t.Context(), "1", time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)))
-	if len(list) != 2 || list[0].Body != "Approved.\n<!-- symphony:request R 1 -->" || !list[0].Own || list[1].Own || !slices.Equal(list[1].AuthorIDs, []string{"kim"}) {
+	if len(list) != 2 || list[0].Body != "Approved.\n<!-- symphony:request R 1 -->" || !list[0].Own ||
+		list[1].Own ||
+		!slices.Equal(list[1].AuthorIDs, []string{"kim"}) {
 		t.Errorf("%+v", list)
 	}
 	wantCode(t, test.Err(a.Edit(t.Context(), "1", "999", "No.")), "issue_not_found")
 	for _, used := range g.tokens {
 		test.Equal(t, "token", used, token)
 	}
-	for status, code := range map[int]string{401: "command_key_refused", 404: "tracker_project_not_found", 429: "tracker_rate_limited", 502: "command_failed"} {
+	for status, code := range map[int]string{
+		401: "command_key_refused",
+		404: "tracker_project_not_found",
+		429: "tracker_rate_limited",
+		502: "command_failed",
+	} {
 		g.mu.Lock()
 		g.status = status
 		g.mu.Unlock()

@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Candidates implements reconcile.Tracker. The program may return issues in other states, which are left out. Without states it is not run.
+// Candidates implements reconcile.Tracker. The program may return issues in other states,
+// which are left out. Without states it is not run.
 func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	found := []reconcile.Issue{}
 	asked := text.Unique(states)
@@ -22,52 +23,72 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	for _, s := range asked {
 		normal[reconcile.NormalizeState(s)] = true
 	}
-	err := c.issues(ctx, verbCandidates, map[string][]string{"states": asked}, func(path string, i reconcile.Issue, err error) error {
-		if err != nil {
-			id := cmp.Or(i.ID, path)
-			found = append(found, reconcile.Issue{ID: id, Identifier: cmp.Or(i.Identifier, id), Malformed: c.Redact(err.Error())})
-		} else if normal[reconcile.NormalizeState(i.State)] {
-			found = append(found, i)
-		}
-		return nil
-	})
+	err := c.issues(
+		ctx,
+		verbCandidates,
+		map[string][]string{"states": asked},
+		func(path string, i reconcile.Issue, err error) error {
+			if err != nil {
+				id := cmp.Or(i.ID, path)
+				found = append(found, reconcile.Issue{
+					ID:         id,
+					Identifier: cmp.Or(i.Identifier, id),
+					Malformed:  c.Redact(err.Error()),
+				})
+			} else if normal[reconcile.NormalizeState(i.State)] {
+				found = append(found, i)
+			}
+			return nil
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// ByIDs implements reconcile.Tracker. An issue that was not asked for fails the call: it may be one of those that were asked for,
-// under another name, and these would seem to be gone.
+// ByIDs implements reconcile.Tracker. An issue that was not asked for fails the call: it may
+// be one of those that were asked for, under another name, and these would seem to be gone.
 func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found := map[string]reconcile.Issue{}
 	ids = text.Unique(ids)
 	if len(ids) == 0 {
 		return found, nil
 	}
-	err := c.issues(ctx, verbByIDs, map[string][]string{"ids": ids}, func(path string, i reconcile.Issue, err error) error {
-		switch {
-		case err != nil && i.Identifier != "":
-			return fmt.Errorf("%w (issue %q)", err, i.Identifier)
-		case err != nil:
-			return err
-		case !slices.Contains(ids, i.ID):
-			return &wrong{
-				fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
-				"by-ids prints only the issues whose ids are in the request, each under that id",
+	err := c.issues(
+		ctx,
+		verbByIDs,
+		map[string][]string{"ids": ids},
+		func(path string, i reconcile.Issue, err error) error {
+			switch {
+			case err != nil && i.Identifier != "":
+				return fmt.Errorf("%w (issue %q)", err, i.Identifier)
+			case err != nil:
+				return err
+			case !slices.Contains(ids, i.ID):
+				return &wrong{
+					fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
+					"by-ids prints only the issues whose ids are in the request, each under that id",
+				}
 			}
-		}
-		found[i.ID] = i
-		return nil
-	})
+			found[i.ID] = i
+			return nil
+		},
+	)
 	if err != nil {
 		return nil, err
 	}
 	return found, nil
 }
 
-// issues runs the program and calls each with every issue, and with what is wrong with its record. No id or identifier may come twice.
-func (c *client) issues(ctx context.Context, verb string, request any, each func(path string, i reconcile.Issue, err error) error) error {
+// issues runs the program and calls each with every issue, and with what is wrong with its
+// record. No id or identifier may come twice.
+func (c *client) issues(
+	ctx context.Context,
+	verb string,
+	request any,
+	each func(path string, i reconcile.Issue, err error) error,
+) error {
 	answer, err := c.ask(ctx, verb, request)
 	if err != nil {
 		return err
@@ -77,7 +98,8 @@ func (c *client) issues(ctx context.Context, verb string, request any, each func
 		return c.invalid(verb, err)
 	}
 	const unique = "each issue has an id and an identifier of its own: runs, workspaces and branches belong to them"
-	ids, identifiers := map[string]string{}, map[string]string{}
+	ids := map[string]string{}
+	identifiers := map[string]string{}
 	for n, raw := range list {
 		path := fmt.Sprintf("issues[%d]", n)
 		i, err := issue(path, raw)
@@ -85,9 +107,13 @@ func (c *client) issues(ctx context.Context, verb string, request any, each func
 			return c.invalid(verb, &wrong{fmt.Sprintf("%s.id is %q, as in %s", path, i.ID, other), unique})
 		}
 		if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
-			return c.invalid(verb, &wrong{fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other), unique})
+			return c.invalid(
+				verb,
+				&wrong{fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other), unique},
+			)
 		}
-		ids[i.ID], identifiers[i.Identifier] = path, path
+		ids[i.ID] = path
+		identifiers[i.Identifier] = path
 		if err := each(path, i, err); err != nil {
 			return c.invalid(verb, err)
 		}

@@ -15,11 +15,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// schema returns a part of docs/tracker.schema.json, with a pattern instead of each format, which the library does not check.
+// schema returns a part of docs/tracker.schema.json, with a pattern instead of each format,
+// which the library does not check.
 func schema(t *testing.T, def string) *jsonschema.Resolved {
 	t.Helper()
-	text := strings.ReplaceAll(string(test.Must(os.ReadFile("../../docs/tracker.schema.json"))), `"format": "date-time"`,
-		`"pattern": "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?(Z|[+-]\\d\\d:\\d\\d)$"`)
+	text := strings.ReplaceAll(
+		string(test.Must(os.ReadFile("../../docs/tracker.schema.json"))),
+		`"format": "date-time"`,
+		`"pattern": "^\\d{4}-\\d\\d-\\d\\dT\\d\\d:\\d\\d:\\d\\d(\\.\\d+)?(Z|[+-]\\d\\d:\\d\\d)$"`,
+	)
 	test.Lacks(t, "the schema", text, `"format"`)
 	var whole jsonschema.Schema
 	test.OK(t, json.Unmarshal([]byte(text), &whole))
@@ -34,7 +38,8 @@ var values = []string{
 	`[]`, `["a"]`, `["a", 1]`, `[null]`, `[{}]`, `[{"id": "7", "state": null}]`, `[{"id": "7", "identifier": 7}]`, `[{"id": " "}]`, `[7]`,
 }
 
-// The decoder accepts exactly what the schema describes: for every field and every kind of value, and for a field that is absent.
+// The decoder accepts exactly what the schema describes: for every field and every kind of
+// value, and for a field that is absent.
 func TestSchemaAndDecoderAgree(t *testing.T) {
 	decoders := map[string]struct {
 		whole  string
@@ -60,12 +65,19 @@ func TestSchemaAndDecoderAgree(t *testing.T) {
 	}
 	test.OK(t, json.Unmarshal(test.Must(os.ReadFile("../../docs/tracker.schema.json")), &document))
 	for name, d := range decoders {
-		test.Equal(t, name+": fields in the schema, and tested", len(document.Defs[name].Properties), len(d.fields))
-		compiled, tried := schema(t, name), 0
+		test.Equal(
+			t,
+			name+": fields in the schema, and tested",
+			len(document.Defs[name].Properties),
+			len(d.fields),
+		)
+		compiled := schema(t, name)
+		tried := 0
 		try := func(raw []byte) {
 			var instance any
 			test.OK(t, json.Unmarshal(raw, &instance))
-			bySchema, byDecoder := compiled.Validate(instance), d.decode(raw)
+			bySchema := compiled.Validate(instance)
+			byDecoder := d.decode(raw)
 			if tried++; (bySchema == nil) != (byDecoder == nil) {
 				t.Errorf("%s\nschema: %v\ndecoder: %v", raw, bySchema, byDecoder)
 			}
@@ -103,7 +115,12 @@ func TestRequestsFollowTheSchema(t *testing.T) {
 	_ = test.Must(c.Candidates(ctx, []string{"Todo"}))
 	_ = test.Must(c.ByIDs(ctx, []string{"1"}))
 	test.OK(t, c.move(ctx, "1", "Done"))
-	_, _, err := c.updateTool().Do(ctx, reconcile.Issue{ID: "1", Identifier: "A-1", Title: "t", State: "Todo"}, "Done")
+	_, _, err := c.updateTool().Do(ctx, reconcile.Issue{
+		ID:         "1",
+		Identifier: "A-1",
+		Title:      "t",
+		State:      "Todo",
+	}, "Done")
 	test.OK(t, err)
 	_ = test.Must(c.comments(ctx, "1", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)))
 	for _, verb := range []string{verbCandidates, verbByIDs, verbTool, verbMove, verbComment} {
@@ -132,10 +149,17 @@ func TestPlacesInAnswers(t *testing.T) {
 		`[{"id": "2", "title": "t", "state": "Todo"}]`: `issues[0].id is "2", which was not asked for`,
 	} {
 		c := &client{Options: Options{
-			Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
-			Run: answering(`{"issues": ` + answer + `}`),
+			Command: []string{"./x"},
+			Timeout: time.Minute,
+			Redact:  func(s string) string { return s },
+			Run:     answering(`{"issues": ` + answer + `}`),
 		}}
-		test.Equal(t, answer, fmt.Sprint(test.Err(c.ByIDs(t.Context(), []string{"1"}))), "command_answer_invalid: ./x by-ids: "+want)
+		test.Equal(
+			t,
+			answer,
+			fmt.Sprint(test.Err(c.ByIDs(t.Context(), []string{"1"}))),
+			"command_answer_invalid: ./x by-ids: "+want,
+		)
 	}
 }
 
@@ -143,8 +167,10 @@ func TestPlacesInAnswers(t *testing.T) {
 func TestMalformedCandidates(t *testing.T) {
 	c := &client{Options: Options{
 		Command: []string{"./x"}, Timeout: time.Minute, Redact: func(s string) string { return s },
-		Run: answering(`{"issues": [{"id": "1", "title": "t", "state": " todo "}, {"title": "t"}, 5, {"id": "4", "identifier": "A-4", "title": "t", "state": "Todo", "url": 1},
-			{"id": "5", "title": "t", "state": "Done"}]}`),
+		Run: answering(
+			`{"issues": [{"id": "1", "title": "t", "state": " todo "}, {"title": "t"}, 5, {"id": "4", "identifier": "A-4", "title": "t", "state": "Todo", "url": 1},
+			{"id": "5", "title": "t", "state": "Done"}]}`,
+		),
 	}}
 	found := test.Must(c.Candidates(t.Context(), []string{"Todo"}))
 	got := []string{}

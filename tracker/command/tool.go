@@ -24,7 +24,8 @@ type commentRequest struct {
 // maxComments bounds the comments of one read: the newest are kept.
 const maxComments = 200
 
-// comments returns the comments that were made after since, the newest first. The program may return others, in any order.
+// comments returns the comments that were made after since, the newest first. The program may
+// return others, in any order.
 func (c *client) comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	request := commentRequest{Action: "list", IssueID: issueID}
 	if !since.IsZero() {
@@ -63,7 +64,11 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 		return reconcile.Comment{}, err
 	}
 	r := &reader{record: fields}
-	made := reconcile.Comment{ID: r.need("id"), Author: r.or("author", ""), Body: text.OrEmpty(r.text("body"))}
+	made := reconcile.Comment{
+		ID:     r.need("id"),
+		Author: r.or("author", ""),
+		Body:   text.OrEmpty(r.text("body")),
+	}
 	if at := r.time("created_at"); at != nil {
 		made.CreatedAt = *at
 	} else {
@@ -78,7 +83,11 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 }
 
 func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
-	answer, err := c.ask(ctx, verbComment, commentRequest{Action: "post", IssueID: issueID, Body: body})
+	answer, err := c.ask(ctx, verbComment, commentRequest{
+		Action:  "post",
+		IssueID: issueID,
+		Body:    body,
+	})
 	if err != nil {
 		return reconcile.Comment{}, err
 	}
@@ -86,18 +95,27 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 	if err != nil {
 		return made, c.invalid(verbComment, err)
 	}
-	made.Own, made.Body = true, body
+	made.Own = true
+	made.Body = body
 	return made, nil
 }
 
 func (c *client) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
-	_, err := c.ask(ctx, verbComment, commentRequest{Action: "edit", IssueID: issueID, CommentID: commentID, Body: body})
+	_, err := c.ask(ctx, verbComment, commentRequest{
+		Action:    "edit",
+		IssueID:   issueID,
+		CommentID: commentID,
+		Body:      body,
+	})
 	return body, err
 }
 
 // move changes the state of an issue. The program compares the names of states.
 func (c *client) move(ctx context.Context, issueID, state string) error {
-	_, err := c.ask(ctx, verbMove, map[string]string{"issue_id": issueID, "state": strings.TrimSpace(state)})
+	_, err := c.ask(ctx, verbMove, map[string]string{
+		"issue_id": issueID,
+		"state":    strings.TrimSpace(state),
+	})
 	return err
 }
 
@@ -111,8 +129,13 @@ func (c *client) updateTool() agenttool.Change {
 		Argument:    "state", Meaning: "The name of the new state.", ReadOnly: c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, state string) (string, *reconcile.Created, error) {
 			answer, err := c.ask(ctx, verbTool, map[string]any{
-				"issue": map[string]string{"id": i.ID, "identifier": i.Identifier, "title": i.Title, "state": i.State},
-				"tool":  updateName, "arguments": map[string]string{"state": state},
+				"issue": map[string]string{
+					"id":         i.ID,
+					"identifier": i.Identifier,
+					"title":      i.Title,
+					"state":      i.State,
+				},
+				"tool": updateName, "arguments": map[string]string{"state": state},
 			})
 			if err != nil {
 				return "", nil, err
@@ -130,12 +153,18 @@ func (c *client) updateTool() agenttool.Change {
 // commentTool lets the agent comment on its issue.
 func (c *client) commentTool() agenttool.Change {
 	return agenttool.Change{
-		Name:        "issue_comment",
-		Description: `Comment on the issue that you work on. Example: {"text": "Done; the tests pass."}`,
-		Argument:    "text", Meaning: "The comment, as Markdown.", CommentsOnly: true, ReadOnly: c.ReadOnly,
+		Name:         "issue_comment",
+		Description:  `Comment on the issue that you work on. Example: {"text": "Done; the tests pass."}`,
+		Argument:     "text",
+		Meaning:      "The comment, as Markdown.",
+		CommentsOnly: true,
+		ReadOnly:     c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, text string) (string, *reconcile.Created, error) {
 			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.Marker)
-			return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
+			return "commented on " + i.Identifier, &reconcile.Created{
+				Kind: "comment",
+				ID:   made.ID,
+			}, err
 		},
 	}
 }

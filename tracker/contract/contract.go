@@ -1,7 +1,9 @@
-// Package contract checks that a tracker keeps the rules of reconcile.Tracker, by reading alone. The suite for adapters
-// (tracker/trackertest) runs it against fakes, and symphony check --tracker against the tracker of a workflow.
+// Package contract checks that a tracker keeps the rules of reconcile.Tracker, by reading
+// alone. The suite for adapters (tracker/trackertest) runs it against fakes, and symphony
+// check --tracker against the tracker of a workflow.
 //
-// What changes in a tracker during the check is no violation, as far as an issue's UpdatedAt shows it.
+// What changes in a tracker during the check is no violation, as far as an issue's UpdatedAt
+// shows it.
 package contract
 
 import (
@@ -26,7 +28,8 @@ type Violation struct {
 	Rule    string `json:"rule"`    // the name of the rule
 	Message string `json:"message"` // what was seen, with the issue
 	Why     string `json:"why"`     // the rule, and what goes wrong without it
-	Err     error  `json:"-"`       // the error of a call that should have succeeded; nil for others
+	// the error of a call that should have succeeded; nil for others
+	Err error `json:"-"`
 }
 
 // Report is the result of a check.
@@ -44,12 +47,18 @@ var (
 	RuleReads = Rule{
 		"reads", "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
 	}
-	RuleErrors    = Rule{"errors", "the code and the class of an error decide what a pass does and what people read"}
+	RuleErrors = Rule{
+		"errors",
+		"the code and the class of an error decide what a pass does and what people read",
+	}
 	RuleFields    = Rule{"fields", "an issue needs id, identifier, title and state, none empty"}
 	RuleMalformed = Rule{
 		"malformed", "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed",
 	}
-	RuleUnique = Rule{"unique", "runs, workspaces and branches belong to one id and identifier; two issues must not share them"}
+	RuleUnique = Rule{
+		"unique",
+		"runs, workspaces and branches belong to one id and identifier; two issues must not share them",
+	}
 	RuleStates = Rule{"states", "only issues in the given states may be returned: others would be started"}
 	RuleCase   = Rule{"case", "names of states are compared without regard to case and outer blanks"}
 	RuleOrder  = Rule{
@@ -62,8 +71,14 @@ var (
 	RuleTimes = Rule{
 		"times", "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
 	}
-	RuleByIDs     = Rule{"by-ids", "the same issue has the same values in both reads; one that is missing here is stopped and released"}
-	RuleOnlyAsked = Rule{"only-asked", "by id, only the issues that were asked for are returned, each under its own id"}
+	RuleByIDs = Rule{
+		"by-ids",
+		"the same issue has the same values in both reads; one that is missing here is stopped and released",
+	}
+	RuleOnlyAsked = Rule{
+		"only-asked",
+		"by id, only the issues that were asked for are returned, each under its own id",
+	}
 	RuleUnknownID = Rule{
 		"unknown-id", "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass",
 	}
@@ -71,13 +86,19 @@ var (
 	RuleFind    = Rule{
 		"find", "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
 	}
-	RuleComments    = Rule{"comments", "comments have an id and a time, and the newest comes first"}
-	RuleSince       = Rule{"since", "only comments after the given time are returned: others would be given to the agent again"}
-	RuleLastComment = Rule{"last-comment", "last_comment_at is the time of the newest comment: a later comment ends a hold"}
+	RuleComments = Rule{"comments", "comments have an id and a time, and the newest comes first"}
+	RuleSince    = Rule{
+		"since",
+		"only comments after the given time are returned: others would be given to the agent again",
+	}
+	RuleLastComment = Rule{
+		"last-comment",
+		"last_comment_at is the time of the newest comment: a later comment ends a hold",
+	}
 )
 
-// Check reads the issues in the given states, and everything else that a pass and its commands read, and returns the violations.
-// It changes nothing. now is the current time.
+// Check reads the issues in the given states, and everything else that a pass and its commands
+// read, and returns the violations. It changes nothing. now is the current time.
 func Check(ctx context.Context, t *reconcile.TrackerAdapter, states []string, now time.Time) Report {
 	c := &check{ctx: ctx, t: t, states: states, now: now}
 	issues, ok := c.candidates(states)
@@ -106,7 +127,11 @@ type check struct {
 }
 
 func (c *check) violated(rule Rule, format string, args ...any) {
-	c.Violations = append(c.Violations, Violation{Rule: rule.Name, Message: fmt.Sprintf(format, args...), Why: rule.Why})
+	c.Violations = append(c.Violations, Violation{
+		Rule:    rule.Name,
+		Message: fmt.Sprintf(format, args...),
+		Why:     rule.Why,
+	})
 }
 
 // call makes one call. It returns false if the call failed, which is a violation.
@@ -117,7 +142,12 @@ func (c *check) call(rule Rule, what string, call func() error) bool {
 	if err == nil {
 		return true
 	}
-	c.Violations = append(c.Violations, Violation{Rule: rule.Name, Message: what + ": " + err.Error(), Why: rule.Why, Err: err})
+	c.Violations = append(c.Violations, Violation{
+		Rule:    rule.Name,
+		Message: what + ": " + err.Error(),
+		Why:     rule.Why,
+		Err:     err,
+	})
 	c.classified(what, err)
 	return false
 }
@@ -144,7 +174,8 @@ func (c *check) candidates(states []string) (issues []reconcile.Issue, ok bool) 
 
 // records checks each record, and the records together.
 func (c *check) records(issues []reconcile.Issue) {
-	ids, identifiers := map[string]bool{}, map[string]string{}
+	ids := map[string]bool{}
+	identifiers := map[string]string{}
 	for _, i := range issues {
 		name := called(i)
 		if ids[i.ID] && i.ID != "" {
@@ -152,7 +183,8 @@ func (c *check) records(issues []reconcile.Issue) {
 		} else if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
 			c.violated(RuleUnique, "the issues %q and %q have the same identifier %q", other, i.ID, i.Identifier)
 		}
-		ids[i.ID], identifiers[i.Identifier] = true, i.ID
+		ids[i.ID] = true
+		identifiers[i.Identifier] = i.ID
 		if i.Malformed != "" {
 			if strings.Contains(i.Malformed, name) {
 				c.violated(RuleMalformed, "%s", i.Malformed)
@@ -168,7 +200,8 @@ func (c *check) records(issues []reconcile.Issue) {
 	}
 }
 
-// latest is how far a time may be ahead of this machine's clock, which may have another time zone than a date without one.
+// latest is how far a time may be ahead of this machine's clock, which may have another time
+// zone than a date without one.
 const latest = 24 * time.Hour
 
 func (c *check) record(name string, i reconcile.Issue) {
@@ -185,7 +218,8 @@ func (c *check) record(name string, i reconcile.Issue) {
 		seen[l] = true
 	}
 	for _, b := range i.BlockedBy {
-		id, identifier := text.OrEmpty(b.ID), text.OrEmpty(b.Identifier)
+		id := text.OrEmpty(b.ID)
+		identifier := text.OrEmpty(b.Identifier)
 		switch {
 		case id == "" && identifier == "":
 			c.violated(RuleBlockers, "%s has a blocker without id and identifier", name)
@@ -211,13 +245,15 @@ func (c *check) record(name string, i reconcile.Issue) {
 	}
 }
 
-// again reads the candidates twice more: with the same states, and with the states in upper case and with blanks.
+// again reads the candidates twice more: with the same states, and with the states in upper
+// case and with blanks.
 func (c *check) again(first []reconcile.Issue) {
 	second, ok := c.candidates(c.states)
 	if !ok {
 		return
 	}
-	a, b := common(first, second), common(second, first)
+	a := common(first, second)
+	b := common(second, first)
 	if !slices.Equal(a, b) {
 		c.violated(RuleOrder, "the first call returned %s, the second %s", listed(a), listed(b))
 	}
@@ -228,7 +264,13 @@ func (c *check) again(first []reconcile.Issue) {
 	}
 	for _, i := range second {
 		if !slices.ContainsFunc(other, func(o reconcile.Issue) bool { return o.ID == i.ID }) {
-			c.violated(RuleCase, "%s in state %q was not returned for the states %q", called(i), i.State, shouted)
+			c.violated(
+				RuleCase,
+				"%s in state %q was not returned for the states %q",
+				called(i),
+				i.State,
+				shouted,
+			)
 			break
 		}
 	}
@@ -237,10 +279,14 @@ func (c *check) again(first []reconcile.Issue) {
 	}
 }
 
-// common returns the ids of the issues that are in both lists and have not changed between them.
+// common returns the ids of the issues that are in both lists and have not changed between
+// them.
 func common(in, and []reconcile.Issue) []string {
 	return idsOf(text.Filter(in, func(i reconcile.Issue) bool {
-		return slices.ContainsFunc(and, func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) })
+		return slices.ContainsFunc(
+			and,
+			func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) },
+		)
 	}))
 }
 
@@ -269,9 +315,17 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 		return
 	}
 	if len(asked) > 0 {
-		mixed, ok := read(RuleUnknownID, "a candidate, twice, and an id that does not exist", []string{UnknownID, asked[0], asked[0]})
+		mixed, ok := read(
+			RuleUnknownID,
+			"a candidate, twice, and an id that does not exist",
+			[]string{UnknownID, asked[0], asked[0]},
+		)
 		if _, there := mixed[asked[0]]; ok && !there && found[asked[0]].ID != "" {
-			c.violated(RuleUnknownID, "%q is missing if it is asked for together with an id that does not exist", asked[0])
+			c.violated(
+				RuleUnknownID,
+				"%q is missing if it is asked for together with an id that does not exist",
+				asked[0],
+			)
 		}
 		if !ok {
 			return
@@ -294,8 +348,10 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 	case !unchanged(i, again):
 		return
 	}
-	i.LastCommentAt, again.LastCommentAt = nil, nil // not every tracker reads it with the candidates
-	a, b := reflect.ValueOf(i), reflect.ValueOf(again)
+	i.LastCommentAt = nil
+	again.LastCommentAt = nil // not every tracker reads it with the candidates
+	a := reflect.ValueOf(i)
+	b := reflect.ValueOf(again)
 	for n := range a.NumField() {
 		tag, _, _ := strings.Cut(a.Type().Field(n).Tag.Get("json"), ",")
 		if tag == "-" || tag == "native_ref" { // not every tracker reads them with the candidates
@@ -304,7 +360,14 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 		x := a.Field(n).Interface()
 		y := b.Field(n).Interface()
 		if !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
-			c.violated(RuleByIDs, "%s: %s is %s among the candidates and %s by its id", called(i), tag, shown(x), shown(y))
+			c.violated(
+				RuleByIDs,
+				"%s: %s is %s among the candidates and %s by its id",
+				called(i),
+				tag,
+				shown(x),
+				shown(y),
+			)
 		}
 	}
 }
@@ -320,7 +383,12 @@ func (c *check) find(issues []reconcile.Issue) {
 	if at := slices.IndexFunc(issues, usable); at >= 0 {
 		for _, ref := range []string{issues[at].Identifier, issues[at].ID} {
 			var found *reconcile.Issue
-			if c.call(RuleFind, "find "+ref, func() (err error) { found, err = c.t.Find(c.ctx, ref); return err }) && found.ID != issues[at].ID {
+			if c.call(
+				RuleFind,
+				"find "+ref,
+				func() (err error) { found, err = c.t.Find(c.ctx, ref); return err },
+			) &&
+				found.ID != issues[at].ID {
 				c.violated(RuleFind, "%q led to %s instead of %s", ref, called(*found), called(issues[at]))
 			}
 		}
@@ -341,7 +409,10 @@ func (c *check) comments(issues []reconcile.Issue) {
 	if c.t.Comments == nil || len(issues) == 0 {
 		return
 	}
-	newest := slices.MaxFunc(issues, func(a, b reconcile.Issue) int { return c.commented(a).Compare(c.commented(b)) })
+	newest := slices.MaxFunc(
+		issues,
+		func(a, b reconcile.Issue) int { return c.commented(a).Compare(c.commented(b)) },
+	)
 	list, ok := c.commentsSince(newest, time.Time{})
 	if !ok || len(list) == 0 {
 		if ok && !c.commented(newest).IsZero() {
@@ -352,11 +423,21 @@ func (c *check) comments(issues []reconcile.Issue) {
 	ids := map[string]bool{}
 	for n, m := range list {
 		if m.ID == "" || m.CreatedAt.IsZero() || ids[m.ID] {
-			c.violated(RuleComments, "%s: comment %d has the id %q and the time %s", called(newest), n+1, m.ID, m.CreatedAt)
+			c.violated(
+				RuleComments,
+				"%s: comment %d has the id %q and the time %s",
+				called(newest),
+				n+1,
+				m.ID,
+				m.CreatedAt,
+			)
 		}
 		ids[m.ID] = true
 	}
-	if !slices.IsSortedFunc(list, func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) }) {
+	if !slices.IsSortedFunc(
+		list,
+		func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) },
+	) {
 		c.violated(RuleComments, "%s: the newest comment is not the first", called(newest))
 	}
 	last := slices.MaxFunc(list, func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })
@@ -366,7 +447,12 @@ func (c *check) comments(issues []reconcile.Issue) {
 	}
 	known := func(m reconcile.Comment) bool { return ids[m.ID] }
 	if later, ok := c.commentsSince(newest, last.CreatedAt); ok && slices.ContainsFunc(later, known) {
-		c.violated(RuleSince, "%s: a comment of %s is returned as one after it", called(newest), last.CreatedAt.Format(time.RFC3339Nano))
+		c.violated(
+			RuleSince,
+			"%s: a comment of %s is returned as one after it",
+			called(newest),
+			last.CreatedAt.Format(time.RFC3339Nano),
+		)
 	}
 }
 

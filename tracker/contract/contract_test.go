@@ -34,7 +34,10 @@ func (m *memory) Candidates(_ context.Context, states []string) ([]reconcile.Iss
 
 func (m *memory) inStates(states []string) (found []reconcile.Issue) {
 	for _, i := range m.issues {
-		if slices.ContainsFunc(states, func(s string) bool { return reconcile.NormalizeState(s) == reconcile.NormalizeState(i.State) }) {
+		if slices.ContainsFunc(
+			states,
+			func(s string) bool { return reconcile.NormalizeState(s) == reconcile.NormalizeState(i.State) },
+		) {
 			found = append(found, i)
 		}
 	}
@@ -63,11 +66,32 @@ func missing() error { return &reconcile.Error{Code: "issue_not_found", Message:
 // keeping returns a tracker that keeps every rule.
 func keeping() (*reconcile.TrackerAdapter, *memory) {
 	m := &memory{issues: []reconcile.Issue{
-		{ID: "1", Identifier: "A-1", Title: "one", State: "Todo", Labels: []string{"x", "y"}, CreatedAt: ago(3 * time.Hour), UpdatedAt: ago(time.Hour), LastCommentAt: ago(time.Hour)},
-		{ID: "2", Identifier: "A-2", Title: "two", State: "In Progress", CreatedAt: ago(2 * time.Hour)},
+		{
+			ID:            "1",
+			Identifier:    "A-1",
+			Title:         "one",
+			State:         "Todo",
+			Labels:        []string{"x", "y"},
+			CreatedAt:     ago(3 * time.Hour),
+			UpdatedAt:     ago(time.Hour),
+			LastCommentAt: ago(time.Hour),
+		},
+		{
+			ID:         "2",
+			Identifier: "A-2",
+			Title:      "two",
+			State:      "In Progress",
+			CreatedAt:  ago(2 * time.Hour),
+		},
 		{ID: "3", Identifier: "A-3", Title: "three", State: "Done"},
 	}}
-	comments := []reconcile.Comment{{ID: "c2", CreatedAt: *ago(time.Hour)}, {ID: "c1", CreatedAt: *ago(2 * time.Hour)}}
+	comments := []reconcile.Comment{{
+		ID:        "c2",
+		CreatedAt: *ago(time.Hour),
+	}, {
+		ID:        "c1",
+		CreatedAt: *ago(2 * time.Hour),
+	}}
 	return &reconcile.TrackerAdapter{
 		Tracker: m, Name: "Memory",
 		Find: func(_ context.Context, ref string) (*reconcile.Issue, error) {
@@ -95,14 +119,19 @@ func TestTrackerThatKeepsTheRules(t *testing.T) {
 	a, _ := keeping()
 	r := Check(t.Context(), a, active, now)
 	test.Equal(t, "number of violations, and issues", []any{len(r.Violations), r.Issues}, []any{0, 2})
-	a.Find, a.Comments = nil, nil // optional
+	a.Find = nil
+	a.Comments = nil // optional
 	r = Check(t.Context(), a, nil, now)
 	test.Equal(t, "violations and issues without states", []any{len(r.Violations), r.Issues}, []any{0, 0})
 }
 
 // Each rule is the only one that is violated by what breaks it.
 func TestViolations(t *testing.T) {
-	failed := &reconcile.Error{Code: "memory_failed", Message: "gone", Class: reconcile.ClassTracker}
+	failed := &reconcile.Error{
+		Code:    "memory_failed",
+		Message: "gone",
+		Class:   reconcile.ClassTracker,
+	}
 	for name, c := range map[string]struct {
 		rules string
 		broke func(a *reconcile.TrackerAdapter, m *memory)
@@ -118,7 +147,11 @@ func TestViolations(t *testing.T) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				list := m.inStates(states)
 				if len(states) > 0 {
-					list = append(list, reconcile.Issue{ID: "4", Identifier: "4", Malformed: "title is missing"})
+					list = append(list, reconcile.Issue{
+						ID:         "4",
+						Identifier: "4",
+						Malformed:  "title is missing",
+					})
 				}
 				return list, nil
 			}
@@ -234,7 +267,8 @@ func TestViolations(t *testing.T) {
 			if len(r.Violations) == 0 {
 				t.Fatal("no violation")
 			}
-			seen, errs := []string{}, 0
+			seen := []string{}
+			errs := 0
 			for _, v := range r.Violations {
 				if v.Err != nil {
 					errs++

@@ -1,6 +1,8 @@
-// Package file is the adapter to a folder of Markdown files, one for each issue, in the format of Backlog.md.
+// Package file is the adapter to a folder of Markdown files, one for each issue, in the format
+// of Backlog.md.
 //
-// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the
+// codes of its errors.
 //
 // # Decisions
 //
@@ -33,17 +35,22 @@ import (
 // Options configure the adapter.
 type Options struct {
 	Path string // the folder, absolute
-	// Active and Terminal are the states of the workflow. Others are further states to which agents may move their issues.
+	// Active and Terminal are the states of the workflow. Others are further states to which
+	// agents may move their issues.
 	Active, Terminal, Others []string
-	Handoff                  []string // states to which symphony itself moves issues; with them, agents do not leave the active ones
-	Assignee                 string   // tracker.assignee; of several assignees of an issue it is the one that counts
-	ReadOnly                 bool     // the agent's tools change nothing
-	Now                      func() time.Time
+	// states to which symphony itself moves issues; with them, agents do not leave the active
+	// ones
+	Handoff []string
+	// tracker.assignee; of several assignees of an issue it is the one that counts
+	Assignee string
+	ReadOnly bool // the agent's tools change nothing
+	Now      func() time.Time
 	// Warn receives a message about each value that the adapter ignores; nil discards them.
 	Warn func(string)
 }
 
-// Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if there is one.
+// Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if there
+// is one.
 func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -53,9 +60,16 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}
 	t := &tracker{Options: o, settings: readSettings(o.Path)}
 	return &reconcile.TrackerAdapter{
-		Tracker: t, Name: "the folder", Find: t.Find, Comments: t.Comments, Post: t.Post, Edit: t.Edit,
-		Move: t.Move, Create: t.Create, Verify: t.Verify,
-		Tools: t.tools(),
+		Tracker:  t,
+		Name:     "the folder",
+		Find:     t.Find,
+		Comments: t.Comments,
+		Post:     t.Post,
+		Edit:     t.Edit,
+		Move:     t.Move,
+		Create:   t.Create,
+		Verify:   t.Verify,
+		Tools:    t.tools(),
 	}, nil
 }
 
@@ -74,7 +88,8 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		return nil, err
 	}
 	asked := text.Filter(all.records, func(r *record) bool {
-		return r.fault != nil || slices.ContainsFunc(states, func(s string) bool { return reconcile.SameState(s, r.issue.State) })
+		return r.fault != nil ||
+			slices.ContainsFunc(states, func(s string) bool { return reconcile.SameState(s, r.issue.State) })
 	})
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
@@ -83,7 +98,8 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 	return issues, nil
 }
 
-// patience is how long ByIDs looks for an issue that is missing, pause the time between two looks or attempts.
+// patience is how long ByIDs looks for an issue that is missing, pause the time between two
+// looks or attempts.
 var patience, pause = 200 * time.Millisecond, 20 * time.Millisecond
 
 func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
@@ -115,10 +131,20 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 		case (r == nil || r.fault != nil) && all.unreadable != nil:
 			return nil, false, all.unreadable
 		case r != nil && r.fault != nil:
-			found[id] = reconcile.Issue{ID: id, Identifier: id, State: r.statusSeen, Malformed: r.fault()}
+			found[id] = reconcile.Issue{
+				ID:         id,
+				Identifier: id,
+				State:      r.statusSeen,
+				Malformed:  r.fault(),
+			}
 			complete = false
 		case r == nil && all.nameless() != nil:
-			found[id], complete = reconcile.Issue{ID: id, Identifier: id, Malformed: "no file has this id, and " + all.nameless().fault()}, false
+			found[id] = reconcile.Issue{
+				ID:         id,
+				Identifier: id,
+				Malformed:  "no file has this id, and " + all.nameless().fault(),
+			}
+			complete = false
 		case r == nil || r.issue.ID != id:
 			complete = false
 		default:
@@ -126,18 +152,23 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 		}
 	}
 	if len(found)+len(all.records) == 0 {
-		return nil, false, reconcile.NewError(reconcile.CodeTrackerEmpty, t.Path+" contains no issue any more",
-			"restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released")
+		return nil, false, reconcile.NewError(
+			reconcile.CodeTrackerEmpty,
+			t.Path+" contains no issue any more",
+			"restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released",
+		)
 	}
 	return found, complete, nil
 }
 
-// nameless returns a record without an id: its file may belong to any missing issue. Nil if there is none.
+// nameless returns a record without an id: its file may belong to any missing issue. Nil if
+// there is none.
 func (f *folder) nameless() *record {
 	return text.First(f.records, func(r *record) bool { return r.nameless })
 }
 
-// Find returns the issue with an id or file name, in any case. The error has the code issue_not_found if there is none.
+// Find returns the issue with an id or file name, in any case. The error has the code
+// issue_not_found if there is none.
 func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) {
 	all, r, err := t.find(ref)
 	if err != nil {
@@ -155,11 +186,16 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 	r := all.byID(ref)
 	if r == nil {
 		base := strings.TrimSuffix(filepath.Base(ref), ".md")
-		r = text.First(all.records, func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) })
+		r = text.First(
+			all.records,
+			func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) },
+		)
 		if r == nil || base == "" {
 			ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
-			return nil, nil, gone(fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
-				"check the id; `symphony issues` lists what the folder contains")
+			return nil, nil, gone(
+				fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
+				"check the id; `symphony issues` lists what the folder contains",
+			)
 		}
 	}
 	if r.fault != nil {
@@ -169,11 +205,20 @@ func (t *tracker) find(ref string) (*folder, *record, error) {
 }
 
 func gone(message, hint string) error {
-	return &reconcile.Error{Code: "issue_not_found", Message: message, Hint: hint, Err: reconcile.ErrGone}
+	return &reconcile.Error{
+		Code:    "issue_not_found",
+		Message: message,
+		Hint:    hint,
+		Err:     reconcile.ErrGone,
+	}
 }
 
 func (t *tracker) malformed(r *record) error {
-	return reconcile.NewError("file_malformed", t.Path+": "+r.fault(), "correct the file, or move it out of the folder")
+	return reconcile.NewError(
+		"file_malformed",
+		t.Path+": "+r.fault(),
+		"correct the file, or move it out of the folder",
+	)
 }
 
 // issue completes the issue of a record with what depends on the other records.
@@ -186,7 +231,11 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	for _, id := range r.dependencies {
 		ref := reconcile.BlockerRef{ID: &id, Identifier: &id}
 		if b := all.byID(id); b != nil && b.fault == nil {
-			ref = reconcile.BlockerRef{ID: &b.issue.ID, Identifier: &b.issue.Identifier, State: &b.issue.State}
+			ref = reconcile.BlockerRef{
+				ID:         &b.issue.ID,
+				Identifier: &b.issue.Identifier,
+				State:      &b.issue.State,
+			}
 		}
 		if *ref.ID != issue.ID {
 			issue.BlockedBy = append(issue.BlockedBy, ref)
@@ -200,23 +249,32 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	return issue
 }
 
-// Verify checks that the folder can be read, and looks for misspelt names. In a folder of Backlog.md a state exists if its
-// configuration or an issue has it. In another folder any name may be meant, so that only a name that no issue has is reported, and
-// only if it resembles one that an issue has and the workflow does not.
+// Verify checks that the folder can be read, and looks for misspelt names. In a folder of
+// Backlog.md a state exists if its configuration or an issue has it. In another folder any
+// name may be meant, so that only a name that no issue has is reported, and only if it
+// resembles one that an issue has and the workflow does not.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
-	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{ID: t.Path, Name: t.Path, Slug: t.Path}}
+	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
+		ID:   t.Path,
+		Name: t.Path,
+		Slug: t.Path,
+	}}
 	all, err := t.read()
 	if err != nil {
 		return found, err
 	}
 	for _, name := range all.plain {
 		if !strings.EqualFold(name, "README.md") {
-			t.Warn(name + " is not an issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---")
+			t.Warn(
+				name + " is not an issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---",
+			)
 		}
 	}
-	states, labels := slices.Concat(t.settings.Statuses, t.Others, t.Handoff), []string{}
+	states := slices.Concat(t.settings.Statuses, t.Others, t.Handoff)
+	labels := []string{}
 	for _, r := range all.records {
-		states, labels = append(states, r.issue.State), append(labels, r.issue.Labels...)
+		states = append(states, r.issue.State)
+		labels = append(labels, r.issue.Labels...)
 	}
 	found.States = unknown(names.States, states, len(t.settings.Statuses) > 0)
 	found.Labels = unknown(names.Labels, labels, false)
@@ -244,8 +302,11 @@ func unreadable(path string, err error) error {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err
 	}
-	return reconcile.NewError("file_read", path+": "+err.Error(),
-		"make it readable for the account that symphony runs as; until then nothing is started, stopped or released").WithCause(err)
+	return reconcile.NewError(
+		"file_read",
+		path+": "+err.Error(),
+		"make it readable for the account that symphony runs as; until then nothing is started, stopped or released",
+	).WithCause(err)
 }
 
 // maxComment bounds a comment of an agent, in bytes.
@@ -258,19 +319,32 @@ func (t *tracker) tools() []reconcile.AgentTool {
 		states = strings.Join(t.Active, ", ")
 	}
 	update := agenttool.Change{
-		Name: "issue_update", Description: "Move the issue that you work on to another state. States: " + states + ".",
-		Argument: "state", Meaning: "One of: " + states, ReadOnly: t.ReadOnly,
+		Name:        "issue_update",
+		Description: "Move the issue that you work on to another state. States: " + states + ".",
+		Argument:    "state",
+		Meaning:     "One of: " + states,
+		ReadOnly:    t.ReadOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, state string) (string, *reconcile.Created, error) {
 			known := t.known(state)
 			if known == "" {
-				return "", nil, agenttool.Refusal("invalid_input", fmt.Sprintf("there is no state %q; states: %s", strings.TrimSpace(state), states))
+				return "", nil, agenttool.Refusal(
+					"invalid_input",
+					fmt.Sprintf("there is no state %q; states: %s", strings.TrimSpace(state), states),
+				)
 			}
-			return string(text.JSON(map[string]string{"issue": issue.ID, "state": known})), nil, t.Move(ctx, issue.ID, known)
+			return string(text.JSON(map[string]string{
+				"issue": issue.ID,
+				"state": known,
+			})), nil, t.Move(ctx, issue.ID, known)
 		},
 	}
 	comment := agenttool.Change{
-		Name: "issue_comment", Description: "Comment on the issue that you work on, in Markdown.",
-		Argument: "text", Meaning: "The text of the comment", CommentsOnly: true, ReadOnly: t.ReadOnly,
+		Name:         "issue_comment",
+		Description:  "Comment on the issue that you work on, in Markdown.",
+		Argument:     "text",
+		Meaning:      "The text of the comment",
+		CommentsOnly: true,
+		ReadOnly:     t.ReadOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, body string) (string, *reconcile.Created, error) {
 			if body = strings.TrimSpace(body); len(body) > maxComment {
 				return "", nil, agenttool.Refusal("invalid_input", "the comment is longer than 64 KiB")
@@ -298,7 +372,8 @@ func (t *tracker) known(state string) string {
 	return text.First(t.states(), func(s string) bool { return reconcile.SameState(s, state) })
 }
 
-// Move changes the state of an issue to one of states. The error wraps reconcile.ErrGone if no file in the folder has the id.
+// Move changes the state of an issue to one of states. The error wraps reconcile.ErrGone if no
+// file in the folder has the id.
 func (t *tracker) Move(ctx context.Context, id, state string) error {
 	known := t.known(state)
 	if known == "" {

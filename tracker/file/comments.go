@@ -40,15 +40,20 @@ func (c comment) own() bool {
 	return strings.EqualFold(c.author, authorSymphony) || strings.EqualFold(c.author, authorAgent)
 }
 
-// findComments finds the content of the last section of comments after body, and returns the text without that section. Without a
-// section both ends are 0.
+// findComments finds the content of the last section of comments after body, and returns the
+// text without that section. Without a section both ends are 0.
 func findComments(content []byte, body int) (section span, rest []byte) {
-	whole, heading, begun, at := span{}, -1, 0, body
+	whole := span{}
+	heading := -1
+	begun := 0
+	at := body
 	for line := range bytes.Lines(content[body:]) {
 		switch trimmed := string(bytes.TrimSpace(line)); {
 		case begun > 0 && trimmed == commentsEnd:
-			section, whole = span{begun, at}, span{heading, at + len(line)}
-			heading, begun = -1, 0
+			section = span{begun, at}
+			whole = span{heading, at + len(line)}
+			heading = -1
+			begun = 0
 		case begun > 0:
 		case trimmed == commentsHeading:
 			heading = at
@@ -65,26 +70,32 @@ func findComments(content []byte, body int) (section span, rest []byte) {
 	return section, slices.Concat(content[body:whole.start], content[whole.end:])
 }
 
-// parseComments reads the comments of an issue, in their order. Backlog.md writes no seconds, and people may write no time at all:
-// a comment is at least a millisecond later than the one before it.
+// parseComments reads the comments of an issue, in their order. Backlog.md writes no seconds,
+// and people may write no time at all: a comment is at least a millisecond later than the one
+// before it.
 func parseComments(content []byte, section span, issue string) (list []comment) {
 	var c *comment // the current one
-	created, seen := "", map[string]int{}
-	at, begun := section.start, false
+	created := ""
+	seen := map[string]int{}
+	at := section.start
+	begun := false
 	for line := range bytes.Lines(content[section.start:section.end]) {
 		trimmed := strings.TrimSpace(string(line))
 		key, value, _ := strings.Cut(trimmed, ":")
 		at += len(line)
 		if c == nil && key != "" {
-			c, created = &comment{at: time.Unix(0, 0).UTC()}, ""
+			c = &comment{at: time.Unix(0, 0).UTC()}
+			created = ""
 		}
 		switch {
 		case trimmed == fence && !begun:
-			begun, c.text = true, span{at, at}
+			begun = true
+			c.text = span{at, at}
 		case trimmed == fence && commentEnds(content[at:section.end]):
 			c.closed = true
 			list = append(list, c.complete(content, list))
-			c, begun = nil, false
+			c = nil
+			begun = false
 		case begun:
 			c.text.end = at
 		case strings.EqualFold(key, "author"):
@@ -132,13 +143,22 @@ func (t *tracker) Comments(_ context.Context, issueID string, since time.Time) (
 	if err != nil {
 		return nil, err
 	}
-	list := text.Map(text.Filter(r.comments, func(c comment) bool { return c.at.After(since) }), comment.public)
+	list := text.Map(
+		text.Filter(r.comments, func(c comment) bool { return c.at.After(since) }),
+		comment.public,
+	)
 	slices.Reverse(list)
 	return list, nil
 }
 
 func (c comment) public() reconcile.Comment {
-	out := reconcile.Comment{ID: c.id, Author: c.author, Own: c.own(), Body: c.body, CreatedAt: c.at}
+	out := reconcile.Comment{
+		ID:        c.id,
+		Author:    c.author,
+		Own:       c.own(),
+		Body:      c.body,
+		CreatedAt: c.at,
+	}
 	if name := bare(c.author); name != "" {
 		out.AuthorIDs = []string{name, "@" + name}
 	}
@@ -170,8 +190,14 @@ func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) (st
 	return body, t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
 		i := slices.IndexFunc(r.comments, func(c comment) bool { return c.id == commentID && c.own() })
 		if i < 0 {
-			return nil, gone(fmt.Sprintf("%s contains no comment %q of symphony", filepath.Join(t.Path, r.name), commentID),
-				"nothing to do: the comment was deleted")
+			return nil, gone(
+				fmt.Sprintf(
+					"%s contains no comment %q of symphony",
+					filepath.Join(t.Path, r.name),
+					commentID,
+				),
+				"nothing to do: the comment was deleted",
+			)
 		}
 		at := r.comments[i].text
 		return slices.Concat(content[:at.start], lines(body+"\n", newline(content)), content[at.end:]), nil
@@ -180,7 +206,12 @@ func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) (st
 
 // addComment returns the file with a comment at the end of its comments.
 func addComment(content []byte, before []comment, author, body string, now time.Time) []byte {
-	block := fmt.Sprintf("author: %s\ncreated: %s\n---\n%s\n---\n", author, now.UTC().Format("2006-01-02T15:04:05.000Z"), plain(body))
+	block := fmt.Sprintf(
+		"author: %s\ncreated: %s\n---\n%s\n---\n",
+		author,
+		now.UTC().Format("2006-01-02T15:04:05.000Z"),
+		plain(body),
+	)
 	front, _, _ := split(content)
 	section, _ := findComments(content, front.end)
 	eol := newline(content)
@@ -211,7 +242,8 @@ func lines(text, eol string) []byte { return []byte(strings.ReplaceAll(text, "\n
 
 var sectionMark = text.Pattern(`(?i)<!--((?:\pZ|\pC)*(?:COMMENTS?|SECTION|AC|DOD)\b)`)
 
-// visible returns a line without spaces and the characters that are not seen. Backlog.md trims more of them than Go does.
+// visible returns a line without spaces and the characters that are not seen. Backlog.md trims
+// more of them than Go does.
 func visible(line string) string {
 	return strings.Map(func(c rune) rune {
 		if unicode.IsSpace(c) || !unicode.IsGraphic(c) {
@@ -221,7 +253,8 @@ func visible(line string) string {
 	}, line)
 }
 
-// plain returns a text that neither ends the comment nor is a mark of Backlog.md, so that an agent can write nothing else.
+// plain returns a text that neither ends the comment nor is a mark of Backlog.md, so that an
+// agent can write nothing else.
 func plain(body string) string {
 	body = strings.Map(func(c rune) rune {
 		if c < ' ' && c != '\n' && c != '\t' || c == 0x7f {
@@ -229,7 +262,8 @@ func plain(body string) string {
 		}
 		return c
 	}, strings.ToValidUTF8(body, "?"))
-	body = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(body) // Backlog.md ends lines at these, too
+	// Backlog.md ends lines at these, too
+	body = strings.NewReplacer("\u2028", "\n", "\u2029", "\n").Replace(body)
 	list := strings.Split(strings.TrimSpace(body), "\n")
 	for i, line := range list {
 		if visible(line) == fence {

@@ -20,19 +20,29 @@ func TestConformance(t *testing.T) { trackertest.Run(t, newBackend) }
 func newBackend(t *testing.T) *trackertest.Backend {
 	dir := filepath.Join(t.TempDir(), "tasks")
 	test.OK(t, os.Mkdir(dir, 0o755))
-	options := file.Options{Path: dir, Active: []string{"To Do", "In Progress"}, Terminal: []string{"Done"}, Assignee: "kim"}
+	options := file.Options{
+		Path:     dir,
+		Active:   []string{"To Do", "In Progress"},
+		Terminal: []string{"Done"},
+		Assignee: "kim",
+	}
 	readOnly := options
 	readOnly.ReadOnly = true
 	b := &trackertest.Backend{
-		TrackerAdapter: test.Must(file.Adapter(options)), ReadOnly: test.Must(file.Adapter(readOnly)),
-		Active: options.Active, Terminal: "Done", Person: "kim",
+		TrackerAdapter: test.Must(file.Adapter(options)),
+		ReadOnly:       test.Must(file.Adapter(readOnly)),
+		Active:         options.Active,
+		Terminal:       "Done",
+		Person:         "kim",
 		Unavailable: trackertest.Fault{
 			Name: "no folder", Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
 			Arrange: func(t testing.TB) { test.OK(t, os.Rename(dir, dir+".moved")) },
 		},
 	}
 	b.Faults = []trackertest.Fault{b.Unavailable, {
-		Name: "a file instead of the folder", Code: "tracker_project_not_found", Class: reconcile.ClassWorkflow,
+		Name:  "a file instead of the folder",
+		Code:  "tracker_project_not_found",
+		Class: reconcile.ClassWorkflow,
 		Arrange: func(t testing.TB) {
 			test.OK(t, os.Rename(dir, dir+".moved"))
 			test.OK(t, os.WriteFile(dir, nil, 0o644))
@@ -43,7 +53,10 @@ func newBackend(t *testing.T) *trackertest.Backend {
 	b.ToComment = func(_ reconcile.Issue, text string) trackertest.Call { return call("issue_comment", "text", text) }
 	b.Refused = func(_, other reconcile.Issue) map[string]trackertest.Call {
 		return map[string]trackertest.Call{
-			"another issue":   {Tool: "issue_update", Args: json.RawMessage(`{"state": "Done", "id": "` + other.ID + `"}`)},
+			"another issue": {
+				Tool: "issue_update",
+				Args: json.RawMessage(`{"state": "Done", "id": "` + other.ID + `"}`),
+			},
 			"another state":   call("issue_update", "state", "Shipped"),
 			"an empty state":  call("issue_update", "state", " "),
 			"an empty text":   call("issue_comment", "text", "\n"),
@@ -57,7 +70,10 @@ func newBackend(t *testing.T) *trackertest.Backend {
 }
 
 func call(tool, name, value string) trackertest.Call {
-	return trackertest.Call{Tool: tool, Args: test.Must(json.Marshal(map[string]string{name: value}))}
+	return trackertest.Call{
+		Tool: tool,
+		Args: test.Must(json.Marshal(map[string]string{name: value})),
+	}
 }
 
 // arrangeFiles sets the functions that change the folder.
@@ -90,7 +106,12 @@ func arrangeFiles(dir string, b *trackertest.Backend) {
 	b.Block = func(t testing.TB, id string, blockers ...string) { edit(t, id, field("dependencies", quote(blockers))) }
 	b.Comment = func(t testing.TB, id, author, text string, at time.Time) {
 		edit(t, id, func(content string) string {
-			block := fmt.Sprintf("author: %s\ncreated: %s\n---\n%s\n---\n", author, at.UTC().Format("2006-01-02 15:04"), text)
+			block := fmt.Sprintf(
+				"author: %s\ncreated: %s\n---\n%s\n---\n",
+				author,
+				at.UTC().Format("2006-01-02 15:04"),
+				text,
+			)
 			if before, after, found := strings.Cut(content, "<!-- COMMENTS:END -->"); found {
 				return before + "\n" + block + "<!-- COMMENTS:END -->" + after
 			}

@@ -29,8 +29,8 @@ import (
 // tries is how often a change is repeated if the file changes meanwhile.
 const tries = 20
 
-// change edits the file of an issue. edit gets the file's record and content, and returns the new content. If another program
-// changes the file meanwhile, edit is called again.
+// change edits the file of an issue. edit gets the file's record and content, and returns the
+// new content. If another program changes the file meanwhile, edit is called again.
 func (t *tracker) change(ctx context.Context, id string, edit func(*record, []byte) ([]byte, error)) error {
 	unlock, err := t.lock()
 	if err != nil {
@@ -59,16 +59,23 @@ func sleep(ctx context.Context) bool {
 	}
 }
 
-// edit makes one attempt to change the file of an issue. If done is false, another program may be changing that file: err is the
-// reason to give if that goes on.
-func (t *tracker) edit(ctx context.Context, id string, edit func(*record, []byte) ([]byte, error)) (done bool, err error) {
+// edit makes one attempt to change the file of an issue. If done is false, another program may
+// be changing that file: err is the reason to give if that goes on.
+func (t *tracker) edit(
+	ctx context.Context,
+	id string,
+	edit func(*record, []byte) ([]byte, error),
+) (done bool, err error) {
 	_, found, err := t.find(id)
 	if err != nil {
 		return false, err
 	}
 	name := found.name
 	if found.issue.Archived {
-		return true, gone(id+" is finished: its file was moved out of "+t.Path, "move the file back if the issue is to be changed")
+		return true, gone(
+			id+" is finished: its file was moved out of "+t.Path,
+			"move the file back if the issue is to be changed",
+		)
 	}
 	root, err := os.OpenRoot(t.Path)
 	if err != nil {
@@ -124,12 +131,12 @@ func (t *tracker) lock() (unlock func(), err error) {
 	return func() { dir.Close() }, nil
 }
 
-// tempName is the file with the new content, until it is exchanged. A process that is killed leaves it behind; the next change
-// overwrites it.
+// tempName is the file with the new content, until it is exchanged. A process that is killed
+// leaves it behind; the next change overwrites it.
 const tempName = ".symphony" + durable.TempSuffix
 
-// replace puts next in the place of a file, if the file still has its old content. Otherwise it returns false, and the file is what
-// the other program has made of it.
+// replace puts next in the place of a file, if the file still has its old content. Otherwise
+// it returns false, and the file is what the other program has made of it.
 func replace(ctx context.Context, path string, old, next []byte, info fs.FileInfo) (bool, error) {
 	if err := unix.Access(path, unix.W_OK); err != nil {
 		return false, err // renaming would change a read-only file, too
@@ -159,7 +166,8 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	if err == nil && bytes.Equal(taken, old) {
 		return true, durable.SyncDir(filepath.Dir(path))
 	}
-	// The file changed in between. That content returns to its place; what is there by now, if it is not ours, is newer still.
+	// The file changed in between. That content returns to its place; what is there by now, if
+	// it is not ours, is newer still.
 	for ours := next; err == nil; ours, taken = taken, now {
 		if err = exchange(temp, path); err != nil {
 			break
@@ -171,7 +179,8 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	return false, err
 }
 
-// writeTemp writes a file with the mode of another one and, as far as the system allows it, with its owner and group.
+// writeTemp writes a file with the mode of another one and, as far as the system allows it,
+// with its owner and group.
 func writeTemp(temp string, content []byte, info fs.FileInfo) error {
 	_ = os.Remove(temp)
 	f, err := os.OpenFile(temp, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -215,7 +224,8 @@ func scalar(value string, style yaml.Style) string {
 	return single
 }
 
-// Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and so no comment of a person.
+// Create writes the file of a new issue. Its text cannot contain the marks of Backlog.md, and
+// so no comment of a person.
 func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Issue, error) {
 	title := text.OneLine(plain(n.Title))
 	refused := func(message, hint string) (*reconcile.Issue, error) {
@@ -243,8 +253,15 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 		return nil, err
 	}
 	name := fmt.Sprintf("%s - %s.md", strings.ToLower(id), slug(title))
-	content := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\ndependencies: []\n---\n\n%s",
-		id, scalar(title, 0), scalar(state, 0), t.Now().UTC().Format("2006-01-02 15:04"), labels, strings.TrimLeft(plain(n.Body)+"\n", "\n"))
+	content := fmt.Sprintf(
+		"---\nid: %s\ntitle: %s\nstatus: %s\nassignee: []\ncreated_date: '%s'\nlabels: %s\ndependencies: []\n---\n\n%s",
+		id,
+		scalar(title, 0),
+		scalar(state, 0),
+		t.Now().UTC().Format("2006-01-02 15:04"),
+		labels,
+		strings.TrimLeft(plain(n.Body)+"\n", "\n"),
+	)
 	if made := t.parse(name, []byte(content)); made.fault != nil {
 		return refused("the new issue could not be read: "+made.fault(), "shorten it, or correct that value")
 	}
@@ -292,7 +309,8 @@ func (t *tracker) nextID(all *folder) (prefix string, next int) {
 	return cmp.Or(prefix, "task"), next + 1
 }
 
-// slug returns the part of a file's name that Backlog.md makes of a title: letters and digits, with - between words.
+// slug returns the part of a file's name that Backlog.md makes of a title: letters and digits,
+// with - between words.
 func slug(title string) string {
 	title = strings.Map(func(c rune) rune {
 		switch {

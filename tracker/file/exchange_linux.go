@@ -20,8 +20,9 @@ func exchange(a, b string) error {
 // writeTries is how many pauses a program that has a file open gets to write it.
 const writeTries = 50
 
-// awaitWriters waits until no process has the file open for writing: then the system grants a lease to read it. A program that keeps it
-// open is not waited for after writeTries pauses, and where the system grants no leases there is only one pause.
+// awaitWriters waits until no process has the file open for writing: then the system grants a
+// lease to read it. A program that keeps it open is not waited for after writeTries pauses,
+// and where the system grants no leases there is only one pause.
 func awaitWriters(ctx context.Context, path string) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -32,8 +32,11 @@ func folder(t *testing.T, files map[string]string) (*reconcile.TrackerAdapter, s
 func adapter(t *testing.T, dir string) *reconcile.TrackerAdapter {
 	t.Helper()
 	return test.Must(file.Adapter(file.Options{
-		Path: dir, Active: states, Terminal: []string{"Done"}, Others: []string{"Human Review", "it's: odd"},
-		Warn: func(text string) { t.Log(text) },
+		Path:     dir,
+		Active:   states,
+		Terminal: []string{"Done"},
+		Others:   []string{"Human Review", "it's: odd"},
+		Warn:     func(text string) { t.Log(text) },
 	}))
 }
 
@@ -53,7 +56,10 @@ func issueFile(id string) string {
 func toolCall(t *testing.T, a *reconcile.TrackerAdapter, id, tool, name, value string) reconcile.ToolAnswer {
 	t.Helper()
 	i := slices.IndexFunc(a.Tools, func(t reconcile.AgentTool) bool { return t.Name == tool })
-	return a.Tools[i].Call(t.Context(), reconcile.Issue{ID: id, Identifier: id}, call(tool, name, value).Args)
+	return a.Tools[i].Call(t.Context(), reconcile.Issue{
+		ID:         id,
+		Identifier: id,
+	}, call(tool, name, value).Args)
 }
 
 func move(t *testing.T, a *reconcile.TrackerAdapter, id, state string) {
@@ -73,15 +79,25 @@ func TestFields(t *testing.T) {
 			"<!-- COMMENTS:BEGIN -->\r\nauthor: @kim\r\ncreated: 2026-03-01 12:30\r\n---\r\nHello.\r\n---\r\n<!-- COMMENTS:END -->\r\n",
 	})
 	found := test.Must(a.ByIDs(t.Context(), []string{"no-id", "B-2"}))
-	one, two := found["no-id"], found["B-2"]
+	one := found["no-id"]
+	two := found["B-2"]
 	test.Equal(t, "file without an id",
 		[]any{
 			one.Identifier, one.Title, one.State, *one.Priority, one.Labels, one.Assignee.ID, one.CreatedAt.Format(time.RFC3339),
 			one.Description == nil,
 		},
 		[]any{"no-id", "2026", "to do", 4, []string{"docs", "ui"}, "kim", "2026-03-01T12:30:00Z", true})
-	b, gone, active := "B-2", "gone", "In Progress"
-	test.Equal(t, "blockers", one.BlockedBy, []reconcile.BlockerRef{{ID: &b, Identifier: &b, State: &active}, {ID: &gone, Identifier: &gone}})
+	b := "B-2"
+	gone := "gone"
+	active := "In Progress"
+	test.Equal(t, "blockers", one.BlockedBy, []reconcile.BlockerRef{{
+		ID:         &b,
+		Identifier: &b,
+		State:      &active,
+	}, {
+		ID:         &gone,
+		Identifier: &gone,
+	}})
 	test.Equal(t, "file of Windows",
 		[]any{
 			two.Title, *two.Priority, two.Labels, two.Assignee.ID, *two.Description, two.LastCommentAt.Format(time.RFC3339),
@@ -101,34 +117,60 @@ func TestFields(t *testing.T) {
 // An id becomes a part of the name of a branch and of a directory.
 func TestIDs(t *testing.T) {
 	for written, want := range map[string]string{
-		"TASK-1.2": "TASK-1.2", "Fix the 'login'/page": "Fix-the-login-page", "ÄÖ_1": "ÄÖ_1", "../../etc/passwd": "etc-passwd",
-		"-w": "w", "x..y": "x-y", "x.lock": "x", "x.LOCK.lock@.": "x", "@{-1}": "1", "...": "-", strings.Repeat("x", 600): strings.Repeat("x", 120),
+		"TASK-1.2":               "TASK-1.2",
+		"Fix the 'login'/page":   "Fix-the-login-page",
+		"ÄÖ_1":                   "ÄÖ_1",
+		"../../etc/passwd":       "etc-passwd",
+		"-w":                     "w",
+		"x..y":                   "x-y",
+		"x.lock":                 "x",
+		"x.LOCK.lock@.":          "x",
+		"@{-1}":                  "1",
+		"...":                    "-",
+		strings.Repeat("x", 600): strings.Repeat("x", 120),
 	} {
-		a, _ := folder(t, map[string]string{"a.md": "---\nid: \"" + written + "\"\ntitle: A\nstatus: To Do\n---\n"})
+		a, _ := folder(
+			t,
+			map[string]string{"a.md": "---\nid: \"" + written + "\"\ntitle: A\nstatus: To Do\n---\n"},
+		)
 		test.Equal(t, written, test.Must(a.Find(t.Context(), written)).ID, want)
 	}
 }
 
 func TestAssigneeOfSeveral(t *testing.T) {
-	_, dir := folder(t, map[string]string{"a.md": "---\ntitle: A\nstatus: To Do\nassignee: ['@kim', '@Lee']\n---\n"})
+	_, dir := folder(
+		t,
+		map[string]string{"a.md": "---\ntitle: A\nstatus: To Do\nassignee: ['@kim', '@Lee']\n---\n"},
+	)
 	a := test.Must(file.Adapter(file.Options{Path: dir, Assignee: "@lee"}))
 	i := test.Must(a.Find(t.Context(), "a"))
 	test.Equal(t, "the issue is assigned to @lee", (reconcile.Policy{Assignee: "@lee"}).Ours(*i), true)
 }
 
-// What is no issue is left out, and what looks like one and is none is a skip that names the file.
+// What is no issue is left out, and what looks like one and is none is a skip that names the
+// file.
 func TestUnusableFiles(t *testing.T) {
 	a, dir := folder(t, map[string]string{
-		"good.md": issueFile("GOOD"), "README.md": "# Issues\n", "empty.md": "",
-		".hidden.md": issueFile("HIDDEN"), "notes.txt": issueFile("TEXT"),
-		"sub/below.md": issueFile("BELOW"), "folder.md/in.md": issueFile("IN"),
-		"indent.md": "---\nid: INDENT\ntitle: A\n status: B\n---\n", "colon.md": "---\nid: COLON\ntitle: Fix: the door\nstatus: B\n---\n", "open.md": "---\nid: OPEN\ntitle: A\n", "list.md": "---\n- a\n---\n",
-		"title.md": "---\nid: TITLE\nstatus: To Do\n---\n", "status.md": "---\nid: STATUS\ntitle: A\nstatus: \n---\n",
-		"map.md": "---\nid: MAP\ntitle: {a: b}\nstatus: To Do\n---\n",
-		"one.md": issueFile("SAME"), "two.md": issueFile("same"),
-		"twice.md": "---\nid: TWICE\ntitle: A\nstatus: To Do\nstatus: Done\n---\n", "na\x1b\xffme.md": "---\ntitle: A\nstatus: To Do\n---\n",
-		"front.md": "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
-		"huge.md":  issueFile("HUGE") + strings.Repeat("x", 1<<20),
+		"good.md":         issueFile("GOOD"),
+		"README.md":       "# Issues\n",
+		"empty.md":        "",
+		".hidden.md":      issueFile("HIDDEN"),
+		"notes.txt":       issueFile("TEXT"),
+		"sub/below.md":    issueFile("BELOW"),
+		"folder.md/in.md": issueFile("IN"),
+		"indent.md":       "---\nid: INDENT\ntitle: A\n status: B\n---\n",
+		"colon.md":        "---\nid: COLON\ntitle: Fix: the door\nstatus: B\n---\n",
+		"open.md":         "---\nid: OPEN\ntitle: A\n",
+		"list.md":         "---\n- a\n---\n",
+		"title.md":        "---\nid: TITLE\nstatus: To Do\n---\n",
+		"status.md":       "---\nid: STATUS\ntitle: A\nstatus: \n---\n",
+		"map.md":          "---\nid: MAP\ntitle: {a: b}\nstatus: To Do\n---\n",
+		"one.md":          issueFile("SAME"),
+		"two.md":          issueFile("same"),
+		"twice.md":        "---\nid: TWICE\ntitle: A\nstatus: To Do\nstatus: Done\n---\n",
+		"na\x1b\xffme.md": "---\ntitle: A\nstatus: To Do\n---\n",
+		"front.md":        "---\nid: FRONT\nx: " + strings.Repeat("x", 64<<10) + "\n---\n",
+		"huge.md":         issueFile("HUGE") + strings.Repeat("x", 1<<20),
 	})
 	outside := filepath.Join(t.TempDir(), "outside.md")
 	test.OK(t, os.WriteFile(outside, []byte(issueFile("OUTSIDE")), 0o644))
@@ -161,13 +203,19 @@ func TestUnusableFiles(t *testing.T) {
 			t.Errorf("by the id %s: %+v", id, found)
 		}
 		_, err := a.Find(t.Context(), id)
-		if err == nil || !strings.HasPrefix(err.Error(), "file_malformed: "+dir) || reconcile.ClassOf(err) != reconcile.ClassTracker {
+		if err == nil || !strings.HasPrefix(err.Error(), "file_malformed: "+dir) ||
+			reconcile.ClassOf(err) != reconcile.ClassTracker {
 			t.Errorf("find %s: %v", id, err)
 		}
 	}
 	elsewhere := []string{"OUTSIDE", "BELOW", "HIDDEN", "IN", "README"}
 	for _, issue := range test.Must(a.ByIDs(t.Context(), elsewhere)) {
-		test.Equal(t, issue.ID+" may be in another file", issue.Malformed, "no file has this id, and empty.md: the file is empty")
+		test.Equal(
+			t,
+			issue.ID+" may be in another file",
+			issue.Malformed,
+			"no file has this id, and empty.md: the file is empty",
+		)
 	}
 	test.OK(t, os.Remove(filepath.Join(dir, "empty.md")))
 	test.Equal(t, "by id", len(test.Must(a.ByIDs(t.Context(), append(elsewhere, "GOOD")))), 1)
@@ -188,24 +236,41 @@ func TestUnreadable(t *testing.T) {
 	err := test.Err(a.ByIDs(t.Context(), []string{"A", "B"}))
 	test.Equal(t, "the error", fmt.Sprint(err), "file_read: "+dir+"/b.md: permission denied")
 	test.OK(t, os.Chmod(filepath.Join(dir, "b.md"), 0o400))
-	if answer := toolCall(t, a, "B", "issue_update", "state", "Done"); answer.Success || !strings.Contains(answer.Text, "permission denied") {
+	if answer := toolCall(t, a, "B", "issue_update", "state", "Done"); answer.Success ||
+		!strings.Contains(answer.Text, "permission denied") {
 		t.Errorf("of a file that is read-only: %s", answer.Text)
 	}
 	test.OK(t, os.Chmod(dir, 0o500))
-	if answer := toolCall(t, a, "A", "issue_update", "state", "Done"); answer.Success || !strings.Contains(answer.Text, `"file_write"`) {
+	if answer := toolCall(t, a, "A", "issue_update", "state", "Done"); answer.Success ||
+		!strings.Contains(answer.Text, `"file_write"`) {
 		t.Errorf("in a folder that is not writable: %s", answer.Text)
 	}
 	test.OK(t, os.Chmod(dir, 0))
 	defer os.Chmod(dir, 0o700)
-	test.Equal(t, "the error", fmt.Sprint(test.Err(a.Candidates(t.Context(), states))), "file_read: "+dir+": permission denied")
+	test.Equal(
+		t,
+		"the error",
+		fmt.Sprint(test.Err(a.Candidates(t.Context(), states))),
+		"file_read: "+dir+": permission denied",
+	)
 }
 
 func TestVerify(t *testing.T) {
-	names := reconcile.TrackerNames{States: []string{"Todo", "in progress", "Done"}, Labels: []string{"agnt", "later"}, Assignee: "me"}
+	names := reconcile.TrackerNames{
+		States:   []string{"Todo", "in progress", "Done"},
+		Labels:   []string{"agnt", "later"},
+		Assignee: "me",
+	}
 	a, dir := folder(t, map[string]string{"a.md": "---\ntitle: A\nstatus: To Do\nlabels: [agent]\n---\n"})
 	found := test.Must(a.Verify(t.Context(), names))
-	test.Equal(t, "states", found.States, []reconcile.UnknownName{{Name: "Todo", Nearest: []string{"To Do"}}})
-	test.Equal(t, "labels", found.Labels, []reconcile.UnknownName{{Name: "agnt", Nearest: []string{"agent"}}})
+	test.Equal(t, "states", found.States, []reconcile.UnknownName{{
+		Name:    "Todo",
+		Nearest: []string{"To Do"},
+	}})
+	test.Equal(t, "labels", found.Labels, []reconcile.UnknownName{{
+		Name:    "agnt",
+		Nearest: []string{"agent"},
+	}})
 	test.Equal(t, "assignee", found.Assignee, &reconcile.UnknownName{Name: "me"})
 	write(t, filepath.Dir(dir), map[string]string{"config.yml": "statuses: [To Do, In Progress, Shipped]\n"})
 	found = test.Must(adapter(t, dir).Verify(t.Context(), names))
@@ -256,7 +321,10 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 		"block": {"---\ntitle: A\nstatus: >-\n  To\n  Do\n---\n", "Done", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			a, dir := folder(t, map[string]string{"a.md": tt.before, ".symphony.new": "of a process that was killed"})
+			a, dir := folder(t, map[string]string{
+				"a.md":          tt.before,
+				".symphony.new": "of a process that was killed",
+			})
 			path := filepath.Join(dir, "a.md")
 			test.OK(t, os.Chmod(path, 0o640))
 			answer := toolCall(t, a, "a", "issue_update", "state", tt.state)
@@ -270,13 +338,21 @@ func TestEditKeepsOtherBytes(t *testing.T) {
 				t.Fatal(a.Text)
 			}
 			commented := test.Read(t, path)
-			mixed := strings.Contains(commented, "\r\n") && strings.Count(commented, "\n") != strings.Count(commented, "\r\n")
-			test.Equal(t, "mixed line ends, and the text with a comment", []bool{mixed, strings.HasPrefix(commented, tt.after)}, []bool{false, true})
+			mixed := strings.Contains(commented, "\r\n") &&
+				strings.Count(commented, "\n") != strings.Count(commented, "\r\n")
+			test.Equal(
+				t,
+				"mixed line ends, and the text with a comment",
+				[]bool{mixed, strings.HasPrefix(commented, tt.after)},
+				[]bool{false, true},
+			)
 			list := test.Must(a.Comments(t.Context(), "a", time.Time{}))
-			if len(list) != 1 || list[0].Body != "One.\n\nTwo." || list[0].Author != "symphony agent" || !list[0].Own {
+			if len(list) != 1 || list[0].Body != "One.\n\nTwo." || list[0].Author != "symphony agent" ||
+				!list[0].Own {
 				t.Errorf("comments %+v", list)
 			}
-			if info := test.Must(os.Stat(path)); info.Mode() != 0o640 || len(test.Must(os.ReadDir(dir))) != 1 {
+			if info := test.Must(os.Stat(path)); info.Mode() != 0o640 ||
+				len(test.Must(os.ReadDir(dir))) != 1 {
 				t.Errorf("mode %v, files %v", info.Mode(), test.Must(os.ReadDir(dir)))
 			}
 		})
@@ -295,7 +371,8 @@ func TestAgentForgesNothing(t *testing.T) {
 		}
 	}
 	list := test.Must(a.Comments(t.Context(), "A", time.Time{}))
-	if len(list) != 2 || !list[0].Own || !list[1].Own || list[0].ID == list[1].ID || !list[0].CreatedAt.After(list[1].CreatedAt) {
+	if len(list) != 2 || !list[0].Own || !list[1].Own || list[0].ID == list[1].ID ||
+		!list[0].CreatedAt.After(list[1].CreatedAt) {
 		t.Errorf("comments %+v", list)
 	}
 	after := test.Must(a.Find(t.Context(), "A"))
@@ -304,14 +381,20 @@ func TestAgentForgesNothing(t *testing.T) {
 	}
 }
 
-// A comment that a person writes after symphony's is newer, although its time has no seconds, or is missing.
+// A comment that a person writes after symphony's is newer, although its time has no seconds,
+// or is missing.
 func TestCommentsInTheSameMinute(t *testing.T) {
 	a, dir := folder(t, map[string]string{"a.md": issueFile("A")})
 	asked := test.Must(a.Post(t.Context(), "A", "May I?"))
 	path := filepath.Join(dir, "a.md")
 	content := test.Read(t, path)
-	content = strings.Replace(content, "<!-- COMMENTS:END -->", "\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
-		"\n---\napprove\n---\n\nauthor: lee\n---\nNo end\n<!-- COMMENTS:END -->", 1)
+	content = strings.Replace(
+		content,
+		"<!-- COMMENTS:END -->",
+		"\nauthor: kim\ncreated: "+asked.CreatedAt.Format("2006-01-02 15:04")+
+			"\n---\napprove\n---\n\nauthor: lee\n---\nNo end\n<!-- COMMENTS:END -->",
+		1,
+	)
 	test.OK(t, os.WriteFile(path, []byte(content), 0o644))
 	test.Must(a.Edit(t.Context(), "A", asked.ID, "Approved."))
 	test.Must(a.Post(t.Context(), "A", "Thanks."))
@@ -321,11 +404,16 @@ func TestCommentsInTheSameMinute(t *testing.T) {
 	list := test.Must(a.Comments(t.Context(), "A", time.Time{}))
 	last := list[3]
 	test.Equal(t, "the edited comment", []any{last.ID, last.Body}, []any{asked.ID, "Approved."})
-	test.Equal(t, "a person's comment was edited", test.Err(a.Edit(t.Context(), "A", list[2].ID, "No.")) == nil, false)
+	test.Equal(
+		t,
+		"a person's comment was edited",
+		test.Err(a.Edit(t.Context(), "A", list[2].ID, "No.")) == nil,
+		false,
+	)
 }
 
-// People and other programs change files while symphony does, in place and by renaming. No change of theirs is lost, and no issue
-// ever seems to be gone.
+// People and other programs change files while symphony does, in place and by renaming. No
+// change of theirs is lost, and no issue ever seems to be gone.
 func TestConcurrentEdits(t *testing.T) {
 	defer wait(time.Minute)()
 	for _, way := range []string{"in place", "by renaming"} {
@@ -367,7 +455,8 @@ func TestConcurrentEdits(t *testing.T) {
 	}
 }
 
-// A change waits for a program that has had the file open since before, and keeps what it writes then.
+// A change waits for a program that has had the file open since before, and keeps what it
+// writes then.
 func TestWriterWithOpenFile(t *testing.T) {
 	if runtime.GOOS != "linux" {
 		t.Skip("the system does not tell which files are open")
@@ -376,9 +465,14 @@ func TestWriterWithOpenFile(t *testing.T) {
 	path := filepath.Join(dir, "a.md")
 	open := test.Must(os.OpenFile(path, os.O_WRONLY|os.O_APPEND, 0))
 	before := test.Must(open.Stat())
-	a, done := adapter(t, dir), make(chan reconcile.ToolAnswer, 1)
+	a := adapter(t, dir)
+	done := make(chan reconcile.ToolAnswer, 1)
 	go func() { done <- toolCall(t, a, "A", "issue_update", "state", states[1]) }()
-	test.Until(t, "the file is exchanged", func() bool { return !os.SameFile(before, test.Must(os.Stat(path))) })
+	test.Until(
+		t,
+		"the file is exchanged",
+		func() bool { return !os.SameFile(before, test.Must(os.Stat(path))) },
+	)
 	select {
 	case <-done:
 		t.Fatal("the change did not wait")
@@ -420,7 +514,8 @@ func TestFileThatIsOpen(t *testing.T) {
 	ctx := waiting{t.Context(), sync.OnceFunc(func() { test.Must(editor.WriteString("Late.\n")) })}
 	test.Must(a.Post(ctx, "A", "May I?"))
 	i := test.Must(a.Find(t.Context(), "A"))
-	if list := test.Must(a.Comments(t.Context(), "A", time.Time{})); len(list) != 1 || *i.Description != "Text.\nLate." {
+	if list := test.Must(a.Comments(t.Context(), "A", time.Time{})); len(list) != 1 ||
+		*i.Description != "Text.\nLate." {
 		t.Errorf("description %q, comments %+v", *i.Description, list)
 	}
 }
@@ -457,12 +552,21 @@ func wait(d time.Duration) (restore func()) {
 func TestCreate(t *testing.T) {
 	a, dir := folder(t, map[string]string{"x.md": issueFile("ISSUE-7"), "y.md": issueFile("other")})
 	made := test.Must(a.Create(t.Context(), reconcile.NewIssue{Title: "Fix: the \"login\" / page\n"}))
-	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"ISSUE-8", "Fix: the \"login\" / page", "To Do"})
+	test.Equal(
+		t,
+		"issue",
+		[]string{made.ID, made.Title, made.State},
+		[]string{"ISSUE-8", "Fix: the \"login\" / page", "To Do"},
+	)
 	test.Must(os.Stat(filepath.Join(dir, "issue-8 - Fix-the-login-page.md")))
 	write(t, filepath.Dir(dir), map[string]string{
-		"config.yml": "task_prefix: shop\nzero_padded_ids: 3\n", "completed/c.md": issueFile("SHOP-041"),
+		"config.yml":     "task_prefix: shop\nzero_padded_ids: 3\n",
+		"completed/c.md": issueFile("SHOP-041"),
 	})
-	made = test.Must(adapter(t, dir).Create(t.Context(), reconcile.NewIssue{Title: "Next\x1b\u2028", State: "Inbox"}))
+	made = test.Must(adapter(t, dir).Create(t.Context(), reconcile.NewIssue{
+		Title: "Next\x1b\u2028",
+		State: "Inbox",
+	}))
 	test.Equal(t, "issue", []string{made.ID, made.Title, made.State}, []string{"SHOP-042", "Next", "Inbox"})
 }
 

@@ -20,10 +20,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// maxFile bounds a file, and maxFront its front matter, in bytes. An error in YAML is found by parsing it several times.
+// maxFile bounds a file, and maxFront its front matter, in bytes. An error in YAML is found by
+// parsing it several times.
 const maxFile, maxFront = 1 << 20, 64 << 10
 
-// writingFor is how long a file that is empty, or ends too early, may be one that a program is writing.
+// writingFor is how long a file that is empty, or ends too early, may be one that a program is
+// writing.
 const writingFor = 10 * time.Minute
 
 // folder is what a read has found.
@@ -36,7 +38,8 @@ type folder struct {
 	unreadable error    // of the first file that could not be read; nil if there is none
 }
 
-// byID returns the record with an id in any case, as it is in the file or as symphony writes it; nil if there is none.
+// byID returns the record with an id in any case, as it is in the file or as symphony writes
+// it; nil if there is none.
 func (f *folder) byID(id string) *record {
 	id = key(id)
 	if r := f.ids[id]; r != nil {
@@ -106,7 +109,11 @@ func (t *tracker) readFinished(f *folder) map[string]*record {
 				continue
 			}
 			r.issue.Archived = true
-			if len(t.Terminal) > 0 && !slices.ContainsFunc(t.Terminal, func(s string) bool { return reconcile.SameState(s, r.issue.State) }) {
+			if len(t.Terminal) > 0 &&
+				!slices.ContainsFunc(
+					t.Terminal,
+					func(s string) bool { return reconcile.SameState(s, r.issue.State) },
+				) {
 				r.issue.State = t.Terminal[0]
 			}
 			found[key(r.issue.ID)] = r
@@ -115,7 +122,8 @@ func (t *tracker) readFinished(f *folder) map[string]*record {
 	return found
 }
 
-// readDir reads the issues in a directory. Files that vanish are left out. f gets the error of a file that cannot be read.
+// readDir reads the issues in a directory. Files that vanish are left out. f gets the error of
+// a file that cannot be read.
 func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -161,10 +169,15 @@ func (t *tracker) readDir(dir string, f *folder) (records []*record, err error) 
 }
 
 func unusable(name, why string) *record {
-	return &record{name: name, issue: identity(strings.TrimSuffix(name, ".md")), fault: func() string { return name + ": " + why }}
+	return &record{
+		name:  name,
+		issue: identity(strings.TrimSuffix(name, ".md")),
+		fault: func() string { return name + ": " + why },
+	}
 }
 
-// readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer of a pipe.
+// readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer
+// of a pipe.
 func readFile(root *os.Root, name string) ([]byte, fs.FileInfo, error) {
 	file, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -187,8 +200,8 @@ type settings struct {
 	Digits        int      `yaml:"zero_padded_ids"`
 }
 
-// settingsFiles are the places of Backlog.md's configuration, of which the first that exists counts: beside the folder tasks, or in a
-// directory above. Another folder has none.
+// settingsFiles are the places of Backlog.md's configuration, of which the first that exists
+// counts: beside the folder tasks, or in a directory above. Another folder has none.
 func settingsFiles(path string) (list []string) {
 	if filepath.Base(path) != "tasks" {
 		return nil
@@ -201,7 +214,8 @@ func settingsFiles(path string) (list []string) {
 	return list
 }
 
-// Beside returns the files and directories outside a folder of issues that are read with it. Some need not exist.
+// Beside returns the files and directories outside a folder of issues that are read with it.
+// Some need not exist.
 func Beside(path string) (list []string) {
 	list = settingsFiles(path)
 	if list == nil {
@@ -234,7 +248,8 @@ func readSettings(path string) (s settings) {
 	return s
 }
 
-// States returns the states that Backlog.md's configuration defines for a folder, in their order; none if there is no configuration.
+// States returns the states that Backlog.md's configuration defines for a folder, in their
+// order; none if there is no configuration.
 func States(path string) (list []reconcile.TrackerState) {
 	s := readSettings(path)
 	waiting := max(0, slices.Index(s.Statuses, s.DefaultStatus))
@@ -259,9 +274,10 @@ const (
 	renewed  = time.Hour
 )
 
-// Claim records in a folder of issues the account whose passes start runs for them, by the directory of its projects' states. Projects
-// of one account know of each other's runs; another account is refused for a day after the last pass of this one. dryRun only checks.
-// A folder that the account cannot write gets no record.
+// Claim records in a folder of issues the account whose passes start runs for them, by the
+// directory of its projects' states. Projects of one account know of each other's runs;
+// another account is refused for a day after the last pass of this one. dryRun only checks. A
+// folder that the account cannot write gets no record.
 func Claim(folder, account string, now time.Time, dryRun bool) error {
 	t := &tracker{Options: Options{Path: folder}}
 	unlock, err := t.lock()
@@ -276,7 +292,8 @@ func Claim(folder, account string, now time.Time, dryRun bool) error {
 	defer root.Close()
 	name := filepath.Join(claimDir, "account")
 	owner, info, err := readFile(root, name)
-	age, ours := claimed, string(owner) == account
+	age := claimed
+	ours := string(owner) == account
 	if err == nil {
 		age = now.Sub(info.ModTime())
 	}
@@ -284,9 +301,14 @@ func Claim(folder, account string, now time.Time, dryRun bool) error {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return unreadable(filepath.Join(folder, name), err)
 	case !ours && age < claimed:
-		return reconcile.NewError("project_conflict",
+		return reconcile.NewError(
+			"project_conflict",
 			fmt.Sprintf("another account works on the issues in %s: its projects are in %s", folder, owner),
-			"let one account run the passes; a day after the last pass of one another may start, or at once without "+filepath.Join(folder, name))
+			"let one account run the passes; a day after the last pass of one another may start, or at once without "+filepath.Join(
+				folder,
+				name,
+			),
+		)
 	case dryRun || ours && age < renewed || unix.Access(folder, unix.W_OK) != nil:
 		return nil
 	}
@@ -305,7 +327,8 @@ func Claim(folder, account string, now time.Time, dryRun bool) error {
 
 // Unclaim removes the record of an account.
 func Unclaim(folder, account string) error {
-	if owner, err := os.ReadFile(filepath.Join(folder, claimDir, "account")); err != nil || string(owner) != account {
+	if owner, err := os.ReadFile(filepath.Join(folder, claimDir, "account")); err != nil ||
+		string(owner) != account {
 		return nil //nolint:nilerr // there is nothing of this account
 	}
 	return os.RemoveAll(filepath.Join(folder, claimDir))

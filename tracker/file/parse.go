@@ -24,9 +24,11 @@ type record struct {
 	assignees    []string
 	comments     []comment
 	state        *yaml.Node
-	fault        func() string // returns why it is no issue, with file and line; nil for an issue. The call is slow
-	statusSeen   string        // the status in a file that is no issue, as far as a line has it
-	nameless     bool          // a file without an id, because it is empty or ends too early: it may belong to any issue
+	// returns why it is no issue, with file and line; nil for an issue. The call is slow
+	fault      func() string
+	statusSeen string // the status in a file that is no issue, as far as a line has it
+	// a file without an id, because it is empty or ends too early: it may belong to any issue
+	nameless bool
 }
 
 // span is a part of a file, in bytes.
@@ -46,7 +48,8 @@ var unfit = text.Pattern(`[^\pL\pM\pN_.-]+|\.\.+|(?i:\.lock)$`)
 // fence is the line before and after the front matter.
 const fence = "---"
 
-// split finds the front matter, as it is between its fences; begun is false if the file has none, and closed if it has no end.
+// split finds the front matter, as it is between its fences; begun is false if the file has
+// none, and closed if it has no end.
 func split(content []byte) (front span, begun, closed bool) {
 	at := 0
 	if bytes.HasPrefix(content, []byte("\ufeff")) {
@@ -58,7 +61,8 @@ func split(content []byte) (front span, begun, closed bool) {
 		case !begun && !isFence:
 			return front, false, false
 		case !begun:
-			begun, front.start = true, at+len(line)
+			begun = true
+			front.start = at + len(line)
 		case isFence:
 			front.end = at
 			return front, true, true
@@ -179,11 +183,15 @@ var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 // statusLine finds the status in front matter that cannot be read.
 var statusLine = text.Pattern(`(?m)^(?:status|state):[ \t]*(\S.*?)[ \t]*(?:[ \t]#.*)?\r?$`)
 
-// fill sets what the front matter and the body contain. body is where the last line of the front matter begins.
+// fill sets what the front matter and the body contain. body is where the last line of the
+// front matter begins.
 func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
-	i.Title, i.State, i.Priority = f.text("title"), f.text("status"), f.priority()
-	i.CreatedAt, i.UpdatedAt = text.Time(f.text("created_date")), text.Time(f.text("updated_date"))
+	i.Title = f.text("title")
+	i.State = f.text("status")
+	i.Priority = f.priority()
+	i.CreatedAt = text.Time(f.text("created_date"))
+	i.UpdatedAt = text.Time(f.text("updated_date"))
 	i.Labels = text.Unique(text.Map(f.list("labels"), strings.ToLower))
 	i.BlockedBy = []reconcile.BlockerRef{}
 	r.dependencies = f.list("dependencies")
@@ -206,7 +214,8 @@ func (r *record) fill(f fields, content []byte, body int) {
 // marks are the lines by which Backlog.md finds the sections of a body.
 var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
-// modified notes when the file was written, which may be later than its own date, because people forget to change that.
+// modified notes when the file was written, which may be later than its own date, because
+// people forget to change that.
 func (r *record) modified(at time.Time) {
 	at = at.UTC()
 	for _, t := range []*time.Time{r.issue.CreatedAt, r.issue.UpdatedAt} {
@@ -217,7 +226,8 @@ func (r *record) modified(at time.Time) {
 	r.issue.UpdatedAt = &at
 }
 
-// locate returns where the value of a node of the front matter is; its end is 0 if the value is not plainly on one line.
+// locate returns where the value of a node of the front matter is; its end is 0 if the value
+// is not plainly on one line.
 func locate(content []byte, node *yaml.Node) span {
 	front, _, _ := split(content)
 	at := front.start
@@ -228,7 +238,8 @@ func locate(content []byte, node *yaml.Node) span {
 		_, size := utf8.DecodeRune(content[at:])
 		at += size
 	}
-	rest, written := string(content[at:front.end]), ""
+	rest := string(content[at:front.end])
+	written := ""
 	switch node.Style {
 	case 0:
 		written = node.Value
@@ -300,7 +311,15 @@ func (f fields) list(key string) (items []string) {
 
 // priorities are the words for priorities, of which 1 is the most urgent.
 var priorities = map[string]int{
-	"urgent": 1, "critical": 1, "highest": 1, "high": 2, "medium": 3, "normal": 3, "low": 4, "lowest": 4, "none": 0,
+	"urgent":   1,
+	"critical": 1,
+	"highest":  1,
+	"high":     2,
+	"medium":   3,
+	"normal":   3,
+	"low":      4,
+	"lowest":   4,
+	"none":     0,
 }
 
 func (f fields) priority() *int {

@@ -15,11 +15,18 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 		return nil, err
 	}
 	return &reconcile.TrackerAdapter{
-		Tracker: c, Name: "GitHub",
-		Find: c.Find, Comments: c.comments.read, Post: c.comments.post, Edit: c.comments.edit, Move: c.Move,
-		Verify: c.Verify, LabelsSet: c.LabelsSet, Budget: c.Budget,
-		Tools:   []reconcile.AgentTool{Tool(c)},
-		Secrets: []string{c.Key},
+		Tracker:   c,
+		Name:      "GitHub",
+		Find:      c.Find,
+		Comments:  c.comments.read,
+		Post:      c.comments.post,
+		Edit:      c.comments.edit,
+		Move:      c.Move,
+		Verify:    c.Verify,
+		LabelsSet: c.LabelsSet,
+		Budget:    c.Budget,
+		Tools:     []reconcile.AgentTool{Tool(c)},
+		Secrets:   []string{c.Key},
 	}, nil
 }
 
@@ -31,7 +38,8 @@ func New(o Options) (*Client, error) {
 	}
 	for _, repo := range o.Repositories {
 		owner, name, _ := strings.Cut(repo, "/")
-		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" || strings.Trim(name, ".") == "" {
+		if url.PathEscape(owner) != owner || url.PathEscape(name) != name || owner == "" ||
+			strings.Trim(name, ".") == "" {
 			return nil, noName(fmt.Sprintf("%q is not the name of a repository", repo))
 		}
 	}
@@ -47,5 +55,9 @@ func New(o Options) (*Client, error) {
 }
 
 func noName(message string) error {
-	return reconcile.NewError("missing_github_repo", message, "write OWNER/NAME, as in the address https://github.com/OWNER/NAME")
+	return reconcile.NewError(
+		"missing_github_repo",
+		message,
+		"write OWNER/NAME, as in the address https://github.com/OWNER/NAME",
+	)
 }

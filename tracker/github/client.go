@@ -1,6 +1,8 @@
-// Package github is the adapter to the issues of one or more repositories on GitHub. It reads issues for passes and workers.
+// Package github is the adapter to the issues of one or more repositories on GitHub. It reads
+// issues for passes and workers.
 //
-// Adapter returns the value that the rest of the program uses. docs/errors.md explains the codes of its errors.
+// Adapter returns the value that the rest of the program uses. docs/errors.md explains the
+// codes of its errors.
 //
 // # Decisions
 //

@@ -48,7 +48,11 @@ func (m *memory) SetMeta(_ context.Context, key, value string) error {
 
 func clientOf(t *testing.T, endpoint string, change ...func(*Options)) *Client {
 	t.Helper()
-	o := Options{Options: transport.Options{Endpoint: endpoint, Key: testToken, Now: func() time.Time { return testNow }}}
+	o := Options{Options: transport.Options{
+		Endpoint: endpoint,
+		Key:      testToken,
+		Now:      func() time.Time { return testNow },
+	}}
 	for _, f := range change {
 		f(&o)
 	}
@@ -68,7 +72,12 @@ func wantCode(t *testing.T, err error, code string) *reconcile.Error {
 	if !errors.As(err, &known) || known.Code != code {
 		t.Fatalf("error %v, want %s", err, code)
 	}
-	test.Lacks(t, "the error", fmt.Sprintf("%v %s %s %v", err, known.Message, known.Hint, known.Err), testToken)
+	test.Lacks(
+		t,
+		"the error",
+		fmt.Sprintf("%v %s %s %v", err, known.Message, known.Hint, known.Err),
+		testToken,
+	)
 	return known
 }
 
@@ -81,19 +90,36 @@ func TestConnectChecksOptions(t *testing.T) {
 		"blank token":       {transport.Options{Key: " \n"}, "missing_tracker_api_key"},
 		"line break":        {transport.Options{Key: "ghp_abc\nghp_def"}, "missing_tracker_api_key"},
 		"quote of a dialog": {transport.Options{Key: "“" + testToken + "”"}, "missing_tracker_api_key"},
-		"no URL":            {transport.Options{Key: testToken, Endpoint: "api.github.com"}, "tracker_endpoint_invalid"},
-		"another protocol":  {transport.Options{Key: testToken, Endpoint: "ftp://api.github.com"}, "tracker_endpoint_invalid"},
-		"token in the URL":  {transport.Options{Key: testToken, Endpoint: "https://" + testToken + "@api.github.com"}, "tracker_endpoint_invalid"},
-		"query":             {transport.Options{Key: testToken, Endpoint: "https://api.github.com/?a=b"}, "tracker_endpoint_invalid"},
-		"no CA":             {transport.Options{Key: testToken, CAFile: "/nonexistent.pem"}, "tracker_ca_file_invalid"},
+		"no URL": {transport.Options{
+			Key:      testToken,
+			Endpoint: "api.github.com",
+		}, "tracker_endpoint_invalid"},
+		"another protocol": {transport.Options{
+			Key:      testToken,
+			Endpoint: "ftp://api.github.com",
+		}, "tracker_endpoint_invalid"},
+		"token in the URL": {transport.Options{
+			Key:      testToken,
+			Endpoint: "https://" + testToken + "@api.github.com",
+		}, "tracker_endpoint_invalid"},
+		"query": {transport.Options{
+			Key:      testToken,
+			Endpoint: "https://api.github.com/?a=b",
+		}, "tracker_endpoint_invalid"},
+		"no CA": {transport.Options{
+			Key:    testToken,
+			CAFile: "/nonexistent.pem",
+		}, "tracker_ca_file_invalid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantCode(t, test.Err(connect(Options{Options: tc.o})), tc.code)
 		})
 	}
 	for endpoint, want := range map[string]string{
-		"": "https://api.github.com/graphql", "https://api.github.com/": "https://api.github.com/graphql",
-		"https://ghe.example.com/api/v3/": "https://ghe.example.com/api/graphql", "http://127.0.0.1:1": "http://127.0.0.1:1/graphql",
+		"":                                "https://api.github.com/graphql",
+		"https://api.github.com/":         "https://api.github.com/graphql",
+		"https://ghe.example.com/api/v3/": "https://ghe.example.com/api/graphql",
+		"http://127.0.0.1:1":              "http://127.0.0.1:1/graphql",
 	} {
 		test.Equal(t, "GraphQL of "+endpoint, clientOf(t, endpoint).GraphQLAddress, want)
 	}
@@ -124,7 +150,8 @@ func TestStatuses(t *testing.T) {
 			}), func(o *Options) { o.KeySource = "GITHUB_TOKEN" })
 			_, err := c.Do(t.Context(), http.MethodGet, "/repos/o/r", nil, nil)
 			e := wantCode(t, err, "github_api_status")
-			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) || tc.wraps != nil && !errors.Is(err, tc.wraps) {
+			if !strings.Contains(e.Hint, tc.hint) || !strings.Contains(e.Message, tc.said) ||
+				tc.wraps != nil && !errors.Is(err, tc.wraps) {
 				t.Errorf("%v, hint %q, wraps %v", e, e.Hint, e.Err)
 			}
 		})
@@ -133,7 +160,10 @@ func TestStatuses(t *testing.T) {
 
 // The token goes to the configured host only.
 func TestRedirects(t *testing.T) {
-	other := serving(t, func(http.ResponseWriter, *http.Request) { t.Error("the token was sent to another host") })
+	other := serving(
+		t,
+		func(http.ResponseWriter, *http.Request) { t.Error("the token was sent to another host") },
+	)
 	url := serving(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/repos/o/old":
@@ -149,7 +179,12 @@ func TestRedirects(t *testing.T) {
 	})
 	c := clientOf(t, url)
 	a := test.Must(c.Do(t.Context(), http.MethodPatch, "/repos/o/old", nil, map[string]any{"a": 1}))
-	test.Equal(t, "after a redirect", []any{string(a.Body), a.URL}, []any{`PATCH {"a":1}`, url + "/repositories/1"})
+	test.Equal(
+		t,
+		"after a redirect",
+		[]any{string(a.Body), a.URL},
+		[]any{`PATCH {"a":1}`, url + "/repositories/1"},
+	)
 	for _, path := range []string{"/loop", "/elsewhere"} {
 		wantCode(t, test.Err(c.Do(t.Context(), http.MethodGet, path, nil, nil)), "github_api_status")
 	}
@@ -162,11 +197,19 @@ func TestNoAnswer(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	_, err = c.Do(ctx, http.MethodGet, "/user", nil, nil)
-	if e := wantCode(t, err, "github_api_request"); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(e.Message, "no answer in time") {
+	if e := wantCode(t, err, "github_api_request"); !errors.Is(err, context.DeadlineExceeded) ||
+		!strings.Contains(e.Message, "no answer in time") {
 		t.Error(e)
 	}
-	c = clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }))
-	wantCode(t, test.Err(c.Ask(t.Context(), transport.Request{Method: http.MethodGet, Path: "/x", Limit: 8}, true)), "answer_too_large")
+	c = clientOf(
+		t,
+		serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "123456789") }),
+	)
+	wantCode(t, test.Err(c.Ask(t.Context(), transport.Request{
+		Method: http.MethodGet,
+		Path:   "/x",
+		Limit:  8,
+	}, true)), "answer_too_large")
 }
 
 func TestGraphQLAnswers(t *testing.T) {
@@ -187,7 +230,13 @@ func TestGraphQLAnswers(t *testing.T) {
 		"nothing":     {`{}`, "github_unknown_payload", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) }))
+			c := clientOf(
+				t,
+				serving(
+					t,
+					func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, tc.body) },
+				),
+			)
 			got, missing, err := graphQL[data](t.Context(), c.requests, "{a}", nil)
 			if tc.code != "" {
 				wantCode(t, err, tc.code)
@@ -198,7 +247,8 @@ func TestGraphQLAnswers(t *testing.T) {
 	}
 }
 
-// If GitHub limits one process, all processes that share its memory send no request until the limit ends.
+// If GitHub limits one process, all processes that share its memory send no request until the
+// limit ends.
 func TestLimits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		status int
@@ -210,16 +260,24 @@ func TestLimits(t *testing.T) {
 		"secondary":   {403, map[string]string{"Retry-After": "30"}, `{"message":"You have exceeded a secondary rate limit"}`, 30 * time.Second},
 		"no time":     {403, nil, `{"message":"You have exceeded a secondary rate limit"}`, time.Minute},
 		"primary": {403, map[string]string{
-			"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": fmt.Sprint(testNow.Add(20 * time.Minute).Unix()),
+			"X-RateLimit-Limit":     "5000",
+			"X-RateLimit-Remaining": "0",
+			"X-RateLimit-Reset":     fmt.Sprint(testNow.Add(20 * time.Minute).Unix()),
 		}, `{"message":"API rate limit exceeded for user ID 1"}`, 20 * time.Minute},
-		"left":       {429, map[string]string{"X-RateLimit-Limit": "5000", "X-RateLimit-Remaining": "7", "X-RateLimit-Reset": "9999999999"}, ``, time.Minute},
+		"left": {429, map[string]string{
+			"X-RateLimit-Limit":     "5000",
+			"X-RateLimit-Remaining": "7",
+			"X-RateLimit-Reset":     "9999999999",
+		}, ``, time.Minute},
 		"far":        {429, map[string]string{"Retry-After": "99999999"}, ``, 2 * time.Hour},
 		"a date":     {429, map[string]string{"Retry-After": testNow.Add(time.Hour).Format(http.TimeFormat)}, ``, time.Hour},
 		"GraphQL":    {200, nil, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, time.Minute},
 		"GraphQL, 2": {200, nil, `{"errors":[{"message":"You have exceeded a secondary rate limit"}]}`, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
-			requests, now, limited := 0, testNow, true
+			requests := 0
+			now := testNow
+			limited := true
 			url := serving(t, func(w http.ResponseWriter, _ *http.Request) {
 				if requests++; !limited {
 					return
@@ -231,14 +289,23 @@ func TestLimits(t *testing.T) {
 				_, _ = io.WriteString(w, tc.body)
 			})
 			m := &memory{}
-			options := func(o *Options) { o.Memory, o.Now = m, func() time.Time { return now } }
-			first, second := clientOf(t, url, options), clientOf(t, url, options)
+			options := func(o *Options) {
+				o.Memory = m
+				o.Now = func() time.Time { return now }
+			}
+			first := clientOf(t, url, options)
+			second := clientOf(t, url, options)
 			refused := func(c *Client) {
 				t.Helper()
 				_, err := c.Do(t.Context(), http.MethodGet, "/user", nil, nil)
 				wantCode(t, err, "tracker_rate_limited")
 				var limit reconcile.Limited
-				test.Equal(t, "a limit and its end", []any{errors.As(err, &limit), limit.ResetAt()}, []any{true, testNow.Add(tc.want)})
+				test.Equal(
+					t,
+					"a limit and its end",
+					[]any{errors.As(err, &limit), limit.ResetAt()},
+					[]any{true, testNow.Add(tc.want)},
+				)
 			}
 			refused(first)
 			limited = false
@@ -276,7 +343,12 @@ func TestBudgetIsTheScarcer(t *testing.T) {
 		if resource == "" {
 			return
 		}
-		for k, v := range map[string]string{"Limit": "5000", "Remaining": left[resource], "Reset": fmt.Sprint(testNow.Add(time.Hour).Unix()), "Resource": resource} {
+		for k, v := range map[string]string{
+			"Limit":     "5000",
+			"Remaining": left[resource],
+			"Reset":     fmt.Sprint(testNow.Add(time.Hour).Unix()),
+			"Resource":  resource,
+		} {
 			w.Header().Set("X-RateLimit-"+k, v)
 		}
 	}))
@@ -287,7 +359,12 @@ func TestBudgetIsTheScarcer(t *testing.T) {
 		resource = step.resource
 		test.Must(c.Do(t.Context(), http.MethodGet, "/user", nil, nil))
 		b := c.Budget()
-		test.Equal(t, fmt.Sprintf("budget after %q", step.resource), []any{b.Left, b.At}, []any{step.want, testNow})
+		test.Equal(
+			t,
+			fmt.Sprintf("budget after %q", step.resource),
+			[]any{b.Left, b.At},
+			[]any{step.want, testNow},
+		)
 	}
 	test.Equal(t, "low until", c.Budget().LowUntil(), testNow.Add(time.Hour))
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxCommentPages bounds one read of comments, each page of which has up to a hundred. If there are more, the agent reads them with
-// its tool.
+// maxCommentPages bounds one read of comments, each page of which has up to a hundred. If
+// there are more, the agent reads them with its tool.
 const maxCommentPages = 5
 
 // comments reads and writes the comments of issues.
@@ -34,22 +34,28 @@ type wireComment struct {
 	} `json:"user"` // null if the account was deleted
 }
 
-// comment returns a comment with the names of its author: the login, and the id as id:5, because a login may consist of digits. A
-// user with write access to a repository can edit the comments of others there.
+// comment returns a comment with the names of its author: the login, and the id as id:5,
+// because a login may consist of digits. A user with write access to a repository can edit the
+// comments of others there.
 func (c comments) comment(w wireComment) reconcile.Comment {
 	body := c.Scrub(w.Body)
 	comment := reconcile.Comment{
-		ID: strconv.FormatInt(w.ID, 10), Author: "ghost", Body: body, CreatedAt: w.CreatedAt.UTC(), Own: reconcile.Marked(body),
-		Edited: w.UpdatedAt.After(w.CreatedAt),
+		ID:        strconv.FormatInt(w.ID, 10),
+		Author:    "ghost",
+		Body:      body,
+		CreatedAt: w.CreatedAt.UTC(),
+		Own:       reconcile.Marked(body),
+		Edited:    w.UpdatedAt.After(w.CreatedAt),
 	}
 	if w.User != nil {
-		comment.Author, comment.AuthorIDs = w.User.Login, []string{w.User.Login, "id:" + strconv.FormatInt(w.User.ID, 10)}
+		comment.Author = w.User.Login
+		comment.AuthorIDs = []string{w.User.Login, "id:" + strconv.FormatInt(w.User.ID, 10)}
 	}
 	return comment
 }
 
-// read reads the comments that were made after since, the newest first, at most 500. The error has the code issue_not_found if
-// the issue is not visible.
+// read reads the comments that were made after since, the newest first, at most 500. The error
+// has the code issue_not_found if the issue is not visible.
 func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
@@ -57,7 +63,8 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 	}
 	query := url.Values{"per_page": {"100"}}
 	if since.Unix() > 0 {
-		query.Set("since", since.UTC().Format(time.RFC3339)) // GitHub compares the time of the last edit
+		// GitHub compares the time of the last edit
+		query.Set("since", since.UTC().Format(time.RFC3339))
 	}
 	comments := []reconcile.Comment{}
 	for page := 1; page <= maxCommentPages; page++ {
@@ -109,7 +116,13 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	if err != nil {
 		return "", err
 	}
-	a, err := c.Do(ctx, http.MethodPatch, "/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID), nil, map[string]string{"body": body})
+	a, err := c.Do(
+		ctx,
+		http.MethodPatch,
+		"/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID),
+		nil,
+		map[string]string{"body": body},
+	)
 	if err != nil {
 		return "", err
 	}

@@ -16,11 +16,15 @@ import (
 	"github.com/symphony-cron/symphony/tracker/trackertest"
 )
 
-// The three kinds of states, which are read in different ways: labels, with the list in Memory and without, and a board.
+// The three kinds of states, which are read in different ways: labels, with the list in Memory
+// and without, and a board.
 func TestConformance(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		trackertest.Run(t, func(t *testing.T) *trackertest.Backend {
-			return newBackend(t, func(o *Options) { o.StateLabels, o.Memory = []string{"Todo", "In Progress"}, &memory{} })
+			return newBackend(t, func(o *Options) {
+				o.StateLabels = []string{"Todo", "In Progress"}
+				o.Memory = &memory{}
+			})
 		})
 	})
 	t.Run("no memory", func(t *testing.T) {
@@ -37,7 +41,13 @@ func TestConformance(t *testing.T) {
 
 func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	var clock atomic.Pointer[time.Time] // nil: the time is now
-	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Check: openapi.Check, StateLabels: []string{"Todo", "In Progress"}}
+	s := &githubtest.Server{
+		Repository:  testRepo,
+		Tokens:      []string{testToken},
+		Errorf:      t.Errorf,
+		Check:       openapi.Check,
+		StateLabels: []string{"Todo", "In Progress"},
+	}
 	s.Now = func() time.Time {
 		if at := clock.Load(); at != nil {
 			return *at
@@ -47,23 +57,45 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 	s.Start()
 	t.Cleanup(s.Close)
 	options := Options{
-		Options: transport.Options{Endpoint: s.URL(), Key: testToken}, Repositories: []string{testRepo},
-		PriorityLabels: []string{"P1", "P2"}, Assignee: "me",
+		Options:        transport.Options{Endpoint: s.URL(), Key: testToken},
+		Repositories:   []string{testRepo},
+		PriorityLabels: []string{"P1", "P2"},
+		Assignee:       "me",
 	}
 	change(&options)
 	if options.Project != "" {
 		s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Board"})
 	}
 	readOnly := options
-	readOnly.ReadOnly, readOnly.Memory = true, nil
+	readOnly.ReadOnly = true
+	readOnly.Memory = nil
 	b := &trackertest.Backend{
-		TrackerAdapter: test.Must(Adapter(options)), ReadOnly: test.Must(Adapter(readOnly)),
-		OpenBlocker: "open", OwnLabels: []string{"p1", "p2", "todo", "in progress"},
-		Active: []string{"Todo", "In Progress"}, Terminal: "closed", NewestFirst: true, Page: 100, Batch: 50, Secret: testToken,
-		Person: "kim", Me: "ann", Requests: func() int { return len(s.Log()) },
-		Unavailable: fault(s, "no answer", "github_api_request", githubtest.Failure{Kind: githubtest.FailClose}),
+		TrackerAdapter: test.Must(Adapter(options)),
+		ReadOnly:       test.Must(Adapter(readOnly)),
+		OpenBlocker:    "open",
+		OwnLabels:      []string{"p1", "p2", "todo", "in progress"},
+		Active:         []string{"Todo", "In Progress"},
+		Terminal:       "closed",
+		NewestFirst:    true,
+		Page:           100,
+		Batch:          50,
+		Secret:         testToken,
+		Person:         "kim",
+		Me:             "ann",
+		Requests:       func() int { return len(s.Log()) },
+		Unavailable: fault(
+			s,
+			"no answer",
+			"github_api_request",
+			githubtest.Failure{Kind: githubtest.FailClose},
+		),
 		Faults: []trackertest.Fault{
-			fault(s, "wrong token", "github_api_status", githubtest.Failure{Kind: githubtest.FailCredentials}),
+			fault(
+				s,
+				"wrong token",
+				"github_api_status",
+				githubtest.Failure{Kind: githubtest.FailCredentials},
+			),
 			fault(s, "server fault", "github_api_status", githubtest.Failure{Kind: githubtest.FailDown}),
 			fault(s, "garbage", "github_unknown_payload", githubtest.Failure{Kind: githubtest.FailHTML}),
 			fault(s, "cut", "github_api_request", githubtest.Failure{Kind: githubtest.FailCut}),
@@ -78,7 +110,10 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 		test.Must(s.Comment(id, author, text))
 	}
 	// The labels of the states exist.
-	test.OK(t, s.Delete(fmt.Sprint(test.Must(s.AddIssue(githubtest.Issue{Title: "Gone", Labels: b.Active})).Number)))
+	test.OK(t, s.Delete(fmt.Sprint(test.Must(s.AddIssue(githubtest.Issue{
+		Title:  "Gone",
+		Labels: b.Active,
+	})).Number)))
 	arrange(s, b, options)
 	agentCalls(b)
 	return b
@@ -86,7 +121,11 @@ func newBackend(t *testing.T, change func(*Options)) *trackertest.Backend {
 
 func fault(s *githubtest.Server, name, code string, f githubtest.Failure) trackertest.Fault {
 	f.Times = -1
-	return trackertest.Fault{Name: name, Code: code, Arrange: func(t testing.TB) { test.OK(t, s.Fail(f)) }}
+	return trackertest.Fault{
+		Name:    name,
+		Code:    code,
+		Arrange: func(t testing.TB) { test.OK(t, s.Fail(f)) },
+	}
 }
 
 // arrange sets the functions that change the tracker.
@@ -116,14 +155,28 @@ func arrange(s *githubtest.Server, b *trackertest.Backend, o Options) {
 	b.Malform = func(t testing.TB, id string) string {
 		var n int
 		test.Must(fmt.Sscan(id, &n))
-		test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailMalformed, Field: "title", Issue: n, Times: -1}))
+		test.OK(t, s.Fail(githubtest.Failure{
+			Kind:  githubtest.FailMalformed,
+			Field: "title",
+			Issue: n,
+			Times: -1,
+		}))
 		return id
 	}
 	if o.Memory == nil {
-		b.FailLaterPage = func(t testing.TB) { test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailDown, Skip: 1})) }
+		b.FailLaterPage = func(t testing.TB) {
+			test.OK(t, s.Fail(githubtest.Failure{
+				Kind: githubtest.FailDown,
+				Skip: 1,
+			}))
+		}
 	}
 	b.Limit = func(t testing.TB, until time.Time) {
-		test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailRateLimit, Reset: until.Unix(), Times: -1}))
+		test.OK(t, s.Fail(githubtest.Failure{
+			Kind:  githubtest.FailRateLimit,
+			Reset: until.Unix(),
+			Times: -1,
+		}))
 	}
 	b.Low = func(testing.TB, time.Time) { s.SetRemaining(250) }
 }
@@ -131,7 +184,11 @@ func arrange(s *githubtest.Server, b *trackertest.Backend, o Options) {
 // agentCalls sets the agent's calls.
 func agentCalls(b *trackertest.Backend) {
 	call := func(method, path string, body any) trackertest.Call {
-		args := test.Must(json.Marshal(map[string]any{"method": method, "path": "/repos/" + testRepo + path, "body": body}))
+		args := test.Must(json.Marshal(map[string]any{
+			"method": method,
+			"path":   "/repos/" + testRepo + path,
+			"body":   body,
+		}))
 		return trackertest.Call{Tool: "github_api", Args: args}
 	}
 	b.ToMove = func(issue reconcile.Issue, state string) trackertest.Call {

@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// sameAnswer is a transport with one answer to all requests. More than maxRequests are too many.
+// sameAnswer is a transport with one answer to all requests. More than maxRequests are too
+// many.
 type sameAnswer struct {
 	t         *testing.T
 	n, status int
@@ -29,11 +30,17 @@ func (s *sameAnswer) RoundTrip(r *http.Request) (*http.Response, error) {
 		s.t.Fatal("requests without end")
 	}
 	header := http.Header{"Etag": {"x"}, "Location": {"/x"}, "X-Ratelimit-Remaining": {"1"}}
-	return &http.Response{StatusCode: s.status, Header: header, Body: io.NopCloser(strings.NewReader(s.body)), Request: r}, nil
+	return &http.Response{
+		StatusCode: s.status,
+		Header:     header,
+		Body:       io.NopCloser(strings.NewReader(s.body)),
+		Request:    r,
+	}, nil
 }
 
-// FuzzAnswers sends the client arbitrary answers. The client must not panic or send requests without end, every error must have a
-// code, and neither an issue nor an error or warning may contain the token, which a proxy may send back.
+// FuzzAnswers sends the client arbitrary answers. The client must not panic or send requests
+// without end, every error must have a code, and neither an issue nor an error or warning may
+// contain the token, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
 	const full = `{"number":1,"id":7,"node_id":"I","title":"T","body":"B","state":"open","html_url":"u","labels":[{"name":"a"},"p1"],"assignees":[{"login":"kim"}],
 		"created_at":"2026-03-01T12:00:00Z","updated_at":"2026-03-01T12:00:00Z","issue_dependencies_summary":{"total_blocked_by":1}}`
@@ -65,11 +72,16 @@ func FuzzAnswers(f *testing.F) {
 			client := func() *Client {
 				return test.Must(New(Options{
 					Options: transport.Options{
-						Key: testToken, Now: func() time.Time { return testNow },
-						Transport: &sameAnswer{t: t, status: status, body: body}, Warn: func(text string) { judge("a warning", text, nil) },
+						Key:       testToken,
+						Now:       func() time.Time { return testNow },
+						Transport: &sameAnswer{t: t, status: status, body: body},
+						Warn:      func(text string) { judge("a warning", text, nil) },
 					},
-					Repositories: []string{"o/r"}, Project: project, Memory: memory, PriorityLabels: []string{"p1"},
-					Branch: func(i reconcile.Issue) string { return i.Identifier },
+					Repositories:   []string{"o/r"},
+					Project:        project,
+					Memory:         memory,
+					PriorityLabels: []string{"p1"},
+					Branch:         func(i reconcile.Issue) string { return i.Identifier },
 				}))
 			}
 			for range 2 { // the second time with Memory
@@ -80,7 +92,11 @@ func FuzzAnswers(f *testing.F) {
 			found, err := client().ByIDs(t.Context(), []string{"1", "2"})
 			judge("ByIDs", found, err)
 			delete(memory.values, LimitKey)
-			names, err := client().Verify(t.Context(), reconcile.TrackerNames{States: []string{"open"}, Labels: []string{"x"}, Assignee: "kim"})
+			names, err := client().Verify(t.Context(), reconcile.TrackerNames{
+				States:   []string{"open"},
+				Labels:   []string{"x"},
+				Assignee: "kim",
+			})
 			judge("Verify", names, err)
 			delete(memory.values, LimitKey)
 		}

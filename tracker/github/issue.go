@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// record is an issue as either of GitHub's APIs describes it. Memory has records, so that settings such as the labels of priorities
-// may change.
+// record is an issue as either of GitHub's APIs describes it. Memory has records, so that
+// settings such as the labels of priorities may change.
 type record struct {
 	Repo      string    `json:"repo"` // as in Options.Repositories
 	Number    int       `json:"number"`
@@ -32,7 +32,8 @@ type record struct {
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
 	Blockers  []blocker `json:"blockers,omitempty"`
-	Malformed string    `json:"malformed,omitempty"` // why the record is no issue; empty if it is one
+	// why the record is no issue; empty if it is one
+	Malformed string `json:"malformed,omitempty"`
 
 	spelled       []string   // Labels as GitHub spells them
 	blocked       bool       // the issue has blockers, which are not in Blockers
@@ -163,9 +164,18 @@ func fromREST(repo string, data []byte) record {
 		return malformed(repo, data, err)
 	}
 	r := record{
-		Repo: repo, Number: w.Number, ID: w.ID, Node: w.Node, Title: w.Title, Body: text.OrEmpty(w.Body), URL: w.URL,
-		Closed: strings.EqualFold(w.State, "closed"), Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(),
-		blocked: w.Dependencies.Blockers > 0, pull: w.PullRequest != nil,
+		Repo:    repo,
+		Number:  w.Number,
+		ID:      w.ID,
+		Node:    w.Node,
+		Title:   w.Title,
+		Body:    text.OrEmpty(w.Body),
+		URL:     w.URL,
+		Closed:  strings.EqualFold(w.State, "closed"),
+		Created: w.CreatedAt.UTC(),
+		Updated: w.UpdatedAt.UTC(),
+		blocked: w.Dependencies.Blockers > 0,
+		pull:    w.PullRequest != nil,
 	}
 	return r.complete(w.State, w.Labels, w.Assignees)
 }
@@ -177,12 +187,23 @@ func fromGraphQL(repo, project string, data []byte) record {
 		return malformed(repo, data, err)
 	}
 	r := record{
-		Repo: repo, Number: w.Number, Node: w.Node, Title: w.Title, Body: w.Body, URL: w.URL, Closed: strings.EqualFold(w.State, "closed"),
-		Created: w.CreatedAt.UTC(), Updated: w.UpdatedAt.UTC(), closedBy: w.ClosedBy.Nodes,
+		Repo:     repo,
+		Number:   w.Number,
+		Node:     w.Node,
+		Title:    w.Title,
+		Body:     w.Body,
+		URL:      w.URL,
+		Closed:   strings.EqualFold(w.State, "closed"),
+		Created:  w.CreatedAt.UTC(),
+		Updated:  w.UpdatedAt.UTC(),
+		closedBy: w.ClosedBy.Nodes,
 	}
 	r.ID, _ = strconv.ParseInt(string(bytes.Trim(w.ID, `"`)), 10, 64) // only prompts use it
 	for _, b := range w.BlockedBy.Nodes {
-		r.Blockers = append(r.Blockers, blocker{b.Repository.Name, b.Number, strings.EqualFold(b.State, "closed")})
+		r.Blockers = append(
+			r.Blockers,
+			blocker{b.Repository.Name, b.Number, strings.EqualFold(b.State, "closed")},
+		)
 	}
 	for _, comment := range w.Comments.Nodes {
 		at := comment.CreatedAt.UTC()
@@ -194,7 +215,8 @@ func fromGraphQL(repo, project string, data []byte) record {
 	return r.complete(w.State, w.Labels.Nodes, w.Assignees.Nodes)
 }
 
-// complete adds labels and assignees, sorted because the APIs order them differently, and checks the required fields.
+// complete adds labels and assignees, sorted because the APIs order them differently, and
+// checks the required fields.
 func (r record) complete(state string, labels []label, assignees []account) record {
 	ordered := func(names []string) []string { return slices.Sorted(slices.Values(text.Unique(names))) }
 	r.spelled = text.Map(labels, func(l label) string { return l.Name })
@@ -218,7 +240,8 @@ func (r record) has(label string) bool {
 	return slices.Contains(r.Labels, reconcile.NormalizeState(label))
 }
 
-// state returns the state of an issue: closed, the column of the board, the first label that is a state, or open.
+// state returns the state of an issue: closed, the column of the board, the first label that
+// is a state, or open.
 func (n *names) state(r record) string {
 	switch {
 	case r.Closed:
@@ -229,40 +252,59 @@ func (n *names) state(r record) string {
 	return cmp.Or(strings.TrimSpace(text.First(n.o.StateLabels, r.has)), "open")
 }
 
-// in reports whether a record is a candidate for the states: malformed records are, so that they are reported.
+// in reports whether a record is a candidate for the states: malformed records are, so that
+// they are reported.
 func (n *names) in(states map[string]bool, r record) bool {
 	return r.Malformed != "" || states[reconcile.NormalizeState(n.state(r))]
 }
 
-// issue turns a record into an issue. me is the login of the token's account, if Options.Assignee asks for it.
+// issue turns a record into an issue. me is the login of the token's account, if
+// Options.Assignee asks for it.
 func (n *names) issue(r record, me string) reconcile.Issue {
 	id, identifier := n.called(r.Repo, r.Number)
 	if r.Malformed != "" {
 		return reconcile.Issue{ID: id, Identifier: identifier, Malformed: n.api.Scrub(r.Malformed)}
 	}
 	issue := reconcile.Issue{
-		ID: id, Identifier: identifier, Title: n.api.Scrub(r.Title), Description: text.OrNull(n.api.Scrub(r.Body)),
-		State: n.api.Scrub(n.state(r)), URL: text.OrNull(n.api.Scrub(r.URL)),
-		Labels: text.Map(r.Labels, n.api.Scrub), BlockedBy: text.Map(r.Blockers, n.blocker),
-		Assignee: n.assignee(r.Assignees, me), Project: r.Repo, CreatedAt: text.OrNull(r.Created), UpdatedAt: text.OrNull(r.Updated),
-		LastCommentAt: r.lastCommentAt, PullRequest: r.pullRequest, Elsewhere: n.o.Project != "" && r.item == nil,
-		NativeRef: map[string]any{"id": r.ID, "node_id": r.Node, "number": r.Number, "repo": n.present(r.Repo)},
+		ID:            id,
+		Identifier:    identifier,
+		Title:         n.api.Scrub(r.Title),
+		Description:   text.OrNull(n.api.Scrub(r.Body)),
+		State:         n.api.Scrub(n.state(r)),
+		URL:           text.OrNull(n.api.Scrub(r.URL)),
+		Labels:        text.Map(r.Labels, n.api.Scrub),
+		BlockedBy:     text.Map(r.Blockers, n.blocker),
+		Assignee:      n.assignee(r.Assignees, me),
+		Project:       r.Repo,
+		CreatedAt:     text.OrNull(r.Created),
+		UpdatedAt:     text.OrNull(r.Updated),
+		LastCommentAt: r.lastCommentAt,
+		PullRequest:   r.pullRequest,
+		Elsewhere:     n.o.Project != "" && r.item == nil,
+		NativeRef: map[string]any{
+			"id":      r.ID,
+			"node_id": r.Node,
+			"number":  r.Number,
+			"repo":    n.present(r.Repo),
+		},
 	}
 	if i := slices.IndexFunc(n.o.PriorityLabels, r.has); i >= 0 {
 		issue.Priority = new(i + 1)
 	}
 	if r.item != nil {
-		issue.Archived, issue.NativeRef["item"] = r.item.Archived, r.item.ID.String()
+		issue.Archived = r.item.Archived
+		issue.NativeRef["item"] = r.item.ID.String()
 	}
 	issue.OtherPull = n.otherPull(issue, r.closedBy)
 	return issue
 }
 
-// otherPull returns the first open pull request that is neither of the token's account nor of the issue's branch, which symphony may push
-// with another token; nil if there is none.
+// otherPull returns the first open pull request that is neither of the token's account nor of
+// the issue's branch, which symphony may push with another token; nil if there is none.
 func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.OtherPull {
 	for _, p := range list {
-		if p.URL == "" || p.State != "OPEN" || p.Own || n.o.Branch != nil && !p.Foreign && p.Branch == n.o.Branch(issue) {
+		if p.URL == "" || p.State != "OPEN" || p.Own ||
+			n.o.Branch != nil && !p.Foreign && p.Branch == n.o.Branch(issue) {
 			continue
 		}
 		author := "ghost"
@@ -277,7 +319,8 @@ func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.Othe
 	return nil
 }
 
-// assignee chooses one of several accounts: the one that the workflow names, or else the first.
+// assignee chooses one of several accounts: the one that the workflow names, or else the
+// first.
 func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 	if len(logins) == 0 {
 		return nil
@@ -287,7 +330,8 @@ func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 		wanted = me
 	}
 	for _, l := range logins {
-		if strings.EqualFold(l, wanted) { // an id is compared as it is spelled, which GitHub does not
+		// an id is compared as it is spelled, which GitHub does not
+		if strings.EqualFold(l, wanted) {
 			return &reconcile.Assignee{ID: wanted, IsMe: wanted == me}
 		}
 	}
@@ -295,12 +339,16 @@ func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 }
 
 func (n *names) blocker(b blocker) reconcile.BlockerRef {
-	repo, state := b.Repo, "open"
+	repo := b.Repo
+	state := "open"
 	if b.Closed {
 		state = "closed"
 	}
 	// A repository of the project has the name by which the workflow knows it.
-	i := slices.IndexFunc(n.o.Repositories, func(r string) bool { return strings.EqualFold(n.present(r), b.Repo) })
+	i := slices.IndexFunc(
+		n.o.Repositories,
+		func(r string) bool { return strings.EqualFold(n.present(r), b.Repo) },
+	)
 	if i < 0 {
 		name := fmt.Sprintf("%s#%d", repo, b.Number)
 		return reconcile.BlockerRef{ID: &name, Identifier: &name, State: &state}

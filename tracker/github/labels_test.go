@@ -14,7 +14,12 @@ import (
 // The timeline of an issue says who set its labels; a renamed label keeps its id.
 func TestLabelsSet(t *testing.T) {
 	now := testNow
-	s := &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Check: openapi.Check}
+	s := &githubtest.Server{
+		Repository: testRepo,
+		Tokens:     []string{testToken},
+		Errorf:     t.Errorf,
+		Check:      openapi.Check,
+	}
 	s.Now = func() time.Time { return now }
 	s.Start()
 	t.Cleanup(s.Close)
@@ -35,7 +40,11 @@ func TestLabelsSet(t *testing.T) {
 		}
 		return found
 	}
-	test.Must(s.AddIssue(githubtest.Issue{Title: "Some work", Labels: []string{"bug"}, LabeledBy: "kim"}))
+	test.Must(s.AddIssue(githubtest.Issue{
+		Title:     "Some work",
+		Labels:    []string{"bug"},
+		LabeledBy: "kim",
+	}))
 	kims := label("kim", "bug", "Wide", "enhancement")
 	label("", "bug", "Wide", "enhancement", "own")
 	label("kim[bot]", "bug", "Wide", "enhancement", "own", "apps")
@@ -53,7 +62,12 @@ func TestLabelsSet(t *testing.T) {
 	test.OK(t, s.RenameLabel("enhancement", "free"))
 	got = read()
 	test.Equal(t, "set again", []any{got["wide"].By, got["wide"].Own}, []any{"ann", true})
-	test.Equal(t, "renamed", []any{got["free"].By, got["free"].At, got["free"].ChangedAt}, []any{"kim", kims, now})
+	test.Equal(
+		t,
+		"renamed",
+		[]any{got["free"].By, got["free"].At, got["free"].ChangedAt},
+		[]any{"kim", kims, now},
+	)
 
 	// A long timeline has several pages, of which the last are read.
 	for n := range 230 {
@@ -96,7 +110,13 @@ func TestWhoSetsLabels(t *testing.T) {
 		got := test.Must(clientOf(t, serving(t, s.ServeHTTP), ofTestRepo).LabelsSet(t.Context(), "12"))
 		test.Equal(t, name, got[0].NotByOperator([]string{"kim", "id:5", "helper[bot]"}) == "", c.counts)
 	}
-	s := &recorder{answers: []recorded{{200, `{"data": {"viewer": null, "repository": {"issue": {"labels": {"nodes": []},
-		"timelineItems": {"nodes": []}}}}}`, ""}}}
-	wantCode(t, test.Err(clientOf(t, serving(t, s.ServeHTTP), ofTestRepo).LabelsSet(t.Context(), "12")), "github_unknown_payload")
+	s := &recorder{
+		answers: []recorded{{200, `{"data": {"viewer": null, "repository": {"issue": {"labels": {"nodes": []},
+		"timelineItems": {"nodes": []}}}}}`, ""}},
+	}
+	wantCode(
+		t,
+		test.Err(clientOf(t, serving(t, s.ServeHTTP), ofTestRepo).LabelsSet(t.Context(), "12")),
+		"github_unknown_payload",
+	)
 }

@@ -23,8 +23,9 @@ import (
 const (
 	// listKey is where Memory has the list of candidates.
 	listKey = "github_issues"
-	// listLongest is when the list is read anew although GitHub reports no change: an issue that was transferred, or a label that
-	// was renamed, leaves no trace in the latest changes.
+	// listLongest is when the list is read anew although GitHub reports no change: an issue
+	// that was transferred, or a label that was renamed, leaves no trace in the latest
+	// changes.
 	listLongest = 24 * time.Hour
 	// largestList bounds what Memory gets, in bytes. A larger list is read anew by every pass.
 	largestList = 16 << 20
@@ -33,8 +34,9 @@ const (
 
 // list is what Memory has: the candidates of each repository by the last answers.
 type list struct {
-	For   string           `json:"for"`          // the settings that it was read for
-	Me    string           `json:"me,omitempty"` // the login of the token's account; empty if the settings do not ask for it
+	For string `json:"for"` // the settings that it was read for
+	// the login of the token's account; empty if the settings do not ask for it
+	Me    string           `json:"me,omitempty"`
 	Repos map[string]*part `json:"repos"`
 }
 
@@ -47,7 +49,8 @@ type part struct {
 	Issues []record  `json:"issues"`
 }
 
-// Candidates implements reconcile.Tracker: the issues in the given states, the newest first. Without states no request is made.
+// Candidates implements reconcile.Tracker: the issues in the given states, the newest first.
+// Without states no request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	wanted := map[string]bool{}
 	for _, s := range states {
@@ -78,7 +81,10 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	if err != nil {
 		return nil, err
 	}
-	records = slices.DeleteFunc(records, func(r record) bool { return !c.in(wanted, r) || r.item != nil && r.item.Archived })
+	records = slices.DeleteFunc(
+		records,
+		func(r record) bool { return !c.in(wanted, r) || r.item != nil && r.item.Archived },
+	)
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Repo, b.Repo), b.Number-a.Number)
 	})
@@ -90,8 +96,14 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	}), nil
 }
 
-// all reads the open issues of a repository, also the closed ones if withClosed; only those changed at since or later, unless it is zero.
-func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) ([]record, string, error) {
+// all reads the open issues of a repository, also the closed ones if withClosed; only those
+// changed at since or later, unless it is zero.
+func (c *Client) all(
+	ctx context.Context,
+	repo string,
+	withClosed bool,
+	since time.Time,
+) ([]record, string, error) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name}
 	if !withClosed {
@@ -137,14 +149,20 @@ func sorted(records map[int]record) []record {
 	})
 }
 
-// changed brings the list in Memory up to date, by one conditional request for each repository, and returns its records. me is the
-// login of the token's account, if the workflow asks for it.
-func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records []record, me string, err error) {
+// changed brings the list in Memory up to date, by one conditional request for each
+// repository, and returns its records. me is the login of the token's account, if the workflow
+// asks for it.
+func (c *Client) changed(
+	ctx context.Context,
+	wanted map[string]bool,
+) (records []record, me string, err error) {
 	c.listing.Lock()
 	defer c.listing.Unlock()
-	l, changed := c.remembered(ctx), false
+	l := c.remembered(ctx)
+	changed := false
 	if settings := c.settings(wanted); l.For != settings {
-		l, changed = list{For: settings, Repos: map[string]*part{}}, true
+		l = list{For: settings, Repos: map[string]*part{}}
+		changed = true
 	}
 	for _, repo := range c.o.Repositories {
 		p := l.Repos[repo]
@@ -159,14 +177,16 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 		l.Repos[repo] = next
 		records = append(records, next.Issues...)
 	}
-	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") { // with another token the list has changed, too
+	// with another token the list has changed, too
+	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") {
 		data, _, err := graphQL[struct {
 			Viewer account `json:"viewer"`
 		}](ctx, c.requests, "query { viewer { login } }", nil)
 		if err != nil {
 			return nil, "", err
 		}
-		l.Me, changed = data.Viewer.Login, true
+		l.Me = data.Viewer.Login
+		changed = true
 	}
 	if changed {
 		err = c.remember(ctx, l)
@@ -176,7 +196,14 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (records [
 
 // settings are what the list in Memory depends on.
 func (c *Client) settings(wanted map[string]bool) string {
-	return fmt.Sprintf("%s %q %q %q %q", c.Endpoint, c.o.Repositories, c.o.StateLabels, slices.Sorted(maps.Keys(wanted)), c.o.Assignee)
+	return fmt.Sprintf(
+		"%s %q %q %q %q",
+		c.Endpoint,
+		c.o.Repositories,
+		c.o.StateLabels,
+		slices.Sorted(maps.Keys(wanted)),
+		c.o.Assignee,
+	)
 }
 
 // remembered returns the list in Memory, an empty one if there is none or it cannot be read.
@@ -196,7 +223,12 @@ func (c *Client) remembered(ctx context.Context) (l list) {
 func (c *Client) remember(ctx context.Context, l list) error {
 	stored := string(text.JSON(l))
 	if len(stored) > largestList {
-		c.WarnOnce(fmt.Sprintf("the open issues take more than %d MiB: every pass reads all of them", largestList>>20))
+		c.WarnOnce(
+			fmt.Sprintf(
+				"the open issues take more than %d MiB: every pass reads all of them",
+				largestList>>20,
+			),
+		)
 		stored = ""
 	}
 	return c.o.Memory.SetMeta(ctx, listKey, stored)
@@ -206,10 +238,14 @@ func (c *Client) remember(ctx context.Context, l list) error {
 func (c *Client) forget(ctx context.Context, gone []ref) error {
 	c.listing.Lock()
 	defer c.listing.Unlock()
-	l, changed := c.remembered(ctx), false
+	l := c.remembered(ctx)
+	changed := false
 	for _, p := range l.Repos {
 		before := len(p.Issues)
-		p.Issues = slices.DeleteFunc(p.Issues, func(r record) bool { return slices.Contains(gone, ref{r.Repo, r.Number}) })
+		p.Issues = slices.DeleteFunc(
+			p.Issues,
+			func(r record) bool { return slices.Contains(gone, ref{r.Repo, r.Number}) },
+		)
 		changed = changed || len(p.Issues) != before
 	}
 	if !changed {
@@ -220,14 +256,20 @@ func (c *Client) forget(ctx context.Context, gone []ref) error {
 
 // update returns the list of a repository as it is now: p itself if nothing has changed.
 //
-// The request is for the latest changes. If there may be more of them than it returns, all that has changed since the mark is read,
-// and without a mark all open issues. That is read later than the mark is set, so that no change can fall between the two.
+// The request is for the latest changes. If there may be more of them than it returns, all
+// that has changed since the mark is read, and without a mark all open issues. That is read
+// later than the mark is set, so that no change can fall between the two.
 func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
 	a, err := c.Ask(ctx, transport.Request{
 		Method: http.MethodGet, Path: path, ETag: p.ETag,
-		Query: url.Values{"state": {"all"}, "sort": {"updated"}, "direction": {"desc"}, "per_page": {strconv.Itoa(perPage)}},
+		Query: url.Values{
+			"state":     {"all"},
+			"sort":      {"updated"},
+			"direction": {"desc"},
+			"per_page":  {strconv.Itoa(perPage)},
+		},
 	}, true)
 	switch {
 	case err != nil:
@@ -274,10 +316,16 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 		changes = append(changes, more...)
 	}
 	next.Issues = c.merge(p.Issues, changes, wanted)
-	return c.blockersOf(ctx, repo, next, func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) })
+	return c.blockersOf(
+		ctx,
+		repo,
+		next,
+		func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) },
+	)
 }
 
-// merge returns the records with the changes, the later the more recent, without what is no candidate for the states.
+// merge returns the records with the changes, the later the more recent, without what is no
+// candidate for the states.
 func (c *Client) merge(records, changes []record, wanted map[string]bool) []record {
 	byNumber := map[int]record{}
 	for _, r := range records {
@@ -303,11 +351,16 @@ func open(b blocker) bool { return !b.Closed }
 // elsewhere reports whether an open blocker is in a repository whose changes are not seen.
 func (c *Client) elsewhere(r record) bool {
 	return slices.ContainsFunc(r.Blockers, func(b blocker) bool {
-		return !b.Closed && !slices.ContainsFunc(c.o.Repositories, func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) })
+		return !b.Closed &&
+			!slices.ContainsFunc(
+				c.o.Repositories,
+				func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) },
+			)
 	})
 }
 
-// blockersOf reads the issues for which due is true again, with their blockers: the list has only how many there are.
+// blockersOf reads the issues for which due is true again, with their blockers: the list has
+// only how many there are.
 func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(record) bool) (*part, error) {
 	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
 	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })

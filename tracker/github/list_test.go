@@ -28,7 +28,13 @@ type scene struct {
 
 func newScene(t *testing.T, change ...func(*Options)) *scene {
 	s := &scene{t: t, now: testNow, memory: &memory{}, change: change}
-	s.Server = &githubtest.Server{Repository: testRepo, Tokens: []string{testToken}, Errorf: t.Errorf, Check: openapi.Check, Now: func() time.Time { return s.now }}
+	s.Server = &githubtest.Server{
+		Repository: testRepo,
+		Tokens:     []string{testToken},
+		Errorf:     t.Errorf,
+		Check:      openapi.Check,
+		Now:        func() time.Time { return s.now },
+	}
 	s.Start()
 	t.Cleanup(s.Close)
 	return s
@@ -39,9 +45,14 @@ func (s *scene) client(change ...func(*Options)) *Client {
 	s.t.Helper()
 	o := Options{
 		Options: transport.Options{
-			Endpoint: s.URL(), Key: testToken, Now: func() time.Time { return s.now }, Warn: func(text string) { s.warned = append(s.warned, text) },
+			Endpoint: s.URL(),
+			Key:      testToken,
+			Now:      func() time.Time { return s.now },
+			Warn:     func(text string) { s.warned = append(s.warned, text) },
 		},
-		Repositories: []string{testRepo}, PriorityLabels: []string{"P0", "P1", "P2", "P3"}, Memory: s.memory,
+		Repositories:   []string{testRepo},
+		PriorityLabels: []string{"P0", "P1", "P2", "P3"},
+		Memory:         s.memory,
 	}
 	for _, f := range append(slices.Clone(s.change), change...) {
 		f(&o)
@@ -59,7 +70,8 @@ func (s *scene) add(i githubtest.Issue) githubtest.Issue {
 // later lets a minute pass, after which every change has another time than before.
 func (s *scene) later() { s.now = s.now.Add(time.Minute) }
 
-// candidates returns the ids of the candidates that a new process gets, and how many requests that took.
+// candidates returns the ids of the candidates that a new process gets, and how many requests
+// that took.
 func (s *scene) candidates(states ...string) (ids []string, requests int) {
 	s.t.Helper()
 	s.ClearLog()
@@ -85,7 +97,12 @@ func TestIdlePassIsOneConditionalRequest(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{Labels: []string{"bug"}})
 	s.add(githubtest.Issue{State: "closed"})
-	test.Must(s.AddPull(githubtest.Pull{Title: "A pull request", Branch: "b", Base: "main", From: testToken}))
+	test.Must(s.AddPull(githubtest.Pull{
+		Title:  "A pull request",
+		Branch: "b",
+		Base:   "main",
+		From:   testToken,
+	}))
 	s.want("first", "1")
 	writes := s.memory.writes
 	for range 3 {
@@ -101,7 +118,8 @@ func TestIdlePassIsOneConditionalRequest(t *testing.T) {
 	}
 }
 
-// What has changed since the last pass is merged into the list, by one request while the changes are on one page.
+// What has changed since the last pass is merged into the list, by one request while the
+// changes are on one page.
 func TestChangesAreMerged(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{})
@@ -123,13 +141,23 @@ func TestChangesAreMerged(t *testing.T) {
 		test.Equal(t, step.what+": ids and requests", []any{ids, requests}, []any{step.want, 1})
 	}
 	s.later()
-	test.OK(t, s.Edit("2", func(i *githubtest.Issue) { i.Title, i.Body, i.Labels = "New", "Text.", []string{"P1", "Bug"} }))
+	test.OK(t, s.Edit("2", func(i *githubtest.Issue) {
+		i.Title = "New"
+		i.Body = "Text."
+		i.Labels = []string{"P1", "Bug"}
+	}))
 	issues := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
 	i := issues[1]
-	test.Equal(t, "the edited issue", []any{i.Title, *i.Description, *i.Priority, i.Labels}, []any{"New", "Text.", 2, []string{"bug", "p1"}})
+	test.Equal(
+		t,
+		"the edited issue",
+		[]any{i.Title, *i.Description, *i.Priority, i.Labels},
+		[]any{"New", "Text.", 2, []string{"bug", "p1"}},
+	)
 }
 
-// More issues than one page has are read by pages; an incomplete list is never used, whatever the clock of this machine shows.
+// More issues than one page has are read by pages; an incomplete list is never used, whatever
+// the clock of this machine shows.
 func TestPages(t *testing.T) {
 	var s *scene
 	s = newScene(t, func(o *Options) { o.Now = func() time.Time { return s.now.Add(-time.Hour) } })
@@ -176,7 +204,8 @@ func TestChangeBetweenPages(t *testing.T) {
 	}
 }
 
-// States are labels: of an open issue the first in the order of the workflow, without regard to case.
+// States are labels: of an open issue the first in the order of the workflow, without regard
+// to case.
 func TestStateLabels(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.StateLabels = []string{"Todo", "In Progress", "Human Review"} })
 	for _, i := range []githubtest.Issue{
@@ -195,7 +224,13 @@ func TestStateLabels(t *testing.T) {
 	ids, _ := s.candidates("closed", "open")
 	test.Equal(t, "closed or open", ids, []string{"4", "3"})
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "3", "4", "5"}))
-	for id, want := range map[string]string{"1": "Todo", "2": "In Progress", "3": "open", "4": "closed", "5": "Human Review"} {
+	for id, want := range map[string]string{
+		"1": "Todo",
+		"2": "In Progress",
+		"3": "open",
+		"4": "closed",
+		"5": "Human Review",
+	} {
 		test.Equal(t, "state of "+id, found[id].State, want)
 	}
 }
@@ -229,7 +264,12 @@ func TestLargeListIsNotStored(t *testing.T) {
 	}
 	for range 2 {
 		ids, _ := s.candidates()
-		test.Equal(t, "number of candidates, and stored list", []any{len(ids), s.memory.values[listKey]}, []any{largestList>>20 + 2, ""})
+		test.Equal(
+			t,
+			"number of candidates, and stored list",
+			[]any{len(ids), s.memory.values[listKey]},
+			[]any{largestList>>20 + 2, ""},
+		)
 	}
 }
 
@@ -242,7 +282,9 @@ func TestGoneIsDropped(t *testing.T) {
 	s.want("first", "3", "2", "1")
 	writes := s.memory.writes
 	test.OK(t, s.Delete("2"))
-	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "99", "x", "", "0", "acme/web-shop#1"}))
+	found := test.Must(
+		s.client().ByIDs(t.Context(), []string{"1", "2", "99", "x", "", "0", "acme/web-shop#1"}),
+	)
 	test.Equal(t, "found", []any{len(found), found["1"].ID}, []any{1, "1"})
 	test.Equal(t, "writes", s.memory.writes, writes+1)
 	s.want("afterwards", "3", "1")
@@ -269,13 +311,28 @@ func TestBlockers(t *testing.T) {
 		return text
 	}
 	test.Equal(t, "blockers", blockers(), []string{"3 by 1 GH-1 open", "3 by acme/api#1 acme/api#1 open"})
-	test.Equal(t, "blockers, from memory", blockers(), []string{"3 by 1 GH-1 open", "3 by acme/api#1 acme/api#1 open"})
+	test.Equal(
+		t,
+		"blockers, from memory",
+		blockers(),
+		[]string{"3 by 1 GH-1 open", "3 by acme/api#1 acme/api#1 open"},
+	)
 	// The change of a blocker in another repository is seen too.
 	test.OK(t, s.Move(far.Ref(), "closed"))
-	test.Equal(t, "after the end of one", blockers(), []string{"3 by 1 GH-1 open", "3 by acme/api#1 acme/api#1 closed"})
+	test.Equal(
+		t,
+		"after the end of one",
+		blockers(),
+		[]string{"3 by 1 GH-1 open", "3 by acme/api#1 acme/api#1 closed"},
+	)
 	s.later()
 	test.OK(t, s.Move("1", "closed"))
-	test.Equal(t, "after the end of both", blockers(), []string{"3 by 1 GH-1 closed", "3 by acme/api#1 acme/api#1 closed"})
+	test.Equal(
+		t,
+		"after the end of both",
+		blockers(),
+		[]string{"3 by 1 GH-1 closed", "3 by acme/api#1 acme/api#1 closed"},
+	)
 	s.ClearLog()
 	blockers()
 	test.Equal(t, "requests of an idle pass", len(s.Log()), 1)
@@ -291,7 +348,9 @@ func TestSeveralRepositories(t *testing.T) {
 	s.want("idle", "acme/api#1", "acme/web-shop#1")
 	test.Equal(t, "requests when idle", len(s.Log()), 2)
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"acme/api#1", "acme/web-shop#1", "1"}))
-	if i := found["acme/api#1"]; len(found) != 2 || i.Identifier != "api-1" || i.Project != "acme/api" || i.NativeRef["repo"] != "acme/api" || *i.Priority != 1 {
+	if i := found["acme/api#1"]; len(found) != 2 || i.Identifier != "api-1" || i.Project != "acme/api" ||
+		i.NativeRef["repo"] != "acme/api" ||
+		*i.Priority != 1 {
 		t.Errorf("found %+v", found)
 	}
 	for _, name := range []string{"api-1", "API-1", "acme/api#1", "https://github.com/acme/api/issues/1"} {
@@ -303,12 +362,22 @@ func TestSeveralRepositories(t *testing.T) {
 func TestFind(t *testing.T) {
 	s := newScene(t)
 	s.add(githubtest.Issue{})
-	test.Must(s.AddPull(githubtest.Pull{Title: "A pull request", Branch: "b", Base: "main", From: testToken}))
+	test.Must(s.AddPull(githubtest.Pull{
+		Title:  "A pull request",
+		Branch: "b",
+		Base:   "main",
+		From:   testToken,
+	}))
 	for _, name := range []string{
 		"1", " gh-1 ", "GH-1", "#1", "web-shop-1", "acme/web-shop#1", "https://github.com/Acme/Web-Shop/issues/1", "https://github.com/acme/web-shop/issues/1#issuecomment-5",
 	} {
 		i, err := s.client().Find(t.Context(), name)
-		test.Equal(t, name+": error, id and identifier", []any{err, i.ID, i.Identifier}, []any{nil, "1", "GH-1"})
+		test.Equal(
+			t,
+			name+": error, id and identifier",
+			[]any{err, i.ID, i.Identifier},
+			[]any{nil, "1", "GH-1"},
+		)
 	}
 	for _, name := range []string{"", "2", "99", "x-1", "GH-", "acme/api#1", "https://github.com/acme/web-shop/pull/2", "00000000-0000-4000-8000-000000000000"} {
 		wantCode(t, test.Err(s.client().Find(t.Context(), name)), "issue_not_found")

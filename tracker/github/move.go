@@ -29,8 +29,9 @@ type change struct {
 	body         any // nil for none
 }
 
-// Move makes the changes after which names.state returns the state. After each of them the issue is in the old state or in the new one, so
-// that a move that failed can be repeated. The error wraps reconcile.ErrGone if the issue does not exist.
+// Move makes the changes after which names.state returns the state. After each of them the
+// issue is in the old state or in the new one, so that a move that failed can be repeated. The
+// error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	repo, number, err := c.issueOf(issueID)
 	if err != nil {
@@ -47,7 +48,10 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	case r == nil:
 		return c.missing(issueID)
 	case r.Malformed != "":
-		return c.Fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issueID, r.Malformed))
+		return c.Fail(
+			"github_unknown_payload",
+			fmt.Sprintf("issue %q is malformed: %s", issueID, r.Malformed),
+		)
 	case reconcile.SameState(c.state(*r), state):
 		return nil
 	}
@@ -59,7 +63,8 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		_, err := c.Do(ctx, next.method, next.path, nil, next.body)
 		// The issue was there: GitHub hides what the token may not change.
 		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound {
-			e.Hint, e.Err = c.CheckKey, nil
+			e.Hint = c.CheckKey
+			e.Err = nil
 		}
 		if err != nil {
 			return c.ofIssue(issueID, err)
@@ -68,8 +73,8 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	return nil
 }
 
-// changes returns what moves the issue to the state. A closed issue is opened at the end, because until then it is closed whatever
-// labels and column it has.
+// changes returns what moves the issue to the state. A closed issue is opened at the end,
+// because until then it is closed whatever labels and column it has.
 func (m move) changes(ctx context.Context) (changes []change, err error) {
 	path := fmt.Sprintf("/repos/%s/issues/%d", m.issue.Repo, m.issue.Number)
 	set := func(state string) change {
@@ -89,51 +94,76 @@ func (m move) changes(ctx context.Context) (changes []change, err error) {
 	return changes, err
 }
 
-// labelChanges returns the changes of labels. The label of the new state comes first, and that of the old one goes last: the first of
-// StateLabels that an issue has is its state.
+// labelChanges returns the changes of labels. The label of the new state comes first, and that
+// of the old one goes last: the first of StateLabels that an issue has is its state.
 func (m move) labelChanges(path string) (changes []change, err error) {
 	to := text.First(m.o.StateLabels, func(l string) bool { return reconcile.SameState(l, m.state) })
 	switch {
 	case to == "" && !reconcile.SameState(m.state, "open"):
-		return nil, reconcile.NoState(strings.Join(m.o.Repositories, ", "), m.state, append([]string{"open", "closed"}, m.o.StateLabels...))
+		return nil, reconcile.NoState(
+			strings.Join(m.o.Repositories, ", "),
+			m.state,
+			append([]string{"open", "closed"}, m.o.StateLabels...),
+		)
 	case to != "" && !m.issue.has(to):
-		changes = append(changes, change{http.MethodPost, path + "/labels", map[string]any{"labels": []string{to}}})
+		changes = append(
+			changes,
+			change{http.MethodPost, path + "/labels", map[string]any{"labels": []string{to}}},
+		)
 	}
 	for _, other := range slices.Backward(m.o.StateLabels) {
 		// GitHub compares the name of a label that is removed exactly.
 		has := text.First(m.issue.spelled, func(l string) bool { return reconcile.SameState(l, other) })
 		if has != "" && !reconcile.SameState(other, to) {
-			changes = append(changes, change{method: http.MethodDelete, path: path + "/labels/" + url.PathEscape(has)})
+			changes = append(changes, change{
+				method: http.MethodDelete,
+				path:   path + "/labels/" + url.PathEscape(has),
+			})
 		}
 	}
 	return changes, nil
 }
 
-// columnChanges returns the change of the column on the board. In the state open an issue has none.
+// columnChanges returns the change of the column on the board. In the state open an issue has
+// none.
 func (m move) columnChanges(ctx context.Context) ([]change, error) {
 	field, err := m.statusField(ctx, new(reconcile.TrackerProject))
 	if err != nil {
 		return nil, err
 	}
-	column := text.OrNull(text.First(field.Options, func(o option) bool { return reconcile.SameState(o.Name, m.state) }).ID)
+	column := text.OrNull(
+		text.First(field.Options, func(o option) bool { return reconcile.SameState(o.Name, m.state) }).ID,
+	)
 	switch {
 	case column == nil && !reconcile.SameState(m.state, "open"):
-		return nil, reconcile.NoState(m.Scrub("the project "+m.o.Project), m.state, append(field.names(), "open", "closed"))
+		return nil, reconcile.NoState(
+			m.Scrub("the project "+m.o.Project),
+			m.state,
+			append(field.names(), "open", "closed"),
+		)
 	case m.issue.item == nil && column == nil:
 		return nil, nil
 	case m.issue.item == nil:
 		return nil, m.offBoard()
 	}
 	values := []map[string]any{{"id": field.ID, "value": column}}
-	return []change{{http.MethodPatch, boardOf(m.o.Project) + "/items/" + m.issue.item.ID.String(), map[string]any{"fields": values}}}, nil
+	return []change{
+		{
+			http.MethodPatch,
+			boardOf(m.o.Project) + "/items/" + m.issue.item.ID.String(),
+			map[string]any{"fields": values},
+		},
+	}, nil
 }
 
 // offBoard returns the error of an issue that has no column, because it is not on the board.
 func (m move) offBoard() error {
 	id, _ := m.called(m.issue.Repo, m.issue.Number)
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: m.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, m.o.Project)),
-		Hint: "add it to the project", Err: reconcile.ErrGone,
+		Code:    "issue_not_found",
+		Message: m.Scrub(fmt.Sprintf("issue %q is not on the project %s", id, m.o.Project)),
+		Hint:    "add it to the project",
+		Err:     reconcile.ErrGone,
 	}
 }
 
@@ -164,7 +194,13 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 }
 
 // labelledState returns the state of the issue after a change of its labels.
-func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below string, given json.RawMessage) ([]string, error) {
+func (t *tool) labelledState(
+	ctx context.Context,
+	id string,
+	in toolCall,
+	below string,
+	given json.RawMessage,
+) ([]string, error) {
 	removed, removes := strings.CutPrefix(below, "labels/")
 	if below != "labels" && !removes && (below != "" || given == nil) {
 		return nil, nil
@@ -193,7 +229,10 @@ func (t *tool) labelledState(ctx context.Context, id string, in toolCall, below 
 // renamed returns the new name of a label that is a state.
 func (t *tool) renamed(in toolCall, body map[string]json.RawMessage) []string {
 	_, label, ofLabel := strings.Cut(in.target.path, "/labels/")
-	isState := slices.ContainsFunc(t.c.o.StateLabels, func(l string) bool { return reconcile.SameState(l, label) })
+	isState := slices.ContainsFunc(
+		t.c.o.StateLabels,
+		func(l string) bool { return reconcile.SameState(l, label) },
+	)
 	if name := textOf(body["new_name"]); ofLabel && isState && name != "" {
 		return []string{name}
 	}
@@ -225,7 +264,8 @@ func textOf(raw json.RawMessage) (s string) {
 	return s
 }
 
-// labelNames are the names in a body: a list, or an object with one, of texts or of objects with a name.
+// labelNames are the names in a body: a list, or an object with one, of texts or of objects
+// with a name.
 func labelNames(raw string) []string {
 	var object struct{ Labels json.RawMessage }
 	if json.Unmarshal([]byte(raw), &object) == nil {

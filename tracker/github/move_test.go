@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// stateLabels are three, so that an issue can have one before and one after that of its new state.
+// stateLabels are three, so that an issue can have one before and one after that of its new
+// state.
 var stateLabels = []string{"Todo", "In Progress", "Human Review"}
 
 func stateOf(t *testing.T, c *Client, id string) string {
@@ -22,14 +23,19 @@ func stateOf(t *testing.T, c *Client, id string) string {
 	return test.Must(c.ByIDs(t.Context(), []string{id}))[id].State
 }
 
-// A move by labels, from every combination of labels, open and closed, to every state: after any failure the issue is in the old state
-// or in the new one, and the repeated move finishes.
+// A move by labels, from every combination of labels, open and closed, to every state: after
+// any failure the issue is in the old state or in the new one, and the repeated move finishes.
 func TestMoveByLabelsInSteps(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.StateLabels = stateLabels })
 	c := s.client()
 	for n := range 16 {
-		from := githubtest.Issue{Title: "Work", State: []string{"open", "closed"}[n/8], Labels: []string{"bug"}}
-		for i, label := range []string{"todo", "In progress", "Human Review"} { // GitHub's spelling is another one than the workflow's
+		from := githubtest.Issue{
+			Title:  "Work",
+			State:  []string{"open", "closed"}[n/8],
+			Labels: []string{"bug"},
+		}
+		// GitHub's spelling is another one than the workflow's
+		for i, label := range []string{"todo", "In progress", "Human Review"} {
 			if n&(1<<i) != 0 {
 				from.Labels = append(from.Labels, label)
 			}
@@ -54,7 +60,8 @@ func TestMoveOnBoardInSteps(t *testing.T) {
 	}
 }
 
-// fails moves a new issue, and lets first the first request fail, then the second, and so on, until the move succeeds.
+// fails moves a new issue, and lets first the first request fail, then the second, and so on,
+// until the move succeeds.
 func fails(t *testing.T, s *scene, c *Client, from githubtest.Issue, to, column string) {
 	t.Helper()
 	for after := 0; ; after++ {
@@ -72,7 +79,12 @@ func fails(t *testing.T, s *scene, c *Client, from githubtest.Issue, to, column 
 		}
 		test.OK(t, c.Move(t.Context(), id, to))
 		test.Equal(t, "state after the repeated move", stateOf(t, c, id), to)
-		test.Equal(t, "has its other label", slices.Contains(test.Must(s.Issue(id)).Labels, "bug"), from.Labels != nil)
+		test.Equal(
+			t,
+			"has its other label",
+			slices.Contains(test.Must(s.Issue(id)).Labels, "bug"),
+			from.Labels != nil,
+		)
 		if err == nil {
 			return
 		}
@@ -99,11 +111,15 @@ func TestMoveThatIsRefused(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.StateLabels = stateLabels })
 	c := s.client()
 	test.Must(s.AddIssue(githubtest.Issue{Title: "Work"}))
-	for kind, status := range map[string]int{githubtest.FailForbidden: http.StatusForbidden, githubtest.FailNotFound: http.StatusNotFound} {
+	for kind, status := range map[string]int{
+		githubtest.FailForbidden: http.StatusForbidden,
+		githubtest.FailNotFound:  http.StatusNotFound,
+	} {
 		test.OK(t, s.Fail(githubtest.Failure{Kind: kind, Skip: 1}))
 		err := c.Move(t.Context(), "1", "Todo")
 		var e *reconcile.Error
-		if !errors.As(err, &e) || e.Status != status || e.Hint != c.CheckKey || errors.Is(err, reconcile.ErrGone) {
+		if !errors.As(err, &e) || e.Status != status || e.Hint != c.CheckKey ||
+			errors.Is(err, reconcile.ErrGone) {
 			t.Errorf("%s: %+v", kind, e)
 		}
 	}
@@ -130,7 +146,10 @@ func TestMoveOffBoard(t *testing.T) {
 func TestMovesTo(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.StateLabels = stateLabels })
 	c := s.client()
-	id := fmt.Sprint(test.Must(s.AddIssue(githubtest.Issue{Title: "Work", Labels: []string{"todo"}})).Number)
+	id := fmt.Sprint(test.Must(s.AddIssue(githubtest.Issue{
+		Title:  "Work",
+		Labels: []string{"todo"},
+	})).Number)
 	repo := "/repos/" + testRepo
 	path := repo + "/issues/" + id
 	for _, row := range []struct{ method, path, body, want string }{

@@ -14,16 +14,19 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// names are those of issues and repositories: as GitHub, the workflow and people have them. It sends nothing.
+// names are those of issues and repositories: as GitHub, the workflow and people have them. It
+// sends nothing.
 type names struct {
 	api *transport.Client
 	o   Options
 
-	mu      sync.Mutex
-	renamed map[string]string // the present names of renamed repositories, by the former in lower case
+	mu sync.Mutex
+	// the present names of renamed repositories, by the former in lower case
+	renamed map[string]string
 }
 
-// called returns the id and the identifier of an issue: 12 and GH-12, or with several repositories owner/name#12 and name-12.
+// called returns the id and the identifier of an issue: 12 and GH-12, or with several
+// repositories owner/name#12 and name-12.
 func (n *names) called(repo string, number int) (id, identifier string) {
 	digits := strconv.Itoa(number)
 	if number < 1 {
@@ -36,12 +39,13 @@ func (n *names) called(repo string, number int) (id, identifier string) {
 	return repo + "#" + digits, name + "-" + digits
 }
 
-// issueOf returns the repository and the number of an issue, given its id: the number, or OWNER/NAME#NUMBER if the project has
-// several repositories.
+// issueOf returns the repository and the number of an issue, given its id: the number, or
+// OWNER/NAME#NUMBER if the project has several repositories.
 func (n *names) issueOf(id string) (repo string, number int, err error) {
 	repo, digits, several := strings.Cut(id, "#")
 	if !several {
-		repo, digits = n.o.Repositories[0], repo
+		digits = repo
+		repo = n.o.Repositories[0]
 	}
 	number, err = strconv.Atoi(digits)
 	i := slices.IndexFunc(n.o.Repositories, func(r string) bool { return strings.EqualFold(r, repo) })
@@ -53,13 +57,18 @@ func (n *names) issueOf(id string) (repo string, number int, err error) {
 
 func (n *names) missing(name string) error {
 	return &reconcile.Error{
-		Code: "issue_not_found", Message: n.api.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(n.o.Repositories, ", "))),
-		Hint: "check the number, and that the token may read the issue; a pull request is not an issue", Err: reconcile.ErrGone,
+		Code: "issue_not_found",
+		Message: n.api.Scrub(
+			fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(n.o.Repositories, ", ")),
+		),
+		Hint: "check the number, and that the token may read the issue; a pull request is not an issue",
+		Err:  reconcile.ErrGone,
 	}
 }
 
-// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. It is false for
-// anything else, and for a number alone if the project has several repositories.
+// idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or
+// by its address. It is false for anything else, and for a number alone if the project has
+// several repositories.
 func (n *names) idOf(name string) (string, bool) {
 	name = strings.TrimSpace(name)
 	repos := n.o.Repositories
@@ -69,9 +78,11 @@ func (n *names) idOf(name string) (string, bool) {
 		if len(parts) != 4 || parts[2] != "issues" {
 			return "", false
 		}
-		repo, digits = parts[0]+"/"+parts[1], parts[3]
+		repo = parts[0] + "/" + parts[1]
+		digits = parts[3]
 	} else if i := strings.LastIndexAny(name, "#-"); i >= 0 {
-		repo, digits = name[:i], name[i+1:]
+		repo = name[:i]
+		digits = name[i+1:]
 	} else {
 		digits = name
 	}
@@ -87,7 +98,8 @@ func (n *names) idOf(name string) (string, bool) {
 	}
 	i := slices.IndexFunc(repos, func(r string) bool {
 		_, short, _ := strings.Cut(r, "/")
-		return strings.EqualFold(r, repo) || strings.EqualFold(n.present(r), repo) || strings.EqualFold(short, repo)
+		return strings.EqualFold(r, repo) || strings.EqualFold(n.present(r), repo) ||
+			strings.EqualFold(short, repo)
 	})
 	if i < 0 {
 		return "", false
@@ -103,7 +115,8 @@ func (n *names) present(repo string) string {
 	return cmp.Or(n.renamed[strings.ToLower(repo)], repo)
 }
 
-// rename records the present name of a repository, and warns once if it is another one than the workflow has.
+// rename records the present name of a repository, and warns once if it is another one than
+// the workflow has.
 func (n *names) rename(repo, name string) {
 	if name == "" || strings.EqualFold(repo, name) {
 		return
@@ -120,7 +133,8 @@ func (n *names) issuePath(id string) (string, error) {
 	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), err
 }
 
-// ofIssue turns the error of a request about an issue that does not exist into issue_not_found.
+// ofIssue turns the error of a request about an issue that does not exist into
+// issue_not_found.
 func (n *names) ofIssue(id string, err error) error {
 	if errors.Is(err, reconcile.ErrGone) {
 		return n.missing(id)
@@ -128,26 +142,35 @@ func (n *names) ofIssue(id string, err error) error {
 	return err
 }
 
-// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER, or with users instead of orgs, which is kind.
+// boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER,
+// or with users instead of orgs, which is kind.
 func boardAddress(address string) (kind, login string, number int, err error) {
 	u, err := url.Parse(address)
 	if err == nil {
-		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 && owners[parts[0]] != "" && parts[2] == "projects" {
-			kind, login = parts[0], parts[1]
+		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 &&
+			owners[parts[0]] != "" &&
+			parts[2] == "projects" {
+			kind = parts[0]
+			login = parts[1]
 			number, err = strconv.Atoi(parts[3])
 		}
 	}
 	if err != nil || login == "" || number < 1 {
-		return "", "", 0, reconcile.NewError("tracker_project_not_found", fmt.Sprintf("%q is not the address of a project", address),
-			"copy it from the browser: https://github.com/orgs/OWNER/projects/1")
+		return "", "", 0, reconcile.NewError(
+			"tracker_project_not_found",
+			fmt.Sprintf("%q is not the address of a project", address),
+			"copy it from the browser: https://github.com/orgs/OWNER/projects/1",
+		)
 	}
 	return kind, login, number, nil
 }
 
-// owners are the fields of a GraphQL query that return the owner, by the word in the address of a project.
+// owners are the fields of a GraphQL query that return the owner, by the word in the address
+// of a project.
 var owners = map[string]string{"orgs": "organization", "users": "user"}
 
-// boardOf returns the path of a project in the REST API; empty if the address is not that of a project.
+// boardOf returns the path of a project in the REST API; empty if the address is not that of a
+// project.
 func boardOf(address string) string {
 	kind, login, number, err := boardAddress(address)
 	if err != nil {

@@ -20,49 +20,62 @@ import (
 // forBoard returns a query about the project of the workflow, with its variables.
 func (c *Client) forBoard(query string) (string, map[string]any) {
 	kind, login, number, _ := boardAddress(c.o.Project) // New has checked it
-	return strings.ReplaceAll(query, "OWNER(", owners[kind]+"("), map[string]any{"login": login, "number": number}
+	return strings.ReplaceAll(query, "OWNER(", owners[kind]+"("), map[string]any{
+		"login":  login,
+		"number": number,
+	}
 }
 
 func (c *Client) noBoard() error {
-	return reconcile.NewError("tracker_project_not_found", c.Scrub("tracker.provider.project: GitHub shows no project "+c.o.Project),
-		"check the address, and that the token may read projects (read:project)")
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		c.Scrub("tracker.provider.project: GitHub shows no project "+c.o.Project),
+		"check the address, and that the token may read projects (read:project)",
+	)
 }
 
-// board reads the issues on the project's board that belong to the repositories of the workflow.
+// board reads the issues on the project's board that belong to the repositories of the
+// workflow.
 func (c *Client) board(ctx context.Context) (records []record, me string, err error) {
 	query, vars := c.forBoard(document("board"))
 	vars["field"] = c.o.StatusField
 	seen := map[ref]bool{} // an item that moves between two requests is on both pages
-	err = transport.Pages(c.api, "items of the project", vars, func() (page nodes[json.RawMessage], err error) {
-		data, _, err := queryIssues[struct {
-			Viewer account `json:"viewer"`
-			Owner  struct {
-				Project *struct {
-					Items nodes[json.RawMessage] `json:"items"`
-				} `json:"projectV2"`
-			} `json:"owner"`
-		}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + document("column"), vars })
-		switch {
-		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
-			return page, c.noBoard()
-		case err != nil:
-			return page, err
-		}
-		me = c.me(data.Viewer)
-		for _, raw := range data.Owner.Project.Items.Nodes {
-			r, ours := c.onBoard(raw)
-			if at := (ref{r.Repo, r.Number}); ours && (!seen[at] || r.Number == 0) {
-				seen[at] = true
-				records = append(records, r)
+	err = transport.Pages(
+		c.api,
+		"items of the project",
+		vars,
+		func() (page nodes[json.RawMessage], err error) {
+			data, _, err := queryIssues[struct {
+				Viewer account `json:"viewer"`
+				Owner  struct {
+					Project *struct {
+						Items nodes[json.RawMessage] `json:"items"`
+					} `json:"projectV2"`
+				} `json:"owner"`
+			}](ctx, c.requests, func() (string, map[string]any) { return query + c.issueFields() + document("column"), vars })
+			switch {
+			case errors.Is(err, reconcile.ErrGone) || err == nil && data.Owner.Project == nil:
+				return page, c.noBoard()
+			case err != nil:
+				return page, err
 			}
-		}
-		return data.Owner.Project.Items, nil
-	})
+			me = c.me(data.Viewer)
+			for _, raw := range data.Owner.Project.Items.Nodes {
+				r, ours := c.onBoard(raw)
+				if at := (ref{r.Repo, r.Number}); ours && (!seen[at] || r.Number == 0) {
+					seen[at] = true
+					records = append(records, r)
+				}
+			}
+			return data.Owner.Project.Items, nil
+		},
+	)
 	return records, me, err
 }
 
-// onBoard reads an item of the board. It is false for what is no issue of the workflow's repositories: pull requests, drafts, issues
-// that the token may not read, or of other repositories.
+// onBoard reads an item of the board. It is false for what is no issue of the workflow's
+// repositories: pull requests, drafts, issues that the token may not read, or of other
+// repositories.
 func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 	var content struct {
 		Content json.RawMessage `json:"content"`
@@ -88,9 +101,13 @@ func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 	return r, true
 }
 
-// Verify checks that repositories, project, states, labels and assignee exist. Without a project the workflow's own check knows which
-// states there are. It warns about a token that cannot write issues.
-func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
+// Verify checks that repositories, project, states, labels and assignee exist. Without a
+// project the workflow's own check knows which states there are. It warns about a token that
+// cannot write issues.
+func (c *Client) Verify(
+	ctx context.Context,
+	names reconcile.TrackerNames,
+) (reconcile.TrackerFindings, error) {
 	var found reconcile.TrackerFindings
 	var labels, logins []string
 	var viewer account
@@ -105,7 +122,8 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		if i == 0 {
 			found.Project = project
 		}
-		labels, logins = append(labels, more...), append(logins, users...)
+		labels = append(labels, more...)
+		logins = append(logins, users...)
 	}
 	found.User = viewer.Login
 	found.OwnOperators = text.Filter(names.Operators, func(name string) bool {
@@ -119,18 +137,22 @@ func (c *Client) Verify(ctx context.Context, names reconcile.TrackerNames) (reco
 		}
 		states := append(field.names(), "open", "closed")
 		found.States = transport.Unknown(names.States, states, states)
-	} else { // a label that does not exist is created when it is set; one that resembles another is misspelt
+	} else {
+		// a label that does not exist is created when it is set; one that resembles another is
+		// misspelt
 		unlike := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
 		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), unlike)
 	}
 	found.Labels = transport.Unknown(names.Labels, labels, labels)
-	if list := transport.Unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" && len(list) > 0 {
+	if list := transport.Unknown([]string{names.Assignee}, logins, append(logins, found.User)); names.Assignee != "" &&
+		len(list) > 0 {
 		found.Assignee = &list[0]
 	}
 	return found, nil
 }
 
-// verifyRepository reads the labels of a repository, and the accounts whose login resembles assignee.
+// verifyRepository reads the labels of a repository, and the accounts whose login resembles
+// assignee.
 func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, user *account) (
 	project reconcile.TrackerProject, labels, logins []string, err error,
 ) {
@@ -164,10 +186,18 @@ func (c *Client) verifyRepository(ctx context.Context, repo, assignee string, us
 		*user = data.Viewer
 		logins = text.Map(r.Users.Nodes, func(u account) string { return u.Login })
 		if r.Archived {
-			c.WarnOnce(r.Name + " is archived, so that nothing in it can be changed: unarchive it in its settings")
+			c.WarnOnce(
+				r.Name + " is archived, so that nothing in it can be changed: unarchive it in its settings",
+			)
 		}
 		if r.May == "READ" {
-			c.WarnOnce(fmt.Sprintf("%s may only read %s: give that account the role Triage or more", user.Login, r.Name))
+			c.WarnOnce(
+				fmt.Sprintf(
+					"%s may only read %s: give that account the role Triage or more",
+					user.Login,
+					r.Name,
+				),
+			)
 		}
 		for _, raw := range r.Labels.Nodes {
 			var l label
@@ -197,7 +227,10 @@ func (f boardField) names() []string {
 }
 
 // statusField reads the project with the field of its columns.
-func (c *Client) statusField(ctx context.Context, project *reconcile.TrackerProject) (field boardField, err error) {
+func (c *Client) statusField(
+	ctx context.Context,
+	project *reconcile.TrackerProject,
+) (field boardField, err error) {
 	query, vars := c.forBoard(document("project"))
 	data, _, err := graphQL[struct {
 		Owner struct {
@@ -226,18 +259,31 @@ func (c *Client) statusField(ctx context.Context, project *reconcile.TrackerProj
 			fields = append(fields, f.Name)
 		}
 	}
-	return field, reconcile.NewError("tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("tracker.provider.status_field: the project %s has no field %q with options", c.o.Project, c.o.StatusField)),
-		c.Scrub("set tracker.provider.status_field to one of these: "+strings.Join(fields, ", ")))
+	return field, reconcile.NewError(
+		"tracker_project_not_found",
+		c.Scrub(
+			fmt.Sprintf(
+				"tracker.provider.status_field: the project %s has no field %q with options",
+				c.o.Project,
+				c.o.StatusField,
+			),
+		),
+		c.Scrub("set tracker.provider.status_field to one of these: "+strings.Join(fields, ", ")),
+	)
 }
 
-// Setup returns what init needs to connect a project to GitHub. The projects are repositories, which init knows from git.
+// Setup returns what init needs to connect a project to GitHub. The projects are repositories,
+// which init knows from git.
 func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
 		Name: "GitHub", Endpoint: DefaultEndpoint,
 		KeyQuestion: "GitHub token that may read and write issues (Settings, Developer settings, Personal access tokens; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
-			o := Options{Options: transport.Options{Endpoint: endpoint, Key: token, KeySource: source}}
+			o := Options{Options: transport.Options{
+				Endpoint:  endpoint,
+				Key:       token,
+				KeySource: source,
+			}}
 			c, err := connect(o)
 			if err != nil {
 				return reconcile.TrackerAccount{}, err
@@ -262,8 +308,8 @@ func Setup() reconcile.TrackerSetup {
 	}
 }
 
-// proposal describes a repository to init: open and closed, and labels as the states between them. A label that does not exist is
-// created when the agent sets it.
+// proposal describes a repository to init: open and closed, and labels as the states between
+// them. A label that does not exist is created when the agent sets it.
 func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
 	var viewer account
 	project, labels, _, err := c.verifyRepository(ctx, repo, "", &viewer)
@@ -271,8 +317,14 @@ func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.Tr
 		return reconcile.TrackerBoard{}, err
 	}
 	with := func(word, otherwise string) reconcile.TrackerState {
-		existing := text.First(labels, func(l string) bool { return strings.Contains(strings.ToLower(l), word) })
-		return reconcile.TrackerState{Name: cmp.Or(existing, otherwise), Kind: reconcile.StateStarted}
+		existing := text.First(
+			labels,
+			func(l string) bool { return strings.Contains(strings.ToLower(l), word) },
+		)
+		return reconcile.TrackerState{
+			Name: cmp.Or(existing, otherwise),
+			Kind: reconcile.StateStarted,
+		}
 	}
 	board := reconcile.TrackerBoard{
 		TrackerProject: project, Setting: project.Name,

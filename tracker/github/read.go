@@ -31,7 +31,10 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		}
 		issue := c.issue(*r, me)
 		if issue.Malformed != "" {
-			return c.Fail("github_unknown_payload", fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed))
+			return c.Fail(
+				"github_unknown_payload",
+				fmt.Sprintf("issue %q is malformed: %s", issue.ID, issue.Malformed),
+			)
 		}
 		found[issue.ID] = issue
 		return nil
@@ -45,8 +48,8 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// Find returns the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its address. The error has the code
-// issue_not_found if there is none.
+// Find returns the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its
+// address. The error has the code issue_not_found if there is none.
 func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error) {
 	id, ok := c.idOf(name)
 	if !ok {
@@ -68,11 +71,20 @@ type ref struct {
 	number int
 }
 
-// read reads issues by their numbers and calls each with every one; with a nil record if there is no such issue. me is the login of
-// the token's account. With pulls it also reads the pull requests of the issues' branches.
-func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at ref, r *record, me string) error) error {
+// read reads issues by their numbers and calls each with every one; with a nil record if there
+// is no such issue. me is the login of the token's account. With pulls it also reads the pull
+// requests of the issues' branches.
+func (c *Client) read(
+	ctx context.Context,
+	refs []ref,
+	pulls bool,
+	each func(at ref, r *record, me string) error,
+) error {
 	refs = slices.Clone(refs)
-	slices.SortFunc(refs, func(a, b ref) int { return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number) })
+	slices.SortFunc(
+		refs,
+		func(a, b ref) int { return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number) },
+	)
 	refs = slices.Compact(refs)
 	var branches map[ref]string
 	if pulls && c.o.Branch != nil && len(refs) > 0 {
@@ -86,17 +98,27 @@ func (c *Client) read(ctx context.Context, refs []ref, pulls bool, each func(at 
 	return nil
 }
 
-func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]string, each func(at ref, r *record, me string) error) error {
+func (c *Client) readBatch(
+	ctx context.Context,
+	refs []ref,
+	branches map[ref]string,
+	each func(at ref, r *record, me string) error,
+) error {
 	repos := text.Unique(text.Map(refs, func(at ref) string { return at.repo }))
-	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, func() (string, map[string]any) {
-		return c.numbersQuery(repos, refs, branches)
-	})
+	data, missing, err := queryIssues[map[string]json.RawMessage](
+		ctx,
+		c.requests,
+		func() (string, map[string]any) {
+			return c.numbersQuery(repos, refs, branches)
+		},
+	)
 	if err != nil {
 		return err
 	}
 	var me account
 	_ = json.Unmarshal((*data)["viewer"], &me)
-	// The answer of each repository: its name, and by alias its issues (iN) and lists of pull requests (pN).
+	// The answer of each repository: its name, and by alias its issues (iN) and lists of pull
+	// requests (pN).
 	answers := make([]map[string]json.RawMessage, len(repos))
 	for n, repo := range repos {
 		if err := json.Unmarshal((*data)[fmt.Sprint("r", n)], &answers[n]); err != nil {
@@ -121,11 +143,17 @@ func (c *Client) readBatch(ctx context.Context, refs []ref, branches map[ref]str
 			}
 			continue
 		default: // it must not look as if the issue were gone
-			return c.Fail("github_unknown_payload", fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo))
+			return c.Fail(
+				"github_unknown_payload",
+				fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo),
+			)
 		}
 		r := fromGraphQL(at.repo, c.o.Project, raw)
 		if r.Number != at.number && r.Malformed == "" {
-			return c.Fail("github_unknown_payload", fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number))
+			return c.Fail(
+				"github_unknown_payload",
+				fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number),
+			)
 		}
 		r.Number = at.number
 		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
@@ -151,7 +179,8 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	vars := map[string]any{}
 	var params []string
 	param := func(name string, value any) string {
-		params, vars[name] = append(params, "$"+name+": String!"), value
+		params = append(params, "$"+name+": String!")
+		vars[name] = value
 		return "$" + name
 	}
 	fields := "...IssueFields"
@@ -170,13 +199,21 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 			}
 			fmt.Fprintf(&body, "    i%d: issue(number: %d) { %s }\n", i, at.number, fields)
 			if branch := branches[at]; branch != "" {
-				fmt.Fprintf(&body, "    p%d: pullRequests(headRefName: %s, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) "+
-					"{ nodes { ...PullFields } }\n", i, param(fmt.Sprint("head", i), branch))
+				fmt.Fprintf(
+					&body,
+					"    p%d: pullRequests(headRefName: %s, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) "+
+						"{ nodes { ...PullFields } }\n",
+					i,
+					param(fmt.Sprint("head", i), branch),
+				)
 			}
 		}
 		body.WriteString("  }\n")
 	}
-	query := "query SymphonyNumbers(" + strings.Join(params, ", ") + ") {\n  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
+	query := "query SymphonyNumbers(" + strings.Join(
+		params,
+		", ",
+	) + ") {\n  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
 	if strings.Contains(query, "...Column") {
 		query += document("column")
 	}
@@ -190,11 +227,15 @@ func (c *Client) noRepository(repo, said string) error {
 	if said != "" {
 		said = ": " + said
 	}
-	return reconcile.NewError("tracker_project_not_found", c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
-		"check the name OWNER/NAME, that the repository has issues, and that the token may read it")
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
+		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
+	)
 }
 
-// branches returns the branch of each issue that has one. Of an open issue the record of the last pass is known.
+// branches returns the branch of each issue that has one. Of an open issue the record of the
+// last pass is known.
 func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
 	known := map[ref]record{}
 	for _, p := range c.remembered(ctx).Repos {
@@ -215,10 +256,15 @@ func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
 
 // checkResults are the results of a pull request's checks by GitHub's words.
 var checkResults = map[string]string{
-	"SUCCESS": "passed", "FAILURE": "failed", "ERROR": "failed", "PENDING": "pending", "EXPECTED": "pending",
+	"SUCCESS":  "passed",
+	"FAILURE":  "failed",
+	"ERROR":    "failed",
+	"PENDING":  "pending",
+	"EXPECTED": "pending",
 }
 
-// pullRequest returns the newest pull request of a branch of the repository itself; nil if there is none.
+// pullRequest returns the newest pull request of a branch of the repository itself; nil if
+// there is none.
 func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 	var list nodes[struct {
 		URL     string `json:"url"`

@@ -27,7 +27,13 @@ func TestPullRequests(t *testing.T) {
 	}{
 		"none":  {nil, nil},
 		"plain": {[]githubtest.Pull{{}}, &reconcile.PullRequest{State: "open"}},
-		"draft": {[]githubtest.Pull{{Draft: true, Checks: "PENDING"}}, &reconcile.PullRequest{State: "draft", Checks: "pending"}},
+		"draft": {[]githubtest.Pull{{
+			Draft:  true,
+			Checks: "PENDING",
+		}}, &reconcile.PullRequest{
+			State:  "draft",
+			Checks: "pending",
+		}},
 		"approved": {
 			[]githubtest.Pull{{Review: "APPROVED", Checks: "SUCCESS"}},
 			&reconcile.PullRequest{State: "open", Checks: "passed", Review: "approved"},
@@ -40,9 +46,18 @@ func TestPullRequests(t *testing.T) {
 			[]githubtest.Pull{{Review: "REVIEW_REQUIRED", Checks: "EXPECTED"}},
 			&reconcile.PullRequest{State: "open", Checks: "pending", Review: "required"},
 		},
-		"broken": {[]githubtest.Pull{{Checks: "ERROR"}}, &reconcile.PullRequest{State: "open", Checks: "failed"}},
-		"merged": {[]githubtest.Pull{{State: "closed", Merged: true}}, &reconcile.PullRequest{State: "merged"}},
-		"newest": {[]githubtest.Pull{{State: "closed"}, {Checks: "SUCCESS"}}, &reconcile.PullRequest{State: "open", Checks: "passed"}},
+		"broken": {[]githubtest.Pull{{Checks: "ERROR"}}, &reconcile.PullRequest{
+			State:  "open",
+			Checks: "failed",
+		}},
+		"merged": {[]githubtest.Pull{{
+			State:  "closed",
+			Merged: true,
+		}}, &reconcile.PullRequest{State: "merged"}},
+		"newest": {[]githubtest.Pull{{State: "closed"}, {Checks: "SUCCESS"}}, &reconcile.PullRequest{
+			State:  "open",
+			Checks: "passed",
+		}},
 		"closed": {[]githubtest.Pull{{State: "closed"}}, &reconcile.PullRequest{State: "closed"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +67,10 @@ func TestPullRequests(t *testing.T) {
 			number := 0
 			for _, p := range tc.pulls {
 				s.later()
-				p.Title, p.Branch, p.Base, p.From = "Work", "symphony/GH-1", "main", testToken
+				p.Title = "Work"
+				p.Branch = "symphony/GH-1"
+				p.Base = "main"
+				p.From = testToken
 				number = test.Must(s.AddPull(p))
 			}
 			if tc.want != nil {
@@ -68,11 +86,19 @@ func TestPullRequests(t *testing.T) {
 }
 
 // answered returns the client's reading of one answer to the request for issue 1.
-func answered(t *testing.T, body string, change ...func(*Options)) (map[string]reconcile.Issue, []string, error) {
+func answered(
+	t *testing.T,
+	body string,
+	change ...func(*Options),
+) (map[string]reconcile.Issue, []string, error) {
 	var warned []string
-	c := clientOf(t, serving(t, (&recorder{answers: []recorded{{200, body, ""}}}).ServeHTTP), append(change, func(o *Options) {
-		o.Repositories, o.Warn = []string{testRepo}, func(text string) { warned = append(warned, text) }
-	})...)
+	c := clientOf(
+		t,
+		serving(t, (&recorder{answers: []recorded{{200, body, ""}}}).ServeHTTP),
+		append(change, func(o *Options) {
+			o.Repositories = []string{testRepo}
+			o.Warn = func(text string) { warned = append(warned, text) }
+		})...)
 	found, err := c.ByIDs(t.Context(), []string{"1"})
 	return found, warned, err
 }
@@ -95,7 +121,11 @@ func TestUnreadablePullRequests(t *testing.T) {
 			t.Errorf("%s: warnings %q", name, warned)
 		}
 	}
-	_, _, err := answered(t, `{"data":{"r0":{"i0":null}},"errors":[{"type":"FORBIDDEN","path":["r0","i0"],"message":"no"}]}`, byBranch)
+	_, _, err := answered(
+		t,
+		`{"data":{"r0":{"i0":null}},"errors":[{"type":"FORBIDDEN","path":["r0","i0"],"message":"no"}]}`,
+		byBranch,
+	)
 	wantCode(t, err, "github_graphql_errors")
 }
 
@@ -132,17 +162,34 @@ func TestUnusualValues(t *testing.T) {
 			i.Description = new("Text [token]")
 		},
 		`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""},{"name":"p3"},{"name":"P2"}]}`: func(i *reconcile.Issue) {
-			i.Labels, i.Priority = []string{"bug", "p2", "p3", "ärger"}, new(3)
+			i.Labels = []string{"bug", "p2", "p3", "ärger"}
+			i.Priority = new(3)
 		},
 		`,"assignees":{"nodes":[{"login":"kim"},{"login":"Ann"}]}`: func(i *reconcile.Issue) { i.Assignee = &reconcile.Assignee{ID: "Ann"} },
 		`,"blockedBy":null,"comments":null,"url":null`:             func(*reconcile.Issue) {},
 	} {
 		issue := reconcile.Issue{
-			ID: "1", Identifier: "GH-1", Title: "T", State: "open", Labels: []string{}, BlockedBy: []reconcile.BlockerRef{}, Project: testRepo,
-			UpdatedAt: &testNow, NativeRef: map[string]any{"id": int64(0), "node_id": "", "number": 1, "repo": testRepo},
+			ID:         "1",
+			Identifier: "GH-1",
+			Title:      "T",
+			State:      "open",
+			Labels:     []string{},
+			BlockedBy:  []reconcile.BlockerRef{},
+			Project:    testRepo,
+			UpdatedAt:  &testNow,
+			NativeRef: map[string]any{
+				"id":      int64(0),
+				"node_id": "",
+				"number":  1,
+				"repo":    testRepo,
+			},
 		}
 		want(&issue)
-		found, _, err := answered(t, `{"data":{"r0":{"i0":{`+plainIssue+extra+`}}}}`, func(o *Options) { o.PriorityLabels = []string{"P0", "P1", "P2", "P3"} })
+		found, _, err := answered(
+			t,
+			`{"data":{"r0":{"i0":{`+plainIssue+extra+`}}}}`,
+			func(o *Options) { o.PriorityLabels = []string{"P0", "P1", "P2", "P3"} },
+		)
 		test.OK(t, err)
 		test.Equal(t, extra, found["1"], issue)
 	}
@@ -161,9 +208,17 @@ func TestAssignees(t *testing.T) {
 			listed := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
 			read := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2"}))
 			for _, i := range []reconcile.Issue{listed[1], read["1"]} {
-				test.Equal(t, "assignee for "+tc.wanted, i.Assignee, &reconcile.Assignee{ID: tc.id, IsMe: tc.isMe})
+				test.Equal(t, "assignee for "+tc.wanted, i.Assignee, &reconcile.Assignee{
+					ID:   tc.id,
+					IsMe: tc.isMe,
+				})
 			}
-			test.Equal(t, "the only one for "+tc.wanted, reconcile.Policy{Assignee: tc.wanted}.Ours(listed[0]), tc.wanted != "me")
+			test.Equal(
+				t,
+				"the only one for "+tc.wanted,
+				reconcile.Policy{Assignee: tc.wanted}.Ours(listed[0]),
+				tc.wanted != "me",
+			)
 		}
 	}
 }
@@ -181,11 +236,14 @@ func TestMalformedRecords(t *testing.T) {
 		s := newScene(t)
 		s.add(githubtest.Issue{})
 		s.add(githubtest.Issue{})
-		f.Kind, f.Issue, f.Times = githubtest.FailMalformed, 1, -1
+		f.Kind = githubtest.FailMalformed
+		f.Issue = 1
+		f.Times = -1
 		test.OK(t, s.Fail(f))
 		for range 2 {
 			issues := test.Must(s.client().Candidates(t.Context(), []string{"open"}))
-			if len(issues) != 2 || issues[0].ID != "2" || issues[0].Malformed != "" || issues[1].Malformed == "" {
+			if len(issues) != 2 || issues[0].ID != "2" || issues[0].Malformed != "" ||
+				issues[1].Malformed == "" {
 				t.Errorf("%s %s: %+v", f.Field, f.Value, issues)
 			}
 			if id := issues[1].ID; id != "1" && f.Field != "number" {
@@ -199,22 +257,58 @@ func TestMalformedRecords(t *testing.T) {
 	}
 }
 
-// The pull request that keeps an issue from being begun: an open one of another account, of any repository, by GitHub's own link.
+// The pull request that keeps an issue from being begun: an open one of another account, of
+// any repository, by GitHub's own link.
 func TestOtherPull(t *testing.T) {
 	const url = "https://github.com/acme/"
 	for what, row := range map[string]struct {
 		pull githubtest.Pull
 		want *reconcile.OtherPull
 	}{
-		"of the token's account":               {githubtest.Pull{}, nil},
-		"of the issue's branch, by another":    {githubtest.Pull{Author: "gh-user", Branch: "symphony/GH-1"}, nil},
-		"closed":                               {githubtest.Pull{Author: "ada", State: "closed"}, nil},
-		"of another issue":                     {githubtest.Pull{Author: "ada", Closes: []string{testRepo + "#2"}}, nil},
-		"of a person":                          {githubtest.Pull{Author: "ada"}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "ada"}},
-		"of another repository":                {githubtest.Pull{Author: "ada", Repository: "acme/api"}, &reconcile.OtherPull{URL: url + "api/pull/1", Author: "ada"}},
-		"of a fork with a branch of that name": {githubtest.Pull{Author: "eve", Branch: "symphony/GH-1", Foreign: true}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "eve"}},
-		"of an app":                            {githubtest.Pull{Author: "helper", Bot: true, Draft: true}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "helper[bot]"}},
-		"of a deleted account":                 {githubtest.Pull{Author: "ghost"}, &reconcile.OtherPull{URL: url + "web-shop/pull/3", Author: "ghost"}},
+		"of the token's account": {githubtest.Pull{}, nil},
+		"of the issue's branch, by another": {githubtest.Pull{
+			Author: "gh-user",
+			Branch: "symphony/GH-1",
+		}, nil},
+		"closed": {githubtest.Pull{
+			Author: "ada",
+			State:  "closed",
+		}, nil},
+		"of another issue": {githubtest.Pull{
+			Author: "ada",
+			Closes: []string{testRepo + "#2"},
+		}, nil},
+		"of a person": {githubtest.Pull{Author: "ada"}, &reconcile.OtherPull{
+			URL:    url + "web-shop/pull/3",
+			Author: "ada",
+		}},
+		"of another repository": {githubtest.Pull{
+			Author:     "ada",
+			Repository: "acme/api",
+		}, &reconcile.OtherPull{
+			URL:    url + "api/pull/1",
+			Author: "ada",
+		}},
+		"of a fork with a branch of that name": {githubtest.Pull{
+			Author:  "eve",
+			Branch:  "symphony/GH-1",
+			Foreign: true,
+		}, &reconcile.OtherPull{
+			URL:    url + "web-shop/pull/3",
+			Author: "eve",
+		}},
+		"of an app": {githubtest.Pull{
+			Author: "helper",
+			Bot:    true,
+			Draft:  true,
+		}, &reconcile.OtherPull{
+			URL:    url + "web-shop/pull/3",
+			Author: "helper[bot]",
+		}},
+		"of a deleted account": {githubtest.Pull{Author: "ghost"}, &reconcile.OtherPull{
+			URL:    url + "web-shop/pull/3",
+			Author: "ghost",
+		}},
 	} {
 		t.Run(what, func(t *testing.T) {
 			s := newScene(t, byBranch)
@@ -222,19 +316,31 @@ func TestOtherPull(t *testing.T) {
 			s.add(githubtest.Issue{})
 			s.add(githubtest.Issue{})
 			p := row.pull
-			p.Title, p.Base, p.Branch = "Work", "main", cmp.Or(p.Branch, "b")
+			p.Title = "Work"
+			p.Base = "main"
+			p.Branch = cmp.Or(p.Branch, "b")
 			if p.Closes == nil {
 				p.Closes = []string{testRepo + "#1"}
 			}
 			test.Must(s.AddPull(p))
 			s.ClearLog()
-			test.Equal(t, "pull request", test.Must(s.client().ByIDs(t.Context(), []string{"1"}))["1"].OtherPull, row.want)
+			test.Equal(
+				t,
+				"pull request",
+				test.Must(s.client().ByIDs(t.Context(), []string{"1"}))["1"].OtherPull,
+				row.want,
+			)
 			test.Equal(t, "requests", len(s.Log()), 1)
 			// The list in Memory lacks pull requests; that of a process without one does not.
 			remembered := test.Must(s.client().Candidates(t.Context(), []string{"open"}))[1]
 			test.Equal(t, "is it unread", remembered.OtherPull == nil && remembered.PullsUnread, true)
 			listed := test.Must(s.client(func(o *Options) { o.Memory = nil }).Candidates(t.Context(), []string{"open"}))[1]
-			test.Equal(t, "in the whole list", []any{listed.OtherPull, listed.PullsUnread}, []any{row.want, false})
+			test.Equal(
+				t,
+				"in the whole list",
+				[]any{listed.OtherPull, listed.PullsUnread},
+				[]any{row.want, false},
+			)
 		})
 	}
 }
@@ -244,10 +350,23 @@ func TestUnreadableOtherPulls(t *testing.T) {
 	s := newScene(t)
 	s.NoPulls = true
 	s.add(githubtest.Issue{})
-	test.Must(s.AddPull(githubtest.Pull{Title: "Work", Branch: "b", Base: "main", Author: "ada", Closes: []string{testRepo + "#1"}}))
+	test.Must(s.AddPull(githubtest.Pull{
+		Title:  "Work",
+		Branch: "b",
+		Base:   "main",
+		Author: "ada",
+		Closes: []string{testRepo + "#1"},
+	}))
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1"}))
-	listed := test.Must(s.client(func(o *Options) { o.Memory = nil }).Candidates(t.Context(), []string{"open"}))
-	test.Equal(t, "issues", []any{found["1"].Title, found["1"].OtherPull == nil, len(listed)}, []any{"issue", true, 1})
+	listed := test.Must(
+		s.client(func(o *Options) { o.Memory = nil }).Candidates(t.Context(), []string{"open"}),
+	)
+	test.Equal(
+		t,
+		"issues",
+		[]any{found["1"].Title, found["1"].OtherPull == nil, len(listed)},
+		[]any{"issue", true, 1},
+	)
 	if len(s.warned) != 2 || !strings.Contains(s.warned[0], "not accessible") {
 		t.Errorf("warnings %q", s.warned)
 	}
@@ -273,7 +392,12 @@ func TestServerWithoutDependencies(t *testing.T) {
 // The state is the column of the board. Issues that are not there are elsewhere.
 func TestBoard(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4/views/1" })
-	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work", Columns: []string{"Todo", "In Progress"}})
+	s.SetBoard(githubtest.Board{
+		Owner:   "acme",
+		Number:  4,
+		Title:   "Work",
+		Columns: []string{"Todo", "In Progress"},
+	})
 	for _, column := range []string{"Todo", "In Progress", "", "Todo", "Todo", "Todo"} {
 		i := s.add(githubtest.Issue{})
 		test.OK(t, s.Place(i.Ref(), column))
@@ -290,7 +414,12 @@ func TestBoard(t *testing.T) {
 		{[]string{"closed"}, []string{"4"}},
 	} {
 		ids, requests := s.candidates(step.states...)
-		test.Equal(t, fmt.Sprintf("%q: ids and requests", step.states), []any{ids, requests}, []any{step.want, 1})
+		test.Equal(
+			t,
+			fmt.Sprintf("%q: ids and requests", step.states),
+			[]any{ids, requests},
+			[]any{step.want, 1},
+		)
 	}
 	found := test.Must(s.client().ByIDs(t.Context(), []string{"1", "2", "3", "4", "5", "6"}))
 	var got []string
@@ -308,21 +437,37 @@ func TestMissingBoard(t *testing.T) {
 	for _, address := range []string{"https://github.com/orgs/acme/projects/5", "https://github.com/users/nobody/projects/1"} {
 		s := newScene(t, func(o *Options) { o.Project = address })
 		s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
-		wantCode(t, test.Err(s.client().Candidates(t.Context(), []string{"Todo"})), "tracker_project_not_found")
-		wantCode(t, test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found")
+		wantCode(
+			t,
+			test.Err(s.client().Candidates(t.Context(), []string{"Todo"})),
+			"tracker_project_not_found",
+		)
+		wantCode(
+			t,
+			test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})),
+			"tracker_project_not_found",
+		)
 	}
 	for _, address := range []string{"x", "https://github.com/acme/web-shop/projects/1", "https://github.com/orgs/acme/projects/x"} {
-		_, err := New(Options{Options: transport.Options{Key: testToken}, Repositories: []string{testRepo}, Project: address})
+		_, err := New(Options{
+			Options:      transport.Options{Key: testToken},
+			Repositories: []string{testRepo},
+			Project:      address,
+		})
 		wantCode(t, err, "tracker_project_not_found")
 	}
 	for _, repos := range [][]string{nil, {"x"}, {"a/b/c"}, {"a/.."}, {"/x"}, {"a b/c"}} {
-		wantCode(t, test.Err(New(Options{Options: transport.Options{Key: testToken}, Repositories: repos})), "missing_github_repo")
+		wantCode(t, test.Err(New(Options{
+			Options:      transport.Options{Key: testToken},
+			Repositories: repos,
+		})), "missing_github_repo")
 	}
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 	test.OK(t, s.Fail(githubtest.Failure{Kind: githubtest.FailScope}))
 	_, err := s.client().Candidates(t.Context(), []string{"Todo"})
-	if e := wantCode(t, err, "github_graphql_errors"); !strings.Contains(e.Message, "read:project") || !strings.Contains(e.Hint, "token") {
+	if e := wantCode(t, err, "github_graphql_errors"); !strings.Contains(e.Message, "read:project") ||
+		!strings.Contains(e.Hint, "token") {
 		t.Errorf("%v: %s", e, e.Hint)
 	}
 }
@@ -339,8 +484,12 @@ func TestVerify(t *testing.T) {
 		names  reconcile.TrackerNames
 		want   findings
 	}{
-		"all there": {func(*Options) {}, reconcile.TrackerNames{States: []string{"OPEN", "closed"}, Labels: []string{"bug"}, Assignee: "Kim"}, findings{}},
-		"me":        {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
+		"all there": {func(*Options) {}, reconcile.TrackerNames{
+			States:   []string{"OPEN", "closed"},
+			Labels:   []string{"bug"},
+			Assignee: "Kim",
+		}, findings{}},
+		"me": {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
 		"an operator with the token": {
 			func(*Options) {}, reconcile.TrackerNames{Operators: []string{"kim", "@Ann"}}, findings{OwnOperators: []string{"@Ann"}},
 		},
@@ -359,13 +508,19 @@ func TestVerify(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, tc.change)
-			s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work", Columns: []string{"Todo", "Ready"}})
+			s.SetBoard(githubtest.Board{
+				Owner:   "acme",
+				Number:  4,
+				Title:   "Work",
+				Columns: []string{"Todo", "Ready"},
+			})
 			s.add(githubtest.Issue{Labels: []string{"todo", "review"}})
 			got := test.Must(s.client().Verify(t.Context(), tc.names))
 			if got.User != "ann" || got.Project.URL == "" || got.Project.ID == "" || got.Project.Name == "" {
 				t.Errorf("found %+v", got)
 			}
-			got.User, got.Project = "", reconcile.TrackerProject{}
+			got.User = ""
+			got.Project = reconcile.TrackerProject{}
 			if len(got.OwnOperators) == 0 {
 				got.OwnOperators = nil
 			}
@@ -379,18 +534,32 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// A token without the scopes to write is worth a warning, and an account without the right to do so.
+// A token without the scopes to write is worth a warning, and an account without the right to
+// do so.
 func TestVerifyWarnsAboutRights(t *testing.T) {
-	for scopes, want := range map[string]int{"": 2, "gist, read:org": 2, "gist, public_repo": 1, "repo": 1, "repo, project": 0, "-": 0, "READ": 1} {
+	for scopes, want := range map[string]int{
+		"":                  2,
+		"gist, read:org":    2,
+		"gist, public_repo": 1,
+		"repo":              1,
+		"repo, project":     0,
+		"-":                 0,
+		"READ":              1,
+	} {
 		var warned []string
 		c := clientOf(t, serving(t, func(w http.ResponseWriter, _ *http.Request) {
 			if scopes != "-" && scopes != "READ" { // as for fine-grained tokens
 				w.Header().Set("X-OAuth-Scopes", scopes)
 			}
-			fmt.Fprintf(w, `{"data":{"repository":{"hasIssuesEnabled":true,"viewerPermission":%q,"labels":{"nodes":[]}},`+
-				`"owner":{"projectV2":{"fields":{"nodes":[{"name":"Status"}]}}}}}`, scopes)
+			fmt.Fprintf(
+				w,
+				`{"data":{"repository":{"hasIssuesEnabled":true,"viewerPermission":%q,"labels":{"nodes":[]}},`+
+					`"owner":{"projectV2":{"fields":{"nodes":[{"name":"Status"}]}}}}}`,
+				scopes,
+			)
 		}), func(o *Options) {
-			o.Repositories, o.Warn = []string{testRepo}, func(text string) { warned = append(warned, text) }
+			o.Repositories = []string{testRepo}
+			o.Warn = func(text string) { warned = append(warned, text) }
 			o.Project = "https://github.com/orgs/acme/projects/4"
 		})
 		test.Must(c.Verify(t.Context(), reconcile.TrackerNames{}))
@@ -409,8 +578,15 @@ func TestVerifyFails(t *testing.T) {
 	_, err := s.client().Verify(t.Context(), reconcile.TrackerNames{})
 	test.Contains(t, "the error", wantCode(t, err, "tracker_project_not_found").Message, "disabled")
 	s = newScene(t, func(o *Options) { o.Repositories = []string{"acme/web-shopp"} })
-	wantCode(t, test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})), "tracker_project_not_found")
-	s = newScene(t, func(o *Options) { o.Project, o.StatusField = "https://github.com/orgs/acme/projects/4", "status" })
+	wantCode(
+		t,
+		test.Err(s.client().Verify(t.Context(), reconcile.TrackerNames{})),
+		"tracker_project_not_found",
+	)
+	s = newScene(t, func(o *Options) {
+		o.Project = "https://github.com/orgs/acme/projects/4"
+		o.StatusField = "status"
+	})
 	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 	_, err = s.client().Verify(t.Context(), reconcile.TrackerNames{})
 	test.Contains(t, "the hint", wantCode(t, err, "tracker_project_not_found").Hint, "Status")

@@ -11,15 +11,17 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// rule allows changes of what has a path below the repository. In path, # is a number and * any text.
+// rule allows changes of what has a path below the repository. In path, # is a number and *
+// any text.
 type rule struct {
 	methods, path string
 	text          string // the field of a text that people read as a comment; empty for none
 	creates       string // what a POST creates
 }
 
-// changes are what the tool may change in the repository of the run's issue. Everything else is refused: contents and references,
-// which agents change by commits; merging and approving, which are for people; settings, members, hooks, keys and workflows.
+// changes are what the tool may change in the repository of the run's issue. Everything else
+// is refused: contents and references, which agents change by commits; merging and approving,
+// which are for people; settings, members, hooks, keys and workflows.
 var changes = []rule{
 	{methods: "POST", path: "issues", creates: "issue"},
 	{methods: "PATCH", path: "issues/#"},
@@ -49,8 +51,8 @@ var changes = []rule{
 	{methods: "POST", path: "pulls/#/reviews/#/events", text: "body"},
 }
 
-// onBoard are all calls that the tool may make on the board of tracker.provider.project: the item must be that of the run's issue,
-// because a board may have issues of other repositories.
+// onBoard are all calls that the tool may make on the board of tracker.provider.project: the
+// item must be that of the run's issue, because a board may have issues of other repositories.
 var onBoard = []rule{
 	{methods: "GET", path: "fields"},
 	{methods: "GET PATCH", path: itemRule},
@@ -61,13 +63,15 @@ const itemRule = "items/#"
 // target is a path that the rules allow.
 type target struct {
 	path, escaped string // begins with /repos/OWNER/NAME, or with that of the board
-	repo, now     string // OWNER/NAME in the workflow and, after a rename, in escaped; empty on a board
+	// OWNER/NAME in the workflow and, after a rename, in escaped; empty on a board
+	repo, now     string
 	rule          string // the path of the rule that allows a change
 	text, creates string // as in rule
 	existing      bool   // the text exists already
 }
 
-// target checks a path that the agent has written. It is built anew from its parts, so that what is sent is what was checked.
+// target checks a path that the agent has written. It is built anew from its parts, so that
+// what is sent is what was checked.
 func (n *names) target(issue reconcile.Issue, method, written string) (target, error) {
 	parts, err := segments(written)
 	if err != nil {
@@ -84,13 +88,18 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 		rules      []rule
 	}{{"/repos/" + repo, "/repos/" + now, changes}, {"/repos/" + now, "/repos/" + now, changes}, {board, board, onBoard}} {
 		root := strings.Split(base.path, "/")[1:]
-		if len(root) == 0 || len(parts) < len(root) || !strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
+		if len(root) == 0 || len(parts) < len(root) ||
+			!strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
 			continue
 		}
 		rest := parts[len(root):]
-		t := target{path: strings.Join(append([]string{base.path}, rest...), "/"), escaped: base.sent}
+		t := target{
+			path:    strings.Join(append([]string{base.path}, rest...), "/"),
+			escaped: base.sent,
+		}
 		if root[0] == "repos" {
-			t.repo, t.now = repo, now
+			t.repo = repo
+			t.now = now
 		}
 		for _, part := range rest {
 			t.escaped += "/" + url.PathEscape(part)
@@ -98,31 +107,46 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 		t, err = t.allowed(method, rest, base.rules)
 		own := fmt.Sprint("items/", issue.NativeRef["item"])
 		if t.repo == "" && (err != nil || t.rule == itemRule && strings.Join(rest, "/") != own) {
-			return t, agenttool.Refusal("path_refused", "on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
-				" are allowed, the item of this run's issue")
+			return t, agenttool.Refusal(
+				"path_refused",
+				"on the board only GET of "+board+"/fields, and GET and PATCH of "+board+"/"+own+
+					" are allowed, the item of this run's issue",
+			)
 		}
 		return t, err
 	}
-	return target{}, agenttool.Refusal("path_refused", "only paths below /repos/"+now+" are allowed, the repository of this run's issue")
+	return target{}, agenttool.Refusal(
+		"path_refused",
+		"only paths below /repos/"+now+" are allowed, the repository of this run's issue",
+	)
 }
 
 // allowed completes the target with the rule for it.
 func (t target) allowed(method string, rest []string, rules []rule) (target, error) {
 	if method == http.MethodGet && t.repo != "" {
 		if secret(rest) {
-			return t, agenttool.Refusal("path_refused", t.path+" may contain secrets and is not read for agents")
+			return t, agenttool.Refusal(
+				"path_refused",
+				t.path+" may contain secrets and is not read for agents",
+			)
 		}
 		return t, nil
 	}
 	for _, r := range rules {
 		if slices.Contains(strings.Fields(r.methods), method) && matches(strings.Split(r.path, "/"), rest) {
-			t.rule, t.text, t.creates, t.existing = r.path, r.text, r.creates, method != http.MethodPost
+			t.rule = r.path
+			t.text = r.text
+			t.creates = r.creates
+			t.existing = method != http.MethodPost
 			return t, nil
 		}
 	}
-	return t, agenttool.Refusal("path_refused", method+" "+t.path+" is not among the changes that this tool makes: issues with their "+
-		"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. "+
-		"Everything else is for people")
+	return t, agenttool.Refusal(
+		"path_refused",
+		method+" "+t.path+" is not among the changes that this tool makes: issues with their "+
+			"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. "+
+			"Everything else is for people",
+	)
 }
 
 func matches(pattern, parts []string) bool {
@@ -131,7 +155,8 @@ func matches(pattern, parts []string) bool {
 	})
 }
 
-// secret reports whether an answer may contain secrets: web hooks, found secrets, and the variables of workflows.
+// secret reports whether an answer may contain secrets: web hooks, found secrets, and the
+// variables of workflows.
 func secret(rest []string) bool {
 	if len(rest) == 0 {
 		return false
@@ -139,16 +164,26 @@ func secret(rest []string) bool {
 	rest = strings.Split(strings.ToLower(strings.Join(rest, "/")), "/")
 	return slices.Contains([]string{"hooks", "secret-scanning"}, rest[0]) ||
 		slices.Contains([]string{"actions", "codespaces", "dependabot", "environments"}, rest[0]) &&
-			slices.ContainsFunc(rest, func(part string) bool { return part == "secrets" || part == "variables" })
+			slices.ContainsFunc(
+				rest,
+				func(part string) bool { return part == "secrets" || part == "variables" },
+			)
 }
 
-// segments returns the decoded parts of a path. It refuses what two programs may understand in different ways.
+// segments returns the decoded parts of a path. It refuses what two programs may understand in
+// different ways.
 func segments(path string) ([]string, error) {
 	switch {
 	case strings.ContainsAny(path, "?#"):
-		return nil, agenttool.Refusal("path_refused", "path must not contain ? or #: put the query into params")
+		return nil, agenttool.Refusal(
+			"path_refused",
+			"path must not contain ? or #: put the query into params",
+		)
 	case !strings.HasPrefix(path, "/"):
-		return nil, agenttool.Refusal("path_refused", "path must begin with /repos/OWNER/NAME, without a host")
+		return nil, agenttool.Refusal(
+			"path_refused",
+			"path must begin with /repos/OWNER/NAME, without a host",
+		)
 	}
 	parts := strings.Split(path[1:], "/")
 	for i, part := range parts {
@@ -158,7 +193,10 @@ func segments(path string) ([]string, error) {
 		dots := func(s string) bool { return s == "" || s == "." || s == ".." }
 		if err != nil || twice == nil && again != decoded ||
 			strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots) {
-			return nil, agenttool.Refusal("path_refused", "path contains an empty part, a dot, a backslash or a wrong escape")
+			return nil, agenttool.Refusal(
+				"path_refused",
+				"path contains an empty part, a dot, a backslash or a wrong escape",
+			)
 		}
 		parts[i] = decoded
 	}

@@ -27,13 +27,16 @@ const (
 
 var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
 
-// Tool returns the agent's tool github_api. The token stays in this process. The tool is restricted to the repository of the run's
-// issue and, if the workflow names a board, to the issue's item there; rules.go has the rules.
+// Tool returns the agent's tool github_api. The token stays in this process. The tool is
+// restricted to the repository of the run's issue and, if the workflow names a board, to the
+// issue's item there; rules.go has the rules.
 func Tool(c *Client) reconcile.AgentTool {
 	t := &tool{c: c}
-	allowed, use := methods, "read the repository, comment, and change issues, labels and pull requests"
+	allowed := methods
+	use := "read the repository, comment, and change issues, labels and pull requests"
 	if c.o.ReadOnly {
-		allowed, use = methods[:1], "read the repository (changes are refused in this project)"
+		allowed = methods[:1]
+		use = "read the repository (changes are refused in this project)"
 	}
 	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
 	if board := boardOf(c.o.Project); board != "" {
@@ -47,11 +50,21 @@ func Tool(c *Client) reconcile.AgentTool {
 			`Example: {"method": "GET", "path": "/repos/acme/shop/issues/12/comments", "params": {"per_page": 50}}`,
 		InputSchema: agenttool.Object([]string{"method", "path"}, map[string]any{
 			"method": map[string]any{"type": "string", "enum": allowed},
-			"path":   map[string]any{"type": "string", "description": "A path that begins with /repos/OWNER/NAME, without a query."},
-			"params": map[string]any{"type": []string{"object", "null"}, "description": "The query of a GET: names and values."},
-			"body":   map[string]any{"description": "The JSON body of a change."},
+			"path": map[string]any{
+				"type":        "string",
+				"description": "A path that begins with /repos/OWNER/NAME, without a query.",
+			},
+			"params": map[string]any{
+				"type":        []string{"object", "null"},
+				"description": "The query of a GET: names and values.",
+			},
+			"body": map[string]any{"description": "The JSON body of a change."},
 		}),
-		Call: t.call, ChangesIssue: t.changesIssue, Describes: t.describes, MovesTo: t.movesTo, Summary: summary,
+		Call:         t.call,
+		ChangesIssue: t.changesIssue,
+		Describes:    t.describes,
+		MovesTo:      t.movesTo,
+		Summary:      summary,
 	}
 }
 
@@ -90,7 +103,10 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 			return t.c.Refused(err)
 		}
 	}
-	done := &reconcile.Mutation{Fields: []string{in.method + " " + in.target.path}, Variables: in.body}
+	done := &reconcile.Mutation{
+		Fields:    []string{in.method + " " + in.target.path},
+		Variables: in.body,
+	}
 	a, err := t.send(ctx, in, maxToolAnswer)
 	answer := t.answer(a, t.c.Unsure(err))
 	if done.Success = answer.Success; done.Success {
@@ -109,7 +125,10 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		Body   json.RawMessage `json:"body"`
 	}
 	if err := json.Unmarshal(args, &written); err != nil {
-		return in, agenttool.Refusal("invalid_input", "arguments must be an object with method and path, and params an object: "+err.Error())
+		return in, agenttool.Refusal(
+			"invalid_input",
+			"arguments must be an object with method and path, and params an object: "+err.Error(),
+		)
 	}
 	in.method = strings.ToUpper(strings.TrimSpace(written.Method))
 	if !slices.Contains(methods, in.method) {
@@ -128,13 +147,19 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 		return in, agenttool.ReadOnly(in.method + " " + in.target.path)
 	}
 	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
-		return in, agenttool.Refusal("invalid_input", "params are for GET: put what "+in.method+" changes into body")
+		return in, agenttool.Refusal(
+			"invalid_input",
+			"params are for GET: put what "+in.method+" changes into body",
+		)
 	}
 	if body := bytes.TrimSpace(written.Body); len(body) > 0 && string(body) != "null" {
 		in.body = body
 	}
 	if len(in.body) > maxToolBody {
-		return in, agenttool.Refusal("invalid_input", fmt.Sprintf("the body is longer than %d bytes", maxToolBody))
+		return in, agenttool.Refusal(
+			"invalid_input",
+			fmt.Sprintf("the body is longer than %d bytes", maxToolBody),
+		)
 	}
 	if in.target.text != "" {
 		in.body, err = markTexts(in.body, in.target.text)
@@ -142,7 +167,8 @@ func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, e
 	return in, err
 }
 
-// query turns the agent's params into a query. A list becomes one value with commas, as GitHub expects it.
+// query turns the agent's params into a query. A list becomes one value with commas, as GitHub
+// expects it.
 func query(params map[string]any) (url.Values, error) {
 	values := url.Values{}
 	for name, value := range params {
@@ -169,8 +195,9 @@ func query(params map[string]any) (url.Values, error) {
 	return values, nil
 }
 
-// markTexts appends the marker to the texts of a comment or review, so that they are recognised as an agent's. field is that of the
-// text; a review has further ones in a list of comments.
+// markTexts appends the marker to the texts of a comment or review, so that they are
+// recognised as an agent's. field is that of the text; a review has further ones in a list of
+// comments.
 func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if json.Unmarshal(body, &object) != nil {
@@ -196,7 +223,10 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	}
 	var event string
 	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
-		return nil, agenttool.Refusal("mutation_refused", "agents may not approve pull requests: use COMMENT or REQUEST_CHANGES")
+		return nil, agenttool.Refusal(
+			"mutation_refused",
+			"agents may not approve pull requests: use COMMENT or REQUEST_CHANGES",
+		)
 	}
 	return text.JSON(object), nil
 }
@@ -213,14 +243,17 @@ func markText(object map[string]json.RawMessage, field string) error {
 		return nil
 	}
 	if strings.Contains(written, reconcile.CommentMarker) {
-		return agenttool.Refusal("mutation_refused", "the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out")
+		return agenttool.Refusal(
+			"mutation_refused",
+			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
+		)
 	}
 	object[field] = text.JSON(written + "\n\n" + agenttool.Marker)
 	return nil
 }
 
-// checkAuthor refuses to change or delete a comment or review that no agent has written: its author may be an operator, whose
-// answers symphony obeys, or symphony itself.
+// checkAuthor refuses to change or delete a comment or review that no agent has written: its
+// author may be an operator, whose answers symphony obeys, or symphony itself.
 func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, 0)
 	if err != nil {
@@ -229,25 +262,38 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	var existing struct {
 		Body string `json:"body"`
 	}
-	text, isAgents := "", false
+	text := ""
+	isAgents := false
 	if json.Unmarshal(a.Body, &existing) == nil {
 		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agenttool.Marker)
 	}
 	// A request that symphony has posted may quote the agent's marker.
 	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, reconcile.CommentMarker)) {
-		return agenttool.Refusal("mutation_refused", "only comments and reviews that were written with this tool can be changed or deleted")
+		return agenttool.Refusal(
+			"mutation_refused",
+			"only comments and reviews that were written with this tool can be changed or deleted",
+		)
 	}
 	return nil // GitHub reports that there is none
 }
 
-// send sends a request within the budget of the run. A rate-limited request, which was not executed, is repeated if the limit ends
-// soon; otherwise the error tells the agent when it ends.
+// send sends a request within the budget of the run. A rate-limited request, which was not
+// executed, is repeated if the limit ends soon; otherwise the error tells the agent when it
+// ends.
 func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.Answer, err error) {
 	if budget := int64(t.c.o.ToolBudget); budget > 0 && t.spent.Add(1) > budget {
-		return a, agenttool.Refusal("tool_budget_exceeded", fmt.Sprintf("this run has made its %d requests to GitHub "+
-			"(tracker.provider.tool_budget); say in your last message what is left to do", budget))
+		return a, agenttool.Refusal(
+			"tool_budget_exceeded",
+			fmt.Sprintf("this run has made its %d requests to GitHub "+
+				"(tracker.provider.tool_budget); say in your last message what is left to do", budget),
+		)
 	}
-	r := transport.Request{Method: in.method, Path: in.target.escaped, Query: in.params, Limit: limit}
+	r := transport.Request{
+		Method: in.method,
+		Path:   in.target.escaped,
+		Query:  in.params,
+		Limit:  limit,
+	}
 	if in.body != nil {
 		r.Body = in.body
 	}
@@ -260,11 +306,19 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.
 	return a, err
 }
 
-// follow repeats a request if GitHub has answered that the repository of its path has another name now. It does not follow an issue
-// that was transferred, nor a file to another host.
-func (t *tool) follow(ctx context.Context, r transport.Request, a transport.Answer, at target) (transport.Answer, error) {
+// follow repeats a request if GitHub has answered that the repository of its path has another
+// name now. It does not follow an issue that was transferred, nor a file to another host.
+func (t *tool) follow(
+	ctx context.Context,
+	r transport.Request,
+	a transport.Answer,
+	at target,
+) (transport.Answer, error) {
 	old := "/repos/" + at.now
-	moved := agenttool.Refusal("github_moved", at.path+" is now at another place, such as another repository, where this tool does not go")
+	moved := agenttool.Refusal(
+		"github_moved",
+		at.path+" is now at another place, such as another repository, where this tool does not go",
+	)
 	if at.repo == "" || a.Status == http.StatusFound {
 		return a, moved
 	}
@@ -296,25 +350,32 @@ func created(in toolCall, body json.RawMessage) []reconcile.Created {
 		ID     int64 `json:"id"`
 		Number int64 `json:"number"`
 	}
-	if in.method != http.MethodPost || in.target.creates == "" || json.Unmarshal(body, &entity) != nil || entity.ID == 0 {
+	if in.method != http.MethodPost || in.target.creates == "" || json.Unmarshal(body, &entity) != nil ||
+		entity.ID == 0 {
 		return nil
 	}
-	return []reconcile.Created{{Kind: in.target.creates, ID: strconv.FormatInt(cmp.Or(entity.Number, entity.ID), 10)}}
+	return []reconcile.Created{{
+		Kind: in.target.creates,
+		ID:   strconv.FormatInt(cmp.Or(entity.Number, entity.ID), 10),
+	}}
 }
 
-// changesIssue reports whether a call changes an issue itself (its state, assignees, labels …), beyond commenting.
+// changesIssue reports whether a call changes an issue itself (its state, assignees, labels
+// …), beyond commenting.
 func (t *tool) changesIssue(args json.RawMessage) bool {
 	var written struct{ Method, Path string }
 	return json.Unmarshal(args, &written) == nil && !t.c.o.ReadOnly && !strings.EqualFold(strings.TrimSpace(written.Method), http.MethodGet) &&
 		(strings.Contains(written.Path, "/issues") || strings.Contains(written.Path, "/projectsV2/")) &&
-		!strings.Contains(written.Path, "/comments") && !strings.Contains(written.Path, "/reactions")
+		!strings.Contains(written.Path, "/comments") &&
+		!strings.Contains(written.Path, "/reactions")
 }
 
 // describes reports whether a call may change the description of issue.
 func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
 	in, err := t.read(issue, args)
 	path, ofIssue := t.c.issuePath(issue.ID)
-	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" && in.target.path == path &&
+	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" &&
+		in.target.path == path &&
 		bytes.Contains(in.body, []byte(`"body"`))
 }
 

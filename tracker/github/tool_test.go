@@ -17,7 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"
 )
 
-// recorder is a GitHub that records requests, and answers them with status and body, or else with 200 and {}.
+// recorder is a GitHub that records requests, and answers them with status and body, or else
+// with 200 and {}.
 type recorder struct {
 	mu   sync.Mutex
 	sent []string // METHOD PATH?QUERY BODY
@@ -38,7 +39,8 @@ func (s *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.sent = append(s.sent, strings.TrimSpace(r.Method+" "+r.URL.RequestURI()+" "+string(body)))
 	a := recorded{200, "{}", ""}
 	if len(s.answers) > 0 {
-		a, s.answers = s.answers[0], s.answers[1:]
+		a = s.answers[0]
+		s.answers = s.answers[1:]
 	}
 	if a.location != "" {
 		w.Header().Set("Location", "http://"+r.Host+a.location)
@@ -59,11 +61,15 @@ var runIssue = reconcile.Issue{ID: "12", Identifier: "GH-12"}
 func toolOf(t *testing.T, change ...func(*Options)) (*recorder, reconcile.AgentTool) {
 	t.Helper()
 	s := &recorder{}
-	first := func(o *Options) { o.Repositories, o.ToolBudget = []string{"acme/web-shop"}, 1000 }
+	first := func(o *Options) {
+		o.Repositories = []string{"acme/web-shop"}
+		o.ToolBudget = 1000
+	}
 	return s, Tool(clientOf(t, serving(t, s.ServeHTTP), append([]func(*Options){first}, change...)...))
 }
 
-// use calls the tool with the agent's arguments, and returns its answer and the code of its error.
+// use calls the tool with the agent's arguments, and returns its answer and the code of its
+// error.
 func use(t *testing.T, tool reconcile.AgentTool, args string) (reconcile.ToolAnswer, string) {
 	t.Helper()
 	a := tool.Call(t.Context(), runIssue, json.RawMessage(args))
@@ -119,7 +125,8 @@ func TestToolRefuses(t *testing.T) {
 	}
 }
 
-// What the rules allow is sent as it was checked, with the marker in texts that people read as comments.
+// What the rules allow is sent as it was checked, with the marker in texts that people read as
+// comments.
 func TestToolSends(t *testing.T) {
 	const marked = `\n\n<!-- symphony:agent -->`
 	s, tool := toolOf(t)
@@ -157,7 +164,8 @@ func TestToolSends(t *testing.T) {
 		a, _ := use(t, tool, c.args)
 		sent := strings.ReplaceAll(strings.ReplaceAll(s.take(), `\u003c!--`, "<!--"), `--\u003e`, "-->")
 		test.Equal(t, c.args+": "+a.Text, []any{a.Success, sent}, []any{true, c.sent})
-		if write := !strings.HasPrefix(c.sent, "GET"); write != (a.Mutation != nil) || write && !strings.HasPrefix(sent, a.Mutation.Fields[0][:5]) {
+		if write := !strings.HasPrefix(c.sent, "GET"); write != (a.Mutation != nil) ||
+			write && !strings.HasPrefix(sent, a.Mutation.Fields[0][:5]) {
 			t.Errorf("%s: recorded %+v", c.args, a.Mutation)
 		}
 	}
@@ -185,12 +193,14 @@ func TestToolRefusesForgery(t *testing.T) {
 			"deny", "May it run `echo '<!-- symphony:agent -->'`? <!-- symphony:request r 1 -->", "<!-- symphony:request r 1 -->\n<!-- symphony:agent -->",
 		} {
 			s.answers = []recorded{{200, `{"id": 5, "body": "` + body + `"}`, ""}}
-			if a, code := use(t, tool, args); a.Success || code != "mutation_refused" || s.take() != "GET /repos/acme/web-shop/issues/comments/5" {
+			if a, code := use(t, tool, args); a.Success || code != "mutation_refused" ||
+				s.take() != "GET /repos/acme/web-shop/issues/comments/5" {
 				t.Errorf("%s of another's comment: %s", method, a.Text)
 			}
 		}
 		s.answers = []recorded{{200, `{"id": 5, "body": "plan <!-- symphony:agent -->"}`, ""}}
-		if a, _ := use(t, tool, args); !a.Success || !strings.Contains(s.take(), "\n"+method+" /repos/acme/web-shop/issues/comments/5") {
+		if a, _ := use(t, tool, args); !a.Success ||
+			!strings.Contains(s.take(), "\n"+method+" /repos/acme/web-shop/issues/comments/5") {
 			t.Errorf("%s of an agent's comment: %s", method, a.Text)
 		}
 	}
@@ -198,15 +208,25 @@ func TestToolRefusesForgery(t *testing.T) {
 
 func TestToolRecords(t *testing.T) {
 	s, tool := toolOf(t)
-	s.answers = []recorded{{201, `{"id": 77, "body": "done"}`, ""}, {422, `{"message": "Validation Failed"}`, ""}, {204, "", ""}, {502, "no JSON " + testToken, ""}}
+	s.answers = []recorded{
+		{201, `{"id": 77, "body": "done"}`, ""},
+		{422, `{"message": "Validation Failed"}`, ""},
+		{204, "", ""},
+		{502, "no JSON " + testToken, ""},
+	}
 	comment := `{"method": "POST", "path": "/repos/acme/web-shop/issues/12/comments", "body": {"body": "done"}}`
 	a, _ := use(t, tool, comment)
 	m := a.Mutation
-	if m.Fields[0] != "POST /repos/acme/web-shop/issues/12/comments" || len(m.Created) != 1 || m.Created[0] != (reconcile.Created{Kind: "comment", ID: "77"}) {
+	if m.Fields[0] != "POST /repos/acme/web-shop/issues/12/comments" || len(m.Created) != 1 ||
+		m.Created[0] != (reconcile.Created{
+			Kind: "comment",
+			ID:   "77",
+		}) {
 		t.Errorf("recorded %+v", m)
 	}
 	test.Equal(t, "the agent reads", a.Text, `{"status":201,"body":{"id":77,"body":"done"}}`)
-	if a, _ := use(t, tool, comment); a.Success || a.Mutation.Success || a.Mutation.Created != nil || !strings.Contains(a.Text, "422") {
+	if a, _ := use(t, tool, comment); a.Success || a.Mutation.Success || a.Mutation.Created != nil ||
+		!strings.Contains(a.Text, "422") {
 		t.Errorf("refused by GitHub: %s %+v", a.Text, a.Mutation)
 	}
 	a, _ = use(t, tool, `{"method": "DELETE", "path": "/repos/acme/web-shop/issues/12/assignees"}`)
@@ -222,13 +242,25 @@ func TestToolRecords(t *testing.T) {
 		comment: {false, false},
 		`[]`:    {false, false},
 	} {
-		test.Equal(t, args, [2]bool{tool.ChangesIssue(json.RawMessage(args)), tool.Describes(runIssue, json.RawMessage(args))}, want)
+		test.Equal(
+			t,
+			args,
+			[2]bool{
+				tool.ChangesIssue(json.RawMessage(args)),
+				tool.Describes(runIssue, json.RawMessage(args)),
+			},
+			want,
+		)
 	}
 }
 
 func TestToolScopeRead(t *testing.T) {
 	s, tool := toolOf(t, func(o *Options) { o.ReadOnly = true })
-	a, code := use(t, tool, `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`)
+	a, code := use(
+		t,
+		tool,
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`,
+	)
 	test.Equal(t, "refused", []string{code, s.take()}, []string{"mutation_refused", ""})
 	test.Equal(t, "names the key: "+a.Text, strings.Contains(a.Text, "tool_scope: read"), true)
 	a, _ = use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop/issues/12"}`)
@@ -243,15 +275,21 @@ func TestToolBudget(t *testing.T) {
 		test.Equal(t, a.Text, a.Success, true)
 	}
 	s.take()
-	if a, code := use(t, tool, get); code != "tool_budget_exceeded" || !strings.Contains(a.Text, "its 2 requests") || s.take() != "" {
+	if a, code := use(t, tool, get); code != "tool_budget_exceeded" ||
+		!strings.Contains(a.Text, "its 2 requests") ||
+		s.take() != "" {
 		t.Errorf("%s", a.Text)
 	}
 }
 
-// The tool waits for the end of a short limit, and reports when a long one ends. It records the limit for passes.
+// The tool waits for the end of a short limit, and reports when a long one ends. It records
+// the limit for passes.
 func TestToolRateLimit(t *testing.T) {
 	memory := &memory{}
-	s, tool := toolOf(t, func(o *Options) { o.Memory, o.Now = memory, time.Now })
+	s, tool := toolOf(t, func(o *Options) {
+		o.Memory = memory
+		o.Now = time.Now
+	})
 	s.answers = []recorded{{403, `{"message": "You have exceeded a secondary rate limit."}`, ""}}
 	const change = `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`
 	// Without times it lasts a minute, which is too long together with what has passed.
@@ -260,10 +298,14 @@ func TestToolRateLimit(t *testing.T) {
 	test.Contains(t, "the answer", a.Text, "until 20")
 	s.take()
 	for key := range memory.values {
-		memory.values[key] = fmt.Sprint(time.Now().Add(100 * time.Millisecond).UnixMilli()) // by another process
+		// by another process
+		memory.values[key] = fmt.Sprint(time.Now().Add(100 * time.Millisecond).UnixMilli())
 	}
-	_, tool = s, Tool(clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {
-		o.Repositories, o.Memory, o.Now = []string{"acme/web-shop"}, memory, time.Now
+	_ = s
+	tool = Tool(clientOf(t, serving(t, s.ServeHTTP), func(o *Options) {
+		o.Repositories = []string{"acme/web-shop"}
+		o.Memory = memory
+		o.Now = time.Now
 	}))
 	if a, _ := use(t, tool, change); !a.Success || strings.Count(s.take(), "PATCH") != 1 {
 		t.Errorf("%s", a.Text)
@@ -276,21 +318,32 @@ func TestToolRedirects(t *testing.T) {
 	const change = `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/12", "body": {"state": "closed"}}`
 	moved := recorded{307, `{"message": "Temporary Redirect"}`, "/repositories/7/issues/12"}
 	s.answers = []recorded{moved, {200, `{"id": 7, "full_name": "acme/store"}`, ""}}
-	if a, _ := use(t, tool, change); !a.Success || !strings.HasSuffix(s.take(), "\nPATCH /repos/acme/store/issues/12 "+`{"state":"closed"}`) {
+	if a, _ := use(t, tool, change); !a.Success ||
+		!strings.HasSuffix(s.take(), "\nPATCH /repos/acme/store/issues/12 "+`{"state":"closed"}`) {
 		t.Errorf("renamed: %s", a.Text)
 	}
 	s, tool = toolOf(t)
 	s.answers = []recorded{moved, {200, `{"id": 8, "full_name": "acme/web-shop"}`, ""}}
 	a, code := use(t, tool, change)
-	test.Equal(t, "transferred", []any{code, a.Mutation.Success, strings.Count(s.take(), "\n")}, []any{"github_moved", false, 1})
+	test.Equal(
+		t,
+		"transferred",
+		[]any{code, a.Mutation.Success, strings.Count(s.take(), "\n")},
+		[]any{"github_moved", false, 1},
+	)
 	s.answers = []recorded{{302, "", "/somewhere"}}
 	_, code = use(t, tool, `{"method": "GET", "path": "/repos/acme/web-shop/tarball"}`)
 	test.Equal(t, "found", []any{code, s.take()}, []any{"github_moved", "GET /repos/acme/web-shop/tarball"})
 }
 
-// GitHub's own redirects: the tool follows a rename, which it remembers, and accepts the new name. It does not follow a transfer.
+// GitHub's own redirects: the tool follows a rename, which it remembers, and accepts the new
+// name. It does not follow a transfer.
 func TestToolAfterRename(t *testing.T) {
-	s := &githubtest.Server{Repository: "acme/web-shop", Tokens: []string{testToken}, Check: openapi.Check}
+	s := &githubtest.Server{
+		Repository: "acme/web-shop",
+		Tokens:     []string{testToken},
+		Check:      openapi.Check,
+	}
 	s.Start()
 	t.Cleanup(s.Close)
 	s.AddRepository("acme/other")
@@ -299,7 +352,11 @@ func TestToolAfterRename(t *testing.T) {
 	}
 	tool := Tool(clientOf(t, s.URL(), func(o *Options) { o.Repositories = []string{"acme/web-shop"} }))
 	test.Must(s.Transfer("acme/web-shop#3", "acme/other"))
-	_, code := use(t, tool, `{"method": "PATCH", "path": "/repos/acme/web-shop/issues/3", "body": {"state": "closed"}}`)
+	_, code := use(
+		t,
+		tool,
+		`{"method": "PATCH", "path": "/repos/acme/web-shop/issues/3", "body": {"state": "closed"}}`,
+	)
 	test.Equal(t, "transferred", code, "github_moved")
 	test.OK(t, s.Rename("acme/web-shop", "acme/store"))
 	for _, path := range []string{"/repos/acme/web-shop/issues/12", "/repos/acme/web-shop/issues/12", "/repos/acme/store/issues/12"} {
@@ -313,10 +370,12 @@ func TestToolAfterRename(t *testing.T) {
 	test.Equal(t, "another repository", code, "path_refused")
 }
 
-// With several repositories the tool is restricted to that of the run's issue, on a board to the item of this issue.
+// With several repositories the tool is restricted to that of the run's issue, on a board to
+// the item of this issue.
 func TestToolPlaces(t *testing.T) {
 	s, tool := toolOf(t, func(o *Options) {
-		o.Repositories, o.Project = []string{"acme/web-shop", "acme/api"}, "https://github.com/orgs/acme/projects/4/views/1"
+		o.Repositories = []string{"acme/web-shop", "acme/api"}
+		o.Project = "https://github.com/orgs/acme/projects/4/views/1"
 	})
 	issue := reconcile.Issue{ID: "acme/api#3", NativeRef: map[string]any{"item": "9"}}
 	const board = "/orgs/acme/projectsV2/4"
@@ -337,10 +396,19 @@ func TestToolPlaces(t *testing.T) {
 		{"POST", board + "/fields", ""},
 		{"PATCH", "/orgs/acme/projectsV2/5/items/9", ""},
 	} {
-		a := tool.Call(t.Context(), issue, json.RawMessage(fmt.Sprintf(`{"method": %q, "path": %q, "body": {"fields": []}}`, c.method, c.path)))
+		a := tool.Call(
+			t.Context(),
+			issue,
+			json.RawMessage(
+				fmt.Sprintf(`{"method": %q, "path": %q, "body": {"fields": []}}`, c.method, c.path),
+			),
+		)
 		test.Equal(t, c.method+" "+c.path+": "+a.Text, s.take(), c.sent)
 	}
-	if a := tool.Call(t.Context(), issue, json.RawMessage(`{"method": "GET", "path": "`+board+`/items"}`)); !strings.Contains(a.Text, board+"/items/9 ") {
+	if a := tool.Call(t.Context(), issue, json.RawMessage(`{"method": "GET", "path": "`+board+`/items"}`)); !strings.Contains(
+		a.Text,
+		board+"/items/9 ",
+	) {
 		t.Errorf("the agent does not learn the item of its issue: %s", a.Text)
 	}
 	if a := tool.Call(t.Context(), reconcile.Issue{ID: "3"}, json.RawMessage(`{"method": "GET", "path": "/repos/acme/web-shop"}`)); a.Success {
@@ -351,15 +419,25 @@ func TestToolPlaces(t *testing.T) {
 // The agent moves its issue on GitHub's own board by the item that prompts have, and no other.
 func TestToolMovesOnBoard(t *testing.T) {
 	s := newScene(t, func(o *Options) { o.Project = "https://github.com/orgs/acme/projects/4" })
-	s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work", Columns: []string{"Todo", "Done"}})
+	s.SetBoard(githubtest.Board{
+		Owner:   "acme",
+		Number:  4,
+		Title:   "Work",
+		Columns: []string{"Todo", "Done"},
+	})
 	for range 2 {
 		i := s.add(githubtest.Issue{})
 		test.OK(t, s.Place(i.Ref(), "Todo"))
 	}
 	c := s.client()
-	tool, found := Tool(c), test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
+	tool := Tool(c)
+	found := test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	call := func(method, path string, body any) reconcile.ToolAnswer {
-		args := text.JSON(map[string]any{"method": method, "path": "/orgs/acme/projectsV2/4/" + path, "body": body})
+		args := text.JSON(map[string]any{
+			"method": method,
+			"path":   "/orgs/acme/projectsV2/4/" + path,
+			"body":   body,
+		})
 		return tool.Call(t.Context(), found["1"], args)
 	}
 	var fields struct {
@@ -369,9 +447,17 @@ func TestToolMovesOnBoard(t *testing.T) {
 		}
 	}
 	test.OK(t, json.Unmarshal([]byte(call("GET", "fields", nil).Text), &fields))
-	done := map[string]any{"fields": []any{map[string]any{"id": fields.Body[0].ID, "value": fields.Body[0].Options[1].ID}}}
+	done := map[string]any{"fields": []any{map[string]any{
+		"id":    fields.Body[0].ID,
+		"value": fields.Body[0].Options[1].ID,
+	}}}
 	for id, allowed := range map[string]bool{"1": true, "2": false} {
-		test.Equal(t, "the item of issue "+id, call("PATCH", fmt.Sprint("items/", found[id].NativeRef["item"]), done).Success, allowed)
+		test.Equal(
+			t,
+			"the item of issue "+id,
+			call("PATCH", fmt.Sprint("items/", found[id].NativeRef["item"]), done).Success,
+			allowed,
+		)
 	}
 	after := test.Must(c.ByIDs(t.Context(), []string{"1", "2"}))
 	test.Equal(t, "columns", after["1"].State+" "+after["2"].State, "Done Todo")

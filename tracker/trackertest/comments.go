@@ -11,12 +11,25 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// comments are the rules about comments. Answers of operators need Own and AuthorIDs, which is why an adapter with Post has them.
+// comments are the rules about comments. Answers of operators need Own and AuthorIDs, which is
+// why an adapter with Post has them.
 var comments = []testCase{
-	{"comments: since a time", func(b *backend) bool { return b.Comments != nil && b.Comment != nil }, checkComments},
-	{"comments: many", func(b *backend) bool { return b.Comments != nil && b.Comment != nil }, checkManyComments},
+	{
+		"comments: since a time",
+		func(b *backend) bool { return b.Comments != nil && b.Comment != nil },
+		checkComments,
+	},
+	{
+		"comments: many",
+		func(b *backend) bool { return b.Comments != nil && b.Comment != nil },
+		checkManyComments,
+	},
 	{"comments: time of the newest", func(b *backend) bool { return b.Comment != nil }, checkNewestComment},
-	{"comments: of an issue that is gone", func(b *backend) bool { return b.Comments != nil && b.Remove != nil }, checkCommentsOfGone},
+	{
+		"comments: of an issue that is gone",
+		func(b *backend) bool { return b.Comments != nil && b.Remove != nil },
+		checkCommentsOfGone,
+	},
 	{"comments: author", func(b *backend) bool { return b.Post != nil && b.Comment != nil }, checkAuthor},
 	{"comments: post and edit", func(b *backend) bool { return b.Post != nil }, checkPost},
 }
@@ -47,7 +60,8 @@ func bodies(list []reconcile.Comment) []string {
 }
 
 func checkComments(b *backend) {
-	id, other := b.add(Issue{}), b.add(Issue{})
+	id := b.add(Issue{})
+	other := b.add(Issue{})
 	for n, text := range []string{"One.", "Two.\n\n```\n# two\n---\n```", "Three."} {
 		b.Comment(b.T, id, b.Person, text, minute(n))
 	}
@@ -114,7 +128,8 @@ func checkCommentsOfGone(b *backend) {
 func checkAuthor(b *backend) {
 	id := b.add(Issue{})
 	b.Comment(b.T, id, b.Person, "approve", minute(0))
-	if list := b.comments(id, time.Time{}); len(list) != 1 || list[0].Own || list[0].Edited || !slices.Contains(list[0].AuthorIDs, b.Person) {
+	if list := b.comments(id, time.Time{}); len(list) != 1 || list[0].Own || list[0].Edited ||
+		!slices.Contains(list[0].AuthorIDs, b.Person) {
 		b.Errorf("a person's comment: %+v; want the author %s", list, b.Person)
 	}
 	issue := b.issue(id)
@@ -144,7 +159,13 @@ func checkPost(b *backend) {
 		list := b.comments(id, before)
 		if len(list) != 1 || list[0].ID != made.ID || !list[0].Own || !strings.Contains(list[0].Body, text) ||
 			strings.TrimSpace(list[0].Body) != strings.TrimSpace(shown) {
-			b.Errorf("comments %+v; want the one with id %q, %q and the text %q that was returned", list, made.ID, text, shown)
+			b.Errorf(
+				"comments %+v; want the one with id %q, %q and the text %q that was returned",
+				list,
+				made.ID,
+				text,
+				shown,
+			)
 		}
 	}
 	check("rm -r 'build'", made.Body)

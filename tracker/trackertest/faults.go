@@ -11,7 +11,11 @@ import (
 
 // faults are the rules about trackers that do not answer as they should.
 var faults = []testCase{
-	{"unavailable: every call fails", func(b *backend) bool { return b.Unavailable.Arrange != nil }, checkUnavailable},
+	{
+		"unavailable: every call fails",
+		func(b *backend) bool { return b.Unavailable.Arrange != nil },
+		checkUnavailable,
+	},
 	{"rate limit", func(b *backend) bool { return b.Limit != nil }, checkLimit},
 	{"rate limit: budget", func(b *backend) bool { return b.Low != nil }, checkBudget},
 }
@@ -74,7 +78,13 @@ func (b *backend) calls(issue reconcile.Issue) map[string]func() error {
 		calls["move"] = func() error { return b.TrackerAdapter.Move(ctx, issue.ID, b.Terminal) }
 	}
 	if b.Create != nil {
-		calls["create"] = func() error { _, err := b.Create(ctx, reconcile.NewIssue{Title: "No", State: b.Active[0]}); return err }
+		calls["create"] = func() error {
+			_, err := b.Create(ctx, reconcile.NewIssue{
+				Title: "No",
+				State: b.Active[0],
+			})
+			return err
+		}
 	}
 	if b.Verify != nil {
 		calls["verify"] = func() error { _, err := b.Verify(ctx, reconcile.TrackerNames{States: b.Active}); return err }
@@ -92,12 +102,14 @@ func checkLimit(b *backend) {
 		b.wantError(err, "tracker_rate_limited", "")
 		var l reconcile.Limited
 		// A tracker may say how long the limit lasts instead of when it ends.
-		if !errors.As(err, &l) || l.ResetAt().Before(until.Add(-time.Second)) || l.ResetAt().After(until.Add(10*time.Minute)) {
+		if !errors.As(err, &l) || l.ResetAt().Before(until.Add(-time.Second)) ||
+			l.ResetAt().After(until.Add(10*time.Minute)) {
 			b.Errorf("%s: %v does not end at %v", name, err, until)
 		}
 	}
 	for name, call := range b.agentCalls(issue, "No.") {
-		if a := b.call(b.TrackerAdapter, issue, call); a.Success || refusalOf(a).Code != "tracker_rate_limited" {
+		if a := b.call(b.TrackerAdapter, issue, call); a.Success ||
+			refusalOf(a).Code != "tracker_rate_limited" {
 			b.Errorf("the tool's call %s: %+v", name, a)
 		}
 	}

@@ -36,7 +36,13 @@ var reads = []testCase{
 }
 
 func checkRules(b *backend) {
-	id := b.add(Issue{Title: "With everything", Description: "Text.", Priority: 1, Labels: []string{"UI Work", "Bug"}, Assignee: b.Person})
+	id := b.add(Issue{
+		Title:       "With everything",
+		Description: "Text.",
+		Priority:    1,
+		Labels:      []string{"UI Work", "Bug"},
+		Assignee:    b.Person,
+	})
 	for n := range 3 {
 		b.add(Issue{Title: fmt.Sprint("Number ", n), State: b.Active[n%len(b.Active)]})
 	}
@@ -44,7 +50,8 @@ func checkRules(b *backend) {
 		b.Block(b.T, id, b.add(Issue{}))
 	}
 	if b.Comment != nil {
-		next := time.Now().UTC().Truncate(time.Minute).Add(time.Minute) // not before the issue was created
+		// not before the issue was created
+		next := time.Now().UTC().Truncate(time.Minute).Add(time.Minute)
 		b.Comment(b.T, id, b.Person, "One.", next)
 		b.Comment(b.T, id, b.Person, "Two.", next.Add(time.Minute))
 	}
@@ -121,7 +128,12 @@ func checkNothing(b *backend) {
 }
 
 func checkFields(b *backend) {
-	full := b.add(Issue{Title: "Häuser & <Gärten>", Description: "One.\n\n- two\n", Priority: 1, Labels: []string{"UI Work", "Bug"}})
+	full := b.add(Issue{
+		Title:       "Häuser & <Gärten>",
+		Description: "One.\n\n- two\n",
+		Priority:    1,
+		Labels:      []string{"UI Work", "Bug"},
+	})
 	second := b.add(Issue{Priority: 2})
 	plain := b.add(Issue{})
 	read := b.byIDs(full, second, plain)
@@ -131,7 +143,12 @@ func checkFields(b *backend) {
 		b.Errorf("description %v", i.Description)
 	}
 	own := func(l string) bool { return slices.Contains(b.OwnLabels, l) }
-	test.Equal(b.T, "labels, sorted", slices.DeleteFunc(slices.Sorted(slices.Values(i.Labels)), own), []string{"bug", "ui work"})
+	test.Equal(
+		b.T,
+		"labels, sorted",
+		slices.DeleteFunc(slices.Sorted(slices.Values(i.Labels)), own),
+		[]string{"bug", "ui work"},
+	)
 	for id, want := range map[string]int{full: 1, second: 2, plain: 0} {
 		// A tracker may call no priority 0.
 		if p := read[id].Priority; p == nil && want != 0 || p != nil && *p != want {
@@ -157,7 +174,8 @@ func checkAssignee(b *backend) {
 }
 
 func checkBlockers(b *backend) {
-	open, done := b.add(Issue{}), b.add(Issue{State: b.Terminal})
+	open := b.add(Issue{})
+	done := b.add(Issue{State: b.Terminal})
 	issue := b.add(Issue{})
 	b.Block(b.T, issue, open, done)
 	want := map[string]string{open: cmp.Or(b.OpenBlocker, b.Active[0]), done: b.Terminal}
@@ -209,13 +227,15 @@ func checkArchived(b *backend) {
 	if found := b.candidates(); len(found) > 0 {
 		b.Errorf("candidates %+v", found)
 	}
-	if i := b.issue(id); !i.Archived && reconcile.NormalizeState(i.State) != reconcile.NormalizeState(b.Terminal) {
+	if i := b.issue(id); !i.Archived &&
+		reconcile.NormalizeState(i.State) != reconcile.NormalizeState(b.Terminal) {
 		b.Errorf("neither archived nor in a terminal state: %+v", i)
 	}
 }
 
 func checkGone(b *backend) {
-	here, gone := b.add(Issue{}), b.add(Issue{})
+	here := b.add(Issue{})
+	gone := b.add(Issue{})
 	b.Remove(b.T, gone)
 	if found := b.byIDs(gone, here); len(found) != 1 || found[here].ID != here {
 		b.Errorf("found %+v", found)
@@ -235,7 +255,8 @@ func checkElsewhere(b *backend) {
 }
 
 func checkMalformed(b *backend) {
-	good, bad := b.add(Issue{}), b.add(Issue{})
+	good := b.add(Issue{})
+	bad := b.add(Issue{})
 	word := b.Malform(b.T, bad)
 	skips := 0
 	for _, i := range b.candidates() {
@@ -254,7 +275,8 @@ func checkMalformed(b *backend) {
 	if err == nil && found[good].ID == good && strings.Contains(found[bad].Malformed, word) {
 		return
 	}
-	if err == nil || len(found) > 0 || !strings.Contains(err.Error(), word) || reconcile.ClassOf(err) != reconcile.ClassTracker {
+	if err == nil || len(found) > 0 || !strings.Contains(err.Error(), word) ||
+		reconcile.ClassOf(err) != reconcile.ClassTracker {
 		b.Errorf("by id: %+v, %v; want an error of the tracker that names %s", found, err, word)
 	}
 }
@@ -270,16 +292,23 @@ func checkFind(b *backend) {
 }
 
 func checkVerify(b *backend) {
-	found, err := b.Verify(b.ctx(), reconcile.TrackerNames{States: append(slices.Clone(b.Active), b.Terminal)})
+	found, err := b.Verify(
+		b.ctx(),
+		reconcile.TrackerNames{States: append(slices.Clone(b.Active), b.Terminal)},
+	)
 	if err != nil || len(found.States) > 0 {
 		b.Errorf("states that exist: %+v, %v", found, err)
 	}
 }
 
 func checkCreate(b *backend) {
-	made, err := b.Create(b.ctx(), reconcile.NewIssue{Title: "Written by symphony", State: b.Active[0]})
+	made, err := b.Create(b.ctx(), reconcile.NewIssue{
+		Title: "Written by symphony",
+		State: b.Active[0],
+	})
 	test.OK(b.T, err)
-	if i := b.issue(made.ID); i.Title != "Written by symphony" || i.State != b.Active[0] || i.Identifier != made.Identifier {
+	if i := b.issue(made.ID); i.Title != "Written by symphony" || i.State != b.Active[0] ||
+		i.Identifier != made.Identifier {
 		b.Errorf("created %+v, read %+v", made, i)
 	}
 }

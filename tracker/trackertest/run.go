@@ -1,5 +1,6 @@
-// Package trackertest is the conformance suite of the adapters to trackers. An adapter's test arranges things in its own tracker or
-// in a fake of it, through the functions of a Backend, and Run checks what the adapter makes of them:
+// Package trackertest is the conformance suite of the adapters to trackers. An adapter's test
+// arranges things in its own tracker or in a fake of it, through the functions of a Backend,
+// and Run checks what the adapter makes of them:
 //
 //	func TestConformance(t *testing.T) { trackertest.Run(t, newBackend) }
 //
@@ -27,7 +28,8 @@ const longestMessage = 600
 
 const issueNotFound = "issue_not_found"
 
-// Run checks the adapter of the trackers that start returns. It starts one for each case, as a subtest.
+// Run checks the adapter of the trackers that start returns. It starts one for each case, as a
+// subtest.
 func Run(t *testing.T, start func(t *testing.T) *Backend) {
 	for _, c := range slices.Concat(reads, comments, moves, tools, faults) {
 		t.Run(c.name, func(t *testing.T) {
@@ -57,7 +59,8 @@ type backend struct {
 // add creates an issue in the first active state, if i names none, and returns its id.
 func (b *backend) add(i Issue) string {
 	b.Helper()
-	i.Title, i.State = cmp.Or(i.Title, "Some work"), cmp.Or(i.State, b.Active[0])
+	i.Title = cmp.Or(i.Title, "Some work")
+	i.State = cmp.Or(i.State, b.Active[0])
 	return b.Add(b.T, i)
 }
 
@@ -146,49 +149,64 @@ func idsOf(issues []reconcile.Issue) []string {
 	return text.Map(issues, func(i reconcile.Issue) string { return i.ID })
 }
 
-// Backend is an empty tracker with its adapter. Functions end the test if they fail. A nil function or an empty field means that the
-// tracker has no such thing; the cases that need it are skipped. Issues are named by id.
+// Backend is an empty tracker with its adapter. Functions end the test if they fail. A nil
+// function or an empty field means that the tracker has no such thing; the cases that need it
+// are skipped. Issues are named by id.
 type Backend struct {
 	*reconcile.TrackerAdapter
-	ReadOnly *reconcile.TrackerAdapter // an adapter to the same tracker with tracker.tool_scope: read; nil if there are no tools
+	// an adapter to the same tracker with tracker.tool_scope: read; nil if there are no tools
+	ReadOnly *reconcile.TrackerAdapter
 
-	// Active are two active states, or one if the tracker has no more. Terminal is a state of finished issues.
-	Active      []string
-	Terminal    string
-	OpenBlocker string   // the state of a blocker in the first active state, if its record lacks the true one
+	// Active are two active states, or one if the tracker has no more. Terminal is a state of
+	// finished issues.
+	Active   []string
+	Terminal string
+	// the state of a blocker in the first active state, if its record lacks the true one
+	OpenBlocker string
 	OwnLabels   []string // labels that issues have because of their states or priorities
-	NewestFirst bool     // candidates are sorted by their time of creation, the newest first; otherwise the oldest
-	Page        int      // how many candidates one request returns; 0 without pages
-	Batch       int      // how many issues one request by id returns; 0 if any number
-	Secret      string   // a word that no error and no answer may contain; empty if the tracker needs no key
-	Person      string   // an account that is not symphony's: a value of Issue.Assignee, of Comment's author and of tracker.operators
-	Me          string   // symphony's own account, as a value of Issue.Assignee
-	Elsewhere   string   // the id of an issue of another project, which ByIDs must not take for one of this project
+	// candidates are sorted by their time of creation, the newest first; otherwise the oldest
+	NewestFirst bool
+	Page        int // how many candidates one request returns; 0 without pages
+	Batch       int // how many issues one request by id returns; 0 if any number
+	// a word that no error and no answer may contain; empty if the tracker needs no key
+	Secret string
+	// an account that is not symphony's: a value of Issue.Assignee, of Comment's author and of
+	// tracker.operators
+	Person string
+	Me     string // symphony's own account, as a value of Issue.Assignee
+	// the id of an issue of another project, which ByIDs must not take for one of this project
+	Elsewhere string
 
-	Requests func() int // the number of requests that the tracker has received, or of programs that were started
+	// the number of requests that the tracker has received, or of programs that were started
+	Requests func() int
 
-	Add     func(t testing.TB, i Issue) (id string) // creates an issue
-	Move    func(t testing.TB, id, state string)
-	Block   func(t testing.TB, id string, blockers ...string)
-	Comment func(t testing.TB, id, author, text string, at time.Time) // by Person; at is a whole minute
-	Remove  func(t testing.TB, id string)                             // the issue no longer exists
-	Archive func(t testing.TB, id string)                             // the issue is kept, but is no candidate whatever its state
-	// Malform makes the issue's record unusable. It returns a word by which an error must name the record: an id, a file …
+	Add   func(t testing.TB, i Issue) (id string) // creates an issue
+	Move  func(t testing.TB, id, state string)
+	Block func(t testing.TB, id string, blockers ...string)
+	// by Person; at is a whole minute
+	Comment func(t testing.TB, id, author, text string, at time.Time)
+	Remove  func(t testing.TB, id string) // the issue no longer exists
+	// the issue is kept, but is no candidate whatever its state
+	Archive func(t testing.TB, id string)
+	// Malform makes the issue's record unusable. It returns a word by which an error must name
+	// the record: an id, a file …
 	Malform func(t testing.TB, id string) string
 	// FailLaterPage makes the request for the second page of candidates fail.
 	FailLaterPage func(t testing.TB)
-	// Limit makes the tracker refuse requests until a time, a whole second; Low makes it report that a twentieth of the allowance
-	// is left until then.
+	// Limit makes the tracker refuse requests until a time, a whole second; Low makes it
+	// report that a twentieth of the allowance is left until then.
 	Limit, Low func(t testing.TB, until time.Time)
-	// Unavailable is the fault that is tried with every call of the adapter. Faults are tried with the two reads.
+	// Unavailable is the fault that is tried with every call of the adapter. Faults are tried
+	// with the two reads.
 	Unavailable Fault
 	Faults      []Fault
 
-	// ToMove and ToComment are the calls by which an agent moves its issue to a state and comments on it.
+	// ToMove and ToComment are the calls by which an agent moves its issue to a state and
+	// comments on it.
 	ToMove    func(issue reconcile.Issue, state string) Call
 	ToComment func(issue reconcile.Issue, text string) Call
-	// Refused are calls, by name, that are refused to an agent that works on issue: outside its scope, for example about other, or
-	// with bad arguments.
+	// Refused are calls, by name, that are refused to an agent that works on issue: outside
+	// its scope, for example about other, or with bad arguments.
 	Refused func(issue, other reconcile.Issue) map[string]Call
 }
 
@@ -205,7 +223,8 @@ type Fault struct {
 	Name    string
 	Code    string // the code of the error
 	Arrange func(t testing.TB)
-	// OnlyByIDs: Candidates does not meet the fault, such as an answer with another issue than the one that was asked for.
+	// OnlyByIDs: Candidates does not meet the fault, such as an answer with another issue than
+	// the one that was asked for.
 	OnlyByIDs bool
 	Class     reconcile.Class // of the error; ClassTracker if empty
 }

@@ -48,7 +48,9 @@ func (b *backend) call(a *reconcile.TrackerAdapter, issue reconcile.Issue, c Cal
 	b.Helper()
 	t := tool(a, c.Tool)
 	if t == nil {
-		return reconcile.ToolAnswer{Text: `{"error": {"code": "unknown_tool", "message": "there is no such tool"}}`}
+		return reconcile.ToolAnswer{
+			Text: `{"error": {"code": "unknown_tool", "message": "there is no such tool"}}`,
+		}
 	}
 	answer := t.Call(b.ctx(), issue, c.Args)
 	if b.noSecret(answer.Text); answer.Text == "" {
@@ -73,7 +75,9 @@ func checkTools(b *backend) {
 		if err := json.Unmarshal(t.InputSchema, &schema); err != nil || schema.Type != "object" {
 			b.Errorf("%s has the schema %s: %v", t.Name, t.InputSchema, err)
 		}
-		if !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(t.Name) || t.Description == "" || t.ChangesIssue == nil || seen[t.Name] {
+		if !regexp.MustCompile(`^[a-z][a-z0-9_]*$`).MatchString(t.Name) || t.Description == "" ||
+			t.ChangesIssue == nil ||
+			seen[t.Name] {
 			b.Errorf("tool %q: %q", t.Name, t.Description)
 		}
 		seen[t.Name] = true
@@ -81,7 +85,8 @@ func checkTools(b *backend) {
 }
 
 func checkMove(b *backend) {
-	issue, other := b.issue(b.add(Issue{})), b.issue(b.add(Issue{}))
+	issue := b.issue(b.add(Issue{}))
+	other := b.issue(b.add(Issue{}))
 	call := b.ToMove(issue, b.Terminal)
 	if !tool(b.TrackerAdapter, call.Tool).ChangesIssue(call.Args) {
 		b.Errorf("%s does not change the issue", call.Args)
@@ -109,8 +114,12 @@ func checkComment(b *backend) {
 		return
 	}
 	list := b.comments(issue.ID, time.Time{})
-	if len(list) != 1 || !slices.Equal(a.Mutation.Created, []reconcile.Created{{Kind: "comment", ID: list[0].ID}}) {
-		b.Errorf("comments %+v; recorded %+v", list, a.Mutation.Created) // an agent is not told of its own comments
+	if len(list) != 1 || !slices.Equal(a.Mutation.Created, []reconcile.Created{{
+		Kind: "comment",
+		ID:   list[0].ID,
+	}}) {
+		// an agent is not told of its own comments
+		b.Errorf("comments %+v; recorded %+v", list, a.Mutation.Created)
 	}
 }
 
@@ -129,7 +138,8 @@ func checkReadOnly(b *backend) {
 }
 
 func checkRefused(b *backend) {
-	issue, other := b.issue(b.add(Issue{})), b.issue(b.add(Issue{}))
+	issue := b.issue(b.add(Issue{}))
+	other := b.issue(b.add(Issue{}))
 	before := b.requests()
 	calls := b.Refused(issue, other)
 	for _, name := range slices.Sorted(maps.Keys(calls)) {
@@ -144,17 +154,25 @@ func checkRefused(b *backend) {
 		}
 	}
 	test.Equal(b.T, "requests for calls that are refused", b.requests(), before)
-	test.Equal(b.T, "issues", b.byIDs(issue.ID, other.ID), map[string]reconcile.Issue{issue.ID: issue, other.ID: other})
+	test.Equal(b.T, "issues", b.byIDs(issue.ID, other.ID), map[string]reconcile.Issue{
+		issue.ID: issue,
+		other.ID: other,
+	})
 }
 
-// moves are the rules about moving issues by symphony itself, which tracker.tool_scope does not concern.
+// moves are the rules about moving issues by symphony itself, which tracker.tool_scope does
+// not concern.
 var moves = []testCase{
 	{"move: to another state", canMove, checkMoves},
 	{"move: to the same state", canMove, checkMoveToSame},
 	{"move: other spellings", canMove, checkMoveSpelled},
 	{"move: read only", func(b *backend) bool { return canMove(b) && b.ReadOnly != nil }, checkMoveReadOnly},
 	{"move: to an unknown state", canMove, checkMoveToUnknown},
-	{"move: an issue that is gone", func(b *backend) bool { return canMove(b) && b.Remove != nil }, checkMoveOfGone},
+	{
+		"move: an issue that is gone",
+		func(b *backend) bool { return canMove(b) && b.Remove != nil },
+		checkMoveOfGone,
+	},
 }
 
 func canMove(b *backend) bool { return b.TrackerAdapter.Move != nil }
@@ -176,7 +194,8 @@ func checkMoves(b *backend) {
 		b.move(id, state)
 		after := b.issue(id)
 		test.Equal(b.T, "state", after.State, state)
-		if !reflect.DeepEqual(after.Description, before.Description) || !reflect.DeepEqual(after.Priority, before.Priority) ||
+		if !reflect.DeepEqual(after.Description, before.Description) ||
+			!reflect.DeepEqual(after.Priority, before.Priority) ||
 			!slices.Contains(after.Labels, "bug") {
 			b.Errorf("a move has changed more than the state: %+v", after)
 		}
@@ -217,8 +236,13 @@ func checkMoveToUnknown(b *backend) {
 	}
 	class := reconcile.ClassOf(err)
 	b.wantError(err, e.Code, class)
-	if class != reconcile.ClassWorkflow && class != reconcile.ClassTracker || !strings.Contains(e.Message, noState) {
-		b.Errorf("error %v of class %q: want one of the workflow or the tracker that names the state", err, class)
+	if class != reconcile.ClassWorkflow && class != reconcile.ClassTracker ||
+		!strings.Contains(e.Message, noState) {
+		b.Errorf(
+			"error %v of class %q: want one of the workflow or the tracker that names the state",
+			err,
+			class,
+		)
 	}
 	test.Equal(b.T, "the issue", b.issue(issue.ID), issue)
 }

@@ -1,4 +1,5 @@
-// Package linearschema validates GraphQL requests against Linear's schema, for tests. The program itself must not import it.
+// Package linearschema validates GraphQL requests against Linear's schema, for tests. The
+// program itself must not import it.
 package linearschema
 
 import (
@@ -16,7 +17,8 @@ import (
 //go:embed schema.graphql
 var embedded string
 
-// Variable is the environment variable that names a file with Linear's published schema. Without it the part in schema.graphql is used.
+// Variable is the environment variable that names a file with Linear's published schema.
+// Without it the part in schema.graphql is used.
 const Variable = "SYMPHONY_LINEAR_SCHEMA"
 
 // Load parses the schema once. It panics if the schema cannot be read.

@@ -11,13 +11,15 @@ import (
 	"github.com/vektah/gqlparser/v2/ast"
 )
 
-// The embedded schema is a part of the published one, and omits nothing that the published one requires.
+// The embedded schema is a part of the published one, and omits nothing that the published one
+// requires.
 func TestSubsetOfPublishedSchema(t *testing.T) {
 	if os.Getenv(Variable) == "" {
 		t.Skip(Variable + " does not name Linear's published schema")
 	}
 	ours := test.Must(gqlparser.LoadSchema(&ast.Source{Name: "schema.graphql", Input: embedded}))
-	parts, published := describe(ours), describe(Load())
+	parts := describe(ours)
+	published := describe(Load())
 	for part := range parts {
 		if _, there := published[part]; !there {
 			t.Errorf("%s is not in the published schema", part)
@@ -35,7 +37,8 @@ func TestSubsetOfPublishedSchema(t *testing.T) {
 	}
 }
 
-// describe lists the parts of a schema, each prefixed by its parent, and whether the parent requires it.
+// describe lists the parts of a schema, each prefixed by its parent, and whether the parent
+// requires it.
 func describe(schema *ast.Schema) map[string]bool {
 	parts := map[string]bool{}
 	for _, def := range schema.Types {

@@ -14,12 +14,14 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Check is a check of a commit: a job of GitHub Actions if it has a Workflow, a check of another app, or a commit status.
+// Check is a check of a commit: a job of GitHub Actions if it has a Workflow, a check of
+// another app, or a commit status.
 type Check struct {
 	Name     string
 	Workflow string // the name of the workflow
 	Run, Job int64  // the numbers of its run and of the job
-	// State is a conclusion, such as FAILURE, or QUEUED or IN_PROGRESS; of a status SUCCESS, FAILURE, ERROR, PENDING or EXPECTED.
+	// State is a conclusion, such as FAILURE, or QUEUED or IN_PROGRESS; of a status SUCCESS,
+	// FAILURE, ERROR, PENDING or EXPECTED.
 	State  string
 	Status bool   // it is a commit status
 	URL    string // of others than jobs
@@ -81,7 +83,8 @@ func (x *execution) objectNode(args map[string]any) any {
 	if branch, is := strings.CutPrefix(oid, "refs/heads/"); is {
 		oid = x.commitOf(x.r.Context(), branch)
 	}
-	if _, checked := x.checks[oid]; !checked && x.git(x.r.Context(), "rev-parse", "--verify", "--quiet", oid+"^{commit}") == "" {
+	if _, checked := x.checks[oid]; !checked &&
+		x.git(x.r.Context(), "rev-parse", "--verify", "--quiet", oid+"^{commit}") == "" {
 		return node(nil)
 	}
 	return x.commitNode(oid, "")
@@ -89,7 +92,9 @@ func (x *execution) objectNode(args map[string]any) any {
 
 // commitNode is a commit with its checks. Their state is the given one, if any.
 func (x *execution) commitNode(oid, state string) node {
-	rollup, checks, contexts := node(nil), x.checks[oid], connection{}
+	rollup := node(nil)
+	checks := x.checks[oid]
+	contexts := connection{}
 	if state != "" || len(checks) > 0 {
 		rolled := "SUCCESS"
 		for i, c := range checks {
@@ -109,23 +114,38 @@ func (x *execution) commitNode(oid, state string) node {
 func (x *execution) checkNode(c Check, i int) node {
 	if c.Status {
 		return node{
-			"__typename": "StatusContext", "id": fmt.Sprint("SC_", i), "context": c.Name, "state": c.State, "targetUrl": orNull(c.URL),
+			"__typename": "StatusContext",
+			"id":         fmt.Sprint("SC_", i),
+			"context":    c.Name,
+			"state":      c.State,
+			"targetUrl":  orNull(c.URL),
 		}
 	}
 	if x.FineGrained {
 		return node{"id": fmt.Sprint("CR_", i), "fault": graphQLRefusals[FailForbidden]}
 	}
-	status, conclusion, run := "COMPLETED", any(c.State), node(nil)
+	status := "COMPLETED"
+	conclusion := any(c.State)
+	run := node(nil)
 	if c.atWork() {
-		status, conclusion = c.State, nil
+		status = c.State
+		conclusion = nil
 	}
 	if c.Workflow != "" {
-		run = node{"id": fmt.Sprint("WFR_", c.Run), "workflow": node{"id": "W_" + c.Workflow, "name": c.Workflow}}
+		run = node{
+			"id":       fmt.Sprint("WFR_", c.Run),
+			"workflow": node{"id": "W_" + c.Workflow, "name": c.Workflow},
+		}
 		c.URL = fmt.Sprint(siteURL, x.repos[0].name, "/actions/runs/", c.Run, "/job/", c.Job)
 	}
 	return node{
-		"__typename": "CheckRun", "id": fmt.Sprint("CR_", i), "name": c.Name, "status": status, "conclusion": conclusion,
-		"detailsUrl": orNull(c.URL), "checkSuite": node{"id": "CS", "workflowRun": run},
+		"__typename": "CheckRun",
+		"id":         fmt.Sprint("CR_", i),
+		"name":       c.Name,
+		"status":     status,
+		"conclusion": conclusion,
+		"detailsUrl": orNull(c.URL),
+		"checkSuite": node{"id": "CS", "workflowRun": run},
 	}
 }
 
@@ -151,7 +171,10 @@ func (d *data) jobs(is func(Check) bool) (found []*Check) {
 
 // job returns the job with a number; nil if there is none.
 func (d *data) job(number string) *Check {
-	return text.First(d.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }), func(*Check) bool { return true })
+	return text.First(
+		d.jobs(func(c Check) bool { return fmt.Sprint(c.Job) == number }),
+		func(*Check) bool { return true },
+	)
 }
 
 // jobLog redirects to the log of a job, on a host that must not get the token.
@@ -178,13 +201,17 @@ type logHost struct{ *Server }
 
 func (s logHost) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.mu.Lock()
-	job, _ := s.job(strings.TrimPrefix(r.URL.Path, "/logs/")), s.storage
+	job := s.job(strings.TrimPrefix(r.URL.Path, "/logs/"))
+	_ = s.storage
 	if r.Header.Get("Authorization") != "" {
 		s.Errorf("the token was sent to the host of a log")
 	}
-	refused, log, repeat := s.NoLogs || r.URL.Query().Get("sig") != LogSignature || job == nil, "", 0
+	refused := s.NoLogs || r.URL.Query().Get("sig") != LogSignature || job == nil
+	log := ""
+	repeat := 0
 	if !refused {
-		log, repeat = job.Log, max(1, job.Repeat)
+		log = job.Log
+		repeat = max(1, job.Repeat)
 	}
 	s.mu.Unlock()
 	if refused {
@@ -209,7 +236,8 @@ func (c *call) rerun() answer {
 	}
 	for _, check := range of {
 		if check.State == "FAILURE" {
-			check.State, check.Job = "QUEUED", check.Job+1000
+			check.State = "QUEUED"
+			check.Job = check.Job + 1000
 		}
 	}
 	return answer{http.StatusCreated, object{}}

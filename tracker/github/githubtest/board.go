@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Board is a project (Projects v2) whose single-select field Status names the column of an issue.
+// Board is a project (Projects v2) whose single-select field Status names the column of an
+// issue.
 type Board struct {
 	Owner   string // an organization
 	Number  int
@@ -58,8 +59,8 @@ func (b *board) column(name string) int {
 	return slices.IndexFunc(b.Columns, func(c string) bool { return strings.EqualFold(c, name) })
 }
 
-// Place puts an issue on the board, or moves it there. Without a column it is on the board in none. GitHub does not count this as a
-// change of the issue.
+// Place puts an issue on the board, or moves it there. Without a column it is on the board in
+// none. GitHub does not count this as a change of the issue.
 func (s *Server) Place(ref, column string) error {
 	return s.onIssue(ref, func(i *Issue) error { s.place(i, column); return nil })
 }
@@ -110,12 +111,18 @@ func (x *execution) boardNode(args map[string]any) any {
 	}
 	shown := text.Filter(b.items, func(it *item) bool { return it.issue.exists() && !it.archived })
 	return node{
-		"id": nodeID("PVT", b.id), "title": b.Title, "url": b.url(), "items": connection(text.Map(shown, x.itemNode)),
+		"id":    nodeID("PVT", b.id),
+		"title": b.Title,
+		"url":   b.url(),
+		"items": connection(text.Map(shown, x.itemNode)),
 		"fields": connection{
 			{"__typename": "ProjectV2Field", "id": nodeID("PVTF", b.id), "name": "Title"},
 			{
-				"__typename": "ProjectV2SingleSelectField", "id": nodeID("PVTSSF", b.id), "databaseId": b.fieldID(), "name": columnField,
-				"options": options,
+				"__typename": "ProjectV2SingleSelectField",
+				"id":         nodeID("PVTSSF", b.id),
+				"databaseId": b.fieldID(),
+				"name":       columnField,
+				"options":    options,
 			},
 		},
 	}
@@ -131,8 +138,12 @@ func (x *execution) itemsOf(i *Issue) connection {
 
 func (x *execution) itemNode(it *item) node {
 	return node{
-		"__typename": "ProjectV2Item", "id": nodeID("PVTI", it.id), "fullDatabaseId": fmt.Sprint(it.id), "isArchived": it.archived,
-		"project": node{"url": x.board.url()}, "content": resolver(func(map[string]any) any { return x.issueNode(it.issue) }),
+		"__typename":     "ProjectV2Item",
+		"id":             nodeID("PVTI", it.id),
+		"fullDatabaseId": fmt.Sprint(it.id),
+		"isArchived":     it.archived,
+		"project":        node{"url": x.board.url()},
+		"content":        resolver(func(map[string]any) any { return x.issueNode(it.issue) }),
 		"fieldValueByName": resolver(func(args map[string]any) any {
 			if it.column == "" || !strings.EqualFold(fmt.Sprint(args["name"]), columnField) {
 				return nil
@@ -148,7 +159,8 @@ func (b *board) fieldID() int64 { return b.id + 500 }
 // onBoard returns the board that the path names.
 func (c *call) onBoard() *board {
 	b := c.board
-	if b == nil || !strings.EqualFold(b.Owner, c.named["org"]) || fmt.Sprint(b.Number) != c.named["project_number"] {
+	if b == nil || !strings.EqualFold(b.Owner, c.named["org"]) ||
+		fmt.Sprint(b.Number) != c.named["project_number"] {
 		panic(missing)
 	}
 	return b
@@ -158,14 +170,25 @@ func (c *call) listFields() answer {
 	b := c.onBoard()
 	options := []any{}
 	for n, name := range b.Columns {
-		options = append(options, object{"id": optionID(n), "name": object{"raw": name, "html": name}})
+		options = append(options, object{
+			"id":   optionID(n),
+			"name": object{"raw": name, "html": name},
+		})
 	}
-	return ok([]any{object{"id": b.fieldID(), "name": columnField, "data_type": "single_select", "options": options}})
+	return ok([]any{object{
+		"id":        b.fieldID(),
+		"name":      columnField,
+		"data_type": "single_select",
+		"options":   options,
+	}})
 }
 
 func (c *call) itemObject(it *item) object {
 	return object{
-		"id": it.id, "content_type": "Issue", "content": c.issueObject(it.issue), "fields": []any{object{
+		"id":           it.id,
+		"content_type": "Issue",
+		"content":      c.issueObject(it.issue),
+		"fields": []any{object{
 			"id": c.board.fieldID(), "name": columnField, "data_type": "single_select",
 			"value": object{"id": optionID(c.board.column(it.column)), "name": it.column},
 		}},
@@ -174,7 +197,10 @@ func (c *call) itemObject(it *item) object {
 
 // itemOf returns the item that the path names.
 func (c *call) itemOf() *item {
-	it := text.First(c.onBoard().items, func(it *item) bool { return fmt.Sprint(it.id) == c.named["item_id"] })
+	it := text.First(
+		c.onBoard().items,
+		func(it *item) bool { return fmt.Sprint(it.id) == c.named["item_id"] },
+	)
 	if it == nil {
 		panic(missing)
 	}

@@ -23,8 +23,11 @@ const (
 	FailHTML        = "html"            // 200 with HTML
 	FailClose       = "close"           // close the connection without an answer
 	FailCut         = "cut"             // close the connection within the answer
-	FailMalformed   = "malformed"       // replace the Field of an issue in the answer: of Issue, or of the first
-	FailHideNext    = "hide-next"       // the next list of pull requests lacks those to the default branch, as shortly after they were opened
+	// replace the Field of an issue in the answer: of Issue, or of the first
+	FailMalformed = "malformed"
+	// the next list of pull requests lacks those to the default branch, as shortly after they
+	// were opened
+	FailHideNext = "hide-next"
 )
 
 // refusals are what failures answer, where GraphQL does not answer something else.
@@ -36,7 +39,10 @@ var refusals = map[string]answer{
 	FailRateLimit:   exhausted,
 	FailSecondary: problem(http.StatusForbidden,
 		"You have exceeded a secondary rate limit. Please wait a few minutes before you try again."),
-	FailDown: {http.StatusBadGateway, "<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n"},
+	FailDown: {
+		http.StatusBadGateway,
+		"<!DOCTYPE html>\n<html><head><title>Unicorn! &middot; GitHub</title></head></html>\n",
+	},
 	FailHTML: {http.StatusOK, "<html>Welcome to another server</html>"},
 	FailCut:  {}, // status 0 cuts the answer
 }
@@ -46,7 +52,8 @@ var graphQLRefusals = map[string]fault{
 	FailRateLimit: pointsGone,
 	FailForbidden: {Type: "FORBIDDEN", Message: "Resource not accessible by personal access token"},
 	FailScope: {
-		Type: "INSUFFICIENT_SCOPES", Message: "Your token has not been granted the required scopes to execute this query. The 'projectV2' " +
+		Type: "INSUFFICIENT_SCOPES",
+		Message: "Your token has not been granted the required scopes to execute this query. The 'projectV2' " +
 			"field requires one of the following scopes: ['read:project'], but your token has only been granted the: ['repo'] scopes. " +
 			"Please modify your token's scopes at: https://github.com/settings/tokens.",
 	},
@@ -64,7 +71,8 @@ func (s *Server) ClearFailures() {
 	s.points.renew(s.now())
 }
 
-// instead returns what a failure answers instead of the server. It returns false if the server is to answer.
+// instead returns what a failure answers instead of the server. It returns false if the server
+// is to answer.
 func (c *call) instead(f *Failure) (answer, bool) {
 	if f == nil || f.Kind == FailMalformed {
 		return answer{}, false
@@ -72,7 +80,8 @@ func (c *call) instead(f *Failure) (answer, bool) {
 	switch f.Kind {
 	case FailRateLimit:
 		a := c.allowance()
-		a.left, a.reset = 0, time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
+		a.left = 0
+		a.reset = time.Unix(cmp.Or(f.Reset, 2_000_000_000), 0)
 	case FailScope:
 		c.header.Set("X-OAuth-Scopes", "repo")
 	case FailSecondary:

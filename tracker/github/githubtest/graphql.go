@@ -16,14 +16,15 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// node is an object of the GraphQL API, with the fields that symphony asks for. Its values are what becomes JSON, a time, nodes, a
-// connection, or a resolver.
+// node is an object of the GraphQL API, with the fields that symphony asks for. Its values are
+// what becomes JSON, a time, nodes, a connection, or a resolver.
 type node map[string]any
 
 // connection is a list that a query reads in pages.
 type connection []node
 
-// resolver returns the value of a field with these arguments. It panics with a fault if there is none.
+// resolver returns the value of a field with these arguments. It panics with a fault if there
+// is none.
 type resolver func(args map[string]any) any
 
 // fault is an error of a field, which is null then.
@@ -73,7 +74,8 @@ func (c *call) graphQL() answer {
 	return ok(body)
 }
 
-// complete turns the value of a field into JSON: an object into its selected fields, a connection into a page.
+// complete turns the value of a field into JSON: an object into its selected fields, a
+// connection into a page.
 func (x *execution) complete(value any, set ast.SelectionSet, args map[string]any) any {
 	switch v := value.(type) {
 	case time.Time:
@@ -116,14 +118,19 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 				panic(r)
 			}
 			e.Path = slices.Clone(x.path)
-			x.faults, value = append(x.faults, e), nil
+			x.faults = append(x.faults, e)
+			value = nil
 		}
 	}()
 	value, served := n[f.Name]
 	if !served {
 		panic(fault{
-			Message:    fmt.Sprintf("Field '%s' doesn't exist on type '%v'", f.Name, n["__typename"]),
-			Extensions: object{"code": "undefinedField", "typeName": n["__typename"], "fieldName": f.Name},
+			Message: fmt.Sprintf("Field '%s' doesn't exist on type '%v'", f.Name, n["__typename"]),
+			Extensions: object{
+				"code":      "undefinedField",
+				"typeName":  n["__typename"],
+				"fieldName": f.Name,
+			},
 		})
 	}
 	args := x.asked.Arguments(f.Arguments)
@@ -137,7 +144,8 @@ func (x *execution) field(n node, f *ast.Field) (value any) {
 	return value
 }
 
-// pageNode cuts a list into a page, as GitHub does: the first entries after a cursor, or the last ones.
+// pageNode cuts a list into a page, as GitHub does: the first entries after a cursor, or the
+// last ones.
 func pageNode(list connection, args map[string]any) node {
 	if after, given := args["after"].(string); given {
 		list = list[1+slices.IndexFunc(list, func(n node) bool { return cursor(n) == after }):]
@@ -145,13 +153,20 @@ func pageNode(list connection, args map[string]any) node {
 	if before, given := args["before"].(string); given {
 		list = list[:max(0, slices.IndexFunc(list, func(n node) bool { return cursor(n) == before }))]
 	}
-	first, last := number(args["first"]), number(args["last"])
+	first := number(args["first"])
+	last := number(args["last"])
 	switch n := cmp.Or(first, last); {
 	case args["first"] == nil && args["last"] == nil:
-		panic(fault{Type: "MISSING_PAGINATION_BOUNDARIES", Message: "You must provide a `first` or `last` value " +
-			"to properly paginate the connection."})
+		panic(fault{
+			Type: "MISSING_PAGINATION_BOUNDARIES",
+			Message: "You must provide a `first` or `last` value " +
+				"to properly paginate the connection.",
+		})
 	case n < 1 || n > 100:
-		message := fmt.Sprintf("Requesting %d records on the connection exceeds the `first` limit of 100 records.", n)
+		message := fmt.Sprintf(
+			"Requesting %d records on the connection exceeds the `first` limit of 100 records.",
+			n,
+		)
 		panic(fault{Type: "EXCESSIVE_PAGINATION", Message: message})
 	}
 	some := []node(list[:min(len(list), first)])
@@ -189,13 +204,18 @@ func (x *execution) query() node {
 		"repository": resolver(func(args map[string]any) any {
 			name := fmt.Sprint(args["owner"], "/", args["name"])
 			is := func(n string) bool { return strings.EqualFold(n, name) }
-			r := text.First(x.repos, func(r *repository) bool { return is(r.name) || slices.ContainsFunc(r.former, is) })
+			r := text.First(
+				x.repos,
+				func(r *repository) bool { return is(r.name) || slices.ContainsFunc(r.former, is) },
+			)
 			if r == nil {
 				panic(notFound("a Repository with the name '%s'.", name))
 			}
 			return x.repositoryNode(r)
 		}),
-		"user": resolver(func(args map[string]any) any { panic(notFound("a User with the login of '%s'.", args["login"])) }),
+		"user": resolver(
+			func(args map[string]any) any { panic(notFound("a User with the login of '%s'.", args["login"])) },
+		),
 		"organization": resolver(func(args map[string]any) any {
 			if x.board == nil || !strings.EqualFold(x.board.Owner, fmt.Sprint(args["login"])) {
 				panic(notFound("an Organization with the login of '%s'.", args["login"]))
@@ -211,8 +231,13 @@ func userNode(login string) node {
 
 func (x *execution) repositoryNode(r *repository) node {
 	return node{
-		"id": fmt.Sprint("R_", r.id), "nameWithOwner": r.name, "url": siteURL + r.name, "hasIssuesEnabled": !x.NoIssues, "isArchived": x.Archived,
-		"viewerPermission": "WRITE", "labels": connection(text.Map(r.labels, r.labelNode)),
+		"id":               fmt.Sprint("R_", r.id),
+		"nameWithOwner":    r.name,
+		"url":              siteURL + r.name,
+		"hasIssuesEnabled": !x.NoIssues,
+		"isArchived":       x.Archived,
+		"viewerPermission": "WRITE",
+		"labels":           connection(text.Map(r.labels, r.labelNode)),
 		"issue": resolver(func(args map[string]any) any {
 			i := r.find(number(args["number"]))
 			if i == nil || !i.exists() || i.Pull {
@@ -240,7 +265,12 @@ func (x *execution) repositoryNode(r *repository) node {
 
 func (r *repository) labelNode(name string) node {
 	times := r.labelTimes[slices.Index(r.labels, name)]
-	return node{"id": r.labelID(name), "name": name, "createdAt": times.created, "updatedAt": times.updated}
+	return node{
+		"id":        r.labelID(name),
+		"name":      name,
+		"createdAt": times.created,
+		"updatedAt": times.updated,
+	}
 }
 
 // timelineNodes are the events of an issue. Only labels that were set are served.
@@ -258,7 +288,11 @@ func (r *repository) timelineNodes(i *Issue, args map[string]any) connection {
 			actor["login"] = login
 		}
 		return node{
-			"__typename": "LabeledEvent", "id": nodeID("LE", e.id), "createdAt": e.at, "label": node{"id": e.label}, "actor": actor,
+			"__typename": "LabeledEvent",
+			"id":         nodeID("LE", e.id),
+			"createdAt":  e.at,
+			"label":      node{"id": e.label},
+			"actor":      actor,
 		}
 	})
 }
@@ -279,28 +313,51 @@ func (x *execution) issueNodes(r *repository, args map[string]any) connection {
 	since, _ := filter["since"].(string)
 	from, _ := time.Parse(time.RFC3339, since) // zero without the argument
 	list := text.Filter(r.issues, func(i *Issue) bool {
-		return i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) && !i.UpdatedAt.Before(from)
+		return i.exists() && !i.Pull && named(args["states"], strings.ToUpper(i.State)) &&
+			!i.UpdatedAt.Before(from)
 	})
 	return ordered(text.Map(list, x.issueNode), args)
 }
 
 func (x *execution) issueNode(i *Issue) node {
 	r := x.repository(i.Repository)
-	comments := text.Map(i.Comments, func(c Comment) node { return node{"id": nodeID("IC", c.ID), "createdAt": c.CreatedAt} })
+	comments := text.Map(i.Comments, func(c Comment) node {
+		return node{
+			"id":        nodeID("IC", c.ID),
+			"createdAt": c.CreatedAt,
+		}
+	})
 	blockers := text.Map(x.blockers(i), func(b *Issue) node {
 		return node{
-			"id": nodeID("I", b.ID), "number": b.Number, "state": strings.ToUpper(b.State), "repository": node{"nameWithOwner": b.Repository},
+			"id":         nodeID("I", b.ID),
+			"number":     b.Number,
+			"state":      strings.ToUpper(b.State),
+			"repository": node{"nameWithOwner": b.Repository},
 		}
 	})
 	closing := func(args map[string]any) any { return x.closingNodes(i, args["includeClosedPrs"] == true) }
 	n := node{
-		"__typename": "Issue", "id": nodeID("I", i.ID), "databaseId": i.ID, "fullDatabaseId": fmt.Sprint(i.ID), "number": i.Number,
-		"title": i.Title, "body": i.Body, "url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "state": strings.ToUpper(i.State),
-		"createdAt": i.CreatedAt, "updatedAt": i.UpdatedAt, "repository": node{"nameWithOwner": r.name},
-		"assignees": connection(text.Map(i.Assignees, userNode)), "labels": connection(text.Map(i.Labels, r.labelNode)),
-		"comments": connection(comments), "blockedBy": connection(blockers), "projectItems": x.itemsOf(i),
+		"__typename":                     "Issue",
+		"id":                             nodeID("I", i.ID),
+		"databaseId":                     i.ID,
+		"fullDatabaseId":                 fmt.Sprint(i.ID),
+		"number":                         i.Number,
+		"title":                          i.Title,
+		"body":                           i.Body,
+		"url":                            fmt.Sprint(siteURL, r.name, "/issues/", i.Number),
+		"state":                          strings.ToUpper(i.State),
+		"createdAt":                      i.CreatedAt,
+		"updatedAt":                      i.UpdatedAt,
+		"repository":                     node{"nameWithOwner": r.name},
+		"assignees":                      connection(text.Map(i.Assignees, userNode)),
+		"labels":                         connection(text.Map(i.Labels, r.labelNode)),
+		"comments":                       connection(comments),
+		"blockedBy":                      connection(blockers),
+		"projectItems":                   x.itemsOf(i),
 		"closedByPullRequestsReferences": resolver(closing),
-		"timelineItems":                  resolver(func(args map[string]any) any { return r.timelineNodes(i, args) }),
+		"timelineItems": resolver(
+			func(args map[string]any) any { return r.timelineNodes(i, args) },
+		),
 	}
 	if x.NoDependencies {
 		delete(n, "blockedBy")
@@ -308,7 +365,8 @@ func (x *execution) issueNode(i *Issue) node {
 	return n
 }
 
-// closingNodes are the pull requests of all repositories that close an issue, without closed ones unless they are wanted.
+// closingNodes are the pull requests of all repositories that close an issue, without closed
+// ones unless they are wanted.
 func (x *execution) closingNodes(i *Issue, closed bool) connection {
 	if x.NoPulls {
 		panic(graphQLRefusals[FailForbidden])
@@ -319,14 +377,22 @@ func (x *execution) closingNodes(i *Issue, closed bool) connection {
 			if !slices.Contains(p.Closes, i.Ref()) || p.issue.State != "open" && !closed {
 				continue
 			}
-			author := node{"__typename": map[bool]string{true: "Bot", false: "User"}[p.Bot], "login": p.issue.Author}
+			author := node{
+				"__typename": map[bool]string{true: "Bot", false: "User"}[p.Bot],
+				"login":      p.issue.Author,
+			}
 			if p.issue.Author == "ghost" {
 				author = nil
 			}
 			list = append(list, node{
-				"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
-				"state": strings.ToUpper(p.issue.State), "headRefName": p.Branch, "isCrossRepository": p.Foreign,
-				"viewerDidAuthor": p.issue.Author == users[0], "author": author,
+				"__typename":        "PullRequest",
+				"id":                nodeID("PR", p.issue.ID),
+				"url":               fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
+				"state":             strings.ToUpper(p.issue.State),
+				"headRefName":       p.Branch,
+				"isCrossRepository": p.Foreign,
+				"viewerDidAuthor":   p.issue.Author == users[0],
+				"author":            author,
 			})
 		}
 	}
@@ -367,12 +433,24 @@ func (x *execution) pullNode(r *repository, p *pull) node {
 		return p.opinions(reviews, writersOnly)
 	}
 	return node{
-		"__typename": "PullRequest", "id": nodeID("PR", p.issue.ID), "number": p.Number, "url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
-		"state": state, "isDraft": p.Draft, "isCrossRepository": p.Foreign, "reviewDecision": orNull(p.Review), "createdAt": p.issue.CreatedAt,
-		"headRefName": p.Branch, "headRefOid": p.Commit, "baseRefName": p.Base, "mergeable": resolver(mergeable),
-		"comments": connection(comments),
-		"commits":  resolver(func(args map[string]any) any { return x.commitNodes(p, args) }), "reviews": reviews,
-		"latestOpinionatedReviews": resolver(opinions), "baseRef": x.baseNode(p),
+		"__typename":               "PullRequest",
+		"id":                       nodeID("PR", p.issue.ID),
+		"number":                   p.Number,
+		"url":                      fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
+		"state":                    state,
+		"isDraft":                  p.Draft,
+		"isCrossRepository":        p.Foreign,
+		"reviewDecision":           orNull(p.Review),
+		"createdAt":                p.issue.CreatedAt,
+		"headRefName":              p.Branch,
+		"headRefOid":               p.Commit,
+		"baseRefName":              p.Base,
+		"mergeable":                resolver(mergeable),
+		"comments":                 connection(comments),
+		"commits":                  resolver(func(args map[string]any) any { return x.commitNodes(p, args) }),
+		"reviews":                  reviews,
+		"latestOpinionatedReviews": resolver(opinions),
+		"baseRef":                  x.baseNode(p),
 	}
 }
 
@@ -389,7 +467,10 @@ func (x *execution) commitNodes(p *pull, args map[string]any) connection {
 		if id == p.Commit {
 			state = p.Checks
 		}
-		list = append(list, node{"id": nodeID("PRC", p.issue.ID) + id, "commit": x.commitNode(id, state)})
+		list = append(list, node{
+			"id":     nodeID("PRC", p.issue.ID) + id,
+			"commit": x.commitNode(id, state),
+		})
 	}
 	return list
 }
@@ -397,14 +478,16 @@ func (x *execution) commitNodes(p *pull, args map[string]any) connection {
 // baseNode is the base of a pull request with the checks that it requires: the first by a
 // classic protection, the others by a ruleset.
 func (x *execution) baseNode(p *pull) node {
-	protection, rules := node(nil), connection{}
+	protection := node(nil)
+	rules := connection{}
 	for i, name := range p.Required {
 		if i == 0 {
 			protection = node{"requiredStatusCheckContexts": []any{name}}
 			continue
 		}
 		rules = append(rules, node{"id": fmt.Sprint("RR_", i), "parameters": node{
-			"__typename": "RequiredStatusChecksParameters", "requiredStatusChecks": []node{{"context": name}},
+			"__typename":           "RequiredStatusChecksParameters",
+			"requiredStatusChecks": []node{{"context": name}},
 		}})
 	}
 	rules = append(rules, node{"id": "RR_deletion", "parameters": node(nil)})
@@ -428,9 +511,15 @@ func (p *pull) opinions(reviews connection, writersOnly bool) connection {
 }
 
 func (r Review) node(id int64) node {
-	author, commit, at, lines := node(nil), node(nil), any(r.At), connection{}
+	author := node(nil)
+	commit := node(nil)
+	at := any(r.At)
+	lines := connection{}
 	if r.Author != "" {
-		author = node{"__typename": map[bool]string{true: "Bot", false: "User"}[r.Bot], "login": r.Author}
+		author = node{
+			"__typename": map[bool]string{true: "Bot", false: "User"}[r.Bot],
+			"login":      r.Author,
+		}
 	}
 	if r.Commit != "" {
 		commit = node{"__typename": "Commit", "oid": r.Commit}
@@ -443,15 +532,31 @@ func (r Review) node(id int64) node {
 		if l.Line == 0 {
 			line = nil
 		}
-		lines = append(lines, node{"id": nodeID("PRRC", int64(i)), "path": l.Path, "line": line, "body": l.Body})
+		lines = append(lines, node{
+			"id":   nodeID("PRRC", int64(i)),
+			"path": l.Path,
+			"line": line,
+			"body": l.Body,
+		})
 	}
 	return node{
-		"id": nodeID("PRR", id), "author": author, "authorAssociation": cmp.Or(r.Role, "NONE"), "authorCanPushToRepository": r.Writer,
-		"state": r.State, "submittedAt": at, "body": r.Body, "commit": commit, "comments": lines,
+		"id":                        nodeID("PRR", id),
+		"author":                    author,
+		"authorAssociation":         cmp.Or(r.Role, "NONE"),
+		"authorCanPushToRepository": r.Writer,
+		"state":                     r.State,
+		"submittedAt":               at,
+		"body":                      r.Body,
+		"commit":                    commit,
+		"comments":                  lines,
 	}
 }
 
-var pointsGone = fault{Type: "RATE_LIMIT", Code: "graphql_rate_limit", Message: "API rate limit already exceeded for user ID 1."}
+var pointsGone = fault{
+	Type:    "RATE_LIMIT",
+	Code:    "graphql_rate_limit",
+	Message: "API rate limit already exceeded for user ID 1.",
+}
 
 // isGraphQL reports whether a request is one to the GraphQL API.
 func (c *call) isGraphQL() bool {

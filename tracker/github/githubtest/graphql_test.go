@@ -26,7 +26,12 @@ func query(t *testing.T, s *Server, text string, vars ...any) string {
 func TestBoard(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
-	s.SetBoard(Board{Owner: "team", Number: 7, Title: "Work", Columns: []string{"Todo", "Doing", "Done"}})
+	s.SetBoard(Board{
+		Owner:   "team",
+		Number:  7,
+		Title:   "Work",
+		Columns: []string{"Todo", "Doing", "Done"},
+	})
 	test.OK(t, s.Move("1", "Doing"))
 	test.OK(t, s.Place("2", ""))
 	const text = `query($login: String!, $number: Int!) { owner: organization(login: $login) { projectV2(number: $number) {
@@ -37,9 +42,15 @@ func TestBoard(t *testing.T) {
     content { __typename ... on Issue { number projectItems(first: 10) { nodes { project { url } } } } ... on PullRequest { title } }
   } pageInfo { hasNextPage } } } } }`
 	got := query(t, s, text, "login", "team", "number", 7)
-	test.Contains(t, "the answer", got,
+	test.Contains(
+		t,
+		"the answer",
+		got,
 		`"fields":{"nodes":[{},{"name":"Status","options":[{"name":"Todo"},{"name":"Doing"},{"name":"Done"}]}]}`,
-		`"url":"https://github.com/orgs/team/projects/7"`, `"fieldValueByName":{"name":"Doing"}`, `"fieldValueByName":null`, `"number":1,"projectItems":{"nodes":[{"project":{"url":"`,
+		`"url":"https://github.com/orgs/team/projects/7"`,
+		`"fieldValueByName":{"name":"Doing"}`,
+		`"fieldValueByName":null`,
+		`"number":1,"projectItems":{"nodes":[{"project":{"url":"`,
 	)
 	state := test.Must(s.State("1"))
 	test.Equal(t, "state", state, "Doing")
@@ -70,7 +81,9 @@ func TestGraphQLFailures(t *testing.T) {
 	t.Parallel()
 	s := hub(t)
 	for kind, want := range map[string]string{
-		FailRateLimit: `"type":"RATE_LIMIT"`, FailForbidden: `"type":"FORBIDDEN"`, FailScope: `"type":"INSUFFICIENT_SCOPES"`,
+		FailRateLimit: `"type":"RATE_LIMIT"`,
+		FailForbidden: `"type":"FORBIDDEN"`,
+		FailScope:     `"type":"INSUFFICIENT_SCOPES"`,
 		FailMalformed: `"number":null`,
 	} {
 		test.OK(t, s.Fail(Failure{Kind: kind, Field: "number"}))

@@ -18,20 +18,23 @@ type Issue struct {
 	ID         int64
 	Title      string
 	Body       string
-	State      string   // open or closed; open if empty
-	Reason     string   // why it is in this state: completed, not_planned, duplicate, reopened or empty
-	Labels     []string // created if they do not exist
-	LabeledBy  string   // login of who sets labels that the issue has not had; the first user if empty
-	Assignees  []string // logins
-	Author     string   // login; the first user if empty
-	BlockedBy  []string // other issues, as owner/name#NUMBER; #NUMBER is accepted for one of the same repository
-	Comments   []Comment
-	CreatedAt  time.Time
-	UpdatedAt  time.Time
-	ClosedAt   time.Time
-	Deleted    bool
-	Pull       bool   // it is a pull request, as every pull request is an issue too
-	MovedTo    string // the issue that it was transferred to, as owner/name#NUMBER
+	State      string // open or closed; open if empty
+	// why it is in this state: completed, not_planned, duplicate, reopened or empty
+	Reason string
+	Labels []string // created if they do not exist
+	// login of who sets labels that the issue has not had; the first user if empty
+	LabeledBy string
+	Assignees []string // logins
+	Author    string   // login; the first user if empty
+	// other issues, as owner/name#NUMBER; #NUMBER is accepted for one of the same repository
+	BlockedBy []string
+	Comments  []Comment
+	CreatedAt time.Time
+	UpdatedAt time.Time
+	ClosedAt  time.Time
+	Deleted   bool
+	Pull      bool   // it is a pull request, as every pull request is an issue too
+	MovedTo   string // the issue that it was transferred to, as owner/name#NUMBER
 
 	labeled []labelEvent // the labels that were set, the oldest first
 }
@@ -57,7 +60,9 @@ func (i *Issue) Ref() string { return fmt.Sprint(i.Repository, "#", i.Number) }
 
 func (i *Issue) clone() Issue {
 	c := *i
-	c.Labels, c.Assignees, c.BlockedBy = slices.Clone(i.Labels), slices.Clone(i.Assignees), slices.Clone(i.BlockedBy)
+	c.Labels = slices.Clone(i.Labels)
+	c.Assignees = slices.Clone(i.Assignees)
+	c.BlockedBy = slices.Clone(i.BlockedBy)
 	c.Comments = slices.Clone(i.Comments)
 	return c
 }
@@ -67,11 +72,13 @@ func (r *repository) find(number int) *Issue {
 	return text.First(r.issues, func(i *Issue) bool { return i.Number == number })
 }
 
-// lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the repository in, or in the first one.
+// lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the
+// repository in, or in the first one.
 func (d *data) lookUp(ref, in string) (*Issue, error) {
 	name, digits, cut := strings.Cut(ref, "#")
 	if !cut {
-		name, digits = "", strings.TrimPrefix(ref, "GH-")
+		name = ""
+		digits = strings.TrimPrefix(ref, "GH-")
 	}
 	number, _ := strconv.Atoi(digits)
 	if r := d.repository(cmp.Or(name, in, d.repos[0].name)); r != nil {
@@ -100,7 +107,13 @@ func (d *data) add(r *repository, given Issue) (*Issue, error) {
 	if r.find(number) != nil {
 		return nil, fmt.Errorf("number %d of %s is taken", number, r.name)
 	}
-	i := &Issue{Repository: r.name, Number: number, ID: d.id(), Author: cmp.Or(given.Author, users[0]), Pull: given.Pull}
+	i := &Issue{
+		Repository: r.name,
+		Number:     number,
+		ID:         d.id(),
+		Author:     cmp.Or(given.Author, users[0]),
+		Pull:       given.Pull,
+	}
 	i.CreatedAt = atSecond(cmp.Or(given.CreatedAt, d.now()))
 	given.State = cmp.Or(given.State, "open")
 	if err := d.edit(i, given); err != nil {
@@ -118,7 +131,8 @@ func (d *data) add(r *repository, given Issue) (*Issue, error) {
 // atSecond is a time as GitHub has it.
 func atSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of want, or changes nothing.
+// edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of
+// want, or changes nothing.
 func (d *data) edit(i *Issue, want Issue) error {
 	blockers := []string{}
 	for _, ref := range want.BlockedBy {
@@ -133,12 +147,19 @@ func (d *data) edit(i *Issue, want Issue) error {
 		return fmt.Errorf("an issue needs a title")
 	case want.State == i.State:
 	case want.State == "closed":
-		i.ClosedAt, want.Reason = d.now(), cmp.Or(want.Reason, "completed")
+		i.ClosedAt = d.now()
+		want.Reason = cmp.Or(want.Reason, "completed")
 	case i.State != "":
-		i.ClosedAt, want.Reason = time.Time{}, "reopened"
+		i.ClosedAt = time.Time{}
+		want.Reason = "reopened"
 	}
 	d.relabel(i, want.Labels, cmp.Or(want.LabeledBy, users[0]))
-	i.Title, i.Body, i.State, i.Reason, i.Assignees, i.BlockedBy = want.Title, want.Body, want.State, want.Reason, want.Assignees, blockers
+	i.Title = want.Title
+	i.Body = want.Body
+	i.State = want.State
+	i.Reason = want.Reason
+	i.Assignees = want.Assignees
+	i.BlockedBy = blockers
 	i.UpdatedAt = d.now()
 	return nil
 }
@@ -149,7 +170,12 @@ func (d *data) relabel(i *Issue, want []string, by string) {
 	labels := text.Unique(text.Map(want, func(name string) string { return r.label(name, d.now()) }))
 	for _, name := range labels {
 		if !slices.Contains(i.Labels, name) {
-			i.labeled = append(i.labeled, labelEvent{id: d.id(), label: r.labelID(name), by: by, at: d.now()})
+			i.labeled = append(i.labeled, labelEvent{
+				id:    d.id(),
+				label: r.labelID(name),
+				by:    by,
+				at:    d.now(),
+			})
 		}
 	}
 	i.Labels = labels
@@ -180,15 +206,17 @@ func (s *Server) RenameLabel(from, to string) error {
 
 func (d *data) addComment(i *Issue, c Comment) Comment {
 	d.comment++
-	c.ID, c.Author = int64(d.comment), cmp.Or(c.Author, users[0])
+	c.ID = int64(d.comment)
+	c.Author = cmp.Or(c.Author, users[0])
 	c.CreatedAt = atSecond(cmp.Or(c.CreatedAt, d.now()))
 	c.UpdatedAt = atSecond(cmp.Or(c.UpdatedAt, c.CreatedAt))
-	i.Comments, i.UpdatedAt = append(i.Comments, c), d.now()
+	i.Comments = append(i.Comments, c)
+	i.UpdatedAt = d.now()
 	return c
 }
 
-// onIssue calls f with an issue under the lock. All methods take references as owner/name#12, or #12, 12 or GH-12 for an issue of
-// the first repository.
+// onIssue calls f with an issue under the lock. All methods take references as owner/name#12,
+// or #12, 12 or GH-12 for an issue of the first repository.
 func (d *data) onIssue(ref string, f func(*Issue) error) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -205,8 +233,8 @@ func (s *Server) Issue(ref string) (found Issue, err error) {
 	return found, err
 }
 
-// Edit calls change with a copy of the issue, and applies the changes of title, body, state, reason, labels, assignees and
-// blockers, all or none.
+// Edit calls change with a copy of the issue, and applies the changes of title, body, state,
+// reason, labels, assignees and blockers, all or none.
 func (s *Server) Edit(ref string, change func(*Issue)) error {
 	return s.onIssue(ref, func(i *Issue) error {
 		want := i.clone()
@@ -215,7 +243,8 @@ func (s *Server) Edit(ref string, change func(*Issue)) error {
 	})
 }
 
-// Move closes or opens an issue; opens it in a column of the board; or opens it with a label instead of all StateLabels that it has.
+// Move closes or opens an issue; opens it in a column of the board; or opens it with a label
+// instead of all StateLabels that it has.
 func (s *Server) Move(ref, state string) error {
 	column := false
 	err := s.onIssue(ref, func(i *Issue) error {
@@ -244,7 +273,8 @@ func (l labels) has(label string) bool {
 	return slices.ContainsFunc(l, func(l string) bool { return strings.EqualFold(l, label) })
 }
 
-// State returns the state of an issue: closed, its column on the board, the first of StateLabels that it has, or open.
+// State returns the state of an issue: closed, its column on the board, the first of
+// StateLabels that it has, or open.
 func (s *Server) State(ref string) (state string, err error) {
 	err = s.onIssue(ref, func(i *Issue) error {
 		if state = i.State; state == "open" {
@@ -260,7 +290,13 @@ func (s *Server) State(ref string) (state string, err error) {
 
 // Comment adds a comment to an issue; author is a login, or empty for the first user.
 func (s *Server) Comment(ref, author, body string) (made Comment, err error) {
-	err = s.onIssue(ref, func(i *Issue) error { made = s.addComment(i, Comment{Author: author, Body: body}); return nil })
+	err = s.onIssue(ref, func(i *Issue) error {
+		made = s.addComment(i, Comment{
+			Author: author,
+			Body:   body,
+		})
+		return nil
+	})
 	return made, err
 }
 
@@ -282,7 +318,8 @@ func (s *Server) Delete(ref string) error {
 	})
 }
 
-// Transfer moves an issue to another repository, where it gets the next number, and returns its new reference.
+// Transfer moves an issue to another repository, where it gets the next number, and returns
+// its new reference.
 func (s *Server) Transfer(ref, repository string) (to string, err error) {
 	err = s.onIssue(ref, func(i *Issue) error {
 		given := i.clone()
@@ -291,7 +328,8 @@ func (s *Server) Transfer(ref, repository string) (to string, err error) {
 		if err != nil {
 			return err
 		}
-		i.MovedTo, to = made.Ref(), made.Ref()
+		i.MovedTo = made.Ref()
+		to = made.Ref()
 		return nil
 	})
 	return to, err
@@ -309,10 +347,22 @@ func (d *data) blockers(i *Issue) (list []*Issue) {
 func (d *data) issueObject(i *Issue) object {
 	r := d.repository(i.Repository)
 	o := object{
-		"id": i.ID, "node_id": nodeID("I", i.ID), "number": i.Number, "title": i.Title, "body": text.OrNull(i.Body), "state": i.State,
-		"state_reason": text.OrNull(i.Reason), "html_url": fmt.Sprint(siteURL, r.name, "/issues/", i.Number), "repository_url": r.url(),
-		"user": userObject(i.Author), "labels": text.Map(i.Labels, r.labelObject), "assignees": text.Map(i.Assignees, userObject),
-		"comments": len(i.Comments), "created_at": stamp(i.CreatedAt), "updated_at": stamp(i.UpdatedAt), "closed_at": stamp(i.ClosedAt),
+		"id":                         i.ID,
+		"node_id":                    nodeID("I", i.ID),
+		"number":                     i.Number,
+		"title":                      i.Title,
+		"body":                       text.OrNull(i.Body),
+		"state":                      i.State,
+		"state_reason":               text.OrNull(i.Reason),
+		"html_url":                   fmt.Sprint(siteURL, r.name, "/issues/", i.Number),
+		"repository_url":             r.url(),
+		"user":                       userObject(i.Author),
+		"labels":                     text.Map(i.Labels, r.labelObject),
+		"assignees":                  text.Map(i.Assignees, userObject),
+		"comments":                   len(i.Comments),
+		"created_at":                 stamp(i.CreatedAt),
+		"updated_at":                 stamp(i.UpdatedAt),
+		"closed_at":                  stamp(i.ClosedAt),
 		"issue_dependencies_summary": object{"total_blocked_by": len(d.blockers(i))},
 	}
 	if i.Pull {

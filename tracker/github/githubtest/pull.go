@@ -20,16 +20,20 @@ type Pull struct {
 	Title, Body, Branch, Base, From string // From is the token of the account that opened it
 	Commit                          string // the last one while it was open
 	Merged, Draft                   bool
-	Review                          string // GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
-	Conflict                        bool   // it can't be merged
-	Foreign                         bool   // its branch is in a fork
-	Reviews                         []Review
-	Repository                      string   // owner/name for AddPull; the first if empty
-	Author                          string   // login, for AddPull; the first user if empty, ghost for a deleted account
-	Bot                             bool     // the author is an app
-	Closes                          []string // the issues that it closes when it is merged, as owner/name#NUMBER
-	Required                        []string // the checks that the base requires
-	Checks                          string   // GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
+	// GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
+	Review     string
+	Conflict   bool // it can't be merged
+	Foreign    bool // its branch is in a fork
+	Reviews    []Review
+	Repository string // owner/name for AddPull; the first if empty
+	// login, for AddPull; the first user if empty, ghost for a deleted account
+	Author string
+	Bot    bool // the author is an app
+	// the issues that it closes when it is merged, as owner/name#NUMBER
+	Closes   []string
+	Required []string // the checks that the base requires
+	// GitHub's state of all checks: SUCCESS, FAILURE, PENDING, ERROR, EXPECTED or empty
+	Checks string
 }
 
 // Review is a review of a pull request.
@@ -38,7 +42,8 @@ type Review struct {
 	Bot    bool   // the author is an app
 	Role   string // OWNER, MEMBER, CONTRIBUTOR and others
 	Writer bool   // the author may push
-	State  string // APPROVED, CHANGES_REQUESTED, COMMENTED, DISMISSED, or PENDING before it is submitted
+	// APPROVED, CHANGES_REQUESTED, COMMENTED, DISMISSED, or PENDING before it is submitted
+	State  string
 	Body   string
 	Commit string
 	At     time.Time
@@ -82,7 +87,14 @@ func (s *Server) AddPull(p Pull) (int, error) {
 
 func (d *data) addPull(r *repository, p Pull, author string) (*pull, error) {
 	p.State = cmp.Or(p.State, "open")
-	i, err := d.add(r, Issue{Number: p.Number, Title: p.Title, Body: p.Body, State: p.State, Author: author, Pull: true})
+	i, err := d.add(r, Issue{
+		Number: p.Number,
+		Title:  p.Title,
+		Body:   p.Body,
+		State:  p.State,
+		Author: author,
+		Pull:   true,
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +121,9 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 		p.State = was
 	}
 	want := p.issue.clone()
-	want.Title, want.Body, want.State = p.Title, p.Body, p.State
+	want.Title = p.Title
+	want.Body = p.Body
+	want.State = p.State
 	return s.edit(p.issue, want)
 }
 
@@ -129,17 +143,27 @@ func (d *data) follow(ctx context.Context) {
 		if d.remote != "" && len(heads) == 0 {
 			heads = d.branches(ctx)
 		}
-		commit, base := cmp.Or(heads[p.Branch], p.Commit), heads[p.Base]
+		commit := cmp.Or(heads[p.Branch], p.Commit)
+		base := heads[p.Base]
 		p.unsure = p.unsure || commit != p.Commit || base != p.base && p.base != ""
-		p.Commit, p.base = commit, base
+		p.Commit = commit
+		p.base = base
 	}
 }
 
 func (r *repository) pullObject(p *pull) object {
 	return object{
-		"id": p.issue.ID, "node_id": nodeID("PR", p.issue.ID), "number": p.Number, "state": p.State, "title": p.Title, "body": p.Body,
-		"draft": p.Draft, "html_url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number), "user": userObject(p.issue.Author),
-		"head": object{"ref": p.Branch, "sha": p.Commit}, "base": object{"ref": p.Base},
+		"id":       p.issue.ID,
+		"node_id":  nodeID("PR", p.issue.ID),
+		"number":   p.Number,
+		"state":    p.State,
+		"title":    p.Title,
+		"body":     p.Body,
+		"draft":    p.Draft,
+		"html_url": fmt.Sprint(siteURL, r.name, "/pull/", p.Number),
+		"user":     userObject(p.issue.Author),
+		"head":     object{"ref": p.Branch, "sha": p.Commit},
+		"base":     object{"ref": p.Base},
 	}
 }
 
@@ -151,7 +175,8 @@ func (c *call) openPull() answer {
 		return problem(http.StatusUnprocessableEntity, "Validation Failed",
 			object{"resource": "PullRequest", "code": "custom", "message": message})
 	}
-	at, base := c.commitOf(ctx, asked.Head), c.commitOf(ctx, asked.Base)
+	at := c.commitOf(ctx, asked.Head)
+	base := c.commitOf(ctx, asked.Base)
 	same := func(p *pull) bool { return p.State == "open" && p.Branch == asked.Head && p.Base == asked.Base }
 	merged := exec.CommandContext(ctx, "git", "--git-dir", c.Remote, "merge-base", "--is-ancestor", at, base)
 	switch {
@@ -168,7 +193,12 @@ func (c *call) openPull() answer {
 	}
 	_, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	p, err := c.addPull(c.repo, Pull{
-		Title: asked.Title, Body: asked.Body, Branch: asked.Head, Base: asked.Base, Commit: at, From: token,
+		Title:  asked.Title,
+		Body:   asked.Body,
+		Branch: asked.Head,
+		Base:   asked.Base,
+		Commit: at,
+		From:   token,
 	}, c.user)
 	if err != nil {
 		return invalid("PullRequest", "title")

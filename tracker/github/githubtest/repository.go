@@ -49,7 +49,8 @@ func (s *Server) Rename(from, to string) error {
 	for _, i := range r.issues {
 		i.Repository = to
 	}
-	r.former, r.name = append(r.former, r.name), to
+	r.former = append(r.former, r.name)
+	r.name = to
 	return nil
 }
 
@@ -58,7 +59,8 @@ func (d *data) repository(name string) *repository {
 	return text.First(d.repos, func(r *repository) bool { return strings.EqualFold(r.name, name) })
 }
 
-// label returns the name of a label as the repository spells it. It creates a label that does not exist.
+// label returns the name of a label as the repository spells it. It creates a label that does
+// not exist.
 func (r *repository) label(name string, now time.Time) string {
 	i := slices.IndexFunc(r.labels, func(l string) bool { return strings.EqualFold(l, name) })
 	if i < 0 {
@@ -83,14 +85,19 @@ func stamp(t time.Time) any {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// userID returns the number of an account, which owners of repositories without an account have too.
+// userID returns the number of an account, which owners of repositories without an account
+// have too.
 func userID(login string) int {
 	return 1 + slices.Index(append(slices.Clone(users), login), login)
 }
 
 func userObject(login string) object {
 	return object{
-		"login": login, "id": userID(login), "node_id": fmt.Sprint("U_", userID(login)), "html_url": siteURL + login, "type": "User",
+		"login":          login,
+		"id":             userID(login),
+		"node_id":        fmt.Sprint("U_", userID(login)),
+		"html_url":       siteURL + login,
+		"type":           "User",
 		"user_view_type": "private",
 	}
 }
@@ -101,8 +108,14 @@ func (c *call) repoObject() object {
 	r := c.repo
 	_, name, _ := strings.Cut(r.name, "/")
 	return object{
-		"id": r.id, "node_id": fmt.Sprint("R_", r.id), "name": name, "full_name": r.name, "owner": userObject(r.owner()), "url": r.url(),
-		"html_url": siteURL + r.name, "default_branch": c.defaultBranch(c.r.Context()),
+		"id":             r.id,
+		"node_id":        fmt.Sprint("R_", r.id),
+		"name":           name,
+		"full_name":      r.name,
+		"owner":          userObject(r.owner()),
+		"url":            r.url(),
+		"html_url":       siteURL + r.name,
+		"default_branch": c.defaultBranch(c.r.Context()),
 	}
 }
 

@@ -40,8 +40,9 @@ var routes = []route{
 	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
 }
 
-// match returns how a request is answered, and the values of the parts of its path that are in braces. A repository is also found by its
-// number, to which GitHub redirects. GitHub Enterprise has all paths below /api/v3, but /graphql below /api.
+// match returns how a request is answered, and the values of the parts of its path that are in
+// braces. A repository is also found by its number, to which GitHub redirects. GitHub
+// Enterprise has all paths below /api/v3, but /graphql below /api.
 func match(r *http.Request) (route, map[string]string) {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/v3")
 	got := strings.Split(path, "/")
@@ -57,7 +58,8 @@ func match(r *http.Request) (route, map[string]string) {
 		values := map[string]string{}
 		for i, w := range want {
 			if w != got[i] {
-				values[strings.Trim(w, "{}")], _ = url.PathUnescape(got[i]) // net/http has parsed it
+				// net/http has parsed it
+				values[strings.Trim(w, "{}")], _ = url.PathUnescape(got[i])
 			}
 		}
 		return to, values
@@ -65,9 +67,11 @@ func match(r *http.Request) (route, map[string]string) {
 	return undeclared, nil
 }
 
-// find finds the repository and the issue that the path names. It redirects from former names and transferred issues.
+// find finds the repository and the issue that the path names. It redirects from former names
+// and transferred issues.
 func (c *call) find() {
-	name, id := c.named["owner"]+"/"+c.named["repo"], c.named["id"]
+	name := c.named["owner"] + "/" + c.named["repo"]
+	id := c.named["id"]
 	if name == "/" && id == "" {
 		return
 	}
@@ -103,16 +107,22 @@ func (c *call) find() {
 }
 
 func (c *call) redirect(r *repository, path string) {
-	status, text := http.StatusMovedPermanently, "Moved Permanently"
+	status := http.StatusMovedPermanently
+	text := "Moved Permanently"
 	if c.r.Method != http.MethodGet {
-		status, text = http.StatusTemporaryRedirect, "Temporary Redirect"
+		status = http.StatusTemporaryRedirect
+		text = "Temporary Redirect"
 	}
 	to := fmt.Sprint(c.base, "/repositories/", r.id, path)
 	if c.r.URL.RawQuery != "" {
 		to += "?" + c.r.URL.RawQuery
 	}
 	c.header.Set("Location", to)
-	panic(answer{status, object{"message": text, "url": to, "documentation_url": "https://docs.github.com/rest"}})
+	panic(answer{status, object{
+		"message":           text,
+		"url":               to,
+		"documentation_url": "https://docs.github.com/rest",
+	}})
 }
 
 func ok(body any) answer { return answer{http.StatusOK, body} }
@@ -130,14 +140,21 @@ func (c *call) text() string {
 }
 
 func (c *call) createComment() answer {
-	return answer{http.StatusCreated, commentObject(c.issue, c.addComment(c.issue, Comment{Author: c.user, Body: c.text()}))}
+	return answer{http.StatusCreated, commentObject(c.issue, c.addComment(c.issue, Comment{
+		Author: c.user,
+		Body:   c.text(),
+	}))}
 }
 
 func (c *call) editComment() answer {
 	for _, i := range c.repo.issues {
-		n := slices.IndexFunc(i.Comments, func(comment Comment) bool { return fmt.Sprint(comment.ID) == c.named["comment_id"] })
+		n := slices.IndexFunc(
+			i.Comments,
+			func(comment Comment) bool { return fmt.Sprint(comment.ID) == c.named["comment_id"] },
+		)
 		if i.exists() && n >= 0 {
-			i.Comments[n].Body, i.Comments[n].UpdatedAt = c.text(), c.now()
+			i.Comments[n].Body = c.text()
+			i.Comments[n].UpdatedAt = c.now()
 			return ok(commentObject(i, i.Comments[n]))
 		}
 	}
@@ -149,14 +166,19 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 	q := c.r.URL.Query()
 	size, _ := strconv.Atoi(cmp.Or(q.Get("per_page"), "30"))
 	number, _ := strconv.Atoi(cmp.Or(q.Get("page"), "1"))
-	size, number = min(max(size, 1), 100), max(number, 1)
+	size = min(max(size, 1), 100)
+	number = max(number, 1)
 	if len(all) > number*size {
 		q.Set("page", strconv.Itoa(number+1))
-		rest := strings.SplitN(c.r.URL.Path[strings.Index(c.r.URL.Path, "/repo"):], "/", 4)[3] // after /repos/OWNER/
+		// after /repos/OWNER/
+		rest := strings.SplitN(c.r.URL.Path[strings.Index(c.r.URL.Path, "/repo"):], "/", 4)[3]
 		if c.named["id"] == "" {
 			_, rest, _ = strings.Cut(rest, "/")
 		}
-		c.header.Set("Link", fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel="next"`, c.base, c.repo.id, rest, q.Encode()))
+		c.header.Set(
+			"Link",
+			fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel="next"`, c.base, c.repo.id, rest, q.Encode()),
+		)
 	}
 	return ok(text.Map(all[min(len(all), (number-1)*size):min(len(all), number*size)], show))
 }
@@ -165,8 +187,14 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 func (c *call) listIssues() answer {
 	q := c.r.URL.Query()
 	state := cmp.Or(q.Get("state"), "open")
-	list := text.Filter(c.repo.issues, func(i *Issue) bool { return i.exists() && (state == "all" || i.State == state) })
-	slices.SortFunc(list, func(a, b *Issue) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), b.Number-a.Number) })
+	list := text.Filter(
+		c.repo.issues,
+		func(i *Issue) bool { return i.exists() && (state == "all" || i.State == state) },
+	)
+	slices.SortFunc(
+		list,
+		func(a, b *Issue) int { return cmp.Or(b.UpdatedAt.Compare(a.UpdatedAt), b.Number-a.Number) },
+	)
 	return page(c, list, c.issueObject)
 }
 
@@ -178,9 +206,11 @@ func (c *call) editIssue() answer {
 	}
 	c.decode(&asked)
 	want := c.issue.clone()
-	want.Title, want.Body = *cmp.Or(asked.Title, &want.Title), *cmp.Or(asked.Body, &want.Body)
+	want.Title = *cmp.Or(asked.Title, &want.Title)
+	want.Body = *cmp.Or(asked.Body, &want.Body)
 	want.State = *cmp.Or(asked.State, &want.State)
-	want.Labels, want.Assignees = *cmp.Or(asked.Labels, &want.Labels), *cmp.Or(asked.Assignees, &want.Assignees)
+	want.Labels = *cmp.Or(asked.Labels, &want.Labels)
+	want.Assignees = *cmp.Or(asked.Assignees, &want.Assignees)
 	if asked.State != nil {
 		want.Reason = *cmp.Or(asked.StateReason, new(string))
 	}
@@ -190,7 +220,8 @@ func (c *call) editIssue() answer {
 	return c.getIssue()
 }
 
-// changeLabels adds labels to an issue, or with PUT replaces those that it has. It answers all of them.
+// changeLabels adds labels to an issue, or with PUT replaces those that it has. It answers all
+// of them.
 func (c *call) changeLabels() answer {
 	var asked struct{ Labels []string }
 	c.decode(&asked)
@@ -204,7 +235,8 @@ func (c *call) changeLabels() answer {
 	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
 }
 
-// removeLabel takes a label, exactly as it is spelled, from an issue, and answers those that are left.
+// removeLabel takes a label, exactly as it is spelled, from an issue, and answers those that
+// are left.
 func (c *call) removeLabel() answer {
 	want := c.issue.clone()
 	want.Labels = slices.DeleteFunc(want.Labels, func(l string) bool { return l == c.named["name"] })
@@ -220,6 +252,9 @@ func (c *call) removeLabel() answer {
 // listComments answers the comments since a time, the oldest first.
 func (c *call) listComments() answer {
 	from, _ := time.Parse(time.RFC3339, c.r.URL.Query().Get("since")) // zero without the parameter
-	list := text.Filter(c.issue.Comments, func(comment Comment) bool { return !comment.UpdatedAt.Before(from) })
+	list := text.Filter(
+		c.issue.Comments,
+		func(comment Comment) bool { return !comment.UpdatedAt.Before(from) },
+	)
 	return page(c, list, func(comment Comment) object { return commentObject(c.issue, comment) })
 }

@@ -18,13 +18,16 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// SchemaVariable names schema.graphql of npm's @octokit/graphql-schema. Without it GraphQL is not checked.
+// SchemaVariable names schema.graphql of npm's @octokit/graphql-schema. Without it GraphQL is
+// not checked.
 const SchemaVariable = "SYMPHONY_GITHUB_SCHEMA"
 
-// mistake is the status of an answer to a request that GitHub does not know, or to which this server has no answer of GitHub's.
+// mistake is the status of an answer to a request that GitHub does not know, or to which this
+// server has no answer of GitHub's.
 const mistake = 599
 
-// dependencies are GitHub's changes of the schema of 2025-07-30, which version 15.26.1 of the package lacks.
+// dependencies are GitHub's changes of the schema of 2025-07-30, which version 15.26.1 of the
+// package lacks.
 const dependencies = `
 enum IssueDependencyOrderField { CREATED_AT DEPENDENCY_ADDED_AT }
 input IssueDependencyOrder { direction: OrderDirection! field: IssueDependencyOrderField! }
@@ -46,7 +49,10 @@ var schema = sync.OnceValue(func() *ast.Schema {
 	if !bytes.Contains(data, []byte("IssueDependencyOrder")) {
 		data = append(data, dependencies...)
 	}
-	doc := test.Must(parser.ParseSchemas(validator.Prelude, &ast.Source{Name: SchemaVariable, Input: string(data)}))
+	doc := test.Must(parser.ParseSchemas(validator.Prelude, &ast.Source{
+		Name:  SchemaVariable,
+		Input: string(data),
+	}))
 	for _, def := range doc.Definitions { // GitHub publishes a few fields twice
 		seen := map[string]bool{}
 		def.Fields = slices.DeleteFunc(def.Fields, func(f *ast.FieldDefinition) bool {
@@ -58,7 +64,8 @@ var schema = sync.OnceValue(func() *ast.Schema {
 	return test.Must(validator.ValidateSchemaDocument(doc))
 })
 
-// checked answers a request by its route, and checks both by GitHub's description. What is wrong is reported and answered 599.
+// checked answers a request by its route, and checks both by GitHub's description. What is
+// wrong is reported and answered 599.
 func (c *call) checked(to route) (out answer) {
 	if c.Check == nil || c.isGraphQL() {
 		return to.answer(c)
@@ -121,13 +128,14 @@ func (r route) full() string {
 // undeclared is a route for what nothing else answers.
 var undeclared = route{http.MethodGet, "", func(*call) answer { return missing }}
 
-// CheckFunc returns what is wrong with a request, or with the reply to it, by GitHub's description. params are the values of the parts of
-// path in braces.
+// CheckFunc returns what is wrong with a request, or with the reply to it, by GitHub's
+// description. params are the values of the parts of path in braces.
 type CheckFunc = func(
 	r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte),
 ) (mistake string)
 
-// Exchange is a request to GitHub and the reply to it, as the program in openapi/validate reads it.
+// Exchange is a request to GitHub and the reply to it, as the program in openapi/validate
+// reads it.
 type Exchange struct {
 	Method, URL, Path string
 	Params            map[string]string // the parts of Path in braces
@@ -138,14 +146,23 @@ type Exchange struct {
 	Reply             []byte
 }
 
-// CheckBy returns a function that has exchanges checked by a validator, which reads them from in and writes what is wrong with each to out.
+// CheckBy returns a function that has exchanges checked by a validator, which reads them from
+// in and writes what is wrong with each to out.
 func CheckBy(in io.Writer, out io.Reader) CheckFunc {
 	var mu sync.Mutex
-	send, receive := json.NewEncoder(in), json.NewDecoder(out)
+	send := json.NewEncoder(in)
+	receive := json.NewDecoder(out)
 	return func(
 		r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte),
 	) (mistake string) {
-		e := Exchange{Method: r.Method, URL: r.URL.String(), Path: path, Params: params, Header: r.Header, Body: body}
+		e := Exchange{
+			Method: r.Method,
+			URL:    r.URL.String(),
+			Path:   path,
+			Params: params,
+			Header: r.Header,
+			Body:   body,
+		}
 		e.Status, e.ReplyHeader, e.Reply = reply()
 		mu.Lock()
 		defer mu.Unlock()

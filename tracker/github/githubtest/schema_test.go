@@ -19,7 +19,8 @@ func TestMistakes(t *testing.T) {
 	reported := ""
 	mistakes := 0
 	s.Errorf = func(format string, args ...any) {
-		reported, mistakes = reported+fmt.Sprintf(format, args...), mistakes+1
+		reported = reported + fmt.Sprintf(format, args...)
+		mistakes = mistakes + 1
 	}
 	for request, want := range map[string]string{
 		"GET /repos/team/app/issues?per-page=3":                         "there is no parameter per-page",

@@ -1,13 +1,17 @@
-// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments, labels, dependencies and pull requests behind
-// the parts of its REST API that symphony, gh and agents use. It answers as api.github.com does, errors included, below / and, as GitHub
-// Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which its name is github.localhost.
+// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments,
+// labels, dependencies and pull requests behind the parts of its REST API that symphony, gh
+// and agents use. It answers as api.github.com does, errors included, below / and, as GitHub
+// Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which
+// its name is github.localhost.
 //
-// A request is logged, made to fail if a test ordered that (failure.go), authenticated, counted against an allowance and answered:
-// rest.go has the routes, issue.go, pull.go, actions.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
-// projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs nothing.
+// A request is logged, made to fail if a test ordered that (failure.go), authenticated,
+// counted against an allowance and answered: rest.go has the routes, issue.go, pull.go,
+// actions.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
+// projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs
+// nothing.
 //
-// If the environment names GitHub's published descriptions (schema.go, package openapi), requests and answers are checked by them. A
-// mistake is answered 599.
+// If the environment names GitHub's published descriptions (schema.go, package openapi),
+// requests and answers are checked by them. A mistake is answered 599.
 package githubtest
 
 import (
@@ -28,7 +32,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Server is GitHub. The exported fields are set before Start. The methods are safe for concurrent use.
+// Server is GitHub. The exported fields are set before Start. The methods are safe for
+// concurrent use.
 type Server struct {
 	Repository string // owner/name of the first repository
 	Remote     string // the directory with its branches; may be empty without pull requests
@@ -36,10 +41,12 @@ type Server struct {
 	// StateLabels are labels that exclude each other: Move replaces one by another.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
-	// NoDependencies: GraphQL does not know which issues block others, as on older servers of GitHub Enterprise.
+	// NoDependencies: GraphQL does not know which issues block others, as on older servers of
+	// GitHub Enterprise.
 	NoDependencies bool
 	Check          CheckFunc // that of package openapi; nil: nothing is checked
-	// Errorf is called with each mistake in a request or an answer by GitHub's published descriptions, one at a time.
+	// Errorf is called with each mistake in a request or an answer by GitHub's published
+	// descriptions, one at a time.
 	Errorf func(format string, args ...any)
 	// NoPulls: the tokens may not read the pull requests that close an issue.
 	NoPulls  bool
@@ -88,9 +95,12 @@ func (s *Server) Start() {
 	if s.Now == nil {
 		s.Now = time.Now
 	}
-	s.rest, s.points = allowance{name: "core", limit: 5000}, allowance{name: "graphql", limit: 5000}
-	s.clock, s.remote = s.Now, s.Remote
-	s.checks, s.heads = map[string][]Check{}, map[string]string{}
+	s.rest = allowance{name: "core", limit: 5000}
+	s.points = allowance{name: "graphql", limit: 5000}
+	s.clock = s.Now
+	s.remote = s.Remote
+	s.checks = map[string][]Check{}
+	s.heads = map[string]string{}
 	s.rest.renew(s.now())
 	s.points.renew(s.now())
 	s.Kinds = slices.AppendSeq([]string{FailClose, FailMalformed, FailHideNext}, maps.Keys(refusals))
@@ -120,7 +130,10 @@ func (s *Server) ClearLog() { s.locked(func() { s.log = nil }) }
 
 // SetRemaining sets the rest of both allowances.
 func (s *Server) SetRemaining(requests int) {
-	s.locked(func() { s.rest.left, s.points.left = requests, requests })
+	s.locked(func() {
+		s.rest.left = requests
+		s.points.left = requests
+	})
 }
 
 func (d *data) locked(f func()) {
@@ -143,7 +156,10 @@ type allowance struct {
 	reset       time.Time
 }
 
-func (a *allowance) renew(now time.Time) { a.left, a.reset = a.limit, now.Add(time.Hour) }
+func (a *allowance) renew(now time.Time) {
+	a.left = a.limit
+	a.reset = now.Add(time.Hour)
+}
 
 // take uses n of the allowance. It returns false if less is left.
 func (a *allowance) take(n int, now time.Time) bool {
@@ -158,14 +174,20 @@ func (a *allowance) take(n int, now time.Time) bool {
 }
 
 func (a *allowance) write(h http.Header) {
-	numbers := object{"limit": a.limit, "remaining": a.left, "used": a.limit - a.left, "reset": a.reset.Unix()}
+	numbers := object{
+		"limit":     a.limit,
+		"remaining": a.left,
+		"used":      a.limit - a.left,
+		"reset":     a.reset.Unix(),
+	}
 	for key, value := range numbers {
 		h.Set("X-RateLimit-"+key, fmt.Sprint(value))
 	}
 	h.Set("X-RateLimit-Resource", a.name)
 }
 
-// call is a request while it is answered. Its methods panic with an answer instead of returning an error.
+// call is a request while it is answered. Its methods panic with an answer instead of
+// returning an error.
 type call struct {
 	*Server
 	r      *http.Request
@@ -178,7 +200,8 @@ type call struct {
 	issue  *Issue
 }
 
-// answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends nothing.
+// answer is an answer with a body that becomes JSON; a string is sent as it is, and nil sends
+// nothing.
 type answer struct {
 	status int
 	body   any
@@ -188,7 +211,11 @@ type answer struct {
 type object = map[string]any
 
 func problem(status int, message string, errors ...any) answer {
-	body := object{"message": message, "documentation_url": "https://docs.github.com/rest", "status": fmt.Sprint(status)}
+	body := object{
+		"message":           message,
+		"documentation_url": "https://docs.github.com/rest",
+		"status":            fmt.Sprint(status),
+	}
 	if len(errors) > 0 {
 		body["errors"] = errors
 	}
@@ -196,7 +223,11 @@ func problem(status int, message string, errors ...any) answer {
 }
 
 func invalid(resource, field string) answer {
-	return problem(http.StatusUnprocessableEntity, "Validation Failed", object{"resource": resource, "field": field, "code": "invalid"})
+	return problem(http.StatusUnprocessableEntity, "Validation Failed", object{
+		"resource": resource,
+		"field":    field,
+		"code":     "invalid",
+	})
 }
 
 var (
@@ -212,7 +243,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{Server: s, r: r, base: "http://" + r.Host, header: w.Header(), body: body}
 	path, enterprise := strings.CutPrefix(r.URL.RequestURI(), "/api/")
 	if enterprise {
-		path, c.base = "/"+strings.TrimPrefix(path, "v3/"), c.base+"/api/v3"
+		path = "/" + strings.TrimPrefix(path, "v3/")
+		c.base = c.base + "/api/v3"
 	}
 	entry := Request{Method: r.Method, Path: path, Conditional: r.Header.Get("If-None-Match") != ""}
 	c.header.Set("Content-Type", "application/json; charset=utf-8")
@@ -236,7 +268,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// respond returns the body of the answer to a request, its status, and whether the connection is to be cut.
+// respond returns the body of the answer to a request, its status, and whether the connection
+// is to be cut.
 func (c *call) respond(to route, failure *Failure) (data []byte, status int, cut bool) {
 	if out, ordered := c.instead(failure); ordered {
 		c.allowance().write(c.header)
@@ -254,7 +287,8 @@ func (c *call) respond(to route, failure *Failure) (data []byte, status int, cut
 		if strings.TrimPrefix(c.r.Header.Get("If-None-Match"), "W/") == strings.TrimPrefix(etag, "W/") {
 			c.rest.left = min(c.rest.left+1, c.rest.limit)
 			c.header.Del("Content-Type")
-			data, out.status = nil, http.StatusNotModified
+			data = nil
+			out.status = http.StatusNotModified
 		}
 	}
 	c.allowance().write(c.header)
@@ -271,7 +305,8 @@ func encode(body any) []byte {
 	return text.JSON(body)
 }
 
-// answer authenticates the request, counts it, finds what its path names, and answers it by its route.
+// answer authenticates the request, counts it, finds what its path names, and answers it by
+// its route.
 func (c *call) answer(to route) answer {
 	kind, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {

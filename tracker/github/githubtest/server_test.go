@@ -16,13 +16,25 @@ func hub(t *testing.T) *Server {
 	t.Helper()
 	clock := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	s := &Server{
-		Repository: "team/app", Tokens: []string{"ghp_secret"}, StateLabels: []string{"Todo", "Doing"},
-		Now:    func() time.Time { clock = clock.Add(time.Second); return clock },
-		Errorf: t.Errorf, Check: openapi.Check,
+		Repository:  "team/app",
+		Tokens:      []string{"ghp_secret"},
+		StateLabels: []string{"Todo", "Doing"},
+		Now:         func() time.Time { clock = clock.Add(time.Second); return clock },
+		Errorf:      t.Errorf,
+		Check:       openapi.Check,
 	}
 	s.Start()
 	t.Cleanup(s.Close)
-	for _, i := range []Issue{{Title: "One", Labels: []string{"Todo", "bug"}}, {Title: "Two", Assignees: []string{"ann"}}, {Title: "Three", State: "closed"}} {
+	for _, i := range []Issue{{
+		Title:  "One",
+		Labels: []string{"Todo", "bug"},
+	}, {
+		Title:     "Two",
+		Assignees: []string{"ann"},
+	}, {
+		Title: "Three",
+		State: "closed",
+	}} {
 		test.Must(s.AddIssue(i))
 	}
 	test.OK(t, s.Block("1", "#2"))
@@ -105,7 +117,8 @@ func TestMovedAndGone(t *testing.T) {
 	for _, path := range []string{"/repos/team/app/issues/1", "/repos/team/web/issues/2"} {
 		r := ask(t, s, "GET "+path)
 		test.Equal(t, path, r.StatusCode, http.StatusMovedPermanently)
-		if r = ask(t, s, "GET "+r.Header.Get("Location")); r.StatusCode != http.StatusOK || !strings.Contains(r.body, `"number":1`) {
+		if r = ask(t, s, "GET "+r.Header.Get("Location")); r.StatusCode != http.StatusOK ||
+			!strings.Contains(r.body, `"number":1`) {
 			t.Errorf("%s leads to %d %s", path, r.StatusCode, r.body)
 		}
 		test.Equal(t, path, ask(t, s, "PATCH "+path+" {}").StatusCode, http.StatusTemporaryRedirect)
@@ -126,7 +139,10 @@ func TestFailures(t *testing.T) {
 		{Failure{Kind: FailNotFound}, 404, "Not Found", ""},
 		{Failure{Kind: FailScope}, 404, "Not Found", "X-Oauth-Scopes: repo\r\n"},
 		{Failure{Kind: FailSecondary}, 403, "secondary rate limit", "Retry-After: 60\r\n"},
-		{Failure{Kind: FailSecondary, RetryAfter: 90}, 403, "secondary rate limit", "Retry-After: 90\r\n"},
+		{Failure{
+			Kind:       FailSecondary,
+			RetryAfter: 90,
+		}, 403, "secondary rate limit", "Retry-After: 90\r\n"},
 		{Failure{Kind: FailRateLimit}, 403, "rate limit exceeded", "X-Ratelimit-Remaining: 0\r\nX-Ratelimit-Reset: 2000000000\r\n"},
 		{Failure{Kind: FailDown}, 502, "Unicorn", ""},
 		{Failure{Kind: FailHTML}, 200, "<html>", ""},
@@ -140,7 +156,8 @@ func TestFailures(t *testing.T) {
 			r := ask(t, s, "GET /repos/team/app/issues?state=all")
 			var header strings.Builder
 			test.OK(t, r.Header.Write(&header))
-			if r.StatusCode != c.status || !strings.Contains(r.body, c.body) || !strings.Contains(header.String(), c.header) {
+			if r.StatusCode != c.status || !strings.Contains(r.body, c.body) ||
+				!strings.Contains(header.String(), c.header) {
 				t.Errorf("%d %s\n%s", r.StatusCode, r.body, header.String())
 			}
 			s.ClearFailures()

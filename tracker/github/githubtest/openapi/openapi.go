@@ -1,9 +1,10 @@
-// Package openapi checks requests to GitHub, and its answers, by its published description. It is not a part of githubtest, because the
-// tests of cmd/symphony start their own program thousands of times, and the validator would add a third to the time of each start. They
-// use the program validate instead.
+// Package openapi checks requests to GitHub, and its answers, by its published description. It
+// is not a part of githubtest, because the tests of cmd/symphony start their own program
+// thousands of times, and the validator would add a third to the time of each start. They use
+// the program validate instead.
 //
-// githubtest answers with the fields that are read, not with all that GitHub sends. So what an answer contains is checked, and nothing
-// has to be in it.
+// githubtest answers with the fields that are read, not with all that GitHub sends. So what an
+// answer contains is checked, and nothing has to be in it.
 package openapi
 
 import (
@@ -25,7 +26,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// Variable names the description, api.github.com.json of npm's @octokit/openapi. Without it nothing is checked.
+// Variable names the description, api.github.com.json of npm's @octokit/openapi. Without it
+// nothing is checked.
 const Variable = "SYMPHONY_GITHUB_OPENAPI"
 
 type parts = map[string]json.RawMessage
@@ -54,8 +56,8 @@ var (
 	loaded    = map[string]*openapi3.T{} // by path
 )
 
-// load returns the part of the description that is about a path, with all that it refers to: the whole would take seconds to load. It is
-// nil if the path is not described.
+// load returns the part of the description that is about a path, with all that it refers to:
+// the whole would take seconds to load. It is nil if the path is not described.
 func load(path string) *openapi3.T {
 	text, there := published().Paths[path]
 	if !there {
@@ -67,16 +69,21 @@ func load(path string) *openapi3.T {
 		return loaded[path]
 	}
 	part := published()
-	part.Paths, part.Components = parts{path: text}, map[string]parts{}
+	part.Paths = parts{path: text}
+	part.Components = map[string]parts{}
 	var follow func(text json.RawMessage)
 	follow = func(text json.RawMessage) {
 		for _, m := range reference.FindAllSubmatch(text, -1) {
-			kind, name := string(m[1]), string(m[2])
+			kind := string(m[1])
+			name := string(m[2])
 			if part.Components[kind] == nil {
 				part.Components[kind] = parts{}
 			}
 			if part.Components[kind][name] == nil {
-				part.Components[kind][name] = required.ReplaceAll(published().Components[kind][name], []byte(`"x-required": [`))
+				part.Components[kind][name] = required.ReplaceAll(
+					published().Components[kind][name],
+					[]byte(`"x-required": [`),
+				)
 				follow(part.Components[kind][name])
 			}
 		}
@@ -86,8 +93,15 @@ func load(path string) *openapi3.T {
 	return loaded[path]
 }
 
-// Check returns what is wrong with a request, or with the reply to it. params are the values of the parts of path in braces.
-func Check(r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte)) (mistake string) {
+// Check returns what is wrong with a request, or with the reply to it. params are the values
+// of the parts of path in braces.
+func Check(
+	r *http.Request,
+	body []byte,
+	path string,
+	params map[string]string,
+	reply func() (int, http.Header, []byte),
+) (mistake string) {
 	doc := load(path)
 	if doc == nil {
 		reply()
@@ -106,10 +120,20 @@ func Check(r *http.Request, body []byte, path string, params map[string]string, 
 	}
 	input := &openapi3filter.RequestValidationInput{
 		Request: r, PathParams: params,
-		Route:   &routers.Route{Spec: doc, Path: path, PathItem: item, Method: r.Method, Operation: operation},
-		Options: &openapi3filter.Options{AuthenticationFunc: openapi3filter.NoopAuthenticationFunc, SkipSettingDefaults: true},
+		Route: &routers.Route{
+			Spec:      doc,
+			Path:      path,
+			PathItem:  item,
+			Method:    r.Method,
+			Operation: operation,
+		},
+		Options: &openapi3filter.Options{
+			AuthenticationFunc:  openapi3filter.NoopAuthenticationFunc,
+			SkipSettingDefaults: true,
+		},
 	}
-	input.Options.WithCustomSchemaErrorFunc(func(e *openapi3.SchemaError) string { // without the schema and the value
+	// without the schema and the value
+	input.Options.WithCustomSchemaErrorFunc(func(e *openapi3.SchemaError) string {
 		return strings.Join(append(e.JSONPointer(), e.Reason), ": ")
 	})
 	r.Body = io.NopCloser(bytes.NewReader(body))

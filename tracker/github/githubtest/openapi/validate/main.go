@@ -1,5 +1,6 @@
-// Command validate reads exchanges with GitHub from stdin, and prints for each what is wrong with it by GitHub's published description, or
-// an empty text. It serves the scripts of cmd/symphony, whose programs start faster without the validator.
+// Command validate reads exchanges with GitHub from stdin, and prints for each what is wrong
+// with it by GitHub's published description, or an empty text. It serves the scripts of
+// cmd/symphony, whose programs start faster without the validator.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 )
 
 func main() {
-	in, out := json.NewDecoder(os.Stdin), json.NewEncoder(os.Stdout)
+	in := json.NewDecoder(os.Stdin)
+	out := json.NewEncoder(os.Stdout)
 	for {
 		var e githubtest.Exchange
 		if err := in.Decode(&e); err != nil {
