@@ -1,4 +1,5 @@
-// Package agenttool makes the tools by which agents reach a tracker: their schemas, arguments and answers, and the errors for agents.
+// Package agenttool makes the tools by which agents reach a tracker: their schemas, arguments
+// and answers, and the errors for agents.
 package agenttool
 
 import (
@@ -12,16 +13,19 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Marker ends the comments of agents, where a tracker does not tell them from those of the key's user.
+// Marker ends the comments of agents, where a tracker does not tell them from those of the
+// key's user.
 const Marker = reconcile.CommentMarker + "agent -->"
 
-// Change is a tool that changes the issue of the run. Its only argument is a text that is not empty.
+// Change is a tool that changes the issue of the run. Its only argument is a text that is not
+// empty.
 type Change struct {
 	Name, Description string
 	Argument, Meaning string // the argument's name and description
 	CommentsOnly      bool   // it leaves the issue itself as it is
 	ReadOnly          bool   // it refuses every call
-	// Do makes the change. It returns what the agent reads, and what was created; nil for nothing.
+	// Do makes the change. It returns what the agent reads, and what was created; nil for
+	// nothing.
 	Do func(ctx context.Context, issue reconcile.Issue, value string) (answer string, made *reconcile.Created, err error)
 }
 
@@ -82,7 +86,10 @@ func (c Change) value(args json.RawMessage) (string, error) {
 	}
 	for other := range in {
 		if other != c.Argument {
-			return "", Refusal("invalid_input", fmt.Sprintf("unknown argument %q: the only one is %s", other, c.Argument))
+			return "", Refusal(
+				"invalid_input",
+				fmt.Sprintf("unknown argument %q: the only one is %s", other, c.Argument),
+			)
 		}
 	}
 	return value, nil
@@ -90,7 +97,12 @@ func (c Change) value(args json.RawMessage) (string, error) {
 
 // Object is the schema of arguments that are an object with these properties and no others.
 func Object(required []string, properties map[string]any) json.RawMessage {
-	return text.JSON(map[string]any{"type": "object", "additionalProperties": false, "required": required, "properties": properties})
+	return text.JSON(map[string]any{
+		"type":                 "object",
+		"additionalProperties": false,
+		"required":             required,
+		"properties":           properties,
+	})
 }
 
 var errRefused = errors.New("nothing was changed")
@@ -100,15 +112,20 @@ func Refusal(code, message string) error {
 	return &reconcile.Error{Code: code, Message: message, Err: errRefused}
 }
 
-// ReadOnly is the error of a change that an agent may not make in a project with tracker.tool_scope: read.
+// ReadOnly is the error of a change that an agent may not make in a project with
+// tracker.tool_scope: read.
 func ReadOnly(change string) error {
 	return Refusal("mutation_refused", "this project's WORKFLOW.md has tracker.tool_scope: read, so "+change+
 		" was not carried out; say in your last message what should be changed")
 }
 
-// Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is that of an error without one.
+// Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is that of
+// an error without one.
 func Refused(code string, err error) reconcile.ToolAnswer {
 	e := &reconcile.Error{Code: code, Message: err.Error()}
 	errors.As(err, &e)
-	return reconcile.ToolAnswer{Text: string(text.JSON(map[string]any{"error": map[string]string{"code": e.Code, "message": e.Message}}))}
+	return reconcile.ToolAnswer{Text: string(text.JSON(map[string]any{"error": map[string]string{
+		"code":    e.Code,
+		"message": e.Message,
+	}}))}
 }

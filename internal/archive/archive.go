@@ -1,4 +1,5 @@
-// Package archive writes and reads tar.gz files whose last entry is a manifest with the checksums of the others.
+// Package archive writes and reads tar.gz files whose last entry is a manifest with the
+// checksums of the others.
 package archive
 
 import (
@@ -43,7 +44,8 @@ type File struct {
 	Data   []byte `json:"-"`
 }
 
-// Write writes an archive to path, which must not exist. There is no file at path until the archive is complete and on the disk.
+// Write writes an archive to path, which must not exist. There is no file at path until the
+// archive is complete and on the disk.
 func Write(path string, m Manifest) error {
 	if _, err := os.Lstat(path); err == nil {
 		return reconcile.NewError("file_exists", path+" exists", "give another name, or remove it")
@@ -53,8 +55,11 @@ func Write(path string, m Manifest) error {
 		size += len(f.Data)
 	}
 	if size > mostBytes-manifestBytes {
-		return reconcile.NewError("file_write", fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
-			"copy the files yourself while no pass and no worker runs")
+		return reconcile.NewError(
+			"file_write",
+			fmt.Sprintf("%s would have %s, and could not be read again", path, text.BytesText(int64(size))),
+			"copy the files yourself while no pass and no worker runs",
+		)
 	}
 	for i, f := range m.Files {
 		m.Files[i].SHA256 = fmt.Sprintf("%x", sha256.Sum256(f.Data))
@@ -64,7 +69,12 @@ func Write(path string, m Manifest) error {
 	w := tar.NewWriter(zip)
 	var errs []error // none is possible in memory
 	for _, f := range append(m.Files, File{Name: manifestName, Data: text.JSON(m)}) {
-		header := &tar.Header{Name: f.Name, Size: int64(len(f.Data)), Mode: 0o600, ModTime: m.MadeAt.Truncate(time.Second)}
+		header := &tar.Header{
+			Name:    f.Name,
+			Size:    int64(len(f.Data)),
+			Mode:    0o600,
+			ModTime: m.MadeAt.Truncate(time.Second),
+		}
 		errs = append(errs, w.WriteHeader(header))
 		_, err := w.Write(f.Data)
 		errs = append(errs, err)
@@ -80,16 +90,21 @@ func Write(path string, m Manifest) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok { // of a file with another name beside it
 		reason = at.Err
 	}
-	return reconcile.NewError("file_write", path+" can't be written: "+reason.Error(),
-		"name a file in a folder that exists and that this account can write to, on a disk with space").WithCause(err)
+	return reconcile.NewError(
+		"file_write",
+		path+" can't be written: "+reason.Error(),
+		"name a file in a folder that exists and that this account can write to, on a disk with space",
+	).WithCause(err)
 }
 
-// Read reads the archive at path, which must be of this kind and may contain only regular files with the given names. Anything else is
-// refused, and so is an archive that is damaged or not complete.
+// Read reads the archive at path, which must be of this kind and may contain only regular
+// files with the given names. Anything else is refused, and so is an archive that is damaged
+// or not complete.
 func Read(path, kind string, names []string) (m Manifest, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return m, reconcile.NewError("file_read", err.Error(), "name a file that this account can read; nothing was changed").WithCause(err)
+		return m, reconcile.NewError("file_read", err.Error(), "name a file that this account can read; nothing was changed").
+			WithCause(err)
 	}
 	defer f.Close()
 	if m, err = read(f, kind, names); err != nil {
@@ -101,7 +116,8 @@ func Read(path, kind string, names []string) (m Manifest, err error) {
 // Invalid returns the error for the archive at path, which cannot be used because of err.
 func Invalid(path, kind string, err error) error {
 	return reconcile.NewError("archive_invalid", fmt.Sprintf("%s is not a whole %s of symphony: %v", path, kind, err),
-		"use another one; nothing was changed").WithCause(err)
+		"use another one; nothing was changed").
+		WithCause(err)
 }
 
 func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
@@ -133,7 +149,11 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 			if err := json.Unmarshal(data, &m); err != nil {
 				return m, err
 			}
-			same := slices.EqualFunc(m.Files, found, func(a, b File) bool { return a.Name == b.Name && a.SHA256 == b.SHA256 })
+			same := slices.EqualFunc(
+				m.Files,
+				found,
+				func(a, b File) bool { return a.Name == b.Name && a.SHA256 == b.SHA256 },
+			)
 			m.Files = found
 			if _, err := archive.Next(); errors.Is(err, io.EOF) && same && m.Kind == kind {
 				return m, nil

@@ -22,7 +22,13 @@ func written(t *testing.T) (path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "a.tar.gz")
 	files := []File{{Name: "a/one", Data: []byte("one")}, {Name: "b/two", Data: []byte("two")}}
-	test.OK(t, Write(path, Manifest{Kind: "backup", Version: "v1", MadeAt: made, Schema: 7, Files: files}))
+	test.OK(t, Write(path, Manifest{
+		Kind:    "backup",
+		Version: "v1",
+		MadeAt:  made,
+		Schema:  7,
+		Files:   files,
+	}))
 	return path
 }
 
@@ -39,7 +45,12 @@ func TestWriteAndRead(t *testing.T) {
 	test.Equal(t, "the code of the error", Write(path, Manifest{}).(*reconcile.Error).Code, "file_exists")
 	e := Write(filepath.Join(path, "a.tar.gz"), Manifest{}).(*reconcile.Error)
 	test.Equal(t, "the code without a folder", e.Code, "file_write")
-	test.Equal(t, "the message", strings.HasSuffix(e.Message, "a.tar.gz/a.tar.gz can't be written: not a directory"), true)
+	test.Equal(
+		t,
+		"the message",
+		strings.HasSuffix(e.Message, "a.tar.gz/a.tar.gz can't be written: not a directory"),
+		true,
+	)
 	test.Equal(t, "the file is unchanged", bytes.Equal(before, test.Must(os.ReadFile(path))), true)
 }
 
@@ -52,7 +63,10 @@ func packed(t *testing.T, headers ...tar.Header) []byte {
 	for _, h := range headers {
 		content := "x"
 		if h.Name == manifestName {
-			content = string(text.JSON(Manifest{Kind: "backup", Files: []File{{Name: "a/one", SHA256: strings.Repeat("0", 64)}}}))
+			content = string(text.JSON(Manifest{
+				Kind:  "backup",
+				Files: []File{{Name: "a/one", SHA256: strings.Repeat("0", 64)}},
+			}))
 		}
 		if h.Typeflag = max(h.Typeflag, tar.TypeReg); h.Typeflag != tar.TypeReg {
 			content = ""
@@ -80,10 +94,24 @@ func TestHostileArchives(t *testing.T) {
 		{"a path above", `it contains "../../one"`, packed(t, tar.Header{Name: "../../one"})},
 		{"an absolute path", `it contains "/etc/passwd"`, packed(t, tar.Header{Name: "/etc/passwd"})},
 		{"another name", `it contains "a/two"`, packed(t, tar.Header{Name: "a/two"})},
-		{"a symlink", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeSymlink, Linkname: "/etc/passwd"})},
-		{"a hard link", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeLink, Linkname: "/etc/passwd"})},
-		{"a directory", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeDir})},
-		{"a device", "not a regular file", packed(t, tar.Header{Name: "a/one", Typeflag: tar.TypeChar})},
+		{"a symlink", "not a regular file", packed(t, tar.Header{
+			Name:     "a/one",
+			Typeflag: tar.TypeSymlink,
+			Linkname: "/etc/passwd",
+		})},
+		{"a hard link", "not a regular file", packed(t, tar.Header{
+			Name:     "a/one",
+			Typeflag: tar.TypeLink,
+			Linkname: "/etc/passwd",
+		})},
+		{"a directory", "not a regular file", packed(t, tar.Header{
+			Name:     "a/one",
+			Typeflag: tar.TypeDir,
+		})},
+		{"a device", "not a regular file", packed(t, tar.Header{
+			Name:     "a/one",
+			Typeflag: tar.TypeChar,
+		})},
 		{"a large size", "is too large", packed(t, tar.Header{Name: "a/one", Size: 1 << 40})},
 		{"a file twice", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, tar.Header{Name: "a/one"}, manifest)},
 		{"no manifest", "it has no manifest", packed(t, tar.Header{Name: "a/one"})},

@@ -12,7 +12,8 @@ import (
 
 func TestWriteFileReplaces(t *testing.T) {
 	dir := t.TempDir()
-	path, other := filepath.Join(dir, "a"), filepath.Join(dir, "b")
+	path := filepath.Join(dir, "a")
+	other := filepath.Join(dir, "b")
 	test.OK(t, os.WriteFile(path, []byte("old"), 0o644))
 	test.OK(t, os.Link(path, other))
 	test.OK(t, durable.WriteFile(path, []byte("new"), 0o600))
@@ -30,5 +31,10 @@ func TestWriteFileFails(t *testing.T) {
 	if entries, _ := os.ReadDir(dir); len(entries) != 1 {
 		t.Errorf("a temporary file stays: %v", entries)
 	}
-	test.ErrorIs(t, "without a directory", durable.WriteFile(filepath.Join(dir, "none", "a"), nil, 0o600), fs.ErrNotExist)
+	test.ErrorIs(
+		t,
+		"without a directory",
+		durable.WriteFile(filepath.Join(dir, "none", "a"), nil, 0o600),
+		fs.ErrNotExist,
+	)
 }

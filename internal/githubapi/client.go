@@ -1,5 +1,5 @@
-// Package githubapi sends requests to the REST and GraphQL APIs of GitHub, within its limits, for the adapters to its issues and its pull
-// requests.
+// Package githubapi sends requests to the REST and GraphQL APIs of GitHub, within its limits,
+// for the adapters to its issues and its pull requests.
 package githubapi
 
 import (
@@ -19,9 +19,13 @@ import (
 )
 
 // Header are the headers of each request.
-var Header = map[string]string{"Accept": "application/vnd.github+json", "X-GitHub-Api-Version": "2022-11-28"}
+var Header = map[string]string{
+	"Accept":               "application/vnd.github+json",
+	"X-GitHub-Api-Version": "2022-11-28",
+}
 
-// LimitSuffix follows the prefix of a service in the name under which its memory has the end of a limit, in milliseconds since 1970.
+// LimitSuffix follows the prefix of a service in the name under which its memory has the end
+// of a limit, in milliseconds since 1970.
 const LimitSuffix = "_limit"
 
 const maxRedirects = 3
@@ -36,13 +40,18 @@ type Client struct {
 	allowances map[string]transport.Allowance // by GitHub's name of the resource
 	answered   reconcile.Budget               // the times of the last answer
 	limited    time.Time                      // the end of the limit that this client was told
-	classic    bool                           // the token is one with scopes, which is not so for all kinds
-	scopes     []string                       // of the token
+	// the token is one with scopes, which is not so for all kinds
+	classic bool
+	scopes  []string // of the token
 }
 
-// Connect checks the options and returns a client. The memory keeps the end of a limit between processes; if it is nil, only this client
-// remembers it. Nothing is sent.
-func Connect(s transport.Service, o transport.Options, memory reconcile.TrackerMemory) (c *Client, err error) {
+// Connect checks the options and returns a client. The memory keeps the end of a limit between
+// processes; if it is nil, only this client remembers it. Nothing is sent.
+func Connect(
+	s transport.Service,
+	o transport.Options,
+	memory reconcile.TrackerMemory,
+) (c *Client, err error) {
 	c = &Client{memory: memory, allowances: map[string]transport.Allowance{}}
 	if c.Client, err = s.Connect(o, c.readBudget); err != nil {
 		return nil, err
@@ -54,18 +63,29 @@ func Connect(s transport.Service, o transport.Options, memory reconcile.TrackerM
 	return c, nil
 }
 
-// Do sends one request to a path below the endpoint and reads the answer. Another status than 2xx is an error; the error of a
-// 404 or 410 wraps reconcile.ErrGone.
-func (c *Client) Do(ctx context.Context, method, path string, query url.Values, body any) (transport.Answer, error) {
-	a, err := c.Ask(ctx, transport.Request{Method: method, Path: path, Query: query, Body: body}, true)
+// Do sends one request to a path below the endpoint and reads the answer. Another status than
+// 2xx is an error; the error of a 404 or 410 wraps reconcile.ErrGone.
+func (c *Client) Do(
+	ctx context.Context,
+	method, path string,
+	query url.Values,
+	body any,
+) (transport.Answer, error) {
+	a, err := c.Ask(ctx, transport.Request{
+		Method: method,
+		Path:   path,
+		Query:  query,
+		Body:   body,
+	}, true)
 	if err == nil && a.Status/100 != 2 {
 		err = c.Refusal(a, nil)
 	}
 	return a, err
 }
 
-// Ask sends one request and, with follow, follows redirects on the same host. It returns the answer with any status, but an error if
-// there is none, or if it is too large, reports that a limit is reached, or leads to another host. While a limit lasts nothing is sent.
+// Ask sends one request and, with follow, follows redirects on the same host. It returns the
+// answer with any status, but an error if there is none, or if it is too large, reports that a
+// limit is reached, or leads to another host. While a limit lasts nothing is sent.
 func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
 	if err := c.mayAsk(ctx); err != nil {
 		return a, err
@@ -90,9 +110,15 @@ func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a t
 	}
 }
 
-var redirects = []int{http.StatusMovedPermanently, http.StatusFound, http.StatusTemporaryRedirect, http.StatusPermanentRedirect}
+var redirects = []int{
+	http.StatusMovedPermanently,
+	http.StatusFound,
+	http.StatusTemporaryRedirect,
+	http.StatusPermanentRedirect,
+}
 
-// sameHost resolves the location of a redirect. It is false for another host or protocol, to which the token is not sent.
+// sameHost resolves the location of a redirect. It is false for another host or protocol, to
+// which the token is not sent.
 func sameHost(from, location string) (string, bool) {
 	base, err := url.Parse(from)
 	if err != nil || location == "" {
@@ -105,13 +131,22 @@ func sameHost(from, location string) (string, bool) {
 	return to.String(), true
 }
 
-// GraphQL sends a query and decodes its data. Errors about entities that do not exist, and those that allowed accepts, are returned as
-// missing if there is data: their fields in it are null. All other errors fail the call.
-func GraphQL[T any](ctx context.Context, c *Client, query string, vars map[string]any, allowed func(transport.GraphQLError) bool) (
+// GraphQL sends a query and decodes its data. Errors about entities that do not exist, and
+// those that allowed accepts, are returned as missing if there is data: their fields in it are
+// null. All other errors fail the call.
+func GraphQL[T any](
+	ctx context.Context,
+	c *Client,
+	query string,
+	vars map[string]any,
+	allowed func(transport.GraphQLError) bool,
+) (
 	data *T, missing []transport.GraphQLError, err error,
 ) {
 	a, err := c.Ask(ctx, transport.Request{
-		Method: http.MethodPost, Path: "/graphql", Body: map[string]any{"query": query, "variables": vars},
+		Method: http.MethodPost,
+		Path:   "/graphql",
+		Body:   map[string]any{"query": query, "variables": vars},
 	}, true)
 	if err != nil {
 		return nil, nil, err
@@ -141,25 +176,35 @@ func Decode[T any](c *transport.Client, what string, raw []byte) (v T, err error
 
 type graphqlError = transport.GraphQLError
 
-// ErrUnknownField is wrapped by the error of a query with a field that the server's schema lacks.
+// ErrUnknownField is wrapped by the error of a query with a field that the server's schema
+// lacks.
 var ErrUnknownField = errors.New("unknown field")
 
-// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. It wraps reconcile.ErrGone if
-// something does not exist, or the token may not see it.
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that
+// means failure. It wraps reconcile.ErrGone if something does not exist, or the token may not
+// see it.
 func (c *Client) Refusal(a transport.Answer, errs []graphqlError) error {
 	ofType := func(types ...string) func(graphqlError) bool {
 		return func(e graphqlError) bool { return slices.Contains(types, e.Type) }
 	}
 	said := cmp.Or(transport.Brief(Message(a.Body)), c.Short(a.Body))
-	return c.Client.Refusal(a, errs, said, ofType("FORBIDDEN", "INSUFFICIENT_SCOPES"), func(e *reconcile.Error) bool {
-		switch {
-		case a.Status == http.StatusNotFound || a.Status == http.StatusGone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
-			e.Hint, e.Err = "check "+c.Setting+" and the name, and that the token may read it", reconcile.ErrGone
-		case a.Status < 500 && slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }):
-			e.Err = ErrUnknownField // Extensions.Code is set for a query that the server's schema does not allow
-		case a.Status == http.StatusUnprocessableEntity:
-			e.Err = reconcile.ErrRejected
-		}
-		return e.Err != nil
-	})
+	return c.Client.Refusal(
+		a,
+		errs,
+		said,
+		ofType("FORBIDDEN", "INSUFFICIENT_SCOPES"),
+		func(e *reconcile.Error) bool {
+			switch {
+			case a.Status == http.StatusNotFound || a.Status == http.StatusGone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
+				e.Hint = "check " + c.Setting + " and the name, and that the token may read it"
+				e.Err = reconcile.ErrGone
+			case a.Status < 500 && slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }):
+				// Extensions.Code is set for a query that the server's schema does not allow
+				e.Err = ErrUnknownField
+			case a.Status == http.StatusUnprocessableEntity:
+				e.Err = reconcile.ErrRejected
+			}
+			return e.Err != nil
+		},
+	)
 }

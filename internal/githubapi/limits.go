@@ -27,7 +27,8 @@ func (c *Client) mayAsk(ctx context.Context) error {
 			return err
 		}
 		ms, err := strconv.ParseInt(stored, 10, 64)
-		if at := time.UnixMilli(ms).UTC(); err == nil && at.After(until) && !at.After(now.Add(transport.LongestLimit)) {
+		if at := time.UnixMilli(ms).UTC(); err == nil && at.After(until) &&
+			!at.After(now.Add(transport.LongestLimit)) {
 			until = at
 		}
 	}
@@ -55,7 +56,8 @@ func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 	return c.RateLimit(until)
 }
 
-// isLimit reports whether an answer means that the primary or a secondary limit is reached. GraphQL reports that with status 200.
+// isLimit reports whether an answer means that the primary or a secondary limit is reached.
+// GraphQL reports that with status 200.
 func isLimit(a transport.Answer) bool {
 	switch a.Status {
 	case http.StatusTooManyRequests:
@@ -71,13 +73,15 @@ func isLimit(a transport.Answer) bool {
 		var env transport.Envelope[json.RawMessage]
 		_ = json.Unmarshal(a.Body, &env) // no object has no errors
 		return slices.ContainsFunc(env.Errors, func(e graphqlError) bool {
-			return e.Type == "RATE_LIMITED" || e.Type == "RATE_LIMIT" || strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
+			return e.Type == "RATE_LIMITED" || e.Type == "RATE_LIMIT" ||
+				strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
 		})
 	}
 	return false
 }
 
-// Message returns the message in GitHub's answer to a failed request, with its reasons; empty if it has another shape.
+// Message returns the message in GitHub's answer to a failed request, with its reasons; empty
+// if it has another shape.
 func Message(body []byte) string {
 	var said struct {
 		Message string
@@ -92,7 +96,8 @@ func Message(body []byte) string {
 	return said.Message
 }
 
-// limitEnd returns the time of Retry-After, or else the reset of an allowance that is used up, or else a minute from now.
+// limitEnd returns the time of Retry-After, or else the reset of an allowance that is used up,
+// or else a minute from now.
 func limitEnd(h http.Header, now time.Time) time.Time {
 	a := transport.ReadAllowance(h, "")
 	if !known(a) || a.Left > 0 {
@@ -109,19 +114,25 @@ func (c *Client) readBudget(h http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if scopes, has := h["X-Oauth-Scopes"]; has {
-		c.classic, c.scopes = true, strings.FieldsFunc(strings.Join(scopes, ","), func(r rune) bool { return r == ',' || r == ' ' })
+		c.classic = true
+		c.scopes = strings.FieldsFunc(
+			strings.Join(scopes, ","),
+			func(r rune) bool { return r == ',' || r == ' ' },
+		)
 	}
 	c.answered.At = c.Now()
 	c.answered.ServerTime, _ = http.ParseTime(h.Get("Date"))
 	// Searches, for instance, have an allowance of their own, which passes do not use.
-	if resource := h.Get("X-RateLimit-Resource"); resource == "" || resource == "core" || resource == "graphql" {
+	if resource := h.Get("X-RateLimit-Resource"); resource == "" || resource == "core" ||
+		resource == "graphql" {
 		if a := transport.ReadAllowance(h, ""); known(a) {
 			c.allowances[resource] = a
 		}
 	}
 }
 
-// Budget returns the scarcer of the allowances of the two APIs by the headers of the last answers.
+// Budget returns the scarcer of the allowances of the two APIs by the headers of the last
+// answers.
 func (c *Client) Budget() reconcile.Budget {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,16 +140,19 @@ func (c *Client) Budget() reconcile.Budget {
 	b.Left = 1
 	for _, a := range c.allowances {
 		if left := a.Left / a.Limit; left < b.Left && (a.Reset.IsZero() || a.Reset.After(b.At)) {
-			b.Left, b.Reset = left, a.Reset
+			b.Left = left
+			b.Reset = a.Reset
 		}
 	}
 	return b
 }
 
-// CheckScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained one may do.
+// CheckScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained
+// one may do.
 func (c *Client) CheckScopes(board bool) {
 	c.mu.Lock()
-	scopes, classic := c.scopes, c.classic
+	scopes := c.scopes
+	classic := c.classic
 	c.mu.Unlock()
 	has := func(scope string) bool { return !classic || slices.Contains(scopes, scope) }
 	if !has("repo") && !has("public_repo") {
@@ -146,6 +160,11 @@ func (c *Client) CheckScopes(board bool) {
 			"or public_repo for public repositories", scopes))
 	}
 	if board && !has("project") {
-		c.WarnOnce(fmt.Sprintf("the GitHub token has the scopes %q: to move issues on the board it needs project", scopes))
+		c.WarnOnce(
+			fmt.Sprintf(
+				"the GitHub token has the scopes %q: to move issues on the board it needs project",
+				scopes,
+			),
+		)
 	}
 }

@@ -1,5 +1,5 @@
-// Package graphqltest has what the servers of trackers in tests share: it reads GraphQL requests, and makes requests fail. The program
-// itself must not import it.
+// Package graphqltest has what the servers of trackers in tests share: it reads GraphQL
+// requests, and makes requests fail. The program itself must not import it.
 package graphqltest
 
 import (
@@ -16,7 +16,8 @@ import (
 	"github.com/vektah/gqlparser/v2/validator"
 )
 
-// Request is a document, the operation that is asked for, and the values of its variables, defaults included.
+// Request is a document, the operation that is asked for, and the values of its variables,
+// defaults included.
 type Request struct {
 	*ast.OperationDefinition
 
@@ -24,7 +25,8 @@ type Request struct {
 	values map[string]any
 }
 
-// Parse parses a request. The operation is the only one, or the one that name names. Beside an error it returns one without fields.
+// Parse parses a request. The operation is the only one, or the one that name names. Beside an
+// error it returns one without fields.
 func Parse(query, name string, variables map[string]any) (*Request, error) {
 	r := &Request{&ast.OperationDefinition{}, nil, map[string]any{}}
 	doc, err := parser.ParseQuery(&ast.Source{Input: query})
@@ -35,7 +37,8 @@ func Parse(query, name string, variables map[string]any) (*Request, error) {
 	if op == nil {
 		return r, errors.New("operationName must name one of the operations")
 	}
-	r.OperationDefinition, r.doc = op, doc
+	r.OperationDefinition = op
+	r.doc = doc
 	for _, v := range op.VariableDefinitions {
 		if v.DefaultValue != nil {
 			r.values[v.Variable], _ = v.DefaultValue.Value(nil) // the parser has read it
@@ -67,8 +70,9 @@ func (r *Request) Validate(schema *ast.Schema) (faults []error) {
 	return nil
 }
 
-// Fields lists the selected fields of an object, without those that @skip and @include exclude. Of fragments it has those on the
-// object's type; those on every type if typ is empty. Fields with the same alias are merged.
+// Fields lists the selected fields of an object, without those that @skip and @include
+// exclude. Of fragments it has those on the object's type; those on every type if typ is
+// empty. Fields with the same alias are merged.
 func (r *Request) Fields(set ast.SelectionSet, typ string) (fields []*ast.Field) {
 	for _, s := range set {
 		for _, f := range r.fieldsOf(s, typ) {
@@ -105,8 +109,10 @@ func (r *Request) fieldsOf(s ast.Selection, typ string) []*ast.Field {
 }
 
 func (r *Request) chosen(list ast.DirectiveList) bool {
-	skip, include := list.ForName("skip"), list.ForName("include")
-	return (skip == nil || r.Arguments(skip.Arguments)["if"] != true) && (include == nil || r.Arguments(include.Arguments)["if"] == true)
+	skip := list.ForName("skip")
+	include := list.ForName("include")
+	return (skip == nil || r.Arguments(skip.Arguments)["if"] != true) &&
+		(include == nil || r.Arguments(include.Arguments)["if"] == true)
 }
 
 // Number is an argument that is a number; 0 if it is absent.
@@ -118,8 +124,8 @@ func Number(v any) float64 {
 	return n
 }
 
-// Arguments returns the values of arguments: those of variables are of encoding/json, whole numbers in the document are int64. A
-// variable without a value is omitted.
+// Arguments returns the values of arguments: those of variables are of encoding/json, whole
+// numbers in the document are int64. A variable without a value is omitted.
 func (r *Request) Arguments(list ast.ArgumentList) map[string]any {
 	args := map[string]any{}
 	for _, a := range list {
@@ -137,7 +143,8 @@ type Failure struct {
 	Times int `json:"times"`
 	// Skip is how many matching requests succeed first.
 	Skip int `json:"skip"`
-	// Operation confines the failure to requests with this operation name or root field; any if empty. Only Linear has it.
+	// Operation confines the failure to requests with this operation name or root field; any
+	// if empty. Only Linear has it.
 	Operation string `json:"operation"`
 
 	// Of Linear's answers.
@@ -146,18 +153,21 @@ type Failure struct {
 	Message string `json:"message"`
 	DelayMS int64  `json:"delay_ms"`
 
-	// Of rate limits: the milliseconds until Linear's ends; the end of GitHub's as Unix time, in 2033 if 0; and Retry-After in seconds.
+	// Of rate limits: the milliseconds until Linear's ends; the end of GitHub's as Unix time,
+	// in 2033 if 0; and Retry-After in seconds.
 	ResetMS    int64 `json:"reset_ms"`
 	Reset      int64 `json:"reset"`
 	RetryAfter int   `json:"retry_after"`
 
-	// Of a malformed issue: the field, the issue or else the first one in the answer, and the value instead, null by default.
+	// Of a malformed issue: the field, the issue or else the first one in the answer, and the
+	// value instead, null by default.
 	Field string          `json:"field"`
 	Issue any             `json:"issue"`
 	Value json.RawMessage `json:"value"`
 }
 
-// Failures are those that a test has ordered. They apply in the order in which they were added. Their methods are safe for concurrent use.
+// Failures are those that a test has ordered. They apply in the order in which they were
+// added. Their methods are safe for concurrent use.
 type Failures struct {
 	Kinds []string // that the server knows
 	mu    sync.Mutex
@@ -203,7 +213,8 @@ func (l *Failures) Next(applies func(*Failure) bool) *Failure {
 	return nil
 }
 
-// Spoil replaces the field of the failure in an answer: in the first object that has it, or that of the issue.
+// Spoil replaces the field of the failure in an answer: in the first object that has it, or
+// that of the issue.
 func (f *Failure) Spoil(answer any, isIssue func(object map[string]any) bool) bool {
 	switch v := answer.(type) {
 	case map[string]any:

@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// Inside reports whether path is dir or inside dir, judged by the names alone: it does not resolve links.
+// Inside reports whether path is dir or inside dir, judged by the names alone: it does not
+// resolve links.
 func Inside(dir, path string) bool {
 	rel, err := filepath.Rel(dir, path)
 	return err == nil && filepath.IsLocal(rel)
@@ -16,8 +17,9 @@ func Inside(dir, path string) bool {
 // Overlap reports whether one of two paths is the other or inside it, judged like Inside.
 func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
-// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not exist counts as a directory. Links in /proc
-// stay, because they may lead to another mount namespace, where the same path is another file.
+// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not
+// exist counts as a directory. Links in /proc stay, because they may lead to another mount
+// namespace, where the same path is another file.
 //
 // It is for paths that are shown, recorded or passed on. Who has to know whether one directory
 // is in another asks Find.

@@ -11,7 +11,13 @@ import (
 )
 
 func TestInside(t *testing.T) {
-	for path, want := range map[string]bool{"/a/b": true, "/a/b/c": true, "/a/bc": false, "/a": false, "/a/b/..c": true} {
+	for path, want := range map[string]bool{
+		"/a/b":     true,
+		"/a/b/c":   true,
+		"/a/bc":    false,
+		"/a":       false,
+		"/a/b/..c": true,
+	} {
 		test.Equal(t, path+" is inside /a/b", paths.Inside("/a/b", path), want)
 	}
 }
@@ -20,13 +26,25 @@ func TestReal(t *testing.T) {
 	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
 	test.OK(t, os.MkdirAll(dir+"/a/b", 0o700))
 	for name, to := range map[string]string{
-		"link": "a/b", "up": "link/../c", "late": "link/none/x", "away": "/none", "circle": "circle", "other": "/proc/self/cwd/x",
+		"link":   "a/b",
+		"up":     "link/../c",
+		"late":   "link/none/x",
+		"away":   "/none",
+		"circle": "circle",
+		"other":  "/proc/self/cwd/x",
 	} {
 		test.OK(t, os.Symlink(to, filepath.Join(dir, name)))
 	}
 	for path, want := range map[string]string{
-		"a/b": "DIR/a/b", "link/x": "DIR/a/b/x", "link/../x": "DIR/a/x", "up": "DIR/a/c", "late": "DIR/a/b/none/x", "away/x": "/none/x",
-		"circle": "DIR/circle", "other/y": "/proc/self/cwd/x/y", "none/y": "DIR/none/y",
+		"a/b":       "DIR/a/b",
+		"link/x":    "DIR/a/b/x",
+		"link/../x": "DIR/a/x",
+		"up":        "DIR/a/c",
+		"late":      "DIR/a/b/none/x",
+		"away/x":    "/none/x",
+		"circle":    "DIR/circle",
+		"other/y":   "/proc/self/cwd/x/y",
+		"none/y":    "DIR/none/y",
 	} {
 		test.Equal(t, path, paths.Real(dir+"/"+path), strings.Replace(want, "DIR", dir, 1))
 	}

@@ -228,7 +228,11 @@ func (w *walk) enter(name string) (target string, err error) {
 		return "", nil
 	}
 	here := w.steps[len(w.steps)-1]
-	next := step{path: filepath.Join(here.path, name), file: here.file, rest: filepath.Join(here.rest, name)}
+	next := step{
+		path: filepath.Join(here.path, name),
+		file: here.file,
+		rest: filepath.Join(here.rest, name),
+	}
 	dir := w.fds[len(w.fds)-1]
 	var st unix.Stat_t
 	if here.rest != "" || dir < 0 || unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {

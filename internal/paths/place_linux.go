@@ -54,7 +54,12 @@ func readMounts() (list []mount, err error) {
 		if len(fields) < 5 {
 			continue
 		}
-		list = append(list, mount{id: fields[0], device: fields[2], root: unescape(fields[3]), point: unescape(fields[4])})
+		list = append(list, mount{
+			id:     fields[0],
+			device: fields[2],
+			root:   unescape(fields[3]),
+			point:  unescape(fields[4]),
+		})
 	}
 	if err := lines.Err(); err != nil {
 		return nil, fmt.Errorf("read the table of mounts: %w", err)

@@ -91,7 +91,14 @@ func TestPlaces(t *testing.T) {
 		test.Equal(t, c.path+" meets "+c.in, paths.Meet(in, place), c.want != "" || in.Inside(place))
 	}
 	for path, want := range map[string]bool{
-		"a": true, "a/b": true, "link/b": true, "a/out/x": true, "ab": false, "a/../ab": false, "circle": true, "": false,
+		"a":       true,
+		"a/b":     true,
+		"link/b":  true,
+		"a/out/x": true,
+		"ab":      false,
+		"a/../ab": false,
+		"circle":  true,
+		"":        false,
 	} {
 		test.Equal(t, "a reaches "+path, paths.Reaches(dir+"/link", dir+"/"+path), want)
 	}

@@ -9,7 +9,8 @@ import (
 	"unicode"
 )
 
-// Host is a machine: an alias of ssh's configuration, or [USER@]HOST[:PORT]. An address of IPv6 with a port is in brackets.
+// Host is a machine: an alias of ssh's configuration, or [USER@]HOST[:PORT]. An address of
+// IPv6 with a port is in brackets.
 type Host struct {
 	Name        string // as written
 	Destination string // [USER@]HOST
@@ -21,7 +22,8 @@ func Parse(name string) (Host, error) {
 	h := Host{Name: name, Destination: name}
 	user, rest, hasUser := strings.Cut(name, "@")
 	if !hasUser {
-		user, rest = "", name
+		user = ""
+		rest = name
 	}
 	bracketed := strings.HasPrefix(rest, "[")
 	if bracketed && strings.HasSuffix(rest, "]") {
@@ -34,7 +36,8 @@ func Parse(name string) (Host, error) {
 		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
 			return h, notAHost(name)
 		}
-		rest, h.Port = address, port
+		rest = address
+		h.Port = port
 	}
 	if h.Destination = rest; hasUser {
 		h.Destination = user + "@" + rest
@@ -42,7 +45,8 @@ func Parse(name string) (Host, error) {
 	bad := func(r rune) bool {
 		return unicode.IsSpace(r) || unicode.IsControl(r) || strings.ContainsRune(`'"\$`+"`;&|<>(){}*?!#", r)
 	}
-	if rest == "" || hasUser && user == "" || strings.HasPrefix(h.Destination, "-") || strings.HasPrefix(rest, "-") ||
+	if rest == "" || hasUser && user == "" || strings.HasPrefix(h.Destination, "-") ||
+		strings.HasPrefix(rest, "-") ||
 		strings.ContainsFunc(name, bad) {
 		return h, notAHost(name)
 	}

@@ -85,7 +85,8 @@ func ErrorIs(t testing.TB, what string, err, target error) {
 	}
 }
 
-// Run runs a command and returns what it printed, without the white space around it. If the command fails, it ends the test.
+// Run runs a command and returns what it printed, without the white space around it. If the
+// command fails, it ends the test.
 func Run(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -120,8 +121,9 @@ func Exists(t testing.TB, path string) bool {
 	return err == nil
 }
 
-// Unprivileged reports whether this process runs as a normal user, for tests that can't fail as root. As root it runs the test as
-// another user, in a copy of the program and with its own temporary directory, and returns false.
+// Unprivileged reports whether this process runs as a normal user, for tests that can't fail
+// as root. As root it runs the test as another user, in a copy of the program and with its own
+// temporary directory, and returns false.
 func Unprivileged(t *testing.T) bool {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -135,7 +137,8 @@ func Unprivileged(t *testing.T) bool {
 	OK(t, err)
 	OK(t, os.Chmod(dir, 0o755))
 	copied := filepath.Join(dir, "symphony.test")
-	// By another process: a file that this one has open for writing can't be executed while a parallel test starts a program.
+	// By another process: a file that this one has open for writing can't be executed while a
+	// parallel test starts a program.
 	OK(t, exec.CommandContext(t.Context(), "install", "-m", "755", exe, copied).Run())
 	temp := filepath.Join(dir, "tmp")
 	OK(t, os.Mkdir(temp, 0o700))
@@ -157,8 +160,9 @@ func Unprivileged(t *testing.T) bool {
 	return false
 }
 
-// All reports whether the tests run that need minutes: those after a commit, in CI. The variable SYMPHONY_TEST is then "all", or
-// "each", which also tries every combination of deaths and all stored seeds. Without it, the tests before a commit run.
+// All reports whether the tests run that need minutes: those after a commit, in CI. The
+// variable SYMPHONY_TEST is then "all", or "each", which also tries every combination of
+// deaths and all stored seeds. Without it, the tests before a commit run.
 func All() bool { return os.Getenv("SYMPHONY_TEST") == "all" || Each() }
 
 // Each reports whether tests also try combinations that need hours. See [All].
@@ -172,8 +176,9 @@ func Expensive(t testing.TB) {
 	}
 }
 
-// Patience is the limit of every wait of a test: two minutes, times SYMPHONY_TEST_PATIENCE, a number above 0. A test that needs less
-// on a slow and busy machine ends sooner, because it waits for a state.
+// Patience is the limit of every wait of a test: two minutes, times SYMPHONY_TEST_PATIENCE, a
+// number above 0. A test that needs less on a slow and busy machine ends sooner, because it
+// waits for a state.
 func Patience() time.Duration {
 	factor := 1.0
 	if text := os.Getenv("SYMPHONY_TEST_PATIENCE"); text != "" {

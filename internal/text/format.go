@@ -18,12 +18,14 @@ func Count(n int64) string {
 	if n < 10_000 {
 		return strconv.FormatInt(n, 10)
 	}
-	value, unit := float64(n), ""
+	value := float64(n)
+	unit := ""
 	for _, next := range []string{"k", "M", "G", "T"} {
 		if value < 999.5 {
 			break
 		}
-		value, unit = value/1000, next
+		value = value / 1000
+		unit = next
 	}
 	return strings.TrimSuffix(fmt.Sprintf("%#.3g", value), ".") + unit
 }
@@ -48,7 +50,8 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%dd", int(d.Hours()/24))
 }
 
-// Took formats a number of milliseconds with tenths of the first ten seconds: 9ms, 1.2s, 3m 2s.
+// Took formats a number of milliseconds with tenths of the first ten seconds: 9ms, 1.2s, 3m
+// 2s.
 func Took(ms int64) string {
 	took := time.Duration(ms) * time.Millisecond
 	if took >= time.Second && took < 10*time.Second {
@@ -111,7 +114,8 @@ func JSON(value any) json.RawMessage {
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it says otherwise; nil for anything else.
+// Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it
+// says otherwise; nil for anything else.
 func Time(s string) *time.Time {
 	for _, layout := range []string{
 		time.RFC3339Nano, "2006-01-02T15:04:05Z0700", "2006-01-02T15:04Z07:00", "20060102T150405Z0700", "2006-01-02T15:04:05",
@@ -125,9 +129,10 @@ func Time(s string) *time.Time {
 	return nil
 }
 
-// YAMLFault returns the line of a text, from 0, that an error of the YAML library is about, and the error's message without the
-// library's name and line. The library's number is that of an enclosing part, or too small by one, or missing. But the library reads
-// from the start, so that the shortest beginning of the text with the same error ends on the faulty line.
+// YAMLFault returns the line of a text, from 0, that an error of the YAML library is about,
+// and the error's message without the library's name and line. The library's number is that of
+// an enclosing part, or too small by one, or missing. But the library reads from the start, so
+// that the shortest beginning of the text with the same error ends on the faulty line.
 func YAMLFault(text []byte, err error) (line int, message string) {
 	message = YAMLMessage(err)
 	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
@@ -136,13 +141,17 @@ func YAMLFault(text []byte, err error) (line int, message string) {
 		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
 		return e != nil && YAMLMessage(e) == message
 	})
-	if blanks := lines[line][:len(lines[line])-len(bytes.TrimLeft(lines[line], " \t"))]; bytes.Contains(blanks, []byte("\t")) {
+	if blanks := lines[line][:len(lines[line])-len(bytes.TrimLeft(lines[line], " \t"))]; bytes.Contains(
+		blanks,
+		[]byte("\t"),
+	) {
 		message = "the line is indented with a tab; YAML allows only spaces"
 	}
 	return line, message
 }
 
-// YAMLMessage returns the message of an error of the YAML library without the library's name and the line.
+// YAMLMessage returns the message of an error of the YAML library without the library's name
+// and the line.
 func YAMLMessage(err error) string {
 	text := strings.TrimPrefix(err.Error(), "yaml: ")
 	if rest, ok := strings.CutPrefix(text, "line "); ok {
@@ -169,8 +178,8 @@ func (t *Tail) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// Text returns at most the last Limit bytes, and how many came before them. It cuts at the end of a line, because the rest of a
-// secret that was cut would not be recognised.
+// Text returns at most the last Limit bytes, and how many came before them. It cuts at the end
+// of a line, because the rest of a secret that was cut would not be recognised.
 func (t *Tail) Text() ([]byte, int64) {
 	b := t.buf
 	if cut := len(b) - t.Limit; cut > 0 {

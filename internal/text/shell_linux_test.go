@@ -37,7 +37,8 @@ func TestCommandsInLoginShells(t *testing.T) {
 			cmd := exec.Command(shell, "-lc", c.command)
 			cmd.Env = []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}
 			out, err := cmd.Output()
-			if string(out) != c.want || (err == nil) != (c.err == "") || err != nil && !strings.HasPrefix(err.Error(), c.err) {
+			if string(out) != c.want || (err == nil) != (c.err == "") ||
+				err != nil && !strings.HasPrefix(err.Error(), c.err) {
 				t.Errorf("%s: %s: %q, %v", c.what, shell, out, err)
 			}
 		}

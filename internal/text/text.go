@@ -14,7 +14,8 @@ import (
 	"github.com/agnivade/levenshtein"
 )
 
-// Within returns the longest prefix of s of at most n bytes that does not end inside a character.
+// Within returns the longest prefix of s of at most n bytes that does not end inside a
+// character.
 func Within(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -42,9 +43,11 @@ func FirstLine(s string) string {
 	return line
 }
 
-// Unique returns the words of a list without white space around them, each once, and without empty ones.
+// Unique returns the words of a list without white space around them, each once, and without
+// empty ones.
 func Unique(list []string) []string {
-	words, seen := []string{}, map[string]bool{"": true}
+	words := []string{}
+	seen := map[string]bool{"": true}
 	for _, word := range list {
 		if word = strings.TrimSpace(word); !seen[word] {
 			seen[word] = true
@@ -54,7 +57,8 @@ func Unique(list []string) []string {
 	return words
 }
 
-// Map returns f of each element of a list; an empty list for none, which is also empty in JSON.
+// Map returns f of each element of a list; an empty list for none, which is also empty in
+// JSON.
 func Map[T, U any](list []T, f func(T) U) []U {
 	of := make([]U, len(list))
 	for i, v := range list {
@@ -63,7 +67,8 @@ func Map[T, U any](list []T, f func(T) U) []U {
 	return of
 }
 
-// First returns the first element of a list for which is holds; the zero value if there is none.
+// First returns the first element of a list for which is holds; the zero value if there is
+// none.
 func First[T any](list []T, is func(T) bool) (found T) {
 	if i := slices.IndexFunc(list, is); i >= 0 {
 		found = list[i]
@@ -84,8 +89,9 @@ func Plural(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// IssueAddress returns the part of the web address of an issue that two addresses of it share: without the scheme, the title, a comment
-// and a query, in lower case. It is false for anything else than a web address.
+// IssueAddress returns the part of the web address of an issue that two addresses of it share:
+// without the scheme, the title, a comment and a query, in lower case. It is false for
+// anything else than a web address.
 func IssueAddress(s string) (address string, ok bool) {
 	u, err := url.Parse(strings.TrimSpace(s))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -101,8 +107,9 @@ func IssueAddress(s string) (address string, ok bool) {
 	return strings.ToLower(u.Host + "/" + strings.Join(parts, "/")), true
 }
 
-// Nearest returns up to three known names that resemble a mistyped name, the most similar one first. It ignores case and
-// surrounding space. Two names are similar if at most a third of their characters differ, or if one contains the other.
+// Nearest returns up to three known names that resemble a mistyped name, the most similar one
+// first. It ignores case and surrounding space. Two names are similar if at most a third of
+// their characters differ, or if one contains the other.
 func Nearest(name string, known []string) []string {
 	type match struct {
 		name string
@@ -113,8 +120,10 @@ func Nearest(name string, known []string) []string {
 	var matches []match
 	for _, k := range known {
 		have := strings.ToLower(k)
-		far, longer := levenshtein.ComputeDistance(want, have), max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
-		near := far <= 1 || longer > 3 && far <= max(2, longer/3) // two swapped letters are two edits
+		far := levenshtein.ComputeDistance(want, have)
+		longer := max(utf8.RuneCountInString(want), utf8.RuneCountInString(have))
+		// two swapped letters are two edits
+		near := far <= 1 || longer > 3 && far <= max(2, longer/3)
 		if near || partOf(want, have) || partOf(have, want) {
 			matches = append(matches, match{k, far})
 		}
@@ -129,8 +138,8 @@ func Nearest(name string, known []string) []string {
 	return names
 }
 
-// DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty string. format formats the name, for
-// example %q or --%s.
+// DidYouMean returns `, did you mean "name"?` for the most similar known name, or an empty
+// string. format formats the name, for example %q or --%s.
 func DidYouMean(name string, known []string, format string) string {
 	near := Nearest(name, known)
 	if len(near) == 0 {
@@ -139,19 +148,24 @@ func DidYouMean(name string, known []string, format string) string {
 	return fmt.Sprintf(", did you mean "+format+"?", near[0])
 }
 
-// CompareNatural compares two texts as a person sorts them: numbers in them by value, so that WEB-9 comes before WEB-10.
+// CompareNatural compares two texts as a person sorts them: numbers in them by value, so that
+// WEB-9 comes before WEB-10.
 func CompareNatural(a, b string) int {
 	for a != "" && b != "" {
-		x, y := leadingDigits(a), leadingDigits(b)
+		x := leadingDigits(a)
+		y := leadingDigits(b)
 		if x == "" || y == "" {
 			if c := cmp.Compare(a[0], b[0]); c != 0 {
 				return c
 			}
-			a, b = a[1:], b[1:]
+			a = a[1:]
+			b = b[1:]
 			continue
 		}
-		a, b = a[len(x):], b[len(y):]
-		x, y = strings.TrimLeft(x, "0"), strings.TrimLeft(y, "0")
+		a = a[len(x):]
+		b = b[len(y):]
+		x = strings.TrimLeft(x, "0")
+		y = strings.TrimLeft(y, "0")
 		if c := cmp.Or(cmp.Compare(len(x), len(y)), cmp.Compare(x, y)); c != 0 {
 			return c
 		}
@@ -163,7 +177,8 @@ func leadingDigits(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
 }
 
-// Pattern returns a regular expression that is compiled when it is first used: a pass that has nothing to do needs few of all.
+// Pattern returns a regular expression that is compiled when it is first used: a pass that has
+// nothing to do needs few of all.
 func Pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

@@ -29,16 +29,28 @@ func TestPlural(t *testing.T) {
 func TestNearest(t *testing.T) {
 	known := []string{"Todo", "Done", "In Progress", "In Review", "In Progress"}
 	for name, want := range map[string]string{
-		"toodo": "Todo", "In progres": "In Progress", "Inprogress": "In Progress", "xyz": "", "zzzzzzzz": "", "In Preview": "In Review",
+		"toodo":      "Todo",
+		"In progres": "In Progress",
+		"Inprogress": "In Progress",
+		"xyz":        "",
+		"zzzzzzzz":   "",
+		"In Preview": "In Review",
 	} {
-		if got := strings.Join(text.Nearest(name, known), ","); got != want && !strings.HasPrefix(got, want+",") || want == "" && got != "" {
+		if got := strings.Join(text.Nearest(name, known), ","); got != want &&
+			!strings.HasPrefix(got, want+",") ||
+			want == "" && got != "" {
 			t.Errorf("Nearest(%q) = %q, want %q first", name, got, want)
 		}
 	}
 }
 
 func TestDidYouMean(t *testing.T) {
-	test.Equal(t, "question", text.DidYouMean("verison", []string{"check", "version"}, "--%s"), ", did you mean --version?")
+	test.Equal(
+		t,
+		"question",
+		text.DidYouMean("verison", []string{"check", "version"}, "--%s"),
+		", did you mean --version?",
+	)
 	test.Equal(t, "question about nothing like it", text.DidYouMean("nothing", []string{"check"}, "%q"), "")
 }
 
@@ -64,6 +76,11 @@ func TestIssueAddress(t *testing.T) {
 		{"https://a b", ""},
 	} {
 		got, ok := text.IssueAddress(c.address)
-		test.Equal(t, c.address+": issue, and whether it is an issue's address", []any{got, ok}, []any{c.want, c.want != ""})
+		test.Equal(
+			t,
+			c.address+": issue, and whether it is an issue's address",
+			[]any{got, ok},
+			[]any{c.want, c.want != ""},
+		)
 	}
 }

@@ -49,7 +49,8 @@ func TestVisibleKeepsNothingHidden(t *testing.T) {
 		got := VisibleJSON(string(encoded))
 		var want, have map[string]string
 		if strings.ContainsFunc(strings.ReplaceAll(got, "\n", ""), Control) || json.Unmarshal([]byte(got), &have) != nil ||
-			json.Unmarshal(encoded, &want) != nil || have["s"] != want["s"] {
+			json.Unmarshal(encoded, &want) != nil ||
+			have["s"] != want["s"] {
 			t.Errorf("%s becomes %s", encoded, got)
 		}
 	})

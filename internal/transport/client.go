@@ -1,5 +1,5 @@
-// Package transport connects adapters to trackers by HTTP: it has what is the same for all of them, and what is particular to one is
-// its Service.
+// Package transport connects adapters to trackers by HTTP: it has what is the same for all of
+// them, and what is particular to one is its Service.
 package transport
 
 import (
@@ -28,23 +28,29 @@ const Timeout = 30 * time.Second
 
 const maxBody = 64 << 20 // bytes of an answer, if a request does not allow less
 
-// Service is what is particular to the API of one tracker: its names, and the texts of its errors.
+// Service is what is particular to the API of one tracker: its names, and the texts of its
+// errors.
 type Service struct {
-	Name      string // in sentences
-	Prefix    string // begins the codes of errors
-	Address   string // the endpoint unless Options have another one
-	Setting   string // the key of the workflow that has the endpoint, for messages
-	Paths     bool   // requests go to paths below the endpoint, so that it has neither a query nor a slash at its end
+	Name    string // in sentences
+	Prefix  string // begins the codes of errors
+	Address string // the endpoint unless Options have another one
+	Setting string // the key of the workflow that has the endpoint, for messages
+	// requests go to paths below the endpoint, so that it has neither a query nor a slash at
+	// its end
+	Paths     bool
 	Header    map[string]string
 	Secret    string // how people call the key, such as Linear API key
 	Word      string // the last word of that
 	BlankKeys bool   // a key may contain blanks
 
-	// The hints of errors: there is no key; the key was refused; the endpoint is not a URL; the answer is a redirect; any other.
+	// The hints of errors: there is no key; the key was refused; the endpoint is not a URL;
+	// the answer is a redirect; any other.
 	SetKey, CheckKey, CheckEndpoint, Redirected, Strange string
-	// Of an answer that is too large: the end of the message, and the hint; Strange if that is empty.
+	// Of an answer that is too large: the end of the message, and the hint; Strange if that is
+	// empty.
 	TooLarge, AskLess string
-	// Of a list that cannot be followed to its end: the code, and what makes a long one shorter.
+	// Of a list that cannot be followed to its end: the code, and what makes a long one
+	// shorter.
 	Endless, Narrow string
 	// Of a rate limit: what is so until its end, and what symphony should have for itself.
 	Limited, Separate string
@@ -54,7 +60,8 @@ type Service struct {
 type Options struct {
 	Endpoint string // the tracker's own if empty
 	Key      string
-	// KeySource names the source of the key, for the error of a refused key; empty if that is obvious.
+	// KeySource names the source of the key, for the error of a refused key; empty if that is
+	// obvious.
 	KeySource string
 	// CAFile is a PEM file with certificates to trust in addition to the system's.
 	CAFile string
@@ -78,15 +85,22 @@ type Client struct {
 	warned        map[string]bool // the warnings that were reported
 }
 
-// Connect checks the options and returns a client, which calls heard with the headers of each answer. It sends nothing.
+// Connect checks the options and returns a client, which calls heard with the headers of each
+// answer. It sends nothing.
 func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	o.Key = strings.TrimSpace(o.Key)
 	if o.Key == "" {
 		return nil, reconcile.NewError("missing_tracker_api_key", "no "+s.Secret, s.SetKey)
 	}
-	if strings.ContainsFunc(o.Key, func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys }) {
-		return nil, reconcile.NewError("missing_tracker_api_key", "the "+s.Secret+" contains characters that no "+s.Word+" has",
-			"check for a line break or quotes around the "+s.Word)
+	if strings.ContainsFunc(
+		o.Key,
+		func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys },
+	) {
+		return nil, reconcile.NewError(
+			"missing_tracker_api_key",
+			"the "+s.Secret+" contains characters that no "+s.Word+" has",
+			"check for a line break or quotes around the "+s.Word,
+		)
 	}
 	if o.Endpoint = strings.TrimSpace(o.Endpoint); s.Paths {
 		o.Endpoint = strings.TrimRight(o.Endpoint, "/")
@@ -96,7 +110,11 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.User != nil ||
 		s.Paths && (u.RawQuery != "" || u.Fragment != "") {
 		// The value is not quoted: it may be a key that was pasted into the wrong place.
-		return nil, reconcile.NewError("tracker_endpoint_invalid", s.Setting+" is not an http or https URL", s.CheckEndpoint)
+		return nil, reconcile.NewError(
+			"tracker_endpoint_invalid",
+			s.Setting+" is not an http or https URL",
+			s.CheckEndpoint,
+		)
 	}
 	if o.Transport == nil {
 		if o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy); err != nil {
@@ -113,10 +131,15 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 		o.Warn = func(string) {}
 	}
 	return &Client{
-		Service: s, Options: o, Authorization: "Bearer " + o.Key, heard: heard, warned: map[string]bool{},
+		Service:       s,
+		Options:       o,
+		Authorization: "Bearer " + o.Key,
+		heard:         heard,
+		warned:        map[string]bool{},
 		http: &http.Client{
 			Transport: o.Transport,
-			// net/http would also send the key to subdomains, and the operator should configure an endpoint's new address.
+			// net/http would also send the key to subdomains, and the operator should
+			// configure an endpoint's new address.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 	}, nil
@@ -180,16 +203,36 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}
 	c.heard(resp.Header)
 	if int64(len(body)) > limit {
-		return Answer{}, reconcile.NewError("answer_too_large",
-			fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge), cmp.Or(c.AskLess, c.Strange))
+		return Answer{}, reconcile.NewError(
+			"answer_too_large",
+			fmt.Sprintf(
+				"%s's answer has more than %d bytes%s",
+				c.Name,
+				limit,
+				c.TooLarge,
+			),
+			cmp.Or(c.AskLess, c.Strange),
+		)
 	}
-	// The key is removed before the text is cut anywhere, so that no part of the key can remain at an end.
-	return Answer{URL: r.To, Status: resp.StatusCode, Header: resp.Header, Body: []byte(c.Scrub(string(body)))}, nil
+	// The key is removed before the text is cut anywhere, so that no part of the key can
+	// remain at an end.
+	return Answer{
+		URL:    r.To,
+		Status: resp.StatusCode,
+		Header: resp.Header,
+		Body:   []byte(c.Scrub(string(body))),
+	}, nil
 }
 
-// Ask sends a request to a URL that the user has set, and reads the first 64 KiB of the answer. Its errors lack the URL, which may contain
-// a secret.
-func Ask(ctx context.Context, client *http.Client, method, to string, header http.Header, sent []byte) (Answer, error) {
+// Ask sends a request to a URL that the user has set, and reads the first 64 KiB of the
+// answer. Its errors lack the URL, which may contain a secret.
+func Ask(
+	ctx context.Context,
+	client *http.Client,
+	method, to string,
+	header http.Header,
+	sent []byte,
+) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(sent))
@@ -219,7 +262,8 @@ func (c *Client) WarnOnce(text string) {
 	}
 }
 
-// shared are the transports of this process by what they trust, so that the passes of a loop reuse their connections.
+// shared are the transports of this process by what they trust, so that the passes of a loop
+// reuse their connections.
 var shared struct {
 	sync.Mutex
 	made map[key]*http.Transport
@@ -231,8 +275,9 @@ type key struct {
 	ignoreProxy bool
 }
 
-// newTransport returns a transport that trusts the certificates of caFile, a PEM file, beside the system's; none if it is empty. With
-// ignoreProxy it does not use the proxy in this process's environment variables. The error has the code tracker_ca_file_invalid.
+// newTransport returns a transport that trusts the certificates of caFile, a PEM file, beside
+// the system's; none if it is empty. With ignoreProxy it does not use the proxy in this
+// process's environment variables. The error has the code tracker_ca_file_invalid.
 func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 	k := key{ignoreProxy: ignoreProxy}
 	if caFile != "" {

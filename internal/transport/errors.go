@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ErrServer is wrapped by the error of an answer with HTTP 5xx: the tracker may have executed the request.
+// ErrServer is wrapped by the error of an answer with HTTP 5xx: the tracker may have executed
+// the request.
 var ErrServer = errors.New("the server failed")
 
 // Fail returns an error about what the tracker has answered.
@@ -22,7 +23,8 @@ func (c *Client) Fail(code, message string) *reconcile.Error {
 	return reconcile.NewError(code, c.Scrub(message), c.Strange)
 }
 
-// Unreadable returns the error of an answer that could not be decoded; what completes the sentence "the answer is …".
+// Unreadable returns the error of an answer that could not be decoded; what completes the
+// sentence "the answer is …".
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return reconcile.NewError(c.Prefix+"_unknown_payload", c.Scrub("the answer is "+what+": "+c.Short(body)),
 		"check "+c.Setting+"; a proxy or login page may have answered instead").WithCause(err)
@@ -30,7 +32,8 @@ func (c *Client) Unreadable(what string, body []byte, err error) error {
 
 func (c *Client) requestError(r Request, err error) error {
 	e := c.Fail(c.Prefix+"_api_request", err.Error())
-	e.Hint, e.Err = "check the network and "+c.Setting, scrubbed{e.Message, err}
+	e.Hint = "check the network and " + c.Setting
+	e.Err = scrubbed{e.Message, err}
 	if u := (*url.Error)(nil); errors.As(err, &u) {
 		late := ""
 		if u.Timeout() {
@@ -41,17 +44,23 @@ func (c *Client) requestError(r Request, err error) error {
 	return e
 }
 
-// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that means failure. said is the text of the
-// body if it has no errors. ofKey reports whether an error is about the key. special completes the error of an answer that means something
-// else to this tracker than to others, and reports whether it has done so.
+// Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that
+// means failure. said is the text of the body if it has no errors. ofKey reports whether an
+// error is about the key. special completes the error of an answer that means something else
+// to this tracker than to others, and reports whether it has done so.
 func (c *Client) Refusal(
-	a Answer, errs []GraphQLError, said string, ofKey func(GraphQLError) bool, special func(*reconcile.Error) bool,
+	a Answer,
+	errs []GraphQLError,
+	said string,
+	ofKey func(GraphQLError) bool,
+	special func(*reconcile.Error) bool,
 ) error {
 	said = cmp.Or(Messages(errs), said)
 	e := c.Fail(c.Prefix+"_graphql_errors", said)
 	if a.Status != http.StatusOK {
 		e.Status = a.Status
-		e.Code, e.Message = c.Prefix+"_api_status", c.Scrub("HTTP "+strconv.Itoa(a.Status)+": "+said)
+		e.Code = c.Prefix + "_api_status"
+		e.Message = c.Scrub("HTTP " + strconv.Itoa(a.Status) + ": " + said)
 	}
 	switch {
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
@@ -61,7 +70,8 @@ func (c *Client) Refusal(
 		e.Message += "; it leads to " + c.Scrub(a.Header.Get("Location"))
 		e.Hint = c.Redirected + ": correct " + c.Setting
 	case a.Status >= 500:
-		e.Hint, e.Err = c.Name+" has an internal error; the next pass asks again", ErrServer
+		e.Hint = c.Name + " has an internal error; the next pass asks again"
+		e.Err = ErrServer
 	case a.Status == http.StatusOK || a.Status == http.StatusBadRequest:
 		e.Err = reconcile.ErrRejected
 	}
@@ -71,7 +81,8 @@ func (c *Client) Refusal(
 // RefusedKey reports whether an error means that there is no key, or that it was refused.
 func (s Service) RefusedKey(err error) bool {
 	var known *reconcile.Error
-	return errors.As(err, &known) && (strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")
+	return errors.As(err, &known) &&
+		(strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")
 }
 
 // Unknown returns the asked names that do not exist, with the nearest of suggest.
@@ -86,14 +97,16 @@ func Unknown(asked, existing, suggest []string) []reconcile.UnknownName {
 }
 
 const (
-	// shortestSecret is the length of the shortest secret that is removed from text. Real keys and tokens have 40 characters and more;
-	// a placeholder such as "x" would match in many words.
+	// shortestSecret is the length of the shortest secret that is removed from text. Real keys
+	// and tokens have 40 characters and more; a placeholder such as "x" would match in many
+	// words.
 	shortestSecret = 8
 	// longestQuote is how much of an answer an error quotes, in bytes.
 	longestQuote = 300
 )
 
-// Scrub removes the key from text that was received. Trackers do not repeat their keys, but a proxy may.
+// Scrub removes the key from text that was received. Trackers do not repeat their keys, but a
+// proxy may.
 func (c *Client) Scrub(s string) string {
 	if len(c.Key) < shortestSecret {
 		return s
@@ -127,7 +140,8 @@ func (c *Client) Refused(err error) reconcile.ToolAnswer {
 	return answer
 }
 
-// Unsure extends the error of a change that the tracker may have made, so that the agent does not simply repeat it.
+// Unsure extends the error of a change that the tracker may have made, so that the agent does
+// not simply repeat it.
 func (c *Client) Unsure(err error) error {
 	var e *reconcile.Error
 	sent := []string{c.Prefix + "_api_request", c.Prefix + "_unknown_payload", "answer_too_large"}

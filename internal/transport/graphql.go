@@ -9,7 +9,8 @@ import (
 	"strings"
 )
 
-// Document returns files of the folder query of an adapter, one after the other: a request, and the fragments that it uses.
+// Document returns files of the folder query of an adapter, one after the other: a request,
+// and the fragments that it uses.
 func Document(queries embed.FS, names ...string) (document string) {
 	for _, name := range names {
 		data, err := queries.ReadFile("query/" + name + ".graphql")
@@ -39,7 +40,8 @@ type Envelope[T any] struct {
 	Errors []GraphQLError `json:"errors"`
 }
 
-// GraphQL decodes an answer of any status. Of an answer of another shape it also returns what could be decoded.
+// GraphQL decodes an answer of any status. Of an answer of another shape it also returns what
+// could be decoded.
 func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 	err = json.Unmarshal(a.Body, &env)
 	// JSON escapes can hide the key until it is decoded.
@@ -91,8 +93,8 @@ type List[T any] struct {
 	} `json:"pageInfo"`
 }
 
-// Pages calls fetch for each page of a list, with the cursor as the variable after, null for the first, until fetch returns no further
-// page.
+// Pages calls fetch for each page of a list, with the cursor as the variable after, null for
+// the first, until fetch returns no further page.
 func Pages[T any](c *Client, what string, vars map[string]any, fetch func() (List[T], error)) error {
 	vars["after"] = nil
 	seen := map[string]bool{}
@@ -113,6 +115,7 @@ func Pages[T any](c *Client, what string, vars map[string]any, fetch func() (Lis
 		case len(seen) == maxPages-1:
 			return c.Fail(c.Endless, fmt.Sprintf("%s have more than %d pages: %s", what, maxPages, c.Narrow))
 		}
-		vars["after"], seen[info.EndCursor] = info.EndCursor, true
+		vars["after"] = info.EndCursor
+		seen[info.EndCursor] = true
 	}
 }

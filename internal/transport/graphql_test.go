@@ -12,7 +12,9 @@ func TestPagesAreBounded(t *testing.T) {
 	fetched := 0
 	err := Pages(&Client{}, "things", map[string]any{}, func() (page List[int], err error) {
 		fetched++
-		page.Nodes, page.PageInfo.HasNextPage, page.PageInfo.EndCursor = []int{1}, true, strings.Repeat("x", fetched)
+		page.Nodes = []int{1}
+		page.PageInfo.HasNextPage = true
+		page.PageInfo.EndCursor = strings.Repeat("x", fetched)
 		return page, nil
 	})
 	test.Contains(t, "the error", fmt.Sprint(err), "more than 200 pages")

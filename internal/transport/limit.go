@@ -15,10 +15,12 @@ import (
 const (
 	// limitUnknown is how long a rate limit is assumed to last if the tracker does not say.
 	limitUnknown = time.Minute
-	// LongestLimit bounds the effect of a wrong clock on either side; the windows of trackers are an hour.
+	// LongestLimit bounds the effect of a wrong clock on either side; the windows of trackers
+	// are an hour.
 	LongestLimit = 2 * time.Hour
-	// longestWait bounds how long a call of an agent's tool waits for the end of a limit, because the agent's turn is suspended
-	// meanwhile. shortestWait separates the repetitions if the tracker keeps announcing an immediate end.
+	// longestWait bounds how long a call of an agent's tool waits for the end of a limit,
+	// because the agent's turn is suspended meanwhile. shortestWait separates the repetitions
+	// if the tracker keeps announcing an immediate end.
 	longestWait  = time.Minute
 	shortestWait = 100 * time.Millisecond
 )
@@ -43,7 +45,8 @@ func (s Service) RateLimit(until time.Time) error {
 			" for symphony; no request is made until then, or until symphony unblock").WithCause(limited)
 }
 
-// LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time after now.
+// LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time
+// after now.
 func LimitEnd(h http.Header, now, announced time.Time) time.Time {
 	value := h.Get("Retry-After")
 	if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 {
@@ -54,7 +57,8 @@ func LimitEnd(h http.Header, now, announced time.Time) time.Time {
 	return PlausibleEnd(now, announced)
 }
 
-// PlausibleEnd returns when a limit ends for which a tracker has announced a time; zero for none.
+// PlausibleEnd returns when a limit ends for which a tracker has announced a time; zero for
+// none.
 func PlausibleEnd(now, announced time.Time) time.Time {
 	switch {
 	case !announced.After(now):
@@ -65,7 +69,8 @@ func PlausibleEnd(now, announced time.Time) time.Time {
 	return announced
 }
 
-// Allowance is what a key may still ask for. Numbers that are not in the headers of an answer are NaN.
+// Allowance is what a key may still ask for. Numbers that are not in the headers of an answer
+// are NaN.
 type Allowance struct {
 	Limit, Left float64
 	Reset       time.Time
@@ -81,7 +86,8 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 		return f
 	}
 	a := Allowance{Limit: number("Limit"), Left: number("Remaining")}
-	switch reset := number("Reset"); { // milliseconds since 1970; a number too small for that counts as seconds
+	// milliseconds since 1970; a number too small for that counts as seconds
+	switch reset := number("Reset"); {
 	case reset >= 1e11:
 		a.Reset = time.UnixMilli(int64(reset)).UTC()
 	case reset > 0:
@@ -90,7 +96,8 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 	return a
 }
 
-// Patiently calls ask, and again at the end of a rate limit of which its error tells, if that comes soon.
+// Patiently calls ask, and again at the end of a rate limit of which its error tells, if that
+// comes soon.
 func (c *Client) Patiently(ctx context.Context, ask func() error) error {
 	for began := time.Now(); ; {
 		err := ask()
