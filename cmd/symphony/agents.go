@@ -20,13 +20,23 @@ type AgentsJSON struct {
 
 func agentsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "agents", Usage: "list the agents that work without an issue", UsageText: "symphony agents [flags]",
+		Name:      "agents",
+		Usage:     "list the agents that work without an issue",
+		UsageText: "symphony agents [flags]",
 		Description: `Hosts of symphony mcp start them. logs, diff, stop, prune, approve, deny and answer also take their ids. If an issue of
 the project has the same id, they act on the issue. An agent that has ended is kept while its worktree has work that exists
 nowhere else; symphony prune --force AGENT discards it.
 
-` + exampleText("symphony agents", "symphony logs -f agent-x2k", "symphony approve agent-x2k.1", "symphony stop agent-x2k"),
-		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{Name: "all", Usage: "also agents that have ended"}, fieldsFlag()),
+` + exampleText(
+			"symphony agents",
+			"symphony logs -f agent-x2k",
+			"symphony approve agent-x2k.1",
+			"symphony stop agent-x2k",
+		),
+		Flags: jsonFlags[AgentsJSON](&cli.BoolFlag{
+			Name:  "all",
+			Usage: "also agents that have ended",
+		}, fieldsFlag()),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return exit.Usage("agents: unexpected argument %q", c.Args().First())
@@ -51,8 +61,10 @@ nowhere else; symphony prune --force AGENT discards it.
 // printAgents prints a table of agents, and what they ask.
 func printAgents(w *term.Env, rows []agents.Row) {
 	t := term.Table{
-		Head: []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"}, State: 1, Figures: []int{3},
-		Shrink: []term.Shrink{{Column: 4, Cells: 16}, {Column: 5, Cells: 16}},
+		Head:    []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"},
+		State:   1,
+		Figures: []int{3},
+		Shrink:  []term.Shrink{{Column: 4, Cells: 16}, {Column: 5, Cells: 16}},
 	}
 	for _, r := range rows {
 		now := r.Activity
@@ -63,9 +75,11 @@ func printAgents(w *term.Env, rows []agents.Row) {
 		} else if r.Error != "" {
 			now = r.Error
 		}
-		age, tokens := text.Age(w.Now(), r.StartedAt), text.Count(r.Tokens.Total)
+		age := text.Age(w.Now(), r.StartedAt)
+		tokens := text.Count(r.Tokens.Total)
 		if w.Width == 0 {
-			age, tokens = r.StartedAt.UTC().Format(time.RFC3339), fmt.Sprint(r.Tokens.Total)
+			age = r.StartedAt.UTC().Format(time.RFC3339)
+			tokens = fmt.Sprint(r.Tokens.Total)
 		}
 		t.Add(r.ID, r.State, age, tokens, now, r.Cwd)
 	}

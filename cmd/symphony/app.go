@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commandGroup is a part of the list of commands. Its exported fields are those that the library's template of categories reads, which
-// itself sorts categories by name.
+// commandGroup is a part of the list of commands. Its exported fields are those that the
+// library's template of categories reads, which itself sorts categories by name.
 type commandGroup struct {
 	Name            string
 	VisibleCommands []*cli.Command
@@ -21,15 +21,24 @@ type commandGroup struct {
 // commandGroups builds the commands in the order of the help.
 func commandGroups(w *term.Env) []commandGroup {
 	return []commandGroup{
-		{"Set up", []*cli.Command{initCommand(w), checkCommand(w), editCommand(w), doctorCommand(w), demoCommand(w)}},
+		{
+			"Set up",
+			[]*cli.Command{initCommand(w), checkCommand(w), editCommand(w), doctorCommand(w), demoCommand(w)},
+		},
 		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
 		{"Look", []*cli.Command{
-			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
+			psCommand(
+				w,
+			), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
 			exportCommand(w),
 		}},
 		{"Work with issues", []*cli.Command{
-			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w), tellCommand(w),
-			stopCommand(w), holdCommand(w), retryCommand(w), deliverCommand(w), verifyCommand(w), takeoverCommand(w),
+			issuesCommand(
+				w,
+			), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w), tellCommand(w),
+			stopCommand(
+				w,
+			), holdCommand(w), retryCommand(w), deliverCommand(w), verifyCommand(w), takeoverCommand(w),
 		}},
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
 		{"Repair and clean up", []*cli.Command{
@@ -52,15 +61,27 @@ COMMANDS:{{template "visibleCommandCategoryTemplate" .Metadata}}
 symphony help COMMAND explains a command and its flags.
 `
 
-// newApp returns the command line interface. It returns its errors instead of printing them: main maps them to exit codes.
+// newApp returns the command line interface. It returns its errors instead of printing them:
+// main maps them to exit codes.
 func newApp(w *term.Env) *cli.App {
 	groups := commandGroups(w)
 	app := &cli.App{
-		Name: "symphony", Usage: "have coding agents work through the issues of a tracker, one pass at a time",
-		UsageText: "symphony COMMAND [flags] [arguments]", HideVersion: true,
-		Reader: w.Stdin, Writer: w.Stdout, ErrWriter: w.Stderr,
-		Metadata: map[string]any{"VisibleCategories": groups}, CustomAppHelpTemplate: appHelp,
-		Commands:       []*cli.Command{workerCommand(w), hostCommand(w), demoAgentCommand(w), completeCommand(w)}, // hidden
+		Name:                  "symphony",
+		Usage:                 "have coding agents work through the issues of a tracker, one pass at a time",
+		UsageText:             "symphony COMMAND [flags] [arguments]",
+		HideVersion:           true,
+		Reader:                w.Stdin,
+		Writer:                w.Stdout,
+		ErrWriter:             w.Stderr,
+		Metadata:              map[string]any{"VisibleCategories": groups},
+		CustomAppHelpTemplate: appHelp,
+		// hidden
+		Commands: []*cli.Command{
+			workerCommand(w),
+			hostCommand(w),
+			demoAgentCommand(w),
+			completeCommand(w),
+		},
 		ExitErrHandler: func(*cli.Context, error) {},
 		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {
@@ -71,7 +92,10 @@ func newApp(w *term.Env) *cli.App {
 		},
 	}
 	// The list of fields takes time, and is rarely read.
-	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") + `{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
+	helpWithFields := strings.TrimSuffix(
+		cli.CommandHelpTemplate,
+		"\n",
+	) + `{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
 	for _, group := range groups {
 		app.Commands = append(app.Commands, group.VisibleCommands...)
 	}
@@ -101,7 +125,8 @@ func unknownCommand(app *cli.App, name string) error {
 	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
 }
 
-// didYouMean suggests what a word of another tool is called here, otherwise a similar one of the known words.
+// didYouMean suggests what a word of another tool is called here, otherwise a similar one of
+// the known words.
 func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
 	if meant := synonyms[strings.ToLower(word)]; meant != "" {
 		known = []string{meant}
@@ -112,17 +137,64 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 
 // synonyms are what other tools call the commands.
 var synonyms = map[string]string{
-	"abort": "stop", "accept": "approve", "add": "issues new", "allow": "approve", "attach": "takeover", "browse": "open", "cancel": "stop",
-	"clean": "prune", "config": "edit", "continue": "resume", "cost": "report", "create": "issues new", "cron": "schedule",
-	"dashboard": "serve", "delete": "prune", "describe": "show", "enable": "schedule install", "events": "logs", "exec": "run",
-	"gc": "prune", "get": "show", "history": "report", "inspect": "show", "kill": "stop", "lint": "check", "list": "ps", "log": "logs",
-	"ls": "ps", "new": "issues new", "poll": "tick", "queue": "issues", "reject": "deny", "remove": "prune", "reply": "answer",
-	"requeue": "retry", "rerun": "retry", "reset": "retry", "restart": "retry", "rm": "prune", "setup": "init", "say": "tell", "start": "run",
-	"stats": "report", "suspend": "pause", "sync": "tick", "tail": "logs -f", "terminate": "stop", "undelete": "restore",
-	"unpause": "resume", "usage": "report", "validate": "check", "view": "show", "watch": "ps --watch", "web": "serve",
+	"abort":     "stop",
+	"accept":    "approve",
+	"add":       "issues new",
+	"allow":     "approve",
+	"attach":    "takeover",
+	"browse":    "open",
+	"cancel":    "stop",
+	"clean":     "prune",
+	"config":    "edit",
+	"continue":  "resume",
+	"cost":      "report",
+	"create":    "issues new",
+	"cron":      "schedule",
+	"dashboard": "serve",
+	"delete":    "prune",
+	"describe":  "show",
+	"enable":    "schedule install",
+	"events":    "logs",
+	"exec":      "run",
+	"gc":        "prune",
+	"get":       "show",
+	"history":   "report",
+	"inspect":   "show",
+	"kill":      "stop",
+	"lint":      "check",
+	"list":      "ps",
+	"log":       "logs",
+	"ls":        "ps",
+	"new":       "issues new",
+	"poll":      "tick",
+	"queue":     "issues",
+	"reject":    "deny",
+	"remove":    "prune",
+	"reply":     "answer",
+	"requeue":   "retry",
+	"rerun":     "retry",
+	"reset":     "retry",
+	"restart":   "retry",
+	"rm":        "prune",
+	"setup":     "init",
+	"say":       "tell",
+	"start":     "run",
+	"stats":     "report",
+	"suspend":   "pause",
+	"sync":      "tick",
+	"tail":      "logs -f",
+	"terminate": "stop",
+	"undelete":  "restore",
+	"unpause":   "resume",
+	"usage":     "report",
+	"validate":  "check",
+	"view":      "show",
+	"watch":     "ps --watch",
+	"web":       "serve",
 }
 
-// flagError rewords an error of the library's flag parser, which writes flags with one dash and does not say which values a flag accepts.
+// flagError rewords an error of the library's flag parser, which writes flags with one dash
+// and does not say which values a flag accepts.
 func flagError(c *cli.Context, err error) error {
 	message := err.Error()
 	if name, unknown := strings.CutPrefix(message, "flag provided but not defined: -"); unknown {

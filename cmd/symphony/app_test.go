@@ -25,10 +25,16 @@ import (
 )
 
 func testWorld() *term.Env {
-	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
+	return &term.Env{
+		Env:    environ.Env{Dir: "/", Home: "/"},
+		Stdin:  strings.NewReader(""),
+		Stdout: io.Discard,
+		Stderr: io.Discard,
+	}
 }
 
-// TestArrange checks that flags may be anywhere. The library accepts them only before the arguments.
+// TestArrange checks that flags may be anywhere. The library accepts them only before the
+// arguments.
 func TestArrange(t *testing.T) {
 	app := newApp(testWorld())
 	for _, c := range []struct{ line, want string }{
@@ -59,8 +65,12 @@ func TestArrange(t *testing.T) {
 
 func TestWantsJSON(t *testing.T) {
 	for line, want := range map[string]bool{
-		"symphony ps --json": true, "symphony --json ps": true, "symphony ps --json=held": true, "symphony ps --json --jq .": false,
-		"symphony ps": false, "symphony logs -- --json": false,
+		"symphony ps --json":        true,
+		"symphony --json ps":        true,
+		"symphony ps --json=held":   true,
+		"symphony ps --json --jq .": false,
+		"symphony ps":               false,
+		"symphony logs -- --json":   false,
 	} {
 		test.Equal(t, line, wantsJSON(strings.Fields(line)), want)
 	}
@@ -77,7 +87,8 @@ func TestSynonyms(t *testing.T) {
 	}
 }
 
-// On a terminal a command names the workflow that it has found above the working directory, unless its output is for a program.
+// On a terminal a command names the workflow that it has found above the working directory,
+// unless its output is for a program.
 func TestWorkflowAboveIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	below := filepath.Join(dir, "below")
@@ -96,11 +107,17 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 			Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: &stderr, Width: c.width,
 		}
 		run(t.Context(), w, strings.Fields(c.args))
-		test.Equal(t, c.args+" in "+c.dir+": the workflow is named", strings.Contains(stderr.String(), note), c.want)
+		test.Equal(
+			t,
+			c.args+" in "+c.dir+": the workflow is named",
+			strings.Contains(stderr.String(), note),
+			c.want,
+		)
 	}
 }
 
-// TestLoopLockWhileReadLocked checks that a process that only tests for a loop does not count as a loop.
+// TestLoopLockWhileReadLocked checks that a process that only tests for a loop does not count
+// as a loop.
 func TestLoopLockWhileReadLocked(t *testing.T) {
 	dir := t.TempDir()
 	reader := flock.New(filepath.Join(dir, "loop.lock"))
@@ -108,30 +125,54 @@ func TestLoopLockWhileReadLocked(t *testing.T) {
 	time.AfterFunc(50*time.Millisecond, func() { _ = reader.Unlock() })
 	lock := project.LoopLock(dir)
 	test.Equal(t, "the lock of a loop", test.Must(project.TryLoopLock(t.Context(), lock)), true)
-	test.Equal(t, "the lock of a second loop", test.Must(project.TryLoopLock(t.Context(), project.LoopLock(dir))), false)
+	test.Equal(
+		t,
+		"the lock of a second loop",
+		test.Must(project.TryLoopLock(t.Context(), project.LoopLock(dir))),
+		false,
+	)
 	test.Equal(t, "looping", project.Looping(dir), true)
 	test.OK(t, lock.Unlock())
 }
 
-// TestFailedKeepsTheOutcome checks that a run whose outcome could not be stored does not count as failed.
+// TestFailedKeepsTheOutcome checks that a run whose outcome could not be stored does not count
+// as failed.
 func TestFailedKeepsTheOutcome(t *testing.T) {
 	for name, c := range map[string]struct{ had, want reconcile.Outcome }{
-		"could not be stored":  {reconcile.Succeeded, ""}, // the worker tried for ten minutes and wrote the outcome to alive
+		// the worker tried for ten minutes and wrote the outcome to alive
+		"could not be stored":  {reconcile.Succeeded, ""},
 		"could not be started": {"", reconcile.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, now := t.Context(), time.Now()
+			ctx := t.Context()
+			now := time.Now()
 			db := test.Must(state.Create(ctx, t.TempDir()+"/state", now))
 			defer db.Close()
-			run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "id-1", Identifier: "ABC-1", StartedAt: now}
+			run := reconcile.Run{
+				ID:         "run-1",
+				Kind:       reconcile.AgentRun,
+				Phase:      reconcile.Starting,
+				IssueID:    "id-1",
+				Identifier: "ABC-1",
+				StartedAt:  now,
+			}
 			test.OK(t, db.Store.Commit(ctx, now, reconcile.Change{Insert: &run}))
 			path := t.TempDir() + "/alive"
 			test.OK(t, proc.CreateAlive(path))
 			h := &worker.OwnRun{DB: db, Alive: test.Must(proc.HoldAlive(path, test.Patience()))}
 			defer h.Close(slog.New(slog.DiscardHandler))
-			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{Boot: "b", PID: 2, Start: 3}, now))
+			h.Run = test.Must(db.Journal.TakeRun(ctx, run.ID, reconcile.Handle{
+				Boot:  "b",
+				PID:   2,
+				Start: 3,
+			}, now))
 			h.Run.Outcome = c.had
-			h.RecordFailure(ctx, &environ.Env{Now: time.Now}, errors.New("no room"), slog.New(slog.DiscardHandler))
+			h.RecordFailure(
+				ctx,
+				&environ.Env{Now: time.Now},
+				errors.New("no room"),
+				slog.New(slog.DiscardHandler),
+			)
 			test.Equal(t, "the outcome", test.Must(db.Runs.Find(ctx, run.ID)).Outcome, c.want)
 		})
 	}

@@ -20,12 +20,16 @@ func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` " +
 			"(default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"},
-		&cli.StringFlag{Name: "state-dir", Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)"},
+		&cli.StringFlag{
+			Name:  "state-dir",
+			Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",
+		},
 	}, more...)
 }
 
-// arrange moves the flags of a command before its arguments, because urfave/cli treats a flag that follows an argument as another
-// argument. A flag may also come before the command. Empty arguments and flag values are refused.
+// arrange moves the flags of a command before its arguments, because urfave/cli treats a flag
+// that follows an argument as another argument. A flag may also come before the command. Empty
+// arguments and flag values are refused.
 func arrange(app *cli.App, args []string) ([]string, error) {
 	if len(args) < 2 {
 		return args, nil
@@ -50,7 +54,8 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 		rest = rest[1:]
 		switch {
 		case word == "--":
-			plain, rest = append(plain, rest...), nil
+			plain = append(plain, rest...)
+			rest = nil
 		case word == "--help" || word == "-help" || word == "-h":
 			// With an argument the library would show help on the argument.
 			return []string{args[0], command.Name, "--help"}, nil
@@ -59,14 +64,20 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			flags, rest = append(flags, flag...), rest[taken:]
+			flags = append(flags, flag...)
+			rest = rest[taken:]
 		default:
 			plain = append(plain, word)
 		}
 	}
-	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be empty.
+	// stop "$ISSUE" with an unset variable must not become stop --all. Only an answer may be
+	// empty.
 	if at := slices.Index(plain, ""); at == 0 || at > 0 && command.Name != "answer" {
-		return nil, exit.Usage("%s: argument %d is empty; check the variables of your script", command.Name, at+1)
+		return nil, exit.Usage(
+			"%s: argument %d is empty; check the variables of your script",
+			command.Name,
+			at+1,
+		)
 	}
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
 }
@@ -81,10 +92,17 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	if takesValue(command, flag) {
 		if len(behind) == 0 {
 			usage := flagOf(command, strings.TrimLeft(flag, "-")).(cli.DocGenerationFlag).GetUsage()
-			return nil, 0, exit.Usage("%s: %s needs a value: %s", command.Name, flag, strings.ReplaceAll(usage, "`", ""))
+			return nil, 0, exit.Usage(
+				"%s: %s needs a value: %s",
+				command.Name,
+				flag,
+				strings.ReplaceAll(usage, "`", ""),
+			)
 		}
-		value, given = behind[0], true
-		words, taken = append(words, value), 1
+		value = behind[0]
+		given = true
+		words = append(words, value)
+		taken = 1
 	}
 	if given && value == "" && !command.Hidden {
 		err = exit.Usage("%s: %s is empty; check the variables of your script", command.Name, name)
@@ -92,7 +110,8 @@ func readFlag(command *cli.Command, flag string, behind []string) (words []strin
 	return words, taken, err
 }
 
-// commandOf returns the first word that is neither a flag nor the value of a shared flag, empty if there is none.
+// commandOf returns the first word that is neither a flag nor the value of a shared flag,
+// empty if there is none.
 func commandOf(args []string) string {
 	if at := commandAt(args); at >= 0 {
 		return args[at]
@@ -147,21 +166,36 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	switch {
 	case !isWord(w, workflow):
 	case len(names) == 0:
-		return nil, "", exit.Usage("%s: unexpected argument %q: only a workflow file may be given", c.Command.Name, workflow)
+		return nil, "", exit.Usage(
+			"%s: unexpected argument %q: only a workflow file may be given",
+			c.Command.Name,
+			workflow,
+		)
 	default:
-		return nil, "", exit.Usage("%s: unexpected argument %q: one %s is expected, and after it at most a workflow file",
-			c.Command.Name, workflow, names[len(names)-1])
+		return nil, "", exit.Usage(
+			"%s: unexpected argument %q: one %s is expected, and after it at most a workflow file",
+			c.Command.Name,
+			workflow,
+			names[len(names)-1],
+		)
 	}
 	return args[:len(names)], workflow, nil
 }
 
-// isWord reports whether an argument is no workflow but a word, such as the subcommand of another tool.
+// isWord reports whether an argument is no workflow but a word, such as the subcommand of
+// another tool.
 func isWord(w *term.Env, arg string) bool {
-	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" && !project.Exists(w.Absolute(arg))
+	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" &&
+		!project.Exists(w.Absolute(arg))
 }
 
-// onProject is the action of a command about a project. It reads the named arguments and the workflow that may follow them.
-func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.Project, args []string) error) cli.ActionFunc {
+// onProject is the action of a command about a project. It reads the named arguments and the
+// workflow that may follow them.
+func onProject(
+	w *term.Env,
+	names []string,
+	do func(c *cli.Context, p *project.Project, args []string) error,
+) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if w.Verbose = c.Bool("verbose"); w.JSON && w.Verbose {
 			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
@@ -182,13 +216,19 @@ func onProject(w *term.Env, names []string, do func(c *cli.Context, p *project.P
 // project, not by the one that the agent has there.
 var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": true}
 
-// openProject finds the workflow (specification 5.1), its state directory and its environment file. It does not fail if the
-// workflow can't be read, because some commands work without it, but if an agent could have written it.
+// openProject finds the workflow (specification 5.1), its state directory and its environment
+// file. It does not fail if the workflow can't be read, because some commands work without it,
+// but if an agent could have written it.
 func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
 	if c.IsSet("workflow") && positional != "" {
-		return nil, exit.Usage("%s: the workflow is given twice, with -w and as %q", c.Command.Name, positional)
+		return nil, exit.Usage(
+			"%s: the workflow is given twice, with -w and as %q",
+			c.Command.Name,
+			positional,
+		)
 	}
-	path, named := cmp.Or(c.String("workflow"), positional), w.Getenv("SYMPHONY_WORKFLOW")
+	path := cmp.Or(c.String("workflow"), positional)
+	named := w.Getenv("SYMPHONY_WORKFLOW")
 	if path == "" && named != "" && !project.Exists(w.Absolute(named)) {
 		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
 	}
@@ -223,7 +263,8 @@ func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	return project.FindWorkflow(w.Environment()), stateDir
 }
 
-// openProjects opens the projects of the workflows that are given as arguments, or the one that openProject finds.
+// openProjects opens the projects of the workflows that are given as arguments, or the one
+// that openProject finds.
 func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err error) {
 	paths := c.Args().Slice()
 	switch {
@@ -241,7 +282,10 @@ func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err err
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(list, func(other *project.Project) bool { return other.StateDir == p.StateDir }) {
+		if slices.ContainsFunc(
+			list,
+			func(other *project.Project) bool { return other.StateDir == p.StateDir },
+		) {
 			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
 		}
 		list = append(list, p)

@@ -25,8 +25,8 @@ const (
 	heldText     = "ABC-8 is held (operator): held by an operator"
 )
 
-// TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a worker and from a pass, with a server
-// of the test and a sendmail that stores its input.
+// TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a
+// worker and from a pass, with a server of the test and a sendmail that stores its input.
 func TestAttentionRecipes(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -82,15 +82,18 @@ func attentionRecipes(t *testing.T, text string) (hooks []string) {
 // post is a message that was sent over HTTP.
 type post struct{ Title, Type, Path, Body string }
 
-// ring lets an agent ask for approval, holds another issue, and returns the three messages that the hook sent: posts as JSON,
-// mails unchanged. The command that the document shows for a phone approves the request.
+// ring lets an agent ask for approval, holds another issue, and returns the three messages
+// that the hook sent: posts as JSON, mails unchanged. The command that the document shows for
+// a phone approves the request.
 func ring(t *testing.T, hook, answer string) []string {
 	t.Helper()
 	var mu sync.Mutex
 	var posts []string
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body := test.Must(io.ReadAll(r.Body))
-		message := test.Must(json.Marshal(post{r.Header.Get("Title"), r.Header.Get("Content-Type"), r.URL.Path, string(body)}))
+		message := test.Must(
+			json.Marshal(post{r.Header.Get("Title"), r.Header.Get("Content-Type"), r.URL.Path, string(body)}),
+		)
 		mu.Lock()
 		defer mu.Unlock()
 		posts = append(posts, string(message))
@@ -112,8 +115,13 @@ func ring(t *testing.T, hook, answer string) []string {
 		})
 	}
 	hook = strings.ReplaceAll(hook, "/usr/sbin/sendmail", `sh "$WORK/sendmail.sh"`)
-	script := fmt.Sprintf(made("attention.txtar"), server.URL, strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
-		strings.ReplaceAll(answer, "ABC-7.3", "ABC-7.1"), askedCommand)
+	script := fmt.Sprintf(
+		made("attention.txtar"),
+		server.URL,
+		strings.ReplaceAll(strings.TrimSpace(hook), "\n", "\n    "),
+		strings.ReplaceAll(answer, "ABC-7.3", "ABC-7.1"),
+		askedCommand,
+	)
 	if !t.Run("script", func(t *testing.T) { runScripts(t, p, map[string]string{"recipe": script}) }) {
 		t.FailNow()
 	}
@@ -129,7 +137,8 @@ func readPost(t *testing.T, message string) (p post) {
 func readNtfy(t *testing.T, message string) (title, text string) {
 	p := readPost(t, message)
 	text, command, _ := strings.Cut(p.Body, "\n")
-	if asked := strings.HasPrefix(p.Title, "request"); p.Path != "/topic" || asked != strings.HasPrefix(command, "symphony approve ABC-7.1 -w '/") {
+	if asked := strings.HasPrefix(p.Title, "request"); p.Path != "/topic" ||
+		asked != strings.HasPrefix(command, "symphony approve ABC-7.1 -w '/") {
 		t.Errorf("the post is %+v", p)
 	}
 	return p.Title, text
@@ -138,7 +147,8 @@ func readNtfy(t *testing.T, message string) (title, text string) {
 func readSlack(t *testing.T, message string) (title, text string) {
 	p := readPost(t, message)
 	var body struct{ Text string }
-	if err := json.Unmarshal([]byte(p.Body), &body); err != nil || p.Path != "/hook" || p.Type != "application/json" {
+	if err := json.Unmarshal([]byte(p.Body), &body); err != nil || p.Path != "/hook" ||
+		p.Type != "application/json" {
 		t.Errorf("the post is %+v: %v", p, err)
 	}
 	if strings.ContainsAny(body.Text, "<>") {

@@ -21,8 +21,13 @@ func backupCommand(w *term.Env) *cli.Command {
 the account, and with --secrets the environment files. Passes and workers continue meanwhile. It does not contain WORKFLOW.md,
 workspaces with what was not pushed, logs of runs, and the threads of agents. symphony restore-state reads it.
 
-` + exampleText("symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
-		Flags: workflowFlags(&cli.BoolFlag{Name: "secrets", Usage: "also the environment files, which contain keys"}),
+` + exampleText(
+			"symphony backup ~/backups/web-shop-$(date +%F).tar.gz",
+		),
+		Flags: workflowFlags(&cli.BoolFlag{
+			Name:  "secrets",
+			Usage: "also the environment files, which contain keys",
+		}),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
 			if err != nil {
@@ -38,7 +43,8 @@ workspaces with what was not pushed, logs of runs, and the threads of agents. sy
 
 func restoreStateCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "restore-state", Usage: "make the project's state from a backup, here or on another machine",
+		Name:      "restore-state",
+		Usage:     "make the project's state from a backup, here or on another machine",
 		UsageText: usageText("restore-state", "FILE [WORKFLOW]"),
 		Description: `FILE was written by symphony backup. Only one machine at a time may work on a project: first end the schedule and the work
 on the old one. The state belongs to WORKFLOW then, wherever that is. Nothing that exists is replaced. The next pass settles runs
@@ -46,14 +52,23 @@ that were active as interrupted, and continues their issues in new workspaces.
 
 Restore only your own backups: passes trust what is in them.
 
-` + exampleText("symphony restore-state ~/web-shop-2026-01-31.tar.gz", "symphony doctor", "symphony tick"),
+` + exampleText(
+			"symphony restore-state ~/web-shop-2026-01-31.tar.gz",
+			"symphony doctor",
+			"symphony tick",
+		),
 		Flags: workflowFlags(),
 		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
 			out, err := backup.Restore(c.Context, p, args[0])
 			if err != nil {
 				return err
 			}
-			fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir)))
+			fmt.Fprintln(
+				w.Stdout,
+				text.Visible(
+					fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir),
+				),
+			)
 			for _, path := range out.Made {
 				fmt.Fprintln(w.Stdout, text.Visible("made "+path))
 			}
@@ -74,8 +89,13 @@ ps, and the last passes; with --issue also symphony show and the events of that 
 values of variables named like secrets, and passwords in URLs. Titles, prompts, paths and the agent's words stay: read it before
 you send it to anybody.
 
-` + exampleText("symphony support --issue ABC-7"),
-		Flags: workflowFlags(&cli.StringFlag{Name: "issue", Usage: "also what happened to `ISSUE`"}),
+` + exampleText(
+			"symphony support --issue ABC-7",
+		),
+		Flags: workflowFlags(&cli.StringFlag{
+			Name:  "issue",
+			Usage: "also what happened to `ISSUE`",
+		}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 1 {
 				return exit.Usage("support: unexpected argument %q", c.Args().Get(1))

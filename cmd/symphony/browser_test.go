@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// TestBrowser runs the scripts in testdata/browser, which open the pages of the server in a real Chromium, those of the main walks also in
-// a real Firefox.
+// TestBrowser runs the scripts in testdata/browser, which open the pages of the server in a
+// real Chromium, those of the main walks also in a real Firefox.
 func TestBrowser(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -36,9 +36,12 @@ func TestBrowser(t *testing.T) {
 			t.Parallel()
 			p := params(t, "browser")
 			if name == "firefox" {
-				p.Files = text.Map([]string{"keyboard", "live", "many", "run", "walks"}, func(name string) string {
-					return filepath.Join(p.Dir, name+".txtar")
-				})
+				p.Files = text.Map(
+					[]string{"keyboard", "live", "many", "run", "walks"},
+					func(name string) string {
+						return filepath.Join(p.Dir, name+".txtar")
+					},
+				)
 				p.Dir = ""
 			}
 			useBrowser(&p, start(t, path))
@@ -57,7 +60,8 @@ func useBrowser(p *testscript.Params, open func(ts *testscript.TestScript, b *br
 	p.Cmds["browse"] = browseCmd
 }
 
-// browser is the browser of one script: its pages share cookies, and the last one opened is the current one.
+// browser is the browser of one script: its pages share cookies, and the last one opened is
+// the current one.
 type browser struct {
 	openTab func(ts *testscript.TestScript, b *browser) tab
 	tab     tab // nil before the first page
@@ -94,9 +98,17 @@ func (w *walk) count(ctx context.Context, b *browser, verb string) {
 func logWalk(_ context.Context, ts *testscript.TestScript, b *browser, args []string) error {
 	w := &b.walk
 	if len(args) > 0 {
-		ts.Logf("walk: %s: %d steps, %d loads, %.1f s", args[0], w.steps, w.loads, time.Since(w.began).Seconds())
+		ts.Logf(
+			"walk: %s: %d steps, %d loads, %.1f s",
+			args[0],
+			w.steps,
+			w.loads,
+			time.Since(w.began).Seconds(),
+		)
 	}
-	w.began, w.steps, w.loads = time.Now(), 0, 0
+	w.began = time.Now()
+	w.steps = 0
+	w.loads = 0
 	return nil
 }
 
@@ -119,7 +131,8 @@ type tab interface {
 
 type browserKey struct{}
 
-// browseCmd works in the browser of the script. What a page writes to the console and a request to another host fail the script.
+// browseCmd works in the browser of the script. What a page writes to the console and a
+// request to another host fail the script.
 //
 //	browse open PATH            opens a page of the server
 //	browse until EXPRESSION     waits until the JavaScript expression is true
@@ -135,7 +148,8 @@ type browserKey struct{}
 //	browse axe                  checks the page for violations of WCAG AA, with the columns of a phone and of a screen in both themes
 func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(browserKey{}).(*browser)
-	verb, args := args[0], args[1:]
+	verb := args[0]
+	args = args[1:]
 	do, known := browserVerbs()[verb]
 	if !known {
 		ts.Fatalf("browse: unknown %q", verb)
@@ -192,13 +206,21 @@ func browserVerbs() map[string]browserVerb {
 			return b.untilTrue(ctx, ts, args[0])
 		},
 		"text": func(ctx context.Context, ts *testscript.TestScript, b *browser, args []string) error {
-			return b.untilTrue(ctx, ts, fmt.Sprintf("new RegExp(%s, 'm').test(document.body.innerText)", strconv.Quote(args[0])))
+			return b.untilTrue(
+				ctx,
+				ts,
+				fmt.Sprintf("new RegExp(%s, 'm').test(document.body.innerText)", strconv.Quote(args[0])),
+			)
 		},
 		"scripts": func(ctx context.Context, _ *testscript.TestScript, b *browser, args []string) error {
 			return b.tab.allowScripts(ctx, args[0] == "on")
 		},
 		"size": func(ctx context.Context, _ *testscript.TestScript, b *browser, args []string) error {
-			return b.tab.setSize(ctx, test.Must(strconv.ParseInt(args[0], 10, 64)), test.Must(strconv.ParseInt(args[1], 10, 64)))
+			return b.tab.setSize(
+				ctx,
+				test.Must(strconv.ParseInt(args[0], 10, 64)),
+				test.Must(strconv.ParseInt(args[1], 10, 64)),
+			)
 		},
 		"theme": func(ctx context.Context, _ *testscript.TestScript, b *browser, args []string) error {
 			return b.tab.setTheme(ctx, args[0])
@@ -238,7 +260,8 @@ func expectComplaint(_ context.Context, ts *testscript.TestScript, b *browser, a
 	return nil
 }
 
-// runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside the page's content security policy.
+// runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside
+// the page's content security policy.
 func runAxe(ctx context.Context, ts *testscript.TestScript, b *browser, _ []string) error {
 	path := os.Getenv("SYMPHONY_TEST_AXE")
 	if path == "" {
@@ -266,8 +289,9 @@ func runAxe(ctx context.Context, ts *testscript.TestScript, b *browser, _ []stri
 	return errors.Join(b.tab.setTheme(ctx, "light"), b.tab.setSize(ctx, 1280, 900))
 }
 
-// axeRun describes the violations, one in a line. A horizontal scroll bar of the page is one, too (WCAG 1.4.10), and so are a target for
-// a finger that has fewer than 44 pixels, unless it is a word of a text (2.5.5), and a window whose width is not used.
+// axeRun describes the violations, one in a line. A horizontal scroll bar of the page is one,
+// too (WCAG 1.4.10), and so are a target for a finger that has fewer than 44 pixels, unless it
+// is a word of a text (2.5.5), and a window whose width is not used.
 const axeRun = `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then(r =>
 	r.violations.flatMap(v => v.nodes.map(n => v.id + ": " + n.target + ": " + n.failureSummary.replaceAll("\n", " "))).join("\n") +
 	[...document.querySelectorAll(".card")].filter(e => e.scrollWidth > e.clientWidth).map(e => "a card is narrower than its content: " + (e.id || e.className)).join("\n") +

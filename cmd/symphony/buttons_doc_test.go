@@ -11,11 +11,14 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The table of docs/api.md has the buttons of each form of the pages, the address to which it is sent, and a command. Each address that
-// changes something has a button. TestDocumentedCommandLines tries the commands.
+// The table of docs/api.md has the buttons of each form of the pages, the address to which it
+// is sent, and a command. Each address that changes something has a button.
+// TestDocumentedCommandLines tries the commands.
 func TestDocumentedButtons(t *testing.T) {
 	forms := map[string]string{} // the texts of forms by address
-	form := regexp.MustCompile(`(?s)action="(?:\{\{\.(Action|Address) "|/api/v1/)([a-z]+)(?:"\}\})?"[^>]*>(.*?)</form>`)
+	form := regexp.MustCompile(
+		`(?s)action="(?:\{\{\.(Action|Address) "|/api/v1/)([a-z]+)(?:"\}\})?"[^>]*>(.*?)</form>`,
+	)
 	for _, path := range test.Must(filepath.Glob("internal/show/web/page/*.html")) {
 		for _, m := range form.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {
 			address := "/api/v1/" + m[2]
@@ -44,7 +47,9 @@ func TestDocumentedButtons(t *testing.T) {
 			test.Contains(t, "the form of "+address, forms[address], label)
 		}
 		verb := filepath.Base(address)
-		if command := strings.Fields(codeSpans(cells[2])[0])[1]; command != verb && (verb != "refresh" || command != "tick") && verb != "several" {
+		if command := strings.Fields(codeSpans(cells[2])[0])[1]; command != verb &&
+			(verb != "refresh" || command != "tick") &&
+			verb != "several" {
 			t.Errorf("%s is not the command of %s", command, address)
 		}
 		test.Equal(t, "the API has "+address, routes[address], true)

@@ -62,7 +62,9 @@ func openChromiumTab(parent context.Context, ts *testscript.TestScript, b *brows
 			if err != nil {
 				return
 			}
-			if url := e.Request.URL; !strings.HasPrefix(url, ts.Getenv("PAGE")+"/") && !strings.HasPrefix(url, "data:") && url != "about:blank" {
+			if url := e.Request.URL; !strings.HasPrefix(url, ts.Getenv("PAGE")+"/") &&
+				!strings.HasPrefix(url, "data:") &&
+				url != "about:blank" {
 				b.complain("request to another host: " + url)
 			}
 		}
@@ -104,7 +106,12 @@ func (c *chromiumTab) fill(ctx context.Context, selector, text string) error {
 }
 
 func (c *chromiumTab) press(ctx context.Context, key string) error {
-	named := map[string]string{"Enter": kb.Enter, "Escape": kb.Escape, "Tab": kb.Tab, "ArrowDown": kb.ArrowDown}
+	named := map[string]string{
+		"Enter":     kb.Enter,
+		"Escape":    kb.Escape,
+		"Tab":       kb.Tab,
+		"ArrowDown": kb.ArrowDown,
+	}
 	action := pressKeys(key)
 	if held, is := strings.CutPrefix(key, "Control+"); is {
 		action = chromedp.KeyEvent(held, chromedp.KeyModifiers(chromedp.ModifierCtrl))
@@ -114,7 +121,8 @@ func (c *chromiumTab) press(ctx context.Context, key string) error {
 	return chromedp.Do(c.within(ctx), action)
 }
 
-// pressKeys presses keys as a keyboard does: a page that handles a key keeps it out of a field.
+// pressKeys presses keys as a keyboard does: a page that handles a key keeps it out of a
+// field.
 func pressKeys(text string) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		for _, r := range text {
@@ -133,31 +141,48 @@ func pressKeys(text string) chromedp.Action[chromedp.Void] {
 }
 
 func (c *chromiumTab) allowScripts(ctx context.Context, allowed bool) error {
-	_, err := chromedp.Call(c.within(ctx), emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: !allowed})
+	_, err := chromedp.Call(
+		c.within(ctx),
+		emulation.SetScriptExecutionDisabled,
+		emulation.SetScriptExecutionDisabledParams{Value: !allowed},
+	)
 	return err
 }
 
 func (c *chromiumTab) setSize(ctx context.Context, width, height int64) error {
 	_, err := chromedp.Call(c.within(ctx), emulation.SetDeviceMetricsOverride,
-		emulation.SetDeviceMetricsOverrideParams{Width: width, Height: height, DeviceScaleFactor: 1, Mobile: width < 500})
+		emulation.SetDeviceMetricsOverrideParams{
+			Width:             width,
+			Height:            height,
+			DeviceScaleFactor: 1,
+			Mobile:            width < 500,
+		})
 	return err
 }
 
 func (c *chromiumTab) setTheme(ctx context.Context, theme string) error {
 	_, err := chromedp.Call(c.within(ctx), emulation.SetEmulatedMedia,
-		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: theme}}})
+		emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{
+			Name:  "prefers-color-scheme",
+			Value: theme,
+		}}})
 	return err
 }
 
 // onLoad evaluates a script in each page before its own.
 func (c *chromiumTab) onLoad(ctx context.Context, source string) error {
-	_, err := chromedp.Call(c.within(ctx), page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: source})
+	_, err := chromedp.Call(
+		c.within(ctx),
+		page.AddScriptToEvaluateOnNewDocument,
+		page.AddScriptToEvaluateOnNewDocumentParams{Source: source},
+	)
 	return err
 }
 
-// picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first one, light, dark and on a phone,
-// docs/screens/web-NAME-issue.webp of a second one, and others with the suffix that is before their address. It does so only with
-// UPDATE_PICTURES=1: pictures NAME [PATH [PATH]] [SUFFIX=PATH]...
+// picturesCmd writes pictures of pages of the server: docs/screens/web-NAME.webp of the first
+// one, light, dark and on a phone, docs/screens/web-NAME-issue.webp of a second one, and
+// others with the suffix that is before their address. It does so only with UPDATE_PICTURES=1:
+// pictures NAME [PATH [PATH]] [SUFFIX=PATH]...
 func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if os.Getenv("UPDATE_PICTURES") == "" {
 		return
@@ -196,8 +221,12 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 		case named:
 			list = append(list, picture{of, "-" + suffix, "light", 1280, 1000})
 		case n == 0:
-			list = append(list, picture{address, "", "light", 1280, 800}, picture{address, "-dark", "dark", 1280, 800},
-				picture{address, "-phone", "light", 390, 844})
+			list = append(
+				list,
+				picture{address, "", "light", 1280, 800},
+				picture{address, "-dark", "dark", 1280, 800},
+				picture{address, "-phone", "light", 390, 844},
+			)
 		default:
 			list = append(list, picture{address, "-issue", "light", 1280, 1000})
 		}
@@ -206,8 +235,17 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(errors.Join(c.setTheme(ctx, p.theme), c.setSize(ctx, p.width, p.height)))
 		ts.Check(c.open(ctx, ts.Getenv("PAGE")+p.address))
 		quality := int64(85)
-		picture, err := chromedp.Call(c.within(ctx), page.CaptureScreenshot, page.CaptureScreenshotParams{Format: page.CaptureScreenshotFormatWebp, Quality: &quality})
+		picture, err := chromedp.Call(c.within(ctx), page.CaptureScreenshot, page.CaptureScreenshotParams{
+			Format:  page.CaptureScreenshotFormatWebp,
+			Quality: &quality,
+		})
 		ts.Check(err)
-		ts.Check(os.WriteFile(filepath.Join(moduleRoot, "docs", "screens", "web-"+args[0]+p.suffix+".webp"), picture.Data, 0o644))
+		ts.Check(
+			os.WriteFile(
+				filepath.Join(moduleRoot, "docs", "screens", "web-"+args[0]+p.suffix+".webp"),
+				picture.Data,
+				0o644,
+			),
+		)
 	}
 }

@@ -26,23 +26,28 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// wireLine is a line of a recording: a message that the client sent ("send") or received ("recv"), and the seconds since the start.
+// wireLine is a line of a recording: a message that the client sent ("send") or received
+// ("recv"), and the seconds since the start.
 type wireLine struct {
 	T   float64         `json:"t"`
 	Dir string          `json:"dir"`
 	Msg json.RawMessage `json:"msg"`
 }
 
-// wireMain runs a command and records the lines of its stdin and stdout in a file of FOLDER. It exits like the command:
-// codex-wire FOLDER COMMAND ARG...
+// wireMain runs a command and records the lines of its stdin and stdout in a file of FOLDER.
+// It exits like the command: codex-wire FOLDER COMMAND ARG...
 func wireMain() {
 	began := time.Now()
 	test.OK(mainT{}, os.MkdirAll(os.Args[1], 0o700))
 	name := filepath.Join(os.Args[1], fmt.Sprintf("%d.jsonl", began.UnixNano()))
-	w := &wire{began: began, to: newEncoder(test.Must(os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)))}
+	w := &wire{
+		began: began,
+		to:    newEncoder(test.Must(os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600))),
+	}
 	cmd := exec.Command(os.Args[2], os.Args[3:]...)
 	cmd.Stderr = os.Stderr
-	stdin, stdout := test.Must(cmd.StdinPipe()), test.Must(cmd.StdoutPipe())
+	stdin := test.Must(cmd.StdinPipe())
+	stdout := test.Must(cmd.StdoutPipe())
 	terminated := make(chan os.Signal, 1)
 	signal.Notify(terminated, syscall.SIGTERM, syscall.SIGINT)
 	test.OK(mainT{}, cmd.Start())
@@ -113,9 +118,10 @@ func (w *wire) note(dir string, line []byte) {
 // recordings is the folder of recorded conversations, which the tests of package codex replay.
 var recordings = filepath.Join("..", "..", "runner", "codex", "testdata", "recorded")
 
-// wireLikeCmd compares the script's conversations with codex, or the first N, with the recordings called NAME: the requests,
-// answers and ends of turns must be the same. They are recorded after `set codex.command $RECORDED_CODEX`. With
-// UPDATE_RECORDINGS the command replaces the recordings: wire-like NAME [N]
+// wireLikeCmd compares the script's conversations with codex, or the first N, with the
+// recordings called NAME: the requests, answers and ends of turns must be the same. They are
+// recorded after `set codex.command $RECORDED_CODEX`. With UPDATE_RECORDINGS the command
+// replaces the recordings: wire-like NAME [N]
 func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	files := test.Must(filepath.Glob(ts.MkAbs("wire/*.jsonl")))
 	if len(files) == 0 {
@@ -140,8 +146,15 @@ func wireLikeCmd(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Check(os.WriteFile(path, out.Bytes(), 0o644))
 			continue
 		}
-		if got, want := gist(now), gist(readWire(ts, path)); got != want {
-			ts.Fatalf("%s: the conversation was\n%s\nand was recorded as\n%s(UPDATE_RECORDINGS=1 keeps the new one)", name, got, want)
+		got := gist(now)
+		want := gist(readWire(ts, path))
+		if got != want {
+			ts.Fatalf(
+				"%s: the conversation was\n%s\nand was recorded as\n%s(UPDATE_RECORDINGS=1 keeps the new one)",
+				name,
+				got,
+				want,
+			)
 		}
 	}
 }
@@ -159,8 +172,9 @@ func readWire(ts *testscript.TestScript, path string) (lines []wireLine) {
 	return lines
 }
 
-// gist returns the common part of two recordings of the same flow: the requests and answers of both sides and the ends of the
-// first thread's turns. The turns of sub-agents may end in any order.
+// gist returns the common part of two recordings of the same flow: the requests and answers of
+// both sides and the ends of the first thread's turns. The turns of sub-agents may end in any
+// order.
 func gist(lines []wireLine) string {
 	var out strings.Builder
 	asked := map[string]string{} // the methods of codex's requests, by id
@@ -211,12 +225,20 @@ type tidier struct {
 
 func newTidier(work, linear string) *tidier {
 	host, _ := os.Hostname() // "" matches no server
-	fixed := strings.NewReplacer(filepath.Join(work, "codex-home"), "/CODEX_HOME", work, "/WORK", linear, "http://127.0.0.1:PORT")
+	fixed := strings.NewReplacer(
+		filepath.Join(work, "codex-home"),
+		"/CODEX_HOME",
+		work,
+		"/WORK",
+		linear,
+		"http://127.0.0.1:PORT",
+	)
 	return &tidier{fixed: fixed, host: host, ids: map[string]string{}, deltas: map[string]int{}}
 }
 
 const (
-	// longest is the number of bytes that are kept of a text, deltasKept the number of deltas of an item.
+	// longest is the number of bytes that are kept of a text, deltasKept the number of deltas
+	// of an item.
 	longest    = 240
 	deltasKept = 8
 )
@@ -307,7 +329,8 @@ func (t *tidier) text(key, s string) string {
 	}
 	cut := ""
 	if len(s) > 10*longest { // the patterns take seconds for a message of megabytes
-		s, cut = s[:2*longest], s[2*longest:]
+		cut = s[2*longest:]
+		s = s[:2*longest]
 	}
 	s = t.fixed.Replace(s)
 	s = uuidPattern.ReplaceAllStringFunc(s, func(id string) string {

@@ -50,7 +50,9 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(requests) > 0 {
 		last = requests[len(requests)-1]
 	}
-	switch verb, rest := args[0], args[1:]; {
+	verb := args[0]
+	rest := args[1:]
+	switch {
 	case verb == "requests" && len(rest) == 1:
 		waitFor(ts, rest[0]+" requests to the model", func() (bool, string) {
 			n := len(m.Requests())
@@ -93,7 +95,8 @@ func modelCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// configure sets a key, TABLE.KEY, of a TOML file with one key per line. A value that is neither a number nor a bool becomes a string.
+// configure sets a key, TABLE.KEY, of a TOML file with one key per line. A value that is
+// neither a number nor a bool becomes a string.
 func configure(path, key, value string) error {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -116,14 +119,18 @@ func configure(path, key, value string) error {
 	for end < len(lines) && !strings.HasPrefix(lines[end], "[") {
 		end++
 	}
-	rest := slices.DeleteFunc(slices.Clone(lines[begin:end]), func(line string) bool { return strings.HasPrefix(line, key+" =") })
+	rest := slices.DeleteFunc(
+		slices.Clone(lines[begin:end]),
+		func(line string) bool { return strings.HasPrefix(line, key+" =") },
+	)
 	lines = slices.Concat(lines[:begin], []string{key + " = " + value}, rest, lines[end:])
 	return os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600)
 }
 
-// formsMain is an MCP server on stdin and stdout with two tools. ask lets its client fill in a form (a colour) and returns
-// the answer; codex passes the form on to its client. change is annotated as destructive, so that codex asks for approval
-// first; it writes a file beside the workspace, because MCP servers run outside the sandbox.
+// formsMain is an MCP server on stdin and stdout with two tools. ask lets its client fill in a
+// form (a colour) and returns the answer; codex passes the form on to its client. change is
+// annotated as destructive, so that codex asks for approval first; it writes a file beside the
+// workspace, because MCP servers run outside the sandbox.
 func formsMain() {
 	type object = map[string]any
 	text := func(text string) (*mcp.CallToolResult, error) {
@@ -131,13 +138,19 @@ func formsMain() {
 	}
 	s := mcp.NewServer(&mcp.Implementation{Name: "forms", Version: "1"}, nil)
 	s.AddTool(&mcp.Tool{
-		Name: "ask", Description: "asks a person for a colour", InputSchema: object{"type": "object", "properties": object{}},
+		Name:        "ask",
+		Description: "asks a person for a colour",
+		InputSchema: object{"type": "object", "properties": object{}},
 		Annotations: &mcp.ToolAnnotations{ReadOnlyHint: true},
 	}, func(ctx context.Context, r *mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		colour := object{"type": "string", "title": "Colour", "enum": []string{"red", "green"}}
 		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{
-			Message:         "Which colour shall it have?",
-			RequestedSchema: object{"type": "object", "required": []string{"colour"}, "properties": object{"colour": colour}},
+			Message: "Which colour shall it have?",
+			RequestedSchema: object{
+				"type":       "object",
+				"required":   []string{"colour"},
+				"properties": object{"colour": colour},
+			},
 		})
 		if err != nil {
 			return text("there is no form: " + err.Error())
@@ -157,15 +170,17 @@ func formsMain() {
 	_ = s.Run(context.Background(), &mcp.StdioTransport{}) // until stdin is closed
 }
 
-// gitServeCmd serves the repositories in the script's directory for reading and pushing until the end of the script, with git's
-// daemon at $GIT_REMOTE on the loopback interface: git-serve
+// gitServeCmd serves the repositories in the script's directory for reading and pushing until
+// the end of the script, with git's daemon at $GIT_REMOTE on the loopback interface: git-serve
 //
-// The test accepts the connections and starts one daemon for each, like inetd, so that the kernel chooses the port and the test can
-// wait for every daemon. The client reports a failure of the daemon.
+// The test accepts the connections and starts one daemon for each, like inetd, so that the
+// kernel chooses the port and the test can wait for every daemon. The client reports a failure
+// of the daemon.
 func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	listener := test.Must(net.Listen("tcp", "127.0.0.1:0"))
 	ctx, cancel := context.WithCancel(context.Background())
-	dir, env := ts.MkAbs("."), scriptEnv(ts)
+	dir := ts.MkAbs(".")
+	env := scriptEnv(ts)
 	var daemons sync.WaitGroup
 	daemons.Go(func() {
 		for {
@@ -177,8 +192,20 @@ func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
 			conn.Close()
 			daemons.Go(func() {
 				defer file.Close()
-				cmd := exec.CommandContext(ctx, "git", "daemon", "--inetd", "--export-all", "--enable=receive-pack", "--base-path="+dir, dir)
-				cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout = dir, env, file, file
+				cmd := exec.CommandContext(
+					ctx,
+					"git",
+					"daemon",
+					"--inetd",
+					"--export-all",
+					"--enable=receive-pack",
+					"--base-path="+dir,
+					dir,
+				)
+				cmd.Dir = dir
+				cmd.Env = env
+				cmd.Stdin = file
+				cmd.Stdout = file
 				_ = cmd.Run()
 			})
 		}
@@ -191,13 +218,14 @@ func gitServeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// triesCmd writes try.sh, which an agent runs with a list of commands and expected results. The script compares the output with
-// the list: tries
+// triesCmd writes try.sh, which an agent runs with a list of commands and expected results.
+// The script compares the output with the list: tries
 func triesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(ts.MkAbs("try.sh"), []byte(made("try.sh")), 0o600))
 }
 
-// warmGoCmd sets $WARM to a build cache of go that contains the standard packages that a test needs: warm-go
+// warmGoCmd sets $WARM to a build cache of go that contains the standard packages that a test
+// needs: warm-go
 func warmGoCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir, err := warmGo()
 	ts.Check(err)
@@ -209,7 +237,8 @@ var warmGo = sync.OnceValues(func() (string, error) {
 	module := test.Must(os.MkdirTemp("", "symphony-warm-"))
 	defer os.RemoveAll(module)
 	for name, text := range map[string]string{
-		"go.mod": "module example.org/warm\n\ngo 1.21\n", "main.go": "package main\n\nfunc main() { println() }\n",
+		"go.mod":       "module example.org/warm\n\ngo 1.21\n",
+		"main.go":      "package main\n\nfunc main() { println() }\n",
 		"main_test.go": "package main\n\nimport \"testing\"\n\nfunc Test(*testing.T) { main() }\n",
 	} {
 		test.OK(mainT{}, os.WriteFile(filepath.Join(module, name), []byte(text), 0o600))
@@ -224,9 +253,10 @@ var warmGo = sync.OnceValues(func() (string, error) {
 	return dir, nil
 })
 
-// registryCmd serves one package, dep 1.0.0, on the loopback interface until the script's end, as a registry for go
-// ($REGISTRY/go), npm ($REGISTRY/npm/) and pip ($REGISTRY/pip/). It sets $TOOLS to a PATH with the tools of this machine,
-// since agents have the PATH of their login shell. registry down stops serving: registry [down]
+// registryCmd serves one package, dep 1.0.0, on the loopback interface until the script's end,
+// as a registry for go ($REGISTRY/go), npm ($REGISTRY/npm/) and pip ($REGISTRY/pip/). It sets
+// $TOOLS to a PATH with the tools of this machine, since agents have the PATH of their login
+// shell. registry down stops serving: registry [down]
 func registryCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	if len(args) > 0 {
@@ -277,7 +307,17 @@ func serveGo(ts *testscript.TestScript, serve serveFunc) {
 	serve(at+"list", "text/plain", []byte("v1.0.0\n"))
 	serve(at+"v1.0.0.info", "application/json", []byte(`{"Version":"v1.0.0"}`))
 	serve(at+"v1.0.0.mod", "text/plain", []byte(module))
-	serve(at+"v1.0.0.zip", "application/zip", zipped(ts, "example.org/dep@v1.0.0/go.mod", module, "example.org/dep@v1.0.0/dep.go", "package dep\n\n// Word is dep.\nconst Word = \"dep\"\n"))
+	serve(
+		at+"v1.0.0.zip",
+		"application/zip",
+		zipped(
+			ts,
+			"example.org/dep@v1.0.0/go.mod",
+			module,
+			"example.org/dep@v1.0.0/dep.go",
+			"package dep\n\n// Word is dep.\nconst Word = \"dep\"\n",
+		),
+	)
 }
 
 func serveNpm(ts *testscript.TestScript, serve serveFunc, url string) {
@@ -300,7 +340,8 @@ func serveNpm(ts *testscript.TestScript, serve serveFunc, url string) {
 		"versions": map[string]any{"1.0.0": map[string]any{
 			"name": "dep", "version": "1.0.0",
 			"dist": map[string]string{
-				"tarball": url + "/npm/-/dep-1.0.0.tgz", "integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
+				"tarball":   url + "/npm/-/dep-1.0.0.tgz",
+				"integrity": "sha512-" + base64.StdEncoding.EncodeToString(sum[:]),
 			},
 		}},
 	}))

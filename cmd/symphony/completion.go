@@ -17,8 +17,9 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// At each press of the tab key the scripts call the hidden command complete of the installed program. Unlike the scripts of the
-// command line library, they do not evaluate the typed line.
+// At each press of the tab key the scripts call the hidden command complete of the installed
+// program. Unlike the scripts of the command line library, they do not evaluate the typed
+// line.
 //
 //go:embed completion
 var completionScripts embed.FS
@@ -42,7 +43,10 @@ Example:
 			}
 			script, err := completionScripts.ReadFile("completion/symphony." + c.Args().First())
 			if err != nil {
-				return exit.Usage("completion: unknown shell %q; there are scripts for bash, zsh and fish", c.Args().First())
+				return exit.Usage(
+					"completion: unknown shell %q; there are scripts for bash, zsh and fish",
+					c.Args().First(),
+				)
 			}
 			_, err = w.Stdout.Write(script)
 			return err
@@ -50,11 +54,14 @@ Example:
 	}
 }
 
-// completeCommand prints the completions of its last argument, one per line, with a tab before the description. It prints
-// nothing where only a file fits: then the shells complete files.
+// completeCommand prints the completions of its last argument, one per line, with a tab before
+// the description. It prints nothing where only a file fits: then the shells complete files.
 func completeCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "complete", Hidden: true, SkipFlagParsing: true, Usage: "list completions (called by the shells)",
+		Name:            "complete",
+		Hidden:          true,
+		SkipFlagParsing: true,
+		Usage:           "list completions (called by the shells)",
 		Action: func(c *cli.Context) error {
 			words := c.Args().Slice()
 			if len(words) < 2 || words[0] != "--" {
@@ -66,7 +73,8 @@ func completeCommand(w *term.Env) *cli.Command {
 }
 
 func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) error {
-	current, typed := words[len(words)-1], words[:len(words)-1]
+	current := words[len(words)-1]
+	typed := words[:len(words)-1]
 	offer := func(word, about string) {
 		// An identifier comes from a tracker: only a plain word may reach the shell's line.
 		if strings.HasPrefix(word, current) && text.ShellQuote(word) == word {
@@ -93,7 +101,8 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 		}
 		return nil
 	}
-	issues, requests := strings.Contains(command.UsageText, "ISSUE"), strings.Contains(command.UsageText, "REQUEST")
+	issues := strings.Contains(command.UsageText, "ISSUE")
+	requests := strings.Contains(command.UsageText, "REQUEST")
 	if !issues && !requests || len(typed) > at && takesValue(command, typed[len(typed)-1]) {
 		return nil
 	}
@@ -131,6 +140,14 @@ func namedProject(w *term.Env, typed []string) *project.Project {
 		return ""
 	}
 	env := w.Environment()
-	return project.New(env, cmp.Or(value("-w", "--workflow"), w.Getenv("SYMPHONY_WORKFLOW"), project.FindWorkflow(env), "WORKFLOW.md"),
-		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")))
+	return project.New(
+		env,
+		cmp.Or(
+			value("-w", "--workflow"),
+			w.Getenv("SYMPHONY_WORKFLOW"),
+			project.FindWorkflow(env),
+			"WORKFLOW.md",
+		),
+		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")),
+	)
 }

@@ -43,13 +43,20 @@ func (c *crashScene) blockIsDue() bool {
 	return true
 }
 
-// TestSlotIsFreeWhenTheRunIsOver checks that the pass that a worker starts at its end finds the slot free, even if the worker is
-// still alive.
+// TestSlotIsFreeWhenTheRunIsOver checks that the pass that a worker starts at its end finds
+// the slot free, even if the worker is still alive.
 func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	program := builtProgram(t, "crashpoints")
-	s := crashScenario{name: "slot", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, stands: true}
+	s := crashScenario{
+		name:   "slot",
+		issue:  handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		stands: true,
+	}
 	s.play = func(c *crashScene) {
 		c.passes("the worker is stopped", c.died)
 		slots := c.glob("home", ".local", "state", "symphony", "accounts", "*", "slots", "1")
@@ -65,14 +72,17 @@ func TestSlotIsFreeWhenTheRunIsOver(t *testing.T) {
 	newCrashScene(t, program, s, "worker:worker.closed").play()
 }
 
-// toldPlay has a request of an agent and a hold by the operator: the worker delivers the first notification, a pass the second.
+// toldPlay has a request of an agent and a hold by the operator: the worker delivers the first
+// notification, a pass the second.
 func toldPlay(c *crashScene) {
 	c.edit("hooks:\n", "hooks:\n  on_attention: "+c.path("witness")+" attention\n")
 	c.edit("agent:\n", "agent:\n  on_approval: ask\n")
 	c.arm()
 	c.passes("asked and told", func() bool {
-		return c.number(`SELECT count(*) FROM attentions a JOIN requests r ON a.ref = r.identifier || '.' || r.number
-			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`) > 0 ||
+		return c.number(
+			`SELECT count(*) FROM attentions a JOIN requests r ON a.ref = r.identifier || '.' || r.number
+			JOIN runs ON runs.id = r.run_id WHERE runs.outcome IS NULL AND a.done_at IS NOT NULL`,
+		) > 0 ||
 			c.died() && c.number(`SELECT count(*) FROM attentions WHERE taken_at IS NOT NULL`) > 0
 	})
 	// This notification is from a pass that died twice while its hook ran.
@@ -94,15 +104,19 @@ func (c *crashScene) edit(old, text string) {
 	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), old, text, 1), 0o600)
 }
 
-// checkAttentions checks that the delivery of every notification has begun, and none was delivered twice without a death.
-// A request for approval whose run has ended need not be delivered.
+// checkAttentions checks that the delivery of every notification has begun, and none was
+// delivered twice without a death. A request for approval whose run has ended need not be
+// delivered.
 func (c *crashScene) checkAttentions() {
 	if left := c.query(`SELECT key FROM attentions a WHERE taken_at IS NULL AND done_at IS NULL AND NOT EXISTS (
 		SELECT 1 FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.issue_id = a.issue_id
-			AND a.ref = q.identifier || '.' || q.number AND q.kind <> 'question' AND r.outcome IS NOT NULL)`); len(left) > 0 {
+			AND a.ref = q.identifier || '.' || q.number AND q.kind <> 'question' AND r.outcome IS NOT NULL)`); len(
+		left,
+	) > 0 {
 		c.t.Errorf("not delivered: %q", left)
 	}
-	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() && c.deaths == 0 {
+	if undone := c.query(`SELECT key FROM attentions WHERE done_at IS NULL`); len(undone) > 0 && !c.died() &&
+		c.deaths == 0 {
 		c.t.Errorf("not recorded as delivered: %q", undone)
 	}
 	delivered := strings.Count("\n"+c.read("ledger/log"), "\nattention ")

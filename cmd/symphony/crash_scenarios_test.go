@@ -25,24 +25,27 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process dies; then passes run until
-// nothing is left to do.
+// crashScenario is a short life of the issue ABC-1. Its play must succeed wherever a process
+// dies; then passes run until nothing is left to do.
 type crashScenario struct {
 	name  string
 	issue string // what the agent does
 	play  func(c *crashScene)
-	// ends is the final state of the issue, which is then unclaimed; keeps is true if the workspace is kept.
+	// ends is the final state of the issue, which is then unclaimed; keeps is true if the
+	// workspace is kept.
 	ends      string
 	keeps     bool
-	exits     []int       // allowed exit codes of commands besides 0
-	deaths    int         // workers that the play itself kills
-	recounted bool        // the play resets attempts
-	needs     func() bool // reports whether the system has what the scenario needs; nil for every system
-	stands    bool        // the process stops instead of dying
-	late      bool        // workers may die only after arm
-	accepted  bool        // the remote refuses no push
-	pushed    []string    // the commits that a person pushes to the branch, the newest first
-	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this scenario although an earlier one reaches them, too.
+	exits     []int // allowed exit codes of commands besides 0
+	deaths    int   // workers that the play itself kills
+	recounted bool  // the play resets attempts
+	// reports whether the system has what the scenario needs; nil for every system
+	needs    func() bool
+	stands   bool     // the process stops instead of dying
+	late     bool     // workers may die only after arm
+	accepted bool     // the remote refuses no push
+	pushed   []string // the commits that a person pushes to the branch, the newest first
+	// again lists prefixes of ROLE:NAME: with SYMPHONY_TEST=each points to die at in this
+	// scenario although an earlier one reaches them, too.
 	again []string
 }
 
@@ -60,30 +63,58 @@ const (
 
 var crashScenarios = []crashScenario{
 	{
-		// The first pass, hooks, an agent that creates a link and hands the issue over, another issue that waits for it.
+		// The first pass, hooks, an agent that creates a link and hands the issue over,
+		// another issue that waits for it.
 		name: "handover", issue: links + handOver, ends: "Human Review", keeps: true,
 		play: func(c *crashScene) {
 			c.arm()
-			test.Must(c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-2", Title: "Later", State: "Todo", BlockedBy: []string{"ABC-1"}}))
+			test.Must(c.linear.AddIssue(lineartest.Issue{
+				Identifier: "ABC-2",
+				Title:      "Later",
+				State:      "Todo",
+				BlockedBy:  []string{"ABC-1"},
+			}))
 		},
 	},
 	{
-		// The agent finishes the issue, and its workspace is removed, with a directory that needs a chmod first.
+		// The agent finishes the issue, and its workspace is removed, with a directory that
+		// needs a chmod first.
 		name: "removed", issue: finish, ends: "Done", late: true,
-		again: []string{"worker:state.Finish.", "worker:workspace.hook.started", "worker:durable.", "pass:state.Commit."},
-		play:  func(c *crashScene) { c.finished() },
+		again: []string{
+			"worker:state.Finish.",
+			"worker:workspace.hook.started",
+			"worker:durable.",
+			"pass:state.Commit.",
+		},
+		play: func(c *crashScene) { c.finished() },
 	},
 	{
-		// The issue is reopened while its workspace is being removed: the next run works in a new one, or in the old one while that is complete.
-		name: "reopened", issue: finish, ends: "Human Review", keeps: true, recounted: true, late: true,
-		again: []string{"worker:workspace.remove.", "worker:workspace.tree.opened", "worker:workspace.trash.renamed", "worker:workspace.hook.started"},
+		// The issue is reopened while its workspace is being removed: the next run works in a
+		// new one, or in the old one while that is complete.
+		name:      "reopened",
+		issue:     finish,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		late:      true,
+		again: []string{
+			"worker:workspace.remove.",
+			"worker:workspace.tree.opened",
+			"worker:workspace.trash.renamed",
+			"worker:workspace.hook.started",
+		},
 		play: func(c *crashScene) {
 			c.finished()
 			c.passes("the removal begins", func() bool {
-				return c.died() || c.number(`SELECT count(*) FROM runs WHERE kind = 'cleanup' AND phase <> 'starting'`) > 0
+				return c.died() ||
+					c.number(`SELECT count(*) FROM runs WHERE kind = 'cleanup' AND phase <> 'starting'`) > 0
 			})
 			if strings.HasPrefix(c.point, "worker:") {
-				c.waitFor("the removal ends or dies", func() bool { return c.died() || !c.exists("ws", ".symphony", "ABC-1.json") }, nil)
+				c.waitFor(
+					"the removal ends or dies",
+					func() bool { return c.died() || !c.exists("ws", ".symphony", "ABC-1.json") },
+					nil,
+				)
 			}
 			c.instruct(handOver)
 			c.move("Todo")
@@ -91,7 +122,10 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// The issue is finished in the tracker while its agent is at work.
-		name: "stopped", issue: "sh sleep 30", ends: "Done", again: []string{"pass:state.Commit.", "worker:state.Finish."},
+		name:  "stopped",
+		issue: "sh sleep 30",
+		ends:  "Done",
+		again: []string{"pass:state.Commit.", "worker:state.Finish."},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.move("Done")
@@ -110,9 +144,18 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		name: "told", issue: "ask-command touch asked\n" + handOver, ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"pass:state.Commit.", "worker:state.TakeAttention.", "worker:state.DoneAttention.", "worker:runner.attention."},
-		play:  toldPlay,
+		name:      "told",
+		issue:     "ask-command touch asked\n" + handOver,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		again: []string{
+			"pass:state.Commit.",
+			"worker:state.TakeAttention.",
+			"worker:state.DoneAttention.",
+			"worker:runner.attention.",
+		},
+		play: toldPlay,
 	},
 	{
 		// The operator tells the agent something, which it gets whatever dies.
@@ -123,15 +166,21 @@ var crashScenarios = []crashScenario{
 			if c.number(`SELECT count(*) FROM calls`) == 0 {
 				c.symphony("tell", "ABC-1", "Use red.")
 			}
-			c.passes("received", func() bool { return c.number(`SELECT count(*) FROM calls WHERE status = 'completed'`) == 1 })
+			c.passes(
+				"received",
+				func() bool { return c.number(`SELECT count(*) FROM calls WHERE status = 'completed'`) == 1 },
+			)
 			c.write("go", "", 0o600)
 		},
 	},
 	{
 		// A worker dies and leaves a process that ignores SIGTERM.
-		name: "leftovers", issue: "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
-		ends: "Human Review", keeps: true, deaths: 1,
-		again: []string{"pass:state.Commit.after", "pass:state.EndDead."},
+		name:   "leftovers",
+		issue:  "attempt 0:\nbackground trap '' TERM; sleep 31; sleep 32\nsleep 30s\nattempt 1+:\n" + handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		again:  []string{"pass:state.Commit.after", "pass:state.EndDead."},
 		play: func(c *crashScene) {
 			c.atWork()
 			c.kill(syscall.SIGKILL)
@@ -139,8 +188,12 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// A worker is stopped by SIGSTOP.
-		name: "frozen", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
-		again: []string{"pass:state.EndDead."},
+		name:   "frozen",
+		issue:  "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		again:  []string{"pass:state.EndDead."},
 		play: func(c *crashScene) {
 			c.atWork()
 			if c.stopWorker() {
@@ -150,8 +203,11 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// An agent ignores the end of its input and SIGTERM.
-		name: "deaf", issue: "deaf\nbackground sleep 33\n" + handOver, ends: "Human Review", keeps: true,
-		play: func(c *crashScene) { c.arm() },
+		name:  "deaf",
+		issue: "deaf\nbackground sleep 33\n" + handOver,
+		ends:  "Human Review",
+		keeps: true,
+		play:  func(c *crashScene) { c.arm() },
 	},
 	{
 		// Old runs are pruned with their directories, and so are directories without a run.
@@ -160,21 +216,30 @@ var crashScenarios = []crashScenario{
 			c.handedOver()
 			c.aged()
 			c.arm()
-			c.passes("pruned", func() bool { return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20 })
-			// A pass that died between the rows and the directories leaves orphans, which prune removes.
+			c.passes(
+				"pruned",
+				func() bool { return c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) == 20 },
+			)
+			// A pass that died between the rows and the directories leaves orphans, which
+			// prune removes.
 			c.ageDirs()
 			c.alone()
 			out := c.symphony("prune", "--yes") // it may be what dies
 			out += c.symphony("prune", "--yes")
 			dirs := c.glob("state", "runs", "old-*")
-			if len(dirs) != 0 || c.exists("state", "runs", "never") || c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) != 0 {
+			if len(dirs) != 0 || c.exists("state", "runs", "never") ||
+				c.number(`SELECT count(*) FROM runs WHERE id LIKE 'old-%'`) != 0 {
 				c.t.Errorf("runs of an issue that the tracker does not have are left: %q\n%s", dirs, out)
 			}
 		},
 	},
 	{
 		// The agent asks a question, which is answered; a later run may have to ask again.
-		name: "asked", issue: "ask-user Which way?\n" + handOver, ends: "Human Review", keeps: true, exits: []int{1},
+		name:  "asked",
+		issue: "ask-user Which way?\n" + handOver,
+		ends:  "Human Review",
+		keeps: true,
+		exits: []int{1},
 		play: func(c *crashScene) {
 			c.arm()
 			c.passes("handed over", func() bool { c.answer(); return c.state() == c.ends })
@@ -182,8 +247,12 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// The answer comes after the death of the worker: the next run receives it.
-		name: "answered late", issue: "attempt 0:\nask-user Which way?\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
-		deaths: 1, exits: []int{1},
+		name:   "answered late",
+		issue:  "attempt 0:\nask-user Which way?\nattempt 1+:\n" + handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		exits:  []int{1},
 		play: func(c *crashScene) {
 			c.passes("a question", func() bool { return len(c.questions()) > 0 || c.state() == c.ends })
 			asked := c.questions()
@@ -196,20 +265,36 @@ var crashScenarios = []crashScenario{
 	},
 	{
 		// The question is asked and answered in the tracker.
-		name: "answered in the tracker", issue: "ask-user Which way?\n" + handOver, ends: "Human Review", keeps: true,
-		again: []string{"pass:tracker.Post.", "pass:tracker.Edit.", "pass:state.SaveComment.", "pass:state.DecideRequest."},
-		play:  answersPlay,
+		name:  "answered in the tracker",
+		issue: "ask-user Which way?\n" + handOver,
+		ends:  "Human Review",
+		keeps: true,
+		again: []string{
+			"pass:tracker.Post.",
+			"pass:tracker.Edit.",
+			"pass:state.SaveComment.",
+			"pass:state.DecideRequest.",
+		},
+		play: answersPlay,
 	},
 	{
 		// A hold is explained in the tracker, and ends only when a person comments.
-		name: "hold explained", issue: "fail other no luck", ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"pass:tracker.Post.", "pass:state.SaveComment."},
-		play:  explainedPlay,
+		name:      "hold explained",
+		issue:     "fail other no luck",
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		again:     []string{"pass:tracker.Post.", "pass:state.SaveComment."},
+		play:      explainedPlay,
 	},
 	{
 		// codex loses its login, and a later run succeeds again.
-		name: "login", issue: "fail httpConnectionFailed=401 who are you", ends: "Human Review", keeps: true, recounted: true,
-		again: []string{"worker:durable.", "pass:durable."},
+		name:      "login",
+		issue:     "fail httpConnectionFailed=401 who are you",
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		again:     []string{"worker:durable.", "pass:durable."},
 		play: func(c *crashScene) {
 			c.passes("blocked", func() bool {
 				return c.number(`SELECT count(*) FROM claims WHERE kind = 'blocked'`) == 1 && c.blockIsDue()
@@ -223,14 +308,27 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The operator takes the issue over in its first workspace, and a run continues afterwards.
-		name: "taken over", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1},
-		play: takeoverPlay,
+		// The operator takes the issue over in its first workspace, and a run continues
+		// afterwards.
+		name:      "taken over",
+		issue:     handOver,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		exits:     []int{1},
+		play:      takeoverPlay,
 	},
 	{
 		// The operator restores a removed workspace, and the next run works in it.
-		name: "restored", issue: saved + handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1}, late: true,
-		again: []string{"pass:durable."}, play: restoredPlay,
+		name:      "restored",
+		issue:     saved + handOver,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		exits:     []int{1},
+		late:      true,
+		again:     []string{"pass:durable."},
+		play:      restoredPlay,
 	},
 	{
 		// The operator removes the project with its workspaces; the next pass begins again.
@@ -247,13 +345,25 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// The project is backed up, its state is lost, and restored from the backup. Neither is ever half there.
-		name: "backed up", issue: handOver, ends: "Human Review", keeps: true, recounted: true, exits: []int{1}, late: true,
-		again: []string{"pass:durable."}, play: backupPlay,
+		// The project is backed up, its state is lost, and restored from the backup. Neither
+		// is ever half there.
+		name:      "backed up",
+		issue:     handOver,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		exits:     []int{1},
+		late:      true,
+		again:     []string{"pass:durable."},
+		play:      backupPlay,
 	},
 	{
-		// symphony clones a repository, and pushes the commit of the agent. The remote refuses the first push.
-		name: "delivered", issue: commits + "{move Human Review}", ends: "Human Review", keeps: true,
+		// symphony clones a repository, and pushes the commit of the agent. The remote refuses
+		// the first push.
+		name:  "delivered",
+		issue: commits + "{move Human Review}",
+		ends:  "Human Review",
+		keeps: true,
 		again: []string{"worker:state.Finish.", "pass:state.Commit."},
 		play:  deliveredPlay,
 	},
@@ -264,81 +374,162 @@ var crashScenarios = []crashScenario{
 		play:  deliveredPlay,
 	},
 	{
-		// The agent asks that its issue is handed over: the commit is on the remote before there is a comment, and the comment before the
-		// issue is moved. There is one comment.
-		name: "handed over", issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
+		// The agent asks that its issue is handed over: the commit is on the remote before
+		// there is a comment, and the comment before the issue is moved. There is one comment.
+		name:  "handed over",
+		issue: commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:  "Human Review",
+		keeps: true,
 		again: []string{"worker:runner.handover.", "worker:runner.verified", "worker:state.UpdateRun."},
 		play: func(c *crashScene) {
-			c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
+			c.edit(
+				"hooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+			)
 			deliveredPlay(c)
 		},
 	},
 	{
 		// The same where the first push is accepted: the agent's own worker does everything.
-		name: "handed over at once", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
-		again: []string{"worker:runner.handover.", "worker:runner.verified"},
+		name:     "handed over at once",
+		accepted: true,
+		issue:    commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:     "Human Review",
+		keeps:    true,
+		again:    []string{"worker:runner.handover.", "worker:runner.verified"},
 		play: func(c *crashScene) {
-			c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n")
+			c.edit(
+				"hooks:\n",
+				"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nhooks:\n",
+			)
 			deliveredPlay(c)
 		},
 	},
 	{
 		// The base moves between two runs in a workspace.
-		name: "base moved", accepted: true, issue: commits + "{move Human Review}", ends: "Human Review", keeps: true, recounted: true,
+		name:      "base moved",
+		accepted:  true,
+		issue:     commits + "{move Human Review}",
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
 		play: func(c *crashScene) {
 			deliveredPlay(c)
 			c.handedOver()
 			remote := c.path("remote")
-			moved := c.git("--git-dir", remote, "-c", "user.name=A", "-c", "user.email=a@example.com", "commit-tree", "-p", "main", "-m", "first", "main^{tree}")
+			moved := c.git(
+				"--git-dir",
+				remote,
+				"-c",
+				"user.name=A",
+				"-c",
+				"user.email=a@example.com",
+				"commit-tree",
+				"-p",
+				"main",
+				"-m",
+				"first",
+				"main^{tree}",
+			)
 			c.git("--git-dir", remote, "update-ref", "refs/heads/main", moved)
 			c.move("Todo")
 			c.handedOver()
-			test.Equal(c.t, "the base in the workspace", c.git("-C", c.path("ws", "ABC-1"), "rev-parse", "origin/main"), moved)
-			test.Equal(c.t, "what is left in the mirrors", len(c.glob("ws", ".symphony", "mirrors", "incoming-*")), 0)
+			test.Equal(
+				c.t,
+				"the base in the workspace",
+				c.git("-C", c.path("ws", "ABC-1"), "rev-parse", "origin/main"),
+				moved,
+			)
+			test.Equal(
+				c.t,
+				"what is left in the mirrors",
+				len(c.glob("ws", ".symphony", "mirrors", "incoming-*")),
+				0,
+			)
 		},
 	},
 	{
-		// A person pushes to the branch between two runs, and again during a turn. The workspace is moved to both commits.
-		name: "helped", accepted: true, issue: commits + "{move Human Review}", ends: "Human Review", keeps: true, recounted: true,
-		pushed: []string{"meanwhile", "suggestion"},
-		again:  []string{"worker:repository.forward.", "worker:workspace.branch."},
-		play:   helpedPlay,
+		// A person pushes to the branch between two runs, and again during a turn. The
+		// workspace is moved to both commits.
+		name:      "helped",
+		accepted:  true,
+		issue:     commits + "{move Human Review}",
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		pushed:    []string{"meanwhile", "suggestion"},
+		again:     []string{"worker:repository.forward.", "worker:workspace.branch."},
+		play:      helpedPlay,
 	},
 	{
-		// A check of the pull request fails twice, and the agent answers. Then it conflicts with its base, and the issue is held.
-		name: "comes back", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Human Review", keeps: true,
-		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.Commit.", "worker:runner.rework."},
+		// A check of the pull request fails twice, and the agent answers. Then it conflicts
+		// with its base, and the issue is held.
+		name:      "comes back",
+		accepted:  true,
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Human Review",
+		keeps:     true,
+		recounted: true,
+		again: []string{
+			"pass:feedback.",
+			"pass:tracker.Move.",
+			"pass:state.Commit.",
+			"worker:runner.rework.",
+		},
 		play: comesBackPlay,
 	},
 	{
-		// The pull request is closed while the issue waits for an agent, and is then merged. The state of merged issues is not a terminal one.
-		name: "merged elsewhere", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Backlog", keeps: true,
-		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
-		play: mergedPlay,
+		// The pull request is closed while the issue waits for an agent, and is then merged.
+		// The state of merged issues is not a terminal one.
+		name:      "merged elsewhere",
+		accepted:  true,
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Backlog",
+		keeps:     true,
+		recounted: true,
+		again:     []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
+		play:      mergedPlay,
 	},
 	{
 		// The same, where that state is a terminal one.
-		name: "merged", accepted: true, issue: commits + `tool hand_over {"summary": "Wrote the file."}`, ends: "Done",
-		recounted: true, again: []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
-		play: mergedPlay,
+		name:      "merged",
+		accepted:  true,
+		issue:     commits + `tool hand_over {"summary": "Wrote the file."}`,
+		ends:      "Done",
+		recounted: true,
+		again:     []string{"pass:feedback.", "pass:tracker.Move.", "pass:state.AddCommand."},
+		play:      mergedPlay,
 	},
 	{
 		// A process that a dead worker left can't be killed for a while.
-		name: "stuck", issue: "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true,
-		deaths: 1, exits: []int{1}, needs: canFreeze,
+		name:   "stuck",
+		issue:  "attempt 0:\nbackground sleep 3012\nsleep 30s\nattempt 1+:\n" + handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		exits:  []int{1},
+		needs:  canFreeze,
 		play: func(c *crashScene) {
 			c.atWork()
 			thaw := c.freeze("sleep 3012")
 			defer thaw()
 			if c.kill(syscall.SIGKILL) {
-				c.passes("counted", func() bool { return c.died() || c.number(`SELECT max(reap_tries) FROM runs`) > 0 })
+				c.passes(
+					"counted",
+					func() bool { return c.died() || c.number(`SELECT max(reap_tries) FROM runs`) > 0 },
+				)
 			}
 		},
 	},
 	{
-		// The agent works on another machine. Its worker dies, and another one ends the run there.
-		name: "host", issue: "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver, ends: "Human Review", keeps: true, deaths: 1,
-		needs: canServeSSH,
+		// The agent works on another machine. Its worker dies, and another one ends the run
+		// there.
+		name:   "host",
+		issue:  "attempt 0:\nsleep 30s\nattempt 1+:\n" + handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		needs:  canServeSSH,
 		play: func(c *crashScene) {
 			c.useHost()
 			c.atWork()
@@ -346,7 +537,8 @@ var crashScenarios = []crashScenario{
 		},
 	},
 	{
-		// Hosts start an agent without an issue until one has had its turn, and end it. Then the issue gets the slot.
+		// Hosts start an agent without an issue until one has had its turn, and end it. Then
+		// the issue gets the slot.
 		name: "agents", issue: handOver, ends: "Human Review", keeps: true,
 		again: []string{"worker:state.Finish.", "worker:host.Open.", "pass:runner.start.spawned"},
 		play:  agentsPlay,
@@ -360,14 +552,30 @@ func backupPlay(c *crashScene) {
 	for range 2 { // the first may die, otherwise the second is refused
 		c.symphony("backup", "b.tar.gz")
 		if c.exists("b.tar.gz") {
-			test.Run(c.t, exec.Command("tar", "-xzf", c.path("b.tar.gz"), "-C", c.path("tmp"), "manifest.json", "project/state.db"))
+			test.Run(
+				c.t,
+				exec.Command(
+					"tar",
+					"-xzf",
+					c.path("b.tar.gz"),
+					"-C",
+					c.path("tmp"),
+					"manifest.json",
+					"project/state.db",
+				),
+			)
 		}
 	}
 	c.must(os.Rename(c.path("state"), c.path("lost")))
 	for range 2 {
 		c.symphony("restore-state", "b.tar.gz")
 		if c.exists("state", "state.db") {
-			test.Equal(c.t, "runs", c.query(`SELECT identifier || ' ' || outcome FROM runs WHERE kind = 'agent'`), []string{"ABC-1 succeeded"})
+			test.Equal(
+				c.t,
+				"runs",
+				c.query(`SELECT identifier || ' ' || outcome FROM runs WHERE kind = 'agent'`),
+				[]string{"ABC-1 succeeded"},
+			)
 		}
 	}
 	test.Equal(c.t, "what is left of the restoration", c.exists("state", "restoring"), false)
@@ -393,12 +601,22 @@ func (c *crashScene) comments() (list []lineartest.Comment) {
 
 // answersPlay has an operator who answers each question in the tracker once.
 func answersPlay(c *crashScene) {
-	c.write("WORKFLOW.md", strings.Replace(c.read("WORKFLOW.md"), "project_slug: demo", "project_slug: demo\n  operators: [kim@example.com]", 1), 0o600)
+	c.write(
+		"WORKFLOW.md",
+		strings.Replace(
+			c.read("WORKFLOW.md"),
+			"project_slug: demo",
+			"project_slug: demo\n  operators: [kim@example.com]",
+			1,
+		),
+		0o600,
+	)
 	c.arm()
 	answered := map[string]bool{}
 	c.passes("handed over", func() bool {
 		for _, comment := range c.comments() {
-			if id := regexp.MustCompile(`ABC-1\.[0-9]+`).FindString(comment.Body); !answered[id] && strings.Contains(comment.Body, "can answer") {
+			if id := regexp.MustCompile(`ABC-1\.[0-9]+`).FindString(comment.Body); !answered[id] &&
+				strings.Contains(comment.Body, "can answer") {
 				answered[id] = true
 				test.Must(c.linear.Comment("ABC-1", "kim@example.com", id+": Yes"))
 			}
@@ -406,7 +624,10 @@ func answersPlay(c *crashScene) {
 		return c.state() == c.ends
 	})
 	c.passes("every comment shows how its request ended", func() bool {
-		return !slices.ContainsFunc(c.comments(), func(comment lineartest.Comment) bool { return strings.Contains(comment.Body, "can answer") })
+		return !slices.ContainsFunc(
+			c.comments(),
+			func(comment lineartest.Comment) bool { return strings.Contains(comment.Body, "can answer") },
+		)
 	})
 	asked := map[string]bool{}
 	for _, comment := range c.comments() {
@@ -416,15 +637,21 @@ func answersPlay(c *crashScene) {
 		}
 		asked[marker] = true
 	}
-	if n := c.number(`SELECT count(*) FROM requests WHERE decision = 'answer'`); n < 1 || n != len(answered) && !c.died() || len(asked) < n {
+	if n := c.number(`SELECT count(*) FROM requests WHERE decision = 'answer'`); n < 1 ||
+		n != len(answered) && !c.died() ||
+		len(asked) < n {
 		c.t.Errorf("%d requests were answered, the operator answered %v: %+v", n, answered, c.comments())
 	}
 }
 
 // explainedPlay has an issue that is held, and then continued by a person's comment.
 func explainedPlay(c *crashScene) {
-	c.write("WORKFLOW.md", strings.NewReplacer("project_slug: demo", "project_slug: demo\n  explain_holds: true",
-		"on_question: ask", "max_failures: 1").Replace(c.read("WORKFLOW.md")), 0o600)
+	c.write(
+		"WORKFLOW.md",
+		strings.NewReplacer("project_slug: demo", "project_slug: demo\n  explain_holds: true",
+			"on_question: ask", "max_failures: 1").Replace(c.read("WORKFLOW.md")),
+		0o600,
+	)
 	c.arm()
 	c.passes("explained", func() bool { return c.claim() == "held max_failures" && len(c.comments()) == 1 })
 	c.pass()
@@ -438,7 +665,8 @@ func explainedPlay(c *crashScene) {
 
 // deliveredPlay has a remote that refuses the first push, and opens a pull request.
 func deliveredPlay(c *crashScene) {
-	seed, remote := c.path("tmp", "seed"), c.path("remote")
+	seed := c.path("tmp", "seed")
+	remote := c.path("remote")
 	c.git("init", "-q", "--bare", "-b", "main", remote)
 	c.git("init", "-q", "-b", "main", seed)
 	c.write("tmp/seed/.gitignore", "made/\n", 0o600)
@@ -447,16 +675,26 @@ func deliveredPlay(c *crashScene) {
 	c.git("-C", seed, "push", "-q", remote, "main")
 	c.must(os.RemoveAll(seed))
 	if !c.accepted {
-		c.write("remote/hooks/pre-receive", "#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n", 0o700)
+		c.write(
+			"remote/hooks/pre-receive",
+			"#!/bin/sh\n[ -e refused ] || { touch refused; exit 1; }\n",
+			0o700,
+		)
 	}
 	c.github = &githubtest.Server{
-		Repository: filepath.Base(c.dir) + "/remote", Remote: remote, Tokens: []string{"github_pat_secretsecret"}, Errorf: c.t.Errorf,
+		Repository: filepath.Base(c.dir) + "/remote",
+		Remote:     remote,
+		Tokens:     []string{"github_pat_secretsecret"},
+		Errorf:     c.t.Errorf,
 	}
 	c.github.Start()
 	c.t.Cleanup(c.github.Close)
 	c.env = append(c.env, "GITHUB_TOKEN="+c.github.Tokens[0])
-	c.edit("hooks:\n", "repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com, deliver: pull-request, "+
-		"api: "+c.github.URL()+", token: $GITHUB_TOKEN}\nhooks:\n")
+	c.edit(
+		"hooks:\n",
+		"repository: {url: "+remote+", git_name: Agent, git_email: agent@example.com, deliver: pull-request, "+
+			"api: "+c.github.URL()+", token: $GITHUB_TOKEN}\nhooks:\n",
+	)
 	c.arm()
 }
 
@@ -499,13 +737,24 @@ func (c *crashScene) git(args ...string) string {
 	return test.Run(c.t, cmd)
 }
 
-// comesBackPlay brings an issue back by a check, holds it for a conflict, and brings it back for that when an operator says so.
+// comesBackPlay brings an issue back by a check, holds it for a conflict, and brings it back
+// for that when an operator says so.
 func comesBackPlay(c *crashScene) {
-	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: In Progress, rounds: 1}\nhooks:\n")
+	c.edit(
+		"hooks:\n",
+		"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: In Progress, rounds: 1}\nhooks:\n",
+	)
 	deliveredPlay(c)
 	c.passes("handed over", c.ended)
 	head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
-	failing := githubtest.Check{Name: "lint", Workflow: "CI", Run: 7, Job: 70, State: "FAILURE", Log: "x.go: no comment"}
+	failing := githubtest.Check{
+		Name:     "lint",
+		Workflow: "CI",
+		Run:      7,
+		Job:      70,
+		State:    "FAILURE",
+		Log:      "x.go: no comment",
+	}
 	failures := 0
 	look := func() { // the next pass reads the pull requests
 		test.Must(query(c.path("state"), `DELETE FROM meta WHERE key = 'feedback_read_at'`))
@@ -522,7 +771,10 @@ func comesBackPlay(c *crashScene) {
 		return func() bool { look(); return c.ended() && c.number(count+strconv.Itoa(rounds)) == 1 && c.claim() == "" }
 	}
 	c.passes("answered", answered(1))
-	answers := text.Filter(test.Must(c.github.Issue("1")).Comments, func(one githubtest.Comment) bool { return strings.HasPrefix(one.Body, "**Rework 1 of 1**") })
+	answers := text.Filter(
+		test.Must(c.github.Issue("1")).Comments,
+		func(one githubtest.Comment) bool { return strings.HasPrefix(one.Body, "**Rework 1 of 1**") },
+	)
 	test.Equal(c.t, "answers on the pull request", len(answers), 1)
 	c.must(c.github.EditPull(c.t.Context(), 1, func(p *githubtest.Pull) { p.Conflict = true }))
 	c.passes("held", func() bool { look(); return c.claim() == "held feedback_rounds" && c.unsettled() == 0 })
@@ -530,7 +782,8 @@ func comesBackPlay(c *crashScene) {
 	c.passes("answered again", answered(2))
 }
 
-// mergedPlay closes the pull request of an issue that has come back, which holds the issue, and merges it.
+// mergedPlay closes the pull request of an issue that has come back, which holds the issue,
+// and merges it.
 func mergedPlay(c *crashScene) {
 	c.edit("hooks:\n", "handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\n"+
 		"feedback: {state: In Progress, merged_state: "+c.ends+"}\nhooks:\n")
@@ -547,25 +800,44 @@ func mergedPlay(c *crashScene) {
 	change(func(p *githubtest.Pull) { p.Conflict = true })
 	c.passes("it comes back", look(func() bool { return c.state() == "In Progress" }))
 	change(func(p *githubtest.Pull) { p.State = "closed" })
-	c.passes("held", look(func() bool { return c.state() == "Human Review" && c.claim() == "held pull_request_closed" }))
+	c.passes(
+		"held",
+		look(func() bool { return c.state() == "Human Review" && c.claim() == "held pull_request_closed" }),
+	)
 	change(func(p *githubtest.Pull) { p.Merged = true })
-	c.passes("merged", look(func() bool { return c.ended() && c.claim() == "" && c.number(`SELECT ended FROM watches`) == 1 }))
+	c.passes(
+		"merged",
+		look(
+			func() bool { return c.ended() && c.claim() == "" && c.number(`SELECT ended FROM watches`) == 1 },
+		),
+	)
 	c.order("resume")
 }
 
-// checkHandedOver checks that an issue whose agent asks for it was handed over by one comment, about a verified commit.
+// checkHandedOver checks that an issue whose agent asks for it was handed over by one comment,
+// about a verified commit.
 func (c *crashScene) checkHandedOver() {
 	c.t.Helper()
 	if strings.Contains(c.issue, "tool hand_over") {
-		about := slices.DeleteFunc(c.comments(), func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") })
-		test.Equal(c.t, "comments about it", len(about), 1+c.number(`SELECT coalesce(sum(json_array_length(watch, '$.history') * (NOT ended)), 0) FROM watches`))
+		about := slices.DeleteFunc(
+			c.comments(),
+			func(one lineartest.Comment) bool { return !strings.HasPrefix(one.Body, "**Handed over**") },
+		)
+		test.Equal(
+			c.t,
+			"comments about it",
+			len(about),
+			1+c.number(
+				`SELECT coalesce(sum(json_array_length(watch, '$.history') * (NOT ended)), 0) FROM watches`,
+			),
+		)
 		head := c.git("--git-dir", c.path("remote"), "rev-parse", "symphony/ABC-1")
 		test.Contains(c.t, "the comment", about[0].Body, "Verified "+head[:12]+": `git show HEAD:work.txt`")
 	}
 }
 
-// checkRemote checks that the work was pushed once, to the branch of the issue only, with one pull request, and that no git command
-// left anything.
+// checkRemote checks that the work was pushed once, to the branch of the issue only, with one
+// pull request, and that no git command left anything.
 func (c *crashScene) checkRemote() {
 	c.t.Helper()
 	if !c.exists("remote") {
@@ -577,13 +849,18 @@ func (c *crashScene) checkRemote() {
 	commits := append(slices.Clone(c.pushed), "work on it", "first")
 	test.Equal(c.t, "the commits of the branch", log, strings.Join(commits, "\n"))
 	test.Equal(c.t, "the references", refs, "refs/heads/main first\nrefs/heads/symphony/ABC-1 "+commits[0])
-	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 || pulls[0].State != "open" && !pulls[0].Merged {
+	if pulls := c.github.Pulls(c.t.Context()); len(pulls) != 1 ||
+		pulls[0].State != "open" && !pulls[0].Merged {
 		c.t.Errorf("the pull requests are %+v", pulls)
 	}
 	mirrors := c.glob("ws", ".symphony", "mirrors", "*")
 	if strings.Contains(c.point, "forward.") || strings.Contains(c.point, "branch.indexed") {
-		// The directory in which git moves a workspace goes after a day, as one of a delivery does.
-		mirrors = slices.DeleteFunc(mirrors, func(path string) bool { return strings.Contains(path, "/incoming-") })
+		// The directory in which git moves a workspace goes after a day, as one of a delivery
+		// does.
+		mirrors = slices.DeleteFunc(
+			mirrors,
+			func(path string) bool { return strings.Contains(path, "/incoming-") },
+		)
 	}
 	if len(mirrors) != 2 || !strings.HasSuffix(mirrors[1], ".git.lock") {
 		c.t.Fatalf("mirrors: %q", mirrors)
@@ -593,8 +870,9 @@ func (c *crashScene) checkRemote() {
 	c.git("--git-dir", mirrors[0], "fsck", "--connectivity-only")
 }
 
-// agentsPlay has hosts start an agent and give it a turn. A host that was killed is followed by one that makes the same calls. An
-// agent whose worker was killed is followed by another one.
+// agentsPlay has hosts start an agent and give it a turn. A host that was killed is followed
+// by one that makes the same calls. An agent whose worker was killed is followed by another
+// one.
 func agentsPlay(c *crashScene) {
 	c.must(os.Mkdir(c.path("repo"), 0o700))
 	c.arm()
@@ -607,12 +885,19 @@ func agentsPlay(c *crashScene) {
 			answers := c.host(
 				toolCall{"spawn_agent", fmt.Sprintf(`{"id":%q,"cwd":%q}`, id, c.path("repo"))},
 				toolCall{"new_conversation", fmt.Sprintf(`{"agentId":%q,"params":{"id":"c"}}`, id)},
-				toolCall{"send_user_turn", fmt.Sprintf(`{"agentId":%q,"params":{"id":"t","conversationId":"c","items":[{"type":"text","text":"hello"}]}}`, id)},
+				toolCall{
+					"send_user_turn",
+					fmt.Sprintf(
+						`{"agentId":%q,"params":{"id":"t","conversationId":"c","items":[{"type":"text","text":"hello"}]}}`,
+						id,
+					),
+				},
 				toolCall{"wait_agent", fmt.Sprintf(`{"agentIds":[%q],"timeoutSeconds":10}`, id)},
 				toolCall{"kill_agent", fmt.Sprintf(`{"agentId":%q}`, id)},
 			)
 			if len(answers) == 5 { // otherwise the host has died
-				done = !answers[2].IsError && strings.Contains(string(answers[3].StructuredContent), "completed")
+				done = !answers[2].IsError &&
+					strings.Contains(string(answers[3].StructuredContent), "completed")
 				break
 			}
 		}
@@ -631,10 +916,12 @@ func agentsPlay(c *crashScene) {
 // toolCall is a call of a tool of symphony mcp.
 type toolCall struct{ tool, arguments string }
 
-// host makes calls, one after the other, and returns their results: fewer if the server has died.
+// host makes calls, one after the other, and returns their results: fewer if the server has
+// died.
 func (c *crashScene) host(calls ...toolCall) (results []toolResult) {
 	h := &mcpHost{on: c.t, cmd: exec.Command(c.program, "mcp", "--tools", "agents"), dies: true}
-	h.cmd.Dir, h.cmd.Env = c.dir, append(slices.Clip(c.environ()), "CODEX_BIN="+test.Must(exec.LookPath("fake-codex")))
+	h.cmd.Dir = c.dir
+	h.cmd.Env = append(slices.Clip(c.environ()), "CODEX_BIN="+test.Must(exec.LookPath("fake-codex")))
 	h.start(false, "{}")
 	for _, call := range calls {
 		if result := h.tool(call.tool, call.arguments); !h.ended {
@@ -646,7 +933,8 @@ func (c *crashScene) host(calls ...toolCall) (results []toolResult) {
 	return results
 }
 
-// restoredPlay finishes the issue, which moves its workspace to the trash, restores the workspace, and reopens the issue.
+// restoredPlay finishes the issue, which moves its workspace to the trash, restores the
+// workspace, and reopens the issue.
 func restoredPlay(c *crashScene) {
 	c.handedOver()
 	c.edit("keep_removed_ms: 0", "keep_removed_ms: 3600000")
@@ -659,7 +947,8 @@ func restoredPlay(c *crashScene) {
 	for range 2 {
 		c.symphony("restore", "ABC-1")
 	}
-	for _, note := range c.glob("ws", ".symphony", "trash", "*.note") { // a purge removes it after an hour
+	// a purge removes it after an hour
+	for _, note := range c.glob("ws", ".symphony", "trash", "*.note") {
 		c.must(os.Remove(note))
 	}
 	c.move("Todo")
@@ -667,20 +956,23 @@ func restoredPlay(c *crashScene) {
 	test.Equal(c.t, "the run worked in the restored workspace", c.exists("ws", "ABC-1", "marker"), true)
 }
 
-// takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and repeats a takeover that was killed.
+// takeoverPlay takes the issue over in a terminal, with a codex that exits at once, and
+// repeats a takeover that was killed.
 func takeoverPlay(c *crashScene) {
 	c.move("Backlog")
 	c.pass()
 	_, command, _ := strings.Cut(c.read("WORKFLOW.md"), "  command: exec")
 	command, _, _ = strings.Cut("  command: exec"+command, "\n")
-	const other = "  command: f() { echo --sandbox; }; f app-server" // this codex is no agent and starts nothing
+	// this codex is no agent and starts nothing
+	const other = "  command: f() { echo --sandbox; }; f app-server"
 	c.edit(command, other)
 	c.move("Todo")
 	c.arm()
 	for range 2 {
 		c.inTerminal("takeover", "ABC-1", "--yes", "--then", "hold")
 	}
-	c.orders, c.edits = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`), 0
+	c.orders = c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
+	c.edits = 0
 	c.edit(other, command)
 	c.order("retry", "ABC-1")
 	c.ageDirs()
@@ -695,7 +987,11 @@ func (c *crashScene) inTerminal(args ...string) {
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = c.dir, c.environ(), term.slave, term.slave, term.slave
+	cmd.Dir = c.dir
+	cmd.Env = c.environ()
+	cmd.Stdin = term.slave
+	cmd.Stdout = term.slave
+	cmd.Stderr = term.slave
 	err := cmd.Run()
 	text, closed := term.close()
 	c.must(closed)
@@ -752,7 +1048,8 @@ func (c *crashScene) answer() {
 	}
 }
 
-// finished lets the agent finish the issue, and arms all processes when only the removal of the workspace remains.
+// finished lets the agent finish the issue, and arms all processes when only the removal of
+// the workspace remains.
 func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent is working", c.streaming)
@@ -773,7 +1070,10 @@ func (c *crashScene) finished() {
 func (c *crashScene) frozen() {
 	c.t.Helper()
 	c.silent()
-	c.passes("the worker is lost", func() bool { return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0 })
+	c.passes(
+		"the worker is lost",
+		func() bool { return c.number(`SELECT count(*) FROM runs WHERE outcome = 'lost'`) > 0 },
+	)
 }
 
 // silent makes the last heartbeat of the first run half a minute old.
@@ -781,7 +1081,13 @@ func (c *crashScene) silent() {
 	c.t.Helper()
 	alive := c.glob("state", "runs", "*", "alive")
 	body := fmt.Sprintf("1 %020d %020d", 1, int64(proc.Monotonic()-30*time.Second))
-	c.must(os.WriteFile(alive[0], fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))), 0o600))
+	c.must(
+		os.WriteFile(
+			alive[0],
+			fmt.Appendf(nil, "%-63s\n", fmt.Sprintf("%s %08x", body, crc32.ChecksumIEEE([]byte(body)))),
+			0o600,
+		),
+	)
 }
 
 // aged adds 22 old runs, two more than are kept, and a directory without a run.
@@ -790,8 +1096,14 @@ func (c *crashScene) aged() {
 	columns := "kind, issue_id, identifier, phase, outcome, settled, issue"
 	for n := range 22 {
 		id := "old-" + strconv.Itoa(100+n)
-		c.query(fmt.Sprintf(`INSERT INTO runs (id, started_at, ended_at, %[1]s) SELECT '%[2]s', 1, 2, kind, 'old', 'OLD-1', phase, outcome, settled, issue FROM runs
-			WHERE kind = 'agent' ORDER BY id DESC LIMIT 1`, columns, id))
+		c.query(
+			fmt.Sprintf(
+				`INSERT INTO runs (id, started_at, ended_at, %[1]s) SELECT '%[2]s', 1, 2, kind, 'old', 'OLD-1', phase, outcome, settled, issue FROM runs
+			WHERE kind = 'agent' ORDER BY id DESC LIMIT 1`,
+				columns,
+				id,
+			),
+		)
 		c.must(os.MkdirAll(c.path("state", "runs", id), 0o700))
 		c.write(filepath.Join("state", "runs", id, "workflow.md"), "old", 0o600)
 	}

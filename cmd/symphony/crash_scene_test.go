@@ -40,33 +40,56 @@ type crashScene struct {
 	env     []string
 	linear  *lineartest.Server
 	github  *githubtest.Server // of the scenarios with a delivery
-	point   string             // where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
-	armed   bool               // passes may die, too
-	orders  int                // the operator's commands that were stored
-	edits   int                // how often the workflow was changed: a pass then stores a command, and again if it dies at once
+	// where to die: ROLE:NAME[#N]; empty: nowhere, but log the points that are reached
+	point  string
+	armed  bool // passes may die, too
+	orders int  // the operator's commands that were stored
+	// how often the workflow was changed: a pass then stores a command, and again if it dies
+	// at once
+	edits int
 }
 
 func newCrashScene(t *testing.T, program string, s crashScenario, point string) *crashScene {
 	t.Helper()
-	c := &crashScene{crashScenario: s, t: t, program: program, point: point, mark: fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano())}
+	c := &crashScene{
+		crashScenario: s,
+		t:             t,
+		program:       program,
+		point:         point,
+		mark:          fmt.Sprintf("crash-%d-%d", os.Getpid(), time.Now().UnixNano()),
+	}
 	// t.TempDir would make a path that is too long for sockets.
 	c.dir = test.Must(filepath.EvalSymlinks(test.Must(os.MkdirTemp("", "crash-"))))
 	t.Cleanup(func() { c.must(os.RemoveAll(c.dir)) })
 	for _, name := range []string{"home", "codex-home", "tmp", "ledger"} {
 		c.must(os.Mkdir(c.path(name), 0o700))
 	}
-	c.linear = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
+	c.linear = lineartest.New(lineartest.Config{
+		Validate: linearschema.Validate,
+		Key:      "lin_api_" + strings.Repeat("secret", 3),
+	})
 	c.linear.Start()
 	t.Cleanup(c.linear.Close)
 	t.Cleanup(c.sweep)
 	c.env = []string{
-		"PATH=" + os.Getenv("PATH"), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
+		"PATH=" + os.Getenv(
+			"PATH",
+		), "HOME=" + c.path("home"), "TMPDIR=" + c.path("tmp"), markName + "=" + c.mark,
 		"SYMPHONY_STATE_DIR=" + c.path("state"), "LINEAR_API_KEY=" + c.linear.Key(),
 		"SYMPHONY_MAX_AGENTS=1", // a slot that is not freed would block everything that follows
 	}
 	c.write("witness", fmt.Sprintf(made("witness.sh"), c.dir, crashSlow.Seconds()), 0o700)
-	c.write("WORKFLOW.md", fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, test.Must(exec.LookPath("fake-codex"))), 0o600)
-	test.Must(c.linear.AddIssue(lineartest.Issue{Identifier: "ABC-1", Title: "Issue ABC-1", State: "Todo", Description: c.agent(s.issue)}))
+	c.write(
+		"WORKFLOW.md",
+		fmt.Sprintf(made("crash.md"), c.linear.Endpoint(), c.dir, test.Must(exec.LookPath("fake-codex"))),
+		0o600,
+	)
+	test.Must(c.linear.AddIssue(lineartest.Issue{
+		Identifier:  "ABC-1",
+		Title:       "Issue ABC-1",
+		State:       "Todo",
+		Description: c.agent(s.issue),
+	}))
 	return c
 }
 
@@ -108,12 +131,22 @@ func (c *crashScene) useHost() {
 	c.t.Helper()
 	c.write("hosts.sh", made("hosts.sh"), 0o600)
 	setup := exec.Command("sh", "-e", "hosts.sh")
-	setup.Dir, setup.Env = c.dir, append(c.env, "WORK="+c.dir)
+	setup.Dir = c.dir
+	setup.Env = append(c.env, "WORK="+c.dir)
 	test.Run(c.t, setup)
 	c.env = append(c.env, "PATH="+c.path("bin")+":"+os.Getenv("PATH"))
 	text := string(test.Must(os.ReadFile(c.path("WORKFLOW.md"))))
 	text = strings.Replace(text, "  min_free_bytes: 0\n", "", 1) // it has no effect
-	c.write("WORKFLOW.md", strings.Replace(text, "hooks:\n", "worker:\n  ssh_hosts: [near]\n  root: "+c.path("ws")+"\nhooks:\n", 1), 0o600)
+	c.write(
+		"WORKFLOW.md",
+		strings.Replace(
+			text,
+			"hooks:\n",
+			"worker:\n  ssh_hosts: [near]\n  root: "+c.path("ws")+"\nhooks:\n",
+			1,
+		),
+		0o600,
+	)
 }
 
 // agent makes an issue description with a script for the agent.
@@ -122,13 +155,15 @@ func (c *crashScene) agent(script string) *string {
 	return &text
 }
 
-// arm lets passes die from here on. Workers may die from the beginning, unless the scenario is late.
+// arm lets passes die from here on. Workers may die from the beginning, unless the scenario is
+// late.
 func (c *crashScene) arm() { c.armed = true }
 
 // died reports whether the process has died at the point.
 func (c *crashScene) died() bool { return c.point != "" && c.exists("died") }
 
-// environ is the environment of the next command. After the death it no longer names the point.
+// environ is the environment of the next command. After the death it no longer names the
+// point.
 func (c *crashScene) environ() []string {
 	variables := []string{"SYMPHONY_CRASH_AT=" + c.point, "SYMPHONY_CRASH_LOG=" + c.path("died")}
 	switch {
@@ -146,7 +181,8 @@ func (c *crashScene) environ() []string {
 	return slices.Concat(c.env, variables)
 }
 
-// visited lists the points that the scenario reached: those of all workers, and those of passes once they were armed.
+// visited lists the points that the scenario reached: those of all workers, and those of
+// passes once they were armed.
 func (c *crashScene) visited() (list []crashPlace) {
 	count := map[[3]string]int{}
 	for _, file := range []string{"visits.before", "visits"} {
@@ -174,16 +210,19 @@ func (c *crashScene) visited() (list []crashPlace) {
 	return list
 }
 
-// symphony runs the program, which must exit with 0 or a code that the scenario allows, or die at the point. A command may fail
-// if a worker dies during it.
+// symphony runs the program, which must exit with 0 or a code that the scenario allows, or die
+// at the point. A command may fail if a worker dies during it.
 func (c *crashScene) symphony(args ...string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.program, args...)
-	cmd.Dir, cmd.Env, cmd.WaitDelay = c.dir, c.environ(), time.Second
+	cmd.Dir = c.dir
+	cmd.Env = c.environ()
+	cmd.WaitDelay = time.Second
 	var out bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Stdout = &out
+	cmd.Stderr = &out
 	already := c.died()
 	err := cmd.Run()
 	code := cmd.ProcessState.ExitCode()
@@ -206,7 +245,8 @@ func (c *crashScene) pass() string { return c.symphony("tick", "-v", "--lock-tim
 // passes runs passes until the condition is met.
 func (c *crashScene) passes(what string, until func() bool) {
 	c.t.Helper()
-	out, last := "", time.Time{}
+	out := ""
+	last := time.Time{}
 	c.waitFor(what, func() bool {
 		// While a worker is alive most passes have nothing to do.
 		if time.Since(last) > crashIdle || !c.working() {
@@ -220,7 +260,10 @@ func (c *crashScene) passes(what string, until func() bool) {
 // working reports whether a worker is alive.
 func (c *crashScene) working() bool {
 	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
-	return slices.ContainsFunc(runs, func(run os.DirEntry) bool { return project.Alive(c.path("state"), run.Name()) })
+	return slices.ContainsFunc(
+		runs,
+		func(run os.DirEntry) bool { return project.Alive(c.path("state"), run.Name()) },
+	)
 }
 
 func (c *crashScene) waitFor(what string, until func() bool, out *string) {
@@ -231,7 +274,13 @@ func (c *crashScene) waitFor(what string, until func() bool, out *string) {
 			if out != nil {
 				text = (*out)[max(0, len(*out)-1500):]
 			}
-			c.t.Fatalf("given up waiting until: %s\n%s\nprocesses: %v\n%s", what, c.dump(), c.processes(), text)
+			c.t.Fatalf(
+				"given up waiting until: %s\n%s\nprocesses: %v\n%s",
+				what,
+				c.dump(),
+				c.processes(),
+				text,
+			)
 		}
 	}
 }
@@ -239,21 +288,32 @@ func (c *crashScene) waitFor(what string, until func() bool, out *string) {
 // dump describes the state for the message of a failed test.
 func (c *crashScene) dump() string {
 	ledger, _ := os.ReadFile(c.path("ledger", "log"))
-	runs := c.query(`SELECT id || ' ' || kind || ' ' || attempt || ' ' || phase || ' ' || coalesce(outcome, '-') || ' ' || error_code || ' ' || settled FROM runs`)
-	claims := c.query(`SELECT identifier || ' ' || status || ' ' || kind || ' ' || attempt || ' ' || error_code || ' ' || hold_reason FROM claims`)
+	runs := c.query(
+		`SELECT id || ' ' || kind || ' ' || attempt || ' ' || phase || ' ' || coalesce(outcome, '-') || ' ' || error_code || ' ' || settled FROM runs`,
+	)
+	claims := c.query(
+		`SELECT identifier || ' ' || status || ' ' || kind || ' ' || attempt || ' ' || error_code || ' ' || hold_reason FROM claims`,
+	)
 	issue, _ := c.linear.Issue("ABC-1")
-	return fmt.Sprintf("issue in %s\nruns:\n%s\nclaims:\n%s\nledger:\n%s", issue.State, strings.Join(runs, "\n"), strings.Join(claims, "\n"), ledger)
+	return fmt.Sprintf(
+		"issue in %s\nruns:\n%s\nclaims:\n%s\nledger:\n%s",
+		issue.State,
+		strings.Join(runs, "\n"),
+		strings.Join(claims, "\n"),
+		ledger,
+	)
 }
 
-// order runs an operator's command, and repeats it if the first was killed before the command was stored. A stored command
-// must not need that.
+// order runs an operator's command, and repeats it if the first was killed before the command
+// was stored. A stored command must not need that.
 func (c *crashScene) order(args ...string) {
 	c.t.Helper()
 	c.orders++
 	kept := func() int {
 		return c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`)
 	}
-	before, dead := kept(), c.died()
+	before := kept()
+	dead := c.died()
 	c.symphony(args...)
 	if kept() == before {
 		if dead || !c.died() {
@@ -282,7 +342,10 @@ func (c *crashScene) number(text string) (n int) {
 }
 
 func (c *crashScene) claim() string {
-	return strings.Join(c.query(`SELECT trim(status || ' ' || hold_reason) FROM claims WHERE identifier = 'ABC-1'`), " ")
+	return strings.Join(
+		c.query(`SELECT trim(status || ' ' || hold_reason) FROM claims WHERE identifier = 'ABC-1'`),
+		" ",
+	)
 }
 
 func (c *crashScene) state() string {
@@ -292,7 +355,9 @@ func (c *crashScene) state() string {
 
 // streaming reports whether a run has an agent that is working.
 func (c *crashScene) streaming() bool {
-	return c.number(`SELECT count(*) FROM runs WHERE phase = 'streaming_turn' AND outcome IS NULL AND turns > 0`) > 0
+	return c.number(
+		`SELECT count(*) FROM runs WHERE phase = 'streaming_turn' AND outcome IS NULL AND turns > 0`,
+	) > 0
 }
 
 func (c *crashScene) move(state string) {
@@ -315,10 +380,16 @@ func (c *crashScene) kill(sig syscall.Signal) bool {
 	return false
 }
 
-// stopWorker stops the worker while it does not write to the database. TestFrozenInAWrite covers the other case.
+// stopWorker stops the worker while it does not write to the database. TestFrozenInAWrite
+// covers the other case.
 func (c *crashScene) stopWorker() bool {
 	c.t.Helper()
-	db := test.Must(sql.Open("sqlite", "file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)"))
+	db := test.Must(
+		sql.Open(
+			"sqlite",
+			"file:"+c.path("state", "state.db")+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(10000)",
+		),
+	)
 	defer db.Close()
 	turn := test.Must(db.Begin())
 	stopped := c.kill(syscall.SIGSTOP)
@@ -350,7 +421,8 @@ func (c *crashScene) play() {
 	c.t.Helper()
 	c.crashScenario.play(c)
 	c.quiet()
-	if out := c.pass(); c.died() == (c.point != "") && (!idlePass.MatchString(out) || strings.Count(strings.TrimSpace(out), "\n") > 0) {
+	if out := c.pass(); c.died() == (c.point != "") &&
+		(!idlePass.MatchString(out) || strings.Count(strings.TrimSpace(out), "\n") > 0) {
 		c.t.Errorf("the pass after the end has actions:\n%s", out)
 	}
 	c.check()

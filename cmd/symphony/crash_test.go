@@ -24,13 +24,15 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// TestCrashPoints kills the program at every point of package crash, runs the next passes, and checks that nothing was
-// lost, duplicated, left behind or damaged. It plays each scenario once without a death, to see which points it reaches; then
-// once for each point, in the first scenario that reaches it.
+// TestCrashPoints kills the program at every point of package crash, runs the next passes, and
+// checks that nothing was lost, duplicated, left behind or damaged. It plays each scenario
+// once without a death, to see which points it reaches; then once for each point, in the first
+// scenario that reaches it.
 //
-// One process dies at each point, except before calls: what is left there is what is left after the call before it. With
-// SYMPHONY_TEST=each a pass and a worker die at each point that both reach, before calls, too, for some points in several scenarios
-// and at several visits. A point that no scenario reaches fails the test.
+// One process dies at each point, except before calls: what is left there is what is left
+// after the call before it. With SYMPHONY_TEST=each a pass and a worker die at each point that
+// both reach, before calls, too, for some points in several scenarios and at several visits. A
+// point that no scenario reaches fails the test.
 func TestCrashPoints(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -64,7 +66,8 @@ func TestCrashPoints(t *testing.T) {
 		for _, task := range tasks {
 			t.Run(task.scenario.name+"/"+task.at(), func(t *testing.T) {
 				t.Parallel()
-				// On a slow machine the first scenario may have reached a point that it usually does not.
+				// On a slow machine the first scenario may have reached a point that it
+				// usually does not.
 				for _, s := range slices.Concat([]crashScenario{task.scenario}, task.others, []crashScenario{task.scenario}) {
 					c := newCrashScene(t, program, s, task.at())
 					c.play()
@@ -89,7 +92,8 @@ func TestCrashPoints(t *testing.T) {
 		return // -run selected only some scenarios
 	}
 	for _, name := range points {
-		if !died[name] && !spared(name) && !slices.Contains(unreached, name) && !slices.Contains(unreachable(), name) {
+		if !died[name] && !spared(name) && !slices.Contains(unreached, name) &&
+			!slices.Contains(unreachable(), name) {
 			t.Errorf("no process died at the crash point %s", name)
 		}
 	}
@@ -98,13 +102,21 @@ func TestCrashPoints(t *testing.T) {
 // spared reports whether no process dies at a point.
 func spared(name string) bool { return !test.Each() && strings.HasSuffix(name, ".before") }
 
-// TestFrozenInAWrite stops a worker during a transaction, which locks the database for every pass. A pass still ends the worker,
-// and the issue continues.
+// TestFrozenInAWrite stops a worker during a transaction, which locks the database for every
+// pass. A pass still ends the worker, and the issue continues.
 func TestFrozenInAWrite(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	program := builtProgram(t, "crashpoints")
-	s := crashScenario{name: "write", issue: handOver, ends: "Human Review", keeps: true, deaths: 1, exits: []int{1}, stands: true}
+	s := crashScenario{
+		name:   "write",
+		issue:  handOver,
+		ends:   "Human Review",
+		keeps:  true,
+		deaths: 1,
+		exits:  []int{1},
+		stands: true,
+	}
 	s.play = func(c *crashScene) {
 		c.passes("the worker is stopped", c.died)
 		c.silent()
@@ -112,7 +124,12 @@ func TestFrozenInAWrite(t *testing.T) {
 	}
 	c := newCrashScene(t, program, s, "worker:state.transaction#4")
 	c.play()
-	test.Equal(t, "the error code of the first run", c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`), []string{"worker_frozen"})
+	test.Equal(
+		t,
+		"the error code of the first run",
+		c.query(`SELECT error_code FROM runs ORDER BY id LIMIT 1`),
+		[]string{"worker_frozen"},
+	)
 }
 
 // TestCrashPointsAbsent checks that a release contains none of the points.
@@ -126,7 +143,8 @@ func TestCrashPointsAbsent(t *testing.T) {
 	}
 }
 
-// builtProgram returns the path of the program, built once with each set of build tags. It is removed with the programs of the scripts.
+// builtProgram returns the path of the program, built once with each set of build tags. It is
+// removed with the programs of the scripts.
 func builtProgram(t *testing.T, tags string) string {
 	t.Helper()
 	builds.Lock()
@@ -141,8 +159,9 @@ func builtProgram(t *testing.T, tags string) string {
 
 var builds sync.Mutex
 
-// crashPoints reads the names of all points from the module's source: the literals of crash.At, each of which occurs once; those
-// of crash.Around, around a call of a port; and those of crash.Method, around each write of package state.
+// crashPoints reads the names of all points from the module's source: the literals of
+// crash.At, each of which occurs once; those of crash.Around, around a call of a port; and
+// those of crash.Method, around each write of package state.
 func crashPoints(t *testing.T) []string {
 	t.Helper()
 	at := map[string]token.Position{}
@@ -197,7 +216,8 @@ func crashPoints(t *testing.T) []string {
 	return slices.Sorted(maps.Keys(at))
 }
 
-// calledName returns the name of a called function: NAME, X.NAME, or .NAME if X is not an identifier.
+// calledName returns the name of a called function: NAME, X.NAME, or .NAME if X is not an
+// identifier.
 func calledName(call *ast.CallExpr) string {
 	switch fun := call.Fun.(type) {
 	case *ast.Ident:
@@ -241,14 +261,21 @@ func (t crashTask) at() string {
 	return fmt.Sprintf("%s:%s#%d", t.role, t.name, t.visit)
 }
 
-// everyVisit lists points that a process reaches more than once, each time between different effects, with the number of visits
-// that are tested with SYMPHONY_TEST=each.
+// everyVisit lists points that a process reaches more than once, each time between different
+// effects, with the number of visits that are tested with SYMPHONY_TEST=each.
 var everyVisit = map[string]int{
-	"host.RunHook.before": 3, "host.RunHook.after": 3, "workspace.hook.started": 3, "durable.written": 3, "durable.renamed": 3,
-	"state.UpdateRun.after": 3, "state.Commit.after": 2, "proc.procs.added": 2,
+	"host.RunHook.before":    3,
+	"host.RunHook.after":     3,
+	"workspace.hook.started": 3,
+	"durable.written":        3,
+	"durable.renamed":        3,
+	"state.UpdateRun.after":  3,
+	"state.Commit.after":     2,
+	"proc.procs.added":       2,
 }
 
-// unreachable are the points that are reached only through a process that can't be killed, or through a host, where the system has none.
+// unreachable are the points that are reached only through a process that can't be killed, or
+// through a host, where the system has none.
 func unreachable() (points []string) {
 	if !canFreeze() {
 		points = append(points, "state.ReapFailed.before", "state.ReapFailed.after")
@@ -261,9 +288,10 @@ func unreachable() (points []string) {
 	return points
 }
 
-// unreached are points that no scenario reaches: the scenarios' tracker has no pull requests. What a death there loses is read again
-// by the next refresh. No scenario moves its project either: the script projects_move completes interrupted moves. None has hosts whose
-// commits are kept here, nor signs: engine_dies and TestSignedDelivery end and repeat these steps.
+// unreached are points that no scenario reaches: the scenarios' tracker has no pull requests.
+// What a death there loses is read again by the next refresh. No scenario moves its project
+// either: the script projects_move completes interrupted moves. None has hosts whose commits
+// are kept here, nor signs: engine_dies and TestSignedDelivery end and repeat these steps.
 var unreached = []string{
 	"state.SavePullRequests.before", "state.SavePullRequests.after",
 	"state.MoveWorkspaces.before", "state.MoveWorkspaces.after",
@@ -280,9 +308,13 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 				continue
 			}
 			key := p.role + ":" + p.name
-			again := slices.ContainsFunc(s.again, func(prefix string) bool { return strings.HasPrefix(key, prefix) })
+			again := slices.ContainsFunc(
+				s.again,
+				func(prefix string) bool { return strings.HasPrefix(key, prefix) },
+			)
 			if !test.Each() {
-				key, again = p.name, false
+				key = p.name
+				again = false
 			}
 			first := !done[key]
 			if !first && !again {
@@ -300,7 +332,11 @@ func crashTasks(places map[string][]crashPlace) (tasks []crashTask) {
 	}
 	for i, task := range tasks {
 		for _, s := range crashScenarios {
-			if s.name != task.scenario.name && slices.ContainsFunc(places[s.name], func(p crashPlace) bool { return p.role == task.role && p.name == task.name && p.visits >= task.visit }) {
+			if s.name != task.scenario.name &&
+				slices.ContainsFunc(
+					places[s.name],
+					func(p crashPlace) bool { return p.role == task.role && p.name == task.name && p.visits >= task.visit },
+				) {
 				tasks[i].others = append(tasks[i].others, s)
 			}
 		}
@@ -322,17 +358,25 @@ func (c *crashScene) check() {
 		"commands not consumed": `SELECT verb FROM commands`,
 		"answers that no agent received": `SELECT q.number FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.decision = 'answer' AND q.told_run = ''
 			AND (coalesce(q.fate, '') <> 'answered' OR r.outcome = 'lost' AND q.ended_at >= r.heartbeat_at)
-			AND (SELECT outcome FROM runs WHERE kind = 'agent' ORDER BY id DESC LIMIT 1) <> 'lost'`, // it handed over, and had the answer
+			// it handed over, and had the answer
+			AND (SELECT outcome FROM runs WHERE kind = 'agent' ORDER BY id DESC LIMIT 1) <> 'lost'`,
 		"agents' runs unrecorded": `SELECT id FROM runs WHERE kind = 'agent' AND thread_id <> '' AND workspace_id = ''`,
 	} {
 		if left := c.query(text); len(left) > 0 {
 			c.t.Errorf("%s: %q", what, left)
 		}
 	}
-	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept < c.orders || kept > c.orders+2*c.edits {
-		c.t.Errorf("%d commands were stored, %d were given, and the workflow was changed %d times", kept, c.orders, c.edits)
+	if kept := c.number(`SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'commands'`); kept < c.orders ||
+		kept > c.orders+2*c.edits {
+		c.t.Errorf(
+			"%d commands were stored, %d were given, and the workflow was changed %d times",
+			kept,
+			c.orders,
+			c.edits,
+		)
 	}
-	if strings.HasPrefix(c.issue, links) && c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
+	if strings.HasPrefix(c.issue, links) &&
+		c.number(`SELECT count(*) FROM created WHERE kind = 'attachment'`) != 1 {
 		c.t.Errorf("the objects that the agent created are stored as %q", c.query(`SELECT kind FROM created`))
 	}
 	c.checkAttempts()
@@ -356,20 +400,26 @@ func (c *crashScene) checkAttempts() {
 		next, _, _ := strings.Cut(rows[i+1], " ")
 		failed := outcome != "succeeded" && outcome != "interrupted" && outcome != "canceled"
 		if failed && len(next) == len(attempt) && next != string(attempt[0]+1) {
-			c.t.Errorf("the run after one with attempt %s that ended %s has attempt %s", attempt, outcome, next)
+			c.t.Errorf(
+				"the run after one with attempt %s that ended %s has attempt %s",
+				attempt,
+				outcome,
+				next,
+			)
 		}
 	}
 }
 
-// checkTokens checks that all sums of tokens agree, and that they are less than the agent's own count only if a worker died
-// before it received the rest.
+// checkTokens checks that all sums of tokens agree, and that they are less than the agent's
+// own count only if a worker died before it received the rest.
 func (c *crashScene) checkTokens() {
 	runs := c.number(`SELECT coalesce(sum(tokens_total), 0) FROM runs`)
 	threads := c.number(`SELECT coalesce(sum(total), 0) FROM threads`)
 	issues := c.number(`SELECT coalesce(sum(total), 0) FROM issue_totals`)
 	totals := c.number(`SELECT CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`)
 	days := c.number(`SELECT coalesce(sum(total), 0) FROM model_totals`)
-	sums, want := []int{runs, issues, days, totals}, []int{threads, threads, threads, threads}
+	sums := []int{runs, issues, days, totals}
+	want := []int{threads, threads, threads, threads}
 	test.Equal(c.t, "the tokens of runs, of issues, of days and in all", sums, want)
 	reported := 0
 	for _, file := range c.glob("codex-home", "threads", "*.json") {
@@ -395,10 +445,29 @@ func (c *crashScene) checkHealthy() {
 	}
 }
 
-// checkFiles checks that no file was created outside the workspace root and the state directory, and that no unfinished file is
-// left in them.
+// checkFiles checks that no file was created outside the workspace root and the state
+// directory, and that no unfinished file is left in them.
 func (c *crashScene) checkFiles() {
-	c.entries("", "WORKFLOW.md", "bin", "codex-home", "died", "gate", "go", "home", "hosts", "hosts.sh", "ledger", "remote", "state", "tmp", "visits", "visits.before", "witness", "ws")
+	c.entries(
+		"",
+		"WORKFLOW.md",
+		"bin",
+		"codex-home",
+		"died",
+		"gate",
+		"go",
+		"home",
+		"hosts",
+		"hosts.sh",
+		"ledger",
+		"remote",
+		"state",
+		"tmp",
+		"visits",
+		"visits.before",
+		"witness",
+		"ws",
+	)
 	c.entries("home", ".local") // files that the account's projects share
 	for _, dir := range c.glob("home", ".local", "state", "symphony", "accounts", "*") {
 		dir = strings.TrimPrefix(dir, c.dir+"/")
@@ -409,7 +478,17 @@ func (c *crashScene) checkFiles() {
 		c.entries(dir+"/slots", "1")
 	}
 	c.entries("tmp")
-	c.entries("state", "lock", "lock.waiter", "runs", "state.db", "state.db-wal", "state.db-shm", "attention.log", "attention.tree")
+	c.entries(
+		"state",
+		"lock",
+		"lock.waiter",
+		"runs",
+		"state.db",
+		"state.db-wal",
+		"state.db-shm",
+		"attention.log",
+		"attention.tree",
+	)
 	meta := []string{"mirrors", "projects", "trash", "work", "ABC-1.lock"}
 	if c.keeps {
 		meta = append(meta, "ABC-1.json")
@@ -420,9 +499,19 @@ func (c *crashScene) checkFiles() {
 	known := c.query(`SELECT id FROM runs`)
 	for _, path := range c.glob("state", "runs", "*") {
 		allowed := []string{"workflow.md", "alive"}
-		// A pass that died before it stored the row leaves a directory, which is removed after an hour.
+		// A pass that died before it stored the row leaves a directory, which is removed after
+		// an hour.
 		if slices.Contains(known, filepath.Base(path)) {
-			allowed = append(allowed, "host.json", "procs", "tree", "events.jsonl", "hooks.log", "agent.stderr", "worker.log")
+			allowed = append(
+				allowed,
+				"host.json",
+				"procs",
+				"tree",
+				"events.jsonl",
+				"hooks.log",
+				"agent.stderr",
+				"worker.log",
+			)
 		}
 		c.entries("state/runs/"+filepath.Base(path), allowed...)
 	}
@@ -436,13 +525,15 @@ func (c *crashScene) entries(dir string, allowed ...string) {
 	}
 	for _, e := range list {
 		// A crash may leave an unfinished file of durable.WriteFile behind.
-		if !slices.Contains(allowed, e.Name()) && !strings.HasSuffix(e.Name(), durable.TempSuffix) && !strings.HasPrefix(e.Name(), ".procs-") {
+		if !slices.Contains(allowed, e.Name()) && !strings.HasSuffix(e.Name(), durable.TempSuffix) &&
+			!strings.HasPrefix(e.Name(), ".procs-") {
 			c.t.Errorf("%s is left", filepath.Join(dir, e.Name()))
 		}
 	}
 }
 
-// checkWorkspace checks that the workspace is complete and recorded as such, or removed with everything that belonged to it.
+// checkWorkspace checks that the workspace is complete and recorded as such, or removed with
+// everything that belonged to it.
 func (c *crashScene) checkWorkspace() {
 	if !c.keeps {
 		for _, path := range []string{"ws/ABC-1", "ws/.symphony/ABC-1.json", "ws/.symphony/work/ABC-1"} {

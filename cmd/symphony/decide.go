@@ -39,9 +39,18 @@ processes can't see it; separate several by NUL bytes.`
 
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "approve", Usage: "allow what an agent asks for", UsageText: usageText("approve", "REQUEST...") + decideUsage + decideSeveral,
-		Description: exampleText("symphony approve ABC-7.3", "symphony approve ABC-7.3 --for-session", "symphony approve --filter text=npm"),
-		Flags:       severalFlags[requests.JSON](&cli.BoolFlag{Name: "for-session", Usage: "also allow similar requests until this agent ends"}),
+		Name:      "approve",
+		Usage:     "allow what an agent asks for",
+		UsageText: usageText("approve", "REQUEST...") + decideUsage + decideSeveral,
+		Description: exampleText(
+			"symphony approve ABC-7.3",
+			"symphony approve ABC-7.3 --for-session",
+			"symphony approve --filter text=npm",
+		),
+		Flags: severalFlags[requests.JSON](&cli.BoolFlag{
+			Name:  "for-session",
+			Usage: "also allow similar requests until this agent ends",
+		}),
 		Action: decideEach(w, operate.VerbApprove, func(c *cli.Context) requests.Decision {
 			return requests.Approval(c.Bool("for-session"))
 		}),
@@ -51,9 +60,15 @@ func approveCommand(w *term.Env) *cli.Command {
 func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "deny", Usage: "refuse what an agent asks for; it continues without",
-		UsageText:   usageText("deny", "REQUEST...") + decideUsage + decideSeveral,
-		Description: exampleText("symphony deny ABC-7.3 --reason 'leave the lock file alone'", "symphony deny ABC-7.3 ABC-9.1"),
-		Flags:       severalFlags[requests.JSON](&cli.StringFlag{Name: "reason", Usage: "`TEXT` for the run's log; the agent does not see it"}),
+		UsageText: usageText("deny", "REQUEST...") + decideUsage + decideSeveral,
+		Description: exampleText(
+			"symphony deny ABC-7.3 --reason 'leave the lock file alone'",
+			"symphony deny ABC-7.3 ABC-9.1",
+		),
+		Flags: severalFlags[requests.JSON](&cli.StringFlag{
+			Name:  "reason",
+			Usage: "`TEXT` for the run's log; the agent does not see it",
+		}),
 		Action: decideEach(w, operate.VerbDeny, func(c *cli.Context) requests.Decision {
 			return requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")}
 		}),
@@ -62,18 +77,30 @@ func denyCommand(w *term.Env) *cli.Command {
 
 func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "answer", Usage: "answer an agent's question", UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
-		Description: exampleText("symphony answer ABC-7.4 'the second one'", "symphony answer ABC-7.4 --choice 2",
-			"pass show npm | symphony answer ABC-7.5 --stdin"),
+		Name:      "answer",
+		Usage:     "answer an agent's question",
+		UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
+		Description: exampleText(
+			"symphony answer ABC-7.4 'the second one'",
+			"symphony answer ABC-7.4 --choice 2",
+			"pass show npm | symphony answer ABC-7.5 --stdin",
+		),
 		Flags: workflowFlags(jsonFlags[requests.JSON](
-			&cli.IntSliceFlag{Name: "choice", Usage: "the `N`th option instead of a text; repeat it for each question"},
+			&cli.IntSliceFlag{
+				Name:  "choice",
+				Usage: "the `N`th option instead of a text; repeat it for each question",
+			},
 			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
 				return exit.Usage("answer: REQUEST is missing")
 			}
-			d := requests.Decision{How: reconcile.DecideAnswer, Choices: c.IntSlice("choice"), Texts: c.Args().Tail()}
+			d := requests.Decision{
+				How:     reconcile.DecideAnswer,
+				Choices: c.IntSlice("choice"),
+				Texts:   c.Args().Tail(),
+			}
 			if c.Bool("stdin") {
 				input, err := io.ReadAll(w.Stdin)
 				if err != nil {
@@ -82,7 +109,9 @@ func answerCommand(w *term.Env) *cli.Command {
 				d.Texts = append(d.Texts, strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")...)
 			}
 			if len(d.Texts) > 0 && len(d.Choices) > 0 {
-				return exit.Usage("answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option")
+				return exit.Usage(
+					"answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option",
+				)
 			}
 			p, err := openProject(w, c, "")
 			if err != nil {
@@ -94,7 +123,11 @@ func answerCommand(w *term.Env) *cli.Command {
 }
 
 // decideEach is the action of a command that decides one request or several alike.
-func decideEach(w *term.Env, verb reconcile.Verb, decision func(*cli.Context) requests.Decision) cli.ActionFunc {
+func decideEach(
+	w *term.Env,
+	verb reconcile.Verb,
+	decision func(*cli.Context) requests.Decision,
+) cli.ActionFunc {
 	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
 		return operate.Command{Verb: verb, Decision: decision(c)}, nil
 	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
@@ -123,7 +156,10 @@ func decide(c *cli.Context, w *term.Env, p *project.Project, ref string, d reque
 		}
 		if asked, err := askDecision(c.Context, w, r, &d); err != nil || !asked {
 			if err == nil {
-				fmt.Fprintln(w.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
+				fmt.Fprintln(
+					w.Stderr,
+					"symphony: nothing was decided; "+text.Visible(r.ID())+" is still open",
+				)
 			}
 			return err
 		}
@@ -149,16 +185,19 @@ func printDecided(w *term.Env, r reconcile.Request) {
 	}
 }
 
-// askDecision asks the operator for the decision, or for the answers that are missing. It returns false if nothing was decided.
+// askDecision asks the operator for the decision, or for the answers that are missing. It
+// returns false if nothing was decided.
 func askDecision(ctx context.Context, w *term.Env, r reconcile.Request, d *requests.Decision) (bool, error) {
-	approving, prompt := false, "Send your answer? [y]es, [N]o: "
+	approving := false
+	prompt := "Send your answer? [y]es, [N]o: "
 	switch {
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		return askAnswers(ctx, w, r, d)
 	case d.How == reconcile.DecideDeny:
 		prompt = "Deny? [y]es, [N]o: "
 	case d.How != reconcile.DecideAnswer:
-		approving, prompt = true, "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
+		approving = true
+		prompt = "Approve? [y]es, for the [s]ession, [d]eny, [N]ot now: "
 		if r.Kind == reconcile.DirectoryRequest {
 			prompt = "Approve? [y]es, [d]eny, [N]ot now: "
 		}
@@ -197,8 +236,15 @@ func askAnswers(ctx context.Context, w *term.Env, r reconcile.Request, d *reques
 	return true, nil
 }
 
-// askQuestion asks until the answer is valid. An empty line gives up, or skips an optional question.
-func askQuestion(ctx context.Context, w *term.Env, r reconcile.Request, q reconcile.RequestQuestion, prompt string) (string, error) {
+// askQuestion asks until the answer is valid. An empty line gives up, or skips an optional
+// question.
+func askQuestion(
+	ctx context.Context,
+	w *term.Env,
+	r reconcile.Request,
+	q reconcile.RequestQuestion,
+	prompt string,
+) (string, error) {
 	for {
 		line, err := term.AskLine(ctx, w, prompt, q.Secret)
 		line = strings.TrimSpace(line)

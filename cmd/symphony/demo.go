@@ -14,9 +14,16 @@ func demoCommand(w *term.Env) *cli.Command {
 		Description: "It makes a temporary folder with five issues, a git repository and a WORKFLOW.md. A scripted agent works on the issues,\n" +
 			"or with --agent codex the real one. With REPOSITORY, the directory of a git repository, codex works on three small\n" +
 			"issues in a copy of it; the original is not changed.\n\n" +
-			exampleText("symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
+			exampleText(
+				"symphony demo --rm",
+				"symphony demo --agent codex ~/src/web-shop",
+			),
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "agent", Value: "scripted", Usage: "the `AGENT`: scripted, or codex, which must be installed and logged in"},
+			&cli.StringFlag{
+				Name:  "agent",
+				Value: "scripted",
+				Usage: "the `AGENT`: scripted, or codex, which must be installed and logged in",
+			},
 			&cli.BoolFlag{Name: "rm", Usage: "remove the temporary folder at the end"},
 		},
 		Action: func(c *cli.Context) error {
@@ -27,11 +34,17 @@ func demoCommand(w *term.Env) *cli.Command {
 			case agent != "scripted" && agent != "codex":
 				return exit.Usage("demo: --agent must be scripted or codex, not %q", agent)
 			case c.NArg() == 1 && agent == "scripted":
-				return exit.Usage("demo: the scripted agent can't work on a repository of yours: add --agent codex")
+				return exit.Usage(
+					"demo: the scripted agent can't work on a repository of yours: add --agent codex",
+				)
 			case c.NArg() == 1 && c.Bool("rm"):
 				return exit.Usage("demo: --rm would remove the copy of the repository with the work")
 			}
-			return demo.Run(c.Context, w, demo.Options{RealAgent: agent == "codex", Repository: c.Args().First(), Remove: c.Bool("rm")})
+			return demo.Run(c.Context, w, demo.Options{
+				RealAgent:  agent == "codex",
+				Repository: c.Args().First(),
+				Remove:     c.Bool("rm"),
+			})
 		},
 	}
 }
@@ -39,7 +52,10 @@ func demoCommand(w *term.Env) *cli.Command {
 // demoAgentCommand is the scripted agent, a separate process that speaks codex's protocol.
 func demoAgentCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "demo-agent", Hidden: true, SkipFlagParsing: true, Usage: "the scripted agent of symphony demo",
+		Name:            "demo-agent",
+		Hidden:          true,
+		SkipFlagParsing: true,
+		Usage:           "the scripted agent of symphony demo",
 		Action: func(c *cli.Context) error {
 			if code := demo.Agent(c.Args().Slice(), w); code != 0 {
 				return exit.Only(code)

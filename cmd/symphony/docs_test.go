@@ -23,7 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// The facts in the documentation are compared with the program: keys, commands, flags, codes, fields and links.
+// The facts in the documentation are compared with the program: keys, commands, flags, codes,
+// fields and links.
 
 var moduleRoot = filepath.Join("..", "..")
 
@@ -41,14 +42,15 @@ func document(t *testing.T, name string) string {
 	return string(test.Must(os.ReadFile(filepath.Join(moduleRoot, name))))
 }
 
-// generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->, with the program's.
-// UPDATE_REFERENCE=1 writes it.
+// generated compares a file, or its part between the marks <!-- MARK --> and <!-- /MARK -->,
+// with the program's. UPDATE_REFERENCE=1 writes it.
 func generated(t *testing.T, name, mark, want string) {
 	t.Helper()
 	path := filepath.Join(moduleRoot, name)
 	old, _ := os.ReadFile(path) // nothing, if it is new
 	if got := string(old); mark != "" {
-		begin, end := "<!-- "+mark+" -->", "<!-- /"+mark+" -->"
+		begin := "<!-- " + mark + " -->"
+		end := "<!-- /" + mark + " -->"
 		want = strings.Replace(got, begin+between(t, got, begin, end)+end, begin+want+end, 1)
 	}
 	if os.Getenv("UPDATE_REFERENCE") != "" {
@@ -124,7 +126,8 @@ func rows(text string) [][]string {
 	return all
 }
 
-// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md, and of the stacks that init knows. Keys that are not built yet are listed below.
+// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md, and of
+// the stacks that init knows. Keys that are not built yet are listed below.
 func TestDocumentedKeys(t *testing.T) {
 	tables := map[string]string{}
 	for _, k := range workflow.Keys() {
@@ -214,11 +217,13 @@ func TestShellBlocks(t *testing.T) {
 	}
 }
 
-// Every command line in the documentation, and in the examples that the help of every command has, is accepted.
+// Every command line in the documentation, and in the examples that the help of every command
+// has, is accepted.
 func TestDocumentedCommandLines(t *testing.T) {
 	typed := regexp.MustCompile(`(?m)(?:^|[ /"(])symphony ([a-z]+(?: +[^\n|;&>()]+)?)`)
 	for _, c := range newApp(testWorld()).Commands {
-		if !c.Hidden && !typed.MatchString(between(t, help(t, c.Name)+"\nOPTIONS:", "Example", "\nOPTIONS:")) {
+		if !c.Hidden &&
+			!typed.MatchString(between(t, help(t, c.Name)+"\nOPTIONS:", "Example", "\nOPTIONS:")) {
 			t.Errorf("%s: its help has no example", c.Name)
 		}
 	}
@@ -245,7 +250,8 @@ func checkCommandLine(t *testing.T, document string, words []string) {
 	app := newApp(testWorld())
 	reached := false
 	for _, c := range app.Commands {
-		c.Before, c.Action = nil, func(*cli.Context) error { reached = true; return nil }
+		c.Before = nil
+		c.Action = func(*cli.Context) error { reached = true; return nil }
 	}
 	args, err := arrange(app, append([]string{"symphony"}, words...))
 	if err == nil {
@@ -258,10 +264,13 @@ func checkCommandLine(t *testing.T, document string, words []string) {
 
 // Paths of the source exist. The test of scripts/internal/site checks links.
 func TestDocumentedPaths(t *testing.T) {
-	source := regexp.MustCompile(`(?:^|[\s` + "`" + `(])(?:\./)?((?:cmd|internal|linear|reconcile|runner|scripts|state|testdata|\.ci)/[\w./-]*\w)`)
+	source := regexp.MustCompile(
+		`(?:^|[\s` + "`" + `(])(?:\./)?((?:cmd|internal|linear|reconcile|runner|scripts|state|testdata|\.ci)/[\w./-]*\w)`,
+	)
 	for _, name := range documentNames() {
 		text := document(t, name)
-		text = regexp.MustCompile("(?ms)^```$.*?^```$").ReplaceAllString(text, "") // the floor plan is a tree
+		// the floor plan is a tree
+		text = regexp.MustCompile("(?ms)^```$.*?^```$").ReplaceAllString(text, "")
 		for _, m := range source.FindAllStringSubmatch(text, -1) {
 			if _, err := os.Stat(filepath.Join(moduleRoot, m[1])); err != nil {
 				t.Errorf("%s: %v", name, err)
@@ -277,7 +286,12 @@ func TestDocumentedCodes(t *testing.T) {
 	documented := map[string]bool{}
 	for _, cells := range rows(ofPasses)[1:] {
 		for _, code := range codeSpans(cells[0]) {
-			test.Equal(t, "the exit code of "+code, cells[1], strconv.Itoa(exit.Code(&reconcile.Error{Code: code})))
+			test.Equal(
+				t,
+				"the exit code of "+code,
+				cells[1],
+				strconv.Itoa(exit.Code(&reconcile.Error{Code: code})),
+			)
 		}
 	}
 	for _, cells := range rows(text) {
@@ -288,21 +302,24 @@ func TestDocumentedCodes(t *testing.T) {
 	literal := regexp.MustCompile(`\bCode(?:[A-Z]\w*)?(?:: *| += )(?:Code = )?"([a-z]+(?:_[a-z0-9]+)*)"`)
 	found := map[string]bool{}
 	for _, dir := range []string{"cmd", "forge", "internal", "linear", "reconcile", "runner", "state"} {
-		err := filepath.WalkDir(filepath.Join(moduleRoot, dir), func(path string, d fs.DirEntry, err error) error {
-			switch {
-			case err != nil:
-				return err
-			case d.IsDir() && strings.HasSuffix(path, "test"):
-				return fs.SkipDir
-			case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+		err := filepath.WalkDir(
+			filepath.Join(moduleRoot, dir),
+			func(path string, d fs.DirEntry, err error) error {
+				switch {
+				case err != nil:
+					return err
+				case d.IsDir() && strings.HasSuffix(path, "test"):
+					return fs.SkipDir
+				case !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go"):
+					return nil
+				}
+				for _, m := range literal.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {
+					found[m[1]] = true
+					test.Equal(t, "docs/errors.md explains "+m[1]+" of "+path, documented[m[1]], true)
+				}
 				return nil
-			}
-			for _, m := range literal.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {
-				found[m[1]] = true
-				test.Equal(t, "docs/errors.md explains "+m[1]+" of "+path, documented[m[1]], true)
-			}
-			return nil
-		})
+			},
+		)
 		test.OK(t, err)
 	}
 	if len(found) < 60 {
@@ -366,8 +383,14 @@ func testNames(t *testing.T) map[string]bool {
 		return nil
 	})
 	test.OK(t, err)
-	// TestTrackers runs its scripts for each kind of tracker, which -run matches with an empty name.
-	for folder, runner := range map[string]string{"script": "TestScript", "all": "TestScript", "codex": "TestRealCodex", "tracker": "TestTrackers/"} {
+	// TestTrackers runs its scripts for each kind of tracker, which -run matches with an empty
+	// name.
+	for folder, runner := range map[string]string{
+		"script":  "TestScript",
+		"all":     "TestScript",
+		"codex":   "TestRealCodex",
+		"tracker": "TestTrackers/",
+	} {
 		for _, script := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", folder, "*.txtar"))) {
 			names[runner+"/"+strings.TrimSuffix(filepath.Base(script), ".txtar")] = true
 		}
@@ -375,13 +398,22 @@ func testNames(t *testing.T) map[string]bool {
 	return names
 }
 
-// The example in docs/workflow.md is valid without a warning, and takes an issue to its handover from cron's bare
-// environment, with the key in the environment file.
+// The example in docs/workflow.md is valid without a warning, and takes an issue to its
+// handover from cron's bare environment, with the key in the environment file.
 func TestDocumentedWorkflow(t *testing.T) {
 	shown := between(t, document(t, "docs/workflow.md"), "```markdown\n", "```\n")
-	used := replaced(t, shown,
-		"  kind: linear\n", "  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n", "https://linear.app/acme/project/web-shop-1a2b3c4d5e6f", "demo",
-		"codex app-server", "$AGENT", "workspace:\n", "workspace:\n  min_free_bytes: 0\n")
+	used := replaced(
+		t,
+		shown,
+		"  kind: linear\n",
+		"  kind: linear\n  endpoint: $LINEAR_ENDPOINT\n",
+		"https://linear.app/acme/project/web-shop-1a2b3c4d5e6f",
+		"demo",
+		"codex app-server",
+		"$AGENT",
+		"workspace:\n",
+		"workspace:\n  min_free_bytes: 0\n",
+	)
 	text := made("workflow.txtar") + "-- shown/WORKFLOW.md --\n" + shown + "-- WORKFLOW.md --\n" + used
 	runScripts(t, params(t, "script"), map[string]string{"workflow": text})
 }
@@ -409,8 +441,8 @@ func TestCommandReference(t *testing.T) {
 	generated(t, "docs/commands.md", "", b.String())
 }
 
-// The README's steps for moving to a second machine, command by command: on one machine with a home, then on another
-// with another home in its place, another boot and other processes.
+// The README's steps for moving to a second machine, command by command: on one machine with a
+// home, then on another with another home in its place, another boot and other processes.
 func TestMovingToAnotherMachine(t *testing.T) {
 	test.Expensive(t)
 	const title = "## Backup, moving, upgrading\n"
@@ -432,6 +464,8 @@ func TestMovingToAnotherMachine(t *testing.T) {
 	if !found {
 		t.Fatalf("no archive: %q", blocks[0])
 	}
-	text := made("moving.txtar") + "-- old --\nset -ex\n" + stop + "-- archive --\nset -ex\ntar " + archive + "-- new --\nset -ex\n" + blocks[1]
+	text := made(
+		"moving.txtar",
+	) + "-- old --\nset -ex\n" + stop + "-- archive --\nset -ex\ntar " + archive + "-- new --\nset -ex\n" + blocks[1]
 	runScripts(t, params(t, "script"), map[string]string{"moving": text})
 }

@@ -25,8 +25,15 @@ Example:
     symphony doctor -w ~/web-shop/WORKFLOW.md
     symphony doctor --json --jq '.[] | select(.status == "fail").message'`,
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
-			&cli.BoolFlag{Name: "engine", Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there"},
-			&cli.BoolFlag{Name: "v", Aliases: []string{"verbose"}, Usage: "print all findings, each on a line of its own"})...),
+			&cli.BoolFlag{
+				Name:  "engine",
+				Usage: "also run a trial job of worker.engine, and make and remove a workspace in worker.root there",
+			},
+			&cli.BoolFlag{
+				Name:    "v",
+				Aliases: []string{"verbose"},
+				Usage:   "print all findings, each on a line of its own",
+			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
 			return doctor.Examine(c.Context, w, p, doctor.Options{

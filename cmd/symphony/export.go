@@ -25,11 +25,21 @@ A run has the same ids each time.
 TARGET is a file, to which lines are added that a collector can read; - for the standard output; or the URL of a collector
 that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has the headers of requests, as NAME=VALUE,NAME=VALUE.
 
-` + exampleText("symphony export --otlp http://127.0.0.1:4318", "symphony export --otlp runs.jsonl --since 7d --content"),
+` + exampleText(
+			"symphony export --otlp http://127.0.0.1:4318",
+			"symphony export --otlp runs.jsonl --since 7d --content",
+		),
 		Flags: workflowFlags(
 			&cli.StringFlag{Name: "otlp", Usage: "write spans to `TARGET`: a file, - or a URL"},
-			&cli.StringFlag{Name: "since", Usage: "runs that ended since `TIME`: 12h, 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "24h"},
-			&cli.BoolFlag{Name: "content", Usage: "also prompts, messages, commands and their output, without known secrets"},
+			&cli.StringFlag{
+				Name:        "since",
+				Usage:       "runs that ended since `TIME`: 12h, 7d (ago), a day, or 2026-01-31T18:00:00Z",
+				DefaultText: "24h",
+			},
+			&cli.BoolFlag{
+				Name:  "content",
+				Usage: "also prompts, messages, commands and their output, without known secrets",
+			},
 		),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			since, err := report.ParseTime("export", "since", cmp.Or(c.String("since"), "24h"), w.Now(), 0)
@@ -39,10 +49,21 @@ that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has th
 			if err != nil {
 				return err
 			}
-			o := export.Options{To: c.String("otlp"), Out: w.Stdout, Since: since, Content: c.Bool("content")}
+			o := export.Options{
+				To:      c.String("otlp"),
+				Out:     w.Stdout,
+				Since:   since,
+				Content: c.Bool("content"),
+			}
 			r, err := export.Runs(c.Context, p, o)
 			if err == nil && o.To != "-" {
-				fmt.Fprintf(w.Stdout, "exported %s as %s to %s\n", text.Plural(r.Runs, "run"), text.Plural(r.Spans, "span"), r.To)
+				fmt.Fprintf(
+					w.Stdout,
+					"exported %s as %s to %s\n",
+					text.Plural(r.Runs, "run"),
+					text.Plural(r.Spans, "span"),
+					r.To,
+				)
 			}
 			return err
 		}),

@@ -8,13 +8,20 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// failureTests are the events of "What happens when" in docs/operations.md, each with the tests that show what happens.
+// failureTests are the events of "What happens when" in docs/operations.md, each with the
+// tests that show what happens.
 var failureTests = []struct{ event, tests string }{
 	{"a pass is killed", "TestScript/tick_interrupted TestScript/last_good_first TestCrashPoints"},
 	{"two passes run at once", "TestScript/tick_lock"},
-	{"the schedule ends: no cron, no timer, no loop", "TestSystemd TestScript/monitor TestScript/tick_trigger"},
+	{
+		"the schedule ends: no cron, no timer, no loop",
+		"TestSystemd TestScript/monitor TestScript/tick_trigger",
+	},
 	{"passes run in a service that would end their workers", "TestSystemdSystemUnits TestWorkersWouldDie"},
-	{"the program is replaced or deleted", "TestScript/upgrade_under_workers TestScript/tick_loop_upgrade TestScript/upgrade_state"},
+	{
+		"the program is replaced or deleted",
+		"TestScript/upgrade_under_workers TestScript/tick_loop_upgrade TestScript/upgrade_state",
+	},
 	{"a pass runs in another container", "TestScript/other_container"},
 	{"a pass is run with the WORKFLOW.md in a workspace, or by an agent", "TestScript/nested"},
 	{"the machine reboots", "TestScript/reboot"},
@@ -24,7 +31,10 @@ var failureTests = []struct{ event, tests string }{
 		"TestScript/clock TestPruneWaitsWhereTheClockJumped TestTrashAgesWithoutTheWallClock TestHandoff",
 	},
 	{"you log out", "TestManagers TestSystemdSystemUnits"},
-	{"the disk is full", "TestScript/disk_full TestScript/show_waits TestDiskFullAtEachWrite TestScript/hook_disk_full"},
+	{
+		"the disk is full",
+		"TestScript/disk_full TestScript/show_waits TestDiskFullAtEachWrite TestScript/hook_disk_full",
+	},
 	{"too few processes or open files are allowed", "TestScript/limits TestScript/limits_worker"},
 	{"there is no network", "TestRealCodex/no_network"},
 	{"the kernel or a container's rules offer no pidfds", "TestScript/no_pidfds"},
@@ -50,19 +60,28 @@ var failureTests = []struct{ event, tests string }{
 		"TestScript/file_folder TestRenamedRepository TestTrackers//tracker_down",
 	},
 	{"the issue is moved out of the active states", "TestTrackers//moved_away TestTrackers//terminal"},
-	{"the issue is deleted, archived, or in another project", "TestTrackers//moved_away TestScript/root_of_two"},
+	{
+		"the issue is deleted, archived, or in another project",
+		"TestTrackers//moved_away TestScript/root_of_two",
+	},
 	{"an issue of another tracker has the same identifier", "TestScript/other_linear"},
 	{"codex is missing or logged out", "TestScript/unblock TestRealCodex/agent_auth"},
 	{"codex loses its login", "TestScript/account_login TestScript/unblock_account"},
 	{"codex's allowance is used up", "TestScript/account_limit TestRealCodex/quota_reset"},
 	{"codex is a release that symphony can't work with", "TestScript/codex_incompatible"},
-	{"more issues are due than `SYMPHONY_MAX_AGENTS` allows", "TestScript/account_slots TestScript/account_slots_at_once"},
+	{
+		"more issues are due than `SYMPHONY_MAX_AGENTS` allows",
+		"TestScript/account_slots TestScript/account_slots_at_once",
+	},
 	{"WORKFLOW.md is broken or gone", "TestScript/last_good TestScript/literal_key"},
 	{"WORKFLOW.md is changed", "TestScript/tick_loop_reload TestScript/unblock"},
 	{"WORKFLOW.md names another project", "TestScript/project_change"},
 	{"WORKFLOW.md is moved or renamed", "TestScript/projects_move"},
 	{"two workflows name one state directory", "TestScript/state_conflict"},
-	{"two state directories work on one project and root", "TestScript/project_conflict TestScript/first_passes"},
+	{
+		"two state directories work on one project and root",
+		"TestScript/project_conflict TestScript/first_passes",
+	},
 	{"two workflows of one account use the same tracker project", "TestScript/shared_tracker"},
 	{
 		"two accounts (or values of `HOME` or `XDG_STATE_HOME`, as with sudo or in a container) have one folder of issues",
@@ -78,8 +97,14 @@ var failureTests = []struct{ event, tests string }{
 	{"the agent asks for approval", "TestRealCodex/approval_fail TestScript/ask_approve"},
 	{"a request is not answered in time, or its run ends first", "TestScript/ask_ended"},
 	{"an operator answers by a comment", "TestScript/answers TestWhoseRepliesCount"},
-	{"symphony's comment can't be made or changed, or the pass is killed meanwhile", "TestFaults TestEditFails TestCrashPoints"},
-	{"the machine restarts while the agent waits for an answer", "TestScript/reboot TestScript/guidance_answer"},
+	{
+		"symphony's comment can't be made or changed, or the pass is killed meanwhile",
+		"TestFaults TestEditFails TestCrashPoints",
+	},
+	{
+		"the machine restarts while the agent waits for an answer",
+		"TestScript/reboot TestScript/guidance_answer",
+	},
 	{
 		"the file state.db is lost or damaged",
 		"TestScript/state_broken TestScript/state_restored TestReplacedUnderAWriter",
@@ -94,7 +119,10 @@ var failureTests = []struct{ event, tests string }{
 	{"the file state.db-wal is deleted", "TestScript/state_faults"},
 	{"`runs/<run>` is deleted under a worker", "TestScript/state_faults"},
 	{"a state directory is copied to a place beside it", "TestScript/state_copy"},
-	{"a copy of the state is used on another machine", "TestScript/second_machine TestMovingToAnotherMachine"},
+	{
+		"a copy of the state is used on another machine",
+		"TestScript/second_machine TestMovingToAnotherMachine",
+	},
 }
 
 // docs/operations.md describes exactly the events that tests show.

@@ -21,7 +21,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// startFirefox lets each script start a Firefox of its own, one at a time: several that start at once take minutes on a busy machine.
+// startFirefox lets each script start a Firefox of its own, one at a time: several that start
+// at once take minutes on a busy machine.
 func startFirefox(_ *testing.T, path string) func(ts *testscript.TestScript, b *browser) tab {
 	var turn sync.Mutex
 	return func(ts *testscript.TestScript, b *browser) tab {
@@ -31,7 +32,8 @@ func startFirefox(_ *testing.T, path string) func(ts *testscript.TestScript, b *
 	}
 }
 
-// firefoxTab implements tab by Marionette, the protocol between Firefox and geckodriver: each message is a JSON array behind its length.
+// firefoxTab implements tab by Marionette, the protocol between Firefox and geckodriver: each
+// message is a JSON array behind its length.
 type firefoxTab struct {
 	b      *browser
 	page   string // the address of the server
@@ -41,8 +43,8 @@ type firefoxTab struct {
 	number int
 }
 
-// firefoxSettings let Firefox choose a free port, begin with an empty page, and reach no other machine: its own services are behind a
-// proxy that does not exist.
+// firefoxSettings let Firefox choose a free port, begin with an empty page, and reach no other
+// machine: its own services are behind a proxy that does not exist.
 const firefoxSettings = `user_pref("marionette.port", 0);
 user_pref("browser.startup.page", 0);
 user_pref("browser.newtabpage.enabled", false);
@@ -59,7 +61,15 @@ func openFirefox(ts *testscript.TestScript, b *browser, path string) *firefoxTab
 	ts.Check(os.Mkdir(profile, 0o700))
 	ts.Check(os.WriteFile(filepath.Join(profile, "user.js"), []byte(firefoxSettings), 0o600))
 	f := &firefoxTab{b: b, page: ts.Getenv("PAGE")}
-	f.cmd = exec.Command(path, "--headless", "--no-remote", "--marionette", "--remote-allow-system-access", "--profile", profile)
+	f.cmd = exec.Command(
+		path,
+		"--headless",
+		"--no-remote",
+		"--marionette",
+		"--remote-allow-system-access",
+		"--profile",
+		profile,
+	)
 	f.cmd.Env = append(os.Environ(), "HOME="+profile)
 	ts.Check(f.cmd.Start())
 	ts.Defer(func() {
@@ -76,12 +86,14 @@ func openFirefox(ts *testscript.TestScript, b *browser, path string) *firefoxTab
 	f.in = bufio.NewReader(f.conn)
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
-	ts.Check(errors.Join(f.conn.SetDeadline(time.Now().Add(test.Patience())), test.Err(f.receive()))) // it greets
+	// it greets
+	ts.Check(errors.Join(f.conn.SetDeadline(time.Now().Add(test.Patience())), test.Err(f.receive())))
 	ts.Check(test.Err(f.call(ctx, "WebDriver:NewSession", map[string]any{})))
 	return f
 }
 
-// close ends Firefox, and adds the errors and warnings about pages of the server, which the console has kept, to the complaints.
+// close ends Firefox, and adds the errors and warnings about pages of the server, which the
+// console has kept, to the complaints.
 func (f *firefoxTab) close(ts *testscript.TestScript) {
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
@@ -143,13 +155,20 @@ func (f *firefoxTab) call(ctx context.Context, command string, parameters map[st
 	return result["value"], nil
 }
 
-// evaluateAs evaluates an expression in the page, context "content", or in the window of the browser, "chrome".
+// evaluateAs evaluates an expression in the page, context "content", or in the window of the
+// browser, "chrome".
 func (f *firefoxTab) evaluateAs(ctx context.Context, where, expression string) (any, error) {
 	if _, err := f.call(ctx, "Marionette:SetContext", map[string]any{"value": where}); err != nil {
 		return nil, err
 	}
-	value, err := f.call(ctx, "WebDriver:ExecuteScript", map[string]any{"script": "return (" + expression + ")", "args": []any{}})
-	return value, errors.Join(err, test.Err(f.call(ctx, "Marionette:SetContext", map[string]any{"value": "content"})))
+	value, err := f.call(ctx, "WebDriver:ExecuteScript", map[string]any{
+		"script": "return (" + expression + ")",
+		"args":   []any{},
+	})
+	return value, errors.Join(
+		err,
+		test.Err(f.call(ctx, "Marionette:SetContext", map[string]any{"value": "content"})),
+	)
 }
 
 func (f *firefoxTab) tellsAtOnce() bool { return false }
@@ -166,7 +185,10 @@ func (f *firefoxTab) evaluate(ctx context.Context, expression string) (any, erro
 func (f *firefoxTab) use(ctx context.Context, command, selector string, parameters map[string]any) error {
 	var last error
 	for {
-		found, err := f.call(ctx, "WebDriver:FindElement", map[string]any{"using": "css selector", "value": selector})
+		found, err := f.call(ctx, "WebDriver:FindElement", map[string]any{
+			"using": "css selector",
+			"value": selector,
+		})
 		if err == nil {
 			for _, id := range found.(map[string]any) {
 				parameters["id"] = id
@@ -193,10 +215,20 @@ func (f *firefoxTab) fill(ctx context.Context, selector, text string) error {
 }
 
 func (f *firefoxTab) press(ctx context.Context, key string) error {
-	named := map[string]string{"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004", "ArrowDown": "\ue015"}
+	named := map[string]string{
+		"Enter":     "\ue007",
+		"Escape":    "\ue00c",
+		"Tab":       "\ue004",
+		"ArrowDown": "\ue015",
+	}
 	const control = "\ue009"
 	var actions []map[string]string
-	add := func(kind, value string) { actions = append(actions, map[string]string{"type": kind, "value": value}) }
+	add := func(kind, value string) {
+		actions = append(actions, map[string]string{
+			"type":  kind,
+			"value": value,
+		})
+	}
 	if held, is := strings.CutPrefix(key, "Control+"); is {
 		add("keyDown", control)
 		key = held
@@ -211,7 +243,11 @@ func (f *firefoxTab) press(ctx context.Context, key string) error {
 		add("keyUp", control)
 	}
 	return test.Err(f.call(ctx, "WebDriver:PerformActions",
-		map[string]any{"actions": []any{map[string]any{"type": "key", "id": "keyboard", "actions": actions}}}))
+		map[string]any{"actions": []any{map[string]any{
+			"type":    "key",
+			"id":      "keyboard",
+			"actions": actions,
+		}}}))
 }
 
 // setInWindow sets something about the tab in the window of the browser.
@@ -225,11 +261,17 @@ func (f *firefoxTab) allowScripts(ctx context.Context, allowed bool) error {
 
 // setSize sets the size of the page: the window can't be as narrow as a phone.
 func (f *firefoxTab) setSize(ctx context.Context, width, height int64) error {
-	if _, err := f.call(ctx, "WebDriver:SetWindowRect", map[string]any{"width": width, "height": height}); err != nil {
+	if _, err := f.call(ctx, "WebDriver:SetWindowRect", map[string]any{
+		"width":  width,
+		"height": height,
+	}); err != nil {
 		return err
 	}
-	return f.setInWindow(ctx, fmt.Sprintf(`for (const side of ["width", "min-width", "max-width"]) b.style.setProperty(side, "%dpx")
-		for (const side of ["height", "min-height", "max-height"]) b.style.setProperty(side, "%dpx")`, width, height))
+	return f.setInWindow(
+		ctx,
+		fmt.Sprintf(`for (const side of ["width", "min-width", "max-width"]) b.style.setProperty(side, "%dpx")
+		for (const side of ["height", "min-height", "max-height"]) b.style.setProperty(side, "%dpx")`, width, height),
+	)
 }
 
 func (f *firefoxTab) setTheme(ctx context.Context, theme string) error {

@@ -22,21 +22,34 @@ type gitSetting struct {
 var gitSettings = map[string]gitSetting{
 	"nothing set": {},
 
-	"sign without a key":            {config: "[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n[user]\n\tsigningKey = NONE\n"},
+	"sign without a key": {
+		config: "[commit]\n\tgpgSign = true\n[tag]\n\tgpgSign = true\n[user]\n\tsigningKey = NONE\n",
+	},
 	"sign with a program that asks": {config: "[commit]\n\tgpgSign = true\n[gpg]\n\tprogram = sleep\n"},
 	"sign pushes":                   {config: "[push]\n\tgpgSign = if-asked\n"},
-	"ssh signature without a key":   {config: "[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[user]\n\tsigningKey = /nowhere\n"},
+	"ssh signature without a key": {
+		config: "[commit]\n\tgpgSign = true\n[gpg]\n\tformat = ssh\n[user]\n\tsigningKey = /nowhere\n",
+	},
 
 	"line ends of Windows":   {config: "[core]\n\tautocrlf = true\n\teol = crlf\n"},
 	"line ends are taken in": {config: "[core]\n\tautocrlf = input\n\tsafecrlf = true\n"},
-	"no modes and no links":  {config: "[core]\n\tfileMode = false\n\tsymlinks = false\n\tignoreCase = true\n"},
+	"no modes and no links": {
+		config: "[core]\n\tfileMode = false\n\tsymlinks = false\n\tignoreCase = true\n",
+	},
 	"attributes everywhere": {
 		config: "[core]\n\tattributesFile = ~/attributes\n",
 		prep:   "exec sh -c 'echo \"* text=auto eol=crlf\" > home/attributes'",
 	},
-	"a filter that is missing": {config: "[filter \"lfs\"]\n\tclean = no-such-lfs clean\n\tprocess = no-such-lfs\n\trequired = true\n"},
-	"files ignored everywhere": {config: "[core]\n\texcludesFile = ~/ignored\n", prep: "exec sh -c 'echo \"*.log\" > home/ignored'"},
-	"untracked files hidden":   {config: "[status]\n\tshowUntrackedFiles = no\n[diff]\n\tignoreSubmodules = all\n"},
+	"a filter that is missing": {
+		config: "[filter \"lfs\"]\n\tclean = no-such-lfs clean\n\tprocess = no-such-lfs\n\trequired = true\n",
+	},
+	"files ignored everywhere": {
+		config: "[core]\n\texcludesFile = ~/ignored\n",
+		prep:   "exec sh -c 'echo \"*.log\" > home/ignored'",
+	},
+	"untracked files hidden": {
+		config: "[status]\n\tshowUntrackedFiles = no\n[diff]\n\tignoreSubmodules = all\n",
+	},
 
 	"hooks everywhere that pass": {
 		config: "[core]\n\thooksPath = ~/hooks\n",
@@ -51,36 +64,79 @@ var gitSettings = map[string]gitSetting{
 		prep:   "mkdir home/template/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/template/hooks/post-checkout; chmod 755 home/template/hooks/post-checkout'",
 	},
 
-	"pushes by default":        {config: "[push]\n\tdefault = nothing\n\tfollowTags = true\n\trecurseSubmodules = on-demand\n\tautoSetupRemote = true\n[remote]\n\tpushDefault = other\n"},
-	"addresses are rewritten":  {config: "[url \"$WORK/remote\"]\n\tinsteadOf = shop:remote\n", prep: "set repository.url shop:remote"},
-	"another name for origin":  {config: "[clone]\n\tdefaultRemoteName = upstream\n"},
-	"objects are checked":      {config: "[transfer]\n\tfsckObjects = true\n\tcredentialsInUrl = die\n[fetch]\n\tfsckObjects = true\n\tprune = true\n\tpruneTags = true\n\twriteCommitGraph = true\n\trecurseSubmodules = true\n"},
-	"no local remotes":         {config: "[protocol \"file\"]\n\tallow = never\n", refused: "transport .file. not allowed"},
-	"references in tables":     {config: "[init]\n\tdefaultRefFormat = reftable\n\tdefaultBranch = trunk\n"},
-	"longer hashes":            {config: "[init]\n\tdefaultObjectFormat = sha256\n"},
-	"branches are set up":      {config: "[branch]\n\tautoSetupMerge = inherit\n\tautoSetupRebase = always\n[checkout]\n\tdefaultRemote = other\n\tguess = false\n[pull]\n\trebase = true\n[merge]\n\tff = only\n"},
-	"many files":               {config: "[feature]\n\tmanyFiles = true\n[core]\n\tuntrackedCache = true\n\tsplitIndex = true\n\tfsmonitor = true\n[index]\n\tversion = 4\n\tskipHash = true\n"},
-	"maintenance all the time": {config: "[gc]\n\tauto = 1\n\tautoDetach = true\n\tpruneExpire = now\n\tworktreePruneExpire = now\n[maintenance]\n\tauto = true\n\tstrategy = incremental\n"},
-	"packs":                    {config: "[core]\n\tbigFileThreshold = 1\n\tcompression = 0\n[pack]\n\twindowMemory = 1m\n\twriteReverseIndex = true\n[repack]\n\twriteBitmaps = true\n[fetch]\n\tunpackLimit = 1\n"},
-	"colours and pagers":       {config: "[color]\n\tui = always\n[core]\n\tpager = less\n\tquotePath = false\n\tabbrev = 4\n[pager]\n\tlog = cat\n\tstatus = true\n[column]\n\tui = always\n[log]\n\tshowSignature = true\n\tdecorate = full\n\tdate = relative\n[format]\n\tpretty = oneline\n"},
-	"another diff":             {config: "[diff]\n\texternal = /nowhere/diff\n\tnoprefix = true\n\trenames = copies\n\talgorithm = histogram\n\twordRegex = .\n[interactive]\n\tdiffFilter = /nowhere/filter\n[merge]\n\tconflictStyle = zdiff3\n\trenormalize = true\n[rerere]\n\tenabled = true\n"},
+	"pushes by default": {
+		config: "[push]\n\tdefault = nothing\n\tfollowTags = true\n\trecurseSubmodules = on-demand\n\tautoSetupRemote = true\n[remote]\n\tpushDefault = other\n",
+	},
+	"addresses are rewritten": {
+		config: "[url \"$WORK/remote\"]\n\tinsteadOf = shop:remote\n",
+		prep:   "set repository.url shop:remote",
+	},
+	"another name for origin": {config: "[clone]\n\tdefaultRemoteName = upstream\n"},
+	"objects are checked": {
+		config: "[transfer]\n\tfsckObjects = true\n\tcredentialsInUrl = die\n[fetch]\n\tfsckObjects = true\n\tprune = true\n\tpruneTags = true\n\twriteCommitGraph = true\n\trecurseSubmodules = true\n",
+	},
+	"no local remotes": {
+		config:  "[protocol \"file\"]\n\tallow = never\n",
+		refused: "transport .file. not allowed",
+	},
+	"references in tables": {config: "[init]\n\tdefaultRefFormat = reftable\n\tdefaultBranch = trunk\n"},
+	"longer hashes":        {config: "[init]\n\tdefaultObjectFormat = sha256\n"},
+	"branches are set up": {
+		config: "[branch]\n\tautoSetupMerge = inherit\n\tautoSetupRebase = always\n[checkout]\n\tdefaultRemote = other\n\tguess = false\n[pull]\n\trebase = true\n[merge]\n\tff = only\n",
+	},
+	"many files": {
+		config: "[feature]\n\tmanyFiles = true\n[core]\n\tuntrackedCache = true\n\tsplitIndex = true\n\tfsmonitor = true\n[index]\n\tversion = 4\n\tskipHash = true\n",
+	},
+	"maintenance all the time": {
+		config: "[gc]\n\tauto = 1\n\tautoDetach = true\n\tpruneExpire = now\n\tworktreePruneExpire = now\n[maintenance]\n\tauto = true\n\tstrategy = incremental\n",
+	},
+	"packs": {
+		config: "[core]\n\tbigFileThreshold = 1\n\tcompression = 0\n[pack]\n\twindowMemory = 1m\n\twriteReverseIndex = true\n[repack]\n\twriteBitmaps = true\n[fetch]\n\tunpackLimit = 1\n",
+	},
+	"colours and pagers": {
+		config: "[color]\n\tui = always\n[core]\n\tpager = less\n\tquotePath = false\n\tabbrev = 4\n[pager]\n\tlog = cat\n\tstatus = true\n[column]\n\tui = always\n[log]\n\tshowSignature = true\n\tdecorate = full\n\tdate = relative\n[format]\n\tpretty = oneline\n",
+	},
+	"another diff": {
+		config: "[diff]\n\texternal = /nowhere/diff\n\tnoprefix = true\n\trenames = copies\n\talgorithm = histogram\n\twordRegex = .\n[interactive]\n\tdiffFilter = /nowhere/filter\n[merge]\n\tconflictStyle = zdiff3\n\trenormalize = true\n[rerere]\n\tenabled = true\n",
+	},
 	"an editor and a template": {
 		config: "[core]\n\teditor = sleep 1000\n[commit]\n\ttemplate = ~/message\n\tverbose = true\n\tcleanup = scissors\n\tstatus = false\n[sequence]\n\teditor = sleep 1000\n",
 		prep:   "exec sh -c 'echo template > home/message'",
 	},
-	"other encodings":                {config: "[i18n]\n\tcommitEncoding = latin1\n\tlogOutputEncoding = latin1\n", prep: "env LANG=de_DE.UTF-8"},
-	"an identity is required":        {config: "[user]\n\tuseConfigOnly = true\n"},
-	"names are protected":            {config: "[core]\n\tprotectNTFS = true\n\tprotectHFS = true\n\tprecomposeUnicode = true\n\tsharedRepository = 0640\n\tlogAllRefUpdates = always\n"},
-	"included files":                 {config: "[include]\n\tpath = /nowhere/config\n[includeIf \"gitdir:/\"]\n\tpath = ~/more\n", prep: "exec sh -c 'printf \"[core]\\n\\tautocrlf = true\\n\" > home/more'"},
-	"a proxy that is down":           {config: "[http]\n\tproxy = http://127.0.0.1:1\n\tsslVerify = true\n\tversion = HTTP/1.1\n"},
-	"credential helpers":             {config: "[credential]\n\thelper = \"!sleep 1000\"\n\tinteractive = always\n[core]\n\taskPass = /nowhere/askpass\n\tsshCommand = ssh -F /nowhere\n"},
-	"hidden references":              {config: "[transfer]\n\thideRefs = refs/heads/main\n", refused: "repository_unavailable|repository_empty|no commit at|no branch"},
-	"traces":                         {prep: "env GIT_TRACE=1\nenv GIT_TRACE2=1\nenv GIT_CURL_VERBOSE=1"},
-	"a trace in a file":              {config: "[trace2]\n\teventTarget = /nowhere/trace\n\tnormalTarget = 1\n"},
-	"aliases":                        {config: "[alias]\n\tci = commit\n\tstatus = log\n\tpush = !false\n"},
-	"a broken file":                  {config: "[core\n", refused: "bad config"},
-	"settings of the system":         {prep: "env GIT_CONFIG_NOSYSTEM=\nenv GIT_CONFIG_SYSTEM=$WORK/system\nexec sh -c 'printf \"[core]\\n\\tautocrlf = true\\n[commit]\\n\\tgpgSign = true\\n[safe]\\n\\tbareRepository = explicit\\n\" > system'"},
-	"bare repositories only by name": {config: "[safe]\n\tbareRepository = explicit\n\tdirectory = /nowhere\n"},
+	"other encodings": {
+		config: "[i18n]\n\tcommitEncoding = latin1\n\tlogOutputEncoding = latin1\n",
+		prep:   "env LANG=de_DE.UTF-8",
+	},
+	"an identity is required": {config: "[user]\n\tuseConfigOnly = true\n"},
+	"names are protected": {
+		config: "[core]\n\tprotectNTFS = true\n\tprotectHFS = true\n\tprecomposeUnicode = true\n\tsharedRepository = 0640\n\tlogAllRefUpdates = always\n",
+	},
+	"included files": {
+		config: "[include]\n\tpath = /nowhere/config\n[includeIf \"gitdir:/\"]\n\tpath = ~/more\n",
+		prep:   "exec sh -c 'printf \"[core]\\n\\tautocrlf = true\\n\" > home/more'",
+	},
+	"a proxy that is down": {
+		config: "[http]\n\tproxy = http://127.0.0.1:1\n\tsslVerify = true\n\tversion = HTTP/1.1\n",
+	},
+	"credential helpers": {
+		config: "[credential]\n\thelper = \"!sleep 1000\"\n\tinteractive = always\n[core]\n\taskPass = /nowhere/askpass\n\tsshCommand = ssh -F /nowhere\n",
+	},
+	"hidden references": {
+		config:  "[transfer]\n\thideRefs = refs/heads/main\n",
+		refused: "repository_unavailable|repository_empty|no commit at|no branch",
+	},
+	"traces": {prep: "env GIT_TRACE=1\nenv GIT_TRACE2=1\nenv GIT_CURL_VERBOSE=1"},
+	"a trace in a file": {
+		config: "[trace2]\n\teventTarget = /nowhere/trace\n\tnormalTarget = 1\n",
+	},
+	"aliases":       {config: "[alias]\n\tci = commit\n\tstatus = log\n\tpush = !false\n"},
+	"a broken file": {config: "[core\n", refused: "bad config"},
+	"settings of the system": {
+		prep: "env GIT_CONFIG_NOSYSTEM=\nenv GIT_CONFIG_SYSTEM=$WORK/system\nexec sh -c 'printf \"[core]\\n\\tautocrlf = true\\n[commit]\\n\\tgpgSign = true\\n[safe]\\n\\tbareRepository = explicit\\n\" > system'",
+	},
+	"bare repositories only by name": {
+		config: "[safe]\n\tbareRepository = explicit\n\tdirectory = /nowhere\n",
+	},
 }
 
 // TestGitSettings lets an agent commit files of each kind, with each of the settings, and

@@ -18,12 +18,21 @@ func hostCommand(w *term.Env) *cli.Command {
 		Name: "host", Hidden: true, ArgsUsage: "serve|connect",
 		Usage: "serve a run of symphony on another machine, or connect to the daemon that does",
 		Flags: []cli.Flag{
-			&cli.StringFlag{Name: "project"}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
-			&cli.DurationFlag{Name: "lost-after"}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "job"}, &cli.BoolFlag{Name: "known"},
+			&cli.StringFlag{
+				Name: "project",
+			}, &cli.StringFlag{Name: "run"}, &cli.Int64Flag{Name: "incarnation"},
+			&cli.DurationFlag{
+				Name: "lost-after",
+			}, &cli.BoolFlag{Name: "detached"}, &cli.BoolFlag{Name: "job"}, &cli.BoolFlag{Name: "known"},
 			&cli.BoolFlag{Name: "hello"}, &cli.BoolFlag{Name: "begin"},
 		},
 		Action: func(c *cli.Context) error {
-			run := hosted.Run{Project: c.String("project"), ID: c.String("run"), Incarnation: c.Int64("incarnation"), Known: c.Bool("known")}
+			run := hosted.Run{
+				Project:     c.String("project"),
+				ID:          c.String("run"),
+				Incarnation: c.Int64("incarnation"),
+				Known:       c.Bool("known"),
+			}
 			lostAfter := c.Duration("lost-after")
 			switch {
 			case c.Args().First() == "connect" && c.Bool("begin"):

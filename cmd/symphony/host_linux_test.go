@@ -29,7 +29,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// sshHosts are two hosts, near and far, behind a real ssh server on this machine. Each has a home of its own.
+// sshHosts are two hosts, near and far, behind a real ssh server on this machine. Each has a
+// home of its own.
 type sshHosts struct {
 	dir     string
 	env     []string // of ssh
@@ -44,7 +45,8 @@ func newSSHHosts(t *testing.T) *sshHosts {
 	}
 	h := &sshHosts{dir: t.TempDir()}
 	setup := exec.Command("sh", "-ec", made("hosts.sh"))
-	setup.Dir, setup.Env = h.dir, append(os.Environ(), "WORK="+h.dir)
+	setup.Dir = h.dir
+	setup.Env = append(os.Environ(), "WORK="+h.dir)
 	test.Run(t, setup)
 	h.env = append(os.Environ(), "PATH="+filepath.Join(h.dir, "bin")+":"+os.Getenv("PATH"))
 	path := test.Must(exec.LookPath("symphony"))
@@ -94,12 +96,17 @@ func (c *connection) cut() {
 }
 
 // start starts a shell script on the host, which prints the pid of the daemon first.
-func (c *connection) start(t *testing.T, run, script string) (p host.Process, daemon int, lines *bufio.Scanner) {
+func (c *connection) start(
+	t *testing.T,
+	run, script string,
+) (p host.Process, daemon int, lines *bufio.Scanner) {
 	t.Helper()
 	r := remote.Machine{Client: c.Client}.Run(run)
 	test.OK(t, r.Open(t.Context()))
 	p = test.Must(r.Start(t.Context(), host.StartRequest{
-		Argv: []string{"sh", "-c", "echo $PPID; " + script}, Dir: "/", Env: []string{"PATH=" + os.Getenv("PATH"), host.RunMark + "=" + run},
+		Argv: []string{"sh", "-c", "echo $PPID; " + script},
+		Dir:  "/",
+		Env:  []string{"PATH=" + os.Getenv("PATH"), host.RunMark + "=" + run},
 	}))
 	lines = bufio.NewScanner(p.Stdout())
 	test.Equal(t, "a line", lines.Scan(), true)
@@ -120,7 +127,8 @@ func exists(pid int) bool {
 	return err == nil && !e.Dead
 }
 
-// TestHosts serves runs on machines behind ssh. The daemon of a run outlives links, and ends with its run.
+// TestHosts serves runs on machines behind ssh. The daemon of a run outlives links, and ends
+// with its run.
 func TestHosts(t *testing.T) {
 	h := newSSHHosts(t)
 
@@ -149,8 +157,14 @@ func TestHosts(t *testing.T) {
 		test.Equal(t, "started later", codeOfError(l.Start(t.Context())), remote.CodeEnded)
 		_, err := remote.Connect(t.Context(), l.Dial, l.Incarnation)
 		test.Equal(t, "connected later", codeOfError(err), remote.CodeEnded)
-		test.Equal(t, "directories", test.Must(filepath.Glob(h.dir+"/hosts/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json")),
-			[]string{h.dir + "/hosts/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"})
+		test.Equal(
+			t,
+			"directories",
+			test.Must(
+				filepath.Glob(h.dir+"/hosts/*/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"),
+			),
+			[]string{h.dir + "/hosts/far/.local/state/symphony/hosted/shop/runs/run-cut/outcome.json"},
+		)
 	})
 
 	t.Run("lost", func(t *testing.T) {
@@ -176,7 +190,12 @@ func TestHosts(t *testing.T) {
 		_, daemon, lines := c.start(t, l.Incarnation.RunID, `sleep 1000 & echo $!; exec sleep 1001`)
 		test.Equal(t, "a line", lines.Scan(), true)
 		child := test.Must(strconv.Atoi(lines.Text()))
-		_ = test.Must(remote.Machine{Client: c.Client}.Run(l.Incarnation.RunID).Observe(t.Context(), host.ObserveRequest{}))
+		_ = test.Must(
+			remote.Machine{
+				Client: c.Client,
+			}.Run(l.Incarnation.RunID).
+				Observe(t.Context(), host.ObserveRequest{}),
+		)
 		test.OK(t, unix.Kill(daemon, unix.SIGKILL))
 		<-c.Done()
 		test.Equal(t, "the client", codeOfError(c.Err()), remote.CodeDied)

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// hostileMain is a tool for hostile agents. It tries one attack, prints "hostile VERB: done" or "hostile VERB: refused: REASON", and
-// exits with 0 in both cases:
+// hostileMain is a tool for hostile agents. It tries one attack, prints "hostile VERB: done"
+// or "hostile VERB: refused: REASON", and exits with 0 in both cases:
 //
 //	hostile ptrace PID | memory PID | signal PID
 //	hostile connect SOCKET | send SOCKET   a stream or a datagram; @NAME is an abstract one
@@ -39,26 +39,36 @@ func hostileMain() {
 		fmt.Fprintln(os.Stderr, "usage: hostile VERB ARG")
 		os.Exit(2)
 	}
-	verb, arg := os.Args[1], os.Args[2]
+	verb := os.Args[1]
+	arg := os.Args[2]
 	tries := map[string]func(string) error{
-		"ptrace": onProcess(unix.PtraceAttach), "memory": onProcess(hostileMemory),
+		"ptrace":  onProcess(unix.PtraceAttach),
+		"memory":  onProcess(hostileMemory),
 		"signal":  onProcess(func(pid int) error { return unix.Kill(pid, unix.SIGTERM) }),
 		"connect": onSocket(unix.SOCK_STREAM, unix.Connect),
-		"send":    onSocket(unix.SOCK_DGRAM, func(fd int, to unix.Sockaddr) error { return unix.Sendmsg(fd, []byte("x"), nil, to, 0) }),
-		"lock":    onFile(func(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }),
+		"send": onSocket(
+			unix.SOCK_DGRAM,
+			func(fd int, to unix.Sockaddr) error { return unix.Sendmsg(fd, []byte("x"), nil, to, 0) },
+		),
+		"lock": onFile(func(f *os.File) error { return unix.Flock(int(f.Fd()), unix.LOCK_EX) }),
 		"read-lock": onFile(func(f *os.File) error {
 			return unix.FcntlFlock(f.Fd(), unix.F_SETLKW, &unix.Flock_t{Type: unix.F_RDLCK})
 		}),
 		"lease": onFile(func(f *os.File) error {
-			for end := time.Now().Add(test.Patience()); ; time.Sleep(time.Millisecond) { // others may read it just now
+			// others may read it just now
+			for end := time.Now().Add(test.Patience()); ; time.Sleep(time.Millisecond) {
 				_, err := unix.FcntlInt(f.Fd(), unix.F_SETLEASE, unix.F_WRLCK)
 				if !errors.Is(err, unix.EAGAIN) || time.Now().After(end) {
 					return err
 				}
 			}
 		}),
-		"outlive": func(file string) error { return hostileChild("write-for-long", file) },
-		"type":    hostileType, "fork": hostileFork, "write-for-long": hostileWrite, "stay": hostileStay, "listen": hostileListen,
+		"outlive":        func(file string) error { return hostileChild("write-for-long", file) },
+		"type":           hostileType,
+		"fork":           hostileFork,
+		"write-for-long": hostileWrite,
+		"stay":           hostileStay,
+		"listen":         hostileListen,
 	}
 	try := tries[verb]
 	if try == nil {
@@ -84,7 +94,10 @@ func hostileMemory(pid int) error {
 	}
 	buf := make([]byte, 16)
 	local := []unix.Iovec{{Base: &buf[0], Len: uint64(len(buf))}}
-	_, second := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{Base: uintptr(unsafe.Pointer(&buf[0])), Len: len(buf)}}, 0)
+	_, second := unix.ProcessVMReadv(pid, local, []unix.RemoteIovec{{
+		Base: uintptr(unsafe.Pointer(&buf[0])),
+		Len:  len(buf),
+	}}, 0)
 	if second == nil {
 		return nil
 	}
@@ -108,7 +121,12 @@ func hostileType(text string) error {
 	for fd := range 3 {
 		refused = 0
 		for i := 0; i < len(text) && refused == 0; i++ {
-			_, _, refused = unix.Syscall(unix.SYS_IOCTL, uintptr(fd), unix.TIOCSTI, uintptr(unsafe.Pointer(unsafe.StringData(text[i:]))))
+			_, _, refused = unix.Syscall(
+				unix.SYS_IOCTL,
+				uintptr(fd),
+				unix.TIOCSTI,
+				uintptr(unsafe.Pointer(unsafe.StringData(text[i:]))),
+			)
 		}
 		if refused == 0 {
 			return nil
@@ -136,11 +154,13 @@ func onFile(lock func(f *os.File) error) func(string) error {
 	}
 }
 
-// hostileChild starts this program without an environment, session or descriptors that reveal its origin.
+// hostileChild starts this program without an environment, session or descriptors that reveal
+// its origin.
 func hostileChild(args ...string) error {
 	cmd := exec.Command(test.Must(os.Executable()), args...)
 	cmd.Args[0] = "hostile"
-	cmd.Dir, cmd.Env = "/", []string{}
+	cmd.Dir = "/"
+	cmd.Env = []string{}
 	cmd.SysProcAttr = &unix.SysProcAttr{Setsid: true}
 	return cmd.Start() // its parent exits now
 }
@@ -184,7 +204,10 @@ func hostileListen(path string) error {
 			}
 		}()
 	}
-	d := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path + ".d", Net: "unixgram"}))
+	d := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{
+		Name: path + ".d",
+		Net:  "unixgram",
+	}))
 	go func() {
 		for {
 			_, _, err := d.ReadFromUnix(make([]byte, 16))

@@ -18,7 +18,9 @@ type HostsJSON struct {
 
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "hosts", Usage: "ask the machines on which agents work", UsageText: usageText("hosts", "[WORKFLOW]"),
+		Name:      "hosts",
+		Usage:     "ask the machines on which agents work",
+		UsageText: usageText("hosts", "[WORKFLOW]"),
 		Description: `It connects to each machine in worker.ssh_hosts, or asks the engine, and prints each one's state, agents and slots:
 
   ready        it can get the next run
@@ -29,7 +31,9 @@ func hostsCommand(w *term.Env) *cli.Command {
 
 Exit code 1: no machine is ready or full.
 
-` + exampleText("symphony hosts"),
+` + exampleText(
+			"symphony hosts",
+		),
 		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			rows, err := hosts.Rows(c.Context, p)
@@ -47,7 +51,10 @@ Exit code 1: no machine is ready or full.
 				}
 			}
 			if len(rows) == 0 {
-				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: the workflow names no other one")
+				fmt.Fprintln(
+					w.Stderr,
+					"symphony: agents work on this machine: the workflow names no other one",
+				)
 				return nil
 			}
 			return exit.Only(exit.Failed)
@@ -58,8 +65,10 @@ Exit code 1: no machine is ready or full.
 // printHosts prints a table of hosts.
 func printHosts(w *term.Env, rows []hosts.Row) {
 	t := term.Table{
-		Head: []string{"HOST", "STATE", "AGENTS", "CODEX", "ANSWERS", "REASON"}, State: 1, Figures: []int{2, 4},
-		Shrink: []term.Shrink{{Column: 5, Cells: 16}},
+		Head:    []string{"HOST", "STATE", "AGENTS", "CODEX", "ANSWERS", "REASON"},
+		State:   1,
+		Figures: []int{2, 4},
+		Shrink:  []term.Shrink{{Column: 5, Cells: 16}},
 	}
 	for _, r := range rows {
 		agents := strconv.Itoa(r.Runs)

@@ -35,24 +35,47 @@ symphony ps --all has all reasons.
 If the tracker is a folder of files, issues new adds an issue in the first active state, or in that of --state. --body -
 reads its text from stdin.
 
-` + exampleText("symphony issues --state 'Human Review'",
-			"symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'"),
-		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[issuesJSON]()}, {"new", reflect.TypeFor[reconcile.Issue]()}},
-			&cli.StringSliceFlag{Name: "state", Usage: "the state with this `NAME`; may be repeated", DefaultText: "the active states"},
-			&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
-			&cli.StringSliceFlag{Name: "label", Usage: "the `LABEL` of a new issue; may be repeated"},
-		)...),
+` + exampleText(
+			"symphony issues --state 'Human Review'",
+			"symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'",
+		),
+		Flags: workflowFlags(
+			jsonFlagsOf(
+				[]jsonDocument{
+					{"", reflect.TypeFor[issuesJSON]()},
+					{"new", reflect.TypeFor[reconcile.Issue]()},
+				},
+				&cli.StringSliceFlag{
+					Name:        "state",
+					Usage:       "the state with this `NAME`; may be repeated",
+					DefaultText: "the active states",
+				},
+				&cli.StringFlag{Name: "body", Usage: "the `TEXT` of a new issue; - is stdin"},
+				&cli.StringSliceFlag{
+					Name:  "label",
+					Usage: "the `LABEL` of a new issue; may be repeated",
+				},
+			)...),
 		Action: func(c *cli.Context) error {
 			switch verb := c.Args().First(); {
 			case verb == "new":
 				return issuesNew(c, w)
 			case isWord(w, verb):
-				return exit.Usage("issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one", verb)
+				return exit.Usage(
+					"issues: unknown subcommand %q: without one it lists the issues, new TITLE adds one",
+					verb,
+				)
 			}
 			if c.IsSet("body") || c.IsSet("label") {
 				return exit.Usage("issues: --body and --label work only with issues new")
 			}
-			return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) })(c)
+			return onProject(
+				w,
+				nil,
+				func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) },
+			)(
+				c,
+			)
 		},
 	}
 }
@@ -93,41 +116,81 @@ func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 	}
 	skips := recordSkips(cfg.Policy, issues, p.Env.Now(), today)
 	rows := []issueRow{}
-	table := term.Table{Head: []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"}, State: 1, Figures: []int{2}}
+	table := term.Table{
+		Head:    []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"},
+		State:   1,
+		Figures: []int{2},
+	}
 	for _, issue := range issues {
-		row, priority, why := issueRow{Issue: issue}, "", ""
+		row := issueRow{Issue: issue}
+		priority := ""
+		why := ""
 		// In JSON an empty list, also of an issue that could not be read completely.
-		row.Labels, row.BlockedBy = append([]string{}, issue.Labels...), append([]reconcile.BlockerRef{}, issue.BlockedBy...)
+		row.Labels = append([]string{}, issue.Labels...)
+		row.BlockedBy = append([]reconcile.BlockerRef{}, issue.BlockedBy...)
 		if i := slices.IndexFunc(skips, func(s reconcile.Skip) bool { return s.IssueID == issue.ID }); i >= 0 {
-			row.Skip, why = &skips[i], skips[i].Message
+			row.Skip = &skips[i]
+			why = skips[i].Message
 		}
 		if issue.Priority != nil && *issue.Priority != 0 {
 			priority = strconv.Itoa(*issue.Priority)
 		}
-		blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) string { return *cmp.Or(b.Identifier, b.ID, new("?")) })
+		blockers := text.Map(
+			issue.BlockedBy,
+			func(b reconcile.BlockerRef) string { return *cmp.Or(b.Identifier, b.ID, new("?")) },
+		)
 		rows = append(rows, row)
-		table.Add(cmp.Or(issue.Identifier, issue.ID), issue.State, priority, issue.Title, strings.Join(issue.Labels, ", "),
-			strings.Join(blockers, ", "), why)
+		table.Add(
+			cmp.Or(issue.Identifier, issue.ID),
+			issue.State,
+			priority,
+			issue.Title,
+			strings.Join(issue.Labels, ", "),
+			strings.Join(blockers, ", "),
+			why,
+		)
 	}
 	switch {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
-		fmt.Fprintln(w.Stderr, text.Visible("No issue has the state "+strings.Join(states, " or ")+"; --state NAME lists those in another one."))
+		fmt.Fprintln(
+			w.Stderr,
+			text.Visible(
+				"No issue has the state "+strings.Join(
+					states,
+					" or ",
+				)+"; --state NAME lists those in another one.",
+			),
+		)
 	default:
 		w.PrintTable("ISSUES", table)
 	}
 	return nil
 }
 
-// recordSkips returns why a pass would not start issues, as far as their records and the day's budget tell.
-func recordSkips(policy reconcile.Policy, issues []reconcile.Issue, now time.Time, today []reconcile.ModelUse) []reconcile.Skip {
-	policy.MaxConcurrent, policy.MaxByState, policy.MinFreeBytes = math.MaxInt, nil, 0
+// recordSkips returns why a pass would not start issues, as far as their records and the day's
+// budget tell.
+func recordSkips(
+	policy reconcile.Policy,
+	issues []reconcile.Issue,
+	now time.Time,
+	today []reconcile.ModelUse,
+) []reconcile.Skip {
+	policy.MaxConcurrent = math.MaxInt
+	policy.MaxByState = nil
+	policy.MinFreeBytes = 0
 	tracked := &reconcile.Tracked{Candidates: issues, Fetched: true}
-	return reconcile.Compute(reconcile.Snapshot{Now: now, Policy: policy, Today: today, Tracker: tracked}).Skips
+	return reconcile.Compute(reconcile.Snapshot{
+		Now:     now,
+		Policy:  policy,
+		Today:   today,
+		Tracker: tracked,
+	}).Skips
 }
 
-// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder has no larger files.
+// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder has no
+// larger files.
 const maxBody = 1 << 20
 
 func issuesNew(c *cli.Context, w *term.Env) error {
@@ -135,44 +198,66 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	if len(states) > 1 {
 		return exit.Usage("issues new: --state can be given once")
 	}
-	return onProject(w, []string{"new", "TITLE"}, func(c *cli.Context, p *project.Project, args []string) error {
-		cfg, tracker, err := openTracker(p)
-		if err != nil {
-			return err
-		}
-		if tracker.Create == nil {
-			return refuseNew(c.Context, cfg, tracker)
-		}
-		n := reconcile.NewIssue{Title: args[1], Body: c.String("body"), State: strings.Join(states, ""), Labels: c.StringSlice("label")}
-		if n.Body == "-" {
-			data, err := io.ReadAll(io.LimitReader(w.Stdin, maxBody+1))
-			if err == nil && len(data) > maxBody {
-				err = errors.New("the text is longer than 1 MiB")
-			}
+	return onProject(
+		w,
+		[]string{"new", "TITLE"},
+		func(c *cli.Context, p *project.Project, args []string) error {
+			cfg, tracker, err := openTracker(p)
 			if err != nil {
-				return exit.Usage("issues new: stdin: %v", err)
+				return err
 			}
-			n.Body = string(data)
-		}
-		n.Taken = func(identifier string) (bool, error) { return project.KnowsIssue(c.Context, p, identifier) }
-		issue, err := tracker.Create(c.Context, n)
-		if err != nil {
-			return err
-		}
-		if w.JSON {
-			w.PrintJSON(issue)
+			if tracker.Create == nil {
+				return refuseNew(c.Context, cfg, tracker)
+			}
+			n := reconcile.NewIssue{
+				Title:  args[1],
+				Body:   c.String("body"),
+				State:  strings.Join(states, ""),
+				Labels: c.StringSlice("label"),
+			}
+			if n.Body == "-" {
+				data, err := io.ReadAll(io.LimitReader(w.Stdin, maxBody+1))
+				if err == nil && len(data) > maxBody {
+					err = errors.New("the text is longer than 1 MiB")
+				}
+				if err != nil {
+					return exit.Usage("issues new: stdin: %v", err)
+				}
+				n.Body = string(data)
+			}
+			n.Taken = func(identifier string) (bool, error) { return project.KnowsIssue(c.Context, p, identifier) }
+			issue, err := tracker.Create(c.Context, n)
+			if err != nil {
+				return err
+			}
+			if w.JSON {
+				w.PrintJSON(issue)
+				return nil
+			}
+			fmt.Fprintln(
+				w.Stdout,
+				text.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])),
+			)
+			if !cfg.Policy.Active(issue.State) {
+				active := strings.Join(cfg.Policy.ActiveStates, ", ")
+				w.Note(
+					slog.LevelWarn,
+					fmt.Sprintf(
+						"no agent starts: %q is none of tracker.active_states: %s",
+						issue.State,
+						active,
+					),
+				)
+			}
 			return nil
-		}
-		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("created %s: %v", issue.Identifier, issue.NativeRef["file"])))
-		if !cfg.Policy.Active(issue.State) {
-			active := strings.Join(cfg.Policy.ActiveStates, ", ")
-			w.Note(slog.LevelWarn, fmt.Sprintf("no agent starts: %q is none of tracker.active_states: %s", issue.State, active))
-		}
-		return nil
-	})(c)
+		},
+	)(
+		c,
+	)
 }
 
-// refuseNew returns the error for a tracker in which symphony creates no issues, with the address of the project if the tracker tells it.
+// refuseNew returns the error for a tracker in which symphony creates no issues, with the
+// address of the project if the tracker tells it.
 func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
 	place := cfg.Tracker.Place
 	if tracker.Verify != nil {
@@ -180,7 +265,11 @@ func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.Tra
 			place = cmp.Or(found.Project.URL, place)
 		}
 	}
-	return exit.Usage("issues new: symphony creates issues only in a folder of files; create it in %s: %s", tracker.Name, place)
+	return exit.Usage(
+		"issues new: symphony creates issues only in a folder of files; create it in %s: %s",
+		tracker.Name,
+		place,
+	)
 }
 
 func openTracker(p *project.Project) (*workflow.Config, *reconcile.TrackerAdapter, error) {

@@ -31,9 +31,10 @@ const (
 	userProject = userHome + "/web-shop"
 )
 
-// machine is a set of namespaces with its own processes, mounts and, optionally, systemd. Its user symtester (a name that no
-// real machine has) has the program, a scripted agent and a project. It shares the loopback interface with the test's Linear.
-// It ends when its standard input is closed, so it can't outlive the test.
+// machine is a set of namespaces with its own processes, mounts and, optionally, systemd. Its
+// user symtester (a name that no real machine has) has the program, a scripted agent and a
+// project. It shares the loopback interface with the test's Linear. It ends when its standard
+// input is closed, so it can't outlive the test.
 type machine struct {
 	t      *testing.T
 	uid    int
@@ -44,10 +45,12 @@ type machine struct {
 	out    *bufio.Reader
 }
 
-// serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer ends with a zero byte and the exit status.
+// serveCommands runs the commands that it reads, each terminated by a zero byte. Each answer
+// ends with a zero byte and the exit status.
 const serveCommands = `while IFS= read -r -d '' cmd; do timeout 120 bash -c "$cmd" </dev/null 2>&1; printf '\0%d\n' $?; done`
 
-// Each machine's user has a different id, so that a process that a machine leaves can be assigned to it.
+// Each machine's user has a different id, so that a process that a machine leaves can be
+// assigned to it.
 const (
 	systemdUID = 20001 + iota
 	systemUnitsUID
@@ -59,7 +62,14 @@ const (
 // bootMachine starts a machine with a program that creates the namespaces.
 func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	t.Helper()
-	m := &machine{t: t, uid: uid, linear: lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})}
+	m := &machine{
+		t:   t,
+		uid: uid,
+		linear: lineartest.New(lineartest.Config{
+			Validate: linearschema.Validate,
+			Key:      "lin_api_" + strings.Repeat("secret", 3),
+		}),
+	}
 	m.as = m.asUser
 	m.linear.Start()
 	t.Cleanup(m.linear.Close)
@@ -72,11 +82,13 @@ func bootMachine(t *testing.T, uid int, boot ...string) *machine {
 	var stderr bytes.Buffer
 	cmd.Stderr = &stderr
 	in := test.Must(cmd.StdinPipe())
-	m.in, m.out = in, bufio.NewReader(test.Must(cmd.StdoutPipe()))
+	m.in = in
+	m.out = bufio.NewReader(test.Must(cmd.StdoutPipe()))
 	m.must(cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
-		end := time.AfterFunc(test.Patience(), func() { _ = cmd.Process.Signal(syscall.SIGTERM) }) // it cleans up on SIGTERM
+		// it cleans up on SIGTERM
+		end := time.AfterFunc(test.Patience(), func() { _ = cmd.Process.Signal(syscall.SIGTERM) })
 		defer end.Stop()
 		if err := cmd.Wait(); err != nil {
 			t.Errorf("%s: %v\n%s", boot[0], err, stderr.String())
@@ -129,12 +141,25 @@ func (m *machine) write(name, text string) {
 // key writes the key to the environment file that check names.
 func (m *machine) key() {
 	m.t.Helper()
-	m.mustSh(m.as(fmt.Sprintf("umask 077; mkdir -p ~/.config/symphony; echo LINEAR_API_KEY=%s > %s", m.linear.Key(), m.envFile("web-shop"))))
+	m.mustSh(
+		m.as(
+			fmt.Sprintf(
+				"umask 077; mkdir -p ~/.config/symphony; echo LINEAR_API_KEY=%s > %s",
+				m.linear.Key(),
+				m.envFile("web-shop"),
+			),
+		),
+	)
 }
 
 func (m *machine) envFile(project string) string {
 	m.t.Helper()
-	return between(m.t, m.mustSh(m.as("bin/symphony check -w "+project+"/WORKFLOW.md"))+"\n", "its environment file is ", "\n")
+	return between(
+		m.t,
+		m.mustSh(m.as("bin/symphony check -w "+project+"/WORKFLOW.md"))+"\n",
+		"its environment file is ",
+		"\n",
+	)
 }
 
 func (m *machine) must(err error) {
@@ -165,13 +190,19 @@ func (m *machine) mustSh(command string) string {
 	return said
 }
 
-// asUser returns a command line that runs a command as the user, in the home directory and without root's environment.
+// asUser returns a command line that runs a command as the user, in the home directory and
+// without root's environment.
 func (m *machine) asUser(command string) string {
-	return fmt.Sprintf("cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
-		userHome, m.uid, strings.ReplaceAll(command, "'", `'\''`))
+	return fmt.Sprintf(
+		"cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
+		userHome,
+		m.uid,
+		strings.ReplaceAll(command, "'", `'\''`),
+	)
 }
 
-// until waits for a condition. If it is not met, the test fails with the last state that ok returned.
+// until waits for a condition. If it is not met, the test fails with the last state that ok
+// returned.
 func (m *machine) until(what string, ok func() (bool, string)) {
 	m.t.Helper()
 	for end := time.Now().Add(test.Patience()); ; time.Sleep(50 * time.Millisecond) {
@@ -180,14 +211,24 @@ func (m *machine) until(what string, ok func() (bool, string)) {
 			return
 		}
 		if time.Now().After(end) {
-			m.t.Fatalf("after %[2]v still not: %[1]s; last:\n%[3]s\n%[4]s", what, test.Patience(), seen, m.story())
+			m.t.Fatalf(
+				"after %[2]v still not: %[1]s; last:\n%[3]s\n%[4]s",
+				what,
+				test.Patience(),
+				seen,
+				m.story(),
+			)
 		}
 	}
 }
 
 // story describes the state of the machine for the message of a failed test.
 func (m *machine) story() string {
-	said, _ := m.sh(m.as("bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log .local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30"))
+	said, _ := m.sh(
+		m.as(
+			"bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log .local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30",
+		),
+	)
 	return said
 }
 
@@ -213,15 +254,23 @@ func outcomes(v view.Overview, identifier string) string {
 	return strings.Join(list, " ")
 }
 
-// add creates an issue. Its agent waits for the gate, unless that is empty, and hands the issue over.
+// add creates an issue. Its agent waits for the gate, unless that is empty, and hands the
+// issue over.
 func (m *machine) add(identifier, gate string) {
 	m.t.Helper()
 	work := "sh echo " + identifier + " > work.txt"
 	if gate != "" {
 		work = "{gate " + gate + "}"
 	}
-	text := test.Must(agentScript(linearTracker{m.linear}, identifier, userHome, work+"\n{move Human Review}"))
-	test.Must(m.linear.AddIssue(lineartest.Issue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo", Description: &text}))
+	text := test.Must(
+		agentScript(linearTracker{m.linear}, identifier, userHome, work+"\n{move Human Review}"),
+	)
+	test.Must(m.linear.AddIssue(lineartest.Issue{
+		Identifier:  identifier,
+		Title:       "Issue " + identifier,
+		State:       "Todo",
+		Description: &text,
+	}))
 }
 
 func (m *machine) handedOver(identifier string) {
@@ -271,7 +320,8 @@ func (m *machine) atWork(identifier, gate string) (w machineWorker) {
 	return w
 }
 
-// startTime returns the start time of a process, "" if it has ended. With the pid it identifies the process.
+// startTime returns the start time of a process, "" if it has ended. With the pid it
+// identifies the process.
 func (m *machine) startTime(pid int) string {
 	m.t.Helper()
 	said, code := m.sh(fmt.Sprintf("cut -d' ' -f22 /proc/%d/stat", pid))
@@ -291,10 +341,20 @@ func (m *machine) ended(w machineWorker) {
 func (m *machine) lives(w machineWorker, after string) {
 	m.t.Helper()
 	if got := m.startTime(w.pid); got != w.startTime {
-		m.t.Fatalf("after %s worker %d, started at %s, has ended (%q)\n%s", after, w.pid, w.startTime, got, m.story())
+		m.t.Fatalf(
+			"after %s worker %d, started at %s, has ended (%q)\n%s",
+			after,
+			w.pid,
+			w.startTime,
+			got,
+			m.story(),
+		)
 	}
 	v, _ := m.ps()
-	if !slices.ContainsFunc(v.Running, func(r view.RunningRow) bool { return r.RunID == w.run && r.PID != nil && *r.PID == w.pid && r.Alive }) {
+	if !slices.ContainsFunc(
+		v.Running,
+		func(r view.RunningRow) bool { return r.RunID == w.run && r.PID != nil && *r.PID == w.pid && r.Alive },
+	) {
 		m.t.Fatalf("after %s ps prints %+v; want run %s alive", after, v.Running, w.run)
 	}
 }
@@ -309,7 +369,8 @@ func (m *machine) cgroup(pid int) string {
 // userManager is the control group of the user's systemd.
 func (m *machine) userManager() string { return fmt.Sprintf("/user@%d.service", m.uid) }
 
-// inScope fails unless worker, agent and command are in the scope of the run, below the given path.
+// inScope fails unless worker, agent and command are in the scope of the run, below the given
+// path.
 func (m *machine) inScope(w machineWorker, below string) {
 	m.t.Helper()
 	scope := below + "/symphony.slice/symphony-" + w.run + ".scope"
@@ -336,7 +397,9 @@ func (m *machine) calm() {
 	m.t.Helper()
 	m.released()
 	m.until("no process of symphony is left", func() (bool, string) {
-		said, code := m.sh(fmt.Sprintf("pgrep -u %d -a | grep -v -e ' /lib/systemd/systemd --user' -e ' (sd-pam)'", m.uid))
+		said, code := m.sh(
+			fmt.Sprintf("pgrep -u %d -a | grep -v -e ' /lib/systemd/systemd --user' -e ' (sd-pam)'", m.uid),
+		)
 		return code != 0, said
 	})
 }

@@ -1,5 +1,5 @@
-// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the tracker with the claims and the detached
-// workers that its database records, and exits.
+// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the
+// tracker with the claims and the detached workers that its database records, and exits.
 package main
 
 import (
@@ -33,7 +33,8 @@ func mainCode(change func(*term.Env)) int {
 	return run(ctx, w, os.Args)
 }
 
-// run runs a command line, prints its error and returns its exit code. Errors are printed here and nowhere else.
+// run runs a command line, prints its error and returns its exit code. Errors are printed here
+// and nowhere else.
 func run(ctx context.Context, w *term.Env, args []string) int {
 	args = inFull(args)
 	command := commandOf(args)
@@ -57,8 +58,8 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	return code
 }
 
-// inFull spells out the two short forms of a command line: "symphony --version", and "symphony WORKFLOW.md" of specification 17.7 for
-// "symphony tick --loop WORKFLOW.md".
+// inFull spells out the two short forms of a command line: "symphony --version", and "symphony
+// WORKFLOW.md" of specification 17.7 for "symphony tick --loop WORKFLOW.md".
 func inFull(args []string) []string {
 	at := commandAt(args)
 	switch {
@@ -70,14 +71,17 @@ func inFull(args []string) []string {
 	return args
 }
 
-// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is printed as JSON, too. A reader of --jq
-// expects other values than the error.
+// wantsJSON looks for --json before the command line is parsed, so that a mistake in it is
+// printed as JSON, too. A reader of --jq expects other values than the error.
 func wantsJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
 	given := func(name string) bool {
-		return slices.ContainsFunc(args, func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") })
+		return slices.ContainsFunc(
+			args,
+			func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") },
+		)
 	}
 	return given("--json") && !given("--jq")
 }
@@ -96,9 +100,10 @@ func helpTopic(app *cli.App, args []string) error {
 	return nil
 }
 
-// signals returns a context that SIGINT and SIGTERM cancel, for workers and takeovers also SIGHUP: at a logout systemd sends it
-// right after SIGTERM, and it must not kill a process that is cleaning up. For top SIGINT is a key, which may be meant for a command
-// that it has given the terminal to.
+// signals returns a context that SIGINT and SIGTERM cancel, for workers and takeovers also
+// SIGHUP: at a logout systemd sends it right after SIGTERM, and it must not kill a process
+// that is cleaning up. For top SIGINT is a key, which may be meant for a command that it has
+// given the terminal to.
 func signals(command string) (context.Context, context.CancelFunc) {
 	list := []os.Signal{syscall.SIGTERM}
 	if command != "top" {

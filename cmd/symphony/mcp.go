@@ -22,32 +22,53 @@ func mcpCommand(w *term.Env) *cli.Command {
 		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves, and speak MCP with it over stdin and stdout.
 Its agents continue when it ends; the next host finds them with list_agents.
 
-` + exampleText("claude mcp add symphony -- symphony mcp", "codex mcp add symphony -- symphony mcp --tools lean"),
+` + exampleText(
+			"claude mcp add symphony -- symphony mcp",
+			"codex mcp add symphony -- symphony mcp --tools lean",
+		),
 		Flags: workflowFlags(
 			&cli.StringFlag{
-				Name: "tools", Usage: "offer the tools of the groups `LIST`: agents, issues, or lean for few tools",
+				Name:        "tools",
+				Usage:       "offer the tools of the groups `LIST`: agents, issues, or lean for few tools",
 				DefaultText: "agents, with a workflow also issues",
 			},
 			&cli.DurationFlag{
-				Name: "call-timeout", Value: agents.DefaultCallTimeout, DefaultText: text.Duration(agents.DefaultCallTimeout),
-				Usage: "a call fails after `TIME`",
+				Name:        "call-timeout",
+				Value:       agents.DefaultCallTimeout,
+				DefaultText: text.Duration(agents.DefaultCallTimeout),
+				Usage:       "a call fails after `TIME`",
 			},
 			&cli.DurationFlag{
-				Name: "approval-timeout", Value: agents.DefaultApprovalTimeout, DefaultText: text.Duration(agents.DefaultApprovalTimeout),
-				Usage: "a request of an agent is denied after `TIME` without a decision",
+				Name:        "approval-timeout",
+				Value:       agents.DefaultApprovalTimeout,
+				DefaultText: text.Duration(agents.DefaultApprovalTimeout),
+				Usage:       "a request of an agent is denied after `TIME` without a decision",
 			},
 			&cli.StringFlag{
-				Name: "decide-by", Value: "model", Usage: "let `NAME` decide requests: model, or person (then the host's model gets no tool for it)",
+				Name:  "decide-by",
+				Value: "model",
+				Usage: "let `NAME` decide requests: model, or person (then the host's model gets no tool for it)",
 			},
 			&cli.DurationFlag{
-				Name: "idle-timeout", Value: agents.DefaultIdleTimeout, DefaultText: text.Duration(agents.DefaultIdleTimeout),
-				Usage: "an agent ends after `TIME` without a call; 0: never",
+				Name:        "idle-timeout",
+				Value:       agents.DefaultIdleTimeout,
+				DefaultText: text.Duration(agents.DefaultIdleTimeout),
+				Usage:       "an agent ends after `TIME` without a call; 0: never",
 			},
-			&cli.BoolFlag{Name: "events", Usage: "send codex/event notifications even to a host that has not asked for them"},
+			&cli.BoolFlag{
+				Name:  "events",
+				Usage: "send codex/event notifications even to a host that has not asked for them",
+			},
 			&cli.BoolFlag{Name: "ephemeral", Usage: "end the agents of this server when it ends"},
 			dirFlag(),
-			&cli.BoolFlag{Name: "deliver", Usage: "permit deliver_changes to push to the origin of the repository of a worktree"},
-			&cli.BoolFlag{Name: "allow-full-access", Usage: "permit conversations without a sandbox (danger-full-access)"},
+			&cli.BoolFlag{
+				Name:  "deliver",
+				Usage: "permit deliver_changes to push to the origin of the repository of a worktree",
+			},
+			&cli.BoolFlag{
+				Name:  "allow-full-access",
+				Usage: "permit conversations without a sandbox (danger-full-access)",
+			},
 		),
 		Action: func(c *cli.Context) error {
 			o, err := mcpOptions(c, w)
@@ -71,18 +92,26 @@ Its agents continue when it ends; the next host finds them with list_agents.
 // dirFlag is the flag by which an operator permits agents in more directories.
 func dirFlag() cli.Flag {
 	return &cli.StringSliceFlag{
-		Name: "dir", Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has opened; may be repeated",
+		Name:  "dir",
+		Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has opened; may be repeated",
 	}
 }
 
 func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	o = mcpserver.Options{
-		CallTimeout: c.Duration("call-timeout"), ApprovalTimeout: c.Duration("approval-timeout"), IdleTimeout: c.Duration("idle-timeout"),
-		Ephemeral: c.Bool("ephemeral"), FullAccess: c.Bool("allow-full-access"), Events: c.Bool("events"),
-		Deliver: c.Bool("deliver"), Dirs: c.StringSlice("dir"),
+		CallTimeout:     c.Duration("call-timeout"),
+		ApprovalTimeout: c.Duration("approval-timeout"),
+		IdleTimeout:     c.Duration("idle-timeout"),
+		Ephemeral:       c.Bool("ephemeral"),
+		FullAccess:      c.Bool("allow-full-access"),
+		Events:          c.Bool("events"),
+		Deliver:         c.Bool("deliver"),
+		Dirs:            c.StringSlice("dir"),
 	}
 	if o.CallTimeout <= 0 || o.ApprovalTimeout <= 0 || o.IdleTimeout < 0 {
-		return o, exit.Usage("mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0")
+		return o, exit.Usage(
+			"mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0",
+		)
 	}
 	switch by := c.String("decide-by"); by {
 	case "model":
@@ -107,8 +136,8 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 	return o, err
 }
 
-// takeStdout returns the stdout of this process, and lets everything else that is printed there go to stderr: a host reads only messages
-// of the protocol.
+// takeStdout returns the stdout of this process, and lets everything else that is printed
+// there go to stderr: a host reads only messages of the protocol.
 func takeStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
 	if err == nil {

@@ -55,10 +55,16 @@ func newHostScene(t *testing.T) *hostScene {
 // worker is the process of an agent's worker.
 func (s *hostScene) worker(agent string) int {
 	s.t.Helper()
-	db := test.Must(sql.Open("sqlite", "file:"+s.path("home/.local/state/symphony/agents/state.db")+"?mode=ro"))
+	db := test.Must(
+		sql.Open("sqlite", "file:"+s.path("home/.local/state/symphony/agents/state.db")+"?mode=ro"),
+	)
 	defer db.Close()
 	var pid int
-	test.OK(s.t, db.QueryRowContext(s.t.Context(), `SELECT worker_pid FROM runs WHERE identifier = ?`, agent).Scan(&pid))
+	test.OK(
+		s.t,
+		db.QueryRowContext(s.t.Context(), `SELECT worker_pid FROM runs WHERE identifier = ?`, agent).
+			Scan(&pid),
+	)
 	return pid
 }
 
@@ -70,11 +76,17 @@ type lineHost struct {
 	*mcpHost
 }
 
-// host starts a server with flags for a host with these capabilities, whose calls have a progress token.
+// host starts a server with flags for a host with these capabilities, whose calls have a
+// progress token.
 func (s *hostScene) host(modern bool, capabilities string, flags ...string) *lineHost {
 	s.t.Helper()
-	cmd := exec.CommandContext(context.Background(), "symphony", append([]string{"mcp", "--approval-timeout", "1s"}, flags...)...)
-	cmd.Dir, cmd.Env, cmd.Stderr = s.dir, s.env, s.t.Output()
+	cmd := exec.CommandContext(
+		context.Background(),
+		"symphony",
+		append([]string{"mcp", "--approval-timeout", "1s"}, flags...)...)
+	cmd.Dir = s.dir
+	cmd.Env = s.env
+	cmd.Stderr = s.t.Output()
 	h := &lineHost{s, &mcpHost{on: s.t, cmd: cmd, meta: map[string]any{"progressToken": "p"}}}
 	h.start(modern, capabilities)
 	if modern { // the server learns the capabilities from a call
@@ -140,8 +152,17 @@ func (h *lineHost) spawn(id string) string {
 func (h *lineHost) turn(agent, conversation, id, script string) {
 	h.t.Helper()
 	prompt := test.Must(json.Marshal("```agent\n" + script + "\n```\n"))
-	h.call("send_user_turn", fmt.Sprintf(`{"agentId":%q,"params":{"conversationId":%q,"id":%q,"items":[{"type":"text","text":%s}]}}`,
-		agent, conversation, id, prompt), nil)
+	h.call(
+		"send_user_turn",
+		fmt.Sprintf(
+			`{"agentId":%q,"params":{"conversationId":%q,"id":%q,"items":[{"type":"text","text":%s}]}}`,
+			agent,
+			conversation,
+			id,
+			prompt,
+		),
+		nil,
+	)
 }
 
 type waitResult struct {
@@ -186,7 +207,10 @@ func (h *lineHost) waits(agents, mode string, seconds float64, cursor, want stri
 
 func (h *lineHost) beginWait(agents, mode string, seconds float64, cursor string) {
 	h.ask("tools/call", map[string]any{"name": "wait_agent", "arguments": map[string]any{
-		"agentIds": strings.Fields(agents), "mode": mode, "timeoutSeconds": seconds, "cursor": cursor,
+		"agentIds":       strings.Fields(agents),
+		"mode":           mode,
+		"timeoutSeconds": seconds,
+		"cursor":         cursor,
 	}})
 }
 
@@ -205,7 +229,8 @@ func TestWaitAgent(t *testing.T) {
 	t.Parallel()
 	s := newHostScene(t)
 	h := s.host(false, "{}")
-	a, b := h.spawn("a"), h.spawn("b")
+	a := h.spawn("a")
+	b := h.spawn("b")
 	h.waits("a b", "all", long, "", "done a idle b idle")
 	h.turn("a", a, "1", "say one")
 	one := h.waits("a", "any", long, "", "done a idle [a.1:completed one]")
@@ -233,7 +258,10 @@ func TestWaitAgent(t *testing.T) {
 	other := s.host(true, "{}")
 	defer other.close()
 	other.beginWait("a b", "all", long, three)
-	other.await("progress", func(line []byte) bool { return strings.Contains(string(line), "notifications/progress") })
+	other.await(
+		"progress",
+		func(line []byte) bool { return strings.Contains(string(line), "notifications/progress") },
+	)
 	h.call("interrupt", fmt.Sprintf(`{"agentId":"a","params":{"conversationId":%q}}`, a), nil)
 	other.endWait("done a idle [a.3:interrupted] b idle")
 	four := h.waits("a b", "any", long, three, "done a idle [a.3:interrupted] b idle")
@@ -272,7 +300,8 @@ type eventOf struct {
 	Event                                  json.RawMessage
 }
 
-// events returns the events after a number that the host is sent until a turn has ended, and how many were dropped.
+// events returns the events after a number that the host is sent until a turn has ended, and
+// how many were dropped.
 func (h *lineHost) events(after int64) (list []eventOf, dropped int64) {
 	h.t.Helper()
 	test.Until(h.t, "the event of the end of a turn", func() bool {
@@ -280,7 +309,8 @@ func (h *lineHost) events(after int64) (list []eventOf, dropped int64) {
 			var e eventOf
 			test.OK(h.t, json.Unmarshal(params, &e))
 			if e.No > after {
-				list, dropped = append(list, e), dropped+e.Dropped
+				list = append(list, e)
+				dropped = dropped + e.Dropped
 			}
 		}
 		n := len(list) - 1
@@ -292,7 +322,9 @@ func (h *lineHost) events(after int64) (list []eventOf, dropped int64) {
 func TestEventsForHosts(t *testing.T) {
 	t.Parallel()
 	s := newHostScene(t)
-	asks, other, flag := s.host(false, `{"experimental":{"codex/event":{}}}`), s.host(false, "{}"), s.host(false, "{}", "--events")
+	asks := s.host(false, `{"experimental":{"codex/event":{}}}`)
+	other := s.host(false, "{}")
+	flag := s.host(false, "{}", "--events")
 	newer := s.host(true, `{"experimental":{"codex/event":{}}}`)
 	defer asks.close()
 	defer newer.close()
@@ -302,14 +334,17 @@ func TestEventsForHosts(t *testing.T) {
 	other.turn("a", a, "1", "say hello")
 	one := other.waits("a", "any", long, "", "done a idle [a.1:completed hello]")
 
-	// Hosts that ask for events get those of all agents, codex's own messages; others read them.
+	// Hosts that ask for events get those of all agents, codex's own messages; others read
+	// them.
 	sent, _ := asks.events(0)
 	message := -1
 	for i, e := range sent {
 		if e.AgentID != "a" || e.No != int64(i+1) || e.Dropped != 0 {
 			t.Errorf("event %d: %+v", i+1, e)
 		}
-		if strings.Contains(string(e.Event), `"method":"item/completed"`) && strings.Contains(string(e.Event), "hello") && e.ConversationID == a {
+		if strings.Contains(string(e.Event), `"method":"item/completed"`) &&
+			strings.Contains(string(e.Event), "hello") &&
+			e.ConversationID == a {
 			message = i
 		}
 	}
@@ -326,8 +361,14 @@ func TestEventsForHosts(t *testing.T) {
 			Cursor string
 			Lost   int64
 		}
-		other.call("read_events", fmt.Sprintf(`{"agentId":"a","detail":"full","maxBytes":2000,"cursor":%q}`, cursor), &read)
-		all, cursor, more = append(all, read.Events...), read.Cursor, len(read.Events) > 0
+		other.call(
+			"read_events",
+			fmt.Sprintf(`{"agentId":"a","detail":"full","maxBytes":2000,"cursor":%q}`, cursor),
+			&read,
+		)
+		all = append(all, read.Events...)
+		cursor = read.Cursor
+		more = len(read.Events) > 0
 		test.Equal(t, "how many events are lost", read.Lost, 0)
 	}
 	if len(all) < len(sent) || fmt.Sprint(all[:len(sent)]) != fmt.Sprint(sent) {
@@ -338,16 +379,25 @@ func TestEventsForHosts(t *testing.T) {
 		Events []struct{ Name, Message, TurnID string }
 	}
 	other.call("read_events", `{"agentId":"a"}`, &lines)
-	said := slices.DeleteFunc(slices.Clone(lines.Events), func(e struct{ Name, Message, TurnID string }) bool { return e.Name != "words" })
+	said := slices.DeleteFunc(
+		slices.Clone(lines.Events),
+		func(e struct{ Name, Message, TurnID string }) bool { return e.Name != "words" },
+	)
 	test.Equal(t, "what the agent has said", fmt.Sprint(said), "[{words · hello a.1}]")
 	whole1 := len(lines.Events)
 	other.call("read_events", `{"agentId":"a","last":1}`, &lines)
-	test.Equal(t, "how many events there are, and with last", []int{whole1, len(lines.Events)}, []int{whole1, 1})
+	test.Equal(
+		t,
+		"how many events there are, and with last",
+		[]int{whole1, len(lines.Events)},
+		[]int{whole1, 1},
+	)
 	if whole1 < 2 || whole1 >= len(all) {
 		t.Errorf("%d of %d events have a line", whole1, len(all))
 	}
 
-	// A host does not read. That delays neither the agent nor the other hosts; it loses events, but none about approvals.
+	// A host does not read. That delays neither the agent nor the other hosts; it loses
+	// events, but none about approvals.
 	before := sent[len(sent)-1].No
 	flag.reading.Lock()
 	flood := strings.Repeat("long 30000\n", 60)
@@ -361,7 +411,12 @@ func TestEventsForHosts(t *testing.T) {
 	end := whole[len(whole)-1].No
 	test.Equal(t, "how many events a host that reads has got or lost", int64(len(whole))+lost, end-before)
 	if dropped == 0 || int64(len(some))+dropped != end-before {
-		t.Errorf("a host that did not read has got %d events and lost %d of %d", len(some), dropped, end-before)
+		t.Errorf(
+			"a host that did not read has got %d events and lost %d of %d",
+			len(some),
+			dropped,
+			end-before,
+		)
 	}
 	approvals := func(list []eventOf) (names []string) {
 		for _, e := range list {
@@ -371,11 +426,16 @@ func TestEventsForHosts(t *testing.T) {
 		}
 		return names
 	}
-	if got, want := approvals(some), approvals(whole); len(want) < 2 || fmt.Sprint(got) != fmt.Sprint(want) {
-		t.Errorf("events about approvals: %v, want %v", got, want)
+	asked := approvals(some)
+	every := approvals(whole)
+	if len(every) < 2 || fmt.Sprint(asked) != fmt.Sprint(every) {
+		t.Errorf("events about approvals: %v, want %v", asked, every)
 	}
 
-	for arguments, code := range map[string]string{`{"agentId":"a","cursor":"x"}`: "invalid_cursor", `{"agentId":"c"}`: "unknown_agent"} {
+	for arguments, code := range map[string]string{
+		`{"agentId":"a","cursor":"x"}`: "invalid_cursor",
+		`{"agentId":"c"}`:              "unknown_agent",
+	} {
 		other.fails("read_events", arguments, code)
 	}
 }

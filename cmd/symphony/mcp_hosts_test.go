@@ -28,8 +28,8 @@ type hostProgram struct {
 	shows          bool     // it shows forms. Otherwise its model decides.
 }
 
-// hostPrograms are the hosts of TestMCPHosts. They find no newer version, send no telemetry, and have nothing in common with the account
-// that runs the tests.
+// hostPrograms are the hosts of TestMCPHosts. They find no newer version, send no telemetry,
+// and have nothing in common with the account that runs the tests.
 var hostPrograms = []hostProgram{
 	{
 		name: "claude", variable: "SYMPHONY_TEST_MCP_CLAUDE",
@@ -52,8 +52,9 @@ var hostPrograms = []hostProgram{
 			"GOOGLE_GEMINI_BASE_URL=MODEL", "GEMINI_API_KEY=none", "GEMINI_CLI_TRUST_WORKSPACE=true",
 		},
 		register: "mcp add --trust symphony symphony mcp -- --tools lean --deliver",
-		prompt:   "-m gemini-2.5-flash -p go", // of several models it would first ask which one to use
-		file:     ".gemini/settings.json",
+		// of several models it would first ask which one to use
+		prompt: "-m gemini-2.5-flash -p go",
+		file:   ".gemini/settings.json",
 		text: `{"general": {"enableAutoUpdate": false}, "privacy": {"usageStatisticsEnabled": false},` +
 			` "security": {"auth": {"selectedType": "gemini-api-key"}}}`,
 	},
@@ -62,8 +63,9 @@ var hostPrograms = []hostProgram{
 // modelCall is a call of a tool, and what its result has to contain.
 type modelCall struct{ tool, arguments, want string }
 
-// Three agents work in worktrees. One asks: where the host can, its user decides. The host is killed, and the next one interrupts an agent,
-// reads what the others have done, and delivers it.
+// Three agents work in worktrees. One asks: where the host can, its user decides. The host is
+// killed, and the next one interrupts an agent, reads what the others have done, and delivers
+// it.
 func TestMCPHosts(t *testing.T) {
 	test.Expensive(t)
 	for _, p := range hostPrograms {
@@ -74,37 +76,70 @@ func TestMCPHosts(t *testing.T) {
 			t.Parallel()
 			h := newHostRun(t, p)
 			spawn := func(id, script string) modelCall {
-				return modelCall{"spawn_agent", fmt.Sprintf(`{"id":%q,"worktree":true,"prompt":%q}`, id, "```agent\n"+script+"\n```"), id + ".first"}
+				return modelCall{
+					"spawn_agent",
+					fmt.Sprintf(`{"id":%q,"worktree":true,"prompt":%q}`, id, "```agent\n"+script+"\n```"),
+					id + ".first",
+				}
 			}
 			before := []modelCall{
 				spawn("one", "sh echo 1 > new && git add . && git commit -qm One\nsay it is done"),
-				spawn("two", "ask-command echo 2 > "+h.path("outside")+"\nsh echo 2 > new && git add . && git commit -qm Two\nsay it is done"),
+				spawn(
+					"two",
+					"ask-command echo 2 > "+h.path(
+						"outside",
+					)+"\nsh echo 2 > new && git add . && git commit -qm Two\nsay it is done",
+				),
 				spawn("three", "hang"),
 			}
 			if p.shows { // and its user has not permitted the model to decide
-				before = append(before, modelCall{"decide_request", `{"requestId":"two.1","decision":"approve"}`, "permission"})
+				before = append(
+					before,
+					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve"}`, "permission"},
+				)
 			} else {
 				before = append(before,
 					modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"command":"echo 2 > ` + h.path("outside")},
 					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve","wait_for_previous":true}`, `"taken":true`})
 			}
-			before = append(before, modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"lastMessage":"it is done"`})
+			before = append(
+				before,
+				modelCall{
+					"wait_agent",
+					`{"agentIds":["two"],"timeoutSeconds":50}`,
+					`"lastMessage":"it is done"`,
+				},
+			)
 			after := []modelCall{
 				{"list_agents", `{}`, `"three"`},
 				{"interrupt", `{"agentId":"three"}`, "three.first"},
-				{"wait_agent", `{"agentIds":["one","two","three"],"mode":"all","timeoutSeconds":50}`, `"status":"interrupted"`},
+				{
+					"wait_agent",
+					`{"agentIds":["one","two","three"],"mode":"all","timeoutSeconds":50}`,
+					`"status":"interrupted"`,
+				},
 				{"read_changes", `{"agentId":"one"}`, `"subject":"One"`},
 				{"read_changes", `{"agentId":"two"}`, `"subject":"Two"`},
 				{"deliver_changes", `{"agentId":"one"}`, `"commits":1`},
 				{"deliver_changes", `{"agentId":"two"}`, `"commits":1`},
 			}
 			read := h.killed(before) + h.run(after)
-			delivered := h.git("origin.git", "for-each-ref", "--format=%(refname:short) %(subject)", "refs/heads/symphony")
+			delivered := h.git(
+				"origin.git",
+				"for-each-ref",
+				"--format=%(refname:short) %(subject)",
+				"refs/heads/symphony",
+			)
 			test.Equal(t, "what is delivered", delivered, "symphony/one One\nsymphony/two Two")
 			test.Equal(t, "the checkout", h.git("work", "status", "--porcelain", "--untracked-files=no"), "")
 			_ = test.Must(os.Stat(h.path("outside")))
 			if p.shows {
-				test.Contains(t, "the form", string(test.Must(os.ReadFile(h.path("home/form")))), "Command: echo 2 > ")
+				test.Contains(
+					t,
+					"the form",
+					string(test.Must(os.ReadFile(h.path("home/form")))),
+					"Command: echo 2 > ",
+				)
 			}
 			t.Logf("%d calls, %d bytes read", len(before)+len(after), read)
 			if calls := len(before) + len(after); calls > 15 || read > 30_000 {
@@ -133,8 +168,10 @@ func newHostRun(t *testing.T, p hostProgram) *hostRun {
 	t.Cleanup(func() {
 		for _, agent := range []string{"one", "two", "three"} {
 			cmd := exec.Command("symphony", "stop", agent)
-			cmd.Dir, cmd.Env = h.path("work"), h.env
-			if out, err := cmd.CombinedOutput(); err != nil && !t.Failed() { // a test that failed may have started none
+			cmd.Dir = h.path("work")
+			cmd.Env = h.env
+			// a test that failed may have started none
+			if out, err := cmd.CombinedOutput(); err != nil && !t.Failed() {
 				t.Errorf("stop %s: %v: %s", agent, err, out)
 			}
 		}
@@ -150,10 +187,12 @@ func (h *hostRun) git(dir string, args ...string) string {
 	return test.Run(h.t, exec.Command("git", append(identity, args...)...))
 }
 
-// command is the host with arguments. It reaches nothing but its model: that is also its proxy, and refuses what is not for a model.
+// command is the host with arguments. It reaches nothing but its model: that is also its
+// proxy, and refuses what is not for a model.
 func (h *hostRun) command(arguments, model string) *exec.Cmd {
 	cmd := exec.CommandContext(h.t.Context(), os.Getenv(h.variable), strings.Fields(arguments)...)
-	cmd.Dir, cmd.SysProcAttr = h.path("work"), &syscall.SysProcAttr{Setpgid: true}
+	cmd.Dir = h.path("work")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	model = cmp.Or(model, "http://127.0.0.1:1")
 	cmd.Env = append(h.env, "HTTPS_PROXY="+model, "HTTP_PROXY="+model, "NO_PROXY=127.0.0.1")
 	for _, variable := range h.environ {
@@ -162,7 +201,8 @@ func (h *hostRun) command(arguments, model string) *exec.Cmd {
 	return cmd
 }
 
-// run lets the host's model make calls. It returns how many bytes the model has read of what symphony offers and answers.
+// run lets the host's model make calls. It returns how many bytes the model has read of what
+// symphony offers and answers.
 func (h *hostRun) run(script []modelCall) int {
 	m := h.model(script)
 	test.Contains(h.t, "the output of the host", test.Run(h.t, h.command(h.prompt, m.url)), "all is done")
@@ -175,7 +215,8 @@ func (h *hostRun) killed(script []modelCall) int {
 	m.hangs = make(chan struct{})
 	cmd := h.command(h.prompt, m.url)
 	out := h.t.Output()
-	cmd.Stdout, cmd.Stderr = out, out
+	cmd.Stdout = out
+	cmd.Stderr = out
 	test.OK(h.t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
@@ -190,8 +231,8 @@ func (h *hostRun) killed(script []modelCall) int {
 	return m.check()
 }
 
-// hostModel is the model of a host, as Anthropic's and Google's APIs offer it. It makes the calls of a script, one after the other, and then
-// says that all is done.
+// hostModel is the model of a host, as Anthropic's and Google's APIs offer it. It makes the
+// calls of a script, one after the other, and then says that all is done.
 type hostModel struct {
 	t      *testing.T
 	url    string
@@ -294,7 +335,8 @@ func (m *hostModel) take(got []string, tools map[string]json.RawMessage) {
 	if len(tools) == 0 || len(got) < len(m.got) {
 		return
 	}
-	m.got, m.listed = got, 0
+	m.got = got
+	m.listed = 0
 	for _, description := range tools {
 		m.listed += len(description)
 	}
@@ -305,7 +347,8 @@ func (m *hostModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	var request hostRequest
 	write, ok := map[string]func(io.Writer, int, string, modelCall){
-		"/v1/messages": writeAnthropic, "/v1beta/models/gemini-2.5-flash:streamGenerateContent": writeGoogle,
+		"/v1/messages": writeAnthropic,
+		"/v1beta/models/gemini-2.5-flash:streamGenerateContent": writeGoogle,
 	}[r.URL.Path]
 	if err != nil || !ok || json.Unmarshal(body, &request) != nil {
 		m.mu.Lock()
@@ -314,13 +357,16 @@ func (m *hostModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this is a model", http.StatusNotFound)
 		return
 	}
-	got, tools := request.results(), request.tools()
+	got := request.results()
+	tools := request.tools()
 	m.take(got, tools)
-	name, call := "", modelCall{}
+	name := ""
+	call := modelCall{}
 	if len(got) < len(m.script) {
 		call = m.script[len(got)]
 		for tool := range tools {
-			if strings.HasSuffix(tool, "symphony_"+call.tool) || strings.HasSuffix(tool, "symphony__"+call.tool) {
+			if strings.HasSuffix(tool, "symphony_"+call.tool) ||
+				strings.HasSuffix(tool, "symphony__"+call.tool) {
 				name = tool
 			}
 		}
@@ -335,10 +381,15 @@ func (m *hostModel) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // writeAnthropic streams a call of a tool, or without its name the last words.
 func writeAnthropic(w io.Writer, n int, name string, call modelCall) {
-	block, delta, reason := `{"type":"text","text":""}`, `{"type":"text_delta","text":"all is done"}`, "end_turn"
+	block := `{"type":"text","text":""}`
+	delta := `{"type":"text_delta","text":"all is done"}`
+	reason := "end_turn"
 	if name != "" {
 		block = fmt.Sprintf(`{"type":"tool_use","id":"call-%d","name":%q,"input":{}}`, n, name)
-		delta = fmt.Sprintf(`{"type":"input_json_delta","partial_json":%s}`, test.Must(json.Marshal(call.arguments)))
+		delta = fmt.Sprintf(
+			`{"type":"input_json_delta","partial_json":%s}`,
+			test.Must(json.Marshal(call.arguments)),
+		)
 		reason = "tool_use"
 	}
 	const usage = `"usage":{"input_tokens":1,"output_tokens":1}`
@@ -360,5 +411,9 @@ func writeGoogle(w io.Writer, _ int, name string, call modelCall) {
 	if name != "" {
 		part = fmt.Sprintf(`{"functionCall":{"name":%q,"args":%s}}`, name, call.arguments)
 	}
-	fmt.Fprintf(w, "data: {\"candidates\":[{\"index\":0,\"content\":{\"role\":\"model\",\"parts\":[%s]},\"finishReason\":\"STOP\"}]}\n\n", part)
+	fmt.Fprintf(
+		w,
+		"data: {\"candidates\":[{\"index\":0,\"content\":{\"role\":\"model\",\"parts\":[%s]},\"finishReason\":\"STOP\"}]}\n\n",
+		part,
+	)
 }

@@ -19,15 +19,27 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// serveMCP starts symphony serve in the directory work of a place, and returns its address. The end of the test ends it by SIGTERM, which it
-// must obey without an error.
+// serveMCP starts symphony serve in the directory work of a place, and returns its address.
+// The end of the test ends it by SIGTERM, which it must obey without an error.
 func serveMCP(t *testing.T, s *hostScene, token string) (url string) {
 	t.Helper()
 	file := s.path("home/.config/symphony/web-token")
 	test.OK(t, os.MkdirAll(filepath.Dir(file), 0o700))
 	test.OK(t, os.WriteFile(file, []byte(token), 0o600))
-	cmd := exec.CommandContext(context.Background(), "symphony", "serve", "--port", "0", "--project", "all", "--token-file", file)
-	cmd.Dir, cmd.Env, cmd.Stderr = s.path("work"), s.env, t.Output()
+	cmd := exec.CommandContext(
+		context.Background(),
+		"symphony",
+		"serve",
+		"--port",
+		"0",
+		"--project",
+		"all",
+		"--token-file",
+		file,
+	)
+	cmd.Dir = s.path("work")
+	cmd.Env = s.env
+	cmd.Stderr = t.Output()
 	out := bufio.NewReader(test.Must(cmd.StdoutPipe()))
 	test.OK(t, cmd.Start())
 	t.Cleanup(func() {
@@ -52,7 +64,8 @@ func (h withHeaders) RoundTrip(r *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(r)
 }
 
-// Two hosts use the agents of a server with its token. Each can be asked by a form; the server ends although calls wait.
+// Two hosts use the agents of a server with its token. Each can be asked by a form; the server
+// ends although calls wait.
 func TestMCPOverHTTP(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef0123"
@@ -61,43 +74,67 @@ func TestMCPOverHTTP(t *testing.T) {
 	connect := func(o *mcp.ClientOptions) *mcp.ClientSession {
 		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
 		return test.Must(client.Connect(t.Context(), &mcp.StreamableClientTransport{
-			Endpoint: url, HTTPClient: &http.Client{Transport: withHeaders{"Authorization", "Bearer " + token}},
+			Endpoint:   url,
+			HTTPClient: &http.Client{Transport: withHeaders{"Authorization", "Bearer " + token}},
 		}, nil))
 	}
 	asked := make(chan string, 1)
-	first := connect(&mcp.ClientOptions{ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-		asked <- r.Params.Message
-		time.Sleep(1100 * time.Millisecond) // a person needs more than a second
-		return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"decision": "approve"}}, nil
-	}})
+	first := connect(
+		&mcp.ClientOptions{
+			ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				asked <- r.Params.Message
+				time.Sleep(1100 * time.Millisecond) // a person needs more than a second
+				return &mcp.ElicitResult{
+					Action:  "accept",
+					Content: map[string]any{"decision": "approve"},
+				}, nil
+			},
+		},
+	)
 	second := connect(nil)
 	callTool(t, first, "spawn_agent", map[string]any{"id": "one"}, &struct{}{})
 	t.Cleanup(func() {
 		cmd := exec.Command("symphony", "stop", "one")
-		cmd.Dir, cmd.Env = s.path("work"), s.env
+		cmd.Dir = s.path("work")
+		cmd.Env = s.env
 		_ = test.Must(cmd.Output())
 	})
-	callTool(t, second, "new_conversation", map[string]any{"agentId": "one", "params": map[string]any{"id": "main"}}, &struct{}{})
+	callTool(t, second, "new_conversation", map[string]any{
+		"agentId": "one",
+		"params":  map[string]any{"id": "main"},
+	}, &struct{}{})
 	turn := func(id, prompt string) map[string]any {
 		return map[string]any{"agentId": "one", "params": map[string]any{
-			"id": id, "conversationId": "main", "items": []any{map[string]any{"type": "text", "text": prompt}},
+			"id":             id,
+			"conversationId": "main",
+			"items":          []any{map[string]any{"type": "text", "text": prompt}},
 		}}
 	}
-	callTool(t, second, "send_user_turn", turn("a", "```agent\nask-command touch made\nhang\n```"+strings.Repeat(" ", 100<<10)), &struct{}{})
+	callTool(
+		t,
+		second,
+		"send_user_turn",
+		turn("a", "```agent\nask-command touch made\nhang\n```"+strings.Repeat(" ", 100<<10)),
+		&struct{}{},
+	)
 	test.Contains(t, "the form", <-asked, "touch made")
 	test.Until(t, "the command is approved", func() bool {
 		_, err := os.Stat(s.path("work/made"))
 		return err == nil
 	})
 	go func() { // until the server ends
-		_, _ = first.CallTool(context.Background(), &mcp.CallToolParams{Name: "wait_agent", Arguments: map[string]any{"agentIds": []string{"one"}}})
+		_, _ = first.CallTool(context.Background(), &mcp.CallToolParams{
+			Name:      "wait_agent",
+			Arguments: map[string]any{"agentIds": []string{"one"}},
+		})
 	}()
 	var list struct{ Agents []struct{ State string } }
 	callTool(t, second, "list_agents", nil, &list)
 	test.Equal(t, "the state", list.Agents[0].State, "active")
 }
 
-// The server refuses requests without the token, from a page of another site, or to a foreign name, even with the id of a session.
+// The server refuses requests without the token, from a page of another site, or to a foreign
+// name, even with the id of a session.
 func TestMCPOverHTTPRefuses(t *testing.T) {
 	t.Parallel()
 	const token = "0123456789abcdef0123"
@@ -108,7 +145,8 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 	address := url
 	ask := func(method, body string, headers ...string) (status int, answer, session string) {
 		t.Helper()
-		ctx, cancel := context.WithTimeout(t.Context(), test.Patience()) // events that were not refused would go on
+		// events that were not refused would go on
+		ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
 		defer cancel()
 		r := test.Must(http.NewRequestWithContext(ctx, method, address, strings.NewReader(body)))
 		r.Header.Set("Accept", "application/json, text/event-stream")

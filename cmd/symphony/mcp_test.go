@@ -27,7 +27,9 @@ func mcpServerCommand(t *testing.T) *exec.Cmd {
 	t.Helper()
 	s := newMCPPlace(t, "work")
 	cmd := exec.CommandContext(context.Background(), "symphony", "mcp", "--ephemeral")
-	cmd.Dir, cmd.Env, cmd.Stderr = s.path("work"), s.env, t.Output()
+	cmd.Dir = s.path("work")
+	cmd.Env = s.env
+	cmd.Stderr = t.Output()
 	return cmd
 }
 
@@ -36,7 +38,13 @@ func mcpSession(t *testing.T, version string) (*mcp.ClientSession, string) {
 	t.Helper()
 	cmd := mcpServerCommand(t)
 	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil)
-	session := test.Must(client.Connect(t.Context(), &mcp.CommandTransport{Command: cmd}, &mcp.ClientSessionOptions{ProtocolVersion: version}))
+	session := test.Must(
+		client.Connect(
+			t.Context(),
+			&mcp.CommandTransport{Command: cmd},
+			&mcp.ClientSessionOptions{ProtocolVersion: version},
+		),
+	)
 	t.Cleanup(func() { test.OK(t, session.Close()) })
 	return session, cmd.Dir
 }
@@ -44,7 +52,10 @@ func mcpSession(t *testing.T, version string) (*mcp.ClientSession, string) {
 // callTool calls a tool and decodes its structured result.
 func callTool(t *testing.T, session *mcp.ClientSession, tool string, arguments map[string]any, result any) {
 	t.Helper()
-	r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments}))
+	r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{
+		Name:      tool,
+		Arguments: arguments,
+	}))
 	text := test.Must(json.Marshal(r.StructuredContent))
 	if r.IsError {
 		t.Fatalf("%s: %s", tool, text)
@@ -63,8 +74,12 @@ func TestMCPVersions(t *testing.T) {
 			var list struct{ AgentIDs []string }
 			callTool(t, session, "list_agents", nil, &list)
 			test.Equal(t, "the agents", list.AgentIDs, []string{})
-			r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{Name: "kill_agent", Arguments: map[string]any{"agentId": "none"}}))
-			if failure, _ := r.StructuredContent.(map[string]any); !r.IsError || failure["code"] != "unknown_agent" {
+			r := test.Must(session.CallTool(t.Context(), &mcp.CallToolParams{
+				Name:      "kill_agent",
+				Arguments: map[string]any{"agentId": "none"},
+			}))
+			if failure, _ := r.StructuredContent.(map[string]any); !r.IsError ||
+				failure["code"] != "unknown_agent" {
 				t.Errorf("kill_agent: %v", r.StructuredContent)
 			}
 		})
@@ -85,20 +100,38 @@ func TestMCPTwentyAgents(t *testing.T) {
 			test.OK(t, os.Mkdir(cwd, 0o700))
 			callTool(t, session, "spawn_agent", map[string]any{"id": name, "cwd": cwd}, &struct{}{})
 			var conversation struct{ ConversationID string }
-			callTool(t, session, "new_conversation", map[string]any{"agentId": name, "params": map[string]any{"id": "main"}}, &conversation)
+			callTool(t, session, "new_conversation", map[string]any{
+				"agentId": name,
+				"params":  map[string]any{"id": "main"},
+			}, &conversation)
 			threads[i] = conversation.ConversationID
 			params := map[string]any{
-				"id": "turn", "conversationId": "main", "items": []any{map[string]any{"type": "text", "text": "```agent\nsay I am " + name + "\n```"}},
+				"id":             "turn",
+				"conversationId": "main",
+				"items": []any{map[string]any{
+					"type": "text",
+					"text": "```agent\nsay I am " + name + "\n```",
+				}},
 			}
-			callTool(t, session, "send_user_turn", map[string]any{"agentId": name, "params": params}, &struct{}{})
+			callTool(t, session, "send_user_turn", map[string]any{
+				"agentId": name,
+				"params":  params,
+			}, &struct{}{})
 			for turn := (struct{ Status string }{}); turn.Status != "completed"; {
 				var done json.RawMessage
-				callTool(t, session, "wait_agent", map[string]any{"agentIds": []string{name}, "cursor": ""}, &done)
-				callTool(t, session, "send_user_turn", map[string]any{"agentId": name, "params": params}, &turn)
+				callTool(t, session, "wait_agent", map[string]any{
+					"agentIds": []string{name},
+					"cursor":   "",
+				}, &done)
+				callTool(t, session, "send_user_turn", map[string]any{
+					"agentId": name,
+					"params":  params,
+				}, &turn)
 			}
 			var events json.RawMessage
 			callTool(t, session, "read_events", map[string]any{"agentId": name}, &events)
-			if text := string(events); !strings.Contains(text, "I am "+name) || strings.Count(text, "I am ") != strings.Count(text, "I am "+name) {
+			if text := string(events); !strings.Contains(text, "I am "+name) ||
+				strings.Count(text, "I am ") != strings.Count(text, "I am "+name) {
 				t.Errorf("%s: %s", name, text)
 			}
 		})
@@ -108,20 +141,27 @@ func TestMCPTwentyAgents(t *testing.T) {
 	test.Equal(t, "how many conversations there are", len(slices.Compact(threads)), 20)
 }
 
-// The published inspector lists and calls the tools, validates what it gets, and has nothing to say about schemas: strict, it examines
-// whether models and hosts of all kinds take them.
+// The published inspector lists and calls the tools, validates what it gets, and has nothing
+// to say about schemas: strict, it examines whether models and hosts of all kinds take them.
 func TestMCPInspector(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	inspector := os.Getenv("SYMPHONY_TEST_MCP_INSPECTOR")
 	if inspector == "" {
-		t.Skip("set SYMPHONY_TEST_MCP_INSPECTOR to the launcher of @modelcontextprotocol/inspector to run this test")
+		t.Skip(
+			"set SYMPHONY_TEST_MCP_INSPECTOR to the launcher of @modelcontextprotocol/inspector to run this test",
+		)
 	}
 	server := mcpServerCommand(t)
 	inspect := func(args ...string) string {
-		cmd := exec.CommandContext(t.Context(), "node", append([]string{inspector, "--cli", server.Path, "mcp", "--ephemeral"}, args...)...)
+		cmd := exec.CommandContext(
+			t.Context(),
+			"node",
+			append([]string{inspector, "--cli", server.Path, "mcp", "--ephemeral"}, args...)...)
 		var complaints bytes.Buffer
-		cmd.Dir, cmd.Env, cmd.Stderr = server.Dir, server.Env, &complaints
+		cmd.Dir = server.Dir
+		cmd.Env = server.Env
+		cmd.Stderr = &complaints
 		out, err := cmd.Output()
 		if err != nil || strings.Contains(complaints.String(), "schema") {
 			t.Fatalf("inspector %v: %v: %s%s", args, err, complaints.String(), out)
@@ -139,27 +179,40 @@ func TestMCPInspector(t *testing.T) {
 	test.Contains(t, "spawn_agent", spawned, `"agentId": "one"`)
 }
 
-// The server passes the scenarios of the published conformance suite that need no tools of the suite's own server. The suite speaks HTTP.
+// The server passes the scenarios of the published conformance suite that need no tools of the
+// suite's own server. The suite speaks HTTP.
 func TestMCPConformance(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	suite := os.Getenv("SYMPHONY_TEST_MCP_CONFORMANCE")
 	if suite == "" {
-		t.Skip("set SYMPHONY_TEST_MCP_CONFORMANCE to the program of @modelcontextprotocol/conformance to run this test")
+		t.Skip(
+			"set SYMPHONY_TEST_MCP_CONFORMANCE to the program of @modelcontextprotocol/conformance to run this test",
+		)
 	}
 	for _, scenario := range []string{"server-initialize", "ping", "tools-list"} {
 		t.Run(scenario, func(t *testing.T) {
 			t.Parallel()
 			bridge := httptest.NewServer(newMCPBridge(t))
 			defer bridge.Close()
-			cmd := exec.CommandContext(t.Context(), "node", suite, "server", "--url", bridge.URL, "--scenario", scenario)
+			cmd := exec.CommandContext(
+				t.Context(),
+				"node",
+				suite,
+				"server",
+				"--url",
+				bridge.URL,
+				"--scenario",
+				scenario,
+			)
 			cmd.Dir = t.TempDir()
 			test.Run(t, cmd)
 		})
 	}
 }
 
-// mcpBridge is an HTTP server that passes requests on to one server on stdin and stdout, one after the other.
+// mcpBridge is an HTTP server that passes requests on to one server on stdin and stdout, one
+// after the other.
 type mcpBridge struct {
 	mu  sync.Mutex
 	in  io.Writer

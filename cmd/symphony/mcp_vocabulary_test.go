@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// vocabularyTests are the tests of words without an event, which TestSeedVocabulary does not show itself.
+// vocabularyTests are the tests of words without an event, which TestSeedVocabulary does not
+// show itself.
 var vocabularyTests = map[string]string{
 	"Op::ConfigureSession":                "TestScript/mcp",
 	"Op::ConfigureSession, again":         "TestCallsOfAnAgent",
@@ -28,19 +29,24 @@ var vocabularyTests = map[string]string{
 	"EventMsg::Warning":                   "TestRecorded",
 }
 
-// The table of docs/mcp.md that translates the vocabulary of codex's first protocol: each word has a test, each tool is offered, and with
-// the scripted codex each event comes.
+// The table of docs/mcp.md that translates the vocabulary of codex's first protocol: each word
+// has a test, each tool is offered, and with the scripted codex each event comes.
 func TestSeedVocabulary(t *testing.T) {
 	t.Parallel()
 	table := rows(between(t, document(t, "docs/mcp.md"), "<!-- vocabulary -->", "<!-- /vocabulary -->"))[1:]
 	session, dir := mcpSession(t, "2025-06-18")
 	tools := test.Must(session.ListTools(t.Context(), nil))
-	known, tests, events := map[string]bool{}, testNames(t), vocabularyEvents(t, session, dir)
+	known := map[string]bool{}
+	tests := testNames(t)
+	events := vocabularyEvents(t, session, dir)
 	for _, tool := range tools.Tools {
 		known[tool.Name] = true
 	}
 	for _, cells := range table {
-		word, methods, used, event := cells[0], codeSpans(cells[1]), codeSpans(cells[2]), codeSpans(cells[3])
+		word := cells[0]
+		methods := codeSpans(cells[1])
+		used := codeSpans(cells[2])
+		event := codeSpans(cells[3])
 		if name := vocabularyTests[word]; name != "" {
 			test.Equal(t, word+": there is the test "+name, tests[name], true)
 		} else if len(event) == 0 {
@@ -50,7 +56,13 @@ func TestSeedVocabulary(t *testing.T) {
 			test.Equal(t, word+": there is the tool "+name, known[name], true)
 		}
 		if len(event) > 0 && !events[strings.Join(append(event, methods...), " ")] {
-			t.Errorf("%s: no event %v of %v; there were %s", word, event, methods, strings.Join(slices.Sorted(maps.Keys(events)), ", "))
+			t.Errorf(
+				"%s: no event %v of %v; there were %s",
+				word,
+				event,
+				methods,
+				strings.Join(slices.Sorted(maps.Keys(events)), ", "),
+			)
 		}
 	}
 	for word := range vocabularyTests {
@@ -59,16 +71,28 @@ func TestSeedVocabulary(t *testing.T) {
 	}
 }
 
-// vocabularyEvents lets an agent do what the examples of the first protocol do: run a command that a person approves, change a file, say
-// something; be interrupted; fail. It returns the names of the events, each with its method and the type of its item.
+// vocabularyEvents lets an agent do what the examples of the first protocol do: run a command
+// that a person approves, change a file, say something; be interrupted; fail. It returns the
+// names of the events, each with its method and the type of its item.
 func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[string]bool {
 	t.Helper()
 	callTool(t, session, "spawn_agent", map[string]any{"id": "one"}, new(any))
-	callTool(t, session, "new_conversation", map[string]any{"agentId": "one", "id": "main"}, new(any))
+	callTool(t, session, "new_conversation", map[string]any{
+		"agentId": "one",
+		"id":      "main",
+	}, new(any))
 	turn := func(id, script string) {
-		callTool(t, session, "send_user_turn", map[string]any{"agentId": "one", "params": map[string]any{
-			"id": id, "conversationId": "main", "items": []any{map[string]any{"type": "text", "text": "```agent\n" + script + "\n```"}},
-		}}, new(any))
+		callTool(t, session, "send_user_turn", map[string]any{
+			"agentId": "one",
+			"params": map[string]any{
+				"id":             id,
+				"conversationId": "main",
+				"items": []any{map[string]any{
+					"type": "text",
+					"text": "```agent\n" + script + "\n```",
+				}},
+			},
+		}, new(any))
 	}
 	wait := func(asks bool) {
 		var out struct {
@@ -79,7 +103,10 @@ func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[
 			t.Fatalf("requests: %v", out)
 		}
 	}
-	turn("first", "ask-command touch "+filepath.Join(dir, "made")+"\npatch a.txt hello\nthink it works\nsay done")
+	turn(
+		"first",
+		"ask-command touch "+filepath.Join(dir, "made")+"\npatch a.txt hello\nthink it works\nsay done",
+	)
 	wait(true)
 	callTool(t, session, "approve", map[string]any{"requestId": "one.1"}, new(any))
 	wait(false)
@@ -88,7 +115,10 @@ func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[
 		_, err := os.Stat(filepath.Join(dir, "begun"))
 		return err == nil
 	})
-	callTool(t, session, "interrupt", map[string]any{"agentId": "one", "conversationId": "main"}, new(any))
+	callTool(t, session, "interrupt", map[string]any{
+		"agentId":        "one",
+		"conversationId": "main",
+	}, new(any))
 	turn("third", "fail usage_limit_exceeded")
 	wait(false)
 	var log struct {
@@ -102,7 +132,11 @@ func vocabularyEvents(t *testing.T, session *mcp.ClientSession, dir string) map[
 			}
 		}
 	}
-	callTool(t, session, "read_events", map[string]any{"agentId": "one", "detail": "full", "maxBytes": 1 << 20}, &log)
+	callTool(t, session, "read_events", map[string]any{
+		"agentId":  "one",
+		"detail":   "full",
+		"maxBytes": 1 << 20,
+	}, &log)
 	seen := map[string]bool{}
 	for _, e := range log.Events {
 		seen[strings.TrimSpace(fmt.Sprint(e.Name, " ", e.Event.Method, " ", e.Event.Params.Item.Type))] = true

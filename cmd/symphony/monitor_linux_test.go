@@ -37,11 +37,18 @@ func (m *machine) later(d time.Duration) {
 	}
 	db := test.Must(sql.Open("sqlite", "file:"+found[0]+"?_pragma=busy_timeout(10000)"))
 	defer db.Close()
-	test.Must(db.Exec(`UPDATE passes SET started_at = started_at - ?, mono_ns = mono_ns - ?`, d.Milliseconds(), d.Nanoseconds()))
+	test.Must(
+		db.Exec(
+			`UPDATE passes SET started_at = started_at - ?, mono_ns = mono_ns - ?`,
+			d.Milliseconds(),
+			d.Nanoseconds(),
+		),
+	)
 }
 
-// silent shows that the end of the schedule is noticed: by the check when its period and grace time are over, by status, ps, metrics and
-// the page after the grace time of the schedule, which is three minutes here. Passes of an operator hide it from none of them.
+// silent shows that the end of the schedule is noticed: by the check when its period and grace
+// time are over, by status, ps, metrics and the page after the grace time of the schedule,
+// which is three minutes here. Passes of an operator hide it from none of them.
 func (m *machine) silent(t *testing.T, s *checktest.Server) {
 	t.Helper()
 	m.checkIs(s, "down")

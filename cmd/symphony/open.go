@@ -12,25 +12,34 @@ import (
 
 func openCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "open", Usage: "open an issue in the web browser", UsageText: usageText("open", "ISSUE [WORKFLOW]"),
+		Name:      "open",
+		Usage:     "open an issue in the web browser",
+		UsageText: usageText("open", "ISSUE [WORKFLOW]"),
 		Description: `It prints the address of the issue, or with --pr that of its pull request, and opens it with $BROWSER, else with xdg-open
 or, on macOS, open. Without a display it only prints the address. Unlike in gh, -w names the workflow.
 
-` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),
+` + exampleText(
+			"symphony open ABC-7",
+			"symphony open ABC-7 --pr",
+		),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "pr", Usage: "open the pull request of the issue"},
 		),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			address, err := operate.Address(c.Context, p, args[0], c.Bool("pr"))
-			if err != nil {
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				address, err := operate.Address(c.Context, p, args[0], c.Bool("pr"))
+				if err != nil {
+					return err
+				}
+				fmt.Fprintln(w.Stdout, text.Visible(address))
+				opened, err := w.OpenPage(c.Context, address, true)
+				if err == nil && !opened {
+					fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
+				}
 				return err
-			}
-			fmt.Fprintln(w.Stdout, text.Visible(address))
-			opened, err := w.OpenPage(c.Context, address, true)
-			if err == nil && !opened {
-				fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
-			}
-			return err
-		}),
+			},
+		),
 	}
 }

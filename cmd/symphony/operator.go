@@ -22,17 +22,32 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
-	return issueCommand(w, reconcile.VerbHold, "start no further run of an issue; its current run continues",
-		"The issue stays held until symphony retry, or until it reaches a terminal state.", "symphony hold ABC-7 ABC-8")
+	return issueCommand(
+		w,
+		reconcile.VerbHold,
+		"start no further run of an issue; its current run continues",
+		"The issue stays held until symphony retry, or until it reaches a terminal state.",
+		"symphony hold ABC-7 ABC-8",
+	)
 }
 
 func retryCommand(w *term.Env) *cli.Command {
-	return issueCommand(w, reconcile.VerbRetry, "clear an issue's hold, counters and backoff, so that it is due now",
+	return issueCommand(
+		w,
+		reconcile.VerbRetry,
+		"clear an issue's hold, counters and backoff, so that it is due now",
 		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\n"+
 			"budget is used up.",
 		"symphony retry --filter status=held",
-		&cli.BoolFlag{Name: "fresh", Usage: "also start a new codex conversation, in the same workspace"},
-		&cli.BoolFlag{Name: "host-is-gone", Usage: "the host of its last run is gone for good: start it on another one, without the work there"})
+		&cli.BoolFlag{
+			Name:  "fresh",
+			Usage: "also start a new codex conversation, in the same workspace",
+		},
+		&cli.BoolFlag{
+			Name:  "host-is-gone",
+			Usage: "the host of its last run is gone for good: start it on another one, without the work there",
+		},
+	)
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
@@ -41,25 +56,38 @@ func pauseCommand(w *term.Env) *cli.Command {
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbResume, "start new runs again", "It ends a pause, also one that stop --all has begun.")
+	return verbCommand(
+		w,
+		reconcile.VerbResume,
+		"start new runs again",
+		"It ends a pause, also one that stop --all has begun.",
+	)
 }
 
 func unblockCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbUnblock, "try again now, after you have repaired a fault",
+	return verbCommand(
+		w,
+		reconcile.VerbUnblock,
+		"try again now, after you have repaired a fault",
 		`Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
 account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause stay. If the
 fault is still there, the next run finds it again, which counts as a failure of no issue.
 
 A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue even
-while the project is blocked.`)
+while the project is blocked.`,
+	)
 }
 
-// verbCommand returns a command about the project that stores a verb and runs the pass that applies it.
+// verbCommand returns a command about the project that stores a verb and runs the pass that
+// applies it.
 func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *cli.Command {
 	name := string(verb)
 	return &cli.Command{
-		Name: name, Usage: usage, UsageText: usageText(name, "[WORKFLOW]"), Description: description + "\n\n" + exampleText("symphony "+name),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
+		Name:        name,
+		Usage:       usage,
+		UsageText:   usageText(name, "[WORKFLOW]"),
+		Description: description + "\n\n" + exampleText("symphony "+name),
+		Flags:       workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			return render.Apply(c.Context, w, p, operate.Command{Verb: verb})
 		}),
@@ -67,7 +95,12 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *c
 }
 
 // issueCommand is verbCommand for a command about issues.
-func issueCommand(w *term.Env, verb reconcile.Verb, usage, description, example string, more ...cli.Flag) *cli.Command {
+func issueCommand(
+	w *term.Env,
+	verb reconcile.Verb,
+	usage, description, example string,
+	more ...cli.Flag,
+) *cli.Command {
 	name := string(verb)
 	return &cli.Command{
 		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE... [WORKFLOW]"),
@@ -92,8 +125,14 @@ func runCommand(w *term.Env) *cli.Command {
 		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull request of another account closes it, or\n" +
 			"if the project is blocked, but not while the project is paused. It prints what the agent does until the run ends, and exits\n" +
 			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it only starts the runs." +
-			severalUsage + "\n\n" + exampleText("symphony run ABC-7", "symphony run ABC-7 ABC-8 --yes"),
-		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{Name: "model", Usage: "use the model `NAME` in this run"}),
+			severalUsage + "\n\n" + exampleText(
+			"symphony run ABC-7",
+			"symphony run ABC-7 ABC-8 --yes",
+		),
+		Flags: severalFlags[pass.ResultJSON](fieldsFlag(), &cli.StringFlag{
+			Name:  "model",
+			Usage: "use the model `NAME` in this run",
+		}),
 		Action: onIssues(w, func(c *cli.Context) (operate.Command, error) {
 			model := c.String("model")
 			if c.IsSet("model") && !workflow.IsWord(model) {
@@ -106,7 +145,8 @@ func runCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// runIssue starts an issue and follows its run until it ends. A signal ends this command, not the run.
+// runIssue starts an issue and follows its run until it ends. A signal ends this command, not
+// the run.
 func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model string) error {
 	r, err := operate.StartIssue(ctx, p, ref, model)
 	if !w.JSON {
@@ -150,10 +190,16 @@ func deliverCommand(w *term.Env) *cli.Command {
 		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
 and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.` + severalUsage + `
 
-` + exampleText("symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
+` + exampleText(
+			"symphony deliver ABC-7",
+			"symphony deliver --filter status=undelivered",
+		),
 		Flags: severalFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
-			&cli.BoolFlag{Name: "unverified", Usage: "hand the issue over although verify has not passed; the comment says so, with your name"},
+			&cli.BoolFlag{
+				Name:  "unverified",
+				Usage: "hand the issue over although verify has not passed; the comment says so, with your name",
+			},
 			fieldsFlag(),
 		),
 		Action: onIssues(w, func(c *cli.Context) (command operate.Command, err error) {
@@ -176,15 +222,29 @@ func verifyCommand(w *term.Env) *cli.Command {
 the command passes, the commits are delivered, and the issue is handed over if its agent has asked for that. Exit code 1: it
 did not pass.
 
-` + exampleText("symphony verify ABC-7"),
-		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"}, fieldsFlag())...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			return deliver(c.Context, w, p, operate.Command{Verb: reconcile.VerbVerify, Issue: args[0], NoWait: c.Bool("no-wait")})
-		}),
+` + exampleText(
+			"symphony verify ABC-7",
+		),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{
+			Name:  "no-wait",
+			Usage: "do not wait for the end",
+		}, fieldsFlag())...),
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				return deliver(c.Context, w, p, operate.Command{
+					Verb:   reconcile.VerbVerify,
+					Issue:  args[0],
+					NoWait: c.Bool("no-wait"),
+				})
+			},
+		),
 	}
 }
 
-// deliver delivers the commits of an issue, or verifies them first, and waits until that has ended unless the command says otherwise.
+// deliver delivers the commits of an issue, or verifies them first, and waits until that has
+// ended unless the command says otherwise.
 func deliver(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
 	r, err := operate.Deliver(ctx, p, command)
 	switch {
@@ -238,11 +298,15 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	case c.Bool("all") && c.IsSet("filter"):
 		return exit.Usage("stop: --filter and --all cannot be combined")
 	case c.Bool("all"):
-		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil { // the workflow; an issue beside --all is a mistake
+		// the workflow; an issue beside --all is a mistake
+		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil {
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
 		return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			return render.Stop(c.Context, w, p, operate.Command{Verb: reconcile.VerbStopAll, NoWait: c.Bool("no-wait")})
+			return render.Stop(c.Context, w, p, operate.Command{
+				Verb:   reconcile.VerbStopAll,
+				NoWait: c.Bool("no-wait"),
+			})
 		})(c)
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing")
@@ -252,7 +316,10 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
 		if _, isAgent := agents.ProjectOf(c.Context, p, command.Issue); isAgent {
 			if command.NoWait || w.JSON {
-				return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", command.Issue)
+				return exit.Usage(
+					"stop: %s is an agent: --no-wait and --json are only for issues",
+					command.Issue,
+				)
 			}
 			return stopAgent(c.Context, w, command.Issue)
 		}
@@ -262,23 +329,39 @@ func stopAction(c *cli.Context, w *term.Env) error {
 
 func tellCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "tell", Usage: "tell the agent of an issue something", UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
-		Description: fmt.Sprintf(`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it.
+		Name:      "tell",
+		Usage:     "tell the agent of an issue something",
+		UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
+		Description: fmt.Sprintf(
+			`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it.
 The log and the timeline show it with the name of your account. TEXT may have %d bytes. If no run of the issue can
 start, the command fails and says why.
 
-`, reconcile.MaxMessage) + exampleText("symphony tell ABC-7 'Use port 8080, not 80.'", `symphony tell ABC-7 "$(cat review.md)"`),
+`,
+			reconcile.MaxMessage,
+		) + exampleText(
+			"symphony tell ABC-7 'Use port 8080, not 80.'",
+			`symphony tell ABC-7 "$(cat review.md)"`,
+		),
 		Flags: workflowFlags(jsonFlags[operate.ToldJSON]()...),
-		Action: onProject(w, []string{"ISSUE", "TEXT"}, func(c *cli.Context, p *project.Project, args []string) error {
-			r, err := operate.Do(c.Context, p, operate.Command{Verb: operate.VerbTell, Issue: args[0], Text: args[1]})
-			switch {
-			case err == nil && w.JSON:
-				w.PrintJSON(r.JSON())
-			case err == nil:
-				render.Sentences(w, r.Effect)
-			}
-			return err
-		}),
+		Action: onProject(
+			w,
+			[]string{"ISSUE", "TEXT"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				r, err := operate.Do(c.Context, p, operate.Command{
+					Verb:  operate.VerbTell,
+					Issue: args[0],
+					Text:  args[1],
+				})
+				switch {
+				case err == nil && w.JSON:
+					w.PrintJSON(r.JSON())
+				case err == nil:
+					render.Sentences(w, r.Effect)
+				}
+				return err
+			},
+		),
 	}
 }
 
@@ -296,14 +379,21 @@ Example:
     symphony takeover ABC-7 --yes --then retry`,
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask before stopping a run"},
-			&cli.StringFlag{Name: "then", Usage: "at the end do `ACTION`, retry or hold, without asking"},
+			&cli.StringFlag{
+				Name:  "then",
+				Usage: "at the end do `ACTION`, retry or hold, without asking",
+			},
 		),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			then := c.String("then")
-			if then != "" && then != "retry" && then != "hold" {
-				return exit.Usage("takeover: --then must be retry or hold, not %q", then)
-			}
-			return takeover.Run(c.Context, w, p, args[0], c.Bool("yes"), then)
-		}),
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				then := c.String("then")
+				if then != "" && then != "retry" && then != "hold" {
+					return exit.Usage("takeover: --then must be retry or hold, not %q", then)
+				}
+				return takeover.Run(c.Context, w, p, args[0], c.Bool("yes"), then)
+			},
+		),
 	}
 }

@@ -12,23 +12,28 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// jsonFlags returns more followed by --json and --jq. The command prints a T. newApp reads these flags before the
-// command's action, which only has to call Env.PrintJSON if Env.JSON is set.
+// jsonFlags returns more followed by --json and --jq. The command prints a T. newApp reads
+// these flags before the command's action, which only has to call Env.PrintJSON if Env.JSON is
+// set.
 func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
 	return jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
 }
 
-// jsonFlagsOf is jsonFlags for a command that prints different documents, depending on its first argument.
+// jsonFlagsOf is jsonFlags for a command that prints different documents, depending on its
+// first argument.
 func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 	return append(more,
 		&cli.GenericFlag{
-			Name: "json", Usage: "print JSON, or these `[FIELDS]` of it, separated by commas", Value: &jsonValue{documents: documents},
+			Name:  "json",
+			Usage: "print JSON, or these `[FIELDS]` of it, separated by commas",
+			Value: &jsonValue{documents: documents},
 		},
 		&cli.StringFlag{Name: "jq", Usage: "with --json: print the values of this jq `EXPRESSION`"},
 	)
 }
 
-// jsonDocument is what a command prints with --json if its first argument or a flag is verb; an empty verb stands for any other one.
+// jsonDocument is what a command prints with --json if its first argument or a flag is verb;
+// an empty verb stands for any other one.
 type jsonDocument struct {
 	verb string
 	typ  reflect.Type
@@ -85,7 +90,8 @@ func (v *jsonValue) document(verb string) jsonDocument {
 	return v.documents[0]
 }
 
-// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field, or was meant as one.
+// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field, or
+// was meant as one.
 func (v *jsonValue) accepts(word string) bool {
 	isVerb := func(d jsonDocument) bool { return d.verb == word }
 	isField := func(d jsonDocument) bool {
@@ -93,7 +99,8 @@ func (v *jsonValue) accepts(word string) bool {
 		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
 	}
 	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
-	return strings.Contains(word, ",") || isWord && !slices.ContainsFunc(v.documents, isVerb) && slices.ContainsFunc(v.documents, isField)
+	return strings.Contains(word, ",") ||
+		isWord && !slices.ContainsFunc(v.documents, isVerb) && slices.ContainsFunc(v.documents, isField)
 }
 
 // Help lists the fields for the command's help.
@@ -109,7 +116,8 @@ func (v *jsonValue) Help() string {
 		line := ""
 		for _, name := range d.fields() {
 			if len(line)+len(name) > 90 {
-				out, line = out+"\n   "+strings.TrimRight(line, " "), ""
+				out = out + "\n   " + strings.TrimRight(line, " ")
+				line = ""
 			}
 			line += name + ", "
 		}

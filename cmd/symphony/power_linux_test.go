@@ -23,8 +23,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// powerSyncs is the number of cuts. It exceeds the number of syncs in the life of an issue, so that the last cuts come after the
-// end. With SYMPHONY_TEST=each all are made, else every second.
+// powerSyncs is the number of cuts. It exceeds the number of syncs in the life of an issue, so
+// that the last cuts come after the end. With SYMPHONY_TEST=each all are made, else every
+// second.
 const powerSyncs = 54
 
 func TestPowerFailure(t *testing.T) {
@@ -45,7 +46,8 @@ func TestPowerFailure(t *testing.T) {
 	runScripts(t, params(t, "script"), scripts)
 }
 
-// reported lists the rows that other processes may have acted on. Heartbeats and the record of a pass may be lost.
+// reported lists the rows that other processes may have acted on. Heartbeats and the record of
+// a pass may be lost.
 var reported = []string{
 	`SELECT * FROM claims ORDER BY issue_id`,
 	`SELECT id, outcome, error_code, stop_reason, settled, worker_pid, thread_id, turns_done FROM runs WHERE outcome IS NOT NULL OR phase <> '' ORDER BY id`,
@@ -53,10 +55,12 @@ var reported = []string{
 	`SELECT * FROM issue_totals ORDER BY issue_id`,
 }
 
-// keptCmd fails if a row that could be read before the power failure is lost. A transaction in progress may be stored or not.
-// Usage: kept
+// keptCmd fails if a row that could be read before the power failure is lost. A transaction in
+// progress may be stored or not. Usage: kept
 func keptCmd(ts *testscript.TestScript, neg bool, args []string) {
-	now, seen, written := ts.Getenv("STATE"), ts.Getenv("STATE")+".seen", ts.Getenv("STATE")+".written"
+	now := ts.Getenv("STATE")
+	seen := ts.Getenv("STATE") + ".seen"
+	written := ts.Getenv("STATE") + ".written"
 	if _, err := os.Stat(filepath.Join(seen, "state.db")); err != nil {
 		return // there was nothing to read
 	}
@@ -75,8 +79,8 @@ func keptCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// readableOnly truncates the WAL to its committed frames. The index, which tells readers how far to go, begins with its
-// version, three words, the page size and the number of frames.
+// readableOnly truncates the WAL to its committed frames. The index, which tells readers how
+// far to go, begins with its version, three words, the page size and the number of frames.
 func readableOnly(stateDir string) error {
 	index, err := os.ReadFile(filepath.Join(stateDir, "state.db-shm"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,13 +95,15 @@ func readableOnly(stateDir string) error {
 	return os.Truncate(wal, min(test.Must(os.Stat(wal)).Size(), 32+frames*(24+page)))
 }
 
-// powerMain simulates a power failure, for tests of what is on the disk afterwards. It is a program:
+// powerMain simulates a power failure, for tests of what is on the disk afterwards. It is a
+// program:
 //
 //	power -cut N [-lazy] DIR COMMAND [ARG...]
 //
-// Before the Nth fsync of a file or folder below DIR it kills all processes of the command and restores DIR to what a disk
-// would contain: each file as of its last sync, and no file that was never synced. Folders are as of the cut or, with -lazy, as
-// of their last sync; real file systems are between the two. If all processes end before the Nth sync, the power fails then.
+// Before the Nth fsync of a file or folder below DIR it kills all processes of the command and
+// restores DIR to what a disk would contain: each file as of its last sync, and no file that
+// was never synced. Folders are as of the cut or, with -lazy, as of their last sync; real file
+// systems are between the two. If all processes end before the Nth sync, the power fails then.
 // Only syncs by symphony count. DIR.seen is the folder as programs saw it at the cut.
 func powerMain() {
 	cut := flag.Int("cut", 0, "the sync before which the power fails")
@@ -134,7 +140,8 @@ func orDie(err error) {
 
 // run returns the path whose sync was cut off, "" where the command ended before.
 func (t *tracer) run(argv []string) string {
-	// A process that outlives its parent becomes a child of this one, so that none escapes the cut.
+	// A process that outlives its parent becomes a child of this one, so that none escapes the
+	// cut.
 	orDie(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	path := test.Must(exec.LookPath(argv[0]))
 	stopAtSyncs()
@@ -160,14 +167,27 @@ func (t *tracer) run(argv []string) string {
 	}
 }
 
-// stopAtSyncs has the kernel stop all processes that this thread starts from now on for their tracer, when they sync. A stop at
-// each system call would take most of the time of the test.
+// stopAtSyncs has the kernel stop all processes that this thread starts from now on for their
+// tracer, when they sync. A stop at each system call would take most of the time of the test.
 func stopAtSyncs() {
 	trace := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_TRACE}
-	test.OK(mainT{}, filterCalls([]unix.SockFilter{loadNumber, unless(unix.SYS_FSYNC, 1), trace, unless(unix.SYS_FDATASYNC, 1), trace, allow}))
+	test.OK(
+		mainT{},
+		filterCalls(
+			[]unix.SockFilter{
+				loadNumber,
+				unless(unix.SYS_FSYNC, 1),
+				trace,
+				unless(unix.SYS_FDATASYNC, 1),
+				trace,
+				allow,
+			},
+		),
+	)
 }
 
-// stopped handles one stop of a thread, and lets it continue. It returns the path of the sync before which the power fails.
+// stopped handles one stop of a thread, and lets it continue. It returns the path of the sync
+// before which the power fails.
 func (t *tracer) stopped(tid int, status unix.WaitStatus) string {
 	if !status.Stopped() {
 		delete(t.in, tid)
@@ -198,8 +218,8 @@ func (t *tracer) isNew(tid int) bool {
 	return !known
 }
 
-// Offsets in struct ptrace_syscall_info, the same on all architectures: the result of a call that ends, and the first argument of
-// one that begins.
+// Offsets in struct ptrace_syscall_info, the same on all architectures: the result of a call
+// that ends, and the first argument of one that begins.
 const (
 	infoSize   = 88
 	infoResult = 24
@@ -209,7 +229,15 @@ const (
 // syscallInfo returns the word at an offset; false if the thread has ended.
 func syscallInfo(tid, offset int) (uint64, bool) {
 	info := make([]byte, infoSize)
-	_, _, errno := unix.Syscall6(unix.SYS_PTRACE, unix.PTRACE_GET_SYSCALL_INFO, uintptr(tid), infoSize, uintptr(unsafe.Pointer(&info[0])), 0, 0)
+	_, _, errno := unix.Syscall6(
+		unix.SYS_PTRACE,
+		unix.PTRACE_GET_SYSCALL_INFO,
+		uintptr(tid),
+		infoSize,
+		uintptr(unsafe.Pointer(&info[0])),
+		0,
+		0,
+	)
 	if errno != 0 {
 		orDie(errno)
 	}
@@ -253,7 +281,8 @@ func isSymphony(pid int) bool {
 	return err == nil && filepath.Base(name) == "symphony"
 }
 
-// killAll ends all processes of the command. Each becomes a child of this process when its parent is dead.
+// killAll ends all processes of the command. Each becomes a child of this process when its
+// parent is dead.
 func killAll() {
 	for end := time.Now().Add(test.Patience()); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		below := test.Must(proc.Descendants(os.Getpid()))
@@ -271,7 +300,8 @@ func killAll() {
 	panic("processes are left")
 }
 
-// file identifies a file. File systems reuse inode numbers, so the time of birth belongs to it.
+// file identifies a file. File systems reuse inode numbers, so the time of birth belongs to
+// it.
 type file struct {
 	inode uint64
 	birth unix.StatxTimestamp
@@ -292,7 +322,11 @@ type disk struct {
 
 // newDisk takes the present content of a folder as synced. The folder need not exist.
 func newDisk(dir string) *disk {
-	d := &disk{dir: test.Must(filepath.Abs(dir)), content: map[file][]byte{}, entries: map[string]map[string]file{}}
+	d := &disk{
+		dir:     test.Must(filepath.Abs(dir)),
+		content: map[file][]byte{},
+		entries: map[string]map[string]file{},
+	}
 	d.walk(func(rel string, _ fs.DirEntry) { d.synced(rel) })
 	return d
 }
@@ -310,7 +344,8 @@ func (d *disk) walk(f func(rel string, entry fs.DirEntry)) {
 	}
 }
 
-// synced records that a file or folder is on the disk, and with it its name and those of its parents.
+// synced records that a file or folder is on the disk, and with it its name and those of its
+// parents.
 func (d *disk) synced(rel string) {
 	path := filepath.Join(d.dir, rel)
 	info, err := os.Lstat(path)
@@ -349,7 +384,8 @@ func (d *disk) names(rel string) map[string]file {
 // seen is the suffix of the folder as programs saw it at the cut.
 const seen = ".seen"
 
-// restore replaces the folder by the content of the disk. With lazy, names in folders are as of the last sync, too.
+// restore replaces the folder by the content of the disk. With lazy, names in folders are as
+// of the last sync, too.
 func (d *disk) restore(lazy bool) {
 	folders := map[file]bool{}
 	d.walk(func(rel string, entry fs.DirEntry) {

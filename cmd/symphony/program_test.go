@@ -27,10 +27,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
 )
 
-// scriptsAtOnce is how many scripts run at once. They mostly wait, so it exceeds the number of processors.
+// scriptsAtOnce is how many scripts run at once. They mostly wait, so it exceeds the number of
+// processors.
 const scriptsAtOnce = 6
 
-// TestMain makes this binary each of the programs of the scripts, by the name with which it is started, otherwise the tests.
+// TestMain makes this binary each of the programs of the scripts, by the name with which it is
+// started, otherwise the tests.
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(-1) // most processes of the scripts end before they have much garbage
 	debug.SetMemoryLimit(256 << 20)
@@ -44,13 +46,16 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f != nil {
 		test.OK(mainT{}, f.Value.Set(strconv.Itoa(scriptsAtOnce)))
 	}
-	// What nohup or a shell's background job ignores, the programs would ignore, too. Go resets a signal that it handles itself.
+	// What nohup or a shell's background job ignores, the programs would ignore, too. Go
+	// resets a signal that it handles itself.
 	for _, s := range []os.Signal{syscall.SIGHUP, syscall.SIGINT, syscall.SIGQUIT} {
 		if signal.Ignored(s) {
 			signal.Notify(make(chan os.Signal, 1), s)
 		}
 	}
-	syscall.Umask(0o022) // else the folders of a script may be writable for others, and a workspace root must not be
+	// else the folders of a script may be writable for others, and a workspace root must not
+	// be
+	syscall.Umask(0o022)
 	dir := test.Must(os.MkdirTemp("", "symphony-programs-"))
 	exe := test.Must(os.Executable())
 	for name := range all {
@@ -103,7 +108,8 @@ func linkTools(dir string) {
 	}
 }
 
-// linkPython links the interpreter, because the python3 of a version manager is a script that starts a dozen processes each time.
+// linkPython links the interpreter, because the python3 of a version manager is a script that
+// starts a dozen processes each time.
 func linkPython(at string) {
 	out, err := exec.Command("python3", "-c", "import sys; print(sys.executable, end='')").Output()
 	if err == nil { // else Python is not installed, and [python3] is false
@@ -149,25 +155,30 @@ func underTest(w *term.Env) {
 // without it there is no such entry.
 const accountHomeVar = "SYMPHONY_TEST_ACCOUNT_HOME"
 
-// reading are the commands that only read the state. Scripts run them in the process of the test, because the start of a process costs
-// more than they do. The others start and end processes, or change what a signal or a lock is for, and run as the real program.
+// reading are the commands that only read the state. Scripts run them in the process of the
+// test, because the start of a process costs more than they do. The others start and end
+// processes, or change what a signal or a lock is for, and run as the real program.
 var reading = []string{
 	"check", "complete", "completion", "diff", "help", "issues", "logs", "prompt", "ps", "report", "show", "status", "trash", "version",
 }
 
 func isReading(args []string) bool {
-	return slices.ContainsFunc(args[:min(1, len(args))], func(arg string) bool { return slices.Contains(reading, arg) })
+	return slices.ContainsFunc(
+		args[:min(1, len(args))],
+		func(arg string) bool { return slices.Contains(reading, arg) },
+	)
 }
 
-// symphonyCmd runs the program, a command that only reads in this process. exec symphony always starts a process.
-// [!] symphony ARG...
+// symphonyCmd runs the program, a command that only reads in this process. exec symphony
+// always starts a process. [!] symphony ARG...
 func symphonyCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if _, _, code := execute(ts, slices.Concat([]string{"symphony"}, args)); neg != (code != 0) {
 		ts.Fatalf("symphony %s ended with %d", strings.Join(args, " "), code)
 	}
 }
 
-// ownHelp is the flag --help, which the library's apps share: reading it writes to it. Programs that run at once in this process copy it.
+// ownHelp is the flag --help, which the library's apps share: reading it writes to it.
+// Programs that run at once in this process copy it.
 type ownHelp struct{ *cli.BoolFlag }
 
 func (h ownHelp) Apply(set *flag.FlagSet) error {
@@ -175,13 +186,25 @@ func (h ownHelp) Apply(set *flag.FlagSet) error {
 	return own.Apply(set)
 }
 
-// runInProcess runs the program with the script's environment, without a terminal and with an empty stdin.
+// runInProcess runs the program with the script's environment, without a terminal and with an
+// empty stdin.
 func runInProcess(ts *testscript.TestScript, args []string) (stdout, stderr []byte, code int) {
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())
 	defer cancel()
 	var out, errOut bytes.Buffer
 	args = slices.Concat([]string{"symphony"}, args)
-	w := &term.Env{Env: environ.Env{Environ: scriptEnv(ts), Dir: ts.MkAbs("."), Home: ts.Getenv("HOME"), Now: stepped(ts.Getenv(clockVar))}, Stdin: strings.NewReader(""), Stdout: &out, Stderr: &errOut, Printed: recordDocuments(ts.Getenv(recordVar), args)}
+	w := &term.Env{
+		Env: environ.Env{
+			Environ: scriptEnv(ts),
+			Dir:     ts.MkAbs("."),
+			Home:    ts.Getenv("HOME"),
+			Now:     stepped(ts.Getenv(clockVar)),
+		},
+		Stdin:   strings.NewReader(""),
+		Stdout:  &out,
+		Stderr:  &errOut,
+		Printed: recordDocuments(ts.Getenv(recordVar), args),
+	}
 	code = run(ctx, w, args)
 	return out.Bytes(), errOut.Bytes(), code
 }

@@ -51,7 +51,8 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	args := c.Args().Slice()
 	verb := ""
 	if len(args) > 0 {
-		verb, args = args[0], args[1:]
+		verb = args[0]
+		args = args[1:]
 	}
 	names := map[string][]string{"": {}, "move": {"OLD", "NEW"}, "remove": {"PATH"}}[verb]
 	switch {

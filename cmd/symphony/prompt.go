@@ -17,30 +17,41 @@ func promptCommand(w *term.Env) *cli.Command {
 		Description: "It asks the tracker for the issue. It starts and changes nothing.\n\n" +
 			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
 		Flags: workflowFlags(
-			&cli.IntFlag{Name: "attempt", Usage: "as retry or continuation `N`", DefaultText: "as a first run"},
-			&cli.BoolFlag{Name: "raw", Usage: "print exactly what the agent gets, without escaping control characters"},
+			&cli.IntFlag{
+				Name:        "attempt",
+				Usage:       "as retry or continuation `N`",
+				DefaultText: "as a first run",
+			},
+			&cli.BoolFlag{
+				Name:  "raw",
+				Usage: "print exactly what the agent gets, without escaping control characters",
+			},
 		),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			if c.Int("attempt") < 0 {
-				return exit.Usage("prompt: --attempt must not be negative")
-			}
-			cfg, err := p.Config()
-			if err != nil {
-				return err
-			}
-			issue, err := project.FetchIssue(c.Context, p, args[0])
-			if err != nil {
-				return err
-			}
-			prompt, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
-			if err != nil {
-				return err
-			}
-			if !c.Bool("raw") {
-				prompt = text.VisibleLines(prompt)
-			}
-			fmt.Fprintln(w.Stdout, prompt)
-			return nil
-		}),
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				if c.Int("attempt") < 0 {
+					return exit.Usage("prompt: --attempt must not be negative")
+				}
+				cfg, err := p.Config()
+				if err != nil {
+					return err
+				}
+				issue, err := project.FetchIssue(c.Context, p, args[0])
+				if err != nil {
+					return err
+				}
+				prompt, err := cfg.Prompt.Render(*issue, c.Int("attempt"))
+				if err != nil {
+					return err
+				}
+				if !c.Bool("raw") {
+					prompt = text.VisibleLines(prompt)
+				}
+				fmt.Fprintln(w.Stdout, prompt)
+				return nil
+			},
+		),
 	}
 }

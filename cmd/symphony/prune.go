@@ -35,11 +35,17 @@ Example:
     symphony prune --yes --older-than 24h
     symphony prune --force ABC-7`,
 		Flags: workflowFlags(jsonFlags[cleanup.PruneJSON](
-			&cli.BoolFlag{Name: "dry-run", Usage: "print what would be removed, and remove nothing"},
+			&cli.BoolFlag{
+				Name:  "dry-run",
+				Usage: "print what would be removed, and remove nothing",
+			},
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask"},
 			&cli.BoolFlag{Name: "force", Usage: "discard work of ISSUE that exists nowhere else"},
 			&cli.DurationFlag{
-				Name: "older-than", Usage: "keep runs that began or ended less than `TIME` ago", Value: cleanup.KeepRuns, DefaultText: "168h",
+				Name:        "older-than",
+				Usage:       "keep runs that began or ended less than `TIME` ago",
+				Value:       cleanup.KeepRuns,
+				DefaultText: "168h",
 			},
 		)...),
 		Action: func(c *cli.Context) error {
@@ -48,7 +54,9 @@ Example:
 			case c.Duration("older-than") < 0:
 				return exit.Usage("prune: --older-than must not be negative")
 			case c.Bool("force") && len(issues) == 0:
-				return exit.Usage("prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run lists what is kept")
+				return exit.Usage(
+					"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run lists what is kept",
+				)
 			}
 			p, err := openProject(w, c, positional)
 			if err != nil {
@@ -59,8 +67,11 @@ Example:
 			}
 			tellElsewhere(w, p)
 			o := cleanup.PruneOptions{
-				DryRun: c.Bool("dry-run"), Force: c.Bool("force"), OlderThan: c.Duration("older-than"), Issues: issues,
-				Log: w.NewLog(slog.LevelWarn, term.TextLog),
+				DryRun:    c.Bool("dry-run"),
+				Force:     c.Bool("force"),
+				OlderThan: c.Duration("older-than"),
+				Issues:    issues,
+				Log:       w.NewLog(slog.LevelWarn, term.TextLog),
 			}
 			if !c.Bool("yes") {
 				askBeforePrune(w, &o)
@@ -81,7 +92,10 @@ func pruneAgents(c *cli.Context, w *term.Env, p *project.Project, names []string
 			continue
 		}
 		if len(names) > 1 || c.Bool("dry-run") || w.JSON {
-			return false, exit.Usage("prune: %s is an agent: name it alone, without --dry-run and --json", name)
+			return false, exit.Usage(
+				"prune: %s is an agent: name it alone, without --dry-run and --json",
+				name,
+			)
 		}
 		if err := agents.Prune(c.Context, w.Environment(), name, c.Bool("force")); err != nil {
 			return false, err
@@ -92,8 +106,8 @@ func pruneAgents(c *cli.Context, w *term.Env, p *project.Project, names []string
 	return false, nil
 }
 
-// askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else would be typed too quickly, so the issue's
-// identifier has to be typed.
+// askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else
+// would be typed too quickly, so the issue's identifier has to be typed.
 func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
 	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) (bool, error) {
 		render.PruneLines(w, found, true)
@@ -104,7 +118,12 @@ func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
 	}
 	o.Discard = func(ctx context.Context, s cleanup.Space) (bool, error) {
 		fmt.Fprint(w.Stdout, s.Lines("unsaved"))
-		word, err := term.AskLine(ctx, w, "Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ", false)
+		word, err := term.AskLine(
+			ctx,
+			w,
+			"Type "+text.Visible(s.Identifier)+" to remove it, or press Enter to keep it: ",
+			false,
+		)
 		return strings.TrimSpace(word) == s.Identifier, err
 	}
 }

@@ -36,15 +36,35 @@ title and the column NOW. With --all it also searches the errors and last messag
 newest N runs that match (-n); label=NAME does the same. An issue must match one filter of each key. --sort takes status,
 issue, title, time (oldest first) or tokens (most first); a leading - reverses the order.
 
-` + exampleText("symphony ps --watch", "symphony ps --all -n 50 ABC-7", "symphony ps --project all --filter status=held --sort -time",
-			"symphony retry $(symphony ps -q --filter status=held --limit 1)"),
+` + exampleText(
+			"symphony ps --watch",
+			"symphony ps --all -n 50 ABC-7",
+			"symphony ps --project all --filter status=held --sort -time",
+			"symphony retry $(symphony ps -q --filter status=held --limit 1)",
+		),
 		Flags: workflowFlags(jsonFlagsOf(
-			[]jsonDocument{{"", reflect.TypeFor[view.Overview]()}, {"--project all", reflect.TypeFor[[]view.Overview]()}},
-			&cli.BoolFlag{Name: "all", Usage: "also show issues that were not started, and ended runs"},
-			&cli.IntFlag{Name: "n", Value: project.PastRuns, Usage: "with --all: only the newest `N` ended runs"},
+			[]jsonDocument{
+				{"", reflect.TypeFor[view.Overview]()},
+				{"--project all", reflect.TypeFor[[]view.Overview]()},
+			},
+			&cli.BoolFlag{
+				Name:  "all",
+				Usage: "also show issues that were not started, and ended runs",
+			},
+			&cli.IntFlag{
+				Name:  "n",
+				Value: project.PastRuns,
+				Usage: "with --all: only the newest `N` ended runs",
+			},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
-			&cli.StringSliceFlag{Name: "filter", Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
-			&cli.StringFlag{Name: "sort", Usage: "sort by `KEY`: " + strings.Join(view.SortKeys, ", ")},
+			&cli.StringSliceFlag{
+				Name:  "filter",
+				Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", "),
+			},
+			&cli.StringFlag{
+				Name:  "sort",
+				Usage: "sort by `KEY`: " + strings.Join(view.SortKeys, ", "),
+			},
 			&cli.IntFlag{Name: "limit", Usage: "only the first `N` issues", DefaultText: "all"},
 			&cli.BoolFlag{Name: "q", Usage: "print only the identifiers"},
 			&cli.BoolFlag{Name: "watch", Usage: "print again every second until Ctrl-C"},
@@ -71,7 +91,9 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 				return err
 			}
 			err = render.Overviews(c.Context, w, all, out)
-			if selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit"); err != nil || w.JSON || c.Bool("q") || selected {
+			if selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit"); err != nil || w.JSON ||
+				c.Bool("q") ||
+				selected {
 				return err
 			}
 			rows, err := agents.Rows(c.Context, w.Environment(), false)
@@ -109,24 +131,42 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 	case c.IsSet("limit") && c.Int("limit") < 1:
 		return o, exit.Usage("ps: --limit must be at least 1, not %d", c.Int("limit"))
 	case c.IsSet("project") && c.String("project") != "all":
-		return o, exit.Usage("ps: --project takes only all; -w FILE names another project, --filter project=NAME one of all")
+		return o, exit.Usage(
+			"ps: --project takes only all; -w FILE names another project, --filter project=NAME one of all",
+		)
 	case c.Bool("q") && c.IsSet("json"):
 		return o, exit.Usage("ps: -q and --json cannot be combined")
 	case c.Bool("q") && c.Bool("watch"):
 		return o, exit.Usage("ps: -q and --watch cannot be combined")
 	}
-	o = render.OverviewOptions{Projects: c.IsSet("project"), Quiet: c.Bool("q"), Pager: !c.Bool("no-pager") && !c.Bool("watch")}
+	o = render.OverviewOptions{
+		Projects: c.IsSet("project"),
+		Quiet:    c.Bool("q"),
+		Pager:    !c.Bool("no-pager") && !c.Bool("watch"),
+	}
 	o.Selection, err = view.NewSelection(c.StringSlice("filter"), c.String("sort"), c.Int("limit"))
 	return o, err
 }
 
-// overviewReader returns the function that reads the overview of the project, or those of all projects.
-func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (func() ([]view.Overview, error), error) {
+// overviewReader returns the function that reads the overview of the project, or those of all
+// projects.
+func overviewReader(
+	w *term.Env,
+	c *cli.Context,
+	out render.OverviewOptions,
+) (func() ([]view.Overview, error), error) {
 	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-	o := view.Options{All: c.Bool("all") || out.Selection.Needs(), Ended: c.Int("n"), Search: out.Selection.Search(), Issues: issues}
+	o := view.Options{
+		All:    c.Bool("all") || out.Selection.Needs(),
+		Ended:  c.Int("n"),
+		Search: out.Selection.Search(),
+		Issues: issues,
+	}
 	if out.Projects {
 		if c.NArg() > 0 || c.IsSet("workflow") || c.IsSet("state-dir") {
-			return nil, exit.Usage("ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue")
+			return nil, exit.Usage(
+				"ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue",
+			)
 		}
 		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w.Environment(), o) }, nil
 	}
@@ -135,13 +175,15 @@ func overviewReader(w *term.Env, c *cli.Context, out render.OverviewOptions) (fu
 		return nil, err
 	}
 	return func() ([]view.Overview, error) {
-		v, err := view.Read(c.Context, project.New(w.Environment(), p.Path, p.StateDir), o) // --watch shows a changed workflow
+		// --watch shows a changed workflow
+		v, err := view.Read(c.Context, project.New(w.Environment(), p.Path, p.StateDir), o)
 		return []view.Overview{v}, err
 	}, nil
 }
 
-// issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow is a path that exists, or anything
-// with a slash or a dot, which only the web address of an issue has.
+// issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow
+// is a path that exists, or anything with a slash or a dot, which only the web address of an
+// issue has.
 func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow string) {
 	if len(args) == 0 {
 		return nil, ""
@@ -150,14 +192,17 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 	if _, isAddress := text.IssueAddress(last); isAddress {
 		return args, ""
 	}
-	if _, err := os.Stat(w.Absolute(last)); !issueShaped(last) && (err == nil || strings.ContainsAny(last, "/.")) {
+	if _, err := os.Stat(w.Absolute(last)); !issueShaped(last) &&
+		(err == nil || strings.ContainsAny(last, "/.")) {
 		return args[:len(args)-1], last
 	}
 	return args, ""
 }
 
-// issueShaped reports whether a name looks like ABC-7 or task-7.1: then it names the issue, not a folder of that name such as a workspace.
+// issueShaped reports whether a name looks like ABC-7 or task-7.1: then it names the issue,
+// not a folder of that name such as a workspace.
 func issueShaped(name string) bool {
 	team, number, ok := strings.Cut(name, "-")
-	return ok && team != "" && !strings.Contains(team, "/") && number != "" && strings.Trim(number, "0123456789.") == ""
+	return ok && team != "" && !strings.Contains(team, "/") && number != "" &&
+		strings.Trim(number, "0123456789.") == ""
 }

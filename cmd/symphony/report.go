@@ -37,16 +37,37 @@ each key. Merged issues also count as handed_over.
 
 With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per_day limits the usage of a day.
 
-` + exampleText("symphony report --since 2026-01-31", "symphony report --by label --since 30d",
-			"symphony report --list --since 7d --filter label=bug --filter outcome=merged"),
+` + exampleText(
+			"symphony report --since 2026-01-31",
+			"symphony report --by label --since 30d",
+			"symphony report --list --since 7d --filter label=bug --filter outcome=merged",
+		),
 		Flags: workflowFlags(jsonFlagsOf(
-			[]jsonDocument{{"", reflect.TypeFor[report.Report]()}, {"--list", reflect.TypeFor[report.ResultList]()}},
-			&cli.StringFlag{Name: "since", Usage: "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z", DefaultText: "12h"},
-			&cli.StringFlag{Name: "until", Usage: "up to `TIME`; a day counts to its end", DefaultText: "now"},
+			[]jsonDocument{
+				{"", reflect.TypeFor[report.Report]()},
+				{"--list", reflect.TypeFor[report.ResultList]()},
+			},
+			&cli.StringFlag{
+				Name:        "since",
+				Usage:       "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z",
+				DefaultText: "12h",
+			},
+			&cli.StringFlag{
+				Name:        "until",
+				Usage:       "up to `TIME`; a day counts to its end",
+				DefaultText: "now",
+			},
 			&cli.StringFlag{Name: "by", Usage: "only the usage, by `WHAT`: issue, label or day"},
 			&cli.BoolFlag{Name: "list", Usage: "list the results of issues"},
-			&cli.StringSliceFlag{Name: "filter", Usage: "with --list: only results with `KEY=VALUE`; keys: outcome, label, text"},
-			&cli.IntFlag{Name: "n", Usage: "at most `N` rows of each table", DefaultText: "10 on a terminal"},
+			&cli.StringSliceFlag{
+				Name:  "filter",
+				Usage: "with --list: only results with `KEY=VALUE`; keys: outcome, label, text",
+			},
+			&cli.IntFlag{
+				Name:        "n",
+				Usage:       "at most `N` rows of each table",
+				DefaultText: "10 on a terminal",
+			},
 			&cli.BoolFlag{Name: "all", Usage: "every row"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
@@ -77,7 +98,10 @@ func listResults(w *term.Env, c *cli.Context, p *project.Project, o render.Repor
 	for _, filter := range c.StringSlice("filter") {
 		key, value, _ := strings.Cut(filter, "=")
 		if value == "" || !slices.Contains([]string{"outcome", "label", "text"}, key) {
-			return exit.Usage("report: --filter needs KEY=VALUE with one of the keys outcome, label, text, not %q", filter)
+			return exit.Usage(
+				"report: --filter needs KEY=VALUE with one of the keys outcome, label, text, not %q",
+				filter,
+			)
 		}
 		values.Add(key, value)
 	}
@@ -104,7 +128,9 @@ func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err 
 	case c.IsSet("by") && c.Bool("list"):
 		return o, exit.Usage("report: --by and --list cannot be combined")
 	case w.JSON && !c.Bool("list") && (c.IsSet("by") || c.IsSet("n") || c.Bool("all")):
-		return o, exit.Usage("report: --by, -n and --all are for tables: --json has all rows, by issue, label and day")
+		return o, exit.Usage(
+			"report: --by, -n and --all are for tables: --json has all rows, by issue, label and day",
+		)
 	case c.IsSet("by") && !slices.Contains([]string{render.ByIssue, render.ByLabel, render.ByDay}, o.By):
 		return o, exit.Usage("report: --by must be issue, label or day, not %q", o.By)
 	case c.IsSet("n") && c.Bool("all"):

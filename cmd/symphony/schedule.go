@@ -38,31 +38,61 @@ Example:
 
     symphony schedule install -w ~/web-shop/WORKFLOW.md`,
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
-			&cli.BoolFlag{Name: "system", Usage: "a timer of the system instance of systemd; only root can install it"},
-			&cli.StringFlag{Name: "run-as", Usage: "with --system: the `ACCOUNT` that passes run as", DefaultText: "the caller of sudo, or you"},
+			&cli.BoolFlag{
+				Name:  "system",
+				Usage: "a timer of the system instance of systemd; only root can install it",
+			},
+			&cli.StringFlag{
+				Name:        "run-as",
+				Usage:       "with --system: the `ACCOUNT` that passes run as",
+				DefaultText: "the caller of sudo, or you",
+			},
 			&cli.BoolFlag{Name: "cron", Usage: "a line in your crontab, every minute"},
 		)...),
-		Action: onProject(w, []string{strings.Join(scheduleVerbs, "|")}, func(c *cli.Context, p *project.Project, args []string) error {
-			verb, o := args[0], schedule.Options{System: c.Bool("system"), Cron: c.Bool("cron"), RunAs: c.String("run-as")}
-			switch {
-			case !slices.Contains(scheduleVerbs, verb):
-				return exit.Usage("schedule: unknown subcommand %q%s; there are %s", verb, didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
-					strings.Join(scheduleVerbs, ", "))
-			case o.System && o.Cron:
-				return exit.Usage("schedule: --system and --cron cannot be combined")
-			case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
-				return exit.Usage("schedule: --run-as works only with --system and the subcommands show and install")
-			case verb == "status" && (o.System || o.Cron):
-				return exit.Usage("schedule: status covers every kind of schedule; leave out --system and --cron")
-			case w.JSON && verb != "status":
-				return exit.Usage("schedule: --json works only with status")
-			}
-			return runSchedule(c.Context, w, p, verb, o)
-		}),
+		Action: onProject(
+			w,
+			[]string{strings.Join(scheduleVerbs, "|")},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				verb := args[0]
+				o := schedule.Options{
+					System: c.Bool("system"),
+					Cron:   c.Bool("cron"),
+					RunAs:  c.String("run-as"),
+				}
+				switch {
+				case !slices.Contains(scheduleVerbs, verb):
+					return exit.Usage(
+						"schedule: unknown subcommand %q%s; there are %s",
+						verb,
+						didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
+						strings.Join(scheduleVerbs, ", "),
+					)
+				case o.System && o.Cron:
+					return exit.Usage("schedule: --system and --cron cannot be combined")
+				case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
+					return exit.Usage(
+						"schedule: --run-as works only with --system and the subcommands show and install",
+					)
+				case verb == "status" && (o.System || o.Cron):
+					return exit.Usage(
+						"schedule: status covers every kind of schedule; leave out --system and --cron",
+					)
+				case w.JSON && verb != "status":
+					return exit.Usage("schedule: --json works only with status")
+				}
+				return runSchedule(c.Context, w, p, verb, o)
+			},
+		),
 	}
 }
 
-func runSchedule(ctx context.Context, w *term.Env, p *project.Project, verb string, o schedule.Options) (err error) {
+func runSchedule(
+	ctx context.Context,
+	w *term.Env,
+	p *project.Project,
+	verb string,
+	o schedule.Options,
+) (err error) {
 	var changes schedule.Changes
 	switch verb {
 	case "show":
@@ -86,6 +116,16 @@ func runSchedule(ctx context.Context, w *term.Env, p *project.Project, verb stri
 
 // scheduleSynonyms are what other tools call the subcommands of schedule.
 var scheduleSynonyms = map[string]string{
-	"add": "install", "create": "install", "delete": "remove", "disable": "remove", "enable": "install", "off": "remove", "on": "install",
-	"print": "show", "rm": "remove", "start": "install", "stop": "remove", "uninstall": "remove",
+	"add":       "install",
+	"create":    "install",
+	"delete":    "remove",
+	"disable":   "remove",
+	"enable":    "install",
+	"off":       "remove",
+	"on":        "install",
+	"print":     "show",
+	"rm":        "remove",
+	"start":     "install",
+	"stop":      "remove",
+	"uninstall": "remove",
 }

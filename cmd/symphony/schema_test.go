@@ -31,8 +31,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The schemas of what commands print with --json are made from the Go types and their comments. Every document that a command of a
-// script prints is checked against them.
+// The schemas of what commands print with --json are made from the Go types and their
+// comments. Every document that a command of a script prints is checked against them.
 
 const schemaDir = "docs/schemas" // of the module
 
@@ -46,7 +46,11 @@ type printedDocument struct {
 // printedDocuments returns the documents of all commands, and that of errors.
 func printedDocuments() []*printedDocument {
 	failures := []string{"every command that fails before it has an answer"}
-	all := []*printedDocument{{name: "error", typ: reflect.TypeFor[term.ErrorJSON](), commands: failures}}
+	all := []*printedDocument{{
+		name:     "error",
+		typ:      reflect.TypeFor[term.ErrorJSON](),
+		commands: failures,
+	}}
 	for _, c := range newApp(testWorld()).Commands {
 		v := jsonValueOf(c)
 		if v == nil {
@@ -58,7 +62,10 @@ func printedDocuments() []*printedDocument {
 			if i < 0 {
 				i = len(all)
 				verb := strings.ReplaceAll(strings.TrimLeft(d.verb, "-"), " ", "-")
-				all = append(all, &printedDocument{name: strings.Trim(c.Name+"-"+verb, "-"), typ: d.typ})
+				all = append(all, &printedDocument{
+					name: strings.Trim(c.Name+"-"+verb, "-"),
+					typ:  d.typ,
+				})
 			}
 			all[i].commands = append(all[i].commands, command)
 		}
@@ -80,7 +87,8 @@ func TestDocumentedSchemas(t *testing.T) {
 	checkServedSchemas(t)
 }
 
-// checkServedSchemas checks the schemas of the server's OpenAPI document: those of what the commands print.
+// checkServedSchemas checks the schemas of the server's OpenAPI document: those of what the
+// commands print.
 func checkServedSchemas(t *testing.T) {
 	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
 	for _, typ := range []reflect.Type{
@@ -94,7 +102,11 @@ func checkServedSchemas(t *testing.T) {
 	for _, name := range slices.Sorted(maps.Keys(s.defs)) {
 		fmt.Fprintf(&out, ",\n%q: %s", name, test.Must(json.Marshal(s.defs[name])))
 	}
-	want := "{" + strings.ReplaceAll(strings.TrimPrefix(out.String(), ","), "#/$defs/", "#/components/schemas/") + "\n}\n"
+	want := "{" + strings.ReplaceAll(
+		strings.TrimPrefix(out.String(), ","),
+		"#/$defs/",
+		"#/components/schemas/",
+	) + "\n}\n"
 	generated(t, "cmd/symphony/internal/show/web/schemas.json", "", want)
 }
 
@@ -181,7 +193,8 @@ func (s *schemaWriter) schema(typ reflect.Type, root bool) object {
 			return s.structSchema(typ)
 		}
 		if _, done := s.defs[name]; !done {
-			s.types[name], s.defs[name] = typ, nil // it may refer to itself
+			s.types[name] = typ
+			s.defs[name] = nil // it may refer to itself
 			s.defs[name] = s.structSchema(typ)
 		}
 		if s.types[name] != typ {
@@ -193,7 +206,8 @@ func (s *schemaWriter) schema(typ reflect.Type, root bool) object {
 	case reflect.String:
 		out := object{{"type", "string"}}
 		if values := comments(s.t, typ)["="]; values != "" {
-			// Later versions may have more, and some documents have an empty text: a reader must not rely on these alone.
+			// Later versions may have more, and some documents have an empty text: a reader
+			// must not rely on these alone.
 			out = append(out, member{"examples", strings.Split(strings.TrimSpace(values), "\n")})
 		}
 		return out
@@ -212,7 +226,8 @@ func (s *schemaWriter) structSchema(typ reflect.Type) object {
 	if text := comments(s.t, typ)[""]; text != "" {
 		out = append(out, member{"description", strings.TrimPrefix(text, typ.Name()+" is ")})
 	}
-	required, properties := []string{}, object{}
+	required := []string{}
+	properties := object{}
 	for _, f := range reflect.VisibleFields(typ) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous || !f.IsExported() || name == "" || name == "-" {
@@ -241,15 +256,17 @@ func (s *schemaWriter) structSchema(typ reflect.Type) object {
 	return append(out, member{"required", required}, member{"properties", properties})
 }
 
-var commentsOfPackage sync.Map // from the path of a package to the comments of its types, by "Type" and "Type.Field"
+// from the path of a package to the comments of its types, by "Type" and "Type.Field"
+var commentsOfPackage sync.Map
 
-// comments returns the comments of a type of this module: of itself by "", of its fields by their names. "=" are the values of its
-// constants, each on a line.
+// comments returns the comments of a type of this module: of itself by "", of its fields by
+// their names. "=" are the values of its constants, each on a line.
 func comments(t *testing.T, typ reflect.Type) map[string]string {
 	t.Helper()
 	dir, ours := strings.CutPrefix(typ.PkgPath(), "github.com/symphony-cron/symphony/")
 	if typ.PkgPath() == "main" || strings.HasSuffix(typ.PkgPath(), "cmd/symphony") {
-		dir, ours = "cmd/symphony", true
+		dir = "cmd/symphony"
+		ours = true
 	}
 	if !ours {
 		return nil
@@ -314,7 +331,8 @@ func readFields(spec *ast.TypeSpec, all map[string]string) {
 
 func oneLine(c *ast.CommentGroup) string { return strings.Join(strings.Fields(c.Text()), " ") }
 
-// recordVar names the file to which the program under test writes the documents that it prints.
+// recordVar names the file to which the program under test writes the documents that it
+// prints.
 const recordVar = "SYMPHONY_TEST_DOCUMENTS"
 
 // record is a line of that file.
@@ -324,7 +342,8 @@ type record struct {
 	Document json.RawMessage `json:"document"`
 }
 
-// recordDocuments returns a function that appends the documents that a command line prints to the file, nil without a file.
+// recordDocuments returns a function that appends the documents that a command line prints to
+// the file, nil without a file.
 func recordDocuments(path string, args []string) func(document any, data []byte) {
 	if path == "" {
 		return nil
@@ -348,7 +367,8 @@ func withoutPointer(typ reflect.Type) reflect.Type {
 	return typ
 }
 
-// validateDocuments checks what the commands of a script have printed against the published schemas, and fails the script.
+// validateDocuments checks what the commands of a script have printed against the published
+// schemas, and fails the script.
 func validateDocuments(t testscript.T, path string) {
 	data, _ := os.ReadFile(path) // there is none if no command has printed JSON
 	seen := map[string]bool{}
@@ -369,7 +389,8 @@ func validateDocuments(t testscript.T, path string) {
 	}
 }
 
-// validate checks a document against the schema of its command, in which it may have no further member.
+// validate checks a document against the schema of its command, in which it may have no
+// further member.
 func validate(r record) error {
 	at := commandAt(r.Args)
 	i := slices.IndexFunc(printed(), func(d *printedDocument) bool { return typeName(d.typ) == r.Type })
@@ -377,7 +398,10 @@ func validate(r record) error {
 		return fmt.Errorf("there is no schema for %s: give the command jsonFlags with this type", r.Type)
 	}
 	d := printed()[i]
-	ofCommand := slices.ContainsFunc(d.commands, func(c string) bool { return strings.HasPrefix(c+" ", "symphony "+r.Args[at]+" ") })
+	ofCommand := slices.ContainsFunc(
+		d.commands,
+		func(c string) bool { return strings.HasPrefix(c+" ", "symphony "+r.Args[at]+" ") },
+	)
 	if d.name != "error" && !ofCommand {
 		return fmt.Errorf("it prints %s, which its jsonFlags do not say", r.Type)
 	}
@@ -448,8 +472,13 @@ func TestValidateDocuments(t *testing.T) {
 		{"--json version", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "more": 1}}`, `additional properties ["more"]`},
 		{"-w W.md schedule --json status", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "hint": "see"}}`, ""},
 	} {
-		r := record{append([]string{"symphony"}, strings.Fields(c.line)...), c.typ, json.RawMessage(c.document)}
-		if err := validate(r); c.want == "" && err != nil || c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
+		r := record{
+			append([]string{"symphony"}, strings.Fields(c.line)...),
+			c.typ,
+			json.RawMessage(c.document),
+		}
+		if err := validate(r); c.want == "" && err != nil ||
+			c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)) {
 			t.Errorf("%s, %s: %v, want %s", c.line, c.document, err, c.want)
 		}
 	}

@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// svgCmd runs a command in a terminal and compares what it shows, in colours, with docs/screens/NAME.svg: svg NAME COLUMNS ROWS COMMAND
+// svgCmd runs a command in a terminal and compares what it shows, in colours, with
+// docs/screens/NAME.svg: svg NAME COLUMNS ROWS COMMAND
 func svgCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := startScreens(ts)
 	defer m.end(ts)
@@ -32,32 +33,56 @@ const (
 
 // svgColours maps the parameters of the escape sequences of colours to those of the picture.
 var svgColours = map[string]string{
-	"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341", "34": "#79c0ff", "36": "#76e3ea", "90": "#8b949e",
+	"31": "#ff7b72",
+	"32": "#7ee787",
+	"33": "#e3b341",
+	"34": "#79c0ff",
+	"36": "#76e3ea",
+	"90": "#8b949e",
 }
 
-// wordsOfSVG finds words with single blanks between them: not every program that draws pictures keeps more blanks.
+// wordsOfSVG finds words with single blanks between them: not every program that draws
+// pictures keeps more blanks.
 var wordsOfSVG = regexp.MustCompile(`[^ ]+(?: [^ ]+)*`)
 
 var svgEscape = regexp.MustCompile("\x1b\\[([0-9;]*)m")
 
-// svgOf draws a text with the escape sequences of colours as a terminal of this many columns shows it.
+// svgOf draws a text with the escape sequences of colours as a terminal of this many columns
+// shows it.
 func svgOf(title, text string, columns int) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	width := float64(columns)*cellWidth + 2*pictureMargin
 	height := titleHeight + len(lines)*lineHeight + pictureMargin
 	var b strings.Builder
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img" aria-label="%s">`+"\n",
-		width, height, width, height, html.EscapeString(title))
+	fmt.Fprintf(
+		&b,
+		`<svg xmlns="http://www.w3.org/2000/svg" width="%.0f" height="%d" viewBox="0 0 %.0f %d" role="img" aria-label="%s">`+"\n",
+		width,
+		height,
+		width,
+		height,
+		html.EscapeString(title),
+	)
 	fmt.Fprintf(&b, `<rect width="100%%" height="100%%" rx="8" fill="%s"/>`+"\n", background)
 	for i, colour := range []string{"#ff5f56", "#ffbd2e", "#27c93f"} {
 		fmt.Fprintf(&b, `<circle cx="%d" cy="18" r="5.5" fill="%s"/>`+"\n", 20+18*i, colour)
 	}
-	fmt.Fprintf(&b, `<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="%d" fill="%s">`+"\n",
-		fontSize, foreground)
-	fmt.Fprintf(&b, `<text x="%.0f" y="23" text-anchor="middle" fill="#8b949e">%s</text>`+"\n", width/2, html.EscapeString(title))
+	fmt.Fprintf(
+		&b,
+		`<g font-family="ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace" font-size="%d" fill="%s">`+"\n",
+		fontSize,
+		foreground,
+	)
+	fmt.Fprintf(
+		&b,
+		`<text x="%.0f" y="23" text-anchor="middle" fill="#8b949e">%s</text>`+"\n",
+		width/2,
+		html.EscapeString(title),
+	)
 	var style svgStyle
 	for i, line := range lines {
-		y, column := titleHeight+(i+1)*lineHeight-5, 0
+		y := titleHeight + (i+1)*lineHeight - 5
+		column := 0
 		for line != "" {
 			at := svgEscape.FindStringSubmatchIndex(line)
 			if at == nil {
@@ -65,9 +90,17 @@ func svgOf(title, text string, columns int) string {
 			}
 			run := line[:at[0]]
 			for _, words := range wordsOfSVG.FindAllStringIndex(run, -1) {
-				x, shown := column+term.Cells(run[:words[0]]), run[words[0]:words[1]]
-				fmt.Fprintf(&b, `<text x="%.1f" y="%d" textLength="%.1f"%s>%s</text>`+"\n", pictureMargin+float64(x)*cellWidth, y,
-					float64(term.Cells(shown))*cellWidth, style.attributes(), html.EscapeString(shown))
+				x := column + term.Cells(run[:words[0]])
+				shown := run[words[0]:words[1]]
+				fmt.Fprintf(
+					&b,
+					`<text x="%.1f" y="%d" textLength="%.1f"%s>%s</text>`+"\n",
+					pictureMargin+float64(x)*cellWidth,
+					y,
+					float64(term.Cells(shown))*cellWidth,
+					style.attributes(),
+					html.EscapeString(shown),
+				)
 			}
 			column += term.Cells(run)
 			if at[0] < len(line) {
@@ -96,7 +129,8 @@ func (s svgStyle) after(parameters string) svgStyle {
 		case "2":
 			s.dim = true
 		case "22":
-			s.bold, s.dim = false, false
+			s.bold = false
+			s.dim = false
 		default:
 			s.colour = svgColours[p] // none for 39
 		}

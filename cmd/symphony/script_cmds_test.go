@@ -28,8 +28,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// exitsCmd runs a command that must exit with this code. Its output must not contain the tracker's key:
-// exits CODE COMMAND ARG...
+// exitsCmd runs a command that must exit with this code. Its output must not contain the
+// tracker's key: exits CODE COMMAND ARG...
 func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	want, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -38,19 +38,35 @@ func exitsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// printsCmd runs a command, or the script command sql, that must succeed, and whose stdout must match: prints PATTERN COMMAND ARG...
+// printsCmd runs a command, or the script command sql, that must succeed, and whose stdout
+// must match: prints PATTERN COMMAND ARG...
 func printsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := multiline(ts, args[0])
 	if stdout, _, code := execute(ts, args[1:]); code != 0 || !pattern.MatchString(stdout) {
-		ts.Fatalf("%s ended with %d, its stdout must match %s:\n%s", strings.Join(args[1:], " "), code, args[0], stdout)
+		ts.Fatalf(
+			"%s ended with %d, its stdout must match %s:\n%s",
+			strings.Join(args[1:], " "),
+			code,
+			args[0],
+			stdout,
+		)
 	}
 }
 
-// failsCmd runs a command that must exit with this code, and whose stderr must match: fails CODE PATTERN COMMAND ARG...
+// failsCmd runs a command that must exit with this code, and whose stderr must match: fails
+// CODE PATTERN COMMAND ARG...
 func failsCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := multiline(ts, args[1])
-	if _, stderr, code := execute(ts, args[2:]); strconv.Itoa(code) != args[0] || !pattern.MatchString(stderr) {
-		ts.Fatalf("%s ended with %d, not %s; its stderr must match %s:\n%s", strings.Join(args[2:], " "), code, args[0], args[1], stderr)
+	if _, stderr, code := execute(ts, args[2:]); strconv.Itoa(code) != args[0] ||
+		!pattern.MatchString(stderr) {
+		ts.Fatalf(
+			"%s ended with %d, not %s; its stderr must match %s:\n%s",
+			strings.Join(args[2:], " "),
+			code,
+			args[0],
+			args[1],
+			stderr,
+		)
 	}
 }
 
@@ -61,7 +77,8 @@ func multiline(ts *testscript.TestScript, pattern string) *regexp.Regexp {
 	return re
 }
 
-// execute runs a command and returns its output and exit code. The output is then that of the script's command.
+// execute runs a command and returns its output and exit code. The output is then that of the
+// script's command.
 func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, code int) {
 	secret := ts.Getenv("LINEAR_API_KEY")
 	if args[0] == "sql" {
@@ -73,7 +90,8 @@ func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, c
 	if args[0] == "symphony" && isReading(args[1:]) {
 		var out, errOut []byte
 		out, errOut, code = runInProcess(ts, args[1:])
-		stdout, stderr = string(out), string(errOut)
+		stdout = string(out)
+		stderr = string(errOut)
 		fmt.Fprint(ts.Stdout(), stdout)
 		fmt.Fprint(ts.Stderr(), stderr)
 	} else {
@@ -85,7 +103,8 @@ func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, c
 		if exit != nil {
 			code = exit.ExitCode()
 		}
-		stdout, stderr = ts.ReadFile("stdout"), ts.ReadFile("stderr")
+		stdout = ts.ReadFile("stdout")
+		stderr = ts.ReadFile("stderr")
 	}
 	if secret != "" && strings.Contains(stdout+stderr, secret) {
 		ts.Fatalf("the output contains the tracker's key")
@@ -93,8 +112,8 @@ func execute(ts *testscript.TestScript, args []string) (stdout, stderr string, c
 	return stdout, stderr, code
 }
 
-// waitFor repeats a check until it succeeds. It waits four times as long as the check took, because most checks start a program, and
-// many scripts wait at once.
+// waitFor repeats a check until it succeeds. It waits four times as long as the check took,
+// because most checks start a program, and many scripts wait at once.
 func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 	end := time.Now().Add(test.Patience())
 	for {
@@ -111,7 +130,8 @@ func waitFor(ts *testscript.TestScript, what string, ok func() (bool, string)) {
 	}
 }
 
-// untilCmd repeats a command until its output matches. The output is then in stdout: until PATTERN COMMAND ARG...
+// untilCmd repeats a command until its output matches. The output is then in stdout: until
+// PATTERN COMMAND ARG...
 func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pattern := multiline(ts, args[0])
 	var out string
@@ -122,7 +142,8 @@ func untilCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), out)
 }
 
-// output runs a command in the script's directory and environment and returns its stdout and stderr.
+// output runs a command in the script's directory and environment and returns its stdout and
+// stderr.
 func output(ts *testscript.TestScript, args ...string) string {
 	if args[0] == "symphony" && isReading(args[1:]) {
 		out, errOut, _ := runInProcess(ts, args[1:])
@@ -140,7 +161,8 @@ func output(ts *testscript.TestScript, args ...string) string {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if path, err := inPath(ts.Getenv("PATH"), args[0]); err == nil {
-		cmd.Path, cmd.Err = path, nil
+		cmd.Path = path
+		cmd.Err = nil
 	}
 	cmd.Dir = ts.MkAbs(".")
 	cmd.Env = scriptEnv(ts)
@@ -169,8 +191,8 @@ func setVar(ts *testscript.TestScript, name, value string) {
 	set.vars = append(set.vars, name)
 }
 
-// scriptEnv returns the environment of the script. testscript can't list it, so the names are those of the setup and of setVar, and
-// of every line of a script that sets a variable.
+// scriptEnv returns the environment of the script. testscript can't list it, so the names are
+// those of the setup and of setVar, and of every line of a script that sets a variable.
 func scriptEnv(ts *testscript.TestScript) []string {
 	var env []string
 	names := slices.Concat(scriptVars(), stageOf(ts).vars)
@@ -203,9 +225,16 @@ var (
 	})
 )
 
-// passCmd runs a pass with -v, which must succeed. It waits for a running pass, such as that of a worker: pass [TICK-FLAG...]
+// passCmd runs a pass with -v, which must succeed. It waits for a running pass, such as that
+// of a worker: pass [TICK-FLAG...]
 func passCmd(ts *testscript.TestScript, neg bool, args []string) {
-	exitsCmd(ts, false, append([]string{"0", "symphony", "tick", "--lock-timeout", test.Patience().String()}, withFields(args)...))
+	exitsCmd(
+		ts,
+		false,
+		append(
+			[]string{"0", "symphony", "tick", "--lock-timeout", test.Patience().String()},
+			withFields(args)...),
+	)
 }
 
 // withFields adds -v to the flags of a pass, whose output scripts then read as fields.
@@ -216,16 +245,17 @@ func withFields(flags []string) []string {
 	return append([]string{"-v"}, flags...)
 }
 
-// quietStep is the time between two passes while a worker is alive: few of them have anything to do.
+// quietStep is the time between two passes while a worker is alive: few of them have anything
+// to do.
 const quietStep = 5 * time.Second
 
-// quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held issues stay held:
-// quiet [TICK-FLAG...]
+// quietCmd runs passes until nothing is running or waiting and no worker or pass is left. Held
+// issues stay held: quiet [TICK-FLAG...]
 func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	last := time.Now()
 	waitFor(ts, "nothing running or waiting", func() (bool, string) {
-		// Before the pass, because a run that ends later has to be settled, and after it, because the pass of a worker may
-		// have started another run.
+		// Before the pass, because a run that ends later has to be settled, and after it,
+		// because the pass of a worker may have started another run.
 		working, cmdlines := matching(ts, "symphony (worker|tick) ")
 		if len(working) > 0 && time.Since(last) < quietStep {
 			return false, fmt.Sprint(cmdlines)
@@ -242,7 +272,8 @@ func quietCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// settledCmd does the same, and the issue must then be in the state, by default Human Review: settled ISSUE [STATE]
+// settledCmd does the same, and the issue must then be in the state, by default Human Review:
+// settled ISSUE [STATE]
 func settledCmd(ts *testscript.TestScript, neg bool, args []string) {
 	quietCmd(ts, false, nil)
 	linearCmd(ts, false, []string{"is", args[0], cmp.Or(strings.Join(args[1:], " "), "Human Review")})
@@ -265,14 +296,16 @@ func matching(ts *testscript.TestScript, pattern string) (pids []int, cmdlines [
 	found := ours(ts)
 	for _, pid := range slices.Sorted(maps.Keys(found)) {
 		if re.MatchString(found[pid]) {
-			pids, cmdlines = append(pids, pid), append(cmdlines, found[pid])
+			pids = append(pids, pid)
+			cmdlines = append(cmdlines, found[pid])
 		}
 	}
 	return pids, cmdlines
 }
 
-// withoutForks leaves out processes that one of the others has forked and that have not called exec yet: they still have the
-// parent's command line. The parent waits for their exec, so it could not stop if they were stopped.
+// withoutForks leaves out processes that one of the others has forked and that have not called
+// exec yet: they still have the parent's command line. The parent waits for their exec, so it
+// could not stop if they were stopped.
 func withoutForks(pids []int, cmdlines []string) (rest []int) {
 	for i, pid := range pids {
 		stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -286,8 +319,8 @@ func withoutForks(pids []int, cmdlines []string) (rest []int) {
 	return rest
 }
 
-// aliveCmd waits for a process of the script whose command line matches. ! alive does not wait and fails if there is one:
-// [!] alive PATTERN
+// aliveCmd waits for a process of the script whose command line matches. ! alive does not wait
+// and fails if there is one: [!] alive PATTERN
 func aliveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if neg {
 		if pids, cmdlines := matching(ts, args[0]); len(pids) > 0 {
@@ -309,10 +342,17 @@ func goneCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// signalCmd signals the processes of the script whose command line matches. After STOP and KILL it waits until they have
-// stopped or ended: signal TERM PATTERN
+// signalCmd signals the processes of the script whose command line matches. After STOP and
+// KILL it waits until they have stopped or ended: signal TERM PATTERN
 func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
-	signals := map[string]syscall.Signal{"TERM": syscall.SIGTERM, "INT": syscall.SIGINT, "HUP": syscall.SIGHUP, "KILL": syscall.SIGKILL, "STOP": syscall.SIGSTOP, "CONT": syscall.SIGCONT}
+	signals := map[string]syscall.Signal{
+		"TERM": syscall.SIGTERM,
+		"INT":  syscall.SIGINT,
+		"HUP":  syscall.SIGHUP,
+		"KILL": syscall.SIGKILL,
+		"STOP": syscall.SIGSTOP,
+		"CONT": syscall.SIGCONT,
+	}
 	pids, cmdlines := matching(ts, args[1])
 	if args[0] != "KILL" {
 		pids = withoutForks(pids, cmdlines)
@@ -325,7 +365,8 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 		switch err := syscall.Kill(pid, signals[args[0]]); {
 		case err == nil:
 			reached++
-		case !errors.Is(err, syscall.ESRCH): // it may have ended when the process before it was killed
+		case !errors.Is(err, syscall.ESRCH):
+			// it may have ended when the process before it was killed
 			ts.Check(err)
 		}
 	}
@@ -354,18 +395,23 @@ func running(pid int) bool {
 	})
 }
 
-// ending reports whether a killed process may still have locks. The kernel removes its command line before it releases them,
-// and the first thread may end before the others.
+// ending reports whether a killed process may still have locks. The kernel removes its command
+// line before it releases them, and the first thread may end before the others.
 func ending(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, state, _ := strings.Cut(string(stat), ") ")
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
-	return err == nil && (len(threads) > 1 || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"))
+	return err == nil &&
+		(len(threads) > 1 || !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X"))
 }
 
-// holdLockCmd takes the project lock like a pass of that trigger, until release-lock: hold-lock TRIGGER
+// holdLockCmd takes the project lock like a pass of that trigger, until release-lock:
+// hold-lock TRIGGER
 func holdLockCmd(ts *testscript.TestScript, neg bool, args []string) {
-	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{Trigger: args[0], Since: time.Now()}, test.Patience(), false)
+	release, held, err := state.Acquire(context.Background(), ts.Getenv("STATE"), state.Holder{
+		Trigger: args[0],
+		Since:   time.Now(),
+	}, test.Patience(), false)
 	ts.Check(err)
 	if held != nil {
 		ts.Fatalf("the lock is held: %+v", held)
@@ -382,7 +428,8 @@ func releaseLockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(stageOf(ts).release())
 }
 
-// setCmd sets a key of WORKFLOW.md, or without a value removes its line: set SECTION.KEY [VALUE]
+// setCmd sets a key of WORKFLOW.md, or without a value removes its line: set SECTION.KEY
+// [VALUE]
 func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	section, key, _ := strings.Cut(args[0], ".")
 	path := ts.MkAbs("WORKFLOW.md")
@@ -391,7 +438,8 @@ func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	at := slices.Index(lines[:end], section+":")
 	if at < 0 {
 		lines = slices.Insert(lines, end, section+":")
-		at, end = end, end+1
+		at = end
+		end = end + 1
 	}
 	next := at + 1
 	for ; next < end && strings.HasPrefix(lines[next], "  "); next++ {
@@ -407,9 +455,9 @@ func setCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 }
 
-// jsonCmd fails unless a part of the JSON in a file, or in stdout of the last command, matches completely; without a PATTERN it
-// prints the part. The last step of the path may be keys (the sorted keys of an object) or length (of a list):
-// json stdout running.0.phase [PATTERN]
+// jsonCmd fails unless a part of the JSON in a file, or in stdout of the last command, matches
+// completely; without a PATTERN it prints the part. The last step of the path may be keys (the
+// sorted keys of an object) or length (of a list): json stdout running.0.phase [PATTERN]
 func jsonCmd(ts *testscript.TestScript, neg bool, args []string) {
 	var v any
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile(args[0])), &v))
@@ -469,20 +517,25 @@ func part(v any, steps []string) (string, error) {
 	return string(text), err
 }
 
-// remoteCmd makes a bare repository with one commit on main, and the repository seed from which that was pushed: remote DIRECTORY
+// remoteCmd makes a bare repository with one commit on main, and the repository seed from
+// which that was pushed: remote DIRECTORY
 func remoteCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(ts.Exec("sh", "-ec", `git init -q --bare -b main "$1"; git init -q -b main seed
 		cd seed; git commit -q --allow-empty -m Begin; git push -q "$1" main`, "sh", ts.MkAbs(args[0])))
 }
 
-// sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql QUERY
+// sqlCmd prints the rows of a query on the script's database, columns separated by tabs: sql
+// QUERY
 func sqlCmd(ts *testscript.TestScript, neg bool, args []string) {
 	execute(ts, append([]string{"sql"}, args...))
 }
 
 // query returns the rows, columns separated by tabs.
 func query(stateDir, text string) (string, error) {
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(stateDir, "state.db")+"?mode=rw&_pragma=busy_timeout(10000)")
+	db, err := sql.Open(
+		"sqlite",
+		"file:"+filepath.Join(stateDir, "state.db")+"?mode=rw&_pragma=busy_timeout(10000)",
+	)
 	if err != nil {
 		return "", err
 	}
@@ -527,8 +580,8 @@ func dueCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// noSecretCmd fails if a file below the script's directory contains the tracker's key, except the named files and folders:
-// no-secret [EXCEPT...]
+// noSecretCmd fails if a file below the script's directory contains the tracker's key, except
+// the named files and folders: no-secret [EXCEPT...]
 func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	secret := []byte("lin_api_secret")
 	ts.Check(filepath.WalkDir(ts.Getenv("WORK"), func(path string, d fs.DirEntry, err error) error {
@@ -550,13 +603,13 @@ func noSecretCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 }
 
-// installProgramCmd copies the program to a folder that is not temporary, because a schedule refuses programs in temporary ones,
-// and sets INSTALLED to that folder: install-program
+// installProgramCmd copies the program to a folder that is not temporary, because a schedule
+// refuses programs in temporary ones, and sets INSTALLED to that folder: install-program
 func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir := filepath.Join(ts.Getenv("HOME"), ".installed")
 	ts.Check(os.MkdirAll(dir, 0o700))
-	// If this process wrote the file, a program that another test starts at that moment would inherit the open file, and the copy
-	// could not be executed.
+	// If this process wrote the file, a program that another test starts at that moment would
+	// inherit the open file, and the copy could not be executed.
 	ts.Check(ts.Exec("cp", ts.Getenv("PROGRAM"), filepath.Join(dir, "symphony")))
 	setVar(ts, "INSTALLED", dir)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// jsonTracker is a program over a JSON file as the tracker of a script. trackerMain is that program.
+// jsonTracker is a program over a JSON file as the tracker of a script. trackerMain is that
+// program.
 type jsonTracker struct{ file string }
 
 type jsonIssues struct {
@@ -56,7 +57,8 @@ func startCommand(env *testscript.Env, _ *stage) (scriptTracker, error) {
 	return jsonTracker{filepath.Join(env.WorkDir, "issues.json")}, nil
 }
 
-// change changes the file under a lock. A process that dies leaves it as it was. Errors are faults of the test.
+// change changes the file under a lock. A process that dies leaves it as it was. Errors are
+// faults of the test.
 func (t jsonTracker) change(f func(all *jsonIssues)) {
 	lock := test.Must(os.OpenFile(t.file+".lock", os.O_CREATE|os.O_RDWR, 0o600))
 	defer lock.Close()
@@ -91,8 +93,13 @@ func (all *jsonIssues) find(id string) *jsonIssue {
 
 func (t jsonTracker) Add(i scriptIssue) error {
 	made := jsonIssue{
-		ID: i.Identifier, Title: i.Title, Description: i.Description, State: i.State, Priority: i.Priority, Labels: i.Labels,
-		CreatedAt: time.Now().Add(-i.Age).UTC(),
+		ID:          i.Identifier,
+		Title:       i.Title,
+		Description: i.Description,
+		State:       i.State,
+		Priority:    i.Priority,
+		Labels:      i.Labels,
+		CreatedAt:   time.Now().Add(-i.Age).UTC(),
 	}
 	for _, id := range i.BlockedBy {
 		made.BlockedBy = append(made.BlockedBy, jsonBlocker{ID: id})
@@ -110,8 +117,15 @@ func (t jsonTracker) Comment(issue, text string) error {
 }
 
 func (i *jsonIssue) comment(author, text string, own bool) jsonComment {
-	c := jsonComment{ID: fmt.Sprint(i.ID, "/", len(i.Comments)), Author: author, Body: text, CreatedAt: time.Now().UTC(), Own: own}
-	i.Comments, i.LastComment = append(i.Comments, c), &c.CreatedAt
+	c := jsonComment{
+		ID:        fmt.Sprint(i.ID, "/", len(i.Comments)),
+		Author:    author,
+		Body:      text,
+		CreatedAt: time.Now().UTC(),
+		Own:       own,
+	}
+	i.Comments = append(i.Comments, c)
+	i.LastComment = &c.CreatedAt
 	return c
 }
 
@@ -142,7 +156,10 @@ func (t jsonTracker) Up()            { t.change(func(all *jsonIssues) { all.Faul
 func (t jsonTracker) ClearRequests() { t.change(func(all *jsonIssues) { all.Requests = 0 }) }
 
 func (t jsonTracker) Limit(d time.Duration) {
-	t.change(func(all *jsonIssues) { all.Fault, all.Limit = "limit", d })
+	t.change(func(all *jsonIssues) {
+		all.Fault = "limit"
+		all.Limit = d
+	})
 }
 
 func (t jsonTracker) Requests() (n int) {
@@ -162,21 +179,29 @@ func trackerMain() {
 	}
 	test.OK(mainT{}, json.NewDecoder(os.Stdin).Decode(&request))
 	answer := map[string]any{}
-	verb, fault, code := os.Args[2], "", 0
+	verb := os.Args[2]
+	fault := ""
+	code := 0
 	jsonTracker{os.Args[1]}.change(func(all *jsonIssues) {
 		all.Requests++
 		fault = all.Fault
 		i := all.find(request.Issue.ID + request.IssueID)
 		switch {
 		case fault == "limit":
-			answer["reset_at"], code = time.Now().Add(all.Limit), 75
+			answer["reset_at"] = time.Now().Add(all.Limit)
+			code = 75
 		case fault != "":
 		case verb == "candidates":
 			answer["issues"] = all.answer(func(i *jsonIssue) bool {
-				return slices.ContainsFunc(request.States, func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), i.State) })
+				return slices.ContainsFunc(
+					request.States,
+					func(s string) bool { return strings.EqualFold(strings.TrimSpace(s), i.State) },
+				)
 			})
 		case verb == "by-ids":
-			answer["issues"] = all.answer(func(i *jsonIssue) bool { return slices.Contains(request.IDs, i.ID) })
+			answer["issues"] = all.answer(
+				func(i *jsonIssue) bool { return slices.Contains(request.IDs, i.ID) },
+			)
 		case i == nil:
 			fmt.Fprintln(os.Stderr, "no such issue")
 			os.Exit(66)

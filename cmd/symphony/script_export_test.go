@@ -24,12 +24,14 @@ import (
 // TestExportedNames checks that the conventions have the names that export uses.
 func TestExportedNames(t *testing.T) {
 	test.Expensive(t)
-	list := exec.Command("go", "list", "-f", "{{.Dir}}", "go.opentelemetry.io/otel/semconv/v1.41.0") // it downloads the module
+	// it downloads the module
+	list := exec.Command("go", "list", "-f", "{{.Dir}}", "go.opentelemetry.io/otel/semconv/v1.41.0")
 	list.Dir = filepath.Join("..", "..", "scripts", "collectortest")
 	dir := strings.TrimSpace(string(test.Must(list.Output())))
 	conventions := string(test.Must(os.ReadFile(filepath.Join(dir, "attribute_group.go"))))
 	names := string(test.Must(os.ReadFile(filepath.Join("internal", "act", "export", "spans.go"))))
-	found := regexp.MustCompile(`"((?:gen_ai|error|process)\.[^"]+|invoke_\w+|execute_\w+)"`).FindAllStringSubmatch(names, -1)
+	found := regexp.MustCompile(`"((?:gen_ai|error|process)\.[^"]+|invoke_\w+|execute_\w+)"`).
+		FindAllStringSubmatch(names, -1)
 	if len(found) < 20 {
 		t.Errorf("only %d names found", len(found))
 	}
@@ -84,7 +86,9 @@ func collectorCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "answer":
 		status, err := strconv.Atoi(args[1])
 		ts.Check(err)
-		c.answer, c.header, c.body = status, args[2], strings.Join(args[3:], " ")
+		c.answer = status
+		c.header = args[2]
+		c.body = strings.Join(args[3:], " ")
 	case "spans":
 		for _, s := range c.spans {
 			parent, _ := s["parentSpanId"].(string)

@@ -14,7 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/durable"
 )
 
-// fileTracker is a folder of files as the tracker of a script. A person changes them with an editor.
+// fileTracker is a folder of files as the tracker of a script. A person changes them with an
+// editor.
 type fileTracker struct{ dir string }
 
 func startFiles(env *testscript.Env, _ *stage) (scriptTracker, error) {
@@ -29,9 +30,17 @@ func (f fileTracker) Add(i scriptIssue) error {
 	if i.Priority > 0 {
 		priority = fmt.Sprintf("priority: %d\n", i.Priority)
 	}
-	text := fmt.Sprintf("---\nid: %s\ntitle: %s\nstatus: %s\nlabels: [%s]\ndependencies: [%s]\ncreated_date: '%s'\n%s---\n\n%s\n",
-		i.Identifier, strconv.Quote(i.Title), i.State, strings.Join(i.Labels, ", "), strings.Join(i.BlockedBy, ", "),
-		time.Now().Add(-i.Age).UTC().Format("2006-01-02 15:04"), priority, i.Description)
+	text := fmt.Sprintf(
+		"---\nid: %s\ntitle: %s\nstatus: %s\nlabels: [%s]\ndependencies: [%s]\ncreated_date: '%s'\n%s---\n\n%s\n",
+		i.Identifier,
+		strconv.Quote(i.Title),
+		i.State,
+		strings.Join(i.Labels, ", "),
+		strings.Join(i.BlockedBy, ", "),
+		time.Now().Add(-i.Age).UTC().Format("2006-01-02 15:04"),
+		priority,
+		i.Description,
+	)
 	return f.write(i.Identifier, text)
 }
 
@@ -50,12 +59,19 @@ func (f fileTracker) edit(issue string, change func(text string) string) error {
 var statusLine = regexp.MustCompile(`(?m)^status: (.*)$`)
 
 func (f fileTracker) Move(issue, state string) error {
-	return f.edit(issue, func(text string) string { return statusLine.ReplaceAllString(text, "status: "+state) })
+	return f.edit(
+		issue,
+		func(text string) string { return statusLine.ReplaceAllString(text, "status: "+state) },
+	)
 }
 
 func (f fileTracker) Comment(issue, comment string) error {
 	const end = "<!-- COMMENTS:END -->"
-	one := fmt.Sprintf("author: kim\ncreated: %s\n---\n%s\n---\n", time.Now().UTC().Format("2006-01-02 15:04"), comment)
+	one := fmt.Sprintf(
+		"author: kim\ncreated: %s\n---\n%s\n---\n",
+		time.Now().UTC().Format("2006-01-02 15:04"),
+		comment,
+	)
 	return f.edit(issue, func(text string) string {
 		if strings.Contains(text, end) {
 			return strings.Replace(text, end, one+end, 1)

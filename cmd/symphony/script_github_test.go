@@ -19,8 +19,9 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// githubCmd controls the script's GitHub. Its first repository is team/app, reached by $GITHUB_API with $GITHUB_TEST_TOKEN. It has the
-// verbs move, comment, is, comments and clear of the command tracker, for issues that are named by their numbers, and:
+// githubCmd controls the script's GitHub. Its first repository is team/app, reached by
+// $GITHUB_API with $GITHUB_TEST_TOKEN. It has the verbs move, comment, is, comments and clear
+// of the command tracker, for issues that are named by their numbers, and:
 //
 //	github start DIRECTORY    serves the repository with this directory's last two names instead, its branches included, and sets
 //	                          $GITHUB_URL and $GITHUB_TOKEN
@@ -48,7 +49,8 @@ import (
 //	github pull-requests [query|METHOD...]  fails unless the repository's pull requests were asked so since the last clear, and clears
 func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).github
-	verb, rest := args[0], args[1:]
+	verb := args[0]
+	rest := args[1:]
 	text := strings.Join(rest, " ")
 	number := func() int { return test.Must(strconv.Atoi(rest[0])) }
 	switch verb {
@@ -69,7 +71,8 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		body := describe(ts, githubTracker{s}, rest[0], rest[1])
 		ts.Check(s.Edit(rest[0], func(i *githubtest.Issue) { i.Body = body }))
 	case "rename":
-		ts.Check(s.Rename(append([]string{s.Repository}, rest...)[len(rest)-1], rest[len(rest)-1])) // from its first name, unless there are two
+		// from its first name, unless there are two
+		ts.Check(s.Rename(append([]string{s.Repository}, rest...)[len(rest)-1], rest[len(rest)-1]))
 	case "read":
 		i, err := s.Issue(rest[0])
 		ts.Check(err)
@@ -89,25 +92,48 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		s.SetRemaining(number())
 	case "pull":
 		_, err := s.AddPull(githubtest.Pull{
-			Title: "Closes " + rest[1], Branch: "by-" + rest[0], Base: "main", Author: rest[0], Closes: []string{s.Repository + "#" + rest[1]},
+			Title:  "Closes " + rest[1],
+			Branch: "by-" + rest[0],
+			Base:   "main",
+			Author: rest[0],
+			Closes: []string{s.Repository + "#" + rest[1]},
 		})
 		ts.Check(err)
 	case "end":
 		ts.Check(s.End(context.Background(), number()))
 	case "judge":
-		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Checks, p.Review = rest[1], rest[2] }))
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			p.Checks = rest[1]
+			p.Review = rest[2]
+		}))
 	case "check":
 		head, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
 		ts.Check(err)
-		s.SetChecks(strings.TrimSpace(string(head)), githubtest.Check{Name: rest[1], Workflow: "CI", Run: 7, Job: 70, State: rest[2], Log: strings.Join(rest[3:], " ")})
+		s.SetChecks(strings.TrimSpace(string(head)), githubtest.Check{
+			Name:     rest[1],
+			Workflow: "CI",
+			Run:      7,
+			Job:      70,
+			State:    rest[2],
+			Log:      strings.Join(rest[3:], " "),
+		})
 	case "status":
 		out, err := exec.Command("git", "--git-dir", s.Remote, "rev-parse", rest[0]).Output()
 		ts.Check(err)
 		head := strings.TrimSpace(string(out))
-		others := slices.DeleteFunc(s.Checks(head), func(c githubtest.Check) bool { return c.Name == rest[1] })
-		s.SetChecks(head, append(others, githubtest.Check{Name: rest[1], State: rest[2], Status: true})...)
+		others := slices.DeleteFunc(
+			s.Checks(head),
+			func(c githubtest.Check) bool { return c.Name == rest[1] },
+		)
+		s.SetChecks(head, append(others, githubtest.Check{
+			Name:   rest[1],
+			State:  rest[2],
+			Status: true,
+		})...)
 	case "require":
-		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Required = rest[1:] }))
+		ts.Check(
+			s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Required = rest[1:] }),
+		)
 	case "look":
 		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
 		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
@@ -117,8 +143,17 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 			at = at.Add(-3 * time.Minute)
 		}
 		review := githubtest.Review{
-			Author: rest[1], Role: "MEMBER", Writer: true, State: rest[2], At: at, Body: "See below.",
-			Lines: []githubtest.LineComment{{Path: rest[3], Line: test.Must(strconv.Atoi(rest[4])), Body: strings.Join(rest[5:], " ")}},
+			Author: rest[1],
+			Role:   "MEMBER",
+			Writer: true,
+			State:  rest[2],
+			At:     at,
+			Body:   "See below.",
+			Lines: []githubtest.LineComment{{
+				Path: rest[3],
+				Line: test.Must(strconv.Atoi(rest[4])),
+				Body: strings.Join(rest[5:], " "),
+			}},
 		}
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			review.Commit = p.Commit
@@ -134,7 +169,11 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			for range test.Must(strconv.Atoi(rest[1])) {
 				p.Reviews = append(p.Reviews, githubtest.Review{
-					Author: "stranger", State: "COMMENTED", At: time.Now().Add(-time.Minute), Body: "+1", Commit: p.Commit,
+					Author: "stranger",
+					State:  "COMMENTED",
+					At:     time.Now().Add(-time.Minute),
+					Body:   "+1",
+					Commit: p.Commit,
 				})
 			}
 		}))
@@ -145,12 +184,25 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "retarget":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.Base = rest[1] }))
 	case "merge":
-		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State, p.Merged = "closed", true }))
+		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
+			p.State = "closed"
+			p.Merged = true
+		}))
 	case "reopen":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) { p.State = "open" }))
 	case "pulls":
 		for _, p := range s.Pulls(context.Background()) {
-			fmt.Fprintf(ts.Stdout(), "%d %s %s into %s by %s: %s\n%s\n", p.Number, p.State, p.Branch, p.Base, p.From, p.Title, p.Body)
+			fmt.Fprintf(
+				ts.Stdout(),
+				"%d %s %s into %s by %s: %s\n%s\n",
+				p.Number,
+				p.State,
+				p.Branch,
+				p.Base,
+				p.From,
+				p.Title,
+				p.Body,
+			)
 		}
 	case "requests", "pull-requests":
 		githubRequests(ts, s, verb, text)
@@ -161,7 +213,8 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// githubRequests checks how many requests were made, or the methods of those for the pull requests of the repository.
+// githubRequests checks how many requests were made, or the methods of those for the pull
+// requests of the repository.
 func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want string) {
 	var all, methods []string
 	for _, r := range s.Log() {
@@ -183,8 +236,8 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 	}
 }
 
-// checkGitHub returns the check of requests and answers by GitHub's published description, if there is one. A program makes it, which ends
-// with the tests.
+// checkGitHub returns the check of requests and answers by GitHub's published description, if
+// there is one. A program makes it, which ends with the tests.
 var checkGitHub = sync.OnceValue(func() githubtest.CheckFunc {
 	if os.Getenv("SYMPHONY_GITHUB_OPENAPI") == "" {
 		return nil
@@ -197,18 +250,23 @@ var checkGitHub = sync.OnceValue(func() githubtest.CheckFunc {
 	}
 	validator := exec.Command(program)
 	validator.Stderr = os.Stderr
-	in, out := test.Must(validator.StdinPipe()), test.Must(validator.StdoutPipe())
+	in := test.Must(validator.StdinPipe())
+	out := test.Must(validator.StdoutPipe())
 	test.OK(mainT{}, validator.Start())
 	return githubtest.CheckBy(in, out)
 })
 
-// newGitHub starts a GitHub until the end of the script, which fails if a request or an answer was not GitHub's.
+// newGitHub starts a GitHub until the end of the script, which fails if a request or an answer
+// was not GitHub's.
 func newGitHub(t testscript.T, end func(func()), repository, remote string) *githubtest.Server {
 	var mistakes []string
 	s := &githubtest.Server{
-		Repository: repository, Remote: remote, Tokens: []string{"github_pat_secretsecret", "gho_secretsecret"},
-		Check: checkGitHub(), StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
-		Errorf: func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
+		Repository:  repository,
+		Remote:      remote,
+		Tokens:      []string{"github_pat_secretsecret", "gho_secretsecret"},
+		Check:       checkGitHub(),
+		StateLabels: []string{"Todo", "In Progress", "In Review", "Human Review", "Rework", "Merging"},
+		Errorf:      func(format string, args ...any) { mistakes = append(mistakes, fmt.Sprintf(format, args...)) },
 	}
 	s.Start()
 	end(func() {

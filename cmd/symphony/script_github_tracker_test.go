@@ -10,7 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// githubTracker is GitHub as the tracker of a script. The states of open issues are labels; Done and Canceled are closed issues.
+// githubTracker is GitHub as the tracker of a script. The states of open issues are labels;
+// Done and Canceled are closed issues.
 type githubTracker struct{ *githubtest.Server }
 
 func startGitHub(_ *testscript.Env, set *stage) (scriptTracker, error) {
@@ -22,7 +23,13 @@ func startGitHub(_ *testscript.Env, set *stage) (scriptTracker, error) {
 func closes(state string) bool { return state == "Done" || state == "Canceled" }
 
 func (g githubTracker) Add(i scriptIssue) error {
-	made := githubtest.Issue{Title: i.Title, Body: i.Description, Labels: i.Labels, BlockedBy: i.BlockedBy, CreatedAt: time.Now().Add(-i.Age)}
+	made := githubtest.Issue{
+		Title:     i.Title,
+		Body:      i.Description,
+		Labels:    i.Labels,
+		BlockedBy: i.BlockedBy,
+		CreatedAt: time.Now().Add(-i.Age),
+	}
 	if _, err := fmt.Sscanf(i.Identifier, "GH-%d", &made.Number); err != nil {
 		return err
 	}
@@ -69,12 +76,24 @@ func (g githubTracker) Call(issue, macro, text string) (tool string, args any, e
 	path := "/repos/" + g.Repository + "/issues/" + strings.TrimPrefix(issue, "GH-")
 	switch {
 	case macro == "comment":
-		return "github_api", map[string]any{"method": "POST", "path": path + "/comments", "body": map[string]string{"body": text}}, nil
+		return "github_api", map[string]any{
+			"method": "POST",
+			"path":   path + "/comments",
+			"body":   map[string]string{"body": text},
+		}, nil
 	case closes(text):
-		return "github_api", map[string]any{"method": "PATCH", "path": path, "body": map[string]string{"state": "closed"}}, nil
+		return "github_api", map[string]any{
+			"method": "PATCH",
+			"path":   path,
+			"body":   map[string]string{"state": "closed"},
+		}, nil
 	}
 	// The labels are replaced by these. The first run of handoff has the label ui.
-	return "github_api", map[string]any{"method": "PATCH", "path": path, "body": map[string]any{"labels": []string{text, "ui"}}}, nil
+	return "github_api", map[string]any{
+		"method": "PATCH",
+		"path":   path,
+		"body":   map[string]any{"labels": []string{text, "ui"}},
+	}, nil
 }
 
 func (g githubTracker) Down() { g.fail(githubtest.Failure{Kind: githubtest.FailDown}) }
@@ -82,7 +101,10 @@ func (g githubTracker) Down() { g.fail(githubtest.Failure{Kind: githubtest.FailD
 func (g githubTracker) Garbage() { g.fail(githubtest.Failure{Kind: githubtest.FailHTML}) }
 
 func (g githubTracker) Limit(d time.Duration) {
-	g.fail(githubtest.Failure{Kind: githubtest.FailRateLimit, Reset: time.Now().Add(d + time.Second).Unix()})
+	g.fail(githubtest.Failure{
+		Kind:  githubtest.FailRateLimit,
+		Reset: time.Now().Add(d + time.Second).Unix(),
+	})
 }
 
 func (g githubTracker) fail(f githubtest.Failure) {

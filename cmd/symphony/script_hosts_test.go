@@ -26,7 +26,8 @@ var onHost = []string{
 	"all/workspace_adopted", "all/guard_hooks",
 }
 
-// TestScriptOnHost runs scripts whose agents work on another machine: behind a real ssh server here, with the same workspaces.
+// TestScriptOnHost runs scripts whose agents work on another machine: behind a real ssh server
+// here, with the same workspaces.
 func TestScriptOnHost(t *testing.T) {
 	if !canServeSSH() {
 		t.Skip("sshd is not installed, or may not run")
@@ -80,7 +81,8 @@ func runElsewhere(t *testing.T, scripts []string, change func(*testscript.Env) e
 // useHost makes the workflow of a script name a host.
 func useHost(env *testscript.Env) error {
 	cmd := exec.Command("sh", "-e", "hosts.sh")
-	cmd.Dir, cmd.Env = env.WorkDir, env.Vars
+	cmd.Dir = env.WorkDir
+	cmd.Env = env.Vars
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
@@ -105,7 +107,10 @@ func useSlurm(env *testscript.Env) error {
 	}
 	// The account there has the author of commits.
 	author := []byte("[user]\nname = A\nemail = a@example.com\n")
-	return errors.Join(os.WriteFile(filepath.Join(env.Getenv("HOME"), ".gitconfig"), author, 0o600), useWorker(env, "engine: {kind: slurm}"))
+	return errors.Join(
+		os.WriteFile(filepath.Join(env.Getenv("HOME"), ".gitconfig"), author, 0o600),
+		useWorker(env, "engine: {kind: slurm}"),
+	)
 }
 
 // startSlurm starts a Slurm cluster in the folder of a script, and has it ended.
@@ -118,14 +123,16 @@ func startSlurm(dir string, vars []string, atEnd func(func())) error {
 // runFile runs a file in the folder of a script by sh.
 func runFile(dir string, vars []string, name string) error {
 	cmd := exec.Command("sh", "-e", name)
-	cmd.Dir, cmd.Env = dir, vars
+	cmd.Dir = dir
+	cmd.Env = vars
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s: %w: %s", name, err, out)
 	}
 	return nil
 }
 
-// freePorts returns ports of this machine that nothing listens at. The system gives them to no other program by itself.
+// freePorts returns ports of this machine that nothing listens at. The system gives them to no
+// other program by itself.
 func freePorts(n int) (ports []string) {
 	for len(ports) < n {
 		const first, count = 20000, 10000
@@ -140,7 +147,8 @@ func freePorts(n int) (ports []string) {
 
 var triedPorts atomic.Int64
 
-// useWorker adds a key of section worker to the workflow of a script, and its folder bin to PATH.
+// useWorker adds a key of section worker to the workflow of a script, and its folder bin to
+// PATH.
 func useWorker(env *testscript.Env, key string) error {
 	env.Setenv("PATH", filepath.Join(env.WorkDir, "bin")+":"+env.Getenv("PATH"))
 	path := filepath.Join(env.WorkDir, "WORKFLOW.md")

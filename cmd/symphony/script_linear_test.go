@@ -25,7 +25,8 @@ import (
 //	linear remaining REQUESTS COMPLEXITY   sets the rest of the allowance
 func linearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts).linear
-	verb, rest := args[0], args[1:]
+	verb := args[0]
+	rest := args[1:]
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	edit := func(change func(*lineartest.Issue)) { ts.Check(s.Edit(rest[0], change)) }
 	switch verb {
@@ -82,8 +83,14 @@ type linearTracker struct{ *lineartest.Server }
 
 func (l linearTracker) Add(i scriptIssue) error {
 	made := lineartest.Issue{
-		Identifier: i.Identifier, Title: i.Title, State: i.State, Priority: i.Priority, Labels: i.Labels, BlockedBy: i.BlockedBy,
-		Assignee: i.Assignee, Project: i.Project,
+		Identifier: i.Identifier,
+		Title:      i.Title,
+		State:      i.State,
+		Priority:   i.Priority,
+		Labels:     i.Labels,
+		BlockedBy:  i.BlockedBy,
+		Assignee:   i.Assignee,
+		Project:    i.Project,
 	}
 	if i.Description != "" {
 		made.Description = &i.Description
@@ -126,7 +133,12 @@ func (l linearTracker) Call(issue, macro, text string) (tool string, args any, e
 	return "linear_graphql", map[string]any{"query": mutation, "variables": variables}, err
 }
 
-func (l linearTracker) Down() { l.fail(lineartest.Failure{Kind: lineartest.FailStatus, Status: 503}) }
+func (l linearTracker) Down() {
+	l.fail(lineartest.Failure{
+		Kind:   lineartest.FailStatus,
+		Status: 503,
+	})
+}
 
 func (l linearTracker) Garbage() { l.fail(lineartest.Failure{Kind: lineartest.FailGarbage}) }
 

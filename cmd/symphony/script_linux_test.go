@@ -51,7 +51,10 @@ func newTerminal(columns int) (*terminal, error) {
 		_, _ = io.Copy(t, master) // ends with EIO when the last writer has closed the terminal
 	}()
 	return t, errors.Join(unix.IoctlSetTermios(int(slave.Fd()), unix.TCSETS, modes),
-		unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: uint16(columns)}))
+		unix.IoctlSetWinsize(int(slave.Fd()), unix.TIOCSWINSZ, &unix.Winsize{
+			Row: 40,
+			Col: uint16(columns),
+		}))
 }
 
 func (t *terminal) modes() (*unix.Termios, error) {
@@ -71,7 +74,8 @@ func (t *terminal) shown() string {
 	return t.text.String()
 }
 
-// prompts reports whether a prompt follows the first n bytes of output. The prompt for a secret counts once echo is off.
+// prompts reports whether a prompt follows the first n bytes of output. The prompt for a
+// secret counts once echo is off.
 func (t *terminal) prompts(n int) bool {
 	text := t.shown()
 	if len(text) <= n || !strings.HasSuffix(text, ": ") {
@@ -85,9 +89,13 @@ func (t *terminal) prompts(n int) bool {
 func (t *terminal) command(ctx context.Context, ts *testscript.TestScript, args []string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	if path, err := inPath(ts.Getenv("PATH"), args[0]); err == nil {
-		cmd.Path, cmd.Err = path, nil
+		cmd.Path = path
+		cmd.Err = nil
 	}
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = ts.MkAbs("."), scriptEnv(ts), t.slave, t.slave
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = scriptEnv(ts)
+	cmd.Stdout = t.slave
+	cmd.Stderr = t.slave
 	return cmd
 }
 
@@ -105,8 +113,8 @@ func (t *terminal) close() (string, error) {
 	}
 }
 
-// terminalCmd runs a command whose stdout and stderr are a terminal with that many columns. The output is then in stdout. The
-// exit code is ignored: terminal COLUMNS COMMAND ARG...
+// terminalCmd runs a command whose stdout and stderr are a terminal with that many columns.
+// The output is then in stdout. The exit code is ignored: terminal COLUMNS COMMAND ARG...
 func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	columns, err := strconv.Atoi(args[0])
 	ts.Check(err)
@@ -120,8 +128,9 @@ func terminalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), text)
 }
 
-// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in ": ". For the line ^C it sends SIGINT, ^D
-// ends the input. The exit code is ignored; the command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
+// typedCmd runs a command on a terminal and types a line at each of its prompts, which end in
+// ": ". For the line ^C it sends SIGINT, ^D ends the input. The exit code is ignored; the
+// command must restore the modes of the terminal: typed LINE/LINE... COMMAND ARG...
 func typedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	t, err := newTerminal(100)
 	ts.Check(err)
@@ -170,11 +179,15 @@ func slurmClusterCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(startSlurm(ts.MkAbs("."), scriptEnv(ts), ts.Defer))
 }
 
-// gridEngineCmd starts a cell of Grid Engine, which ends with the script, and makes the workflow use it as docs/hosts.md says.
+// gridEngineCmd starts a cell of Grid Engine, which ends with the script, and makes the
+// workflow use it as docs/hosts.md says.
 func gridEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ports := freePorts(2)
 	for name, value := range map[string]string{
-		"SGE_ROOT": ts.MkAbs("sge"), "SGE_CELL": "cell", "SGE_QMASTER_PORT": ports[0], "SGE_EXECD_PORT": ports[1],
+		"SGE_ROOT":         ts.MkAbs("sge"),
+		"SGE_CELL":         "cell",
+		"SGE_QMASTER_PORT": ports[0],
+		"SGE_EXECD_PORT":   ports[1],
 	} {
 		setVar(ts, name, value)
 	}
@@ -226,19 +239,32 @@ func containerEngineCmd(ts *testscript.TestScript, neg bool, args []string) {
 // systemCommands returns the commands that need linux.
 func systemCommands() map[string]scriptCommand {
 	return map[string]scriptCommand{
-		"container-engine docker|podman": containerEngineCmd,
-		"fill DIR PAGES":                 fillCmd, "freeze PATTERN": freezeCmd, "grid-engine": gridEngineCmd, "kept": keptCmd,
-		"nothing-lost [OUTCOME...]": nothingLostCmd, "slurm-cluster": slurmClusterCmd, "small-disk DIR KILOBYTES": smallDiskCmd,
-		"terminal COLUMNS COMMAND [ARG...]": terminalCmd, "thaw": thawCmd, "typed LINE/LINE... COMMAND [ARG...]": typedCmd,
+		"container-engine docker|podman":      containerEngineCmd,
+		"fill DIR PAGES":                      fillCmd,
+		"freeze PATTERN":                      freezeCmd,
+		"grid-engine":                         gridEngineCmd,
+		"kept":                                keptCmd,
+		"nothing-lost [OUTCOME...]":           nothingLostCmd,
+		"slurm-cluster":                       slurmClusterCmd,
+		"small-disk DIR KILOBYTES":            smallDiskCmd,
+		"terminal COLUMNS COMMAND [ARG...]":   terminalCmd,
+		"thaw":                                thawCmd,
+		"typed LINE/LINE... COMMAND [ARG...]": typedCmd,
 	}
 }
 
 // systemPrograms returns the programs that need linux.
 func systemPrograms() map[string]func() {
-	return map[string]func(){"hostile": hostileMain, "power": powerMain, "without-namespaces": withoutNamespaces, "without-pidfds": withoutPidfds}
+	return map[string]func(){
+		"hostile":            hostileMain,
+		"power":              powerMain,
+		"without-namespaces": withoutNamespaces,
+		"without-pidfds":     withoutPidfds,
+	}
 }
 
-// canMount reports whether this process may mount file systems: root in a container often may not.
+// canMount reports whether this process may mount file systems: root in a container often may
+// not.
 func canMount() bool {
 	dir, err := os.MkdirTemp("", "symphony-mount-")
 	if err != nil {
@@ -251,8 +277,8 @@ func canMount() bool {
 	return syscall.Unmount(dir, 0) == nil
 }
 
-// smallDiskCmd creates a directory and mounts a file system with that many kilobytes there, until the end of the script:
-// small-disk DIR KILOBYTES
+// smallDiskCmd creates a directory and mounts a file system with that many kilobytes there,
+// until the end of the script: small-disk DIR KILOBYTES
 func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
 	dir := ts.MkAbs(args[0])
 	ts.Check(os.MkdirAll(dir, 0o700))
@@ -264,8 +290,8 @@ func smallDiskCmd(ts *testscript.TestScript, neg bool, args []string) {
 	})
 }
 
-// freezer is the folder of the freezer of control groups, version 1. A frozen process does not react to signals, like one that
-// waits for a dead file system.
+// freezer is the folder of the freezer of control groups, version 1. A frozen process does not
+// react to signals, like one that waits for a dead file system.
 const freezer = "/sys/fs/cgroup/freezer"
 
 func canFreeze() bool {
@@ -276,8 +302,8 @@ func canFreeze() bool {
 	return os.Remove(dir) == nil
 }
 
-// freezeCmd freezes the processes of the script whose command line matches, until thaw or the end of the script. Not even
-// SIGKILL reaches them: freeze PATTERN
+// freezeCmd freezes the processes of the script whose command line matches, until thaw or the
+// end of the script. Not even SIGKILL reaches them: freeze PATTERN
 func freezeCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pids, _ := matching(ts, args[0])
 	if len(pids) == 0 {
@@ -305,7 +331,9 @@ func freeze(wait func(what string, holds func() bool), pids ...int) (group strin
 	}
 	setFreezer(group, "FROZEN")
 	wait("the processes to freeze", func() bool {
-		return strings.TrimSpace(string(test.Must(os.ReadFile(filepath.Join(group, "freezer.state"))))) == "FROZEN"
+		return strings.TrimSpace(
+			string(test.Must(os.ReadFile(filepath.Join(group, "freezer.state")))),
+		) == "FROZEN"
 	})
 	return group
 }
@@ -316,14 +344,23 @@ func setFreezer(group, state string) {
 
 // Instructions of a seccomp filter.
 var (
-	loadNumber   = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}        // of the call
-	loadFirst    = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16} // the lower half of its first argument
+	// of the call
+	loadNumber = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS}
+	// the lower half of its first argument
+	loadFirst    = unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: 16}
 	allow        = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW}
-	notPermitted = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)}
-	notKnown     = unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)}
+	notPermitted = unix.SockFilter{
+		Code: unix.BPF_RET | unix.BPF_K,
+		K:    unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM),
+	}
+	notKnown = unix.SockFilter{
+		Code: unix.BPF_RET | unix.BPF_K,
+		K:    unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS),
+	}
 )
 
-// unless skips instructions if the loaded value is not the number; withBits skips them if it has none of the bits.
+// unless skips instructions if the loaded value is not the number; withBits skips them if it
+// has none of the bits.
 func unless(number uint32, over uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: over}
 }
@@ -332,13 +369,15 @@ func withBits(bits uint32, over uint8) unix.SockFilter {
 	return unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JSET | unix.BPF_K, K: bits, Jf: over}
 }
 
-// withoutPidfds runs a program for which pidfd_open fails, as under the seccomp profiles of older containers.
+// withoutPidfds runs a program for which pidfd_open fails, as under the seccomp profiles of
+// older containers.
 func withoutPidfds() {
 	becomeFiltered([]unix.SockFilter{loadNumber, unless(unix.SYS_PIDFD_OPEN, 1), notPermitted, allow})
 }
 
-// withoutNamespaces runs a program that cannot create a user namespace, and so no sandbox, as in containers with default
-// settings. clone3 hides its flags in memory, so the filter answers that the kernel does not have it.
+// withoutNamespaces runs a program that cannot create a user namespace, and so no sandbox, as
+// in containers with default settings. clone3 hides its flags in memory, so the filter answers
+// that the kernel does not have it.
 func withoutNamespaces() {
 	becomeFiltered([]unix.SockFilter{
 		loadNumber,
@@ -349,8 +388,8 @@ func withoutNamespaces() {
 	})
 }
 
-// becomeFiltered replaces this process by the program in the arguments, with a filter on the system calls of that program
-// and of its children.
+// becomeFiltered replaces this process by the program in the arguments, with a filter on the
+// system calls of that program and of its children.
 func becomeFiltered(program []unix.SockFilter) {
 	runtime.LockOSThread() // the filter belongs to this thread, which becomes the program
 	path, err := exec.LookPath(os.Args[1])

@@ -25,11 +25,12 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// clockVar names a file with the offset of the wall clock. The monotonic clock is unchanged, as when the clock is set or the
-// machine was suspended.
+// clockVar names a file with the offset of the wall clock. The monotonic clock is unchanged,
+// as when the clock is set or the machine was suspended.
 const clockVar = "SYMPHONY_TEST_CLOCK"
 
-// stepped returns the wall clock whose offset, or time at which it stands, is in a file. Without the file it is the real one.
+// stepped returns the wall clock whose offset, or time at which it stands, is in a file.
+// Without the file it is the real one.
 func stepped(path string) func() time.Time {
 	return func() time.Time {
 		now := time.Now()
@@ -47,7 +48,8 @@ func stepped(path string) func() time.Time {
 	}
 }
 
-// clockCmd sets the offset of the wall clock from the real one, or stops it at a time: clock DURATION|TIME
+// clockCmd sets the offset of the wall clock from the real one, or stops it at a time: clock
+// DURATION|TIME
 func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	stop, err := time.Parse(time.RFC3339, args[0])
 	if err != nil {
@@ -60,12 +62,15 @@ func clockCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(os.Rename(path+".new", path))
 }
 
-// otherLinearCmd switches the command linear between the first and a second Linear workspace, which is at $OTHER_ENDPOINT with the
-// key $OTHER_KEY: other-linear
+// otherLinearCmd switches the command linear between the first and a second Linear workspace,
+// which is at $OTHER_ENDPOINT with the key $OTHER_KEY: other-linear
 func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s := stageOf(ts)
 	if s.other == nil {
-		s.other = lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("stranger", 3)})
+		s.other = lineartest.New(lineartest.Config{
+			Validate: linearschema.Validate,
+			Key:      "lin_api_" + strings.Repeat("stranger", 3),
+		})
 		s.other.Start()
 		ts.Defer(s.other.Close)
 		setVar(ts, "OTHER_ENDPOINT", s.other.Endpoint())
@@ -74,8 +79,8 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s.linear, s.other = s.other, s.linear
 }
 
-// pidofCmd sets NAME and NAME_START to the pid and start time of the script's only process whose command line matches:
-// pidof NAME PATTERN
+// pidofCmd sets NAME and NAME_START to the pid and start time of the script's only process
+// whose command line matches: pidof NAME PATTERN
 func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pids, cmdlines := matching(ts, args[1])
 	if pids = withoutForks(pids, cmdlines); len(pids) != 1 {
@@ -86,29 +91,38 @@ func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	setVar(ts, args[0]+"_START", strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:])[22-3])
 }
 
-// recordedCmd records a process as the worker, and as a child, of the oldest run without an outcome, as if the kernel had reused
-// the worker's pid: recorded PID START, or recorded FILE, which contains both
+// recordedCmd records a process as the worker, and as a child, of the oldest run without an
+// outcome, as if the kernel had reused the worker's pid: recorded PID START, or recorded FILE,
+// which contains both
 func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if len(args) == 1 {
 		args = strings.Fields(ts.ReadFile(args[0]))
 	}
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(ts.Getenv("STATE"), "state.db")+"?_pragma=busy_timeout(5000)")
+	db, err := sql.Open(
+		"sqlite",
+		"file:"+filepath.Join(ts.Getenv("STATE"), "state.db")+"?_pragma=busy_timeout(5000)",
+	)
 	ts.Check(err)
 	defer db.Close()
 	var id string
-	ts.Check(db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM runs WHERE outcome IS NULL) RETURNING id",
-		args[0], args[1]).Scan(&id))
+	ts.Check(
+		db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM runs WHERE outcome IS NULL) RETURNING id",
+			args[0], args[1]).
+			Scan(&id),
+	)
 	procs := filepath.Join(host.RunDir(ts.Getenv("STATE"), id), "procs")
 	text := ts.ReadFile(procs)
 	ts.Check(os.WriteFile(procs, []byte(text+args[0]+" "+args[1]+" \"stranger\"\n"), 0o600))
 }
 
-// canUnshare reports whether this process may create namespaces: a container or an ordinary user often may not.
+// canUnshare reports whether this process may create namespaces: a container or an ordinary
+// user often may not.
 func canUnshare() bool {
 	return exec.Command("unshare", "--mount", "--pid", "--fork", "--mount-proc", "true").Run() == nil
 }
 
-// largeStateCmd creates a state of 500 claims, 5,000 ended runs and a month of passes: large-state
+// largeStateCmd creates a state of 500 claims, 5,000 ended runs and a month of passes:
+// large-state
 func largeStateCmd(ts *testscript.TestScript, neg bool, args []string) {
 	ts.Check(statetest.Large(context.Background(), ts.Getenv("STATE"), time.Now(), statetest.Large500))
 }
@@ -129,7 +143,8 @@ func questionCommands() (map[string]string, error) {
 	return commands, err
 }
 
-// shownCmd writes the code blocks below a heading of a document, each into its file: shown DOCUMENT HEADING FILE [FILE...]
+// shownCmd writes the code blocks below a heading of a document, each into its file: shown
+// DOCUMENT HEADING FILE [FILE...]
 func shownCmd(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := os.ReadFile(filepath.Join(moduleRoot, args[0]))
 	ts.Check(err)
@@ -149,8 +164,9 @@ func freePortCmd(ts *testscript.TestScript, neg bool, args []string) {
 	setVar(ts, args[0], freePorts(1)[0])
 }
 
-// questionCmd runs the commands below a heading of docs/questions.md; each must exit with 0. With later it only writes them to
-// question.sh. `question all` fails unless the script has used every heading.
+// questionCmd runs the commands below a heading of docs/questions.md; each must exit with 0.
+// With later it only writes them to question.sh. `question all` fails unless the script has
+// used every heading.
 //
 //	question HEADING [later] | question all
 func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -175,7 +191,8 @@ func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// multiplexer is a real terminal for one script: a tmux server with one window, in which a shell runs.
+// multiplexer is a real terminal for one script: a tmux server with one window, in which a
+// shell runs.
 type multiplexer struct {
 	socket string
 	pid    int
@@ -209,7 +226,9 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	if m == nil {
 		ts.Fatalf("tmux: use tmux start first")
 	}
-	switch verb, rest := args[0], args[1:]; {
+	verb := args[0]
+	rest := args[1:]
+	switch {
 	case verb == "type" && len(rest) == 1:
 		ts.Check(errors.Join(m.do("send-keys", "-l", rest[0]), m.do("send-keys", "Enter")))
 	case verb == "key" && len(rest) > 0:
@@ -225,15 +244,33 @@ func tmuxCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 }
 
-// startTmux starts a server. Its socket is in a new folder, because the path of a script's directory may be too long for a socket.
+// startTmux starts a server. Its socket is in a new folder, because the path of a script's
+// directory may be too long for a socket.
 func startTmux(dir string, env []string, columns, rows string) (*multiplexer, error) {
 	short, err := os.MkdirTemp("", "tmux-")
 	if err != nil {
 		return nil, err
 	}
-	m := &multiplexer{socket: filepath.Join(short, "s"), env: append(env, "PS1=$ ", "HISTFILE=", "SHELL=/bin/sh")}
-	out, err := m.run("-f", "/dev/null", "new-session", "-d", "-P", "-F", "#{pid}", "-c", dir, "-x", columns, "-y", rows,
-		"bash --noprofile --norc -i")
+	m := &multiplexer{
+		socket: filepath.Join(short, "s"),
+		env:    append(env, "PS1=$ ", "HISTFILE=", "SHELL=/bin/sh"),
+	}
+	out, err := m.run(
+		"-f",
+		"/dev/null",
+		"new-session",
+		"-d",
+		"-P",
+		"-F",
+		"#{pid}",
+		"-c",
+		dir,
+		"-x",
+		columns,
+		"-y",
+		rows,
+		"bash --noprofile --norc -i",
+	)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(short))
 	}
@@ -288,8 +325,9 @@ func (m *multiplexer) end(ts *testscript.TestScript) {
 	ts.Check(os.RemoveAll(filepath.Dir(m.socket)))
 }
 
-// pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches, because a program that has just shown
-// a question may not read its input yet: press KEY PATTERN
+// pressCmd presses a key in the terminal of tmux repeatedly until the text shown matches,
+// because a program that has just shown a question may not read its input yet: press KEY
+// PATTERN
 func pressCmd(ts *testscript.TestScript, neg bool, args []string) {
 	m := stageOf(ts).terminal
 	pattern := regexp.MustCompile("(?m)" + args[1])

@@ -21,8 +21,9 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// mcpCmd is a host of symphony mcp. A script may have several hosts: those after the first are named by @NAME before the verb. Every line
-// that the server prints must be a message of JSON-RPC.
+// mcpCmd is a host of symphony mcp. A script may have several hosts: those after the first are
+// named by @NAME before the verb. Every line that the server prints must be a message of
+// JSON-RPC.
 //
 //	mcp start [--new] [FLAG...]  starts a server, with the protocol of 2025-06-18, or with --new that of 2026-07-28
 //	mcp call TOOL [JSON]         calls a tool; stdout is its structured result, indented. ! mcp call: the call must fail
@@ -32,16 +33,20 @@ import (
 //	mcp close                    closes stdin, and waits until the server has ended without an error
 //	mcp signal TERM|KILL         signals the server and waits for its end
 //
-// The log of the server is in $WORK/mcp.log, or mcp-NAME.log. The agent is the scripted one unless $CODEX_BIN is set.
+// The log of the server is in $WORK/mcp.log, or mcp-NAME.log. The agent is the scripted one
+// unless $CODEX_BIN is set.
 func mcpCmd(ts *testscript.TestScript, neg bool, args []string) {
-	s, name := stageOf(ts), ""
+	s := stageOf(ts)
+	name := ""
 	if after, named := strings.CutPrefix(args[0], "@"); named {
-		name, args = "-"+after, args[1:]
+		name = "-" + after
+		args = args[1:]
 	}
 	if len(args) == 0 {
 		ts.Fatalf("mcp: the verb is missing")
 	}
-	verb, rest := args[0], args[1:]
+	verb := args[0]
+	rest := args[1:]
 	if verb == "start" {
 		if s.hosts == nil {
 			s.hosts = map[string]*mcpHost{}
@@ -74,7 +79,10 @@ func mcpCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case verb == "close" && len(rest) == 0:
 		ts.Check(errors.Join(h.in.Close(), h.wait()))
 	case verb == "signal" && len(rest) == 1:
-		ts.Check(h.cmd.Process.Signal(map[string]os.Signal{"TERM": syscall.SIGTERM, "KILL": syscall.SIGKILL}[rest[0]]))
+		ts.Check(h.cmd.Process.Signal(map[string]os.Signal{
+			"TERM": syscall.SIGTERM,
+			"KILL": syscall.SIGKILL,
+		}[rest[0]]))
 		if err := h.wait(); err != nil && rest[0] != "KILL" {
 			ts.Fatalf("mcp: %v", err)
 		}
@@ -121,18 +129,26 @@ func startMCP(ts *testscript.TestScript, name string, args []string) *mcpHost {
 		args = args[1:]
 	}
 	h := &mcpHost{on: ts, cmd: exec.Command(program, append([]string{"mcp"}, args...)...)}
-	h.cmd.Dir, h.cmd.Env = ts.MkAbs("."), append(scriptEnv(ts), "CODEX_BIN="+codexBin(ts))
-	log, err := os.OpenFile(filepath.Join(ts.Getenv("WORK"), "mcp"+name+".log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	h.cmd.Dir = ts.MkAbs(".")
+	h.cmd.Env = append(scriptEnv(ts), "CODEX_BIN="+codexBin(ts))
+	log, err := os.OpenFile(
+		filepath.Join(ts.Getenv("WORK"), "mcp"+name+".log"),
+		os.O_CREATE|os.O_APPEND|os.O_WRONLY,
+		0o600,
+	)
 	ts.Check(err)
 	defer log.Close()
 	h.cmd.Stderr = log
 	h.start(modern, "{}")
-	ts.Defer(func() { _, _ = h.in.Close(), h.wait() })
+	ts.Defer(func() {
+		_ = h.in.Close()
+		_ = h.wait()
+	})
 	return h
 }
 
-// start starts the server for a host with these capabilities: with the protocol of 2025-06-18, or with modern that of 2026-07-28, whose
-// calls say what the host can do.
+// start starts the server for a host with these capabilities: with the protocol of 2025-06-18,
+// or with modern that of 2026-07-28, whose calls say what the host can do.
 func (h *mcpHost) start(modern bool, capabilities string) {
 	h.lines = make(chan []byte, 10_000)
 	h.in = test.Must(h.cmd.StdinPipe())
@@ -150,16 +166,25 @@ func (h *mcpHost) start(modern bool, capabilities string) {
 			h.lines <- line
 		}
 	}()
-	can, client := json.RawMessage(capabilities), map[string]string{"name": "test", "version": "1"}
+	can := json.RawMessage(capabilities)
+	client := map[string]string{"name": "test", "version": "1"}
 	if modern {
 		const prefix = "io.modelcontextprotocol/"
-		all := map[string]any{prefix + "protocolVersion": "2026-07-28", prefix + "clientCapabilities": can, prefix + "clientInfo": client}
+		all := map[string]any{
+			prefix + "protocolVersion":    "2026-07-28",
+			prefix + "clientCapabilities": can,
+			prefix + "clientInfo":         client,
+		}
 		maps.Copy(all, h.meta)
 		h.meta = all
 		h.request("server/discover", map[string]any{})
 		return
 	}
-	h.request("initialize", map[string]any{"protocolVersion": "2025-06-18", "capabilities": can, "clientInfo": client})
+	h.request("initialize", map[string]any{
+		"protocolVersion": "2025-06-18",
+		"capabilities":    can,
+		"clientInfo":      client,
+	})
 	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 }
 
@@ -169,7 +194,8 @@ func (h *mcpHost) check(err error) {
 	}
 }
 
-// codexBin is the program of codex: that of the script's $CODEX_BIN, otherwise the scripted one.
+// codexBin is the program of codex: that of the script's $CODEX_BIN, otherwise the scripted
+// one.
 func codexBin(ts *testscript.TestScript) string {
 	if path := ts.Getenv("CODEX_BIN"); path != "" {
 		return path
@@ -179,7 +205,8 @@ func codexBin(ts *testscript.TestScript) string {
 }
 
 func (h *mcpHost) send(line string) {
-	if _, err := io.WriteString(h.in, line+"\n"); !h.dies { // the next answer shows whether it has died
+	// the next answer shows whether it has died
+	if _, err := io.WriteString(h.in, line+"\n"); !h.dies {
 		h.check(err)
 	}
 }
@@ -190,7 +217,12 @@ func (h *mcpHost) ask(method string, params map[string]any) {
 	if h.meta != nil {
 		params["_meta"] = h.meta
 	}
-	h.send(string(test.Must(json.Marshal(map[string]any{"jsonrpc": "2.0", "id": h.calls, "method": method, "params": params}))))
+	h.send(string(test.Must(json.Marshal(map[string]any{
+		"jsonrpc": "2.0",
+		"id":      h.calls,
+		"method":  method,
+		"params":  params,
+	}))))
 }
 
 // answer waits for the answer to the last request.

@@ -18,7 +18,8 @@ type checkedService struct {
 	later atomic.Int64 // how far its clock is ahead, in nanoseconds
 }
 
-// healthchecksCmd controls a service that expects a ping every minute and allows one minute more:
+// healthchecksCmd controls a service that expects a ping every minute and allows one minute
+// more:
 //
 //	healthchecks start           starts it, and sets PING to the URL of the check
 //	healthchecks pings           prints the accepted pings: kind and body
@@ -27,10 +28,16 @@ type checkedService struct {
 //	healthchecks is STATUS       checks that the check is new, up or down
 func healthchecksCmd(ts *testscript.TestScript, neg bool, args []string) {
 	stage := stageOf(ts)
-	switch verb, rest := args[0], strings.Join(args[1:], ""); verb {
+	verb := args[0]
+	rest := strings.Join(args[1:], "")
+	switch verb {
 	case "start":
 		s := &checkedService{}
-		s.Server = checktest.New(time.Minute, time.Minute, func() time.Time { return time.Now().Add(time.Duration(s.later.Load())) })
+		s.Server = checktest.New(
+			time.Minute,
+			time.Minute,
+			func() time.Time { return time.Now().Add(time.Duration(s.later.Load())) },
+		)
 		ts.Defer(s.Close)
 		setVar(ts, "PING", s.URL)
 		stage.service = s

@@ -2,7 +2,8 @@
 
 package main
 
-// systemCommands returns nothing: scripts that need a terminal or a small disk run only on linux.
+// systemCommands returns nothing: scripts that need a terminal or a small disk run only on
+// linux.
 func systemCommands() map[string]scriptCommand { return nil }
 
 func systemPrograms() map[string]func() { return nil }

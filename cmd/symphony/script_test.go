@@ -29,18 +29,22 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 )
 
-// suiteMargin is the time before the test binary's timeout at which a command that hangs fails its script.
+// suiteMargin is the time before the test binary's timeout at which a command that hangs fails
+// its script.
 const suiteMargin = 30 * time.Second
 
-// TestScript runs the scripts in testdata/script, and with SYMPHONY_TEST=all those in testdata/all, with the real program, real
-// processes and a real database. Linear is a fake in this process; the agent is scripted.
+// TestScript runs the scripts in testdata/script, and with SYMPHONY_TEST=all those in
+// testdata/all, with the real program, real processes and a real database. Linear is a fake in
+// this process; the agent is scripted.
 func TestScript(t *testing.T) {
 	t.Parallel()
 	p := params(t, "script")
 	if test.All() {
 		p.Dir = "" // otherwise the files are ignored
 		for _, dir := range []string{"script", "all"} {
-			p.Files = append(p.Files, test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", dir, "*.txtar")))...)
+			p.Files = append(
+				p.Files,
+				test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", dir, "*.txtar")))...)
 		}
 	}
 	testscript.Run(t, p)
@@ -54,8 +58,8 @@ func TestRealCodex(t *testing.T) {
 	testscript.Run(t, withCodex(params(t, "codex")))
 }
 
-// TestStacks lets init write the workflow of a repository for each stack in testdata/stack, with the tools of that stack, and the real codex
-// work by it.
+// TestStacks lets init write the workflow of a repository for each stack in testdata/stack,
+// with the tools of that stack, and the real codex work by it.
 func TestStacks(t *testing.T) {
 	test.Expensive(t)
 	requireCodex(t)
@@ -63,7 +67,9 @@ func TestStacks(t *testing.T) {
 	texts := map[string]string{}
 	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", "stack", "*.txtar"))) {
 		begin, files, _ := strings.Cut(string(test.Must(os.ReadFile(path))), "\n-- ")
-		texts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = begin + "\n" + made("stack.txtar") + "-- " + files
+		texts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = begin + "\n" + made(
+			"stack.txtar",
+		) + "-- " + files
 	}
 	if _, err := os.Stat("/usr/share/maven-repo/org/apache/maven/surefire/surefire-junit4"); err != nil {
 		t.Log("java is left out: it needs Debian's packages maven-debian-helper and junit4")
@@ -105,7 +111,8 @@ func made(name string) string {
 // runScripts runs scripts that a test has generated. The keys are their names.
 func runScripts(t *testing.T, p testscript.Params, texts map[string]string) {
 	t.Helper()
-	p.Dir, p.UpdateScripts = "", false
+	p.Dir = ""
+	p.UpdateScripts = false
 	dir := t.TempDir()
 	for _, name := range slices.Sorted(maps.Keys(texts)) {
 		path := filepath.Join(dir, name+".txtar")
@@ -147,29 +154,65 @@ func canServeSSH() bool {
 // scriptCommand implements a command of the scripts; neg is true after an exclamation mark.
 type scriptCommand = func(ts *testscript.TestScript, neg bool, args []string)
 
-// commands returns the commands of all scripts. The keys are their usage: [ARG] may be omitted, ARG... may be repeated, and only a
-// command that begins with [!] may be negated.
+// commands returns the commands of all scripts. The keys are their usage: [ARG] may be
+// omitted, ARG... may be repeated, and only a command that begins with [!] may be negated.
 func commands() map[string]scriptCommand {
 	byUsage := map[string]scriptCommand{
-		"[!] alive PATTERN": aliveCmd, "clock DURATION|TIME": clockCmd, "due": dueCmd, "examples DOCUMENT": examplesCmd, "free-port NAME": freePortCmd, "exits CODE COMMAND [ARG...]": exitsCmd,
-		"fails CODE PATTERN COMMAND [ARG...]": failsCmd, "git-serve": gitServeCmd, "github VERB [ARG...]": githubCmd,
-		"collector VERB [ARG...]": collectorCmd, "gone PATTERN": goneCmd, "healthchecks VERB [ARG]": healthchecksCmd, "hold-lock TRIGGER": holdLockCmd,
-		"http METHOD PATH [HEADER|BODY...]": httpCmd, "install-program": installProgramCmd,
-		"json FILE PATH [PATTERN]": jsonCmd, "keep NAME PATH": keepCmd, "large-state": largeStateCmd, "linear VERB [ARG...]": linearCmd, "[!] mcp VERB|@NAME [ARG...]": mcpCmd, "model VERB [ARG...]": modelCmd,
-		"no-secret [EXCEPT...]": noSecretCmd, "old-state": oldStateCmd, "other-linear": otherLinearCmd, "pass [TICK-FLAG...]": passCmd, "pidof NAME PATTERN": pidofCmd,
-		"press KEY PATTERN": pressCmd, "prints PATTERN COMMAND [ARG...]": printsCmd, "question HEADING [later]": questionCmd,
-		"quiet [TICK-FLAG...]": quietCmd, "recorded PID|FILE [START]": recordedCmd, "registry [down]": registryCmd,
-		"release-lock": releaseLockCmd, "remote DIRECTORY": remoteCmd, "serve [FLAG|WORKFLOW...]": serveCmd,
-		"set SECTION.KEY [VALUE...]": setCmd, "settled ISSUE [STATE...]": settledCmd,
+		"[!] alive PATTERN":                          aliveCmd,
+		"clock DURATION|TIME":                        clockCmd,
+		"due":                                        dueCmd,
+		"examples DOCUMENT":                          examplesCmd,
+		"free-port NAME":                             freePortCmd,
+		"exits CODE COMMAND [ARG...]":                exitsCmd,
+		"fails CODE PATTERN COMMAND [ARG...]":        failsCmd,
+		"git-serve":                                  gitServeCmd,
+		"github VERB [ARG...]":                       githubCmd,
+		"collector VERB [ARG...]":                    collectorCmd,
+		"gone PATTERN":                               goneCmd,
+		"healthchecks VERB [ARG]":                    healthchecksCmd,
+		"hold-lock TRIGGER":                          holdLockCmd,
+		"http METHOD PATH [HEADER|BODY...]":          httpCmd,
+		"install-program":                            installProgramCmd,
+		"json FILE PATH [PATTERN]":                   jsonCmd,
+		"keep NAME PATH":                             keepCmd,
+		"large-state":                                largeStateCmd,
+		"linear VERB [ARG...]":                       linearCmd,
+		"[!] mcp VERB|@NAME [ARG...]":                mcpCmd,
+		"model VERB [ARG...]":                        modelCmd,
+		"no-secret [EXCEPT...]":                      noSecretCmd,
+		"old-state":                                  oldStateCmd,
+		"other-linear":                               otherLinearCmd,
+		"pass [TICK-FLAG...]":                        passCmd,
+		"pidof NAME PATTERN":                         pidofCmd,
+		"press KEY PATTERN":                          pressCmd,
+		"prints PATTERN COMMAND [ARG...]":            printsCmd,
+		"question HEADING [later]":                   questionCmd,
+		"quiet [TICK-FLAG...]":                       quietCmd,
+		"recorded PID|FILE [START]":                  recordedCmd,
+		"registry [down]":                            registryCmd,
+		"release-lock":                               releaseLockCmd,
+		"remote DIRECTORY":                           remoteCmd,
+		"serve [FLAG|WORKFLOW...]":                   serveCmd,
+		"set SECTION.KEY [VALUE...]":                 setCmd,
+		"settled ISSUE [STATE...]":                   settledCmd,
 		"shown DOCUMENT HEADING FILE [FILE...]":      shownCmd,
-		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd, "sql QUERY": sqlCmd, "[!] symphony ARG...": symphonyCmd, "tmux VERB [ARG...]": tmuxCmd, "tracker VERB [ARG...]": trackerCmd, "tries": triesCmd,
-		"until PATTERN COMMAND [ARG...]": untilCmd, "warm-go": warmGoCmd, "wire-like NAME [N]": wireLikeCmd, "working ISSUE": workingCmd,
+		"signal TERM|INT|HUP|KILL|STOP|CONT PATTERN": signalCmd,
+		"sql QUERY":                                  sqlCmd,
+		"[!] symphony ARG...":                        symphonyCmd,
+		"tmux VERB [ARG...]":                         tmuxCmd,
+		"tracker VERB [ARG...]":                      trackerCmd,
+		"tries":                                      triesCmd,
+		"until PATTERN COMMAND [ARG...]":             untilCmd,
+		"warm-go":                                    warmGoCmd,
+		"wire-like NAME [N]":                         wireLikeCmd,
+		"working ISSUE":                              workingCmd,
 	}
 	maps.Copy(byUsage, systemCommands())
 	cmds := map[string]scriptCommand{}
 	for usage, do := range byUsage {
 		words := strings.Fields(strings.TrimPrefix(usage, "[!] "))
-		least, most := 0, len(words)-1
+		least := 0
+		most := len(words) - 1
 		for _, word := range words[1:] {
 			if !strings.HasPrefix(word, "[") {
 				least++
@@ -188,10 +231,11 @@ func commands() map[string]scriptCommand {
 	return cmds
 }
 
-// condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems can be mounted; [freezer]: processes can be
-// frozen; [unshare]: namespaces can be created; [sshd]: an ssh server can be started; [slurm], [sge]: its daemons are installed;
-// [docker], [podman]: it is installed, and this process may run containers;
-// [tmux], [bash], [zsh], [fish], [gh], [python3]: the program is installed.
+// condition evaluates a condition: [all]: SYMPHONY_TEST is set; [root]; [mount]: file systems
+// can be mounted; [freezer]: processes can be frozen; [unshare]: namespaces can be created;
+// [sshd]: an ssh server can be started; [slurm], [sge]: its daemons are installed; [docker],
+// [podman]: it is installed, and this process may run containers; [tmux], [bash], [zsh],
+// [fish], [gh], [python3]: the program is installed.
 func condition(name string) (bool, error) {
 	switch name {
 	case "all":
@@ -237,14 +281,15 @@ func canRunContainers(program string) bool {
 
 // stage is the state that the commands of one script share.
 type stage struct {
-	t         testscript.T
-	env       *testscript.Env // of the setup
-	dirs      []string        // those by which the script's processes are recognized
-	vars      []string        // those that commands have set
-	tracker   scriptTracker   // nil: Linear
-	linear    *lineartest.Server
-	other     *lineartest.Server // the Linear workspace that the command linear does not change at present; may be nil
-	model     *modeltest.Server  // nil without the real codex
+	t       testscript.T
+	env     *testscript.Env // of the setup
+	dirs    []string        // those by which the script's processes are recognized
+	vars    []string        // those that commands have set
+	tracker scriptTracker   // nil: Linear
+	linear  *lineartest.Server
+	// the Linear workspace that the command linear does not change at present; may be nil
+	other     *lineartest.Server
+	model     *modeltest.Server // nil without the real codex
 	github    *githubtest.Server
 	service   *checkedService // nil until healthchecks start
 	collector *collector      // nil until collector start
@@ -263,24 +308,57 @@ func stageOf(ts *testscript.TestScript) *stage { return ts.Value(stageKey{}).(*s
 
 const markName = "SYMPHONY_TEST_MARK"
 
-// setupScript gives each script its own home, Linear and agent. A process that is left at the end fails the script.
+// setupScript gives each script its own home, Linear and agent. A process that is left at the
+// end fails the script.
 func setupScript(env *testscript.Env) error {
-	server := lineartest.New(lineartest.Config{Validate: linearschema.Validate, Key: "lin_api_" + strings.Repeat("secret", 3)})
+	server := lineartest.New(lineartest.Config{
+		Validate: linearschema.Validate,
+		Key:      "lin_api_" + strings.Repeat("secret", 3),
+	})
 	seed := lineartest.Seed{Projects: []lineartest.SeedProject{
-		{Name: "Demo", SlugID: "demo", Description: "A shop with one shelf."}, {Name: "Second", SlugID: "second"},
+		{
+			Name:        "Demo",
+			SlugID:      "demo",
+			Description: "A shop with one shelf.",
+		}, {
+			Name:   "Second",
+			SlugID: "second",
+		},
 	}}
 	seed.Users = []lineartest.SeedUser{
-		{Name: "Robin Doe", Email: "robin@example.com"}, {Name: "Kim Poe", Email: "kim@example.com"}, {Name: "Eve Roe", Email: "eve@example.com"},
+		{
+			Name:  "Robin Doe",
+			Email: "robin@example.com",
+		}, {
+			Name:  "Kim Poe",
+			Email: "kim@example.com",
+		}, {
+			Name:  "Eve Roe",
+			Email: "eve@example.com",
+		},
 	}
-	seed.Teams = []lineartest.SeedTeam{{Key: "ABC", Name: "Alphabet"}, {Key: "OPS", Name: "Operations"}}
+	seed.Teams = []lineartest.SeedTeam{{
+		Key:  "ABC",
+		Name: "Alphabet",
+	}, {
+		Key:  "OPS",
+		Name: "Operations",
+	}}
 	if err := server.Load(seed); err != nil {
 		return err
 	}
 	server.Start()
 	env.Defer(server.Close)
-	set := &stage{env: env, dirs: []string{env.WorkDir}, linear: server, t: env.T(), github: newGitHub(env.T(), env.Defer, "team/app", "")}
+	set := &stage{
+		env:    env,
+		dirs:   []string{env.WorkDir},
+		linear: server,
+		t:      env.T(),
+		github: newGitHub(env.T(), env.Defer, "team/app", ""),
+	}
 	env.Values[stageKey{}] = set
-	home, codexHome := filepath.Join(env.WorkDir, "home"), filepath.Join(env.WorkDir, "codex-home")
+	home := filepath.Join(env.WorkDir, "home")
+	codexHome := filepath.Join(env.WorkDir, "codex-home")
 	for _, dir := range []string{home, codexHome} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
@@ -311,20 +389,37 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	for k, v := range map[string]string{
-		toolsVar:   os.Getenv(toolsVar),
-		"EXAMPLES": filepath.Join(root, "examples"), "HOME": home, "CODEX_HOME": codexHome, "AGENT": agent, "PROGRAM": program, "DONE": "Done", "TMPDIR": env.WorkDir + "/.tmp",
-		"PATIENCE": test.Patience().String(), "XDG_STATE_HOME": "", "XDG_CONFIG_HOME": "", "STATE": filepath.Join(env.WorkDir, "state"),
+		toolsVar:             os.Getenv(toolsVar),
+		"EXAMPLES":           filepath.Join(root, "examples"),
+		"HOME":               home,
+		"CODEX_HOME":         codexHome,
+		"AGENT":              agent,
+		"PROGRAM":            program,
+		"DONE":               "Done",
+		"TMPDIR":             env.WorkDir + "/.tmp",
+		"PATIENCE":           test.Patience().String(),
+		"XDG_STATE_HOME":     "",
+		"XDG_CONFIG_HOME":    "",
+		"STATE":              filepath.Join(env.WorkDir, "state"),
 		"SYMPHONY_STATE_DIR": filepath.Join(env.WorkDir, "state"),
 		"JSON_TRACKER":       filepath.Join(filepath.Dir(program), "json-tracker"),
 		recordVar:            filepath.Join(env.WorkDir, ".documents"),
 		clockVar:             filepath.Join(env.WorkDir, ".clock"),
-		"LINEAR_API_KEY":     server.Key(), "LINEAR_ENDPOINT": server.Endpoint(), "LINEAR_URL": strings.TrimSuffix(server.Endpoint(), "/graphql"),
-		"GITHUB_API": set.github.URL(), "GITHUB_TEST_TOKEN": set.github.Tokens[0],
-		"GOGC": "off", "GOMEMLIMIT": "256MiB", // see TestMain; package variables are allocated before it
+		"LINEAR_API_KEY":     server.Key(),
+		"LINEAR_ENDPOINT":    server.Endpoint(),
+		"LINEAR_URL":         strings.TrimSuffix(server.Endpoint(), "/graphql"),
+		"GITHUB_API":         set.github.URL(),
+		"GITHUB_TEST_TOKEN":  set.github.Tokens[0],
+		// see TestMain; package variables are allocated before it
+		"GOGC":                "off",
+		"GOMEMLIMIT":          "256MiB",
 		"GIT_CONFIG_NOSYSTEM": "1",
 		// Not /dev/null: "git config --global" of a script would replace the device.
-		"GIT_CONFIG_GLOBAL": filepath.Join(env.WorkDir, ".gitconfig"),
-		"GIT_AUTHOR_NAME":   "A", "GIT_AUTHOR_EMAIL": "a@example.com", "GIT_COMMITTER_NAME": "A", "GIT_COMMITTER_EMAIL": "a@example.com",
+		"GIT_CONFIG_GLOBAL":   filepath.Join(env.WorkDir, ".gitconfig"),
+		"GIT_AUTHOR_NAME":     "A",
+		"GIT_AUTHOR_EMAIL":    "a@example.com",
+		"GIT_COMMITTER_NAME":  "A",
+		"GIT_COMMITTER_EMAIL": "a@example.com",
 	} {
 		env.Setenv(k, v)
 	}
@@ -339,8 +434,8 @@ func setupScript(env *testscript.Env) error {
 	return fillIn(env)
 }
 
-// commonFiles returns the files that every script has unless it contains a file of that name: the workflow, what agents do,
-// and told, which shows what an agent was told.
+// commonFiles returns the files that every script has unless it contains a file of that name:
+// the workflow, what agents do, and told, which shows what an agent was told.
 func commonFiles() map[string]string {
 	return map[string]string{
 		"WORKFLOW.md": made("WORKFLOW.md"),
@@ -410,7 +505,8 @@ func fillIn(env *testscript.Env) error {
 	return nil
 }
 
-// logWorkers logs what the workers of a failed script have written, and the outputs of their agents' tools if the script has kept them.
+// logWorkers logs what the workers of a failed script have written, and the outputs of their
+// agents' tools if the script has kept them.
 func logWorkers(env *testscript.Env) {
 	if t, ok := env.T().(interface{ Failed() bool }); !ok || !t.Failed() {
 		return
@@ -439,8 +535,9 @@ func sweep(t testscript.T, mark string, dirs []string) {
 	}
 }
 
-// marked returns the processes of a script, found by their environment or, since only root can read that of a worker, by one of the
-// script's directories in their arguments. It scans twice, because a worker may start a pass and end during one scan.
+// marked returns the processes of a script, found by their environment or, since only root can
+// read that of a worker, by one of the script's directories in their arguments. It scans
+// twice, because a worker may start a pass and end during one scan.
 func marked(mark string, dirs ...string) map[int]string {
 	found := scan(mark, dirs)
 	maps.Copy(found, scan(mark, dirs))
@@ -456,19 +553,23 @@ func scan(mark string, dirs []string) map[int]string {
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		cmdline := strings.TrimSpace(strings.ReplaceAll(string(readProc(pid, "cmdline", buf[:])), "\x00", " "))
+		cmdline := strings.TrimSpace(
+			strings.ReplaceAll(string(readProc(pid, "cmdline", buf[:])), "\x00", " "),
+		)
 		if cmdline == "" { // a zombie
 			continue
 		}
 		inDir := func(dir string) bool { return strings.Contains(cmdline, dir+"/") }
-		if slices.ContainsFunc(dirs, inDir) || bytes.Contains(readProc(pid, "environ", buf[:]), []byte(markName+"="+mark)) {
+		if slices.ContainsFunc(dirs, inDir) ||
+			bytes.Contains(readProc(pid, "environ", buf[:]), []byte(markName+"="+mark)) {
 			found[pid] = cmdline
 		}
 	}
 	return found
 }
 
-// readProc reads a file of a process into buf. Scripts scan thousands of processes a second, and os.ReadFile needs twice the time.
+// readProc reads a file of a process into buf. Scripts scan thousands of processes a second,
+// and os.ReadFile needs twice the time.
 func readProc(pid int, name string, buf []byte) []byte {
 	fd, err := syscall.Open("/proc/"+strconv.Itoa(pid)+"/"+name, syscall.O_RDONLY|syscall.O_CLOEXEC, 0)
 	if err != nil {

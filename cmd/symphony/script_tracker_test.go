@@ -59,12 +59,28 @@ var trackerKinds = []trackerKind{
 		name: "linear", prefix: "ABC-", workflow: "WORKFLOW.md", limits: true, down: 1,
 		start: func(_ *testscript.Env, set *stage) (scriptTracker, error) { return linearTracker{set.linear}, nil },
 	},
-	{name: "github", prefix: "GH-", workflow: "WORKFLOW-github.md", limits: true, down: 1, done: "closed", start: startGitHub},
-	{name: "command", prefix: "ABC-", workflow: "WORKFLOW-command.md", limits: true, down: 1, start: startCommand},
+	{
+		name:     "github",
+		prefix:   "GH-",
+		workflow: "WORKFLOW-github.md",
+		limits:   true,
+		down:     1,
+		done:     "closed",
+		start:    startGitHub,
+	},
+	{
+		name:     "command",
+		prefix:   "ABC-",
+		workflow: "WORKFLOW-command.md",
+		limits:   true,
+		down:     1,
+		start:    startCommand,
+	},
 	{name: "file", prefix: "ABC-", workflow: "WORKFLOW-file.md", down: 3, start: startFiles},
 }
 
-// everyTracker is the script that runs with each kind of tracker also without SYMPHONY_TEST=all: what the kinds share is shown by Linear.
+// everyTracker is the script that runs with each kind of tracker also without
+// SYMPHONY_TEST=all: what the kinds share is shown by Linear.
 const everyTracker = "handoff"
 
 // TestTrackers runs the scripts in testdata/tracker with each kind of tracker.
@@ -97,8 +113,8 @@ func TestTrackers(t *testing.T) {
 	}
 }
 
-// TestRealCodexTrackers runs the whole way of an issue, testdata/codex/feedback.txtar, with the real codex and each kind of tracker;
-// TestRealCodex does so with Linear.
+// TestRealCodexTrackers runs the whole way of an issue, testdata/codex/feedback.txtar, with
+// the real codex and each kind of tracker; TestRealCodex does so with Linear.
 func TestRealCodexTrackers(t *testing.T) {
 	test.Expensive(t)
 	requireCodex(t)
@@ -111,7 +127,11 @@ func TestRealCodexTrackers(t *testing.T) {
 			t.Parallel()
 			p := params(t, "codex")
 			p.Setup = k.setup
-			runScripts(t, withCodex(p), map[string]string{"feedback": strings.ReplaceAll(text, "ABC-", k.prefix)})
+			runScripts(
+				t,
+				withCodex(p),
+				map[string]string{"feedback": strings.ReplaceAll(text, "ABC-", k.prefix)},
+			)
 		})
 	}
 }
@@ -144,9 +164,11 @@ func (k *trackerKind) setup(env *testscript.Env) error {
 //	tracker clear                   clears the log of requests
 //	tracker asked                   waits until there is a request in the log
 //
-// The verbs add, move and is also take several issues: ABC-1,ABC-2. FILE contains the issue's description. If its name ends in .agent
-// it is a script for the agent, in which {move STATE} is a tool call that moves the issue, {comment TEXT} one that comments on it,
-// {label NAME} one that gives it a label, in Linear, and {gate FILE} a command that ends once the file exists.
+// The verbs add, move and is also take several issues: ABC-1,ABC-2. FILE contains the issue's
+// description. If its name ends in .agent it is a script for the agent, in which {move STATE}
+// is a tool call that moves the issue, {comment TEXT} one that comments on it, {label NAME}
+// one that gives it a label, in Linear, and {gate FILE} a command that ends once the file
+// exists.
 func trackerCmd(ts *testscript.TestScript, neg bool, args []string) {
 	set := stageOf(ts)
 	s := set.tracker
@@ -160,7 +182,8 @@ func trackerCmd(ts *testscript.TestScript, neg bool, args []string) {
 
 // onTracker carries out a verb of the command tracker. It returns false if there is none.
 func onTracker(ts *testscript.TestScript, s scriptTracker, args []string) bool {
-	verb, rest := args[0], args[1:]
+	verb := args[0]
+	rest := args[1:]
 	text := strings.Join(rest[min(1, len(rest)):], " ")
 	switch verb {
 	case "add":
@@ -222,7 +245,12 @@ func listed(list string) []string {
 }
 
 // readIssue reads the arguments of add.
-func readIssue(ts *testscript.TestScript, s scriptTracker, identifier string, args []string) (i scriptIssue, err error) {
+func readIssue(
+	ts *testscript.TestScript,
+	s scriptTracker,
+	identifier string,
+	args []string,
+) (i scriptIssue, err error) {
 	i = scriptIssue{Identifier: identifier, Title: "Issue " + identifier, State: "Todo"}
 	for _, arg := range args {
 		key, value, named := strings.Cut(arg, "=")
@@ -268,14 +296,14 @@ func expandMacros(s scriptTracker, identifier, dir, text string) (_ string, err 
 	text = agentMacro.ReplaceAllStringFunc(text, func(m string) string {
 		parts := agentMacro.FindStringSubmatch(m)
 		if _, isLinear := s.(linearTracker); parts[1] == "label" && !isLinear {
-			err = cmp.Or(err, errors.New("{label NAME} needs Linear"))
+			err = errors.Join(err, errors.New("{label NAME} needs Linear"))
 		}
 		if parts[1] == "gate" {
 			return fmt.Sprintf("sh until [ -e '%s' ]; do sleep 0.2; done", filepath.Join(dir, parts[2]))
 		}
 		tool, args, callErr := s.Call(identifier, parts[1], parts[2])
 		call, jsonErr := json.Marshal(args)
-		err = cmp.Or(err, callErr, jsonErr)
+		err = errors.Join(err, callErr, jsonErr)
 		return "tool " + tool + " " + string(call)
 	})
 	return text, err

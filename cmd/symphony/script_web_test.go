@@ -19,14 +19,16 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// serveCmd starts symphony serve in the background, at a free port. It sets $URL, without a slash at its end, $PAGE, which is the
-// same with the server's secret name, $LINK, the path of the printed link, and $TOKEN. The end of the script ends the server, which must
-// then have printed nothing on stderr: serve [FLAG|WORKFLOW...]
+// serveCmd starts symphony serve in the background, at a free port. It sets $URL, without a
+// slash at its end, $PAGE, which is the same with the server's secret name, $LINK, the path of
+// the printed link, and $TOKEN. The end of the script ends the server, which must then have
+// printed nothing on stderr: serve [FLAG|WORKFLOW...]
 func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	program, err := inPath(ts.Getenv("PATH"), "symphony")
 	ts.Check(err)
 	cmd := exec.Command(program, append([]string{"serve", "--port", "0"}, args...)...)
-	cmd.Dir, cmd.Env = ts.MkAbs("."), scriptEnv(ts)
+	cmd.Dir = ts.MkAbs(".")
+	cmd.Env = scriptEnv(ts)
 	log, err := os.Create(filepath.Join(ts.Getenv("WORK"), "serve.log"))
 	ts.Check(err)
 	cmd.Stderr = log
@@ -65,9 +67,10 @@ func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}()
 }
 
-// httpCmd sends a request to the server of the script. The status line, the headers and the body of the answer are then in stdout. An
-// argument with a colon after a name is a header, another one the body, which is a form unless it begins with a brace:
-// http METHOD PATH [HEADER|BODY...]
+// httpCmd sends a request to the server of the script. The status line, the headers and the
+// body of the answer are then in stdout. An argument with a colon after a name is a header,
+// another one the body, which is a form unless it begins with a brace: http METHOD PATH
+// [HEADER|BODY...]
 func httpCmd(ts *testscript.TestScript, neg bool, args []string) {
 	fmt.Fprint(ts.Stdout(), request(ts, args...))
 }
@@ -97,7 +100,9 @@ func request(ts *testscript.TestScript, args ...string) string {
 	if host := header.Get("Host"); host != "" {
 		r.Host = host
 	}
-	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
 	answer, err := client.Do(r)
 	ts.Check(err)
 	defer answer.Body.Close()
@@ -112,10 +117,10 @@ func request(ts *testscript.TestScript, args ...string) string {
 
 var headerPattern = regexp.MustCompile(`^([A-Z][A-Za-z-]*): ?(.*)$`)
 
-// examplesCmd runs the examples of a document about the API, with $SERVER and $TOKEN, and with ABC for the team WEB. Each line of a block
-// of shell that begins with curl has to print something, and the last line of a block the members of the JSON that follows it, with their
-// types:
-// examples DOCUMENT
+// examplesCmd runs the examples of a document about the API, with $SERVER and $TOKEN, and with
+// ABC for the team WEB. Each line of a block of shell that begins with curl has to print
+// something, and the last line of a block the members of the JSON that follows it, with their
+// types: examples DOCUMENT
 func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	text, err := os.ReadFile(filepath.Join(moduleRoot, args[0]))
 	ts.Check(err)
@@ -127,7 +132,8 @@ func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
 				continue
 			}
 			_, number, _ := strings.Cut(requestNumber.FindString(line), ".")
-			if ref := requestNumber.FindString(line); number != "" { // the agent asks the next question when the last one is answered
+			// the agent asks the next question when the last one is answered
+			if ref := requestNumber.FindString(line); number != "" {
 				waitFor(ts, ref+" to be asked", func() (bool, string) {
 					err := ts.Exec("symphony", "ps")
 					shown := ts.ReadFile("stdout")

@@ -13,14 +13,16 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// These tests check every cell of the table in docs/security.md of what an agent can do. With options set, a hostile agent, the
-// real codex with a scripted model, tries every row, and a script checks the result outside the sandbox.
+// These tests check every cell of the table in docs/security.md of what an agent can do. With
+// options set, a hostile agent, the real codex with a scripted model, tries every row, and a
+// script checks the result outside the sandbox.
 
 // byDefault is the column without options.
 const byDefault = "by default"
 
-// trustScripts maps the options that one script sets, as the columns of the table are called, to the lines that set them. They change
-// different rows, so that what each of them does, and that it does nothing else, can be seen although the others are set.
+// trustScripts maps the options that one script sets, as the columns of the table are called,
+// to the lines that set them. They change different rows, so that what each of them does, and
+// that it does nothing else, can be seen although the others are set.
 var trustScripts = map[string]map[string]string{
 	"default": {byDefault: ""},
 	"more": {
@@ -81,7 +83,8 @@ func trustCells(t *testing.T) map[string]map[string]string {
 		}
 	}
 	for option := range options {
-		if !named[option] && option != "codex.thread_sandbox" { // which changes nothing, as the text explains
+		// which changes nothing, as the text explains
+		if !named[option] && option != "codex.thread_sandbox" {
 			t.Errorf("the table does not mention %s", option)
 		}
 	}
@@ -114,7 +117,8 @@ func TestSecurityTable(t *testing.T) {
 	runScripts(t, withCodex(params(t, "codex")), scripts)
 }
 
-// removeOutside removes the files that agents have written outside their scripts' directories. Their names contain this process's pid.
+// removeOutside removes the files that agents have written outside their scripts' directories.
+// Their names contain this process's pid.
 func removeOutside(t *testing.T) {
 	t.Helper()
 	for _, path := range test.Must(filepath.Glob(fmt.Sprintf("/tmp/symphony-trust-%d-*", os.Getpid()))) {
@@ -128,13 +132,15 @@ func trustScript(t *testing.T, cells map[string]map[string]string, options map[s
 	var looks strings.Builder
 	sets := strings.Join(slices.Sorted(maps.Values(options)), "\n") + "\n"
 	for _, row := range trustRows() {
-		value, by := cells[row.says][byDefault], byDefault
+		value := cells[row.says][byDefault]
+		by := byDefault
 		for option := range options {
 			if own := cells[row.says][option]; own != cells[row.says][byDefault] {
 				if by != byDefault {
 					t.Fatalf("%s: %s and %s change the same row in one script", row.says, by, option)
 				}
-				value, by = own, option
+				value = own
+				by = option
 			}
 		}
 		look, known := row.means[value]
@@ -148,11 +154,12 @@ func trustScript(t *testing.T, cells map[string]map[string]string, options map[s
 		asked = "until '^request\\tABC-1\\.1\\t' symphony ps\n! exists asked\nexec symphony approve ABC-1.1\n"
 	}
 	agents := "-- clone.agent --\n" + trustAgent(inClone) + "-- linked.agent --\n" + trustAgent(inWorktree)
-	return strings.NewReplacer("OPTION\n", sets, "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).Replace(made("security.txtar"))
+	return strings.NewReplacer("OPTION\n", sets, "ASKED\n", asked, "LOOKS\n", looks.String(), "AGENTS\n", agents).
+		Replace(made("security.txtar"))
 }
 
-// trustAgent returns the agent's script for a clone or a linked worktree. The commands are joined to one, so that there is only
-// one sandbox to start.
+// trustAgent returns the agent's script for a clone or a linked worktree. The commands are
+// joined to one, so that there is only one sandbox to start.
 func trustAgent(where int) string {
 	var commands, others strings.Builder
 	for _, row := range trustRows() {
@@ -197,7 +204,8 @@ func looks(lines ...string) map[string]string {
 	return map[string]string{"yes": strings.Join(lines, "\n"), "no": strings.Join(no, "\n")}
 }
 
-// writes returns a row about writing: the agent runs a command that creates the files, and the script tests for them.
+// writes returns a row about writing: the agent runs a command that creates the files, and the
+// script tests for them.
 func writes(says, command, files string) trustRow {
 	return trustRow{says: says, tries: "sh " + command, means: looks("exists " + files)}
 }
@@ -215,16 +223,24 @@ const hostilePath = "$(dirname $PROGRAM)/hostile"
 func trustRows() []trustRow {
 	return []trustRow{
 		writes("write its workspace", "echo x > new", "ws/ABC-1/new"),
-		writes("write its own temporary and cache directory", "echo x > $TMPDIR/new; echo x > $XDG_CACHE_HOME/new",
-			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new"),
-		writes("write those of hooks and of codex", "for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
-			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new"),
+		writes(
+			"write its own temporary and cache directory",
+			"echo x > $TMPDIR/new; echo x > $XDG_CACHE_HOME/new",
+			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new",
+		),
+		writes(
+			"write those of hooks and of codex",
+			"for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
+			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new",
+		),
 		{
 			says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone",
 			means: looks("exec git -C ws/ABC-1 log --format=%s", "stdout committed-in-clone"),
 		},
 		{
-			says: "commit in a linked worktree", where: inWorktree, tries: "sh git commit -q --allow-empty -m committed-in-worktree",
+			says:  "commit in a linked worktree",
+			where: inWorktree,
+			tries: "sh git commit -q --allow-empty -m committed-in-worktree",
 			means: looks("exec git -C repo log --format=%s work", "stdout committed-in-worktree"),
 		},
 		{
@@ -237,14 +253,33 @@ func trustRows() []trustRow {
 			tries: "sh echo true > ../../repo/.git/hooks/post-merge && chmod +x ../../repo/.git/hooks/post-merge; git --git-dir ../../repo/.git config core.fsmonitor /bin/true",
 			means: looks("exists repo/.git/hooks/post-merge", "grep fsmonitor repo/.git/config"),
 		},
-		writes("write `.codex` and `.agents` of its workspace", "mkdir -p .agents; echo x > .codex/new; echo x > .agents/new",
-			"ws/ABC-1/.codex/new ws/ABC-1/.agents/new"),
+		writes(
+			"write `.codex` and `.agents` of its workspace",
+			"mkdir -p .agents; echo x > .codex/new; echo x > .agents/new",
+			"ws/ABC-1/.codex/new ws/ABC-1/.agents/new",
+		),
 		writes("write another issue's workspace", "echo x > ../OTHER-1/new", "ws/OTHER-1/new"),
 		writes("write the directories of `agent.writable_roots`", "echo x > ../../shared/new", "shared/new"),
-		writes("write `/tmp`", "echo x > /tmp/symphony-trust-$SYMPHONY_TEST_MARK", "/tmp/symphony-trust-$SYMPHONY_TEST_MARK"),
-		writes("write the home directory: ssh keys, profiles", "echo x > ~/.ssh/new; echo x > ~/.bash_profile", "home/.ssh/new home/.bash_profile"),
-		writes("write the state directory, leases and records", "echo x > ../../state/new; echo x > ../.symphony/new", "state/new ws/.symphony/new"),
-		writes("write the codex home", "echo x > $CODEX_HOME/new; echo x > ../../codex-home/new", "codex-home/new"),
+		writes(
+			"write `/tmp`",
+			"echo x > /tmp/symphony-trust-$SYMPHONY_TEST_MARK",
+			"/tmp/symphony-trust-$SYMPHONY_TEST_MARK",
+		),
+		writes(
+			"write the home directory: ssh keys, profiles",
+			"echo x > ~/.ssh/new; echo x > ~/.bash_profile",
+			"home/.ssh/new home/.bash_profile",
+		),
+		writes(
+			"write the state directory, leases and records",
+			"echo x > ../../state/new; echo x > ../.symphony/new",
+			"state/new ws/.symphony/new",
+		),
+		writes(
+			"write the codex home",
+			"echo x > $CODEX_HOME/new; echo x > ../../codex-home/new",
+			"codex-home/new",
+		),
 		{
 			says:  "write WORKFLOW.md and the environment file",
 			tries: "sh echo WRITTEN= >> ~/.config/symphony/state.env; echo WRITTEN >> ../../WORKFLOW.md",
@@ -253,36 +288,101 @@ func trustRows() []trustRow {
 
 		reads("read another issue's workspace", "cat ../OTHER-1/file", "sentinel-neighbour"),
 		reads("read the home directory: ssh keys", "cat ~/.ssh/id_ed25519", "sentinel-ssh"),
-		reads("read the environment file, and those of other projects",
-			"cd ~/.config/symphony; cat state.env symphony.env other.env ../../../dotfile", "'sentinel-[a-z]*file'"),
-		reads("read the codex home: its login", "cat ../../codex-home/auth.json $CODEX_HOME/auth.json", "sentinel-login"),
+		reads(
+			"read the environment file, and those of other projects",
+			"cd ~/.config/symphony; cat state.env symphony.env other.env ../../../dotfile",
+			"'sentinel-[a-z]*file'",
+		),
+		reads(
+			"read the codex home: its login",
+			"cat ../../codex-home/auth.json $CODEX_HOME/auth.json",
+			"sentinel-login",
+		),
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
-		reads("read the environment of its worker, which may contain the tracker's key",
-			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'", "found-the-key"),
-		reads("have the tracker's key in its own environment", "env | grep -c lin_api_secret | sed 's/^[1-9].*/own-environment-has-the-key/'", "own-environment-has-the-key"),
-		reads("have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
-			// Also in the files of codex and symphony. The brackets keep the pattern from matching itself.
-			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u", "sentinel-token"),
-		reads("have the other variables of the environment, `*PASSWORD*` among them", "echo plain is $PLAIN_VARIABLE-$DB_PASSWORD", "sentinel-plain-sentinel-password"),
+		reads(
+			"read the environment of its worker, which may contain the tracker's key",
+			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'",
+			"found-the-key",
+		),
+		reads(
+			"have the tracker's key in its own environment",
+			"env | grep -c lin_api_secret | sed 's/^[1-9].*/own-environment-has-the-key/'",
+			"own-environment-has-the-key",
+		),
+		reads(
+			"have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
+			// Also in the files of codex and symphony. The brackets keep the pattern from
+			// matching itself.
+			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u",
+			"sentinel-token",
+		),
+		reads(
+			"have the other variables of the environment, `*PASSWORD*` among them",
+			"echo plain is $PLAIN_VARIABLE-$DB_PASSWORD",
+			"sentinel-plain-sentinel-password",
+		),
 
-		reads("signal other processes of the account", "kill -0 $(cat ../../socket.pid) && echo could-signal", "^could-signal"),
-		{says: "leave processes behind", tries: "sh " + hostilePath + " fork 3", means: looks("alive '^hostile stay'")},
-		{says: "run commands outside the sandbox", tries: "sh echo x > ../../outside\nask-command echo x > ../../asked", means: map[string]string{
-			"yes": "exec sh -c 'cat outside asked 2>/dev/null || true'\nstdout x",
-			"no":  "! exists outside asked", "asks a person": "! exists outside\nexists asked",
-		}},
-		{says: "run `symphony` to change anything", tries: "sh env -u SYMPHONY_RUN_ID $PROGRAM pause -w ../../WORKFLOW.md", means: map[string]string{
-			"yes": "exec symphony ps --json\njson stdout paused true", "no": "exec symphony ps --json\njson stdout paused false",
-		}},
-		{says: "have codex start what its repository's `.codex/config.toml` names", means: looks("exists started-by-repository")},
-		{says: "use the MCP servers of the operator's codex home, outside the sandbox", means: looks("exists started-by-home")},
+		reads(
+			"signal other processes of the account",
+			"kill -0 $(cat ../../socket.pid) && echo could-signal",
+			"^could-signal",
+		),
+		{
+			says:  "leave processes behind",
+			tries: "sh " + hostilePath + " fork 3",
+			means: looks("alive '^hostile stay'"),
+		},
+		{
+			says:  "run commands outside the sandbox",
+			tries: "sh echo x > ../../outside\nask-command echo x > ../../asked",
+			means: map[string]string{
+				"yes": "exec sh -c 'cat outside asked 2>/dev/null || true'\nstdout x",
+				"no":  "! exists outside asked", "asks a person": "! exists outside\nexists asked",
+			},
+		},
+		{
+			says:  "run `symphony` to change anything",
+			tries: "sh env -u SYMPHONY_RUN_ID $PROGRAM pause -w ../../WORKFLOW.md",
+			means: map[string]string{
+				"yes": "exec symphony ps --json\njson stdout paused true",
+				"no":  "exec symphony ps --json\njson stdout paused false",
+			},
+		},
+		{
+			says:  "have codex start what its repository's `.codex/config.toml` names",
+			means: looks("exists started-by-repository"),
+		},
+		{
+			says:  "use the MCP servers of the operator's codex home, outside the sandbox",
+			means: looks("exists started-by-home"),
+		},
 
-		reads("reach the network, this machine's ports included", "(exec 3<>/dev/tcp/127.0.0.1/${LINEAR_URL##*:}) && echo could-connect", "^could-connect"),
-		writes("connect to sockets: docker, systemd, an ssh agent", hostilePath+" connect $WORK/socket", "socket.reached"),
-		writes("send datagrams to sockets: the system's log", hostilePath+" send $WORK/socket.d", "socket.sent"),
-		{says: "read Linear by `linear_graphql`", tries: `tool linear_graphql {"query": "{ viewer { id } }"}`, means: looks(`grep '"viewer":' outputs`)},
-		{says: "change Linear by `linear_graphql`", tries: "{comment Changed}", means: map[string]string{
-			"yes": "linear comments ABC-1 1", "no": "linear comments ABC-1 0",
-		}},
+		reads(
+			"reach the network, this machine's ports included",
+			"(exec 3<>/dev/tcp/127.0.0.1/${LINEAR_URL##*:}) && echo could-connect",
+			"^could-connect",
+		),
+		writes(
+			"connect to sockets: docker, systemd, an ssh agent",
+			hostilePath+" connect $WORK/socket",
+			"socket.reached",
+		),
+		writes(
+			"send datagrams to sockets: the system's log",
+			hostilePath+" send $WORK/socket.d",
+			"socket.sent",
+		),
+		{
+			says:  "read Linear by `linear_graphql`",
+			tries: `tool linear_graphql {"query": "{ viewer { id } }"}`,
+			means: looks(`grep '"viewer":' outputs`),
+		},
+		{
+			says:  "change Linear by `linear_graphql`",
+			tries: "{comment Changed}",
+			means: map[string]string{
+				"yes": "linear comments ABC-1 1", "no": "linear comments ABC-1 0",
+			},
+		},
 	}
 }

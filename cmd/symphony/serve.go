@@ -36,7 +36,11 @@ The link works once. Link and token are new at each start; with --token-file you
 The buttons do what symphony's commands do. MCP hosts that have the token use agents at /mcp. SIGTERM and Ctrl-C wait for
 running commands.
 
-` + exampleText("symphony serve", "symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md", "symphony serve --project all"),
+` + exampleText(
+			"symphony serve",
+			"symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md",
+			"symphony serve --project all",
+		),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
 			dirFlag(),
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
@@ -48,10 +52,24 @@ running commands.
 // serverFlags are the flags of the HTTP server, which serve and tick --loop have.
 func serverFlags(port string) []cli.Flag {
 	return []cli.Flag{
-		&cli.IntFlag{Name: "port", Usage: "serve the page and the API at port `N`; 0: any free one", DefaultText: port},
-		&cli.StringFlag{Name: "listen", Usage: "listen at `ADDRESS`: HOST, HOST:PORT or unix:PATH", DefaultText: "server.host, else 127.0.0.1"},
-		&cli.StringSliceFlag{Name: "allow-host", Usage: "allow browsers to call the server by `NAME`, such as that of a proxy; may be repeated"},
-		&cli.StringFlag{Name: "token-file", Usage: "take the server's token from `FILE` in ~/.config/symphony, which agents can't read"},
+		&cli.IntFlag{
+			Name:        "port",
+			Usage:       "serve the page and the API at port `N`; 0: any free one",
+			DefaultText: port,
+		},
+		&cli.StringFlag{
+			Name:        "listen",
+			Usage:       "listen at `ADDRESS`: HOST, HOST:PORT or unix:PATH",
+			DefaultText: "server.host, else 127.0.0.1",
+		},
+		&cli.StringSliceFlag{
+			Name:  "allow-host",
+			Usage: "allow browsers to call the server by `NAME`, such as that of a proxy; may be repeated",
+		},
+		&cli.StringFlag{
+			Name:  "token-file",
+			Usage: "take the server's token from `FILE` in ~/.config/symphony, which agents can't read",
+		},
 	}
 }
 
@@ -71,7 +89,10 @@ func serveAction(c *cli.Context, w *term.Env) error {
 		return err
 	}
 	if w.StdoutIsFile && !o.OwnToken {
-		w.Note(slog.LevelWarn, "the link is not printed into a file, which agents could read: use --token-file")
+		w.Note(
+			slog.LevelWarn,
+			"the link is not printed into a file, which agents could read: use --token-file",
+		)
 	}
 	if link := s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal && !w.StdoutIsFile); link != "" {
 		w.PrintQR(link)
@@ -79,11 +100,14 @@ func serveAction(c *cli.Context, w *term.Env) error {
 	return errors.Join(s.Serve(c.Context), tools.Close())
 }
 
-// servedTools are the options of symphony mcp by default. With a single project its issues can be operated, too.
+// servedTools are the options of symphony mcp by default. With a single project its issues can
+// be operated, too.
 func servedTools(projects []*project.Project, dirs []string) mcpserver.Options {
 	o := mcpserver.Options{
-		CallTimeout: agents.DefaultCallTimeout, ApprovalTimeout: agents.DefaultApprovalTimeout, IdleTimeout: agents.DefaultIdleTimeout,
-		Dirs: dirs,
+		CallTimeout:     agents.DefaultCallTimeout,
+		ApprovalTimeout: agents.DefaultApprovalTimeout,
+		IdleTimeout:     agents.DefaultIdleTimeout,
+		Dirs:            dirs,
 	}
 	if len(projects) == 1 {
 		o.Project = projects[0]
@@ -93,10 +117,21 @@ func servedTools(projects []*project.Project, dirs []string) mcpserver.Options {
 
 // newServerOptions reads the flags of the server, and its address in a workflow.
 func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) (o web.Options, err error) {
-	o = web.Options{Listen: c.String("listen"), Port: -1, Hosts: c.StringSlice("allow-host"), Token: web.NewToken()}
-	o.Places = text.Map(projects, func(p *project.Project) web.Place { return web.Place{Workflow: p.Path, StateDir: p.StateDir} })
+	o = web.Options{
+		Listen: c.String("listen"),
+		Port:   -1,
+		Hosts:  c.StringSlice("allow-host"),
+		Token:  web.NewToken(),
+	}
+	o.Places = text.Map(projects, func(p *project.Project) web.Place {
+		return web.Place{
+			Workflow: p.Path,
+			StateDir: p.StateDir,
+		}
+	})
 	if server, named := serverOf(projects); named {
-		o.Listen, o.Port = cmp.Or(o.Listen, server.Host), server.Port
+		o.Listen = cmp.Or(o.Listen, server.Host)
+		o.Port = server.Port
 	}
 	if c.IsSet("port") && strings.HasPrefix(o.Listen, "unix:") {
 		return o, exit.Usage("%s: --port cannot be combined with a socket", c.Command.Name)
@@ -106,7 +141,11 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 	}
 	if c.IsSet("port") {
 		if o.Port = c.Int("port"); o.Port < 0 {
-			return o, exit.Usage("%s: --port must be a number from 0 to 65535, not %d", c.Command.Name, o.Port)
+			return o, exit.Usage(
+				"%s: --port must be a number from 0 to 65535, not %d",
+				c.Command.Name,
+				o.Port,
+			)
 		}
 	}
 	if !c.IsSet("token-file") {
@@ -134,32 +173,40 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 	if err == nil && token.Inside(dir) {
 		return nil
 	}
-	return reconcile.NewError("token_readable", command+": agents can read "+file+", and with its token decide what they ask for",
+	return reconcile.NewError(
+		"token_readable",
+		command+": agents can read "+file+", and with its token decide what they ask for",
 		fmt.Sprintf("keep it in %s, which they can't read: mkdir -p %[1]s; mv %s %[1]s/web-token",
-			text.ShellQuote(hidden), text.ShellQuote(file)))
+			text.ShellQuote(hidden), text.ShellQuote(file)),
+	)
 }
 
-// serverOf is the section server of the first workflow that has server.port, else of the first one. Its port is -1 without a valid
-// workflow, of which the server shows what the state directory knows.
+// serverOf is the section server of the first workflow that has server.port, else of the first
+// one. Its port is -1 without a valid workflow, of which the server shows what the state
+// directory knows.
 func serverOf(projects []*project.Project) (server workflow.Server, ok bool) {
 	server.Port = -1
 	for _, p := range projects {
 		cfg, err := p.ConfigWithoutKey()
 		if err == nil && (!ok || server.Port < 0 && cfg.Server.Port >= 0) {
-			server, ok = cfg.Server, true
+			server = cfg.Server
+			ok = true
 		}
 	}
 	return server, ok
 }
 
-// newLoopServer returns what serves the page beside the passes of a loop: nil unless a flag or the workflow asks for it. That the
-// address of the workflow can't be used is a warning, because passes do not need the server.
+// newLoopServer returns what serves the page beside the passes of a loop: nil unless a flag or
+// the workflow asks for it. That the address of the workflow can't be used is a warning,
+// because passes do not need the server.
 func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (func(context.Context), error) {
 	asked := c.IsSet("port") || c.IsSet("listen")
 	if server, _ := serverOf(projects); !asked && server.Port < 0 {
 		if c.IsSet("token-file") || c.IsSet("allow-host") {
-			w.Note(slog.LevelWarn,
-				"there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md")
+			w.Note(
+				slog.LevelWarn,
+				"there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md",
+			)
 		}
 		return nil, nil
 	}
@@ -175,7 +222,10 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 		return nil, err
 	}
 	return func(ctx context.Context) {
-		s.Announce(func(line string) { w.Note(slog.LevelInfo, line) }, !w.Journal && w.Log == nil && !w.StderrIsFile)
+		s.Announce(
+			func(line string) { w.Note(slog.LevelInfo, line) },
+			!w.Journal && w.Log == nil && !w.StderrIsFile,
+		)
 		if err := s.Serve(ctx); err != nil {
 			w.Note(slog.LevelWarn, err.Error())
 		}
@@ -187,7 +237,9 @@ func servedProjects(w *term.Env, c *cli.Context) ([]*project.Project, error) {
 	named := c.Args().Slice()
 	switch {
 	case c.IsSet("project") && c.String("project") != "all":
-		return nil, exit.Usage("serve: --project takes only all; name the workflows of other projects as arguments")
+		return nil, exit.Usage(
+			"serve: --project takes only all; name the workflows of other projects as arguments",
+		)
 	case c.IsSet("project") && (len(named) > 0 || c.IsSet("workflow") || c.IsSet("state-dir")):
 		return nil, exit.Usage("serve: --project all takes no workflow")
 	case c.IsSet("project"):

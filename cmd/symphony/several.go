@@ -35,20 +35,27 @@ const severalName = "several issues"
 
 // severalFlags returns the flags of a command about one issue, which prints a T, or several.
 func severalFlags[T any](more ...cli.Flag) []cli.Flag {
-	return workflowFlags(jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}, {severalName, reflect.TypeFor[operate.Several]()}},
-		append(more,
-			&cli.StringSliceFlag{Name: "filter", Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", ")},
-			&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)
+	return workflowFlags(
+		jsonFlagsOf(
+			[]jsonDocument{{"", reflect.TypeFor[T]()}, {severalName, reflect.TypeFor[operate.Several]()}},
+			append(more,
+				&cli.StringSliceFlag{
+					Name:  "filter",
+					Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", "),
+				},
+				&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)
 }
 
-// takesSeveral reports whether a command line is about several issues, so that the command prints the document of several.
+// takesSeveral reports whether a command line is about several issues, so that the command
+// prints the document of several.
 func takesSeveral(w *term.Env, c *cli.Context) bool {
 	issues, _, _ := severalArguments(w, c)
-	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil && (c.IsSet("filter") || len(issues) > 1)
+	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil &&
+		(c.IsSet("filter") || len(issues) > 1)
 }
 
-// severalArguments separates the issues from the workflow, which may come last: the first argument is an issue, except with --filter.
-// Requests are followed by no workflow.
+// severalArguments separates the issues from the workflow, which may come last: the first
+// argument is an issue, except with --filter. Requests are followed by no workflow.
 func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow string, err error) {
 	issues = c.Args().Slice()
 	if !strings.Contains(c.Command.UsageText, "REQUEST") && (len(issues) > 1 || c.IsSet("filter")) {
@@ -56,16 +63,22 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 	}
 	for _, arg := range issues[min(len(issues), 1):] {
 		if info, err := os.Stat(w.Absolute(arg)); err == nil && !info.IsDir() && !c.IsSet("workflow") {
-			return nil, "", exit.Usage("%s: %q may be an issue or the file of that name: name the workflow with -w", c.Command.Name, arg)
+			return nil, "", exit.Usage(
+				"%s: %q may be an issue or the file of that name: name the workflow with -w",
+				c.Command.Name,
+				arg,
+			)
 		}
 	}
 	return issues, workflow, nil
 }
 
-// onIssues is the action of a command that takes one issue or several. order makes the command about each; one carries it out about a
-// single one.
+// onIssues is the action of a command that takes one issue or several. order makes the command
+// about each; one carries it out about a single one.
 func onIssues(
-	w *term.Env, order func(*cli.Context) (operate.Command, error), one func(*cli.Context, *project.Project, operate.Command) error,
+	w *term.Env,
+	order func(*cli.Context) (operate.Command, error),
+	one func(*cli.Context, *project.Project, operate.Command) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		issues, workflow, err := severalArguments(w, c)
@@ -98,7 +111,13 @@ func onIssues(
 }
 
 // onSeveral carries out a command about several issues, once the operator has seen which.
-func onSeveral(c *cli.Context, w *term.Env, p *project.Project, issues []string, command operate.Command) error {
+func onSeveral(
+	c *cli.Context,
+	w *term.Env,
+	p *project.Project,
+	issues []string,
+	command operate.Command,
+) error {
 	screen := *w
 	screen.Stdout = w.Stderr // stdout is for the results
 	targets, err := chooseTargets(c, &screen, p, issues, command)
@@ -108,7 +127,11 @@ func onSeveral(c *cli.Context, w *term.Env, p *project.Project, issues []string,
 	case len(targets) == 0:
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
 	case !c.Bool("yes"):
-		yes, err := term.Confirm(c.Context, w, fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets)))
+		yes, err := term.Confirm(
+			c.Context,
+			w,
+			fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets)),
+		)
 		if !yes || err != nil {
 			return err
 		}
@@ -129,8 +152,9 @@ func onSeveral(c *cli.Context, w *term.Env, p *project.Project, issues []string,
 	return operate.ExitCode(results)
 }
 
-// chooseTargets prints the issues, or requests in full, that the command line names or its filter keeps, and returns each once. One that
-// can't be found is left to the command, which reports it.
+// chooseTargets prints the issues, or requests in full, that the command line names or its
+// filter keeps, and returns each once. One that can't be found is left to the command, which
+// reports it.
 func chooseTargets(
 	c *cli.Context, w *term.Env, p *project.Project, refs []string, command operate.Command,
 ) (targets []operate.Target, err error) {
@@ -143,19 +167,26 @@ func chooseTargets(
 		return nil, err
 	}
 	confined, rows, _ := selection.Select([]view.Overview{all})
-	decides, how := command.Decision.How != "", command.Decision.How
+	decides := command.Decision.How != ""
+	how := command.Decision.How
 	switch {
 	case len(refs) == 0 && decides:
 		takes := func(r view.RequestRow) bool {
 			return how == reconcile.DecideDeny || r.Kind != reconcile.QuestionRequest
 		}
-		refs = text.Map(text.Filter(confined[0].Requests, takes), func(r view.RequestRow) string { return r.ID })
+		refs = text.Map(
+			text.Filter(confined[0].Requests, takes),
+			func(r view.RequestRow) string { return r.ID },
+		)
 	case len(refs) == 0:
 		refs = text.Map(rows, func(r view.Row) string { return r.Identifier })
 	}
 	table := term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1}
 	for _, ref := range refs {
-		row := text.First(rows, func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID })
+		row := text.First(
+			rows,
+			func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID },
+		)
 		t := operate.Target{Project: p, Name: cmp.Or(row.Identifier, ref)}
 		owner, isAgent := agents.ProjectOf(c.Context, p, ref)
 		var request reconcile.Request
@@ -163,12 +194,16 @@ func chooseTargets(
 		case decides:
 			t.Project = owner
 			if found, err := requests.Named(c.Context, owner, ref, how); err == nil {
-				request, t.Name = found, found.ID()
+				request = found
+				t.Name = found.ID()
 			}
 		case isAgent:
 			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
 		}
-		if slices.ContainsFunc(targets, func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) }) {
+		if slices.ContainsFunc(
+			targets,
+			func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) },
+		) {
 			continue
 		}
 		targets = append(targets, t)

@@ -20,30 +20,40 @@ func showCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It asks the tracker only about issues without a claim, and changes nothing. --attempts counts all runs of the agent\n" +
 			"from 1, and has what each changed, cost and ended with; diff --attempt compares two of them.\n\n" +
-			exampleText("symphony show ABC-7", "symphony show ABC-7 --attempts"),
+			exampleText(
+				"symphony show ABC-7",
+				"symphony show ABC-7 --attempts",
+			),
 		Flags: workflowFlags(jsonFlagsOf(
-			[]jsonDocument{{"", reflect.TypeFor[detail.Issue]()}, {"--attempts", reflect.TypeFor[detail.AttemptList]()}},
+			[]jsonDocument{
+				{"", reflect.TypeFor[detail.Issue]()},
+				{"--attempts", reflect.TypeFor[detail.AttemptList]()},
+			},
 			&cli.BoolFlag{Name: "attempts", Usage: "show the runs of the agent side by side"},
 			&cli.BoolFlag{Name: "offline", Usage: "do not ask the tracker"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			if c.Bool("attempts") {
-				a, err := detail.ReadAttempts(c.Context, p, args[0])
-				if err == nil {
-					render.Attempts(w, a)
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				if c.Bool("attempts") {
+					a, err := detail.ReadAttempts(c.Context, p, args[0])
+					if err == nil {
+						render.Attempts(w, a)
+					}
+					return err
 				}
-				return err
-			}
-			v, err := detail.Read(c.Context, p, args[0], detail.Options{Offline: c.Bool("offline")})
-			if err != nil {
-				return err
-			}
-			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
-				render.Issue(w, v)
-				return nil
-			})
-		}),
+				v, err := detail.Read(c.Context, p, args[0], detail.Options{Offline: c.Bool("offline")})
+				if err != nil {
+					return err
+				}
+				return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+					render.Issue(w, v)
+					return nil
+				})
+			},
+		),
 	}
 }
 
@@ -55,26 +65,44 @@ func diffCommand(w *term.Env) *cli.Command {
 			"what is not committed stands below the line \"# Not committed:\".\n" +
 			"It also takes the id of an agent that works without an issue. --attempt compares what two runs have left, committed\n" +
 			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
-			exampleText("symphony diff ABC-7", "symphony diff ABC-7 --attempt 1..2", "symphony diff ABC-7 --raw > work.diff"),
+			exampleText(
+				"symphony diff ABC-7",
+				"symphony diff ABC-7 --attempt 1..2",
+				"symphony diff ABC-7 --raw > work.diff",
+			),
 		Flags: workflowFlags(jsonFlags[detail.Diff](
-			&cli.StringFlag{Name: "attempt", Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began"},
-			&cli.BoolFlag{Name: "raw", Usage: "print the diff exactly as git does, without escaping control characters"},
+			&cli.StringFlag{
+				Name:  "attempt",
+				Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began",
+			},
+			&cli.BoolFlag{
+				Name:  "raw",
+				Usage: "print the diff exactly as git does, without escaping control characters",
+			},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print the diff without a pager"},
 		)...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			p, _ = agents.ProjectOf(c.Context, p, args[0])
-			attempts := c.String("attempt")
-			if w.JSON {
-				var diff strings.Builder
-				run, err := detail.WriteDiff(c.Context, p, args[0], attempts, &diff)
-				if err == nil {
-					w.PrintJSON(detail.Diff{Identifier: run.Identifier, Attempts: text.OrNull(attempts), Diff: diff.String()})
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				p, _ = agents.ProjectOf(c.Context, p, args[0])
+				attempts := c.String("attempt")
+				if w.JSON {
+					var diff strings.Builder
+					run, err := detail.WriteDiff(c.Context, p, args[0], attempts, &diff)
+					if err == nil {
+						w.PrintJSON(detail.Diff{
+							Identifier: run.Identifier,
+							Attempts:   text.OrNull(attempts),
+							Diff:       diff.String(),
+						})
+					}
+					return err
 				}
-				return err
-			}
-			return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
-				return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))
-			})
-		}),
+				return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+					return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))
+				})
+			},
+		),
 	}
 }

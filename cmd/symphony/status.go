@@ -39,7 +39,10 @@ Exit code 0: everything is OK; 1: something waits for you, or the state can't be
 }
 
 // statusCode are the exit codes of status.
-var statusCode = map[view.Level]error{view.LevelNeedsPerson: exit.Only(1), view.LevelNotTicking: exit.Only(2)}
+var statusCode = map[view.Level]error{
+	view.LevelNeedsPerson: exit.Only(1),
+	view.LevelNotTicking:  exit.Only(2),
+}
 
 // statusOverviews reads the overview of the project, or those of all projects.
 func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {

@@ -22,7 +22,12 @@ const userUnits = ".config/systemd/user/"
 // readmeUnit returns a unit of docs/scheduling.md with changes: old text, new text, ...
 func readmeUnit(t *testing.T, file string, changes ...string) string {
 	t.Helper()
-	text := between(t, document(t, "docs/scheduling.md"), "`~/.config/systemd/user/"+file+"`:\n\n```ini\n", "```")
+	text := between(
+		t,
+		document(t, "docs/scheduling.md"),
+		"`~/.config/systemd/user/"+file+"`:\n\n```ini\n",
+		"```",
+	)
 	return replaced(t, text, changes...)
 }
 
@@ -45,7 +50,8 @@ func bootSystemd(t *testing.T, uid int) *machine {
 	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
 		t.Skip("systemd is not installed")
 	}
-	// A test waits dozens of times, each time for at most test.Patience. The machine must outlive all of that.
+	// A test waits dozens of times, each time for at most test.Patience. The machine must
+	// outlive all of that.
 	life := 5 * test.Patience()
 	m := bootMachine(t, uid, boot, "-t", strconv.Itoa(int(life.Seconds())))
 	m.key()
@@ -57,7 +63,14 @@ var anyRate = []string{"[Unit]\n", "[Unit]\nStartLimitIntervalSec=0\n"}
 
 // everySecond returns the timer of docs/scheduling.md with an interval of one second.
 func everySecond(t *testing.T) string {
-	return readmeUnit(t, "symphony-web-shop.timer", "OnCalendar=minutely", "OnActiveSec=0\nOnUnitActiveSec=1s", "AccuracySec=5s", "AccuracySec=10ms")
+	return readmeUnit(
+		t,
+		"symphony-web-shop.timer",
+		"OnCalendar=minutely",
+		"OnActiveSec=0\nOnUnitActiveSec=1s",
+		"AccuracySec=5s",
+		"AccuracySec=10ms",
+	)
 }
 
 // startUserManager starts the user manager, as logind does for a user with lingering enabled.
@@ -83,20 +96,23 @@ func (m *machine) passes(n int) {
 		if !ok {
 			return false, ""
 		}
-		if v.LastPass.ID > before.LastPass.ID && (v.LastPass.Trigger != "timer" || len(v.LastPass.Errors) > 0) {
+		if v.LastPass.ID > before.LastPass.ID &&
+			(v.LastPass.Trigger != "timer" || len(v.LastPass.Errors) > 0) {
 			m.t.Fatalf("the pass failed or was not started by the timer: %+v", *v.LastPass)
 		}
 		return v.LastPass.ID >= before.LastPass.ID+int64(n), fmt.Sprintf("%+v", *v.LastPass)
 	})
 }
 
-// TestSystemd runs the timer of docs/scheduling.md on a real systemd, in the user's manager. Workers, each in its own scope,
-// outlive the service, a stop of the timer and systemd's re-execution.
+// TestSystemd runs the timer of docs/scheduling.md on a real systemd, in the user's manager.
+// Workers, each in its own scope, outlive the service, a stop of the timer and systemd's
+// re-execution.
 func TestSystemd(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
 	m := bootSystemd(t, systemdUID)
-	// Workers that systemd-run starts need a slot, too. A slot that is not passed on, or not released, would block all work.
+	// Workers that systemd-run starts need a slot, too. A slot that is not passed on, or not
+	// released, would block all work.
 	m.mustSh(m.as("echo SYMPHONY_MAX_AGENTS=1 >> " + m.envFile("web-shop")))
 	m.write(userUnits+"symphony-web-shop.service", readmeUnit(t, "symphony-web-shop.service", anyRate...))
 	m.write(userUnits+"symphony-web-shop.timer", everySecond(t))
@@ -139,7 +155,12 @@ func TestSystemd(t *testing.T) {
 	m.mustSh("journalctl --sync")
 	said, _ := m.sh("journalctl --no-pager -o cat | grep -i -e 'left-over process' -e 'remains running'")
 	test.Equal(t, "the warnings of systemd", said, "")
-	test.Equal(t, "the last result of the service", m.userctl("show -P Result symphony-web-shop.service"), "success")
+	test.Equal(
+		t,
+		"the last result of the service",
+		m.userctl("show -P Result symphony-web-shop.service"),
+		"success",
+	)
 }
 
 // loopUnit runs the loop of docs/scheduling.md, which systemd waits for, reloads and stops.
@@ -156,13 +177,18 @@ func (m *machine) loopUnit() {
 	m.userctl("reload symphony-loop.service")
 	m.until("a pass after the reload", func() (bool, string) {
 		v, _ := m.ps()
-		return v.LastPass.ID > before.LastPass.ID && v.LastPass.Trigger == "loop", fmt.Sprintf("%+v", *v.LastPass)
+		return v.LastPass.ID > before.LastPass.ID &&
+				v.LastPass.Trigger == "loop", fmt.Sprintf(
+				"%+v",
+				*v.LastPass,
+			)
 	})
 	m.userctl("stop symphony-loop.service")
 	test.Equal(m.t, "the result of the loop", m.userctl("show -P Result symphony-loop.service"), "success")
 }
 
-// sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and the next pass resumes their threads.
+// sliceStops stops the slice of the scopes: workers end as interrupted, without a failure, and
+// the next pass resumes their threads.
 func (m *machine) sliceStops(w machineWorker) {
 	m.t.Helper()
 	w.thread = m.threadOf(w.run)
@@ -170,8 +196,13 @@ func (m *machine) sliceStops(w machineWorker) {
 	next := m.atWork("ABC-2", "gate-2")
 	v, _ := m.ps()
 	i := slices.IndexFunc(v.Ended, func(r view.RunRow) bool { return r.RunID == w.run })
-	if outcomes(v, "ABC-2") != "interrupted" || i < 0 || !strings.HasPrefix(*v.Ended[i].Error, "terminated: ") {
-		m.t.Errorf("after its scope was stopped the run is %+v, want interrupted, terminated\n%s", v.Ended, m.story())
+	if outcomes(v, "ABC-2") != "interrupted" || i < 0 ||
+		!strings.HasPrefix(*v.Ended[i].Error, "terminated: ") {
+		m.t.Errorf(
+			"after its scope was stopped the run is %+v, want interrupted, terminated\n%s",
+			v.Ended,
+			m.story(),
+		)
 	}
 	next.thread = m.threadOf(next.run)
 	if next.run == w.run || next.thread != w.thread || next.attempt != 0 {
@@ -195,7 +226,8 @@ func (m *machine) threadOf(run string) (thread string) {
 	return thread
 }
 
-// ownPass checks that a worker's own pass settles its run and starts the next issue without the timer.
+// ownPass checks that a worker's own pass settles its run and starts the next issue without
+// the timer.
 func (m *machine) ownPass() {
 	m.t.Helper()
 	m.userctl("stop symphony-web-shop.timer")
@@ -211,13 +243,18 @@ func (m *machine) ownPass() {
 	m.finish("ABC-3", "gate-3")
 	m.calm()
 	v, _ = m.ps()
-	for issue, want := range map[string]string{"ABC-1": "succeeded", "ABC-2": "succeeded interrupted", "ABC-3": "succeeded"} {
+	for issue, want := range map[string]string{
+		"ABC-1": "succeeded",
+		"ABC-2": "succeeded interrupted",
+		"ABC-3": "succeeded",
+	} {
 		test.Equal(m.t, "runs of "+issue+", newest first", outcomes(v, issue), want)
 	}
 }
 
-// TestSystemdSystemUnits runs the units of docs/scheduling.md in the system manager. Passes of a user start no workers that
-// would end with the service, unless there is KillMode=process or a user manager. Workers of root get scopes at once.
+// TestSystemdSystemUnits runs the units of docs/scheduling.md in the system manager. Passes of
+// a user start no workers that would end with the service, unless there is KillMode=process or
+// a user manager. Workers of root get scopes at once.
 func TestSystemdSystemUnits(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
@@ -228,7 +265,16 @@ func TestSystemdSystemUnits(t *testing.T) {
 	}
 	const service = "symphony-web-shop.service"
 	unit := func(home string, lines ...string) string {
-		return readmeUnit(t, service, append(anyRate, "%h", home, "[Service]\n", "[Service]\n"+strings.Join(append(lines, ""), "\n"))...)
+		return readmeUnit(
+			t,
+			service,
+			append(
+				anyRate,
+				"%h",
+				home,
+				"[Service]\n",
+				"[Service]\n"+strings.Join(append(lines, ""), "\n"),
+			)...)
 	}
 	install(service, unit(userHome, "User=symtester"))
 
@@ -237,7 +283,8 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
 	w := m.atWork("ABC-1", "gate-1")
 
-	// A pass that waits for its runs is not refused, because its service, for instance a CI job, lasts as long.
+	// A pass that waits for its runs is not refused, because its service, for instance a CI
+	// job, lasts as long.
 	m.add("ABC-7", "")
 	const inService = "systemd-run --quiet --wait -p User=symtester -p WorkingDirectory=" + userProject + " -p Environment=HOME=" + userHome
 	m.mustSh(inService + " --unit=ci-job " + userHome + "/bin/symphony tick --wait")
@@ -256,7 +303,10 @@ func TestSystemdSystemUnits(t *testing.T) {
 
 	// doctor in such a service reports the problem, too.
 	said, _ := m.sh(inService + " --pipe --unit=doctor " + userHome + "/bin/symphony doctor")
-	m.wants(said, "workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)")
+	m.wants(
+		said,
+		"workers: workers_would_die: a worker would end with doctor.service (KillMode=control-group)",
+	)
 	said, _ = m.sh(m.asUser("bin/symphony doctor -w web-shop/WORKFLOW.md"))
 	m.wants(said, "workers: outlive their pass")
 
@@ -281,7 +331,12 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.unblocked()
 	m.inScope(w3, m.userManager())
 	env := m.mustSh(fmt.Sprintf("tr '\\0' '\\n' < /proc/%d/environ", w3.command))
-	test.Lacks(t, "the environment of the agent, which must not lead to the user manager", env, "XDG_RUNTIME_DIR")
+	test.Lacks(
+		t,
+		"the environment of the agent, which must not lead to the user manager",
+		env,
+		"XDG_RUNTIME_DIR",
+	)
 
 	// The worker of a manual pass gets a scope unless the scope would end with the login.
 	m.add("ABC-4", "gate-4")
@@ -290,7 +345,12 @@ func TestSystemdSystemUnits(t *testing.T) {
 	m.mustSh(fmt.Sprintf("mkdir -p /run/systemd/users; echo NAME=symtester > /run/systemd/users/%d", m.uid))
 	m.add("ABC-6", "gate-6")
 	m.mustSh(m.asUser("bin/symphony tick -w web-shop/WORKFLOW.md"))
-	test.Lacks(t, "the control group, which would end with the user's login", m.cgroup(m.atWork("ABC-6", "gate-6").pid), "user@")
+	test.Lacks(
+		t,
+		"the control group, which would end with the user's login",
+		m.cgroup(m.atWork("ABC-6", "gate-6").pid),
+		"user@",
+	)
 	for _, n := range []string{"1", "3", "4", "6"} {
 		m.finish("ABC-"+n, "gate-"+n)
 	}
@@ -304,10 +364,16 @@ func TestSystemdSystemUnits(t *testing.T) {
 	boss := *m
 	boss.uid = 0
 	boss.as = func(command string) string {
-		return fmt.Sprintf("cd %s && exec env -i HOME=%[1]s PATH=/usr/bin:/bin bash -c '%s'", bossHome, strings.ReplaceAll(command, "'", `'\''`))
+		return fmt.Sprintf(
+			"cd %s && exec env -i HOME=%[1]s PATH=/usr/bin:/bin bash -c '%s'",
+			bossHome,
+			strings.ReplaceAll(command, "'", `'\''`),
+		)
 	}
-	m.mustSh(fmt.Sprintf(`set -e; umask 077; mkdir -p %[1]s/codex-home; cp -r %[2]s/bin %[1]s; mkdir %[1]s/web-shop
-		sed 's|--home %[2]s|--home %[1]s|' %[2]s/web-shop/WORKFLOW.md > %[1]s/web-shop/WORKFLOW.md; chown -R 0:0 %[1]s`, bossHome, userHome))
+	m.mustSh(
+		fmt.Sprintf(`set -e; umask 077; mkdir -p %[1]s/codex-home; cp -r %[2]s/bin %[1]s; mkdir %[1]s/web-shop
+		sed 's|--home %[2]s|--home %[1]s|' %[2]s/web-shop/WORKFLOW.md > %[1]s/web-shop/WORKFLOW.md; chown -R 0:0 %[1]s`, bossHome, userHome),
+	)
 	boss.key()
 	install(service, unit(bossHome, "Environment=HOME="+bossHome))
 	install("symphony-web-shop.timer", everySecond(t))
@@ -342,16 +408,29 @@ func (m *machine) refused(service string) {
 	test.Equal(m.t, "the exit status", m.mustSh("systemctl show -P ExecMainStatus "+service), "1")
 	v, _ := m.ps()
 	const code = "workers_would_die"
-	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.ProjectBlock == nil || v.ProjectBlock.Reason != code {
-		m.t.Errorf("ps prints %+v, blocked %+v; want %s\n%s", v.LastPass.Errors, v.ProjectBlock, code, m.story())
+	if len(v.LastPass.Errors) != 1 || v.LastPass.Errors[0].Code != code || v.ProjectBlock == nil ||
+		v.ProjectBlock.Reason != code {
+		m.t.Errorf(
+			"ps prints %+v, blocked %+v; want %s\n%s",
+			v.LastPass.Errors,
+			v.ProjectBlock,
+			code,
+			m.story(),
+		)
 	}
-	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" || !strings.HasPrefix(v.Skipped[0].Message, code+": ") || !strings.Contains(v.Skipped[0].Message, "KillMode=control-group") {
+	if len(v.Skipped) != 1 || v.Skipped[0].Reason != "blocked" ||
+		!strings.HasPrefix(v.Skipped[0].Message, code+": ") ||
+		!strings.Contains(v.Skipped[0].Message, "KillMode=control-group") {
 		m.t.Errorf("skipped: %+v", v.Skipped)
 	}
 	if len(v.Running) != len(before.Running) || len(v.Ended) != len(before.Ended) {
 		m.t.Errorf("the refused pass changed the runs: %+v, before %+v", v, before)
 	}
-	m.wants(m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"), "symphony: "+code, "write KillMode=process into")
+	m.wants(
+		m.mustSh("journalctl --sync; journalctl --no-pager -o cat -p err -n 40"),
+		"symphony: "+code,
+		"write KillMode=process into",
+	)
 }
 
 // unblocked fails if ps still shows a block.

@@ -24,23 +24,51 @@ the pass. In systemd's journal each line has a priority.
 
 SYMPHONY_MAX_AGENTS limits the runs of one codex home, over all projects.
 
-` + exampleText("symphony tick --dry-run", "symphony tick --loop --quiet --log-format json",
-			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md"),
+` + exampleText(
+			"symphony tick --dry-run",
+			"symphony tick --loop --quiet --log-format json",
+			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md",
+		),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](append(serverFlags("server.port, else no server"),
-			&cli.BoolFlag{Name: "loop", Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM"},
-			&cli.BoolFlag{Name: "stop-on-exit", Usage: "with --loop, in containers: end the workers too; the next loop starts their issues again"},
+			&cli.BoolFlag{
+				Name:  "loop",
+				Usage: "repeat at polling.interval_ms until SIGINT or SIGTERM",
+			},
+			&cli.BoolFlag{
+				Name:  "stop-on-exit",
+				Usage: "with --loop, in containers: end the workers too; the next loop starts their issues again",
+			},
 			&cli.BoolFlag{Name: "dry-run", Usage: "print what a pass would do, and change nothing"},
 			fieldsFlag(),
-			&cli.BoolFlag{Name: "quiet", Usage: "for schedules: print only errors, and each only when it changes"},
-			&cli.BoolFlag{Name: "wait", Usage: "wait until the runs that this pass started have ended"},
-			&cli.DurationFlag{Name: "lock-timeout", Usage: "wait up to `TIME`, such as 10s, for another pass to end", DefaultText: "do not wait"},
+			&cli.BoolFlag{
+				Name:  "quiet",
+				Usage: "for schedules: print only errors, and each only when it changes",
+			},
+			&cli.BoolFlag{
+				Name:  "wait",
+				Usage: "wait until the runs that this pass started have ended",
+			},
+			&cli.DurationFlag{
+				Name:        "lock-timeout",
+				Usage:       "wait up to `TIME`, such as 10s, for another pass to end",
+				DefaultText: "do not wait",
+			},
 			&cli.StringFlag{
-				Name: "log-level", Usage: "log the pass on stderr, at `LEVEL`: debug, info, warn or error",
+				Name:        "log-level",
+				Usage:       "log the pass on stderr, at `LEVEL`: debug, info, warn or error",
 				DefaultText: "info with --log-format, else no log",
 			},
-			&cli.StringFlag{Name: "log-format", Usage: "the `FORMAT` of the log: text or json", DefaultText: "text with --log-level, else no log"},
-			&cli.StringFlag{Name: "trigger", Value: project.TriggerManual, Usage: "record that `NAME` runs the pass: " +
-				"cron, timer, manual, worker or command"},
+			&cli.StringFlag{
+				Name:        "log-format",
+				Usage:       "the `FORMAT` of the log: text or json",
+				DefaultText: "text with --log-level, else no log",
+			},
+			&cli.StringFlag{
+				Name:  "trigger",
+				Value: project.TriggerManual,
+				Usage: "record that `NAME` runs the pass: " +
+					"cron, timer, manual, worker or command",
+			},
 		)...)...),
 		Action: func(c *cli.Context) error { return tickAction(c, w) },
 	}
@@ -48,11 +76,21 @@ SYMPHONY_MAX_AGENTS limits the runs of one codex home, over all projects.
 
 func tickAction(c *cli.Context, w *term.Env) error {
 	o := tick.Options{
-		Options: pass.Options{Trigger: c.String("trigger"), DryRun: c.Bool("dry-run"), LockTimeout: c.Duration("lock-timeout")},
-		Loop:    c.Bool("loop"), StopOnExit: c.Bool("stop-on-exit"), JSON: w.JSON, Quiet: c.Bool("quiet"), Wait: c.Bool("wait"),
-		LogLevel: c.String("log-level"), LogFormat: c.String("log-format"),
+		Options: pass.Options{
+			Trigger:     c.String("trigger"),
+			DryRun:      c.Bool("dry-run"),
+			LockTimeout: c.Duration("lock-timeout"),
+		},
+		Loop:       c.Bool("loop"),
+		StopOnExit: c.Bool("stop-on-exit"),
+		JSON:       w.JSON,
+		Quiet:      c.Bool("quiet"),
+		Wait:       c.Bool("wait"),
+		LogLevel:   c.String("log-level"),
+		LogFormat:  c.String("log-format"),
 	}
-	w.JSONLines, w.Verbose = o.Loop, c.Bool("verbose")
+	w.JSONLines = o.Loop
+	w.Verbose = c.Bool("verbose")
 	if w.Verbose && (o.JSON || o.Quiet) {
 		return exit.Usage("tick: -v cannot be combined with --json or --quiet")
 	}
@@ -87,5 +125,9 @@ func tickAction(c *cli.Context, w *term.Env) error {
 
 // fieldsFlag is -v of the commands that run a pass.
 func fieldsFlag() cli.Flag {
-	return &cli.BoolFlag{Name: "verbose", Aliases: []string{"v"}, Usage: "print fields instead of sentences, for scripts"}
+	return &cli.BoolFlag{
+		Name:    "verbose",
+		Aliases: []string{"v"},
+		Usage:   "print fields instead of sentences, for scripts",
+	}
 }

@@ -19,7 +19,10 @@ func trashCommand(w *term.Env) *cli.Command {
 		Description: `A removed workspace is kept for workspace.keep_removed_ms, and longer if it has work that exists nowhere else, unless you
 discard this work with symphony prune --force ISSUE.
 
-` + exampleText("symphony trash", "symphony restore ABC-7"),
+` + exampleText(
+			"symphony trash",
+			"symphony restore ABC-7",
+		),
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			tellElsewhere(w, p)
@@ -35,7 +38,10 @@ discard this work with symphony prune --force ISSUE.
 // tellElsewhere names the machines that a command does not reach.
 func tellElsewhere(w *term.Env, p *project.Project) {
 	if cfg, err := p.ConfigWithoutKey(); err == nil && len(cfg.Policy.Hosts) > 0 {
-		fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+strings.Join(cfg.Policy.Hosts, ", "))
+		fmt.Fprintln(
+			w.Stderr,
+			"symphony: workspaces on other machines are not looked at: "+strings.Join(cfg.Policy.Hosts, ", "),
+		)
 	}
 }
 
@@ -46,14 +52,20 @@ func restoreCommand(w *term.Env) *cli.Command {
 		Description: `If the trash has several workspaces of the issue, it restores the newest. Instead of ISSUE you can give a name that
 symphony trash lists. Passes do not remove a restored workspace before a run has used it.
 
-` + exampleText("symphony restore ABC-7"),
+` + exampleText(
+			"symphony restore ABC-7",
+		),
 		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			restored, err := cleanup.Restore(c.Context, p, args[0])
-			if err == nil {
-				render.Restored(w, restored)
-			}
-			return err
-		}),
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				restored, err := cleanup.Restore(c.Context, p, args[0])
+				if err == nil {
+					render.Restored(w, restored)
+				}
+				return err
+			},
+		),
 	}
 }

@@ -29,14 +29,18 @@ func versionCommand(w *term.Env) *cli.Command {
 		UsageText: "symphony version [flags]",
 		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that begins with its version, as the file\n" +
 			"VERSION of a release does. Without that variable nothing is asked.\n\n" +
-			exampleText("symphony version --json", "SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check"),
+			exampleText(
+				"symphony version --json",
+				"SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check",
+			),
 		Flags: append(jsonFlags[versionJSON](),
 			&cli.BoolFlag{Name: "check", Usage: "also print whether a newer release exists"}),
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
 				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
-			b, newest := project.ReadBuild(), ""
+			b := project.ReadBuild()
+			newest := ""
 			if c.Bool("check") {
 				address := w.Environment().Getenv(project.ReleasesVar)
 				if address == "" {
@@ -54,7 +58,14 @@ func versionCommand(w *term.Env) *cli.Command {
 				})
 				return nil
 			}
-			fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\n", b, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			fmt.Fprintf(
+				w.Stdout,
+				"symphony %s %s %s/%s\n",
+				b,
+				runtime.Version(),
+				runtime.GOOS,
+				runtime.GOARCH,
+			)
 			switch {
 			case newest != "" && b.OlderThan(newest):
 				fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, project.UpgradeHint)

@@ -16,7 +16,9 @@ import (
 
 func waitCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "wait", Usage: "wait until an issue is handed over or needs a person", UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
+		Name:      "wait",
+		Usage:     "wait until an issue is handed over or needs a person",
+		UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
 		Description: `It waits until no agent works on the issue and none will start without you, and prints the result. It changes nothing.
 
 Exit codes:
@@ -28,26 +30,40 @@ Exit codes:
     7    nothing starts it: not in an active state, released, paused, or no schedule is active
     124  --timeout has passed
 
-` + exampleText("symphony wait ABC-7 && symphony open ABC-7 --pr", "symphony wait ABC-7 --timeout 1h --json status"),
+` + exampleText(
+			"symphony wait ABC-7 && symphony open ABC-7 --pr",
+			"symphony wait ABC-7 --timeout 1h --json status",
+		),
 		Flags: workflowFlags(jsonFlags[detail.Issue](
-			&cli.DurationFlag{Name: "timeout", Usage: "wait at most `DURATION`", DefaultText: "no limit"},
+			&cli.DurationFlag{
+				Name:        "timeout",
+				Usage:       "wait at most `DURATION`",
+				DefaultText: "no limit",
+			},
 		)...),
-		Action: onProject(w, []string{"ISSUE"}, func(c *cli.Context, p *project.Project, args []string) error {
-			if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
-				return exit.Usage("wait: --timeout must be above zero")
-			}
-			v, err := operate.Wait(c.Context, p, operate.WaitOptions{
-				Issue: args[0], Timeout: c.Duration("timeout"), Whole: w.JSON, Status: func(v detail.Issue) { render.WaitStatus(w, v) },
-			})
-			if late := new(exit.Only); err != nil && !errors.As(err, late) {
-				return err
-			}
-			render.WaitEnd(w, v)
-			if err != nil {
-				return err
-			}
-			return waitCode(v)
-		}),
+		Action: onProject(
+			w,
+			[]string{"ISSUE"},
+			func(c *cli.Context, p *project.Project, args []string) error {
+				if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
+					return exit.Usage("wait: --timeout must be above zero")
+				}
+				v, err := operate.Wait(c.Context, p, operate.WaitOptions{
+					Issue:   args[0],
+					Timeout: c.Duration("timeout"),
+					Whole:   w.JSON,
+					Status:  func(v detail.Issue) { render.WaitStatus(w, v) },
+				})
+				if late := new(exit.Only); err != nil && !errors.As(err, late) {
+					return err
+				}
+				render.WaitEnd(w, v)
+				if err != nil {
+					return err
+				}
+				return waitCode(v)
+			},
+		),
 	}
 }
 

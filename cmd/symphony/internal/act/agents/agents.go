@@ -1,5 +1,6 @@
-// Package agents starts and uses agents without an issue. Each is a detached worker with the id that its client has chosen. Its
-// clients, such as symphony mcp, hold no state: they store calls in the database of the agents, and read results and events there.
+// Package agents starts and uses agents without an issue. Each is a detached worker with the
+// id that its client has chosen. Its clients, such as symphony mcp, hold no state: they store
+// calls in the database of the agents, and read results and events there.
 //
 //	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server, one per conversation
 //	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
@@ -69,8 +70,11 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 	a := &Agents{DB: db, p: openProject(w)}
 	a.account = project.OpenPassAccount(a.p, "", func(string) {})
 	a.runners = &workers.Local{
-		Machine: project.NewMachine(dir), StateDir: dir, Env: a.p.WorkerEnviron(), NextSlot: a.account.NextSlot,
-		Scopes: &proc.ScopeManager{Env: w.Environ},
+		Machine:  project.NewMachine(dir),
+		StateDir: dir,
+		Env:      a.p.WorkerEnviron(),
+		NextSlot: a.account.NextSlot,
+		Scopes:   &proc.ScopeManager{Env: w.Environ},
 	}
 	if a.runners.Exe, err = project.RunningProgram(); err == nil {
 		a.boot, err = proc.BootID()
@@ -97,10 +101,18 @@ func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 
 // lock takes the lock of the state directory, under which agents are started and settled.
 func lock(ctx context.Context, dir string) (release func() error, err error) {
-	release, held, err := state.Acquire(ctx, dir, state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}, lockPatience, false)
+	release, held, err := state.Acquire(ctx, dir, state.Holder{
+		PID:     os.Getpid(),
+		Trigger: "agents",
+		Since:   time.Now(),
+	}, lockPatience, false)
 	if err == nil && held != nil {
 		project.NameHolder(dir, held)
-		err = reconcile.NewError("state_busy", "the state of agents is locked by "+held.String(), "try again; if it stays, end that process")
+		err = reconcile.NewError(
+			"state_busy",
+			"the state of agents is locked by "+held.String(),
+			"try again; if it stays, end that process",
+		)
 	}
 	return release, err
 }
@@ -116,7 +128,8 @@ type Agent struct {
 
 var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
-// Spawn starts an agent and returns at once. If an agent with the same id and directory lives already, that one is returned.
+// Spawn starts an agent and returns at once. If an agent with the same id and directory lives
+// already, that one is returned.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
 	if err := s.check(ctx, a); err != nil {
 		return Agent{}, err
@@ -138,7 +151,8 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	}
 	_ = a.prune(ctx, now) // the next spawn tries again
 	known, found, err := a.DB.Clients.FreeAgent(ctx, s.ID)
-	if err == nil && found && known.Settled && known.Worker.PID == 0 { // its client was killed before it could start the worker
+	// its client was killed before it could start the worker
+	if err == nil && found && known.Settled && known.Worker.PID == 0 {
 		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
 		found = false
 	}
@@ -157,8 +171,15 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		root = filepath.Dir(root)
 	}
 	run := reconcile.Run{
-		ID: project.RunIDs(a.DB, a.p.Env.Now)(), Kind: reconcile.FreeRun, IssueID: s.ID, Identifier: s.ID, Phase: reconcile.Starting,
-		WorkspacePath: s.Cwd, WorkspaceRoot: root, StartedAt: now, Issue: reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
+		ID:            project.RunIDs(a.DB, a.p.Env.Now)(),
+		Kind:          reconcile.FreeRun,
+		IssueID:       s.ID,
+		Identifier:    s.ID,
+		Phase:         reconcile.Starting,
+		WorkspacePath: s.Cwd,
+		WorkspaceRoot: root,
+		StartedAt:     now,
+		Issue:         reconcile.Issue{ID: s.ID, Identifier: s.ID, Title: s.Cwd},
 	}
 	exists, err := a.DB.Clients.AddAgent(ctx, run)
 	if err != nil {
@@ -190,7 +211,8 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 		return err
 	}
 	for _, run := range known {
-		if run.Outcome != "" || strings.EqualFold(run.IssueID, s.ID) { // that it lives already is another error
+		// that it lives already is another error
+		if run.Outcome != "" || strings.EqualFold(run.IssueID, s.ID) {
 			continue
 		}
 		theirs, err := paths.Find(run.WorkspacePath)
@@ -205,7 +227,11 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 		if same {
 			hint = "use that agent or another directory, or share the directory explicitly"
 		}
-		return reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath), hint)
+		return reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath),
+			hint,
+		)
 	}
 	return nil
 }
@@ -216,13 +242,19 @@ func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
 	case err != nil:
 		return Agent{}, err
 	case run.IssueID != s.ID:
-		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID),
-			"choose another id")
+		return Agent{}, reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID),
+			"choose another id",
+		)
 	case run.Outcome != "":
 		return Agent{}, Ended(run)
 	case run.WorkspacePath != s.Cwd:
-		return Agent{}, reconcile.NewError(CodeConflict, fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
-			"choose another id")
+		return Agent{}, reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
+			"choose another id",
+		)
 	}
 	return a.agent(run)
 }
@@ -235,13 +267,22 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 	if _, err := project.MaxAgents(a.p); err != nil {
 		return err
 	}
-	// Later a new agent shows whether the block is over: a machine may have no issues whose runs would.
+	// Later a new agent shows whether the block is over: a machine may have no issues whose
+	// runs would.
 	if b := project.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
-		return reconcile.NewError(b.Reason, "the codex account can't be used: "+b.Message, "symphony status shows when it is tried again")
+		return reconcile.NewError(
+			b.Reason,
+			"the codex account can't be used: "+b.Message,
+			"symphony status shows when it is tried again",
+		)
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, false)
 	if err == nil && slots != nil && slots.Free == 0 {
-		err = reconcile.NewError("no_slot", "all slots of "+reconcile.MaxAgentsVar+" are taken", "end an agent, or wait until a run has ended")
+		err = reconcile.NewError(
+			"no_slot",
+			"all slots of "+reconcile.MaxAgentsVar+" are taken",
+			"end an agent, or wait until a run has ended",
+		)
 	}
 	return err
 }
@@ -287,7 +328,11 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 	run, found, err := a.DB.Clients.FreeAgent(ctx, id)
 	if err == nil && !found {
-		err = reconcile.NewError(CodeUnknown, fmt.Sprintf("there is no agent %q", id), "list_agents, or symphony agents, shows the agents")
+		err = reconcile.NewError(
+			CodeUnknown,
+			fmt.Sprintf("there is no agent %q", id),
+			"list_agents, or symphony agents, shows the agents",
+		)
 	}
 	if err != nil {
 		return Agent{}, err
@@ -319,13 +364,14 @@ func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 	s, err := readSettings(host.RunDir(a.runners.StateDir, run.ID))
 	if errors.Is(err, os.ErrNotExist) { // it was never started, or pruned
-		s, err = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}, nil
+		s = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}
+		err = nil
 	}
 	return Agent{run, s}, err
 }
 
-// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent has ended. If ctx ends, the worker is
-// killed, which otherwise may take a while to end codex.
+// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent
+// has ended. If ctx ends, the worker is killed, which otherwise may take a while to end codex.
 func (a *Agents) Kill(ctx context.Context, id string) error {
 	one, err := a.Find(ctx, id)
 	if err != nil || one.Settled {
@@ -339,7 +385,8 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	ctx = context.WithoutCancel(ctx)
-	// A spawn that is under way holds the lock: after it the worker has taken the run, or never will.
+	// A spawn that is under way holds the lock: after it the worker has taken the run, or
+	// never will.
 	var run reconcile.Run
 	err = a.locked(ctx, func() (err error) {
 		run, err = a.DB.Runs.Find(ctx, one.ID)
@@ -351,7 +398,8 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	if err := a.runners.Stop(limited, run); err != nil {
 		return err
 	}
-	// Under the lock no other client settles the run, during which its worker seems to be alive.
+	// Under the lock no other client settles the run, during which its worker seems to be
+	// alive.
 	err = a.locked(ctx, func() (err error) {
 		if workers.Alive(a.runners.StateDir, run.ID) {
 			if err = a.runners.Kill(ctx, run); err != nil {
@@ -364,8 +412,11 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 		return err
 	})
 	if err == nil && !run.Settled {
-		err = reconcile.NewError("leftover_process", fmt.Sprintf("agent %s has left processes that can't be ended", id),
-			"end them yourself: ps -ef shows them")
+		err = reconcile.NewError(
+			"leftover_process",
+			fmt.Sprintf("agent %s has left processes that can't be ended", id),
+			"end them yourself: ps -ef shows them",
+		)
 	}
 	return err
 }
@@ -379,7 +430,8 @@ func (a *Agents) locked(ctx context.Context, do func() error) error {
 	return errors.Join(do(), release())
 }
 
-// Settle records the end of agents whose worker has exited, and ends what they left. It takes the lock only if there is one.
+// Settle records the end of agents whose worker has exited, and ends what they left. It takes
+// the lock only if there is one.
 func (a *Agents) Settle(ctx context.Context) error {
 	runs, err := a.DB.Runs.Unsettled(ctx)
 	if err != nil || !slices.ContainsFunc(runs, a.dead) {
@@ -388,7 +440,8 @@ func (a *Agents) Settle(ctx context.Context) error {
 	return a.locked(ctx, func() error { return a.settle(ctx) })
 }
 
-// dead reports whether the worker of a run has exited. One that has recorded its outcome may be about to exit.
+// dead reports whether the worker of a run has exited. One that has recorded its outcome may
+// be about to exit.
 func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.StateDir, run.ID) }
 
 // settle is Settle under the lock.
@@ -402,13 +455,21 @@ func (a *Agents) settle(ctx context.Context) error {
 	return err
 }
 
-// settleDead ends what the dead worker of a run has left, and ends the run and its calls. If processes are left that can't be ended,
-// the run stays unsettled, so that the next call tries again.
+// settleDead ends what the dead worker of a run has left, and ends the run and its calls. If
+// processes are left that can't be ended, the run stays unsettled, so that the next call tries
+// again.
 func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 	now := a.p.Env.Now()
 	left, err := a.runners.Reap(ctx, run, func([]reconcile.Process) (err error) {
 		if run.Outcome == "" {
-			err = a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, "its worker has died")
+			err = a.DB.Store.EndDead(
+				ctx,
+				now,
+				run,
+				reconcile.Lost,
+				reconcile.CodeWorkerLost,
+				"its worker has died",
+			)
 		}
 		return err
 	})
@@ -419,7 +480,8 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		err = a.DB.Clients.EndCalls(ctx, run, now)
 	}
 	if err == nil && len(left) == 0 {
-		_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)) // prune removes it, too
+		// prune removes it, too
+		_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile))
 		if err = a.DB.Clients.SettleAgent(ctx, run); err == nil {
 			if one, failed := a.agent(run); failed == nil && one.HasWorktree() {
 				limited, cancel := context.WithTimeout(ctx, removeFor)
@@ -429,7 +491,9 @@ func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 		}
 	}
 	if errors.Is(err, reconcile.ErrConflict) {
-		err = nil // the worker has recorded its outcome just before it exited, or a worker has just taken the run: the next call settles it
+		// the worker has recorded its outcome just before it exited, or a worker has just
+		// taken the run: the next call settles it
+		err = nil
 	}
 	return err
 }
@@ -451,7 +515,8 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 	forgotten := 0
 	for _, agent := range old {
 		one, failed := a.Find(ctx, agent.IssueID)
-		if failed == nil && one.HasWorktree() || forgotten == pruneMost { // work in it exists nowhere else
+		// work in it exists nowhere else
+		if failed == nil && one.HasWorktree() || forgotten == pruneMost {
 			continue
 		}
 		forgotten++
@@ -460,7 +525,8 @@ func (a *Agents) prune(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// Reap settles the agents of this account, for a program that does not use them. It does nothing if there never were any.
+// Reap settles the agents of this account, for a program that does not use them. It does
+// nothing if there never were any.
 func Reap(ctx context.Context, w *environ.Env) error {
 	if AsProject(w) == nil {
 		return nil

@@ -14,9 +14,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Call stores a call of an agent and wakes its worker. A call with an ID that is stored already is returned as it is, and not
-// carried out again. Errors: CodeUnknown, CodeEnded, CodeConflict.
-func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, params any) (stored reconcile.Call, err error) {
+// Call stores a call of an agent and wakes its worker. A call with an ID that is stored
+// already is returned as it is, and not carried out again. Errors: CodeUnknown, CodeEnded,
+// CodeConflict.
+func (a *Agents) Call(
+	ctx context.Context,
+	agentID string,
+	call reconcile.Call,
+	params any,
+) (stored reconcile.Call, err error) {
 	known, found, err := a.DB.Clients.Call(ctx, call.ID)
 	if err != nil {
 		return known, err
@@ -34,7 +40,9 @@ func (a *Agents) Call(ctx context.Context, agentID string, call reconcile.Call, 
 	if call.Params, err = json.Marshal(params); err != nil {
 		return stored, fmt.Errorf("parameters of %s: %w", call.Verb, err)
 	}
-	call.RunID, call.Agent, call.CreatedAt = one.ID, agentID, a.p.Env.Now()
+	call.RunID = one.ID
+	call.Agent = agentID
+	call.CreatedAt = a.p.Env.Now()
 	stored, err = a.DB.Clients.AddCall(ctx, call)
 	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
 		if _, ended := a.live(ctx, agentID); ended != nil {
@@ -56,10 +64,15 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 	if stored.Agent == agentID && stored.Verb == call.Verb && stored.Conversation == call.Conversation {
 		return nil
 	}
-	return reconcile.NewError(CodeConflict, fmt.Sprintf("id %q belongs to another call", call.ID), "choose another id")
+	return reconcile.NewError(
+		CodeConflict,
+		fmt.Sprintf("id %q belongs to another call", call.ID),
+		"choose another id",
+	)
 }
 
-// wake tells the worker of a run, which has the directory, that there is a call. A worker that is not woken finds it a little later.
+// wake tells the worker of a run, which has the directory, that there is a call. A worker that
+// is not woken finds it a little later.
 func wake(dir string) {
 	// Not by package os, whose write would wait for room in the FIFO.
 	if fd, err := unix.Open(filepath.Join(dir, wakeFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
@@ -73,7 +86,8 @@ const (
 	settleStep = 500 * time.Millisecond // between two looks whether its agent has died
 )
 
-// Await waits until a call has ended or ctx ends, and returns it as it is then, without an error if ctx has ended.
+// Await waits until a call has ended or ctx ends, and returns it as it is then, without an
+// error if ctx has ended.
 func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err error) {
 	all := context.WithoutCancel(ctx)
 	settle := time.NewTicker(settleStep)
@@ -84,7 +98,11 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 		case err != nil:
 			return call, err
 		case !found:
-			return call, reconcile.NewError("unknown_call", fmt.Sprintf("there is no call %q", id), "use an id that a tool has returned")
+			return call, reconcile.NewError(
+				"unknown_call",
+				fmt.Sprintf("there is no call %q", id),
+				"use an id that a tool has returned",
+			)
 		case call.Ended():
 			return call, nil
 		}
@@ -100,11 +118,16 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 	}
 }
 
-// Conversation returns the call that opened a conversation, by its ID or by the thread's. Error: unknown_conversation.
+// Conversation returns the call that opened a conversation, by its ID or by the thread's.
+// Error: unknown_conversation.
 func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
 	call, found, err := a.DB.Clients.Conversation(ctx, id)
 	if err == nil && !found {
-		err = reconcile.NewError("unknown_conversation", fmt.Sprintf("there is no conversation %q", id), "new_conversation opens one")
+		err = reconcile.NewError(
+			"unknown_conversation",
+			fmt.Sprintf("there is no conversation %q", id),
+			"new_conversation opens one",
+		)
 	}
 	return call, err
 }

@@ -20,31 +20,38 @@ const CodeCursor = "invalid_cursor"
 // EventLog is the path of the log of an agent.
 func (a *Agents) EventLog(run reconcile.Run) string { return eventlog.Path(a.runners.StateDir, run.ID) }
 
-// EachEvent shows the events of an agent after a cursor, each with its line of the log, until show returns false for one, which is then
-// left for the next call. It returns the cursor before that one, and how many events between the two cursors the log no longer has. An
-// empty cursor stands before the oldest event. Error: CodeCursor.
+// EachEvent shows the events of an agent after a cursor, each with its line of the log, until
+// show returns false for one, which is then left for the next call. It returns the cursor
+// before that one, and how many events between the two cursors the log no longer has. An empty
+// cursor stands before the oldest event. Error: CodeCursor.
 func (a *Agents) EachEvent(
 	run reconcile.Run, cursor string, show func(e agent.Event, line []byte) bool,
 ) (after string, lost int64, err error) {
 	next, valid := nextOf(run.ID, cursor)
-	newest, more := int64(0), true
+	newest := int64(0)
+	more := true
 	err = eventlog.EachLine(a.runners.StateDir, run.ID, func(line []byte) {
 		no := numberOf(line)
 		newest = max(newest, no)
 		var e agent.Event
-		if !more || no < next || json.Unmarshal(line, &e) != nil { // a line that was cut, for instance because the disk was full
+		// a line that was cut, for instance because the disk was full
+		if !more || no < next || json.Unmarshal(line, &e) != nil {
 			return
 		}
 		if more = show(e, line); more {
-			lost, next = lost+e.No-next, e.No+1
+			lost = lost + e.No - next
+			next = e.No + 1
 		}
 	})
 	switch {
 	case err != nil:
 		return "", lost, fmt.Errorf("event log: %w", err)
 	case !valid || newest > 0 && next > newest+1:
-		return "", lost, reconcile.NewError(CodeCursor, fmt.Sprintf("cursor %q is none of this agent's events", cursor),
-			"use a cursor that read_events has returned for this agent, or none to begin with the oldest event")
+		return "", lost, reconcile.NewError(
+			CodeCursor,
+			fmt.Sprintf("cursor %q is none of this agent's events", cursor),
+			"use a cursor that read_events has returned for this agent, or none to begin with the oldest event",
+		)
 	}
 	return cursorAt(run.ID, next), lost, nil
 }
@@ -72,7 +79,8 @@ func numberOf(line []byte) int64 {
 	return n
 }
 
-// TurnsOf returns a function that finds the call of the turn to which an event belongs, "" for an event of none.
+// TurnsOf returns a function that finds the call of the turn to which an event belongs, "" for
+// an event of none.
 func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(agent.Event) string, error) {
 	calls, err := a.DB.Clients.CallsOf(ctx, run.ID)
 	threads := map[string]string{} // by the call that opened it
@@ -85,8 +93,10 @@ func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(agent.Eve
 		var began time.Time
 		for _, c := range calls {
 			if c.Verb == reconcile.CallTurn && e.TurnID != "" && threads[c.Conversation] == e.ThreadID && !c.StartedAt.IsZero() &&
-				!c.StartedAt.After(e.At) && !c.StartedAt.Before(began) {
-				id, began = c.ID, c.StartedAt
+				!c.StartedAt.After(e.At) &&
+				!c.StartedAt.Before(began) {
+				id = c.ID
+				began = c.StartedAt
 			}
 		}
 		return id

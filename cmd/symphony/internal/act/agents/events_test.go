@@ -19,7 +19,8 @@ import (
 // logOf returns agents with one run, and its event log.
 func logOf(t *testing.T, secrets ...string) (*Agents, reconcile.Run, *agent.EventLog) {
 	t.Helper()
-	a, run := &Agents{runners: &workers.Local{StateDir: t.TempDir()}}, reconcile.Run{ID: "20261122-1"}
+	a := &Agents{runners: &workers.Local{StateDir: t.TempDir()}}
+	run := reconcile.Run{ID: "20261122-1"}
 	path := eventlog.Path(a.runners.StateDir, run.ID)
 	test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
 	l := test.Must(agent.OpenEventLog(path, agent.NewRedactor(secrets)))
@@ -43,7 +44,8 @@ type events struct {
 	Cursor string
 }
 
-// eventsOf reads as many events as fit into maxBytes of the log, but at least one if there is one.
+// eventsOf reads as many events as fit into maxBytes of the log, but at least one if there is
+// one.
 func eventsOf(a *Agents, run reconcile.Run, cursor string, maxBytes int) (e events, err error) {
 	size := 0
 	e.Cursor, e.Lost, err = a.EachEvent(run, cursor, func(one agent.Event, line []byte) bool {
@@ -95,7 +97,8 @@ func TestEventsFromACursor(t *testing.T) {
 	for _, bad := range []string{
 		"x", "20261122-2.1", run.ID, run.ID + ".0", run.ID + ".-1", run.ID + ".99", run.ID + ".x", run.ID + ".1.0.1", run.ID + ".01", e.Cursor + " ",
 	} {
-		if _, err := eventsOf(a, run, bad, 100); exit.From(err).Code != CodeCursor || exit.From(err).Hint == "" {
+		if _, err := eventsOf(a, run, bad, 100); exit.From(err).Code != CodeCursor ||
+			exit.From(err).Hint == "" {
 			t.Errorf("cursor %q: %v", bad, err)
 		}
 	}
@@ -105,7 +108,8 @@ func TestEventsOverRotations(t *testing.T) {
 	a, run, l := logOf(t)
 	path := eventlog.Path(a.runners.StateDir, run.ID)
 	last := 0
-	// file writes the next events into a new file, as a rotation does. An empty one is a file into which nothing was written yet.
+	// file writes the next events into a new file, as a rotation does. An empty one is a file
+	// into which nothing was written yet.
 	file := func(count int) {
 		t.Helper()
 		var lines strings.Builder
@@ -119,7 +123,8 @@ func TestEventsOverRotations(t *testing.T) {
 	add(t, l, 1, 10, 10)
 	last = 10
 	five := test.Must(eventsOf(a, run, "", 500))
-	old, after := five.Cursor, int(five.List[len(five.List)-1].No)
+	old := five.Cursor
+	after := int(five.List[len(five.List)-1].No)
 	next := func(cursor, want string) string {
 		t.Helper()
 		e := test.Must(eventsOf(a, run, cursor, 1<<20))
@@ -146,11 +151,17 @@ func TestEventsOverRotations(t *testing.T) {
 func TestCompleteLog(t *testing.T) {
 	a, run, l := logOf(t, "hunter2-hunter2")
 	test.OK(t, l.Append(agent.Event{
-		Name: "notification", Raw: json.RawMessage(`{"method":"item/completed","params":{"text":"my hunter2-hunter2"}}`),
+		Name: "notification",
+		Raw:  json.RawMessage(`{"method":"item/completed","params":{"text":"my hunter2-hunter2"}}`),
 		Item: &agent.Item{Kind: agent.ItemMessage, Ended: true, Text: "my hunter2-hunter2"},
 	}))
 	e := test.Must(eventsOf(a, run, "", 1000))
-	test.Equal(t, "the payload", string(e.List[0].Raw), `{"method":"item/completed","params":{"text":"my [redacted]"}}`)
+	test.Equal(
+		t,
+		"the payload",
+		string(e.List[0].Raw),
+		`{"method":"item/completed","params":{"text":"my [redacted]"}}`,
+	)
 	data := test.Must(os.ReadFile(eventlog.Path(a.runners.StateDir, run.ID)))
 	line, ok := (&eventlog.Reader{}).Read(data)
 	if !ok || line.Kind != eventlog.Words || line.Text != "my [redacted]" {

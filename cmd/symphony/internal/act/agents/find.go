@@ -14,8 +14,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ProjectOf returns the project that knows ref, which names an issue, an agent, or a request of one of them: p, or the directory of the
-// agents. If both know it, the issue wins, and a note explains that.
+// ProjectOf returns the project that knows ref, which names an issue, an agent, or a request
+// of one of them: p, or the directory of the agents. If both know it, the issue wins, and a
+// note explains that.
 func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
@@ -29,15 +30,20 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 		_, _, found, err := db.Views.FindIssue(ctx, name)
 		return found, err
 	}) {
-		p.Env.Warn(fmt.Sprintf("%s is an issue and an agent; this is about the issue. --state-dir %s names the agent", name,
-			text.ShellQuote(theirs.StateDir)))
+		p.Env.Warn(
+			fmt.Sprintf(
+				"%s is an issue and an agent; this is about the issue. --state-dir %s names the agent",
+				name,
+				text.ShellQuote(theirs.StateDir),
+			),
+		)
 		return p, false
 	}
 	return theirs, true
 }
 
-// knows reports whether the state of a project has what find looks for. A state that can't be read has not: the command that
-// follows reports why, if it is about this project.
+// knows reports whether the state of a project has what find looks for. A state that can't be
+// read has not: the command that follows reports why, if it is about this project.
 func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, error)) bool {
 	if !p.HasState() {
 		return false
@@ -51,7 +57,8 @@ func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, 
 	return found && err == nil
 }
 
-// AsProject is the state directory of the agents in the shape of a project; nil if there never was an agent.
+// AsProject is the state directory of the agents in the shape of a project; nil if there never
+// was an agent.
 func AsProject(w *environ.Env) *project.Project {
 	if p := openProject(w); p.HasState() {
 		return p
@@ -90,7 +97,8 @@ func (a *Agents) Requests(ctx context.Context) ([]reconcile.Request, error) {
 	return view.OpenRequests(ctx, a.p, a.DB)
 }
 
-// Decide records a decision about a request such as one.3. The first decision counts: the error of a later one has the code request_ended.
+// Decide records a decision about a request such as one.3. The first decision counts: the
+// error of a later one has the code request_ended.
 func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (reconcile.Request, error) {
 	if err := a.p.Nested(); err != nil {
 		return reconcile.Request{}, err // an agent must not answer its own requests
@@ -100,7 +108,11 @@ func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (re
 
 // DecideAsModel is Decide for a tool that the model of a host calls. A model must not decide
 // where agents work, because what it reads may have told it to. Error: CodeNeedsPerson.
-func (a *Agents) DecideAsModel(ctx context.Context, id string, d requests.Decision) (reconcile.Request, error) {
+func (a *Agents) DecideAsModel(
+	ctx context.Context,
+	id string,
+	d requests.Decision,
+) (reconcile.Request, error) {
 	r, _, err := requests.Find(ctx, a.p, a.DB, id, d.How)
 	if err != nil {
 		return r, err

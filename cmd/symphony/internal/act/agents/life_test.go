@@ -58,11 +58,19 @@ func TestMain(m *testing.M) {
 
 func workerMain() int {
 	flags := flag.NewFlagSet("worker", flag.ExitOnError)
-	run, dir, path, slot := flags.String("run", "", ""), flags.String("state-dir", "", ""), flags.String("workflow", "", ""), flags.String("slot", "", "")
+	run := flags.String("run", "", "")
+	dir := flags.String("state-dir", "", "")
+	path := flags.String("workflow", "", "")
+	slot := flags.String("slot", "", "")
 	_ = flags.Parse(os.Args[2:]) // it exits
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	if err := worker.Run(ctx, processEnv(), os.Stderr, worker.Options{ID: *run, StateDir: *dir, Workflow: *path, Slot: *slot}); err != nil {
+	if err := worker.Run(ctx, processEnv(), os.Stderr, worker.Options{
+		ID:       *run,
+		StateDir: *dir,
+		Workflow: *path,
+		Slot:     *slot,
+	}); err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
@@ -78,17 +86,23 @@ func processEnv() *environ.Env {
 
 // clientMain does one step after the other, and prints a line after each, until it is killed.
 func clientMain() {
-	ctx, dir := context.Background(), os.Getenv(clientVar)
+	ctx := context.Background()
+	dir := os.Getenv(clientVar)
 	a := test.Must(agents.Open(ctx, processEnv()))
 	fmt.Println("open")
-	settings, script := agents.Settings{ID: "a", Cwd: dir, Codex: test.Must(os.Executable())}, script("sleep 100ms\nsay done")
+	settings := agents.Settings{ID: "a", Cwd: dir, Codex: test.Must(os.Executable())}
+	script := script("sleep 100ms\nsay done")
 	if os.Getenv(hostVar) != "" {
 		self := test.Must(proc.Self())
-		settings.Host, script = &self, hang
+		settings.Host = &self
+		script = hang
 	}
 	test.Must(a.Spawn(ctx, settings))
 	fmt.Println("spawned")
-	test.Must(a.Call(ctx, "a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{}))
+	test.Must(a.Call(ctx, "a", reconcile.Call{
+		ID:   "c",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{}))
 	fmt.Println("conversation")
 	test.Must(a.Call(ctx, "a", turn("t"), script))
 	fmt.Println("turn")
@@ -102,7 +116,10 @@ func turn(id string) reconcile.Call {
 
 // script is a turn in which the agent runs a script.
 func script(text string) runner.TurnCall {
-	return runner.TurnCall{Items: []agent.Input{{Type: "text", Text: "```agent\n" + text + "\n```"}}}
+	return runner.TurnCall{Items: []agent.Input{{
+		Type: "text",
+		Text: "```agent\n" + text + "\n```",
+	}}}
 }
 
 var hang = script("hang")
@@ -118,11 +135,18 @@ type rig struct {
 func newRig(t *testing.T, vars ...string) *rig {
 	t.Helper()
 	base := test.Must(filepath.EvalSymlinks(t.TempDir()))
-	dir, home := filepath.Join(base, "dir"), filepath.Join(base, "home")
+	dir := filepath.Join(base, "dir")
+	home := filepath.Join(base, "home")
 	for _, d := range []string{dir, filepath.Join(home, ".codex")} {
 		test.OK(t, os.MkdirAll(d, 0o700))
 	}
-	vars = append([]string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "XDG_STATE_HOME=" + filepath.Join(base, "state")}, vars...)
+	vars = append(
+		[]string{
+			"PATH=" + os.Getenv("PATH"),
+			"HOME=" + home,
+			"XDG_STATE_HOME=" + filepath.Join(base, "state"),
+		},
+		vars...)
 	env := &environ.Env{Environ: vars, Home: home, Dir: base, Now: time.Now}
 	r := &rig{t: t, env: env, dir: dir}
 	r.reopen()
@@ -164,7 +188,8 @@ func (r *rig) await(id string, status reconcile.CallStatus, text string) reconci
 	ctx, cancel := context.WithTimeout(r.t.Context(), test.Patience())
 	defer cancel()
 	call := test.Must(r.Await(ctx, id))
-	if got := string(call.Result) + call.ErrorCode + ": " + call.ErrorText; call.Status != status || !strings.Contains(got, text) {
+	if got := string(call.Result) + call.ErrorCode + ": " + call.ErrorText; call.Status != status ||
+		!strings.Contains(got, text) {
 		r.t.Errorf("call %s: %s %s, want %s %s", id, call.Status, got, status, text)
 	}
 	return call
@@ -173,7 +198,10 @@ func (r *rig) await(id string, status reconcile.CallStatus, text string) reconci
 // converse opens the conversation c of an agent and begins a turn that does not end.
 func (r *rig) converse(agentID string) {
 	r.t.Helper()
-	r.call(agentID, reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{})
+	r.call(agentID, reconcile.Call{
+		ID:   "c",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{})
 	r.await("c", reconcile.CallCompleted, "threadId")
 }
 
@@ -192,14 +220,20 @@ func (r *rig) refuses(code, text string) func(_ any, err error) {
 // nothingLeft checks that no process of a run is alive.
 func (r *rig) nothingLeft(run reconcile.Run) {
 	r.t.Helper()
-	left := test.Must(tree.Find(tree.Owner{RunID: run.ID, ThreadID: run.ThreadID, Worker: reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, Descendants: true, Boot: run.Worker.Boot}))
+	left := test.Must(tree.Find(tree.Owner{
+		RunID:       run.ID,
+		ThreadID:    run.ThreadID,
+		Worker:      reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start},
+		Descendants: true,
+		Boot:        run.Worker.Boot,
+	}))
 	if len(left) > 0 {
 		r.t.Errorf("processes of agent %s are left: %+v", run.Identifier, left)
 	}
 }
 
-// project makes a project of the account, whose workflow is at path in the directory of r. Its issues, its tracker and its workspaces are
-// beside the workflow.
+// project makes a project of the account, whose workflow is at path in the directory of r. Its
+// issues, its tracker and its workspaces are beside the workflow.
 func (r *rig) project(name, path string) {
 	r.t.Helper()
 	dir := filepath.Dir(filepath.Join(r.dir, path))
@@ -212,7 +246,14 @@ func (r *rig) project(name, path string) {
 	if name == "one" {
 		config = "tracker: {kind: file, provider: {path: issues}}\ncodex: {home: ch}"
 	}
-	test.OK(r.t, os.WriteFile(filepath.Join(r.dir, path), []byte("---\n"+config+"\nworkspace: {root: ws}\n---\nWork.\n"), 0o600))
+	test.OK(
+		r.t,
+		os.WriteFile(
+			filepath.Join(r.dir, path),
+			[]byte("---\n"+config+"\nworkspace: {root: ws}\n---\nWork.\n"),
+			0o600,
+		),
+	)
 	db := test.Must(state.Create(r.t.Context(), filepath.Join(project.StateHome(r.env), name), time.Now()))
 	test.OK(r.t, db.SetMeta(r.t.Context(), project.OwnerKey, filepath.Join(r.dir, path)))
 	test.OK(r.t, db.Close())
@@ -221,7 +262,10 @@ func (r *rig) project(name, path string) {
 // git runs git in a directory below that of r.
 func (r *rig) git(dir string, args ...string) {
 	r.t.Helper()
-	c := exec.CommandContext(r.t.Context(), "git", append([]string{"-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+	c := exec.CommandContext(
+		r.t.Context(),
+		"git",
+		append([]string{"-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
 	c.Dir = filepath.Join(r.dir, dir)
 	c.Env = r.env.Environ
 	if out, err := c.CombinedOutput(); err != nil {
@@ -234,7 +278,8 @@ func (r *rig) run(id string) reconcile.Run {
 	return test.Must(r.Find(r.t.Context(), id)).Run
 }
 
-// A spawn or a call that is repeated with the same id does nothing again. After the agent has ended its calls can still be read.
+// A spawn or a call that is repeated with the same id does nothing again. After the agent has
+// ended its calls can still be read.
 func TestLife(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "SYMPHONY_MAX_AGENTS=1")
@@ -251,33 +296,61 @@ func TestLife(t *testing.T) {
 	other := r.settings("a")
 	other.Cwd = t.TempDir()
 	r.refuses(agents.CodeConflict, "agent a works in "+r.dir)(r.Spawn(ctx, other))
-	r.refuses("no_slot", "SYMPHONY_MAX_AGENTS")(r.Spawn(ctx, agents.Settings{ID: "b", Cwd: other.Cwd, Codex: other.Codex}))
+	r.refuses("no_slot", "SYMPHONY_MAX_AGENTS")(r.Spawn(ctx, agents.Settings{
+		ID:    "b",
+		Cwd:   other.Cwd,
+		Codex: other.Codex,
+	}))
 
 	r.converse("a")
 	r.call("a", turn("t"), script("sh echo x >> made\nsay one"))
 	r.await("t", reconcile.CallCompleted, "one")
-	test.Equal(t, "the repeated call", r.call("a", turn("t"), script("sh echo x >> made")).Status, reconcile.CallCompleted)
-	r.refuses(agents.CodeConflict, `id "t" belongs to another call`)(r.Call(ctx, "a", reconcile.Call{ID: "t", Verb: reconcile.CallSteer, Conversation: "c"}, script("")))
+	test.Equal(
+		t,
+		"the repeated call",
+		r.call("a", turn("t"), script("sh echo x >> made")).Status,
+		reconcile.CallCompleted,
+	)
+	r.refuses(agents.CodeConflict, `id "t" belongs to another call`)(r.Call(ctx, "a", reconcile.Call{
+		ID:           "t",
+		Verb:         reconcile.CallSteer,
+		Conversation: "c",
+	}, script("")))
 	test.Equal(t, "what the turn made", string(test.Must(os.ReadFile(filepath.Join(r.dir, "made")))), "x\n")
 
 	test.OK(t, r.Kill(ctx, "a"))
 	test.OK(t, r.Kill(ctx, "a"))
-	if run := r.run("a"); run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator || !run.Settled {
+	if run := r.run("a"); run.Outcome != reconcile.Canceled || run.ErrorCode != reconcile.StopOperator ||
+		!run.Settled {
 		t.Errorf("%s %s, settled %v", run.Outcome, run.ErrorCode, run.Settled)
 	}
-	test.Equal(t, "the repeated call of the ended agent", r.call("a", turn("t"), script("")).Status, reconcile.CallCompleted)
-	r.refuses(agents.CodeEnded, "agent a has ended: stopped: operator")(r.Call(ctx, "a", turn("t2"), script("say no")))
+	test.Equal(
+		t,
+		"the repeated call of the ended agent",
+		r.call("a", turn("t"), script("")).Status,
+		reconcile.CallCompleted,
+	)
+	r.refuses(
+		agents.CodeEnded,
+		"agent a has ended: stopped: operator",
+	)(
+		r.Call(ctx, "a", turn("t2"), script("say no")),
+	)
 	r.refuses(agents.CodeEnded, "agent a has ended")(r.Spawn(ctx, r.settings("a")))
 	thread := r.await("c", reconcile.CallCompleted, "").ThreadID
 	test.Equal(t, "the conversation of the thread", test.Must(r.Conversation(ctx, thread)).ID, "c")
 
 	// Its slot and its directory are free, and its conversation goes on.
 	r.spawn("b")
-	r.call("b", reconcile.Call{ID: "c2", Verb: reconcile.CallConversation}, runner.ConversationCall{ThreadID: thread})
+	r.call("b", reconcile.Call{
+		ID:   "c2",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{ThreadID: thread})
 	r.await("c2", reconcile.CallCompleted, `"resumed":true`)
 }
 
-// Two agents in one directory are refused, unless it is shared. Agents and issues share slots and the limits of the account.
+// Two agents in one directory are refused, unless it is shared. Agents and issues share slots
+// and the limits of the account.
 func TestWhereAndWhenAgentsStart(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, "SYMPHONY_MAX_AGENTS=3")
@@ -293,7 +366,8 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 	upper.ID = "A" // symphony approve A.1 would approve what a asks
 	r.refuses(agents.CodeConflict, "the ids A and a differ only in case")(r.Spawn(ctx, upper))
 	test.Must(r.Spawn(ctx, same))
-	if list := test.Must(r.List(ctx)); len(list) != 2 || list[0].Identifier != "b" || !list[0].Settings.Shared {
+	if list := test.Must(r.List(ctx)); len(list) != 2 || list[0].Identifier != "b" ||
+		!list[0].Settings.Shared {
 		t.Errorf("listed %+v", list)
 	}
 
@@ -399,15 +473,27 @@ func TestSettingsAreChecked(t *testing.T) {
 		if c.cwd == closed && os.Geteuid() == 0 {
 			continue // root may read it
 		}
-		r.refuses(agents.CodeInvalid, c.text)(r.Spawn(t.Context(), agents.Settings{ID: c.id, Cwd: c.cwd}))
+		r.refuses(agents.CodeInvalid, c.text)(r.Spawn(t.Context(), agents.Settings{
+			ID:  c.id,
+			Cwd: c.cwd,
+		}))
 	}
-	test.OK(t, os.WriteFile(filepath.Join(project.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600))
-	r.refuses("state_unreadable", "which files of its project an agent could change")(r.Spawn(t.Context(), r.settings("a")))
+	test.OK(
+		t,
+		os.WriteFile(filepath.Join(project.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600),
+	)
+	r.refuses(
+		"state_unreadable",
+		"which files of its project an agent could change",
+	)(
+		r.Spawn(t.Context(), r.settings("a")),
+	)
 	test.Equal(t, "how many agents exist", len(test.Must(r.List(t.Context()))), 0)
 }
 
-// daemon is a script that starts a process in a session of its own, and then hangs. undressed is what precedes the process: with a
-// command that removes the environment and descriptors of the agent, only the living worker can find the process.
+// daemon is a script that starts a process in a session of its own, and then hangs. undressed
+// is what precedes the process: with a command that removes the environment and descriptors of
+// the agent, only the living worker can find the process.
 func daemon(undressed string) string {
 	return `sh (setsid ` + undressed + ` bash -c 'echo $$ > pid; exec -a "$PWD/daemon" sleep 60s' </dev/null >/dev/null 2>&1 &); ` +
 		`until test -s pid; do sleep 0.01; done; touch started
@@ -420,7 +506,8 @@ func (r *rig) daemonLeft() bool {
 	if err != nil {
 		return false // none was started
 	}
-	command, _ := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline")) // there is none once it has ended
+	// there is none once it has ended
+	command, _ := os.ReadFile(filepath.Join("/proc", strings.TrimSpace(string(pid)), "cmdline"))
 	return strings.Contains(string(command), "daemon")
 }
 
@@ -446,7 +533,8 @@ func exists(path string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// Kill ends the worker, codex, the running command, and daemons. The calls that it cuts off say so.
+// Kill ends the worker, codex, the running command, and daemons. The calls that it cuts off
+// say so.
 func TestKillEndsAllProcesses(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -465,14 +553,20 @@ func TestKillEndsAllProcesses(t *testing.T) {
 	r.nothingLeft(r.run("a"))
 	test.Equal(t, "a daemon is left", r.daemonLeft(), false)
 	r.await("t", reconcile.CallInterrupted, "operator: stopped: operator")
-	if waiting := test.Must(r.Await(t.Context(), "t2")); !strings.Contains(waiting.ErrorText, "stopped: operator") { // the worker may not have seen it
+	// the worker may not have seen it
+	if waiting := test.Must(r.Await(t.Context(), "t2")); !strings.Contains(
+		waiting.ErrorText,
+		"stopped: operator",
+	) {
 		t.Errorf("the waiting turn: %s %s", waiting.Status, waiting.ErrorText)
 	}
 }
 
 // freeze stops the worker of an agent by SIGSTOP, but not while it has locked the database.
 func (r *rig) freeze(run reconcile.Run) {
-	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_txlock=immediate"))
+	db := test.Must(
+		sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_txlock=immediate"),
+	)
 	defer db.Close()
 	test.Until(r.t, "the worker to stop between two transactions", func() bool {
 		test.OK(r.t, syscall.Kill(run.Worker.PID, syscall.SIGSTOP))
@@ -491,15 +585,19 @@ func statusOf(run reconcile.Run) string {
 	return string(status)
 }
 
-// killOfAFrozenWorker freezes the worker of an agent and begins Kill, which waits for the worker. The function that it returns ends that
-// wait, and returns what Kill returns.
+// killOfAFrozenWorker freezes the worker of an agent and begins Kill, which waits for the
+// worker. The function that it returns ends that wait, and returns what Kill returns.
 func (r *rig) killOfAFrozenWorker(id string) (func() error, reconcile.Run) {
 	run := r.run(id)
 	r.freeze(run)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	killed := make(chan error, 1)
 	go func() { killed <- r.Kill(ctx, id) }()
-	test.Until(r.t, "SIGTERM to wait for the worker", func() bool { return strings.Contains(statusOf(run), "ShdPnd:\t0000000000004000") })
+	test.Until(
+		r.t,
+		"SIGTERM to wait for the worker",
+		func() bool { return strings.Contains(statusOf(run), "ShdPnd:\t0000000000004000") },
+	)
 	return func() error { cancel(); return <-killed }, run
 }
 
@@ -523,20 +621,24 @@ func TestKillWhileAnotherClientSettles(t *testing.T) {
 	r.startDaemon("a", "")
 	kill, run := r.killOfAFrozenWorker("a")
 	dir := project.AgentsDir(r.env)
-	release, _, err := state.Acquire(t.Context(), dir, state.Holder{PID: os.Getpid(), Since: time.Now()}, test.Patience(), false)
+	release, _, err := state.Acquire(t.Context(), dir, state.Holder{
+		PID:   os.Getpid(),
+		Since: time.Now(),
+	}, test.Patience(), false)
 	test.OK(t, err)
 	test.OK(t, syscall.Kill(run.Worker.PID, syscall.SIGKILL))
 	test.Until(t, "end of the worker", func() bool { return !proc.SameProcess(run.Worker) })
 	settled := test.Must(proc.LockDead(filepath.Join(host.RunDir(dir, run.ID), host.AliveFile)))
-	time.AfterFunc(300*time.Millisecond, func() { // long enough for Kill to find the worker alive, if it looks without the lock
+	// long enough for Kill to find the worker alive, if it looks without the lock
+	time.AfterFunc(300*time.Millisecond, func() {
 		settled()
 		_ = release()
 	})
 	test.OK(t, kill())
 }
 
-// When the worker is killed, the calls that run and wait end, by whichever client looks next, and its processes with it. Its directory
-// is free again.
+// When the worker is killed, the calls that run and wait end, by whichever client looks next,
+// and its processes with it. Its directory is free again.
 func TestDeadWorker(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -568,7 +670,12 @@ func TestDeadWorker(t *testing.T) {
 				call, _, err := r.DB.Clients.Call(t.Context(), id)
 				test.OK(t, err)
 				test.Equal(t, "the status of call "+id, call.Status, reconcile.CallFailed)
-				test.Equal(t, "the error of call "+id, call.ErrorText, "agent a has ended: its worker has died")
+				test.Equal(
+					t,
+					"the error of call "+id,
+					call.ErrorText,
+					"agent a has ended: its worker has died",
+				)
 			}
 			r.lost("a")
 		})
@@ -581,8 +688,18 @@ func TestKillWithoutRecord(t *testing.T) {
 	r := newRig(t)
 	r.spawn("a")
 	r.startDaemon("a", "")
-	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_pragma=busy_timeout(5000)"))
-	test.Must(db.ExecContext(t.Context(), `CREATE TRIGGER full BEFORE UPDATE OF stop_reason ON runs BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`))
+	db := test.Must(
+		sql.Open(
+			"sqlite",
+			"file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_pragma=busy_timeout(5000)",
+		),
+	)
+	test.Must(
+		db.ExecContext(
+			t.Context(),
+			`CREATE TRIGGER full BEFORE UPDATE OF stop_reason ON runs BEGIN SELECT RAISE(ABORT, 'the disk is full'); END`,
+		),
+	)
 	test.Equal(t, "the end of the agent was recorded", r.Kill(t.Context(), "a") == nil, false)
 	test.Equal(t, "a daemon is left", r.daemonLeft(), false)
 	r.nothingLeft(r.run("a"))
@@ -591,7 +708,8 @@ func TestKillWithoutRecord(t *testing.T) {
 	test.OK(t, r.Kill(t.Context(), "a"))
 }
 
-// A client of before a newer program has migrated the database begins nothing, and can still end its agents.
+// A client of before a newer program has migrated the database begins nothing, and can still
+// end its agents.
 func TestNewerProgram(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -606,7 +724,10 @@ func TestNewerProgram(t *testing.T) {
 	r.refuses("state_newer", "to schema 99")(r.Spawn(ctx, other))
 	r.refuses("state_newer", "to schema 99")(r.Call(ctx, "a", turn("t"), script("say no")))
 	var runs, calls int
-	test.OK(t, pool.QueryRow("SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM calls)").Scan(&runs, &calls))
+	test.OK(
+		t,
+		pool.QueryRow("SELECT (SELECT count(*) FROM runs), (SELECT count(*) FROM calls)").Scan(&runs, &calls),
+	)
 	test.Equal(t, "how many runs and calls there are", [2]int{runs, calls}, [2]int{1, 1})
 	test.OK(t, r.Kill(ctx, "a"))
 }
@@ -620,7 +741,11 @@ func TestCallOfAnEndingAgent(t *testing.T) {
 	test.Must(r.Spawn(t.Context(), s))
 	for i := 0; ; i++ {
 		id := fmt.Sprint("l", i)
-		if _, err := r.Call(t.Context(), "a", reconcile.Call{ID: id, Verb: reconcile.CallSteer, Conversation: "x"}, runner.TurnCall{}); err != nil {
+		if _, err := r.Call(t.Context(), "a", reconcile.Call{
+			ID:           id,
+			Verb:         reconcile.CallSteer,
+			Conversation: "x",
+		}, runner.TurnCall{}); err != nil {
 			r.refuses(agents.CodeEnded, "agent a has ended: it had nothing to do for 1ms")(nil, err)
 			return
 		}
@@ -633,7 +758,12 @@ func TestHost(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.client("turn", hostVar+"=1")
-	test.Contains(t, "the turn", test.Must(r.Await(t.Context(), "t")).ErrorText, "the program that started the agent has exited")
+	test.Contains(
+		t,
+		"the turn",
+		test.Must(r.Await(t.Context(), "t")).ErrorText,
+		"the program that started the agent has exited",
+	)
 	test.Until(r.t, "end of the agent", func() bool { return test.Must(r.List(t.Context()))[0].Settled })
 }
 
@@ -673,13 +803,19 @@ func TestDeadClient(t *testing.T) {
 	}
 }
 
-// A client that was killed between storing an agent and starting its worker leaves an agent that has ended. It may be spawned again.
+// A client that was killed between storing an agent and starting its worker leaves an agent
+// that has ended. It may be spawned again.
 func TestAgentWithoutAWorker(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	run := reconcile.Run{
-		ID: "20260101T000000.000-abcdef", Kind: reconcile.FreeRun, IssueID: "a", Identifier: "a", Phase: reconcile.Starting, WorkspacePath: r.dir,
-		StartedAt: time.Now(),
+		ID:            "20260101T000000.000-abcdef",
+		Kind:          reconcile.FreeRun,
+		IssueID:       "a",
+		Identifier:    "a",
+		Phase:         reconcile.Starting,
+		WorkspacePath: r.dir,
+		StartedAt:     time.Now(),
 	}
 	_, err := r.DB.Clients.AddAgent(t.Context(), run)
 	test.OK(t, err)
@@ -715,7 +851,11 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 func TestReapWithoutAgents(t *testing.T) {
 	t.Parallel()
 	base := t.TempDir()
-	env := &environ.Env{Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")}, Home: base, Now: time.Now}
+	env := &environ.Env{
+		Environ: []string{"XDG_STATE_HOME=" + filepath.Join(base, "none")},
+		Home:    base,
+		Now:     time.Now,
+	}
 	test.OK(t, agents.Reap(t.Context(), env))
 	test.Equal(t, "a state directory", exists(filepath.Join(base, "none")), false)
 }

@@ -25,16 +25,26 @@ func TestSecondNames(t *testing.T) {
 	test.OK(t, os.Mkdir(filepath.Join(base, "root", ".symphony"), 0o700))
 	test.OK(t, os.WriteFile(filepath.Join(base, "root", ".symphony", "ABC-1.json"), []byte("{}"), 0o600))
 	for name, from := range map[string]string{
-		"issues": filepath.Join(app, "issues"), "app": app, "home": r.env.Home, "sub": filepath.Join(workspace, "sub"),
-		"src": filepath.Join(r.dir, "src"), "lib": filepath.Join(r.dir, "src", "lib"), "around/app/deep": filepath.Join(r.dir, "src"),
+		"issues":          filepath.Join(app, "issues"),
+		"app":             app,
+		"home":            r.env.Home,
+		"sub":             filepath.Join(workspace, "sub"),
+		"src":             filepath.Join(r.dir, "src"),
+		"lib":             filepath.Join(r.dir, "src", "lib"),
+		"around/app/deep": filepath.Join(r.dir, "src"),
 	} {
 		test.Bind(t, from, filepath.Join(base, "second", name))
 	}
 	second := filepath.Join(base, "second")
-	one := agents.Settings{ID: "one", Cwd: filepath.Join(r.dir, "src"), Codex: test.Must(os.Executable())}
+	one := agents.Settings{
+		ID:    "one",
+		Cwd:   filepath.Join(r.dir, "src"),
+		Codex: test.Must(os.Executable()),
+	}
 	test.Must(r.Spawn(t.Context(), one))
 	for _, c := range []struct{ cwd, code, text string }{
-		{"issues", agents.CodeInvalid, "could change " + filepath.Join(app, "issues")}, // its parent directory is another
+		// its parent directory is another
+		{"issues", agents.CodeInvalid, "could change " + filepath.Join(app, "issues")},
 		{"app/ws", agents.CodeInvalid, "could change " + filepath.Join(app, "ws")},
 		{"home", agents.CodeInvalid, "belongs to symphony or codex"},
 		{"sub", agents.CodeInvalid, "is in the workspace of an issue"},
@@ -42,6 +52,9 @@ func TestSecondNames(t *testing.T) {
 		{"lib", agents.CodeConflict, "agent one works in " + one.Cwd},
 		{"around", agents.CodeConflict, "agent one works in " + one.Cwd},
 	} {
-		r.refuses(c.code, c.text)(r.Spawn(t.Context(), agents.Settings{ID: "two", Cwd: filepath.Join(second, c.cwd)}))
+		r.refuses(c.code, c.text)(r.Spawn(t.Context(), agents.Settings{
+			ID:  "two",
+			Cwd: filepath.Join(second, c.cwd),
+		}))
 	}
 }

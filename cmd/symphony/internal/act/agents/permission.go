@@ -64,7 +64,11 @@ func (p Permission) summary(clone bool) string {
 // CodeNotPermitted if the agent had no permission for its directory, else CodeEnded.
 func Ended(run reconcile.Run) error {
 	if run.ErrorCode != CodeNotPermitted {
-		return reconcile.NewError(CodeEnded, "agent "+run.IssueID+" has ended: "+reasonOf(run), "choose another id")
+		return reconcile.NewError(
+			CodeEnded,
+			"agent "+run.IssueID+" has ended: "+reasonOf(run),
+			"choose another id",
+		)
 	}
 	return reconcile.NewError(CodeNotPermitted, "agent "+run.Identifier+" has not started: "+reasonOf(run),
 		"ask your user where agents may work; another agent needs another id")

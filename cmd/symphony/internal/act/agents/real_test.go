@@ -33,7 +33,8 @@ func did(output string) string {
 	return strings.Join(list, " ")
 }
 
-// newRealRig is newRig with the real codex, whose model is a mock, and the settings of an agent a that uses it.
+// newRealRig is newRig with the real codex, whose model is a mock, and the settings of an
+// agent a that uses it.
 func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agents.Settings) {
 	t.Helper()
 	bin := os.Getenv("SYMPHONY_TEST_CODEX")
@@ -49,15 +50,19 @@ func newRealRig(t *testing.T, environ ...string) (*rig, *modeltest.Server, agent
 	return r, model, s
 }
 
-// TestRealAgent checks with the real codex what an agent in a repository may do, in turns with and without a policy and in one-off
-// commands, and that it takes images, added input, and a codex that was killed.
+// TestRealAgent checks with the real codex what an agent in a repository may do, in turns with
+// and without a policy and in one-off commands, and that it takes images, added input, and a
+// codex that was killed.
 func TestRealAgent(t *testing.T) {
 	r, model, s := newRealRig(t, "MY_TOKEN=0123456789abcdef")
 	login := filepath.Join(r.env.Home, ".codex", "auth.json")
 	test.OK(t, os.WriteFile(login, []byte(`{"OPENAI_API_KEY":"sk-0123456789"}`), 0o600))
 	git := func(args ...string) {
 		t.Helper()
-		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+		c := exec.CommandContext(
+			t.Context(),
+			"git",
+			append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("git %q: %v %s", args, err, out)
 		}
@@ -69,7 +74,10 @@ func TestRealAgent(t *testing.T) {
 
 	test.Must(r.Spawn(t.Context(), s))
 	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{
-		Model: "gpt-5.5", BaseInstructions: "Be short.", Config: map[string]any{"model_reasoning_effort": "low"}, ApprovalPolicy: []byte(`"never"`),
+		Model:            "gpt-5.5",
+		BaseInstructions: "Be short.",
+		Config:           map[string]any{"model_reasoning_effort": "low"},
+		ApprovalPolicy:   []byte(`"never"`),
 	})
 	r.await("c", reconcile.CallCompleted, `"model":"gpt-5.5"`)
 
@@ -80,23 +88,46 @@ func TestRealAgent(t *testing.T) {
 	inTurn := func(id, policy, want string) {
 		t.Helper()
 		p := script("sh " + tries + "\nsay tried")
-		p.SandboxPolicy, p.Effort = []byte(policy), "low"
+		p.SandboxPolicy = []byte(policy)
+		p.Effort = "low"
 		r.call("a", turn(id), p)
 		r.await(id, reconcile.CallCompleted, "tried")
 		requests := model.Requests()
-		test.Equal(t, "what the agent did with the policy "+policy, did(strings.Join(requests[len(requests)-1].Outputs, "\n")), want)
+		test.Equal(
+			t,
+			"what the agent did with the policy "+policy,
+			did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+			want,
+		)
 	}
 	inTurn("t1", "", "made")
 	inTurn("t2", `{"type":"readOnly","networkAccess":false}`, "")
-	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
+	r.call("a", reconcile.Call{
+		ID:   "e",
+		Verb: reconcile.CallExec,
+	}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
 	var out agent.ExecResult
 	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
 	test.Equal(t, "what the one-off command did", did(out.Stdout), "made")
 
-	test.Equal(t, "a file beside the directory of the agent", exists(filepath.Join(r.dir, "..", "beside")), false)
+	test.Equal(
+		t,
+		"a file beside the directory of the agent",
+		exists(filepath.Join(r.dir, "..", "beside")),
+		false,
+	)
 
 	r.call("a", turn("images"), runner.TurnCall{Items: []agent.Input{
-		{Type: "text", Text: "```agent\nsay seen\n```"}, {Type: "image", URL: "data:image/png;base64," + onePixel}, {Type: "localImage", Path: picture},
+		{
+			Type: "text",
+			Text: "```agent\nsay seen\n```",
+		}, {
+			Type: "image",
+			URL:  "data:image/png;base64," + onePixel,
+		}, {
+			Type: "localImage",
+			Path: picture,
+		},
 	}})
 	r.await("images", reconcile.CallCompleted, "seen")
 	requests := model.Requests()
@@ -105,7 +136,14 @@ func TestRealAgent(t *testing.T) {
 
 	r.call("a", turn("long"), script("sh until test -e go; do sleep 0.05; done\nsay went"))
 	test.Until(t, "command", func() bool { return strings.Contains(r.run("a").Activity, "test -e go") })
-	r.call("a", reconcile.Call{ID: "s", Verb: reconcile.CallSteer, Conversation: "c"}, runner.TurnCall{Items: []agent.Input{{Type: "text", Text: "and say it twice"}}})
+	r.call("a", reconcile.Call{
+		ID:           "s",
+		Verb:         reconcile.CallSteer,
+		Conversation: "c",
+	}, runner.TurnCall{Items: []agent.Input{{
+		Type: "text",
+		Text: "and say it twice",
+	}}})
 	r.await("s", reconcile.CallCompleted, "{}")
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "go"), nil, 0o600))
 	r.await("long", reconcile.CallCompleted, "turnId")
@@ -130,9 +168,15 @@ func TestRealAgent(t *testing.T) {
 	r.await("l", reconcile.CallCompleted, "symphony/")
 
 	// mcpserver refuses a longer input before codex does.
-	r.call("a", turn("longest"), runner.TurnCall{Items: []agent.Input{{Type: "text", Text: strings.Repeat("ä", 1<<20-20) + "\n```agent\nsay x\n```"}}})
+	r.call("a", turn("longest"), runner.TurnCall{Items: []agent.Input{{
+		Type: "text",
+		Text: strings.Repeat("ä", 1<<20-20) + "\n```agent\nsay x\n```",
+	}}})
 	r.await("longest", reconcile.CallCompleted, "x")
-	r.call("a", turn("too long"), runner.TurnCall{Items: []agent.Input{{Type: "text", Text: strings.Repeat("ä", 1<<20+1)}}})
+	r.call("a", turn("too long"), runner.TurnCall{Items: []agent.Input{{
+		Type: "text",
+		Text: strings.Repeat("ä", 1<<20+1),
+	}}})
 	r.await("too long", reconcile.CallFailed, "maximum length of 1048576 characters")
 
 	worker := r.run("a").Worker
@@ -144,8 +188,9 @@ func TestRealAgent(t *testing.T) {
 	r.await("again", reconcile.CallCompleted, "resumed")
 }
 
-// TestRealAgentInAProject checks with the real codex that an agent in the directory of a project, or around one, can't write what the
-// next pass would take for its operator's, and that a directory that is replaced by a link leads it nowhere.
+// TestRealAgentInAProject checks with the real codex that an agent in the directory of a
+// project, or around one, can't write what the next pass would take for its operator's, and
+// that a directory that is replaced by a link leads it nowhere.
 func TestRealAgentInAProject(t *testing.T) {
 	r, model, s := newRealRig(t)
 	r.project("one", "WORKFLOW.md")
@@ -156,8 +201,14 @@ func TestRealAgentInAProject(t *testing.T) {
 	test.OK(t, os.MkdirAll(filepath.Join(r.dir, "sub", ".git"), 0o700))
 
 	test.Must(r.Spawn(t.Context(), s))
-	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
-	r.call("a", reconcile.Call{ID: "sub", Verb: reconcile.CallConversation}, runner.ConversationCall{
+	r.call("a", reconcile.Call{
+		ID:   "c",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.call("a", reconcile.Call{
+		ID:   "sub",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{
 		ApprovalPolicy: []byte(`"never"`), Cwd: filepath.Join(r.dir, "sub"),
 	})
 	r.await("c", reconcile.CallCompleted, "threadId")
@@ -171,14 +222,26 @@ func TestRealAgentInAProject(t *testing.T) {
 	const fine = " sub/fine below/fine below/app/fine"
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "tries"), []byte("cd "+r.dir+"\n"+tries), 0o600))
 	for conversation, also := range map[string]string{"c": " sub/.git/config", "sub": ""} {
-		call := reconcile.Call{ID: "turn in " + conversation, Verb: reconcile.CallTurn, Conversation: conversation}
+		call := reconcile.Call{
+			ID:           "turn in " + conversation,
+			Verb:         reconcile.CallTurn,
+			Conversation: conversation,
+		}
 		r.call("a", call, script("sh sh "+r.dir+"/tries\nsay tried"))
 		r.await(call.ID, reconcile.CallCompleted, "tried")
 		requests := model.Requests()
-		test.Equal(t, "what a "+call.ID+" did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "fine"+also+fine)
+		test.Equal(
+			t,
+			"what a "+call.ID+" did",
+			did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+			"fine"+also+fine,
+		)
 	}
 	var out agent.ExecResult
-	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "tries"}})
+	r.call("a", reconcile.Call{
+		ID:   "e",
+		Verb: reconcile.CallExec,
+	}, runner.ExecCall{Command: []string{"sh", "tries"}})
 	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
 	test.Equal(t, "what a one-off command did", did(out.Stdout), "fine sub/.git/config"+fine)
 	left := exists(filepath.Join(r.dir, "gone")) || exists(filepath.Join(r.dir, "HEAD"))
@@ -187,17 +250,40 @@ func TestRealAgentInAProject(t *testing.T) {
 	// The operator creates the missing project again.
 	test.OK(t, os.Mkdir(filepath.Join(r.dir, "gone"), 0o700))
 	test.OK(t, os.WriteFile(filepath.Join(r.dir, "gone", "WORKFLOW.md"), []byte("mine"), 0o600))
-	r.call("a", turn("back"), script("sh cd "+r.dir+"; mv gone gone2; mkdir -p gone; echo '#' >> gone/WORKFLOW.md\nsay tried"))
+	r.call(
+		"a",
+		turn("back"),
+		script("sh cd "+r.dir+"; mv gone gone2; mkdir -p gone; echo '#' >> gone/WORKFLOW.md\nsay tried"),
+	)
 	r.await("back", reconcile.CallCompleted, "tried")
-	test.Equal(t, "the workflow that was put back", string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))), "mine")
+	test.Equal(
+		t,
+		"the workflow that was put back",
+		string(test.Must(os.ReadFile(filepath.Join(r.dir, "gone", "WORKFLOW.md")))),
+		"mine",
+	)
 
 	// A project is added while the conversation is open.
 	r.project("added", "added/WORKFLOW.md")
 	was := test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))
-	r.call("a", turn("added"), script("sh cd "+r.dir+"; echo x > added/fine; echo '#' >> added/WORKFLOW.md\nsay tried"))
+	r.call(
+		"a",
+		turn("added"),
+		script("sh cd "+r.dir+"; echo x > added/fine; echo '#' >> added/WORKFLOW.md\nsay tried"),
+	)
 	r.await("added", reconcile.CallCompleted, "tried")
-	test.Equal(t, "a file beside the workflow that was added", exists(filepath.Join(r.dir, "added", "fine")), true)
-	test.Equal(t, "the workflow that was added", string(test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))), string(was))
+	test.Equal(
+		t,
+		"a file beside the workflow that was added",
+		exists(filepath.Join(r.dir, "added", "fine")),
+		true,
+	)
+	test.Equal(
+		t,
+		"the workflow that was added",
+		string(test.Must(os.ReadFile(filepath.Join(r.dir, "added", "WORKFLOW.md")))),
+		string(was),
+	)
 
 	outside := t.TempDir()
 	swap := "cd " + r.dir + " && mv sub away && ln -s " + outside + " sub"
@@ -205,13 +291,28 @@ func TestRealAgentInAProject(t *testing.T) {
 	r.await("swap", reconcile.CallCompleted, "swapped")
 	test.Equal(t, "the directory is a link", test.Must(os.Readlink(filepath.Join(r.dir, "sub"))), outside)
 	into := `(echo "#" > taken) 2>/dev/null && echo yes; (echo "#" > ` + outside + `/taken) 2>/dev/null && echo yes; true`
-	r.call("a", reconcile.Call{ID: "after", Verb: reconcile.CallTurn, Conversation: "sub"}, script("sh "+into+"\nsay went"))
+	r.call("a", reconcile.Call{
+		ID:           "after",
+		Verb:         reconcile.CallTurn,
+		Conversation: "sub",
+	}, script("sh "+into+"\nsay went"))
 	r.await("after", reconcile.CallCompleted, "went")
-	r.call("a", reconcile.Call{ID: "new", Verb: reconcile.CallConversation}, runner.ConversationCall{Cwd: filepath.Join(r.dir, "sub")})
+	r.call("a", reconcile.Call{
+		ID:   "new",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{Cwd: filepath.Join(r.dir, "sub")})
 	r.await("new", reconcile.CallCompleted, "threadId")
-	r.call("a", reconcile.Call{ID: "in new", Verb: reconcile.CallTurn, Conversation: "new"}, script("sh "+into+"\nsay went"))
+	r.call("a", reconcile.Call{
+		ID:           "in new",
+		Verb:         reconcile.CallTurn,
+		Conversation: "new",
+	}, script("sh "+into+"\nsay went"))
 	r.await("in new", reconcile.CallCompleted, "went")
-	r.call("a", reconcile.Call{ID: "x", Verb: reconcile.CallExec, Conversation: "sub"}, runner.ExecCall{Command: []string{"sh", "-c", into}})
+	r.call("a", reconcile.Call{
+		ID:           "x",
+		Verb:         reconcile.CallExec,
+		Conversation: "sub",
+	}, runner.ExecCall{Command: []string{"sh", "-c", into}})
 	r.await("x", reconcile.CallCompleted, "exitCode")
 	test.Equal(t, "what is outside", exists(filepath.Join(outside, "taken")), false)
 
@@ -237,11 +338,18 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 		"c": engine,
 	} {
 		r.project(name, name+"/WORKFLOW.md")
-		config = strings.ReplaceAll("---\ntracker: {kind: linear, project_slug: x-0123456789ab}\n"+config+"\n---\nWork.\n", "DIR", r.dir)
+		config = strings.ReplaceAll(
+			"---\ntracker: {kind: linear, project_slug: x-0123456789ab}\n"+config+"\n---\nWork.\n",
+			"DIR",
+			r.dir,
+		)
 		test.OK(t, os.WriteFile(filepath.Join(r.dir, name, "WORKFLOW.md"), []byte(config), 0o600))
 	}
 	test.Must(r.Spawn(t.Context(), s))
-	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.call("a", reconcile.Call{
+		ID:   "c",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
 	r.await("c", reconcile.CallCompleted, "threadId")
 	const tries = `for f in bare.git/config bare.git/hooks/update main/.git/config main/.git/hooks/update tree/.git start.sh main/fine tree/fine; do
 		(echo "#" >> $f) 2>/dev/null && echo yes $f; done
@@ -250,7 +358,12 @@ func TestRealAgentAroundRepositories(t *testing.T) {
 	r.call("a", turn("t"), script("sh sh "+r.dir+"/tries\nsay tried"))
 	r.await("t", reconcile.CallCompleted, "tried")
 	requests := model.Requests()
-	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "main/fine tree/fine")
+	test.Equal(
+		t,
+		"what the agent did",
+		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+		"main/fine tree/fine",
+	)
 }
 
 // TestRealAgentBesideProjects checks with the real codex that an agent in a directory without
@@ -275,27 +388,43 @@ func TestRealAgentBesideProjects(t *testing.T) {
 	r.converse("a")
 	const tries = `for f in WORKFLOW.md bin/git fish/config.fish fine; do (echo "#" >> $f) 2>/dev/null && echo yes $f; done
 	for f in bin fish; do mv $f gone 2>/dev/null && echo yes moved $f; done; true`
-	r.call("a", reconcile.Call{ID: "e", Verb: reconcile.CallExec}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
+	r.call("a", reconcile.Call{
+		ID:   "e",
+		Verb: reconcile.CallExec,
+	}, runner.ExecCall{Command: []string{"sh", "-c", tries}})
 	var out agent.ExecResult
 	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
 	test.Equal(t, "what the agent did", did(out.Stdout), "fine")
 	test.Equal(t, "codex has left a workflow", exists(filepath.Join(r.dir, "WORKFLOW.md")), false)
 }
 
-// In a worktree an agent of the real codex can commit, and write neither the operator's repository nor the mirror.
+// In a worktree an agent of the real codex can commit, and write neither the operator's
+// repository nor the mirror.
 func TestRealAgentInAWorktree(t *testing.T) {
 	r, model, s := newRealRig(t)
 	for _, args := range [][]string{{"init", "-q", "-b", "main"}, {"commit", "-q", "--allow-empty", "-m", "first"}} {
-		c := exec.CommandContext(t.Context(), "git", append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
+		c := exec.CommandContext(
+			t.Context(),
+			"git",
+			append([]string{"-C", r.dir, "-c", "user.name=A", "-c", "user.email=a@example.com"}, args...)...)
 		c.Env = r.env.Environ
 		if out, err := c.CombinedOutput(); err != nil {
 			t.Fatalf("git %q: %v %s", args, err, out)
 		}
 	}
-	r.env.Environ = append(r.env.Environ, "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@example.com", "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@example.com")
+	r.env.Environ = append(
+		r.env.Environ,
+		"GIT_COMMITTER_NAME=A",
+		"GIT_COMMITTER_EMAIL=a@example.com",
+		"GIT_AUTHOR_NAME=A",
+		"GIT_AUTHOR_EMAIL=a@example.com",
+	)
 	s.Worktree = &agents.Worktree{}
 	one := test.Must(r.Spawn(t.Context(), s))
-	r.call("a", reconcile.Call{ID: "c", Verb: reconcile.CallConversation}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
+	r.call("a", reconcile.Call{
+		ID:   "c",
+		Verb: reconcile.CallConversation,
+	}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
 	r.await("c", reconcile.CallCompleted, "threadId")
 	mirrors := filepath.Join(filepath.Dir(one.WorkspacePath), ".symphony", "mirrors")
 	tries := "for f in made " + r.dir + "/made " + r.dir + "/.git/made " + mirrors + "/made ../made; do (echo x > $f) 2>/dev/null && echo yes $f; done; " +
@@ -303,7 +432,12 @@ func TestRealAgentInAWorktree(t *testing.T) {
 	r.call("a", turn("t"), script("sh "+tries+"\nsay tried"))
 	r.await("t", reconcile.CallCompleted, "tried")
 	requests := model.Requests()
-	test.Equal(t, "what the agent did", did(strings.Join(requests[len(requests)-1].Outputs, "\n")), "made commit")
+	test.Equal(
+		t,
+		"what the agent did",
+		did(strings.Join(requests[len(requests)-1].Outputs, "\n")),
+		"made commit",
+	)
 	test.OK(t, r.Kill(t.Context(), "a"))
 	test.Equal(t, "the unsaved worktree is kept", test.Must(r.Find(t.Context(), "a")).HasWorktree(), true)
 }

@@ -43,7 +43,8 @@ type RequestRow struct {
 	ExpiresAt time.Time             `json:"expires_at"`
 }
 
-// Rows reads the live agents, newest first, with all also those that have ended. It does not create their state directory.
+// Rows reads the live agents, newest first, with all also those that have ended. It does not
+// create their state directory.
 func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error) {
 	rows = []Row{}
 	if AsProject(w) == nil {
@@ -81,17 +82,31 @@ func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error)
 // NewRow makes the row of an agent, without its calls.
 func NewRow(a Agent, open []reconcile.Request) Row {
 	r := Row{
-		ID: a.Identifier, State: RowIdle, Cwd: a.WorkspacePath, Activity: a.Activity, Requests: []RequestRow{},
-		Turns: a.TurnsDone, Tokens: a.Tokens, StartedAt: a.StartedAt.UTC(), Outcome: string(a.Outcome), Error: a.ErrorText,
+		ID:        a.Identifier,
+		State:     RowIdle,
+		Cwd:       a.WorkspacePath,
+		Activity:  a.Activity,
+		Requests:  []RequestRow{},
+		Turns:     a.TurnsDone,
+		Tokens:    a.Tokens,
+		StartedAt: a.StartedAt.UTC(),
+		Outcome:   string(a.Outcome),
+		Error:     a.ErrorText,
 	}
 	for _, q := range open {
 		if q.RunID == a.ID {
 			r.State = RowWaiting
-			r.Requests = append(r.Requests, RequestRow{ID: q.ID(), Kind: q.Kind, Summary: q.Summary, ExpiresAt: q.ExpiresAt.UTC()})
+			r.Requests = append(r.Requests, RequestRow{
+				ID:        q.ID(),
+				Kind:      q.Kind,
+				Summary:   q.Summary,
+				ExpiresAt: q.ExpiresAt.UTC(),
+			})
 		}
 	}
 	if tree := a.Settings.Worktree; tree != nil {
-		r.Branch, r.Source = tree.Branch, tree.Source
+		r.Branch = tree.Branch
+		r.Source = tree.Source
 	}
 	if a.Outcome != "" {
 		ended := a.EndedAt.UTC()

@@ -28,7 +28,8 @@ import (
 // Files in the directory of an agent's run.
 const (
 	settingsFile = "agent.json"
-	wakeFile     = "wake" // a FIFO; its worker reads it, and a client writes a byte after it has stored a call
+	// a FIFO; its worker reads it, and a client writes a byte after it has stored a call
+	wakeFile = "wake"
 )
 
 // Settings of an agent, which do not change while it lives.
@@ -37,7 +38,8 @@ type Settings struct {
 	Cwd string `json:"cwd"` // absolute, without symlinks
 	// Shared: other agents may work in the same directory.
 	Shared bool `json:"shared,omitempty"`
-	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place of Cwd; nil for Cwd itself.
+	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place
+	// of Cwd; nil for Cwd itself.
 	Worktree *Worktree `json:"worktree,omitempty"`
 	// Codex is the program of codex; empty for the one that a login shell finds.
 	Codex string `json:"codex,omitempty"`
@@ -66,8 +68,8 @@ const (
 	turnStall   = 5 * time.Minute // without progress during a turn
 )
 
-// check validates the settings and resolves the directory. It refuses a symlink in a directory where an agent has worked, which may
-// have put it there.
+// check validates the settings and resolves the directory. It refuses a symlink in a directory
+// where an agent has worked, which may have put it there.
 func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if !validID().MatchString(s.ID) {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
@@ -104,16 +106,24 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	for _, run := range known {
 		theirs, err := paths.Find(run.WorkspacePath)
 		if err != nil && run.Outcome != "" {
-			continue // a circle of links is there now, or one into /proc: no directory in which there are other links
+			// a circle of links is there now, or one into /proc: no directory in which there
+			// are other links
+			continue
 		}
 		if err != nil {
 			return fmt.Errorf("find the directory of agent %s: %w", run.Identifier, err)
 		}
 		for _, link := range place.Links {
 			if link.Inside(theirs) && !link.Same(theirs) { // it can't replace its own directory
-				return reconcile.NewError(CodeInvalid,
-					fmt.Sprintf("cwd: %s is a symlink, which agent %s may have made", link.Path, run.Identifier),
-					"name the directory to which it leads, if that is the one")
+				return reconcile.NewError(
+					CodeInvalid,
+					fmt.Sprintf(
+						"cwd: %s is a symlink, which agent %s may have made",
+						link.Path,
+						run.Identifier,
+					),
+					"name the directory to which it leads, if that is the one",
+				)
 			}
 		}
 	}
@@ -160,9 +170,15 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 	}
 	for _, place := range own {
 		if paths.Meet(dir, place) {
-			return reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to symphony or codex", dir.Path, place.Path),
-				"choose a directory that is neither inside nor around it")
+			return reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could change %s, which belongs to symphony or codex",
+					dir.Path,
+					place.Path,
+				),
+				"choose a directory that is neither inside nor around it",
+			)
 		}
 	}
 	for _, name := range dir.Names() {
@@ -171,11 +187,22 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 			return err
 		}
 		if facts.GitAround != "" {
-			return reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: %s is in the git directory %s, from which git starts programs", dir.Path, facts.GitAround), "name the work tree")
+			return reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: %s is in the git directory %s, from which git starts programs",
+					dir.Path,
+					facts.GitAround,
+				),
+				"name the work tree",
+			)
 		}
 		if project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
-			return reconcile.NewError(CodeInvalid, "cwd: "+dir.Path+" is in the workspace of an issue", "use symphony takeover there")
+			return reconcile.NewError(
+				CodeInvalid,
+				"cwd: "+dir.Path+" is in the workspace of an issue",
+				"use symphony takeover there",
+			)
 		}
 	}
 	return nil
@@ -193,9 +220,14 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		return nil, err
 	}
 	if confine.IsPattern(dir.Path) {
-		return nil, reconcile.NewError(CodeInvalid,
-			fmt.Sprintf("cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern", dir.Path),
-			"choose another directory")
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf(
+				"cwd: %s has one of *?[]{} in its path, which codex's sandbox takes for a pattern",
+				dir.Path,
+			),
+			"choose another directory",
+		)
 	}
 	var list []string
 	worktrees, err := paths.Find(project.WorktreesDir(w))
@@ -219,24 +251,41 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 	}
 	for _, one := range files {
 		if dir.Inside(one.Place) {
-			return nil, reconcile.NewError(CodeInvalid,
-				fmt.Sprintf("cwd: an agent in %s could change %s, which belongs to a project of symphony", dir.Path, one.Path),
-				"choose a directory that is neither the same nor inside")
+			return nil, reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could change %s, which belongs to a project of symphony",
+					dir.Path,
+					one.Path,
+				),
+				"choose a directory that is neither the same nor inside",
+			)
 		}
 		for _, link := range one.Links {
 			if link.Inside(dir) {
-				return nil, reconcile.NewError(CodeInvalid,
-					fmt.Sprintf("cwd: an agent in %s could replace the symlink %s, which leads to a file of a project, or to programs",
-						dir.Path, link.Path),
-					"name the file itself in the project or in PATH, or choose another directory")
+				return nil, reconcile.NewError(
+					CodeInvalid,
+					fmt.Sprintf(
+						"cwd: an agent in %s could replace the symlink %s, which leads to a file of a project, or to programs",
+						dir.Path,
+						link.Path,
+					),
+					"name the file itself in the project or in PATH, or choose another directory",
+				)
 			}
 		}
 		for _, name := range one.Below(dir) {
 			path := filepath.Join(dir.Path, name)
 			if confine.IsPattern(path) {
-				return nil, reconcile.NewError(CodeInvalid,
-					fmt.Sprintf("cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern", dir.Path, path),
-					"choose another directory")
+				return nil, reconcile.NewError(
+					CodeInvalid,
+					fmt.Sprintf(
+						"cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern",
+						dir.Path,
+						path,
+					),
+					"choose another directory",
+				)
 			}
 			list = append(list, path)
 		}
@@ -253,7 +302,11 @@ func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, er
 		return nil, fmt.Errorf("find the directory of the agent: %w", err)
 	}
 	if place.Path != dir {
-		return nil, reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd: %s leads to %s now", dir, place.Path), "spawn another agent there")
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("cwd: %s leads to %s now", dir, place.Path),
+			"spawn another agent there",
+		)
 	}
 	return guarded(ctx, w, place)
 }
@@ -262,12 +315,19 @@ func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, er
 func findDir(dir string) (paths.Place, error) {
 	const hint = "give the absolute path of an existing directory"
 	if !filepath.IsAbs(dir) {
-		return paths.Place{}, reconcile.NewError(CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
+		return paths.Place{}, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("cwd %q is not an absolute path", dir),
+			hint,
+		)
 	}
 	place, err := paths.Find(dir)
 	if errors.Is(err, paths.ErrProc) {
-		return place, reconcile.NewError(CodeInvalid, "cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
-			"name the directory itself")
+		return place, reconcile.NewError(
+			CodeInvalid,
+			"cwd: "+dir+" leads into /proc, and from there perhaps to any other directory",
+			"name the directory itself",
+		)
 	}
 	if err == nil {
 		err = readableDir(dir)
@@ -304,8 +364,9 @@ func readSettings(dir string) (s Settings, err error) {
 	return s, nil
 }
 
-// runnerConfig is the configuration of the worker of an agent. The git directory is protected, unlike in a workspace: the directory is
-// the user's own, and git there would run what an agent leaves.
+// runnerConfig is the configuration of the worker of an agent. The git directory is protected,
+// unlike in a workspace: the directory is the user's own, and git there would run what an
+// agent leaves.
 func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	account := project.OpenAccount(p, "")
 	kind, _ := project.AgentOf(workflow.AgentCodex) // without it the run is refused
@@ -315,14 +376,24 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 	}
 	c := runner.Config{
 		Config: confine.Config{
-			ApprovalPolicy: json.RawMessage(`"on-request"`), OnQuestion: agent.QuestionAsk, Secrets: workflow.EveryKeyVar(),
-			ProtectGit: true,
-			Unreadable: project.SecretFiles(p, account), LoginHome: account.Home, AgentHome: account.AgentHome(),
+			ApprovalPolicy: json.RawMessage(`"on-request"`),
+			OnQuestion:     agent.QuestionAsk,
+			Secrets:        workflow.EveryKeyVar(),
+			ProtectGit:     true,
+			Unreadable:     project.SecretFiles(p, account),
+			LoginHome:      account.Home,
+			AgentHome:      account.AgentHome(),
 		},
-		AgentKind: workflow.AgentCodex, StartAgent: kind.Start, Command: command, TrustLauncher: s.Codex != "",
-		ReadTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout), InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
-		TurnTimeout: turnSilence, StallTimeout: turnStall,
-		OnApproval: agent.ApprovalAsk, AnswerTimeout: cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),
+		AgentKind:         workflow.AgentCodex,
+		StartAgent:        kind.Start,
+		Command:           command,
+		TrustLauncher:     s.Codex != "",
+		ReadTimeout:       cmp.Or(s.CallTimeout, DefaultCallTimeout),
+		InitializeTimeout: cmp.Or(s.CallTimeout, DefaultCallTimeout) / 2,
+		TurnTimeout:       turnSilence,
+		StallTimeout:      turnStall,
+		OnApproval:        agent.ApprovalAsk,
+		AnswerTimeout:     cmp.Or(s.ApprovalTimeout, DefaultApprovalTimeout),
 	}
 	s.setWorktree(&c)
 	if s.AutoApprove {

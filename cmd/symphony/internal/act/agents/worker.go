@@ -18,9 +18,16 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// CarryOut is the work of an agent's worker, which has taken the run. It returns the run as recorded.
+// CarryOut is the work of an agent's worker, which has taken the run. It returns the run as
+// recorded.
 func CarryOut(
-	ctx context.Context, w *environ.Env, db *state.DB, alive runner.Alive, run reconcile.Run, redactor *agent.Redactor, log *slog.Logger,
+	ctx context.Context,
+	w *environ.Env,
+	db *state.DB,
+	alive runner.Alive,
+	run reconcile.Run,
+	redactor *agent.Redactor,
+	log *slog.Logger,
 ) (reconcile.Run, error) {
 	p := openProject(w)
 	dir := host.RunDir(p.StateDir, run.ID)
@@ -60,16 +67,29 @@ func CarryOut(
 		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }
 	}
 	worker := &runner.Worker{
-		Config: config, Journal: db.Journal, Requests: db.Journal, Tracker: &reconcile.TrackerAdapter{}, Free: free,
-		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)), Account: account, Alive: alive,
-		Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now, Mono: proc.Monotonic,
-		Boot: run.Worker.Boot, Log: log, Redactor: redactor,
+		Config:   config,
+		Journal:  db.Journal,
+		Requests: db.Journal,
+		Tracker:  &reconcile.TrackerAdapter{},
+		Free:     free,
+		Machine:  host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)),
+		Account:  account,
+		Alive:    alive,
+		Dir:      dir,
+		StateDir: p.StateDir,
+		Env:      p.Environ(),
+		Version:  project.Version(),
+		Now:      p.Env.Now,
+		Mono:     proc.Monotonic,
+		Boot:     run.Worker.Boot,
+		Log:      log,
+		Redactor: redactor,
 	}
 	return worker.Run(context.WithoutCancel(ctx), run, ctx.Done())
 }
 
-// listen returns a channel that gets a value after a client has written to the FIFO at path. It is open for writing, too, so that it
-// never ends.
+// listen returns a channel that gets a value after a client has written to the FIFO at path.
+// It is open for writing, too, so that it never ends.
 func listen(path string) (<-chan struct{}, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

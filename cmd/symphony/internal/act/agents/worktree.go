@@ -23,7 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/workers"
 )
 
-// Worktree is a clone of the operator's repository in which an agent works and commits, like the workspace of an issue.
+// Worktree is a clone of the operator's repository in which an agent works and commits, like
+// the workspace of an issue.
 type Worktree struct {
 	Source string `json:"source"` // the operator's repository, which is only read
 	Branch string `json:"branch"` // of the agent's work
@@ -42,12 +43,17 @@ type branchName string
 // Render implements runner.Prompt.
 func (b branchName) Render(reconcile.Issue, int) (string, error) { return string(b), nil }
 
-// placeWorktree finds the repository around the directory of the settings, and puts the directory of the worktree in its place.
+// placeWorktree finds the repository around the directory of the settings, and puts the
+// directory of the worktree in its place.
 func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error {
 	top := paths.Real(s.Cwd)
 	for !project.Exists(filepath.Join(top, ".git")) {
 		if top == filepath.Dir(top) {
-			return reconcile.NewError(CodeInvalid, "cwd: "+s.Cwd+" is in no git repository", "name one in a repository, or set no worktree")
+			return reconcile.NewError(
+				CodeInvalid,
+				"cwd: "+s.Cwd+" is in no git repository",
+				"name one in a repository, or set no worktree",
+			)
 		}
 		top = filepath.Dir(top)
 	}
@@ -59,7 +65,8 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 	if inside {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
-	machine, w := project.ThisMachine(), s.Worktree
+	machine := project.ThisMachine()
+	w := s.Worktree
 	facts, err := machine.Facts(ctx, host.FactsRequest{Path: top, GitDirs: true})
 	if err != nil {
 		return err
@@ -70,11 +77,16 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 			return err
 		}
 		if at.Git == nil || at.Git.Branch == nil || at.Git.Commit == nil {
-			return reconcile.NewError(CodeInvalid, "no branch with a commit is checked out in "+top, "set base to the branch where the work begins")
+			return reconcile.NewError(
+				CodeInvalid,
+				"no branch with a commit is checked out in "+top,
+				"set base to the branch where the work begins",
+			)
 		}
 		w.Base = *at.Git.Branch
 	}
-	s.Cwd, w.Branch = filepath.Join(root, s.ID), cmp.Or(w.Branch, "symphony/"+s.ID)
+	s.Cwd = filepath.Join(root, s.ID)
+	w.Branch = cmp.Or(w.Branch, "symphony/"+s.ID)
 	return w.check(ctx, machine)
 }
 
@@ -101,19 +113,35 @@ func insideWorktrees(p *project.Project, dir string) (bool, error) {
 	return false, nil
 }
 
-// check returns an error for branches with which the clone would fail after the agent was started.
+// check returns an error for branches with which the clone would fail after the agent was
+// started.
 func (w Worktree) check(ctx context.Context, machine host.Machine) error {
-	facts, err := machine.Facts(ctx, host.FactsRequest{Path: w.Source, Branch: w.Branch, Base: w.Base})
+	facts, err := machine.Facts(ctx, host.FactsRequest{
+		Path:   w.Source,
+		Branch: w.Branch,
+		Base:   w.Base,
+	})
 	switch {
 	case err != nil:
 		return err
 	case !facts.HasBase:
-		return reconcile.NewError(CodeInvalid, fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base), "name a branch of that repository")
+		return reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base),
+			"name a branch of that repository",
+		)
 	case !facts.IsBranch:
-		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),
-			"choose a name of letters, digits and -_./, such as feature/login")
+		return reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),
+			"choose a name of letters, digits and -_./, such as feature/login",
+		)
 	case w.Branch == w.Base:
-		return reconcile.NewError(CodeInvalid, fmt.Sprintf("branch and base are both %q", w.Base), "choose another name for the branch")
+		return reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf("branch and base are both %q", w.Base),
+			"choose another name for the branch",
+		)
 	}
 	return nil
 }
@@ -123,19 +151,29 @@ func (s Settings) setWorktree(c *runner.Config) {
 	if s.Worktree == nil {
 		return
 	}
-	c.ProtectGit, c.Policy.Project, c.KeepRemoved = false, worktreeProject, keepFor
+	c.ProtectGit = false
+	c.Policy.Project = worktreeProject
+	c.KeepRemoved = keepFor
 	c.Repository = runner.Repository{
-		Repository: host.Repository{URL: s.Worktree.Source, Base: s.Worktree.Base}, Branch: branchName(s.Worktree.Branch),
+		Repository: host.Repository{URL: s.Worktree.Source, Base: s.Worktree.Base},
+		Branch:     branchName(s.Worktree.Branch),
 	}
 }
 
-// removeWorktree moves the worktree of an ended agent to the trash, unless it returns the work because of which it is kept, and deletes
-// what has been in the trash for long enough.
+// removeWorktree moves the worktree of an ended agent to the trash, unless it returns the work
+// because of which it is kept, and deletes what has been in the trash for long enough.
 func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
 	hand := &runner.Takeover{
-		Config: one.Settings.runnerConfig(a.p), Machine: project.NewMachine(a.p.StateDir), Hold: workers.Hold, StateDir: a.p.StateDir,
-		ID: project.NewRunID(a.p.Env.Now()), Issue: reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
-		Root: project.WorktreesDir(a.p.Env), Env: a.p.Environ(), Now: a.p.Env.Now, Log: slog.New(slog.DiscardHandler),
+		Config:   one.Settings.runnerConfig(a.p),
+		Machine:  project.NewMachine(a.p.StateDir),
+		Hold:     workers.Hold,
+		StateDir: a.p.StateDir,
+		ID:       project.NewRunID(a.p.Env.Now()),
+		Issue:    reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
+		Root:     project.WorktreesDir(a.p.Env),
+		Env:      a.p.Environ(),
+		Now:      a.p.Env.Now,
+		Log:      slog.New(slog.DiscardHandler),
 	}
 	unsaved, err = hand.CleanUp(ctx, discard)
 	return unsaved, errors.Join(err, hand.Close(ctx))
@@ -146,7 +184,8 @@ func (a Agent) HasWorktree() bool {
 	return a.Settings.Worktree != nil && project.Exists(a.WorkspacePath)
 }
 
-// Prune removes the worktree and the records of an agent that has ended. With discard it removes even work that exists nowhere else.
+// Prune removes the worktree and the records of an agent that has ended. With discard it
+// removes even work that exists nowhere else.
 func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err error) {
 	a, err := Open(ctx, w)
 	if err != nil {
@@ -167,8 +206,11 @@ func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err er
 		if one.HasWorktree() {
 			unsaved, err := a.removeWorktree(ctx, one, discard)
 			if err == nil && unsaved != "" {
-				err = reconcile.NewError(CodeConflict, fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
-					"symphony prune --force "+id+" discards it")
+				err = reconcile.NewError(
+					CodeConflict,
+					fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
+					"symphony prune --force "+id+" discards it",
+				)
 			}
 			if err != nil {
 				return err
@@ -195,9 +237,16 @@ type Delivered struct {
 	Commits int    `json:"commits"`
 }
 
-// Deliver pushes the commits of an agent's worktree to its branch, in a repository, or with an empty URL in the one from which the
-// operator's was cloned. Commit is that of host.DeliverRequest. Limit is the time that it may take.
-func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, commit string, limit time.Duration) (d Delivered, err error) {
+// Deliver pushes the commits of an agent's worktree to its branch, in a repository, or with an
+// empty URL in the one from which the operator's was cloned. Commit is that of
+// host.DeliverRequest. Limit is the time that it may take.
+func (a *Agents) Deliver(
+	ctx context.Context,
+	id string,
+	to host.Repository,
+	commit string,
+	limit time.Duration,
+) (d Delivered, err error) {
 	if err := a.p.Nested(); err != nil {
 		return d, err
 	}
@@ -206,7 +255,11 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, com
 	case err != nil:
 		return d, err
 	case !one.HasWorktree():
-		return d, reconcile.NewError(CodeInvalid, "agent "+id+" has no worktree", "spawn_agent makes one with worktree: true")
+		return d, reconcile.NewError(
+			CodeInvalid,
+			"agent "+id+" has no worktree",
+			"spawn_agent makes one with worktree: true",
+		)
 	}
 	calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
 	if err != nil {
@@ -214,7 +267,11 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, com
 	}
 	for _, call := range calls {
 		if !call.Ended() && one.Outcome == "" {
-			return d, reconcile.NewError(CodeConflict, "agent "+id+" is at work", "wait_agent until its turn has ended, or interrupt it")
+			return d, reconcile.NewError(
+				CodeConflict,
+				"agent "+id+" is at work",
+				"wait_agent until its turn has ended, or interrupt it",
+			)
 		}
 	}
 	env, err := a.gitEnv(ctx, one)
@@ -233,29 +290,48 @@ func (a *Agents) Deliver(ctx context.Context, id string, to host.Repository, com
 	}
 	tree := one.Settings.Worktree
 	answer, err := project.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
-		Path: one.WorkspacePath, RunID: host.HereID(one.ID), Source: host.Repository{URL: tree.Source, Base: tree.Base},
+		Path:   one.WorkspacePath,
+		RunID:  host.HereID(one.ID),
+		Source: host.Repository{URL: tree.Source, Base: tree.Base},
 		DeliverRequest: host.DeliverRequest{
-			Repository: to, Branch: tree.Branch, Delivered: d.Commit, Commit: commit, Timeout: limit, Env: env,
+			Repository: to,
+			Branch:     tree.Branch,
+			Delivered:  d.Commit,
+			Commit:     commit,
+			Timeout:    limit,
+			Env:        env,
 		},
 	})
-	if known, _ := errors.AsType[*reconcile.Error](err); known != nil && known.Code == host.CodeRepositoryChanged {
-		return d, reconcile.NewError(known.Code, fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),
-			"push "+tree.Base+" first: only the commits of the agent are delivered")
+	if known, _ := errors.AsType[*reconcile.Error](err); known != nil &&
+		known.Code == host.CodeRepositoryChanged {
+		return d, reconcile.NewError(
+			known.Code,
+			fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),
+			"push "+tree.Base+" first: only the commits of the agent are delivered",
+		)
 	}
 	if err != nil {
 		return d, err
 	}
-	d = Delivered{URL: answer.Address, Branch: tree.Branch, Commit: answer.Commit, Commits: answer.Commits}
+	d = Delivered{
+		URL:     answer.Address,
+		Branch:  tree.Branch,
+		Commit:  answer.Commit,
+		Commits: answer.Commits,
+	}
 	if data, err := json.Marshal(d); answer.Commits > 0 && err == nil {
 		return d, durable.WriteFile(file, data, 0o600)
 	}
 	return d, nil
 }
 
-// gitEnv is the environment of git for the remote repository, with what the login profile sets.
+// gitEnv is the environment of git for the remote repository, with what the login profile
+// sets.
 func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
-	config, env := one.Settings.runnerConfig(a.p), a.p.Environ()
-	config.Secrets = []string{workflow.APIKeyVar} // the operator's credential helper may use a token of GitHub
+	config := one.Settings.runnerConfig(a.p)
+	env := a.p.Environ()
+	// the operator's credential helper may use a token of GitHub
+	config.Secrets = []string{workflow.APIKeyVar}
 	q := host.LoginRequest{Env: config.HookEnv(env), Timeout: loginPatience}
 	login, err := project.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)
 	return config.GitEnv(env, login), err

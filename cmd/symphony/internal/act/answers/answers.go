@@ -1,8 +1,10 @@
-// Package answers lets operators answer agents in the tracker: it comments on an issue what its agent asks for, takes the replies of
-// operators as decisions, and edits the comments to show these. It also explains holds. A pass calls it under the project lock.
+// Package answers lets operators answer agents in the tracker: it comments on an issue what
+// its agent asks for, takes the replies of operators as decisions, and edits the comments to
+// show these. It also explains holds. A pass calls it under the project lock.
 //
-// A comment is stored before it is made, and has a marker, so that a pass that was killed in between makes no second one. A reply is
-// stored in the transaction of its decision, so that it decides once. Every step can be repeated.
+// A comment is stored before it is made, and has a marker, so that a pass that was killed in
+// between makes no second one. A reply is stored in the transaction of its decision, so that
+// it decides once. Every step can be repeated.
 package answers
 
 import (
@@ -28,21 +30,25 @@ type Exchange struct {
 	// ExplainHolds: holds, and deliveries that failed three times, are explained.
 	ExplainHolds bool
 	Now          func() time.Time
-	At           reconcile.Instant         // now
-	Alive        func(runID string) bool   // reports whether the worker of a run is alive
-	Ignore       func(issue, reply string) // logs a reply that is ignored; nil leaves it to a later pass
+	At           reconcile.Instant       // now
+	Alive        func(runID string) bool // reports whether the worker of a run is alive
+	// logs a reply that is ignored; nil leaves it to a later pass
+	Ignore func(issue, reply string)
 }
 
 const (
 	bound = 30 * time.Second // for the requests of a pass to the tracker
-	// slack is how much earlier comments are read: trackers round the times of comments, some to minutes.
+	// slack is how much earlier comments are read: trackers round the times of comments, some
+	// to minutes.
 	slack = 2 * time.Minute
-	// searched is how much earlier the comment of a killed pass is looked for: the tracker's clock may be behind.
+	// searched is how much earlier the comment of a killed pass is looked for: the tracker's
+	// clock may be behind.
 	searched = time.Hour
 )
 
-// Pass reads the replies, edits the comments of requests that were decided or have ended, and comments on new ones. Without an open
-// request it asks the tracker nothing. What fails is left to the next pass.
+// Pass reads the replies, edits the comments of requests that were decided or have ended, and
+// comments on new ones. Without an open request it asks the tracker nothing. What fails is
+// left to the next pass.
 func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -61,7 +67,12 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 		}
 	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
-		if addError(exit.About("replies to requests of "+asked[issue][0].identifier, d.readReplies(ctx, asked[issue]))) {
+		if addError(
+			exit.About(
+				"replies to requests of "+asked[issue][0].identifier,
+				d.readReplies(ctx, asked[issue]),
+			),
+		) {
 			return errs
 		}
 	}
@@ -81,16 +92,22 @@ type entry struct {
 	body       string            // of a comment that is not about a request
 	changed    bool              // another has changed the comment
 	gone       bool              // the comment was deleted
-	needsID    bool              // a reply must name the request, because another one of the issue was shown shortly before it, or later
+	// a reply must name the request, because another one of the issue was shown shortly before
+	// it, or later
+	needsID bool
 }
 
-// recent is how long before a request another one makes a reply without an id ambiguous: its author may not have seen the newer one.
+// recent is how long before a request another one makes a reply without an id ambiguous: its
+// author may not have seen the newer one.
 const recent = 24 * time.Hour
 
-// subjects returns what has a comment, or is to get one: open requests, then holds and failing deliveries.
+// subjects returns what has a comment, or is to get one: open requests, then holds and failing
+// deliveries.
 func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 	add := func(key, issueID string, e entry) {
-		e.Key, e.IssueID, e.Number = key, issueID, e.request.Number
+		e.Key = key
+		e.IssueID = issueID
+		e.Number = e.request.Number
 		all = append(all, &e)
 	}
 	if len(d.Operators) > 0 {
@@ -111,7 +128,10 @@ func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 		}
 		for _, c := range recorded.Claims {
 			if c.Status == reconcile.Held {
-				add(reconcile.HoldAttention(c).Key, c.IssueID, entry{identifier: c.Identifier, body: holdBody(c)})
+				add(reconcile.HoldAttention(c).Key, c.IssueID, entry{
+					identifier: c.Identifier,
+					body:       holdBody(c),
+				})
 			}
 			if a, failing := reconcile.DeliveryAttention(c); failing {
 				add(a.Key, c.IssueID, entry{identifier: c.Identifier, body: deliveryBody(c, a.Key)})
@@ -121,7 +141,8 @@ func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 	return all, nil
 }
 
-// due returns the comments that are to be made or may have to be changed: on requests by their number, then on holds.
+// due returns the comments that are to be made or may have to be changed: on requests by their
+// number, then on holds.
 func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 	all, err := d.subjects(ctx)
 	if err != nil {
@@ -165,7 +186,8 @@ func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 	return all, nil
 }
 
-// readReplies takes the decisions from the comments on an issue that are newer than symphony's comments on its open requests.
+// readReplies takes the decisions from the comments on an issue that are newer than symphony's
+// comments on its open requests.
 func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 	if !slices.ContainsFunc(asked, func(e *entry) bool { return answerable(e.request) }) {
 		return nil
@@ -197,8 +219,9 @@ func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 	return nil
 }
 
-// compare notes whether symphony's comment still shows what symphony has written. An agent may change or delete it, or a person: then
-// replies may be about something else. A pass that was killed may have written the present text.
+// compare notes whether symphony's comment still shows what symphony has written. An agent may
+// change or delete it, or a person: then replies may be about something else. A pass that was
+// killed may have written the present text.
 func (e *entry) compare(list []reconcile.Comment) {
 	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
 	if e.gone = at < 0; e.gone {
@@ -215,13 +238,15 @@ func idsOf(list []reconcile.Comment) []string {
 	return text.Map(list, func(c reconcile.Comment) string { return c.ID })
 }
 
-// answerable reports whether a reply can decide a request: it is open, or a question whose answer the next run gets.
+// answerable reports whether a reply can decide a request: it is open, or a question whose
+// answer the next run gets.
 func answerable(r reconcile.Request) bool {
-	return r.Open() || r.Fate == reconcile.RequestRunEnded && r.Decision == "" && r.Kind == reconcile.QuestionRequest
+	return r.Open() ||
+		r.Fate == reconcile.RequestRunEnded && r.Decision == "" && r.Kind == reconcile.QuestionRequest
 }
 
-// after reports whether the ith comment was made after symphony's. The order decides, because times may be rounded; if there is no
-// comment of symphony any more, the time.
+// after reports whether the ith comment was made after symphony's. The order decides, because
+// times may be rounded; if there is no comment of symphony any more, the time.
 func after(list []reconcile.Comment, i int, e *entry) bool {
 	if at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID }); at >= 0 {
 		return i > at
@@ -229,13 +254,18 @@ func after(list []reconcile.Comment, i int, e *entry) bool {
 	return list[i].CreatedAt.After(e.At)
 }
 
-// takeReply stores the decision of a reply, unless it is none, or not by an operator. addressed are the requests that were asked before
-// the reply. Each of them records that the reply was looked at, so that this is done once.
+// takeReply stores the decision of a reply, unless it is none, or not by an operator.
+// addressed are the requests that were asked before the reply. Each of them records that the
+// reply was looked at, so that this is done once.
 func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
 	identifier := addressed[0].identifier
 	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
-	name := slices.IndexFunc(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
-	ignored, problem := "", ""
+	name := slices.IndexFunc(
+		d.Operators,
+		func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) },
+	)
+	ignored := ""
+	problem := ""
 	switch {
 	case name < 0:
 		ignored = "who is not in tracker.operators"
@@ -278,8 +308,8 @@ func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed 
 	return nil
 }
 
-// choose returns the request that a reply is about, nil if that is not clear. Requests that have just ended count: the operator
-// may have meant them.
+// choose returns the request that a reply is about, nil if that is not clear. Requests that
+// have just ended count: the operator may have meant them.
 func choose(shown []*entry, said reply) (target *entry, problem string) {
 	if said.number > 0 {
 		at := slices.IndexFunc(shown, func(e *entry) bool { return e.Number == said.number })
@@ -296,8 +326,13 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 	return shown[0], ""
 }
 
-// decide stores the decision of a reply, unless the request has ended meanwhile. problem is the reason why the reply does not count.
-func (d Exchange) decide(ctx context.Context, e *entry, said, by, replyID string) (problem string, err error) {
+// decide stores the decision of a reply, unless the request has ended meanwhile. problem is
+// the reason why the reply does not count.
+func (d Exchange) decide(
+	ctx context.Context,
+	e *entry,
+	said, by, replyID string,
+) (problem string, err error) {
 	if !answerable(e.request) {
 		return "", nil // the comment shows how it ended
 	}
@@ -305,7 +340,8 @@ func (d Exchange) decide(ctx context.Context, e *entry, said, by, replyID string
 	if err != nil {
 		return err.Error(), nil //nolint:nilerr // it is for the operator
 	}
-	r.Answer.By, r.Answer.Reply = by, replyID
+	r.Answer.By = by
+	r.Answer.Reply = replyID
 	is, err := d.DB.Operator.DecideRequest(ctx, d.Now(), d.At, r, !d.Alive(r.RunID))
 	var known *reconcile.Error
 	if errors.As(err, &known) && known.Code == "request_ended" || errors.Is(err, state.ErrNotFound) {
@@ -317,12 +353,14 @@ func (d Exchange) decide(ctx context.Context, e *entry, said, by, replyID string
 	return "", err
 }
 
-// write makes the comment, or changes its text if that is out of date. That of a pass that was killed is changed in any case, because
-// an agent may have imitated it.
+// write makes the comment, or changes its text if that is out of date. That of a pass that was
+// killed is changed in any case, because an agent may have imitated it.
 func (d Exchange) write(ctx context.Context, e *entry) error {
-	body, ended := e.body, true
+	body := e.body
+	ended := true
 	if e.Number > 0 {
-		body, ended = e.text(), verdict(e.request) != ""
+		body = e.text()
+		ended = verdict(e.request) != ""
 	}
 	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
 		return nil
@@ -345,7 +383,9 @@ func (d Exchange) write(ctx context.Context, e *entry) error {
 	case e.ID == "" && (e.Number == 0 || !ended):
 		var made reconcile.Comment
 		if made, err = d.Tracker.Post(ctx, e.IssueID, body); err == nil {
-			e.ID, e.At, e.Shown = made.ID, made.CreatedAt, hashOf(made.Body)
+			e.ID = made.ID
+			e.At = made.CreatedAt
+			e.Shown = hashOf(made.Body)
 		}
 	}
 	switch {
@@ -354,12 +394,14 @@ func (d Exchange) write(ctx context.Context, e *entry) error {
 	case err != nil:
 		return err
 	default:
-		e.Text, e.Done = hashOf(body), ended
+		e.Text = hashOf(body)
+		e.Done = ended
 	}
 	return d.DB.Store.SaveComment(ctx, e.Comment)
 }
 
-// find looks for the comment of a pass that was killed. A tracker may have lost the marker; then the first line tells.
+// find looks for the comment of a pass that was killed. A tracker may have lost the marker;
+// then the first line tells.
 func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 	list, err := d.Tracker.Comments(ctx, e.IssueID, e.At.Add(-searched))
 	if err != nil {
@@ -371,12 +413,14 @@ func (d Exchange) find(ctx context.Context, e *entry, body string) error {
 		if !c.Own || !strings.HasSuffix(said, marker(e.Key)) && !strings.HasPrefix(said, first+"\n") {
 			continue
 		}
-		taken, err := d.DB.Journal.Created(ctx, []string{c.ID}) // by an agent, or another comment of symphony
+		// by an agent, or another comment of symphony
+		taken, err := d.DB.Journal.Created(ctx, []string{c.ID})
 		if err != nil {
 			return err
 		}
 		if !taken[c.ID] {
-			e.ID, e.At = c.ID, c.CreatedAt
+			e.ID = c.ID
+			e.At = c.CreatedAt
 			if i > 0 && hashOf(c.Body) != hashOf(body) { // perhaps changed by another
 				e.Seen = idsOf(list)
 				e.Problem = "The replies to an earlier text of this comment decided nothing: write a new answer."

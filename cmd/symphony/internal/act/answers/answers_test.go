@@ -42,28 +42,43 @@ func newScene(t *testing.T) *scene {
 	s := &scene{t: t, fails: map[string]error{}, alive: true, now: epoch}
 	s.db = test.Must(state.Create(t.Context(), t.TempDir()+"/state", epoch))
 	t.Cleanup(func() { s.db.Close() })
-	run := reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun, IssueID: "id-7", Identifier: "ABC-7", Phase: reconcile.Starting, StartedAt: epoch}
+	run := reconcile.Run{
+		ID:         "run-1",
+		Kind:       reconcile.AgentRun,
+		IssueID:    "id-7",
+		Identifier: "ABC-7",
+		Phase:      reconcile.Starting,
+		StartedAt:  epoch,
+	}
 	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Insert: &run}))
 	test.Must(s.db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{}, epoch))
 	s.exchange = Exchange{
-		DB: s.db, Operators: []string{"Kim@example.com"}, Now: func() time.Time { return s.now }, At: reconcile.Instant{Boot: "b"},
-		Alive:  func(string) bool { return s.alive },
-		Ignore: func(issue, reply string) { s.ignored = append(s.ignored, issue+": "+reply) },
-		Tracker: &reconcile.TrackerAdapter{Tracker: s, Comments: s.list, Post: s.post, Edit: func(_ context.Context, issue, id, body string) (string, error) {
-			s.calls = append(s.calls, "edit")
-			i := slices.IndexFunc(s.comments, func(c reconcile.Comment) bool { return c.ID == id })
-			if i < 0 {
-				return "", fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
-			}
-			if s.fails["edit"] == nil {
-				s.comments[i].Body = s.stored(body)
-			}
-			if s.lost {
-				s.lost = false
-				return "", errors.New("no answer in time")
-			}
-			return s.comments[i].Body, s.fails["edit"]
-		}},
+		DB:        s.db,
+		Operators: []string{"Kim@example.com"},
+		Now:       func() time.Time { return s.now },
+		At:        reconcile.Instant{Boot: "b"},
+		Alive:     func(string) bool { return s.alive },
+		Ignore:    func(issue, reply string) { s.ignored = append(s.ignored, issue+": "+reply) },
+		Tracker: &reconcile.TrackerAdapter{
+			Tracker:  s,
+			Comments: s.list,
+			Post:     s.post,
+			Edit: func(_ context.Context, issue, id, body string) (string, error) {
+				s.calls = append(s.calls, "edit")
+				i := slices.IndexFunc(s.comments, func(c reconcile.Comment) bool { return c.ID == id })
+				if i < 0 {
+					return "", fmt.Errorf("comment %s of %s: %w", id, issue, reconcile.ErrGone)
+				}
+				if s.fails["edit"] == nil {
+					s.comments[i].Body = s.stored(body)
+				}
+				if s.lost {
+					s.lost = false
+					return "", errors.New("no answer in time")
+				}
+				return s.comments[i].Body, s.fails["edit"]
+			},
+		},
 	}
 	return s
 }
@@ -111,7 +126,11 @@ func (s *scene) ByIDs(context.Context, []string) (map[string]reconcile.Issue, er
 // comment makes a comment, all within one minute, to which some trackers round.
 func (s *scene) comment(author, body string) reconcile.Comment {
 	c := reconcile.Comment{
-		ID: fmt.Sprint("c", len(s.comments)+1), Author: "Kim Poe", AuthorIDs: []string{"u-" + author, author}, Own: author == own, Body: body,
+		ID:        fmt.Sprint("c", len(s.comments)+1),
+		Author:    "Kim Poe",
+		AuthorIDs: []string{"u-" + author, author},
+		Own:       author == own,
+		Body:      body,
 		CreatedAt: s.now.Truncate(time.Minute),
 	}
 	s.comments = append(s.comments, c)
@@ -120,7 +139,11 @@ func (s *scene) comment(author, body string) reconcile.Comment {
 
 func (s *scene) ask(r reconcile.Request) reconcile.Request {
 	s.t.Helper()
-	r.IssueID, r.Identifier, r.RunID, r.AskedAt, r.ExpiresAt = "id-7", "ABC-7", "run-1", s.now, s.now.Add(time.Hour)
+	r.IssueID = "id-7"
+	r.Identifier = "ABC-7"
+	r.RunID = "run-1"
+	r.AskedAt = s.now
+	r.ExpiresAt = s.now.Add(time.Hour)
 	r.Deadline = reconcile.Instant{Boot: "b", Mono: time.Hour}
 	return test.Must(s.db.Journal.AddRequest(s.t.Context(), r))
 }
@@ -172,14 +195,24 @@ func (s *scene) request(number int) reconcile.Request {
 }
 
 func command(text string) reconcile.Request {
-	return reconcile.Request{Kind: reconcile.CommandRequest, Summary: text, Outside: true, Detail: reconcile.RequestDetail{Command: text, Cwd: "/ws/ABC-7"}}
+	return reconcile.Request{
+		Kind:    reconcile.CommandRequest,
+		Summary: text,
+		Outside: true,
+		Detail:  reconcile.RequestDetail{Command: text, Cwd: "/ws/ABC-7"},
+	}
 }
 
 func question(q ...reconcile.RequestQuestion) reconcile.Request {
-	return reconcile.Request{Kind: reconcile.QuestionRequest, Summary: "which?", Detail: reconcile.RequestDetail{Questions: q}}
+	return reconcile.Request{
+		Kind:    reconcile.QuestionRequest,
+		Summary: "which?",
+		Detail:  reconcile.RequestDetail{Questions: q},
+	}
 }
 
-// A request becomes one comment. The reply of an operator decides it, and the comment shows the decision. Then nothing is asked.
+// A request becomes one comment. The reply of an operator decides it, and the comment shows
+// the decision. Then nothing is asked.
 func TestRequestIsAnsweredByAComment(t *testing.T) {
 	s := newScene(t)
 	s.pass()
@@ -187,27 +220,58 @@ func TestRequestIsAnsweredByAComment(t *testing.T) {
 	s.passes(2)
 	test.Equal(t, "the requests to the tracker", s.calls, []string{"post", "comments"})
 	test.Contains(
-		t, "the comment", s.comments[0].Body, "outside the sandbox", "`ABC-7.1`", "```text\nmake install\n```", "`/ws/ABC-7`",
-		"2026-03-02 13:00 UTC", "`approve for session`", "\n<!-- symphony:request run-1 1 -->",
+		t,
+		"the comment",
+		s.comments[0].Body,
+		"outside the sandbox",
+		"`ABC-7.1`",
+		"```text\nmake install\n```",
+		"`/ws/ABC-7`",
+		"2026-03-02 13:00 UTC",
+		"`approve for session`",
+		"\n<!-- symphony:request run-1 1 -->",
 	)
 	s.reply("Approve!\n\nThanks.")
 	r := s.request(1)
-	if r.Decision != reconcile.DecideApprove || r.Answer.By != "Kim Poe (Kim@example.com)" || len(s.comments) != 2 {
+	if r.Decision != reconcile.DecideApprove || r.Answer.By != "Kim Poe (Kim@example.com)" ||
+		len(s.comments) != 2 {
 		t.Errorf("%+v, %+v", r, s.comments)
 	}
 	test.Contains(t, "after the decision", s.comments[0].Body, "**Approved** by `Kim Poe (Kim@example.com)`")
 	test.Lacks(t, "after the decision", s.comments[0].Body, "deny")
-	test.Equal(t, "symphony wrote the comment c2", test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"], true)
+	test.Equal(
+		t,
+		"symphony wrote the comment c2",
+		test.Must(s.db.Journal.Created(t.Context(), []string{"c1", "c2"}))["c2"],
+		true,
+	)
 	s.calling("the requests afterwards")
 }
 
 func TestReplies(t *testing.T) {
 	colours := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue", Description: "the sky"}}
 	one := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours})
-	other := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours, Other: true})
-	several := question(reconcile.RequestQuestion{ID: "q", Text: "Which?", Options: colours, Several: true})
+	other := question(reconcile.RequestQuestion{
+		ID:      "q",
+		Text:    "Which?",
+		Options: colours,
+		Other:   true,
+	})
+	several := question(reconcile.RequestQuestion{
+		ID:      "q",
+		Text:    "Which?",
+		Options: colours,
+		Several: true,
+	})
 	text := question(reconcile.RequestQuestion{ID: "q", Text: "Why?"})
-	two := question(reconcile.RequestQuestion{ID: "a", Text: "Which?", Options: colours}, reconcile.RequestQuestion{ID: "b", Text: "Why?"})
+	two := question(reconcile.RequestQuestion{
+		ID:      "a",
+		Text:    "Which?",
+		Options: colours,
+	}, reconcile.RequestQuestion{
+		ID:   "b",
+		Text: "Why?",
+	})
 	secret := question(reconcile.RequestQuestion{ID: "q", Text: "The password?", Secret: true})
 	secret.Detail.SealKey = []byte("key")
 	long := command(strings.Repeat("x", longestDetail+1))
@@ -257,19 +321,30 @@ func TestReplies(t *testing.T) {
 			s := asked(t, c.r)
 			test.Lacks(t, "the comment", s.comments[0].Body, "password")
 			s.reply(c.reply)
-			r, body := s.request(1), s.comments[0].Body
+			r := s.request(1)
+			body := s.comments[0].Body
 			got := r.Answer.Reason
 			if r.Decision == reconcile.DecideAnswer {
 				got = fmt.Sprint(r.Answer.Answers)
 			}
-			if r.Decision != c.want || got != c.answer || strings.Contains(body, "decided nothing") != (c.problem != "") || !strings.Contains(body, c.problem) {
-				t.Errorf("decided %q %q, want %q %q; the comment: %s", r.Decision, got, c.want, c.answer, body)
+			if r.Decision != c.want || got != c.answer ||
+				strings.Contains(body, "decided nothing") != (c.problem != "") ||
+				!strings.Contains(body, c.problem) {
+				t.Errorf(
+					"decided %q %q, want %q %q; the comment: %s",
+					r.Decision,
+					got,
+					c.want,
+					c.answer,
+					body,
+				)
 			}
 		})
 	}
 }
 
-// Only the reply of an operator decides, and only one that is certainly the operator's own. Others are logged once.
+// Only the reply of an operator decides, and only one that is certainly the operator's own.
+// Others are logged once.
 func TestWhoseRepliesCount(t *testing.T) {
 	for name, c := range map[string]struct {
 		change  func(s *scene, reply *reconcile.Comment)
@@ -278,15 +353,22 @@ func TestWhoseRepliesCount(t *testing.T) {
 	}{
 		"an operator": {func(*scene, *reconcile.Comment) {}, true, 0},
 		"an operator by id": {func(s *scene, r *reconcile.Comment) {
-			s.exchange.Operators, r.AuthorIDs = []string{"U-9"}, []string{"u-9"}
+			s.exchange.Operators = []string{"U-9"}
+			r.AuthorIDs = []string{"u-9"}
 		}, true, 0},
-		"another user":            {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"u-2", eve} }, false, 1},
-		"a name like an operator": {func(_ *scene, r *reconcile.Comment) { r.Author, r.AuthorIDs = kim, []string{"u-2", eve} }, false, 1},
-		"a letter like k":         {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} }, false, 1},
-		"an unknown author":       {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = nil }, false, 1},
-		"an empty id":             {func(s *scene, r *reconcile.Comment) { s.exchange.Operators, r.AuthorIDs = []string{""}, []string{""} }, false, 1},
-		"with symphony's key":     {func(_ *scene, r *reconcile.Comment) { r.Own = true }, false, 1},
-		"with a marker":           {func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" }, false, 0},
+		"another user": {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"u-2", eve} }, false, 1},
+		"a name like an operator": {func(_ *scene, r *reconcile.Comment) {
+			r.Author = kim
+			r.AuthorIDs = []string{"u-2", eve}
+		}, false, 1},
+		"a letter like k":   {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} }, false, 1},
+		"an unknown author": {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = nil }, false, 1},
+		"an empty id": {func(s *scene, r *reconcile.Comment) {
+			s.exchange.Operators = []string{""}
+			r.AuthorIDs = []string{""}
+		}, false, 1},
+		"with symphony's key": {func(_ *scene, r *reconcile.Comment) { r.Own = true }, false, 1},
+		"with a marker":       {func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" }, false, 0},
 		"of an agent's tool": {func(s *scene, r *reconcile.Comment) {
 			made := []reconcile.Created{{Kind: "comment", ID: r.ID}}
 			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
@@ -312,7 +394,8 @@ func TestWhoseRepliesCount(t *testing.T) {
 	}
 }
 
-// The output of a pass that a worker has started is not read, so that it leaves what it would log to another pass.
+// The output of a pass that a worker has started is not read, so that it leaves what it would
+// log to another pass.
 func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(eve, "approve")
@@ -321,11 +404,17 @@ func TestIgnoredReplyIsLoggedWhereItIsRead(t *testing.T) {
 	s.pass()
 	s.exchange.Ignore = log
 	s.passes(2)
-	test.Equal(t, "what is logged", s.ignored, []string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`})
+	test.Equal(
+		t,
+		"what is logged",
+		s.ignored,
+		[]string{`ABC-7: a comment of "Kim Poe", who is not in tracker.operators`},
+	)
 }
 
-// A comment that an agent or a person has changed is written again, and the replies so far decide nothing, because they may be about
-// what it said. Some trackers change texts themselves.
+// A comment that an agent or a person has changed is written again, and the replies so far
+// decide nothing, because they may be about what it said. Some trackers change texts
+// themselves.
 func TestChangedComment(t *testing.T) {
 	for _, normalises := range []bool{false, true} {
 		s := newScene(t)
@@ -342,7 +431,8 @@ func TestChangedComment(t *testing.T) {
 	}
 }
 
-// If it is unknown whether symphony's comment was made or changed, a reply to its true text decides, and one to another text does not.
+// If it is unknown whether symphony's comment was made or changed, a reply to its true text
+// decides, and one to another text does not.
 func TestReplyAfterALostAnswer(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(kim, "what is this?")
@@ -373,7 +463,8 @@ func TestOneCommentIsDeleted(t *testing.T) {
 	test.Equal(t, "the second decision", s.request(2).Decision, reconcile.DecideApprove)
 }
 
-// With several open requests an answer without an id decides none of them, then or later, and is explained once.
+// With several open requests an answer without an id decides none of them, then or later, and
+// is explained once.
 func TestSeveralRequests(t *testing.T) {
 	s := asked(t, command("one"), command("two"))
 	s.reply("approve")
@@ -384,14 +475,19 @@ func TestSeveralRequests(t *testing.T) {
 	s.calling("the requests for a second such answer", "comments")
 	s.comment(kim, "deny ABC-7.2: no")
 	s.passes(2)
-	if first, second := s.request(1), s.request(2); first.Decision != "" || second.Decision != reconcile.DecideDeny || second.Answer.Reason != "no" {
+	first := s.request(1)
+	second := s.request(2)
+	if first.Decision != "" ||
+		second.Decision != reconcile.DecideDeny ||
+		second.Answer.Reason != "no" {
 		t.Errorf("%+v\n%+v", first, second)
 	}
 	s.reply("approve ABC-7.1")
 	test.Equal(t, "the decision of the last one", s.request(1).Decision, reconcile.DecideApprove)
 }
 
-// A pass that was killed right after it made a comment does not know that it is there. Its readers do.
+// A pass that was killed right after it made a comment does not know that it is there. Its
+// readers do.
 func TestAnswerBesideAnUnknownComment(t *testing.T) {
 	s := asked(t, command("one"))
 	s.ask(command("two"))
@@ -400,11 +496,17 @@ func TestAnswerBesideAnUnknownComment(t *testing.T) {
 	s.comment(kim, "approve")
 	s.fails["post"] = errors.New("down")
 	_ = s.exchange.Pass(t.Context())
-	test.Equal(t, "the decisions", []any{s.request(1).Decision, s.request(2).Decision}, []any{reconcile.RequestDecision(""), reconcile.RequestDecision("")})
+	test.Equal(
+		t,
+		"the decisions",
+		[]any{s.request(1).Decision, s.request(2).Decision},
+		[]any{reconcile.RequestDecision(""), reconcile.RequestDecision("")},
+	)
 }
 
-// An answer to a request that has ended, for instance to the mail about it, does not decide the next one, which its author may not have
-// seen. After a day without another request no id is needed.
+// An answer to a request that has ended, for instance to the mail about it, does not decide
+// the next one, which its author may not have seen. After a day without another request no id
+// is needed.
 func TestAnswerToAnEarlierRequest(t *testing.T) {
 	s := asked(t, command("one"))
 	test.Must(s.db.Journal.ResolveRequest(t.Context(), s.now, "id-7", 1, reconcile.RequestExpired))
@@ -412,7 +514,12 @@ func TestAnswerToAnEarlierRequest(t *testing.T) {
 	s.now = s.now.Add(23 * time.Hour)
 	s.ask(command("two"))
 	s.pass()
-	test.Contains(t, "the comment", s.comments[1].Body, "the agent has asked for something else in the last day: `ABC-7.2: …`")
+	test.Contains(
+		t,
+		"the comment",
+		s.comments[1].Body,
+		"the agent has asked for something else in the last day: `ABC-7.2: …`",
+	)
 	s.reply("approve")
 	test.Equal(t, "the decision", s.request(2).Decision, "")
 	test.Contains(t, "the comment", s.comments[1].Body, "write the id before the answer (`ABC-7.2`)")
@@ -425,7 +532,8 @@ func TestAnswerToAnEarlierRequest(t *testing.T) {
 	test.Equal(t, "the decision after a day", s.request(3).Decision, reconcile.DecideApprove)
 }
 
-// The first of two replies decides. A command may decide it as well; then a reply that came at the same time decides no other.
+// The first of two replies decides. A command may decide it as well; then a reply that came at
+// the same time decides no other.
 func TestDecidedElsewhere(t *testing.T) {
 	s := asked(t, command("one"), command("two"))
 	r := s.request(1)
@@ -442,7 +550,8 @@ func TestDecidedElsewhere(t *testing.T) {
 	test.Equal(t, "how many comments there are", len(s.comments), 5)
 }
 
-// The comment shows how a request ended without a decision. A late answer to a question is kept for the next run.
+// The comment shows how a request ended without a decision. A late answer to a question is
+// kept for the next run.
 func TestEndedRequests(t *testing.T) {
 	text := question(reconcile.RequestQuestion{ID: "q", Text: "Why?"})
 	for name, c := range map[string]struct {
@@ -477,12 +586,14 @@ func TestEndedRequests(t *testing.T) {
 
 func finish(s *scene) {
 	run := test.Must(s.db.Runs.Find(s.t.Context(), "run-1"))
-	run.Outcome, run.Phase = reconcile.Failed, reconcile.Finishing
+	run.Outcome = reconcile.Failed
+	run.Phase = reconcile.Finishing
 	test.OK(s.t, s.db.Journal.Finish(s.t.Context(), s.now, run))
 	s.alive = false
 }
 
-// What fails is shown and tried again by the next pass. A comment is made once, even if the answer of the tracker was lost.
+// What fails is shown and tried again by the next pass. A comment is made once, even if the
+// answer of the tracker was lost.
 func TestFaults(t *testing.T) {
 	broken := errors.New("broken")
 	for name, c := range map[string]struct {
@@ -499,7 +610,10 @@ func TestFaults(t *testing.T) {
 			s.comment(eve, marker("request:run-1:1"))
 		}, 2, "make"},
 		"an agent has the marker": {func(s *scene) { s.fails["post"] = broken }, func(s *scene) {
-			made := []reconcile.Created{{Kind: "comment", ID: s.comment(own, marker("request:run-1:1")).ID}}
+			made := []reconcile.Created{{
+				Kind: "comment",
+				ID:   s.comment(own, marker("request:run-1:1")).ID,
+			}}
 			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
 		}, 2, "make"},
 		"it ended before it was made": {func(s *scene) { s.fails["post"] = broken }, finish, 0, ""},
@@ -509,21 +623,23 @@ func TestFaults(t *testing.T) {
 			s := newScene(t)
 			s.ask(command("make"))
 			c.before(s)
-			if errs := s.exchange.Pass(t.Context()); len(errs) != 1 || !strings.Contains(errs[0].Error(), "symphony's comment on ABC-7: ") {
+			if errs := s.exchange.Pass(t.Context()); len(errs) != 1 ||
+				!strings.Contains(errs[0].Error(), "symphony's comment on ABC-7: ") {
 				t.Errorf("the first pass: %v", errs)
 			}
 			clear(s.fails)
 			c.after(s)
 			s.passes(2)
-			if n := len(s.comments); n != c.comments || n > 0 && !strings.Contains(s.comments[n-1].Body, c.says) {
+			if n := len(s.comments); n != c.comments ||
+				n > 0 && !strings.Contains(s.comments[n-1].Body, c.says) {
 				t.Errorf("the comments are %+v, want %d", s.comments, c.comments)
 			}
 		})
 	}
 }
 
-// An edit is repeated until it succeeds, but not if the comment or the issue was deleted. A comment that a person has deleted is not
-// made again.
+// An edit is repeated until it succeeds, but not if the comment or the issue was deleted. A
+// comment that a person has deleted is not made again.
 func TestEditFails(t *testing.T) {
 	s := asked(t, command("make"))
 	s.comment(kim, "approve")
@@ -576,29 +692,44 @@ func TestTextCannotBreakOut(t *testing.T) {
 		"one\r\ntwo", "\u202eevil", "```` ``` `",
 	} {
 		r := command(text)
-		r.Identifier, r.Number, r.RunID = "ABC-7", 1, "run-1"
-		r.Detail.Cwd, r.Detail.Reason, r.Answer.By = "/`"+text, text+"`", text
+		r.Identifier = "ABC-7"
+		r.Number = 1
+		r.RunID = "run-1"
+		r.Detail.Cwd = "/`" + text
+		r.Detail.Reason = text + "`"
+		r.Answer.By = text
 		r.Detail.Changes = []reconcile.RequestChange{{Path: text, Kind: "add", Diff: text}}
 		for _, decision := range []reconcile.RequestDecision{"", reconcile.DecideDeny} {
-			r.Decision, r.Answer.Reason = decision, text
+			r.Decision = decision
+			r.Answer.Reason = text
 			body := requestBody(r, "", false)
 			rest := withoutCode(t, body)
-			if strings.ContainsAny(rest, "@[~\u202e") || strings.Count(rest, "<!--") != 1 || !strings.HasSuffix(rest, "\n<!-- symphony:request run-1 1 -->") {
+			if strings.ContainsAny(rest, "@[~\u202e") || strings.Count(rest, "<!--") != 1 ||
+				!strings.HasSuffix(rest, "\n<!-- symphony:request run-1 1 -->") {
 				t.Errorf("%q breaks out: %s", text, body)
 			}
 		}
 	}
 	patch := command("x")
-	patch.Detail.Changes = slices.Repeat([]reconcile.RequestChange{{Path: "\x01", Kind: "add"}}, longestDetail)
-	options := question(reconcile.RequestQuestion{ID: "q", Text: "?", Options: slices.Repeat([]reconcile.RequestOption{{Label: "\u202e"}}, longestDetail)})
+	patch.Detail.Changes = slices.Repeat([]reconcile.RequestChange{{
+		Path: "\x01",
+		Kind: "add",
+	}}, longestDetail)
+	options := question(reconcile.RequestQuestion{
+		ID:      "q",
+		Text:    "?",
+		Options: slices.Repeat([]reconcile.RequestOption{{Label: "\u202e"}}, longestDetail),
+	})
 	for _, r := range []reconcile.Request{command(strings.Repeat("`\n", longestDetail)), command(strings.Repeat("\x01", 2*longestDetail)), patch, options} {
-		if body := requestBody(r, "", false); len(body) > 2*longestDetail || !strings.Contains(body, "can only be denied here") {
+		if body := requestBody(r, "", false); len(body) > 2*longestDetail ||
+			!strings.Contains(body, "can only be denied here") {
 			t.Errorf("a comment has %d bytes, and ends %s", len(body), body[len(body)-500:])
 		}
 	}
 }
 
-// withoutCode removes blocks and spans of code as CommonMark defines them: they end at a run of as many backticks.
+// withoutCode removes blocks and spans of code as CommonMark defines them: they end at a run
+// of as many backticks.
 func withoutCode(t *testing.T, body string) string {
 	t.Helper()
 	var rest strings.Builder
@@ -643,18 +774,32 @@ func withoutCode(t *testing.T, body string) string {
 	return rest.String()
 }
 
-// A hold and a delivery that fails for the third time are explained once. That does not end the hold, nor does a comment of an agent;
-// a person's does.
+// A hold and a delivery that fails for the third time are explained once. That does not end
+// the hold, nor does a comment of an agent; a person's does.
 func TestHoldsAreExplained(t *testing.T) {
 	s := newScene(t)
-	s.exchange.Operators, s.exchange.ExplainHolds = nil, true
+	s.exchange.Operators = nil
+	s.exchange.ExplainHolds = true
 	claim := reconcile.Claim{
-		IssueID: "id-7", Identifier: "ABC-7", Status: reconcile.Held, HoldReason: reconcile.HoldMaxFailures, HoldMessage: "10 failures: `@kim`",
-		HeldAt: epoch, ClaimedAt: epoch, Delivery: reconcile.Delivery{Due: true, Tries: 3, Code: "push_failed", Message: "no route", FailedAt: epoch},
+		IssueID:     "id-7",
+		Identifier:  "ABC-7",
+		Status:      reconcile.Held,
+		HoldReason:  reconcile.HoldMaxFailures,
+		HoldMessage: "10 failures: `@kim`",
+		HeldAt:      epoch,
+		ClaimedAt:   epoch,
+		Delivery: reconcile.Delivery{
+			Due:      true,
+			Tries:    3,
+			Code:     "push_failed",
+			Message:  "no route",
+			FailedAt: epoch,
+		},
 	}
 	test.OK(t, s.db.Store.Commit(t.Context(), epoch, reconcile.Change{Claim: &claim}))
 	s.passes(2)
-	if len(s.comments) != 2 || !strings.Contains(s.comments[0].Body, "10 failures: `@kim`") || !strings.Contains(s.comments[0].Body, "symphony retry ABC-7") ||
+	if len(s.comments) != 2 || !strings.Contains(s.comments[0].Body, "10 failures: `@kim`") ||
+		!strings.Contains(s.comments[0].Body, "symphony retry ABC-7") ||
 		!strings.Contains(s.comments[1].Body, "no route") {
 		t.Fatalf("the comments are %+v", s.comments)
 	}
@@ -676,7 +821,12 @@ func TestHoldsAreExplained(t *testing.T) {
 	if at := newest(); at == nil || at.After(epoch) {
 		t.Errorf("comments that can't be read end a hold: %v", at)
 	}
-	test.Equal(t, "the warnings", s.ignored, []string{"ABC-7 is held until its comments can be read: no answer in time"})
+	test.Equal(
+		t,
+		"the warnings",
+		s.ignored,
+		[]string{"ABC-7 is held until its comments can be read: no answer in time"},
+	)
 	clear(s.fails)
 	if at := newest(); at == nil || at.After(epoch) {
 		t.Errorf("an agent's comment ends the hold: %v", at)

@@ -9,8 +9,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of operators, end no hold. It reads the
-// comments on a held issue only if there are new ones. If that fails, the hold is kept for now, and warn gets a message.
+// KeepHolds wraps a tracker so that comments of symphony and of agents, and the replies of
+// operators, end no hold. It reads the comments on a held issue only if there are new ones. If
+// that fails, the hold is kept for now, and warn gets a message.
 func KeepHolds(t *reconcile.TrackerAdapter, db *state.DB, warn func(string)) *reconcile.TrackerAdapter {
 	kept := *t
 	kept.Tracker = holding{t.Tracker, t, db, warn}
@@ -88,14 +89,18 @@ func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found 
 	}
 }
 
-// byPerson reports whether one of the comments since the hold is of a person and decided no request.
+// byPerson reports whether one of the comments since the hold is of a person and decided no
+// request.
 func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 	list, err := h.adapter.Comments(ctx, hold.IssueID, h.begin(hold))
 	if err != nil {
 		return false, err
 	}
 	others, err := h.db.Journal.Created(ctx, idsOf(list))
-	return slices.ContainsFunc(list, func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) }), err
+	return slices.ContainsFunc(
+		list,
+		func(c reconcile.Comment) bool { return !others[c.ID] && !reconcile.Marked(c.Body) },
+	), err
 }
 
 // begin returns the time after which a comment ends a hold. If the tracker does not read the

@@ -18,7 +18,8 @@ type reply struct {
 	text   string
 }
 
-// readReply reads a comment on an issue. The id of a request comes first, or after the verb: "ABC-7.3: yes", "deny ABC-7.3: no".
+// readReply reads a comment on an issue. The id of a request comes first, or after the verb:
+// "ABC-7.3: yes", "deny ABC-7.3: no".
 func readReply(body, identifier string) reply {
 	var own []string
 	for line := range strings.Lines(body) {
@@ -56,7 +57,8 @@ func cutWord(s, word string) (rest string, is bool) {
 // cutID removes the id of a request of the issue from the beginning; 0 if there is none.
 func cutID(s, identifier string) (number int, rest string) {
 	named := strings.TrimLeft(s, " `")
-	if len(named) <= len(identifier) || !strings.EqualFold(named[:len(identifier)], identifier) || named[len(identifier)] != '.' {
+	if len(named) <= len(identifier) || !strings.EqualFold(named[:len(identifier)], identifier) ||
+		named[len(identifier)] != '.' {
 		return 0, s
 	}
 	digits := named[len(identifier)+1:]
@@ -74,13 +76,15 @@ func cutID(s, identifier string) (number int, rest string) {
 // namesOther matches a reply that names a request of another issue. It decides nothing here.
 var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
-// decided returns the request with the decision that a reply makes. The error is for the operator, and names what was expected.
+// decided returns the request with the decision that a reply makes. The error is for the
+// operator, and names what was expected.
 func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 	if m := namesOther().FindStringSubmatch(said); m != nil {
 		return r, errors.New("there is no open request " + span(m[1]) + " on this issue")
 	}
 	if reason, denied := denial(r, said); denied {
-		r.Decision, r.Answer = reconcile.DecideDeny, reconcile.RequestAnswer{Reason: reason}
+		r.Decision = reconcile.DecideDeny
+		r.Answer = reconcile.RequestAnswer{Reason: reason}
 		return r, nil
 	}
 	if _, whole := detail(r); !whole {
@@ -101,7 +105,8 @@ func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 	return r, nil
 }
 
-// denial returns the reason of a denial. Questions need a colon before it, because their answer may begin with the same word.
+// denial returns the reason of a denial. Questions need a colon before it, because their
+// answer may begin with the same word.
 func denial(r reconcile.Request, said string) (reason string, denied bool) {
 	rest, denied := cutWord(said, "deny")
 	reason = strings.TrimLeft(rest, " :,.!\t")
@@ -136,7 +141,8 @@ func answered(r reconcile.Request, said string) (reconcile.Request, error) {
 	if err != nil {
 		return r, errors.New(span(strings.TrimPrefix(exit.From(err).Message, "answer: ")))
 	}
-	r.Decision, r.Answer = reconcile.DecideAnswer, answer
+	r.Decision = reconcile.DecideAnswer
+	r.Answer = answer
 	return r, nil
 }
 

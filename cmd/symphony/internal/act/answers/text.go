@@ -16,7 +16,8 @@ const (
 	markup        = 25     // bytes around the text of a file or an option
 )
 
-// marker is the last line of the comment with this key. Trackers do not show it. It has no text of agents.
+// marker is the last line of the comment with this key. Trackers do not show it. It has no
+// text of agents.
 func marker(key string) string {
 	kind, rest, _ := strings.Cut(key, ":")
 	if kind != string(reconcile.AttentionRequest) {
@@ -30,7 +31,8 @@ func hashOf(body string) string {
 	return fmt.Sprintf("%x", h[:8])
 }
 
-// code encloses a text of others so that the tracker shows it and interprets nothing of it: no markup, mention or link.
+// code encloses a text of others so that the tracker shows it and interprets nothing of it: no
+// markup, mention or link.
 func code(s string, ticks int) string {
 	run := 0
 	for _, c := range s {
@@ -65,9 +67,11 @@ func span(s string) string {
 // heading is the first line of the comment on a request.
 func heading(r reconcile.Request) string {
 	what := map[reconcile.RequestKind]string{
-		reconcile.CommandRequest: "asks to run a command", reconcile.FileChangeRequest: "asks to change files",
-		reconcile.PermissionsRequest: "asks for permissions", reconcile.QuestionRequest: "has a question",
-		reconcile.DirectoryRequest: "asks where it may work",
+		reconcile.CommandRequest:     "asks to run a command",
+		reconcile.FileChangeRequest:  "asks to change files",
+		reconcile.PermissionsRequest: "asks for permissions",
+		reconcile.QuestionRequest:    "has a question",
+		reconcile.DirectoryRequest:   "asks where it may work",
 	}[r.Kind]
 	if r.Outside {
 		what += ", **outside the sandbox**"
@@ -77,7 +81,8 @@ func heading(r reconcile.Request) string {
 
 // detail returns what the request is about, and whether that is all of it.
 func detail(r reconcile.Request) (body string, whole bool) {
-	d, room := r.Detail, longestDetail
+	d := r.Detail
+	room := longestDetail
 	var b strings.Builder
 	line := func(what, value string) {
 		if value != "" {
@@ -85,8 +90,10 @@ func detail(r reconcile.Request) (body string, whole bool) {
 			room -= max(0, len(value)-longestSpan) * longestDetail // a line that was cut
 		}
 	}
-	if r.Kind != reconcile.QuestionRequest && strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
-		b.WriteString(block(r.Summary, &room)) // more than the command: the network, permissions, input
+	if r.Kind != reconcile.QuestionRequest &&
+		strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(d.Command), " ") {
+		// more than the command: the network, permissions, input
+		b.WriteString(block(r.Summary, &room))
 	}
 	if d.Command != "" {
 		b.WriteString(block(d.Command, &room))
@@ -129,13 +136,26 @@ func detail(r reconcile.Request) (body string, whole bool) {
 func howToAnswer(r reconcile.Request, whole bool) string {
 	lines := []string{}
 	several := len(r.Detail.Questions) > 1
-	optional := slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) > 0 })
+	optional := slices.ContainsFunc(
+		r.Detail.Questions,
+		func(q reconcile.RequestQuestion) bool { return len(q.Options) > 0 },
+	)
 	switch {
 	case r.Secret():
-		lines = append(lines, "The answer is a secret. Do not write it here: on the machine of symphony, run `symphony answer` for "+span(r.ID()))
+		lines = append(
+			lines,
+			"The answer is a secret. Do not write it here: on the machine of symphony, run `symphony answer` for "+span(
+				r.ID(),
+			),
+		)
 	case !whole:
-		lines = append(lines, "The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
-			"`symphony approve` or `symphony answer` for "+span(r.ID()))
+		lines = append(
+			lines,
+			"The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
+				"`symphony approve` or `symphony answer` for "+span(
+				r.ID(),
+			),
+		)
 	case r.Kind == reconcile.QuestionRequest && several:
 		lines = append(lines, "the answers, one line for each question")
 	case r.Kind == reconcile.QuestionRequest && optional && !r.Detail.Questions[0].Other:
@@ -145,14 +165,18 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 	case r.Kind == reconcile.QuestionRequest:
 		lines = append(lines, "the answer")
 	default:
-		lines = append(lines, "`approve`", "`approve for session`, so that the agent does not ask for the same again")
+		lines = append(
+			lines,
+			"`approve`",
+			"`approve for session`, so that the agent does not ask for the same again",
+		)
 	}
 	lines = append(lines, "`deny`, or `deny: ` and the reason")
 	return "- " + strings.Join(lines, "\n- ") + "\n"
 }
 
-// requestBody is the comment on a request, as it is now. problem is about a reply that was no answer; empty for none. needsID: a reply
-// must name the request.
+// requestBody is the comment on a request, as it is now. problem is about a reply that was no
+// answer; empty for none. needsID: a reply must name the request.
 func requestBody(r reconcile.Request, problem string, needsID bool) string {
 	about, whole := detail(r)
 	var b strings.Builder
@@ -232,12 +256,26 @@ func holdBody(c reconcile.Claim) string {
 		body += "If its last run has made commits, they are not delivered.\n\n"
 	}
 	retry := "symphony retry " + c.Identifier
-	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + marker(reconcile.HoldAttention(c).Key)
+	return body + strings.Replace(
+		c.HoldEnds(),
+		retry,
+		span(retry),
+		1,
+	) + ".\n\n" + marker(
+		reconcile.HoldAttention(c).Key,
+	)
 }
 
 // deliveryBody explains why the work on an issue is not delivered.
 func deliveryBody(c reconcile.Claim, key string) string {
-	d, room := c.Delivery, longestDetail
-	return fmt.Sprintf("The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to try now, run %s.\n\n%s",
-		d.Tries, span(d.Code), block(d.Message, &room), span("symphony deliver "+c.Identifier), marker(key))
+	d := c.Delivery
+	room := longestDetail
+	return fmt.Sprintf(
+		"The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to try now, run %s.\n\n%s",
+		d.Tries,
+		span(d.Code),
+		block(d.Message, &room),
+		span("symphony deliver "+c.Identifier),
+		marker(key),
+	)
 }

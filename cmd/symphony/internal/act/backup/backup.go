@@ -1,4 +1,5 @@
-// Package backup writes what a project needs to go on elsewhere into one file, and makes the state of a project from such a file.
+// Package backup writes what a project needs to go on elsewhere into one file, and makes the
+// state of a project from such a file.
 package backup
 
 import (
@@ -39,17 +40,27 @@ func placesOf(p *project.Project) map[string]string {
 		home = cfg.Codex.Home
 	}
 	return map[string]string{
-		projectDB: filepath.Join(p.StateDir, "state.db"), agentsDB: filepath.Join(project.AgentsDir(p.Env), "state.db"),
-		limits: project.OpenAccount(p, home).LimitsFile(), projectEnv: p.EnvPath(), sharedEnv: p.SharedEnvPath(),
+		projectDB:  filepath.Join(p.StateDir, "state.db"),
+		agentsDB:   filepath.Join(project.AgentsDir(p.Env), "state.db"),
+		limits:     project.OpenAccount(p, home).LimitsFile(),
+		projectEnv: p.EnvPath(),
+		sharedEnv:  p.SharedEnvPath(),
 	}
 }
 
-// Write writes a backup of the project to a new file, while passes and workers continue. Secrets adds the environment files.
-func Write(ctx context.Context, p *project.Project, path string, secrets bool) (m archive.Manifest, err error) {
+// Write writes a backup of the project to a new file, while passes and workers continue.
+// Secrets adds the environment files.
+func Write(
+	ctx context.Context,
+	p *project.Project,
+	path string,
+	secrets bool,
+) (m archive.Manifest, err error) {
 	m = archive.Manifest{Kind: kind, Version: project.Version(), MadeAt: p.Env.Now().UTC()}
 	places := placesOf(p)
 	for _, name := range names {
-		f, schema := archive.File{Name: name}, 0
+		f := archive.File{Name: name}
+		schema := 0
 		switch {
 		case filepath.Base(name) == "state.db":
 			f.Data, schema, err = state.Backup(ctx, filepath.Dir(places[name]))
@@ -76,8 +87,9 @@ type Restored struct {
 	Kept []string // those that existed already
 }
 
-// Restore makes the state of a project that has none from a backup. The database appears last and at once; an interrupted Restore can be
-// repeated. The next pass treats the workers that were alive during the backup as lost.
+// Restore makes the state of a project that has none from a backup. The database appears last
+// and at once; an interrupted Restore can be repeated. The next pass treats the workers that
+// were alive during the backup as lost.
 func Restore(ctx context.Context, p *project.Project, path string) (out Restored, err error) {
 	if err := p.Nested(); err != nil {
 		return out, err
@@ -98,7 +110,8 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, err
 	}
 	stage := filepath.Join(p.StateDir, "restoring")
-	defer func() { err = errors.Join(err, os.RemoveAll(stage), release()) }() // also that of a restoration that was killed
+	// also that of a restoration that was killed
+	defer func() { err = errors.Join(err, os.RemoveAll(stage), release()) }()
 	if _, err := state.OpenReadOnly(ctx, p.StateDir); state.NeedsRepair(err) {
 		return out, err
 	} else if !errors.Is(err, state.ErrNoState) {
@@ -109,7 +122,8 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	if err = os.RemoveAll(stage); err != nil {
 		return out, err
 	}
-	for _, f := range m.Files { // before anything is placed; symphony ignores limits that are damaged
+	// before anything is placed; symphony ignores limits that are damaged
+	for _, f := range m.Files {
 		if err := examine(ctx, p, path, stage, f); err != nil {
 			return out, err
 		}
@@ -134,7 +148,8 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
 
-// examine puts a database of the backup at path into stage and migrates it there. It refuses one that is damaged or of a newer program.
+// examine puts a database of the backup at path into stage and migrates it there. It refuses
+// one that is damaged or of a newer program.
 func examine(ctx context.Context, p *project.Project, path, stage string, f archive.File) error {
 	if filepath.Base(f.Name) != "state.db" {
 		return nil
@@ -153,8 +168,8 @@ func examine(ctx context.Context, p *project.Project, path, stage string, f arch
 	return err
 }
 
-// assignTo makes p the project of the database in dir, and returns the path of the workflow that the database belonged to. It refuses the
-// database of another project of this machine.
+// assignTo makes p the project of the database in dir, and returns the path of the workflow
+// that the database belonged to. It refuses the database of another project of this machine.
 func assignTo(ctx context.Context, p *project.Project, dir string) (from string, err error) {
 	db, err := state.Open(ctx, dir)
 	if err != nil {
@@ -171,7 +186,8 @@ func assignTo(ctx context.Context, p *project.Project, dir string) (from string,
 	roots, err := project.RootsOf(ctx, db)
 	cfg, wrong := p.ConfigWithoutKey()
 	for _, root := range roots {
-		// Workspaces stay behind. Where their root does not exist, the next runs use the present one.
+		// Workspaces stay behind. Where their root does not exist, the next runs use the
+		// present one.
 		if err == nil && wrong == nil && !project.Exists(root) {
 			err = db.Operator.MoveWorkspaces(ctx, root, paths.Real(cfg.Workspace.Root))
 		}

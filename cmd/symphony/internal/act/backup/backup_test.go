@@ -25,7 +25,14 @@ func machine(t *testing.T) *project.Project {
 	t.Helper()
 	home := t.TempDir()
 	path := filepath.Join(home, "WORKFLOW.md")
-	test.OK(t, os.WriteFile(path, []byte("---\ntracker: {kind: file, provider: {path: issues}}\n---\nDo it.\n"), 0o600))
+	test.OK(
+		t,
+		os.WriteFile(
+			path,
+			[]byte("---\ntracker: {kind: file, provider: {path: issues}}\n---\nDo it.\n"),
+			0o600,
+		),
+	)
 	env := &environ.Env{Environ: []string{"HOME=" + home}, Dir: home, Home: home, Now: time.Now}
 	return project.New(env, path, filepath.Join(home, "state"))
 }
@@ -51,7 +58,10 @@ func TestRestoreExamines(t *testing.T) {
 	}
 	account := filepath.Dir(placesOf(from)[limits])
 	test.OK(t, os.MkdirAll(account, 0o700))
-	test.OK(t, os.WriteFile(filepath.Join(account, "limits.json"), []byte(`{"at":"2026-01-31T18:00:00Z"}`), 0o600))
+	test.OK(
+		t,
+		os.WriteFile(filepath.Join(account, "limits.json"), []byte(`{"at":"2026-01-31T18:00:00Z"}`), 0o600),
+	)
 	path := filepath.Join(from.Env.Home, "backup.tar.gz")
 	m := test.Must(Write(t.Context(), from, path, false))
 	test.OK(t, os.RemoveAll(from.StateDir)) // as if the machine was lost
@@ -73,7 +83,8 @@ func TestRestoreExamines(t *testing.T) {
 		{agentsDB, torn, "archive_invalid"},
 		{agentsDB, test.Must(os.ReadFile(newer)), "state_newer"},
 	} {
-		to, changed := machine(t), m
+		to := machine(t)
+		changed := m
 		changed.Files = slices.Clone(m.Files)
 		at := slices.IndexFunc(changed.Files, func(f archive.File) bool { return f.Name == c.name })
 		changed.Files[at].Data = c.data

@@ -32,7 +32,8 @@ func findSharing(w *environ.Env, rows []ProjectRow) {
 	sharing := map[string][]int{} // rows by project of the tracker
 	for i, r := range rows {
 		rows[i].SharedWith = []string{}
-		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists && err == nil {
+		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists &&
+			err == nil {
 			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
 		}
 	}
@@ -79,7 +80,8 @@ func (s Space) Remark() string {
 	return remark + ")"
 }
 
-// listSpaces returns the workspaces in a project's roots that belong to it or to a project that no longer exists.
+// listSpaces returns the workspaces in a project's roots that belong to it or to a project
+// that no longer exists.
 func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
 	machine := project.ThisMachine()
 	for _, path := range roots {
@@ -88,8 +90,10 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 			return nil, err
 		}
 		for _, rec := range root.Workspaces {
-			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db")) // a database that can't be examined may exist
-			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir && !gone {
+			// a database that can't be examined may exist
+			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db"))
+			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir &&
+				!gone {
 				continue
 			}
 			found, err := machine.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
@@ -97,8 +101,12 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 				return nil, err
 			}
 			list = append(list, Space{
-				loss: newLoss(rec.Path, found.Unsaved), IssueID: rec.IssueID, Identifier: rec.Identifier,
-				Bytes: found.Bytes, InUse: found.InUse, rec: rec,
+				loss:       newLoss(rec.Path, found.Unsaved),
+				IssueID:    rec.IssueID,
+				Identifier: rec.Identifier,
+				Bytes:      found.Bytes,
+				InUse:      found.InUse,
+				rec:        rec,
 			})
 		}
 	}
@@ -109,17 +117,30 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 func refuseBusy(p *project.Project, hint string) error {
 	if living := project.LivingRuns(p); len(living) > 0 {
 		ids := strings.Join(living, ", ")
-		return reconcile.NewError(codeBusy,
-			fmt.Sprintf("%s still running on %s: run %s", text.Plural(len(living), "worker"), p.StateDir, ids), hint)
+		return reconcile.NewError(
+			codeBusy,
+			fmt.Sprintf(
+				"%s still running on %s: run %s",
+				text.Plural(len(living), "worker"),
+				p.StateDir,
+				ids,
+			),
+			hint,
+		)
 	}
 	if project.Looping(p.StateDir) {
-		return reconcile.NewError(codeBusy, "symphony tick --loop is running on "+p.StateDir, "end it first, with Ctrl-C or SIGTERM")
+		return reconcile.NewError(
+			codeBusy,
+			"symphony tick --loop is running on "+p.StateDir,
+			"end it first, with Ctrl-C or SIGTERM",
+		)
 	}
 	return nil
 }
 
-// refuseUnverified refuses a project with runs that may be at work on hosts: its database knows how to end them. It refuses the database
-// of a newer program, too, which may contain such runs.
+// refuseUnverified refuses a project with runs that may be at work on hosts: its database
+// knows how to end them. It refuses the database of a newer program, too, which may contain
+// such runs.
 func (r ProjectRow) refuseUnverified() error {
 	if r.Error != nil && state.IsNewer(r.Error) {
 		return r.Error
@@ -128,8 +149,11 @@ func (r ProjectRow) refuseUnverified() error {
 		return nil
 	}
 	run := r.unverified[0]
-	return reconcile.NewError(codeBusy, fmt.Sprintf("run %s of %s may still be at work on %s", run.ID, run.Identifier, run.Host),
-		"symphony tick ends it there; if the host is gone for good: symphony retry --host-is-gone "+run.Identifier)
+	return reconcile.NewError(
+		codeBusy,
+		fmt.Sprintf("run %s of %s may still be at work on %s", run.ID, run.Identifier, run.Host),
+		"symphony tick ends it there; if the host is gone for good: symphony retry --host-is-gone "+run.Identifier,
+	)
 }
 
 // ProjectRow is a project of the account, as symphony projects lists it.
@@ -153,8 +177,8 @@ type ProjectRow struct {
 	unverified []reconcile.Run       // which may be at work there
 }
 
-// knownProjects returns every project of the account: those in the default place of state directories, and those elsewhere that
-// passes have registered.
+// knownProjects returns every project of the account: those in the default place of state
+// directories, and those elsewhere that passes have registered.
 func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	dirs, err := project.StateDirs(w)
 	if err != nil {
@@ -167,7 +191,8 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	return rows, nil
 }
 
-// readState reads the state of one project. If it can't be read, the row's Error is the reason.
+// readState reads the state of one project. If it can't be read, the row's Error is the
+// reason.
 func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
 	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {
@@ -213,12 +238,17 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		claims[c.Status]++
 	}
 	r.there = rec.RemoteWorkspaces
-	r.unverified = text.Filter(rec.Runs, func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun })
-	r.Running, r.Held = claims[reconcile.Running], claims[reconcile.Held]
+	r.unverified = text.Filter(
+		rec.Runs,
+		func(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun },
+	)
+	r.Running = claims[reconcile.Running]
+	r.Held = claims[reconcile.Held]
 	r.Retrying = len(rec.Claims) - r.Running - r.Held
 	if last != nil {
 		r.LastPass = &last.StartedAt
 	}
-	r.Paused, r.Schedule = rec.Paused, alive || project.Looping(r.StateDir)
+	r.Paused = rec.Paused
+	r.Schedule = alive || project.Looping(r.StateDir)
 	return nil
 }

@@ -33,7 +33,8 @@ type MovedJSON struct {
 	WorkflowPath    string `json:"workflow_path"`
 	StateDir        string `json:"state_dir"`
 	EnvironmentFile string `json:"environment_file"` // it need not exist
-	// Schedule is what was changed of the schedule, and Named what runs passes and still names the old path, with the next step.
+	// Schedule is what was changed of the schedule, and Named what runs passes and still names
+	// the old path, with the next step.
 	Schedule schedule.Changes `json:"-"`
 	Named    string           `json:"-"`
 }
@@ -42,12 +43,14 @@ type MovedJSON struct {
 type mover struct {
 	w        *environ.Env
 	old, new string // the paths of WORKFLOW.md
-	from, to string // the state directories, which are the same if the project's was named by the operator
+	// the state directories, which are the same if the project's was named by the operator
+	from, to string
 }
 
-// MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new path: its state directory and
-// environment file get the names that follow from that path, and its schedule is installed again. An interrupted move can be
-// repeated. What was moved comes with an error of the schedule.
+// MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new
+// path: its state directory and environment file get the names that follow from that path, and
+// its schedule is installed again. An interrupted move can be repeated. What was moved comes
+// with an error of the schedule.
 func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved MovedJSON, err error) {
 	m := &mover{w: w}
 	if err := m.find(ctx, old, path); err != nil {
@@ -60,21 +63,28 @@ func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved M
 	if err != nil {
 		return moved, err
 	}
-	defer func() { _ = release() }()     // it fails if the directory has been moved, and then ends with this process
+	// it fails if the directory has been moved, and then ends with this process
+	defer func() { _ = release() }()
 	if err := m.check(ctx); err != nil { // a pass may have started a worker
 		return moved, err
 	}
 	if err := m.move(context.WithoutCancel(ctx)); err != nil {
 		return moved, err
 	}
-	moved = MovedJSON{From: m.old, WorkflowPath: m.new, StateDir: m.to, EnvironmentFile: envFile(m.w, m.to)}
+	moved = MovedJSON{
+		From:            m.old,
+		WorkflowPath:    m.new,
+		StateDir:        m.to,
+		EnvironmentFile: envFile(m.w, m.to),
+	}
 	moved.Schedule, moved.Named, err = m.moveSchedule(ctx)
 	return moved, err
 }
 
 // find finds the project. After an interrupted move it may have its new path already.
 func (m *mover) find(ctx context.Context, old, path string) error {
-	m.old, m.new = paths.Real(m.w.Absolute(old)), paths.Real(m.w.Absolute(path))
+	m.old = paths.Real(m.w.Absolute(old))
+	m.new = paths.Real(m.w.Absolute(path))
 	if info, err := os.Stat(m.new); err == nil && info.IsDir() {
 		m.new = filepath.Join(m.new, "WORKFLOW.md")
 	}
@@ -97,17 +107,23 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 		return reconcile.NewError(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
 			"run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
 	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
-		return reconcile.NewError(codeNotMoved, row.WorkflowPath+" still exists", "move it to "+m.new+" first; a copy is another project")
+		return reconcile.NewError(
+			codeNotMoved,
+			row.WorkflowPath+" still exists",
+			"move it to "+m.new+" first; a copy is another project",
+		)
 	}
-	m.old, m.from, m.to = row.WorkflowPath, row.StateDir, row.StateDir
+	m.old = row.WorkflowPath
+	m.from = row.StateDir
+	m.to = row.StateDir
 	if m.from == m.defaultDir(m.old) {
 		m.to = m.defaultDir(m.new)
 	}
 	return nil
 }
 
-// findMoved finds the project by its new path: a pass with --state-dir has recorded it, or a move was interrupted before the schedule
-// was installed. Otherwise it returns err.
+// findMoved finds the project by its new path: a pass with --state-dir has recorded it, or a
+// move was interrupted before the schedule was installed. Otherwise it returns err.
 func (m *mover) findMoved(ctx context.Context, err error) error {
 	if filepath.Ext(m.old) == "" { // the folder
 		m.old = filepath.Join(m.old, filepath.Base(m.new))
@@ -121,7 +137,8 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 	if newErr != nil || !schedule.Installed(ctx, project.New(m.w, m.old, "")) {
 		return err
 	}
-	m.from, m.to = moved.StateDir, moved.StateDir
+	m.from = moved.StateDir
+	m.to = moved.StateDir
 	return nil
 }
 
@@ -131,7 +148,11 @@ func (m *mover) defaultDir(path string) string {
 
 // check refuses a project that is in use, and a new path that has been used by another one.
 func (m *mover) check(ctx context.Context) error {
-	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(
+		m.from,
+	) + " -w " + text.ShellQuote(
+		m.new,
+	)
 	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
 		return err
 	}
@@ -141,18 +162,24 @@ func (m *mover) check(ctx context.Context) error {
 	from := envFile(m.w, m.from)
 	to := envFile(m.w, m.to)
 	if from != to && project.Exists(from) && project.Exists(to) {
-		return reconcile.NewError(codeNotMoved, from+" and "+to+" exist both", "keep the right lines in the first and remove the second")
+		return reconcile.NewError(
+			codeNotMoved,
+			from+" and "+to+" exist both",
+			"keep the right lines in the first and remove the second",
+		)
 	}
 	return nil
 }
 
-// move does the moving. Each step can be repeated: the project is found by its old path until the last one.
+// move does the moving. Each step can be repeated: the project is found by its old path until
+// the last one.
 func (m *mover) move(ctx context.Context) error {
 	if m.from != m.to {
 		if err := m.clear(ctx); err != nil {
 			return err
 		}
-		if err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("move the environment file: %w", err)
 		}
 		if err := os.Rename(m.from, m.to); err != nil {
@@ -166,7 +193,8 @@ func (m *mover) move(ctx context.Context) error {
 	return errors.Join(project.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
 }
 
-// clear removes the state directory that passes have made for the new path before they were refused. It keeps one with runs.
+// clear removes the state directory that passes have made for the new path before they were
+// refused. It keeps one with runs.
 func (m *mover) clear(ctx context.Context) (err error) {
 	if !project.Exists(m.to) {
 		return nil
@@ -194,13 +222,17 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	}
 	left, err := removeState(m.to)
 	if err == nil && len(left) > 0 {
-		err = reconcile.NewError(codeNotMoved, m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make", "move that away")
+		err = reconcile.NewError(
+			codeNotMoved,
+			m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make",
+			"move that away",
+		)
 	}
 	return err
 }
 
-// moveSchedule installs for the new path what is installed for the old one. named is what runs passes for the old path and was not
-// written by schedule install.
+// moveSchedule installs for the new path what is installed for the old one. named is what runs
+// passes for the old path and was not written by schedule install.
 func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, named string, err error) {
 	stateDir := ""
 	if m.to != m.defaultDir(m.new) {

@@ -1,5 +1,6 @@
-// Package cleanup removes what symphony has made and no longer needs: prune cleans one project, projects remove removes a whole
-// project. Both search, ask, take the project lock, search again, and then remove.
+// Package cleanup removes what symphony has made and no longer needs: prune cleans one
+// project, projects remove removes a whole project. Both search, ask, take the project lock,
+// search again, and then remove.
 package cleanup
 
 import (
@@ -32,7 +33,8 @@ const maxPastIssues = 1000
 type PruneOptions struct {
 	DryRun, Force bool
 	OlderThan     time.Duration
-	Issues        []string // identifiers or ids of the only issues to remove something of; empty for all
+	// identifiers or ids of the only issues to remove something of; empty for all
+	Issues []string
 	// Discard is asked about each workspace with unsaved work; nil: it is kept.
 	Discard func(context.Context, Space) (bool, error)
 	// Confirm is asked before anything is removed; nil: nothing is asked.
@@ -54,7 +56,8 @@ type PruneJSON struct {
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
-	KeptFor  time.Duration `json:"-"` // how long the trash keeps a workspace; 0: it is deleted at once
+	// how long the trash keeps a workspace; 0: it is deleted at once
+	KeptFor  time.Duration `json:"-"`
 	Warnings []string      `json:"-"` // what could not be deleted
 
 	names []string // ids and identifiers of the issues of which something was found
@@ -83,13 +86,13 @@ type pruner struct {
 	p       *project.Project
 	cfg     *workflow.Config
 	options PruneOptions
-	// agreed maps the workspaces and entries of the trash that the operator agreed to remove to the work that each had; nil before
-	// the operator agreed.
+	// agreed maps the workspaces and entries of the trash that the operator agreed to remove
+	// to the work that each had; nil before the operator agreed.
 	agreed map[string]string
 }
 
-// Prune removes the trash, the workspaces and runs of issues that are finished or no longer in the tracker, and run directories
-// without a row. The result is nil if the operator declined.
+// Prune removes the trash, the workspaces and runs of issues that are finished or no longer in
+// the tracker, and run directories without a row. The result is nil if the operator declined.
 func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
@@ -151,11 +154,19 @@ func claimedIn(rec reconcile.State) map[string]bool {
 	return claimed
 }
 
-// find reads the state, the workspaces and the trash, and asks the tracker. It changes nothing.
+// find reads the state, the workspaces and the trash, and asks the tracker. It changes
+// nothing.
 func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	f := &PruneJSON{
-		DryRun: c.options.DryRun, Workspaces: []Space{}, Kept: []Space{}, Trash: []prunedTrash{}, Runs: []prunedRuns{},
-		KeptTrash: []loss{}, KeptRuns: []prunedRuns{}, RunDirs: []string{}, KeptFor: c.cfg.Workspace.KeepRemoved,
+		DryRun:     c.options.DryRun,
+		Workspaces: []Space{},
+		Kept:       []Space{},
+		Trash:      []prunedTrash{},
+		Runs:       []prunedRuns{},
+		KeptTrash:  []loss{},
+		KeptRuns:   []prunedRuns{},
+		RunDirs:    []string{},
+		KeptFor:    c.cfg.Workspace.KeepRemoved,
 	}
 	db, err := project.OpenForReading(ctx, c.p)
 	if err != nil {
@@ -183,7 +194,8 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		return nil, err
 	}
 	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
-		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project || !c.wants(s.IssueID, s.Identifier)
+		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project ||
+			!c.wants(s.IssueID, s.Identifier)
 	})
 	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
 	why, err := c.finished(ctx, spaces, past)
@@ -211,7 +223,13 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		if err != nil {
 			return nil, err
 		}
-		runs := prunedRuns{IssueID: i.IssueID, Identifier: i.Identifier, Runs: i.Runs, Why: reason, Commits: commits}
+		runs := prunedRuns{
+			IssueID:    i.IssueID,
+			Identifier: i.Identifier,
+			Runs:       i.Runs,
+			Why:        reason,
+			Commits:    commits,
+		}
 		if slices.ContainsFunc(commits, func(l loss) bool { return !c.mayRemove(l) }) {
 			f.KeptRuns = append(f.KeptRuns, runs)
 		} else {
@@ -227,8 +245,8 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	return f, err
 }
 
-// keptHere returns what the mirrors of this machine have of an issue's work on another one, and
-// no remote has. Mirrors are shared, so each path is followed by the commit.
+// keptHere returns what the mirrors of this machine have of an issue's work on another one,
+// and no remote has. Mirrors are shared, so each path is followed by the commit.
 func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error) {
 	kept, err := project.KeptHere(ctx, c.p, i.IssueID)
 	return text.Map(kept, func(k host.Kept) loss {
@@ -245,15 +263,16 @@ func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) er
 	dirs, err := project.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
-		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge && !project.Alive(c.p.StateDir, e.Name()) {
+		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge &&
+			!project.Alive(c.p.StateDir, e.Name()) {
 			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
 	return err
 }
 
-// mayRemove reports whether something may be removed, together with its unsaved work: the operator has agreed to lose exactly this,
-// or will be asked.
+// mayRemove reports whether something may be removed, together with its unsaved work: the
+// operator has agreed to lose exactly this, or will be asked.
 func (c *pruner) mayRemove(l loss) bool {
 	if c.agreed == nil {
 		return l.Unsaved == "" || c.options.Force
@@ -262,9 +281,14 @@ func (c *pruner) mayRemove(l loss) bool {
 	return agreed && (l.Unsaved == "" || work == l.work())
 }
 
-// finished maps the issues that are in a terminal state, or no longer in the tracker, to the reason in words. It verifies the
-// project first: with the key of another Linear workspace every issue would be missing.
-func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.PastIssue) (map[string]string, error) {
+// finished maps the issues that are in a terminal state, or no longer in the tracker, to the
+// reason in words. It verifies the project first: with the key of another Linear workspace
+// every issue would be missing.
+func (c *pruner) finished(
+	ctx context.Context,
+	spaces []Space,
+	past []state.PastIssue,
+) (map[string]string, error) {
 	ids := text.Map(spaces, func(s Space) string { return s.IssueID })
 	ids = append(ids, text.Map(past, func(i state.PastIssue) string { return i.IssueID })...)
 	why := map[string]string{}
@@ -291,7 +315,8 @@ func (c *pruner) finished(ctx context.Context, spaces []Space, past []state.Past
 
 // wants reports whether something of an issue may be removed.
 func (c *pruner) wants(names ...string) bool {
-	return len(c.options.Issues) == 0 || slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.options.Issues, name) })
+	return len(c.options.Issues) == 0 ||
+		slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.options.Issues, name) })
 }
 
 // missing returns an error for an issue of the command line of which nothing was found.
@@ -306,7 +331,8 @@ func (c *pruner) missing(f *PruneJSON) error {
 	return nil
 }
 
-// findTrash selects the contents of this project's trash, however recent, except work that exists nowhere else.
+// findTrash selects the contents of this project's trash, however recent, except work that
+// exists nowhere else.
 func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
 	for _, r := range rows {
@@ -324,7 +350,9 @@ func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) er
 			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
 		}
 		t := &f.Trash[len(f.Trash)-1]
-		t.Entries, t.Bytes, t.rows = t.Entries+1, t.Bytes+r.Bytes, append(t.rows, r)
+		t.Entries = t.Entries + 1
+		t.Bytes = t.Bytes + r.Bytes
+		t.rows = append(t.rows, r)
 		if r.loss.Unsaved != "" {
 			t.Discarded = append(t.Discarded, r.loss)
 		}
@@ -354,7 +382,8 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
 	return nil
 }
 
-// remove deletes what find selected and updates f to what was deleted. The caller holds the project lock, so that no run starts.
+// remove deletes what find selected and updates f to what was deleted. The caller holds the
+// project lock, so that no run starts.
 func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
@@ -364,7 +393,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	machine := project.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
-			if err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path}); err != nil {
+			if err := machine.DeleteTrash(ctx, host.TrashRequest{
+				Root: r.root,
+				Path: r.Path,
+			}); err != nil {
 				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
@@ -377,8 +409,10 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		hand := project.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
 		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
 		switch {
-		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy: // its lease has been taken since
-			err, s.InUse = nil, true
+		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy:
+			// its lease has been taken since
+			err = nil
+			s.InUse = true
 			f.Kept = append(f.Kept, s)
 		case unsaved != "": // for instance by before_remove
 			s.Unsaved = unsaved

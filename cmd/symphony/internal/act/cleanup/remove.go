@@ -23,10 +23,12 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RemoveOptions select what RemoveProject removes beside the project, and how the operator is asked.
+// RemoveOptions select what RemoveProject removes beside the project, and how the operator is
+// asked.
 type RemoveOptions struct {
 	Workspaces, Force bool
-	// Confirm is asked before anything is removed, and gets lines that name what is removed and what is kept.
+	// Confirm is asked before anything is removed, and gets lines that name what is removed
+	// and what is kept.
 	Confirm func(ctx context.Context, lines []string) (bool, error)
 }
 
@@ -42,8 +44,9 @@ type remover struct {
 	trash   []TrashRow // with unsaved work
 }
 
-// RemoveProject removes a project from the account: its state, its environment file and its entries in workspace roots; with
-// Workspaces also its workspaces. An interrupted removal can be repeated. The result is nil if the operator declined.
+// RemoveProject removes a project from the account: its state, its environment file and its
+// entries in workspace roots; with Workspaces also its workspaces. An interrupted removal can
+// be repeated. The result is nil if the operator declined.
 func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOptions) (*RemovedJSON, error) {
 	row, err := findProject(ctx, w, "remove", path)
 	if err != nil {
@@ -69,13 +72,22 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if err := r.check(ctx); err != nil {
 		return nil, err
 	}
-	if !slices.EqualFunc(announced, r.losses(), func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }) {
-		return nil, reconcile.NewError("unsaved_work", "the work that would be destroyed has changed since it was named", "repeat the command")
+	if !slices.EqualFunc(
+		announced,
+		r.losses(),
+		func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() },
+	) {
+		return nil, reconcile.NewError(
+			"unsaved_work",
+			"the work that would be destroyed has changed since it was named",
+			"repeat the command",
+		)
 	}
 	return r.remove(context.WithoutCancel(ctx))
 }
 
-// findProject returns the project of a path, which is a workflow, its folder or a state directory. verb is the subcommand.
+// findProject returns the project of a path, which is a workflow, its folder or a state
+// directory. verb is the subcommand.
 func findProject(ctx context.Context, w *environ.Env, verb, path string) (ProjectRow, error) {
 	rows, err := knownProjects(ctx, w)
 	if err != nil {
@@ -89,18 +101,23 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 			return r, nil
 		}
 		if r.WorkflowPath != "" && (path == r.WorkflowPath || path == filepath.Dir(r.WorkflowPath)) {
-			meant, dirs = append(meant, r), append(dirs, r.StateDir)
+			meant = append(meant, r)
+			dirs = append(dirs, r.StateDir)
 		}
 	}
 	switch {
 	case len(meant) == 1:
 		return meant[0], nil
 	case len(meant) > 1:
-		return ProjectRow{}, exit.Usage("projects: %s: %s has several projects; give the state directory of one: %s",
-			verb, path, strings.Join(dirs, " or "))
+		return ProjectRow{}, exit.Usage(
+			"projects: %s: %s has several projects; give the state directory of one: %s",
+			verb,
+			path,
+			strings.Join(dirs, " or "),
+		)
 	}
-	// What an interrupted removal has left is no longer listed. It is in a place of the account's state directories, and contains
-	// nothing, or files that symphony makes there.
+	// What an interrupted removal has left is no longer listed. It is in a place of the
+	// account's state directories, and contains nothing, or files that symphony makes there.
 	row := readState(ctx, w, path)
 	if row.Error == nil && row.WorkflowPath != "" {
 		return row, nil
@@ -122,8 +139,9 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
 }
 
-// check refuses a project that is in use, or whose workspaces must not be removed, and reads the project again. Recent passes are
-// not a reason: they may belong to a schedule that was removed a moment ago.
+// check refuses a project that is in use, or whose workspaces must not be removed, and reads
+// the project again. Recent passes are not a reason: they may belong to a schedule that was
+// removed a moment ago.
 func (r *remover) check(ctx context.Context) (err error) {
 	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
 	flags := "--state-dir " + text.ShellQuote(p.StateDir)
@@ -141,8 +159,11 @@ func (r *remover) check(ctx context.Context) (err error) {
 		return err
 	}
 	if r.options.Workspaces && r.spacesUnknown() {
-		return reconcile.NewError(r.row.Error.Code, r.row.Error.Message+"; without the database its workspaces can't be found",
-			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself")
+		return reconcile.NewError(
+			r.row.Error.Code,
+			r.row.Error.Message+"; without the database its workspaces can't be found",
+			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself",
+		)
 	}
 	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
 		return err
@@ -163,12 +184,19 @@ func (r *remover) check(ctx context.Context) (err error) {
 func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
-		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+		root, err := project.ThisMachine().Root(ctx, host.RootRequest{
+			Root:     path,
+			StateDir: r.row.StateDir,
+		})
 		if err != nil {
 			return err
 		}
 		for _, identity := range root.Projects {
-			rows, err := listTrash(ctx, host.RootRequest{Root: path, Project: identity, Now: r.w.Now()})
+			rows, err := listTrash(ctx, host.RootRequest{
+				Root:    path,
+				Project: identity,
+				Now:     r.w.Now(),
+			})
 			if err != nil {
 				return err
 			}
@@ -190,8 +218,9 @@ func unsavedError(l loss) error {
 		"push or copy it first (after a push from elsewhere run git fetch there), or discard it with --force")
 }
 
-// spacesUnknown reports whether only a broken database knows the workspaces. The run directories are removed before the
-// database: without them this is the repetition of an interrupted removal.
+// spacesUnknown reports whether only a broken database knows the workspaces. The run
+// directories are removed before the database: without them this is the repetition of an
+// interrupted removal.
 func (r *remover) spacesUnknown() bool {
 	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
@@ -237,7 +266,8 @@ func (r *remover) announce() (lines []string, err error) {
 	return lines, err
 }
 
-// last reports whether no other project and no agents without an issue use what the projects of the account share.
+// last reports whether no other project and no agents without an issue use what the projects
+// of the account share.
 func (r *remover) last() (bool, error) {
 	others, err := project.StateDirs(r.w)
 	if dir := project.AgentsDir(r.w); project.Exists(dir) {
@@ -260,7 +290,8 @@ func (r *remover) losses() []loss {
 	return list
 }
 
-// remove removes the project, its database last: until then an interrupted removal can be repeated.
+// remove removes the project, its database last: until then an interrupted removal can be
+// repeated.
 func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	if r.options.Workspaces {
 		if err := r.removeWorkspaces(ctx); err != nil {
@@ -268,20 +299,29 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		}
 	}
 	for _, path := range r.row.Roots {
-		root, err := project.ThisMachine().Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+		root, err := project.ThisMachine().Root(ctx, host.RootRequest{
+			Root:     path,
+			StateDir: r.row.StateDir,
+		})
 		for _, identity := range root.Projects {
 			err = errors.Join(err, project.UnclaimFolder(r.w, identity))
 		}
 		if err == nil {
-			err = project.ThisMachine().Leave(ctx, host.LeaveRequest{Root: path, StateDir: r.row.StateDir, Dissolve: r.options.Workspaces})
+			err = project.ThisMachine().Leave(ctx, host.LeaveRequest{
+				Root:     path,
+				StateDir: r.row.StateDir,
+				Dissolve: r.options.Workspaces,
+			})
 		}
 		if err != nil {
 			return nil, err
 		}
 		if r.options.Workspaces && !root.Found {
-			_ = os.Remove(path) // the last step of an interrupted removal; it fails unless the folder is empty
+			// the last step of an interrupted removal; it fails unless the folder is empty
+			_ = os.Remove(path)
 		}
-		if r.options.Workspaces && filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
+		if r.options.Workspaces &&
+			filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
 			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}
@@ -320,7 +360,10 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
 		answer, err := project.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
 			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
-				ID: s.IssueID, Identifier: s.Identifier, Project: s.rec.Project, StateDir: s.rec.StateDir,
+				ID:         s.IssueID,
+				Identifier: s.Identifier,
+				Project:    s.rec.Project,
+				StateDir:   s.rec.StateDir,
 			}},
 			Now: r.w.Now(), Discard: s.Unsaved != "",
 		})
@@ -328,14 +371,20 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
 		case err == nil && answer.Trash != "":
-			err = project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{Root: s.rec.Root, Path: answer.Trash})
+			err = project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+				Root: s.rec.Root,
+				Path: answer.Trash,
+			})
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, row := range r.trash {
-		if err := project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{Root: row.root, Path: row.Path}); err != nil {
+		if err := project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+			Root: row.root,
+			Path: row.Path,
+		}); err != nil {
 			return err
 		}
 	}
@@ -353,7 +402,8 @@ func envFile(w *environ.Env, stateDir string) string {
 	return workflow.EnvFilePath(w.Getenv("XDG_CONFIG_HOME"), w.Home, filepath.Base(stateDir))
 }
 
-// sharers returns the other state directories of the same name, whose projects read the same environment file.
+// sharers returns the other state directories of the same name, whose projects read the same
+// environment file.
 func (r *remover) sharers() ([]string, error) {
 	dirs, err := project.StateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
@@ -367,7 +417,8 @@ var stateFiles = []string{
 	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
 }
 
-// removeState removes symphony's files from a state directory, and the directory unless something else is in it.
+// removeState removes symphony's files from a state directory, and the directory unless
+// something else is in it.
 func removeState(dir string) (left []string, err error) {
 	left = []string{}
 	for _, name := range stateFiles {

@@ -65,7 +65,8 @@ type RestoreJSON struct {
 	Restored string `json:"restored"` // the path of the workspace
 }
 
-// Restore brings the workspace of an issue back from the trash: the one that was removed last, unless ref is the name of an entry.
+// Restore brings the workspace of an issue back from the trash: the one that was removed last,
+// unless ref is the name of an entry.
 func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, error) {
 	if err := p.Nested(); err != nil {
 		return RestoreJSON{}, err
@@ -98,10 +99,17 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 		return !slices.Contains([]string{r.Identifier, r.IssueID, filepath.Base(r.Path)}, ref)
 	})
 	if len(rows) == 0 {
-		return "", reconcile.NewError("not_in_trash", "no workspace of "+ref+" is in the trash", "symphony trash lists what is there")
+		return "", reconcile.NewError(
+			"not_in_trash",
+			"no workspace of "+ref+" is in the trash",
+			"symphony trash lists what is there",
+		)
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
-	restored, err := project.ThisMachine().Restore(ctx, host.TrashRequest{Root: last.root, Path: last.Path})
+	restored, err := project.ThisMachine().Restore(ctx, host.TrashRequest{
+		Root: last.root,
+		Path: last.Path,
+	})
 	return restored.Path, err
 }
 
@@ -124,11 +132,19 @@ func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 }
 
 // trashOf lists what a project has in the trash of its roots.
-func trashOf(ctx context.Context, p *project.Project, cfg *workflow.Config, roots []string) ([]TrashRow, error) {
+func trashOf(
+	ctx context.Context,
+	p *project.Project,
+	cfg *workflow.Config,
+	roots []string,
+) ([]TrashRow, error) {
 	rows := []TrashRow{} // in JSON an empty list
 	for _, root := range roots {
 		list, err := listTrash(ctx, host.RootRequest{
-			Root: root, Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved, Now: p.Env.Now(),
+			Root:        root,
+			Project:     cfg.Policy.Project,
+			KeepRemoved: cfg.Workspace.KeepRemoved,
+			Now:         p.Env.Now(),
 		})
 		if err != nil {
 			return nil, err
@@ -143,8 +159,16 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 	entries, err := project.ThisMachine().ListTrash(ctx, r)
 	for _, e := range entries {
 		row := TrashRow{
-			IssueID: e.IssueID, Identifier: e.Identifier, Path: e.Path, Bytes: e.Bytes, RemovedAt: e.At.UTC(), Unsaved: text.OrNull(e.Unsaved.Work),
-			Discarded: e.Discarded, Restorable: e.Restorable, loss: newLoss(e.Path, e.Unsaved), root: r.Root,
+			IssueID:    e.IssueID,
+			Identifier: e.Identifier,
+			Path:       e.Path,
+			Bytes:      e.Bytes,
+			RemovedAt:  e.At.UTC(),
+			Unsaved:    text.OrNull(e.Unsaved.Work),
+			Discarded:  e.Discarded,
+			Restorable: e.Restorable,
+			loss:       newLoss(e.Path, e.Unsaved),
+			root:       r.Root,
 		}
 		if e.Unsaved.Work == "" || e.Discarded {
 			row.DeletedAt = new(e.Due.UTC())

@@ -1,4 +1,5 @@
-// Package export sends finished runs to OpenTelemetry, as traces in the JSON of its protocol OTLP.
+// Package export sends finished runs to OpenTelemetry, as traces in the JSON of its protocol
+// OTLP.
 package export
 
 import (
@@ -81,7 +82,10 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 		r.Spans += len(one.spans)
 	}
 	if err = out.close(); err == nil && out.rejected > 0 {
-		err = failed(out.name+" has rejected "+text.Plural(out.rejected, "span")+": "+out.reason, "see the log of the collector")
+		err = failed(
+			out.name+" has rejected "+text.Plural(out.rejected, "span")+": "+out.reason,
+			"see the log of the collector",
+		)
 	}
 	return r, err
 }
@@ -124,28 +128,42 @@ func (t *target) open(p *project.Project, out io.Writer) (err error) {
 		t.file = out
 		return nil
 	case strings.Contains(t.name, "://"), address().MatchString(t.name):
-		return exit.Usage("export: --otlp needs a URL that begins with http:// or https://, or a file (./NAME)")
+		return exit.Usage(
+			"export: --otlp needs a URL that begins with http:// or https://, or a file (./NAME)",
+		)
 	}
 	file, err := os.OpenFile(p.Env.Absolute(t.name), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return failed(err.Error(), "name a file that this account can write")
 	}
-	t.file, t.close = file, file.Close
+	t.file = file
+	t.close = file.Close
 	return nil
 }
 
 func (t *target) openURL(p *project.Project) (err error) {
 	list, _ := p.Lookup(workflow.OTLPHeadersVar)
-	values, invalid := url.ParseQuery(strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list))
+	values, invalid := url.ParseQuery(
+		strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list),
+	)
 	valueless := strings.Contains(values.Encode()+"&", "=&") // perhaps a token without its name
-	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil || invalid != nil || valueless {
-		return exit.Usage("export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
-			workflow.OTLPHeadersVar)
+	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil ||
+		invalid != nil ||
+		valueless {
+		return exit.Usage(
+			"export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
+			workflow.OTLPHeadersVar,
+		)
 	}
 	t.header = http.Header{"Content-Type": {"application/json"}}
 	for name, value := range values {
 		t.header.Set(strings.TrimSpace(name), value[0])
-		t.redactor.Add(slices.DeleteFunc(strings.Fields(value[0]), func(word string) bool { return !agent.SecretValue(word) }))
+		t.redactor.Add(
+			slices.DeleteFunc(
+				strings.Fields(value[0]),
+				func(word string) bool { return !agent.SecretValue(word) },
+			),
+		)
 	}
 	if t.name = t.url.Host; !strings.HasSuffix(t.url.Path, "/v1/traces") {
 		t.url = t.url.JoinPath("v1/traces")
@@ -158,19 +176,28 @@ func (t *target) send(ctx context.Context, spans []*span) error {
 	new(trace).set(&about, "service.name", "symphony", "service.version", project.Version())
 	message := text.JSON(object{"resourceSpans": []any{object{
 		"resource": object{"attributes": about.Attributes}, "schemaUrl": schema,
-		"scopeSpans": []any{object{"scope": object{"name": "symphony"}, "schemaUrl": schema, "spans": spans}},
+		"scopeSpans": []any{object{
+			"scope":     object{"name": "symphony"},
+			"schemaUrl": schema,
+			"spans":     spans,
+		}},
 	}}})
 	if t.file == nil {
 		return t.post(ctx, message)
 	}
 	if _, err := t.file.Write(append(message, '\n')); err != nil {
-		return failed(err.Error(), "free space there, remove the last line if it is incomplete, and export again")
+		return failed(
+			err.Error(),
+			"free space there, remove the last line if it is incomplete, and export again",
+		)
 	}
 	return nil
 }
 
 // client follows no redirect, which would take the headers to another address.
-var client = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+var client = http.Client{
+	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+}
 
 // post sends a message to the collector. Its errors contain neither the URL nor the headers.
 func (t *target) post(ctx context.Context, message []byte) error {
@@ -179,15 +206,23 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	said := func(words string) string { return text.Short(text.OneLine(t.redactor.Text(words)), 200) }
 	switch {
 	case err != nil:
-	case slices.Contains([]int{429, 502, 503, 504}, answer.Status): // those that OTLP lets clients repeat
-		return failed(t.name+": "+status+": it is overloaded: "+said(string(answer.Body)), "export again after "+
-			transport.LimitEnd(answer.Header, t.now().UTC(), time.Time{}).Format(time.RFC3339))
-	case answer.Status != http.StatusOK, strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html"): // of a proxy or a login page
+	case slices.Contains([]int{429, 502, 503, 504}, answer.Status):
+		// those that OTLP lets clients repeat
+		return failed(
+			t.name+": "+status+": it is overloaded: "+said(string(answer.Body)),
+			"export again after "+
+				transport.LimitEnd(answer.Header, t.now().UTC(), time.Time{}).Format(time.RFC3339),
+		)
+	case answer.Status != http.StatusOK, strings.HasPrefix(answer.Header.Get("Content-Type"), "text/html"):
+		// of a proxy or a login page
 		err = errors.New(status + " " + string(answer.Body))
 	}
 	if err != nil {
-		return failed(t.name+": "+said(err.Error()), "compare --otlp with the collector's address for OTLP over HTTP, usually port 4318, and "+
-			workflow.OTLPHeadersVar+" with what it wants; then export again")
+		return failed(
+			t.name+": "+said(err.Error()),
+			"compare --otlp with the collector's address for OTLP over HTTP, usually port 4318, and "+
+				workflow.OTLPHeadersVar+" with what it wants; then export again",
+		)
 	}
 	var result struct {
 		PartialSuccess struct {
@@ -197,7 +232,8 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	}
 	_ = json.Unmarshal(answer.Body, &result) // an empty answer is good, too
 	if n, _ := result.PartialSuccess.RejectedSpans.Int64(); n > 0 {
-		t.rejected, t.reason = t.rejected+int(n), cmp.Or(said(result.PartialSuccess.ErrorMessage), "without a reason")
+		t.rejected = t.rejected + int(n)
+		t.reason = cmp.Or(said(result.PartialSuccess.ErrorMessage), "without a reason")
 	}
 	return nil
 }

@@ -16,7 +16,8 @@ import (
 
 type object = map[string]any
 
-// The names of the GenAI conventions are drafts and will change. Those below are of this version.
+// The names of the GenAI conventions are drafts and will change. Those below are of this
+// version.
 const schema = "https://opentelemetry.io/schemas/1.41.0"
 
 // span is a span in the JSON of OTLP.
@@ -62,16 +63,32 @@ type turn struct {
 	words  string // the agent's last message
 }
 
-// read makes the spans of the run, which has ended, its turns and their items. Without a log there is only that of the run.
+// read makes the spans of the run, which has ended, its turns and their items. Without a log
+// there is only that of the run.
 func (t *trace) read(stateDir string) error {
 	r := t.run
 	t.items = map[string]*span{}
 	s := t.add(agent.SpanID(r.ID, "run"), nil, "invoke_workflow", t.project, r.StartedAt)
-	// The totals of a run have other names than those of turns, so that no sum over spans counts twice.
+	// The totals of a run have other names than those of turns, so that no sum over spans
+	// counts twice.
 	t.set(
-		s, "gen_ai.workflow.name", t.project, "symphony.issue.identifier", r.Identifier, "symphony.run.id", r.ID,
-		"symphony.run.attempt", r.Attempt, "symphony.run.outcome", string(r.Outcome), "symphony.run.host", r.Host,
-		"symphony.run.input_tokens", r.Tokens.Input, "symphony.run.output_tokens", r.Tokens.Output,
+		s,
+		"gen_ai.workflow.name",
+		t.project,
+		"symphony.issue.identifier",
+		r.Identifier,
+		"symphony.run.id",
+		r.ID,
+		"symphony.run.attempt",
+		r.Attempt,
+		"symphony.run.outcome",
+		string(r.Outcome),
+		"symphony.run.host",
+		r.Host,
+		"symphony.run.input_tokens",
+		r.Tokens.Input,
+		"symphony.run.output_tokens",
+		r.Tokens.Output,
 	)
 	t.setCost(s, "symphony.run.cost", r.Tokens)
 	if r.Outcome != reconcile.Succeeded && r.Outcome != reconcile.Canceled {
@@ -90,7 +107,13 @@ func (t *trace) read(stateDir string) error {
 
 // add begins a span. Only that of the run has no parent.
 func (t *trace) add(id string, parent *span, operation, name string, start time.Time) *span {
-	s := &span{TraceID: agent.TraceID(t.run.ID), SpanID: id, Name: operation + " " + name, Kind: kindInternal, Start: start.UnixNano()}
+	s := &span{
+		TraceID: agent.TraceID(t.run.ID),
+		SpanID:  id,
+		Name:    operation + " " + name,
+		Kind:    kindInternal,
+		Start:   start.UnixNano(),
+	}
 	if parent != nil {
 		s.Parent = parent.SpanID
 	}
@@ -123,7 +146,8 @@ func (t *trace) setContent(s *span, pairs ...any) {
 }
 
 func (t *trace) setCost(s *span, key string, used reconcile.Tokens) {
-	if price, known := t.prices.Of(t.run.Model); known && !strings.Contains(t.run.Model, "+") { // which stands for several models
+	// which stands for several models
+	if price, known := t.prices.Of(t.run.Model); known && !strings.Contains(t.run.Model, "+") {
 		t.set(s, key, price.Cost(used), "symphony.cost.currency", t.prices.Currency)
 	}
 }
@@ -137,8 +161,15 @@ func (t *trace) fail(s *span, code, message string) {
 }
 
 func (t *trace) onEvent(e agent.Event) {
-	if u := e.Usage; u != nil && u.Total > t.used.Total { // of one thread, or of all at the end of a turn
-		t.used = reconcile.Tokens{Input: u.Input, Cached: u.CachedInput, Output: u.Output, Reasoning: u.Reasoning, Total: u.Total}
+	// of one thread, or of all at the end of a turn
+	if u := e.Usage; u != nil && u.Total > t.used.Total {
+		t.used = reconcile.Tokens{
+			Input:     u.Input,
+			Cached:    u.CachedInput,
+			Output:    u.Output,
+			Reasoning: u.Reasoning,
+			Total:     u.Total,
+		}
 	}
 	switch e.Name {
 	case agent.EventPrompt:
@@ -167,8 +198,17 @@ func (t *trace) beginTurn(e agent.Event) {
 	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", "codex", e.At)
 	s.Kind = kindClient
 	t.set( // codex speaks the API of OpenAI, whatever the provider
-		s, "gen_ai.agent.name", "codex", "gen_ai.provider.name", "openai", "gen_ai.request.model", t.run.Model,
-		"gen_ai.conversation.id", t.run.ThreadID, "symphony.turn.number", prompt.Turn,
+		s,
+		"gen_ai.agent.name",
+		"codex",
+		"gen_ai.provider.name",
+		"openai",
+		"gen_ai.request.model",
+		t.run.Model,
+		"gen_ai.conversation.id",
+		t.run.ThreadID,
+		"symphony.turn.number",
+		prompt.Turn,
 	)
 	t.setContent(s, "gen_ai.input.messages", message("user", prompt.Text))
 	t.turn = &turn{span: s, number: prompt.Turn}
@@ -177,26 +217,39 @@ func (t *trace) beginTurn(e agent.Event) {
 
 // message returns a message in the form of the conventions.
 func message(role, words string) string {
-	return string(text.JSON([]any{object{"role": role, "finish_reason": "stop", "parts": []any{object{"type": "text", "content": words}}}}))
+	return string(text.JSON([]any{object{
+		"role":          role,
+		"finish_reason": "stop",
+		"parts":         []any{object{"type": "text", "content": words}},
+	}}))
 }
 
 func (t *trace) endTurn(at time.Time) {
 	if t.turn != nil {
-		t.turn.End, t.turn.used = at.UnixNano(), t.used
+		t.turn.End = at.UnixNano()
+		t.turn.used = t.used
 		t.setContent(t.turn.span, "gen_ai.output.messages", message("assistant", t.turn.words))
 		t.turn = nil
 	}
 }
 
-// addUsage adds what each turn has used. Before the first one, a resumed thread had used the difference to the total of the run. If the log
-// has lost its beginning, nothing is known of the first turn in it.
+// addUsage adds what each turn has used. Before the first one, a resumed thread had used the
+// difference to the total of the run. If the log has lost its beginning, nothing is known of
+// the first turn in it.
 func (t *trace) addUsage() {
 	before := t.used.Since(t.run.Tokens)
 	for i, turn := range t.turns {
 		if used := turn.used.Since(before); used.Total > 0 && (i > 0 || turn.number == 1) {
 			t.set(
-				turn.span, "gen_ai.usage.input_tokens", used.Input, "gen_ai.usage.cache_read.input_tokens", used.Cached,
-				"gen_ai.usage.output_tokens", used.Output, "gen_ai.usage.reasoning.output_tokens", used.Reasoning,
+				turn.span,
+				"gen_ai.usage.input_tokens",
+				used.Input,
+				"gen_ai.usage.cache_read.input_tokens",
+				used.Cached,
+				"gen_ai.usage.output_tokens",
+				used.Output,
+				"gen_ai.usage.reasoning.output_tokens",
+				used.Reasoning,
 			)
 			t.setCost(turn.span, "symphony.turn.cost", used)
 		}
@@ -208,7 +261,8 @@ func (t *trace) addUsage() {
 
 // addItem adds the start or the end of an item. A log may have only one of them.
 func (t *trace) addItem(e agent.Event) {
-	i, key := e.Item, e.ThreadID+"/"+e.Item.ID
+	i := e.Item
+	key := e.ThreadID + "/" + e.Item.ID
 	s := t.items[key]
 	if s == nil {
 		parent := t.spans[0]
@@ -219,7 +273,10 @@ func (t *trace) addItem(e agent.Event) {
 			Params struct{ Item struct{ Type string } }
 		}
 		_ = json.Unmarshal(e.Raw, &other) // which only items of other kinds have
-		kinds := map[agent.ItemKind]string{agent.ItemCommand: "shell", agent.ItemFileChange: "apply_patch"}
+		kinds := map[agent.ItemKind]string{
+			agent.ItemCommand:    "shell",
+			agent.ItemFileChange: "apply_patch",
+		}
 		name := cmp.Or(kinds[i.Kind], i.Tool, other.Params.Item.Type, string(i.Kind))
 		s = t.add(agent.SpanID(t.run.ID, "item", key, len(t.spans)), parent, "execute_tool", name, e.At)
 		t.set(s, "gen_ai.tool.name", name, "gen_ai.tool.call.id", i.ID)

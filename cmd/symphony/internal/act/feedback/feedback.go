@@ -1,5 +1,6 @@
-// Package feedback watches the pull requests of issues that were handed over, in each pass: it brings an issue back when checks fail, a
-// reviewer asks for changes or the base conflicts, and moves it on when the pull request is merged.
+// Package feedback watches the pull requests of issues that were handed over, in each pass: it
+// brings an issue back when checks fail, a reviewer asks for changes or the base conflicts,
+// and moves it on when the pull request is merged.
 package feedback
 
 import (
@@ -33,8 +34,9 @@ const (
 	readStep = 30 * time.Second   // between two reads
 )
 
-// Pass reads the open pull requests with one request, and does what follows from them. What it does about one is stored before, or can be
-// repeated: a cause brings an issue back once, whatever dies. It returns the errors, each of one pull request at most.
+// Pass reads the open pull requests with one request, and does what follows from them. What it
+// does about one is stored before, or can be repeated: a cause brings an issue back once,
+// whatever dies. It returns the errors, each of one pull request at most.
 func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	watches, err := d.DB.Store.Watches(ctx)
 	if err != nil {
@@ -126,7 +128,8 @@ type followed struct {
 	asks   bool   // something may have to be done
 }
 
-// follow does what follows from the present states of pull requests. It reads the issues of those that ask for something at once.
+// follow does what follows from the present states of pull requests. It reads the issues of
+// those that ask for something at once.
 func (d Watcher) follow(
 	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
 ) (errs []error) {
@@ -214,14 +217,24 @@ func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *re
 func (d Watcher) show(ctx context.Context, list []*followed) error {
 	read := text.Filter(list, func(f *followed) bool { return f.read })
 	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(f *followed) reconcile.Issue {
-		return reconcile.Issue{ID: f.IssueID, Identifier: f.Identifier, PullRequest: f.Pull.Summary()}
+		return reconcile.Issue{
+			ID:          f.IssueID,
+			Identifier:  f.Identifier,
+			PullRequest: f.Pull.Summary(),
+		}
 	}))
 }
 
 // act does what a pull request asks for, unless a person has moved its issue on.
-func (d Watcher) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+func (d Watcher) act(
+	ctx context.Context,
+	forge *reconcile.Forge,
+	w *reconcile.Watch,
+	issue reconcile.Issue,
+) error {
 	is := func(state string) bool { return reconcile.SameState(issue.State, state) }
-	reviewed, cameBack := is(d.Handoff), w.Rework != nil && is(d.Feedback.State)
+	reviewed := is(d.Handoff)
+	cameBack := w.Rework != nil && is(d.Feedback.State)
 	state := w.Pull.State
 	switch {
 	case issue.ID == "" || !reviewed && !cameBack:
@@ -236,7 +249,8 @@ func (d Watcher) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.W
 			crash.At("feedback.returned")
 		}
 		return d.hold(ctx, w, issue, reconcile.HoldPullClosed, "its pull request was closed without a merge")
-	case w.Rework != nil && !w.Rework.Moved && w.Pull.Head == w.Rework.Commit: // this was interrupted
+	case w.Rework != nil && !w.Rework.Moved && w.Pull.Head == w.Rework.Commit:
+		// this was interrupted
 		return d.bringBack(ctx, w, issue)
 	case w.Rework != nil && cameBack: // it waits for an agent
 	case w.Rework != nil && !w.Rework.Moved: // so was this, and someone has pushed meanwhile
@@ -253,7 +267,12 @@ func (d Watcher) act(ctx context.Context, forge *reconcile.Forge, w *reconcile.W
 // merged ends the hold of the issue of a merged pull request, and moves the issue on.
 func (d Watcher) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) error {
 	if w.Claim != "" {
-		retry := reconcile.Command{Verb: reconcile.VerbRetry, IssueID: w.IssueID, Identifier: w.Identifier, CreatedAt: d.Now()}
+		retry := reconcile.Command{
+			Verb:       reconcile.VerbRetry,
+			IssueID:    w.IssueID,
+			Identifier: w.Identifier,
+			CreatedAt:  d.Now(),
+		}
 		if _, err := d.DB.Operator.AddCommand(ctx, retry); err != nil {
 			return err
 		}
@@ -273,7 +292,12 @@ func (d Watcher) merged(ctx context.Context, w *reconcile.Watch, cameBack bool) 
 }
 
 // look finds out whether an open pull request brings its issue back.
-func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, issue reconcile.Issue) error {
+func (d Watcher) look(
+	ctx context.Context,
+	forge *reconcile.Forge,
+	w *reconcile.Watch,
+	issue reconcile.Issue,
+) error {
 	there := issue
 	there.State = d.Feedback.State
 	if reason, _ := d.Policy.StopReason(there, true); reason != "" { // no agent would work on it
@@ -286,7 +310,9 @@ func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.
 			return err
 		}
 		own := reconcile.OwnFailures(failed, base)
-		w.IgnoreFailures(slices.DeleteFunc(failed, func(c reconcile.Check) bool { return slices.Contains(own, c) }))
+		w.IgnoreFailures(
+			slices.DeleteFunc(failed, func(c reconcile.Check) bool { return slices.Contains(own, c) }),
+		)
 		failed = own
 	}
 	if runs := w.Reruns(failed); len(runs) > 0 {
@@ -300,8 +326,14 @@ func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.
 	case rework == nil:
 		return nil
 	case rework.Round > rework.Rounds:
-		return d.hold(ctx, w, issue, reconcile.HoldFeedbackRounds, fmt.Sprintf("it came back %s (%s), and now: %s",
-			text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()))
+		return d.hold(
+			ctx,
+			w,
+			issue,
+			reconcile.HoldFeedbackRounds,
+			fmt.Sprintf("it came back %s (%s), and now: %s",
+				text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()),
+		)
 	}
 	w.BeginRound(rework)
 	if err := d.save(ctx, w); err != nil {
@@ -311,7 +343,8 @@ func (d Watcher) look(ctx context.Context, forge *reconcile.Forge, w *reconcile.
 	return d.bringBack(ctx, w, issue)
 }
 
-// rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts at once.
+// rerun runs failed jobs again, once for a commit. Where the token may not, the failure counts
+// at once.
 func (d Watcher) rerun(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch, runs []int64) error {
 	w.BeginReruns(runs)
 	if err := d.save(ctx, w); err != nil {
@@ -350,8 +383,14 @@ func (d Watcher) bringBack(ctx context.Context, w *reconcile.Watch, issue reconc
 }
 
 // hold holds an issue that is handed over.
-func (d Watcher) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.Issue, reason, message string) error {
-	claim, next := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now()), *w
+func (d Watcher) hold(
+	ctx context.Context,
+	w *reconcile.Watch,
+	issue reconcile.Issue,
+	reason, message string,
+) error {
+	claim := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now())
+	next := *w
 	next.Held = reason
 	err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: &next})
 	if err == nil {
@@ -360,10 +399,12 @@ func (d Watcher) hold(ctx context.Context, w *reconcile.Watch, issue reconcile.I
 	return err
 }
 
-// save stores what is known of a pull request; without its checks and reviews once it is not read any more.
+// save stores what is known of a pull request; without its checks and reviews once it is not
+// read any more.
 func (d Watcher) save(ctx context.Context, w *reconcile.Watch) error {
 	if w.Ended {
-		w.Pull.Checks.List, w.Pull.Reviews = nil, nil
+		w.Pull.Checks.List = nil
+		w.Pull.Reviews = nil
 	}
 	return d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Watch: w})
 }

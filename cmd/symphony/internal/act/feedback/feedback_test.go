@@ -15,7 +15,11 @@ import (
 type inReview struct{ reconcile.Tracker }
 
 func (inReview) ByIDs(context.Context, []string) (map[string]reconcile.Issue, error) {
-	return map[string]reconcile.Issue{"id": {ID: "id", Identifier: "ABC-1", State: "Human Review"}}, nil
+	return map[string]reconcile.Issue{"id": {
+		ID:         "id",
+		Identifier: "ABC-1",
+		State:      "Human Review",
+	}}, nil
 }
 
 // A job that the forge could not run again is tried again by each pass, and its failure does
@@ -25,9 +29,24 @@ func TestRerunIsTriedAgain(t *testing.T) {
 	now := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	db := test.Must(state.Create(ctx, t.TempDir(), now))
 	t.Cleanup(func() { test.OK(t, db.Close()) })
-	delivered := reconcile.Delivered{URL: "u", Branch: "b", Commit: "c", Base: "main", At: now, PullRequest: "p/1"}
+	delivered := reconcile.Delivered{
+		URL:         "u",
+		Branch:      "b",
+		Commit:      "c",
+		Base:        "main",
+		At:          now,
+		PullRequest: "p/1",
+	}
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
-	pull := reconcile.Pull{ID: "x", Number: 1, URL: "p/1", State: "open", Branch: "b", Head: "c", Base: "main"}
+	pull := reconcile.Pull{
+		ID:     "x",
+		Number: 1,
+		URL:    "p/1",
+		State:  "open",
+		Branch: "b",
+		Head:   "c",
+		Base:   "main",
+	}
 	pull.Checks = reconcile.Checks{Commit: "c", State: reconcile.CheckFailure}
 	pull.Checks.List = []reconcile.Check{{Name: "lint", State: reconcile.CheckFailure, Run: 7}}
 	tries := 0
@@ -43,7 +62,11 @@ func TestRerunIsTriedAgain(t *testing.T) {
 			if tries > 3 {
 				return nil
 			}
-			return &reconcile.Error{Code: "forge_api_status", Status: http.StatusServiceUnavailable, Message: "GitHub answers 503"}
+			return &reconcile.Error{
+				Code:    "forge_api_status",
+				Status:  http.StatusServiceUnavailable,
+				Message: "GitHub answers 503",
+			}
 		},
 	}
 	w := Watcher{

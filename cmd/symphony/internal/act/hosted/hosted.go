@@ -1,5 +1,6 @@
-// Package hosted serves runs of another machine on this one, by the hidden commands symphony host serve and symphony host connect. The
-// worker of such a run, and symphony's database, are on the other machine.
+// Package hosted serves runs of another machine on this one, by the hidden commands symphony
+// host serve and symphony host connect. The worker of such a run, and symphony's database, are
+// on the other machine.
 package hosted
 
 import (
@@ -29,7 +30,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Run names an incarnation of a run of another machine. Project is a name of its project, which is unique on this machine.
+// Run names an incarnation of a run of another machine. Project is a name of its project,
+// which is unique on this machine.
 type Run struct {
 	Project, ID string
 	Incarnation int64
@@ -38,21 +40,24 @@ type Run struct {
 
 // place returns where the daemon of a run is.
 func place(w *environ.Env, r Run) (daemon.Place, error) {
-	if r.Project == "" || r.Project != filepath.Base(r.Project) || strings.HasPrefix(r.Project, ".") || r.Incarnation < 1 {
+	if r.Project == "" || r.Project != filepath.Base(r.Project) || strings.HasPrefix(r.Project, ".") ||
+		r.Incarnation < 1 {
 		return daemon.Place{}, exit.Usage("symphony host is started by symphony on another machine")
 	}
 	base, _ := w.Lookup("XDG_STATE_HOME")
 	return daemon.NewPlace(filepath.Join(state.HostedDir(base, w.Home), r.Project), r.ID)
 }
 
-// ofSSH are variables by which bash takes a command for one of sshd, and reads .bashrc, which may print something.
+// ofSSH are variables by which bash takes a command for one of sshd, and reads .bashrc, which
+// may print something.
 var ofSSH = []string{"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH2_CLIENT"}
 
 const readyBound = 30 * time.Second // for the start of a daemon
 
 const maxSecret = 1 << 10 // bytes
 
-// Serve makes sure that a daemon serves the run. It reads the secret of the incarnation from in.
+// Serve makes sure that a daemon serves the run. It reads the secret of the incarnation from
+// in.
 func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter time.Duration) error {
 	secret, err := io.ReadAll(io.LimitReader(in, maxSecret))
 	if err != nil {
@@ -66,7 +71,11 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 	if err != nil {
 		return err
 	}
-	log, err := os.OpenFile(filepath.Join(host.RunDir(p.StateDir, r.ID), "daemon.log"), os.O_CREATE|os.O_APPEND|os.O_RDWR, 0o600)
+	log, err := os.OpenFile(
+		filepath.Join(host.RunDir(p.StateDir, r.ID), "daemon.log"),
+		os.O_CREATE|os.O_APPEND|os.O_RDWR,
+		0o600,
+	)
 	if err != nil {
 		return err
 	}
@@ -93,7 +102,8 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 	return nil
 }
 
-// NothingStarted is the error of a failed start on a machine that has never had a daemon of the run.
+// NothingStarted is the error of a failed start on a machine that has never had a daemon of
+// the run.
 type NothingStarted struct{ error }
 
 // ExitNothingStarted is the exit code of that error.
@@ -128,7 +138,10 @@ func serve(
 	ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration,
 	take func(daemon.Place) ([]byte, error), ready func() error,
 ) error {
-	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}, nil)).With(slog.String("run_id", r.ID))
+	log := slog.New(slog.NewTextHandler(agent.Writer{
+		W:        stderr,
+		Redactor: agent.NewRedactor(nil),
+	}, nil)).With(slog.String("run_id", r.ID))
 	p, err := place(w, r)
 	if hideErr := proc.NonDumpable(); err == nil && !errors.Is(hideErr, errors.ErrUnsupported) {
 		err = hideErr // what the worker sends contains secrets
@@ -154,7 +167,8 @@ func serve(
 	return err
 }
 
-// Connect connects a pair of streams to the daemon of the run. hello: it prints engine.Hello first.
+// Connect connects a pair of streams to the daemon of the run. hello: it prints engine.Hello
+// first.
 func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Writer, hello bool) error {
 	p, err := place(w, r)
 	if err == nil && hello {
@@ -168,7 +182,8 @@ func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Wr
 
 // Begin gives the daemon of a job the secret of its run, a line of in.
 func Begin(ctx context.Context, w *environ.Env, r Run, in io.Reader) error {
-	secret, err := bufio.NewReader(io.LimitReader(in, maxSecret)).ReadString('\n') // the end of in may never come
+	// the end of in may never come
+	secret, err := bufio.NewReader(io.LimitReader(in, maxSecret)).ReadString('\n')
 	if err != nil {
 		return fmt.Errorf("secret of the run: %w", err)
 	}

@@ -19,14 +19,16 @@ import (
 )
 
 const (
-	// pingTime is how long a pass that has ended waits for its pings. The first half is for a start that has not been answered yet.
+	// pingTime is how long a pass that has ended waits for its pings. The first half is for a
+	// start that has not been answered yet.
 	pingTime = 3 * time.Second
 	// longestBody is the size of the largest summary in bytes; healthchecks.io stores 100 kB.
 	longestBody = 90_000
 )
 
-// Ping reports one pass to a check in the protocol of healthchecks.io: that it starts, then whether it succeeded. The check raises the
-// alarm if it hears nothing for longer than its period and grace time.
+// Ping reports one pass to a check in the protocol of healthchecks.io: that it starts, then
+// whether it succeeded. The check raises the alarm if it hears nothing for longer than its
+// period and grace time.
 type Ping struct {
 	url     *url.URL
 	run     string // tells this pass from others
@@ -49,8 +51,8 @@ func Start(address workflow.Secret) *Ping {
 	return p
 }
 
-// End reports how the pass ended, with a summary, and waits for the answer, at most for pingTime. The error contains neither the URL
-// nor the summary.
+// End reports how the pass ended, with a summary, and waits for the answer, at most for
+// pingTime. The error contains neither the URL nor the summary.
 func (p *Ping) End(failed bool, summary string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), pingTime)
 	defer cancel()
@@ -67,7 +69,8 @@ func (p *Ping) End(failed bool, summary string) error {
 	return p.send(ctx, kind, summary[:min(len(summary), longestBody)])
 }
 
-// Check tells the check's log that symphony can reach it, which neither counts as a pass nor as a failure.
+// Check tells the check's log that symphony can reach it, which neither counts as a pass nor
+// as a failure.
 func Check(ctx context.Context, address workflow.Secret) error {
 	u, err := url.Parse(address.Reveal())
 	if err != nil {
@@ -75,7 +78,10 @@ func Check(ctx context.Context, address workflow.Secret) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTime)
 	defer cancel()
-	return (&Ping{url: u, run: uuid.NewString()}).send(ctx, "log", "symphony doctor can reach this check")
+	return (&Ping{
+		url: u,
+		run: uuid.NewString(),
+	}).send(ctx, "log", "symphony doctor can reach this check")
 }
 
 // send makes one request, to the URL of the check with the kind behind it.
@@ -93,7 +99,8 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 		secrets := workflow.Monitor{PingURL: workflow.Secret(p.url.String())}.Secrets()
 		return errors.New(agent.NewRedactor(append(secrets, strings.Trim(p.url.Path, "/"))).Text(err.Error()))
 	case answer.Status >= 300:
-		return fmt.Errorf("HTTP %d %s", answer.Status, http.StatusText(answer.Status)) // the answer may repeat the URL
+		// the answer may repeat the URL
+		return fmt.Errorf("HTTP %d %s", answer.Status, http.StatusText(answer.Status))
 	case bytes.Contains(answer.Body, []byte("(not found)")): // an old form of 404
 		return errors.New("the check does not exist")
 	}

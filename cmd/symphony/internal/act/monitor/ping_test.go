@@ -24,8 +24,11 @@ func TestPing(t *testing.T) {
 	}{{false, "success", "up"}, {true, "fail", "down"}, {false, "success", "up"}} {
 		test.OK(t, Start(address).End(pass.failed, "pass 7"))
 		pings := s.Pings()
-		begin, end := pings[len(pings)-2], pings[len(pings)-1]
-		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 || end.Body != "pass 7" || begin.Body != "" {
+		begin := pings[len(pings)-2]
+		end := pings[len(pings)-1]
+		if begin.Kind != "start" || end.Kind != pass.kind || begin.Run != end.Run || len(end.Run) != 36 ||
+			end.Body != "pass 7" ||
+			begin.Body != "" {
 			t.Errorf("%+v", pings)
 		}
 		test.Equal(t, "the check after "+pass.kind, s.Status(), pass.then)
@@ -59,7 +62,8 @@ func TestPingFails(t *testing.T) {
 	}
 }
 
-// A server that repeats the URL in an answer that makes no sense does not bring it into the error.
+// A server that repeats the URL in an answer that makes no sense does not bring it into the
+// error.
 func TestPingKeepsSecret(t *testing.T) {
 	for _, path := range []string{"/ping/0123456789abcdefghijkl", "/0123456789/web-shop", "/short"} {
 		for name, answer := range map[string]http.HandlerFunc{
@@ -78,7 +82,8 @@ func TestPingKeepsSecret(t *testing.T) {
 		} {
 			s := httptest.NewServer(answer)
 			err := Start(workflow.Secret(s.URL+path)).End(false, "")
-			if err == nil || strings.Contains(err.Error(), strings.Trim(path, "/")) || strings.Contains(err.Error(), s.URL+path) {
+			if err == nil || strings.Contains(err.Error(), strings.Trim(path, "/")) ||
+				strings.Contains(err.Error(), s.URL+path) {
 				t.Errorf("%s: %v", name, err)
 			}
 			s.Close()

@@ -1,5 +1,6 @@
-// Package operate carries out an operator's commands: hold, retry, stop, take over or run an issue; pause and resume the
-// project. It stores the command and runs a pass that is confined to it.
+// Package operate carries out an operator's commands: hold, retry, stop, take over or run an
+// issue; pause and resume the project. It stores the command and runs a pass that is confined
+// to it.
 package operate
 
 import (
@@ -25,12 +26,14 @@ type Command struct {
 	Verb  reconcile.Verb
 	Issue string // empty for a command about the project
 	Fresh bool   // of a retry: the agent starts a new thread
-	// UnverifiedBy is of deliver: the account whose user hands the issue over although verify has not passed; empty for others.
+	// UnverifiedBy is of deliver: the account whose user hands the issue over although verify
+	// has not passed; empty for others.
 	UnverifiedBy string
-	Model        string            // of run: instead of the workflow's; empty for that
-	NoWait       bool              // of stop and deliver, in Do and Each: do not wait until the run has ended
-	Decision     requests.Decision // of approve, deny and answer, whose Issue names a request
-	Text         string            // of tell
+	Model        string // of run: instead of the workflow's; empty for that
+	// of stop and deliver, in Do and Each: do not wait until the run has ended
+	NoWait   bool
+	Decision requests.Decision // of approve, deny and answer, whose Issue names a request
+	Text     string            // of tell
 
 	pass passRunner // nil for pass.Run
 }
@@ -52,7 +55,8 @@ type Result struct {
 	Verb    reconcile.Verb
 	Pass    pass.Result // the pass that was run for it
 	Applied bool        // if not, the next pass applies the command
-	// Effect is what the command has changed, or why there was nothing to change, where no action of the pass shows it.
+	// Effect is what the command has changed, or why there was nothing to change, where no
+	// action of the pass shows it.
 	Effect []string
 	// Unscheduled: the command needs another pass, and no schedule runs one.
 	Unscheduled bool
@@ -63,7 +67,8 @@ type Result struct {
 	Told        *ToldJSON          // of tell
 }
 
-// Err is an exit.Only if the next pass still has to apply the command because this one had errors.
+// Err is an exit.Only if the next pass still has to apply the command because this one had
+// errors.
 func (r Result) Err() error {
 	if r.Applied {
 		return nil
@@ -77,7 +82,10 @@ func (r Result) Warnings() []string {
 		return nil
 	}
 	return text.Map(r.Pass.Errors, func(e *reconcile.Error) string {
-		return strings.TrimSuffix(fmt.Sprintf("%s was applied, but its pass reported %s; %s", r.Verb, e, e.Hint), "; ")
+		return strings.TrimSuffix(
+			fmt.Sprintf("%s was applied, but its pass reported %s; %s", r.Verb, e, e.Hint),
+			"; ",
+		)
 	})
 }
 
@@ -103,7 +111,8 @@ func (r Result) Lines(now time.Time) []string {
 	return append(list, r.Next()...)
 }
 
-// JSON is the document of the command: the request or the message, or the pass, and of stop also the runs that were stopped.
+// JSON is the document of the command: the request or the message, or the pass, and of stop
+// also the runs that were stopped.
 func (r Result) JSON() any {
 	if r.Decided != nil {
 		return requests.NewJSON(*r.Decided)
@@ -144,13 +153,20 @@ func Apply(ctx context.Context, p *project.Project, c Command) (Result, error) {
 	})
 }
 
-// operate opens the database that the command and its pass share, resolves the issue, and calls do.
-func operate(ctx context.Context, p *project.Project, c Command, do func(*operation) error) (r Result, err error) {
+// operate opens the database that the command and its pass share, resolves the issue, and
+// calls do.
+func operate(
+	ctx context.Context,
+	p *project.Project,
+	c Command,
+	do func(*operation) error,
+) (r Result, err error) {
 	if err := p.Nested(); err != nil {
 		return r, err // an agent must not operate symphony
 	}
 	db, err := state.Open(ctx, p.StateDir)
-	if errors.Is(err, state.ErrNoState) && (c.Verb == reconcile.VerbPause || c.Verb == reconcile.VerbHold) { // before the first pass
+	// before the first pass
+	if errors.Is(err, state.ErrNoState) && (c.Verb == reconcile.VerbPause || c.Verb == reconcile.VerbHold) {
 		db, err = createState(ctx, p)
 	}
 	if err == nil {
@@ -160,7 +176,13 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	if err != nil {
 		return r, project.NoState(p, err)
 	}
-	o := &operation{p: p, db: db, asked: c, cmd: reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy}, only: []string{pass.NoIssue}}
+	o := &operation{
+		p:     p,
+		db:    db,
+		asked: c,
+		cmd:   reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy},
+		only:  []string{pass.NoIssue},
+	}
 	switch {
 	case c.Issue != "":
 		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
@@ -175,7 +197,8 @@ func operate(ctx context.Context, p *project.Project, c Command, do func(*operat
 	return o.result, err
 }
 
-// createState creates the state of a project by a pass that starts nothing, unless the workspace root belongs to another state.
+// createState creates the state of a project by a pass that starts nothing, unless the
+// workspace root belongs to another state.
 func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err == nil {
@@ -185,7 +208,9 @@ func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
 		return nil, err
 	}
 	first, err := pass.Run(ctx, p, pass.Options{
-		Trigger: project.TriggerCommand, Only: []string{pass.NoIssue}, LockTimeout: project.CommandPatience,
+		Trigger:     project.TriggerCommand,
+		Only:        []string{pass.NoIssue},
+		LockTimeout: project.CommandPatience,
 	})
 	if err == nil && first.Holder != nil {
 		err = project.LockedError(first.Holder)
@@ -202,10 +227,14 @@ func (o *operation) forgetLimits(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()), project.ForgetLimits(ctx, o.db))
+	return errors.Join(
+		project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()),
+		project.ForgetLimits(ctx, o.db),
+	)
 }
 
-// run stores the command and runs a pass for it. If another pass has the lock, the command stays for the next one.
+// run stores the command and runs a pass for it. If another pass has the lock, the command
+// stays for the next one.
 func (o *operation) run(ctx context.Context) error {
 	r := &o.result
 	o.cmd.CreatedAt = o.p.Env.Now()
@@ -219,8 +248,11 @@ func (o *operation) run(ctx context.Context) error {
 		run = pass.Run
 	}
 	r.Pass, err = run(ctx, o.p, pass.Options{
-		Trigger: project.TriggerCommand, Only: o.only, LockTimeout: project.CommandPatience, DB: o.db,
-		Delivers: o.asked.delivers(),
+		Trigger:     project.TriggerCommand,
+		Only:        o.only,
+		LockTimeout: project.CommandPatience,
+		DB:          o.db,
+		Delivers:    o.asked.delivers(),
 	})
 	switch {
 	case err != nil:
@@ -241,7 +273,12 @@ func (o *operation) run(ctx context.Context) error {
 		}
 	}
 	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
-	starts := []reconcile.Verb{reconcile.VerbRetry, reconcile.VerbHostGone, reconcile.VerbResume, reconcile.VerbUnblock}
+	starts := []reconcile.Verb{
+		reconcile.VerbRetry,
+		reconcile.VerbHostGone,
+		reconcile.VerbResume,
+		reconcile.VerbUnblock,
+	}
 	needsPass := !r.Applied || slices.Contains(starts, o.cmd.Verb)
 	r.Unscheduled = needsPass && !unchanged && !alive && !project.Looping(o.p.StateDir)
 	return err
@@ -254,7 +291,8 @@ func withHint(err error, more string) error {
 	return &e
 }
 
-// effect returns lines about the changes that no action of the pass shows. unchanged is true if there was nothing to change.
+// effect returns lines about the changes that no action of the pass shows. unchanged is true
+// if there was nothing to change.
 func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool, err error) {
 	switch o.cmd.Verb {
 	case reconcile.VerbPause, reconcile.VerbStopAll:
@@ -272,14 +310,18 @@ func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool,
 	line, unchanged, err := o.effectOnIssue(ctx)
 	lines = []string{line}
 	if o.cmd.Verb == reconcile.VerbRetry && !unchanged {
-		lines = append(lines, cmp.Or(o.result.Pass.ObstacleText(o.p.Env.Now()), o.result.Pass.WaitText(o.cmd.IssueID)))
+		lines = append(
+			lines,
+			cmp.Or(o.result.Pass.ObstacleText(o.p.Env.Now()), o.result.Pass.WaitText(o.cmd.IssueID)),
+		)
 	}
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), unchanged, err
 }
 
 func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged bool, err error) {
 	for _, a := range o.result.Pass.Applied {
-		if a.IssueID == o.cmd.IssueID && (a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
+		if a.IssueID == o.cmd.IssueID &&
+			(a.Kind == reconcile.ActHold || a.Kind == reconcile.ActStop || a.Kind == reconcile.ActRetry) {
 			return "", false, nil
 		}
 	}
@@ -301,9 +343,10 @@ func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged b
 	return o.cmd.Identifier + " is due", false, nil
 }
 
-// StartIssue runs a pass confined to the issue. The result names the run that it has started, or that was running already. A run that
-// goes on keeps its model: with another one the error is not_started. model replaces that of the workflow unless it is empty. The
-// result of a pass with errors comes with the error.
+// StartIssue runs a pass confined to the issue. The result names the run that it has started,
+// or that was running already. A run that goes on keeps its model: with another one the error
+// is not_started. model replaces that of the workflow unless it is empty. The result of a pass
+// with errors comes with the error.
 func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r Result, err error) {
 	issue, err := project.FetchIssue(ctx, p, ref)
 	if err != nil {
@@ -311,7 +354,12 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	}
 	r = Result{Verb: VerbRun}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
-		Trigger: project.TriggerManual, Only: []string{issue.ID}, AtOnce: true, Model: model, Stays: true, LockTimeout: project.CommandPatience,
+		Trigger:     project.TriggerManual,
+		Only:        []string{issue.ID},
+		AtOnce:      true,
+		Model:       model,
+		Stays:       true,
+		LockTimeout: project.CommandPatience,
 	})
 	switch {
 	case err != nil:
@@ -339,10 +387,14 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 	case !claimed || c.Status != reconcile.Running:
 		return r, notStarted(issue, r.Pass, c, claimed)
 	case model != "":
-		return r, reconcile.NewError("not_started", issue.Identifier+" is already running, and a run keeps its model",
-			"symphony stop "+issue.Identifier+" first")
+		return r, reconcile.NewError(
+			"not_started",
+			issue.Identifier+" is already running, and a run keeps its model",
+			"symphony stop "+issue.Identifier+" first",
+		)
 	}
-	r.RunID, r.Effect = c.RunID, []string{issue.Identifier + " is already running"}
+	r.RunID = c.RunID
+	r.Effect = []string{issue.Identifier + " is already running"}
 	return r, nil
 }
 
@@ -350,8 +402,9 @@ func startsRun(a reconcile.Applied) bool {
 	return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
 }
 
-// Deliver carries out the commands deliver and verify: it starts a run without an agent that verifies and pushes the commits of an issue,
-// and hands it over. The result of a pass that has started none comes with the error not_started.
+// Deliver carries out the commands deliver and verify: it starts a run without an agent that
+// verifies and pushes the commits of an issue, and hands it over. The result of a pass that
+// has started none comes with the error not_started.
 func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error) {
 	return operate(ctx, p, c, func(o *operation) error {
 		if err := undeliverable(ctx, o); err != nil {
@@ -364,8 +417,8 @@ func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error)
 		if err := o.run(ctx); err != nil {
 			return err
 		}
-		// The command may have been applied by another pass, such as that of a worker that has ended, and a later pass may have begun
-		// another run.
+		// The command may have been applied by another pass, such as that of a worker that has
+		// ended, and a later pass may have begun another run.
 		runs, err := o.db.Runs.OfIssue(ctx, o.cmd.IssueID, 5)
 		if err != nil {
 			return err
@@ -379,14 +432,21 @@ func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error)
 				return nil
 			}
 		}
-		return reconcile.NewError("not_started", "the pass did not deliver "+o.cmd.Identifier, "symphony show "+o.cmd.Identifier+" explains it")
+		return reconcile.NewError(
+			"not_started",
+			"the pass did not deliver "+o.cmd.Identifier,
+			"symphony show "+o.cmd.Identifier+" explains it",
+		)
 	})
 }
 
 // undeliverable returns an error if there is nothing that a delivery could push now.
 func undeliverable(ctx context.Context, o *operation) error {
 	identifier := o.cmd.Identifier
-	e := &reconcile.Error{Code: "nothing_to_deliver", Hint: "symphony show " + identifier + " shows its state"}
+	e := &reconcile.Error{
+		Code: "nothing_to_deliver",
+		Hint: "symphony show " + identifier + " shows its state",
+	}
 	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {
 		return err
@@ -396,11 +456,13 @@ func undeliverable(ctx context.Context, o *operation) error {
 	case err != nil:
 		return err
 	case o.cmd.Verb == reconcile.VerbVerify && cfg.Verify.Command == "":
-		e.Message, e.Hint = "WORKFLOW.md has no verify.command", "set it to the command that must succeed, such as make test"
+		e.Message = "WORKFLOW.md has no verify.command"
+		e.Hint = "set it to the command that must succeed, such as make test"
 	case o.cmd.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
 		e.Message = "no agent has handed " + identifier + " over"
 	case o.cmd.Verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
-		e.Message, e.Hint = "this workflow delivers nothing", "set repository.url in WORKFLOW.md, without deliver: none"
+		e.Message = "this workflow delivers nothing"
+		e.Hint = "set repository.url in WORKFLOW.md, without deliver: none"
 	case !claimed || c.WorkspaceRoot == "":
 		e.Message = "no commits of " + identifier + " wait for delivery"
 	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
@@ -419,7 +481,11 @@ func (o *operation) ended(ctx context.Context, runID string) bool {
 
 // notStarted returns the error that explains why the pass started no run of the issue.
 func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claimed bool) error {
-	e := reconcile.NewError("not_started", issue.Identifier+" is not in this project", "symphony show "+issue.Identifier+" explains it")
+	e := reconcile.NewError(
+		"not_started",
+		issue.Identifier+" is not in this project",
+		"symphony show "+issue.Identifier+" explains it",
+	)
 	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
 		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State,
 			strings.Join(r.Config.Policy.ActiveStates, " or "))
@@ -428,7 +494,8 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 	switch {
 	case !claimed:
 	case c.Status == reconcile.Held:
-		e.Message, e.Hint = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage), "symphony retry "+issue.Identifier
+		e.Message = fmt.Sprintf("%s is held (%s): %s", issue.Identifier, c.HoldReason, c.HoldMessage)
+		e.Hint = "symphony retry " + issue.Identifier
 	case c.Delivery.Due && !c.Delivery.Behind:
 		e.Message = "the commits of " + issue.Identifier + ", if there are any, are delivered first"
 		e.Hint = "symphony deliver " + issue.Identifier + " delivers them now"
@@ -441,13 +508,20 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		e.Hint = "symphony ps shows when it is tried again"
 	default:
 		skips = append(skips, r.Waits...)
-		e.Message = fmt.Sprintf("%s waits until %s (%s)", issue.Identifier, c.DueAt.UTC().Format(time.RFC3339), c.Kind)
+		e.Message = fmt.Sprintf(
+			"%s waits until %s (%s)",
+			issue.Identifier,
+			c.DueAt.UTC().Format(time.RFC3339),
+			c.Kind,
+		)
 		e.Hint = "symphony retry " + issue.Identifier
 	}
 	for _, s := range skips {
 		if s.IssueID == issue.ID {
-			e.Message, e.Hint = fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason), "symphony show "+s.Identifier+" shows when it starts"
-			if s.Reason == reconcile.SkipLabel || s.Reason == reconcile.SkipAssignee || s.Reason == reconcile.SkipBlockedBy {
+			e.Message = fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)
+			e.Hint = "symphony show " + s.Identifier + " shows when it starts"
+			if s.Reason == reconcile.SkipLabel || s.Reason == reconcile.SkipAssignee ||
+				s.Reason == reconcile.SkipBlockedBy {
 				e.Message = s.Identifier + ": " + s.Message
 			}
 			return e

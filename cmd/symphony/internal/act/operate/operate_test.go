@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// A delivery counts although another run of the issue has begun since. A run from before does not count.
+// A delivery counts although another run of the issue has begun since. A run from before does
+// not count.
 func TestDeliveryBeforeAnotherRun(t *testing.T) {
 	for _, c := range []struct {
 		name, want string
@@ -26,20 +27,58 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 		{"not delivered", "", []reconcile.RunKind{reconcile.AgentRun}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			dir, now := t.TempDir(), time.Now()
+			dir := t.TempDir()
+			now := time.Now()
 			path := filepath.Join(dir, "WORKFLOW.md")
-			test.OK(t, os.WriteFile(path, []byte("---\ntracker:\n  kind: file\n  provider: {path: .}\nrepository:\n  url: /nowhere\n---\nWork."), 0o600))
-			p := project.New(&environ.Env{Environ: []string{"TMPDIR=" + t.TempDir()}, Dir: dir, Home: dir, Now: time.Now}, path, filepath.Join(dir, "state"))
+			test.OK(
+				t,
+				os.WriteFile(
+					path,
+					[]byte(
+						"---\ntracker:\n  kind: file\n  provider: {path: .}\nrepository:\n  url: /nowhere\n---\nWork.",
+					),
+					0o600,
+				),
+			)
+			p := project.New(&environ.Env{
+				Environ: []string{"TMPDIR=" + t.TempDir()},
+				Dir:     dir,
+				Home:    dir,
+				Now:     time.Now,
+			}, path, filepath.Join(dir, "state"))
 			db := test.Must(state.Create(t.Context(), p.StateDir, now))
 			issue := reconcile.Issue{ID: "1", Identifier: "A-1"}
-			claim := reconcile.Claim{IssueID: "1", Identifier: "A-1", Issue: issue, Status: reconcile.Waiting, WorkspaceRoot: dir, ClaimedAt: now}
-			before := reconcile.Run{ID: "before", Kind: reconcile.DeliveryRun, IssueID: "1", Identifier: "A-1", Issue: issue, StartedAt: now}
-			test.OK(t, db.Store.Commit(t.Context(), now, reconcile.Change{Claim: &claim}, reconcile.Change{Insert: &before}))
+			claim := reconcile.Claim{
+				IssueID:       "1",
+				Identifier:    "A-1",
+				Issue:         issue,
+				Status:        reconcile.Waiting,
+				WorkspaceRoot: dir,
+				ClaimedAt:     now,
+			}
+			before := reconcile.Run{
+				ID:         "before",
+				Kind:       reconcile.DeliveryRun,
+				IssueID:    "1",
+				Identifier: "A-1",
+				Issue:      issue,
+				StartedAt:  now,
+			}
+			test.OK(
+				t,
+				db.Store.Commit(
+					t.Context(),
+					now,
+					reconcile.Change{Claim: &claim},
+					reconcile.Change{Insert: &before},
+				),
+			)
 			cmd := Command{Verb: reconcile.VerbDeliver, Issue: "A-1"}
 			cmd.pass = func(ctx context.Context, _ *project.Project, o pass.Options) (pass.Result, error) {
 				for i, kind := range c.runs {
 					run := before
-					run.ID, run.Kind = "new-"+string(rune('0'+i)), kind
+					run.ID = "new-" + string(rune('0'+i))
+					run.Kind = kind
 					test.OK(t, o.DB.Store.Commit(ctx, now, reconcile.Change{Insert: &run}))
 				}
 				return pass.Result{}, nil

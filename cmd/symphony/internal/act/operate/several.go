@@ -24,8 +24,8 @@ const (
 	VerbTell    reconcile.Verb = "tell"
 )
 
-// Do carries out any command about one issue, request or project. Unless NoWait is set, it waits for the runs that it stops and for
-// deliveries.
+// Do carries out any command about one issue, request or project. Unless NoWait is set, it
+// waits for the runs that it stops and for deliveries.
 func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error) {
 	switch c.Verb {
 	case VerbRun:
@@ -35,7 +35,9 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 		decided, err := requests.Decide(ctx, p, c.Issue, c.Decision)
 		if err == nil {
 			lines, note := requests.Describe(decided)
-			r.Applied, r.Decided, r.Effect = true, &decided, slices.DeleteFunc(append(lines, note), func(s string) bool { return s == "" })
+			r.Applied = true
+			r.Decided = &decided
+			r.Effect = slices.DeleteFunc(append(lines, note), func(s string) bool { return s == "" })
 		}
 		return r, err
 	case VerbTell:
@@ -52,8 +54,11 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 		}
 		run, err := pass.WaitForRun(ctx, p, r.RunID)
 		if err == nil && (run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused()) {
-			err = reconcile.NewError(cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"), run.Identifier+" was not delivered",
-				"symphony show "+run.Identifier+" explains it")
+			err = reconcile.NewError(
+				cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
+				run.Identifier+" was not delivered",
+				"symphony show "+run.Identifier+" explains it",
+			)
 		}
 		return r, err
 	default:
@@ -101,16 +106,24 @@ func (r *TargetResult) fail(err error) {
 	if !strings.Contains(e.Message, r.Name) {
 		e.Message = r.Name + ": " + e.Message
 	}
-	r.Error, r.Outcome, r.code = &e, OutcomeFailed, cmp.Or(exit.Code(&e), exit.Failed)
+	r.Error = &e
+	r.Outcome = OutcomeFailed
+	r.code = cmp.Or(exit.Code(&e), exit.Failed)
 }
 
 // mostAtOnce is how many commands share a pass. Each has the database open meanwhile.
 const mostAtOnce = 50
 
-// Each carries out a command about each of the targets, whatever becomes of the others, and returns the results in the order of the
-// targets. It calls tell with each: in that order, or as soon as its run has ended if it waits for that. Commands share a pass if they can,
-// and runs are stopped all at once, because each may take its time to end.
-func Each(ctx context.Context, targets []Target, c Command, tell func(TargetResult)) (results []TargetResult) {
+// Each carries out a command about each of the targets, whatever becomes of the others, and
+// returns the results in the order of the targets. It calls tell with each: in that order, or
+// as soon as its run has ended if it waits for that. Commands share a pass if they can, and
+// runs are stopped all at once, because each may take its time to end.
+func Each(
+	ctx context.Context,
+	targets []Target,
+	c Command,
+	tell func(TargetResult),
+) (results []TargetResult) {
 	atOnce := mostAtOnce
 	switch {
 	case c.Verb == reconcile.VerbStop && c.waitsForRun():
@@ -174,8 +187,9 @@ type sharedPass struct {
 	err     error
 }
 
-// join adds a command, for which the pass then waits. run waits for the others, and returns the result of the pass that is run once for
-// all. A command that ends without a pass calls stopWaiting, so that the others get theirs.
+// join adds a command, for which the pass then waits. run waits for the others, and returns
+// the result of the pass that is run once for all. A command that ends without a pass calls
+// stopWaiting, so that the others get theirs.
 func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
 	s.missing.Add(1)
 	stopWaiting = sync.OnceFunc(s.missing.Done)
@@ -195,7 +209,12 @@ func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
 }
 
 func doOne(ctx context.Context, t Target, c Command) TargetResult {
-	out := TargetResult{Project: t.Project.Name(), Name: t.Name, Outcome: OutcomeDone, Lines: []string{}}
+	out := TargetResult{
+		Project: t.Project.Name(),
+		Name:    t.Name,
+		Outcome: OutcomeDone,
+		Lines:   []string{},
+	}
 	switch {
 	case ctx.Err() != nil:
 		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
@@ -204,12 +223,16 @@ func doOne(ctx context.Context, t Target, c Command) TargetResult {
 		out.fail(exit.Usage("%s: an empty name names no issue", c.Verb))
 		return out
 	}
-	p := project.New(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir) // of its own: commands may run at the same time
+	// of its own: commands may run at the same time
+	p := project.New(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir)
 	c.Issue = t.Name
 	r, err := Do(ctx, p, c)
 	out.RunID = text.OrNull(r.RunID)
 	if err == nil {
-		out.Lines = text.Filter(r.Lines(p.Env.Now()), func(line string) bool { return strings.TrimSpace(line) != "" })
+		out.Lines = text.Filter(
+			r.Lines(p.Env.Now()),
+			func(line string) bool { return strings.TrimSpace(line) != "" },
+		)
 		if r.Err() == nil {
 			return out
 		}
@@ -225,7 +248,8 @@ func doOne(ctx context.Context, t Target, c Command) TargetResult {
 	return out
 }
 
-// ExitCode is an exit.Only unless everything is done: with the code that all failures share, or else 1.
+// ExitCode is an exit.Only unless everything is done: with the code that all failures share,
+// or else 1.
 func ExitCode(results []TargetResult) error {
 	code := exit.OK
 	for _, r := range results {

@@ -14,7 +14,8 @@ import (
 
 // The exit code of several results is that of all failures, or 1 if they differ.
 func TestExitCodeOfSeveral(t *testing.T) {
-	done, other := TargetResult{Name: "A", Outcome: OutcomeDone}, TargetResult{Name: "B"}
+	done := TargetResult{Name: "A", Outcome: OutcomeDone}
+	other := TargetResult{Name: "B"}
 	other.fail(fmt.Errorf("no disk"))
 	test.Equal(t, "the error", other.Error.Message, "B: no disk")
 	locked := TargetResult{Name: "C"}
@@ -25,15 +26,31 @@ func TestExitCodeOfSeveral(t *testing.T) {
 	test.Equal(t, "of both", ExitCode([]TargetResult{other, locked}), error(exit.Only(exit.Failed)))
 }
 
-// After a signal no further command begins, and each target has its result. An empty name is an error.
+// After a signal no further command begins, and each target has its result. An empty name is
+// an error.
 func TestSignalEndsSeveral(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	p := project.New(&environ.Env{Dir: t.TempDir(), Home: t.TempDir()}, "WORKFLOW.md", t.TempDir())
-	results := Each(ctx, []Target{{p, "A"}, {p, "B"}}, Command{Verb: reconcile.VerbHold}, func(TargetResult) {})
+	results := Each(
+		ctx,
+		[]Target{{p, "A"}, {p, "B"}},
+		Command{Verb: reconcile.VerbHold},
+		func(TargetResult) {},
+	)
 	for i, name := range []string{"A", "B"} {
-		test.Equal(t, "the result of "+name, fmt.Sprint(results[i].Outcome, " ", results[i].Error.Code, " ", results[i].Name), "failed canceled "+name)
+		test.Equal(
+			t,
+			"the result of "+name,
+			fmt.Sprint(results[i].Outcome, " ", results[i].Error.Code, " ", results[i].Name),
+			"failed canceled "+name,
+		)
 	}
 	unnamed := Each(t.Context(), []Target{{p, ""}}, Command{Verb: reconcile.VerbStop}, func(TargetResult) {})
-	test.Equal(t, "a stop of an issue without a name, which is none of all issues", unnamed[0].Error.Message, "stop: an empty name names no issue")
+	test.Equal(
+		t,
+		"a stop of an issue without a name, which is none of all issues",
+		unnamed[0].Error.Message,
+		"stop: an empty name names no issue",
+	)
 }

@@ -61,16 +61,19 @@ type StoppedRun struct {
 }
 
 const (
-	// stopSlack is added to the time that a run may take to end, for the passes that kill and settle it.
+	// stopSlack is added to the time that a run may take to end, for the passes that kill and
+	// settle it.
 	stopSlack = 15 * time.Second
-	// Other passes get settleAfter to settle the run of a dead worker. After that this process runs a pass every settleEvery.
+	// Other passes get settleAfter to settle the run of a dead worker. After that this process
+	// runs a pass every settleEvery.
 	settleAfter = time.Second
 	settleEvery = 5 * time.Second
 	lookStep    = 50 * time.Millisecond
 )
 
-// Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the runs have ended. Stopping all issues ends
-// the workers even if the database can't be used. The result of a wait that failed comes with the error.
+// Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the
+// runs have ended. Stopping all issues ends the workers even if the database can't be used.
+// The result of a wait that failed comes with the error.
 func Stop(ctx context.Context, p *project.Project, c Command, tell StopCalls) (Result, error) {
 	tell.setDefaults()
 	r, err := operate(ctx, p, c, func(op *operation) error {
@@ -94,7 +97,10 @@ func Stop(ctx context.Context, p *project.Project, c Command, tell StopCalls) (R
 
 // setDefaults replaces missing functions by some that do nothing.
 func (s *StopCalls) setDefaults() {
-	s.Applied, s.Ended, s.Killed, s.Warn = orNothing(s.Applied), orNothing(s.Ended), orNothing(s.Killed), orNothing(s.Warn)
+	s.Applied = orNothing(s.Applied)
+	s.Ended = orNothing(s.Ended)
+	s.Killed = orNothing(s.Killed)
+	s.Warn = orNothing(s.Warn)
 }
 
 func orNothing[T any](f func(T)) func(T) {
@@ -107,11 +113,15 @@ func orNothing[T any](f func(T)) func(T) {
 // unsettledRuns returns the command's runs that no pass has settled yet.
 func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 	rec, err := s.db.Views.StateOf(ctx, s.cmd.IssueID)
-	return slices.DeleteFunc(rec.Runs, func(r reconcile.Run) bool { return s.cmd.IssueID != "" && r.IssueID != s.cmd.IssueID }), err
+	return slices.DeleteFunc(
+		rec.Runs,
+		func(r reconcile.Run) bool { return s.cmd.IssueID != "" && r.IssueID != s.cmd.IssueID },
+	), err
 }
 
-// wait waits until every run has ended and is settled, and prints each. If no other pass kills and settles the rest, it runs
-// one. A signal, which cancels the context signalled, ends the wait and nothing else.
+// wait waits until every run has ended and is settled, and prints each. If no other pass kills
+// and settles the rest, it runs one. A signal, which cancels the context signalled, ends the
+// wait and nothing else.
 func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	ctx := context.WithoutCancel(signalled)
 	after, err := s.unsettledRuns(ctx)
@@ -126,7 +136,10 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	}
 	grace := s.result.Pass.StopGrace()
 	patience := grace + stopSlack
-	if slices.ContainsFunc(s.result.Pass.Errors, func(e *reconcile.Error) bool { return e.Code == "disk_full" }) {
+	if slices.ContainsFunc(
+		s.result.Pass.Errors,
+		func(e *reconcile.Error) bool { return e.Code == "disk_full" },
+	) {
 		patience = settleEvery // no pass can settle anything
 	}
 	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
@@ -144,7 +157,11 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 		case now-s.began > patience:
 			return s.notEnded(ctx, runs)
 		case now > nextPass && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
-			options := pass.Options{Trigger: project.TriggerCommand, Only: s.only, LockTimeout: settleEvery}
+			options := pass.Options{
+				Trigger:     project.TriggerCommand,
+				Only:        s.only,
+				LockTimeout: settleEvery,
+			}
 			if _, err := pass.Run(ctx, s.p, options); err != nil {
 				return err
 			}
@@ -152,14 +169,17 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 		}
 		if !project.Sleep(signalled, lookStep) {
 			names := text.Map(runs, func(r reconcile.Run) string { return r.Identifier })
-			return reconcile.NewError("canceled", "ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
-				"they end without this command; symphony ps shows them")
+			return reconcile.NewError(
+				"canceled",
+				"ended by a signal; these runs are still ending: "+strings.Join(names, ", "),
+				"they end without this command; symphony ps shows them",
+			)
 		}
 	}
 }
 
-// stopCleanups asks the cleanup runs among runs to end, if every run is to end. They have no claim, so that no command reaches them. A
-// later pass starts the removals again.
+// stopCleanups asks the cleanup runs among runs to end, if every run is to end. They have no
+// claim, so that no command reaches them. A later pass starts the removals again.
 func (s *stopping) stopCleanups(ctx context.Context, runs []reconcile.Run) {
 	short, cancel := context.WithTimeout(ctx, lookStep)
 	defer cancel()
@@ -195,16 +215,24 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun, error) {
 	row := StoppedRun{
-		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, Kind: string(run.Kind), Outcome: text.OrNull(string(run.Outcome)),
-		AfterMS: (proc.Monotonic() - s.began).Milliseconds(), Claim: "released", Left: []reconcile.Process{},
+		IssueID:    run.IssueID,
+		Identifier: run.Identifier,
+		RunID:      run.ID,
+		Kind:       string(run.Kind),
+		Outcome:    text.OrNull(string(run.Outcome)),
+		AfterMS:    (proc.Monotonic() - s.began).Milliseconds(),
+		Claim:      "released",
+		Left:       []reconcile.Process{},
 	}
 	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
 	switch {
 	case !claimed:
 	case c.Status == reconcile.Held:
-		row.Claim, row.Reason = "held", c.HoldReason
+		row.Claim = "held"
+		row.Reason = c.HoldReason
 	case c.Status == reconcile.Waiting:
-		row.Claim, row.Reason = "waiting", string(c.Kind)
+		row.Claim = "waiting"
+		row.Reason = string(c.Kind)
 	default:
 		row.Claim = string(c.Status)
 	}
@@ -225,7 +253,12 @@ func (row StoppedRun) text(run reconcile.Run) string {
 		took = fmt.Sprintf("%.1fs", after.Seconds())
 	}
 	if run.Kind == reconcile.CleanupRun {
-		return fmt.Sprintf("stopped the workspace removal of %s after %s: %s", row.Identifier, took, run.Outcome)
+		return fmt.Sprintf(
+			"stopped the workspace removal of %s after %s: %s",
+			row.Identifier,
+			took,
+			run.Outcome,
+		)
 	}
 	line := fmt.Sprintf("stopped %s after %s: ", row.Identifier, took)
 	if run.Outcome != reconcile.Canceled && run.Outcome != reconcile.InterruptedRun {
@@ -241,7 +274,8 @@ func (row StoppedRun) text(run reconcile.Run) string {
 	return line + ", workspace kept at " + *row.WorkspacePath
 }
 
-// notEnded returns the error that names the workers and processes of runs that did not end in time.
+// notEnded returns the error that names the workers and processes of runs that did not end in
+// time.
 func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 	var list []string
 	for _, run := range open {
@@ -250,7 +284,10 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 			return err
 		}
 		if project.Alive(s.p.StateDir, run.ID) {
-			row.Left = append(row.Left, reconcile.Process{PID: run.Worker.PID, Name: "symphony worker"})
+			row.Left = append(row.Left, reconcile.Process{
+				PID:  run.Worker.PID,
+				Name: "symphony worker",
+			})
 		}
 		s.result.Stopped = append(s.result.Stopped, row)
 		list = append(list, row.leftTexts()...)
@@ -271,12 +308,16 @@ func notStopped(list []string) error {
 	if len(list) == 0 {
 		return nil
 	}
-	return reconcile.NewError("not_stopped", "still running: "+strings.Join(list, "; "),
-		"run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary")
+	return reconcile.NewError(
+		"not_stopped",
+		"still running: "+strings.Join(list, "; "),
+		"run the command again; if a process remains, see what it is (ps -fp PID) and kill it, as root if necessary",
+	)
 }
 
-// checkLeft returns an error if processes of ended runs or takeovers are still alive. stop --all promises that nothing is left,
-// so it also waits for the passes that ended workers have started.
+// checkLeft returns an error if processes of ended runs or takeovers are still alive. stop
+// --all promises that nothing is left, so it also waits for the passes that ended workers have
+// started.
 func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	var passes []reconcile.Process
 	for end := proc.Monotonic() + stopSlack; s.cmd.IssueID == ""; {
@@ -285,22 +326,29 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 			break
 		}
 	}
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) { // where it is unsupported, passes end by themselves within seconds
+	// where it is unsupported, passes end by themselves within seconds
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return err
 	}
 	list, err := s.endTakeovers(context.WithoutCancel(signalled))
 	if err != nil {
 		return err
 	}
-	list = append(list, text.Map(passes, func(p reconcile.Process) string { return fmt.Sprintf("process %d (symphony tick)", p.PID) })...)
+	list = append(
+		list,
+		text.Map(
+			passes,
+			func(p reconcile.Process) string { return fmt.Sprintf("process %d (symphony tick)", p.PID) },
+		)...)
 	for _, row := range s.result.Stopped {
 		list = append(list, row.leftTexts()...)
 	}
 	return notStopped(list)
 }
 
-// endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns those that are still alive, and
-// for stop --all also the takeovers in use, which only their operators can end.
+// endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns
+// those that are still alive, and for stop --all also the takeovers in use, which only their
+// operators can end.
 func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
 	dirs, err := project.Rowless(ctx, s.p, s.db)
 	for _, d := range dirs {
@@ -317,17 +365,22 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 			return nil, err
 		}
 		for _, p := range left {
-			list = append(list, fmt.Sprintf("process %d (%s) of the killed takeover %s", p.PID, p.Name, run.ID))
+			list = append(
+				list,
+				fmt.Sprintf("process %d (%s) of the killed takeover %s", p.PID, p.Name, run.ID),
+			)
 		}
 	}
 	return list, err
 }
 
-// endPatience is how long workers have to end. One that runs a hook may need longer and a second stop.
+// endPatience is how long workers have to end. One that runs a hook may need longer and a
+// second stop.
 const endPatience = 20 * time.Second
 
-// endWorkers is stop --all without a readable database. No worker may be alive while an operator restores the database, and
-// only the process list shows which are. It returns cause, the error of the database, with the next step as its hint.
+// endWorkers is stop --all without a readable database. No worker may be alive while an
+// operator restores the database, and only the process list shows which are. It returns cause,
+// the error of the database, with the next step as its hint.
 func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause error) error {
 	known := *exit.From(cause)
 	self := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}
@@ -346,11 +399,18 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 		known.Err = errors.Join(cause, err)
 		return &known
 	}
-	maps.DeleteFunc(workers, func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) })
-	for _, w := range workers { // the database, which usually names the workflow of the state directory, can't be read
+	maps.DeleteFunc(
+		workers,
+		func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) },
+	)
+	// the database, which usually names the workflow of the state directory, can't be read
+	for _, w := range workers {
 		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
-			return reconcile.NewError("state_conflict", fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
-				"name that workflow: -w "+text.ShellQuote(w.Workflow))
+			return reconcile.NewError(
+				"state_conflict",
+				fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
+				"name that workflow: -w "+text.ShellQuote(w.Workflow),
+			)
 		}
 	}
 	for id, w := range workers {
@@ -369,7 +429,8 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 		if slices.Contains(living, id) {
 			continue
 		}
-		// In a backup of the database the run is still running. This note keeps its end from counting against the issue.
+		// In a backup of the database the run is still running. This note keeps its end from
+		// counting against the issue.
 		if err := proc.NoteUnstarted(project.AliveFile(p.StateDir, id), known.Code); err != nil {
 			tell.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
@@ -381,7 +442,10 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 		known.Hint = "no process of run " + strings.Join(hidden, ", ") +
 			" is visible from here: before you restore a backup, run the command again as root, or in the container where the worker was started"
 	case len(living) > 0:
-		known.Hint = "still ending: run " + strings.Join(living, ", ") + "; before you restore a backup, wait or run the command again"
+		known.Hint = "still ending: run " + strings.Join(
+			living,
+			", ",
+		) + "; before you restore a backup, wait or run the command again"
 	default:
 		known.Hint = "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, or move " +
 			p.StateDir + " aside to start over"

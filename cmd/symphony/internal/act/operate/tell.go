@@ -19,19 +19,30 @@ const (
 	tellStep     = 100 * time.Millisecond
 )
 
-// ToldJSON is a message to an agent, as tell prints it with --json. It has no told_at while it waits.
+// ToldJSON is a message to an agent, as tell prints it with --json. It has no told_at while it
+// waits.
 type ToldJSON struct {
 	Message reconcile.Message `json:"message"`
 }
 
-// tell stores a message for the agent of an issue. A running agent gets it in its turn, otherwise the next run does.
+// tell stores a message for the agent of an issue. A running agent gets it in its turn,
+// otherwise the next run does.
 func (o *operation) tell(ctx context.Context) error {
-	name, said := o.cmd.Identifier, strings.TrimSpace(strings.ReplaceAll(o.asked.Text, "\r\n", "\n"))
+	name := o.cmd.Identifier
+	said := strings.TrimSpace(strings.ReplaceAll(o.asked.Text, "\r\n", "\n"))
 	if said == "" || len(said) > reconcile.MaxMessage {
-		return exit.Usage("tell: TEXT has %d bytes, and must have from 1 to %d; the description of the issue reaches the agent, too",
-			len(said), reconcile.MaxMessage)
+		return exit.Usage(
+			"tell: TEXT has %d bytes, and must have from 1 to %d; the description of the issue reaches the agent, too",
+			len(said),
+			reconcile.MaxMessage,
+		)
 	}
-	m := reconcile.Message{ID: rand.Text(), IssueID: o.cmd.IssueID, Identifier: name, At: o.p.Env.Now().UTC()}
+	m := reconcile.Message{
+		ID:         rand.Text(),
+		IssueID:    o.cmd.IssueID,
+		Identifier: name,
+		At:         o.p.Env.Now().UTC(),
+	}
 	m.Text = said
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, m.IssueID)
 	if err == nil && !claimed {
@@ -46,16 +57,22 @@ func (o *operation) tell(ctx context.Context) error {
 	if err == nil && c.Status == reconcile.Running {
 		m, err = o.waitUntilTold(ctx, m, c.RunID)
 	}
-	o.result.Applied, o.result.Told = true, &ToldJSON{m}
+	o.result.Applied = true
+	o.result.Told = &ToldJSON{m}
 	switch {
 	case !m.ToldAt.IsZero():
 		o.result.Effect = []string{"told the agent of " + name}
 	case c.Status == reconcile.Running:
-		o.result.Effect = []string{"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn"}
+		o.result.Effect = []string{
+			"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn",
+		}
 	default:
 		o.result.Effect = []string{"stored: the next run of " + name + " gets it"}
 		if c.Status == reconcile.Held {
-			o.result.Effect = append(o.result.Effect, name+" is held: symphony retry "+name+" starts that run")
+			o.result.Effect = append(
+				o.result.Effect,
+				name+" is held: symphony retry "+name+" starts that run",
+			)
 		}
 	}
 	return err
@@ -80,18 +97,31 @@ func (o *operation) mayRun(ctx context.Context) error {
 	if err != nil || cfg.Policy.Active(issue.State) {
 		return err
 	}
-	return reconcile.NewError("no_agent", fmt.Sprintf("no agent works on %s in the state %q", o.cmd.Identifier, issue.State),
-		"write it in the tracker, or move the issue to "+strings.Join(cfg.Policy.ActiveStates, " or ")+" first")
+	return reconcile.NewError(
+		"no_agent",
+		fmt.Sprintf("no agent works on %s in the state %q", o.cmd.Identifier, issue.State),
+		"write it in the tracker, or move the issue to "+strings.Join(
+			cfg.Policy.ActiveStates,
+			" or ",
+		)+" first",
+	)
 }
 
 // waitUntilTold waits a little until the agent of a run has got a message.
-func (o *operation) waitUntilTold(ctx context.Context, m reconcile.Message, runID string) (reconcile.Message, error) {
+func (o *operation) waitUntilTold(
+	ctx context.Context,
+	m reconcile.Message,
+	runID string,
+) (reconcile.Message, error) {
 	for end := o.p.Env.Now().Add(tellPatience); ; {
-		alive := project.Alive(o.p.StateDir, runID) // checked first: it may tell and end before the next line
+		// checked first: it may tell and end before the next line
+		alive := project.Alive(o.p.StateDir, runID)
 		list, err := o.db.Views.MessagesOf(ctx, m.IssueID, false, reconcile.MaxMessages)
 		is := text.First(list, func(one reconcile.Message) bool { return one.ID == m.ID })
-		m.RunID, m.ToldAt = is.RunID, is.ToldAt
-		if err != nil || !m.ToldAt.IsZero() || !alive || o.p.Env.Now().After(end) || !project.Sleep(ctx, tellStep) {
+		m.RunID = is.RunID
+		m.ToldAt = is.ToldAt
+		if err != nil || !m.ToldAt.IsZero() || !alive || o.p.Env.Now().After(end) ||
+			!project.Sleep(ctx, tellStep) {
 			return m, err
 		}
 	}

@@ -27,8 +27,9 @@ type WaitOptions struct {
 	Status  func(detail.Issue) // is called with each status
 }
 
-// Wait waits until an issue does not go on by itself, and returns what became of it. The error after the timeout is an exit.Only, and the
-// issue as it was then comes with it. A signal ends the wait and changes nothing.
+// Wait waits until an issue does not go on by itself, and returns what became of it. The error
+// after the timeout is an exit.Only, and the issue as it was then comes with it. A signal ends
+// the wait and changes nothing.
 func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue, error) {
 	waiting := ctx
 	if o.Timeout > 0 {
@@ -39,7 +40,11 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue,
 	v, err := waitFor(waiting, p, o)
 	switch {
 	case ctx.Err() != nil:
-		return v, reconcile.NewError("canceled", "ended by a signal; nothing was changed", "symphony show "+o.Issue+" shows the issue")
+		return v, reconcile.NewError(
+			"canceled",
+			"ended by a signal; nothing was changed",
+			"symphony show "+o.Issue+" shows the issue",
+		)
 	case errors.Is(waiting.Err(), context.DeadlineExceeded):
 		if v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); err == nil {
 			err = exit.Only(exit.TimedOut)
@@ -49,13 +54,17 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue,
 		return v, err
 	}
 	all, err := detail.Read(ctx, p, v.Issue.ID, detail.Options{Offline: true})
-	v.Workspace, v.Log, v.LastMessage = all.Workspace, all.Log, all.LastMessage
+	v.Workspace = all.Workspace
+	v.Log = all.Log
+	v.LastMessage = all.LastMessage
 	return v, err
 }
 
 // waitFor reads the issue again and again until it does not continue by itself.
 func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.Issue, err error) {
-	ref, began, last := o.Issue, p.Env.Now(), ""
+	ref := o.Issue
+	began := p.Env.Now()
+	last := ""
 	var asked time.Time
 	for {
 		ask := p.Env.Now().Sub(asked) >= askStep
@@ -64,9 +73,11 @@ func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.I
 		case err != nil && ask, ctx.Err() != nil:
 			return v, err
 		case ask:
-			asked, ref = p.Env.Now(), v.Issue.ID
+			asked = p.Env.Now()
+			ref = v.Issue.ID
 		}
-		// Without the tracker's answer only a new release shows what became of an issue without a claim.
+		// Without the tracker's answer only a new release shows what became of an issue
+		// without a claim.
 		if ask || v.Claim != nil || err == nil && v.Released != nil && v.Released.At.After(began) {
 			if !v.GoesOn() {
 				return v, nil
@@ -82,8 +93,8 @@ func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.I
 	}
 }
 
-// Address returns the address of an issue in the web, or of its pull request. It asks the tracker only for what the database does not
-// know.
+// Address returns the address of an issue in the web, or of its pull request. It asks the
+// tracker only for what the database does not know.
 func Address(ctx context.Context, p *project.Project, ref string, pullRequest bool) (string, error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {
@@ -91,7 +102,8 @@ func Address(ctx context.Context, p *project.Project, ref string, pullRequest bo
 			return "", err
 		}
 	}
-	address, identifier := v.Address(pullRequest), v.Issue.Identifier
+	address := v.Address(pullRequest)
+	identifier := v.Issue.Identifier
 	if page, err := url.Parse(address); err != nil || page.Scheme != "https" && page.Scheme != "http" {
 		e := reconcile.NewError("page_not_found", identifier+" has no web page: its tracker gives no address",
 			"symphony show "+identifier+" prints what is known of it")

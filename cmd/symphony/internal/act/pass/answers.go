@@ -15,8 +15,16 @@ import (
 // wantsComments reports whether the workflow wants passes to comment on issues.
 func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
 
-// exchangeComments asks operators in comments, and reads their replies. It is left to the next pass if the tracker has just failed.
-func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
+// exchangeComments asks operators in comments, and reads their replies. It is left to the next
+// pass if the tracker has just failed.
+func exchangeComments(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	o Options,
+	t *reconcile.TrackerAdapter,
+	r *Result,
+) {
 	cfg := r.Config.Tracker
 	if t == nil || !wantsComments(cfg) || ctx.Err() != nil {
 		return
@@ -36,8 +44,13 @@ func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o O
 		return
 	}
 	exchange := answers.Exchange{
-		Tracker: t, DB: db, Operators: cfg.Operators, ExplainHolds: cfg.ExplainHolds, Now: p.Env.Now, At: at,
-		Alive: func(runID string) bool { return project.Alive(p.StateDir, runID) },
+		Tracker:      t,
+		DB:           db,
+		Operators:    cfg.Operators,
+		ExplainHolds: cfg.ExplainHolds,
+		Now:          p.Env.Now,
+		At:           at,
+		Alive:        func(runID string) bool { return project.Alive(p.StateDir, runID) },
 	}
 	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
 		exchange.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
@@ -48,16 +61,27 @@ func exchangeComments(ctx context.Context, p *project.Project, db *state.DB, o O
 }
 
 // watchPulls brings issues back for which their pull requests ask, in a pass over all issues.
-func watchPulls(ctx context.Context, p *project.Project, db *state.DB, o Options, t *reconcile.TrackerAdapter, r *Result) {
+func watchPulls(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	o Options,
+	t *reconcile.TrackerAdapter,
+	r *Result,
+) {
 	cfg := r.Config
 	forge := project.NewForge(p, cfg, db)
 	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
 	watcher := feedback.Watcher{
-		Tracker: t, DB: db, Feedback: cfg.Feedback, Policy: project.Policy(cfg), Handoff: cfg.Handoff.State,
-		Now:   p.Env.Now,
-		Forge: func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
+		Tracker:  t,
+		DB:       db,
+		Feedback: cfg.Feedback,
+		Policy:   project.Policy(cfg),
+		Handoff:  cfg.Handoff.State,
+		Now:      p.Env.Now,
+		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
 	}
 	for _, err := range watcher.Pass(ctx) {
 		r.addError(err)

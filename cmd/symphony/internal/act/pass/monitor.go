@@ -23,25 +23,33 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// passMonitor reports one pass to those who watch that passes run. A failure to do so is a warning, and never changes the pass.
+// passMonitor reports one pass to those who watch that passes run. A failure to do so is a
+// warning, and never changes the pass.
 type passMonitor struct {
 	p    *project.Project
 	o    Options
 	cfg  *workflow.Config // nil if the workflow is invalid
 	ping *monitor.Ping
-	// onlyFailure is set if a loop has just reported a success, so that this pass is reported only if it fails.
+	// onlyFailure is set if a loop has just reported a success, so that this pass is reported
+	// only if it fails.
 	onlyFailure bool
-	// reported are the keys whose fault an earlier pass has reported; reportedRead is whether they could be read.
+	// reported are the keys whose fault an earlier pass has reported; reportedRead is whether
+	// they could be read.
 	reported     string
 	reportedRead bool
 }
 
-// scheduled reports whether a schedule runs the pass. Only such passes send pings: those of workers would hide that it has ended.
+// scheduled reports whether a schedule runs the pass. Only such passes send pings: those of
+// workers would hide that it has ended.
 func (m *passMonitor) scheduled() bool {
-	return slices.Contains([]string{project.TriggerCron, project.TriggerTimer, project.TriggerLoop}, m.o.Trigger)
+	return slices.Contains(
+		[]string{project.TriggerCron, project.TriggerTimer, project.TriggerLoop},
+		m.o.Trigger,
+	)
 }
 
-// reportPause is how long a loop reports no further success: healthchecks.io takes about ten requests a minute.
+// reportPause is how long a loop reports no further success: healthchecks.io takes about ten
+// requests a minute.
 const reportPause = 15 * time.Second
 
 // begin tells the check that the pass has the lock.
@@ -53,7 +61,8 @@ func (m *passMonitor) begin(cfg *workflow.Config) {
 	}
 }
 
-// reportedKey names the keys in the database whose fault has been reported, so that each is reported once.
+// reportedKey names the keys in the database whose fault has been reported, so that each is
+// reported once.
 const reportedKey = "monitor_faults"
 
 // readReported reads what earlier passes have reported.
@@ -65,11 +74,14 @@ func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workf
 	}
 }
 
-// end writes the metrics and tells the check how the pass has ended. It is called without the lock, so that a slow check delays no
-// other pass.
+// end writes the metrics and tells the check how the pass has ended. It is called without the
+// lock, so that a slow check delays no other pass.
 func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 	if ctx.Err() != nil { // a signal is no failure of the pass
-		r.Errors = slices.DeleteFunc(slices.Clone(r.Errors), func(e *reconcile.Error) bool { return e.Code == "canceled" })
+		r.Errors = slices.DeleteFunc(
+			slices.Clone(r.Errors),
+			func(e *reconcile.Error) bool { return e.Code == "canceled" },
+		)
 		if errors.Is(err, context.Canceled) {
 			err = nil
 		}
@@ -89,7 +101,8 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 		return
 	}
 	failed := err != nil || r.ExitCode() != nil
-	if m.ping == nil && (failed || !m.onlyFailure) { // if the workflow is invalid, this is the last valid one
+	// if the workflow is invalid, this is the last valid one
+	if m.ping == nil && (failed || !m.onlyFailure) {
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
 	}
 	switch {

@@ -22,8 +22,8 @@ import (
 // hooksAtOnce bounds the notification hooks that run at the same time.
 const hooksAtOnce = 16
 
-// byPass names a pass as the process that delivers a notification. Passes run one at a time, so another pass that took a
-// notification has died.
+// byPass names a pass as the process that delivers a notification. Passes run one at a time,
+// so another pass that took a notification has died.
 const byPass = "pass"
 
 // Notifier runs hooks.on_attention for notifications that have not been delivered.
@@ -42,18 +42,27 @@ type Notifier struct {
 func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
 	stateDir := "" // symphony finds the default one by itself
 	base, _ := p.Lookup("XDG_STATE_HOME")
-	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
+	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" ||
+		state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
 		stateDir = p.StateDir
 	}
 	return runner.AttentionHook{
-		Script: cfg.Hooks.OnAttention, Where: fmt.Sprintf("%s:%d", cfg.FileName, cfg.Lines["hooks.on_attention"]), Timeout: cfg.Hooks.Timeout,
-		Env: p.Environ(), Home: p.Env.Home, Workflow: p.Path, StateDir: stateDir,
-		Secrets: cfg.SecretVars, SecretValues: project.Secrets(p, cfg), Now: p.Env.Now, Commands: project.NewCommands(),
+		Script:       cfg.Hooks.OnAttention,
+		Where:        fmt.Sprintf("%s:%d", cfg.FileName, cfg.Lines["hooks.on_attention"]),
+		Timeout:      cfg.Hooks.Timeout,
+		Env:          p.Environ(),
+		Home:         p.Env.Home,
+		Workflow:     p.Path,
+		StateDir:     stateDir,
+		Secrets:      cfg.SecretVars,
+		SecretValues: project.Secrets(p, cfg),
+		Now:          p.Env.Now,
+		Commands:     project.NewCommands(),
 	}
 }
 
-// notifyPeople delivers notifications at the end of a pass. It takes at most the time limit of the hook, and the time to end
-// hooks that hang.
+// notifyPeople delivers notifications at the end of a pass. It takes at most the time limit of
+// the hook, and the time to end hooks that hang.
 func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	if r.Config == nil || ctx.Err() != nil { // after a signal the next pass delivers them
 		return
@@ -71,7 +80,13 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 		r.addError(db.Attentions.DropAttentions(ctx, p.Env.Now()))
 		return
 	}
-	n := Notifier{P: p, DB: db, Hook: hook, By: byPass, standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now())}
+	n := Notifier{
+		P:        p,
+		DB:       db,
+		Hook:     hook,
+		By:       byPass,
+		standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now()),
+	}
 	kept, err := keptAttentions(ctx, p, db)
 	r.addError(err)
 	n.standing = append(n.standing, kept...)
@@ -82,7 +97,8 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 	r.addError(err)
 }
 
-// accountAttentions returns the conditions that stop all projects of a codex account, which are stored with the account.
+// accountAttentions returns the conditions that stop all projects of a codex account, which
+// are stored with the account.
 func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	s, err := a.Read(now)
 	switch {
@@ -100,7 +116,8 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 	return nil
 }
 
-// keptAttentions returns the notifications of workspaces that are kept because of unsaved work.
+// keptAttentions returns the notifications of workspaces that are kept because of unsaved
+// work.
 func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Attention, error) {
 	recorded, err := db.Store.State(ctx)
 	if err != nil {
@@ -110,9 +127,15 @@ func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) ([]re
 	return text.Map(kept, reconcile.KeptAttention), err
 }
 
-// deliver runs the hook for each open notification, several at once, and reports whether it ran at all.
+// deliver runs the hook for each open notification, several at once, and reports whether it
+// ran at all.
 func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
-	open, err := n.DB.Attentions.OpenAttentions(ctx, n.P.Env.Now(), runner.AttentionPatience, n.IssueID, n.standing...)
+	open, err := n.DB.Attentions.OpenAttentions(
+		ctx,
+		n.P.Env.Now(),
+		runner.AttentionPatience,
+		n.IssueID,
+		n.standing...)
 	if err != nil || len(open) == 0 {
 		return false, err
 	}
@@ -137,7 +160,8 @@ func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 			mu.Lock()
 			defer mu.Unlock()
 			if errs = append(errs, err); one != nil {
-				results, errs = append(results, *one), append(errs, one.Err)
+				results = append(results, *one)
+				errs = append(errs, one.Err)
 			}
 		})
 	}
@@ -145,12 +169,22 @@ func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 	return len(results) > 0, errors.Join(append(errs, n.Hook.WriteLog(results))...)
 }
 
-// deliverOne takes one notification and runs the hook for it. The result is nil if another process delivers it.
-func (n Notifier) deliverOne(ctx, bounded context.Context, a state.OpenAttention) (*runner.AttentionResult, error) {
+// deliverOne takes one notification and runs the hook for it. The result is nil if another
+// process delivers it.
+func (n Notifier) deliverOne(
+	ctx, bounded context.Context,
+	a state.OpenAttention,
+) (*runner.AttentionResult, error) {
 	if a.TakenBy != "" && a.TakenBy != byPass && project.Alive(n.P.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // its worker lives, and was suspended for a while
 	}
-	took, err := n.DB.Attentions.TakeAttention(ctx, n.P.Env.Now(), runner.AttentionPatience, a.Attention, n.By)
+	took, err := n.DB.Attentions.TakeAttention(
+		ctx,
+		n.P.Env.Now(),
+		runner.AttentionPatience,
+		a.Attention,
+		n.By,
+	)
 	if err != nil || !took {
 		return nil, err
 	}
@@ -165,14 +199,15 @@ func (n Notifier) deliverOne(ctx, bounded context.Context, a state.OpenAttention
 	return &result, n.DB.Attentions.DoneAttention(context.WithoutCancel(ctx), n.P.Env.Now(), a.Key, failure)
 }
 
-// Start delivers the notifications of a worker in the background. wake starts a delivery and returns at once; stop ends a
-// hook that is running, and waits for it.
+// Start delivers the notifications of a worker in the background. wake starts a delivery and
+// returns at once; stop ends a hook that is running, and waits for it.
 func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(context.Context), stop func()) {
 	if strings.TrimSpace(n.Hook.Script) == "" {
 		return func(context.Context) {}, func() {}
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	wakeups, done := make(chan struct{}, 1), make(chan struct{})
+	wakeups := make(chan struct{}, 1)
+	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for {

@@ -1,5 +1,5 @@
-// Package pass runs one pass and returns what it did. A pass takes the project lock, loads the workflow, reconciles
-// the tracker with the claims and workers, and records what it did.
+// Package pass runs one pass and returns what it did. A pass takes the project lock, loads the
+// workflow, reconciles the tracker with the claims and workers, and records what it did.
 package pass
 
 import (
@@ -33,7 +33,8 @@ type Options struct {
 	Trigger     string
 	DryRun      bool
 	LockTimeout time.Duration
-	// Only confines the pass to the issues with these ids; NoIssue confines it to commands about the project. Empty means all issues.
+	// Only confines the pass to the issues with these ids; NoIssue confines it to commands
+	// about the project. Empty means all issues.
 	Only   []string
 	AtOnce bool
 	// Model is that of the runs which this pass starts; empty for that of the workflow.
@@ -48,7 +49,8 @@ type Options struct {
 	Delivers bool
 	// Kept is the database that a loop keeps open; nil for other passes.
 	Kept *KeptDB
-	// Reported is when a loop has last reported a success to monitor.ping_url, zero after a failure; nil for other passes.
+	// Reported is when a loop has last reported a success to monitor.ping_url, zero after a
+	// failure; nil for other passes.
 	Reported *time.Time
 }
 
@@ -64,7 +66,8 @@ type Result struct {
 	Pass    state.Pass
 	// Holder is the pass that holds the lock; nil if this pass took it.
 	Holder *state.Holder
-	// Config is the configuration of the pass: the last valid one if the current one is invalid.
+	// Config is the configuration of the pass: the last valid one if the current one is
+	// invalid.
 	Config *workflow.Config
 	// Warnings are about the workflow and the tracker.
 	Warnings []string
@@ -82,8 +85,9 @@ func (r *Result) addError(err error) {
 	r.Errors = append(r.Errors, faults...)
 }
 
-// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full disk or a busy database, fails every
-// step of a pass: of those errors it keeps the first with each code.
+// dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full
+// disk or a busy database, fails every step of a pass: of those errors it keeps the first with
+// each code.
 func (r *Result) dropRepeatedErrors() {
 	type key struct{ code, message string }
 	seen := map[key]bool{}
@@ -108,7 +112,8 @@ func (r Result) StopGrace() time.Duration {
 	return project.Policy(r.Config).StopGrace
 }
 
-// About returns the result for one of several issues, without what the pass did about the others.
+// About returns the result for one of several issues, without what the pass did about the
+// others.
 func (r Result) About(issueID string) Result {
 	all := r.Applied
 	r.Applied = text.Filter(all, func(a reconcile.Applied) bool { return a.IssueID == issueID })
@@ -119,7 +124,8 @@ func (r Result) About(issueID string) Result {
 	return r
 }
 
-// ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed run is not an error of the pass.
+// ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed
+// run is not an error of the pass.
 func (r Result) ExitCode() error {
 	code := exit.OK
 	for _, e := range r.Errors {
@@ -133,13 +139,14 @@ func (r Result) ExitCode() error {
 	return exit.Only(code)
 }
 
-// Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It returns an error if no pass took place; errors
-// during the pass are in the Result.
+// Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It
+// returns an error if no pass took place; errors during the pass are in the Result.
 func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
 	m := &passMonitor{p: p, o: o}
 	r, err := run(ctx, p, o, m)
 	if err == nil && r.Holder == nil && !o.DryRun {
-		// Agents without an issue need no schedule, but what a dead one has left should not wait for the next client.
+		// Agents without an issue need no schedule, but what a dead one has left should not
+		// wait for the next client.
 		if err := agents.Reap(context.WithoutCancel(ctx), p.Env); err != nil {
 			r.warn("agents without an issue: " + exit.From(err).Message)
 		}
@@ -161,9 +168,16 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 	if o.DryRun {
 		return dryRun(ctx, p, o, cfg, cfgErr)
 	}
-	// A pass that a worker starts gives way to one that waits already: that one sees the end of the run, too.
+	// A pass that a worker starts gives way to one that waits already: that one sees the end
+	// of the run, too.
 	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
-	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, o.Trigger == project.TriggerWorker)
+	release, holder, err := state.Acquire(
+		ctx,
+		p.StateDir,
+		self,
+		o.LockTimeout,
+		o.Trigger == project.TriggerWorker,
+	)
 	if err != nil || release == nil {
 		project.NameHolder(p.StateDir, holder)
 		r.Holder = holder
@@ -176,7 +190,8 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 		cfg, cfgErr = ReadConfig(p)
 	}
 	m.begin(cfg)
-	// After a signal, too, the holder of the lock opens the database, because an interrupted pass is recorded.
+	// After a signal, too, the holder of the lock opens the database, because an interrupted
+	// pass is recorded.
 	db := o.DB
 	switch {
 	case o.Kept != nil:
@@ -200,7 +215,8 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, &r)
-	r.record(context.WithoutCancel(ctx), p, db, o) // also an interrupted pass: its record shows that the schedule is active
+	// also an interrupted pass: its record shows that the schedule is active
+	r.record(context.WithoutCancel(ctx), p, db, o)
 	return r, nil
 }
 
@@ -209,8 +225,10 @@ func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o
 	r.dropRepeatedErrors()
 	boot, err := proc.BootID()
 	r.addError(err)
-	r.Pass.Duration, r.Pass.BootID = proc.Monotonic()-r.Pass.Mono, boot
-	r.Pass.Actions, r.Pass.Skipped = len(r.Applied), len(r.Skips)
+	r.Pass.Duration = proc.Monotonic() - r.Pass.Mono
+	r.Pass.BootID = boot
+	r.Pass.Actions = len(r.Applied)
+	r.Pass.Skipped = len(r.Skips)
 	r.Pass.Errors = text.Map(r.Errors, func(e *reconcile.Error) reconcile.Error {
 		return reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status}
 	})
@@ -225,8 +243,9 @@ func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o
 	r.dropRepeatedErrors()
 }
 
-// ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that variable is invalid it returns the
-// workflow beside the error: the pass then starts nothing and reconciles current runs.
+// ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that
+// variable is invalid it returns the workflow beside the error: the pass then starts nothing
+// and reconciles current runs.
 func ReadConfig(p *project.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
 	if err == nil {
@@ -236,7 +255,15 @@ func ReadConfig(p *project.Project) (*workflow.Config, error) {
 }
 
 // reconcileOnce plans and applies on an open database.
-func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Options, cfg *workflow.Config, cfgErr error, r *Result) {
+func reconcileOnce(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	o Options,
+	cfg *workflow.Config,
+	cfgErr error,
+	r *Result,
+) {
 	interruptible := ctx // a signal ends requests to the tracker, and nothing else
 	ctx = context.WithoutCancel(ctx)
 	askTracker := !slices.Contains(o.Only, NoIssue)
@@ -256,7 +283,11 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	}
 	rootErr := project.RootFits(ctx, p, cfg, false)
 	r.addObstacle(rootErr)
-	options := reconcile.Options{DispatchOff: cfgErr != nil || rootErr != nil, Only: o.Only, AtOnce: o.AtOnce}
+	options := reconcile.Options{
+		DispatchOff: cfgErr != nil || rootErr != nil,
+		Only:        o.Only,
+		AtOnce:      o.AtOnce,
+	}
 	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
 		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
@@ -289,26 +320,33 @@ func reconcileOnce(ctx context.Context, p *project.Project, db *state.DB, o Opti
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 
-// addObstacle adds an error, unless it is nil, for which the pass starts nothing. The first such error is its obstacle.
+// addObstacle adds an error, unless it is nil, for which the pass starts nothing. The first
+// such error is its obstacle.
 func (r *Result) addObstacle(err error) {
 	before := len(r.Errors)
 	r.addError(err)
 	if r.Obstacle == nil && len(r.Errors) > before {
-		r.Obstacle = &reconcile.Obstacle{Reason: r.Errors[before].Code, Message: r.Errors[before].Message}
+		r.Obstacle = &reconcile.Obstacle{
+			Reason:  r.Errors[before].Code,
+			Message: r.Errors[before].Message,
+		}
 	}
 }
 
-// addReport takes over a report. Its errors follow those of the result, and its obstacle counts if the result has none.
+// addReport takes over a report. Its errors follow those of the result, and its obstacle
+// counts if the result has none.
 func (r *Result) addReport(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
 	r.Report = report
 }
 
-// count counts the issues as all views do: with the open requests, and with the candidates of an earlier pass if this one has not read
-// all of them. A dry run before the first pass has no database.
+// count counts the issues as all views do: with the open requests, and with the candidates of
+// an earlier pass if this one has not read all of them. A dry run before the first pass has no
+// database.
 func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
-	asking, skips := map[string]bool{}, r.Skips
+	asking := map[string]bool{}
+	skips := r.Skips
 	if db == nil {
 		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 		return nil
@@ -336,15 +374,24 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, nil, err
 	}
 	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
-	runners.Model, runners.Stays, runners.NextSlot = o.Model, o.Stays, account.NextSlot
+	runners.Model = o.Model
+	runners.Stays = o.Stays
+	runners.NextSlot = account.NextSlot
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy: project.Policy(cfg), Runners: runners, Accounts: account, Others: project.NewOthers(p, r.warn), CheckMachine: runners.Shelter,
-		Now:  p.Env.Now,
-		Mono: proc.Monotonic, Sleep: time.Sleep, Boot: boot, NewRunID: project.RunIDs(db, p.Env.Now),
+		Policy:       project.Policy(cfg),
+		Runners:      runners,
+		Accounts:     account,
+		Others:       project.NewOthers(p, r.warn),
+		CheckMachine: runners.Shelter,
+		Now:          p.Env.Now,
+		Mono:         proc.Monotonic,
+		Sleep:        time.Sleep,
+		Boot:         boot,
+		NewRunID:     project.RunIDs(db, p.Env.Now),
 	}
 	if askTracker {
 		var mu sync.Mutex // a pass makes two requests at once
@@ -370,19 +417,28 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 	return d, runners, nil
 }
 
-// handsOff are the runners of a pass that must not use its workspace root: they watch runs, but remove nothing in the root.
+// handsOff are the runners of a pass that must not use its workspace root: they watch runs,
+// but remove nothing in the root.
 type handsOff struct{ reconcile.Runners }
 
 func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { return nil, nil }
 func (handsOff) TrashDue(time.Time, int64) (bool, error)                   { return false, nil }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
-func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Config, cfgErr error) (r Result, err error) {
-	r.DryRun, r.Project = true, cmp.Or(o.Name, p.Name())
+func dryRun(
+	ctx context.Context,
+	p *project.Project,
+	o Options,
+	cfg *workflow.Config,
+	cfgErr error,
+) (r Result, err error) {
+	r.DryRun = true
+	r.Project = cmp.Or(o.Name, p.Name())
 	if cfgErr != nil {
 		return r, cfgErr
 	}
-	r.Config, r.Warnings = cfg, workflowWarnings(cfg)
+	r.Config = cfg
+	r.Warnings = workflowWarnings(cfg)
 	if err := project.RootFits(ctx, p, cfg, true); err != nil {
 		return r, err
 	}
@@ -405,13 +461,18 @@ func dryRun(ctx context.Context, p *project.Project, o Options, cfg *workflow.Co
 		deps.Store = db.Store
 	}
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now()}
-	r.addReport(reconcile.Tick(ctx, deps, reconcile.Options{DryRun: true, Only: o.Only, AtOnce: o.AtOnce}))
+	r.addReport(reconcile.Tick(ctx, deps, reconcile.Options{
+		DryRun: true,
+		Only:   o.Only,
+		AtOnce: o.AtOnce,
+	}))
 	r.addError(r.count(ctx, p, db, o))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }
 
-// emptyStore is the store of a dry run before the first pass. A dry run calls nothing but State.
+// emptyStore is the store of a dry run before the first pass. A dry run calls nothing but
+// State.
 type emptyStore struct{ reconcile.Store }
 
 func (emptyStore) State(context.Context) (reconcile.State, error) { return reconcile.State{}, nil }
@@ -424,21 +485,31 @@ func workflowWarnings(cfg *workflow.Config) []string {
 	return list
 }
 
-// noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if this one is killed. If it has
-// changed, this pass ends what waits after a fault, which the change may have repaired.
+// noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if
+// this one is killed. If it has changed, this pass ends what waits after a fault, which the
+// change may have repaired.
 func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) error {
 	last, known, err := db.Meta(ctx, project.LastGoodKey)
 	if err == nil && known && last != string(cfg.Redacted) {
 		account := project.OpenAccount(p, cfg.Codex.Home)
-		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{Verb: reconcile.VerbUnblock, CreatedAt: p.Env.Now()})
+		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{
+			Verb:      reconcile.VerbUnblock,
+			CreatedAt: p.Env.Now(),
+		})
 		err = errors.Join(project.ForgetLimits(ctx, db), account.TryNow(ctx, p.Env.Now()), addErr)
 	}
 	return errors.Join(err, db.SetMeta(ctx, project.LastGoodKey, string(cfg.Redacted)))
 }
 
-// lastGoodConfig returns the last valid configuration, with which runs are reconciled while the current one is invalid.
-// hasKey is false if the file itself contained the tracker's key: that is never stored, so the tracker can't be asked.
-func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Result) (cfg *workflow.Config, hasKey bool) {
+// lastGoodConfig returns the last valid configuration, with which runs are reconciled while
+// the current one is invalid. hasKey is false if the file itself contained the tracker's key:
+// that is never stored, so the tracker can't be asked.
+func lastGoodConfig(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	r *Result,
+) (cfg *workflow.Config, hasKey bool) {
 	cfg, text, err := project.LastGood(ctx, p, db, p.Path)
 	if err != nil || cfg == nil {
 		r.addError(err)
@@ -454,10 +525,17 @@ func lastGoodConfig(ctx context.Context, p *project.Project, db *state.DB, r *Re
 // rootsKept is how many former workspace roots are remembered: every pass looks at each.
 const rootsKept = 5
 
-// loadOldRoots gives the former workspace roots to the runners, which remove workspaces there when their issues are done. Unless
-// readOnly is set, it stores the current root. If agents work elsewhere, only roots are looked at in which they have worked
-// before: another account may have the one that the workflow names here.
-func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, cfg *workflow.Config, readOnly bool) error {
+// loadOldRoots gives the former workspace roots to the runners, which remove workspaces there
+// when their issues are done. Unless readOnly is set, it stores the current root. If agents
+// work elsewhere, only roots are looked at in which they have worked before: another account
+// may have the one that the workflow names here.
+func loadOldRoots(
+	ctx context.Context,
+	db *state.DB,
+	runners *workers.Local,
+	cfg *workflow.Config,
+	readOnly bool,
+) error {
 	roots, err := project.RootsOf(ctx, db)
 	if err != nil {
 		return err
@@ -466,7 +544,10 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, cfg
 	if current := project.Policy(cfg).WorkspaceRoot; elsewhere && slices.Contains(roots, current) {
 		runners.Root = current
 	}
-	runners.OldRoots = slices.DeleteFunc(slices.Clone(roots), func(r string) bool { return r == runners.Root })
+	runners.OldRoots = slices.DeleteFunc(
+		slices.Clone(roots),
+		func(r string) bool { return r == runners.Root },
+	)
 	if readOnly || elsewhere || len(roots) > 0 && roots[0] == runners.Root {
 		return nil
 	}
@@ -474,8 +555,16 @@ func loadOldRoots(ctx context.Context, db *state.DB, runners *workers.Local, cfg
 	return db.SetMeta(ctx, project.RootsKey, string(text.JSON(roots[:min(len(roots), rootsKept)])))
 }
 
-// saveLowBudget stores until when the tracker's request budget is low, and warns about it. until is what earlier passes stored.
-func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, t *reconcile.TrackerAdapter, until time.Time, r *Result) error {
+// saveLowBudget stores until when the tracker's request budget is low, and warns about it.
+// until is what earlier passes stored.
+func saveLowBudget(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	t *reconcile.TrackerAdapter,
+	until time.Time,
+	r *Result,
+) error {
 	if t == nil || t.Budget == nil {
 		return nil
 	}
@@ -487,7 +576,9 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, t *rec
 		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		r.warn("less than a tenth of the tracker's allowance is left: until " + at + " passes check running issues only")
+		r.warn(
+			"less than a tenth of the tracker's allowance is left: until " + at + " passes check running issues only",
+		)
 	}
 	if !until.After(p.Env.Now()) {
 		at = ""
@@ -498,7 +589,8 @@ func saveLowBudget(ctx context.Context, p *project.Project, db *state.DB, t *rec
 // prunedPerPass is how many old runs a pass deletes.
 const prunedPerPass = 50
 
-// removeOldRuns deletes old runs and their directories. symphony prune removes the directories that a killed pass leaves.
+// removeOldRuns deletes old runs and their directories. symphony prune removes the directories
+// that a killed pass leaves.
 func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
 	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
 	r.addError(err)

@@ -40,19 +40,33 @@ func TestDropRepeatedErrors(t *testing.T) {
 	for _, e := range r.Errors {
 		got = append(got, e.Error())
 	}
-	test.Equal(t, "the errors", got, []string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"})
+	test.Equal(
+		t,
+		"the errors",
+		got,
+		[]string{"disk_full: a", "tracker_error: a", "tracker_error: b", "internal: other"},
+	)
 }
 
-// The result about one of several issues has what the pass did about it, and no error of another issue.
+// The result about one of several issues has what the pass did about it, and no error of
+// another issue.
 func TestResultAboutAnIssue(t *testing.T) {
 	act := func(id string, err error) reconcile.Applied {
-		return reconcile.Applied{Action: reconcile.Action{Kind: reconcile.ActHold, IssueID: id}, Err: err}
+		return reconcile.Applied{
+			Action: reconcile.Action{Kind: reconcile.ActHold, IssueID: id},
+			Err:    err,
+		}
 	}
-	full, busy := reconcile.NewError("disk_full", "no room", ""), reconcile.NewError("state_busy", "busy", "")
+	full := reconcile.NewError("disk_full", "no room", "")
+	busy := reconcile.NewError("state_busy", "busy", "")
 	var r Result
 	r.Applied = []reconcile.Applied{act("a", full), act("b", full), act("b", busy), act("c", nil)}
 	r.Errors = []*reconcile.Error{full, busy, reconcile.NewError("network", "no route", "")}
-	for id, want := range map[string]string{"a": "1 [no room no route]", "b": "2 [no room busy no route]", "c": "1 [no route]"} {
+	for id, want := range map[string]string{
+		"a": "1 [no room no route]",
+		"b": "2 [no room busy no route]",
+		"c": "1 [no route]",
+	} {
 		own := r.About(id)
 		messages := text.Map(own.Errors, func(e *reconcile.Error) string { return e.Message })
 		test.Equal(t, "the actions and errors about "+id, fmt.Sprint(len(own.Applied), " ", messages), want)
@@ -66,15 +80,19 @@ func TestStoppedRunSentence(t *testing.T) {
 		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
 	} {
 		a := reconcile.Applied{Action: reconcile.Action{
-			Reason: string(reconcile.Canceled), Message: "stopped: " + reason, Change: &reconcile.Change{},
+			Reason:  string(reconcile.Canceled),
+			Message: "stopped: " + reason,
+			Change:  &reconcile.Change{},
 		}}
 		test.Equal(t, "it", (narrator{}).settled(a, "WEB-1"), want)
 	}
 }
 
-// A loop keeps its database open, until a backup has replaced it or a newer program has migrated it.
+// A loop keeps its database open, until a backup has replaced it or a newer program has
+// migrated it.
 func TestLoopKeepsItsDatabase(t *testing.T) {
-	ctx, dir := t.Context(), filepath.Join(t.TempDir(), "state")
+	ctx := t.Context()
+	dir := filepath.Join(t.TempDir(), "state")
 	var kept KeptDB
 	defer kept.Close()
 	open := func() *state.DB { return test.Must(kept.open(ctx, dir, time.Now())) }
@@ -100,7 +118,10 @@ func TestLoopReportsInMeasure(t *testing.T) {
 	defer s.Close()
 	now := time.Now()
 	p := &project.Project{Env: &environ.Env{Now: func() time.Time { return now }}}
-	cfg := &workflow.Config{Monitor: workflow.Monitor{PingURL: workflow.Secret(s.URL), PingVar: "PING"}}
+	cfg := &workflow.Config{Monitor: workflow.Monitor{
+		PingURL: workflow.Secret(s.URL),
+		PingVar: "PING",
+	}}
 	o := Options{Trigger: project.TriggerLoop, Reported: new(time.Time)}
 	canceled, stop := context.WithCancel(t.Context())
 	stop()
@@ -134,12 +155,19 @@ func TestLoopReportsInMeasure(t *testing.T) {
 // kept, once, and not that it was removed.
 func TestKeptIsNotRemoved(t *testing.T) {
 	a := reconcile.Applied{Action: reconcile.Action{
-		IssueID: "1", Reason: string(reconcile.Succeeded), Message: "unsaved_work: 1 commit not on any remote", Change: &reconcile.Change{},
+		IssueID: "1",
+		Reason:  string(reconcile.Succeeded),
+		Message: "unsaved_work: 1 commit not on any remote",
+		Change:  &reconcile.Change{},
 	}}
 	a.RunKind = reconcile.CleanupRun
 	const kept = "kept the workspace of WEB-1, which has unsaved work; symphony ps --all shows which"
 	test.Equal(t, "the sentence", (narrator{}).settled(a, "WEB-1"), kept)
 	var r Result
-	r.Skips = []reconcile.Skip{{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipUnsavedWork}}
+	r.Skips = []reconcile.Skip{{
+		IssueID:    "1",
+		Identifier: "WEB-1",
+		Reason:     reconcile.SkipUnsavedWork,
+	}}
 	test.Equal(t, "the sentence beside that of the skip", (narrator{Result: r}).settled(a, "WEB-1"), "")
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Unsettled lists the runs that no pass has settled yet. kept may have the database open. There are none if the database can't be read,
-// which the next pass reports.
+// Unsettled lists the runs that no pass has settled yet. kept may have the database open.
+// There are none if the database can't be read, which the next pass reports.
 func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcile.Run {
 	db := kept.Opened()
 	if db == nil {
@@ -27,12 +27,17 @@ func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcil
 
 // LiveRuns lists the runs that have a worker.
 func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
-	return slices.DeleteFunc(Unsettled(ctx, p, nil), func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) })
+	return slices.DeleteFunc(
+		Unsettled(ctx, p, nil),
+		func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) },
+	)
 }
 
-// WaitForRun waits until a run has an outcome, or until its worker has died without recording one.
+// WaitForRun waits until a run has an outcome, or until its worker has died without recording
+// one.
 func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.Run, error) {
-	reading := context.WithoutCancel(ctx) // after a signal the run is read once more, for the message
+	// after a signal the run is read once more, for the message
+	reading := context.WithoutCancel(ctx)
 	db, err := project.OpenForReading(reading, p)
 	if err != nil {
 		return reconcile.Run{}, err
@@ -45,22 +50,27 @@ func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.R
 		}
 		run, dead := project.ConfirmDead(reading, p, db.Runs, run)
 		if dead {
-			run.Outcome, run.ErrorCode, run.ErrorText = reconcile.Lost, reconcile.CodeWorkerLost, "its worker died"
+			run.Outcome = reconcile.Lost
+			run.ErrorCode = reconcile.CodeWorkerLost
+			run.ErrorText = "its worker died"
 		}
 		if run.Outcome != "" {
 			return run, nil
 		}
 		if !project.Sleep(ctx, project.WaitStep) {
 			return run, reconcile.NewError("canceled", "ended by a signal; the run of "+run.Identifier+" continues",
-				"symphony logs -f "+run.Identifier+" follows it, symphony stop "+run.Identifier+" ends it").WithCause(ctx.Err())
+				"symphony logs -f "+run.Identifier+" follows it, symphony stop "+run.Identifier+" ends it").
+				WithCause(ctx.Err())
 		}
 	}
 }
 
-// KeptDB is a database that stays open between the passes of a loop. The zero value has none yet.
+// KeptDB is a database that stays open between the passes of a loop. The zero value has none
+// yet.
 type KeptDB struct{ db *state.DB }
 
-// open returns the open database, or opens it. Only the holder of the project lock may call it.
+// open returns the open database, or opens it. Only the holder of the project lock may call
+// it.
 func (k *KeptDB) open(ctx context.Context, dir string, now time.Time) (_ *state.DB, err error) {
 	if k.db != nil && k.db.Current(ctx) {
 		return k.db, nil

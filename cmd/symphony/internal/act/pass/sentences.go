@@ -12,13 +12,15 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// narrator describes a pass in sentences for a newcomer: what it did, or in a dry run would do.
+// narrator describes a pass in sentences for a newcomer: what it did, or in a dry run would
+// do.
 type narrator struct {
 	Result
 	now time.Time
 }
 
-// Sentences describes what a pass did, one line for each action that an operator has to know of.
+// Sentences describes what a pass did, one line for each action that an operator has to know
+// of.
 func (r Result) Sentences(now time.Time) (list []string) {
 	n := narrator{r, now}
 	for _, a := range r.Applied {
@@ -150,7 +152,8 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 		return "could not settle the run of " + subject
 	}
 	next := ""
-	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.now) && a.Reason != string(reconcile.Succeeded) {
+	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.now) &&
+		a.Reason != string(reconcile.Succeeded) {
 		next = "; next try in " + text.Duration(c.DueAt.Sub(n.now))
 	}
 	why := ""
@@ -190,7 +193,8 @@ func (n narrator) kept(issueID, subject string) string {
 	return "kept the workspace of " + subject + ", which has unsaved work; symphony ps --all shows which"
 }
 
-// mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why issues wait.
+// mostNamed is how many issues a sentence names, and mostGroups how many sentences explain why
+// issues wait.
 const (
 	mostNamed  = 3
 	mostGroups = 6
@@ -208,7 +212,10 @@ func (n narrator) groups() (list []waitingGroup) {
 		if s.Reason == reconcile.SkipUnsavedWork {
 			s.Message = ""
 		}
-		i := slices.IndexFunc(list, func(g waitingGroup) bool { return g.Reason == s.Reason && g.Message == s.Message })
+		i := slices.IndexFunc(
+			list,
+			func(g waitingGroup) bool { return g.Reason == s.Reason && g.Message == s.Message },
+		)
 		if i < 0 {
 			i = len(list)
 			list = append(list, waitingGroup{Skip: s})
@@ -233,7 +240,13 @@ func (g waitingGroup) text() string {
 	}
 	switch g.Reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		return names + one(" waits: ", " wait: ") + g.Message + one("; it starts when one is free", "; they start when one is free")
+		return names + one(
+			" waits: ",
+			" wait: ",
+		) + g.Message + one(
+			"; it starts when one is free",
+			"; they start when one is free",
+		)
 	case reconcile.SkipBlockedBy:
 		return names + one(" waits for ", " wait for ") + g.Subject
 	case reconcile.SkipBlocked:
@@ -241,13 +254,22 @@ func (g waitingGroup) text() string {
 	case reconcile.SkipLabel:
 		return "skipped " + names + ": " + one("it lacks the ", "they lack the ") + g.Subject
 	case reconcile.SkipAssignee:
-		return "skipped " + names + ": " + one("it is not assigned to ", "they are not assigned to ") + g.Subject
+		return "skipped " + names + ": " + one(
+			"it is not assigned to ",
+			"they are not assigned to ",
+		) + g.Subject
 	case reconcile.SkipUnreadable:
 		return names + ": " + g.Message + "; until it is corrected, only its state is obeyed, if that is final"
 	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
-		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") +
+		return "kept the " + one(
+			"workspace of ",
+			"workspaces of ",
+		) + names + ", which " + one(
+			"has",
+			"have",
+		) +
 			" unsaved work; symphony ps --all shows which"
 	}
 	return names + one(" waits: ", " wait: ") + g.Message
@@ -274,10 +296,14 @@ func (r Result) WaitText(issueID string) string {
 	return ""
 }
 
-// Outlook lists the reasons why issues are not started, one line each, and the sum of the issues.
+// Outlook lists the reasons why issues are not started, one line each, and the sum of the
+// issues.
 func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
-	groups := slices.DeleteFunc(n.groups(), func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason })
+	groups := slices.DeleteFunc(
+		n.groups(),
+		func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason },
+	)
 	list = append(list, n.ObstacleText(n.now))
 	list = append(list, text.Map(groups[:min(len(groups), mostGroups)], waitingGroup.text)...)
 	if len(groups) > mostGroups {
@@ -285,12 +311,16 @@ func (r Result) Outlook(now time.Time) (list []string) {
 	}
 	list = append(list, n.counts())
 	if n.Unscheduled && n.Running+n.Retrying > 0 {
-		list = append(list, "no schedule is active: symphony tick starts the next runs; symphony schedule install sets up a schedule that does")
+		list = append(
+			list,
+			"no schedule is active: symphony tick starts the next runs; symphony schedule install sets up a schedule that does",
+		)
 	}
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
 }
 
-// ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of every issue.
+// ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of
+// every issue.
 func (r Result) ObstacleText(now time.Time) string {
 	o := r.Obstacle
 	switch {
@@ -306,7 +336,8 @@ func (r Result) ObstacleText(now time.Time) string {
 	return line + obstacleEnd(o, now, ", in ")
 }
 
-// obstacleEnd is when an obstacle ends, as the end of a sentence; empty if that is not known. before precedes the time that is left.
+// obstacleEnd is when an obstacle ends, as the end of a sentence; empty if that is not known.
+// before precedes the time that is left.
 func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
 	switch left := o.Until.Sub(now); {
 	case o.Tester != "":
@@ -365,13 +396,15 @@ func (r Result) Summary(now time.Time) string {
 	return sum + text.Visible(r.whyNothing(now))
 }
 
-// whyNothing is the end of the summary: why the pass started nothing, and until when; empty if nothing was in the way.
+// whyNothing is the end of the summary: why the pass started nothing, and until when; empty if
+// nothing was in the way.
 func (r Result) whyNothing(now time.Time) string {
 	o := r.Obstacle
 	if o == nil {
 		return ""
 	}
-	said := func(e *reconcile.Error) bool { return e.Code == o.Reason } // the error is printed above
+	// the error is printed above
+	said := func(e *reconcile.Error) bool { return e.Code == o.Reason }
 	line := "; nothing starts: " + o.Reason
 	if !slices.ContainsFunc(r.Errors, said) {
 		line += ": " + o.Message
@@ -381,20 +414,24 @@ func (r Result) whyNothing(now time.Time) string {
 
 // ResultJSON is the documented shape of tick --json.
 type ResultJSON struct {
-	// Project is the name of the folder of WORKFLOW.md. In a loop with several projects of that name, the later ones have a number behind it.
+	// Project is the name of the folder of WORKFLOW.md. In a loop with several projects of
+	// that name, the later ones have a number behind it.
 	Project string    `json:"project"`
 	Pass    *passJSON `json:"pass"`
 	// Holder has the lock; it is left out until it has written its name.
-	Holder  *state.Holder    `json:"holder,omitempty"`
-	Actions []actionJSON     `json:"actions"`
-	Skipped any              `json:"skipped"` // the candidates that get no run, or "locked" if another pass has the lock
+	Holder  *state.Holder `json:"holder,omitempty"`
+	Actions []actionJSON  `json:"actions"`
+	// the candidates that get no run, or "locked" if another pass has the lock
+	Skipped any              `json:"skipped"`
 	Counts  reconcile.Counts `json:"counts"`
-	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the way.
+	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the
+	// way.
 	Obstacle *obstacleJSON      `json:"obstacle"`
 	Errors   []*reconcile.Error `json:"errors"`
 }
 
-// obstacleJSON has the reason of a skip, or the code of an error for which no pass starts anything.
+// obstacleJSON has the reason of a skip, or the code of an error for which no pass starts
+// anything.
 type obstacleJSON struct {
 	Reason   string  `json:"reason"`
 	Message  string  `json:"message"`
@@ -431,17 +468,30 @@ func (r Result) JSON() ResultJSON {
 		}
 		return out
 	}
-	out.Pass = &passJSON{&r.Pass.ID, r.Pass.Trigger, text.Rfc3339(r.Pass.StartedAt), r.Pass.Duration.Milliseconds(), r.DryRun}
+	out.Pass = &passJSON{
+		&r.Pass.ID,
+		r.Pass.Trigger,
+		text.Rfc3339(r.Pass.StartedAt),
+		r.Pass.Duration.Milliseconds(),
+		r.DryRun,
+	}
 	if r.Pass.ID == 0 {
 		out.Pass.ID = nil
 	}
 	for _, a := range r.Applied {
 		if a.Err == nil {
-			out.Actions = append(out.Actions, actionJSON{string(a.Kind), a.IssueID, a.Identifier, text.OrNull(a.RunID), a.Reason})
+			out.Actions = append(
+				out.Actions,
+				actionJSON{string(a.Kind), a.IssueID, a.Identifier, text.OrNull(a.RunID), a.Reason},
+			)
 		}
 	}
 	if o := r.Obstacle; o != nil {
-		out.Obstacle = &obstacleJSON{Reason: o.Reason, Message: o.Message, TestedBy: text.OrNull(o.Tester)}
+		out.Obstacle = &obstacleJSON{
+			Reason:   o.Reason,
+			Message:  o.Message,
+			TestedBy: text.OrNull(o.Tester),
+		}
 		if !o.Until.IsZero() {
 			out.Obstacle.Until = new(text.Rfc3339(o.Until))
 		}

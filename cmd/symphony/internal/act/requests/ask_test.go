@@ -16,7 +16,12 @@ import (
 func TestAnswersTo(t *testing.T) {
 	colours := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue"}, {Label: "Red, white and blue"}}
 	ask := func(questions ...reconcile.RequestQuestion) reconcile.Request {
-		return reconcile.Request{Identifier: "ABC-1", Number: 1, Kind: reconcile.QuestionRequest, Detail: reconcile.RequestDetail{Questions: questions}}
+		return reconcile.Request{
+			Identifier: "ABC-1",
+			Number:     1,
+			Kind:       reconcile.QuestionRequest,
+			Detail:     reconcile.RequestDetail{Questions: questions},
+		}
 	}
 	several := ask(reconcile.RequestQuestion{ID: "c", Options: colours, Several: true})
 	number := ask(reconcile.RequestQuestion{ID: "n", Text: "how much", Type: "number"})
@@ -42,12 +47,21 @@ func TestAnswersTo(t *testing.T) {
 	} {
 		got, err := AnswersTo(c.r, c.texts, c.choices)
 		if (err != nil) != (c.want == "") || err == nil && fmt.Sprint(got.Answers) != c.want {
-			t.Errorf("%v %v to %+v: %v, %v; want %s", c.texts, c.choices, c.r.Detail.Questions, got.Answers, err, c.want)
+			t.Errorf(
+				"%v %v to %+v: %v, %v; want %s",
+				c.texts,
+				c.choices,
+				c.r.Detail.Questions,
+				got.Answers,
+				err,
+				c.want,
+			)
 		}
 	}
 }
 
-// An operator may type the number of an option; what else a question does not allow is refused.
+// An operator may type the number of an option; what else a question does not allow is
+// refused.
 func TestCheckAnswer(t *testing.T) {
 	options := []reconcile.RequestOption{{Label: "Red"}, {Label: "Blue"}}
 	for _, c := range []struct {
@@ -73,10 +87,15 @@ func TestCheckAnswer(t *testing.T) {
 
 // A decision about a request that was removed meanwhile is refused.
 func TestRecordOfRemovedRequest(t *testing.T) {
-	dir, now := t.TempDir(), time.Now()
+	dir := t.TempDir()
+	now := time.Now()
 	db := test.Must(state.Create(t.Context(), dir, now))
 	defer db.Close()
 	p := &project.Project{Env: &environ.Env{Now: time.Now}, StateDir: dir}
-	_, err := Record(t.Context(), p, db, reconcile.Request{IssueID: "1", Number: 1, RunID: "r"}, Decision{How: reconcile.DecideDeny})
+	_, err := Record(t.Context(), p, db, reconcile.Request{
+		IssueID: "1",
+		Number:  1,
+		RunID:   "r",
+	}, Decision{How: reconcile.DecideDeny})
 	test.Contains(t, "the error", fmt.Sprint(err), "request_not_found", "no longer exists")
 }

@@ -1,4 +1,5 @@
-// Package requests records an operator's decisions on the requests of agents: approvals, denials and answers.
+// Package requests records an operator's decisions on the requests of agents: approvals,
+// denials and answers.
 package requests
 
 import (
@@ -61,10 +62,22 @@ type decided struct {
 
 // NewJSON returns the JSON of a decided request, which never contains an answer.
 func NewJSON(r reconcile.Request) JSON {
-	return JSON{decided{r.ID(), r.Identifier, r.RunID, r.Kind, r.Summary, r.Decision, text.OrNull(r.Fate), !r.EndedAt.IsZero()}}
+	return JSON{
+		decided{
+			r.ID(),
+			r.Identifier,
+			r.RunID,
+			r.Kind,
+			r.Summary,
+			r.Decision,
+			text.OrNull(r.Fate),
+			!r.EndedAt.IsZero(),
+		},
+	}
 }
 
-// Open opens the database with the requests of a project. Agents must not: they would answer their own requests.
+// Open opens the database with the requests of a project. Agents must not: they would answer
+// their own requests.
 func Open(ctx context.Context, p *project.Project) (*state.DB, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
@@ -90,7 +103,12 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (re
 }
 
 // Named returns the request that ref names, or the first one of the issue that ref names.
-func Named(ctx context.Context, p *project.Project, ref string, how reconcile.RequestDecision) (r reconcile.Request, err error) {
+func Named(
+	ctx context.Context,
+	p *project.Project,
+	ref string,
+	how reconcile.RequestDecision,
+) (r reconcile.Request, err error) {
 	db, err := Open(ctx, p)
 	if err != nil {
 		return r, err
@@ -101,12 +119,22 @@ func Named(ctx context.Context, p *project.Project, ref string, how reconcile.Re
 }
 
 // DecideIn is Decide with the open database of the project.
-func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string, d Decision) (reconcile.Request, error) {
+func DecideIn(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	ref string,
+	d Decision,
+) (reconcile.Request, error) {
 	r, named, err := Find(ctx, p, db, ref, d.How)
 	switch {
 	case err != nil:
 	case !named:
-		err = reconcile.NewError("request_not_found", "there is no request "+ref, "name a request, such as "+r.ID())
+		err = reconcile.NewError(
+			"request_not_found",
+			"there is no request "+ref,
+			"name a request, such as "+r.ID(),
+		)
 	default:
 		err = d.Incomplete(r, named)
 	}
@@ -116,8 +144,8 @@ func DecideIn(ctx context.Context, p *project.Project, db *state.DB, ref string,
 	return Record(ctx, p, db, r, d)
 }
 
-// Incomplete returns an error if a decision lacks what an operator at a terminal is asked for: the answers, or which request of an
-// issue is meant.
+// Incomplete returns an error if a decision lacks what an operator at a terminal is asked for:
+// the answers, or which request of an issue is meant.
 func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	switch {
 	case !named:
@@ -126,19 +154,34 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 			"name the request, such as "+r.ID()+"; symphony ps shows them all")
 	case d.How == reconcile.DecideAnswer && len(d.Texts)+len(d.Choices) == 0:
 		asked := text.Plural(len(r.Detail.Questions), "question")
-		return exit.Usage("answer: %s asks %s, and the answer is missing: %s", r.ID(), asked, view.HowToAnswer(r))
+		return exit.Usage(
+			"answer: %s asks %s, and the answer is missing: %s",
+			r.ID(),
+			asked,
+			view.HowToAnswer(r),
+		)
 	}
 	return nil
 }
 
-// Record stores a decision about a request, and waits a little until the worker has acted on it. The first decision counts: the error of
-// a later one has the code request_ended.
-func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request, d Decision) (reconcile.Request, error) {
+// Record stores a decision about a request, and waits a little until the worker has acted on
+// it. The first decision counts: the error of a later one has the code request_ended.
+func Record(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	r reconcile.Request,
+	d Decision,
+) (reconcile.Request, error) {
 	var err error
 	if d.How == reconcile.DecideForSession && r.Kind == reconcile.DirectoryRequest {
-		return r, exit.Usage("approve: %s is asked once, before its agent starts: leave out the session", r.ID())
+		return r, exit.Usage(
+			"approve: %s is asked once, before its agent starts: leave out the session",
+			r.ID(),
+		)
 	}
-	r.Decision, r.Answer = d.How, reconcile.RequestAnswer{Reason: d.Reason}
+	r.Decision = d.How
+	r.Answer = reconcile.RequestAnswer{Reason: d.Reason}
 	if d.How == reconcile.DecideAnswer {
 		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {
 			return r, err
@@ -148,17 +191,23 @@ func Record(ctx context.Context, p *project.Project, db *state.DB, r reconcile.R
 	if err != nil {
 		return r, err
 	}
-	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil && r.Fate == "" {
+	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil &&
+		r.Fate == "" {
 		r, err = waitForWorker(ctx, p, db, r)
 	}
 	if errors.Is(err, state.ErrNotFound) {
-		err = reconcile.NewError("request_not_found", "the request no longer exists", "symphony ps shows the open requests")
+		err = reconcile.NewError(
+			"request_not_found",
+			"the request no longer exists",
+			"symphony ps shows the open requests",
+		)
 	}
 	return r, err
 }
 
-// Find finds the request that ref names, or the first one of the issue that ref names that takes such a decision. named is false in
-// the second case. A subtask can have the name of a request: then neither is taken.
+// Find finds the request that ref names, or the first one of the issue that ref names that
+// takes such a decision. named is false in the second case. A subtask can have the name of a
+// request: then neither is taken.
 func Find(
 	ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
@@ -167,39 +216,68 @@ func Find(
 	if err != nil {
 		return r, false, err
 	}
-	candidates = slices.DeleteFunc(candidates, func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) })
+	candidates = slices.DeleteFunc(
+		candidates,
+		func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) },
+	)
 	if identifier, number := reconcile.RequestRef(ref); number > 0 {
 		r, err = db.Views.FindRequest(ctx, identifier, number)
 		switch {
 		case err == nil && len(candidates) > 0:
-			return r, true, exit.Usage("%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
-				r.ID(), r.Identifier, candidates[0].ID(), r.Identifier)
+			return r, true, exit.Usage(
+				"%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
+				r.ID(),
+				r.Identifier,
+				candidates[0].ID(),
+				r.Identifier,
+			)
 		case err == nil:
-			named, candidates = true, []reconcile.Request{r}
+			named = true
+			candidates = []reconcile.Request{r}
 		case !errors.Is(err, state.ErrNotFound):
 			return r, false, err
 		}
 	}
 	if len(candidates) == 0 {
-		return r, named, reconcile.NewError("request_not_found", "there is no request "+ref, "symphony ps shows the open requests")
+		return r, named, reconcile.NewError(
+			"request_not_found",
+			"there is no request "+ref,
+			"symphony ps shows the open requests",
+		)
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.
-		if how == reconcile.DecideDeny || (how == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
+		if how == reconcile.DecideDeny ||
+			(how == reconcile.DecideAnswer) == (c.Kind == reconcile.QuestionRequest) {
 			return c, named, nil
 		}
 	}
 	other := candidates[len(candidates)-1]
 	if how == reconcile.DecideAnswer {
-		return r, named, exit.Usage("answer: %s asks for approval, not for an answer: %s", other.ID(), view.HowToAnswer(other))
+		return r, named, exit.Usage(
+			"answer: %s asks for approval, not for an answer: %s",
+			other.ID(),
+			view.HowToAnswer(other),
+		)
 	}
-	return r, named, exit.Usage("approve: %s is a question and needs an answer: %s", other.ID(), view.HowToAnswer(other))
+	return r, named, exit.Usage(
+		"approve: %s is a question and needs an answer: %s",
+		other.ID(),
+		view.HowToAnswer(other),
+	)
 }
 
-// waitForWorker waits until the worker has acted on the decision. A run that is ending may end before it does.
-func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reconcile.Request) (reconcile.Request, error) {
+// waitForWorker waits until the worker has acted on the decision. A run that is ending may end
+// before it does.
+func waitForWorker(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	r reconcile.Request,
+) (reconcile.Request, error) {
 	for end := p.Env.Now().Add(workerBound); ; {
-		dead := !project.Alive(p.StateDir, r.RunID) // checked first: it may act and end before the next line
+		// checked first: it may act and end before the next line
+		dead := !project.Alive(p.StateDir, r.RunID)
 		is, err := db.Views.RequestByID(ctx, r.IssueID, r.Number)
 		if err != nil {
 			return r, err
@@ -213,14 +291,19 @@ func waitForWorker(ctx context.Context, p *project.Project, db *state.DB, r reco
 		case is.Fate == reconcile.RequestRunEnded && is.Decision == reconcile.DecideAnswer && !is.Secret():
 			return is, nil // the next run gets it
 		case is.Fate == reconcile.RequestRunEnded, is.Fate == reconcile.RequestWithdrawn:
-			return r, reconcile.NewError("request_ended", r.ID()+" has just ended: "+string(is.Fate), "symphony ps shows the open requests")
+			return r, reconcile.NewError(
+				"request_ended",
+				r.ID()+" has just ended: "+string(is.Fate),
+				"symphony ps shows the open requests",
+			)
 		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
 			return r, nil
 		}
 	}
 }
 
-// Describe returns the result of a decision in lines, and a note if the worker has not received it yet.
+// Describe returns the result of a decision in lines, and a note if the worker has not
+// received it yet.
 func Describe(r reconcile.Request) (done []string, note string) {
 	what := map[reconcile.RequestDecision]string{
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
@@ -236,11 +319,22 @@ func Describe(r reconcile.Request) (done []string, note string) {
 	return done, note
 }
 
-// AnswersTo assigns the answers to the questions in their order. Answers to secret questions are encrypted for the worker.
-func AnswersTo(r reconcile.Request, texts []string, choices []int) (answer reconcile.RequestAnswer, err error) {
+// AnswersTo assigns the answers to the questions in their order. Answers to secret questions
+// are encrypted for the worker.
+func AnswersTo(
+	r reconcile.Request,
+	texts []string,
+	choices []int,
+) (answer reconcile.RequestAnswer, err error) {
 	questions := r.Detail.Questions
 	if given := max(len(texts), len(choices)); given != len(questions) {
-		return answer, exit.Usage("answer: %s asks %s, not %d: %s", r.ID(), text.Plural(len(questions), "question"), given, view.HowToAnswer(r))
+		return answer, exit.Usage(
+			"answer: %s asks %s, not %d: %s",
+			r.ID(),
+			text.Plural(len(questions), "question"),
+			given,
+			view.HowToAnswer(r),
+		)
 	}
 	answers := map[string][]string{}
 	for i, q := range questions {
@@ -268,7 +362,8 @@ func AnswersTo(r reconcile.Request, texts []string, choices []int) (answer recon
 	return answer, err
 }
 
-// CheckAnswer returns the answer to one question that an operator has typed: the text, or the label of the option with that number.
+// CheckAnswer returns the answer to one question that an operator has typed: the text, or the
+// label of the option with that number.
 func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string) (string, error) {
 	if n, err := strconv.Atoi(typed); err == nil && len(q.Options) > 0 {
 		return optionNumber(r, q, n)
@@ -288,8 +383,8 @@ func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (stri
 	return q.Options[n-1].Label, nil
 }
 
-// parseAnswer accepts what the question allows: any text, the label of an option, or several labels separated by commas.
-// An optional question may have no answer.
+// parseAnswer accepts what the question allows: any text, the label of an option, or several
+// labels separated by commas. An optional question may have no answer.
 func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
 	if q.Optional && strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -327,7 +422,8 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 		}
 	}
 	if q.Type == "number" {
-		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) { // not NaN
+		// not NaN
+		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) {
 			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
 		}
 	}

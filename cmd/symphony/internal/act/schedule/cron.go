@@ -40,12 +40,17 @@ func (c cron) addStatus(_ context.Context, out *Status) {
 	}
 }
 
-// text implements scheduler. For the shell the text after # is a comment; by it withLine finds our line.
+// text implements scheduler. For the shell the text after # is a comment; by it withLine finds
+// our line.
 func (c cron) text() (string, error) {
 	command := c.command(project.TriggerCron)
 	for _, arg := range append(command, c.vars...) {
 		if strings.Contains(arg, `\`) {
-			return "", failed("rename it, or use a systemd timer", "%q contains a backslash, which cron programs interpret differently", arg)
+			return "", failed(
+				"rename it, or use a systemd timer",
+				"%q contains a backslash, which cron programs interpret differently",
+				arg,
+			)
 		}
 	}
 	var words []string
@@ -67,7 +72,11 @@ func (cron) refuse(context.Context, time.Duration) error {
 	if _, err := exec.LookPath("crontab"); err == nil {
 		return nil
 	}
-	return reconcile.NewError("no_scheduler", "the program crontab was not found", "install cron, or keep symphony tick --loop running")
+	return reconcile.NewError(
+		"no_scheduler",
+		"the program crontab was not found",
+		"install cron, or keep symphony tick --loop running",
+	)
 }
 
 // readCrontab reads the user's crontab. A crontab that can't be read must not be written.
@@ -89,8 +98,8 @@ func writeCrontab(ctx context.Context, w *environ.Env, text string) error {
 	return err
 }
 
-// withLine replaces the line that has our mark, or appends the line; an empty line removes ours. Every other byte is kept. was is
-// our line before.
+// withLine replaces the line that has our mark, or appends the line; an empty line removes
+// ours. Every other byte is kept. was is our line before.
 func withLine(crontab, line, mark string) (text, was string) {
 	var b strings.Builder
 	if line != "" {
@@ -98,7 +107,9 @@ func withLine(crontab, line, mark string) (text, was string) {
 	}
 	for l := range strings.Lines(crontab) {
 		if bare := strings.TrimRight(l, "\n"); strings.HasSuffix(bare, mark) && !strings.HasPrefix(l, "#") {
-			l, line, was = line, "", bare
+			l = line
+			line = ""
+			was = bare
 		}
 		b.WriteString(l)
 	}
@@ -135,7 +146,9 @@ func (c cron) install(ctx context.Context) error {
 	}
 	c.changes.done(verb + " " + line)
 	if runs := cronRuns(); runs != nil && !*runs {
-		c.changes.warn("no cron daemon is running on this machine: start it, for example with systemctl enable --now cron")
+		c.changes.warn(
+			"no cron daemon is running on this machine: start it, for example with systemctl enable --now cron",
+		)
 	}
 	return nil
 }

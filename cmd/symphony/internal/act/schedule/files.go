@@ -16,7 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// mark is in the comment of every file that install writes. Others are never overwritten or removed.
+// mark is in the comment of every file that install writes. Others are never overwritten or
+// removed.
 const mark = "Written by symphony schedule install"
 
 //go:embed symphony.*
@@ -24,7 +25,10 @@ var templateFiles embed.FS
 
 var templates = sync.OnceValue(func() *template.Template {
 	return template.Must(template.New("").Funcs(template.FuncMap{
-		"word": unitWord, "argument": argumentWord, "times": timerLines, "pair": func(v string) []string { return strings.SplitN(v, "=", 2) },
+		"word":     unitWord,
+		"argument": argumentWord,
+		"times":    timerLines,
+		"pair":     func(v string) []string { return strings.SplitN(v, "=", 2) },
 	}).ParseFS(templateFiles, "*"))
 })
 
@@ -47,8 +51,11 @@ func (s *files) read() error {
 		}
 		text := string(data)
 		if err == nil && !strings.HasPrefix(text, "# "+mark) && !strings.Contains(text, "<!-- "+mark) {
-			return reconcile.NewError("schedule_foreign", f.path+" was not written by symphony schedule install",
-				"see what it is, move it away, and run the command again")
+			return reconcile.NewError(
+				"schedule_foreign",
+				f.path+" was not written by symphony schedule install",
+				"see what it is, move it away, and run the command again",
+			)
 		}
 		s.list[i].text = text
 	}
@@ -67,12 +74,20 @@ func (s *files) installed() (text string) {
 // wanted returns the files as install writes them.
 func (s *files) wanted() (list []file) {
 	values := map[string]any{
-		"Mark": mark, "Name": s.name(), "Workflow": s.p.Path, "Command": s.command(project.TriggerTimer), "Vars": s.vars, "Every": s.every,
-		"System": s.system, "User": s.account.name, "Log": s.log(),
+		"Mark":     mark,
+		"Name":     s.name(),
+		"Workflow": s.p.Path,
+		"Command":  s.command(project.TriggerTimer),
+		"Vars":     s.vars,
+		"Every":    s.every,
+		"System":   s.system,
+		"User":     s.account.name,
+		"Log":      s.log(),
 	}
 	for _, f := range s.list {
 		var b strings.Builder
-		_ = templates().ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values) // it writes to memory
+		// it writes to memory
+		_ = templates().ExecuteTemplate(&b, "symphony"+filepath.Ext(f.path), values)
 		list = append(list, file{f.path, b.String()})
 	}
 	return list

@@ -23,11 +23,15 @@ var usesLaunchd = runtime.GOOS == "darwin"
 // shortestLaunchd is the least time between two starts of a job by launchd.
 const shortestLaunchd = 10 * time.Second
 
-// launchd is the schedule of a job of the user's launchd, an agent in its words: a property list below ~/Library/LaunchAgents.
+// launchd is the schedule of a job of the user's launchd, an agent in its words: a property
+// list below ~/Library/LaunchAgents.
 type launchd struct{ files }
 
 func newLaunchd(s *plan) *launchd {
-	return &launchd{files{plan: s, list: []file{{path: filepath.Join(s.caller.Env.Home, "Library", "LaunchAgents", s.name()+".plist")}}}}
+	return &launchd{files{
+		plan: s,
+		list: []file{{path: filepath.Join(s.caller.Env.Home, "Library", "LaunchAgents", s.name()+".plist")}},
+	}}
 }
 
 // log is the file to which the passes of launchd print their errors.
@@ -40,7 +44,8 @@ func (l *launchd) launchctl(ctx context.Context, args ...string) (string, error)
 	return runProgram(ctx, l.caller.Env, "", nil, "launchctl", args...)
 }
 
-// domain is launchd's name for the login session of this account, which starts the jobs of ~/Library/LaunchAgents.
+// domain is launchd's name for the login session of this account, which starts the jobs of
+// ~/Library/LaunchAgents.
 func domain() string { return "gui/" + strconv.Itoa(os.Geteuid()) }
 
 // service is launchd's name for the job.
@@ -69,13 +74,17 @@ func plistString(s string) string { return "<string>" + html.EscapeString(s) + "
 
 func (l *launchd) refuse(ctx context.Context, _ time.Duration) error {
 	if _, err := l.launchctl(ctx, "print", domain()); err != nil {
-		return reconcile.NewError("no_scheduler", "launchd has no session of this account: "+exit.From(err).Message,
-			"log in at the Mac once, since launchd starts agents only while you are logged in; or use --cron")
+		return reconcile.NewError(
+			"no_scheduler",
+			"launchd has no session of this account: "+exit.From(err).Message,
+			"log in at the Mac once, since launchd starts agents only while you are logged in; or use --cron",
+		)
 	}
 	return nil
 }
 
-// install implements scheduler. It loads the job again if its file differs, and completes an interrupted install.
+// install implements scheduler. It loads the job again if its file differs, and completes an
+// interrupted install.
 func (l *launchd) install(ctx context.Context) error {
 	if err := l.read(); err != nil {
 		return err
@@ -92,11 +101,19 @@ func (l *launchd) install(ctx context.Context) error {
 			return err
 		}
 	}
-	l.changes.done(fmt.Sprintf("%s runs a pass every %s; its errors are in %s", l.name(), text.Took(l.every.Milliseconds()), l.log()))
+	l.changes.done(
+		fmt.Sprintf(
+			"%s runs a pass every %s; its errors are in %s",
+			l.name(),
+			text.Took(l.every.Milliseconds()),
+			l.log(),
+		),
+	)
 	return nil
 }
 
-// load switches the job on. For some seconds after it was unloaded, launchd refuses to load it.
+// load switches the job on. For some seconds after it was unloaded, launchd refuses to load
+// it.
 func (l *launchd) load(ctx context.Context) error {
 	if _, err := l.launchctl(ctx, "enable", l.service()); err != nil {
 		return err
@@ -128,7 +145,11 @@ func (l *launchd) addStatus(ctx context.Context, out *Status) {
 	out.Launchd = row
 	switch {
 	case err != nil:
-		out.addProblem("%s is not loaded: symphony schedule install -w %s", row.Label, text.ShellQuote(l.p.Path))
+		out.addProblem(
+			"%s is not loaded: symphony schedule install -w %s",
+			row.Label,
+			text.ShellQuote(l.p.Path),
+		)
 	case row.Exit != nil && *row.Exit != 0:
 		out.addProblem("the last pass failed with exit code %d: see %s", *row.Exit, l.log())
 	}

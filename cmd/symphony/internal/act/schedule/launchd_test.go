@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// fakeLaunchctl keeps the loaded job in $HOME/loaded. As the real one does, it refuses a job that is loaded, and one that was
-// unloaded a moment ago.
+// fakeLaunchctl keeps the loaded job in $HOME/loaded. As the real one does, it refuses a job
+// that is loaded, and one that was unloaded a moment ago.
 const fakeLaunchctl = `#!/bin/sh
 echo "$*" >> "$HOME/calls"
 case $1 in
@@ -43,10 +43,19 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 	m.write(filepath.Join(home, "bin", "launchctl"), fakeLaunchctl)
 	t.Setenv("PATH", filepath.Join(home, "bin")+":"+os.Getenv("PATH"))
 	env := &environ.Env{
-		Home: home, Now: time.Now, Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
+		Home:    home,
+		Now:     time.Now,
+		Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
 	}
 	m.p = project.New(env, m.workflow, filepath.Join(home, "state"))
-	m.plain = strings.NewReplacer(home, "/Users/ann", (&plan{caller: m.p}).name(), "symphony-web", "gui/"+strconv.Itoa(os.Geteuid()), "gui/501")
+	m.plain = strings.NewReplacer(
+		home,
+		"/Users/ann",
+		(&plan{caller: m.p}).name(),
+		"symphony-web",
+		"gui/"+strconv.Itoa(os.Geteuid()),
+		"gui/501",
+	)
 	return m
 }
 
@@ -58,7 +67,8 @@ func (m *launchdMac) write(path, text string) {
 func (m *launchdMac) install() {
 	s, kind, err := newPlan(m.p, Options{})
 	test.OK(m, err)
-	s.program, s.vars = "/usr/local/bin/symphony", s.vars[1:] // HOME, which differs only here
+	s.program = "/usr/local/bin/symphony"
+	s.vars = s.vars[1:] // HOME, which differs only here
 	test.OK(m, kind.refuse(m.Context(), 0))
 	test.OK(m, kind.install(m.Context()))
 	m.said = s.changes.Done
@@ -68,11 +78,17 @@ func (m *launchdMac) install() {
 func (m *launchdMac) calls(want string) {
 	m.Helper()
 	text, _ := os.ReadFile(filepath.Join(m.home, "calls"))
-	test.Equal(m.T, "the calls", strings.ReplaceAll(m.plain.Replace(strings.TrimSpace(string(text))), "\n", "; "), want)
+	test.Equal(
+		m.T,
+		"the calls",
+		strings.ReplaceAll(m.plain.Replace(strings.TrimSpace(string(text))), "\n", "; "),
+		want,
+	)
 	_ = os.Remove(filepath.Join(m.home, "calls"))
 }
 
-// A job of launchd is written and loaded, loaded again when it changes, shown by status, and removed.
+// A job of launchd is written and loaded, loaded again when it changes, shown by status, and
+// removed.
 func TestLaunchd(t *testing.T) {
 	usesLaunchd = true
 	defer func() { usesLaunchd = false }()
@@ -81,31 +97,45 @@ func TestLaunchd(t *testing.T) {
 	const job, file = "gui/501/symphony-web", "/Users/ann/Library/LaunchAgents/symphony-web.plist"
 
 	m.install()
-	m.calls("print gui/501; print " + job + "; print " + job + "; enable " + job + "; bootstrap gui/501 " + file)
-	loaded, want := test.Must(os.ReadFile(filepath.Join(m.home, "loaded"))), test.Must(os.ReadFile("testdata/launchd.plist"))
+	m.calls(
+		"print gui/501; print " + job + "; print " + job + "; enable " + job + "; bootstrap gui/501 " + file,
+	)
+	loaded := test.Must(os.ReadFile(filepath.Join(m.home, "loaded")))
+	want := test.Must(os.ReadFile("testdata/launchd.plist"))
 	test.Equal(t, "the job", m.plain.Replace(string(loaded)), string(want))
 	m.install()
 	m.calls("print gui/501; print " + job)
 
-	m.write(m.workflow, "---\ntracker:\n  kind: file\n  provider: {path: issues}\npolling: {interval_ms: 1000}\n---\n{{ issue.title }}\n")
+	m.write(
+		m.workflow,
+		"---\ntracker:\n  kind: file\n  provider: {path: issues}\npolling: {interval_ms: 1000}\n---\n{{ issue.title }}\n",
+	)
 	m.p = project.New(m.p.Env, m.workflow, m.p.StateDir)
 	m.install()
 	m.calls("print gui/501; print " + job + "; print " + job + "; bootout " + job + "; enable " + job +
 		"; bootstrap gui/501 " + file + "; bootstrap gui/501 " + file)
-	test.Contains(t, "what was done", strings.Join(m.said, "\n"), "runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log")
+	test.Contains(
+		t,
+		"what was done",
+		strings.Join(m.said, "\n"),
+		"runs a pass every 10s; its errors are in "+m.home+"/Library/Logs/"+name+".log",
+	)
 
 	m.write(filepath.Join(m.home, "exit"), "3")
 	st, err := ReadStatus(t.Context(), m.p)
-	if err != nil || st.Launchd == nil || !st.Launchd.Loaded || *st.Launchd.Exit != 3 || len(st.Problems) != 1 {
+	if err != nil || st.Launchd == nil || !st.Launchd.Loaded || *st.Launchd.Exit != 3 ||
+		len(st.Problems) != 1 {
 		t.Errorf("%+v, %v", st, err)
 	}
-	if seen := AsScheduled(t.Context(), m.p, ""); seen.StateDir != m.p.StateDir || seen.Env.Getenv("XDG_CONFIG_HOME") == "" {
+	if seen := AsScheduled(t.Context(), m.p, ""); seen.StateDir != m.p.StateDir ||
+		seen.Env.Getenv("XDG_CONFIG_HOME") == "" {
 		t.Errorf("passes see %s, %q", seen.StateDir, seen.Env.Environ)
 	}
 	if what, _ := Running(t.Context(), m.p, ""); what == "" {
 		t.Error("nothing runs passes")
 	}
-	if _, err := Remove(t.Context(), m.p, Options{}); err != nil || project.Exists(filepath.Join(m.home, "loaded")) ||
+	if _, err := Remove(t.Context(), m.p, Options{}); err != nil ||
+		project.Exists(filepath.Join(m.home, "loaded")) ||
 		project.Exists(filepath.Join(m.home, "Library", "LaunchAgents", name+".plist")) {
 		t.Errorf("not removed: %v", err)
 	}

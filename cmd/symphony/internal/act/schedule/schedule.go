@@ -1,5 +1,5 @@
-// Package schedule shows, installs, inspects and removes the schedule that runs passes: a systemd timer, a job of launchd, or
-// a line in the user's crontab.
+// Package schedule shows, installs, inspects and removes the schedule that runs passes: a
+// systemd timer, a job of launchd, or a line in the user's crontab.
 package schedule
 
 import (
@@ -47,7 +47,8 @@ func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
 type scheduler interface {
 	// text is what install writes.
 	text() (string, error)
-	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up to patience for systemd to start.
+	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up
+	// to patience for systemd to start.
 	refuse(ctx context.Context, patience time.Duration) error
 	install(ctx context.Context) error
 	// installed is what install has written, as far as it was read and still exists.
@@ -76,11 +77,12 @@ type account struct {
 	uid        int
 }
 
-// pathVars are the variables that locate symphony's files. A schedule passes on only these: any other may contain a secret and
-// belongs in the environment file.
+// pathVars are the variables that locate symphony's files. A schedule passes on only these:
+// any other may contain a secret and belongs in the environment file.
 var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
-// newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is an *Invalid.
+// newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is
+// an *Invalid.
 func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	a, err := passAccount(p.Env, o)
 	if err != nil {
@@ -88,7 +90,8 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	}
 	s := &plan{caller: p, account: a, program: project.ProgramPath(), changes: &Changes{}}
 	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
-		s.vars = append(s.vars, "HOME="+a.home) // systemd and cron would set the one of the password database, if any
+		// systemd and cron would set the one of the password database, if any
+		s.vars = append(s.vars, "HOME="+a.home)
 	}
 	for _, name := range pathVars {
 		if v := p.Env.Getenv(name); filepath.IsAbs(v) {
@@ -107,7 +110,8 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	var kind scheduler = newTimer(s, o.System)
 	switch {
 	case o.Cron:
-		s.every, kind = time.Minute, cron{plan: s}
+		kind = cron{plan: s}
+		s.every = time.Minute
 	case usesLaunchd && !o.System:
 		s.every = max(s.every.Truncate(time.Second), shortestLaunchd)
 		kind = newLaunchd(s)
@@ -120,7 +124,11 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 	}
 	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
-			return nil, nil, failed("rename it", "%q contains characters that a unit or a crontab can't contain", word)
+			return nil, nil, failed(
+				"rename it",
+				"%q contains characters that a unit or a crontab can't contain",
+				word,
+			)
 		}
 	}
 	return s, kind, nil
@@ -130,7 +138,8 @@ func failed(hint, format string, args ...any) error {
 	return reconcile.NewError("schedule_failed", fmt.Sprintf(format, args...), hint)
 }
 
-// passAccount returns the account that passes run as. With --system under sudo it is that of the user who called sudo, not root.
+// passAccount returns the account that passes run as. With --system under sudo it is that of
+// the user who called sudo, not root.
 func passAccount(w *environ.Env, o Options) (account, error) {
 	name := o.RunAs
 	if name == "" && o.System && os.Geteuid() == 0 {
@@ -159,7 +168,15 @@ func ownAccount(w *environ.Env) account {
 func underSchedule(p *project.Project, a account, stateDir string, vars []string) *project.Project {
 	w := *p.Env
 	w.Home = a.home
-	w.Environ = append([]string{"HOME=" + a.home, "USER=" + a.name, "LOGNAME=" + a.name, "SHELL=/bin/sh", "PATH=/usr/bin:/bin"}, vars...)
+	w.Environ = append(
+		[]string{
+			"HOME=" + a.home,
+			"USER=" + a.name,
+			"LOGNAME=" + a.name,
+			"SHELL=/bin/sh",
+			"PATH=/usr/bin:/bin",
+		},
+		vars...)
 	in := project.New(&w, p.Path, stateDir)
 	in.ReadEnvFiles(a.uid)
 	return in
@@ -196,13 +213,15 @@ func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, 
 	return written, *s.changes, nil
 }
 
-// Supported returns the kinds of schedule that this account can install on this machine. err is the reason why the usual one is not among
-// them.
+// Supported returns the kinds of schedule that this account can install on this machine. err
+// is the reason why the usual one is not among them.
 func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
-	usual, name := scheduler(newTimer(s, false)), "a timer of systemd"
+	usual := scheduler(newTimer(s, false))
+	name := "a timer of systemd"
 	if usesLaunchd {
-		usual, name = newLaunchd(s), "launchd"
+		usual = newLaunchd(s)
+		name = "launchd"
 	}
 	if err = usual.refuse(ctx, 0); err == nil {
 		kinds = append(kinds, name)
@@ -213,8 +232,8 @@ func Supported(ctx context.Context, p *project.Project) (kinds []string, err err
 	return kinds, err
 }
 
-// Install writes a schedule and switches it on. It is idempotent and completes an interrupted install. What was changed before an error
-// comes with the error.
+// Install writes a schedule and switches it on. It is idempotent and completes an interrupted
+// install. What was changed before an error comes with the error.
 func Install(ctx context.Context, p *project.Project, o Options) (Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
@@ -234,7 +253,8 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	if err := s.caller.Nested(); err != nil {
 		return err
 	}
-	path, why := paths.Real(s.program), ""
+	path := paths.Real(s.program)
+	why := ""
 	if temporary := project.TemporaryAbove(path, s.caller.Env); temporary != "" {
 		why = "is below " + temporary
 	}
@@ -242,11 +262,15 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 		why = "was built by go run"
 	}
 	if s.program == "" {
-		path, why = "the program", "no longer exists"
+		path = "the program"
+		why = "no longer exists"
 	}
 	if why != "" {
-		return reconcile.NewError("temporary_program", fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
-			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy")
+		return reconcile.NewError(
+			"temporary_program",
+			fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
+			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy",
+		)
 	}
 	if name := packagedTimer(ctx, s.caller); name != "" {
 		return reconcile.NewError("schedule_foreign", name+" runs passes of this project already",
@@ -255,7 +279,8 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	return kind.refuse(ctx, patience)
 }
 
-// Remove removes what Install wrote. The workflow need not exist. What was removed before an error comes with the error.
+// Remove removes what Install wrote. The workflow need not exist. What was removed before an
+// error comes with the error.
 func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error) {
 	if err := p.Nested(); err != nil {
 		return Changes{}, err
@@ -266,15 +291,26 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 		if as == "" {
 			err = errors.Join(err, project.RecordSchedule(ctx, p, false))
 		}
-		changes.done(fmt.Sprintf("running workers continue; symphony stop --all -w %s ends them%s", text.ShellQuote(p.Path), as))
+		changes.done(
+			fmt.Sprintf(
+				"running workers continue; symphony stop --all -w %s ends them%s",
+				text.ShellQuote(p.Path),
+				as,
+			),
+		)
 	case err == nil:
 		changes.done("nothing is installed for " + p.Path)
 	}
 	return changes, err
 }
 
-// remove is Remove without its last line. It returns whether something was removed, and the account that has run its passes.
-func remove(ctx context.Context, p *project.Project, o Options) (changes Changes, removed bool, as string, needsRoot error) {
+// remove is Remove without its last line. It returns whether something was removed, and the
+// account that has run its passes.
+func remove(
+	ctx context.Context,
+	p *project.Project,
+	o Options,
+) (changes Changes, removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
 	if o.Cron && found.problem != nil {
 		return changes, false, "", found.problem
@@ -284,7 +320,13 @@ func remove(ctx context.Context, p *project.Project, o Options) (changes Changes
 		case o.Cron && !has.Cron || o.System && !has.System:
 			continue
 		case has.System && os.Geteuid() != 0:
-			needsRoot = rootOnly("sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(p.Path))
+			needsRoot = rootOnly(
+				"sudo " + text.ShellQuote(
+					project.ProgramPath(),
+				) + " schedule remove --system -w " + text.ShellQuote(
+					p.Path,
+				),
+			)
 			continue
 		case has.System:
 			as = ", as " + has.RunAs
@@ -302,17 +344,23 @@ func Installed(ctx context.Context, p *project.Project) bool {
 	return len(findInstalled(ctx, p).kinds) > 0
 }
 
-// Move installs for a workflow the schedule that is installed for its old path, and removes that one. It can be repeated.
+// Move installs for a workflow the schedule that is installed for its old path, and removes
+// that one. It can be repeated.
 func Move(ctx context.Context, old, p *project.Project) (all Changes, err error) {
 	add := func(c Changes) {
-		all.Done, all.Warnings = append(all.Done, c.Done...), append(all.Warnings, c.Warnings...)
+		all.Done = append(all.Done, c.Done...)
+		all.Warnings = append(all.Warnings, c.Warnings...)
 	}
 	for _, kind := range findInstalled(ctx, old).kinds {
 		o := kind.options()
 		changes, err := Install(ctx, p, o)
 		add(changes)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok && o.System && os.Geteuid() != 0 {
-			known.Hint += " && sudo " + text.ShellQuote(project.ProgramPath()) + " schedule remove --system -w " + text.ShellQuote(old.Path)
+			known.Hint += " && sudo " + text.ShellQuote(
+				project.ProgramPath(),
+			) + " schedule remove --system -w " + text.ShellQuote(
+				old.Path,
+			)
 		}
 		if err != nil {
 			return all, err

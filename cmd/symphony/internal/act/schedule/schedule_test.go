@@ -18,7 +18,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// Intervals that divide a minute, an hour or a day become a calendar; all others run from pass to pass.
+// Intervals that divide a minute, an hour or a day become a calendar; all others run from pass
+// to pass.
 func TestTimerLines(t *testing.T) {
 	const since = "OnActiveSec=1s\nOnUnitActiveSec="
 	for every, want := range map[time.Duration]string{
@@ -42,7 +43,8 @@ func TestTimerLines(t *testing.T) {
 	}
 }
 
-// Whatever a crontab contains, our line is added once, and after its removal every other byte is unchanged.
+// Whatever a crontab contains, our line is added once, and after its removal every other byte
+// is unchanged.
 func TestWithLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{
@@ -57,10 +59,12 @@ func TestWithLine(t *testing.T) {
 		if was != "" || strings.Count(once, "ours") != 1 {
 			t.Fatalf("added: %q, was %q", once, was)
 		}
-		if again, was := withLine(once, "* * * * * ours"+mark, mark); again != once || was != "* * * * * ours"+mark {
+		if again, was := withLine(once, "* * * * * ours"+mark, mark); again != once ||
+			was != "* * * * * ours"+mark {
 			t.Fatalf("added again: %q, was %q", again, was)
 		}
-		twice := once + rapid.SampledFrom([]string{"", "* * * * * ours" + mark + "\n"}).Draw(t, "copied") // duplicated in an editor
+		// duplicated in an editor
+		twice := once + rapid.SampledFrom([]string{"", "* * * * * ours" + mark + "\n"}).Draw(t, "copied")
 		other, _ := withLine(twice, "* * * * * other"+mark, mark)
 		if other != strings.Replace(once, "ours", "other", 1) {
 			t.Fatalf("changed: %q", other)
@@ -78,11 +82,15 @@ func (willing) refuse(context.Context, time.Duration) error { return nil }
 // Temporary programs are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project.Project{Env: &environ.Env{Home: "/var/tmp/ann", Environ: []string{"TMPDIR=/var/tmp/ann/scratch"}}}
+	p := &project.Project{Env: &environ.Env{
+		Home:    "/var/tmp/ann",
+		Environ: []string{"TMPDIR=/var/tmp/ann/scratch"},
+	}}
 	for program, gone := range map[string]bool{
-		"/home/ann/bin/symphony":                               false,
-		"/usr/local/bin/symphony":                              false,
-		"/home/ann/go-build/symphony":                          true, // GOCACHE without anything else
+		"/home/ann/bin/symphony":  false,
+		"/usr/local/bin/symphony": false,
+		// GOCACHE without anything else
+		"/home/ann/go-build/symphony":                          true,
 		"/home/ann/my-go-builds/symphony":                      false,
 		"/tmp/symphony":                                        true,
 		"/tmpfs/symphony":                                      false,
@@ -104,19 +112,36 @@ func TestRefuseTemporaryProgram(t *testing.T) {
 // A timer that has just been installed has not failed: its first pass is still to come.
 func TestJudge(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	soon, before := now.Add(16*time.Second), now.Add(-time.Minute)
+	soon := now.Add(16 * time.Second)
+	before := now.Add(-time.Minute)
 	dead := "not active: no new run starts until you run symphony tick"
 	for name, c := range map[string]struct {
 		out  Status
 		want string
 	}{
-		"installed just now": {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "installed, first pass"},
-		"stopped":            {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
-		"came, and no more":  {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon, Last: &before}}}, dead},
-		"overdue":            {Status{Timers: []TimerStatus{{Enabled: true, Active: true, Next: &before}}}, dead},
-		"passes come":        {Status{Alive: true, Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}}}, "active"},
-		"none":               {Status{}, dead},
-		"a line of cron":     {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
+		"installed just now": {Status{Timers: []TimerStatus{{
+			Enabled: true,
+			Active:  true,
+			Next:    &soon,
+		}}}, "installed, first pass"},
+		"stopped": {Status{Timers: []TimerStatus{{Enabled: true, Next: &soon}}}, dead},
+		"came, and no more": {Status{Timers: []TimerStatus{{
+			Enabled: true,
+			Active:  true,
+			Next:    &soon,
+			Last:    &before,
+		}}}, dead},
+		"overdue": {Status{Timers: []TimerStatus{{
+			Enabled: true,
+			Active:  true,
+			Next:    &before,
+		}}}, dead},
+		"passes come": {Status{
+			Alive:  true,
+			Timers: []TimerStatus{{Enabled: true, Active: true, Next: &soon}},
+		}, "active"},
+		"none":           {Status{}, dead},
+		"a line of cron": {Status{Cron: &CronStatus{}}, "not active yet: no pass has come"},
 	} {
 		got := c.out.Judge(now)
 		test.Equal(t, name, got.Text, c.want)
@@ -124,11 +149,16 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The units of the packages are those that install writes, for the project in the folder that is the instance.
+// The units of the packages are those that install writes, for the project in the folder that
+// is the instance.
 func TestPackagedUnits(t *testing.T) {
 	p := &project.Project{Path: "%f/WORKFLOW.md"}
 	s := &plan{p: p, program: "/usr/bin/symphony", every: 30 * time.Second}
-	values := map[string]any{"Name": "%f", "Command": s.command(project.TriggerTimer), "Every": s.every}
+	values := map[string]any{
+		"Name":    "%f",
+		"Command": s.command(project.TriggerTimer),
+		"Every":   s.every,
+	}
 	body := func(text string) string { return text[strings.Index(text, "\n[Unit]"):] }
 	for _, kind := range []string{".service", ".timer"} {
 		var want strings.Builder
@@ -141,7 +171,10 @@ func TestPackagedUnits(t *testing.T) {
 // A project whose timer is that of the package is not removed, and gets no second schedule.
 func TestPackagedTimer(t *testing.T) {
 	home := t.TempDir()
-	p := &project.Project{Env: &environ.Env{Home: home, Environ: []string{"HOME=" + home}}, Path: home + "/wéb shop-1/WORKFLOW.md"}
+	p := &project.Project{
+		Env:  &environ.Env{Home: home, Environ: []string{"HOME=" + home}},
+		Path: home + "/wéb shop-1/WORKFLOW.md",
+	}
 	what, _ := Running(t.Context(), p, "")
 	test.Equal(t, "before", what, "")
 	test.OK(t, os.Symlink(filepath.Dir(p.Path), home+"/link"))

@@ -21,13 +21,15 @@ import (
 // installation is what Install wrote, as far as it still exists.
 type installation struct {
 	kinds []scheduler
-	// problem is the reason why the crontab can't be read. Some accounts are not allowed to have one.
+	// problem is the reason why the crontab can't be read. Some accounts are not allowed to
+	// have one.
 	problem error
 	crontab string
 	changes *Changes // of what is removed of them
 }
 
-// findInstalled reads the units and the line of the crontab. It does not ask systemd or launchd.
+// findInstalled reads the units and the line of the crontab. It does not ask systemd or
+// launchd.
 func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	in.changes = &Changes{}
 	s := &plan{caller: p, p: p, changes: in.changes}
@@ -35,7 +37,8 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 		scheduler
 		read() error
 	}{newTimer(s, false), newTimer(s, true), newLaunchd(s)} {
-		if kind.read() == nil && kind.installed() != "" { // an error means that a file of that name is not ours
+		// an error means that a file of that name is not ours
+		if kind.read() == nil && kind.installed() != "" {
 			in.kinds = append(in.kinds, kind)
 		}
 	}
@@ -49,8 +52,9 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 	return in
 }
 
-// Running returns what runs passes of a project, and how to remove it: what Install wrote, an enabled timer of the package, or a line of
-// the crontab that names the project. what is empty if there is nothing.
+// Running returns what runs passes of a project, and how to remove it: what Install wrote, an
+// enabled timer of the package, or a line of the crontab that names the project. what is empty
+// if there is nothing.
 func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
 	if len(found.kinds) > 0 {
@@ -65,18 +69,30 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 	return "", ""
 }
 
-// packagedTimer returns the name of the timer of the deb and the rpm that the account has enabled for the project, by any name of its
-// folder; empty if there is none.
+// packagedTimer returns the name of the timer of the deb and the rpm that the account has
+// enabled for the project, by any name of its folder; empty if there is none.
 func packagedTimer(ctx context.Context, p *project.Project) string {
 	dir := filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants")
 	enabled, _ := os.ReadDir(dir) // what this account can't read, its systemd does not start
 	for _, link := range enabled {
 		name := link.Name()
-		if !strings.HasPrefix(name, "symphony@") || !project.Exists(filepath.Join(dir, name)) { // its package may be gone
+		// its package may be gone
+		if !strings.HasPrefix(name, "symphony@") || !project.Exists(filepath.Join(dir, name)) {
 			continue
 		}
-		folder, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", "--unescape", "--path", "--instance", name)
-		if err == nil && paths.Real(filepath.Join(strings.TrimSuffix(folder, "\n"), "WORKFLOW.md")) == paths.Real(p.Path) {
+		folder, err := runProgram(
+			ctx,
+			p.Env,
+			"",
+			nil,
+			"systemd-escape",
+			"--unescape",
+			"--path",
+			"--instance",
+			name,
+		)
+		if err == nil &&
+			paths.Real(filepath.Join(strings.TrimSuffix(folder, "\n"), "WORKFLOW.md")) == paths.Real(p.Path) {
 			return name
 		}
 	}
@@ -95,25 +111,35 @@ func (in installation) lineByHand(p *project.Project) string {
 	return ""
 }
 
-// AsScheduled returns the project as passes see it in cron's bare environment. An installed schedule names the workflow, and may
-// pass on the caller's state directory and variables; one that is yet to be installed does. stateFlag takes precedence.
+// AsScheduled returns the project as passes see it in cron's bare environment. An installed
+// schedule names the workflow, and may pass on the caller's state directory and variables; one
+// that is yet to be installed does. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
 	found := findInstalled(ctx, p)
 	none := len(found.kinds) == 0 && found.lineByHand(p) == ""
 	carries := func(forms ...string) bool {
 		return none || slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
-			return slices.ContainsFunc(forms, func(form string) bool { return strings.Contains(kind.installed(), form) })
+			return slices.ContainsFunc(
+				forms,
+				func(form string) bool { return strings.Contains(kind.installed(), form) },
+			)
 		})
 	}
 	words := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
-	if stateFlag == "" && carries(" --state-dir "+cronWord(p.StateDir)+" ", " --state-dir "+argumentWord(p.StateDir)+" ", words) {
+	if stateFlag == "" &&
+		carries(
+			" --state-dir "+cronWord(p.StateDir)+" ",
+			" --state-dir "+argumentWord(p.StateDir)+" ",
+			words,
+		) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
 		v := p.Env.Getenv(name)
 		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(v)
-		if v != "" && carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
+		if v != "" &&
+			carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
 			vars = append(vars, name+"="+v)
 		}
 	}
@@ -136,7 +162,8 @@ type Status struct {
 	} `json:"project"`
 }
 
-// scheduledPass is the last pass of the active schedule; if none is active, that of any schedule.
+// scheduledPass is the last pass of the active schedule; if none is active, that of any
+// schedule.
 type scheduledPass struct {
 	Trigger   string    `json:"trigger"`
 	StartedAt time.Time `json:"started_at"`
@@ -167,12 +194,14 @@ func (out *Status) addProblem(format string, args ...any) {
 // ReadStatus returns what is installed, what is wrong with it, and what passes have recorded.
 func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
-	out.Project.WorkflowPath, out.Project.StateDir = p.Path, p.StateDir
+	out.Project.WorkflowPath = p.Path
+	out.Project.StateDir = p.StateDir
 	found := findInstalled(ctx, p)
 	for _, kind := range found.kinds {
 		kind.addStatus(ctx, &out)
 	}
-	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil { // with those, the crontab does not matter
+	// with those, the crontab does not matter
+	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil {
 		out.addProblem("%s", found.problem)
 	}
 	db, err := project.OpenForReading(ctx, p)
@@ -197,16 +226,30 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 
 func (t *timer) addStatus(ctx context.Context, out *Status) {
 	row := TimerStatus{Unit: t.name() + ".timer", Manager: "user", RunAs: ownAccount(t.p.Env).name}
-	lingering, install, journal := lingers(row.RunAs), "symphony schedule install", "journalctl --user -u "
+	lingering := lingers(row.RunAs)
+	install := "symphony schedule install"
+	journal := "journalctl --user -u "
 	if t.system {
-		row.Manager, row.RunAs = "system", t.options().RunAs
-		lingering, install, journal = true, "symphony schedule install --system", "journalctl -u "
+		row.Manager = "system"
+		row.RunAs = t.options().RunAs
+		lingering = true
+		install = "symphony schedule install --system"
+		journal = "journalctl -u "
 	}
-	found, err := t.properties(ctx, "ActiveState", "UnitFileState", "NextElapseUSecRealtime", "LastTriggerUSec", "Result")
+	found, err := t.properties(
+		ctx,
+		"ActiveState",
+		"UnitFileState",
+		"NextElapseUSecRealtime",
+		"LastTriggerUSec",
+		"Result",
+	)
 	if err == nil {
 		timer := found[row.Unit]
-		row.Enabled, row.Active = timer["UnitFileState"] == "enabled", timer["ActiveState"] == "active"
-		row.Last, row.Result = systemdTime(timer["LastTriggerUSec"]), found[t.name()+".service"]["Result"]
+		row.Enabled = timer["UnitFileState"] == "enabled"
+		row.Active = timer["ActiveState"] == "active"
+		row.Last = systemdTime(timer["LastTriggerUSec"])
+		row.Result = found[t.name()+".service"]["Result"]
 		if row.Active {
 			row.Next = systemdTime(timer["NextElapseUSecRealtime"])
 		}
@@ -214,7 +257,10 @@ func (t *timer) addStatus(ctx context.Context, out *Status) {
 	out.Timers = append(out.Timers, row)
 	switch {
 	case !lingering: // the user's systemd ends with the last logout, or has ended
-		out.addProblem("%s does not linger, so the timer stops at the last logout: loginctl enable-linger %[1]s", row.RunAs)
+		out.addProblem(
+			"%s does not linger, so the timer stops at the last logout: loginctl enable-linger %[1]s",
+			row.RunAs,
+		)
 	case err != nil:
 		out.addProblem("systemd does not answer: %s", exit.From(err).Message)
 	case !row.Enabled || !row.Active:
@@ -253,14 +299,19 @@ func (out *Status) Judge(now time.Time) Verdict {
 	}
 	switch {
 	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
-		out.addProblem("no schedule is installed: symphony schedule install -w %s", text.ShellQuote(out.Project.WorkflowPath))
+		out.addProblem(
+			"no schedule is installed: symphony schedule install -w %s",
+			text.ShellQuote(out.Project.WorkflowPath),
+		)
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
 		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
 		return Verdict{Text: "not active yet: no pass has come", Dead: true}
 	case out.LastRun == nil:
 		out.addProblem("the schedule has not run a pass yet: symphony doctor")
 	default:
-		out.addProblem("the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install")
+		out.addProblem(
+			"the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install",
+		)
 	}
 	return Verdict{Text: "not active: no new run starts until you run symphony tick", Dead: true}
 }

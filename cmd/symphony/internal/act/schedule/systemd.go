@@ -19,7 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// timer is the schedule of a systemd timer. Its files are those of the service and of the timer.
+// timer is the schedule of a systemd timer. Its files are those of the service and of the
+// timer.
 type timer struct{ files }
 
 func newTimer(s *plan, system bool) *timer {
@@ -41,8 +42,9 @@ func lineAfter(text, prefix string) string {
 	return rest
 }
 
-// timerLines uses a calendar if the interval divides a minute, an hour or a day: such a timer also makes up for what it missed
-// during a suspend. Other intervals run from one pass to the next.
+// timerLines uses a calendar if the interval divides a minute, an hour or a day: such a timer
+// also makes up for what it missed during a suspend. Other intervals run from one pass to the
+// next.
 func timerLines(every time.Duration) string {
 	if every == time.Second {
 		return "OnCalendar=*-*-* *:*:*"
@@ -70,7 +72,9 @@ func timerLines(every time.Duration) string {
 func unitWord(word string) string {
 	word = strings.ReplaceAll(word, "%", "%%")
 	special := func(r rune) bool {
-		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') && !strings.ContainsRune("/._-+=:@,%$", r) && r <= 0x7f
+		return (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') && (r < '0' || r > '9') &&
+			!strings.ContainsRune("/._-+=:@,%$", r) &&
+			r <= 0x7f
 	}
 	if word != "" && !strings.ContainsFunc(word, special) {
 		return word
@@ -81,11 +85,13 @@ func unitWord(word string) string {
 // argumentWord quotes an argument for ExecStart, where systemd expands variables.
 func argumentWord(word string) string { return strings.ReplaceAll(unitWord(word), "$", "$$") }
 
-// managerPatience is how long install waits for a user instance of systemd that loginctl enable-linger has just started.
+// managerPatience is how long install waits for a user instance of systemd that loginctl
+// enable-linger has just started.
 const managerPatience = 10 * time.Second
 
 func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
-	w, name := t.caller.Env, t.account.name
+	w := t.caller.Env
+	name := t.account.name
 	switch {
 	case !proc.ReadHostUnit(w.Environ).Booted:
 		return reconcile.NewError("no_scheduler", "this machine does not run systemd",
@@ -111,8 +117,14 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
 		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
-			return reconcile.NewError("no_scheduler", fmt.Sprintf("the systemd user instance of %s does not answer", name),
-				fmt.Sprintf("run sudo systemctl start user@%d.service, or use --system or --cron", t.account.uid))
+			return reconcile.NewError(
+				"no_scheduler",
+				fmt.Sprintf("the systemd user instance of %s does not answer", name),
+				fmt.Sprintf(
+					"run sudo systemctl start user@%d.service, or use --system or --cron",
+					t.account.uid,
+				),
+			)
 		}
 	}
 	return nil
@@ -125,7 +137,8 @@ func rootOnly(line string) error {
 // lingers reports whether the systemd of a user runs without a login.
 func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/systemd/linger", name)) }
 
-// install implements scheduler: it writes the units that differ, and lets systemd load and start them.
+// install implements scheduler: it writes the units that differ, and lets systemd load and
+// start them.
 func (t *timer) install(ctx context.Context) error {
 	if err := t.read(); err != nil {
 		return err
@@ -133,7 +146,8 @@ func (t *timer) install(ctx context.Context) error {
 	if err := t.write(); err != nil {
 		return err
 	}
-	// All steps each time: an earlier install may have been interrupted here. Without restart the timer keeps its old interval.
+	// All steps each time: an earlier install may have been interrupted here. Without restart
+	// the timer keeps its old interval.
 	name := t.name() + ".timer"
 	for _, args := range [][]string{{"daemon-reload"}, {"enable", "--quiet", name}, {"restart", name}} {
 		if _, err := t.systemctl(ctx, args...); err != nil {
@@ -144,22 +158,29 @@ func (t *timer) install(ctx context.Context) error {
 	return nil
 }
 
-// remove implements scheduler. It also removes the stamp of Persistent. A pass that is running ends by itself.
+// remove implements scheduler. It also removes the stamp of Persistent. A pass that is running
+// ends by itself.
 func (t *timer) remove(ctx context.Context) error {
-	w, name, service, unit := t.caller.Env, t.name()+".timer", t.list[0], t.list[1]
+	w := t.caller.Env
+	name := t.name() + ".timer"
+	service := t.list[0]
+	unit := t.list[1]
 	stamps := "/var/lib/systemd/timers"
 	if !t.system {
 		stamps = filepath.Join(w.Home, ".local", "share", "systemd", "timers")
 	}
 	if host := proc.ReadHostUnit(w.Environ); !host.Booted || !t.system && !host.Manager {
-		t.changes.warn("systemd does not answer: the files of " + name + " are removed, but the timer is not stopped")
+		t.changes.warn(
+			"systemd does not answer: the files of " + name + " are removed, but the timer is not stopped",
+		)
 	} else {
 		if unit.text != "" {
 			if _, err := t.systemctl(ctx, "disable", "--quiet", "--now", name); err != nil {
 				return err
 			}
 		}
-		for _, name := range []string{name, t.name() + ".service"} { // a failed unit would be listed until the next boot
+		// a failed unit would be listed until the next boot
+		for _, name := range []string{name, t.name() + ".service"} {
 			_, _ = t.systemctl(ctx, "reset-failed", name) // an error if it is not loaded
 		}
 	}
@@ -178,17 +199,31 @@ func (t *timer) remove(ctx context.Context) error {
 
 // systemctl calls systemctl for the system instance or the user instance of systemd.
 func (t *timer) systemctl(ctx context.Context, args ...string) (string, error) {
-	manager, runtime := "--user", cmp.Or(t.caller.Env.Getenv("XDG_RUNTIME_DIR"), "/run/user/"+strconv.Itoa(os.Geteuid()))
+	manager := "--user"
+	runtime := cmp.Or(t.caller.Env.Getenv("XDG_RUNTIME_DIR"), "/run/user/"+strconv.Itoa(os.Geteuid()))
 	if t.system {
 		manager = "--system"
 	}
 	env := []string{"XDG_RUNTIME_DIR=" + runtime, "TZ=UTC"} // show prints local times
-	return runProgram(ctx, t.caller.Env, "", env, "systemctl", append([]string{manager, "--no-pager", "--no-ask-password"}, args...)...)
+	return runProgram(
+		ctx,
+		t.caller.Env,
+		"",
+		env,
+		"systemctl",
+		append([]string{manager, "--no-pager", "--no-ask-password"}, args...)...)
 }
 
 // properties returns properties of both units, by the name of the unit.
 func (t *timer) properties(ctx context.Context, names ...string) (map[string]map[string]string, error) {
-	out, err := t.systemctl(ctx, "show", "-p", "Id,"+strings.Join(names, ","), t.name()+".timer", t.name()+".service")
+	out, err := t.systemctl(
+		ctx,
+		"show",
+		"-p",
+		"Id,"+strings.Join(names, ","),
+		t.name()+".timer",
+		t.name()+".service",
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -207,13 +242,21 @@ func (t *timer) properties(ctx context.Context, names ...string) (map[string]map
 // programBound is how long a program may take.
 const programBound = 20 * time.Second
 
-// runProgram runs a program, such as systemctl, with PATH and the account as the only variables of our environment. The error contains
-// what the program printed on stderr.
-func runProgram(ctx context.Context, w *environ.Env, stdin string, env []string, name string, args ...string) (string, error) {
+// runProgram runs a program, such as systemctl, with PATH and the account as the only
+// variables of our environment. The error contains what the program printed on stderr.
+func runProgram(
+	ctx context.Context,
+	w *environ.Env,
+	stdin string,
+	env []string,
+	name string,
+	args ...string,
+) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, programBound)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, name, args...)
-	cmd.Dir, cmd.WaitDelay = "/", time.Second
+	cmd.Dir = "/"
+	cmd.WaitDelay = time.Second
 	cmd.Env = append(env, "LC_ALL=C", "HOME="+w.Home)
 	for _, name := range []string{"PATH", "USER", "LOGNAME"} {
 		if v, set := w.Lookup(name); set {
@@ -222,7 +265,8 @@ func runProgram(ctx context.Context, w *environ.Env, stdin string, env []string,
 	}
 	cmd.Stdin = strings.NewReader(stdin)
 	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	cmd.Stdout = &stdout
+	cmd.Stderr = &stderr
 	err := cmd.Run()
 	if err == nil {
 		return stdout.String(), nil
@@ -231,6 +275,12 @@ func runProgram(ctx context.Context, w *environ.Env, stdin string, env []string,
 	if ctx.Err() != nil {
 		why = "no answer: " + ctx.Err().Error()
 	}
-	return stdout.String(), failed("run that command yourself to see more; then repeat yours, which continues from there",
-		"%s %s: %v: %s", name, strings.Join(args, " "), err, why)
+	return stdout.String(), failed(
+		"run that command yourself to see more; then repeat yours, which continues from there",
+		"%s %s: %v: %s",
+		name,
+		strings.Join(args, " "),
+		err,
+		why,
+	)
 }

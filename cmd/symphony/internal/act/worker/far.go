@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// reachPatience is how long a worker tries to reach a host on which something may have been begun.
+	// reachPatience is how long a worker tries to reach a host on which something may have
+	// been begun.
 	reachPatience = 3 * time.Minute // not counting the time in which the engine lets the run wait
 	reachPause    = 5 * time.Second
 	accountBound  = time.Minute // for the first answer of a daemon
@@ -40,7 +41,8 @@ type hostDaemon struct {
 	mirrors host.Mirrors
 }
 
-// daemonRecord is what a worker stores of the daemon in the run's directory, for the one that may have to end the run.
+// daemonRecord is what a worker stores of the daemon in the run's directory, for the one that
+// may have to end the run.
 type daemonRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Secret      string `json:"secret"` // by which the daemon knows its workers
@@ -54,9 +56,18 @@ type daemonRecord struct {
 // newDaemon prepares to start the daemon of the run, with the options of the engine and the
 // repository that the run begins with.
 func (h *OwnRun) newDaemon(
-	ctx context.Context, p *project.Project, options workflow.Worker, repository host.Repository, log *slog.Logger,
+	ctx context.Context,
+	p *project.Project,
+	options workflow.Worker,
+	repository host.Repository,
+	log *slog.Logger,
 ) (*hostDaemon, error) {
-	begun := daemonRecord{Incarnation: 1, Secret: rand.Text(), Engine: options, Repository: repository}
+	begun := daemonRecord{
+		Incarnation: 1,
+		Secret:      rand.Text(),
+		Engine:      options,
+		Repository:  repository,
+	}
 	f, err := h.hostDaemon(ctx, p, begun, log)
 	if err != nil {
 		return nil, err
@@ -64,8 +75,8 @@ func (h *OwnRun) newDaemon(
 	return f, f.save()
 }
 
-// oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If the
-// daemon was killed, the next incarnation is started.
+// oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If
+// the daemon was killed, the next incarnation is started.
 func (h *OwnRun) oldDaemon(ctx context.Context, p *project.Project, log *slog.Logger) (*hostDaemon, error) {
 	var record daemonRecord
 	data, err := os.ReadFile(h.daemonFile(p))
@@ -100,7 +111,11 @@ func (h *OwnRun) hostDaemon(
 		return nil, err
 	}
 	run.Known = record.Served
-	run.Incarnation = remote.Incarnation{RunID: h.Run.ID, Number: record.Incarnation, Secret: record.Secret}
+	run.Incarnation = remote.Incarnation{
+		RunID:  h.Run.ID,
+		Number: record.Incarnation,
+		Secret: record.Secret,
+	}
 	return &hostDaemon{
 		engine:  by,
 		run:     run,
@@ -118,7 +133,8 @@ func (f *hostDaemon) save() error {
 	return durable.WriteFile(f.path, append(text.JSON(f.record), '\n'), 0o600)
 }
 
-// forget deletes the record of a run that nothing is left of on its host, and what the engine keeps of it.
+// forget deletes the record of a run that nothing is left of on its host, and what the engine
+// keeps of it.
 func (f *hostDaemon) forget(ctx context.Context, run reconcile.Run) {
 	if run.Remote == reconcile.RemoteBegun {
 		return
@@ -133,9 +149,13 @@ func (f *hostDaemon) forget(ctx context.Context, run reconcile.Run) {
 	}
 }
 
-// reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun is false only if the first attempt has shown
-// that nothing has happened on the host. After any other error it tries again, because only the host can say whether something has.
-func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far runner.Far, begun bool, err error) {
+// reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun
+// is false only if the first attempt has shown that nothing has happened on the host. After
+// any other error it tries again, because only the host can say whether something has.
+func (f *hostDaemon) reach(
+	ctx context.Context,
+	waits func(why string),
+) (far runner.Far, begun bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	patience := time.AfterFunc(reachPatience, cancel)
@@ -165,7 +185,8 @@ func (f *hostDaemon) reach(ctx context.Context, waits func(why string)) (far run
 		f.log.Info("host not reached", "error", err)
 		select {
 		case <-ctx.Done():
-			return far, true, reconcile.NewError("host_failed", err.Error(), "the next pass tries again").WithCause(err)
+			return far, true, reconcile.NewError("host_failed", err.Error(), "the next pass tries again").
+				WithCause(err)
 		case <-time.After(reachPause):
 		}
 	}
@@ -181,7 +202,8 @@ func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 		return far, err
 	}
 	if !f.run.Known {
-		// This is stored before the first call, so a run has not begun if its record does not say it.
+		// This is stored before the first call, so a run has not begun if its record does not
+		// say it.
 		f.run.Known = true
 		if err := f.save(); err != nil {
 			client.Close()

@@ -1,4 +1,5 @@
-// Package worker is the process symphony worker: it takes one run, carries it out, and records the outcome.
+// Package worker is the process symphony worker: it takes one run, carries it out, and records
+// the outcome.
 package worker
 
 import (
@@ -33,14 +34,16 @@ const (
 	workerGC   = 50              // percent, see Run
 	reapStep   = 5 * time.Second // how often orphans are reaped
 	ownPassMax = "10s"           // how long the pass that the worker starts waits for the lock
-	// takePatience is how long a worker tries to lock its alive file, which a pass may be probing.
+	// takePatience is how long a worker tries to lock its alive file, which a pass may be
+	// probing.
 	takePatience = 2 * time.Second
 )
 
 // Options are for Run.
 type Options struct {
 	ID, StateDir, Workflow string
-	// Slot is the path of the account's slot that the pass has handed over; empty if the number of runs is unbounded.
+	// Slot is the path of the account's slot that the pass has handed over; empty if the
+	// number of runs is unbounded.
 	Slot string
 	// Model is that of the operator's command; empty for that of the workflow.
 	Model string
@@ -48,8 +51,8 @@ type Options struct {
 	End bool
 }
 
-// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next run need not wait for the schedule. The
-// worker logs to stderr.
+// Run takes the run, carries it out, records the outcome, and starts a pass, so that the next
+// run need not wait for the schedule. The worker logs to stderr.
 func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
@@ -61,19 +64,27 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 			return errors.Join(err, ready.Refuse(err.Error()))
 		}
 	}
-	// Process lists would show "exe", because it was started from /proc/self/exe. Nothing depends on the name.
+	// Process lists would show "exe", because it was started from /proc/self/exe. Nothing
+	// depends on the name.
 	_ = proc.ShowAs("symphony")
-	// There may be many workers, and each needs less than a megabyte: early collections keep it at that.
+	// There may be many workers, and each needs less than a megabyte: early collections keep
+	// it at that.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
-	log := slog.New(slog.NewTextHandler(agent.Writer{W: stderr, Redactor: redactor}, nil)).With(slog.String("run_id", o.ID))
+	log := slog.New(slog.NewTextHandler(agent.Writer{
+		W:        stderr,
+		Redactor: redactor,
+	}, nil)).With(slog.String("run_id", o.ID))
 	exe := project.ProgramPath()
 	h, err := takeRun(ctx, w, o)
 	if err != nil {
 		log.Warn("run not taken", slog.String("error", err.Error()))
 		return errors.Join(err, ready.Refuse(err.Error()))
 	}
-	h.exe, h.slot, h.model, h.logins = exe, heldSlot, o.Model, ready.Shared
+	h.exe = exe
+	h.slot = heldSlot
+	h.model = o.Model
+	h.logins = ready.Shared
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
@@ -97,9 +108,10 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	}
 	h.Close(log)
 	crash.At("worker.closed")
-	// A terminated worker belongs to a service or session that is being stopped. A pass started there would start new work that is
-	// killed at once.
-	starts := h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun && h.Run.ErrorCode != reconcile.CodeTerminated
+	// A terminated worker belongs to a service or session that is being stopped. A pass
+	// started there would start new work that is killed at once.
+	starts := h.Run.Kind != reconcile.CleanupRun && h.Run.Kind != reconcile.FreeRun &&
+		h.Run.ErrorCode != reconcile.CodeTerminated
 	if starts || o.End {
 		startOwnPass(exe, w, o.StateDir, o.Workflow, log)
 	}
@@ -114,7 +126,8 @@ type OwnRun struct {
 	exe   string // the path of this program
 	model string
 	slot  *os.File // the account's slot, held while it is open; nil for none
-	// logins is what the workers of the same pass share of their login shells, nil for nothing.
+	// logins is what the workers of the same pass share of their login shells, nil for
+	// nothing.
 	logins *os.File
 }
 
@@ -141,7 +154,12 @@ func takeRun(ctx context.Context, w *environ.Env, o Options) (*OwnRun, error) {
 		h.Run, err = take(ctx, o.ID, self, w.Now())
 	}
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("taking run %s: %w", o.ID, err), runner.RecordFault(alive, err), h.DB.Close(), alive.Close())
+		return nil, errors.Join(
+			fmt.Errorf("taking run %s: %w", o.ID, err),
+			runner.RecordFault(alive, err),
+			h.DB.Close(),
+			alive.Close(),
+		)
 	}
 	return h, nil
 }
@@ -157,7 +175,8 @@ func (h *OwnRun) Close(log *slog.Logger) {
 	}
 }
 
-// Supervise makes this process the parent of all processes that the agent leaves behind, and reaps them.
+// Supervise makes this process the parent of all processes that the agent leaves behind, and
+// reaps them.
 func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 	report := func(err error) { log.Warn("supervision", slog.String("error", err.Error())) }
 	if err := proc.BecomeSubreaper(); err != nil {
@@ -170,14 +189,23 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 }
 
 // carryOut loads the workflow as the pass found it and carries the run out.
-func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte, redactor *agent.Redactor, log *slog.Logger) (err error) {
+func (h *OwnRun) carryOut(
+	ctx context.Context,
+	p *project.Project,
+	secret []byte,
+	redactor *agent.Redactor,
+	log *slog.Logger,
+) (err error) {
 	dir := host.RunDir(p.StateDir, h.Run.ID)
 	cfg, err := h.readWorkflow(dir, p, secret)
 	if err != nil {
 		return err
 	}
 	redactor.Add(slices.Concat(project.RunnerConfig(p, cfg).SecretValues, agent.EnvSecrets(p.Environ())))
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Memory: h.DB, Warn: func(text string) { log.Warn(text) }})
+	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{
+		Memory: h.DB,
+		Warn:   func(text string) { log.Warn(text) },
+	})
 	if err != nil {
 		return err
 	}
@@ -194,11 +222,24 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	config.RootsAreReal = h.Run.Host == ""
 	account := project.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config: config, Prompt: cfg.Prompt, Journal: h.DB.Journal, Requests: h.DB.Journal, Tracker: tracker,
-		Forge:   project.NewForge(p, cfg, h.DB),
-		Machine: host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)), Account: account,
-		Alive: h.Alive, Dir: dir, StateDir: p.StateDir, Env: p.Environ(), Version: project.Version(), Now: p.Env.Now,
-		Mono: proc.Monotonic, Boot: h.Run.Worker.Boot, Log: log, Redactor: redactor,
+		Config:   config,
+		Prompt:   cfg.Prompt,
+		Journal:  h.DB.Journal,
+		Requests: h.DB.Journal,
+		Tracker:  tracker,
+		Forge:    project.NewForge(p, cfg, h.DB),
+		Machine:  host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
+		Account:  account,
+		Alive:    h.Alive,
+		Dir:      dir,
+		StateDir: p.StateDir,
+		Env:      p.Environ(),
+		Version:  project.Version(),
+		Now:      p.Env.Now,
+		Mono:     proc.Monotonic,
+		Boot:     h.Run.Worker.Boot,
+		Log:      log,
+		Redactor: redactor,
 	}
 	if h.Run.Host != "" {
 		far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
@@ -206,7 +247,8 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 			return err
 		}
 		far.run.LostAfter = config.Policy.LostAfter
-		worker.Account, worker.Reach = nil, far.reach
+		worker.Account = nil
+		worker.Reach = far.reach
 		defer func() {
 			if err == nil {
 				far.forget(ctx, h.Run)
@@ -215,7 +257,11 @@ func (h *OwnRun) carryOut(ctx context.Context, p *project.Project, secret []byte
 	}
 	var stopNotifier func()
 	worker.Attend, stopNotifier = pass.Notifier{
-		P: p, DB: h.DB, Hook: pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID), By: h.Run.ID, IssueID: h.Run.IssueID,
+		P:       p,
+		DB:      h.DB,
+		Hook:    pass.AttentionHook(p, cfg).OfRun(p.StateDir, h.Run.ID),
+		By:      h.Run.ID,
+		IssueID: h.Run.IssueID,
 	}.Start(ctx, log)
 	defer stopNotifier()
 	if attend := worker.Attend; len(cfg.Tracker.Operators) > 0 {
@@ -249,7 +295,11 @@ func (h *OwnRun) proveLabels(
 		if proof.LeftOut == "" {
 			continue
 		}
-		log.Warn("agent.by_label: the row of a label is left out", slog.String("label", proof.Label), slog.String("why", proof.LeftOut))
+		log.Warn(
+			"agent.by_label: the row of a label is left out",
+			slog.String("label", proof.Label),
+			slog.String("why", proof.LeftOut),
+		)
 	}
 	if err := project.SaveProofs(dir, proofs); err != nil {
 		return nil, fmt.Errorf("record who has set labels of the issue: %w", err)
@@ -302,10 +352,12 @@ func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Log
 	return err
 }
 
-// lostAfterEnding is how long a daemon that was started only to end a run works without a link.
+// lostAfterEnding is how long a daemon that was started only to end a run works without a
+// link.
 const lostAfterEnding = 5 * time.Minute
 
-// askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or the next one of a loop.
+// askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or
+// the next one of a loop.
 func (h *OwnRun) askInTracker(p *project.Project, log *slog.Logger) {
 	if project.Looping(p.StateDir) {
 		if err := os.WriteFile(project.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
@@ -319,19 +371,33 @@ func (h *OwnRun) askInTracker(p *project.Project, log *slog.Logger) {
 // RecordFailure records that a run could not be started.
 func (h *OwnRun) RecordFailure(ctx context.Context, w *environ.Env, err error, log *slog.Logger) {
 	if h.Run.Outcome != "" { // the run ended, and its outcome could not be stored for too long
-		log.Error("outcome given up", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
+		log.Error(
+			"outcome given up",
+			slog.String("outcome", string(h.Run.Outcome)),
+			slog.String("error", err.Error()),
+		)
 		return
 	}
 	known := exit.From(err)
-	h.Run.Outcome, h.Run.ErrorCode, h.Run.ErrorText, h.Run.EndedAt = reconcile.Failed, known.Code, known.Message, w.Now()
+	h.Run.Outcome = reconcile.Failed
+	h.Run.ErrorCode = known.Code
+	h.Run.ErrorText = known.Message
+	h.Run.EndedAt = w.Now()
 	log.Error("run ended", slog.String("outcome", string(h.Run.Outcome)), slog.String("error", err.Error()))
-	worker := &runner.Worker{Journal: h.DB.Journal, Alive: h.Alive, Now: w.Now, Mono: proc.Monotonic, Log: log}
+	worker := &runner.Worker{
+		Journal: h.DB.Journal,
+		Alive:   h.Alive,
+		Now:     w.Now,
+		Mono:    proc.Monotonic,
+		Log:     log,
+	}
 	if err := worker.Conclude(context.WithoutCancel(ctx), h.Run); err != nil {
 		log.Error("outcome not stored", slog.String("error", err.Error()))
 	}
 }
 
-// startOwnPass starts a pass that settles this run, and does not wait for it. The pass inherits no marker, lock or lease of the run.
+// startOwnPass starts a pass that settles this run, and does not wait for it. The pass
+// inherits no marker, lock or lease of the run.
 func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
 	if project.Looping(stateDir) {
 		return // the loop sees the end of the run

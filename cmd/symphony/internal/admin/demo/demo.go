@@ -1,5 +1,5 @@
-// Package demo runs real passes with real workers on a folder of issues, a repository and a WORKFLOW.md in a temporary folder, and
-// prints what happens.
+// Package demo runs real passes with real workers on a folder of issues, a repository and a
+// WORKFLOW.md in a temporary folder, and prints what happens.
 package demo
 
 import (
@@ -57,12 +57,14 @@ type playground struct {
 
 // Options are the flags and the argument of demo.
 type Options struct {
-	RealAgent  bool   // codex, not the scripted agent
-	Repository string // the user's repository, of which a copy is worked on; empty for a made-up one
-	Remove     bool   // the temporary folder at the end
+	RealAgent bool // codex, not the scripted agent
+	// the user's repository, of which a copy is worked on; empty for a made-up one
+	Repository string
+	Remove     bool // the temporary folder at the end
 }
 
-// Run takes the issues to their handoff, and shows what can be looked at afterwards unless the folder is removed.
+// Run takes the issues to their handoff, and shows what can be looked at afterwards unless the
+// folder is removed.
 func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	dir, err := os.MkdirTemp("", "symphony-demo-")
 	if err == nil {
@@ -87,11 +89,17 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	return d.lookBack(ctx)
 }
 
-// Agent is the scripted agent, a separate process that speaks codex's protocol. It returns the exit code.
+// Agent is the scripted agent, a separate process that speaks codex's protocol. It returns the
+// exit code.
 func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
 
 func (d *playground) say(format string, args ...any) {
-	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", d.w.Now().Sub(d.began).Seconds(), text.Visible(fmt.Sprintf(format, args...)))
+	fmt.Fprintf(
+		d.w.Stdout,
+		"%5.1fs  %s\n",
+		d.w.Now().Sub(d.began).Seconds(),
+		text.Visible(fmt.Sprintf(format, args...)),
+	)
 }
 
 func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
@@ -133,7 +141,11 @@ func (d *playground) addIssues(context.Context) error {
 			issue.Description, _, _ = strings.Cut(issue.Description, "\n```agent")
 		}
 		front, err := yaml.Marshal(map[string]any{
-			"id": id, "title": issue.Title, "status": "Todo", "priority": issue.Priority, "blocked_by": issue.BlockedBy,
+			"id":           id,
+			"title":        issue.Title,
+			"status":       "Todo",
+			"priority":     issue.Priority,
+			"blocked_by":   issue.BlockedBy,
 			"created_date": d.began.Add(time.Duration(n-60) * time.Minute).UTC().Format(time.RFC3339),
 		})
 		if err != nil {
@@ -147,7 +159,8 @@ func (d *playground) addIssues(context.Context) error {
 	return nil
 }
 
-// makeRepository makes the repository, or a copy of the user's without its remotes, and the environment of everything that the demo starts.
+// makeRepository makes the repository, or a copy of the user's without its remotes, and the
+// environment of everything that the demo starts.
 func (d *playground) makeRepository(ctx context.Context) error {
 	hint := "the demo needs git on PATH"
 	script := `git init -q -b main "$1"; cd "$1"; echo "# A small project" > README.md; git add -A; git commit -qm Begin`
@@ -185,7 +198,11 @@ func (d *playground) writeWorkflow(context.Context) error {
 			return err
 		}
 		values["Home"] = "./agent-home"
-		values["Command"] = fmt.Sprintf("%s demo-agent app-server --pace 150ms --home %s", text.ShellQuote(exe), text.ShellQuote(home))
+		values["Command"] = fmt.Sprintf(
+			"%s demo-agent app-server --pace 150ms --home %s",
+			text.ShellQuote(exe),
+			text.ShellQuote(home),
+		)
 	}
 	var text bytes.Buffer
 	if err := template.Must(template.New("").Delims("[[", "]]").Parse(workflowText)).Execute(&text, values); err != nil {
@@ -217,7 +234,8 @@ func (d *playground) play(ctx context.Context) error {
 	if d.RealAgent {
 		bound = codexBound
 	}
-	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives the demo.
+	// The demo holds the loop's lock: workers then start no passes, so that nothing outlives
+	// the demo.
 	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
 		return err
 	}
@@ -227,7 +245,11 @@ func (d *playground) play(ctx context.Context) error {
 	}
 	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	for d.w.Now().Sub(d.began) < bound {
-		r, err := pass.Run(ctx, d.project(), pass.Options{Trigger: project.TriggerManual, Stays: true, LockTimeout: project.CommandPatience})
+		r, err := pass.Run(ctx, d.project(), pass.Options{
+			Trigger:     project.TriggerManual,
+			Stays:       true,
+			LockTimeout: project.CommandPatience,
+		})
 		if err == nil && len(r.Errors) > 0 {
 			err = r.Errors[0]
 		}
@@ -237,7 +259,10 @@ func (d *playground) play(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		waiting := slices.ContainsFunc(d.issues, func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" })
+		waiting := slices.ContainsFunc(
+			d.issues,
+			func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" },
+		)
 		idle := r.Holder == nil && r.Running+r.Retrying+r.Held == 0 && len(r.Applied) == 0
 		if idle && !waiting && len(pass.LiveRuns(ctx, d.project())) == 0 {
 			d.say("every issue is handed over, and nothing runs")
@@ -256,9 +281,13 @@ func (d *playground) play(ctx context.Context) error {
 		"not every issue was handed over within %s", text.Duration(bound))
 }
 
-// approve does what a person would: it moves an issue in review, for which others wait, to its end.
+// approve does what a person would: it moves an issue in review, for which others wait, to its
+// end.
 func (d *playground) approve(ctx context.Context) error {
-	blocker := text.First(d.issues, func(i reconcile.Issue) bool { return i.ID == "DEMO-1" && i.State == "Human Review" })
+	blocker := text.First(
+		d.issues,
+		func(i reconcile.Issue) bool { return i.ID == "DEMO-1" && i.State == "Human Review" },
+	)
 	if blocker.ID == "" {
 		return nil
 	}
@@ -266,7 +295,8 @@ func (d *playground) approve(ctx context.Context) error {
 	return d.tracker.Move(ctx, blocker.ID, "Done")
 }
 
-// show prints which issues have changed their states, which runs have ended, and what the pass did.
+// show prints which issues have changed their states, which runs have ended, and what the pass
+// did.
 func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 	before := d.issues
 	if d.issues, err = d.readIssues(ctx); err != nil {
@@ -288,17 +318,30 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 			continue
 		}
 		d.ended[e.RunID] = true
-		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, text.Plural(e.Turns, "turn"), text.Count(e.Tokens.Total))
+		line := fmt.Sprintf(
+			"run of %s %s, %s, %s tokens",
+			e.Identifier,
+			*e.Outcome,
+			text.Plural(e.Turns, "turn"),
+			text.Count(e.Tokens.Total),
+		)
 		if e.Error != nil {
 			line += ": " + *e.Error
 		}
 		d.say("worker    %s", line)
 	}
-	if b := v.ProjectBlock; b != nil { // a schedule would wait until it is over; the user of a demo should not
-		return failed("without --agent codex the demo needs none; with it, codex must be installed and logged in", "%s: %s", b.Reason, b.Message)
+	// a schedule would wait until it is over; the user of a demo should not
+	if b := v.ProjectBlock; b != nil {
+		return failed(
+			"without --agent codex the demo needs none; with it, codex must be installed and logged in",
+			"%s: %s",
+			b.Reason,
+			b.Message,
+		)
 	}
 	r.Applied = slices.DeleteFunc(slices.Clone(r.Applied), func(a reconcile.Applied) bool {
-		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap // the run's own end reports it
+		// the run's own end reports it
+		return a.Kind == reconcile.ActSettle || a.Kind == reconcile.ActReap
 	})
 	for _, line := range r.Sentences(d.w.Now()) {
 		d.say("pass %-4d %s", r.Pass.ID, line)
@@ -332,16 +375,30 @@ func (d *playground) lookBack(ctx context.Context) error {
 	for _, issue := range d.issues {
 		fmt.Fprintf(d.w.Stdout, "  %-8s %-14s %s\n", issue.Identifier, issue.State, issue.Title)
 	}
-	fmt.Fprintf(d.w.Stdout, "\n%d runs, %s tokens, nothing running.\n", len(v.Ended), text.Count(v.Totals.Total))
+	fmt.Fprintf(
+		d.w.Stdout,
+		"\n%d runs, %s tokens, nothing running.\n",
+		len(v.Ended),
+		text.Count(v.Totals.Total),
+	)
 	if !d.Remove {
-		fmt.Fprintf(d.w.Stdout, "\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
-			"  git -C %s log -p HEAD..symphony/DEMO-3\n",
-			text.Visible(d.repository()), program(project.ProgramPath()), d.flags(), text.ShellQuote(d.repository()))
+		fmt.Fprintf(
+			d.w.Stdout,
+			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
+				"  git -C %s log -p HEAD..symphony/DEMO-3\n",
+			text.Visible(
+				d.repository(),
+			),
+			program(project.ProgramPath()),
+			d.flags(),
+			text.ShellQuote(d.repository()),
+		)
 	}
 	return nil
 }
 
-// program is how the program at that path is called from a shell: that of go run is gone when it ends.
+// program is how the program at that path is called from a shell: that of go run is gone when
+// it ends.
 func program(path string) string {
 	if path == "" || project.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"

@@ -7,7 +7,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// A program that go run has built is gone when it ends, also if the go command has kept it in its cache.
+// A program that go run has built is gone when it ends, also if the go command has kept it in
+// its cache.
 func TestProgram(t *testing.T) {
 	for path, want := range map[string]string{
 		"/home/ann/my bin/symphony":                        "'/home/ann/my bin/symphony'",

@@ -27,7 +27,10 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 			return failWith(err)
 		}
 		if path == "" {
-			return fail("not found: bash -lc does not find "+found[1], e.hintForProgram(ctx, found[1])+"; or write its path into codex.command")
+			return fail(
+				"not found: bash -lc does not find "+found[1],
+				e.hintForProgram(ctx, found[1])+"; or write its path into codex.command",
+			)
 		}
 		path = ", " + path
 	}
@@ -44,13 +47,15 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
 		}
 	}
-	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" && !e.config.Codex.TrustLauncher {
+	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" &&
+		!e.config.Codex.TrustLauncher {
 		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
 	}
 	return list
 }
 
-// programWord finds the word of a shell command that names the program, unless only a shell can find it.
+// programWord finds the word of a shell command that names the program, unless only a shell
+// can find it.
 var programWord = text.Pattern(`^\s*(?:(?:exec|env|\w+=[\w./~@:,-]*)\s+)*([\w./~@+-]+)(?:\s|$)`)
 
 // loginHint is the command that logs codex in, in the codex home of agents.
@@ -60,9 +65,14 @@ func (e *environment) loginHint() string {
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
-	if kind, err := project.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit && !kind.LoginInFile(home) {
-		command = fmt.Sprintf("write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
-			"a file, then %s", home, command)
+	if kind, err := project.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit &&
+		!kind.LoginInFile(home) {
+		command = fmt.Sprintf(
+			"write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
+				"a file, then %s",
+			home,
+			command,
+		)
 	}
 	return command + ", as this account"
 }
@@ -91,20 +101,28 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	case err != nil:
 		return failWith(err)
 	case set == "":
-		return fail(fmt.Sprintf("agent_auth: the model provider %s needs %s, which is not set", login.Provider, login.EnvKey),
-			"put it into "+e.p.EnvPath())
+		return fail(
+			fmt.Sprintf(
+				"agent_auth: the model provider %s needs %s, which is not set",
+				login.Provider,
+				login.EnvKey,
+			),
+			"put it into "+e.p.EnvPath(),
+		)
 	}
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
-// checkModel asks codex whether it knows the model. One that it does not know fails only in the first turn.
+// checkModel asks codex whether it knows the model. One that it does not know fails only in
+// the first turn.
 func checkModel(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	model, known, err := i.Session.Models(ctx, i.Cwd)
 	if err != nil {
 		return failWith(err)
 	}
-	if model = cmp.Or(e.config.Codex.Model, model); model == "" || len(known) == 0 || slices.Contains(known, model) {
+	if model = cmp.Or(e.config.Codex.Model, model); model == "" || len(known) == 0 ||
+		slices.Contains(known, model) {
 		return nil
 	}
 	return warn("codex knows no model "+model+text.DidYouMean(model, known, "%s"),
@@ -130,8 +148,10 @@ func checkHome(_ context.Context, e *environment) []finding {
 	case names == "" && e.config.Codex.Inherit:
 		list = ok("agents inherit %s (codex.inherit)", home)
 	case names != "" && e.config.Codex.Inherit:
-		list = warn(fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
-			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a home for agents in codex.home")
+		list = warn(
+			fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
+			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a home for agents in codex.home",
+		)
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
 	}
@@ -148,8 +168,10 @@ func checkHome(_ context.Context, e *environment) []finding {
 func checkSandbox(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	if !confine.Confines(i.Policy) {
-		return warn("codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
-			"remove it, unless this is a dedicated container or virtual machine")
+		return warn(
+			"codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
+			"remove it, unless this is a dedicated container or virtual machine",
+		)
 	}
 	err := i.TrySandbox(ctx)
 	if runner.Collided(err) { // such as by the codex of the other environment
@@ -166,7 +188,8 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 	return ok("works")
 }
 
-// checkSecrets reports whether agents can read the environment files of all projects and codex's login.
+// checkSecrets reports whether agents can read the environment files of all projects and
+// codex's login.
 func checkSecrets(_ context.Context, e *environment) []finding {
 	var found []string
 	for _, path := range project.SecretFiles(e.p, project.OpenAccount(e.p, e.config.Codex.Home)) {
@@ -183,16 +206,22 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 	case found == nil:
 		return nil
 	case e.config.Codex.TurnSandboxPolicy != nil && !confine.Hides(e.config.Codex.TurnSandboxPolicy):
-		return warn("agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
-			"remove codex.turn_sandbox_policy, or run symphony under an account of its own")
+		return warn(
+			"agents can read "+names+", because codex.turn_sandbox_policy replaces the sandbox that denies it",
+			"remove codex.turn_sandbox_policy, or run symphony under an account of its own",
+		)
 	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
-		return warn("agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
-			"set agent.on_approval: ask, or run symphony under an account of its own")
+		return warn(
+			"agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
+			"set agent.on_approval: ask, or run symphony under an account of its own",
+		)
 	}
 	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
-		return warn("agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
-			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files")
+		return warn(
+			"agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
+			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files",
+		)
 	}
 	return ok("agents cannot read %s", names)
 }
@@ -201,7 +230,8 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 func checkTokens(_ context.Context, e *environment) (list []finding) {
 	for _, name := range []string{"GH_TOKEN", "GITHUB_TOKEN"} {
 		withheld := slices.Contains(e.config.SecretVars, name)
-		if value, _ := e.p.Lookup(name); value != "" && !withheld && !slices.Contains(e.config.Agent.PassEnv, name) {
+		if value, _ := e.p.Lookup(name); value != "" && !withheld &&
+			!slices.Contains(e.config.Agent.PassEnv, name) {
 			list = append(list, warn(name+" is set, but only hooks get it, not agents",
 				"add it to agent.pass_env if agents use gh or push to GitHub")...)
 		}

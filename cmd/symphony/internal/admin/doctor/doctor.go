@@ -1,5 +1,6 @@
-// Package doctor checks everything that a run of a project needs: the workflow, the tracker, codex, programs, directories, the
-// schedule. Each check runs in two environments: that of the caller, and that which a schedule would provide.
+// Package doctor checks everything that a run of a project needs: the workflow, the tracker,
+// codex, programs, directories, the schedule. Each check runs in two environments: that of the
+// caller, and that which a schedule would provide.
 package doctor
 
 import (
@@ -28,7 +29,8 @@ type check struct {
 	needs need
 	// run returns what it found, good or bad; nil if the check does not apply.
 	run func(ctx context.Context, e *environment) []finding
-	// ifDifferent is the hint if both environments are fine but different; empty if that does no harm.
+	// ifDifferent is the hint if both environments are fine but different; empty if that does
+	// no harm.
 	ifDifferent string
 	about       subject
 }
@@ -37,12 +39,15 @@ type check struct {
 type subject int
 
 const (
-	ofProject    subject = iota // it is made always
-	ofAgents                    // the machine of agents: it is not made if that is another one
-	ofRepository                // the machine of agents, or that on which git reaches the repository, which is always this one
+	ofProject subject = iota // it is made always
+	ofAgents                 // the machine of agents: it is not made if that is another one
+	// the machine of agents, or that on which git reaches the repository, which is always this
+	// one
+	ofRepository
 )
 
-// need is a condition of a check. If it is not met, the check is skipped and another one reports why.
+// need is a condition of a check. If it is not met, the check is skipped and another one
+// reports why.
 type need int
 
 const (
@@ -50,15 +55,17 @@ const (
 	needsWorkflow      // a workflow, which may be wrong
 	needsConfig        // a workflow that can be read
 	needsKey           // the tracker's key
-	needsCodex         // a workflow that can be read, or none: then codex is checked with the defaults
-	needsLogin         // a login shell that ends
-	needsAgent         // a codex that starts
+	// a workflow that can be read, or none: then codex is checked with the defaults
+	needsCodex
+	needsLogin // a login shell that ends
+	needsAgent // a codex that starts
 )
 
 // JSON is what doctor --json prints.
 type JSON = []finding
 
-// needsProject reports whether the condition needs a workflow. Where there is none, its check is skipped without a complaint.
+// needsProject reports whether the condition needs a workflow. Where there is none, its check
+// is skipped without a complaint.
 func (n need) needsProject() bool { return n == needsWorkflow || n == needsConfig || n == needsKey }
 
 // checks lists the checks in the order of their lines.
@@ -74,7 +81,13 @@ var checks = []check{
 	{"hosts", needsConfig, checkHosts, "", ofProject},
 	{"engine", needsConfig, checkEngine, "", ofProject},
 	{"login shell", needsCodex, checkLoginShell, "", ofRepository},
-	{"codex", needsLogin, checkCodex, "write its full path into codex.command, so that both start the same program", ofAgents},
+	{
+		"codex",
+		needsLogin,
+		checkCodex,
+		"write its full path into codex.command, so that both start the same program",
+		ofAgents,
+	},
 	{"codex login", needsAgent, checkLogin, "", ofAgents},
 	{"model", needsAgent, checkModel, "", ofAgents},
 	{"codex home", needsCodex, checkHome, "", ofAgents},
@@ -105,7 +118,8 @@ var checks = []check{
 }
 
 const (
-	// checkBound is the time limit of a check. A check that has not returned after giveUpBound is reported.
+	// checkBound is the time limit of a check. A check that has not returned after giveUpBound
+	// is reported.
 	checkBound  = 45 * time.Second
 	giveUpBound = 50 * time.Second
 )
@@ -113,15 +127,17 @@ const (
 // Options are the flags of doctor.
 type Options struct {
 	StateDir string // the value of --state-dir
-	// Named is set if the caller has named a workflow. Otherwise, if the workflow is missing, doctor checks the machine alone.
+	// Named is set if the caller has named a workflow. Otherwise, if the workflow is missing,
+	// doctor checks the machine alone.
 	Named   bool
 	Verbose bool
 	// Engine: the engine of worker.engine starts a trial job.
 	Engine bool
 }
 
-// Examine runs all checks at once, so that one that hangs delays no other, and prints their findings: first what is fine, in the
-// order of the checks, then what needs attention, what fails, and a summary.
+// Examine runs all checks at once, so that one that hangs delays no other, and prints their
+// findings: first what is fine, in the order of the checks, then what needs attention, what
+// fails, and a summary.
 func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	called.tryEngine = o.Engine
@@ -138,12 +154,19 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 	out := &report{w: w, verbose: o.Verbose, machine: called.machine, secrets: secrets}
 	add := func(c check, called, scheduled answer) {
 		for i, f := range scheduled.findings { // fine, but not the same as here
-			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 && !f.in(called.findings) {
-				scheduled.findings[i].Status, scheduled.findings[i].Hint = statusWarn, c.ifDifferent
+			if c.ifDifferent != "" && f.Status == statusOK && len(called.findings) > 0 &&
+				!f.in(called.findings) {
+				scheduled.findings[i].Status = statusWarn
+				scheduled.findings[i].Hint = c.ifDifferent
 			}
 		}
 		if ctx.Err() == nil {
-			out.add(result{name: c.name, called: called.findings, scheduled: scheduled.findings, skipped: called.skipped})
+			out.add(result{
+				name:      c.name,
+				called:    called.findings,
+				scheduled: scheduled.findings,
+				skipped:   called.skipped,
+			})
 		}
 	}
 	for i, c := range checks {
@@ -156,9 +179,11 @@ func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) er
 	return out.end()
 }
 
-// start starts a check and returns a channel for its findings. If the check does not return in time, that is the finding.
+// start starts a check and returns a channel for its findings. If the check does not return in
+// time, that is the finding.
 func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) <-chan answer {
-	done, out := make(chan answer, 1), make(chan answer, 1)
+	done := make(chan answer, 1)
+	out := make(chan answer, 1)
 	go func() {
 		bounded, cancel := context.WithTimeout(ctx, checkBound)
 		defer cancel()
@@ -181,7 +206,8 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 				"something that it examines hangs: a disk, a mount, or a program in the login profile")
 		}
 		for i := range a.findings {
-			a.findings[i].Check, a.findings[i].As = c.name, e.as
+			a.findings[i].Check = c.name
+			a.findings[i].As = e.as
 		}
 		out <- a
 	}()
@@ -214,7 +240,8 @@ type finding struct {
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 	As      string `json:"as"`
-	// Cause is the check that reports the cause of this finding and of others; empty if there is none.
+	// Cause is the check that reports the cause of this finding and of others; empty if there
+	// is none.
 	Cause   string `json:"cause,omitempty"`
 	code    string // of the error
 	network bool   // the network may be the cause
@@ -244,16 +271,31 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with what the agent printed last.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
-		hint := cmp.Or(words.Hint(string(ofAgent.Code), ""), "see the output of codex in a run with symphony logs ISSUE --stderr")
+		hint := cmp.Or(
+			words.Hint(string(ofAgent.Code), ""),
+			"see the output of codex in a run with symphony logs ISSUE --stderr",
+		)
 		faults = append(faults, reconcile.NewError(string(ofAgent.Code), text, hint))
 	case errors.Is(err, context.DeadlineExceeded):
-		faults = append(faults,
-			reconcile.NewError(string(agent.CodeResponseTimeout), err.Error(), "something hangs: run it yourself to see more"))
+		faults = append(
+			faults,
+			reconcile.NewError(
+				string(agent.CodeResponseTimeout),
+				err.Error(),
+				"something hangs: run it yourself to see more",
+			),
+		)
 	default:
 		faults = append(faults, exit.From(err))
 	}
 	for _, e := range faults {
-		list = append(list, finding{Status: statusFail, Message: e.Error(), Hint: e.Hint, code: e.Code, network: unreachable(err)})
+		list = append(list, finding{
+			Status:  statusFail,
+			Message: e.Error(),
+			Hint:    e.Hint,
+			code:    e.Code,
+			network: unreachable(err),
+		})
 	}
 	return list
 }
@@ -267,7 +309,8 @@ func (f finding) in(list []finding) bool {
 // requiredChecks are the checks without which no pass begins.
 var requiredChecks = []string{"workflow", "environment file", "key"}
 
-// exitCode returns an exit.Only: 3 if a pass in the caller's environment would refuse the workflow, 1 if anything else fails.
+// exitCode returns an exit.Only: 3 if a pass in the caller's environment would refuse the
+// workflow, 1 if anything else fails.
 func exitCode(findings []finding) error {
 	code := exit.OK
 	for _, f := range findings {

@@ -23,14 +23,15 @@ import (
 
 func TestProgramWord(t *testing.T) {
 	for command, want := range map[string]string{
-		"codex app-server":                       "codex",
-		"  /opt/codex app-server -c model=x":     "/opt/codex",
-		"exec codex app-server":                  "codex",
-		"RUST_LOG=debug A=b ~/bin/codex":         "~/bin/codex",
-		"env CODEX_HOME=/x codex app-server":     "codex",
-		"$HOME/codex app-server":                 "",
-		`"/opt/my codex" app-server`:             "",
-		"cd /x && codex app-server":              "cd", // a builtin, which is found; the start reports the rest
+		"codex app-server":                   "codex",
+		"  /opt/codex app-server -c model=x": "/opt/codex",
+		"exec codex app-server":              "codex",
+		"RUST_LOG=debug A=b ~/bin/codex":     "~/bin/codex",
+		"env CODEX_HOME=/x codex app-server": "codex",
+		"$HOME/codex app-server":             "",
+		`"/opt/my codex" app-server`:         "",
+		// a builtin, which is found; the start reports the rest
+		"cd /x && codex app-server":              "cd",
 		"(codex app-server)":                     "",
 		"":                                       "",
 		"npx codex@latest app-server | tee /tmp": "npx",
@@ -41,7 +42,9 @@ func TestProgramWord(t *testing.T) {
 
 // Findings that both environments have in common are printed once.
 func TestMerge(t *testing.T) {
-	good, other, wrong := ok("good")[0], ok("other")[0], fail("wrong", "mend it")[0]
+	good := ok("good")[0]
+	other := ok("other")[0]
+	wrong := fail("wrong", "mend it")[0]
 	list := func(f ...finding) []finding { return f }
 	for _, c := range []struct {
 		called, scheduled []finding
@@ -64,16 +67,31 @@ func TestMerge(t *testing.T) {
 func TestHangingCheckIsReported(t *testing.T) {
 	release := make(chan struct{})
 	defer close(release)
-	hangs := check{name: "x", run: func(context.Context, *environment) []finding { <-release; return nil }}
+	hangs := check{
+		name: "x",
+		run:  func(context.Context, *environment) []finding { <-release; return nil },
+	}
 	found := (<-(&environment{}).start(t.Context(), hangs, time.Millisecond)).findings
-	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" || found[0].Check != "x" {
+	if len(found) != 1 || found[0].Status != statusFail || found[0].Message != "no answer within 1ms" ||
+		found[0].Check != "x" {
 		t.Errorf("%+v", found)
 	}
 }
 
 func TestExitCode(t *testing.T) {
-	one := func(check, as string, s status) finding { return finding{Check: check, As: as, Status: s} }
-	value := finding{Check: "workspace root", Status: statusFail, code: "invalid_config", As: asCalled}
+	one := func(check, as string, s status) finding {
+		return finding{
+			Check:  check,
+			As:     as,
+			Status: s,
+		}
+	}
+	value := finding{
+		Check:  "workspace root",
+		Status: statusFail,
+		code:   "invalid_config",
+		As:     asCalled,
+	}
 	for _, c := range []struct {
 		findings []finding
 		want     int
@@ -94,18 +112,27 @@ func TestExitCode(t *testing.T) {
 	}
 }
 
-// What is wrong with the keys of monitor, each with a hint. Asking the check counts neither as a pass nor as a failure.
+// What is wrong with the keys of monitor, each with a hint. Asking the check counts neither as
+// a pass nor as a failure.
 func TestCheckMonitor(t *testing.T) {
 	s := checktest.New(time.Minute, time.Minute, time.Now)
 	defer s.Close()
 	dir := t.TempDir()
-	p := &project.Project{Env: &environ.Env{Home: dir}, Path: dir + "/WORKFLOW.md", StateDir: dir + "/shop-1"}
+	p := &project.Project{
+		Env:      &environ.Env{Home: dir},
+		Path:     dir + "/WORKFLOW.md",
+		StateDir: dir + "/shop-1",
+	}
 	for _, c := range []struct {
 		monitor workflow.Monitor
 		want    []string
 	}{
 		{workflow.Monitor{}, nil},
-		{workflow.Monitor{PingURL: workflow.Secret(s.URL), PingVar: "PING", MetricsFile: dir + "/a.prom"}, []string{"monitor.ping_url answers", "passes can write"}},
+		{workflow.Monitor{
+			PingURL:     workflow.Secret(s.URL),
+			PingVar:     "PING",
+			MetricsFile: dir + "/a.prom",
+		}, []string{"monitor.ping_url answers", "passes can write"}},
 		{workflow.Monitor{PingVar: "PING"}, []string{"PING is not set"}},
 		{workflow.Monitor{PingURL: workflow.Secret(s.URL)}, []string{"everyone who can read the repository sees it"}},
 		{workflow.Monitor{PingURL: workflow.Secret(s.URL + "/nowhere")}, []string{"HTTP 404 Not Found"}},
@@ -113,14 +140,18 @@ func TestCheckMonitor(t *testing.T) {
 		{workflow.Monitor{MetricsFile: dir + "/a.txt"}, []string{"end with .prom"}},
 		{workflow.Monitor{MetricsFile: filepath.Dir(dir)}, []string{"is not a file"}},
 	} {
-		found := checkMonitor(t.Context(), &environment{p: p, config: &workflow.Config{Monitor: c.monitor}})
+		found := checkMonitor(t.Context(), &environment{
+			p:      p,
+			config: &workflow.Config{Monitor: c.monitor},
+		})
 		if len(found) != len(c.want) {
 			t.Errorf("%+v: %+v", c.monitor, found)
 			continue
 		}
 		for i, f := range found {
 			good := len(c.want) > 1
-			if !strings.Contains(f.Message, c.want[i]) || (f.Hint == "") != good || (f.Status == statusOK) != good {
+			if !strings.Contains(f.Message, c.want[i]) || (f.Hint == "") != good ||
+				(f.Status == statusOK) != good {
 				t.Errorf("%+v: %+v, want %s", c.monitor, f, c.want[i])
 			}
 		}
@@ -132,7 +163,11 @@ func TestCheckMonitor(t *testing.T) {
 
 // A newer release is reported only if a variable of the caller says where to ask.
 func TestRelease(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("v99.0.0\n")) }))
+	server := httptest.NewServer(
+		http.HandlerFunc(
+			func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("v99.0.0\n")) },
+		),
+	)
 	defer server.Close()
 	for name, c := range map[string]struct{ as, address, want string }{
 		"set":             {asCalled, server.URL, "v99.0.0 is newer than this " + project.Version()},
@@ -141,7 +176,10 @@ func TestRelease(t *testing.T) {
 	} {
 		env := &environ.Env{Environ: []string{project.ReleasesVar + "=" + c.address}, Now: time.Now}
 		message := ""
-		for _, f := range checkRelease(t.Context(), &environment{as: c.as, p: &project.Project{Env: env}}) {
+		for _, f := range checkRelease(t.Context(), &environment{
+			as: c.as,
+			p:  &project.Project{Env: env},
+		}) {
 			test.Equal(t, name, f.Status, statusWarn)
 			message = f.Message
 		}

@@ -48,13 +48,21 @@ type environment struct {
 	tracker func() trackerAnswer
 }
 
-// newEnvironment reads the workflow. If it was not named and does not exist, the configuration has the defaults.
-func newEnvironment(ctx context.Context, as string, p *project.Project, named bool, other *environment) *environment {
+// newEnvironment reads the workflow. If it was not named and does not exist, the configuration
+// has the defaults.
+func newEnvironment(
+	ctx context.Context,
+	as string,
+	p *project.Project,
+	named bool,
+	other *environment,
+) *environment {
 	e := &environment{as: as, p: p, other: other}
 	readable := *p
 	readable.EnvErr = nil // checkEnvFile reports it
 	if e.machine = !named && errors.Is(p.SourceErr, fs.ErrNotExist); e.machine {
-		readable.Source, readable.SourceErr = defaults, nil
+		readable.Source = defaults
+		readable.SourceErr = nil
 	}
 	e.report, e.config = project.CheckResult(&readable)
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
@@ -63,8 +71,12 @@ func newEnvironment(ctx context.Context, as string, p *project.Project, named bo
 	return e
 }
 
-// defaults is a workflow in which codex and the account are those of every workflow that does not change them.
-var defaults = workflow.Source{FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"), Body: "{{ issue.title }}"}
+// defaults is a workflow in which codex and the account are those of every workflow that does
+// not change them.
+var defaults = workflow.Source{
+	FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"),
+	Body:        "{{ issue.title }}",
+}
 
 func (e *environment) has(n need) bool {
 	switch {
@@ -108,14 +120,20 @@ const startBound = 40 * time.Second
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	home := e.codexHome()
 	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
-		// With CODEX_HOME set, codex would exit at once; without it, codex would create the directory and have no login.
-		return nil, reconcile.NewError(string(agent.CodeAgentAuth), "codex's home "+home+" does not exist", e.loginHint())
+		// With CODEX_HOME set, codex would exit at once; without it, codex would create the
+		// directory and have no login.
+		return nil, reconcile.NewError(
+			string(agent.CodeAgentAuth),
+			"codex's home "+home+" does not exist",
+			e.loginHint(),
+		)
 	}
 	if err := e.login().err; err != nil {
 		return nil, err
 	}
 	if e.other != nil && e.other.config != nil {
-		_, _ = e.other.agent() // codex may exit if another one makes its database in a new home at the same time
+		// codex may exit if another one makes its database in a new home at the same time
+		_, _ = e.other.agent()
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
 	defer cancel()
@@ -148,8 +166,12 @@ func (e *environment) close() []finding {
 	if err == nil {
 		return nil
 	}
-	list := warn("the checks of codex left something behind: "+err.Error(), "see what it is and end or remove it")
-	list[0].Check, list[0].As = tidyingUp, e.as
+	list := warn(
+		"the checks of codex left something behind: "+err.Error(),
+		"see what it is and end or remove it",
+	)
+	list[0].Check = tidyingUp
+	list[0].As = e.as
 	return list
 }
 
@@ -161,7 +183,9 @@ func (e *environment) codexHome() string {
 
 const (
 	loginBound = 20 * time.Second // for a login shell
-	slowLogin  = 2 * time.Second  // a login shell that takes longer delays each run noticeably; on a busy machine every one takes a second
+	// a login shell that takes longer delays each run noticeably; on a busy machine every one
+	// takes a second
+	slowLogin = 2 * time.Second
 )
 
 // loginShell is a login shell that was tried.
@@ -171,14 +195,19 @@ type loginShell struct {
 	err     error
 }
 
-// startLogin runs a login shell in the environment of hooks and agents, twice if the first time was slow because the disk had to
-// read its files, and ends what the profile has left in the background.
+// startLogin runs a login shell in the environment of hooks and agents, twice if the first
+// time was slow because the disk had to read its files, and ends what the profile has left in
+// the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
-	id, env := "doctor-"+project.NewRunID(e.p.Env.Now()), project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
+	id := "doctor-" + project.NewRunID(e.p.Env.Now())
+	env := project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
 	run := project.ThisMachine().Run(id) // marks the processes
 	for range 2 {
 		began := time.Now()
-		profile, err := run.Login(ctx, host.LoginRequest{Env: append(env, host.RunMark+"="+id), Timeout: loginBound})
+		profile, err := run.Login(ctx, host.LoginRequest{
+			Env:     append(env, host.RunMark+"="+id),
+			Timeout: loginBound,
+		})
 		if shell = (loginShell{profile, time.Since(began), err}); err != nil || shell.took <= slowLogin {
 			break
 		}
@@ -194,7 +223,8 @@ func (e *environment) loginEnv() []string {
 	return config.AfterLogin(config.HookEnv(e.p.Environ()), e.login().profile, config.Secrets)
 }
 
-// shell runs a script as hooks and agents run commands and returns the first line that it prints, empty if it fails.
+// shell runs a script as hooks and agents run commands and returns the first line that it
+// prints, empty if it fails.
 func (e *environment) shell(ctx context.Context, script string) (string, error) {
 	return e.shellIn(ctx, e.loginEnv, script)
 }
@@ -205,7 +235,8 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 		return "", err
 	}
 	cmd := exec.CommandContext(ctx, "bash", "-c", "exec 2>/dev/null; "+script)
-	cmd.Env, cmd.Dir = env(), "/"
+	cmd.Env = env()
+	cmd.Dir = "/"
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // without a terminal that ssh could ask on
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	cmd.WaitDelay = time.Second
@@ -220,7 +251,8 @@ func (e *environment) shellIn(ctx context.Context, env func() []string, script s
 	return strings.TrimSuffix(answer, "\r"), nil // ssh ends its lines as a terminal does
 }
 
-// program returns the path at which hooks and agents find a program; empty if they don't find it.
+// program returns the path at which hooks and agents find a program; empty if they don't find
+// it.
 func (e *environment) program(ctx context.Context, name string) (string, error) {
 	if slices.Contains(e.login().profile.Functions, name) {
 		return name, nil // a function of the login profile
@@ -249,8 +281,13 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 	}
 	caller := cmp.Or(e.other, e)
 	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc has set it
-		if info, err := os.Stat(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil && info.Mode().Perm()&0o111 != 0 {
-			return fmt.Sprintf("it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH", dir, profile)
+		if info, err := os.Stat(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil &&
+			info.Mode().Perm()&0o111 != 0 {
+			return fmt.Sprintf(
+				"it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH",
+				dir,
+				profile,
+			)
 		}
 	}
 	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)

@@ -11,12 +11,16 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// startedFile finds the files that a script starts by a path without variables, and a shell that reads the file instead.
-var startedFile = text.Pattern(`(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec)\s)[ \t]*((?:(?:ba|da|z)?sh|source|\.)\s+)?` +
-	`((?:~?/|[\w@+.-]+/)[\w@+./-]+)(?:[\s;&|)]|$)`)
+// startedFile finds the files that a script starts by a path without variables, and a shell
+// that reads the file instead.
+var startedFile = text.Pattern(
+	`(?m)(?:^|[;&|({!]|\b(?:then|do|else|exec)\s)[ \t]*((?:(?:ba|da|z)?sh|source|\.)\s+)?` +
+		`((?:~?/|[\w@+.-]+/)[\w@+./-]+)(?:[\s;&|)]|$)`,
+)
 
-// checkHooks compares scripts of the workflow with the files that they start: in the clone around WORKFLOW.md if that is one of
-// repository.url, and otherwise only those with an absolute path.
+// checkHooks compares scripts of the workflow with the files that they start: in the clone
+// around WORKFLOW.md if that is one of repository.url, and otherwise only those with an
+// absolute path.
 func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	h := e.config.Hooks
 	for _, hook := range [][2]string{
@@ -29,20 +33,31 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	} {
 		script := strings.ReplaceAll(hook[1], "\\\n", " ")
 		for _, found := range startedFile().FindAllStringSubmatch(script, -1) {
-			shell, name := found[1] != "", found[2]
-			tested := slices.ContainsFunc([]string{"-e ", "-f ", "-x "}, func(test string) bool { return strings.Contains(script, test+name) })
-			if tested || strings.Contains(script, "cd ") && !filepath.IsAbs(name) { // it may be elsewhere
+			shell := found[1] != ""
+			name := found[2]
+			tested := slices.ContainsFunc(
+				[]string{"-e ", "-f ", "-x "},
+				func(test string) bool { return strings.Contains(script, test+name) },
+			)
+			// it may be elsewhere
+			if tested || strings.Contains(script, "cd ") && !filepath.IsAbs(name) {
 				continue
 			}
 			if problem := e.fileProblem(ctx, name, shell, hook[0] == "hooks.on_attention"); problem != "" {
-				list = append(list, warn(hook[0]+" starts "+name+", which "+problem, "add it, chmod +x it and commit it, or correct the hook")...)
+				list = append(
+					list,
+					warn(
+						hook[0]+" starts "+name+", which "+problem,
+						"add it, chmod +x it and commit it, or correct the hook",
+					)...)
 			}
 		}
 	}
 	return list
 }
 
-// fileProblem returns what keeps a file from being started, empty if nothing does or that is not known.
+// fileProblem returns what keeps a file from being started, empty if nothing does or that is
+// not known.
 func (e *environment) fileProblem(ctx context.Context, name string, shell, atHome bool) string {
 	path := strings.Replace(name, "~/", e.p.Env.Home+"/", 1)
 	if atHome && !filepath.IsAbs(path) {
@@ -70,8 +85,11 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 	}
 	// What is ignored may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
-	mode, err := e.shell(ctx, "cd "+text.ShellQuote(dir)+" && cd \"$(git rev-parse --show-cdup)\" && ! git check-ignore -q "+file+
-		" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode ${mode%% *}"`)
+	mode, err := e.shell(
+		ctx,
+		"cd "+text.ShellQuote(dir)+" && cd \"$(git rev-parse --show-cdup)\" && ! git check-ignore -q "+file+
+			" && mode=$(git ls-tree --full-tree HEAD "+file+`) && echo "mode ${mode%% *}"`,
+	)
 	switch {
 	case err == nil && mode == "mode ":
 		return "is not in the repository"

@@ -6,7 +6,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// Two addresses are of one repository if they differ only in how they end, or in ssh and https.
+// Two addresses are of one repository if they differ only in how they end, or in ssh and
+// https.
 func TestSameRepository(t *testing.T) {
 	for _, c := range []struct {
 		a, b string

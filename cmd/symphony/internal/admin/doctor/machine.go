@@ -30,14 +30,18 @@ import (
 // gitVersion is the version that git prints.
 var gitVersion = text.Pattern(`git version (\d+)\.(\d+)`)
 
-// checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see confine.Config.AtHome).
+// checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see
+// confine.Config.AtHome).
 func checkGit(ctx context.Context, e *environment) []finding {
 	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
 	if m := gitVersion().FindStringSubmatch(list[0].Message); m != nil {
 		major, _ := strconv.Atoi(m[1]) // digits
 		minor, _ := strconv.Atoi(m[2])
 		if major < 2 || major == 2 && minor < 31 {
-			return warn(m[0]+" is older than 2.31: codex would let it run programs of an agent outside the sandbox", "upgrade git")
+			return warn(
+				m[0]+" is older than 2.31: codex would let it run programs of an agent outside the sandbox",
+				"upgrade git",
+			)
 		}
 	}
 	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
@@ -45,8 +49,10 @@ func checkGit(ctx context.Context, e *environment) []finding {
 	}
 	own, err := e.shellIn(ctx, e.p.Environ, "command -v git")
 	if err == nil && own == "" && list[0].Status == statusOK {
-		return fail("only the login shell finds git, and symphony looks for it in "+e.p.Env.Getenv("PATH")+" itself",
-			"link git into a directory of that PATH, or set PATH in the crontab or the unit")
+		return fail(
+			"only the login shell finds git, and symphony looks for it in "+e.p.Env.Getenv("PATH")+" itself",
+			"link git into a directory of that PATH, or set PATH in the crontab or the unit",
+		)
 	}
 	return list
 }
@@ -67,11 +73,18 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 		asked += " " + text.ShellQuote("refs/heads/"+folder)
 	}
 	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
-	answer, err := e.shellIn(ctx, env, "if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then "+
-		"echo found $(cut -sf2 <<< \"$said\")\n"+
-		`else grep -v '^Warning: ' <<< "$said"; fi`)
+	answer, err := e.shellIn(
+		ctx,
+		env,
+		"if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then "+
+			"echo found $(cut -sf2 <<< \"$said\")\n"+
+			`else grep -v '^Warning: ' <<< "$said"; fi`,
+	)
 	if errors.Is(err, context.DeadlineExceeded) {
-		list := fail("repository_unavailable: "+repository.URL+" does not answer", repositoryHint(repository, answer))
+		list := fail(
+			"repository_unavailable: "+repository.URL+" does not answer",
+			repositoryHint(repository, answer),
+		)
 		list[0].network = true
 		return list
 	}
@@ -81,12 +94,18 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	names := strings.Fields(answer)
 	found := len(names) > 0 && names[0] == "found"
 	if !found {
-		list := fail("repository_unavailable: "+cmp.Or(answer, "git says nothing"), repositoryHint(repository, answer))
+		list := fail(
+			"repository_unavailable: "+cmp.Or(answer, "git says nothing"),
+			repositoryHint(repository, answer),
+		)
 		list[0].network = gitUnreachable().MatchString(answer)
 		return list
 	}
 	if !slices.Contains(names, ref) {
-		return fail("repository_unavailable: "+repository.URL+" has no commit at "+ref, repositoryHint(repository, ""))
+		return fail(
+			"repository_unavailable: "+repository.URL+" has no commit at "+ref,
+			repositoryHint(repository, ""),
+		)
 	}
 	for _, folder := range repository.BranchFolders() {
 		if slices.Contains(names, "refs/heads/"+folder) {
@@ -115,10 +134,15 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	case err != nil:
 		return failWith(err)
 	case lacks == "history":
-		return fail("repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
-			"git -C "+dir+" fetch --unshallow")
+		return fail(
+			"repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
+			"git -C "+dir+" fetch --unshallow",
+		)
 	case lacks == "files":
-		return fail("repository_unavailable: "+dir+" is a partial clone, which lacks files", "git -C "+dir+" fetch --refetch --no-filter")
+		return fail(
+			"repository_unavailable: "+dir+" is a partial clone, which lacks files",
+			"git -C "+dir+" fetch --refetch --no-filter",
+		)
 	}
 	return nil
 }
@@ -149,16 +173,21 @@ func checkCommit(ctx context.Context, e *environment) []finding {
 	if repository.URL == "" || e.lacks(ctx, "git") {
 		return nil
 	}
-	said, err := e.shell(ctx, inScratch("git init -q && git config commit.gpgSign false && "+identity(repository)+
-		" && echo try > file && git add file && git commit -q -m 'try a commit'"))
+	said, err := e.shell(
+		ctx,
+		inScratch("git init -q && git config commit.gpgSign false && "+identity(repository)+
+			" && echo try > file && git add file && git commit -q -m 'try a commit'"),
+	)
 	switch {
 	case err != nil:
 		return failWith(err)
 	case said == "ok":
 		return nil
 	case noIdentity().MatchString(said):
-		return fail(host.CodeNoIdentity+": the agent's commits would have no author",
-			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global")
+		return fail(
+			host.CodeNoIdentity+": the agent's commits would have no author",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
+		)
 	}
 	return fail("git refuses a commit as an agent makes it: "+text.Short(said, mostSaid),
 		"correct the setting or the hook, which git config --show-origin --list shows")
@@ -176,20 +205,27 @@ func checkSignature(ctx context.Context, e *environment) []finding {
 		return nil
 	}
 	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
-	said, err := e.shellIn(ctx, env, "unset DISPLAY WAYLAND_DISPLAY GPG_TTY; export SSH_ASKPASS_REQUIRE=never\n"+
-		inScratch("git init -q --bare && "+identity(repository)+
-			" && git commit-tree -S -m 'try a signature' $(git hash-object -t tree -w /dev/null)"))
+	said, err := e.shellIn(
+		ctx,
+		env,
+		"unset DISPLAY WAYLAND_DISPLAY GPG_TTY; export SSH_ASKPASS_REQUIRE=never\n"+
+			inScratch("git init -q --bare && "+identity(repository)+
+				" && git commit-tree -S -m 'try a signature' $(git hash-object -t tree -w /dev/null)"),
+	)
 	switch {
 	case err != nil:
 		return failWith(err)
 	case said == "ok":
 		return ok("git signs commits")
 	}
-	return fail("git can't sign a commit: "+text.Short(said, mostSaid),
-		"correct user.signingKey and gpg.format in your git configuration: the key must need no passphrase, or an agent must have it")
+	return fail(
+		"git can't sign a commit: "+text.Short(said, mostSaid),
+		"correct user.signingKey and gpg.format in your git configuration: the key must need no passphrase, or an agent must have it",
+	)
 }
 
-// repositoryHint is the next step after an answer of git ls-remote, which is empty if there is no such branch.
+// repositoryHint is the next step after an answer of git ls-remote, which is empty if there is
+// no such branch.
 func repositoryHint(repository workflow.Repository, answer string) string {
 	look := "git ls-remote " + text.ShellQuote(repository.URL)
 	switch {
@@ -202,7 +238,12 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 	case answer == "" && repository.Base == "":
 		return "push a first commit to it, or set repository.base to a branch that has one"
 	case answer == "":
-		return "correct repository.base: " + strings.Replace(look, "ls-remote", "ls-remote --heads", 1) + " lists the branches"
+		return "correct repository.base: " + strings.Replace(
+			look,
+			"ls-remote",
+			"ls-remote --heads",
+			1,
+		) + " lists the branches"
 	}
 	return "correct repository.url or repository.base, or see what is wrong with " + look
 }
@@ -213,7 +254,8 @@ const ghBound = 5 * time.Second
 // checkGh finds gh, and whether it is logged in, if the workflow mentions it.
 func checkGh(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
-	if needed := repository.OpensPullRequests() && repository.Token == ""; !needed && !regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
+	if needed := repository.OpensPullRequests() && repository.Token == ""; !needed &&
+		!regexp.MustCompile(`\bgh\b`).Match(e.config.Redacted) {
 		return nil
 	}
 	found := e.checkProgram(ctx, "gh", "the workflow uses it")
@@ -275,9 +317,11 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 		return warn("the free space of "+root+" can't be read", "see what df says about it")
 	}
 	if least := e.config.Policy.MinFreeBytes; free < least {
-		list = append(list, fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",
-			root, text.BytesText(free), text.BytesText(least)),
-			"free space there; until then no run starts")...)
+		list = append(
+			list,
+			fail(fmt.Sprintf("disk_low: %s has %s free, less than workspace.min_free_bytes (%s)",
+				root, text.BytesText(free), text.BytesText(least)),
+				"free space there; until then no run starts")...)
 	}
 	if top := repositoryAbove(root); top != "" {
 		list = append(list, warn(root+" is in the git repository "+top+": there its files look untracked, "+
@@ -285,8 +329,12 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
 	}
 	if temporary := project.TemporaryAbove(root, e.p.Env); temporary != "" {
-		list = append(list, warn(root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
-			"set workspace.root to a directory on a local disk, such as ~/symphony")...)
+		list = append(
+			list,
+			warn(
+				root+" is below "+temporary+", which the system may clear: work that is not pushed would be lost",
+				"set workspace.root to a directory on a local disk, such as ~/symphony",
+			)...)
 	}
 	switch {
 	case list != nil:
@@ -297,7 +345,8 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	return ok("%s, %s free", root, text.BytesText(free))
 }
 
-// repositoryAbove returns the work tree of git that contains a directory, empty if there is none.
+// repositoryAbove returns the work tree of git that contains a directory, empty if there is
+// none.
 func repositoryAbove(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if project.Exists(filepath.Join(dir, ".git")) {
@@ -314,14 +363,16 @@ func checkLoginShell(_ context.Context, e *environment) []finding {
 	case login.err != nil:
 		return failWith(login.err)
 	case login.took > slowLogin:
-		return warn(fmt.Sprintf("bash -lc true takes %.1f s, and each run waits for it", login.took.Seconds()),
-			"see which command of the login profile is slow with bash -xlc true")
+		return warn(
+			fmt.Sprintf("bash -lc true takes %.1f s, and each run waits for it", login.took.Seconds()),
+			"see which command of the login profile is slow with bash -xlc true",
+		)
 	}
 	return ok("ends within two seconds")
 }
 
-// checkState checks whether the database exists, belongs to this workflow and is intact, and whether its state keeps runs from
-// starting. It creates nothing.
+// checkState checks whether the database exists, belongs to this workflow and is intact, and
+// whether its state keeps runs from starting. It creates nothing.
 func checkState(ctx context.Context, e *environment) (list []finding) {
 	dir := e.p.StateDir
 	exists, err := state.CheckDir(dir)
@@ -352,7 +403,12 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	}
 	rec, err := db.Store.State(ctx)
 	if block := project.BlockedBy(rec); err == nil && block != nil {
-		list = append(list, warn("blocked by "+block.Reason+": "+block.Message, "symphony ps shows when it is tried again")...)
+		list = append(
+			list,
+			warn(
+				"blocked by "+block.Reason+": "+block.Message,
+				"symphony ps shows when it is tried again",
+			)...)
 	}
 	if err == nil && rec.Paused {
 		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
@@ -360,7 +416,8 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	return list
 }
 
-// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the last pass ended.
+// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the
+// last pass ended.
 func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	if e.machine && e.as == asCalled {
 		return checkScheduler(ctx, e)
@@ -369,23 +426,35 @@ func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	if err != nil || e.as != asCalled {
 		return nil // checkState reports the error; the schedule is the same in both environments
 	}
-	which, now := " -w "+text.ShellQuote(e.p.Path), e.p.Env.Now()
+	which := " -w " + text.ShellQuote(e.p.Path)
+	now := e.p.Env.Now()
 	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
 	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
 		hint = "it is installed; see symphony schedule status" + which
 	}
-	last, run := st.LastPass, st.LastRun
+	last := st.LastPass
+	run := st.LastRun
 	switch {
 	case last == nil:
 		list = warn("no pass has run yet", hint)
 	case st.Loop:
 		list = ok("symphony tick --loop is running")
 	case run == nil:
-		list = warn("neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself", hint)
+		list = warn(
+			"neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself",
+			hint,
+		)
 	case st.Alive:
 		list = ok("active, last pass %s ago (%s)", text.Age(now, run.StartedAt), run.Trigger)
 	default:
-		list = warn(fmt.Sprintf("it has stopped: the last pass of %s began %s ago", run.Trigger, text.Age(now, run.StartedAt)), hint)
+		list = warn(
+			fmt.Sprintf(
+				"it has stopped: the last pass of %s began %s ago",
+				run.Trigger,
+				text.Age(now, run.StartedAt),
+			),
+			hint,
+		)
 	}
 	if last != nil && len(last.Errors) > 0 {
 		errs := text.Map(last.Errors, func(e reconcile.Error) string { return e.Code + ": " + e.Message })
@@ -412,12 +481,19 @@ func checkScheduler(ctx context.Context, e *environment) []finding {
 
 // checkWorkers checks whether a worker that is started here outlives its pass.
 func checkWorkers(ctx context.Context, e *environment) []finding {
-	runners := &workers.Local{StateDir: e.p.StateDir, Scopes: &proc.ScopeManager{Env: e.p.Env.Environ}}
+	runners := &workers.Local{
+		StateDir: e.p.StateDir,
+		Scopes:   &proc.ScopeManager{Env: e.p.Env.Environ},
+	}
 	if err := runners.Shelter(ctx); err != nil {
 		return failWith(err)
 	}
-	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root && !host.Lingers {
-		return warn("your user does not linger: your timers and the workers that they start end with your last logout", "loginctl enable-linger")
+	if host := proc.ReadHostUnit(e.p.Env.Environ); host.Booted && host.Manager && !host.Root &&
+		!host.Lingers {
+		return warn(
+			"your user does not linger: your timers and the workers that they start end with your last logout",
+			"loginctl enable-linger",
+		)
 	}
 	return ok("outlive their pass")
 }
@@ -428,7 +504,10 @@ func checkSharing(_ context.Context, e *environment) []finding {
 	if len(others) == 0 {
 		return nil
 	}
-	return ok("%s has the same project of the tracker; an issue that one has claimed is not started by another", strings.Join(others, ", "))
+	return ok(
+		"%s has the same project of the tracker; an issue that one has claimed is not started by another",
+		strings.Join(others, ", "),
+	)
 }
 
 // checkAccount warns about root, whose agents can read every file of the machine.
@@ -436,8 +515,10 @@ func checkAccount(_ context.Context, e *environment) []finding {
 	if os.Geteuid() != 0 || e.as != asCalled {
 		return nil
 	}
-	return warn("symphony runs as root: its agents can read the files of all accounts, and what leaves the sandbox can change them",
-		"run symphony under an account of its own")
+	return warn(
+		"symphony runs as root: its agents can read the files of all accounts, and what leaves the sandbox can change them",
+		"run symphony under an account of its own",
+	)
 }
 
 // checkRelease looks for a newer release, if the operator has set where to ask.
@@ -476,7 +557,10 @@ func checkEngine(ctx context.Context, e *environment) []finding {
 	}
 	hosts := e.config.Policy.Hosts
 	if len(hosts) != 1 || !workflow.IsEngine(hosts[0]) {
-		return fail("--engine: the workflow names no engine that starts jobs", "set worker.engine.kind, or leave --engine out")
+		return fail(
+			"--engine: the workflow names no engine that starts jobs",
+			"set worker.engine.kind, or leave --engine out",
+		)
 	}
 	began := time.Now()
 	root, err := project.TryEngine(ctx, e.p, hosts[0])
@@ -490,32 +574,60 @@ func checkEngine(ctx context.Context, e *environment) []finding {
 
 func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	a, err := project.AskHost(ctx, e.p, name)
-	own := strings.HasPrefix(e.config.Codex.Command, "codex ") // another program may be a codex, too
+	// another program may be a codex, too
+	own := strings.HasPrefix(e.config.Codex.Command, "codex ")
 	repository := e.config.Repository
 	switch {
 	case err != nil:
 		known := exit.From(err)
 		return fail(known.Error(), known.Hint)
 	case workflow.IsEngine(name):
-		return ok("%s answers within %v; what its machines have was not examined", name, a.Latency.Round(100*time.Millisecond))
+		return ok(
+			"%s answers within %v; what its machines have was not examined",
+			name,
+			a.Latency.Round(100*time.Millisecond),
+		)
 	case a.NoRoot != "":
 		return fail(fmt.Sprintf("%s: worker.root can't be made or written: %s", name, a.NoRoot),
 			"correct worker.root, or the directory there")
 	case own && a.Codex == "":
-		return fail(name+": a login shell does not find codex", "install it there: npm install -g @openai/codex; then run codex login there")
+		return fail(
+			name+": a login shell does not find codex",
+			"install it there: npm install -g @openai/codex; then run codex login there",
+		)
 	case own && strings.HasPrefix(a.Login, "Not logged in"):
-		return warn(name+": codex is not logged in", "run codex login there, unless its model provider needs no login")
+		return warn(
+			name+": codex is not logged in",
+			"run codex login there, unless its model provider needs no login",
+		)
 	case a.Git == "" && repository.URL != "":
-		return fail(name+": a login shell does not find git, with which workspaces are cloned", "install it there")
+		return fail(
+			name+": a login shell does not find git, with which workspaces are cloned",
+			"install it there",
+		)
 	case repository.URL != "" && a.Author == "" && (repository.Name == "" || repository.Email == ""):
-		return fail(name+": git does not know an author for the agents' commits",
-			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global there")
+		return fail(
+			name+": git does not know an author for the agents' commits",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global there",
+		)
 	case a.Git == "":
-		return warn(name+": a login shell does not find git", "install it there, unless hooks and agents need none")
+		return warn(
+			name+": a login shell does not find git",
+			"install it there, unless hooks and agents need none",
+		)
 	}
 	codex := ""
 	if own {
 		codex = "codex " + a.Codex + ", "
 	}
-	return ok("%s", fmt.Sprintf("%s: %sgit %s, answers within %v", name, codex, a.Git, a.Latency.Round(100*time.Millisecond)))
+	return ok(
+		"%s",
+		fmt.Sprintf(
+			"%s: %sgit %s, answers within %v",
+			name,
+			codex,
+			a.Git,
+			a.Latency.Round(100*time.Millisecond),
+		),
+	)
 }

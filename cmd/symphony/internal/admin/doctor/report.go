@@ -40,7 +40,8 @@ func (r result) worst() (worst status) {
 	return worst
 }
 
-// merge lists the findings that both environments share once, and labels the others with their environment.
+// merge lists the findings that both environments share once, and labels the others with their
+// environment.
 func (r result) merge() (list []finding) {
 	for _, f := range r.called {
 		if len(r.scheduled) > 0 && !f.in(r.scheduled) {
@@ -69,7 +70,8 @@ type report struct {
 // add adds a result without secrets, and prints it if all of it is fine.
 func (r *report) add(found result) {
 	for _, f := range found.all() {
-		f.Message, f.Hint = r.secrets.Text(f.Message), r.secrets.Text(f.Hint)
+		f.Message = r.secrets.Text(f.Message)
+		f.Hint = r.secrets.Text(f.Hint)
 	}
 	r.results = append(r.results, found)
 	if !r.w.JSON && len(found.all()) > 0 && found.worst() == statusOK {
@@ -77,7 +79,8 @@ func (r *report) add(found result) {
 	}
 }
 
-// end prints what is not fine, the failures last, and the summary. It returns an exit.Only if a check fails.
+// end prints what is not fine, the failures last, and the summary. It returns an exit.Only if
+// a check fails.
 func (r *report) end() error {
 	r.findNetwork()
 	findings := []finding{}
@@ -102,7 +105,8 @@ func (r *report) end() error {
 // networkCheck is the name of the line that reports a machine without a network.
 const networkCheck = "network"
 
-// findNetwork reports a network that several checks have missed, once instead of by each of them.
+// findNetwork reports a network that several checks have missed, once instead of by each of
+// them.
 func (r *report) findNetwork() {
 	var names []string
 	var caused []*finding
@@ -149,9 +153,12 @@ var marks = [...]struct{ terminal, pipe string }{{"✓", "+"}, {"!", "!"}, {"✗
 // nameCells is the width of the longest name of a check.
 const nameCells = len("environment file")
 
-// print prints the findings of a check: what is not fine, or else all in one line. With -v each finding has its own.
+// print prints the findings of a check: what is not fine, or else all in one line. With -v
+// each finding has its own.
 func (r *report) print(found result) {
-	w, list, name := r.w, found.merge(), found.name
+	w := r.w
+	list := found.merge()
+	name := found.name
 	worst := found.worst()
 	list = slices.DeleteFunc(list, func(f finding) bool {
 		return f.Cause != "" || !r.verbose && worst > statusOK && f.Status == statusOK
@@ -178,7 +185,10 @@ func (r *report) print(found result) {
 		}
 		fmt.Fprintln(w.Stdout, term.Hang(head, message, w.Width))
 		if f.Hint != "" {
-			fmt.Fprintln(w.Stdout, term.Hang(strings.Repeat(" ", term.Cells(head)-2)+"→ ", text.Visible(f.Hint), w.Width))
+			fmt.Fprintln(
+				w.Stdout,
+				term.Hang(strings.Repeat(" ", term.Cells(head)-2)+"→ ", text.Visible(f.Hint), w.Width),
+			)
 		}
 		name = ""
 	}
@@ -196,11 +206,14 @@ func (r *report) printSummary() {
 			names[found.worst()] = append(names[found.worst()], found.name)
 		}
 	}
-	failed, warned := names[statusFail], names[statusWarn]
-	verdict, paint := "ready", r.w.Green
+	failed := names[statusFail]
+	warned := names[statusWarn]
+	verdict := "ready"
+	paint := r.w.Green
 	switch {
 	case len(failed) > 0:
-		verdict, paint = "not ready", r.w.Red
+		verdict = "not ready"
+		paint = r.w.Red
 	case len(warned) > 0:
 		paint = r.w.Yellow
 	}
@@ -210,7 +223,10 @@ func (r *report) printSummary() {
 		what  string
 	}{{failed, "failed"}, {warned, "to look at"}} {
 		if len(part.names) > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s: %s", len(part.names), part.what, strings.Join(part.names, ", ")))
+			parts = append(
+				parts,
+				fmt.Sprintf("%d %s: %s", len(part.names), part.what, strings.Join(part.names, ", ")),
+			)
 		}
 	}
 	parts = append(parts, fmt.Sprintf("%d fine", len(names[statusOK])))
@@ -219,7 +235,10 @@ func (r *report) printSummary() {
 	}
 	lines := []string{paint(r.w.Bold(verdict)) + ": " + strings.Join(parts, "; ")}
 	if r.machine {
-		lines = append(lines, "next: symphony init, in the folder of your project, which writes a WORKFLOW.md")
+		lines = append(
+			lines,
+			"next: symphony init, in the folder of your project, which writes a WORKFLOW.md",
+		)
 	}
 	if r.w.Width > 0 {
 		lines = slices.Insert(lines, 0, "")

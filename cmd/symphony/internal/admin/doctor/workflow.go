@@ -22,21 +22,31 @@ import (
 // checkWorkflow reports what symphony check reports.
 func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	if e.machine {
-		return warn("there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked", "symphony init writes one")
+		return warn(
+			"there is no WORKFLOW.md in "+filepath.Dir(e.p.Path)+": only this machine is checked",
+			"symphony init writes one",
+		)
 	}
 	if err := e.p.Nested(); err != nil {
 		return failWith(err)
 	}
 	const others = 0o002
 	if info, err := os.Stat(e.p.Path); err == nil && info.Mode()&others != 0 {
-		list = warn("every account of this machine can write "+e.p.Path+", and so let symphony run its commands",
-			"run chmod o-w "+text.ShellQuote(e.p.Path))
+		list = warn(
+			"every account of this machine can write "+e.p.Path+", and so let symphony run its commands",
+			"run chmod o-w "+text.ShellQuote(e.p.Path),
+		)
 	}
 	for _, text := range e.report.Warnings {
 		list = append(list, warn(text, "correct or remove it")...)
 	}
 	for _, fault := range e.report.Errors {
-		list = append(list, finding{Status: statusFail, Message: fault.Code + ": " + fault.Message, Hint: fault.Hint, code: fault.Code})
+		list = append(list, finding{
+			Status:  statusFail,
+			Message: fault.Code + ": " + fault.Message,
+			Hint:    fault.Hint,
+			code:    fault.Code,
+		})
 	}
 	if _, err := project.MaxAgents(e.p); err != nil {
 		list = append(list, failWith(err)...)
@@ -49,7 +59,8 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 
 // checkEnvFile reports the names of the variables in the environment file, never the values.
 func checkEnvFile(_ context.Context, e *environment) (list []finding) {
-	path, shared := e.p.EnvPath(), e.p.SharedEnvPath()
+	path := e.p.EnvPath()
+	shared := e.p.SharedEnvPath()
 	if e.p.EnvErr != nil {
 		return failWith(e.p.EnvErr)
 	}
@@ -88,11 +99,20 @@ func checkKey(_ context.Context, e *environment) []finding {
 	case e.config.Tracker.APIKey == "":
 		name := e.config.KeyVar
 		if v, set := e.p.Env.Lookup(name); set && v == "" && e.p.EnvFile[name] != "" {
-			return fail("missing: the variable "+name+" is set but empty, and overrides the environment file", "unset "+name)
+			return fail(
+				"missing: the variable "+name+" is set but empty, and overrides the environment file",
+				"unset "+name,
+			)
 		}
 		if e.other != nil && e.other.config != nil && e.other.config.KeyFromGh {
-			return fail("missing: the token that you use comes from gh, which gives it to no scheduled pass",
-				fmt.Sprintf("put %s=… into %s (mode 0600), with what gh auth token prints", name, e.p.EnvPath()))
+			return fail(
+				"missing: the token that you use comes from gh, which gives it to no scheduled pass",
+				fmt.Sprintf(
+					"put %s=… into %s (mode 0600), with what gh auth token prints",
+					name,
+					e.p.EnvPath(),
+				),
+			)
 		}
 		return fail("missing", fmt.Sprintf("put %s=… into %s (mode 0600)", name, e.p.EnvPath()))
 	}
@@ -113,7 +133,8 @@ type trackerAnswer struct {
 	mute   *reconcile.Error // symphony can't comment; nil if it can
 	// warnings are about what the tracker has answered, such as a token that may only read.
 	warnings []string
-	// unnamed: the tracker can't look up names, and was asked for the issues in active states instead.
+	// unnamed: the tracker can't look up names, and was asked for the issues in active states
+	// instead.
 	unnamed bool
 	issues  int
 }
@@ -125,14 +146,20 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	defer cancel()
 	// A schedule does not have the proxy variables of this process.
 	keep := func(text string) { answer.warnings = append(answer.warnings, text) }
-	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{IgnoreProxy: e.as != asCalled, Warn: keep})
+	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{
+		IgnoreProxy: e.as != asCalled,
+		Warn:        keep,
+	})
 	if err != nil {
 		return trackerAnswer{err: err}
 	}
-	answer.name, answer.mute = tracker.Name, project.NoComments(tracker)
+	answer.name = tracker.Name
+	answer.mute = project.NoComments(tracker)
 	if tracker.Verify == nil {
 		list, err := tracker.Candidates(ctx, e.config.Policy.ActiveStates)
-		answer.unnamed, answer.issues, answer.err = true, len(list), err
+		answer.unnamed = true
+		answer.issues = len(list)
+		answer.err = err
 		return answer
 	}
 	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
@@ -144,11 +171,14 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 
 // checkTracker asks the tracker whether the names in the workflow exist.
 func checkTracker(_ context.Context, e *environment) []finding {
-	t, answer := e.config.Tracker, e.tracker()
+	t := e.config.Tracker
+	answer := e.tracker()
 	switch {
 	case errors.Is(answer.err, reconcile.ErrRejected):
-		return warn(t.Endpoint+" answers, but refused to check the project, states and labels: "+answer.err.Error(),
-			"passes work without this check; compare the names in WORKFLOW.md with the tracker yourself")
+		return warn(
+			t.Endpoint+" answers, but refused to check the project, states and labels: "+answer.err.Error(),
+			"passes work without this check; compare the names in WORKFLOW.md with the tracker yourself",
+		)
 	case answer.err != nil:
 		return failWith(answer.err)
 	}
@@ -170,13 +200,17 @@ func checkTracker(_ context.Context, e *environment) []finding {
 	case t.Endpoint == "":
 		list = ok("%s can be read", found.Project.Name)
 		if err := unix.Access(t.Folder, unix.W_OK|unix.X_OK); t.Folder != "" && err != nil {
-			list = warn(found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move their issues to another state",
-				"make the folder and its files writable for the account that symphony runs as")
+			list = warn(
+				found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move their issues to another state",
+				"make the folder and its files writable for the account that symphony runs as",
+			)
 		}
 	}
 	if until := answer.budget.LowUntil(); !until.IsZero() {
-		list = append(list, warn("less than a tenth of the key's requests is left until "+text.Rfc3339(until),
-			"until then nothing new is started; give symphony an account of its own, or run passes less often")...)
+		list = append(list, warn(
+			"less than a tenth of the key's requests is left until "+text.Rfc3339(until),
+			"until then nothing new is started; give symphony an account of its own, or run passes less often",
+		)...)
 	}
 	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
@@ -199,7 +233,8 @@ func checkClock(_ context.Context, e *environment) []finding {
 	if budget.ServerTime.IsZero() {
 		return nil // there is no answer, which checkTracker reports
 	}
-	off, side := budget.At.Sub(budget.ServerTime), "ahead of"
+	off := budget.At.Sub(budget.ServerTime)
+	side := "ahead of"
 	if off < 0 {
 		side = "behind"
 	}
@@ -210,7 +245,8 @@ func checkClock(_ context.Context, e *environment) []finding {
 		"set it (timedatectl set-ntp true): it decides which comments are new")
 }
 
-// checkMonitor asks the check that expects pings, and looks whether passes can write the metrics.
+// checkMonitor asks the check that expects pings, and looks whether passes can write the
+// metrics.
 func checkMonitor(ctx context.Context, e *environment) []finding {
 	return append(e.checkPings(ctx), e.checkMetricsFile()...)
 }
@@ -226,11 +262,16 @@ func (e *environment) checkPings(ctx context.Context) []finding {
 			"put "+m.PingVar+"=… into "+e.p.EnvPath()+" (mode 0600)")
 	}
 	if err := monitor.Check(ctx, m.PingURL); err != nil {
-		return warn(key+err.Error(), "compare it with the ping URL on the page of the check; until then the check does not hear of passes")
+		return warn(
+			key+err.Error(),
+			"compare it with the ping URL on the page of the check; until then the check does not hear of passes",
+		)
 	}
 	if m.PingVar == "" {
-		return warn(key+"is in "+e.p.Path+", where everyone who can read the repository sees it",
-			"write ping_url: $SYMPHONY_PING_URL there, and put SYMPHONY_PING_URL=… into "+e.p.EnvPath()+" (mode 0600)")
+		return warn(
+			key+"is in "+e.p.Path+", where everyone who can read the repository sees it",
+			"write ping_url: $SYMPHONY_PING_URL there, and put SYMPHONY_PING_URL=… into "+e.p.EnvPath()+" (mode 0600)",
+		)
 	}
 	return ok("monitor.ping_url answers")
 }

@@ -41,13 +41,15 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 type answers struct {
 	Tracker, Path, Example, Endpoint, Project, Team, Repository, Base, Root, Review string
 	Active, Terminal, Labels                                                        []string
-	// Waiting and Begun are the active states of issues that wait and of issues that have been begun; empty for none.
+	// Waiting and Begun are the active states of issues that wait and of issues that have been
+	// begun; empty for none.
 	Waiting, Begun string
 	// Stacks are those of the repository. The first one is verified.
 	Stacks []Stack
 }
 
-// findStates finds the active states, the states that end an issue, and the one in which an issue is handed over.
+// findStates finds the active states, the states that end an issue, and the one in which an
+// issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
 	for _, state := range s.project.States {
 		if state.Kind == reconcile.StateEnded {
@@ -55,7 +57,14 @@ func (s *starter) findStates(ctx context.Context) error {
 		}
 	}
 	active, handover := proposeStates(s.answers.Example, s.project.States)
-	err := s.setValue(ctx, "Active states", "--active-states", s.options.ActiveStates, strings.Join(active, ", "), s.setActive)
+	err := s.setValue(
+		ctx,
+		"Active states",
+		"--active-states",
+		s.options.ActiveStates,
+		strings.Join(active, ", "),
+		s.setActive,
+	)
 	if err != nil {
 		return err
 	}
@@ -66,17 +75,30 @@ func (s *starter) findStates(ctx context.Context) error {
 	if s.answers.Example == reviewExample {
 		what = "State after the agent's review"
 	}
-	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, func(_ context.Context, name string) error {
-		state, err := s.state(name)
-		if err == nil && slices.Contains(s.answers.Active, state.Name) {
-			err = exit.Usage("init: the state %q is active: agents would work again on issues that were handed over", state.Name)
-		}
-		if err == nil && slices.Contains(s.answers.Terminal, state.Name) {
-			err = exit.Usage("init: the state %q ends an issue: its workspace would be removed before your review", state.Name)
-		}
-		s.answers.Review = state.Name
-		return err
-	})
+	return s.setValue(
+		ctx,
+		what,
+		"--review-state",
+		s.options.ReviewState,
+		handover,
+		func(_ context.Context, name string) error {
+			state, err := s.state(name)
+			if err == nil && slices.Contains(s.answers.Active, state.Name) {
+				err = exit.Usage(
+					"init: the state %q is active: agents would work again on issues that were handed over",
+					state.Name,
+				)
+			}
+			if err == nil && slices.Contains(s.answers.Terminal, state.Name) {
+				err = exit.Usage(
+					"init: the state %q ends an issue: its workspace would be removed before your review",
+					state.Name,
+				)
+			}
+			s.answers.Review = state.Name
+			return err
+		},
+	)
 }
 
 func (s *starter) setActive(_ context.Context, text string) error {
@@ -101,7 +123,9 @@ func (s *starter) setActive(_ context.Context, text string) error {
 	if len(names) == 0 {
 		return exit.Usage("init: an active state is missing")
 	}
-	s.answers.Active, s.answers.Waiting, s.answers.Begun = names, first(parts["waiting"]), first(parts["begun"])
+	s.answers.Active = names
+	s.answers.Waiting = first(parts["waiting"])
+	s.answers.Begun = first(parts["begun"])
 	return nil
 }
 
@@ -116,10 +140,14 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	if s.keyOfGitHub && len(nearest) == 0 { // a label that does not exist is created when it is set
 		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}, nil
 	}
-	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{Name: name, Nearest: nearest})
+	return state, exit.Usage("init: the project has no state %s", reconcile.UnknownName{
+		Name:    name,
+		Nearest: nearest,
+	})
 }
 
-// partOf is what a state means for an agent: waiting, begun, rework or review, from its kind and the name of a started one.
+// partOf is what a state means for an agent: waiting, begun, rework or review, from its kind
+// and the name of a started one.
 func partOf(s reconcile.TrackerState) string {
 	name := strings.ToLower(s.Name)
 	switch {
@@ -136,8 +164,9 @@ func partOf(s reconcile.TrackerState) string {
 // first is the first item of a list, empty if there is none.
 func first(list []string) string { return strings.Join(list[:min(1, len(list))], "") }
 
-// proposeStates proposes the active states and the state in which the agent hands an issue over. A reviewing agent works on
-// issues in the review state, and hands them over to a person or back to the first agent.
+// proposeStates proposes the active states and the state in which the agent hands an issue
+// over. A reviewing agent works on issues in the review state, and hands them over to a person
+// or back to the first agent.
 func proposeStates(example string, states []reconcile.TrackerState) (active []string, handover string) {
 	parts := map[string][]string{}
 	for _, s := range states {
@@ -145,7 +174,8 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	}
 	reviews := parts["review"]
 	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
-	if at := slices.IndexFunc(reviews, human); at > 0 { // the review by a person comes before that by agents
+	// the review by a person comes before that by agents
+	if at := slices.IndexFunc(reviews, human); at > 0 {
 		reviews[0], reviews[at] = reviews[at], reviews[0]
 	}
 	if example != reviewExample {
@@ -164,7 +194,14 @@ func (s *starter) findRepository(ctx context.Context) error {
 	if s.interactive && s.options.Repository == "" {
 		proposal = workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
 	}
-	return s.setValue(ctx, "Repository to clone", "--repository", s.options.Repository, proposal, s.setRepository)
+	return s.setValue(
+		ctx,
+		"Repository to clone",
+		"--repository",
+		s.options.Repository,
+		proposal,
+		s.setRepository,
+	)
 }
 
 // git returns the output of git; empty for a directory that is no repository.
@@ -187,25 +224,36 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	case strings.ContainsFunc(address, text.Control):
 		return exit.Usage("init: %q contains control characters", address)
 	case workflow.WithoutPassword(address) != address:
-		return exit.Usage("init: the address of the repository contains a password, which would be stored in the workflow: " +
-			"leave it out, and use git's credential helper or an ssh key")
+		return exit.Usage(
+			"init: the address of the repository contains a password, which would be stored in the workflow: " +
+				"leave it out, and use git's credential helper or an ssh key",
+		)
 	case s.answers.Example == pullRequestExample && isDir:
-		return exit.Usage("init: --example pull-request needs the address of the repository on GitHub, and %q is a directory", address)
+		return exit.Usage(
+			"init: --example pull-request needs the address of the repository on GitHub, and %q is a directory",
+			address,
+		)
 	case isDir && s.git(ctx, address, "ls-remote", address) == "":
-		return exit.Usage("init: %q is not the top of a git repository with a commit that this account may read: "+
-			"run git init and git commit there", address)
+		return exit.Usage(
+			"init: %q is not the top of a git repository with a commit that this account may read: "+
+				"run git init and git commit there",
+			address,
+		)
 	case !isDir && (!strings.Contains(address, ":") || strings.HasPrefix(address, "-")):
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
-	s.answers.Repository, s.clone = address, address
+	s.answers.Repository = address
+	s.clone = address
 	if own := filepath.Dir(s.p.Path); !isDir {
 		s.clone = ""
 		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
 			s.clone = own
 		}
 	}
-	top, dir := paths.Real(address), paths.Real(filepath.Dir(s.p.Path))
-	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample && paths.Inside(top, dir) {
+	top := paths.Real(address)
+	dir := paths.Real(filepath.Dir(s.p.Path))
+	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample &&
+		paths.Inside(top, dir) {
 		s.answers.Repository = rel // it moves with the workflow
 	}
 	return nil
@@ -219,8 +267,8 @@ func (d dialog) expand(path string) string {
 	return path
 }
 
-// findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a number if that exists. It warns about
-// a temporary directory.
+// findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a
+// number if that exists. It warns about a temporary directory.
 func (s *starter) findRoot(context.Context) error {
 	root := s.options.Root
 	if root == "" {
@@ -236,24 +284,37 @@ func (s *starter) findRoot(context.Context) error {
 	}
 	s.answers.Root = root
 	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env); temporary != "" {
-		s.w.Note(slog.LevelWarn, fmt.Sprintf("the workspace root %s is below %s, which the system may clear; name another directory with --root",
-			root, temporary))
+		s.w.Note(
+			slog.LevelWarn,
+			fmt.Sprintf(
+				"the workspace root %s is below %s, which the system may clear; name another directory with --root",
+				root,
+				temporary,
+			),
+		)
 	}
 	return nil
 }
 
-// render fills in an example and checks the result as symphony check does: a name with a brace or a line break must not
-// become part of the template.
+// render fills in an example and checks the result as symphony check does: a name with a brace
+// or a line break must not become part of the template.
 func (s *starter) render() ([]byte, error) {
-	// Double square brackets: the workflow's own template and its shell scripts use all others.
+	// Double square brackets: the workflow's own template and its shell scripts use all
+	// others.
 	var t *template.Template
-	// part renders a template of KIND.part: settings are the keys below tracker, move tells the agent how to move its issue.
+	// part renders a template of KIND.part: settings are the keys below tracker, move tells
+	// the agent how to move its issue.
 	part := func(name string, a answers) (string, error) {
 		var own bytes.Buffer
 		err := t.ExecuteTemplate(&own, a.Tracker+"-"+name, a)
 		return own.String(), err
 	}
-	t = template.New("").Delims("[[", "]]").Funcs(template.FuncMap{"yaml": yamlScalar, "list": yamlList, "sh": text.ShellQuote, "part": part})
+	t = template.New("").Delims("[[", "]]").Funcs(template.FuncMap{
+		"yaml": yamlScalar,
+		"list": yamlList,
+		"sh":   text.ShellQuote,
+		"part": part,
+	})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
 	var out bytes.Buffer
 	if err == nil {
@@ -271,8 +332,11 @@ func (s *starter) render() ([]byte, error) {
 		wrong = append(wrong, e.Message)
 	}
 	if len(wrong) > 0 {
-		return nil, reconcile.NewError("invalid_config", "WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
-			"nothing was written; leave out braces, line breaks and quotes, or write WORKFLOW.md yourself")
+		return nil, reconcile.NewError(
+			"invalid_config",
+			"WORKFLOW.md would be invalid with these values: "+strings.Join(wrong, "; "),
+			"nothing was written; leave out braces, line breaks and quotes, or write WORKFLOW.md yourself",
+		)
 	}
 	return out.Bytes(), nil
 }

@@ -42,7 +42,10 @@ func (s *starter) checkFile() error {
 	s.interactive = false // there is nothing to ask
 	for _, flag := range [][2]string{{"--key-file", s.options.KeyFile}, {"--project", s.options.Project}, {"--endpoint", s.options.Endpoint}} {
 		if flag[1] != "" {
-			return exit.Usage("init: %s has no meaning with --tracker file, which needs no key and no network", flag[0])
+			return exit.Usage(
+				"init: %s has no meaning with --tracker file, which needs no key and no network",
+				flag[0],
+			)
 		}
 	}
 	dir := filepath.Dir(s.p.Path)
@@ -66,12 +69,21 @@ func (s *starter) findFolder(ctx context.Context) error {
 		case missing != nil:
 			return exit.Usage("init: git is missing: it is not in PATH; install it first")
 		case s.options.Repository == "":
-			return exit.Usage("init: %s is in no git repository: run git init and git commit first, or give --repository", dir)
+			return exit.Usage(
+				"init: %s is in no git repository: run git init and git commit first, or give --repository",
+				dir,
+			)
 		case s.git(ctx, dir, "rev-parse", "--verify", "HEAD") == "":
-			return exit.Usage("init: the repository %s has no commit, so that agents could not clone it: run git commit first", s.options.Repository)
+			return exit.Usage(
+				"init: the repository %s has no commit, so that agents could not clone it: run git commit first",
+				s.options.Repository,
+			)
 		}
 		if s.answers.Example == pullRequestExample {
-			s.options.Repository = cmp.Or(s.git(ctx, dir, "remote", "get-url", "origin"), s.options.Repository)
+			s.options.Repository = cmp.Or(
+				s.git(ctx, dir, "remote", "get-url", "origin"),
+				s.options.Repository,
+			)
 		}
 	}
 	s.project.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
@@ -103,30 +115,39 @@ func plainStates() (list []reconcile.TrackerState) {
 	return list
 }
 
-// addStates adds the states that flags name, because an issue in a file can have any, and one for review if there is none.
+// addStates adds the states that flags name, because an issue in a file can have any, and one
+// for review if there is none.
 func (s *starter) addStates() {
 	add := func(name string, kind reconcile.StateKind) {
 		name = strings.TrimSpace(name)
 		if _, known := s.project.State(name); !known && name != "" {
-			s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
+			s.project.States = append(s.project.States, reconcile.TrackerState{
+				Name: name,
+				Kind: kind,
+			})
 		}
 	}
 	for i, name := range strings.Split(s.options.ActiveStates, ",") {
 		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
 	}
 	add(s.options.ReviewState, reconcile.StateStarted)
-	if !slices.ContainsFunc(s.project.States, func(state reconcile.TrackerState) bool { return partOf(state) == "review" }) {
+	if !slices.ContainsFunc(
+		s.project.States,
+		func(state reconcile.TrackerState) bool { return partOf(state) == "review" },
+	) {
 		add("Human Review", reconcile.StateStarted)
 	}
 }
 
-// writeFolder creates the folder if there is none, and a first issue if there is no file in it.
+// writeFolder creates the folder if there is none, and a first issue if there is no file in
+// it.
 func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error) {
 	cfg, err := s.written.Config()
 	if err != nil {
 		return nothing, err
 	}
-	dir, made := s.folder, !exists(s.folder)
+	dir := s.folder
+	made := !exists(s.folder)
 	undo = func() error {
 		switch {
 		case made:
@@ -143,8 +164,13 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 	if err != nil {
 		return undo, err
 	}
-	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 { // the pattern is valid
-		issue, err := tracker.Create(ctx, reconcile.NewIssue{Title: firstTitle, Body: firstText, State: s.answers.Active[0]})
+	// the pattern is valid
+	if files, _ := filepath.Glob(filepath.Join(dir, "*.md")); len(files) == 0 {
+		issue, err := tracker.Create(ctx, reconcile.NewIssue{
+			Title: firstTitle,
+			Body:  firstText,
+			State: s.answers.Active[0],
+		})
 		if err != nil {
 			return undo, err
 		}
@@ -161,8 +187,13 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
 	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
 		if _, known := defined.State(name); !known && defined.States != nil {
-			lines = append(lines, fmt.Sprintf("%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it",
-				name))
+			lines = append(
+				lines,
+				fmt.Sprintf(
+					"%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it",
+					name,
+				),
+			)
 		}
 	}
 	next := "Next:"

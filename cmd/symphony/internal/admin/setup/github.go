@@ -27,23 +27,32 @@ Labels are states: it proposes those that exist, or In Progress and Human Review
 	write: (*starter).writeKey, summary: (*starter).githubSummary,
 }
 
-// findRemote finds the repository on GitHub, and its API, from the git remote origin, unless flags name them.
+// findRemote finds the repository on GitHub, and its API, from the git remote origin, unless
+// flags name them.
 func (s *starter) findRemote(ctx context.Context) error {
-	remote := workflow.WithoutPassword(cmp.Or(s.options.Repository, s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin")))
+	remote := workflow.WithoutPassword(
+		cmp.Or(s.options.Repository, s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin")),
+	)
 	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone
 		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
 	}
 	api, name := workflow.OnGitHub(remote)
-	if s.options.Endpoint == "" && api != "" && !strings.HasPrefix(api, "https://api.") { // the token may be for another host
-		return exit.Usage("init: %q is not an address on github.com: give --endpoint %s, or %s if that is GitHub Enterprise",
-			remote, s.tracker.Endpoint, api)
+	// the token may be for another host
+	if s.options.Endpoint == "" && api != "" && !strings.HasPrefix(api, "https://api.") {
+		return exit.Usage(
+			"init: %q is not an address on github.com: give --endpoint %s, or %s if that is GitHub Enterprise",
+			remote,
+			s.tracker.Endpoint,
+			api,
+		)
 	}
 	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
 	s.options.Repository = cmp.Or(s.options.Repository, remote)
 	set := func(_ context.Context, written string) error {
-		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
+		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" ||
+			strings.ContainsAny(name, "/ ") {
 			return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
 		}
 		s.options.Project = written
@@ -73,7 +82,8 @@ func (s *starter) checkToken(context.Context) error {
 	return s.checkKeyFile()
 }
 
-// StateLabels are the labels that are states. The latest comes first, so that an agent moves an issue by adding one.
+// StateLabels are the labels that are states. The latest comes first, so that an agent moves
+// an issue by adding one.
 func (a answers) StateLabels() (labels []string) {
 	for _, name := range append(slices.Clone(a.Active), a.Review) {
 		if lower := strings.ToLower(name); lower != "open" && lower != "closed" && name != "" {
@@ -86,10 +96,17 @@ func (a answers) StateLabels() (labels []string) {
 func (s *starter) githubSummary() (lines []string, more JSON) {
 	token := "the token is in " + s.keys.path(s.key)
 	if s.keyFromGh {
-		token = fmt.Sprintf("the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
-			s.keys.names[0], s.keys.path(s.key))
+		token = fmt.Sprintf(
+			"the token comes from gh; if gh gives none to scheduled passes, put %s=… into %s (mode 0600)",
+			s.keys.names[0],
+			s.keys.path(s.key),
+		)
 	}
 	return []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
-	}, JSON{EnvironmentFile: s.keys.path(s.key), Repository: s.project.Name, LabelExists: &s.project.HasLabel}
+	}, JSON{
+		EnvironmentFile: s.keys.path(s.key),
+		Repository:      s.project.Name,
+		LabelExists:     &s.project.HasLabel,
+	}
 }

@@ -18,10 +18,14 @@ import (
 
 const keyTries = 3 // how often a key may be typed
 
-// checkKeyFile refuses an environment file without a key, because init would have to change it.
+// checkKeyFile refuses an environment file without a key, because init would have to change
+// it.
 func (s *starter) checkKeyFile() error {
 	if name := s.keys.names[0]; exists(s.p.EnvPath()) && s.keys.inFile() == "" {
-		return existing(s.p.EnvPath(), "it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again")
+		return existing(
+			s.p.EnvPath(),
+			"it contains no key and was not changed: add a line "+name+"=… to it, then run symphony init again",
+		)
 	}
 	return nil
 }
@@ -40,7 +44,8 @@ func (k keys) inFile() (key string) {
 	return key
 }
 
-// known returns the key that is already configured, preferably that of the environment file, the only one that a schedule has.
+// known returns the key that is already configured, preferably that of the environment file,
+// the only one that a schedule has.
 func (k keys) known() string {
 	key := k.inFile()
 	for _, name := range k.names {
@@ -49,7 +54,8 @@ func (k keys) known() string {
 	return strings.TrimSpace(key)
 }
 
-// path is the environment file that contains the key, or will contain it: that of all projects if it has this key.
+// path is the environment file that contains the key, or will contain it: that of all projects
+// if it has this key.
 func (k keys) path(key string) string {
 	for _, name := range k.names {
 		if k.p.OwnEnv[name] == "" && k.p.SharedEnv[name] == key {
@@ -59,8 +65,8 @@ func (k keys) path(key string) string {
 	return k.p.EnvPath()
 }
 
-// findKey finds a key that the tracker accepts: that of --key-file, the one that is already configured, or one that is typed. A
-// refused key may be typed again.
+// findKey finds a key that the tracker accepts: that of --key-file, the one that is already
+// configured, or one that is typed. A refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.keys.known()
 	source := s.p.KeySource(key, s.keys.names...)
@@ -76,14 +82,18 @@ func (s *starter) findKey(ctx context.Context) error {
 		}
 	}
 	if key == "" && s.keyOfGitHub {
-		key, source = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint)), "gh auth token"
+		key = s.p.GhToken(cmp.Or(s.answers.Endpoint, s.tracker.Endpoint))
+		source = "gh auth token"
 		s.keyFromGh = key != ""
 	}
 	if key != "" {
 		return s.tryKey(ctx, key, source)
 	}
 	if !s.interactive {
-		return exit.Usage("init: without a terminal, give --key-file or the variable %s, or log in with gh auth login", s.keys.names[0])
+		return exit.Usage(
+			"init: without a terminal, give --key-file or the variable %s, or log in with gh auth login",
+			s.keys.names[0],
+		)
 	}
 	for try := 1; ; try++ {
 		typed, err := s.ask(ctx, s.tracker.KeyQuestion, "key", "")
@@ -105,7 +115,9 @@ func (d dialog) readKey(path string) (string, error) {
 	case path != "-":
 		data, err = os.ReadFile(d.w.Absolute(path))
 	case d.interactive:
-		return "", exit.Usage("init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key")
+		return "", exit.Usage(
+			"init: --key-file - reads from a pipe; on a terminal leave it out to be asked for the key",
+		)
 	default:
 		data, err = io.ReadAll(d.w.Stdin)
 	}
@@ -119,17 +131,25 @@ func (d dialog) readKey(path string) (string, error) {
 	return key, nil
 }
 
-// tryKey asks the tracker for the user of the key. Its errors never contain the key, but say that it comes from source.
+// tryKey asks the tracker for the user of the key. Its errors never contain the key, but say
+// that it comes from source.
 func (s *starter) tryKey(ctx context.Context, key, source string) error {
-	if strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`=", r) }) {
-		return reconcile.NewError("missing_tracker_api_key", "the key contains characters that a key of "+s.tracker.Name+" can't contain",
-			"copy it again; a key file contains nothing but the key, without a name or quotes")
+	if strings.ContainsFunc(
+		key,
+		func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`=", r) },
+	) {
+		return reconcile.NewError(
+			"missing_tracker_api_key",
+			"the key contains characters that a key of "+s.tracker.Name+" can't contain",
+			"copy it again; a key file contains nothing but the key, without a name or quotes",
+		)
 	}
 	account, err := s.tracker.Connect(ctx, s.answers.Endpoint, key, source)
 	if err != nil {
 		return err
 	}
-	s.key, s.account = key, account
+	s.key = key
+	s.account = account
 	if s.interactive {
 		fmt.Fprintf(s.w.Stderr, "This is the key of %s.\n", text.Visible(account.User))
 	}

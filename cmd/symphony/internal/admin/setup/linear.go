@@ -23,7 +23,11 @@ LINEAR_API_KEY. It stores the key in the environment file, mode 0600.`,
 		key, _ := s.p.Lookup(workflow.APIKeyVar)
 		return key != ""
 	},
-	find:  []func(*starter, context.Context) error{(*starter).findKey, (*starter).findProject, (*starter).findStates},
+	find: []func(*starter, context.Context) error{
+		(*starter).findKey,
+		(*starter).findProject,
+		(*starter).findStates,
+	},
 	write: (*starter).writeKey, summary: (*starter).linearSummary,
 }
 
@@ -32,17 +36,29 @@ func (s *starter) checkLinear() error {
 		return err
 	}
 	if s.options.Project != "" && s.options.Team != "" {
-		return exit.Usage("init: --project and --team: give one of them, and write the other key into WORKFLOW.md afterwards")
+		return exit.Usage(
+			"init: --project and --team: give one of them, and write the other key into WORKFLOW.md afterwards",
+		)
 	}
-	err := s.missing([2]string{"--project or --team", s.options.Project + s.options.Team}, [2]string{"--repository", s.options.Repository},
-		[2]string{"--key-file or the variable " + workflow.APIKeyVar, cmp.Or(s.options.KeyFile, s.keys.known())})
+	err := s.missing(
+		[2]string{"--project or --team", s.options.Project + s.options.Team},
+		[2]string{"--repository", s.options.Repository},
+		[2]string{
+			"--key-file or the variable " + workflow.APIKeyVar,
+			cmp.Or(s.options.KeyFile, s.keys.known()),
+		},
+	)
 	if err != nil && s.options.Tracker == "" {
-		return exit.Usage("%s for Linear; --tracker github and --tracker file need less", exit.From(err).Message)
+		return exit.Usage(
+			"%s for Linear; --tracker github and --tracker file need less",
+			exit.From(err).Message,
+		)
 	}
 	return err
 }
 
-// listed is how many projects are shown at once. The operator narrows a longer list down by a part of the name.
+// listed is how many projects are shown at once. The operator narrows a longer list down by a
+// part of the name.
 const listed = 20
 
 // findProject reads the project or team that a flag names, or the project that the operator
@@ -69,8 +85,8 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 	return nil
 }
 
-// chooseProject lists projects until the operator enters the number of one, or a text that only one matches. A text that several
-// match narrows the list down.
+// chooseProject lists projects until the operator enters the number of one, or a text that
+// only one matches. A text that several match narrows the list down.
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
@@ -106,7 +122,8 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	}
 }
 
-// matchingProjects returns the projects with the text in name, slug or address; only one if its name or slug is the text.
+// matchingProjects returns the projects with the text in name, slug or address; only one if
+// its name or slug is the text.
 func matchingProjects(all []reconcile.TrackerProject, text string) (matching []reconcile.TrackerProject) {
 	text = strings.ToLower(text)
 	for _, p := range all {

@@ -1,4 +1,5 @@
-// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what no flag gives.
+// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what
+// no flag gives.
 package setup
 
 import (
@@ -37,7 +38,8 @@ type kind struct {
 	name string
 	// help is what init --help says about it, in lines of at most 120 characters.
 	help string
-	// suits reports whether the operator's folder or environment suggests it; nil for the one that is proposed otherwise.
+	// suits reports whether the operator's folder or environment suggests it; nil for the one
+	// that is proposed otherwise.
 	suits func(*starter, context.Context) bool
 	// check finds what is wrong before the first question is asked; may be nil.
 	check func(*starter) error
@@ -59,14 +61,16 @@ type JSON struct {
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
 	Team            string `json:"team,omitempty"`         // of Linear, its key
 	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
-	LabelExists     *bool  `json:"label_exists,omitempty"` // the tracker has the label that agents need
+	// the tracker has the label that agents need
+	LabelExists *bool `json:"label_exists,omitempty"`
 	// Verify is verify.command, if init knows how the repository is tested.
 	Verify string `json:"verify,omitempty"`
 	// Next are the commands to run next.
 	Next []string `json:"next"`
 }
 
-// kinds are the kinds of trackers, in the order in which they are proposed; the first is the default, the last suits always.
+// kinds are the kinds of trackers, in the order in which they are proposed; the first is the
+// default, the last suits always.
 var kinds = []kind{linearKind, githubKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
@@ -107,7 +111,8 @@ type starter struct {
 
 func nothing() error { return nil }
 
-// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md and what belongs to it.
+// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md
+// and what belongs to it.
 func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	s := &starter{
 		dialog: dialog{w, w.OnTerminal() && !w.JSON}, p: p, options: o,
@@ -137,18 +142,31 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error 
 
 // check finds what is wrong before the first question is asked.
 func (s *starter) check(ctx context.Context) error {
-	dir, name := filepath.Dir(s.p.Path), s.answers.Example
+	dir := filepath.Dir(s.p.Path)
+	name := s.answers.Example
 	info, dirErr := os.Stat(dir)
 	switch nested := s.p.Nested(); {
 	case !slices.Contains(ExampleNames, name):
 		nearest := text.DidYouMean(name, ExampleNames, "%q")
-		return exit.Usage("init: unknown example %q%s; there are %s", name, nearest, strings.Join(ExampleNames, ", "))
+		return exit.Usage(
+			"init: unknown example %q%s; there are %s",
+			name,
+			nearest,
+			strings.Join(ExampleNames, ", "),
+		)
 	case nested != nil:
 		return nested
 	case dirErr != nil || !info.IsDir():
-		return reconcile.NewError("init_failed", dir+" is not a directory", "create it, or name another place for the workflow")
+		return reconcile.NewError(
+			"init_failed",
+			dir+" is not a directory",
+			"create it, or name another place for the workflow",
+		)
 	case exists(s.p.Path):
-		return existing(s.p.Path, "nothing was written; check the file with symphony check, or name another place with -w FILE")
+		return existing(
+			s.p.Path,
+			"nothing was written; check the file with symphony check, or name another place with -w FILE",
+		)
 	case s.p.EnvErr != nil:
 		return s.p.EnvErr
 	}
@@ -179,7 +197,8 @@ func (s *starter) check(ctx context.Context) error {
 	return s.kind.check(s)
 }
 
-// proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The folder of files needs neither.
+// proposeTracker proposes the tracker that the folder of the workflow, or a key, suggests. The
+// folder of files needs neither.
 func (s *starter) proposeTracker(ctx context.Context) string {
 	if !s.interactive {
 		return kinds[0].name
@@ -194,17 +213,25 @@ func (s *starter) proposeTracker(ctx context.Context) string {
 }
 
 func (s *starter) setTracker(_ context.Context, name string) error {
-	i, names := slices.Index(TrackerNames(), name), TrackerNames()
+	i := slices.Index(TrackerNames(), name)
+	names := TrackerNames()
 	if i < 0 {
-		return exit.Usage("init: unknown tracker %q; there are %s%s", name, strings.Join(names, ", "), text.DidYouMean(name, names, "%q"))
+		return exit.Usage(
+			"init: unknown tracker %q; there are %s%s",
+			name,
+			strings.Join(names, ", "),
+			text.DidYouMean(name, names, "%q"),
+		)
 	}
-	s.kind, s.answers.Tracker, s.keys.p = kinds[i], name, s.p
+	s.kind = kinds[i]
+	s.answers.Tracker = name
+	s.keys.p = s.p
 	s.keys.names, s.keyOfGitHub = workflow.KeyVars(name)
 	return nil
 }
 
-// missing returns an error for the flags without a value, which are needed where the operator can't be asked. Each flag is a pair
-// of what it is called and its value.
+// missing returns an error for the flags without a value, which are needed where the operator
+// can't be asked. Each flag is a pair of what it is called and its value.
 func (d dialog) missing(flags ...[2]string) error {
 	var names []string
 	for _, flag := range flags {
@@ -228,8 +255,8 @@ func existing(path, hint string) error {
 	return reconcile.NewError("already_exists", path+" exists", hint)
 }
 
-// ask asks one question. An empty line accepts the proposal, or is an error if there is none, as the end of the input (Ctrl-D) is. A
-// key is not echoed.
+// ask asks one question. An empty line accepts the proposal, or is an error if there is none,
+// as the end of the input (Ctrl-D) is. A key is not echoed.
 func (d dialog) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
 		question += " [" + text.Visible(proposal) + "]"
@@ -239,13 +266,21 @@ func (d dialog) ask(ctx context.Context, question, what, proposal string) (strin
 		line = cmp.Or(line, proposal)
 	}
 	if err == nil && line == "" {
-		err = reconcile.NewError("canceled", "no "+what+" was given, so nothing was written", "run symphony init again")
+		err = reconcile.NewError(
+			"canceled",
+			"no "+what+" was given, so nothing was written",
+			"run symphony init again",
+		)
 	}
 	return line, err
 }
 
 // setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
-func (d dialog) setValue(ctx context.Context, what, flag, given, proposal string, set func(context.Context, string) error) error {
+func (d dialog) setValue(
+	ctx context.Context,
+	what, flag, given, proposal string,
+	set func(context.Context, string) error,
+) error {
 	switch {
 	case given != "":
 		return set(ctx, given)
@@ -286,12 +321,17 @@ func (s *starter) write(ctx context.Context, source []byte) error {
 	if err = errors.Join(err, undo()); exit.From(err).Code != "internal" {
 		return err // a full disk has a code of its own
 	}
-	return reconcile.NewError("init_failed", "nothing was written: "+err.Error(), "check the permissions of that directory")
+	return reconcile.NewError(
+		"init_failed",
+		"nothing was written: "+err.Error(),
+		"check the permissions of that directory",
+	)
 }
 
 // report prints what was written, what is left to do in the tracker, and the next commands.
 func (s *starter) report(ctx context.Context) {
-	w, flags := s.w, ""
+	w := s.w
+	flags := ""
 	if s.p.Path != w.Absolute("WORKFLOW.md") {
 		flags = " -w " + text.ShellQuote(s.p.Path)
 	}
@@ -301,19 +341,36 @@ func (s *starter) report(ctx context.Context) {
 	beyond := *w.Environment()
 	beyond.Dir = filepath.Dir(filepath.Dir(s.p.Path))
 	if other := project.FindWorkflow(&beyond); other != "" && filepath.Dir(s.p.Path) != w.Home {
-		w.Note(slog.LevelWarn, other+" is another project: if both deliver to one repository, set repository.branch differently in one of them")
+		w.Note(
+			slog.LevelWarn,
+			other+" is another project: if both deliver to one repository, set repository.branch differently in one of them",
+		)
 	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
-	next := []string{"symphony doctor" + flags, "symphony run " + cmp.Or(s.first, "ISSUE") + flags, "symphony schedule install" + flags}
+	next := []string{
+		"symphony doctor" + flags,
+		"symphony run " + cmp.Or(s.first, "ISSUE") + flags,
+		"symphony schedule install" + flags,
+	}
 	if len(s.answers.Stacks) > 0 {
 		found := s.answers.Stacks[0]
-		lines = slices.Insert(lines, 1,
-			fmt.Sprintf("found %s (%s): before an issue is handed over, symphony runs %s", found.Name, found.Files[0], found.Verify))
+		lines = slices.Insert(
+			lines,
+			1,
+			fmt.Sprintf(
+				"found %s (%s): before an issue is handed over, symphony runs %s",
+				found.Name,
+				found.Files[0],
+				found.Verify,
+			),
+		)
 		all.Verify = found.Verify
 	}
 	if w.JSON {
-		all.Workflow, all.WorkspaceRoot, all.Next = s.p.Path, s.answers.Root, next
+		all.Workflow = s.p.Path
+		all.WorkspaceRoot = s.answers.Root
+		all.Next = next
 		w.PrintJSON(all)
 		return
 	}
@@ -323,7 +380,8 @@ func (s *starter) report(ctx context.Context) {
 	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
 }
 
-// findIssue finds the issue that is run first, preferably one with the label. Without an answer of the tracker there is none.
+// findIssue finds the issue that is run first, preferably one with the label. Without an
+// answer of the tracker there is none.
 func (s *starter) findIssue(ctx context.Context) {
 	written := project.New(s.w.Environment(), s.p.Path, s.p.StateDir)
 	cfg, err := written.Config()
@@ -339,14 +397,17 @@ func (s *starter) findIssue(ctx context.Context) {
 	for _, issue := range issues {
 		labelled := cfg.Policy.Labelled(issue)
 		if issue.Malformed == "" && (s.first == "" || labelled && !s.labelled) {
-			s.first, s.labelled = issue.Identifier, labelled
+			s.first = issue.Identifier
+			s.labelled = labelled
 		}
 	}
 }
 
-// labelTask explains how an issue gets the label that agents need. where is the tracker or a part of it.
+// labelTask explains how an issue gets the label that agents need. where is the tracker or a
+// part of it.
 func (s *starter) labelTask(where string) string {
-	label, issue := s.answers.Labels[0], cmp.Or(s.first, "an issue")
+	label := s.answers.Labels[0]
+	issue := cmp.Or(s.first, "an issue")
 	switch {
 	case s.labelled:
 		return "Next:"

@@ -20,7 +20,9 @@ import (
 )
 
 var stateKinds = map[string]reconcile.StateKind{
-	"unstarted": reconcile.StateWaiting, "started": reconcile.StateStarted, "completed": reconcile.StateEnded,
+	"unstarted": reconcile.StateWaiting,
+	"started":   reconcile.StateStarted,
+	"completed": reconcile.StateEnded,
 }
 
 func team(states ...string) []reconcile.TrackerState {
@@ -73,16 +75,33 @@ func TestYAMLScalar(t *testing.T) {
 }
 
 func testStarter(change func(*answers)) *starter {
-	s := &starter{dialog: dialog{w: testEnv()}, p: &project.Project{Env: testEnv().Environment(), Path: "/x/WORKFLOW.md", StateDir: "/s"}}
+	s := &starter{
+		dialog: dialog{w: testEnv()},
+		p: &project.Project{
+			Env:      testEnv().Environment(),
+			Path:     "/x/WORKFLOW.md",
+			StateDir: "/s",
+		},
+	}
 	s.answers = answers{
-		Tracker: "linear", Example: "branch", Project: "demo", Repository: "git@example.com:a/b.git", Root: "~/symphony/demo", Review: "In Review",
-		Active: []string{"Todo", "In Progress"}, Terminal: []string{"Done"}, Labels: []string{"symphony"}, Waiting: "Todo", Begun: "In Progress",
+		Tracker:    "linear",
+		Example:    "branch",
+		Project:    "demo",
+		Repository: "git@example.com:a/b.git",
+		Root:       "~/symphony/demo",
+		Review:     "In Review",
+		Active:     []string{"Todo", "In Progress"},
+		Terminal:   []string{"Done"},
+		Labels:     []string{"symphony"},
+		Waiting:    "Todo",
+		Begun:      "In Progress",
 	}
 	change(&s.answers)
 	return s
 }
 
-// Every example becomes a workflow without warnings, whatever the names in it; what would break the prompt is refused.
+// Every example becomes a workflow without warnings, whatever the names in it; what would
+// break the prompt is refused.
 func TestRender(t *testing.T) {
 	for _, example := range ExampleNames {
 		for _, c := range []struct {
@@ -91,9 +110,14 @@ func TestRender(t *testing.T) {
 			code   string
 		}{
 			{"plain", func(*answers) {}, ""},
-			{"no part", func(a *answers) { a.Waiting, a.Begun = "", "" }, ""},
+			{"no part", func(a *answers) {
+				a.Waiting = ""
+				a.Begun = ""
+			}, ""},
 			{"quotes", func(a *answers) {
-				a.Active, a.Begun, a.Labels = []string{"yes", "a, b: [c]", `"d"`}, "a, b: [c]", []string{"on # {{ x }}"}
+				a.Active = []string{"yes", "a, b: [c]", `"d"`}
+				a.Begun = "a, b: [c]"
+				a.Labels = []string{"on # {{ x }}"}
 			}, ""},
 			{"endpoint", func(a *answers) { a.Endpoint = "http://127.0.0.1:1/graphql" }, ""},
 			{"plain http", func(a *answers) { a.Endpoint = "http://example.com/graphql" }, "invalid_config"},
@@ -101,21 +125,33 @@ func TestRender(t *testing.T) {
 			{"open brace", func(a *answers) { a.Begun = "{% if x" }, "invalid_config"},
 			{"active", func(a *answers) { a.Review = "in progress" }, "invalid_config"},
 			{"github", func(a *answers) {
-				a.Tracker, a.Project, a.Active, a.Terminal, a.Begun = "github", "acme/shop", []string{"open", "wip"}, []string{"closed"}, "wip"
+				a.Tracker = "github"
+				a.Project = "acme/shop"
+				a.Active = []string{"open", "wip"}
+				a.Terminal = []string{"closed"}
+				a.Begun = "wip"
 			}, ""},
-			{"file", func(a *answers) { a.Tracker, a.Path, a.Project, a.Labels = "file", "issues", "", nil }, ""},
+			{"file", func(a *answers) {
+				a.Tracker = "file"
+				a.Path = "issues"
+				a.Project = ""
+				a.Labels = nil
+			}, ""},
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
 		} {
 			s := testStarter(c.change)
-			if s.answers.Example = example; example == reviewExample && strings.HasPrefix(s.answers.Begun, "{") {
+			if s.answers.Example = example; example == reviewExample &&
+				strings.HasPrefix(s.answers.Begun, "{") {
 				c.code = "" // its prompt names no state
 			}
 			text, err := s.render()
 			var known *reconcile.Error
-			if c.code == "" && err != nil || c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
+			if c.code == "" && err != nil ||
+				c.code != "" && (!errors.As(err, &known) || known.Code != c.code) {
 				t.Errorf("%s, %s: %v, want %q", example, c.name, err, c.code)
 			}
-			cautious, moves := strings.Contains(string(text), "max_concurrent_agents: 1\n"), strings.Contains(string(text), "\n  state: In Review\n")
+			cautious := strings.Contains(string(text), "max_concurrent_agents: 1\n")
+			moves := strings.Contains(string(text), "\n  state: In Review\n")
 			if c.code == "" && (!cautious || !moves) {
 				t.Errorf("%s: %s", example, text)
 			}
@@ -136,10 +172,13 @@ func TestStacks(t *testing.T) {
 	}
 }
 
-// The first stack in the order of the table counts. The files say which program runs the tests.
+// The first stack in the order of the table counts. The files say which program runs the
+// tests.
 func TestFindStack(t *testing.T) {
 	for files, want := range map[string]string{
-		"": "", "web/package.json:{}": "", "build.gradle.kts: gradlew:": "",
+		"":                           "",
+		"web/package.json:{}":        "",
+		"build.gradle.kts: gradlew:": "",
 		"yarn.lock: package.json:{}": `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` +
 			" yarn install --frozen-lockfile && yarn node --test",
 		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`:           `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
@@ -149,10 +188,12 @@ func TestFindStack(t *testing.T) {
 		"pyproject.toml:[tool.ruff] requirements.txt:pytest":            `"$XDG_CACHE_HOME/venv/bin/python" -m pytest || [ $? = 5 ]`,
 		"pyproject.toml:[project] tests/test_a.py:":                     `"$XDG_CACHE_HOME/venv/bin/python" -m unittest discover -s tests || [ $? = 5 ]`,
 		"setup.py: tests/__init__.py: Cargo.toml:":                      `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest || [ $? = 5 ]`,
-		"pyproject.toml:[tool.ruff]":                                    "", "mvnw: pom.xml:": `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
+		"pyproject.toml:[tool.ruff]":                                    "",
+		"mvnw: pom.xml:":                                                `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
 	} {
 		s := testStarter(func(*answers) {})
-		s.w.Environ, s.clone = os.Environ(), t.TempDir()
+		s.w.Environ = os.Environ()
+		s.clone = t.TempDir()
 		for file := range strings.FieldsSeq(files) {
 			name, content, _ := strings.Cut(file, ":")
 			test.OK(t, os.MkdirAll(filepath.Join(s.clone, filepath.Dir(name)), 0o755))
@@ -165,7 +206,12 @@ func TestFindStack(t *testing.T) {
 		found := text.Map(stacks, func(row Stack) string { return row.Verify })
 		test.Equal(t, files, strings.Join(found, "|"), want)
 		for _, row := range stacks {
-			test.Equal(t, files+": the hook installs pytest", strings.Contains(row.Fetch, pytest), strings.Contains(row.Verify, pytest))
+			test.Equal(
+				t,
+				files+": the hook installs pytest",
+				strings.Contains(row.Fetch, pytest),
+				strings.Contains(row.Verify, pytest),
+			)
 		}
 	}
 }
@@ -173,10 +219,23 @@ func TestFindStack(t *testing.T) {
 // An exact name matches one project, even if others have it as a part of theirs.
 func TestMatchingProjects(t *testing.T) {
 	all := []reconcile.TrackerProject{
-		{Name: "Web shop", Slug: "1", URL: "https://linear.app/acme/project/web-shop-1"}, {Name: "Web", Slug: "2", URL: "https://linear.app/acme/project/web-2"},
+		{
+			Name: "Web shop",
+			Slug: "1",
+			URL:  "https://linear.app/acme/project/web-shop-1",
+		}, {
+			Name: "Web",
+			Slug: "2",
+			URL:  "https://linear.app/acme/project/web-2",
+		},
 	}
 	for text, want := range map[string]string{
-		"web": "2", "WEB S": "1", "e": "12", "https://linear.app/acme/project/web-shop-1": "1", "zebra": "", "1": "1",
+		"web":   "2",
+		"WEB S": "1",
+		"e":     "12",
+		"https://linear.app/acme/project/web-shop-1": "1",
+		"zebra": "",
+		"1":     "1",
 	} {
 		got := ""
 		for _, p := range matchingProjects(all, text) {
@@ -187,7 +246,12 @@ func TestMatchingProjects(t *testing.T) {
 }
 
 func testEnv() *term.Env {
-	return &term.Env{Env: environ.Env{Dir: "/", Home: "/"}, Stdin: strings.NewReader(""), Stdout: io.Discard, Stderr: io.Discard}
+	return &term.Env{
+		Env:    environ.Env{Dir: "/", Home: "/"},
+		Stdin:  strings.NewReader(""),
+		Stdout: io.Discard,
+		Stderr: io.Discard,
+	}
 }
 
 // Nothing of another kind of tracker takes the place of what a kind lacks.
@@ -196,11 +260,17 @@ func TestEachKindBringsItsOwn(t *testing.T) {
 		test.Equal(t, "help of "+k.name, strings.Contains(k.help, "--tracker "+k.name), true)
 	}
 	test.Equal(t, "the last one suits always", kinds[len(kinds)-1].suits == nil, true)
-	s := &starter{answers: answers{Tracker: "gitlab", Example: ExampleNames[0], Waiting: "Todo", Begun: "In Progress"}}
+	s := &starter{answers: answers{
+		Tracker: "gitlab",
+		Example: ExampleNames[0],
+		Waiting: "Todo",
+		Begun:   "In Progress",
+	}}
 	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "gitlab-settings"`) {
 		t.Errorf("a kind without its part: %v", err)
 	}
-	if _, err := project.TrackerSetup(fileKind.name); err == nil || !strings.Contains(err.Error(), "init can't connect") {
+	if _, err := project.TrackerSetup(fileKind.name); err == nil ||
+		!strings.Contains(err.Error(), "init can't connect") {
 		t.Errorf("a kind without a setup: %v", err)
 	}
 }

@@ -11,20 +11,23 @@ import (
 type Stack struct {
 	Name  string
 	Files []string // a repository with one of them at its top has this stack
-	// Verify is the command that has to succeed before an issue is handed over; empty if none is known to work without a network.
+	// Verify is the command that has to succeed before an issue is handed over; empty if none
+	// is known to work without a network.
 	Verify string
-	// Fetch puts what Verify needs into a place that the agent can read. It is a part of a hook, and runs in a copy of the base.
+	// Fetch puts what Verify needs into a place that the agent can read. It is a part of a
+	// hook, and runs in a copy of the base.
 	Fetch string
 	// Ignore is what builds and tests leave in the work tree.
 	Ignore string
 }
 
 const (
-	venv      = "venv=$SYMPHONY_AGENT_CACHE/venv\n"
-	pip       = "\n" + `"$venv/bin/pip" install --quiet`
-	newVenv   = venv + `python3 -m venv "$venv"` + pip
-	pytest    = " pytest"
-	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest + " || [ $? = 5 ]" // 5: there are no tests yet
+	venv    = "venv=$SYMPHONY_AGENT_CACHE/venv\n"
+	pip     = "\n" + `"$venv/bin/pip" install --quiet`
+	newVenv = venv + `python3 -m venv "$venv"` + pip
+	pytest  = " pytest"
+	// 5: there are no tests yet
+	runPytest = `"$XDG_CACHE_HOME/venv/bin/python" -m` + pytest + " || [ $? = 5 ]"
 	pycache   = `__pycache__/\n*.egg-info/`
 	uv        = `UV_PROJECT_ENVIRONMENT="$venv" uv sync --quiet --frozen --all-extras --link-mode copy`
 	cargoTest = `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline`
@@ -34,7 +37,8 @@ const (
 	pnpm      = `pnpm install --offline --frozen-lockfile --store-dir "$XDG_CACHE_HOME/pnpm"`
 	bunTest   = `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`
 	bunFetch  = `BUN_INSTALL_CACHE_DIR="$SYMPHONY_AGENT_CACHE/bun" bun install --frozen-lockfile --ignore-scripts`
-	// Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two variables.
+	// Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two
+	// variables.
 	yarn      = " yarn install --frozen-lockfile"
 	yarnTest  = `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test"
 	yarnFetch = `YARN_IGNORE_SCRIPTS=true YARN_CACHE_FOLDER="$SYMPHONY_AGENT_CACHE/yarn" ` +
@@ -46,8 +50,8 @@ const (
 	editable = "\n" + `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
 )
 
-// Stacks are the stacks that init knows, the most telling first: a package.json often belongs to tools of another stack. Of several rows
-// with one name the first that fits counts.
+// Stacks are the stacks that init knows, the most telling first: a package.json often belongs
+// to tools of another stack. Of several rows with one name the first that fits counts.
 var Stacks = []Stack{
 	{"Go", []string{"go.mod"}, "go vet ./... && go test ./...", "go mod download", ""},
 	{"Rust", []string{"Cargo.lock"}, cargoTest + " --locked", "cargo fetch --locked", "/target/"},
@@ -56,21 +60,49 @@ var Stacks = []Stack{
 	{"Java", []string{"pom.xml"}, "mvn" + mvnTest, "mvn" + mvnFetch, "target/"},
 	{"Java", []string{"build.gradle", "build.gradle.kts"}, "", "", ""}, // Gradle needs ports
 	{"Python", []string{"uv.lock"}, runPytest, venv + uv + editable, pycache},
-	{"Python", []string{"pyproject.toml", "setup.py"}, runPytest, newVenv + " --editable '.[dev,test]'" + pip + pytest + editable, pycache},
-	{"Python", []string{"requirements.txt"}, runPytest, newVenv + " $(printf -- '-r %s ' requirements*.txt)" + pip + pytest, pycache},
-	{"Node", []string{"package-lock.json"}, npm + "offline" + npmTest, npmCache + npm + "ignore-scripts", "node_modules/"},
-	{"Node", []string{"pnpm-lock.yaml"}, pnpm + npmTest, `pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`, "node_modules/"},
+	{
+		"Python",
+		[]string{"pyproject.toml", "setup.py"},
+		runPytest,
+		newVenv + " --editable '.[dev,test]'" + pip + pytest + editable,
+		pycache,
+	},
+	{
+		"Python",
+		[]string{"requirements.txt"},
+		runPytest,
+		newVenv + " $(printf -- '-r %s ' requirements*.txt)" + pip + pytest,
+		pycache,
+	},
+	{
+		"Node",
+		[]string{"package-lock.json"},
+		npm + "offline" + npmTest,
+		npmCache + npm + "ignore-scripts",
+		"node_modules/",
+	},
+	{
+		"Node",
+		[]string{"pnpm-lock.yaml"},
+		pnpm + npmTest,
+		`pnpm fetch --store-dir "$SYMPHONY_AGENT_CACHE/pnpm"`,
+		"node_modules/",
+	},
 	{"Node", []string{"yarn.lock"}, yarnTest, yarnFetch, `node_modules/\n.pnp.*\n.yarn/install-state.gz`},
 	{"Node", []string{"bun.lock", "bun.lockb"}, bunTest, bunFetch, "node_modules/"},
 	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
 }
 
-// stacks finds the stacks of the repository in dir or of which dir has a clone, the one that counts first.
+// stacks finds the stacks of the repository in dir or of which dir has a clone, the one that
+// counts first.
 func (d dialog) stacks(ctx context.Context, dir string) (list []Stack) {
 	names := strings.Split(d.git(ctx, dir, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
 	seen := map[string]bool{"": true}
 	for _, row := range Stacks {
-		at := slices.IndexFunc(row.Files, func(file string) bool { return slices.Contains(names, file) && d.suits(ctx, dir, file) })
+		at := slices.IndexFunc(
+			row.Files,
+			func(file string) bool { return slices.Contains(names, file) && d.suits(ctx, dir, file) },
+		)
 		if at < 0 || seen[row.Name] {
 			continue
 		}
@@ -83,10 +115,12 @@ func (d dialog) stacks(ctx context.Context, dir string) (list []Stack) {
 	return list
 }
 
-// suits reports whether a file tells a stack: a pyproject.toml may contain only settings of tools.
+// suits reports whether a file tells a stack: a pyproject.toml may contain only settings of
+// tools.
 func (d dialog) suits(ctx context.Context, dir, file string) bool {
 	content := d.git(ctx, dir, "show", "HEAD:"+file)
-	return file != "pyproject.toml" || strings.Contains(content, "[project]") || strings.Contains(content, "[build-system]")
+	return file != "pyproject.toml" || strings.Contains(content, "[project]") ||
+		strings.Contains(content, "[build-system]")
 }
 
 // adapt replaces the program that runs the tests, if the repository has another one.
@@ -95,8 +129,17 @@ func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 	switch row.Name {
 	case "Node":
 		err := json.Unmarshal([]byte(d.git(ctx, dir, "show", "HEAD:package.json")), &manifest)
-		if test := manifest.Scripts.Test; err == nil && (test == "" || strings.Contains(test, "no test specified")) { // as npm init writes it
-			own := strings.NewReplacer("npm test", "node --test", "yarn test", "yarn node --test", "bun run test", "bun test")
+		// as npm init writes it
+		if test := manifest.Scripts.Test; err == nil &&
+			(test == "" || strings.Contains(test, "no test specified")) {
+			own := strings.NewReplacer(
+				"npm test",
+				"node --test",
+				"yarn test",
+				"yarn node --test",
+				"bun run test",
+				"bun test",
+			)
 			row.Verify = own.Replace(row.Verify)
 		}
 	case "Python":
@@ -106,7 +149,8 @@ func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 			if tests != "" && !strings.Contains(tests, "__init__.py") {
 				unittest += " discover -s tests"
 			}
-			row.Verify, row.Fetch = strings.Replace(row.Verify, pytest, unittest, 1), strings.Replace(row.Fetch, pip+pytest, "", 1)
+			row.Verify = strings.Replace(row.Verify, pytest, unittest, 1)
+			row.Fetch = strings.Replace(row.Fetch, pip+pytest, "", 1)
 		}
 	}
 	return row

@@ -1,4 +1,5 @@
-// Package support writes what explains a problem into one file: what symphony's own commands print, without secrets.
+// Package support writes what explains a problem into one file: what symphony's own commands
+// print, without secrets.
 package support
 
 import (
@@ -29,7 +30,8 @@ type Options struct {
 	StateDir string // the value of --state-dir
 }
 
-// Write writes the bundle, after the operator has seen what it contains and, on a terminal, has agreed.
+// Write writes the bundle, after the operator has seen what it contains and, on a terminal,
+// has agreed.
 func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
 	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: w.Now().UTC()}
 	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
@@ -56,7 +58,11 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 		return err
 	})
 	add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
-		return doctor.Examine(ctx, w, p, doctor.Options{StateDir: o.StateDir, Named: p.SourceErr == nil, Verbose: true})
+		return doctor.Examine(ctx, w, p, doctor.Options{
+			StateDir: o.StateDir,
+			Named:    p.SourceErr == nil,
+			Verbose:  true,
+		})
 	})
 	add("status.txt", "symphony ps --all", func(w *term.Env) error {
 		v, err := view.Read(ctx, p, view.Options{All: true, Ended: project.PastRuns})
@@ -65,7 +71,11 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 		}
 		return render.Overviews(ctx, w, []view.Overview{v}, render.OverviewOptions{})
 	})
-	add("passes.json", "the last passes and their errors", func(w *term.Env) error { return printPasses(ctx, w, p) })
+	add(
+		"passes.json",
+		"the last passes and their errors",
+		func(w *term.Env) error { return printPasses(ctx, w, p) },
+	)
 	if o.Issue != "" {
 		add("issue.txt", "symphony show "+o.Issue, func(w *term.Env) error {
 			if issueErr == nil {
@@ -78,7 +88,8 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 		})
 	}
 	if w.OnTerminal() {
-		if sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil || !sure {
+		if sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil ||
+			!sure {
 			return err
 		}
 	}
@@ -89,11 +100,15 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	return err
 }
 
-// printed returns what a command prints, without secrets. An error becomes part of it: a broken project needs support most.
+// printed returns what a command prints, without secrets. An error becomes part of it: a
+// broken project needs support most.
 func printed(w *term.Env, secrets *agent.Redactor, write func(w *term.Env) error) []byte {
 	var out bytes.Buffer
 	own := *w.ForCommand()
-	own.Stdout, own.Stderr, own.Width, own.Palette = &out, &out, 0, term.Palette{}
+	own.Stdout = &out
+	own.Stderr = &out
+	own.Width = 0
+	own.Palette = term.Palette{}
 	err := write(&own)
 	if _, printed := errors.AsType[exit.Only](err); err != nil && !printed {
 		known := exit.From(err)
@@ -114,7 +129,8 @@ func printPasses(ctx context.Context, w *term.Env, p *project.Project) error {
 	return err
 }
 
-// secretsOf returns the values that must not be in the bundle: keys, variables named like secrets, and all of the environment files.
+// secretsOf returns the values that must not be in the bundle: keys, variables named like
+// secrets, and all of the environment files.
 func secretsOf(p *project.Project) []string {
 	values := agent.EnvSecrets(p.Environ())
 	for _, value := range p.EnvFile {

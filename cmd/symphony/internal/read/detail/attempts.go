@@ -59,8 +59,15 @@ func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a Attemp
 	return a, err
 }
 
-// between returns the trees that two attempts have left, such as "1..2". 0 is where the work began.
-func between(ctx context.Context, p *project.Project, db *state.DB, run reconcile.Run, attempts string) (trees [2]string, err error) {
+// between returns the trees that two attempts have left, such as "1..2". 0 is where the work
+// began.
+func between(
+	ctx context.Context,
+	p *project.Project,
+	db *state.DB,
+	run reconcile.Run,
+	attempts string,
+) (trees [2]string, err error) {
 	runs, err := db.Runs.Since(ctx, run.IssueID, time.Time{})
 	base := ""
 	for i, word := range strings.SplitN(attempts, "..", 2) {
@@ -69,23 +76,36 @@ func between(ctx context.Context, p *project.Project, db *state.DB, run reconcil
 		case err != nil:
 			return trees, err
 		case wrong != nil || n < 0 || word == attempts || attempts == "0..0":
-			return trees, exit.Usage("diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q", attempts)
+			return trees, exit.Usage(
+				"diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q",
+				attempts,
+			)
 		case n > len(runs):
-			return trees, exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+			return trees, exit.Usage(
+				"diff: %s has no attempt %d: %d are recorded",
+				run.Identifier,
+				n,
+				len(runs),
+			)
 		case n == 0:
 			continue
 		}
 		end, readErr := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
 		if end == nil {
-			why := fmt.Sprintf("what attempt %d of %s has left was not recorded: it has not ended, its worker was lost, or it had no git "+
-				"repository", n, run.Identifier)
+			why := fmt.Sprintf(
+				"what attempt %d of %s has left was not recorded: it has not ended, its worker was lost, or it had no git "+
+					"repository",
+				n,
+				run.Identifier,
+			)
 			hint := "symphony show " + run.Identifier + " --attempts lists what is known"
 			if readErr != nil {
 				return trees, readErr
 			}
 			return trees, reconcile.NewError(host.CodeEndNotKept, why, hint)
 		}
-		trees[i], base = end.Tree, end.Base
+		trees[i] = end.Tree
+		base = end.Base
 	}
 	return [2]string{cmp.Or(trees[0], base), cmp.Or(trees[1], base)}, err
 }

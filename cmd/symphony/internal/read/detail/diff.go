@@ -10,9 +10,16 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// WriteDiff writes what has changed in the workspace of an issue since its base commit, or between attempts such as "1..2", as git diff
-// does, and returns the run whose workspace it is. Nothing that the repository names is run.
-func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts string, w io.Writer) (run reconcile.Run, err error) {
+// WriteDiff writes what has changed in the workspace of an issue since its base commit, or
+// between attempts such as "1..2", as git diff does, and returns the run whose workspace it
+// is. Nothing that the repository names is run.
+func WriteDiff(
+	ctx context.Context,
+	p *project.Project,
+	ref string,
+	attempts string,
+	w io.Writer,
+) (run reconcile.Run, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return run, err
@@ -45,9 +52,10 @@ func WriteDiff(ctx context.Context, p *project.Project, ref string, attempts str
 
 // Diff is what WriteDiff writes.
 type Diff struct {
-	Identifier string  `json:"issue_identifier"`
-	Attempts   *string `json:"attempts"` // those that are compared, such as 1..2; null for all that has changed
-	Diff       string  `json:"diff"`
+	Identifier string `json:"issue_identifier"`
+	// those that are compared, such as 1..2; null for all that has changed
+	Attempts *string `json:"attempts"`
+	Diff     string  `json:"diff"`
 }
 
 // lastRun is the last run of an issue, or of an agent without one, which has a workspace.
@@ -64,7 +72,11 @@ func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, 
 		run, _, err = db.Clients.FreeAgent(ctx, id)
 	}
 	if run.Identifier = identifier; err == nil && run.WorkspacePath == "" {
-		err = reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet", "symphony show "+identifier+" explains it")
+		err = reconcile.NewError(
+			"workspace_not_found",
+			identifier+" has had no workspace yet",
+			"symphony show "+identifier+" explains it",
+		)
 	}
 	return run, err
 }

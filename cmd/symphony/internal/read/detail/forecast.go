@@ -10,19 +10,20 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// forecast is what a pass would do with one issue, as far as is known now. The zero value means unknown.
+// forecast is what a pass would do with one issue, as far as is known now. The zero value
+// means unknown.
 type forecast struct {
 	action reconcile.ActionKind // dispatch, hold, release or none
-	// reason and message say why it would not start: a Skip of the planner, or that no pass sees the issue at all. Then
-	// next says what has to change.
+	// reason and message say why it would not start: a Skip of the planner, or that no pass
+	// sees the issue at all. Then next says what has to change.
 	reason, message string
 	next            string
 	limit           *reconcile.Limit // of codex's account, where it stops every issue
 	accountFull     bool             // all slots of the account are taken
 }
 
-// forecast asks the planner about an issue that waits or is not claimed, at the time at which it is due. Nothing of the
-// plan is carried out.
+// forecast asks the planner about an issue that waits or is not claimed, at the time at which
+// it is due. Nothing of the plan is carried out.
 func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	if r.Config == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
 		return f, nil
@@ -35,9 +36,17 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		case r.issue.Elsewhere:
 			within := r.Config.Tracker.Within()
 			next := "a pass starts it once it is in the " + within
-			return forecast{reason: "other_project", message: "it is not in the " + within, next: next}, nil
+			return forecast{
+				reason:  "other_project",
+				message: "it is not in the " + within,
+				next:    next,
+			}, nil
 		case r.issue.Archived:
-			return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}, nil
+			return forecast{
+				reason:  "archived",
+				message: reconcile.MessageArchived,
+				next:    never,
+			}, nil
 		case policy.Terminal(state):
 			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
 		case !policy.Active(state):
@@ -56,7 +65,8 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	plan := reconcile.Compute(s)
 	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
 		if skip.IssueID == r.id {
-			f.reason, f.message = skip.Reason, words.Skip(skip)
+			f.reason = skip.Reason
+			f.message = words.Skip(skip)
 			return f, nil
 		}
 	}
@@ -66,15 +76,20 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		case a.Kind == reconcile.ActDispatch, a.Kind == reconcile.ActDeliver:
 			f.action = a.Kind
 		case a.Kind == reconcile.ActHold && a.Change != nil && a.Change.Claim != nil:
-			f.action, f.reason, f.message = a.Kind, "hold_"+a.Reason, a.Change.Claim.HoldMessage
+			f.action = a.Kind
+			f.reason = "hold_" + a.Reason
+			f.message = a.Change.Claim.HoldMessage
 		case a.Kind == reconcile.ActRelease:
-			f.action, f.reason, f.message = a.Kind, "release_"+a.Reason, a.Message
+			f.action = a.Kind
+			f.reason = "release_" + a.Reason
+			f.message = a.Message
 		}
 	}
 	return f, nil
 }
 
-// snapshot returns the snapshot of a pass for this issue alone at the time at which the issue is due.
+// snapshot returns the snapshot of a pass for this issue alone at the time at which the issue
+// is due.
 func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
 	runners, err := project.NewRunners(r.Project, r.Config)
 	if err != nil {
@@ -84,31 +99,44 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
-	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {}) // ps shows the account's faults
+	// ps shows the account's faults
+	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {})
 	s := reconcile.Snapshot{
-		Now: latest(r.due(), r.Now).In(r.Project.Env.Now().Location()), Boot: r.Instant.Boot, Mono: r.Instant.Mono, Policy: policy,
-		State: r.Recorded, Options: reconcile.Options{Only: []string{r.id}},
+		Now:        latest(r.due(), r.Now).In(r.Project.Env.Now().Location()),
+		Boot:       r.Instant.Boot,
+		Mono:       r.Instant.Mono,
+		Policy:     policy,
+		State:      r.Recorded,
+		Options:    reconcile.Options{Only: []string{r.id}},
 		Workspaces: slices.Concat(workspaces, r.Recorded.RemoteWorkspaces),
-		Liveness:   map[string]reconcile.Liveness{}, FreeBytes: runners.FreeBytes(),
+		Liveness:   map[string]reconcile.Liveness{},
+		FreeBytes:  runners.FreeBytes(),
 		Tracker: &reconcile.Tracked{
-			Refreshed: map[string]bool{r.id: true}, ByID: map[string]reconcile.Issue{r.id: *r.issue},
-			Candidates: []reconcile.Issue{*r.issue}, Fetched: true,
+			Refreshed:  map[string]bool{r.id: true},
+			ByID:       map[string]reconcile.Issue{r.id: *r.issue},
+			Candidates: []reconcile.Issue{*r.issue},
+			Fetched:    true,
 		},
 	}
 	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
 		s.Today = r.Today
 	}
-	s.Account, s.Tracker.Low = account.Look(ctx, s.Now), r.Low.After(s.Now)
+	s.Account = account.Look(ctx, s.Now)
+	s.Tracker.Low = r.Low.After(s.Now)
 	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
 		return s, err
 	}
-	others := project.NewOthers(r.Project, func(string) {}) // the next pass says which can't be read
+	// the next pass says which can't be read
+	others := project.NewOthers(r.Project, func(string) {})
 	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
 		return s, err
 	}
 	for _, run := range r.Recorded.Runs {
 		alive := project.Alive(r.Project.StateDir, run.ID)
-		s.Liveness[run.ID] = reconcile.Liveness{Alive: alive, Unknown: !alive && !project.WorkerDead(r.Project, run)}
+		s.Liveness[run.ID] = reconcile.Liveness{
+			Alive:   alive,
+			Unknown: !alive && !project.WorkerDead(r.Project, run),
+		}
 	}
 	return s, nil
 }

@@ -21,7 +21,8 @@ type HookFailure struct {
 // hookLines is how many lines of a failed hook's output are shown.
 const hookLines = 20
 
-// HookFailures returns the ends of the output of the hooks that failed in a run; none if its log can't be read.
+// HookFailures returns the ends of the output of the hooks that failed in a run; none if its
+// log can't be read.
 func HookFailures(p *project.Project, run reconcile.Run) []HookFailure {
 	failures := []HookFailure{}
 	if !slices.Contains([]string{"hook_failed", "hook_timeout"}, run.ErrorCode) && run.AfterRunError == "" {
@@ -37,7 +38,8 @@ func HookFailures(p *project.Project, run reconcile.Run) []HookFailure {
 		line = strings.TrimRight(line, "\r\n")
 		switch mark, marked := strings.CutPrefix(line, "--- "); {
 		case hook == "" && marked:
-			hook, output = mark, []string{}
+			hook = mark
+			output = []string{}
 		case hook != "" && marked && strings.HasPrefix(mark, hook+": "):
 			if !strings.HasPrefix(mark, hook+": succeeded after ") {
 				failures = append(failures, HookFailure{hook, output[max(0, len(output)-hookLines):]})

@@ -1,4 +1,5 @@
-// Package detail is what symphony knows of one issue: its claim, its runs, why it has its status, and what happens next.
+// Package detail is what symphony knows of one issue: its claim, its runs, why it has its
+// status, and what happens next.
 package detail
 
 import (
@@ -37,17 +38,20 @@ type Issue struct {
 	Timeline []Moment `json:"timeline"`
 	ThreadID *string  `json:"thread_id"`
 	// HookFailures are the hooks that failed in the newest run.
-	HookFailures []HookFailure        `json:"hook_failures"`
-	Delivered    *reconcile.Delivered `json:"delivered"` // what was pushed last; null if nothing was
+	HookFailures []HookFailure `json:"hook_failures"`
+	// what was pushed last; null if nothing was
+	Delivered *reconcile.Delivered `json:"delivered"`
 	// Verification is how verify ended last in the runs listed here; null if it has not run.
 	Verification *reconcile.Verification `json:"verification"`
-	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it
+	// has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 	// WaitsFor is what the watched pull request waits for; null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 	// LookErrors are why the last look at it failed.
 	LookErrors []state.LookError `json:"pull_request_errors"`
-	// Links are the pages that the agents named in the runs listed here, such as pull requests.
+	// Links are the pages that the agents named in the runs listed here, such as pull
+	// requests.
 	Links     []reconcile.Link `json:"links"`
 	Workspace *WorkspaceRow    `json:"workspace"`
 	// KeptHere are commits of a workspace on another machine of which this one has a copy, and
@@ -62,7 +66,8 @@ type Issue struct {
 	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
 	// has left out.
 	LabelsLeftOut []project.LabelProof `json:"labels_left_out"`
-	// LastMessage is what the agent of the newest run said last, and Log are the last lines of that run's log without minor ones.
+	// LastMessage is what the agent of the newest run said last, and Log are the last lines of
+	// that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
 	Log         []eventlog.Line  `json:"log"`
 	LogDir      *string          `json:"log_dir"`
@@ -79,7 +84,8 @@ const (
 	StatusReady      view.Status = "ready"       // a pass starts it
 	StatusHandedOver view.Status = "handed_over" // released, because its state is no longer active
 	StatusReleased   view.Status = "released"    // released for another reason
-	StatusUnknown    view.Status = "unknown"     // only the tracker knows, and was not asked or did not answer
+	// only the tracker knows, and was not asked or did not answer
+	StatusUnknown view.Status = "unknown"
 )
 
 // The sources of an issue's record, from the newest to the oldest.
@@ -169,15 +175,26 @@ type Options struct {
 
 // Read reads what is known of an issue by its identifier or id.
 func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Issue, err error) {
-	r := &issueReader{Facts: view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}, identifier: ref}
+	r := &issueReader{
+		Facts:      view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()},
+		identifier: ref,
+	}
 	v = Issue{
-		GeneratedAt: r.Now, Runs: []view.RunRow{}, HookFailures: []HookFailure{}, Links: []reconcile.Link{},
-		Requests: []view.RequestRow{}, LookErrors: []state.LookError{},
-		Commands: []string{}, Log: []eventlog.Line{}, Timeline: []Moment{}, KeptHere: []host.Kept{},
+		GeneratedAt:  r.Now,
+		Runs:         []view.RunRow{},
+		HookFailures: []HookFailure{},
+		Links:        []reconcile.Link{},
+		Requests:     []view.RequestRow{},
+		LookErrors:   []state.LookError{},
+		Commands:     []string{},
+		Log:          []eventlog.Line{},
+		Timeline:     []Moment{},
+		KeptHere:     []host.Kept{},
 	}
 	err = r.Open(ctx)
 	switch {
-	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil: // the tracker may know the issue
+	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil:
+		// the tracker may know the issue
 		r.DB = nil
 	case err != nil:
 		return v, err
@@ -199,7 +216,11 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 	if err := r.addRow(&v); err != nil {
 		return v, err
 	}
-	v.Issue, v.Claim, v.Schedule, v.Project, v.Released = r.knownIssue(ctx), newClaimRow(r.claim), r.Schedule, r.ProjectRow(), r.released
+	v.Issue = r.knownIssue(ctx)
+	v.Claim = newClaimRow(r.claim)
+	v.Schedule = r.Schedule
+	v.Project = r.ProjectRow()
+	v.Released = r.released
 	r.addOpen(&v)
 	r.addRuns(&v)
 	if !o.Brief {
@@ -248,7 +269,10 @@ func (r *issueReader) addRow(v *Issue) error {
 		at := slices.IndexFunc(proofs, func(proof project.LabelProof) bool { return proof.Label == label })
 		switch {
 		case at < 0:
-			unknown := project.LabelProof{Label: label, LeftOut: "the next run asks the tracker who has set it"}
+			unknown := project.LabelProof{
+				Label:   label,
+				LeftOut: "the next run asks the tracker who has set it",
+			}
 			v.LabelsLeftOut = append(v.LabelsLeftOut, unknown)
 		case proofs[at].LeftOut != "":
 			v.LabelsLeftOut = append(v.LabelsLeftOut, proofs[at])
@@ -310,8 +334,15 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 	if run.ID == "" {
 		return nil
 	}
-	tail, err := eventlog.ReadTail(r.Project.StateDir, run, lines, r.Now, run.Outcome != "" || project.WorkerDead(r.Project, run))
-	v.Log, v.LastMessage = append(v.Log, tail.Lines...), text.OrNull(tail.Message)
+	tail, err := eventlog.ReadTail(
+		r.Project.StateDir,
+		run,
+		lines,
+		r.Now,
+		run.Outcome != "" || project.WorkerDead(r.Project, run),
+	)
+	v.Log = append(v.Log, tail.Lines...)
+	v.LastMessage = text.OrNull(tail.Message)
 	return err
 }
 
@@ -325,17 +356,21 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 		return err
 	}
 	if known {
-		r.id, r.identifier = id, identifier
+		r.id = id
+		r.identifier = identifier
 		if err := errors.Join(r.readRuns(ctx, v), r.readOutside(ctx, v)); err != nil {
 			return err
 		}
 	}
 	if len(r.runs) > 0 {
-		r.issue, r.source = &r.runs[0].Issue, SourceRun
+		r.issue = &r.runs[0].Issue
+		r.source = SourceRun
 	}
 	for i := range r.Recorded.Claims {
 		if c := &r.Recorded.Claims[i]; c.IssueID == r.id {
-			r.claim, r.issue, r.source = c, &c.Issue, SourceClaim
+			r.claim = c
+			r.issue = &c.Issue
+			r.source = SourceClaim
 		}
 	}
 	return nil
@@ -353,7 +388,8 @@ func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
 	return errors.Join(errs[:]...)
 }
 
-// readOutside reads what passes have found in the tracker and in the repository: the skip, the releases, the pull request, the delivery.
+// readOutside reads what passes have found in the tracker and in the repository: the skip, the
+// releases, the pull request, the delivery.
 func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
 	var errs [5]error
 	r.blocks, errs[4] = r.DB.Views.BlockedByIssue(ctx, r.identifier)
@@ -394,7 +430,8 @@ func (r *issueReader) readWatch(ctx context.Context, v *Issue) error {
 	return err
 }
 
-// askTracker asks the tracker about an issue without a claim. If it does not answer, what the database knows is shown.
+// askTracker asks the tracker about an issue without a claim. If it does not answer, what the
+// database knows is shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
 	switch {
 	case r.claim != nil, offline && r.id != "":
@@ -407,7 +444,10 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	issue, err := project.FetchIssue(bounded, r.Project, cmp.Or(r.id, r.identifier))
 	switch {
 	case err == nil:
-		r.id, r.identifier, r.issue, r.source = issue.ID, issue.Identifier, issue, SourceTracker
+		r.id = issue.ID
+		r.identifier = issue.Identifier
+		r.issue = issue
+		r.source = SourceTracker
 	case r.id != "":
 		v.TrackerErr = exit.From(err)
 	case r.DB != nil && !project.IsNumber(r.identifier) && exit.From(err).Code == "issue_not_found":
@@ -419,28 +459,42 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 }
 
 func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
-	row := KnownIssue{ID: r.id, Identifier: r.identifier, Labels: []string{}, BlockedBy: []string{}, Blocks: append([]string{}, r.blocks...)}
+	row := KnownIssue{
+		ID:         r.id,
+		Identifier: r.identifier,
+		Labels:     []string{},
+		BlockedBy:  []string{},
+		Blocks:     append([]string{}, r.blocks...),
+	}
 	row.Recorded = map[string]bool{}
 	if r.issue == nil {
 		if r.skipped {
-			row.Title, row.URL = text.OrNull(r.skip.Title), text.OrNull(r.skip.URL)
+			row.Title = text.OrNull(r.skip.Title)
+			row.URL = text.OrNull(r.skip.URL)
 		}
 		return row
 	}
-	row.Title, row.State, row.URL, row.Source = &r.issue.Title, &r.issue.State, r.issue.URL, &r.source
-	row.Description, row.Priority = r.issue.Description, text.OrNull(text.OrEmpty(r.issue.Priority))
+	row.Title = &r.issue.Title
+	row.State = &r.issue.State
+	row.URL = r.issue.URL
+	row.Source = &r.source
+	row.Description = r.issue.Description
+	row.Priority = text.OrNull(text.OrEmpty(r.issue.Priority))
 	if a := r.issue.Assignee; a != nil {
 		row.Assignee = text.OrNull(cmp.Or(a.Email, a.ID))
 	}
-	if release := r.released; r.source == SourceRun && release != nil && release.To != nil && release.At.After(r.runs[0].StartedAt) {
-		row.State, row.Source = release.To, new(SourceRelease)
+	if release := r.released; r.source == SourceRun && release != nil && release.To != nil &&
+		release.At.After(r.runs[0].StartedAt) {
+		row.State = release.To
+		row.Source = new(SourceRelease)
 	}
 	row.Labels = append(row.Labels, r.issue.Labels...)
 	for _, b := range r.issue.BlockedBy {
 		if b.Identifier != nil {
 			row.BlockedBy = append(row.BlockedBy, *b.Identifier)
 			if r.DB != nil {
-				_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier) // after an error it has no link
+				// after an error it has no link
+				_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier)
 			}
 		}
 	}
@@ -457,13 +511,16 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()
-		row.Error, row.ErrorCode = view.ErrorText(code, message), code
+		row.Error = view.ErrorText(code, message)
+		row.ErrorCode = code
 	}
 	switch c.Status {
 	case reconcile.Waiting:
-		row.Kind, row.DueAt = text.OrNull(c.Kind), text.OrNull(c.DueAt)
+		row.Kind = text.OrNull(c.Kind)
+		row.DueAt = text.OrNull(c.DueAt)
 	case reconcile.Held:
-		row.HoldReason, row.HeldAt = text.OrNull(c.HoldReason), text.OrNull(c.HeldAt)
+		row.HoldReason = text.OrNull(c.HoldReason)
+		row.HeldAt = text.OrNull(c.HeldAt)
 	case reconcile.Running:
 	}
 	return row
@@ -508,7 +565,8 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	return row, ctx.Err()
 }
 
-// Address is the address of the issue's page, or of its pull request; empty where none is known.
+// Address is the address of the issue's page, or of its pull request; empty where none is
+// known.
 func (v Issue) Address(pullRequest bool) string {
 	switch {
 	case !pullRequest:

@@ -12,7 +12,8 @@ import (
 
 var now = time.Date(2026, 11, 20, 8, 30, 0, 0, time.UTC)
 
-// A released issue was handed over or released as long as no pass would start it and none has skipped it since.
+// A released issue was handed over or released as long as no pass would start it and none has
+// skipped it since.
 func TestReleasedIssue(t *testing.T) {
 	inactive := forecast{reason: "not_active", next: "a pass starts it once its state is Todo"}
 	for _, c := range []struct {
@@ -24,7 +25,10 @@ func TestReleasedIssue(t *testing.T) {
 		want    string
 	}{
 		{"the tracker agrees", reconcile.StopInactive, "Review", "Review", inactive, time.Time{}, "handed_over: Todo → Review"},
-		{"it moved on", reconcile.StopInactive, "Review", "Done", forecast{reason: "terminal", next: "nothing"}, time.Time{}, "handed_over: Todo → Review; its state is now Done"},
+		{"it moved on", reconcile.StopInactive, "Review", "Done", forecast{
+			reason: "terminal",
+			next:   "nothing",
+		}, time.Time{}, "handed_over: Todo → Review; its state is now Done"},
 		{"offline", reconcile.StopInactive, "Review", "", forecast{}, time.Time{}, "handed_over: Todo → Review"},
 		{"offline, skipped before", reconcile.StopInactive, "Review", "", forecast{}, now.Add(-time.Hour), "handed_over: Todo → Review"},
 		{"offline, skipped since", reconcile.StopInactive, "Review", "", forecast{}, now.Add(time.Hour), ""},
@@ -34,14 +38,22 @@ func TestReleasedIssue(t *testing.T) {
 		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "released: the tracker no longer returns it"},
 		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
 	} {
-		r := issueReader{released: &state.Release{From: "Todo", To: text.OrNull(c.to), Reason: c.reason, At: now}}
+		r := issueReader{released: &state.Release{
+			From:   "Todo",
+			To:     text.OrNull(c.to),
+			Reason: c.reason,
+			At:     now,
+		}}
 		if c.reason == "" {
 			r.released = nil
 		}
-		r.skip.Since, r.skipped = c.skipped, !c.skipped.IsZero()
-		v, got := Issue{}, ""
+		r.skip.Since = c.skipped
+		r.skipped = !c.skipped.IsZero()
+		v := Issue{}
+		got := ""
 		if c.now != "" {
-			v.Issue.State, r.source = &c.now, SourceTracker
+			v.Issue.State = &c.now
+			r.source = SourceTracker
 		}
 		if r.isReleased(c.f) {
 			r.explainRelease(&v, c.f)
@@ -51,14 +63,29 @@ func TestReleasedIssue(t *testing.T) {
 	}
 }
 
-// An issue without a run goes on by itself if something runs passes, whatever it waits for, unless only a person can end that.
+// An issue without a run goes on by itself if something runs passes, whatever it waits for,
+// unless only a person can end that.
 func TestGoesOn(t *testing.T) {
 	for status, want := range map[reconcile.Status]bool{
-		reconcile.StatusQueued: true, reconcile.StatusBlocked: true, reconcile.StatusWaiting: true, reconcile.StatusUndelivered: true,
-		StatusReady: true, reconcile.StatusSkipped: true, reconcile.StatusHeld: false, reconcile.StatusNeedsAnswer: false, StatusHandedOver: false,
+		reconcile.StatusQueued:      true,
+		reconcile.StatusBlocked:     true,
+		reconcile.StatusWaiting:     true,
+		reconcile.StatusUndelivered: true,
+		StatusReady:                 true,
+		reconcile.StatusSkipped:     true,
+		reconcile.StatusHeld:        false,
+		reconcile.StatusNeedsAnswer: false,
+		StatusHandedOver:            false,
 	} {
-		test.Equal(t, string(status)+", with a schedule", Issue{Status: status, Schedule: true}.GoesOn(), want)
+		test.Equal(t, string(status)+", with a schedule", Issue{
+			Status:   status,
+			Schedule: true,
+		}.GoesOn(), want)
 		test.Equal(t, string(status)+", without one", Issue{Status: status}.GoesOn(), false)
-		test.Equal(t, string(status)+", paused", Issue{Status: status, Schedule: true, Why: Why{Code: reconcile.SkipPaused}}.GoesOn(), false)
+		test.Equal(t, string(status)+", paused", Issue{
+			Status:   status,
+			Schedule: true,
+			Why:      Why{Code: reconcile.SkipPaused},
+		}.GoesOn(), false)
 	}
 }

@@ -14,19 +14,24 @@ var byPerson = []string{
 	"not_active", "terminal", "other_project", "archived", "invalid_config", "missing_workflow_file", "workflow_parse_error",
 }
 
-// How long the pass that a worker starts at the end of its run may take to settle the run, and then to decide what follows.
+// How long the pass that a worker starts at the end of its run may take to settle the run, and
+// then to decide what follows.
 const (
 	settleTime = 30 * time.Second
 	decideTime = 5 * time.Second
 )
 
-// GoesOn reports whether the issue goes on by itself: an agent works on it, its commits are being delivered, or a pass that the
-// schedule runs will start it.
+// GoesOn reports whether the issue goes on by itself: an agent works on it, its commits are
+// being delivered, or a pass that the schedule runs will start it.
 func (v Issue) GoesOn() bool {
 	switch v.Status {
 	case reconcile.StatusRunning:
 		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.endedWithin(settleTime)
-	case reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusUndelivered, StatusReady,
+	case reconcile.StatusQueued,
+		reconcile.StatusBlocked,
+		reconcile.StatusWaiting,
+		reconcile.StatusUndelivered,
+		StatusReady,
 		reconcile.StatusSkipped:
 		return (v.Schedule || v.endedWithin(decideTime)) && !slices.Contains(byPerson, v.Why.Code)
 	default:
@@ -34,7 +39,8 @@ func (v Issue) GoesOn() bool {
 	}
 }
 
-// endedWithin reports whether the newest run has just ended, so that its own pass decides what follows.
+// endedWithin reports whether the newest run has just ended, so that its own pass decides what
+// follows.
 func (v Issue) endedWithin(d time.Duration) bool {
 	return len(v.Runs) > 0 && v.Runs[0].EndedAt != nil && v.GeneratedAt.Sub(*v.Runs[0].EndedAt) < d
 }

@@ -11,19 +11,21 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// SpecIssue is the part of an Issue that section 13.7 of the specification names and that has another name above, or none. Readers
-// of other implementations find it where they expect it.
+// SpecIssue is the part of an Issue that section 13.7 of the specification names and that has
+// another name above, or none. Readers of other implementations find it where they expect it.
 type SpecIssue struct {
 	ID         string   `json:"issue_id"`
 	Identifier string   `json:"issue_identifier"`
 	Attempts   Attempts `json:"attempts"`
-	// Running is the row of ps of a claim with a run, Retry that of one that waits for its next run.
+	// Running is the row of ps of a claim with a run, Retry that of one that waits for its
+	// next run.
 	Running *view.RunningRow  `json:"running"`
 	Retry   *view.RetryingRow `json:"retry"`
 	Logs    Logs              `json:"logs"`
 	// RecentEvents are the last lines of the newest run's log, the oldest first.
 	RecentEvents []RecentEvent `json:"recent_events"`
-	// LastError is why the issue waits or is held, otherwise why its last ended run failed; null if it did not.
+	// LastError is why the issue waits or is held, otherwise why its last ended run failed;
+	// null if it did not.
 	LastError *string `json:"last_error"`
 	// Tracked is the issue's record again.
 	Tracked KnownIssue `json:"tracked"`
@@ -31,7 +33,8 @@ type SpecIssue struct {
 
 // Attempts are the numbers of the runs of a claim.
 type Attempts struct {
-	// Restarts is how many runs of the agent followed the first one since the issue was claimed; 0 for an unclaimed issue.
+	// Restarts is how many runs of the agent followed the first one since the issue was
+	// claimed; 0 for an unclaimed issue.
 	Restarts int `json:"restart_count"`
 	// Current is the attempt of the present or the next run; 0 for the first run.
 	Current int `json:"current_retry_attempt"`
@@ -45,9 +48,10 @@ type Logs struct {
 
 // SessionLog is the event log of one run.
 type SessionLog struct {
-	Label string  `json:"label"` // the run's id
-	Path  string  `json:"path"`
-	URL   *string `json:"url"` // the path of its text on the server that answers; null in what a command prints
+	Label string `json:"label"` // the run's id
+	Path  string `json:"path"`
+	// the path of its text on the server that answers; null in what a command prints
+	URL *string `json:"url"`
 }
 
 // RecentEvent is a line of a log.
@@ -61,7 +65,10 @@ type RecentEvent struct {
 func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err error) {
 	s = SpecIssue{
 		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, Tracked: v.Issue,
-		RecentEvents: text.Map(v.Log, func(l eventlog.Line) RecentEvent { return RecentEvent{l.At, l.Kind, l.Text} }),
+		RecentEvents: text.Map(
+			v.Log,
+			func(l eventlog.Line) RecentEvent { return RecentEvent{l.At, l.Kind, l.Text} },
+		),
 	}
 	r.Only = []string{r.id}
 	claims := r.Claims()
@@ -86,7 +93,10 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 		}
 	}
 	if s.LastError == nil {
-		ended := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" })
+		ended := text.First(
+			r.runs,
+			func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" },
+		)
 		s.LastError = view.ErrorText(ended.ErrorCode, ended.ErrorText)
 	}
 	return s, nil

@@ -36,13 +36,20 @@ const (
 		"last_error": null, "tracked": {}}`
 )
 
-// Each field of the examples is there with its type: in an overview, in that of several projects, and in an issue.
+// Each field of the examples is there with its type: in an overview, in that of several
+// projects, and in an issue.
 func TestFieldsOfSpecification(t *testing.T) {
-	at, text := time.Date(2026, 2, 24, 20, 15, 30, 0, time.UTC), "text"
+	at := time.Date(2026, 2, 24, 20, 15, 30, 0, time.UTC)
+	text := "text"
 	running := view.RunningRow{SessionID: &text, LastEvent: &text, LastEventAt: &at}
-	v := view.Overview{Claims: view.Claims{Running: []view.RunningRow{running}, Retrying: []view.RetryingRow{{DueAt: at, Error: &text}}}}
+	v := view.Overview{Claims: view.Claims{
+		Running:  []view.RunningRow{running},
+		Retrying: []view.RetryingRow{{DueAt: at, Error: &text}},
+	}}
 	i := Issue{Workspace: &WorkspaceRow{}, SpecIssue: SpecIssue{
-		Running: &running, Logs: Logs{[]SessionLog{{}}}, RecentEvents: []RecentEvent{{At: at, Event: eventlog.Words}},
+		Running:      &running,
+		Logs:         Logs{[]SessionLog{{}}},
+		RecentEvents: []RecentEvent{{At: at, Event: eventlog.Words}},
 	}}
 	for _, c := range []struct {
 		name, example string

@@ -18,15 +18,18 @@ import (
 
 // Moment is something that happened to an issue, or that lasts.
 type Moment struct {
-	At    time.Time  `json:"at"`
-	Until *time.Time `json:"until"` // of a run, a turn and a request; null for other moments and while it lasts
+	At time.Time `json:"at"`
+	// of a run, a turn and a request; null for other moments and while it lasts
+	Until *time.Time `json:"until"`
 	Kind  MomentKind `json:"kind"`
 	// RunID is the run of a turn or a request, or the run itself; null for other moments.
 	RunID *string `json:"run_id"`
 	Name  string  `json:"name"` // such as "turn 2", "WEB-12.1" or "run, attempt 1"
-	// Result is how it ended, such as succeeded, failed, approve or expired; empty for other moments and while it lasts.
+	// Result is how it ended, such as succeeded, failed, approve or expired; empty for other
+	// moments and while it lasts.
 	Result string `json:"result"`
-	Text   string `json:"text"` // the reason, the request with its answer, or the error; may be empty
+	// the reason, the request with its answer, or the error; may be empty
+	Text string `json:"text"`
 }
 
 // MomentKind is the kind of a Moment.
@@ -34,11 +37,12 @@ type MomentKind string
 
 // The kinds of moments.
 const (
-	MomentClaim    MomentKind = "claimed"
-	MomentRun      MomentKind = "run"
-	MomentTurn     MomentKind = "turn"
-	MomentRequest  MomentKind = "request"
-	MomentMessage  MomentKind = "message" // of an operator to the agent; it lasts until the agent has got it
+	MomentClaim   MomentKind = "claimed"
+	MomentRun     MomentKind = "run"
+	MomentTurn    MomentKind = "turn"
+	MomentRequest MomentKind = "request"
+	// of an operator to the agent; it lasts until the agent has got it
+	MomentMessage  MomentKind = "message"
 	MomentHold     MomentKind = "held"
 	MomentRework   MomentKind = "rework"       // its pull request has brought it back
 	MomentAsked    MomentKind = "hand_over"    // its agent has asked for the handover
@@ -48,7 +52,8 @@ const (
 	MomentReleased MomentKind = "released"     // released for another reason
 )
 
-// latestFirst is the order of moments of the same time: a pass claims an issue and starts its run at once.
+// latestFirst is the order of moments of the same time: a pass claims an issue and starts its
+// run at once.
 var latestFirst = []MomentKind{
 	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked, MomentRequest, MomentMessage, MomentTurn,
 	MomentRun, MomentClaim,
@@ -73,11 +78,17 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		list = append(list, runMoment(r.RunRow(run)))
 		if run.Kind == reconcile.AgentRun {
 			turns, err := eventlog.Turns(r.Project.StateDir, run)
-			list, errs = append(list, turnMoments(run, turns)...), append(errs, err)
+			list = append(list, turnMoments(run, turns)...)
+			errs = append(errs, err)
 		}
 		if h := run.Delivery.Handover; h.Asked() && h.RunID == run.ID {
 			said := text.Within(text.OneLine(h.Blocked+h.Summary), shownWords)
-			list = append(list, Moment{At: h.At, Kind: MomentAsked, Name: "agent hands over", Text: said})
+			list = append(list, Moment{
+				At:   h.At,
+				Kind: MomentAsked,
+				Name: "agent hands over",
+				Text: said,
+			})
 		}
 	}
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
@@ -88,7 +99,8 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	list = append(list, text.Map(messages, messageMoment)...)
 	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
 	errs = append(errs, err)
-	if c := r.claim; c != nil && c.Status == reconcile.Held { // a hold by an operator has no notification
+	// a hold by an operator has no notification
+	if c := r.claim; c != nil && c.Status == reconcile.Held {
 		known := func(h reconcile.Attention) bool { return h.At.Equal(c.HeldAt) }
 		if now := reconcile.HoldAttention(*c); !slices.ContainsFunc(holds, known) {
 			holds = append(holds, now)
@@ -99,11 +111,19 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
 	}
 	w, _, err := r.DB.Watch(ctx, r.id)
-	list, errs = append(list, pullMoments(w)...), append(errs, err)
+	list = append(list, pullMoments(w)...)
+	errs = append(errs, err)
 	for _, release := range r.releases {
-		m := Moment{At: release.At, Kind: MomentReleased, Name: "released", Text: cmp.Or(words.Releases[release.Reason], release.Reason)}
+		m := Moment{
+			At:   release.At,
+			Kind: MomentReleased,
+			Name: "released",
+			Text: cmp.Or(words.Releases[release.Reason], release.Reason),
+		}
 		if release.Reason == reconcile.StopTerminal || release.Reason == reconcile.StopInactive {
-			m.Kind, m.Name, m.Text = MomentHandover, "handed over", release.From+" → "+text.OrEmpty(release.To)
+			m.Kind = MomentHandover
+			m.Name = "handed over"
+			m.Text = release.From + " → " + text.OrEmpty(release.To)
 		}
 		list = append(list, m, Moment{At: release.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
 	}
@@ -111,13 +131,23 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 		list = slices.DeleteFunc(list, func(m Moment) bool { return m.At.Before(r.runs[n-1].StartedAt) })
 	}
 	slices.SortStableFunc(list, func(a, b Moment) int {
-		return cmp.Or(b.At.Compare(a.At), cmp.Compare(slices.Index(latestFirst, a.Kind), slices.Index(latestFirst, b.Kind)))
+		return cmp.Or(
+			b.At.Compare(a.At),
+			cmp.Compare(slices.Index(latestFirst, a.Kind), slices.Index(latestFirst, b.Kind)),
+		)
 	})
 	return list, errors.Join(errs...)
 }
 
 func runMoment(r view.RunRow) Moment {
-	m := Moment{At: r.StartedAt, Until: r.EndedAt, Kind: MomentRun, RunID: &r.RunID, Name: "run", Result: string(text.OrEmpty(r.Outcome))}
+	m := Moment{
+		At:     r.StartedAt,
+		Until:  r.EndedAt,
+		Kind:   MomentRun,
+		RunID:  &r.RunID,
+		Name:   "run",
+		Result: string(text.OrEmpty(r.Outcome)),
+	}
 	if r.Kind != reconcile.AgentRun {
 		m.Name = string(r.Kind)
 	}
@@ -136,9 +166,15 @@ func runMoment(r view.RunRow) Moment {
 		case d.Code != "":
 			parts = append(parts, "not delivered: "+d.Code+": "+d.Message)
 		case d.PullRequest != "":
-			parts = append(parts, fmt.Sprintf("%s delivered: %s", text.Plural(d.Commits, "commit"), d.PullRequest))
+			parts = append(
+				parts,
+				fmt.Sprintf("%s delivered: %s", text.Plural(d.Commits, "commit"), d.PullRequest),
+			)
 		case d.Commits > 0:
-			parts = append(parts, fmt.Sprintf("%s delivered to %s", text.Plural(d.Commits, "commit"), d.Branch))
+			parts = append(
+				parts,
+				fmt.Sprintf("%s delivered to %s", text.Plural(d.Commits, "commit"), d.Branch),
+			)
 		}
 	}
 	m.Text = strings.Join(parts, "; ")
@@ -147,22 +183,41 @@ func runMoment(r view.RunRow) Moment {
 
 // sights are the names and results of what has happened to a pull request.
 var sights = map[string][2]string{
-	reconcile.CheckSuccess: {"checks", "passed"}, reconcile.CheckFailure: {"checks", "failed"},
-	reconcile.PullMerged: {"pull request", "merged"}, reconcile.PullClosed: {"pull request", "closed"},
+	reconcile.CheckSuccess: {"checks", "passed"},
+	reconcile.CheckFailure: {"checks", "failed"},
+	reconcile.PullMerged:   {"pull request", "merged"},
+	reconcile.PullClosed:   {"pull request", "closed"},
 }
 
 // pullMoments are what has happened to a pull request, and when it has brought its issue back.
 func pullMoments(w reconcile.Watch) (list []Moment) {
 	for _, s := range w.Seen {
 		is := sights[s.What]
-		list = append(list, Moment{At: s.At, Kind: MomentPull, Name: is[0], Result: is[1], Text: fmt.Sprintf("%.12s", s.Commit)})
+		list = append(list, Moment{
+			At:     s.At,
+			Kind:   MomentPull,
+			Name:   is[0],
+			Result: is[1],
+			Text:   fmt.Sprintf("%.12s", s.Commit),
+		})
 	}
 	for _, v := range w.Pull.Reviews {
 		of := fmt.Sprintf("%s, %.12s", v.Author, v.Commit)
-		list = append(list, Moment{At: v.At, Kind: MomentReview, Name: "review", Result: v.State, Text: of})
+		list = append(list, Moment{
+			At:     v.At,
+			Kind:   MomentReview,
+			Name:   "review",
+			Result: v.State,
+			Text:   of,
+		})
 	}
 	for _, round := range w.History {
-		list = append(list, Moment{At: round.At, Kind: MomentRework, Name: "came back", Text: round.Causes})
+		list = append(list, Moment{
+			At:   round.At,
+			Kind: MomentRework,
+			Name: "came back",
+			Text: round.Causes,
+		})
 	}
 	return list
 }
@@ -174,22 +229,37 @@ func turnMoments(run reconcile.Run, turns []eventlog.Turn) []Moment {
 			Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text,
 		}
 		if m.Until == nil && !run.EndedAt.IsZero() {
-			m.Until, m.Result = &run.EndedAt, "ended with its run"
+			m.Until = &run.EndedAt
+			m.Result = "ended with its run"
 		}
 		return m
 	})
 }
 
 func messageMoment(m reconcile.Message) Moment {
-	is := Moment{At: m.At, Until: text.OrNull(m.ToldAt), Kind: MomentMessage, Name: "message of " + m.By, Text: m.Text}
+	is := Moment{
+		At:    m.At,
+		Until: text.OrNull(m.ToldAt),
+		Kind:  MomentMessage,
+		Name:  "message of " + m.By,
+		Text:  m.Text,
+	}
 	if is.Until != nil {
-		is.RunID, is.Result = &m.RunID, "received"
+		is.RunID = &m.RunID
+		is.Result = "received"
 	}
 	return is
 }
 
 func requestMoment(q reconcile.Request) Moment {
-	m := Moment{At: q.AskedAt, Until: text.OrNull(q.DecidedAt), Kind: MomentRequest, RunID: &q.RunID, Name: q.ID(), Text: q.Summary}
+	m := Moment{
+		At:    q.AskedAt,
+		Until: text.OrNull(q.DecidedAt),
+		Kind:  MomentRequest,
+		RunID: &q.RunID,
+		Name:  q.ID(),
+		Text:  q.Summary,
+	}
 	if m.Until == nil {
 		m.Until = text.OrNull(q.EndedAt)
 	}

@@ -11,10 +11,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Turns come from the log of their run, those of sub-agents excluded. The end of a run ends its last turn.
+// Turns come from the log of their run, those of sub-agents excluded. The end of a run ends
+// its last turn.
 func TestTurnMoments(t *testing.T) {
 	dir := t.TempDir()
-	run := reconcile.Run{ID: "r1", ThreadID: "own", EndedAt: time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)}
+	run := reconcile.Run{
+		ID:       "r1",
+		ThreadID: "own",
+		EndedAt:  time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC),
+	}
 	path := eventlog.Path(dir, run.ID)
 	log := `{"at":"2026-11-20T08:00:00Z","event":"turn_prompt","message":"turn 1, 5 characters","payload":{"turn":1,"text":"hello"}}
 {"at":"2026-11-20T08:01:00Z","event":"turn_completed","thread_id":"helper","message":"turn completed"}
@@ -27,8 +32,23 @@ func TestTurnMoments(t *testing.T) {
 	turns := test.Must(eventlog.Turns(dir, run))
 	at := func(minute int) time.Time { return time.Date(2026, 11, 20, 8, minute, 0, 0, time.UTC) }
 	want := []Moment{
-		{At: at(0), Until: new(at(3)), Kind: MomentTurn, RunID: new("r1"), Name: "turn 1", Result: "failed", Text: "no luck"},
-		{At: at(4), Until: &run.EndedAt, Kind: MomentTurn, RunID: new("r1"), Name: "turn 2", Result: "ended with its run"},
+		{
+			At:     at(0),
+			Until:  new(at(3)),
+			Kind:   MomentTurn,
+			RunID:  new("r1"),
+			Name:   "turn 1",
+			Result: "failed",
+			Text:   "no luck",
+		},
+		{
+			At:     at(4),
+			Until:  &run.EndedAt,
+			Kind:   MomentTurn,
+			RunID:  new("r1"),
+			Name:   "turn 2",
+			Result: "ended with its run",
+		},
 	}
 	test.Equal(t, "the turns", turnMoments(run, turns), want)
 }
@@ -40,31 +60,63 @@ func TestRequestMoment(t *testing.T) {
 		want string
 	}{
 		{reconcile.Request{Summary: "npm install"}, "WEB-7.1  npm install"},
-		{reconcile.Request{Summary: "npm install", Decision: reconcile.DecideDeny, Answer: reconcile.RequestAnswer{Reason: "not now"}}, "WEB-7.1 deny npm install → not now"},
-		{reconcile.Request{Summary: "Which?", Fate: reconcile.RequestExpired}, "WEB-7.1 expired Which?"},
 		{reconcile.Request{
-			Summary: "Which?", Decision: reconcile.DecideAnswer, Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "a"}, {ID: "b"}, {ID: "c"}}},
-			Answer: reconcile.RequestAnswer{Answers: map[string][]string{"c": {"red", "blue"}, "a": {"left"}}, By: "ann"},
+			Summary:  "npm install",
+			Decision: reconcile.DecideDeny,
+			Answer:   reconcile.RequestAnswer{Reason: "not now"},
+		}, "WEB-7.1 deny npm install → not now"},
+		{reconcile.Request{
+			Summary: "Which?",
+			Fate:    reconcile.RequestExpired,
+		}, "WEB-7.1 expired Which?"},
+		{reconcile.Request{
+			Summary:  "Which?",
+			Decision: reconcile.DecideAnswer,
+			Detail:   reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "a"}, {ID: "b"}, {ID: "c"}}},
+			Answer: reconcile.RequestAnswer{
+				Answers: map[string][]string{"c": {"red", "blue"}, "a": {"left"}},
+				By:      "ann",
+			},
 		}, "WEB-7.1 answer Which? → left; red, blue (ann)"},
 		{reconcile.Request{
-			Summary: "Password?", Decision: reconcile.DecideAnswer, Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{ID: "a", Secret: true}}},
+			Summary:  "Password?",
+			Decision: reconcile.DecideAnswer,
+			Detail: reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{{
+				ID:     "a",
+				Secret: true,
+			}}},
 			Answer: reconcile.RequestAnswer{Sealed: []byte("x")},
 		}, "WEB-7.1 answer Password?"},
 	} {
-		c.q.Identifier, c.q.Number = "WEB-7", 1
+		c.q.Identifier = "WEB-7"
+		c.q.Number = 1
 		m := requestMoment(c.q)
 		test.Equal(t, "it", m.Name+" "+m.Result+" "+m.Text, c.want)
 	}
 }
 
-// The results of several projects add up; tokens without a price, or with one in another currency, are unpriced.
+// The results of several projects add up; tokens without a price, or with one in another
+// currency, are unpriced.
 
 // What happened to a pull request, and who reviewed it, is part of the timeline.
 func TestPullMoments(t *testing.T) {
 	at := time.Date(2026, 11, 20, 8, 0, 0, 0, time.UTC)
 	w := reconcile.Watch{
-		Seen:    []reconcile.Observation{{At: at, Commit: "1a2b3c4d5e6f7", What: reconcile.CheckFailure}, {At: at, Commit: "2", What: reconcile.PullMerged}},
-		Pull:    reconcile.Pull{Reviews: []reconcile.Review{{Author: "kim", State: "approved", At: at, Commit: "2"}}},
+		Seen: []reconcile.Observation{{
+			At:     at,
+			Commit: "1a2b3c4d5e6f7",
+			What:   reconcile.CheckFailure,
+		}, {
+			At:     at,
+			Commit: "2",
+			What:   reconcile.PullMerged,
+		}},
+		Pull: reconcile.Pull{Reviews: []reconcile.Review{{
+			Author: "kim",
+			State:  "approved",
+			At:     at,
+			Commit: "2",
+		}}},
 		History: []reconcile.Round{{At: at, Causes: "lint failed"}},
 	}
 	test.Equal(t, "the moments", pullMoments(w), []Moment{

@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Why explains the status: a code for programs and a text that follows the status in a sentence. The code is the reason of a skip,
-// the code of a fault, the kind of a waiting claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released,
+// Why explains the status: a code for programs and a text that follows the status in a
+// sentence. The code is the reason of a skip, the code of a fault, the kind of a waiting
+// claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released,
 // eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
@@ -35,11 +36,14 @@ type Next struct {
 func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	switch c := r.claim; {
 	case c != nil && c.Status == reconcile.Running:
-		v.Status, v.Since = reconcile.StatusRunning, nil
+		v.Status = reconcile.StatusRunning
+		v.Since = nil
 		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
-		v.Status, v.Since = reconcile.StatusHeld, text.OrNull(c.HeldAt)
-		v.Why, v.Next = Why{"held", heldText(*c)}, Next{Message: c.HoldEnds()}
+		v.Status = reconcile.StatusHeld
+		v.Since = text.OrNull(c.HeldAt)
+		v.Why = Why{"held", heldText(*c)}
+		v.Next = Next{Message: c.HoldEnds()}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
 	default:
@@ -76,7 +80,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	held := ""
 	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
 	if r.claim.HoldNext {
-		held, v.Next.Message = "; it is held when this run has ended", "when the run has ended, a pass holds the issue"
+		held = "; it is held when this run has ended"
+		v.Next.Message = "when the run has ended, a pass holds the issue"
 	}
 	i := slices.IndexFunc(r.runs, func(run reconcile.Run) bool { return run.ID == r.claim.RunID })
 	if i < 0 {
@@ -86,7 +91,10 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	run, dead := project.ConfirmDead(ctx, r.Project, r.DB.Runs, r.runs[i])
 	v.Runs[i] = r.RunRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
-	settles := func() { v.Since, v.Next = text.OrNull(run.EndedAt), r.atPass("the next pass decides what follows") }
+	settles := func() {
+		v.Since = text.OrNull(run.EndedAt)
+		v.Next = r.atPass("the next pass decides what follows")
+	}
 	switch {
 	case run.Outcome != "":
 		v.Why = Why{"ended", fmt.Sprintf("its run has ended (%s), and no pass has run since", run.Outcome)}
@@ -107,7 +115,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	case len(v.Requests) > 0:
 		ids := text.Map(v.Requests, func(r view.RequestRow) string { return r.ID })
 		first := v.Requests[0]
-		v.Status, v.Since = reconcile.StatusNeedsAnswer, &first.AskedAt
+		v.Status = reconcile.StatusNeedsAnswer
+		v.Since = &first.AskedAt
 		v.Why = Why{"needs_answer", "the agent waits for an answer to " + strings.Join(ids, ", ")}
 		v.Next = Next{Message: first.HowToAnswer(), At: &first.ExpiresAt}
 	default:
@@ -119,7 +128,10 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 // from that.
 func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 	silence := text.Duration(run.Lost(r.Now))
-	v.Why = Why{"link_lost", "nothing was heard of " + run.Host + " for " + silence + "; its agent may go on there"}
+	v.Why = Why{
+		"link_lost",
+		"nothing was heard of " + run.Host + " for " + silence + "; its agent may go on there",
+	}
 	v.Next = Next{Message: "the run goes on once " + run.Host + " answers"}
 	if r.Config == nil {
 		return
@@ -136,7 +148,9 @@ func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 // activityOf is what a run does now.
 func activityOf(run reconcile.Run) string {
 	doing := map[reconcile.Phase]string{
-		reconcile.LaunchingAgent: "starting codex", reconcile.InitializingSession: "starting codex", reconcile.StreamingTurn: "the agent works",
+		reconcile.LaunchingAgent:      "starting codex",
+		reconcile.InitializingSession: "starting codex",
+		reconcile.StreamingTurn:       "the agent works",
 	}[run.Phase]
 	doing = cmp.Or(run.Activity, doing, strings.ReplaceAll(string(run.Phase), "_", " "))
 	if run.Turns > 0 {
@@ -152,8 +166,8 @@ const (
 	whyUnclaimed  = "unclaimed"
 )
 
-// isReleased reports whether an unclaimed issue is still as it was when a pass released it: no pass will start it, nor has one
-// skipped it since.
+// isReleased reports whether an unclaimed issue is still as it was when a pass released it: no
+// pass will start it, nor has one skipped it since.
 func (r *issueReader) isReleased(f forecast) bool {
 	switch {
 	case r.released == nil || f.action != "":
@@ -161,19 +175,26 @@ func (r *issueReader) isReleased(f forecast) bool {
 	case f.reason == "":
 		return !r.skipped || r.skip.Since.Before(r.released.At)
 	}
-	return f.next != "" || slices.Contains([]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}, f.reason)
+	return f.next != "" ||
+		slices.Contains(
+			[]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy},
+			f.reason,
+		)
 }
 
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	release := r.released
-	v.Status, v.Since = StatusHandedOver, &release.At
-	moved, state := release.From, text.OrEmpty(v.Issue.State)
+	v.Status = StatusHandedOver
+	v.Since = &release.At
+	moved := release.From
+	state := text.OrEmpty(v.Issue.State)
 	if release.To != nil && *release.To != release.From {
 		moved += " → " + *release.To
 	}
 	v.Why = Why{whyHandedOver, moved}
 	if reason := words.Releases[release.Reason]; reason != "" {
-		v.Status, v.Why = StatusReleased, Why{whyReleased, reason}
+		v.Status = StatusReleased
+		v.Why = Why{whyReleased, reason}
 	}
 	if last := cmp.Or(release.To, &release.From); r.source == SourceTracker && state != "" && state != *last {
 		v.Why.Message += "; its state is now " + state
@@ -184,7 +205,10 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	switch {
 	case f.reason == "not_active" && r.Config != nil:
-		v.Next.Message += "; if it is moved to " + strings.Join(r.Config.Policy.ActiveStates, " or ") + ", a pass starts it again"
+		v.Next.Message += "; if it is moved to " + strings.Join(
+			r.Config.Policy.ActiveStates,
+			" or ",
+		) + ", a pass starts it again"
 	case f.reason == reconcile.SkipLabel && r.Config != nil && r.issue != nil:
 		missing := strings.Join(r.Config.Policy.MissingLabels(*r.issue), " and the label ")
 		v.Next.Message = "set the label " + missing + " again, and a pass starts it"
@@ -197,7 +221,8 @@ func heldText(c reconcile.Claim) string {
 		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
 	known := c.HoldReason == reconcile.HoldMaxFailures || // whose message has the error
-		c.HoldReason == reconcile.HoldOperator && (c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
+		c.HoldReason == reconcile.HoldOperator &&
+			(c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
 	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
 		message += ", last error " + *last
 	}
@@ -210,9 +235,11 @@ func heldText(c reconcile.Claim) string {
 	return message
 }
 
-// whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue without a claim, by the planner.
+// whyNotRunning explains a waiting claim by its last run until it is due; then, as an issue
+// without a claim, by the planner.
 func (r *issueReader) whyNotRunning(f forecast) Why {
-	c, now := r.claim, !r.due().After(r.Now)
+	c := r.claim
+	now := !r.due().After(r.Now)
 	if wait := r.deliveryWait(); wait.Reason != "" {
 		return Why{wait.Reason, wait.Message}
 	}
@@ -221,7 +248,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		fault := exit.From(r.ConfigErr)
 		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
 	case now && c != nil && r.trackerFault() != nil:
-		return Why{r.trackerFault().Code, "no run starts until the tracker answers: " + r.trackerFault().Message}
+		return Why{
+			r.trackerFault().Code,
+			"no run starts until the tracker answers: " + r.trackerFault().Message,
+		}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:
@@ -229,7 +259,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 	case c == nil && r.skipped:
 		return Why{r.skip.Reason, words.Skip(r.skip.Skip) + " (at the last pass)"}
 	case c == nil:
-		return Why{whyUnclaimed, "the last pass had nothing to do for it; only the tracker knows its current state"}
+		return Why{
+			whyUnclaimed,
+			"the last pass had nothing to do for it; only the tracker knows its current state",
+		}
 	}
 	if c.Delivery.Behind {
 		const message = "others have pushed to its branch during its last run: " +
@@ -265,7 +298,8 @@ func (r *issueReader) deliveryWait() reconcile.DeliveryWait {
 	return r.Recorded.DeliveryWait(*r.claim, r.Now)
 }
 
-// trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A delivery does not need the tracker.
+// trackerFault returns the fault of the tracker that keeps the issue waiting, nil for none. A
+// delivery does not need the tracker.
 func (r *issueReader) trackerFault() *reconcile.Block {
 	if r.undelivered() {
 		return nil
@@ -287,7 +321,10 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		return Next{Message: "correct the workflow: " + exit.From(r.ConfigErr).Message}
 	case r.trackerFault() != nil && r.source != SourceTracker:
 		b := r.trackerFault()
-		return Next{Message: "no run starts until the tracker answers: " + b.Code, At: new(b.NextTry.UTC())}
+		return Next{
+			Message: "no run starts until the tracker answers: " + b.Code,
+			At:      new(b.NextTry.UTC()),
+		}
 	case f.action == reconcile.ActDispatch:
 		message := pass + " starts it"
 		if r.claim != nil && r.claim.Attempt > 0 {
@@ -295,9 +332,13 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		}
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:
-		return r.atPass(pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now")
+		return r.atPass(
+			pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now",
+		)
 	case r.Recorded.Paused && r.undelivered():
-		return Next{Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now"}
+		return Next{
+			Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now",
+		}
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.action == reconcile.ActRelease:
@@ -318,9 +359,13 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		if f.accountFull {
 			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
 		}
-		return Next{Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now"}
+		return Next{
+			Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now",
+		}
 	case reconcile.SkipPullRequest:
-		return Next{Message: "a pass starts it once that pull request is closed; symphony run " + r.identifier + " starts it now"}
+		return Next{
+			Message: "a pass starts it once that pull request is closed; symphony run " + r.identifier + " starts it now",
+		}
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony unblock tries now"}
 		if r.Block != nil {
@@ -328,7 +373,9 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		}
 		return next
 	case reconcile.SkipBudget:
-		next := Next{Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins"}
+		next := Next{
+			Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins",
+		}
 		if r.Budget != nil {
 			next.At = new(latest(r.Budget.Until, r.due()))
 		}
@@ -336,16 +383,24 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 	case reconcile.SkipRateLimited:
 		switch {
 		case f.limit != nil:
-			return Next{Message: "a pass starts it once codex's limit has ended", At: new(latest(f.limit.Until.UTC(), r.due()))}
+			return Next{
+				Message: "a pass starts it once codex's limit has ended",
+				At:      new(latest(f.limit.Until.UTC(), r.due())),
+			}
 		case r.Low.After(r.Now):
-			return Next{Message: "a pass starts it once the tracker's allowance has filled up", At: new(latest(r.Low, r.due()))}
+			return Next{
+				Message: "a pass starts it once the tracker's allowance has filled up",
+				At:      new(latest(r.Low, r.due())),
+			}
 		}
-		return Next{Message: "a pass starts it once the allowance has filled up"} // it was low at the last pass
+		// it was low at the last pass
+		return Next{Message: "a pass starts it once the allowance has filled up"}
 	}
 	return r.atPass("the next pass looks at it")
 }
 
-// atPass adds when that pass is expected. Without a schedule that is known only for a claim that is not due yet.
+// atPass adds when that pass is expected. Without a schedule that is known only for a claim
+// that is not due yet.
 func (r *issueReader) atPass(message string) Next {
 	at := r.due()
 	switch {

@@ -55,9 +55,17 @@ var callers = []caller{
 		},
 	},
 	{
-		name:      "make",
-		sign:      "MAKELEVEL",
-		variables: []string{"GNUMAKEFLAGS", "MAKEFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MAKE_TERMERR", "MAKE_TERMOUT", "MFLAGS"},
+		name: "make",
+		sign: "MAKELEVEL",
+		variables: []string{
+			"GNUMAKEFLAGS",
+			"MAKEFLAGS",
+			"MAKELEVEL",
+			"MAKEOVERRIDES",
+			"MAKE_TERMERR",
+			"MAKE_TERMOUT",
+			"MFLAGS",
+		},
 	},
 	{
 		name:      "npm",
@@ -78,10 +86,16 @@ var callers = []caller{
 		programs:  inBin,
 	},
 	{
-		name:      "conda",
-		sign:      "CONDA_PREFIX",
-		variables: []string{"CONDA_DEFAULT_ENV", "CONDA_PREFIX", "CONDA_PREFIX_*", "CONDA_PROMPT_MODIFIER", "CONDA_SHLVL"},
-		programs:  inBin,
+		name: "conda",
+		sign: "CONDA_PREFIX",
+		variables: []string{
+			"CONDA_DEFAULT_ENV",
+			"CONDA_PREFIX",
+			"CONDA_PREFIX_*",
+			"CONDA_PROMPT_MODIFIER",
+			"CONDA_SHLVL",
+		},
+		programs: inBin,
 	},
 	{
 		// It shows a dialog when git asks for a password, and waits for an answer.

@@ -1,5 +1,5 @@
-// Package environ is what an operation gets from the process and the operator: variables, directories, and the clock. The terminal is
-// not part of it.
+// Package environ is what an operation gets from the process and the operator: variables,
+// directories, and the clock. The terminal is not part of it.
 package environ
 
 import (
@@ -32,7 +32,8 @@ func (e *Env) Getenv(name string) string {
 	return v
 }
 
-// Lookup finds a variable. If Environ has it several times, the last value counts, as in a shell.
+// Lookup finds a variable. If Environ has it several times, the last value counts, as in a
+// shell.
 func (e *Env) Lookup(name string) (string, bool) {
 	for i := len(e.Environ) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(e.Environ[i], name+"="); ok {

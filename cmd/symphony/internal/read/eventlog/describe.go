@@ -1,4 +1,5 @@
-// Package eventlog reads the event logs of runs and describes each event in plain words. It prints nothing.
+// Package eventlog reads the event logs of runs and describes each event in plain words. It
+// prints nothing.
 package eventlog
 
 import (
@@ -15,19 +16,22 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Line is what a reader sees of an event, or of the two events at the beginning and the end of a command.
+// Line is what a reader sees of an event, or of the two events at the beginning and the end of
+// a command.
 type Line struct {
 	At   time.Time `json:"at"`
 	Kind Kind      `json:"kind"`
 	// Status is how a command, change or call ended; empty for other kinds.
 	Status Status `json:"status,omitempty"`
-	// DurationMS is how long a command or a call took, or takes until now, in milliseconds; nil if that is unknown.
+	// DurationMS is how long a command or a call took, or takes until now, in milliseconds;
+	// nil if that is unknown.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
 	// Text has several lines if the agent's words or its command have.
 	Text string `json:"text"`
 	// Ending is why a command failed, such as "exit 2" or "declined".
 	Ending string `json:"ending,omitempty"`
-	// Detail is the whole output of a command, the whole text of a prompt, or the diff of a change.
+	// Detail is the whole output of a command, the whole text of a prompt, or the diff of a
+	// change.
 	Detail []string `json:"detail,omitempty"`
 	// Turn is the number of the turn that a prompt begins.
 	Turn int `json:"turn,omitempty"`
@@ -86,7 +90,8 @@ func (l Line) Reasoning() string {
 	return said
 }
 
-// Reader describes the events of one run in the order of the log. Paths below Workspace are shortened.
+// Reader describes the events of one run in the order of the log. Paths below Workspace are
+// shortened.
 type Reader struct {
 	Workspace string
 	running   []started
@@ -97,8 +102,9 @@ type started struct {
 	line Line
 }
 
-// Running returns the lines of the commands and calls that have begun and not ended, the oldest first, with the time that each has
-// taken until now. After the end of the run they are those that it has ended.
+// Running returns the lines of the commands and calls that have begun and not ended, the
+// oldest first, with the time that each has taken until now. After the end of the run they are
+// those that it has ended.
 func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	for _, s := range r.running {
 		s.line.Minor = false
@@ -112,8 +118,8 @@ func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	return lines
 }
 
-// Read describes one line of a log. It returns false for an event that tells a reader nothing. The beginning of a command is a minor
-// line, because its end has the same text.
+// Read describes one line of a log. It returns false for an event that tells a reader nothing.
+// The beginning of a command is a minor line, because its end has the same text.
 func (r *Reader) Read(data []byte) (Line, bool) {
 	var e agent.Event
 	if json.Unmarshal(data, &e) != nil || e.Name == "" {
@@ -127,7 +133,8 @@ func (r *Reader) Read(data []byte) (Line, bool) {
 	return l, ok
 }
 
-// follow records which items are running, and computes how long one took if the agent did not say.
+// follow records which items are running, and computes how long one took if the agent did not
+// say.
 func (r *Reader) follow(i *agent.Item, l *Line) {
 	at := slices.IndexFunc(r.running, func(s started) bool { return s.id == i.ID })
 	switch {
@@ -154,14 +161,22 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventPrompt:
 		var p agent.PromptEvent
 		_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no text
-		return Line{Kind: Prompt, Text: "prompt of " + message, Turn: p.Turn, Detail: linesOf(p.Text)}, true
+		return Line{
+			Kind:   Prompt,
+			Text:   "prompt of " + message,
+			Turn:   p.Turn,
+			Detail: linesOf(p.Text),
+		}, true
 	case agent.EventTold:
 		message = "told by " + message
 	case agent.EventMutation:
 		return describeMutation(e.Raw, message), true
 	case agent.EventWorkEnd:
 		return Line{Kind: Note, Text: "the run has " + message, Minor: true}, true
-	case agent.EventSessionStarted, agent.EventToolCallCompleted, agent.EventToolCallFailed, agent.EventUnsupportedToolCall:
+	case agent.EventSessionStarted,
+		agent.EventToolCallCompleted,
+		agent.EventToolCallFailed,
+		agent.EventUnsupportedToolCall:
 		// The item of a call reports the same.
 		return Line{Kind: Note, Text: message, Minor: true}, true
 	case agent.EventGitUndone:
@@ -169,16 +184,20 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 	case agent.EventMalformed, agent.EventOtherMessage:
 		message = "codex sent what symphony does not understand: " + message
 	case agent.EventError:
-		kind, message = Fault, "codex: "+message
+		kind = Fault
+		message = "codex: " + message
 	case agent.EventStartupFailed:
-		kind, message = Fault, "codex did not start: "+message
+		kind = Fault
+		message = "codex did not start: " + message
 	case agent.EventTurnEndedWithError:
-		kind, message = Fault, "the turn was ended: "+message
+		kind = Fault
+		message = "the turn was ended: " + message
 	case agent.EventTurnFailed, agent.EventTurnCancelled:
 		kind = Fault
 	default:
 		if AboutRequest(e.Name) {
-			kind, message = Request, requestText(e.Name, message)
+			kind = Request
+			message = requestText(e.Name, message)
 		}
 	}
 	return Line{Kind: kind, Text: message}, true
@@ -186,7 +205,8 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 
 // AboutRequest reports whether an event is about something that the agent asks of a person.
 func AboutRequest(name string) bool {
-	return name == agent.EventTurnInputRequired || strings.HasPrefix(name, "approval_") || strings.HasPrefix(name, "question_") ||
+	return name == agent.EventTurnInputRequired || strings.HasPrefix(name, "approval_") ||
+		strings.HasPrefix(name, "question_") ||
 		strings.HasPrefix(name, "request_")
 }
 
@@ -210,7 +230,8 @@ func requestText(event, message string) string {
 	return message
 }
 
-// describeMutation describes a change in the tracker. The call that made it has a line of its own, so only a failure matters.
+// describeMutation describes a change in the tracker. The call that made it has a line of its
+// own, so only a failure matters.
 func describeMutation(payload json.RawMessage, message string) Line {
 	var m reconcile.Mutation
 	_ = json.Unmarshal(payload, &m)
@@ -238,16 +259,27 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 	case agent.ItemMessage:
 		return Line{Kind: Words, Text: cmp.Or(strings.TrimSpace(i.Text), message)}, i.Ended
 	case agent.ItemReasoning:
-		return Line{Kind: Note, Text: message, Minor: true}, i.Ended && message != string(agent.ItemReasoning)
+		return Line{
+			Kind:  Note,
+			Text:  message,
+			Minor: true,
+		}, i.Ended && message != string(agent.ItemReasoning)
 	case agent.ItemCommand:
-		l.Kind, l.Text, l.Detail = Command, cmp.Or(strings.TrimSpace(i.Command), message), linesOf(i.Output)
+		l.Kind = Command
+		l.Text = cmp.Or(strings.TrimSpace(i.Command), message)
+		l.Detail = linesOf(i.Output)
 	case agent.ItemFileChange:
-		l.Kind, l.Text = Change, cmp.Or(r.changes(i.Changes), message)
+		l.Kind = Change
+		l.Text = cmp.Or(r.changes(i.Changes), message)
 		for _, c := range i.Changes {
-			l.Detail = append(append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path))), linesOf(AsDiff(c))...)
+			l.Detail = append(
+				append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path))),
+				linesOf(AsDiff(c))...)
 		}
 	case agent.ItemTool, agent.ItemMCPTool:
-		l.Kind, l.Text, l.Detail = Call, strings.TrimSpace(i.Tool+" "+i.Call), linesOf(plainError(i.Result))
+		l.Kind = Call
+		l.Text = strings.TrimSpace(i.Tool + " " + i.Call)
+		l.Detail = linesOf(plainError(i.Result))
 	default:
 		l.Kind = Call
 	}
@@ -271,11 +303,13 @@ func plainError(result string) string {
 	return failed.Error.Code + ": " + failed.Error.Message
 }
 
-// changes names the changed files with the numbers of added and removed lines: "edit a.go +3 -1, add b.go +10".
+// changes names the changed files with the numbers of added and removed lines: "edit a.go +3
+// -1, add b.go +10".
 func (r *Reader) changes(changes []agent.FileChange) string {
 	var names []string
 	for _, c := range changes {
-		added, removed := 0, 0
+		added := 0
+		removed := 0
 		for _, line := range linesOf(AsDiff(c)) {
 			switch {
 			case strings.HasPrefix(line, "+"):
@@ -284,7 +318,9 @@ func (r *Reader) changes(changes []agent.FileChange) string {
 				removed++
 			}
 		}
-		name := strings.TrimSpace(cmp.Or(map[string]string{"update": "edit"}[c.Kind], c.Kind) + " " + r.short(c.Path))
+		name := strings.TrimSpace(
+			cmp.Or(map[string]string{"update": "edit"}[c.Kind], c.Kind) + " " + r.short(c.Path),
+		)
 		if added > 0 {
 			name += fmt.Sprintf(" +%d", added)
 		}
@@ -304,7 +340,8 @@ func (r *Reader) short(path string) string {
 	return strings.ReplaceAll(path, r.Workspace+string(filepath.Separator), "")
 }
 
-// AsDiff turns the text of an added or deleted file, which codex sends without signs, into a diff.
+// AsDiff turns the text of an added or deleted file, which codex sends without signs, into a
+// diff.
 func AsDiff(c agent.FileChange) string {
 	sign := map[string]string{"add": "+", "delete": "-"}[c.Kind]
 	if sign == "" || c.Diff == "" || strings.HasPrefix(c.Diff, "@@") || strings.Contains(c.Diff, "\n@@") {
@@ -331,8 +368,9 @@ const (
 	resultLines = 3  // of a call that failed
 )
 
-// Short returns the line with what a reader wants at first: a command in one line, the beginning of a prompt, and the end of what a
-// failed command printed. It names what is left out: "18 more lines", "3 earlier lines".
+// Short returns the line with what a reader wants at first: a command in one line, the
+// beginning of a prompt, and the end of what a failed command printed. It names what is left
+// out: "18 more lines", "3 earlier lines".
 func (l Line) Short() (short Line, left string) {
 	all := l.Detail
 	short = l

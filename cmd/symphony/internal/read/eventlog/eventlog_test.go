@@ -51,7 +51,8 @@ func TestFollowReplacedLog(t *testing.T) {
 func TestLogReplacedWhileRead(t *testing.T) {
 	for _, early := range []bool{true, false} {
 		dir := t.TempDir()
-		path, previous := filepath.Join(dir, "events.jsonl"), filepath.Join(dir, "events.1.jsonl")
+		path := filepath.Join(dir, "events.jsonl")
+		previous := filepath.Join(dir, "events.1.jsonl")
 		turn := func() {
 			t.Helper()
 			test.OK(t, os.Rename(path, previous))
@@ -83,7 +84,8 @@ func TestLogReplacedWhileRead(t *testing.T) {
 	}
 }
 
-// The last event of a kind is found in a log with later events of other kinds, long lines and the beginning of a line.
+// The last event of a kind is found in a log with later events of other kinds, long lines and
+// the beginning of a line.
 func TestLastLine(t *testing.T) {
 	const prompt = `{"event":"turn_prompt","message":"one"}`
 	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
@@ -98,61 +100,175 @@ func TestLastLine(t *testing.T) {
 // What an event tells a reader, in short. Minor lines begin with a minus.
 func TestRead(t *testing.T) {
 	item := func(kind agent.ItemKind, ended bool, i agent.Item) agent.Event {
-		i.Kind, i.Ended = kind, ended
+		i.Kind = kind
+		i.Ended = ended
 		return agent.Event{Name: agent.EventNotification, Message: "message", Item: &i}
 	}
-	zero, two, ms := 0, 2, int64(2345)
+	zero := 0
+	two := 2
+	ms := int64(2345)
 	for _, c := range []struct {
 		e    agent.Event
 		want string
 	}{
 		{
-			agent.Event{Name: agent.EventPrompt, Message: "turn 1, 9 characters", Raw: []byte(`{"turn":1,"text":"a\nb\n\nd\ne\nf\ng\n"}`)},
+			agent.Event{
+				Name:    agent.EventPrompt,
+				Message: "turn 1, 9 characters",
+				Raw:     []byte(`{"turn":1,"text":"a\nb\n\nd\ne\nf\ng\n"}`),
+			},
 			"prompt: prompt of turn 1, 9 characters|a|b||4 more lines",
 		},
-		{agent.Event{Name: agent.EventPrompt, Message: "turn 1", Raw: []byte(`"cut"`)}, "prompt: prompt of turn 1"},
+		{agent.Event{
+			Name:    agent.EventPrompt,
+			Message: "turn 1",
+			Raw:     []byte(`"cut"`),
+		}, "prompt: prompt of turn 1"},
 		{item(agent.ItemMessage, false, agent.Item{}), ""},
 		{item(agent.ItemMessage, true, agent.Item{Text: "first\nsecond\n"}), "words: first\nsecond"},
 		{item(agent.ItemMessage, true, agent.Item{}), "words: message"},
 		{item(agent.ItemPrompt, true, agent.Item{}), ""},
 		{item(agent.ItemReasoning, true, agent.Item{}), "-note: message"},
 		{item(agent.ItemCommand, false, agent.Item{Command: "make\n  all"}), "-command running: make all"},
-		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &zero, DurationMS: &ms, Output: "fine"}), "command succeeded 2345: make"},
-		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &two, Output: "a\r\n\nb\n"}), "command failed: make (exit 2)|a||b"},
-		{item(agent.ItemCommand, true, agent.Item{Command: "make", ExitCode: &two, Output: strings.Repeat("x\n", 12)}), "command failed: make (exit 2)|x|x|x|x|x|x|x|x|x|x|2 earlier lines"},
-		{item(agent.ItemCommand, true, agent.Item{Command: "make", Status: "declined"}), "command failed: make (declined)"},
+		{item(agent.ItemCommand, true, agent.Item{
+			Command:    "make",
+			ExitCode:   &zero,
+			DurationMS: &ms,
+			Output:     "fine",
+		}), "command succeeded 2345: make"},
+		{item(agent.ItemCommand, true, agent.Item{
+			Command:  "make",
+			ExitCode: &two,
+			Output:   "a\r\n\nb\n",
+		}), "command failed: make (exit 2)|a||b"},
+		{item(agent.ItemCommand, true, agent.Item{
+			Command:  "make",
+			ExitCode: &two,
+			Output:   strings.Repeat("x\n", 12),
+		}), "command failed: make (exit 2)|x|x|x|x|x|x|x|x|x|x|2 earlier lines"},
+		{item(agent.ItemCommand, true, agent.Item{
+			Command: "make",
+			Status:  "declined",
+		}), "command failed: make (declined)"},
 		{
-			item(agent.ItemFileChange, true, agent.Item{Status: "completed", Changes: []agent.FileChange{
-				{Path: "/w/a", Kind: "update", Diff: "@@ -1 +1,2 @@\n-x\n+y\n+z\n"}, {Path: "/w/b/c", Kind: "add", Diff: "x\n"}, {Path: "/w/d → /w/e", Kind: "update"},
-			}}),
+			item(agent.ItemFileChange, true, agent.Item{
+				Status: "completed",
+				Changes: []agent.FileChange{
+					{
+						Path: "/w/a",
+						Kind: "update",
+						Diff: "@@ -1 +1,2 @@\n-x\n+y\n+z\n",
+					}, {
+						Path: "/w/b/c",
+						Kind: "add",
+						Diff: "x\n",
+					}, {
+						Path: "/w/d → /w/e",
+						Kind: "update",
+					},
+				},
+			}),
 			"change succeeded: edit a +2 -1, add b/c +1, edit d → e",
 		},
-		{item(agent.ItemTool, true, agent.Item{Status: "completed", Tool: "linear_graphql", Call: "query viewer", Result: "{}"}), "call succeeded: linear_graphql query viewer"},
-		{item(agent.ItemMCPTool, true, agent.Item{Status: "failed", Tool: "forms/ask", Call: "{}", Result: "a\nb\nc\nd"}), "call failed: forms/ask {}|a|b|c|1 more line"},
+		{item(agent.ItemTool, true, agent.Item{
+			Status: "completed",
+			Tool:   "linear_graphql",
+			Call:   "query viewer",
+			Result: "{}",
+		}), "call succeeded: linear_graphql query viewer"},
+		{item(agent.ItemMCPTool, true, agent.Item{
+			Status: "failed",
+			Tool:   "forms/ask",
+			Call:   "{}",
+			Result: "a\nb\nc\nd",
+		}), "call failed: forms/ask {}|a|b|c|1 more line"},
 		{item(agent.ItemOther, true, agent.Item{}), "call succeeded: message"},
 		{agent.Event{Name: agent.EventToolCallFailed, Message: "tool x {}"}, "-note: tool x {}"},
-		{agent.Event{Name: agent.EventMutation, Message: "commentCreate", Raw: []byte(`{"success":true,"created":[{"kind":"comment","id":"1"}]}`)}, "-note: changed in the tracker: commentCreate"},
-		{agent.Event{Name: agent.EventMutation, Message: "commentCreate failed", Raw: []byte(`{"success":false}`)}, "fault: changed in the tracker: commentCreate failed"},
-		{agent.Event{Name: agent.EventApprovalAutoApproved, Message: "approve command: make"}, "request: approved by agent.on_approval: command: make"},
-		{agent.Event{Name: agent.EventApprovalRequested, Message: "approve command: make"}, "request: waits for approval: command: make"},
-		{agent.Event{Name: agent.EventApprovalRequired, Message: "approve command: make"}, "request: needs approval, which agent.on_approval refuses: command: make"},
-		{agent.Event{Name: agent.EventApprovalDenied, Message: "approve command: make"}, "request: denied by agent.on_approval: command: make"},
-		{agent.Event{Name: agent.EventApprovalDenied, Message: "denied by operator: command: make"}, "request: denied by operator: command: make"},
-		{agent.Event{Name: agent.EventTurnInputRequired, Message: "Which way?"}, "request: asks a question, which agent.on_question refuses: Which way?"},
-		{agent.Event{Name: agent.EventQuestionAnswered, Message: "answered by operator: Yes"}, "request: answered by operator: Yes"},
-		{agent.Event{Name: agent.EventSessionStarted, Message: "session a-b"}, "-note: session a-b"},
-		{agent.Event{Name: agent.EventNotification, Message: "tokens: 1 in", Usage: &agent.Usage{}}, "-note: tokens: 1 in"},
+		{agent.Event{
+			Name:    agent.EventMutation,
+			Message: "commentCreate",
+			Raw:     []byte(`{"success":true,"created":[{"kind":"comment","id":"1"}]}`),
+		}, "-note: changed in the tracker: commentCreate"},
+		{agent.Event{
+			Name:    agent.EventMutation,
+			Message: "commentCreate failed",
+			Raw:     []byte(`{"success":false}`),
+		}, "fault: changed in the tracker: commentCreate failed"},
+		{agent.Event{
+			Name:    agent.EventApprovalAutoApproved,
+			Message: "approve command: make",
+		}, "request: approved by agent.on_approval: command: make"},
+		{agent.Event{
+			Name:    agent.EventApprovalRequested,
+			Message: "approve command: make",
+		}, "request: waits for approval: command: make"},
+		{agent.Event{
+			Name:    agent.EventApprovalRequired,
+			Message: "approve command: make",
+		}, "request: needs approval, which agent.on_approval refuses: command: make"},
+		{agent.Event{
+			Name:    agent.EventApprovalDenied,
+			Message: "approve command: make",
+		}, "request: denied by agent.on_approval: command: make"},
+		{agent.Event{
+			Name:    agent.EventApprovalDenied,
+			Message: "denied by operator: command: make",
+		}, "request: denied by operator: command: make"},
+		{agent.Event{
+			Name:    agent.EventTurnInputRequired,
+			Message: "Which way?",
+		}, "request: asks a question, which agent.on_question refuses: Which way?"},
+		{agent.Event{
+			Name:    agent.EventQuestionAnswered,
+			Message: "answered by operator: Yes",
+		}, "request: answered by operator: Yes"},
+		{agent.Event{
+			Name:    agent.EventSessionStarted,
+			Message: "session a-b",
+		}, "-note: session a-b"},
+		{agent.Event{
+			Name:    agent.EventNotification,
+			Message: "tokens: 1 in",
+			Usage:   &agent.Usage{},
+		}, "-note: tokens: 1 in"},
 		{agent.Event{Name: agent.EventNotification, Message: "thread is idle", Routine: true}, ""},
-		{agent.Event{Name: agent.EventNotification, Message: "some/thing/new"}, "note: some/thing/new"},
-		{agent.Event{Name: agent.EventTurnCompleted, Message: "turn completed"}, "note: turn completed"},
-		{agent.Event{Name: agent.EventTurnFailed, Message: "turn failed: no luck"}, "fault: turn failed: no luck"},
-		{agent.Event{Name: agent.EventTurnEndedWithError, Message: "stalled for 1s"}, "fault: the turn was ended: stalled for 1s"},
-		{agent.Event{Name: agent.EventStartupFailed, Message: "no thread"}, "fault: codex did not start: no thread"},
-		{agent.Event{Name: agent.EventError, Message: "retrying: no network"}, "fault: codex: retrying: no network"},
-		{agent.Event{Name: agent.EventMalformed, Message: "x"}, "note: codex sent what symphony does not understand: x"},
+		{agent.Event{
+			Name:    agent.EventNotification,
+			Message: "some/thing/new",
+		}, "note: some/thing/new"},
+		{agent.Event{
+			Name:    agent.EventTurnCompleted,
+			Message: "turn completed",
+		}, "note: turn completed"},
+		{agent.Event{
+			Name:    agent.EventTurnFailed,
+			Message: "turn failed: no luck",
+		}, "fault: turn failed: no luck"},
+		{agent.Event{
+			Name:    agent.EventTurnEndedWithError,
+			Message: "stalled for 1s",
+		}, "fault: the turn was ended: stalled for 1s"},
+		{agent.Event{
+			Name:    agent.EventStartupFailed,
+			Message: "no thread",
+		}, "fault: codex did not start: no thread"},
+		{agent.Event{
+			Name:    agent.EventError,
+			Message: "retrying: no network",
+		}, "fault: codex: retrying: no network"},
+		{agent.Event{
+			Name:    agent.EventMalformed,
+			Message: "x",
+		}, "note: codex sent what symphony does not understand: x"},
 		{agent.Event{Name: "lock_ended", Message: "ended process 17"}, "note: ended process 17"},
-		{agent.Event{Name: agent.EventGitUndone, Message: "core.fsmonitor"}, "note: git configuration undone: core.fsmonitor"},
-		{agent.Event{Name: agent.EventWorkEnd, Message: "changed 1 file (+1 -0), 1 commit"}, "-note: the run has changed 1 file (+1 -0), 1 commit"},
+		{agent.Event{
+			Name:    agent.EventGitUndone,
+			Message: "core.fsmonitor",
+		}, "note: git configuration undone: core.fsmonitor"},
+		{agent.Event{
+			Name:    agent.EventWorkEnd,
+			Message: "changed 1 file (+1 -0), 1 commit",
+		}, "-note: the run has changed 1 file (+1 -0), 1 commit"},
 	} {
 		data := test.Must(json.Marshal(c.e))
 		l, ok := (&Reader{Workspace: "/w"}).Read(data)
@@ -193,11 +309,14 @@ func inShort(l Line) string {
 	return b.String()
 }
 
-// The end of a long log has its last lines, the last message of the run's own thread, and what runs now or was ended with the run.
+// The end of a long log has its last lines, the last message of the run's own thread, and what
+// runs now or was ended with the run.
 func TestReadTail(t *testing.T) {
-	dir, run := t.TempDir(), reconcile.Run{ID: "run", ThreadID: "own"}
+	dir := t.TempDir()
+	run := reconcile.Run{ID: "run", ThreadID: "own"}
 	now := time.Date(2026, 1, 31, 18, 0, 9, 0, time.UTC)
-	if tail, err := ReadTail(dir, run, 3, now, true); err != nil || len(tail.Lines) > 0 || tail.Message != "" {
+	if tail, err := ReadTail(dir, run, 3, now, true); err != nil || len(tail.Lines) > 0 ||
+		tail.Message != "" {
 		t.Errorf("without a log: %+v, %v", tail, err)
 	}
 	path := Path(dir, run.ID)
@@ -206,8 +325,34 @@ func TestReadTail(t *testing.T) {
 		message = `{"at":"2026-01-31T18:00:00Z","event":"notification","thread_id":"%s","item":{"kind":"message","ended":true,"text":"%s"}}` + "\n"
 		command = `{"at":"2026-01-31T18:00:0%dZ","event":"notification","thread_id":"own","item":{"id":"%s","kind":"command","ended":%v,"command":"%[2]s"}}` + "\n"
 	)
-	appendTo(t, path, fmt.Sprintf(message, "own", "all is done")+fmt.Sprintf(command, 1, "long", false)+strings.Repeat(fmt.Sprintf(message, "other", "x"), 2*tailWindow/100)+
-		fmt.Sprintf(command, 2, "short", false)+fmt.Sprintf(command, 5, "short", true))
+	appendTo(
+		t,
+		path,
+		fmt.Sprintf(
+			message,
+			"own",
+			"all is done",
+		)+fmt.Sprintf(
+			command,
+			1,
+			"long",
+			false,
+		)+strings.Repeat(
+			fmt.Sprintf(message, "other", "x"),
+			2*tailWindow/100,
+		)+
+			fmt.Sprintf(
+				command,
+				2,
+				"short",
+				false,
+			)+fmt.Sprintf(
+			command,
+			5,
+			"short",
+			true,
+		),
+	)
 	check := func(ended bool, want ...string) {
 		t.Helper()
 		tail := test.Must(ReadTail(dir, run, 3, now, ended))

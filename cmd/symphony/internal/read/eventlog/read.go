@@ -31,15 +31,16 @@ func File(runDir string) string { return filepath.Join(runDir, "events.jsonl") }
 // Tail is the end of the log of a run.
 type Tail struct {
 	Lines []Line // without minor ones, and with short details
-	// Message is what the agent said last: of the run's own thread, not of a sub-agent. Empty if it has said nothing.
+	// Message is what the agent said last: of the run's own thread, not of a sub-agent. Empty
+	// if it has said nothing.
 	Message string
 }
 
 // tailWindow is how many bytes at the end of a log are read first. A line has at most 32 KiB.
 const tailWindow = 256 << 10
 
-// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last message. ended is set if the run has ended.
-// A run without a log has none.
+// ReadTail returns the last lines of a run's log, at most n of them, and the agent's last
+// message. ended is set if the run has ended. A run without a log has none.
 func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (t Tail, err error) {
 	for window := int64(tailWindow); ; window *= 8 {
 		r := Reader{Workspace: run.WorkspacePath}
@@ -57,7 +58,8 @@ func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bo
 		if err != nil {
 			return t, err
 		}
-		if t.Lines = append(t.Lines, r.Running(now, ended)...); whole || len(t.Lines) >= n && t.Message != "" {
+		if t.Lines = append(t.Lines, r.Running(now, ended)...); whole ||
+			len(t.Lines) >= n && t.Message != "" {
 			break
 		}
 	}
@@ -68,7 +70,8 @@ func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bo
 	return t, nil
 }
 
-// ReadRun returns the whole log of a run, without minor lines other than what the agent thought. ended is set if the run has ended.
+// ReadRun returns the whole log of a run, without minor lines other than what the agent
+// thought. ended is set if the run has ended.
 func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lines []Line, err error) {
 	r := Reader{Workspace: run.WorkspacePath}
 	err = EachLine(stateDir, run.ID, func(data []byte) {
@@ -95,8 +98,8 @@ func EachLine(stateDir, runID string, show func([]byte)) error {
 	return err
 }
 
-// eachOfLast shows the whole lines in the last window bytes of a log and of the file that it has replaced. whole reports that there
-// are no more.
+// eachOfLast shows the whole lines in the last window bytes of a log and of the file that it
+// has replaced. whole reports that there are no more.
 func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err error) {
 	var parts []io.Reader
 	for _, name := range []string{path, agent.PreviousEvents(path)} {
@@ -131,7 +134,8 @@ func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err e
 func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	_, err = eachOfLast(Path(stateDir, runID), tailWindow, func(data []byte) {
 		var e agent.Event
-		if bytes.Contains(data, []byte(agent.EventWorkEnd)) && json.Unmarshal(data, &e) == nil && e.Name == agent.EventWorkEnd {
+		if bytes.Contains(data, []byte(agent.EventWorkEnd)) && json.Unmarshal(data, &e) == nil &&
+			e.Name == agent.EventWorkEnd {
 			end = &host.WorkEnd{}
 			_ = json.Unmarshal(e.Raw, end) // as the worker has written it
 		}
@@ -157,7 +161,8 @@ var kinds = map[string]func(agent.Event) bool{
 // Kinds are the kinds of events that Last finds.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }
 
-// Last returns the last event of a kind in the log of a run as it is stored, nil if there is none.
+// Last returns the last event of a kind in the log of a run as it is stored, nil if there is
+// none.
 func Last(stateDir, runID, kind string) (last []byte, err error) {
 	err = EachLine(stateDir, runID, func(line []byte) {
 		var e agent.Event
@@ -175,8 +180,8 @@ type Follower struct {
 	rest []byte   // a line without its end
 }
 
-// ReadPrevious shows the file that was replaced by the current log, if there is one. It opens the current file first, so that a
-// replacement in between loses no line.
+// ReadPrevious shows the file that was replaced by the current log, if there is one. It opens
+// the current file first, so that a replacement in between loses no line.
 func (f *Follower) ReadPrevious(path string, show func([]byte)) error {
 	if err := f.open(); err != nil {
 		return err
@@ -224,7 +229,8 @@ func (f *Follower) stillAt(path string) (bool, error) {
 	return os.SameFile(mine, there), nil
 }
 
-// Read shows the lines that were written since the last call. It keeps a last line without an end.
+// Read shows the lines that were written since the last call. It keeps a last line without an
+// end.
 func (f *Follower) Read(show func([]byte)) error {
 	for {
 		if err := f.open(); err != nil || f.file == nil {
@@ -233,7 +239,8 @@ func (f *Follower) Read(show func([]byte)) error {
 		// Checked before reading: everything that was written to the old file is read below.
 		same, err := f.stillAt(f.Path)
 		if errors.Is(err, fs.ErrNotExist) {
-			same, err = true, nil // the new file is about to be created
+			same = true
+			err = nil // the new file is about to be created
 		}
 		if err != nil {
 			return err
@@ -280,8 +287,9 @@ func eachLine(r io.Reader, show func([]byte)) (rest []byte, err error) {
 type Turn struct {
 	Number    int
 	At, Until time.Time // Until is zero if the log has no end of the turn
-	Result    string    // completed, failed, cancelled or ended; empty if the log has no end of the turn
-	Text      string    // why it did not complete; may be empty
+	// completed, failed, cancelled or ended; empty if the log has no end of the turn
+	Result string
+	Text   string // why it did not complete; may be empty
 }
 
 // turnsWindow is how many bytes at the end of a log are searched for turns.
@@ -289,14 +297,18 @@ const turnsWindow = 2 << 20
 
 // turnResults are the events that end a turn.
 var turnResults = map[string]string{
-	agent.EventTurnCompleted: "completed", agent.EventTurnFailed: "failed", agent.EventTurnCancelled: "cancelled",
+	agent.EventTurnCompleted:      "completed",
+	agent.EventTurnFailed:         "failed",
+	agent.EventTurnCancelled:      "cancelled",
 	agent.EventTurnEndedWithError: "ended",
 }
 
-// Turns returns the turns of a run that its log has, the oldest first. Of a very long log it reads the end.
+// Turns returns the turns of a run that its log has, the oldest first. Of a very long log it
+// reads the end.
 func Turns(stateDir string, run reconcile.Run) (list []Turn, err error) {
 	_, err = eachOfLast(Path(stateDir, run.ID), turnsWindow, func(line []byte) {
-		// The name of an event comes right after its time, so that most lines need no decoding.
+		// The name of an event comes right after its time, so that most lines need no
+		// decoding.
 		if !bytes.Contains(line[:min(len(line), 100)], []byte(`"event":"turn_`)) {
 			return
 		}
@@ -314,7 +326,8 @@ func Turns(stateDir string, run reconcile.Run) (list []Turn, err error) {
 			}
 			list = append(list, Turn{Number: max(p.Turn, 1), At: e.At})
 		case ends && last >= 0 && list[last].Until.IsZero() && ofThread(line, run.ThreadID):
-			list[last].Until, list[last].Result = e.At, result
+			list[last].Until = e.At
+			list[last].Result = result
 			if result != "completed" {
 				list[last].Text = e.Message
 			}

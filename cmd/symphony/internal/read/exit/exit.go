@@ -47,7 +47,8 @@ func About(subject string, err error) error {
 		return nil
 	}
 	known := *From(err)
-	known.Message, known.Err = subject+": "+known.Message, err
+	known.Message = subject + ": " + known.Message
+	known.Err = err
 	return &known
 }
 

@@ -27,7 +27,12 @@ func TestCodes(t *testing.T) {
 		{&reconcile.Error{Code: "x", Class: reconcile.ClassTracker}, "x", Failed},
 	} {
 		known := From(c.err)
-		test.Equal(t, fmt.Sprint(c.err), fmt.Sprint(known.Code, " ", Code(known)), fmt.Sprint(c.code, " ", c.exit))
+		test.Equal(
+			t,
+			fmt.Sprint(c.err),
+			fmt.Sprint(known.Code, " ", Code(known)),
+			fmt.Sprint(c.code, " ", c.exit),
+		)
 	}
 	test.Equal(t, "the hint", From(ForCommand(Usage("x"), "tick")).Hint, "see symphony help tick")
 	test.Equal(t, "an exit code alone", Only(7).Error(), "exit code 7")

@@ -16,7 +16,8 @@ import (
 // Row is one host. Its state may also be unreachable.
 type Row struct {
 	view.HostRow
-	// Codex and Git are the versions that a login shell of the account finds there; empty for none.
+	// Codex and Git are the versions that a login shell of the account finds there; empty for
+	// none.
 	Codex     string `json:"codex"`
 	Git       string `json:"git"`
 	LatencyMS int64  `json:"latency_ms"` // of a connection and an answer
@@ -57,9 +58,12 @@ func (r *Row) ask(ctx context.Context, p *project.Project) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
 	a, err := project.AskHost(ctx, p, r.Name)
-	r.Codex, r.Git, r.LatencyMS = a.Codex, a.Git, a.Latency.Milliseconds()
+	r.Codex = a.Codex
+	r.Git = a.Git
+	r.LatencyMS = a.Latency.Milliseconds()
 	if err != nil {
 		known := exit.From(err)
-		r.State, r.Message = "unreachable", known.Error()
+		r.State = "unreachable"
+		r.Message = known.Error()
 	}
 }

@@ -16,7 +16,8 @@ import (
 // ContentType is the media type of Text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// family is a metric: a name, its type and what it means. All its samples have the labels project and workflow.
+// family is a metric: a name, its type and what it means. All its samples have the labels
+// project and workflow.
 type family struct{ name, kind, help string }
 
 const gauge, counter = "gauge", "counter"
@@ -24,14 +25,22 @@ const gauge, counter = "gauge", "counter"
 // readable is the one metric of a project that can't be read.
 const readable = "symphony_project_readable"
 
-// families are the metrics in their order. Those of the schedule stay true in a file that no pass replaces any more: whether the
-// schedule is dead follows from the age of its last pass.
+// families are the metrics in their order. Those of the schedule stay true in a file that no
+// pass replaces any more: whether the schedule is dead follows from the age of its last pass.
 var families = []family{
 	{readable, gauge, "Whether the state of the project can be read."},
 	{"symphony_build_info", gauge, "The version of symphony that made these metrics."},
-	{"symphony_schedule_last_pass_timestamp_seconds", gauge, "When the last pass of cron, a timer or tick --loop began."},
+	{
+		"symphony_schedule_last_pass_timestamp_seconds",
+		gauge,
+		"When the last pass of cron, a timer or tick --loop began.",
+	},
 	{"symphony_schedule_interval_seconds", gauge, "Usual time between passes of the schedule."},
-	{"symphony_schedule_grace_seconds", gauge, "How old the last pass of the schedule may be before the schedule counts as dead."},
+	{
+		"symphony_schedule_grace_seconds",
+		gauge,
+		"How old the last pass of the schedule may be before the schedule counts as dead.",
+	},
 	{"symphony_last_pass_timestamp_seconds", gauge, "When the last pass began, whatever started it."},
 	{"symphony_last_pass_duration_seconds", gauge, "How long the last pass took."},
 	{"symphony_last_pass_errors", gauge, "How many errors the last pass had."},
@@ -39,10 +48,26 @@ var families = []family{
 	{"symphony_issues", gauge, "Issues by the status that symphony ps shows."},
 	{"symphony_requests", gauge, "Requests of agents that wait for an operator."},
 	{"symphony_paused", gauge, "Whether symphony pause is in effect."},
-	{"symphony_blocked", gauge, "Whether nothing starts because of a fault of the machine, the tracker or the account."},
-	{"symphony_handed_over_issues", gauge, "Issues handed over in the last 7 days, by attempt: first or later."},
-	{"symphony_pull_requests", gauge, "Watched pull requests of these issues, by state: open, merged or closed."},
-	{"symphony_first_push_pull_requests", gauge, "Those of them whose first commit has had its checks, by result: green or red."},
+	{
+		"symphony_blocked",
+		gauge,
+		"Whether nothing starts because of a fault of the machine, the tracker or the account.",
+	},
+	{
+		"symphony_handed_over_issues",
+		gauge,
+		"Issues handed over in the last 7 days, by attempt: first or later.",
+	},
+	{
+		"symphony_pull_requests",
+		gauge,
+		"Watched pull requests of these issues, by state: open, merged or closed.",
+	},
+	{
+		"symphony_first_push_pull_requests",
+		gauge,
+		"Those of them whose first commit has had its checks, by result: green or red.",
+	},
 	{"symphony_pull_request_rounds", gauge, "How often these pull requests have brought their issues back."},
 	{"symphony_host_runs", gauge, "The agents that work on each host."},
 	{"symphony_host_usable", gauge, "Whether a host is neither lost nor blocked."},
@@ -52,9 +77,17 @@ var families = []family{
 	{"symphony_reasoning_output_tokens_total", counter, "Output tokens of all runs that were reasoning."},
 	{"symphony_run_seconds_total", counter, "Time that all runs have taken."},
 	{"symphony_budget_used_ratio", gauge, "Part of agent.budget_per_day that is used today."},
-	{"symphony_rate_limit_used_ratio", gauge, "Part of the allowance of the codex account that is used, by window."},
+	{
+		"symphony_rate_limit_used_ratio",
+		gauge,
+		"Part of the allowance of the codex account that is used, by window.",
+	},
 	{"symphony_rate_limit_reset_timestamp_seconds", gauge, "When that window ends."},
-	{"symphony_slots", gauge, "Most runs at the same time, in the project or in all projects of the account."},
+	{
+		"symphony_slots",
+		gauge,
+		"Most runs at the same time, in the project or in all projects of the account.",
+	},
 	{"symphony_slots_used", gauge, "How many runs work."},
 }
 
@@ -74,7 +107,15 @@ func Text(all []view.Overview, version string) []byte {
 				if s.label != "" {
 					own = "," + label(s.label, s.of)
 				}
-				fmt.Fprintf(&b, "%s%s{%s%s} %s\n", head, f.name, labels, own, strconv.FormatFloat(s.value, 'f', -1, 64))
+				fmt.Fprintf(
+					&b,
+					"%s%s{%s%s} %s\n",
+					head,
+					f.name,
+					labels,
+					own,
+					strconv.FormatFloat(s.value, 'f', -1, 64),
+				)
 				head = ""
 			}
 		}
@@ -84,10 +125,13 @@ func Text(all []view.Overview, version string) []byte {
 
 // label writes a label with its value.
 func label(name, value string) string {
-	return name + `="` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).Replace(strings.ToValidUTF8(value, "?")) + `"`
+	return name + `="` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).
+		Replace(strings.ToValidUTF8(value, "?")) +
+		`"`
 }
 
-// sample is one value, with the label that tells it from the project's others; none if the name of the label is empty.
+// sample is one value, with the label that tells it from the project's others; none if the
+// name of the label is empty.
 type sample struct {
 	label, of string
 	value     float64
@@ -127,7 +171,8 @@ func samplesOf(v view.Overview, version string) samples {
 	return s
 }
 
-// addIssues adds the numbers of issues by their status, each issue once, and what waits for a person.
+// addIssues adds the numbers of issues by their status, each issue once, and what waits for a
+// person.
 func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)

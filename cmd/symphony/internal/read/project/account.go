@@ -19,12 +19,14 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
-// OpenAccount opens the codex account that the project's agents use. An account is identified by its codex home.
+// OpenAccount opens the codex account that the project's agents use. An account is identified
+// by its codex home.
 func OpenAccount(p *Project, codexHome string) *state.Account {
 	fromEnv, _ := p.Lookup("CODEX_HOME")
 	home := cmp.Or(codexHome, fromEnv, filepath.Join(p.Env.Home, ".codex"))
 	if !filepath.IsAbs(home) {
-		home = filepath.Join(filepath.Dir(p.Path), home) // the same for every process of the project
+		// the same for every process of the project
+		home = filepath.Join(filepath.Dir(p.Path), home)
 	}
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	return state.NewAccount(base, p.Env.Home, home)
@@ -44,8 +46,11 @@ func MaxAgents(p *Project) (int, error) {
 	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
 		where = p.EnvPath()
 	}
-	return 0, reconcile.NewError("invalid_config", fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		"set it to a whole number of at least 1, or unset it; until then no run starts")
+	return 0, reconcile.NewError(
+		"invalid_config",
+		fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
+		"set it to a whole number of at least 1, or unset it; until then no run starts",
+	)
 }
 
 // PassAccount is the account as a pass uses it.
@@ -90,7 +95,8 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*re
 	return &count, err
 }
 
-// NextSlot hands out one of the slots that were taken, nil if the number of runs is not bounded.
+// NextSlot hands out one of the slots that were taken, nil if the number of runs is not
+// bounded.
 func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	if a.max == 0 {
 		return nil, nil
@@ -99,7 +105,11 @@ func (a *PassAccount) NextSlot() (slot *os.File, err error) {
 	case slot = <-a.slots:
 		return slot, nil
 	default:
-		return nil, reconcile.NewError(reconcile.CodeSpawnFailed, "no slot of "+reconcile.MaxAgentsVar+" is left", "the next pass tries again")
+		return nil, reconcile.NewError(
+			reconcile.CodeSpawnFailed,
+			"no slot of "+reconcile.MaxAgentsVar+" is left",
+			"the next pass tries again",
+		)
 	}
 }
 
@@ -120,25 +130,37 @@ func (a *PassAccount) Probe(ctx context.Context, b reconcile.Block, run reconcil
 	return a.Account.Probe(ctx, run.StartedAt, b, AliveFile(a.stateDir, run.ID))
 }
 
-// OpenPassAccount opens the account for a pass. A wrong limit counts as none here: the pass reports it and starts nothing.
+// OpenPassAccount opens the account for a pass. A wrong limit counts as none here: the pass
+// reports it and starts nothing.
 func OpenPassAccount(p *Project, codexHome string, warn func(string)) *PassAccount {
 	most, _ := MaxAgents(p)
-	return &PassAccount{Account: OpenAccount(p, codexHome), stateDir: p.StateDir, max: most, warn: warn}
+	return &PassAccount{
+		Account:  OpenAccount(p, codexHome),
+		stateDir: p.StateDir,
+		max:      most,
+		warn:     warn,
+	}
 }
 
 // LowKey names, in the database, the time until which the tracker's allowance counts as low.
 const LowKey = "tracker_low_until"
 
-// ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its allowance.
+// ForgetLimits makes the next pass ask the tracker, whatever its answers so far said about its
+// allowance.
 func ForgetLimits(ctx context.Context, db *state.DB) error {
-	return errors.Join(db.SetMeta(ctx, LowKey, ""), db.SetMeta(ctx, github.LimitKey, ""), db.SetMeta(ctx, forge.LimitKey, ""))
+	return errors.Join(
+		db.SetMeta(ctx, LowKey, ""),
+		db.SetMeta(ctx, github.LimitKey, ""),
+		db.SetMeta(ctx, forge.LimitKey, ""),
+	)
 }
 
-// longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour long.
+// longestLow limits the effect of a wrong clock. The tracker's rate limit windows are an hour
+// long.
 const longestLow = 2 * time.Hour
 
-// LowUntil returns when the tracker's allowance is full again, if less than a tenth was left at the last answer; otherwise a time
-// in the past.
+// LowUntil returns when the tracker's allowance is full again, if less than a tenth was left
+// at the last answer; otherwise a time in the past.
 func LowUntil(ctx context.Context, p *Project, db *state.DB) (until time.Time, err error) {
 	text, _, err := db.Meta(ctx, LowKey)
 	if err != nil || text == "" {
@@ -162,17 +184,24 @@ type BlockedRow struct {
 	Status int `json:"-"`
 }
 
-// BlockedBy returns the most important block, nil for none. A block of the tracker comes first.
+// BlockedBy returns the most important block, nil for none. A block of the tracker comes
+// first.
 func BlockedBy(rec reconcile.State) *BlockedRow {
 	b := cmp.Or(rec.TrackerBlock, rec.MachineBlock, rec.AgentBlock)
 	if b == nil {
 		return nil
 	}
-	return &BlockedRow{Since: b.Since.UTC(), Reason: b.Code, Message: b.Message, NextTry: b.NextTry.UTC(), Status: b.Status}
+	return &BlockedRow{
+		Since:   b.Since.UTC(),
+		Reason:  b.Code,
+		Message: b.Message,
+		NextTry: b.NextTry.UTC(),
+		Status:  b.Status,
+	}
 }
 
-// AccountBlock returns the condition that stops all projects of the account, nil for none. An account that can't be read stops
-// nothing, and each pass reports it.
+// AccountBlock returns the condition that stops all projects of the account, nil for none. An
+// account that can't be read stops nothing, and each pass reports it.
 func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
 	s, err := a.Read(now)
 	switch {
@@ -181,10 +210,19 @@ func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
 	case s.Limit != nil:
 		until := s.Limit.Until.UTC()
 		return &BlockedRow{
-			Since: s.Limit.Since.UTC(), Reason: reconcile.CodeAgentQuota, Message: s.Limit.Text(a.Home, now), NextTry: until, Until: &until,
+			Since:   s.Limit.Since.UTC(),
+			Reason:  reconcile.CodeAgentQuota,
+			Message: s.Limit.Text(a.Home, now),
+			NextTry: until,
+			Until:   &until,
 		}
 	case s.Block != nil:
-		return &BlockedRow{Since: s.Block.Since.UTC(), Reason: s.Block.Code, Message: s.Block.Message, NextTry: s.Block.NextTry.UTC()}
+		return &BlockedRow{
+			Since:   s.Block.Since.UTC(),
+			Reason:  s.Block.Code,
+			Message: s.Block.Message,
+			NextTry: s.Block.NextTry.UTC(),
+		}
 	}
 	return nil
 }

@@ -31,7 +31,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Policy is the policy of the configuration with the resolved workspace root and the time that a run may take to stop.
+// Policy is the policy of the configuration with the resolved workspace root and the time that
+// a run may take to stop.
 func Policy(cfg *workflow.Config) reconcile.Policy {
 	p := cfg.Policy
 	p.WorkspaceRoot = paths.Real(cfg.Workspace.Root)
@@ -43,7 +44,8 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// ThisMachine returns this machine, for what belongs to no run: workspace roots and directories.
+// ThisMachine returns this machine, for what belongs to no run: workspace roots and
+// directories.
 func ThisMachine() host.Local { return NewMachine("") }
 
 // NewMachine returns this machine for passes and commands. Workers use NewWorkersMachine.
@@ -51,19 +53,27 @@ func NewMachine(stateDir string) host.Local {
 	return local.Machine{StateDir: stateDir, PrepareHome: prepareHome}
 }
 
-// NewWorkersMachine returns the machine of a worker. accountDir has the locks that all projects of the account share. The worker shares a
-// login shell with the others that have logins, nil for no others.
+// NewWorkersMachine returns the machine of a worker. accountDir has the locks that all
+// projects of the account share. The worker shares a login shell with the others that have
+// logins, nil for no others.
 func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.File) host.Machine {
 	return local.Machine{
-		StateDir: stateDir, AccountDir: accountDir, Projects: lockedPlaces(w), Logins: logins, PrepareHome: prepareHome,
+		StateDir:    stateDir,
+		AccountDir:  accountDir,
+		Projects:    lockedPlaces(w),
+		Logins:      logins,
+		PrepareHome: prepareHome,
 	}
 }
 
 // NewServedMachine returns this machine for a run whose worker is on another one.
 func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	return local.Machine{
-		StateDir: stateDir, AccountDir: stateDir, Projects: lockedPlaces(w), PrepareHome: prepareHome,
-		Account: host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
+		StateDir:    stateDir,
+		AccountDir:  stateDir,
+		Projects:    lockedPlaces(w),
+		PrepareHome: prepareHome,
+		Account:     host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
 	}
 }
 
@@ -81,7 +91,8 @@ func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []stri
 	}
 }
 
-// NewMirrors returns the mirrors on this machine through which a run clones and delivers on another one.
+// NewMirrors returns the mirrors on this machine through which a run clones and delivers on
+// another one.
 func NewMirrors(stateDir, runID string) host.Mirrors {
 	return local.Mirrors{Dir: mirrorsDir(stateDir), RunID: host.HereID(runID)}
 }
@@ -118,9 +129,15 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 		return nil, err
 	}
 	l := &workers.Local{
-		Machine: NewMachine(p.StateDir), StateDir: p.StateDir, Exe: exe, Env: p.WorkerEnviron(), Workflow: cfg.Redacted, WorkflowPath: p.Path,
-		Project: cfg.Policy.Project, KeepRemoved: cfg.Workspace.KeepRemoved,
-		Scopes: &proc.ScopeManager{Env: p.Env.Environ},
+		Machine:      NewMachine(p.StateDir),
+		StateDir:     p.StateDir,
+		Exe:          exe,
+		Env:          p.WorkerEnviron(),
+		Workflow:     cfg.Redacted,
+		WorkflowPath: p.Path,
+		Project:      cfg.Policy.Project,
+		KeepRemoved:  cfg.Workspace.KeepRemoved,
+		Scopes:       &proc.ScopeManager{Env: p.Env.Environ},
 	}
 	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
 		l.Root = paths.Real(cfg.Workspace.Root)
@@ -133,7 +150,8 @@ func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	return l, nil
 }
 
-// RunningProgram is the path with which this program is started again, even after its file was replaced.
+// RunningProgram is the path with which this program is started again, even after its file was
+// replaced.
 func RunningProgram() (string, error) {
 	const exe = "/proc/self/exe"
 	if Exists(exe) {
@@ -146,8 +164,8 @@ func RunningProgram() (string, error) {
 	return path, nil
 }
 
-// Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url. If no tracker can be built from the
-// configuration, that is its key.
+// Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url.
+// If no tracker can be built from the configuration, that is its key.
 func Secrets(p *Project, cfg *workflow.Config) []string {
 	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal())
 	tracker, err := NewTracker(p, cfg, TrackerOptions{})
@@ -177,33 +195,65 @@ func pathInRepository(file string) string {
 // RunnerConfig returns the configuration of a worker.
 func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 	c := runner.Config{
-		Policy: Policy(cfg), MaxTurns: cfg.Agent.MaxTurns,
+		Policy:   Policy(cfg),
+		MaxTurns: cfg.Agent.MaxTurns,
 		Hooks: runner.Hooks{
-			AfterCreate: cfg.Hooks.AfterCreate, BeforeRun: cfg.Hooks.BeforeRun,
-			AfterRun: cfg.Hooks.AfterRun, BeforeRemove: cfg.Hooks.BeforeRemove, Timeout: cfg.Hooks.Timeout, Where: map[string]string{},
+			AfterCreate:  cfg.Hooks.AfterCreate,
+			BeforeRun:    cfg.Hooks.BeforeRun,
+			AfterRun:     cfg.Hooks.AfterRun,
+			BeforeRemove: cfg.Hooks.BeforeRemove,
+			Timeout:      cfg.Hooks.Timeout,
+			Where:        map[string]string{},
 		},
 		Repository: runner.Repository{
 			Repository: host.Repository{
-				URL: cfg.Repository.URL, Base: cfg.Repository.Base, Name: cfg.Repository.Name, Email: cfg.Repository.Email,
-				Pushes: cfg.Repository.Delivers(), SubmoduleHosts: cfg.Repository.SubmoduleHosts,
-				Submodules: cfg.Repository.Submodules, Sign: cfg.Repository.Sign, Workflow: pathInRepository(p.Path),
+				URL:            cfg.Repository.URL,
+				Base:           cfg.Repository.Base,
+				Name:           cfg.Repository.Name,
+				Email:          cfg.Repository.Email,
+				Pushes:         cfg.Repository.Delivers(),
+				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
+				Submodules:     cfg.Repository.Submodules,
+				Sign:           cfg.Repository.Sign,
+				Workflow:       pathInRepository(p.Path),
 			},
-			Branch: cfg.Repository, Deliver: cfg.Repository.Delivers(), Token: cfg.Repository.Token.Reveal(), TokenVar: cfg.Repository.TokenVar,
+			Branch:   cfg.Repository,
+			Deliver:  cfg.Repository.Delivers(),
+			Token:    cfg.Repository.Token.Reveal(),
+			TokenVar: cfg.Repository.TokenVar,
 		},
-		Handoff: runner.Handoff{State: cfg.Handoff.State, BlockedState: cmp.Or(cfg.Handoff.BlockedState, cfg.Handoff.State)},
-		Verify:  runner.Verify(cfg.Verify),
+		Handoff: runner.Handoff{
+			State:        cfg.Handoff.State,
+			BlockedState: cmp.Or(cfg.Handoff.BlockedState, cfg.Handoff.State),
+		},
+		Verify: runner.Verify(cfg.Verify),
 		Config: confine.Config{
-			CodexHome: cfg.Codex.Home, Model: cfg.Codex.Model, Effort: cfg.Codex.Effort,
-			ApprovalPolicy: cfg.Codex.ApprovalPolicy, TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
-			OnQuestion: questions[cfg.Agent.OnQuestion], Network: cfg.Agent.Network, WritableRoots: cfg.Agent.WritableRoots,
-			TrustRepository: cfg.Agent.TrustRepository, PassEnv: cfg.Agent.PassEnv, Secrets: cfg.SecretVars, SecretValues: Secrets(p, cfg),
+			CodexHome:         cfg.Codex.Home,
+			Model:             cfg.Codex.Model,
+			Effort:            cfg.Codex.Effort,
+			ApprovalPolicy:    cfg.Codex.ApprovalPolicy,
+			TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
+			OnQuestion:        questions[cfg.Agent.OnQuestion],
+			Network:           cfg.Agent.Network,
+			WritableRoots:     cfg.Agent.WritableRoots,
+			TrustRepository:   cfg.Agent.TrustRepository,
+			PassEnv:           cfg.Agent.PassEnv,
+			Secrets:           cfg.SecretVars,
+			SecretValues:      Secrets(p, cfg),
 		},
-		AgentKind: cfg.Agent.Kind, StartAgent: agentKinds[cfg.Agent.Kind].Start,
-		Command: cfg.Codex.Command, TrustLauncher: cfg.Codex.TrustLauncher,
-		ReadTimeout: cfg.Codex.ReadTimeout, InitializeTimeout: cfg.Codex.ReadTimeout,
-		TurnTimeout: cfg.Codex.TurnTimeout, StallTimeout: cfg.Codex.StallTimeout,
-		OnApproval: approvals[cfg.Agent.OnApproval], AnswerTimeout: cfg.Agent.AnswerTimeout,
-		KeepGitConfig: cfg.Agent.KeepGitConfig, ResumeThread: cfg.Agent.ResumeThread, KeepRemoved: cfg.Workspace.KeepRemoved,
+		AgentKind:         cfg.Agent.Kind,
+		StartAgent:        agentKinds[cfg.Agent.Kind].Start,
+		Command:           cfg.Codex.Command,
+		TrustLauncher:     cfg.Codex.TrustLauncher,
+		ReadTimeout:       cfg.Codex.ReadTimeout,
+		InitializeTimeout: cfg.Codex.ReadTimeout,
+		TurnTimeout:       cfg.Codex.TurnTimeout,
+		StallTimeout:      cfg.Codex.StallTimeout,
+		OnApproval:        approvals[cfg.Agent.OnApproval],
+		AnswerTimeout:     cfg.Agent.AnswerTimeout,
+		KeepGitConfig:     cfg.Agent.KeepGitConfig,
+		ResumeThread:      cfg.Agent.ResumeThread,
+		KeepRemoved:       cfg.Workspace.KeepRemoved,
 	}
 	for key, line := range cfg.Lines {
 		if hook, is := strings.CutPrefix(key, "hooks."); is {
@@ -219,7 +269,8 @@ func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
 		c.Unreadable = append(c.Unreadable, p.ghFiles())
 	}
 	if !cfg.Codex.Inherit {
-		c.LoginHome, c.AgentHome = account.Home, account.AgentHome()
+		c.LoginHome = account.Home
+		c.AgentHome = account.AgentHome()
 	}
 	if !cfg.Codex.ReadTimeoutSet {
 		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
@@ -273,24 +324,48 @@ func LauncherWarning(l host.Launcher) string {
 }
 
 // Inspect starts codex as a worker does, in a temporary workspace below parent.
-func Inspect(ctx context.Context, p *Project, cfg *workflow.Config, parent string) (*runner.Inspection, error) {
+func Inspect(
+	ctx context.Context,
+	p *Project,
+	cfg *workflow.Config,
+	parent string,
+) (*runner.Inspection, error) {
 	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
 }
 
 // NewTakeover returns a takeover of an issue's workspace below root.
-func NewTakeover(p *Project, cfg *workflow.Config, issue reconcile.Issue, root string, log *slog.Logger) *runner.Takeover {
+func NewTakeover(
+	p *Project,
+	cfg *workflow.Config,
+	issue reconcile.Issue,
+	root string,
+	log *slog.Logger,
+) *runner.Takeover {
 	return &runner.Takeover{
-		Config: RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")), Machine: NewMachine(p.StateDir), Hold: workers.Hold, StateDir: p.StateDir,
-		ID: NewRunID(p.Env.Now()), Issue: issue, Root: root, Env: p.Environ(), Now: p.Env.Now, Log: log,
+		Config:   RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")),
+		Machine:  NewMachine(p.StateDir),
+		Hold:     workers.Hold,
+		StateDir: p.StateDir,
+		ID:       NewRunID(p.Env.Now()),
+		Issue:    issue,
+		Root:     root,
+		Env:      p.Environ(),
+		Now:      p.Env.Now,
+		Log:      log,
 	}
 }
 
 var (
 	approvals = map[workflow.Answer]agent.Approval{
-		workflow.Approve: agent.ApprovalApprove, workflow.Deny: agent.ApprovalDeny, workflow.Fail: agent.ApprovalFail,
-		workflow.Ask: agent.ApprovalAsk,
+		workflow.Approve: agent.ApprovalApprove,
+		workflow.Deny:    agent.ApprovalDeny,
+		workflow.Fail:    agent.ApprovalFail,
+		workflow.Ask:     agent.ApprovalAsk,
 	}
-	questions = map[workflow.Answer]agent.QuestionPolicy{workflow.Fail: agent.QuestionFail, workflow.Ask: agent.QuestionAsk}
+	questions = map[workflow.Answer]agent.QuestionPolicy{
+		workflow.Fail: agent.QuestionFail,
+		workflow.Ask:  agent.QuestionAsk,
+	}
 )
 
 // Version is the version of the program, which the go command derives from the tag or commit.
@@ -299,7 +374,8 @@ func Version() string { return ReadBuild().Version }
 // Build is what the go command has recorded of the program's source.
 type Build struct {
 	Version string
-	// Commit and Date are of the commit that was checked out, empty if the program was not built in a git repository.
+	// Commit and Date are of the commit that was checked out, empty if the program was not
+	// built in a git repository.
 	Commit   string
 	Date     string // RFC 3339
 	Modified bool   // the source had changes that were not committed
@@ -329,7 +405,8 @@ func buildOf(info *debug.BuildInfo) Build {
 	return b
 }
 
-// String is the version, with the commit and its day if they are known: v1.2.3 (4be0a1f0c6a2, 2026-02-24).
+// String is the version, with the commit and its day if they are known: v1.2.3 (4be0a1f0c6a2,
+// 2026-02-24).
 func (b Build) String() string {
 	if b.Commit == "" {
 		return b.Version
@@ -338,8 +415,8 @@ func (b Build) String() string {
 	return fmt.Sprintf("%s (%.12s%s, %.10s)", b.Version, b.Commit, changed, b.Date)
 }
 
-// ProgramPath is the path that still names this program after an upgrade: the link by which it was called, if there is one. It
-// is empty if the path of the program can't be found.
+// ProgramPath is the path that still names this program after an upgrade: the link by which it
+// was called, if there is one. It is empty if the path of the program can't be found.
 func ProgramPath() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -357,7 +434,8 @@ func ProgramPath() string {
 
 var builtByGoRun = text.Pattern(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
 
-// BuiltByGoRun reports whether a program was built by go run: in a temporary folder, or in the cache of the go command.
+// BuiltByGoRun reports whether a program was built by go run: in a temporary folder, or in the
+// cache of the go command.
 func BuiltByGoRun(path string) bool { return builtByGoRun().MatchString(path) }
 
 // SameFile reports whether two paths name the same existing file.
@@ -374,13 +452,14 @@ func NewRunID(now time.Time) string {
 	return now.UTC().Format(runStamp) + "-" + strings.ToLower(rand.Text()[:6])
 }
 
-// RunIDs returns a function whose ids sort in the order of its calls, even after the clock was set back: the id identifies an
-// issue's last run.
+// RunIDs returns a function whose ids sort in the order of its calls, even after the clock was
+// set back: the id identifies an issue's last run.
 func RunIDs(db *state.DB, now func() time.Time) func() string {
 	var last string
 	return func() string {
 		if last == "" {
-			// If the database can't be read, the run's row can't be written either, which is reported.
+			// If the database can't be read, the run's row can't be written either, which is
+			// reported.
 			if runs, err := db.Runs.Recent(context.Background(), 1); err == nil && len(runs) > 0 {
 				last = runs[0].ID
 			}

@@ -13,7 +13,8 @@ func TestAgentKinds(t *testing.T) {
 	home := t.TempDir()
 	test.OK(t, prepareHome(workflow.AgentCodex, home, home+"/codex"))
 	for _, kind := range []string{"", "acp"} {
-		if err := prepareHome(kind, home, home+"/other"); err == nil || !strings.Contains(err.Error(), "no agent of the kind") {
+		if err := prepareHome(kind, home, home+"/other"); err == nil ||
+			!strings.Contains(err.Error(), "no agent of the kind") {
 			t.Errorf("%q: %v", kind, err)
 		}
 		test.Equal(t, kind, Exists(home+"/other"), false)

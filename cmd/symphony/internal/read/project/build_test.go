@@ -25,6 +25,9 @@ func TestBuild(t *testing.T) {
 		{"(devel)", changed, "devel (4be0a1f0c6a2 with changes, 2026-02-24)"},
 		{"", nil, "devel"}, // a test
 	} {
-		test.Equal(t, "it", buildOf(&debug.BuildInfo{Main: debug.Module{Version: c.version}, Settings: c.settings}).String(), c.want)
+		test.Equal(t, "it", buildOf(&debug.BuildInfo{
+			Main:     debug.Module{Version: c.version},
+			Settings: c.settings,
+		}).String(), c.want)
 	}
 }

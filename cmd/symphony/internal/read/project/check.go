@@ -24,8 +24,9 @@ type TrackerReport struct {
 	code       int                  // the exit code of the violations
 }
 
-// CheckTracker checks whether the tracker of the workflow keeps the contract of trackers. It only reads.
-// The error reports that the tracker could not be checked, or is that of a call that failed.
+// CheckTracker checks whether the tracker of the workflow keeps the contract of trackers. It
+// only reads. The error reports that the tracker could not be checked, or is that of a call
+// that failed.
 func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -41,7 +42,12 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	}
 	found := contract.Check(ctx, tracker, cfg.Policy.ActiveStates, p.Env.Now())
 	if found.Issues == 0 && len(found.Violations) == 0 {
-		warn("no issue is in an active state (" + strings.Join(cfg.Policy.ActiveStates, ", ") + "), so that little was checked: create one")
+		warn(
+			"no issue is in an active state (" + strings.Join(
+				cfg.Policy.ActiveStates,
+				", ",
+			) + "), so that little was checked: create one",
+		)
 	}
 	r := &TrackerReport{
 		Issues: found.Issues, Longest: found.Longest, LongestMS: found.Longest.Milliseconds(),
@@ -63,7 +69,12 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 }
 
 // checkNames warns about the names in the workflow that the tracker does not have.
-func checkNames(ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.Config, warn func(string)) error {
+func checkNames(
+	ctx context.Context,
+	t *reconcile.TrackerAdapter,
+	cfg *workflow.Config,
+	warn func(string),
+) error {
 	if t.Verify == nil {
 		return nil
 	}
@@ -81,7 +92,10 @@ func checkNames(ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.
 // String is the result in a line.
 func (r *TrackerReport) String() string {
 	if len(r.Violations) > 0 {
-		return fmt.Sprintf("%s of the contract of trackers, which docs/trackers.md explains", text.Plural(len(r.Violations), "violation"))
+		return fmt.Sprintf(
+			"%s of the contract of trackers, which docs/trackers.md explains",
+			text.Plural(len(r.Violations), "violation"),
+		)
 	}
 	return fmt.Sprintf("the tracker keeps the contract: %s in the active states, longest call %s",
 		text.Plural(r.Issues, "issue"), text.Duration(r.Longest))

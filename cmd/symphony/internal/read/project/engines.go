@@ -31,7 +31,8 @@ import (
 type jobEngine struct {
 	jobs  func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs
 	probe func(context.Context, *Project) error // fails if the engine does not answer
-	// sharesHome is set if the machines of the engine have the home directory of this one, and so the workspaces.
+	// sharesHome is set if the machines of the engine have the home directory of this one, and
+	// so the workspaces.
 	sharesHome bool
 }
 
@@ -63,17 +64,22 @@ var jobEngines = map[string]jobEngine{
 	},
 }
 
-// engineOf returns the engine that starts jobs on a host; found is false if ssh reaches the host.
+// engineOf returns the engine that starts jobs on a host; found is false if ssh reaches the
+// host.
 func engineOf(hostName string) (e jobEngine, found bool, err error) {
 	e, found = jobEngines[hostName]
 	if !found && workflow.IsEngine(hostName) {
-		err = reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("no engine for worker.engine.kind %q", hostName), "correct worker.engine.kind")
+		err = reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf("no engine for worker.engine.kind %q", hostName),
+			"correct worker.engine.kind",
+		)
 	}
 	return e, found, err
 }
 
-// NewEngine returns what reaches a host of the project for a run, by the options of a workflow. The caller adds to the run what is
-// known of it.
+// NewEngine returns what reaches a host of the project for a run, by the options of a
+// workflow. The caller adds to the run what is known of it.
 func NewEngine(
 	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
 ) (engine.Engine, *engine.Run, error) {
@@ -99,18 +105,30 @@ func NewEngine(
 		return ssh.Engine{Host: to, Run: run}, run, err
 	}
 	hosted := state.HostedDir("", p.Env.Home)
-	return &engine.JobEngine{Run: run, Jobs: by.jobs(run, options, p.Env.Home, hosted), Host: hostName, Hosted: hosted}, run, nil
+	return &engine.JobEngine{
+		Run:    run,
+		Jobs:   by.jobs(run, options, p.Env.Home, hosted),
+		Host:   hostName,
+		Hosted: hosted,
+	}, run, nil
 }
 
 func commands(w workflow.Worker) command.Commands {
-	return command.Commands{Start: w.Start, Connect: w.Connect, Status: w.Status, Stop: w.Stop, PassEnv: w.EnginePass}
+	return command.Commands{
+		Start:   w.Start,
+		Connect: w.Connect,
+		Status:  w.Status,
+		Stop:    w.Stop,
+		PassEnv: w.EnginePass,
+	}
 }
 
-// NameOnHostsKey is the key under which the first worker of the project stores its name on hosts.
+// NameOnHostsKey is the key under which the first worker of the project stores its name on
+// hosts.
 const NameOnHostsKey = "name_on_hosts"
 
-// nameOnHosts returns the name of the project on hosts: the stored one, or else one that differs from those of other projects and of
-// other machines.
+// nameOnHosts returns the name of the project on hosts: the stored one, or else one that
+// differs from those of other projects and of other machines.
 func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
 	if db != nil { // a project that has not run yet has none
 		stored, found, err := db.Meta(ctx, NameOnHostsKey)
@@ -158,11 +176,16 @@ const (
 	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit calls do with the machine that has the workspace of a run: this one, or a host that ssh reaches. An operator's
-// command uses it. Like a run, the visit has an id and a directory on the host, which is deleted later. Workspaces that only jobs reach are
-// refused.
+// Visit calls do with the machine that has the workspace of a run: this one, or a host that
+// ssh reaches. An operator's command uses it. Like a run, the visit has an id and a directory
+// on the host, which is deleted later. Workspaces that only jobs reach are refused.
 func Visit(
-	ctx context.Context, p *Project, db *state.DB, of reconcile.Run, command string, do func(context.Context, host.Machine) error,
+	ctx context.Context,
+	p *Project,
+	db *state.DB,
+	of reconcile.Run,
+	command string,
+	do func(context.Context, host.Machine) error,
 ) error {
 	switch e, isJob, err := engineOf(of.Host); {
 	case err != nil:
@@ -176,7 +199,12 @@ func Visit(
 	if err != nil {
 		return err
 	}
-	run.LostAfter, run.Incarnation = visitLost, remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
+	run.LostAfter = visitLost
+	run.Incarnation = remote.Incarnation{
+		RunID:  NewRunID(p.Env.Now()),
+		Number: 1,
+		Secret: rand.Text(),
+	}
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
 	defer cancel()
 	if err := by.Start(bounded); err != nil {
@@ -196,8 +224,9 @@ func Visit(
 	return err
 }
 
-// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login shell of the account does not find them,
-// Author if git does not know an author of commits there.
+// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login
+// shell of the account does not find them, Author if git does not know an author of commits
+// there.
 type HostAnswer struct {
 	Codex, Login, Git, Author string
 	// NoRoot is the directory because of which worker.root can't be made or written there;
@@ -223,7 +252,8 @@ func rootAssignment(root string) string {
 	return "root=" + text.ShellWord(root) + "\n"
 }
 
-// AskHost asks a host about itself. It changes nothing there. An engine answers only for itself: to see a machine, a job would have to run.
+// AskHost asks a host about itself. It changes nothing there. An engine answers only for
+// itself: to see a machine, a job would have to run.
 func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
 	began := time.Now()
 	if e, isJob, err := engineOf(hostName); isJob || err != nil {
@@ -241,20 +271,26 @@ func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, er
 		return a, err
 	}
 	script := rootAssignment(cfg.Policy.RemoteRoot) + aboutHost
-	lines, err := ssh.Engine{Host: to, Run: &engine.Run{Env: p.Environ(), ProgramFor: programFor}}.Ask(ctx, script)
+	lines, err := ssh.Engine{
+		Host: to,
+		Run:  &engine.Run{Env: p.Environ(), ProgramFor: programFor},
+	}.Ask(ctx, script)
 	a.Latency = time.Since(began)
 	said := map[string]string{}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, " ")
 		said[name] = strings.TrimSpace(value)
 	}
-	a.Codex, a.Git = strings.TrimPrefix(said["codex"], "codex-cli "), strings.TrimPrefix(said["git"], "git version ")
-	a.Login, a.Author = said["login"], said["author"]
+	a.Codex = strings.TrimPrefix(said["codex"], "codex-cli ")
+	a.Git = strings.TrimPrefix(said["git"], "git version ")
+	a.Login = said["login"]
+	a.Author = said["author"]
 	a.NoRoot = said["no_root"]
 	return a, err
 }
 
-// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a command does not reach it.
+// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a
+// command does not reach it.
 func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
 	run, _, err := db.Runs.Last(ctx, issueID)
 	if err != nil || run.Host == "" {
@@ -268,6 +304,10 @@ func elsewhereError(run reconcile.Run, command string) error {
 	if workflow.IsEngine(run.Host) {
 		hint = "use the directory where the jobs of the engine have it"
 	}
-	return reconcile.NewError("workspace_elsewhere", fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
-		command, run.WorkspaceWhere(), run.Identifier), hint)
+	return reconcile.NewError(
+		"workspace_elsewhere",
+		fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
+			command, run.WorkspaceWhere(), run.Identifier),
+		hint,
+	)
 }

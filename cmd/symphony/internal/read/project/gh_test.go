@@ -18,7 +18,8 @@ echo "$*" >> calls
 [ "$*" = "auth token --hostname github.com" ] && echo gho_0123456789
 `
 
-// The token of gh is used if no variable has one, once a process, and not by commands that need no key.
+// The token of gh is used if no variable has one, once a process, and not by commands that
+// need no key.
 func TestTokenOfGh(t *testing.T) {
 	dir := t.TempDir()
 	test.OK(t, os.WriteFile(filepath.Join(dir, "gh"), []byte("#!/bin/sh\ncd '"+dir+"'\n"+fakeGh), 0o700))
@@ -26,8 +27,19 @@ func TestTokenOfGh(t *testing.T) {
 	load := func(api string, vars ...string) (*Project, *workflow.Config) {
 		t.Helper()
 		path := filepath.Join(dir, "WORKFLOW.md")
-		test.OK(t, os.WriteFile(path, []byte("---\ntracker: {kind: github, provider: {repo: acme/shop"+api+"}}\n---\nGo.\n"), 0o600))
-		p := New(&environ.Env{Dir: dir, Home: dir, Environ: append(vars, "PATH="+dir+":/bin:/usr/bin")}, path, dir)
+		test.OK(
+			t,
+			os.WriteFile(
+				path,
+				[]byte("---\ntracker: {kind: github, provider: {repo: acme/shop"+api+"}}\n---\nGo.\n"),
+				0o600,
+			),
+		)
+		p := New(&environ.Env{
+			Dir:     dir,
+			Home:    dir,
+			Environ: append(vars, "PATH="+dir+":/bin:/usr/bin"),
+		}, path, dir)
 		cfg, err := p.ConfigWithoutKey()
 		if err != nil || cfg.KeyFromGh || cfg.Tracker.APIKey != "" && len(vars) == 0 {
 			t.Errorf("without a key: %v", err)
@@ -38,7 +50,9 @@ func TestTokenOfGh(t *testing.T) {
 		}
 		return p, cfg
 	}
-	if _, cfg := load("", "GH_TOKEN=ghp_0123456789"); cfg.Tracker.APIKey.Reveal() != "ghp_0123456789" || cfg.KeySource != "the variable GH_TOKEN" || calls() != "" {
+	if _, cfg := load("", "GH_TOKEN=ghp_0123456789"); cfg.Tracker.APIKey.Reveal() != "ghp_0123456789" ||
+		cfg.KeySource != "the variable GH_TOKEN" ||
+		calls() != "" {
 		t.Errorf("with a variable the token comes from %s; gh was asked: %q", cfg.KeySource, calls())
 	}
 	p, cfg := load("")

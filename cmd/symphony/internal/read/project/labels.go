@@ -25,7 +25,12 @@ const proofsFile = "labels.json"
 
 // ProveLabels asks the tracker who has set labels of an issue, and returns a proof for each of
 // them. If the tracker does not answer, none counts.
-func ProveLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID string, labels, operators []string) []LabelProof {
+func ProveLabels(
+	ctx context.Context,
+	t *reconcile.TrackerAdapter,
+	issueID string,
+	labels, operators []string,
+) []LabelProof {
 	found, err := askLabels(ctx, t, issueID)
 	var proofs []LabelProof
 	for _, label := range labels {
@@ -41,7 +46,11 @@ func ProveLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID strin
 }
 
 // askLabels asks once more if the fault may have passed.
-func askLabels(ctx context.Context, t *reconcile.TrackerAdapter, issueID string) ([]reconcile.LabelSet, error) {
+func askLabels(
+	ctx context.Context,
+	t *reconcile.TrackerAdapter,
+	issueID string,
+) ([]reconcile.LabelSet, error) {
 	if t.LabelsSet == nil {
 		return nil, errors.New(t.Name + " can't be asked")
 	}

@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// movedFrom returns the path that the workflow probably had before it was moved: that of the one project of the account whose
-// workflow is gone and had the same project of the tracker. It is empty if there is none, or more than one.
+// movedFrom returns the path that the workflow probably had before it was moved: that of the
+// one project of the account whose workflow is gone and had the same project of the tracker.
+// It is empty if there is none, or more than one.
 func movedFrom(p *Project) (old string) {
 	cfg, err := p.parseWithoutKey(p.Source)
 	if err != nil {
@@ -26,7 +27,8 @@ func movedFrom(p *Project) (old string) {
 	dirs, _ := StateDirs(p.Env) // without them nothing is suggested
 	for _, dir := range dirs {
 		path := ownerOf(dir)
-		if path == "" || dir == p.StateDir || Exists(path) || movedProject(projectOf(p, dir, path), path, p.Path) != cfg.Policy.Project {
+		if path == "" || dir == p.StateDir || Exists(path) ||
+			movedProject(projectOf(p, dir, path), path, p.Path) != cfg.Policy.Project {
 			continue
 		}
 		if old != "" {
@@ -46,8 +48,8 @@ func ownerOf(dir string) string {
 	return known.workflow
 }
 
-// projectOf returns the project of the tracker (Policy.Project) of a state directory whose workflow was at path, empty if that can't be
-// read.
+// projectOf returns the project of the tracker (Policy.Project) of a state directory whose
+// workflow was at path, empty if that can't be read.
 func projectOf(p *Project, dir, path string) string {
 	db, err := state.OpenReadOnly(context.Background(), dir)
 	if err != nil {
@@ -61,7 +63,8 @@ func projectOf(p *Project, dir, path string) string {
 	return cfg.Policy.Project
 }
 
-// hintMoved adds to the hint of an error that a moved workflow may cause the command that moves its project.
+// hintMoved adds to the hint of an error that a moved workflow may cause the command that
+// moves its project.
 func hintMoved(p *Project, e *reconcile.Error) {
 	if old := movedFrom(p); old != "" {
 		e.Hint += "; " + MoveHint(old, p.Path)
@@ -70,19 +73,26 @@ func hintMoved(p *Project, e *reconcile.Error) {
 
 // MoveHint is the next step after a workflow was moved.
 func MoveHint(old, path string) string {
-	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(old) + " " + text.ShellQuote(path)
+	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(
+		old,
+	) + " " + text.ShellQuote(
+		path,
+	)
 }
 
 // hintGone adds to the error of a missing workflow what to do if it was moved.
 func (p *Project) hintGone() {
 	var known *reconcile.Error
 	if errors.Is(p.SourceErr, fs.ErrNotExist) && errors.As(p.SourceErr, &known) && p.HasState() {
-		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(p.Path) + " NEW, with its new path; otherwise restore it"
+		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(
+			p.Path,
+		) + " NEW, with its new path; otherwise restore it"
 	}
 }
 
-// refuseMoved refuses the first claim of a project in a workspace root that another path of the same workflow has used: as a folder of
-// issues is identified by its path, a moved one looks like a new project.
+// refuseMoved refuses the first claim of a project in a workspace root that another path of
+// the same workflow has used: as a folder of issues is identified by its path, a moved one
+// looks like a new project.
 func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) error {
 	old := ownerOf(stateDir)
 	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
@@ -93,8 +103,8 @@ func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) err
 		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
 }
 
-// movedProject returns the identity of a project after its workflow was moved from old to path. It differs if the identity is a path
-// that has moved, too.
+// movedProject returns the identity of a project after its workflow was moved from old to
+// path. It differs if the identity is a path that has moved, too.
 func movedProject(identity, old, path string) string {
 	kind, place, _ := strings.Cut(identity, " ")
 	rel, err := filepath.Rel(filepath.Dir(old), place)
@@ -111,8 +121,9 @@ func movedProject(identity, old, path string) string {
 	return kind + " " + moved
 }
 
-// GiveTo records that the state directory, which was moved from the path from to dir, belongs to the workflow that was moved from old
-// to path. Workspaces below its old folder have moved with it if that folder is gone.
+// GiveTo records that the state directory, which was moved from the path from to dir, belongs
+// to the workflow that was moved from old to path. Workspaces below its old folder have moved
+// with it if that folder is gone.
 func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) error {
 	roots, err := RootsOf(ctx, db)
 	if err != nil {

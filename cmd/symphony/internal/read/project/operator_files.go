@@ -84,7 +84,8 @@ func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
 		return nil, fmt.Errorf("find the home directory: %w", err)
 	}
 	list := text.Map(g.list, func(one Guarded) paths.Place { return one.Place })
-	leadsAround := func(place paths.Place) bool { return home.Inside(place) } // such as ~/.root, which is /
+	// such as ~/.root, which is /
+	leadsAround := func(place paths.Place) bool { return home.Inside(place) }
 	return slices.DeleteFunc(list, leadsAround), g.failed
 }
 
@@ -111,7 +112,13 @@ func worlds(w *environ.Env) []*environ.Env {
 		}
 		own := *w
 		own.Home = home
-		own.Environ = host.Scrub(w.Environ, "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "SYMPHONY_STATE_DIR")
+		own.Environ = host.Scrub(
+			w.Environ,
+			"XDG_STATE_HOME",
+			"XDG_CONFIG_HOME",
+			"XDG_CACHE_HOME",
+			"SYMPHONY_STATE_DIR",
+		)
 		if home != w.Home {
 			own.Environ = host.Scrub(own.Environ, "CODEX_HOME", "GH_CONFIG_DIR")
 			own.Environ = append(own.Environ, "HOME="+home)
@@ -146,7 +153,10 @@ func (g *guard) addAs(writable bool, names []string) {
 			continue // such as /dev/stdin: no file that an agent could write
 		}
 		if err != nil {
-			g.failed = errors.Join(g.failed, fmt.Errorf("find out whether an agent could change %s: %w", name, err))
+			g.failed = errors.Join(
+				g.failed,
+				fmt.Errorf("find out whether an agent could change %s: %w", name, err),
+			)
 			continue
 		}
 		g.list = append(g.list, Guarded{Place: place, Writable: writable})
@@ -155,9 +165,11 @@ func (g *guard) addAs(writable bool, names []string) {
 
 // accountFiles are the files in a home directory that a run obeys before or beside
 // WORKFLOW.md: it starts a login shell, git and ssh.
-var accountFiles = strings.Fields(`.profile .bash_profile .bash_login .bash_logout .bashrc .zshenv .zprofile .zshrc .zlogin
+var accountFiles = strings.Fields(
+	`.profile .bash_profile .bash_login .bash_logout .bashrc .zshenv .zprofile .zshrc .zlogin
 	.gitconfig .config/git .git-credentials .netrc .ssh .config/gh .config/systemd .config/environment.d
-	Library/LaunchAgents`)
+	Library/LaunchAgents`,
+)
 
 // addAccount adds what belongs to no single project.
 func (g *guard) addAccount() {
@@ -182,8 +194,10 @@ func (g *guard) addAccount() {
 
 // programVars are variables by which bash, git and ssh are told what to run or which settings
 // to obey.
-var programVars = strings.Fields(`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
-	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`)
+var programVars = strings.Fields(
+	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
+	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`,
+)
 
 // addVariables adds what variables of the caller and of the environment files name.
 func (g *guard) addVariables(p *Project) {
@@ -238,9 +252,15 @@ func (g *guard) addProject(stateDir string) error {
 	g.add(stateDir)
 	stored, err := storedFiles(g.ctx, stateDir)
 	if err != nil {
-		return reconcile.NewError("state_unreadable",
-			fmt.Sprintf("%s: could not find out which files of its project an agent could change: %v", stateDir, err),
-			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong")
+		return reconcile.NewError(
+			"state_unreadable",
+			fmt.Sprintf(
+				"%s: could not find out which files of its project an agent could change: %v",
+				stateDir,
+				err,
+			),
+			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong",
+		)
 	}
 	g.add(stored.roots...)
 	if stored.workflow == "" {
@@ -440,19 +460,39 @@ func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Gua
 func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
 	dir, err := paths.Find(written)
 	if errors.Is(err, paths.ErrProc) {
-		return dir, reconcile.NewError(workflow.CodeInvalid,
-			fmt.Sprintf("%s: %s: %s leads into /proc, and from there perhaps elsewhere", p.Path, key, written), "name the directory itself")
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf(
+				"%s: %s: %s leads into /proc, and from there perhaps elsewhere",
+				p.Path,
+				key,
+				written,
+			),
+			"name the directory itself",
+		)
 	}
 	if err != nil {
-		return dir, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s: %s: %v", p.Path, key, err), "name an existing directory")
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf("%s: %s: %v", p.Path, key, err),
+			"name an existing directory",
+		)
 	}
 	for _, one := range files {
 		if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
 			continue
 		}
-		return dir, reconcile.NewError(workflow.CodeInvalid,
-			fmt.Sprintf("%s: %s: %s would let an agent change %s, which a pass or codex obeys", p.Path, key, dir.Path, one.Path),
-			"use a directory apart from workspaces, states, issues and codex homes")
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf(
+				"%s: %s: %s would let an agent change %s, which a pass or codex obeys",
+				p.Path,
+				key,
+				dir.Path,
+				one.Path,
+			),
+			"use a directory apart from workspaces, states, issues and codex homes",
+		)
 	}
 	return dir, nil
 }
@@ -462,9 +502,18 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 func ownLink(p *Project, key, written string, dir paths.Place) error {
 	for _, link := range dir.Links {
 		if link.MadeBy(os.Getuid()) {
-			return reconcile.NewError(workflow.CodeInvalid,
-				fmt.Sprintf("%s: %s: %s leads to %s by the symlink %s, which an agent may have made", p.Path, key, written, dir.Path, link.Path),
-				"name "+dir.Path+" itself, if that is the one")
+			return reconcile.NewError(
+				workflow.CodeInvalid,
+				fmt.Sprintf(
+					"%s: %s: %s leads to %s by the symlink %s, which an agent may have made",
+					p.Path,
+					key,
+					written,
+					dir.Path,
+					link.Path,
+				),
+				"name "+dir.Path+" itself, if that is the one",
+			)
 		}
 	}
 	return nil

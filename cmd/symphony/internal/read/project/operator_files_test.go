@@ -87,11 +87,22 @@ func TestOperatorFiles(t *testing.T) {
 			t.Parallel()
 			home := test.Must(filepath.EvalSymlinks(t.TempDir()))
 			test.OK(t, os.MkdirAll(filepath.Join(home, "app"), 0o700))
-			vars := []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "GIT_CONFIG_NOSYSTEM=1", "TOOLS=" + home}
+			vars := []string{
+				"HOME=" + home,
+				"PATH=" + os.Getenv("PATH"),
+				"GIT_CONFIG_NOSYSTEM=1",
+				"TOOLS=" + home,
+			}
 			w := &environ.Env{Environ: vars, Home: home, Dir: home, Now: time.Now}
 			sh := exec.CommandContext(t.Context(), "sh", "-ec", c.made)
 			sh.Dir = home
-			sh.Env = append(vars, "GIT_AUTHOR_NAME=A", "GIT_AUTHOR_EMAIL=a@x", "GIT_COMMITTER_NAME=A", "GIT_COMMITTER_EMAIL=a@x")
+			sh.Env = append(
+				vars,
+				"GIT_AUTHOR_NAME=A",
+				"GIT_AUTHOR_EMAIL=a@x",
+				"GIT_COMMITTER_NAME=A",
+				"GIT_COMMITTER_EMAIL=a@x",
+			)
 			out, err := sh.CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
@@ -122,7 +133,12 @@ func TestWritableRoots(t *testing.T) {
 		test.OK(t, os.MkdirAll(filepath.Join(home, name), 0o700))
 	}
 	test.OK(t, os.Symlink("cache", filepath.Join(home, "link")))
-	w := &environ.Env{Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, Home: home, Dir: home, Now: time.Now}
+	w := &environ.Env{
+		Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
+		Home:    home,
+		Dir:     home,
+		Now:     time.Now,
+	}
 	addProject(t, w, home, "agent: {writable_roots: [~/other/cache]}\nworkspace: {root: ~/ws}")
 	for _, c := range []struct{ config, want string }{
 		{"agent: {writable_roots: [~/cache]}", ""},
@@ -173,9 +189,19 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 		base := test.Must(filepath.EvalSymlinks(t.TempDir()))
 		home := filepath.Join(base, "home")
 		test.OK(t, os.MkdirAll(filepath.Join(home, "app"), 0o700))
-		cron := &environ.Env{Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")}, Home: home, Dir: home, Now: time.Now}
+		cron := &environ.Env{
+			Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH")},
+			Home:    home,
+			Dir:     home,
+			Now:     time.Now,
+		}
 		addProject(t, cron, home, "polling: {interval_ms: 1000}")
-		w := &environ.Env{Home: filepath.Join(base, c.home), AccountHome: home, Dir: base, Now: time.Now}
+		w := &environ.Env{
+			Home:        filepath.Join(base, c.home),
+			AccountHome: home,
+			Dir:         base,
+			Now:         time.Now,
+		}
 		for _, entry := range append(c.vars, "HOME="+w.Home, "PATH="+os.Getenv("PATH")) {
 			w.Environ = append(w.Environ, strings.ReplaceAll(entry, "DIR", base))
 		}
@@ -187,8 +213,16 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 			by := slices.ContainsFunc(list, func(one Guarded) bool { return place.Inside(one.Place) })
 			test.Equal(t, c.name+": "+name+" is guarded", by, true)
 		}
-		secrets := SecretFiles(New(w, filepath.Join(base, "WORKFLOW.md"), ""), state.NewAccount("", home, home))
-		test.Equal(t, c.name+": environment files are secrets", slices.Contains(secrets, filepath.Join(home, ".config/symphony")), true)
+		secrets := SecretFiles(
+			New(w, filepath.Join(base, "WORKFLOW.md"), ""),
+			state.NewAccount("", home, home),
+		)
+		test.Equal(
+			t,
+			c.name+": environment files are secrets",
+			slices.Contains(secrets, filepath.Join(home, ".config/symphony")),
+			true,
+		)
 	}
 }
 

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Others are the other projects of the account, as a pass sees them: some may have the same project of the tracker.
+// Others are the other projects of the account, as a pass sees them: some may have the same
+// project of the tracker.
 type Others struct {
 	p    *Project
 	warn func(string)
@@ -35,14 +36,21 @@ func (o *Others) Claimed(ctx context.Context, project string) (by map[string]str
 			continue
 		}
 		if failed := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); failed != nil {
-			o.warn(fmt.Sprintf("%s: could not find out which issues this project works on: %v", other.StateDir, failed))
+			o.warn(
+				fmt.Sprintf(
+					"%s: could not find out which issues this project works on: %v",
+					other.StateDir,
+					failed,
+				),
+			)
 		}
 	}
 	return by, err
 }
 
-// trackerOf returns what projects (Policy.Project) have in common in which the same id means the same issue. Ids are unique at an
-// endpoint, so that projects with some of the same issues have the same; without one the place is a path.
+// trackerOf returns what projects (Policy.Project) have in common in which the same id means
+// the same issue. Ids are unique at an endpoint, so that projects with some of the same issues
+// have the same; without one the place is a path.
 func trackerOf(project string) string {
 	at, place, _ := strings.Cut(project, " ")
 	if strings.Contains(at, "://") {
@@ -51,10 +59,12 @@ func trackerOf(project string) string {
 	return at + " " + paths.Real(place)
 }
 
-// abandoned is how long after its last pass a project with a workflow keeps issues for which it has no run.
+// abandoned is how long after its last pass a project with a workflow keeps issues for which
+// it has no run.
 const abandoned = 24 * time.Hour
 
-// addClaims adds the issues of a tracker that one project has claimed, with what it does about them.
+// addClaims adds the issues of a tracker that one project has claimed, with what it does about
+// them.
 func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, tracker string) error {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -72,7 +82,9 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	pass, _, passErr := db.Views.LastPass(ctx)
 	live := Exists(workflow) && o.p.Env.Now().Sub(pass.StartedAt) < abandoned
 	does := map[reconcile.ClaimStatus]string{
-		reconcile.Running: "works on it", reconcile.Waiting: "will continue it", reconcile.Held: "holds it",
+		reconcile.Running: "works on it",
+		reconcile.Waiting: "will continue it",
+		reconcile.Held:    "holds it",
 	}
 	for _, c := range claims {
 		if trackerOf(c.Project) == tracker && (live || c.RunID != "" && Alive(stateDir, c.RunID)) {
@@ -82,7 +94,8 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	return errors.Join(err, passErr)
 }
 
-// Sharing lists the workflows of the other projects that have the same project of the tracker. It skips what can't be read.
+// Sharing lists the workflows of the other projects that have the same project of the tracker.
+// It skips what can't be read.
 func (o *Others) Sharing(project string) (workflows []string) {
 	all, _ := All(o.p.Env)
 	for _, other := range all {
@@ -90,7 +103,8 @@ func (o *Others) Sharing(project string) (workflows []string) {
 		if path == "" || other.StateDir == o.p.StateDir {
 			continue
 		}
-		if cfg, err := New(o.p.Env, path, other.StateDir).ConfigWithoutKey(); err == nil && cfg.Policy.Project == project {
+		if cfg, err := New(o.p.Env, path, other.StateDir).ConfigWithoutKey(); err == nil &&
+			cfg.Policy.Project == project {
 			workflows = append(workflows, path)
 		}
 	}

@@ -1,5 +1,6 @@
-// Package project opens a project, which is one WORKFLOW.md and its state directory: the workflow and its environment, the
-// database, the codex account, the workspace root. It is the only package that builds adapters.
+// Package project opens a project, which is one WORKFLOW.md and its state directory: the
+// workflow and its environment, the database, the codex account, the workspace root. It is the
+// only package that builds adapters.
 package project
 
 import (
@@ -37,8 +38,9 @@ type Project struct {
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
-	// EnvFile holds the variables of the environment files, SharedEnv those of the file for all projects, OwnEnv those of the
-	// project's. EnvErr, a configuration error, is the reason why a file can't be used.
+	// EnvFile holds the variables of the environment files, SharedEnv those of the file for
+	// all projects, OwnEnv those of the project's. EnvErr, a configuration error, is the
+	// reason why a file can't be used.
 	EnvFile, SharedEnv, OwnEnv map[string]string
 	EnvErr                     error
 
@@ -88,9 +90,10 @@ func Stamp(path string) string {
 	return fmt.Sprint(info.Size(), info.ModTime().UnixNano(), info.Mode(), statOf(info).Ino)
 }
 
-// FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the nearest directory above, up to the home
-// directory or the root of the mounted file system; empty if there is none. Above the working directory only a file of this account
-// counts, because the hooks of a workflow run as the operator.
+// FindWorkflow returns the path of the WORKFLOW.md in the working directory, or else in the
+// nearest directory above, up to the home directory or the root of the mounted file system;
+// empty if there is none. Above the working directory only a file of this account counts,
+// because the hooks of a workflow run as the operator.
 func FindWorkflow(w *environ.Env) string {
 	for dir := w.Dir; ; dir = filepath.Dir(dir) {
 		path := filepath.Join(dir, "WORKFLOW.md")
@@ -99,7 +102,8 @@ func FindWorkflow(w *environ.Env) string {
 		}
 		here, err := os.Stat(dir)
 		above, aboveErr := os.Stat(filepath.Dir(dir))
-		if err != nil || aboveErr != nil || dir == w.Home || os.SameFile(here, above) || statOf(here).Dev != statOf(above).Dev {
+		if err != nil || aboveErr != nil || dir == w.Home || os.SameFile(here, above) ||
+			statOf(here).Dev != statOf(above).Dev {
 			return ""
 		}
 	}
@@ -107,7 +111,8 @@ func FindWorkflow(w *environ.Env) string {
 
 func statOf(info fs.FileInfo) *syscall.Stat_t { return info.Sys().(*syscall.Stat_t) }
 
-// ReadEnvFiles reads the environment files, which must belong to uid. The project's own file takes precedence.
+// ReadEnvFiles reads the environment files, which must belong to uid. The project's own file
+// takes precedence.
 func (p *Project) ReadEnvFiles(uid int) {
 	var sharedErr, ownErr error
 	p.SharedEnv, sharedErr = workflow.ReadEnvFile(p.SharedEnvPath(), uid)
@@ -126,8 +131,8 @@ func (p *Project) SharedEnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, "symphony")
 }
 
-// EnvPath is the path of the project's environment file. Every pass reads it, so that cron, systemd and an operator have the same
-// variables.
+// EnvPath is the path of the project's environment file. Every pass reads it, so that cron,
+// systemd and an operator have the same variables.
 func (p *Project) EnvPath() string {
 	return workflow.EnvFilePath(p.Env.Getenv("XDG_CONFIG_HOME"), p.Env.Home, filepath.Base(p.StateDir))
 }
@@ -160,12 +165,16 @@ func (p *Project) WorkerEnviron() []string {
 	return append(p.Environ(), environ.FromFileVar+"="+strings.Join(names, ","))
 }
 
-// OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the pass that started the worker.
+// OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the
+// pass that started the worker.
 func OwnPassEnviron(w *environ.Env) []string {
-	return host.Scrub(w.Environ, append(strings.Split(w.Getenv(environ.FromFileVar), ","), environ.FromFileVar)...)
+	return host.Scrub(
+		w.Environ,
+		append(strings.Split(w.Getenv(environ.FromFileVar), ","), environ.FromFileVar)...)
 }
 
-// Environ is the environment of hooks and agents: that of the process and the variables of the file, each name once.
+// Environ is the environment of hooks and agents: that of the process and the variables of the
+// file, each name once.
 func (p *Project) Environ() []string {
 	vars := map[string]string{}
 	maps.Copy(vars, p.EnvFile)
@@ -184,7 +193,11 @@ func (p *Project) Environ() []string {
 // Environment resolves the values of the workflow. The variables in extra take precedence.
 func (p *Project) Environment(extra map[string]string) workflow.Environment {
 	return workflow.Environment{
-		Home: p.Env.Home, Temp: cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"), UID: os.Getuid(), EnvFile: p.EnvPath(), GhToken: p.GhToken,
+		Home:    p.Env.Home,
+		Temp:    cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"),
+		UID:     os.Getuid(),
+		EnvFile: p.EnvPath(),
+		GhToken: p.GhToken,
 		Lookup: func(name string) (string, bool) {
 			if v, ok := extra[name]; ok {
 				return v, true
@@ -200,11 +213,13 @@ func (p *Project) Config() (*workflow.Config, error) { return p.parse(p.Environm
 // ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
 func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
 	env := p.Environment(nil)
-	env.KeyOptional, env.GhToken = true, nil
+	env.KeyOptional = true
+	env.GhToken = nil
 	return p.parse(env)
 }
 
-// parseWithoutKey parses a workflow of the project, the present one or another, without the tracker's key.
+// parseWithoutKey parses a workflow of the project, the present one or another, without the
+// tracker's key.
 func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error) {
 	env := p.Environment(nil)
 	env.KeyOptional = true
@@ -214,8 +229,14 @@ func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error)
 // LastGoodKey names the last valid workflow in the database.
 const LastGoodKey = "last_good_workflow"
 
-// LastGood returns the last valid workflow that a pass has stored, read as if it were at path, and its text; nil if there is none.
-func LastGood(ctx context.Context, p *Project, db *state.DB, path string) (cfg *workflow.Config, text string, err error) {
+// LastGood returns the last valid workflow that a pass has stored, read as if it were at path,
+// and its text; nil if there is none.
+func LastGood(
+	ctx context.Context,
+	p *Project,
+	db *state.DB,
+	path string,
+) (cfg *workflow.Config, text string, err error) {
 	text, known, err := db.Meta(ctx, LastGoodKey)
 	if err != nil || !known {
 		return nil, "", err
@@ -248,14 +269,16 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 	}
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
-		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() { // the environment file has the name of the old path
+		// the environment file has the name of the old path
+		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {
 			hintMoved(p, e)
 		}
 	}
 	return nil, err // not the part that could be parsed
 }
 
-// KeySource names the variable or environment file that contains a key, if it is the value of a variable with one of the names.
+// KeySource names the variable or environment file that contains a key, if it is the value of
+// a variable with one of the names.
 func (p *Project) KeySource(key string, names ...string) string {
 	for _, name := range names {
 		fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
@@ -275,7 +298,8 @@ func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 // HasState reports whether a pass has ever run here.
 func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
 
-// RootsFolder is the directory below the home directory in which init proposes workspace roots.
+// RootsFolder is the directory below the home directory in which init proposes workspace
+// roots.
 const RootsFolder = "symphony"
 
 // RootsKey names the list of workspace roots in the database.
@@ -313,7 +337,8 @@ func TemporaryAbove(path string, env *environ.Env) string {
 		if !paths.Inside(temporary, path) {
 			continue
 		}
-		atHome := env.Home != "" && temporary != home && paths.Inside(temporary, home) && paths.Inside(home, path)
+		atHome := env.Home != "" && temporary != home && paths.Inside(temporary, home) &&
+			paths.Inside(home, path)
 		if !atHome {
 			return name
 		}
@@ -321,10 +346,11 @@ func TemporaryAbove(path string, env *environ.Env) string {
 	return ""
 }
 
-// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it claims the root for the project, and a folder
-// of issues for the account.
+// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it
+// claims the root for the project, and a folder of issues for the account.
 func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
-	root, folder := paths.Real(cfg.Workspace.Root), cfg.Tracker.Folder
+	root := paths.Real(cfg.Workspace.Root)
+	folder := cfg.Tracker.Folder
 	if folder != "" {
 		issues, err := paths.Find(folder)
 		if err != nil {
@@ -336,9 +362,16 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 		}
 		folder = issues.Path
 		if paths.Meet(issues, workspaces) {
-			return reconcile.NewError("invalid_config",
-				fmt.Sprintf("%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write", p.Path, folder, root),
-				"keep the issues where agents cannot write")
+			return reconcile.NewError(
+				"invalid_config",
+				fmt.Sprintf(
+					"%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write",
+					p.Path,
+					folder,
+					root,
+				),
+				"keep the issues where agents cannot write",
+			)
 		}
 	}
 	_, err := WritableRoots(ctx, p, cfg)
@@ -359,8 +392,8 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
 }
 
-// UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity (Policy.Project) names. The next pass of
-// another project with this folder renews it.
+// UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity
+// (Policy.Project) names. The next pass of another project with this folder renews it.
 func UnclaimFolder(w *environ.Env, identity string) error {
 	folder, is := strings.CutPrefix(identity, "file ")
 	if !is {
@@ -383,7 +416,8 @@ func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) (err 
 	} else {
 		err = opened.Projects().Claim(cfg.Policy.Project, p.StateDir, refuse)
 	}
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == workspace.CodeProjectConflict && moved == nil {
+	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == workspace.CodeProjectConflict &&
+		moved == nil {
 		hintMoved(p, known)
 	}
 	return err
@@ -398,8 +432,8 @@ type CheckReport struct {
 	Tracker  *TrackerReport     `json:"tracker,omitempty"` // nil if it was not checked
 }
 
-// CheckResult parses the workflow as a pass would, without the tracker's key, and checks every branch of the template. The
-// configuration is nil if the workflow can't be parsed.
+// CheckResult parses the workflow as a pass would, without the tracker's key, and checks every
+// branch of the template. The configuration is nil if the workflow can't be parsed.
 func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	out := CheckReport{Workflow: p.Path, Warnings: []string{}}
 	err := p.SourceErr
@@ -407,15 +441,21 @@ func CheckResult(p *Project) (CheckReport, *workflow.Config) {
 	if err == nil {
 		cfg, err = p.parseWithoutKey(p.Source)
 	}
-	out.Errors = text.Map(slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)), func(e *reconcile.Error) *reconcile.Error {
-		return reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line"))
-	})
+	out.Errors = text.Map(
+		slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)),
+		func(e *reconcile.Error) *reconcile.Error {
+			return reconcile.NewError(e.Code, e.Message, cmp.Or(e.Hint, "correct that line"))
+		},
+	)
 	if cfg != nil {
 		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
 		if cfg.Prompt != nil {
 			for _, problem := range cfg.Prompt.Check() {
 				const hint = "correct that line of the prompt: a run that renders it fails"
-				out.Errors = append(out.Errors, reconcile.NewError(workflow.CodeTemplateRender, problem.String(), hint))
+				out.Errors = append(
+					out.Errors,
+					reconcile.NewError(workflow.CodeTemplateRender, problem.String(), hint),
+				)
 			}
 		}
 	}
@@ -447,11 +487,18 @@ func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
 			continue
 		}
 		line := cfg.Lines[h.key]
-		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 { // it begins on the line after its key
+		// it begins on the line after its key
+		if more := strings.Count(strings.TrimSpace(h.script), "\n"); more > 0 {
 			line += min(inScript, more+1)
 		}
-		list = append(list, reconcile.NewError(workflow.CodeInvalid, fmt.Sprintf("%s:%d: %s: %s", p.Path, line, h.key, message),
-			fmt.Sprintf("correct the script, which is run by %s; %[1]s -n checks it", h.shell)))
+		list = append(
+			list,
+			reconcile.NewError(
+				workflow.CodeInvalid,
+				fmt.Sprintf("%s:%d: %s: %s", p.Path, line, h.key, message),
+				fmt.Sprintf("correct the script, which is run by %s; %[1]s -n checks it", h.shell),
+			),
+		)
 	}
 	return list
 }

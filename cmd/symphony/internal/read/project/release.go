@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// ReleasesVar is the environment variable with the URL that tells the newest release. Without it, symphony never asks.
+	// ReleasesVar is the environment variable with the URL that tells the newest release.
+	// Without it, symphony never asks.
 	ReleasesVar = "SYMPHONY_RELEASES"
 	// UpgradeHint says how to install a newer release.
 	UpgradeHint = "upgrade symphony as you installed it; current runs finish with this version"
@@ -37,5 +38,6 @@ func NewestRelease(ctx context.Context, address string) (string, error) {
 		"compare the URL with where your releases are, or unset "+ReleasesVar+": then symphony does not ask")
 }
 
-// OlderThan reports whether a release is newer than the build. Every release is newer than a build without a version.
+// OlderThan reports whether a release is newer than the build. Every release is newer than a
+// build without a version.
 func (b Build) OlderThan(release string) bool { return semver.Compare(b.Version, release) < 0 }

@@ -29,7 +29,8 @@ func TestNewestRelease(t *testing.T) {
 		}
 		test.Equal(t, name, got, c.want)
 		server.Close()
-		if _, err = NewestRelease(t.Context(), server.URL+"/secret"); err == nil || strings.Contains(err.Error(), "secret") {
+		if _, err = NewestRelease(t.Context(), server.URL+"/secret"); err == nil ||
+			strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: without a server: %v", name, err)
 		}
 	}
@@ -37,7 +38,12 @@ func TestNewestRelease(t *testing.T) {
 
 func TestOlderThan(t *testing.T) {
 	for version, want := range map[string]bool{
-		"v1.2.3": true, "v1.3.0-rc.1": true, "v1.3.0": false, "v1.10.0": false, "devel": true, "v1.3.1-0.20260102030405-4be0a1f0c6a2": false,
+		"v1.2.3":                               true,
+		"v1.3.0-rc.1":                          true,
+		"v1.3.0":                               false,
+		"v1.10.0":                              false,
+		"devel":                                true,
+		"v1.3.1-0.20260102030405-4be0a1f0c6a2": false,
 	} {
 		test.Equal(t, version, Build{Version: version}.OlderThan("v1.3.0"), want)
 	}

@@ -25,14 +25,16 @@ import (
 // OrphanAge is how old a run directory without a row must be before prune removes it.
 const OrphanAge = time.Hour
 
-// OpenForReading opens the database read-only. It refuses the state of another workflow and that of a newer program.
+// OpenForReading opens the database read-only. It refuses the state of another workflow and
+// that of a newer program.
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if err != nil {
 		return nil, NoState(p, err)
 	}
 	err = db.Newer()
-	if err == nil && p.SourceErr == nil { // without a workflow, the state directory alone names the project
+	// without a workflow, the state directory alone names the project
+	if err == nil && p.SourceErr == nil {
 		_, err = OwnerPath(ctx, p, db)
 	}
 	if err != nil {
@@ -50,18 +52,22 @@ func NoState(p *Project, err error) error {
 		return p.SourceErr
 	}
 	if cfg, wrong := p.ConfigWithoutKey(); wrong == nil {
-		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found && len(root.Projects().Of(p.StateDir)) > 0 {
+		if root, found, _ := workspace.FindRoot(cfg.Workspace.Root); found &&
+			len(root.Projects().Of(p.StateDir)) > 0 {
 			return reconcile.NewError("state_missing", p.StateDir+" has no state.db, but its project has workspaces in "+root.Path,
-				"mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces").WithCause(err)
+				"mount or restore it; if it is lost, symphony tick makes a new one and continues in these workspaces").
+				WithCause(err)
 		}
 	}
 	e := reconcile.NewError("no_state", "no pass has run yet for "+p.Path+" with the state directory "+p.StateDir,
-		"run one with symphony tick, or name the right project with -w and --state-dir").WithCause(err)
+		"run one with symphony tick, or name the right project with -w and --state-dir").
+		WithCause(err)
 	hintMoved(p, e)
 	return e
 }
 
-// FindIssue finds an issue by its identifier or web address in the database, otherwise in the tracker.
+// FindIssue finds an issue by its identifier or web address in the database, otherwise in the
+// tracker.
 func FindIssue(ctx context.Context, p *Project, db *state.DB, ref string) (id, identifier string, err error) {
 	id, identifier, ok, err := db.Views.FindIssue(ctx, ref)
 	if err != nil || ok {
@@ -88,7 +94,8 @@ func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool,
 	return known, err
 }
 
-// IssueName returns the identifier of the issue with a web address, and anything else unchanged.
+// IssueName returns the identifier of the issue with a web address, and anything else
+// unchanged.
 func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
 	if _, isAddress := text.IssueAddress(ref); isAddress {
 		if _, identifier, err := FindIssue(ctx, p, db, ref); err == nil {
@@ -98,7 +105,8 @@ func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string
 	return ref
 }
 
-// Rowless lists the run directories without a row in the database, for instance those of takeovers.
+// Rowless lists the run directories without a row in the database, for instance those of
+// takeovers.
 func Rowless(ctx context.Context, p *Project, db *state.DB) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -107,15 +115,17 @@ func Rowless(ctx context.Context, p *Project, db *state.DB) ([]fs.DirEntry, erro
 	if err != nil || len(entries) == 0 {
 		return nil, err
 	}
-	known, err := db.Runs.IDs(ctx) // read after the directories, because a run's row is written before its directory
+	// read after the directories, because a run's row is written before its directory
+	known, err := db.Runs.IDs(ctx)
 	if err != nil {
 		return nil, err
 	}
 	return text.Filter(entries, func(e fs.DirEntry) bool { return !known[e.Name()] }), nil
 }
 
-// OwnerPath returns the workflow that the state directory belongs to. It refuses the state of another workflow that exists,
-// because a pass would release everything that the other one has claimed. If the workflow was moved, its state still belongs to it.
+// OwnerPath returns the workflow that the state directory belongs to. It refuses the state of
+// another workflow that exists, because a pass would release everything that the other one has
+// claimed. If the workflow was moved, its state still belongs to it.
 func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, OwnerKey)
 	switch {
@@ -126,12 +136,16 @@ func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err 
 	case !Exists(path) || SameFile(path, p.Path):
 		return path, nil
 	}
-	return path, reconcile.NewError("state_conflict", fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
-		"each workflow needs its own state directory: leave out --state-dir and SYMPHONY_STATE_DIR, or name another directory")
+	return path, reconcile.NewError(
+		"state_conflict",
+		fmt.Sprintf("the state directory %s belongs to %s, not to %s", p.StateDir, path, p.Path),
+		"each workflow needs its own state directory: leave out --state-dir and SYMPHONY_STATE_DIR, or name another directory",
+	)
 }
 
-// OriginalPath returns the path that the state directory had at the last pass. It refuses a copy whose original exists: the
-// workers hold their locks in the original, so that a pass on the copy would take them for dead.
+// OriginalPath returns the path that the state directory had at the last pass. It refuses a
+// copy whose original exists: the workers hold their locks in the original, so that a pass on
+// the copy would take them for dead.
 func OriginalPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, placeKey)
 	theirs := filepath.Join(path, "state.db")
@@ -186,13 +200,17 @@ func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
 	return &last[0], nil
 }
 
-// LastPasses returns the newest passes of a project, whatever started them, at most limit of them.
+// LastPasses returns the newest passes of a project, whatever started them, at most limit of
+// them.
 func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, error) {
 	passes, err := db.Views.LastPasses(ctx, limit)
 	return text.Map(passes, func(p state.Pass) LastPassRow {
 		return LastPassRow{
-			ID: p.ID, Trigger: p.Trigger, StartedAt: p.StartedAt.UTC(), DurationMS: p.Duration.Milliseconds(),
-			Errors: append([]reconcile.Error{}, p.Errors...),
+			ID:         p.ID,
+			Trigger:    p.Trigger,
+			StartedAt:  p.StartedAt.UTC(),
+			DurationMS: p.Duration.Milliseconds(),
+			Errors:     append([]reconcile.Error{}, p.Errors...),
 		}
 	}), err
 }
@@ -214,10 +232,15 @@ func LockedError(h *state.Holder) *reconcile.Error {
 		return reconcile.NewError("locked", "the lock of the project is held by "+h.Name,
 			"a worker ends what its agent holds within 5 s: try again, or end that process")
 	}
-	return reconcile.NewError("locked", "another pass holds the lock: "+h.String(), "try again when it has ended")
+	return reconcile.NewError(
+		"locked",
+		"another pass holds the lock: "+h.String(),
+		"try again when it has ended",
+	)
 }
 
-// Register records a state directory that is not in the default place, so that symphony projects finds it.
+// Register records a state directory that is not in the default place, so that symphony
+// projects finds it.
 func Register(p *Project) error {
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
@@ -266,7 +289,10 @@ func StateDirs(w *environ.Env) ([]string, error) {
 func All(w *environ.Env) ([]*Project, error) {
 	dirs, err := StateDirs(w)
 	// A state directory has no workflow in it: readers find the one that owns the directory.
-	return text.Map(dirs, func(dir string) *Project { return New(w, filepath.Join(dir, "WORKFLOW.md"), dir) }), err
+	return text.Map(
+		dirs,
+		func(dir string) *Project { return New(w, filepath.Join(dir, "WORKFLOW.md"), dir) },
+	), err
 }
 
 // WaitStep is how often a command checks whether something has happened.
@@ -274,13 +300,15 @@ const WaitStep = 200 * time.Millisecond
 
 // Rhythm is what the last passes that a schedule started (cron, timer, loop) show.
 type Rhythm struct {
-	Last  state.Pass    // of the schedule that is alive; if none is, of any schedule; zero before the first one
+	// of the schedule that is alive; if none is, of any schedule; zero before the first one
+	Last  state.Pass
 	Gap   time.Duration // between passes, usually; 0 if that is not known yet
 	Grace time.Duration // how long after its last pass the schedule counts as dead
 	Alive bool          // see ReadRhythm
 }
 
-// removedKey names, in the database, the time at which the schedule was removed; empty while one is installed.
+// removedKey names, in the database, the time at which the schedule was removed; empty while
+// one is installed.
 const removedKey = "schedule_removed_at"
 
 // RecordSchedule records that a schedule of the project was installed, or that it was removed.
@@ -300,9 +328,10 @@ func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
 	return db.SetMeta(ctx, removedKey, removed)
 }
 
-// ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began within the grace time, which is three times the
-// usual gap between its passes, and no schedule was removed after that pass. If no loop is running, the passes of loops do not count: a
-// loop that has ended starts no more passes, but cron or a timer may.
+// ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began
+// within the grace time, which is three times the usual gap between its passes, and no
+// schedule was removed after that pass. If no loop is running, the passes of loops do not
+// count: a loop that has ended starts no more passes, but cron or a timer may.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err error) {
 	passes, err := db.Views.ScheduledPasses(ctx)
 	if len(passes) > 0 {
@@ -336,14 +365,15 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (r Rhythm, err
 	return r, err
 }
 
-// ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and commands start runs, so that stopping
-// the timer stops the system.
+// ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and
+// commands start runs, so that stopping the timer stops the system.
 func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
 	r, err := ReadRhythm(ctx, db, now)
 	return r.Alive, err
 }
 
-// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a suspend changes the result.
+// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a
+// suspend changes the result.
 func timeBetween(a, b state.Pass) time.Duration {
 	if a.BootID != "" && a.BootID == b.BootID {
 		return b.Mono - a.Mono
@@ -364,7 +394,8 @@ func Looping(stateDir string) bool {
 	return err == nil && !free
 }
 
-// RequestFile is written by a worker whose agent asks for something, so that the loop runs a pass.
+// RequestFile is written by a worker whose agent asks for something, so that the loop runs a
+// pass.
 func RequestFile(stateDir string) string { return filepath.Join(stateDir, "asked") }
 
 // LoopLock is the lock that tick --loop holds for its whole life.
@@ -372,7 +403,8 @@ func LoopLock(stateDir string) *flock.Flock {
 	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
 }
 
-// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is running.
+// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is
+// running.
 func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
 	bounded, cancel := context.WithTimeout(ctx, lookPatience)
 	defer cancel()
@@ -394,8 +426,8 @@ func AliveFile(stateDir, id string) string {
 // Alive reports whether the run's worker is alive.
 func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
-// WorkerDead reports whether no worker will record an outcome for the run: it has died, or never started. The worker may have ended
-// regularly after the run was read: see ConfirmDead.
+// WorkerDead reports whether no worker will record an outcome for the run: it has died, or
+// never started. The worker may have ended regularly after the run was read: see ConfirmDead.
 func WorkerDead(p *Project, run reconcile.Run) bool {
 	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
 		return false
@@ -403,7 +435,8 @@ func WorkerDead(p *Project, run reconcile.Run) bool {
 	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
 }
 
-// ConfirmDead reads a run again whose worker seems to have died, and reports whether it has died without an outcome.
+// ConfirmDead reads a run again whose worker seems to have died, and reports whether it has
+// died without an outcome.
 func ConfirmDead(ctx context.Context, p *Project, runs state.Runs, run reconcile.Run) (reconcile.Run, bool) {
 	if !WorkerDead(p, run) {
 		return run, false
@@ -450,6 +483,10 @@ const CommandPatience = 10 * time.Second
 
 // LivingRuns returns the ids of the runs whose workers are alive.
 func LivingRuns(p *Project) []string {
-	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs")) // without the directory there are no runs
-	return text.Filter(text.Map(entries, fs.DirEntry.Name), func(id string) bool { return Alive(p.StateDir, id) })
+	// without the directory there are no runs
+	entries, _ := os.ReadDir(filepath.Join(p.StateDir, "runs"))
+	return text.Filter(
+		text.Map(entries, fs.DirEntry.Name),
+		func(id string) bool { return Alive(p.StateDir, id) },
+	)
 }

@@ -20,8 +20,9 @@ func newDB(t *testing.T, now time.Time) *state.DB {
 	return db
 }
 
-// A schedule is active for three times the median of its last five gaps, at least three minutes and at most a day. Within a boot
-// the monotonic clock counts, so that setting the wall clock neither revives nor ends a schedule.
+// A schedule is active for three times the median of its last five gaps, at least three
+// minutes and at most a day. Within a boot the monotonic clock counts, so that setting the
+// wall clock neither revives nor ends a schedule.
 func TestScheduleAlive(t *testing.T) {
 	boot := test.Must(proc.BootID())
 	minutely := func(newest time.Duration) (ages []time.Duration) {
@@ -61,7 +62,12 @@ func TestScheduleAlive(t *testing.T) {
 			db := newDB(t, now)
 			for _, age := range c.ages {
 				sinceNewest := age - c.ages[len(c.ages)-1]
-				pass := state.Pass{Trigger: c.trigger, StartedAt: now.Add(-age), BootID: c.boot, Mono: proc.Monotonic() - c.awake - sinceNewest}
+				pass := state.Pass{
+					Trigger:   c.trigger,
+					StartedAt: now.Add(-age),
+					BootID:    c.boot,
+					Mono:      proc.Monotonic() - c.awake - sinceNewest,
+				}
 				test.Must(db.Store.SavePass(t.Context(), pass))
 			}
 			test.Equal(t, "the schedule is active", test.Must(ScheduleAlive(t.Context(), db, now)), c.want)
@@ -69,7 +75,8 @@ func TestScheduleAlive(t *testing.T) {
 	}
 }
 
-// After a loop has ended, the passes of cron decide whether the schedule is alive, however many passes the loop has run.
+// After a loop has ended, the passes of cron decide whether the schedule is alive, however
+// many passes the loop has run.
 func TestEndedLoopBesideCron(t *testing.T) {
 	now := time.Now()
 	for name, c := range map[string]struct {
@@ -100,7 +107,10 @@ func TestEndedLoopBesideCron(t *testing.T) {
 				triggers[age] = TriggerLoop
 			}
 			for _, age := range slices.Backward(slices.Sorted(maps.Keys(triggers))) {
-				pass := state.Pass{Trigger: triggers[age], StartedAt: now.Add(-time.Duration(age) * time.Minute)}
+				pass := state.Pass{
+					Trigger:   triggers[age],
+					StartedAt: now.Add(-time.Duration(age) * time.Minute),
+				}
 				test.Must(db.Store.SavePass(t.Context(), pass))
 			}
 			r := test.Must(ReadRhythm(t.Context(), db, now))
@@ -111,7 +121,8 @@ func TestEndedLoopBesideCron(t *testing.T) {
 	}
 }
 
-// Run ids sort in the order in which they were made, within a pass and across passes, whatever the wall clock does.
+// Run ids sort in the order in which they were made, within a pass and across passes, whatever
+// the wall clock does.
 func TestRunIDsSort(t *testing.T) {
 	noon := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 	db := newDB(t, noon)
@@ -121,7 +132,12 @@ func TestRunIDsSort(t *testing.T) {
 		for range 3 {
 			id := next()
 			ids = append(ids, id)
-			run := reconcile.Run{ID: id, Kind: reconcile.CleanupRun, Phase: reconcile.Starting, StartedAt: noon}
+			run := reconcile.Run{
+				ID:        id,
+				Kind:      reconcile.CleanupRun,
+				Phase:     reconcile.Starting,
+				StartedAt: noon,
+			}
 			test.OK(t, db.Store.Commit(t.Context(), noon, reconcile.Change{Insert: &run}))
 		}
 	}
@@ -130,23 +146,34 @@ func TestRunIDsSort(t *testing.T) {
 	test.Equal(t, "the beginning of an id", ids[0][:20], "20260302T120000.000-")
 }
 
-// A worker may record the outcome of its run and end after the run was read. Then it has not died.
+// A worker may record the outcome of its run and end after the run was read. Then it has not
+// died.
 func TestWorkerThatHasJustEndedIsNotDead(t *testing.T) {
 	now := time.Now()
 	db := newDB(t, now)
 	p := &Project{Env: &environ.Env{Now: time.Now}, StateDir: t.TempDir()} // no worker is alive
 	run := reconcile.Run{
-		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.AgentRun, Phase: reconcile.Starting, IssueID: "1", Identifier: "A-1", StartedAt: now,
+		ID:         "20260101T000000.000-aaaaaa",
+		Kind:       reconcile.AgentRun,
+		Phase:      reconcile.Starting,
+		IssueID:    "1",
+		Identifier: "A-1",
+		StartedAt:  now,
 	}
 	test.OK(t, db.Store.Commit(t.Context(), now, reconcile.Change{Insert: &run}))
-	run = test.Must(db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{Boot: "boot", PID: 4711, Start: 1}, now))
+	run = test.Must(db.Journal.TakeRun(t.Context(), run.ID, reconcile.Handle{
+		Boot:  "boot",
+		PID:   4711,
+		Start: 1,
+	}, now))
 	run.Phase = reconcile.StreamingTurn
 	test.Must(db.Journal.UpdateRun(t.Context(), now, run))
 	_, dead := ConfirmDead(t.Context(), p, db.Runs, run)
 	test.Equal(t, "before the end it has died", dead, true)
 
 	ended := run
-	ended.Outcome, ended.EndedAt = reconcile.Failed, now
+	ended.Outcome = reconcile.Failed
+	ended.EndedAt = now
 	test.OK(t, db.Journal.Finish(t.Context(), now, ended))
 	read, dead := ConfirmDead(t.Context(), p, db.Runs, run)
 	test.Equal(t, "after the end it has died", dead, false)

@@ -27,9 +27,11 @@ import (
 // TrackerOptions describe what an adapter is built for.
 type TrackerOptions struct {
 	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
-	// Warn receives a message about each part of an answer that the adapter ignores; nil discards them.
+	// Warn receives a message about each part of an answer that the adapter ignores; nil
+	// discards them.
 	Warn func(string)
-	// IgnoreProxy is for a check on behalf of a schedule, which does not have the proxy of this process's environment.
+	// IgnoreProxy is for a check on behalf of a schedule, which does not have the proxy of
+	// this process's environment.
 	IgnoreProxy bool
 }
 
@@ -44,10 +46,16 @@ func NewTracker(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 }
 
 func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.TrackerAdapter, error) {
-	t, readOnly := cfg.Tracker, cfg.Tracker.ToolScope == "read"
+	t := cfg.Tracker
+	readOnly := cfg.Tracker.ToolScope == "read"
 	connection := transport.Options{
-		Endpoint: t.Endpoint, Key: t.APIKey.Reveal(), KeySource: cfg.KeySource, CAFile: t.CAFile, IgnoreProxy: o.IgnoreProxy,
-		Now: p.Env.Now, Warn: o.Warn,
+		Endpoint:    t.Endpoint,
+		Key:         t.APIKey.Reveal(),
+		KeySource:   cfg.KeySource,
+		CAFile:      t.CAFile,
+		IgnoreProxy: o.IgnoreProxy,
+		Now:         p.Env.Now,
+		Warn:        o.Warn,
 	}
 	switch t.Kind {
 	case "command":
@@ -61,13 +69,21 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	case "github":
 		g := t.GitHub
 		options := github.Options{
-			Options: connection, Repositories: g.Repos, StateLabels: g.StateLabels, PriorityLabels: g.PriorityLabels,
-			Assignee: cfg.Policy.Assignee, Project: g.Project, StatusField: g.StatusField, ToolBudget: g.ToolBudget,
-			ReadOnly: readOnly, Memory: o.Memory,
+			Options:        connection,
+			Repositories:   g.Repos,
+			StateLabels:    g.StateLabels,
+			PriorityLabels: g.PriorityLabels,
+			Assignee:       cfg.Policy.Assignee,
+			Project:        g.Project,
+			StatusField:    g.StatusField,
+			ToolBudget:     g.ToolBudget,
+			ReadOnly:       readOnly,
+			Memory:         o.Memory,
 		}
 		if cfg.Repository.URL != "" {
 			options.Branch = func(issue reconcile.Issue) string {
-				branch, _ := cfg.Repository.Render(issue, 0) // without a branch there is no pull request
+				// without a branch there is no pull request
+				branch, _ := cfg.Repository.Render(issue, 0)
 				return branch
 			}
 		}
@@ -79,31 +95,50 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 			ProjectDescription: workflow.NamesProjectDescription(p.Source.Body),
 		})
 	}
-	return nil, reconcile.NewError(workflow.CodeTrackerKind, fmt.Sprintf("no adapter for tracker.kind %q", t.Kind), "correct tracker.kind")
+	return nil, reconcile.NewError(
+		workflow.CodeTrackerKind,
+		fmt.Sprintf("no adapter for tracker.kind %q", t.Kind),
+		"correct tracker.kind",
+	)
 }
 
-// commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md, with the environment of hooks and the
-// tracker's key, which hooks do not get.
+// commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md,
+// with the environment of hooks and the tracker's key, which hooks do not get.
 func commandOptions(p *Project, cfg *workflow.Config) command.Options {
-	t, key := cfg.Tracker, cfg.Tracker.APIKey.Reveal()
+	t := cfg.Tracker
+	key := cfg.Tracker.APIKey.Reveal()
 	env := p.Environ()
 	if key != "" {
 		env = append(env, command.KeyVar+"="+key)
 	}
 	return command.Options{
-		Command: t.Command, Verbs: t.Verbs, Key: key, ReadOnly: t.ToolScope == "read", Now: p.Env.Now,
-		States: slices.Concat(cfg.Policy.ActiveStates, cfg.Policy.TerminalStates),
+		Command:  t.Command,
+		Verbs:    t.Verbs,
+		Key:      key,
+		ReadOnly: t.ToolScope == "read",
+		Now:      p.Env.Now,
+		States:   slices.Concat(cfg.Policy.ActiveStates, cfg.Policy.TerminalStates),
 		Redact: func(text string) string {
 			return agent.NewRedactor(append(agent.EnvSecrets(env), key)).Text(text)
 		},
 		Run: func(ctx context.Context, argv []string, stdin []byte, limit int) (command.Output, error) {
-			out, err := tree.Run(ctx, host.StartRequest{Argv: argv, Dir: filepath.Dir(p.Path), Env: env}, stdin, limit)
-			return command.Output{Stdout: out.Stdout, Stderr: out.Stderr, Exit: out.Exit.Code, Status: out.Exit.Text}, err
+			out, err := tree.Run(ctx, host.StartRequest{
+				Argv: argv,
+				Dir:  filepath.Dir(p.Path),
+				Env:  env,
+			}, stdin, limit)
+			return command.Output{
+				Stdout: out.Stdout,
+				Stderr: out.Stderr,
+				Exit:   out.Exit.Code,
+				Status: out.Exit.Text,
+			}, err
 		},
 	}
 }
 
-// TrackerSetup is how init connects a project to a kind of tracker with a key. It refuses a kind that has none.
+// TrackerSetup is how init connects a project to a kind of tracker with a key. It refuses a
+// kind that has none.
 func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
 	switch kind {
 	case "github":
@@ -111,11 +146,15 @@ func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
 	case "linear":
 		return linear.Setup(), nil
 	}
-	return reconcile.TrackerSetup{}, reconcile.NewError(workflow.CodeTrackerKind, fmt.Sprintf("init can't connect to tracker.kind %q", kind),
-		"write WORKFLOW.md yourself, see docs/trackers.md")
+	return reconcile.TrackerSetup{}, reconcile.NewError(
+		workflow.CodeTrackerKind,
+		fmt.Sprintf("init can't connect to tracker.kind %q", kind),
+		"write WORKFLOW.md yourself, see docs/trackers.md",
+	)
 }
 
-// FolderStates returns the states that a folder of issues defines, in their order; none if an issue there can have any state.
+// FolderStates returns the states that a folder of issues defines, in their order; none if an
+// issue there can have any state.
 func FolderStates(dir string) []reconcile.TrackerState { return file.States(dir) }
 
 // WarnOn reports warnings to the operator, each once.
@@ -132,33 +171,57 @@ func WarnOn(w *environ.Env) func(string) {
 func TrackerNames(cfg *workflow.Config) reconcile.TrackerNames {
 	p := cfg.Policy
 	return reconcile.TrackerNames{
-		States: slices.Concat(p.ActiveStates, p.TerminalStates, cfg.Handoff.States()), Labels: p.RequiredLabels, Assignee: p.Assignee,
+		States:    slices.Concat(p.ActiveStates, p.TerminalStates, cfg.Handoff.States()),
+		Labels:    p.RequiredLabels,
+		Assignee:  p.Assignee,
 		Operators: cfg.Tracker.Operators,
 	}
 }
 
-// WrongNames returns an error for each name in the workflow that the tracker does not have, with the next step as its hint.
-func WrongNames(cfg *workflow.Config, tracker string, found reconcile.TrackerFindings) (list []*reconcile.Error) {
-	add := func(message, hint string) { list = append(list, &reconcile.Error{Message: message, Hint: hint}) }
+// WrongNames returns an error for each name in the workflow that the tracker does not have,
+// with the next step as its hint.
+func WrongNames(
+	cfg *workflow.Config,
+	tracker string,
+	found reconcile.TrackerFindings,
+) (list []*reconcile.Error) {
+	add := func(message, hint string) {
+		list = append(list, &reconcile.Error{
+			Message: message,
+			Hint:    hint,
+		})
+	}
 	for _, u := range found.States {
 		switch {
-		case !slices.Contains(cfg.Tracker.NamedStates, u.Name): // a missing default state is not a mistake
+		case !slices.Contains(cfg.Tracker.NamedStates, u.Name):
+			// a missing default state is not a mistake
 		case len(u.Nearest) > 0 && cfg.Tracker.Folder != "" && FolderStates(cfg.Tracker.Folder) == nil:
 			add(fmt.Sprintf("no issue has the state %q, and one has %q", u.Name, u.Nearest[0]),
 				"correct the name in WORKFLOW.md or in the file of the issue")
 		default:
-			add("the "+scope(cfg.Tracker)+" has no state "+u.String(), "correct the name in WORKFLOW.md, or add the state in the tracker")
+			add(
+				"the "+scope(cfg.Tracker)+" has no state "+u.String(),
+				"correct the name in WORKFLOW.md, or add the state in the tracker",
+			)
 		}
 	}
 	for _, u := range found.Labels {
-		add(tracker+" has no label "+u.String(), "create the label, or correct tracker.required_labels; until then no run starts")
+		add(
+			tracker+" has no label "+u.String(),
+			"create the label, or correct tracker.required_labels; until then no run starts",
+		)
 	}
 	if u := found.Assignee; u != nil {
 		add(tracker+" has no user "+u.String(), "correct tracker.assignee; until then no run starts")
 	}
 	for _, name := range found.OwnOperators {
-		add(fmt.Sprintf("tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored", name),
-			"give symphony a key of another user, or name another operator")
+		add(
+			fmt.Sprintf(
+				"tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored",
+				name,
+			),
+			"give symphony a key of another user, or name another operator",
+		)
 	}
 	if row := uncountedRow(cfg, found.OwnOperators); row != nil {
 		list = append(list, row)
@@ -208,7 +271,12 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 // assignee exist, where that matters: if the workflow has names of its own, or if the tracker
 // shows no issue, as it does for a mistyped project. The database stores the names that were
 // checked; if db is nil, every process checks them.
-func VerifyNames(t *reconcile.TrackerAdapter, db *state.DB, cfg *workflow.Config, path string, warn func(string),
+func VerifyNames(
+	t *reconcile.TrackerAdapter,
+	db *state.DB,
+	cfg *workflow.Config,
+	path string,
+	warn func(string),
 ) *reconcile.TrackerAdapter {
 	if t.Verify == nil {
 		return t
@@ -272,10 +340,12 @@ func (v *verified) confirmProject(ctx context.Context) error {
 	if err != nil || len(candidates) > 0 {
 		return err
 	}
-	return reconcile.NewError("tracker_project_not_found",
+	return reconcile.NewError(
+		"tracker_project_not_found",
 		fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
 			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
-		"correct it, or create an issue in an active state there; until then no run is stopped and no issue is released")
+		"correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
+	)
 }
 
 // Candidates implements reconcile.Tracker.
@@ -299,7 +369,10 @@ func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile
 func (v *verified) hasOwnNames() bool {
 	n := TrackerNames(v.cfg)
 	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
-	own := text.Filter(v.cfg.Tracker.NamedStates, func(state string) bool { return !slices.Contains(usual, state) })
+	own := text.Filter(
+		v.cfg.Tracker.NamedStates,
+		func(state string) bool { return !slices.Contains(usual, state) },
+	)
 	return len(own)+len(n.Labels)+len(n.Operators) > 0 || n.Assignee != ""
 }
 
@@ -339,7 +412,16 @@ const (
 
 func (v *verified) check(ctx context.Context) error {
 	n := TrackerNames(v.cfg)
-	names := fmt.Sprintf("%q", slices.Concat([]string{v.cfg.Policy.Project, n.Assignee}, n.Labels, []string{""}, n.States, n.Operators))
+	names := fmt.Sprintf(
+		"%q",
+		slices.Concat(
+			[]string{v.cfg.Policy.Project, n.Assignee},
+			n.Labels,
+			[]string{""},
+			n.States,
+			n.Operators,
+		),
+	)
 	if v.db != nil {
 		known, _, err := v.db.Meta(ctx, verifiedKey)
 		v.unchecked = known == refusedCheck+names
@@ -351,7 +433,8 @@ func (v *verified) check(ctx context.Context) error {
 	found, err := v.t.Verify(ctx, n)
 	switch {
 	case errors.Is(err, reconcile.ErrRejected): // the check is advisory
-		v.unchecked, names = true, refusedCheck+names
+		v.unchecked = true
+		names = refusedCheck + names
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
 	case isNoProject(err):
 		return v.explain(err)
@@ -369,7 +452,8 @@ func (v *verified) check(ctx context.Context) error {
 	return v.db.SetMeta(ctx, verifiedKey, names)
 }
 
-// FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its identifier if only one has it.
+// FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its
+// identifier if only one has it.
 func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -399,8 +483,15 @@ func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
 // NumberHint is the next step for a number with which no identifier ends that is known here.
 const NumberHint = "give the whole identifier: a number alone finds only issues that are active or that symphony knows"
 
-// namesOf returns the identifiers that end with a number, of the issues that the project knows and of the candidates.
-func namesOf(ctx context.Context, p *Project, tracker reconcile.Tracker, states []string, number string) (names []string) {
+// namesOf returns the identifiers that end with a number, of the issues that the project knows
+// and of the candidates.
+func namesOf(
+	ctx context.Context,
+	p *Project,
+	tracker reconcile.Tracker,
+	states []string,
+	number string,
+) (names []string) {
 	if db, err := OpenForReading(ctx, p); err == nil {
 		names, _ = db.Views.Identifiers(ctx) // without them the candidates decide
 		_ = db.Close()
@@ -419,15 +510,18 @@ func WithNumber(identifiers []string, number string) []string {
 
 // NumberOfSeveral is the error for a number with which several identifiers end.
 func NumberOfSeveral(number string, identifiers []string) error {
-	return reconcile.NewError("issue_not_found", number+" is the number of "+strings.Join(identifiers, " and "),
-		"give the identifier, such as "+identifiers[0])
+	return reconcile.NewError(
+		"issue_not_found",
+		number+" is the number of "+strings.Join(identifiers, " and "),
+		"give the identifier, such as "+identifiers[0],
+	)
 }
 
 // NotInTracker is why the tracker does not have an issue.
 const NotInTracker = "the tracker has no such issue, or does not let you read it"
 
-// UnknownIssue is the error for an issue that the database does not know. It suggests a similar identifier, and to ask the
-// tracker unless that was done.
+// UnknownIssue is the error for an issue that the database does not know. It suggests a
+// similar identifier, and to ask the tracker unless that was done.
 func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	names, err := db.Views.Identifiers(ctx)
 	if err != nil {
@@ -440,5 +534,9 @@ func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
 	if why != NotInTracker {
 		hint += "; symphony show " + ref + " asks the tracker"
 	}
-	return reconcile.NewError("issue_not_found", ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"), hint)
+	return reconcile.NewError(
+		"issue_not_found",
+		ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"),
+		hint,
+	)
 }

@@ -49,12 +49,20 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 	waits := "nothing has answered"
 	run.Waits = func(why string) { waits = why }
 	run.LostAfter = visitLost
-	run.Incarnation = remote.Incarnation{RunID: NewRunID(p.Env.Now()), Number: 1, Secret: rand.Text()}
+	run.Incarnation = remote.Incarnation{
+		RunID:  NewRunID(p.Env.Now()),
+		Number: 1,
+		Secret: rand.Text(),
+	}
 	bounded, cancel := context.WithTimeout(ctx, trialBound)
 	defer cancel()
 	if err := by.Start(bounded); err != nil {
 		if bounded.Err() != nil {
-			err = reconcile.NewError(engine.CodeUnusable, hostName+": the trial job still waits: "+waits, "try it when the engine has a place")
+			err = reconcile.NewError(
+				engine.CodeUnusable,
+				hostName+": the trial job still waits: "+waits,
+				"try it when the engine has a place",
+			)
 		}
 		return "", err
 	}
@@ -66,7 +74,12 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 }
 
 // tryJob uses the job as a run does.
-func tryJob(ctx context.Context, by engine.Engine, run *engine.Run, cfg *workflow.Config) (root string, err error) {
+func tryJob(
+	ctx context.Context,
+	by engine.Engine,
+	run *engine.Run,
+	cfg *workflow.Config,
+) (root string, err error) {
 	client, err := remote.Connect(ctx, by.Dial, run.Incarnation)
 	if err != nil {
 		return "", fmt.Errorf("connect to the trial job: %w", err)
@@ -84,7 +97,13 @@ func tryJob(ctx context.Context, by engine.Engine, run *engine.Run, cfg *workflo
 	id := run.Incarnation.RunID
 	trial := machine.Run(id)
 	_, err = trial.Prepare(ctx, host.PrepareRequest{
-		Root: root, Issue: host.Issue{ID: id, Identifier: "doctor-" + id, Project: "doctor", StateDir: facts.Account.StateDir},
+		Root: root,
+		Issue: host.Issue{
+			ID:         id,
+			Identifier: "doctor-" + id,
+			Project:    "doctor",
+			StateDir:   facts.Account.StateDir,
+		},
 	})
 	if err != nil {
 		return root, errors.Join(fmt.Errorf("make a workspace in %s: %w", root, err), trial.Finish(ctx))
@@ -104,7 +123,11 @@ func checkStopped(ctx context.Context, jobs engine.Jobs) error {
 			return nil
 		case time.Now().After(end):
 			message := fmt.Sprintf("after worker.engine.stop the trial job is still %s", job.State)
-			return reconcile.NewError(engine.CodeUnusable, message, "correct worker.engine.stop or worker.engine.status")
+			return reconcile.NewError(
+				engine.CodeUnusable,
+				message,
+				"correct worker.engine.stop or worker.engine.status",
+			)
 		}
 		select {
 		case <-ctx.Done():

@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// The nearest workflow is used, none above the home directory, and above the working directory none of another account.
+// The nearest workflow is used, none above the home directory, and above the working directory
+// none of another account.
 func TestFindWorkflow(t *testing.T) {
 	root := t.TempDir()
 	write := func(path string) string {
@@ -18,7 +19,9 @@ func TestFindWorkflow(t *testing.T) {
 		test.OK(t, os.WriteFile(path, nil, 0o600))
 		return path
 	}
-	outside, nested, shop := write("WORKFLOW.md"), write("home/shop/ws/WEB-1/WORKFLOW.md"), write("home/shop/WORKFLOW.md")
+	outside := write("WORKFLOW.md")
+	nested := write("home/shop/ws/WEB-1/WORKFLOW.md")
+	shop := write("home/shop/WORKFLOW.md")
 	write("home/other/src/main.go")
 	write("srv/app/main.go")
 	write("home/shop/ws/WEB-1/src/main.go")

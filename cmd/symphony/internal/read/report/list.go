@@ -27,8 +27,8 @@ const (
 	mostLimit  = 1000
 )
 
-// ParseQuery reads the query of an address: text, label and outcome, each of which may be repeated, project, since, until, from and limit.
-// Days are those of the zone of now.
+// ParseQuery reads the query of an address: text, label and outcome, each of which may be
+// repeated, project, since, until, from and limit. Days are those of the zone of now.
 func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
 	given := func(key string) (list []string) {
 		for _, v := range values[key] {
@@ -39,7 +39,9 @@ func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
 		return list
 	}
 	q = Query{Project: values.Get("project"), ResultFilter: state.ResultFilter{
-		Search: state.Search{Texts: append(given("q"), given("text")...), Labels: given("label")}, Outcomes: given("outcome"), Limit: usualLimit,
+		Search:   state.Search{Texts: append(given("q"), given("text")...), Labels: given("label")},
+		Outcomes: given("outcome"),
+		Limit:    usualLimit,
 	}}
 	for _, o := range q.Outcomes {
 		if !slices.Contains(state.ResultOutcomes, o) {
@@ -57,7 +59,12 @@ func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
 	for key, n := range map[string]*int{"from": &q.From, "limit": &q.Limit} {
 		if s := values.Get(key); s != "" {
 			if *n, err = strconv.Atoi(s); err != nil || *n < 0 || key == "limit" && *n > mostLimit {
-				return q, exit.Usage("results: %s must be a whole number that is not negative (limit: at most %d), not %q", key, mostLimit, s)
+				return q, exit.Usage(
+					"results: %s must be a whole number that is not negative (limit: at most %d), not %q",
+					key,
+					mostLimit,
+					s,
+				)
 			}
 		}
 	}
@@ -69,11 +76,14 @@ type ResultList struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Total       int       `json:"total"` // how many match
 	From        int       `json:"from"`  // the number of the first one here
-	Next        *int      `json:"next"`  // that of the first one after these; null if there are no more
-	// Counts are the numbers of results by outcome, whatever outcomes the query names. A merged result is handed over, too.
+	// that of the first one after these; null if there are no more
+	Next *int `json:"next"`
+	// Counts are the numbers of results by outcome, whatever outcomes the query names. A
+	// merged result is handed over, too.
 	Counts  map[string]int `json:"counts"`
 	Results []ResultRow    `json:"results"`
-	// Unreadable are the projects of several that can't be read. Their results are missing here.
+	// Unreadable are the projects of several that can't be read. Their results are missing
+	// here.
 	Unreadable []UnreadableProject `json:"unreadable"`
 }
 
@@ -91,15 +101,23 @@ type ResultRow struct {
 	view.Spent
 }
 
-// List reads the results of projects. Of several projects, one without a pass has none, and one that can't be read is named in the list.
+// List reads the results of projects. Of several projects, one without a pass has none, and
+// one that can't be read is named in the list.
 func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
-	r := ResultList{From: q.From, Counts: map[string]int{}, Results: []ResultRow{}, Unreadable: []UnreadableProject{}}
+	r := ResultList{
+		From:       q.From,
+		Counts:     map[string]int{},
+		Results:    []ResultRow{},
+		Unreadable: []UnreadableProject{},
+	}
 	for _, o := range state.ResultOutcomes {
 		r.Counts[o] = 0
 	}
-	from, limit := q.From, q.Limit
+	from := q.From
+	limit := q.Limit
 	if len(projects) > 1 { // the first ones of all may be those of one project
-		q.From, q.Limit = 0, from+limit
+		q.From = 0
+		q.Limit = from + limit
 	}
 	for _, p := range projects {
 		r.GeneratedAt = p.Env.Now().UTC()
@@ -146,7 +164,10 @@ func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.Result
 	}
 	for _, one := range found.List {
 		sortLinks(one.Links)
-		r.Results = append(r.Results, ResultRow{f.Name, one, one.Runtime.Seconds(), view.Spend(prices, one.Models...)})
+		r.Results = append(
+			r.Results,
+			ResultRow{f.Name, one, one.Runtime.Seconds(), view.Spend(prices, one.Models...)},
+		)
 	}
 	return nil
 }

@@ -1,4 +1,5 @@
-// Package report is what happened in a period: issues handed over, failures, outages, and what runs used.
+// Package report is what happened in a period: issues handed over, failures, outages, and what
+// runs used.
 package report
 
 import (
@@ -18,7 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Report is what happened in a period and, where the period reaches up to now, the present claims. What happened last comes first.
+// Report is what happened in a period and, where the period reaches up to now, the present
+// claims. What happened last comes first.
 type Report struct {
 	GeneratedAt time.Time     `json:"generated_at"`
 	Since       time.Time     `json:"since"`
@@ -27,10 +29,12 @@ type Report struct {
 	HandedOver  []ReleasedRow `json:"handed_over"`
 	// Handovers counts the issues that were handed over; null if there are none.
 	Handovers *state.Handovers `json:"handovers"`
-	// LetGo are issues that were released for another reason: a label, an assignee, the project, a blocker.
-	LetGo   []ReleasedRow      `json:"let_go"`
-	Failed  []state.FailedRow  `json:"failed"`
-	Hooks   []state.FailedRow  `json:"failed_hooks"` // runs whose after_run failed; their outcomes stand
+	// LetGo are issues that were released for another reason: a label, an assignee, the
+	// project, a blocker.
+	LetGo  []ReleasedRow     `json:"let_go"`
+	Failed []state.FailedRow `json:"failed"`
+	// runs whose after_run failed; their outcomes stand
+	Hooks   []state.FailedRow  `json:"failed_hooks"`
 	Running []view.RunningRow  `json:"running"`
 	Held    []view.HeldRow     `json:"held"`
 	Waiting []view.RetryingRow `json:"waiting"`
@@ -43,7 +47,8 @@ type Report struct {
 	Issues      []IssueUse            `json:"issues"` // those that used most tokens first
 	Labels      []LabelUse            `json:"labels"` // those that used most tokens first
 	Days        []DayUse              `json:"days"`
-	Budget      *view.BudgetRow       `json:"budget"` // that of today; null without agent.budget_per_day, and of a past period
+	// that of today; null without agent.budget_per_day, and of a past period
+	Budget *view.BudgetRow `json:"budget"`
 
 	// Warnings explain why there are no estimates of money.
 	Warnings []string `json:"-"`
@@ -54,7 +59,8 @@ type ReleasedRow struct {
 	state.Release
 	Seconds float64 `json:"seconds_running"`
 	view.Spent
-	// PullRequest is that of the issue's branch as the tracker described it last; null if it has described none.
+	// PullRequest is that of the issue's branch as the tracker described it last; null if it
+	// has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 }
 
@@ -97,30 +103,54 @@ func Read(ctx context.Context, p *project.Project, period Period) (Report, error
 		if r.Budget, err = f.ReadBudget(ctx); err != nil {
 			return Report{}, err
 		}
-		r.addAccountBlock(project.AccountBlock(project.OpenAccount(f.Project, cfg.Codex.Home), f.Now), period.Until)
+		r.addAccountBlock(
+			project.AccountBlock(project.OpenAccount(f.Project, cfg.Codex.Home), f.Now),
+			period.Until,
+		)
 	}
 	return r, nil
 }
 
 func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time.Time) Report {
 	r := Report{
-		GeneratedAt: at, Since: s.Since.UTC(), Until: s.Until.UTC(), RunsSince: s.RunsSince.UTC(),
-		Running: now.Running, Held: now.Held, Waiting: now.Retrying, Undelivered: now.Undelivered,
-		Handovers:  text.OrNull(s.Handovers),
-		HandedOver: []ReleasedRow{}, LetGo: []ReleasedRow{}, Outages: []OutageRow{}, Issues: []IssueUse{}, Labels: []LabelUse{}, Days: []DayUse{},
-		Failed: s.Failures, Hooks: s.FailedHooks, Schedule: s.Schedule,
+		GeneratedAt: at,
+		Since:       s.Since.UTC(),
+		Until:       s.Until.UTC(),
+		RunsSince:   s.RunsSince.UTC(),
+		Running:     now.Running,
+		Held:        now.Held,
+		Waiting:     now.Retrying,
+		Undelivered: now.Undelivered,
+		Handovers:   text.OrNull(s.Handovers),
+		HandedOver:  []ReleasedRow{},
+		LetGo:       []ReleasedRow{},
+		Outages:     []OutageRow{},
+		Issues:      []IssueUse{},
+		Labels:      []LabelUse{},
+		Days:        []DayUse{},
+		Failed:      s.Failures,
+		Hooks:       s.FailedHooks,
+		Schedule:    s.Schedule,
 	}
 	// A run that has ended is one of the runs of the period, whether it is settled or not.
-	r.Running = slices.DeleteFunc(r.Running, func(w view.RunningRow) bool { return w.Run.ID == "" || w.Run.Outcome != "" })
+	r.Running = slices.DeleteFunc(
+		r.Running,
+		func(w view.RunningRow) bool { return w.Run.ID == "" || w.Run.Outcome != "" },
+	)
 	slices.SortStableFunc(r.Held, func(a, b view.HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
 	slices.SortStableFunc(r.Waiting, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
-	became := map[string]string{} // what has become of issues, by id; a present claim says more than an earlier release
+	// what has become of issues, by id; a present claim says more than an earlier release
+	became := map[string]string{}
 	slices.SortStableFunc(s.Releases, func(a, b state.Release) int {
 		return cmp.Or(b.At.Compare(a.At), text.CompareNatural(a.Identifier, b.Identifier))
 	})
 	for _, released := range s.Releases {
 		sortLinks(released.Links)
-		row := ReleasedRow{Release: released, Seconds: released.Runtime.Seconds(), Spent: view.Spend(prices, released.Models...)}
+		row := ReleasedRow{
+			Release: released,
+			Seconds: released.Runtime.Seconds(),
+			Spent:   view.Spend(prices, released.Models...),
+		}
 		if p, found := s.PullRequests[released.IssueID]; found {
 			row.PullRequest = &p
 		}
@@ -143,7 +173,8 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 	}
 	for _, list := range [][]state.FailedRow{r.Failed, r.Hooks} {
 		for i, f := range list {
-			list[i].Error, list[i].Now = view.ErrorText(f.Code, f.Text), text.OrNull(became[f.IssueID])
+			list[i].Error = view.ErrorText(f.Code, f.Text)
+			list[i].Now = text.OrNull(became[f.IssueID])
 		}
 	}
 	r.Schedule.Missed = append([]state.Gap{}, r.Schedule.Missed...) // in JSON an empty list
@@ -161,13 +192,21 @@ func sortLinks(links []reconcile.Link) {
 	slices.SortStableFunc(links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
 }
 
-// addAccountBlock adds what stops all projects of the account now: another project may have recorded it.
+// addAccountBlock adds what stops all projects of the account now: another project may have
+// recorded it.
 func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
 	if b == nil || !b.Since.Before(until) {
 		return
 	}
-	if !slices.ContainsFunc(r.Outages, func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }) {
-		r.Outages = slices.Insert(r.Outages, 0, OutageRow{Code: b.Reason, Message: b.Message, Since: b.Since})
+	if !slices.ContainsFunc(
+		r.Outages,
+		func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil },
+	) {
+		r.Outages = slices.Insert(r.Outages, 0, OutageRow{
+			Code:    b.Reason,
+			Message: b.Message,
+			Since:   b.Since,
+		})
 	}
 }
 
@@ -191,7 +230,8 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		if p.Until.After(now) {
 			p.Until = now
 		}
-		p.Since, p.Present = p.Until.Add(-usualPeriod), p.Until.Equal(now)
+		p.Since = p.Until.Add(-usualPeriod)
+		p.Present = p.Until.Equal(now)
 	}
 	if since != "" {
 		if p.Since, err = ParseTime("report", "since", since, now, 0); err != nil {
@@ -199,14 +239,17 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 		}
 	}
 	if !p.Since.Before(p.Until) {
-		return p, exit.Usage("report: there is no time between %s and %s: --since must be before --until and in the past",
-			text.Rfc3339(p.Since), text.Rfc3339(p.Until))
+		return p, exit.Usage(
+			"report: there is no time between %s and %s: --since must be before --until and in the past",
+			text.Rfc3339(p.Since),
+			text.Rfc3339(p.Until),
+		)
 	}
 	return p, nil
 }
 
-// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local clock, which stands for the beginning of
-// the day that comes so many days after it.
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local
+// clock, which stands for the beginning of the day that comes so many days after it.
 func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
 	if age, ok := parseAge(text); ok {
 		return now.Add(-age), nil
@@ -235,8 +278,9 @@ func parseAge(text string) (time.Duration, bool) {
 
 // Use is what runs came to.
 type Use struct {
-	Runs      int     `json:"ended_runs"`
-	Running   int     `json:"running"` // runs that have not ended; what they have used so far is counted
+	Runs int `json:"ended_runs"`
+	// runs that have not ended; what they have used so far is counted
+	Running   int     `json:"running"`
 	Succeeded int     `json:"succeeded"`
 	Failed    int     `json:"failed"`
 	Seconds   float64 `json:"seconds_running"`
@@ -245,7 +289,9 @@ type Use struct {
 
 func (u *Use) add(more state.RunUse, prices reconcile.Prices) {
 	u.Running += more.Running
-	u.Runs, u.Succeeded, u.Failed = u.Runs+more.Runs, u.Succeeded+more.Succeeded, u.Failed+more.Failed
+	u.Runs = u.Runs + more.Runs
+	u.Succeeded = u.Succeeded + more.Succeeded
+	u.Failed = u.Failed + more.Failed
 	u.Seconds += more.Runtime.Seconds()
 	u.Add(more.ModelUse, prices)
 }
@@ -266,39 +312,54 @@ type IssueUse struct {
 	Use
 }
 
-// LabelUse is what the runs of all issues with a label came to. A run of an issue with several labels counts for each of them.
+// LabelUse is what the runs of all issues with a label came to. A run of an issue with several
+// labels counts for each of them.
 type LabelUse struct {
 	Label  *string `json:"label"` // null for the issues without one
 	Issues int     `json:"issues"`
 	Use
 }
 
-// DayUse is what was used on one day of UTC, and how many issues of the period were handed over on it.
+// DayUse is what was used on one day of UTC, and how many issues of the period were handed
+// over on it.
 type DayUse struct {
 	Date       string `json:"day"`
 	HandedOver int    `json:"handed_over"`
 	view.Spent
 }
 
-// addUses adds up the runs by issue, by label and in total. Runs that have not ended count with what they have used so far.
+// addUses adds up the runs by issue, by label and in total. Runs that have not ended count
+// with what they have used so far.
 func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 	for _, w := range r.Running {
 		uses = append(uses, state.RunUse{
-			IssueID: w.IssueID, Identifier: w.Identifier, Title: w.Title, URL: text.OrEmpty(w.IssueURL), Labels: w.Run.Issue.Labels, Running: 1,
-			Runtime: max(r.GeneratedAt.Sub(w.StartedAt), 0), ModelUse: reconcile.ModelUse{Model: w.Run.Model, Tokens: w.Run.Tokens},
+			IssueID:    w.IssueID,
+			Identifier: w.Identifier,
+			Title:      w.Title,
+			URL:        text.OrEmpty(w.IssueURL),
+			Labels:     w.Run.Issue.Labels,
+			Running:    1,
+			Runtime:    max(r.GeneratedAt.Sub(w.StartedAt), 0),
+			ModelUse:   reconcile.ModelUse{Model: w.Run.Model, Tokens: w.Run.Tokens},
 		})
 	}
-	issues, labels := map[string]*IssueUse{}, map[string]*LabelUse{}
+	issues := map[string]*IssueUse{}
+	labels := map[string]*LabelUse{}
 	counted := map[[2]string]bool{} // labels of issues
 	t := &r.Totals
 	t.Spent = view.Spend(prices)
 	for _, u := range uses {
 		i := issues[u.IssueID]
 		if i == nil {
-			i = &IssueUse{IssueID: u.IssueID, Identifier: u.Identifier, Use: Use{Spent: view.Spend(prices)}}
+			i = &IssueUse{
+				IssueID:    u.IssueID,
+				Identifier: u.Identifier,
+				Use:        Use{Spent: view.Spend(prices)},
+			}
 			issues[u.IssueID] = i
 		}
-		i.Title, i.IssueURL = u.Title, text.OrNull(u.URL)
+		i.Title = u.Title
+		i.IssueURL = text.OrNull(u.URL)
 		i.add(u, prices)
 		t.add(u, prices)
 		if len(u.Labels) == 0 {
@@ -317,7 +378,8 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 			l.add(u, prices)
 		}
 	}
-	t.Stopped, t.Issues = t.Runs-t.Succeeded-t.Failed, len(issues)
+	t.Stopped = t.Runs - t.Succeeded - t.Failed
+	t.Issues = len(issues)
 	for _, i := range issues {
 		r.Issues = append(r.Issues, *i)
 	}
@@ -325,10 +387,16 @@ func (r *Report) addUses(uses []state.RunUse, prices reconcile.Prices) {
 		r.Labels = append(r.Labels, *l)
 	}
 	slices.SortFunc(r.Issues, func(a, b IssueUse) int {
-		return cmp.Or(cmp.Compare(b.Tokens.Total, a.Tokens.Total), text.CompareNatural(a.Identifier, b.Identifier))
+		return cmp.Or(
+			cmp.Compare(b.Tokens.Total, a.Tokens.Total),
+			text.CompareNatural(a.Identifier, b.Identifier),
+		)
 	})
 	slices.SortFunc(r.Labels, func(a, b LabelUse) int {
-		return cmp.Or(cmp.Compare(b.Tokens.Total, a.Tokens.Total), cmp.Compare(text.OrEmpty(a.Label), text.OrEmpty(b.Label)))
+		return cmp.Or(
+			cmp.Compare(b.Tokens.Total, a.Tokens.Total),
+			cmp.Compare(text.OrEmpty(a.Label), text.OrEmpty(b.Label)),
+		)
 	})
 }
 

@@ -25,12 +25,15 @@ func TestParsePeriod(t *testing.T) {
 		{"7d", "", "2026-11-13T08:30:00+01:00", "2026-11-20T08:30:00+01:00", true},
 		{"2026-11-01", "", "2026-11-01T00:00:00+01:00", "2026-11-20T08:30:00+01:00", true},
 		{"2026-11-01", "2026-11-03", "2026-11-01T00:00:00+01:00", "2026-11-04T00:00:00+01:00", false},
-		{"2026-11-01", "2026-11-20", "2026-11-01T00:00:00+01:00", "2026-11-20T08:30:00+01:00", true}, // today is not over
+		// today is not over
+		{"2026-11-01", "2026-11-20", "2026-11-01T00:00:00+01:00", "2026-11-20T08:30:00+01:00", true},
 		{"", "2026-11-18T06:00:00Z", "2026-11-17T19:00:00+01:00", "2026-11-18T07:00:00+01:00", false},
 		{"3h", "1h", "2026-11-20T05:30:00+01:00", "2026-11-20T07:30:00+01:00", false},
 	} {
 		got, err := ParsePeriod(c.since, c.until, now)
-		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != c.from || got.Until.In(berlin).Format(time.RFC3339) != c.to || got.Present != c.present {
+		if err != nil || got.Since.In(berlin).Format(time.RFC3339) != c.from ||
+			got.Until.In(berlin).Format(time.RFC3339) != c.to ||
+			got.Present != c.present {
 			t.Errorf("--since %q --until %q: %+v, %v", c.since, c.until, got, err)
 		}
 	}
@@ -54,37 +57,99 @@ func TestDayWithoutMidnight(t *testing.T) {
 	test.Equal(t, "its end", text.Rfc3339(got.Until), "2026-04-24T21:00:00Z")
 }
 
-// One issue was handed over and is claimed again, one lost its label, one is gone, one only ran.
+// One issue was handed over and is claimed again, one lost its label, one is gone, one only
+// ran.
 func TestReportOfEveryKindOfIssue(t *testing.T) {
 	at := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	tokens := reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Input: 10, Total: 10}}
 	release := func(n, reason, to string) state.Release {
 		return state.Release{
-			IssueID: n, Identifier: "ABC-" + n, Title: "=HYPERLINK(1)", Reason: reason, From: "Todo", To: &to, At: at, Runs: 1, Models: []reconcile.ModelUse{tokens},
-			Links: []reconcile.Link{{Kind: "attachment", URL: "https://b"}, {Kind: "pull_request", URL: "https://a"}}, Created: map[string]int{},
+			IssueID:    n,
+			Identifier: "ABC-" + n,
+			Title:      "=HYPERLINK(1)",
+			Reason:     reason,
+			From:       "Todo",
+			To:         &to,
+			At:         at,
+			Runs:       1,
+			Models:     []reconcile.ModelUse{tokens},
+			Links: []reconcile.Link{{
+				Kind: "attachment",
+				URL:  "https://b",
+			}, {
+				Kind: "pull_request",
+				URL:  "https://a",
+			}},
+			Created: map[string]int{},
 		}
 	}
 	r := state.Report{
 		Since: at.Add(-time.Hour), Until: at.Add(time.Hour),
-		Releases:     []state.Release{release("1", reconcile.StopInactive, "Human Review"), release("2", reconcile.StopLabel, "Todo"), release("3", reconcile.StopMissing, "")},
-		Uses:         []state.RunUse{{IssueID: "1", Identifier: "ABC-1", Runs: 2, Succeeded: 1, Failed: 1, ModelUse: tokens}, {IssueID: "4", Identifier: "ABC-4", Runs: 3, ModelUse: tokens}},
-		PullRequests: map[string]state.PullRequest{"1": {IssueID: "1", PullRequest: reconcile.PullRequest{Checks: "failed"}}},
-		Failures:     []state.FailedRow{{IssueID: "1", Identifier: "ABC-1", Runs: 1, Code: "turn_failed", Text: "why", At: at}},
+		Releases: []state.Release{
+			release("1", reconcile.StopInactive, "Human Review"),
+			release("2", reconcile.StopLabel, "Todo"),
+			release("3", reconcile.StopMissing, ""),
+		},
+		Uses: []state.RunUse{{
+			IssueID:    "1",
+			Identifier: "ABC-1",
+			Runs:       2,
+			Succeeded:  1,
+			Failed:     1,
+			ModelUse:   tokens,
+		}, {
+			IssueID:    "4",
+			Identifier: "ABC-4",
+			Runs:       3,
+			ModelUse:   tokens,
+		}},
+		PullRequests: map[string]state.PullRequest{"1": {
+			IssueID:     "1",
+			PullRequest: reconcile.PullRequest{Checks: "failed"},
+		}},
+		Failures: []state.FailedRow{{
+			IssueID:    "1",
+			Identifier: "ABC-1",
+			Runs:       1,
+			Code:       "turn_failed",
+			Text:       "why",
+			At:         at,
+		}},
 	}
 	claims := view.Claims{Running: []view.RunningRow{
-		{IssueHead: view.IssueHead{IssueID: "1", Identifier: "ABC-1"}, StartedAt: at, Run: reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens}},
-		{IssueHead: view.IssueHead{IssueID: "5", Identifier: "ABC-5"}, Run: reconcile.Run{ID: "s", Outcome: reconcile.Succeeded}},
+		{
+			IssueHead: view.IssueHead{IssueID: "1", Identifier: "ABC-1"},
+			StartedAt: at,
+			Run:       reconcile.Run{ID: "r", Model: tokens.Model, Tokens: tokens.Tokens},
+		},
+		{
+			IssueHead: view.IssueHead{IssueID: "5", Identifier: "ABC-5"},
+			Run:       reconcile.Run{ID: "s", Outcome: reconcile.Succeeded},
+		},
 	}}
 	f := newReport(r, claims, reconcile.Prices{}, at.Add(30*time.Minute))
-	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
-	f.addAccountBlock(&project.BlockedRow{Since: at, Reason: "agent_quota", Message: "used up"}, r.Until)
-	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 || len(f.Outages) != 1 {
+	f.addAccountBlock(&project.BlockedRow{
+		Since:   at,
+		Reason:  "agent_quota",
+		Message: "used up",
+	}, r.Until)
+	f.addAccountBlock(&project.BlockedRow{
+		Since:   at,
+		Reason:  "agent_quota",
+		Message: "used up",
+	}, r.Until)
+	if len(f.HandedOver) != 1 || len(f.LetGo) != 2 || *f.Failed[0].Now != "running" || len(f.Running) != 1 ||
+		len(f.Outages) != 1 {
 		t.Errorf("%+v", f)
 	}
 	if p := f.HandedOver[0].PullRequest; p == nil || p.Checks != "failed" || f.LetGo[0].PullRequest != nil {
 		t.Errorf("the pull request is %+v", p)
 	}
-	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 || tot.Running != 1 || tot.Issues != 2 || tot.Tokens.Total != 30 || tot.Seconds != 1800 {
+	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 ||
+		tot.Running != 1 ||
+		tot.Issues != 2 ||
+		tot.Tokens.Total != 30 ||
+		tot.Seconds != 1800 {
 		t.Errorf("totals are %+v", tot)
 	}
 }

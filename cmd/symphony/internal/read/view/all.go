@@ -11,18 +11,21 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 )
 
-// Named is a project with a name that no other one of the list has: that of its folder, with a number behind it if others have it, too.
+// Named is a project with a name that no other one of the list has: that of its folder, with a
+// number behind it if others have it, too.
 type Named struct {
 	*project.Project
 	Name string
 }
 
-// Name gives projects names, in the order of their paths. Where only the state directory is known, it finds the workflow.
+// Name gives projects names, in the order of their paths. Where only the state directory is
+// known, it finds the workflow.
 func Name(ctx context.Context, projects []*project.Project) []Named {
 	var list []Named
 	for _, p := range projects {
 		if p.SourceErr != nil {
-			if db, err := project.OpenForReading(ctx, p); err == nil { // otherwise reading the project reports why
+			// otherwise reading the project reports why
+			if db, err := project.OpenForReading(ctx, p); err == nil {
 				p = ownerOf(ctx, p, db)
 				db.Close()
 			}
@@ -58,7 +61,8 @@ func ReadAll(ctx context.Context, w *environ.Env, o Options) ([]Overview, error)
 	return ReadEach(ctx, Name(ctx, projects), o)
 }
 
-// ReadEach reads the overviews of projects, sorted by the paths of their workflows. A project that can't be read has an Error.
+// ReadEach reads the overviews of projects, sorted by the paths of their workflows. A project
+// that can't be read has an Error.
 func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, error) {
 	all := []Overview{}
 	for _, p := range projects {
@@ -72,17 +76,25 @@ func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, err
 			if p.SourceErr == nil {
 				row.WorkflowPath = p.Path
 			}
-			v = Overview{GeneratedAt: p.Env.Now().UTC(), Project: row, Error: exit.From(err)}.confine(nil)
+			v = Overview{
+				GeneratedAt: p.Env.Now().UTC(),
+				Project:     row,
+				Error:       exit.From(err),
+			}.confine(nil)
 		}
 		all = append(all, v)
 	}
 	slices.SortStableFunc(all, func(a, b Overview) int {
-		return cmp.Or(cmp.Compare(a.Project.WorkflowPath, b.Project.WorkflowPath), cmp.Compare(a.Project.StateDir, b.Project.StateDir))
+		return cmp.Or(
+			cmp.Compare(a.Project.WorkflowPath, b.Project.WorkflowPath),
+			cmp.Compare(a.Project.StateDir, b.Project.StateDir),
+		)
 	})
 	return all, nil
 }
 
-// Judge joins the verdicts of several projects: the worst level, and the reasons with the names of their projects.
+// Judge joins the verdicts of several projects: the worst level, and the reasons with the
+// names of their projects.
 func Judge(all []Overview) Verdict {
 	if len(all) == 1 && all[0].Error == nil {
 		return all[0].Verdict()

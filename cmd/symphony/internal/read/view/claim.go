@@ -32,14 +32,23 @@ type IssueHead struct {
 }
 
 func (f *Facts) headOf(c reconcile.Claim) IssueHead {
-	return IssueHead{f.Name, c.IssueID, c.Identifier, c.Issue.URL, c.Issue.Title, c.Issue.Labels, c.Issue.Unreadable}
+	return IssueHead{
+		f.Name,
+		c.IssueID,
+		c.Identifier,
+		c.Issue.URL,
+		c.Issue.Title,
+		c.Issue.Labels,
+		c.Issue.Unreadable,
+	}
 }
 
 // RunningRow is a claim whose run is not settled.
 type RunningRow struct {
 	IssueHead
-	State         string          `json:"state"`
-	Activity      string          `json:"activity"` // the agent's last command, or the first line of its last sentence
+	State string `json:"state"`
+	// the agent's last command, or the first line of its last sentence
+	Activity      string          `json:"activity"`
 	SessionID     *string         `json:"session_id"`
 	TurnCount     int             `json:"turn_count"`
 	LastEvent     *string         `json:"last_event"`
@@ -57,7 +66,8 @@ type RunningRow struct {
 	ThreadID      *string         `json:"thread_id"`
 	WorkspacePath *string         `json:"workspace_path"`
 	Host          *string         `json:"host"`
-	// Verdict is what is known of a run on another machine: live, or unverifiable as long as its host, or its worker, is not heard of.
+	// Verdict is what is known of a run on another machine: live, or unverifiable as long as
+	// its host, or its worker, is not heard of.
 	Verdict string `json:"verdict"`
 	Alive   bool   `json:"worker_alive"`
 	// lost is for how long the host was not heard of, 0 if it was.
@@ -69,7 +79,8 @@ type RunningRow struct {
 	Run      reconcile.Run `json:"-"`
 }
 
-// BlockedSession is a session that waits for a person, with the names of the specification's reference.
+// BlockedSession is a session that waits for a person, with the names of the specification's
+// reference.
 type BlockedSession struct {
 	IssueHead
 	State         string     `json:"state"`
@@ -110,7 +121,8 @@ type RetryingRow struct {
 	DueAt   time.Time           `json:"due_at"`
 	Error   *string             `json:"error"`
 	Kind    reconcile.RetryKind `json:"kind"`
-	// WorkerHost and WorkspacePath are where its last run worked; WorkerHost is null for this machine.
+	// WorkerHost and WorkspacePath are where its last run worked; WorkerHost is null for this
+	// machine.
 	WorkerHost    *string `json:"worker_host"`
 	WorkspacePath *string `json:"workspace_path"`
 
@@ -131,7 +143,15 @@ type HeldRow struct {
 }
 
 func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
-	row := HeldRow{f.headOf(c), c.HoldReason, c.HoldText(), c.HeldAt, c.ErrorCode, c.Delivery.Due, c.HoldText()}
+	row := HeldRow{
+		f.headOf(c),
+		c.HoldReason,
+		c.HoldText(),
+		c.HeldAt,
+		c.ErrorCode,
+		c.Delivery.Due,
+		c.HoldText(),
+	}
 	if c.HoldReason == reconcile.HoldMaxFailures {
 		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 		row.text = c.HoldText()
@@ -139,7 +159,8 @@ func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
 	return row
 }
 
-// UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is null: they are pushed next.
+// UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is
+// null: they are pushed next.
 type UndeliveredRow struct {
 	IssueHead
 	Tries int        `json:"failed_tries"` // in a row
@@ -161,7 +182,12 @@ func (v *Overview) count() {
 
 // Claims makes a row of each claim.
 func (f *Facts) Claims() Claims {
-	v := Claims{[]RunningRow{}, make([]RetryingRow, 0, len(f.Recorded.Claims)), []HeldRow{}, []UndeliveredRow{}}
+	v := Claims{
+		[]RunningRow{},
+		make([]RetryingRow, 0, len(f.Recorded.Claims)),
+		[]HeldRow{},
+		[]UndeliveredRow{},
+	}
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.Recorded.Runs {
 		runs[r.ID] = r
@@ -170,7 +196,10 @@ func (f *Facts) Claims() Claims {
 	for i := range claims {
 		claims[i] = &f.Recorded.Claims[i]
 	}
-	slices.SortStableFunc(claims, func(a, b *reconcile.Claim) int { return text.CompareNatural(a.Identifier, b.Identifier) })
+	slices.SortStableFunc(
+		claims,
+		func(a, b *reconcile.Claim) int { return text.CompareNatural(a.Identifier, b.Identifier) },
+	)
 	for _, one := range claims {
 		c := *one
 		if !f.wants(c.IssueID) {
@@ -184,20 +213,39 @@ func (f *Facts) Claims() Claims {
 		case reconcile.Running:
 			r := runs[c.RunID]
 			row := RunningRow{
-				IssueHead: f.headOf(c), State: c.Issue.State, Activity: r.Activity, TurnCount: r.Turns, StartedAt: r.StartedAt,
-				Tokens: Tokens(r.Tokens), Phase: r.Phase,
-				LastEvent: text.OrNull(r.LastEvent), LastMessage: r.LastMessage, LastEventAt: text.OrNull(r.LastEventAt),
-				RunID: c.RunID, PID: text.OrNull(r.Worker.PID), Attempt: r.Attempt,
-				StopReason: text.OrNull(r.StopReason), HeartbeatAt: text.OrNull(r.HeartbeatAt), ThreadID: text.OrNull(r.ThreadID),
-				WorkspacePath: text.OrNull(r.WorkspacePath), Host: text.OrNull(r.Host), Alive: r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
-				HeldNext: c.HoldNext, WaitsFor: []string{}, Run: r,
+				IssueHead:     f.headOf(c),
+				State:         c.Issue.State,
+				Activity:      r.Activity,
+				TurnCount:     r.Turns,
+				StartedAt:     r.StartedAt,
+				Tokens:        Tokens(r.Tokens),
+				Phase:         r.Phase,
+				LastEvent:     text.OrNull(r.LastEvent),
+				LastMessage:   r.LastMessage,
+				LastEventAt:   text.OrNull(r.LastEventAt),
+				RunID:         c.RunID,
+				PID:           text.OrNull(r.Worker.PID),
+				Attempt:       r.Attempt,
+				StopReason:    text.OrNull(r.StopReason),
+				HeartbeatAt:   text.OrNull(r.HeartbeatAt),
+				ThreadID:      text.OrNull(r.ThreadID),
+				WorkspacePath: text.OrNull(r.WorkspacePath),
+				Host:          text.OrNull(r.Host),
+				Alive:         r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
+				HeldNext:      c.HoldNext,
+				WaitsFor:      []string{},
+				Run:           r,
 			}
 			if f.Config != nil {
-				row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
+				row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{
+					Model:  r.Model,
+					Tokens: r.Tokens,
+				}).Cost
 			}
 			row.lost = r.Lost(f.Now)
 			row.Verdict = verdictLive
-			if r.Host != "" && (row.lost > 0 || r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive) {
+			if r.Host != "" &&
+				(row.lost > 0 || r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive) {
 				row.Verdict = verdictUnverifiable
 			}
 			if r.ThreadID != "" && r.TurnID != "" {
@@ -218,7 +266,9 @@ func (f *Facts) Claims() Claims {
 			}
 			at := f.lastPlaces[c.IssueID]
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.headOf(c), max(c.Attempt, 1), c.DueAt, reason, c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
+				f.headOf(
+					c,
+				), max(c.Attempt, 1), c.DueAt, reason, c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
 				wait,
 			})
 		case reconcile.Held:

@@ -53,7 +53,8 @@ func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 	return s
 }
 
-// joined adds up what two projects have used. Tokens of a project without prices, or with another currency, are unpriced.
+// joined adds up what two projects have used. Tokens of a project without prices, or with
+// another currency, are unpriced.
 func (s Spent) joined(more Spent) Spent {
 	sum := Spent{Tokens: Tokens(reconcile.Tokens(s.Tokens).Plus(reconcile.Tokens(more.Tokens)))}
 	first := cmp.Or(s.Cost, more.Cost)
@@ -82,7 +83,8 @@ func (s *Spent) Add(u reconcile.ModelUse, prices reconcile.Prices) {
 	price, known := prices.Of(u.Model)
 	switch c := s.Cost; {
 	case c == nil || u.Tokens == (reconcile.Tokens{}):
-	case known && !strings.Contains(u.Model, "+"): // with a plus it is several models: how much each used is not recorded
+	case known && !strings.Contains(u.Model, "+"):
+		// with a plus it is several models: how much each used is not recorded
 		c.Amount += Amount(price.Cost(u.Tokens))
 	default:
 		c.Unpriced += u.Tokens.Total

@@ -17,7 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Facts are what is known of a project, whatever the issue. The views of an issue and of a period are made of them, too.
+// Facts are what is known of a project, whatever the issue. The views of an issue and of a
+// period are made of them, too.
 type Facts struct {
 	Project *project.Project
 	Name    string    // of the project
@@ -43,7 +44,8 @@ type Facts struct {
 	rhythm     project.Rhythm // of the schedule
 }
 
-// Open opens the database. Where the command line named only a state directory, the workflow is the one that it belongs to.
+// Open opens the database. Where the command line named only a state directory, the workflow
+// is the one that it belongs to.
 func (f *Facts) Open(ctx context.Context) (err error) {
 	f.DB, err = project.OpenForReading(ctx, f.Project)
 	if err == nil && f.Project.SourceErr != nil {
@@ -53,7 +55,8 @@ func (f *Facts) Open(ctx context.Context) (err error) {
 	return err
 }
 
-// ownerOf returns the project with the workflow that owns its state directory; the project itself if that is not known.
+// ownerOf returns the project with the workflow that owns its state directory; the project
+// itself if that is not known.
 func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Project {
 	if path, known, err := db.Meta(ctx, project.OwnerKey); err == nil && known {
 		return project.New(p.Env, path, p.StateDir)
@@ -61,8 +64,8 @@ func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Pro
 	return p
 }
 
-// Read reads the facts beside the recorded state, which the caller has read. Without a database they come from the workflow
-// and the account.
+// Read reads the facts beside the recorded state, which the caller has read. Without a
+// database they come from the workflow and the account.
 func (f *Facts) Read(ctx context.Context) error {
 	if err := f.readAlerts(ctx); err != nil || f.DB == nil {
 		return err
@@ -72,7 +75,10 @@ func (f *Facts) Read(ctx context.Context) error {
 	f.comments, errs[1] = f.DB.Store.Comments(ctx, nil)
 	f.Low, errs[2] = project.LowUntil(ctx, f.Project, f.DB)
 	if f.rhythm.Gap > 0 && f.Schedule {
-		f.NextPass = &NextPass{At: f.rhythm.Last.StartedAt.Add(f.rhythm.Gap), Trigger: f.rhythm.Last.Trigger}
+		f.NextPass = &NextPass{
+			At:      f.rhythm.Last.StartedAt.Add(f.rhythm.Gap),
+			Trigger: f.rhythm.Last.Trigger,
+		}
 	}
 	return errors.Join(errs[:]...)
 }
@@ -97,7 +103,8 @@ func (f *Facts) readAlerts(ctx context.Context) (err error) {
 	return errors.Join(errs[:]...)
 }
 
-// Obstacle is what keeps every issue from starting at present, as a clause; empty if nothing is known to. A pass may find more.
+// Obstacle is what keeps every issue from starting at present, as a clause; empty if nothing
+// is known to. A pass may find more.
 func (f *Facts) Obstacle() string {
 	switch {
 	case f.ConfigErr != nil:
@@ -123,7 +130,8 @@ func (f *Facts) ProjectRow() ProjectRow {
 	row := newProjectRow(f.Project.Path, f.Project.StateDir)
 	row.Name = f.Name
 	if f.Config != nil {
-		row.TrackerKind, row.ProjectSlug = &f.Config.Tracker.Kind, &f.Config.Tracker.Place
+		row.TrackerKind = &f.Config.Tracker.Kind
+		row.ProjectSlug = &f.Config.Tracker.Place
 	}
 	return row
 }
@@ -137,7 +145,10 @@ func Instant() (reconcile.Instant, error) {
 // OpenRequests are the unanswered requests of living workers. A request ends with its worker.
 func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.Views.OpenRequests(ctx)
-	return slices.DeleteFunc(all, func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) }), err
+	return slices.DeleteFunc(
+		all,
+		func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) },
+	), err
 }
 
 // NextPass is the schedule's next pass.
@@ -148,8 +159,9 @@ type NextPass struct {
 
 // ProjectRow names the project. Kind and slug are null where the workflow can't be read.
 type ProjectRow struct {
-	// Name is that of the folder of WORKFLOW.md, or of the state directory where the workflow is not known. In the rows of several
-	// projects with the same name, the later ones have a number behind it.
+	// Name is that of the folder of WORKFLOW.md, or of the state directory where the workflow
+	// is not known. In the rows of several projects with the same name, the later ones have a
+	// number behind it.
 	Name         string  `json:"name"`
 	WorkflowPath string  `json:"workflow_path"`
 	StateDir     string  `json:"state_dir"`
@@ -177,7 +189,8 @@ type BudgetRow struct {
 	Message *string `json:"message"`
 }
 
-// UsedToday returns what runs have used on this day of UTC; nil without a budget, and before the first pass.
+// UsedToday returns what runs have used on this day of UTC; nil without a budget, and before
+// the first pass.
 func UsedToday(ctx context.Context, p *project.Project, cfg *workflow.Config) ([]reconcile.ModelUse, error) {
 	if !cfg.Policy.DailyBudget.Set() || !p.HasState() {
 		return nil, nil
@@ -200,7 +213,12 @@ func (f *Facts) ReadBudget(ctx context.Context) (*BudgetRow, error) {
 	if f.Today, err = f.DB.Store.UsedOn(ctx, f.Now); err != nil {
 		return nil, err
 	}
-	row := &BudgetRow{Written: b.Written, Unit: "tokens", Most: b.Most(), Until: reconcile.DayEnd(f.Now)}
+	row := &BudgetRow{
+		Written: b.Written,
+		Unit:    "tokens",
+		Most:    b.Most(),
+		Until:   reconcile.DayEnd(f.Now),
+	}
 	row.Used = math.Round(b.Used(f.Today)*1e4) / 1e4 // as Amount
 	if b.Amount > 0 {
 		row.Unit = b.Prices.Currency

@@ -17,8 +17,8 @@ type Health struct {
 	Schedule ScheduleHealth `json:"schedule"`
 	// Passes are the last passes, whatever started them, the newest first.
 	Passes []project.LastPassRow `json:"passes"`
-	// Limits are the windows of the agent's rate limits that have not been reset since the agent described them. They apply to the
-	// whole account.
+	// Limits are the windows of the agent's rate limits that have not been reset since the
+	// agent described them. They apply to the whole account.
 	Limits []LimitRow `json:"limits"`
 	Slots  []SlotsRow `json:"slots"`
 }
@@ -29,17 +29,19 @@ type ScheduleHealth struct {
 	Trigger *string    `json:"trigger"` // cron, timer or loop; null before the first such pass
 	LastAt  *time.Time `json:"last_at"`
 	Usual   *float64   `json:"usual_gap_seconds"` // null where the passes show no rhythm yet
-	// Grace is how long after the last pass the schedule counts as dead, in seconds. A loop that runs is never dead.
+	// Grace is how long after the last pass the schedule counts as dead, in seconds. A loop
+	// that runs is never dead.
 	Grace float64 `json:"grace_seconds"`
 }
 
 // LimitRow is one window of a rate limit.
 type LimitRow struct {
-	Window  string     `json:"window"` // primary or secondary
-	Used    float64    `json:"used_percent"`
-	Seconds *float64   `json:"window_seconds"` // the length of the window; null where it is not known
-	Resets  *time.Time `json:"resets_at"`      // null where it is not known
-	At      time.Time  `json:"at"`             // when the agent said so
+	Window string  `json:"window"` // primary or secondary
+	Used   float64 `json:"used_percent"`
+	// the length of the window; null where it is not known
+	Seconds *float64   `json:"window_seconds"`
+	Resets  *time.Time `json:"resets_at"` // null where it is not known
+	At      time.Time  `json:"at"`        // when the agent said so
 }
 
 // SlotsRow is how many runs a limit allows at once, and how many there are.
@@ -53,13 +55,17 @@ type SlotsRow struct {
 // shownPasses is how many passes a Health has.
 const shownPasses = 20
 
-// health reads the health of the project. An account that can't be read has no limits and no slots here: the passes report it.
+// health reads the health of the project. An account that can't be read has no limits and no
+// slots here: the passes report it.
 func (f *Facts) health(ctx context.Context) (*Health, error) {
 	passes, err := project.LastPasses(ctx, f.DB, shownPasses)
 	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
 	h.Schedule = ScheduleHealth{
-		Active: f.Schedule, Trigger: text.OrNull(f.rhythm.Last.Trigger), LastAt: text.OrNull(f.rhythm.Last.StartedAt),
-		Usual: text.OrNull(f.rhythm.Gap.Seconds()), Grace: f.rhythm.Grace.Seconds(),
+		Active:  f.Schedule,
+		Trigger: text.OrNull(f.rhythm.Last.Trigger),
+		LastAt:  text.OrNull(f.rhythm.Last.StartedAt),
+		Usual:   text.OrNull(f.rhythm.Gap.Seconds()),
+		Grace:   f.rhythm.Grace.Seconds(),
 	}
 	if f.Config == nil {
 		return h, err
@@ -67,7 +73,10 @@ func (f *Facts) health(ctx context.Context) (*Health, error) {
 	account := project.OpenAccount(f.Project, f.Config.Codex.Home)
 	limits, _ := account.Windows(f.Now)
 	for _, l := range limits {
-		h.Limits = append(h.Limits, LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At})
+		h.Limits = append(
+			h.Limits,
+			LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At},
+		)
 	}
 	h.Slots = f.slots(ctx, account)
 	return h, err
@@ -76,7 +85,8 @@ func (f *Facts) health(ctx context.Context) (*Health, error) {
 // slots counts the runs of agents by the limits that apply to them.
 func (f *Facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
 	policy := project.Policy(f.Config)
-	all, byState := 0, map[string]int{}
+	all := 0
+	byState := map[string]int{}
 	for _, c := range f.Recorded.Claims {
 		if c.Status == reconcile.Running && c.Kind != reconcile.Delivering {
 			all++

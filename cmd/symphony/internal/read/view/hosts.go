@@ -31,7 +31,8 @@ const (
 
 // Hosts describes the hosts of a project, in the order of the workflow.
 func Hosts(p reconcile.Policy, recorded reconcile.State, now time.Time) []HostRow {
-	runs, lost := map[string]int{}, reconcile.LostHosts(recorded.Runs, now)
+	runs := map[string]int{}
+	lost := reconcile.LostHosts(recorded.Runs, now)
 	for _, run := range recorded.Runs {
 		if run.Host != "" && run.Kind == reconcile.AgentRun {
 			runs[run.Host]++
@@ -43,9 +44,11 @@ func Hosts(p reconcile.Policy, recorded reconcile.State, now time.Time) []HostRo
 		b, blocked := recorded.RemoteBlocks[name]
 		switch {
 		case lost[name] > 0:
-			r.State, r.Message = HostLost, "its runs have not been heard of for "+lost[name].Round(time.Second).String()
+			r.State = HostLost
+			r.Message = "its runs have not been heard of for " + lost[name].Round(time.Second).String()
 		case blocked:
-			r.State, r.Message = HostBlocked, b.Code+": "+b.Message+"; symphony unblock tries again"
+			r.State = HostBlocked
+			r.Message = b.Code + ": " + b.Message + "; symphony unblock tries again"
 		case r.Slots > 0 && r.Runs >= r.Slots:
 			r.State = HostFull
 		}

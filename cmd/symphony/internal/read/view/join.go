@@ -8,10 +8,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Joined is the state of several projects in the shape of one: the lists of all, whose rows name their projects, and the sums of
-// counts and totals. The rest is that of the worst or the nearest: project_blocked and tracker_low_until are the first ones, last_pass is
-// the newest, next_pass the earliest, schedule_active and paused are set if they are in all projects. budget and health are null and
-// project is empty.
+// Joined is the state of several projects in the shape of one: the lists of all, whose rows
+// name their projects, and the sums of counts and totals. The rest is that of the worst or the
+// nearest: project_blocked and tracker_low_until are the first ones, last_pass is the newest,
+// next_pass the earliest, schedule_active and paused are set if they are in all projects.
+// budget and health are null and project is empty.
 type Joined struct {
 	Overview
 	// Projects are the single overviews in the order of the projects.
@@ -20,7 +21,10 @@ type Joined struct {
 
 // Join joins the overviews of several projects.
 func Join(all []Overview) Joined {
-	j := Joined{Overview{Schedule: len(all) > 0, Paused: len(all) > 0}.confine(nil), append([]Overview{}, all...)}
+	j := Joined{Overview{
+		Schedule: len(all) > 0,
+		Paused:   len(all) > 0,
+	}.confine(nil), append([]Overview{}, all...)}
 	for _, v := range all {
 		if v.GeneratedAt.After(j.GeneratedAt) {
 			j.GeneratedAt = v.GeneratedAt
@@ -28,14 +32,16 @@ func Join(all []Overview) Joined {
 		j.joinLists(v)
 		j.Totals.Tokens = Tokens(reconcile.Tokens(j.Totals.Tokens).Plus(reconcile.Tokens(v.Totals.Tokens)))
 		j.Totals.Seconds += v.Totals.Seconds
-		j.Schedule, j.Paused = j.Schedule && v.Schedule, j.Paused && v.Paused
+		j.Schedule = j.Schedule && v.Schedule
+		j.Paused = j.Paused && v.Paused
 		if v.LastPass != nil && (j.LastPass == nil || v.LastPass.StartedAt.After(j.LastPass.StartedAt)) {
 			j.LastPass = v.LastPass
 		}
 		if v.NextPass != nil && (j.NextPass == nil || v.NextPass.At.Before(j.NextPass.At)) {
 			j.NextPass = v.NextPass
 		}
-		j.ProjectBlock, j.LowUntil = cmp.Or(j.ProjectBlock, v.ProjectBlock), cmp.Or(j.LowUntil, v.LowUntil)
+		j.ProjectBlock = cmp.Or(j.ProjectBlock, v.ProjectBlock)
+		j.LowUntil = cmp.Or(j.LowUntil, v.LowUntil)
 		if j.RateLimits == nil {
 			j.RateLimits = v.RateLimits
 		}
@@ -47,13 +53,18 @@ func Join(all []Overview) Joined {
 }
 
 func (j *Joined) joinLists(v Overview) {
-	j.Running, j.Retrying, j.Held = append(j.Running, v.Running...), append(j.Retrying, v.Retrying...), append(j.Held, v.Held...)
-	j.Undelivered, j.Kept = append(j.Undelivered, v.Undelivered...), append(j.Kept, v.Kept...)
-	j.Requests, j.PullRequests = append(j.Requests, v.Requests...), append(j.PullRequests, v.PullRequests...)
+	j.Running = append(j.Running, v.Running...)
+	j.Retrying = append(j.Retrying, v.Retrying...)
+	j.Held = append(j.Held, v.Held...)
+	j.Undelivered = append(j.Undelivered, v.Undelivered...)
+	j.Kept = append(j.Kept, v.Kept...)
+	j.Requests = append(j.Requests, v.Requests...)
+	j.PullRequests = append(j.PullRequests, v.PullRequests...)
 	j.Watched = append(j.Watched, v.Watched...)
 	j.LookErrors = append(j.LookErrors, v.LookErrors...)
 	j.Blocked = append(j.Blocked, v.Blocked...)
-	j.Rows, j.Hosts = append(j.Rows, v.Rows...), append(j.Hosts, v.Hosts...)
+	j.Rows = append(j.Rows, v.Rows...)
+	j.Hosts = append(j.Hosts, v.Hosts...)
 	j.Counts = j.Counts.Plus(v.Counts)
 	if v.Skipped != nil { // the lists that are read on request stay nil without it
 		j.Skipped = append(append([]SkippedRow{}, j.Skipped...), v.Skipped...)

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// KeptRow is the workspace of a finished issue that is kept because it contains work that exists nowhere else.
+// KeptRow is the workspace of a finished issue that is kept because it contains work that
+// exists nowhere else.
 type KeptRow struct {
 	IssueHead
 	Path      string    `json:"workspace_path"`
@@ -21,9 +22,15 @@ type KeptRow struct {
 	CheckedAt time.Time `json:"checked_at"`
 }
 
-// Kept lists the workspaces of a project's unclaimed issues that the last removal kept because of unsaved work. It reads their
-// records, because the skips of the last pass are older. A root that can't be read has none: the passes report it.
-func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile.State) (list []reconcile.Workspace, err error) {
+// Kept lists the workspaces of a project's unclaimed issues that the last removal kept because
+// of unsaved work. It reads their records, because the skips of the last pass are older. A
+// root that can't be read has none: the passes report it.
+func Kept(
+	ctx context.Context,
+	stateDir string,
+	db *state.DB,
+	recorded reconcile.State,
+) (list []reconcile.Workspace, err error) {
 	if db == nil {
 		return nil, nil
 	}
@@ -49,7 +56,15 @@ func Kept(ctx context.Context, stateDir string, db *state.DB, recorded reconcile
 
 // KeptRow takes title and address from the issue's last run.
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	head := IssueHead{f.Name, w.IssueID, w.Identifier, last.Issue.URL, last.Issue.Title, last.Issue.Labels, ""}
+	head := IssueHead{
+		f.Name,
+		w.IssueID,
+		w.Identifier,
+		last.Issue.URL,
+		last.Issue.Title,
+		last.Issue.Labels,
+		"",
+	}
 	return KeptRow{head, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
@@ -62,7 +77,8 @@ func (f *Facts) KeptRows(ctx context.Context) ([]KeptRow, error) {
 			continue
 		}
 		last, _, runErr := f.DB.Runs.Last(ctx, w.IssueID)
-		rows, err = append(rows, f.KeptRow(w, last)), errors.Join(err, runErr)
+		rows = append(rows, f.KeptRow(w, last))
+		err = errors.Join(err, runErr)
 	}
 	return rows, err
 }

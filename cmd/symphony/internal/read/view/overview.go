@@ -1,6 +1,7 @@
-// Package view is the read model of projects: their issues, runs and requests as typed values. Package detail adds one issue, package
-// report a period. Their JSON is the output of ps, show and report with --json (specification 13.7 with additions): times are RFC 3339
-// in UTC, absent values are null, lists are never null. Package render makes text of them.
+// Package view is the read model of projects: their issues, runs and requests as typed values.
+// Package detail adds one issue, package report a period. Their JSON is the output of ps, show
+// and report with --json (specification 13.7 with additions): times are RFC 3339 in UTC,
+// absent values are null, lists are never null. Package render makes text of them.
 package view
 
 import (
@@ -34,13 +35,16 @@ type Overview struct {
 	Paused       bool                 `json:"paused"`
 	ProjectBlock *project.BlockedRow  `json:"project_blocked"`
 	Budget       *BudgetRow           `json:"budget"` // null without agent.budget_per_day
-	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run starts.
+	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run
+	// starts.
 	Schedule bool `json:"schedule_active"`
 	// Hosts are the machines on which agents work instead of this one.
 	Hosts []HostRow `json:"hosts"`
-	// LowUntil is set while too little of the tracker's allowance is left to look for new work.
+	// LowUntil is set while too little of the tracker's allowance is left to look for new
+	// work.
 	LowUntil *time.Time `json:"tracker_low_until"`
-	// NextPass is when the schedule's next pass is expected; null where its passes show no rhythm yet.
+	// NextPass is when the schedule's next pass is expected; null where its passes show no
+	// rhythm yet.
 	NextPass *NextPass  `json:"next_pass"`
 	Project  ProjectRow `json:"project"`
 	// Error is the reason why a project of several can't be read; left out otherwise.
@@ -51,28 +55,33 @@ type Overview struct {
 	Skipped []SkippedRow `json:"skipped,omitzero"`
 	Ended   []RunRow     `json:"ended,omitzero"`
 
-	// Health and Results are read with the ended runs, Health also on its own, otherwise nil and left out.
+	// Health and Results are read with the ended runs, Health also on its own, otherwise nil
+	// and left out.
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
 
-	// Handovers are those of the last HandoverDays, read with Options.Health for the metrics only; nil if there is no database.
+	// Handovers are those of the last HandoverDays, read with Options.Health for the metrics
+	// only; nil if there is no database.
 	Handovers *state.Handovers `json:"-"`
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
 	// listsWatched: Rows has the issues in review, too.
 	listsWatched bool
-	// claims and skips are what Counts counts: also the candidates that the last pass did not start, where Skipped is not read.
+	// claims and skips are what Counts counts: also the candidates that the last pass did not
+	// start, where Skipped is not read.
 	claims []reconcile.Claim
 	places map[string]int // of claims in the queue for a slot
 	skips  []reconcile.Skip
 	// obstacle keeps every issue from starting: see Facts.Obstacle.
 	obstacle string
-	// Issues are the identifiers or ids that the overview was confined to, as the caller gave them.
+	// Issues are the identifiers or ids that the overview was confined to, as the caller gave
+	// them.
 	Issues []string `json:"-"`
 }
 
-// LastScheduled is when the last pass of a schedule began; nil if there was none. Passes of workers and operators may have run since.
+// LastScheduled is when the last pass of a schedule began; nil if there was none. Passes of
+// workers and operators may have run since.
 func (v Overview) LastScheduled() *time.Time { return text.OrNull(v.scheduledAt) }
 
 // SkippedRow is a candidate that the last pass that fetched candidates did not start.

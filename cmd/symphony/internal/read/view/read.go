@@ -53,9 +53,20 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		return Overview{}, err
 	}
 	v := Overview{
-		GeneratedAt: f.Now, Claims: f.Claims(), Kept: kept, Requests: []RequestRow{}, Issues: o.Issues, Paused: f.Recorded.Paused,
-		ProjectBlock: f.Block, Budget: f.Budget, Schedule: f.Schedule, NextPass: f.NextPass, Project: f.ProjectRow(),
-		Hosts: []HostRow{}, scheduledAt: f.rhythm.Last.StartedAt, obstacle: f.Obstacle(),
+		GeneratedAt:  f.Now,
+		Claims:       f.Claims(),
+		Kept:         kept,
+		Requests:     []RequestRow{},
+		Issues:       o.Issues,
+		Paused:       f.Recorded.Paused,
+		ProjectBlock: f.Block,
+		Budget:       f.Budget,
+		Schedule:     f.Schedule,
+		NextPass:     f.NextPass,
+		Project:      f.ProjectRow(),
+		Hosts:        []HostRow{},
+		scheduledAt:  f.rhythm.Last.StartedAt,
+		obstacle:     f.Obstacle(),
 	}
 	if f.Config != nil {
 		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
@@ -75,7 +86,8 @@ func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) 
 		}
 		row := f.RequestRow(r)
 		if i := slices.IndexFunc(v.Running, func(run RunningRow) bool { return run.RunID == r.RunID }); i >= 0 {
-			row.IssueURL, row.Title = v.Running[i].IssueURL, v.Running[i].Title
+			row.IssueURL = v.Running[i].IssueURL
+			row.Title = v.Running[i].Title
 		}
 		v.Requests = append(v.Requests, row)
 	}
@@ -98,8 +110,12 @@ func (f *Facts) alerts(ctx context.Context) (v Overview, err error) {
 		err = f.readAlerts(ctx)
 	}
 	return Overview{
-		GeneratedAt: f.Now, Requests: text.Map(f.Requests, f.RequestRow), ProjectBlock: f.Block, Schedule: f.Schedule,
-		Project: f.ProjectRow(), scheduledAt: f.rhythm.Last.StartedAt,
+		GeneratedAt:  f.Now,
+		Requests:     text.Map(f.Requests, f.RequestRow),
+		ProjectBlock: f.Block,
+		Schedule:     f.Schedule,
+		Project:      f.ProjectRow(),
+		scheduledAt:  f.rhythm.Last.StartedAt,
 	}, err
 }
 
@@ -108,7 +124,12 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 	for _, ref := range refs {
 		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
 		if err == nil && !known {
-			err = project.UnknownIssue(ctx, f.DB, ref, "it is neither claimed nor skipped, and has had no run")
+			err = project.UnknownIssue(
+				ctx,
+				f.DB,
+				ref,
+				"it is neither claimed nor skipped, and has had no run",
+			)
 		}
 		if err != nil {
 			return err
@@ -133,7 +154,13 @@ func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 		v.Handovers = new(state.Handovers)
 		*v.Handovers, errs[3] = f.DB.Views.Handovers(ctx, f.Now.AddDate(0, 0, -HandoverDays), f.Now)
 	}
-	return errors.Join(errors.Join(errs[:]...), v.addTotals(ctx, f), v.addSkips(ctx, f, o), v.addPullRequests(ctx, f), v.addEnded(ctx, f, o))
+	return errors.Join(
+		errors.Join(errs[:]...),
+		v.addTotals(ctx, f),
+		v.addSkips(ctx, f, o),
+		v.addPullRequests(ctx, f),
+		v.addEnded(ctx, f, o),
+	)
 }
 
 // addTotals adds what settled runs have used.
@@ -144,7 +171,8 @@ func (v *Overview) addTotals(ctx context.Context, f Facts) error {
 	return err
 }
 
-// addSkips adds the candidates that the last pass did not start, as far as they are not claimed since, and the places in the queue.
+// addSkips adds the candidates that the last pass did not start, as far as they are not
+// claimed since, and the places in the queue.
 func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 	skipped, err := f.DB.Views.Skips(ctx)
 	claimed := map[string]reconcile.Claim{}
@@ -163,7 +191,10 @@ func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
-	slices.SortFunc(rows, func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) })
+	slices.SortFunc(
+		rows,
+		func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) },
+	)
 	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
 	}
@@ -198,7 +229,12 @@ func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
 
 func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 	search := o.Search
-	search.Words = text.Filter(search.Words, func(word string) bool { return !(Row{Project: f.Name, Status: StatusEnded}).Has(word) })
+	search.Words = text.Filter(search.Words, func(word string) bool {
+		return !(Row{
+			Project: f.Name,
+			Status:  StatusEnded,
+		}).Has(word)
+	})
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, project.PastRuns))
 	return text.Map(runs, func(r state.EndedRun) RunRow {
 		row := f.RunRow(r.Run)
@@ -207,7 +243,8 @@ func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 	}), err
 }
 
-// WithEnded adds the ended runs that a search finds to an overview that was read with Options.List.
+// WithEnded adds the ended runs that a search finds to an overview that was read with
+// Options.List.
 func (v Overview) WithEnded(ctx context.Context, p *project.Project, o Options) (Overview, error) {
 	f := Facts{Project: p}
 	if err := f.Open(ctx); err != nil {
@@ -222,7 +259,8 @@ func (v Overview) WithEnded(ctx context.Context, p *project.Project, o Options) 
 	return v, err
 }
 
-// placesOf numbers the issues that still wait for a slot in the order of the stored queue, by their ids.
+// placesOf numbers the issues that still wait for a slot in the order of the stored queue, by
+// their ids.
 func placesOf(skipped []state.StoredSkip, claimed map[string]reconcile.Claim) map[string]int {
 	queue := slices.DeleteFunc(slices.Clone(skipped), func(s state.StoredSkip) bool {
 		c, is := claimed[s.IssueID]

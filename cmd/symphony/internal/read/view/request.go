@@ -23,7 +23,8 @@ type RequestRow struct {
 	RunID      string                `json:"run_id"`
 	Kind       reconcile.RequestKind `json:"kind"`
 	Summary    string                `json:"summary"`
-	// Options are the labels of the first question, which --choice counts; Questions are all of them.
+	// Options are the labels of the first question, which --choice counts; Questions are all
+	// of them.
 	Options   []string   `json:"options"`
 	Questions []Question `json:"questions"`
 	Outside   bool       `json:"outside_sandbox"`
@@ -38,19 +39,22 @@ type RequestRow struct {
 	Workflow string `json:"-"`
 }
 
-// RequestDetail is the command or the change that an agent wants to be approved. What does not belong to its kind is empty.
+// RequestDetail is the command or the change that an agent wants to be approved. What does not
+// belong to its kind is empty.
 type RequestDetail struct {
-	Reason      string                    `json:"reason"` // in the agent's words
-	Command     string                    `json:"command"`
-	Cwd         string                    `json:"cwd"`
-	Changes     []reconcile.RequestChange `json:"changes"`
-	GrantRoot   string                    `json:"grant_root"` // a directory in which the agent wants to write
-	Permissions json.RawMessage           `json:"permissions"`
-	Server      string                    `json:"server"`    // the MCP server that asks
-	Cut         int                       `json:"cut_bytes"` // of all this, because it was too long
+	Reason  string                    `json:"reason"` // in the agent's words
+	Command string                    `json:"command"`
+	Cwd     string                    `json:"cwd"`
+	Changes []reconcile.RequestChange `json:"changes"`
+	// a directory in which the agent wants to write
+	GrantRoot   string          `json:"grant_root"`
+	Permissions json.RawMessage `json:"permissions"`
+	Server      string          `json:"server"`    // the MCP server that asks
+	Cut         int             `json:"cut_bytes"` // of all this, because it was too long
 }
 
-// Question is one question of a request. Other is set where a text beside the options is accepted.
+// Question is one question of a request. Other is set where a text beside the options is
+// accepted.
 type Question struct {
 	Question string   `json:"question"`
 	Options  []string `json:"options"`
@@ -58,7 +62,8 @@ type Question struct {
 	Secret   bool     `json:"secret"`
 }
 
-// RequestRow takes the time that is left from the monotonic clock, so that a stepped wall clock changes nothing.
+// RequestRow takes the time that is left from the monotonic clock, so that a stepped wall
+// clock changes nothing.
 func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 	expires := f.Now.Add(r.Left(f.Now, f.Instant))
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
@@ -66,9 +71,19 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 	}
 	d := r.Detail
 	row := RequestRow{
-		Project: f.Name, ID: r.ID(), Identifier: r.Identifier, RunID: r.RunID, Kind: r.Kind, Summary: r.Summary, Options: []string{},
-		Questions: []Question{}, Outside: r.Outside, AskedAt: r.AskedAt, ExpiresAt: expires.Truncate(time.Millisecond), Request: r,
-		InTracker: f.comments[r.Attention().Key].ID != "",
+		Project:    f.Name,
+		ID:         r.ID(),
+		Identifier: r.Identifier,
+		RunID:      r.RunID,
+		Kind:       r.Kind,
+		Summary:    r.Summary,
+		Options:    []string{},
+		Questions:  []Question{},
+		Outside:    r.Outside,
+		AskedAt:    r.AskedAt,
+		ExpiresAt:  expires.Truncate(time.Millisecond),
+		Request:    r,
+		InTracker:  f.comments[r.Attention().Key].ID != "",
 		Detail: RequestDetail{
 			d.Reason, d.Command, d.Cwd, append([]reconcile.RequestChange{}, d.Changes...), d.GrantRoot, d.Permissions, d.Server, d.Cut,
 		},
@@ -78,16 +93,22 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 		if i == 0 {
 			row.Options = labels
 		}
-		row.Questions = append(row.Questions, Question{Question: q.Text, Options: labels, Other: q.Other || len(labels) == 0, Secret: q.Secret})
+		row.Questions = append(row.Questions, Question{
+			Question: q.Text,
+			Options:  labels,
+			Other:    q.Other || len(labels) == 0,
+			Secret:   q.Secret,
+		})
 	}
 	return row
 }
 
-// AgentsProject is the name that pages and addresses have in place of a project's for agents without an issue.
+// AgentsProject is the name that pages and addresses have in place of a project's for agents
+// without an issue.
 const AgentsProject = "agents"
 
-// RequestRows are the unanswered requests of a state directory that is not a project's, in the shape of those of a project with that
-// name.
+// RequestRows are the unanswered requests of a state directory that is not a project's, in the
+// shape of those of a project with that name.
 func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name string) ([]RequestRow, error) {
 	open, err := OpenRequests(ctx, p, db)
 	f := Facts{Name: name, Now: p.Env.Now()}
@@ -115,14 +136,18 @@ func HowToAnswer(r reconcile.Request) string {
 		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
 	}
 	answer := " --choice N"
-	if slices.ContainsFunc(r.Detail.Questions, func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }) {
+	if slices.ContainsFunc(
+		r.Detail.Questions,
+		func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 },
+	) {
 		answer = ` "TEXT"`
 	}
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))
 }
 
-// AsksMore reports whether the summary contains more than the rest of a request: that a command uses the network, for instance, or needs
-// permissions, where a symlink leads, or which files a patch changes whose end was not stored.
+// AsksMore reports whether the summary contains more than the rest of a request: that a
+// command uses the network, for instance, or needs permissions, where a symlink leads, or
+// which files a patch changes whose end was not stored.
 func AsksMore(r reconcile.Request) bool {
 	if r.Kind != reconcile.CommandRequest {
 		return r.Detail.Cut > 0 || strings.Contains(r.Summary, reconcile.LeadsTo)

@@ -11,8 +11,10 @@ import (
 
 // Results is what the agents have achieved in the last days.
 type Results struct {
-	Days []ResultDay `json:"days"` // the oldest first, the last one is today, days without anything included
-	// Handover is the median time from the claim of an issue to its handover in these days, in seconds; null without one.
+	// the oldest first, the last one is today, days without anything included
+	Days []ResultDay `json:"days"`
+	// Handover is the median time from the claim of an issue to its handover in these days, in
+	// seconds; null without one.
 	Handover *float64 `json:"median_handover_seconds"`
 
 	handovers []time.Duration
@@ -41,7 +43,11 @@ func (f *Facts) results(ctx context.Context) (*Results, error) {
 	first := f.Now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
 	for n := range resultDays {
 		date := reconcile.DayOf(first.AddDate(0, 0, n))
-		r.Days = append(r.Days, ResultDay{Date: date, Outcomes: map[reconcile.Outcome]int{}, Spent: Spend(prices)})
+		r.Days = append(r.Days, ResultDay{
+			Date:     date,
+			Outcomes: map[reconcile.Outcome]int{},
+			Spent:    Spend(prices),
+		})
 	}
 	found, err := f.DB.Views.Results(ctx, first)
 	day := func(date string) *ResultDay {

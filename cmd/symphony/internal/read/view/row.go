@@ -14,25 +14,27 @@ import (
 
 // Row is one issue at a glance.
 type Row struct {
-	Project     string     `json:"project"` // the name of the folder of WORKFLOW.md
-	Status      Status     `json:"status"`
-	IssueID     string     `json:"issue_id"`
-	Identifier  string     `json:"issue_identifier"`
-	Title       string     `json:"title"` // empty where it is not known
-	URL         *string    `json:"url"`
-	State       *string    `json:"state"` // in the tracker, at the last pass
-	PullRequest *string    `json:"pull_request_url"`
-	At          *time.Time `json:"at"` // since when it has the status; of a claim that waits, when it is due
-	Turn        int        `json:"turn_count"`
-	Tokens      int64      `json:"total_tokens"` // of the present or the ended run
-	Cost        *Cost      `json:"cost"`         // of these tokens; null without agent.prices
-	// Text is what the agent does now: its last command or sentence. For an issue without a run it is the reason why it has none.
+	Project     string  `json:"project"` // the name of the folder of WORKFLOW.md
+	Status      Status  `json:"status"`
+	IssueID     string  `json:"issue_id"`
+	Identifier  string  `json:"issue_identifier"`
+	Title       string  `json:"title"` // empty where it is not known
+	URL         *string `json:"url"`
+	State       *string `json:"state"` // in the tracker, at the last pass
+	PullRequest *string `json:"pull_request_url"`
+	// since when it has the status; of a claim that waits, when it is due
+	At     *time.Time `json:"at"`
+	Turn   int        `json:"turn_count"`
+	Tokens int64      `json:"total_tokens"` // of the present or the ended run
+	Cost   *Cost      `json:"cost"`         // of these tokens; null without agent.prices
+	// Text is what the agent does now: its last command or sentence. For an issue without a
+	// run it is the reason why it has none.
 	Text string `json:"text"`
 	// WaitsFor is what the issue's watched pull request waits for; null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 
-	// Detail is the row of one of the overview's lists that this row was made of: a RunningRow, RetryingRow, HeldRow, KeptRow,
-	// WatchedRow, SkippedRow or RunRow.
+	// Detail is the row of one of the overview's lists that this row was made of: a
+	// RunningRow, RetryingRow, HeldRow, KeptRow, WatchedRow, SkippedRow or RunRow.
 	Detail any      `json:"-"`
 	Labels []string `json:"-"` // of the issue
 	place  int      // in the queue for a slot
@@ -42,7 +44,8 @@ type Row struct {
 	unreadable string
 }
 
-// Label is the status as people read it. An issue that waits while the project is paused is paused.
+// Label is the status as people read it. An issue that waits while the project is paused is
+// paused.
 func (r Row) Label() string {
 	if r.paused {
 		return "paused"
@@ -50,10 +53,16 @@ func (r Row) Label() string {
 	return r.Status.Label()
 }
 
-// Has reports whether all of these words are in the row, or in what is recorded of its run, without regard to case.
+// Has reports whether all of these words are in the row, or in what is recorded of its run,
+// without regard to case.
 func (r Row) Has(words ...string) bool {
-	all := strings.ToLower(strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text, r.found}, "\n"))
-	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) })
+	all := strings.ToLower(
+		strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text, r.found}, "\n"),
+	)
+	return !slices.ContainsFunc(
+		words,
+		func(word string) bool { return !strings.Contains(all, strings.ToLower(word)) },
+	)
 }
 
 // HeldNext reports whether the issue is held when its run has ended.
@@ -100,8 +109,8 @@ var Statuses = []Status{
 	reconcile.StatusSkipped, StatusEnded,
 }
 
-// rows makes one list of the overview's lists, in the order of the statuses, then of the queue and the identifiers. Ended runs follow, the
-// newest first.
+// rows makes one list of the overview's lists, in the order of the statuses, then of the queue
+// and the identifiers. Ended runs follow, the newest first.
 func (v Overview) rows() []Row {
 	list := []Row{}
 	for _, r := range v.Running {
@@ -124,8 +133,11 @@ func (v Overview) rows() []Row {
 	}
 	list = append(list, v.watchedRows(list)...)
 	slices.SortStableFunc(list, func(a, b Row) int {
-		return cmp.Or(cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)), cmp.Compare(a.place, b.place),
-			text.CompareNatural(a.Identifier, b.Identifier))
+		return cmp.Or(
+			cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)),
+			cmp.Compare(a.place, b.place),
+			text.CompareNatural(a.Identifier, b.Identifier),
+		)
 	})
 	return v.complete(append(list, v.endedRows()...))
 }
@@ -134,9 +146,19 @@ func (v Overview) endedRows() (list []Row) {
 	for _, r := range v.Ended {
 		outcome, reason := r.Ending()
 		list = append(list, Row{
-			Status: StatusEnded, Identifier: r.Identifier, IssueID: r.issueID, Title: r.Title, URL: r.IssueURL, At: r.EndedAt, Turn: r.Turns,
-			Tokens: r.Tokens.Total, Cost: r.Cost, Text: strings.TrimSuffix(outcome+": "+reason, ": "), Detail: r,
-			Labels: r.labels, found: r.found,
+			Status:     StatusEnded,
+			Identifier: r.Identifier,
+			IssueID:    r.issueID,
+			Title:      r.Title,
+			URL:        r.IssueURL,
+			At:         r.EndedAt,
+			Turn:       r.Turns,
+			Tokens:     r.Tokens.Total,
+			Cost:       r.Cost,
+			Text:       strings.TrimSuffix(outcome+": "+reason, ": "),
+			Detail:     r,
+			Labels:     r.labels,
+			found:      r.found,
 		})
 	}
 	return list
@@ -176,16 +198,29 @@ const HeldNextText = "held after this run"
 // row makes a row of one of the lists.
 func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
 	return Row{
-		Status: status, IssueID: h.IssueID, Identifier: h.Identifier, Title: h.Title, URL: h.IssueURL, At: at, Text: text, Detail: detail,
-		Labels: h.labels, unreadable: h.unreadable,
+		Status:     status,
+		IssueID:    h.IssueID,
+		Identifier: h.Identifier,
+		Title:      h.Title,
+		URL:        h.IssueURL,
+		At:         at,
+		Text:       text,
+		Detail:     detail,
+		Labels:     h.labels,
+		unreadable: h.unreadable,
 	}
 }
 
 func (v Overview) runningRow(r RunningRow) Row {
 	row := r.row(reconcile.StatusRunning, &r.StartedAt, r.doing(), r)
-	row.State, row.Turn, row.Tokens, row.Cost = &r.State, r.TurnCount, r.Tokens.Total, r.Cost
+	row.State = &r.State
+	row.Turn = r.TurnCount
+	row.Tokens = r.Tokens.Total
+	row.Cost = r.Cost
 	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
-		row.Status, row.At, row.Text = reconcile.StatusNeedsAnswer, &v.Requests[i].AskedAt, v.Requests[i].Summary
+		row.Status = reconcile.StatusNeedsAnswer
+		row.At = &v.Requests[i].AskedAt
+		row.Text = v.Requests[i].Summary
 	}
 	if r.HeldNext {
 		row.Text = HeldNextText + "; " + row.Text
@@ -200,7 +235,8 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 	case r.wait.Reason != "":
 		row.Text = r.wait.Message + "; " + r.wait.Ends
 	case row.Status == reconcile.StatusUndelivered:
-		row.At, row.Text = text.OrNull(r.Claim.Delivery.FailedAt), r.Claim.Delivery.Message
+		row.At = text.OrNull(r.Claim.Delivery.FailedAt)
+		row.Text = r.Claim.Delivery.Message
 	case r.Kind == reconcile.NoSlot:
 		v.addQueue(&row, v.places[r.IssueID])
 	}
@@ -209,8 +245,15 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 
 func (v Overview) skippedRow(r SkippedRow) Row {
 	row := Row{
-		Status: r.IssueStatus(v.obstacle != ""), IssueID: r.IssueID, Identifier: r.Identifier, Title: r.Title, URL: text.OrNull(r.URL),
-		At: &r.Since, Text: words.Skip(r.Skip), Detail: r, Labels: r.Labels,
+		Status:     r.IssueStatus(v.obstacle != ""),
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		Title:      r.Title,
+		URL:        text.OrNull(r.URL),
+		At:         &r.Since,
+		Text:       words.Skip(r.Skip),
+		Detail:     r,
+		Labels:     r.Labels,
 	}
 	if r.Reason == reconcile.SkipNoSlot || r.Reason == reconcile.SkipNoSlotInState {
 		v.addQueue(&row, r.Place)
@@ -218,13 +261,15 @@ func (v Overview) skippedRow(r SkippedRow) Row {
 	return row
 }
 
-// addQueue adds its place in the queue to the row of an issue without a slot. While nothing starts, that is the reason, and no queue.
+// addQueue adds its place in the queue to the row of an issue without a slot. While nothing
+// starts, that is the reason, and no queue.
 func (v Overview) addQueue(row *Row, place int) {
 	switch {
 	case v.obstacle != "":
 		row.Text = v.obstacle
 	case place > 0:
-		row.place, row.Text = place, fmt.Sprintf("place %d in the queue: %s", place, row.Text)
+		row.place = place
+		row.Text = fmt.Sprintf("place %d in the queue: %s", place, row.Text)
 	}
 }
 
@@ -262,9 +307,11 @@ func (r RunRow) Verification() *reconcile.Verification {
 
 // Ending describes how a run ended, and why if that was not a success.
 func (r RunRow) Ending() (outcome, reason string) {
-	outcome, reason = string(text.OrEmpty(r.Outcome)), Plain(text.OrEmpty(r.Error))
+	outcome = string(text.OrEmpty(r.Outcome))
+	reason = Plain(text.OrEmpty(r.Error))
 	if d := r.Delivery; d != nil && d.Code != "" && reason == "" {
-		outcome, reason = "not delivered", d.Code+": "+d.Message
+		outcome = "not delivered"
+		reason = d.Code + ": " + d.Message
 	}
 	if v := r.Verification(); v != nil && reason == "" {
 		reason = v.String()

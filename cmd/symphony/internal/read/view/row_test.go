@@ -20,34 +20,87 @@ func TestRows(t *testing.T) {
 	v := Overview{
 		Claims: Claims{
 			Running: []RunningRow{
-				{IssueHead: IssueHead{IssueID: "10", Identifier: "WEB-10"}, RunID: "r10", Alive: true, Activity: "go test ./...", HeldNext: true},
-				{IssueHead: IssueHead{IssueID: "9", Identifier: "WEB-9"}, RunID: "r9", Alive: true, Phase: reconcile.PreparingWorkspace},
-				{IssueHead: IssueHead{IssueID: "11", Identifier: "WEB-11"}, RunID: "r11", Alive: true},
+				{
+					IssueHead: IssueHead{IssueID: "10", Identifier: "WEB-10"},
+					RunID:     "r10",
+					Alive:     true,
+					Activity:  "go test ./...",
+					HeldNext:  true,
+				},
+				{
+					IssueHead: IssueHead{IssueID: "9", Identifier: "WEB-9"},
+					RunID:     "r9",
+					Alive:     true,
+					Phase:     reconcile.PreparingWorkspace,
+				},
+				{
+					IssueHead: IssueHead{IssueID: "11", Identifier: "WEB-11"},
+					RunID:     "r11",
+					Alive:     true,
+				},
 			},
 			Retrying: []RetryingRow{
 				{
-					IssueHead: IssueHead{IssueID: "3", Identifier: "WEB-3"}, Kind: reconcile.NoSlot, DueAt: now,
-					Claim: reconcile.Claim{Status: reconcile.Waiting, Kind: reconcile.NoSlot},
+					IssueHead: IssueHead{IssueID: "3", Identifier: "WEB-3"},
+					Kind:      reconcile.NoSlot,
+					DueAt:     now,
+					Claim:     reconcile.Claim{Status: reconcile.Waiting, Kind: reconcile.NoSlot},
 				},
 				{
-					IssueHead: IssueHead{IssueID: "4", Identifier: "WEB-4"}, Kind: reconcile.DeliveryFailed,
-					Claim: reconcile.Claim{Delivery: reconcile.Delivery{Code: "delivery_failed", Message: "the remote is gone"}},
+					IssueHead: IssueHead{IssueID: "4", Identifier: "WEB-4"},
+					Kind:      reconcile.DeliveryFailed,
+					Claim: reconcile.Claim{Delivery: reconcile.Delivery{
+						Code:    "delivery_failed",
+						Message: "the remote is gone",
+					}},
 				},
 			},
-			Held: []HeldRow{{IssueHead: IssueHead{IssueID: "2", Identifier: "WEB-2"}, Reason: reconcile.HoldOperator, text: "by an operator"}},
+			Held: []HeldRow{{
+				IssueHead: IssueHead{IssueID: "2", Identifier: "WEB-2"},
+				Reason:    reconcile.HoldOperator,
+				text:      "by an operator",
+			}},
 		},
-		Requests: []RequestRow{{ID: "WEB-11.1", RunID: "r11", Summary: "npm install", AskedAt: now}},
-		Skipped:  []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{IssueID: "1", Identifier: "WEB-1", Reason: reconcile.SkipLabel, Message: "it lacks the label x"}}}},
-		Ended: []RunRow{{issueID: "8", Kind: reconcile.AgentRun, Identifier: "WEB-8", Outcome: new(reconcile.Succeeded)}, {
-			issueID: "7", Kind: reconcile.AgentRun, Identifier: "WEB-7", Outcome: new(reconcile.Canceled), Error: new("missing: stopped: missing"),
+		Requests: []RequestRow{{
+			ID:      "WEB-11.1",
+			RunID:   "r11",
+			Summary: "npm install",
+			AskedAt: now,
 		}},
-		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{IssueID: "9", PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"}}}},
+		Skipped: []SkippedRow{{StoredSkip: state.StoredSkip{Skip: reconcile.Skip{
+			IssueID:    "1",
+			Identifier: "WEB-1",
+			Reason:     reconcile.SkipLabel,
+			Message:    "it lacks the label x",
+		}}}},
+		Ended: []RunRow{{
+			issueID:    "8",
+			Kind:       reconcile.AgentRun,
+			Identifier: "WEB-8",
+			Outcome:    new(reconcile.Succeeded),
+		}, {
+			issueID:    "7",
+			Kind:       reconcile.AgentRun,
+			Identifier: "WEB-7",
+			Outcome:    new(reconcile.Canceled),
+			Error:      new("missing: stopped: missing"),
+		}},
+		PullRequests: []PullRequestRow{{PullRequest: state.PullRequest{
+			IssueID:     "9",
+			PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/1"},
+		}}},
 	}
 	v.Project = newProjectRow("/home/ann/web-shop/WORKFLOW.md", "")
 	rows := v.rows()
 	var got []string
 	for _, r := range rows {
-		got = append(got, strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Text, text.OrEmpty(r.PullRequest)}, " | "))
+		got = append(
+			got,
+			strings.Join(
+				[]string{r.Project, string(r.Status), r.Identifier, r.Text, text.OrEmpty(r.PullRequest)},
+				" | ",
+			),
+		)
 	}
 	want := []string{
 		"web-shop | needs_answer | WEB-11 | npm install | ",
@@ -64,12 +117,23 @@ func TestRows(t *testing.T) {
 	v.obstacle = "the project is paused"
 	for _, r := range v.rows() {
 		if r.Identifier == "WEB-3" {
-			test.Equal(t, "an issue without a slot while nothing starts", string(r.Status)+": "+r.Text, "waiting: the project is paused")
+			test.Equal(
+				t,
+				"an issue without a slot while nothing starts",
+				string(r.Status)+": "+r.Text,
+				"waiting: the project is paused",
+			)
 		}
 	}
-	v.Rows, v.Schedule = rows, true
+	v.Rows = rows
+	v.Schedule = true
 	test.Equal(t, "the level", v.Verdict().Level, LevelNeedsPerson)
-	test.Equal(t, "the reasons", v.Verdict().Reasons, []string{"1 request to answer", "1 held", "1 undelivered"})
+	test.Equal(
+		t,
+		"the reasons",
+		v.Verdict().Reasons,
+		[]string{"1 request to answer", "1 held", "1 undelivered"},
+	)
 	v.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
 	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
 	v.Schedule = false
@@ -79,18 +143,33 @@ func TestRows(t *testing.T) {
 		{Reason: "linear_api_status", Message: "HTTP 503: (empty)", Status: 503}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}:         LevelNeedsPerson,
 	} {
-		test.Equal(t, block.Reason+" "+block.Message, (Overview{Schedule: true, ProjectBlock: &block}).Verdict().Level, want)
+		test.Equal(t, block.Reason+" "+block.Message, (Overview{
+			Schedule:     true,
+			ProjectBlock: &block,
+		}).Verdict().Level, want)
 	}
 }
 
-// TestSelection checks the filters and orders over the rows of two projects, and that the lists of each follow.
+// TestSelection checks the filters and orders over the rows of two projects, and that the
+// lists of each follow.
 func TestSelection(t *testing.T) {
 	read := func(folder string, held ...string) Overview {
-		v := Overview{Schedule: true, Project: newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", "")}
-		for i, name := range held {
-			v.Held = append(v.Held, HeldRow{IssueHead: IssueHead{IssueID: name, Identifier: name, Title: "Title of " + name}, HeldAt: now.Add(-time.Duration(i) * time.Minute)})
+		v := Overview{
+			Schedule: true,
+			Project:  newProjectRow("/home/ann/"+folder+"/WORKFLOW.md", ""),
 		}
-		v.Running = []RunningRow{{IssueHead: IssueHead{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1"}, RunID: folder, Alive: true, Tokens: Tokens{Total: int64(len(folder))}}}
+		for i, name := range held {
+			v.Held = append(v.Held, HeldRow{
+				IssueHead: IssueHead{IssueID: name, Identifier: name, Title: "Title of " + name},
+				HeldAt:    now.Add(-time.Duration(i) * time.Minute),
+			})
+		}
+		v.Running = []RunningRow{{
+			IssueHead: IssueHead{IssueID: folder, Identifier: strings.ToUpper(folder) + "-1"},
+			RunID:     folder,
+			Alive:     true,
+			Tokens:    Tokens{Total: int64(len(folder))},
+		}}
 		v.Requests = []RequestRow{{RunID: "other", Request: reconcile.Request{IssueID: held[0]}}}
 		v.Rows = v.rows()
 		return v
@@ -115,13 +194,22 @@ func TestSelection(t *testing.T) {
 		for _, r := range rows {
 			names = append(names, r.Identifier)
 		}
-		got := fmt.Sprintf("%s, %d %d held", strings.Join(names, " "), len(confined[0].Held), len(confined[1].Held))
+		got := fmt.Sprintf(
+			"%s, %d %d held",
+			strings.Join(names, " "),
+			len(confined[0].Held),
+			len(confined[1].Held),
+		)
 		if more > 0 {
 			got += fmt.Sprintf(", %d more", more)
 		}
 		test.Equal(t, fmt.Sprint(c.filters, ", ", c.order, ", ", c.limit), got, c.want)
 	}
-	all = append(all, Overview{Project: newProjectRow("", "/state/old-1"), Schedule: true, Error: &reconcile.Error{Code: "state_corrupt", Message: "damaged"}})
+	all = append(all, Overview{
+		Project:  newProjectRow("", "/state/old-1"),
+		Schedule: true,
+		Error:    &reconcile.Error{Code: "state_corrupt", Message: "damaged"},
+	})
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
 	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
@@ -132,9 +220,17 @@ func TestPlacesOf(t *testing.T) {
 	stored := func(id string, place int) state.StoredSkip {
 		return state.StoredSkip{Skip: reconcile.Skip{IssueID: id, Place: place}}
 	}
-	skipped := []state.StoredSkip{stored("a", 4), stored("b", 1), stored("c", 0), stored("d", 2), stored("e", 3)}
+	skipped := []state.StoredSkip{
+		stored("a", 4),
+		stored("b", 1),
+		stored("c", 0),
+		stored("d", 2),
+		stored("e", 3),
+	}
 	claimed := map[string]reconcile.Claim{
-		"b": {Status: reconcile.Running}, "d": {Status: reconcile.Waiting, Kind: reconcile.NoSlot}, "e": {Status: reconcile.Held},
+		"b": {Status: reconcile.Running},
+		"d": {Status: reconcile.Waiting, Kind: reconcile.NoSlot},
+		"e": {Status: reconcile.Held},
 	}
 	test.Equal(t, "the places", placesOf(skipped, claimed), map[string]int{"d": 1, "a": 2})
 }
@@ -142,17 +238,34 @@ func TestPlacesOf(t *testing.T) {
 // Several projects have the lists of all, the sums, and what is nearest of the rest.
 func TestJoin(t *testing.T) {
 	read := func(name string, ended time.Time) Overview {
-		v := Overview{Project: newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""), Schedule: true, GeneratedAt: now}
-		v.Held = []HeldRow{{IssueHead: IssueHead{Project: name, IssueID: name, Identifier: name + "-1"}, HeldAt: now}}
-		v.Running = []RunningRow{{IssueHead: IssueHead{Project: name, IssueID: name + "2", Identifier: name + "-2"}, Alive: true}}
-		v.Ended = []RunRow{{Project: name, RunID: name, EndedAt: &ended, Kind: reconcile.AgentRun, Outcome: new(reconcile.Succeeded)}}
+		v := Overview{
+			Project:     newProjectRow("/home/ann/"+name+"/WORKFLOW.md", ""),
+			Schedule:    true,
+			GeneratedAt: now,
+		}
+		v.Held = []HeldRow{{
+			IssueHead: IssueHead{Project: name, IssueID: name, Identifier: name + "-1"},
+			HeldAt:    now,
+		}}
+		v.Running = []RunningRow{{
+			IssueHead: IssueHead{Project: name, IssueID: name + "2", Identifier: name + "-2"},
+			Alive:     true,
+		}}
+		v.Ended = []RunRow{{
+			Project: name,
+			RunID:   name,
+			EndedAt: &ended,
+			Kind:    reconcile.AgentRun,
+			Outcome: new(reconcile.Succeeded),
+		}}
 		v.Totals = Totals{Tokens{Input: 2, Total: 3}, 1.5}
 		v.NextPass = &NextPass{At: ended}
 		v.Counts = reconcile.Counts{Running: 1, Held: 1}
 		v.Rows = v.rows()
 		return v
 	}
-	a, b := read("api", now), read("web", now.Add(time.Minute))
+	a := read("api", now)
+	b := read("web", now.Add(time.Minute))
 	b.Schedule = false
 	j := Join([]Overview{a, b})
 	var rows, ended []string
@@ -167,7 +280,8 @@ func TestJoin(t *testing.T) {
 	test.Equal(t, "the ended runs", ended, []string{"web", "api"})
 	test.Equal(t, "the counts", j.Counts, reconcile.Counts{Running: 2, Held: 2})
 	test.Equal(t, "the totals", j.Totals, Totals{Tokens{Input: 4, Total: 6}, 3})
-	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil || j.Requests == nil {
+	if j.Schedule || !j.NextPass.At.Equal(now) || len(j.Projects) != 2 || j.Skipped != nil ||
+		j.Requests == nil {
 		t.Errorf("%+v", j)
 	}
 	var list []Named

@@ -36,7 +36,8 @@ type RunRow struct {
 	Outcome       *reconcile.Outcome `json:"outcome"`
 	Error         *string            `json:"error"`
 	AfterRunError *string            `json:"after_run_error"` // does not change the outcome
-	// Delivery is what became of the commits; null where no delivery was tried. It does not change the outcome of an agent's run.
+	// Delivery is what became of the commits; null where no delivery was tried. It does not
+	// change the outcome of an agent's run.
 	Delivery  *reconcile.DeliveryResult `json:"delivery"`
 	StartedAt time.Time                 `json:"started_at"`
 	EndedAt   *time.Time                `json:"ended_at"`
@@ -51,20 +52,37 @@ type RunRow struct {
 
 func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	row := RunRow{
-		Project: f.Name, RunID: r.ID, issueID: r.IssueID, labels: r.Issue.Labels, Identifier: r.Identifier, IssueURL: r.Issue.URL,
-		Title: r.Issue.Title, Kind: r.Kind, Attempt: r.Attempt, Phase: r.Phase, Outcome: text.OrNull(r.Outcome),
-		Delivery: text.OrNull(r.Delivery),
-		Error:    ErrorText(r.ErrorCode, r.ErrorText), AfterRunError: text.OrNull(r.AfterRunError),
-		StartedAt: r.StartedAt, EndedAt: text.OrNull(r.EndedAt), Turns: r.Turns, Tokens: Tokens(r.Tokens), ThreadID: text.OrNull(r.ThreadID),
+		Project:       f.Name,
+		RunID:         r.ID,
+		issueID:       r.IssueID,
+		labels:        r.Issue.Labels,
+		Identifier:    r.Identifier,
+		IssueURL:      r.Issue.URL,
+		Title:         r.Issue.Title,
+		Kind:          r.Kind,
+		Attempt:       r.Attempt,
+		Phase:         r.Phase,
+		Outcome:       text.OrNull(r.Outcome),
+		Delivery:      text.OrNull(r.Delivery),
+		Error:         ErrorText(r.ErrorCode, r.ErrorText),
+		AfterRunError: text.OrNull(r.AfterRunError),
+		StartedAt:     r.StartedAt,
+		EndedAt:       text.OrNull(r.EndedAt),
+		Turns:         r.Turns,
+		Tokens:        Tokens(r.Tokens),
+		ThreadID:      text.OrNull(r.ThreadID),
 	}
 	if f.Config != nil {
-		row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
+		row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{
+			Model:  r.Model,
+			Tokens: r.Tokens,
+		}).Cost
 	}
 	return row
 }
 
-// ErrorText is "<code>: <message>", nil where there is neither. The errors that the specification words itself stand without
-// a code.
+// ErrorText is "<code>: <message>", nil where there is neither. The errors that the
+// specification words itself stand without a code.
 func ErrorText(code, message string) *string {
 	switch {
 	case code == "" && message == "":

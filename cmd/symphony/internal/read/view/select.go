@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Selection chooses the rows of overviews to keep, and their order. The zero value keeps all rows in their order.
+// Selection chooses the rows of overviews to keep, and their order. The zero value keeps all
+// rows in their order.
 type Selection struct {
 	filters map[string][]string // by key
 	sort    string
@@ -26,15 +27,20 @@ var (
 	SortKeys   = []string{"status", "issue", "title", "time", "tokens"}
 )
 
-// NewSelection reads filters of the form KEY=VALUE and the key of an order, which a "-" before it reverses. An empty order is that
-// of the statuses. Filters with different keys all have to match, of those with the same key one.
+// NewSelection reads filters of the form KEY=VALUE and the key of an order, which a "-" before
+// it reverses. An empty order is that of the statuses. Filters with different keys all have to
+// match, of those with the same key one.
 func NewSelection(filters []string, order string, limit int) (Selection, error) {
 	s := Selection{filters: map[string][]string{}, limit: limit}
 	for _, filter := range filters {
 		key, value, found := strings.Cut(filter, "=")
 		switch {
 		case !found || value == "":
-			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q", strings.Join(FilterKeys, ", "), filter)
+			return s, exit.Usage(
+				"--filter needs KEY=VALUE with one of the keys %s, not %q",
+				strings.Join(FilterKeys, ", "),
+				filter,
+			)
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
@@ -77,8 +83,8 @@ func (s Selection) Search() state.Search {
 	return state.Search{Texts: s.filters["text"], Labels: s.filters["label"]}
 }
 
-// Select returns the overviews confined to the issues that the selection keeps, the rows of all of them in the selection's order,
-// and how many more rows its limit has cut.
+// Select returns the overviews confined to the issues that the selection keeps, the rows of
+// all of them in the selection's order, and how many more rows its limit has cut.
 func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more int) {
 	type ownedRow struct {
 		Row
@@ -103,9 +109,11 @@ func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more
 		kept = kept[:s.limit]
 	}
 	own := make([][]Row, len(all))
-	confined, rows = []Overview{}, []Row{}
+	confined = []Overview{}
+	rows = []Row{}
 	for _, r := range kept {
-		rows, own[r.owner] = append(rows, r.Row), append(own[r.owner], r.Row)
+		rows = append(rows, r.Row)
+		own[r.owner] = append(own[r.owner], r.Row)
 	}
 	for i, v := range all {
 		if len(s.filters) > 0 || s.sort != "" || s.limit > 0 {
@@ -125,7 +133,10 @@ func (s Selection) keeps(r Row) bool {
 			case "project":
 				return strings.EqualFold(r.Project, value)
 			case "label":
-				return slices.ContainsFunc(r.Labels, func(label string) bool { return strings.EqualFold(label, value) })
+				return slices.ContainsFunc(
+					r.Labels,
+					func(label string) bool { return strings.EqualFold(label, value) },
+				)
 			}
 			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text, r.found}, "\n"))
 			return strings.Contains(all, strings.ToLower(value))
@@ -154,18 +165,24 @@ func (s Selection) compare(a, b Row) int {
 	return cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
 }
 
-// confine returns the overview with these rows, and with what belongs to them in its other lists.
+// confine returns the overview with these rows, and with what belongs to them in its other
+// lists.
 func (v Overview) confine(rows []Row) Overview {
-	v.Rows, v.Hosts = append([]Row{}, rows...), append([]HostRow{}, v.Hosts...)
-	undelivered, requests, pulls := v.Undelivered, v.Requests, v.PullRequests
-	v.Claims, v.Kept = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}, []KeptRow{}
+	v.Rows = append([]Row{}, rows...)
+	v.Hosts = append([]HostRow{}, v.Hosts...)
+	undelivered := v.Undelivered
+	requests := v.Requests
+	pulls := v.PullRequests
+	v.Claims = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
+	v.Kept = []KeptRow{}
 	if v.Skipped != nil {
 		v.Skipped = []SkippedRow{}
 	}
 	if v.Ended != nil {
 		v.Ended = []RunRow{}
 	}
-	issues, counted := map[string]bool{}, map[string]bool{}
+	issues := map[string]bool{}
+	counted := map[string]bool{}
 	for _, r := range rows {
 		issues[r.IssueID] = true
 		counted[r.IssueID] = counted[r.IssueID] || r.Status != StatusEnded && r.Status != StatusKept

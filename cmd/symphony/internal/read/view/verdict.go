@@ -15,9 +15,11 @@ import (
 // Verdict answers whether a project needs a person.
 type Verdict struct {
 	Level Level `json:"level"`
-	// Reasons are sentences, the most important first. Where all is well, they explain why nothing starts nevertheless.
+	// Reasons are sentences, the most important first. Where all is well, they explain why
+	// nothing starts nevertheless.
 	Reasons []string `json:"reasons"`
-	// Brief are the reasons for a page that has the messages of blocks, errors and budgets elsewhere.
+	// Brief are the reasons for a page that has the messages of blocks, errors and budgets
+	// elsewhere.
 	Brief []string `json:"-"`
 }
 
@@ -48,9 +50,15 @@ type JudgedProject struct {
 func NewJudgement(all []Overview) Judgement {
 	out := Judgement{Verdict: Judge(all)}
 	if len(all) == 0 {
-		out.Verdict = Verdict{Level: LevelNotTicking, Reasons: []string{"no pass has run yet as this account"}}
+		out.Verdict = Verdict{
+			Level:   LevelNotTicking,
+			Reasons: []string{"no pass has run yet as this account"},
+		}
 	}
-	out.Projects = text.Map(all, func(v Overview) JudgedProject { return JudgedProject{v.Project, v.Verdict(), v.Counts} })
+	out.Projects = text.Map(
+		all,
+		func(v Overview) JudgedProject { return JudgedProject{v.Project, v.Verdict(), v.Counts} },
+	)
 	return out
 }
 
@@ -58,13 +66,16 @@ func NewJudgement(all []Overview) Judgement {
 func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
-		return Overview{GeneratedAt: p.Env.Now().UTC(), Project: newProjectRow(p.Path, p.StateDir)}.confine(nil), nil
+		return Overview{
+			GeneratedAt: p.Env.Now().UTC(),
+			Project:     newProjectRow(p.Path, p.StateDir),
+		}.confine(nil), nil
 	}
 	return v, err
 }
 
-// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no person; a project that can't be read
-// does.
+// Verdict judges the overview. A block that ends by itself, such as a used-up limit, needs no
+// person; a project that can't be read does.
 func (v Overview) Verdict() Verdict {
 	if e := v.Error; e != nil {
 		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
@@ -84,7 +95,11 @@ func (v Overview) Verdict() Verdict {
 	case v.LastPass == nil:
 		add(LevelNotTicking, "no pass has run yet", "")
 	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
-		add(LevelNotTicking, "no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago", "")
+		add(
+			LevelNotTicking,
+			"no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago",
+			"",
+		)
 	default:
 		add(LevelNotTicking, "no schedule is active; no scheduled pass has run yet", "")
 	}
@@ -93,7 +108,8 @@ func (v Overview) Verdict() Verdict {
 		if b := v.ProjectBlock; b != nil && levelOf(b.Reason, b.Status) == by {
 			add(by, idle, ": "+b.Reason+": "+b.Message)
 		}
-		if p := v.LastPass; p != nil && len(p.Errors) > 0 && (v.ProjectBlock == nil || v.ProjectBlock.Reason != p.Errors[0].Code) {
+		if p := v.LastPass; p != nil && len(p.Errors) > 0 &&
+			(v.ProjectBlock == nil || v.ProjectBlock.Reason != p.Errors[0].Code) {
 			if e := p.Errors[0]; levelOf(e.Code, e.Status) == by {
 				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
 			}

@@ -27,18 +27,34 @@ func TestErrorText(t *testing.T) {
 // Tokens of a model without a price, or of several models at once, are counted and not priced.
 func TestCost(t *testing.T) {
 	use := func(model string, millions int64) reconcile.ModelUse {
-		return reconcile.ModelUse{Model: model, Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6}}
+		return reconcile.ModelUse{
+			Model:  model,
+			Tokens: reconcile.Tokens{Input: millions * 1e6, Total: millions * 1e6},
+		}
 	}
-	uses := []reconcile.ModelUse{use("a", 1), use("b", 2), use("", 3), use("a+b", 4), use("a+b", 5), {Model: "unused"}}
+	uses := []reconcile.ModelUse{
+		use("a", 1),
+		use("b", 2),
+		use("", 3),
+		use("a+b", 4),
+		use("a+b", 5),
+		{Model: "unused"},
+	}
 	if s := Spend(reconcile.Prices{}, uses...); s.Cost != nil || s.Tokens.Total != 15e6 {
 		t.Errorf("without prices: %+v", s)
 	}
-	prices := reconcile.Prices{Currency: "EUR", Models: map[string]reconcile.Price{"a": {Input: 10}}}
-	if c := Spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 || strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" || !c.Estimate {
+	prices := reconcile.Prices{
+		Currency: "EUR",
+		Models:   map[string]reconcile.Price{"a": {Input: 10}},
+	}
+	if c := Spend(prices, uses...).Cost; c.Amount != 10 || c.Unpriced != 14e6 ||
+		strings.Join(c.Models, " ") != "b "+unknownModel+" a+b" ||
+		!c.Estimate {
 		t.Errorf("one price: %+v", c)
 	}
 	prices.Models["default"] = reconcile.Price{Input: 1}
-	if c := Spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 || strings.Join(c.Models, " ") != "a+b" {
+	if c := Spend(prices, uses...).Cost; c.Amount != 15 || c.Unpriced != 9e6 ||
+		strings.Join(c.Models, " ") != "a+b" {
 		t.Errorf("with a default: %+v", c)
 	}
 }
@@ -55,17 +71,29 @@ func TestAsksMore(t *testing.T) {
 		{reconcile.FileChangeRequest, "add a", "", false},
 		{reconcile.FileChangeRequest, "add a (leads to /etc/a)", "", true},
 	} {
-		r := reconcile.Request{Kind: c.kind, Summary: c.summary, Detail: reconcile.RequestDetail{Command: c.command}}
+		r := reconcile.Request{
+			Kind:    c.kind,
+			Summary: c.summary,
+			Detail:  reconcile.RequestDetail{Command: c.command},
+		}
 		test.Equal(t, c.summary, AsksMore(r), c.want)
 	}
-	cut := reconcile.Request{Kind: reconcile.FileChangeRequest, Summary: "add a, add b", Detail: reconcile.RequestDetail{Cut: 1}}
+	cut := reconcile.Request{
+		Kind:    reconcile.FileChangeRequest,
+		Summary: "add a, add b",
+		Detail:  reconcile.RequestDetail{Cut: 1},
+	}
 	test.Equal(t, "a patch that was cut", AsksMore(cut), true)
 }
 
 func TestJoinResults(t *testing.T) {
 	read := func(outcomes map[reconcile.Outcome]int, cost *Cost, handover time.Duration) Overview {
 		r := &Results{handovers: []time.Duration{handover}, Days: []ResultDay{{
-			Date: "2026-11-20", HandedOver: 1, Outcomes: outcomes, Seconds: 2, Spent: Spent{Tokens{Total: 10}, cost},
+			Date:       "2026-11-20",
+			HandedOver: 1,
+			Outcomes:   outcomes,
+			Seconds:    2,
+			Spent:      Spent{Tokens{Total: 10}, cost},
 		}}}
 		r.median()
 		return Overview{Results: r}
@@ -74,13 +102,25 @@ func TestJoinResults(t *testing.T) {
 	all := []Overview{
 		{},
 		read(map[reconcile.Outcome]int{reconcile.Failed: 1}, nil, time.Minute),
-		read(map[reconcile.Outcome]int{reconcile.Failed: 1, reconcile.Succeeded: 2}, cost, time.Hour),
+		read(map[reconcile.Outcome]int{
+			reconcile.Failed:    1,
+			reconcile.Succeeded: 2,
+		}, cost, time.Hour),
 		read(map[reconcile.Outcome]int{}, cost, 2*time.Hour),
 		read(map[reconcile.Outcome]int{}, &Cost{Currency: "USD", Amount: 9}, 3*time.Hour),
 	}
 	want := ResultDay{
-		Date: "2026-11-20", HandedOver: 4, Outcomes: map[reconcile.Outcome]int{reconcile.Failed: 2, reconcile.Succeeded: 2}, Seconds: 8,
-		Spent: Spent{Tokens{Total: 40}, &Cost{Currency: "EUR", Estimate: true, Amount: 3, Unpriced: 22, Models: []string{"m"}}},
+		Date:       "2026-11-20",
+		HandedOver: 4,
+		Outcomes:   map[reconcile.Outcome]int{reconcile.Failed: 2, reconcile.Succeeded: 2},
+		Seconds:    8,
+		Spent: Spent{Tokens{Total: 40}, &Cost{
+			Currency: "EUR",
+			Estimate: true,
+			Amount:   3,
+			Unpriced: 22,
+			Models:   []string{"m"},
+		}},
 	}
 	got := Join(all).Results
 	test.Equal(t, "the days", got.Days, []ResultDay{want})
@@ -93,7 +133,11 @@ func TestJoinResults(t *testing.T) {
 func TestClaimsAreSortedByNumber(t *testing.T) {
 	f := Facts{}
 	for i, name := range []string{"WEB-10", "WEB-9", "WEB-100"} {
-		c := reconcile.Claim{IssueID: string(rune('a' + i)), Identifier: name, Status: reconcile.Held}
+		c := reconcile.Claim{
+			IssueID:    string(rune('a' + i)),
+			Identifier: name,
+			Status:     reconcile.Held,
+		}
 		f.Recorded.Claims = append(f.Recorded.Claims, c)
 	}
 	got := text.Map(f.Claims().Held, func(r HeldRow) string { return r.Identifier })

@@ -10,90 +10,184 @@ import (
 	"github.com/symphony-cron/symphony/runner/confine"
 )
 
-// RunError is the next step for some codes with which a run ends. ISSUE stands for the identifier of the issue.
+// RunError is the next step for some codes with which a run ends. ISSUE stands for the
+// identifier of the issue.
 type RunError struct{ Codes, Next string }
 
-// RunErrors are the error codes of runs as docs/errors.md lists them. Those that put an issue on hold are in reconcile/hold.go.
+// RunErrors are the error codes of runs as docs/errors.md lists them. Those that put an issue
+// on hold are in reconcile/hold.go.
 func RunErrors() []RunError {
-	return append(runErrors[:len(runErrors):len(runErrors)], text.Map(reconcile.HoldCodes(), func(code string) RunError {
-		return RunError{code, reconcile.HoldStep(code)}
-	})...)
+	return append(
+		runErrors[:len(runErrors):len(runErrors)],
+		text.Map(reconcile.HoldCodes(), func(code string) RunError {
+			return RunError{code, reconcile.HoldStep(code)}
+		})...)
 }
 
 var runErrors = []RunError{
-	{"codex_not_found", "`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
-		"or set `codex.command` to its path"},
-	{"codex_incompatible", "install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, which is " +
-		"under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or switch it off; then `symphony unblock`"},
+	{
+		"codex_not_found",
+		"`npm install -g @openai/codex`, then `codex login`; a login shell (`bash -lc`) has to find it, " +
+			"or set `codex.command` to its path",
+	},
+	{
+		"codex_incompatible",
+		"install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, which is " +
+			"under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or switch it off; then `symphony unblock`",
+	},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
-	{"network", "check the network, and the provider in codex's config.toml; work continues when the model can be reached. If the error " +
-		"stays although codex works, `symphony retry --fresh ISSUE` starts a new conversation"},
-	{"sandbox_unavailable", "allow the machine to sandbox commands, which codex tries before the first turn: permit unprivileged user " +
-		"namespaces (`sysctl user.max_user_namespaces=15000`; on some systems `kernel.unprivileged_userns_clone=1` or " +
-		"`kernel.apparmor_restrict_unprivileged_userns=0`), or let the container create namespaces (`--security-opt seccomp=unconfined " +
-		"--security-opt apparmor=unconfined`). Only in a dedicated container or machine: `codex.turn_sandbox_policy: {type: " +
-		"externalSandbox}` (codex confines nothing) or `{type: dangerFullAccess}` (no sandbox at all)"},
-	{"sandbox_failed", "look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a missing path in " +
-		"`agent.writable_roots`: codex can sandbox commands elsewhere, but not in this workspace"},
-	{"codex_command_unsafe", "write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher such as npx " +
-		"would start files that an agent can write. If no agent can change them, set `codex.trust_launcher: true`"},
-	{"login_shell_failed", "install bash if it is missing, and try the login shell of the account: `time bash -lc true`; " +
-		"`bash -xlc true` prints each command of its profile. Work continues once it ends within 30 s"},
+	{
+		"network",
+		"check the network, and the provider in codex's config.toml; work continues when the model can be reached. If the error " +
+			"stays although codex works, `symphony retry --fresh ISSUE` starts a new conversation",
+	},
+	{
+		"sandbox_unavailable",
+		"allow the machine to sandbox commands, which codex tries before the first turn: permit unprivileged user " +
+			"namespaces (`sysctl user.max_user_namespaces=15000`; on some systems `kernel.unprivileged_userns_clone=1` or " +
+			"`kernel.apparmor_restrict_unprivileged_userns=0`), or let the container create namespaces (`--security-opt seccomp=unconfined " +
+			"--security-opt apparmor=unconfined`). Only in a dedicated container or machine: `codex.turn_sandbox_policy: {type: " +
+			"externalSandbox}` (codex confines nothing) or `{type: dangerFullAccess}` (no sandbox at all)",
+	},
+	{
+		"sandbox_failed",
+		"look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a missing path in " +
+			"`agent.writable_roots`: codex can sandbox commands elsewhere, but not in this workspace",
+	},
+	{
+		"codex_command_unsafe",
+		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher such as npx " +
+			"would start files that an agent can write. If no agent can change them, set `codex.trust_launcher: true`",
+	},
+	{
+		"login_shell_failed",
+		"install bash if it is missing, and try the login shell of the account: `time bash -lc true`; " +
+			"`bash -xlc true` prints each command of its profile. Work continues once it ends within 30 s",
+	},
 	{"response_timeout", "raise `codex.read_timeout_ms` if codex is only slow"},
 	{"turn_timeout, stalled", "`symphony logs ISSUE` shows what the agent did; " +
 		"raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
 	{"port_exit", "`symphony logs ISSUE --stderr` shows why the agent ended"},
-	{"response_error, turn_failed, turn_cancelled", "`symphony logs ISSUE` shows what led to codex's message"},
+	{
+		"response_error, turn_failed, turn_cancelled",
+		"`symphony logs ISSUE` shows what led to codex's message",
+	},
 	{"approval_required, turn_input_required", "explain in the prompt what to do without an answer, " +
 		"or set `agent.on_approval` or `agent.on_question` to `ask`"},
 	{"max_tokens", "raise `agent.max_tokens`, or make the issue smaller; then `symphony retry ISSUE`"},
-	{"hook_failed, hook_timeout", "`symphony logs ISSUE --hooks` shows the output of the hook; hooks run in the workspace by `sh`, not bash"},
-	{"repository_unavailable", "find the fault of git, `repository.url` or `repository.base` with `symphony doctor`; then " +
-		"`symphony unblock` starts runs again immediately"},
-	{"git_identity_missing", "run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or " +
-		"set `repository.git_name` and `repository.git_email`; then `symphony unblock`"},
-	{"git_killed", "find out what kills git, for instance the kernel when memory is short; the run is tried again"},
-	{"git_limit", "look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
-		"index, lists millions of files, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; " +
-		"nothing of it was removed"},
-	{"delivery_failed", "correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
-		"an agent, and `symphony deliver ISSUE` delivers now"},
-	{"delivery_incomplete", "correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the files that the " +
-		"message names; then `symphony deliver ISSUE`"},
-	{"repository_changed", "the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +
-		"there, or push the commits, and what they build on, to the new one yourself"},
-	{"delivery_conflict", "delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
-		"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`"},
-	{"verify_unusable", "correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
-		"`symphony verify ISSUE` tries now"},
+	{
+		"hook_failed, hook_timeout",
+		"`symphony logs ISSUE --hooks` shows the output of the hook; hooks run in the workspace by `sh`, not bash",
+	},
+	{
+		"repository_unavailable",
+		"find the fault of git, `repository.url` or `repository.base` with `symphony doctor`; then " +
+			"`symphony unblock` starts runs again immediately",
+	},
+	{
+		"git_identity_missing",
+		"run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or " +
+			"set `repository.git_name` and `repository.git_email`; then `symphony unblock`",
+	},
+	{
+		"git_killed",
+		"find out what kills git, for instance the kernel when memory is short; the run is tried again",
+	},
+	{
+		"git_limit",
+		"look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
+			"index, lists millions of files, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; " +
+			"nothing of it was removed",
+	},
+	{
+		"delivery_failed",
+		"correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
+			"an agent, and `symphony deliver ISSUE` delivers now",
+	},
+	{
+		"delivery_incomplete",
+		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the files that the " +
+			"message names; then `symphony deliver ISSUE`",
+	},
+	{
+		"repository_changed",
+		"the workspace was cloned from another repository than `repository.url` names: change it back to deliver " +
+			"there, or push the commits, and what they build on, to the new one yourself",
+	},
+	{
+		"delivery_conflict",
+		"delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
+			"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
+	},
+	{
+		"verify_unusable",
+		"correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
+			"`symphony verify ISSUE` tries now",
+	},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
-	{"others_pushed", "nothing to do: others have pushed to the branch, and the agent of the next run merges that before it hands over"},
-	{"workspace_gone", "if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
-		"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits"},
-	{"invalid_branch", "correct `repository.branch`: its result for this issue is not a branch name, or is the base, or the remote has " +
-		"branches below it"},
-	{"branch_in_the_way", "rename the branch that the message names, or begin `repository.branch` with something else; then " +
-		"`symphony unblock`"},
-	{"branch_checked_out", "switch to another branch in the directory that the message names; it is tried again, and " +
-		"`symphony deliver ISSUE` delivers at once what is committed"},
+	{
+		"others_pushed",
+		"nothing to do: others have pushed to the branch, and the agent of the next run merges that before it hands over",
+	},
+	{
+		"workspace_gone",
+		"if it was removed by mistake, put it back (`symphony restore ISSUE`, if it is in the trash), then " +
+			"`symphony deliver ISSUE`; `symphony retry ISSUE` abandons its commits",
+	},
+	{
+		"invalid_branch",
+		"correct `repository.branch`: its result for this issue is not a branch name, or is the base, or the remote has " +
+			"branches below it",
+	},
+	{
+		"branch_in_the_way",
+		"rename the branch that the message names, or begin `repository.branch` with something else; then " +
+			"`symphony unblock`",
+	},
+	{
+		"branch_checked_out",
+		"switch to another branch in the directory that the message names; it is tried again, and " +
+			"`symphony deliver ISSUE` delivers at once what is committed",
+	},
 	{"template_render_error", "correct the prompt; `symphony prompt ISSUE` renders it"},
 	{"workspace_busy", "nothing to do: a process still uses the workspace; it is tried again"},
-	{"host_unreachable, engine_missing", "find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +
-		"engine; meanwhile issues start on other hosts, and on this one again once it answers"},
+	{
+		"host_unreachable, engine_missing",
+		"find the fault with `symphony hosts` and `ssh HOST true`, or with the commands of the " +
+			"engine; meanwhile issues start on other hosts, and on this one again once it answers",
+	},
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
-	{"host_lost", "find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
-		"for good: `symphony retry --host-is-gone ISSUE`"},
-	{"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn", "nothing to do: the run is ended on its host, " +
-		"and tried again; `symphony logs ISSUE --worker` shows what happened"},
-	{"workspace_taken", "remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its identifier to " +
-		"another issue. No failure is counted"},
-	{"workspace_foreign", "give each project its own `workspace.root`: the directory belongs to another issue or project"},
+	{
+		"host_lost",
+		"find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
+			"for good: `symphony retry --host-is-gone ISSUE`",
+	},
+	{
+		"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn",
+		"nothing to do: the run is ended on its host, " +
+			"and tried again; `symphony logs ISSUE --worker` shows what happened",
+	},
+	{
+		"workspace_taken",
+		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its identifier to " +
+			"another issue. No failure is counted",
+	},
+	{
+		"workspace_foreign",
+		"give each project its own `workspace.root`: the directory belongs to another issue or project",
+	},
 	{"invalid_workspace_cwd", "move away the file or directory in the place of the workspace"},
-	{"workspace_untrusted", "remove what the message names, or make it readable: git could run it in hooks, outside the sandbox; then " +
-		"`symphony retry ISSUE`"},
+	{
+		"workspace_untrusted",
+		"remove what the message names, or make it readable: git could run it in hooks, outside the sandbox; then " +
+			"`symphony retry ISSUE`",
+	},
 	{"workspace_failed", "check the workspace root; the message names the file"},
-	{"workspace_root_unusable", "set `workspace.root` to a directory that belongs to you and that no other account can write to"},
+	{
+		"workspace_root_unusable",
+		"set `workspace.root` to a directory that belongs to you and that no other account can write to",
+	},
 	{"leftover_process", "inspect the process with `ps -fp PID`; each pass tries again to end it"},
 	{"disk_full", "free disk space; the run is tried again and does not count as a failure"},
 	{"resource_limit", "raise the limits of open files (`ulimit -n`) and processes (`ulimit -u`)"},
@@ -104,14 +198,21 @@ var runErrors = []RunError{
 	{"state_replaced", "nothing to do: state.db was replaced while in use; the run is tried again"},
 	{"worker_lost, worker_frozen, spawn_failed", "look for the cause in `symphony logs ISSUE --worker`, " +
 		"and for the OOM killer in the kernel's log"},
-	{"terminated", "nothing to do: the worker received SIGTERM from a stop of `symphony.slice`, a shutdown, " +
-		"or the last logout of a user who does not linger"},
+	{
+		"terminated",
+		"nothing to do: the worker received SIGTERM from a stop of `symphony.slice`, a shutdown, " +
+			"or the last logout of a user who does not linger",
+	},
 	{"rebooted", "nothing to do: the machine was restarted"},
-	{"tracker_unavailable", "nothing to do: the tracker did not answer for 15 minutes between two turns; the run is tried again"},
+	{
+		"tracker_unavailable",
+		"nothing to do: the tracker did not answer for 15 minutes between two turns; the run is tried again",
+	},
 	{"run_failed", "`symphony logs ISSUE --worker` shows what happened"},
 }
 
-// Hint returns the next step after a run of the issue ended with an error, empty where there is none to name.
+// Hint returns the next step after a run of the issue ended with an error, empty where there
+// is none to name.
 func Hint(code, identifier string) string {
 	return strings.ReplaceAll(MarkedHint(code, identifier), "`", "")
 }

@@ -1,5 +1,5 @@
-// Package words explains each reason: why an issue waits, stopped or was released, and what comes next. Every command, view and page
-// takes its words from here.
+// Package words explains each reason: why an issue waits, stopped or was released, and what
+// comes next. Every command, view and page takes its words from here.
 package words
 
 import (
@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Releases explain why an issue was released, or why its run is stopped, by the code of the reason. The clause is about the issue.
+// Releases explain why an issue was released, or why its run is stopped, by the code of the
+// reason. The clause is about the issue.
 var Releases = map[string]string{
 	reconcile.StopMissing:   "the tracker no longer returns it",
 	reconcile.StopMoved:     "it is in another project or team of the tracker",
@@ -32,17 +33,38 @@ type Wait struct {
 
 // Waits are the kinds of waiting claims.
 var Waits = map[reconcile.RetryKind]Wait{
-	reconcile.Continuation:   {"its last run succeeded, and the issue is still active", "continues: the issue is still active", false},
-	reconcile.Backoff:        {"its last run failed", "", true},
-	reconcile.Interrupted:    {"its last run was ended from outside", "its last run was ended from outside", true},
-	reconcile.Blocked:        {"its last run met a fault of the machine, the tracker or the account", "", true},
-	reconcile.NoSlot:         {"no slot was free at the last pass", "no slot is free", false},
-	reconcile.Requested:      {"an operator asked for another run", "an operator asked for another run", false},
-	reconcile.Delivering:     {"the commits of its last run have not been delivered yet", "its commits are delivered next", false},
+	reconcile.Continuation: {
+		"its last run succeeded, and the issue is still active",
+		"continues: the issue is still active",
+		false,
+	},
+	reconcile.Backoff: {"its last run failed", "", true},
+	reconcile.Interrupted: {
+		"its last run was ended from outside",
+		"its last run was ended from outside",
+		true,
+	},
+	reconcile.Blocked: {
+		"its last run met a fault of the machine, the tracker or the account",
+		"",
+		true,
+	},
+	reconcile.NoSlot: {"no slot was free at the last pass", "no slot is free", false},
+	reconcile.Requested: {
+		"an operator asked for another run",
+		"an operator asked for another run",
+		false,
+	},
+	reconcile.Delivering: {
+		"the commits of its last run have not been delivered yet",
+		"its commits are delivered next",
+		false,
+	},
 	reconcile.DeliveryFailed: {"its work could not be delivered", "", true},
 }
 
-// Once is the condition on which a pass starts an issue, by the reason for which it waits: "a pass starts it …".
+// Once is the condition on which a pass starts an issue, by the reason for which it waits: "a
+// pass starts it …".
 var Once = map[string]string{
 	reconcile.SkipBlockedBy:  "once those issues are done",
 	reconcile.SkipElsewhere:  "once that one has released it",
@@ -71,18 +93,24 @@ func Phase(p reconcile.Phase) string {
 
 // Endings describe how a run ended, after its subject.
 var Endings = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "succeeded", reconcile.Failed: "failed", reconcile.TimedOut: "took too long", reconcile.Canceled: "was stopped",
+	reconcile.Succeeded:      "succeeded",
+	reconcile.Failed:         "failed",
+	reconcile.TimedOut:       "took too long",
+	reconcile.Canceled:       "was stopped",
 	reconcile.Stalled:        "was stopped, because its agent was silent for too long",
-	reconcile.InterruptedRun: "was interrupted", reconcile.Lost: "was lost",
+	reconcile.InterruptedRun: "was interrupted",
+	reconcile.Lost:           "was lost",
 }
 
-// Git describes how the branch of a workspace compares with its base and with the remote branch, and what is not committed.
+// Git describes how the branch of a workspace compares with its base and with the remote
+// branch, and what is not committed.
 func Git(g *host.GitStatus) (list []string) {
 	if g.Base != nil && g.Ahead != nil {
 		list = append(list, text.Plural(*g.Ahead, "commit")+" ahead of "+*g.Base)
 	}
 	switch {
-	case g.Unpushed == nil, g.Base != nil && g.Remote != nil && *g.Base == *g.Remote: // the number of commits ahead is the same
+	case g.Unpushed == nil, g.Base != nil && g.Remote != nil && *g.Base == *g.Remote:
+		// the number of commits ahead is the same
 	case *g.Unpushed == 0:
 		list = append(list, "pushed")
 	default:

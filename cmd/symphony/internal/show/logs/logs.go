@@ -1,5 +1,5 @@
-// Package logs prints what the runs of an issue have written: the agent's events, its stderr, the worker's log and the output of
-// hooks. It follows runs that go on.
+// Package logs prints what the runs of an issue have written: the agent's events, its stderr,
+// the worker's log and the output of hooks. It follows runs that go on.
 package logs
 
 import (
@@ -39,7 +39,8 @@ type Options struct {
 // searchedRuns is how many of the newest runs are searched for the last event of a kind.
 const searchedRuns = 20
 
-// Print prints the logs of an issue, and with Follow what is written later. The end of ctx ends only the following.
+// Print prints the logs of an issue, and with Follow what is written later. The end of ctx
+// ends only the following.
 func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o Options) error {
 	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
@@ -77,8 +78,13 @@ func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o O
 	return nil
 }
 
-// Read returns a run of an issue with its whole log. id is the beginning of the run's id, or empty for the newest run of an agent.
-func Read(ctx context.Context, p *project.Project, ref, id string) (run reconcile.Run, lines []eventlog.Line, err error) {
+// Read returns a run of an issue with its whole log. id is the beginning of the run's id, or
+// empty for the newest run of an agent.
+func Read(
+	ctx context.Context,
+	p *project.Project,
+	ref, id string,
+) (run reconcile.Run, lines []eventlog.Line, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return run, nil, err
@@ -104,7 +110,13 @@ func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID strin
 		return err
 	}
 	defer db.Close()
-	return (&printer{w: w, p: p, db: db, o: Options{Follow: true}, newest: true}).printLog(ctx, runID)
+	return (&printer{
+		w:      w,
+		p:      p,
+		db:     db,
+		o:      Options{Follow: true},
+		newest: true,
+	}).printLog(ctx, runID)
 }
 
 // printer prints the logs of one issue.
@@ -114,15 +126,19 @@ type printer struct {
 	db *state.DB
 	o  Options
 
-	id, identifier string   // of the issue
-	held           []func() // print the last lines, while the log is read for the first time with Tail
-	holds          bool
-	asked          []string // the ids of the requests that were printed
-	newest         bool     // the run is the newest of the issue
-	status         string   // the last line on the terminal, which names what runs now, and which the next output replaces
+	id, identifier string // of the issue
+	// print the last lines, while the log is read for the first time with Tail
+	held   []func()
+	holds  bool
+	asked  []string // the ids of the requests that were printed
+	newest bool     // the run is the newest of the issue
+	// the last line on the terminal, which names what runs now, and which the next output
+	// replaces
+	status string
 }
 
-// findIssue finds the issue in the database. An issue without a run can be followed; findIssue then asks the tracker for it.
+// findIssue finds the issue in the database. An issue without a run can be followed; findIssue
+// then asks the tracker for it.
 func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	var known bool
 	pr.id, pr.identifier, known, err = pr.db.Views.FindIssue(ctx, ref)
@@ -134,7 +150,8 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	}
 	issue, err := project.FetchIssue(ctx, pr.p, ref)
 	if err == nil {
-		pr.id, pr.identifier = issue.ID, issue.Identifier
+		pr.id = issue.ID
+		pr.identifier = issue.Identifier
 	}
 	return err
 }
@@ -147,9 +164,11 @@ func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
 	switch {
 	case pr.o.Run != "":
 		runs, err = pr.db.Runs.ByPrefix(ctx, pr.id, pr.o.Run, 2)
-		e.Message, e.Hint = pr.identifier+" has no run "+pr.o.Run, "symphony show "+pr.identifier+" lists the latest"
+		e.Message = pr.identifier + " has no run " + pr.o.Run
+		e.Hint = "symphony show " + pr.identifier + " lists the latest"
 		if len(runs) > 1 {
-			runs, e.Message = nil, "several runs of "+pr.identifier+" begin with "+pr.o.Run
+			runs = nil
+			e.Message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
 		}
 		mayBeEmpty = false
 	case pr.o.All || !pr.o.Since.IsZero():
@@ -185,11 +204,15 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		}
 		return nil
 	}
-	return reconcile.NewError("event_not_found", fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
-		"symphony logs "+pr.identifier+" shows what there is")
+	return reconcile.NewError(
+		"event_not_found",
+		fmt.Sprintf("no %s in the log of %s", pr.o.Last, pr.identifier),
+		"symphony logs "+pr.identifier+" shows what there is",
+	)
 }
 
-// printRun prints one run's log and, after the events, how the run ended: a run that failed early has no events.
+// printRun prints one run's log and, after the events, how the run ended: a run that failed
+// early has no events.
 func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
 		return err
@@ -204,14 +227,20 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	case run.Outcome != "":
 		pr.printEnd(run)
 	case dead:
-		fmt.Fprintf(pr.w.Stdout, "%s: the worker of this run has died; the next pass records how the run ended\n", text.Visible(run.Identifier))
+		fmt.Fprintf(
+			pr.w.Stdout,
+			"%s: the worker of this run has died; the next pass records how the run ended\n",
+			text.Visible(run.Identifier),
+		)
 	}
 	return nil
 }
 
 // printEnd prints how a run ended.
 func (pr *printer) printEnd(run reconcile.Run) {
-	w, line, colour := pr.w, render.EndLine(pr.w, run), term.ColourStuck
+	w := pr.w
+	line := render.EndLine(pr.w, run)
+	colour := term.ColourStuck
 	if run.Outcome == reconcile.Succeeded && run.Delivery.Code == "" {
 		colour = term.ColourRuns
 	}
@@ -232,7 +261,8 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	show := func(line []byte) { pr.printEvent(log, run, line) }
 	switch {
 	case pr.o.File != "":
-		f.Path, show = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File), pr.printText
+		f.Path = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File)
+		show = pr.printText
 	case pr.o.Raw:
 		show = pr.printRaw
 	}
@@ -285,7 +315,8 @@ func (pr *printer) printHeld() {
 	for _, print := range pr.held {
 		print()
 	}
-	pr.held, pr.holds = nil, false
+	pr.held = nil
+	pr.holds = false
 }
 
 // printRequests prints how to answer what the agent asks, once for each request.
@@ -349,11 +380,16 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 			if err := pr.printRun(ctx, run.ID); err != nil {
 				return err
 			}
-			after, announced = run.ID, false
+			after = run.ID
+			announced = false
 			continue
 		}
 		if !announced {
-			fmt.Fprintf(pr.w.Stderr, "symphony: waiting for the next run of %s; Ctrl-C ends this\n", text.Visible(pr.identifier))
+			fmt.Fprintf(
+				pr.w.Stderr,
+				"symphony: waiting for the next run of %s; Ctrl-C ends this\n",
+				text.Visible(pr.identifier),
+			)
 			announced = true
 		}
 		project.Sleep(ctx, project.WaitStep)
@@ -361,13 +397,15 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 	return nil
 }
 
-// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would not show when the run was.
+// ofAnotherDay reports whether the times of day, which are all that a terminal shows, would
+// not show when the run was.
 func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
 	w := pr.w
 	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
 }
 
-// printHeadline prints the headline above the log of one of several runs. Raw events have none, so that all lines are JSON.
+// printHeadline prints the headline above the log of one of several runs. Raw events have
+// none, so that all lines are JSON.
 func (pr *printer) printHeadline(run reconcile.Run) {
 	if pr.o.Raw {
 		return
@@ -388,7 +426,8 @@ func (pr *printer) printText(line []byte) {
 	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }
 
-// printRaw prints an event as it is stored. Control characters become JSON escapes. Lines without a time are printed always.
+// printRaw prints an event as it is stored. Control characters become JSON escapes. Lines
+// without a time are printed always.
 func (pr *printer) printRaw(line []byte) {
 	var e struct {
 		At time.Time `json:"at"`
@@ -407,10 +446,16 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	if !ok || l.Minor && !pr.o.Whole || running || old {
 		return
 	}
-	pr.hold(func() { pr.print(l, render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}) })
+	pr.hold(func() {
+		pr.print(l, render.Log{
+			Whole:  pr.o.Whole,
+			Prompt: pr.promptCommand(run, l.Turn),
+		})
+	})
 }
 
-// promptCommand is the command that prints the whole prompt of a turn: only of the last turn there is one that prints nothing else.
+// promptCommand is the command that prints the whole prompt of a turn: only of the last turn
+// there is one that prints nothing else.
 func (pr *printer) promptCommand(run reconcile.Run, turn int) string {
 	command := "symphony logs " + run.Identifier
 	if !pr.newest || pr.o.Run != "" {

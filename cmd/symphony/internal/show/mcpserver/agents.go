@@ -121,9 +121,14 @@ func addAgentTools(t *tools, s starter, e *elicitor) {
 
 // addListTools registers the tools that list and end agents.
 func addListTools(t *tools, s starter) {
-	addTool(t, "list_agents", reads(), s.list,
+	addTool(
+		t,
+		"list_agents",
+		reads(),
+		s.list,
 		"List the live agents, those of other hosts, too, with their conversations. Use it after a restart. Do not "+
-			"use it to wait for agents: wait_agent does.")
+			"use it to wait for agents: wait_agent does.",
+	)
 	addTool(t, "kill_agent", hints(true, true), func(ctx context.Context, in agentIn) (killAgentOut, error) {
 		return killAgentOut{AgentID: in.AgentID, State: stateEnded}, s.agents.Kill(ctx, in.AgentID)
 	}, "End an agent with all its processes; files stay. Use it when the agent is not needed any more. Do not use it to end "+
@@ -135,7 +140,10 @@ func (s starter) startIn(
 	ctx context.Context, call spawning, p Place,
 ) (one agents.Agent, toAsk []reconcile.Request, err error) {
 	settings := agents.Settings{
-		ID: cmp.Or(p.ID, "agent-"+newID()), Cwd: cmp.Or(p.Cwd, s.env.Dir), Shared: p.Shared, IdleTimeout: s.options.IdleTimeout,
+		ID:          cmp.Or(p.ID, "agent-"+newID()),
+		Cwd:         cmp.Or(p.Cwd, s.env.Dir),
+		Shared:      p.Shared,
+		IdleTimeout: s.options.IdleTimeout,
 	}
 	if p.Worktree {
 		settings.Worktree = &agents.Worktree{Branch: p.Branch, Base: p.Base}
@@ -200,7 +208,8 @@ func (s starter) list(ctx context.Context, in listAgentsIn) (listAgentsOut, erro
 		if err != nil {
 			return out, err
 		}
-		out.AgentIDs, out.Agents = append(out.AgentIDs, info.AgentID), append(out.Agents, info)
+		out.AgentIDs = append(out.AgentIDs, info.AgentID)
+		out.Agents = append(out.Agents, info)
 	}
 	return out, err
 }

@@ -37,9 +37,15 @@ type caller struct {
 	fullAccess bool          // conversations without a sandbox are permitted
 }
 
-// do sends a call to an agent, waits for its end, and decodes its result unless result is nil. Its error is that of the call, or reports
-// with hint that the time is up.
-func (c caller) do(ctx context.Context, agentID string, call reconcile.Call, params, result any, hint string) (reconcile.Call, error) {
+// do sends a call to an agent, waits for its end, and decodes its result unless result is nil.
+// Its error is that of the call, or reports with hint that the time is up.
+func (c caller) do(
+	ctx context.Context,
+	agentID string,
+	call reconcile.Call,
+	params, result any,
+	hint string,
+) (reconcile.Call, error) {
 	call, err := c.agents.Call(ctx, agentID, call, params)
 	if err == nil {
 		call, err = c.agents.Await(ctx, call.ID)
@@ -76,9 +82,12 @@ type Settings struct {
 	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 }
 
-// policies returns the directory of settings without symbolic links, and what codex calls their approval policy and sandbox; nothing for
-// those of a run.
-func (c caller) policies(a agents.Agent, s Settings) (cwd string, approval, sandbox json.RawMessage, err error) {
+// policies returns the directory of settings without symbolic links, and what codex calls
+// their approval policy and sandbox; nothing for those of a run.
+func (c caller) policies(
+	a agents.Agent,
+	s Settings,
+) (cwd string, approval, sandbox json.RawMessage, err error) {
 	if cwd, err = directory(a, s.Cwd); err == nil {
 		approval, err = approvalPolicy(s.ApprovalPolicy)
 	}
@@ -88,14 +97,19 @@ func (c caller) policies(a agents.Agent, s Settings) (cwd string, approval, sand
 	return cwd, approval, sandbox, err
 }
 
-// directory checks that a directory is in that of the agent, because two agents in one directory are refused. "" is the agent's.
+// directory checks that a directory is in that of the agent, because two agents in one
+// directory are refused. "" is the agent's.
 func directory(a agents.Agent, dir string) (string, error) {
 	if dir == "" {
 		return "", nil
 	}
 	const hint = "give the absolute path of an existing directory"
 	if !filepath.IsAbs(dir) {
-		return "", reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("cwd %q is not an absolute path", dir), hint)
+		return "", reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("cwd %q is not an absolute path", dir),
+			hint,
+		)
 	}
 	place, err := paths.Find(dir)
 	if err == nil && !place.Exists {
@@ -110,8 +124,16 @@ func directory(a agents.Agent, dir string) (string, error) {
 	}
 	below := place.Below(space)
 	if len(below) == 0 {
-		return "", reconcile.NewError(agents.CodeInvalid,
-			fmt.Sprintf("cwd %s is not in %s, where agent %s works", dir, a.WorkspacePath, a.Identifier), "spawn an agent in that directory")
+		return "", reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf(
+				"cwd %s is not in %s, where agent %s works",
+				dir,
+				a.WorkspacePath,
+				a.Identifier,
+			),
+			"spawn an agent in that directory",
+		)
 	}
 	return filepath.Join(a.WorkspacePath, below[0]), nil
 }
@@ -123,9 +145,17 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 	case "untrusted", "on-request", "never":
 		return json.Marshal(word)
 	case "on-failure":
-		return nil, reconcile.NewError(agents.CodeInvalid, "codex no longer has the approvalPolicy on-failure", "use on-request")
+		return nil, reconcile.NewError(
+			agents.CodeInvalid,
+			"codex no longer has the approvalPolicy on-failure",
+			"use on-request",
+		)
 	}
-	return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown approvalPolicy %q", word), "use untrusted, on-request or never")
+	return nil, reconcile.NewError(
+		agents.CodeInvalid,
+		fmt.Sprintf("unknown approvalPolicy %q", word),
+		"use untrusted, on-request or never",
+	)
 }
 
 // fullAccess is codex's policy for danger-full-access.
@@ -144,5 +174,9 @@ func sandboxPolicy(word string, fullAccessPermitted bool) (json.RawMessage, erro
 		return nil, reconcile.NewError(agents.CodeInvalid, "the sandbox danger-full-access is not permitted",
 			"use workspace-write, or start symphony mcp with --allow-full-access")
 	}
-	return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown sandbox %q", word), "use read-only or workspace-write")
+	return nil, reconcile.NewError(
+		agents.CodeInvalid,
+		fmt.Sprintf("unknown sandbox %q", word),
+		"use read-only or workspace-write",
+	)
 }

@@ -79,22 +79,44 @@ func (c conversations) addTools(t *tools) {
 		return c.open(ctx, in.AgentID, in.Params)
 	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue one of an ended agent. "+
 		"Do not open another for more work on the same subject: each is a process.")
-	addTool(t, "send_user_message", works(), func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
-		return c.message(ctx, in.AgentID, in.Params)
-	}, "Send input to a conversation: it is added to the running turn, or begins one. Use it to correct an agent while it works. Do not use "+
-		"it for work that has to wait, or needs other settings: send_user_turn does that.")
-	addTool(t, "send_user_turn", works(), func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
-		return c.turn(ctx, in.AgentID, in.Params)
-	}, "Begin a turn in a conversation, after those before it, and return immediately. Use it to give work; wait_agent waits for "+
-		"the end. Do not use it to correct a running turn: send_user_message does.")
-	addTool(t, "interrupt", hints(true, true), func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
-		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
-	}, "End the running turn of a conversation, and those that wait. Use it if the agent does the wrong thing. Do not use it to end the "+
-		"agent: kill_agent does.")
+	addTool(
+		t,
+		"send_user_message",
+		works(),
+		func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
+			return c.message(ctx, in.AgentID, in.Params)
+		},
+		"Send input to a conversation: it is added to the running turn, or begins one. Use it to correct an agent while it works. Do not use "+
+			"it for work that has to wait, or needs other settings: send_user_turn does that.",
+	)
+	addTool(
+		t,
+		"send_user_turn",
+		works(),
+		func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
+			return c.turn(ctx, in.AgentID, in.Params)
+		},
+		"Begin a turn in a conversation, after those before it, and return immediately. Use it to give work; wait_agent waits for "+
+			"the end. Do not use it to correct a running turn: send_user_message does.",
+	)
+	addTool(
+		t,
+		"interrupt",
+		hints(true, true),
+		func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
+			return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
+		},
+		"End the running turn of a conversation, and those that wait. Use it if the agent does the wrong thing. Do not use it to end the "+
+			"agent: kill_agent does.",
+	)
 }
 
 // open opens a conversation, or continues one, and waits until that is done.
-func (c conversations) open(ctx context.Context, agentID string, p conversationParams) (out newConversationOut, err error) {
+func (c conversations) open(
+	ctx context.Context,
+	agentID string,
+	p conversationParams,
+) (out newConversationOut, err error) {
 	a, err := c.agents.Find(ctx, agentID)
 	if err != nil {
 		return out, err
@@ -119,29 +141,44 @@ func (c conversations) open(ctx context.Context, agentID string, p conversationP
 		}
 	}
 	var result runner.ConversationResult
-	again := fmt.Sprintf("it continues: new_conversation with the id %q waits for it again", strings.TrimPrefix(call.ID, agentID+"."))
+	again := fmt.Sprintf(
+		"it continues: new_conversation with the id %q waits for it again",
+		strings.TrimPrefix(call.ID, agentID+"."),
+	)
 	if _, err = c.do(ctx, agentID, call, params, &result, again); err != nil {
 		return out, err
 	}
-	return newConversationOut{AgentID: agentID, ConversationID: result.ThreadID, Model: result.Model, Resumed: result.Resumed}, nil
+	return newConversationOut{
+		AgentID:        agentID,
+		ConversationID: result.ThreadID,
+		Model:          result.Model,
+		Resumed:        result.Resumed,
+	}, nil
 }
 
-// resumable finds a conversation that an agent is to continue, which may be unknown here. open: this agent has it already. One that
-// another live agent has is refused.
-func (c conversations) resumable(ctx context.Context, agentID, id string) (known reconcile.Call, open bool, err error) {
+// resumable finds a conversation that an agent is to continue, which may be unknown here.
+// open: this agent has it already. One that another live agent has is refused.
+func (c conversations) resumable(
+	ctx context.Context,
+	agentID, id string,
+) (known reconcile.Call, open bool, err error) {
 	known, found, err := c.find(ctx, agentID, id)
 	if err != nil || !found {
 		return known, false, err
 	}
 	other, err := c.agents.Find(ctx, known.Agent)
 	if err == nil && other.Outcome == "" && known.Agent != agentID {
-		err = reconcile.NewError(agents.CodeConflict, fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent),
-			"use that agent, or kill it before")
+		err = reconcile.NewError(
+			agents.CodeConflict,
+			fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent),
+			"use that agent, or kill it before",
+		)
 	}
 	return known, known.Agent == agentID && known.Status != reconcile.CallFailed, err
 }
 
-// find finds a conversation by its thread, by its call, or by the id that the client has chosen.
+// find finds a conversation by its thread, by its call, or by the id that the client has
+// chosen.
 func (c conversations) find(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
 	known, found, err := c.agents.DB.Clients.Conversation(ctx, callID(agentID, id))
 	if err == nil && !found {
@@ -151,7 +188,10 @@ func (c conversations) find(ctx context.Context, agentID, id string) (reconcile.
 }
 
 // get returns an agent and one of its conversations.
-func (c conversations) get(ctx context.Context, agentID, id string) (a agents.Agent, known reconcile.Call, err error) {
+func (c conversations) get(
+	ctx context.Context,
+	agentID, id string,
+) (a agents.Agent, known reconcile.Call, err error) {
 	if a, err = c.agents.Find(ctx, agentID); err != nil {
 		return a, known, err
 	}
@@ -159,11 +199,17 @@ func (c conversations) get(ctx context.Context, agentID, id string) (a agents.Ag
 	switch {
 	case err != nil:
 	case !found:
-		err = reconcile.NewError("unknown_conversation", fmt.Sprintf("agent %s has no conversation %q", agentID, id),
-			"new_conversation opens one")
+		err = reconcile.NewError(
+			"unknown_conversation",
+			fmt.Sprintf("agent %s has no conversation %q", agentID, id),
+			"new_conversation opens one",
+		)
 	case known.Agent != agentID:
-		err = reconcile.NewError("unknown_conversation", fmt.Sprintf("conversation %s is one of agent %s", id, known.Agent),
-			"name that agent; if it has ended, new_conversation with this conversationId continues it here")
+		err = reconcile.NewError(
+			"unknown_conversation",
+			fmt.Sprintf("conversation %s is one of agent %s", id, known.Agent),
+			"name that agent; if it has ended, new_conversation with this conversationId continues it here",
+		)
 	default:
 		err = agents.Failure(known)
 	}
@@ -180,11 +226,15 @@ func (c conversations) turn(ctx context.Context, agentID string, p turnParams) (
 	if params.Items, err = inputs(p.Items); err == nil {
 		params.Cwd, params.ApprovalPolicy, params.SandboxPolicy, err = c.policies(a, p.Settings)
 	}
-	if err == nil && p.Sandbox != "" && params.SandboxPolicy == nil { // a turn without a policy has that of its conversation
+	// a turn without a policy has that of its conversation
+	if err == nil && p.Sandbox != "" && params.SandboxPolicy == nil {
 		var of runner.ConversationCall
 		if of, err = paramsOf(known); err == nil && of.SandboxPolicy != nil {
-			err = reconcile.NewError(agents.CodeInvalid, "the conversation was opened with another sandbox than workspace-write",
-				"open another conversation")
+			err = reconcile.NewError(
+				agents.CodeInvalid,
+				"the conversation was opened with another sandbox than workspace-write",
+				"open another conversation",
+			)
 		}
 	}
 	if err != nil {
@@ -195,8 +245,17 @@ func (c conversations) turn(ctx context.Context, agentID string, p turnParams) (
 }
 
 // begin begins a turn of a conversation, with an id that a client may have chosen.
-func (c conversations) begin(ctx context.Context, known reconcile.Call, id string, params runner.TurnCall) (reconcile.Call, error) {
-	call := reconcile.Call{ID: callID(known.Agent, id), Verb: reconcile.CallTurn, Conversation: known.ID}
+func (c conversations) begin(
+	ctx context.Context,
+	known reconcile.Call,
+	id string,
+	params runner.TurnCall,
+) (reconcile.Call, error) {
+	call := reconcile.Call{
+		ID:           callID(known.Agent, id),
+		Verb:         reconcile.CallTurn,
+		Conversation: known.ID,
+	}
 	return c.agents.Call(ctx, known.Agent, call, params)
 }
 
@@ -209,11 +268,21 @@ func paramsOf(conversation reconcile.Call) (p runner.ConversationCall, err error
 }
 
 func newTurnOut(turn, known reconcile.Call) turnOut {
-	return turnOut{AgentID: turn.Agent, ConversationID: cmp.Or(known.ThreadID, known.ID), TurnID: turn.ID, Status: string(turn.Status)}
+	return turnOut{
+		AgentID:        turn.Agent,
+		ConversationID: cmp.Or(known.ThreadID, known.ID),
+		TurnID:         turn.ID,
+		Status:         string(turn.Status),
+	}
 }
 
-// message adds a message to the running turn of a conversation. If there is none, or the message has begun a turn before, it begins a turn.
-func (c conversations) message(ctx context.Context, agentID string, p MessageParams) (out turnOut, err error) {
+// message adds a message to the running turn of a conversation. If there is none, or the
+// message has begun a turn before, it begins a turn.
+func (c conversations) message(
+	ctx context.Context,
+	agentID string,
+	p MessageParams,
+) (out turnOut, err error) {
 	_, known, err := c.get(ctx, agentID, p.ConversationID)
 	if err != nil {
 		return out, err
@@ -226,7 +295,11 @@ func (c conversations) message(ctx context.Context, agentID string, p MessagePar
 	if err != nil {
 		return out, err
 	}
-	call := reconcile.Call{ID: callID(agentID, p.ID) + steerSuffix, Verb: reconcile.CallSteer, Conversation: known.ID}
+	call := reconcile.Call{
+		ID:           callID(agentID, p.ID) + steerSuffix,
+		Verb:         reconcile.CallSteer,
+		Conversation: known.ID,
+	}
 	turn, done := steerTarget(calls, call)
 	if turn != nil && !done {
 		_, err = c.do(ctx, agentID, call, params, nil, "send it again with the same id")
@@ -239,9 +312,11 @@ func (c conversations) message(ctx context.Context, agentID string, p MessagePar
 	return out, err
 }
 
-const steerSuffix = ".steer" // so that a message can begin a turn after its turn to steer has just ended
+// so that a message can begin a turn after its turn to steer has just ended
+const steerSuffix = ".steer"
 
-// steerTarget returns the turn that a message is to be added to, nil if it is to begin one or has begun one. done: it was added.
+// steerTarget returns the turn that a message is to be added to, nil if it is to begin one or
+// has begun one. done: it was added.
 func steerTarget(calls []reconcile.Call, steer reconcile.Call) (turn *reconcile.Call, done bool) {
 	for _, c := range calls {
 		switch {
@@ -276,8 +351,19 @@ func (c conversations) interrupt(ctx context.Context, agentID, id string) (inter
 			out.TurnIDs = append(out.TurnIDs, c.ID)
 		}
 	}
-	call := reconcile.Call{ID: callID(agentID, ""), Verb: reconcile.CallInterrupt, Conversation: known.ID}
-	_, err = c.do(ctx, agentID, call, struct{}{}, nil, "call interrupt again; kill_agent ends the agent in any case")
+	call := reconcile.Call{
+		ID:           callID(agentID, ""),
+		Verb:         reconcile.CallInterrupt,
+		Conversation: known.ID,
+	}
+	_, err = c.do(
+		ctx,
+		agentID,
+		call,
+		struct{}{},
+		nil,
+		"call interrupt again; kill_agent ends the agent in any case",
+	)
 	return out, err
 }
 
@@ -298,17 +384,28 @@ func inputs(items []item) (list []agent.Input, err error) {
 			in.Path = item.Path
 		}
 		if in.Text+in.URL+in.Path == "" || in.Path != "" && !filepath.IsAbs(in.Path) {
-			return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("items[%d] is not valid", i),
-				`an item is {"type":"text","text":…}, {"type":"image","url":…} or {"type":"localImage","path":an absolute path}`)
+			return nil, reconcile.NewError(
+				agents.CodeInvalid,
+				fmt.Sprintf("items[%d] is not valid", i),
+				`an item is {"type":"text","text":…}, {"type":"image","url":…} or {"type":"localImage","path":an absolute path}`,
+			)
 		}
-		list, length = append(list, in), length+utf8.RuneCountInString(in.Text)
+		list = append(list, in)
+		length = length + utf8.RuneCountInString(in.Text)
 	}
 	switch {
 	case length > maxPrompt:
-		err = reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("the input has %d characters, and codex takes %d", length, maxPrompt),
-			"write the text to a file in the directory of the agent, and name the file in the prompt")
+		err = reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("the input has %d characters, and codex takes %d", length, maxPrompt),
+			"write the text to a file in the directory of the agent, and name the file in the prompt",
+		)
 	case len(list) == 0:
-		err = reconcile.NewError(agents.CodeInvalid, "items is empty", `send at least {"type":"text","text":…}`)
+		err = reconcile.NewError(
+			agents.CodeInvalid,
+			"items is empty",
+			`send at least {"type":"text","text":…}`,
+		)
 	}
 	return list, err
 }

@@ -9,8 +9,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// describeTools is the middleware of tools/list. It completes the schemas for models: each tool gets a title, each parameter a description,
-// and a closed word its values. A value has one type, because some models refuse several. Calls are checked against the schemas as they
+// describeTools is the middleware of tools/list. It completes the schemas for models: each
+// tool gets a title, each parameter a description, and a closed word its values. A value has
+// one type, because some models refuse several. Calls are checked against the schemas as they
 // were: their errors explain more.
 func (o Options) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -27,7 +28,8 @@ func (o Options) describeTools(next mcp.MethodHandler) mcp.MethodHandler {
 			if t.InputSchema, err = complete(t.InputSchema); err != nil {
 				return nil, err
 			}
-			if !o.outputSchemas { // those of all tools take more than everything else, and models do not see them
+			// those of all tools take more than everything else, and models do not see them
+			if !o.outputSchemas {
 				t.OutputSchema = nil
 			}
 			described.Tools = append(described.Tools, &t)
@@ -44,10 +46,13 @@ func titleOf(name string) string {
 
 // values are those of parameters that have few.
 var values = map[string][]string{
-	"sandbox":        {"read-only", "workspace-write", "danger-full-access"},
-	"approvalPolicy": {"untrusted", "on-request", "never"}, "approval-policy": {"untrusted", "on-request", "never"},
-	"mode": {"any", "all"}, "type": {"text", "image", "localImage"}, "detail": {"concise", detailFull},
-	"decision": {"approve", "approve_for_session", "deny", "answer"},
+	"sandbox":         {"read-only", "workspace-write", "danger-full-access"},
+	"approvalPolicy":  {"untrusted", "on-request", "never"},
+	"approval-policy": {"untrusted", "on-request", "never"},
+	"mode":            {"any", "all"},
+	"type":            {"text", "image", "localImage"},
+	"detail":          {"concise", detailFull},
+	"decision":        {"approve", "approve_for_session", "deny", "answer"},
 }
 
 // meanings are descriptions of parameters whose types have none.

@@ -41,7 +41,13 @@ func TestDocumentedTools(t *testing.T) {
 			if tool.Description == "" || tool.Title == "" {
 				t.Errorf("%s is not described", tool.Name)
 			}
-			want += fmt.Sprintf("| `%s` | %s | %s | %s |\n", tool.Name, argumentsOf(t, tool), effectOf(tool), tool.Description)
+			want += fmt.Sprintf(
+				"| `%s` | %s | %s | %s |\n",
+				tool.Name,
+				argumentsOf(t, tool),
+				effectOf(tool),
+				tool.Description,
+			)
 		}
 	}
 	if got == want {
@@ -53,7 +59,8 @@ func TestDocumentedTools(t *testing.T) {
 	test.OK(t, os.WriteFile(path, []byte(before+begin+want+end+after), 0o644))
 }
 
-// docs/mcp.schemas.json has the schemas of results, which the list of tools leaves out. UPDATE_REFERENCE=1 writes it.
+// docs/mcp.schemas.json has the schemas of results, which the list of tools leaves out.
+// UPDATE_REFERENCE=1 writes it.
 func TestDocumentedResults(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "..", "docs", "mcp.schemas.json")
 	schemas := map[string]json.RawMessage{"error": test.Must(json.Marshal(schemaOf[callFailure]()))}
@@ -84,7 +91,8 @@ func argumentsOf(t *testing.T, tool *mcp.Tool) string {
 	test.OK(t, json.Unmarshal(data, schema))
 	names := membersIn(schema)
 	if params := schema.Properties["params"]; params != nil {
-		names = strings.NewReplacer("[`params`]", "`params`: "+membersIn(params), "`params`", "`params`: "+membersIn(params)).Replace(names)
+		names = strings.NewReplacer("[`params`]", "`params`: "+membersIn(params), "`params`", "`params`: "+membersIn(params)).
+			Replace(names)
 	}
 	return names
 }
@@ -125,7 +133,12 @@ func TestSizeOfTools(t *testing.T) {
 		if len(data) > c.most {
 			t.Errorf("the tools of %v take %d bytes of %d: shorten descriptions", c.groups, len(data), c.most)
 			for _, tool := range tools.Tools {
-				t.Logf("%s: %d and %d", tool.Name, len(test.Must(json.Marshal(tool.InputSchema))), len(test.Must(json.Marshal(tool.OutputSchema))))
+				t.Logf(
+					"%s: %d and %d",
+					tool.Name,
+					len(test.Must(json.Marshal(tool.InputSchema))),
+					len(test.Must(json.Marshal(tool.OutputSchema))),
+				)
 			}
 		}
 	}

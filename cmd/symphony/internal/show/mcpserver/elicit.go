@@ -18,9 +18,11 @@ import (
 )
 
 const (
-	// resultProtocol is the first version in which a server asks by the result of a call, and no longer by a request of its own.
+	// resultProtocol is the first version in which a server asks by the result of a call, and
+	// no longer by a request of its own.
 	resultProtocol = "2026-07-28"
-	// askedPerson is how long a person needs at least to decline. Hosts that can't ask decline at once.
+	// askedPerson is how long a person needs at least to decline. Hosts that can't ask decline
+	// at once.
 	askedPerson = time.Second
 	// maxRounds is how often one call asks. Clients give up after more rounds.
 	maxRounds = 5
@@ -33,8 +35,8 @@ type elicitor struct {
 	person time.Duration // askedPerson, except in tests
 
 	mu sync.Mutex
-	// waiting has the requests that the host has not answered, by their keys: ids of agents may be used again after a week. The function
-	// ends the asking.
+	// waiting has the requests that the host has not answered, by their keys: ids of agents
+	// may be used again after a week. The function ends the asking.
 	waiting map[string]context.CancelFunc
 	over    map[string]bool // by key; the host is not asked again
 	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
@@ -44,7 +46,11 @@ type elicitor struct {
 
 func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
 	return &elicitor{
-		agents: a, log: log, person: askedPerson, waiting: map[string]context.CancelFunc{}, over: map[string]bool{},
+		agents:   a,
+		log:      log,
+		person:   askedPerson,
+		waiting:  map[string]context.CancelFunc{},
+		over:     map[string]bool{},
 		followed: map[*mcp.ServerSession]bool{},
 	}
 }
@@ -72,8 +78,9 @@ func (e *elicitor) asker(req *mcp.CallToolRequest) asker {
 	return a
 }
 
-// ask asks the person at the host about a request, once, and does not wait. waits: the person has not answered yet. toAsk: this host is
-// asked by the result of the call instead. If neither is true, the caller of the tool decides.
+// ask asks the person at the host about a request, once, and does not wait. waits: the person
+// has not answered yet. toAsk: this host is asked by the result of the call instead. If
+// neither is true, the caller of the tool decides.
 func (a asker) ask(ctx context.Context, r reconcile.Request) (waits, toAsk bool) {
 	if a.session == nil || r.Secret() { // forms must not ask for secrets
 		return false, false
@@ -108,7 +115,8 @@ func (a asker) ask(ctx context.Context, r reconcile.Request) (waits, toAsk bool)
 	return true, false
 }
 
-// inputRequired returns the result that asks the host about these requests; nil without requests.
+// inputRequired returns the result that asks the host about these requests; nil without
+// requests.
 func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 	if len(toAsk) == 0 {
 		return nil
@@ -117,10 +125,14 @@ func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 	for _, r := range toAsk {
 		forms[r.ID()] = formOf(r)
 	}
-	return &mcp.CallToolResult{InputRequests: forms, RequestState: fmt.Sprintf("%d.%d", time.Now().UnixMilli(), a.round+1)}
+	return &mcp.CallToolResult{
+		InputRequests: forms,
+		RequestState:  fmt.Sprintf("%d.%d", time.Now().UnixMilli(), a.round+1),
+	}
 }
 
-// parseState returns when the host was asked by inputRequired, and how often in this call; zeros if it was not: an answer is a late one.
+// parseState returns when the host was asked by inputRequired, and how often in this call;
+// zeros if it was not: an answer is a late one.
 func parseState(req *mcp.CallToolRequest) (at int64, round int) {
 	_, _ = fmt.Sscanf(req.Params.RequestState, "%d.%d", &at, &round)
 	return at, round
@@ -152,15 +164,16 @@ func (e *elicitor) tooLate(id, why string) {
 func (e *elicitor) takeLate() (late []string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	late, e.late = e.late, nil
+	late = e.late
+	e.late = nil
 	return late
 }
 
 // key names a request for ever.
 func key(r reconcile.Request) string { return r.Attention().Key }
 
-// middleware asks a host of an older protocol about each request as soon as an agent makes it, from the first call of a tool on: a host
-// that does not use agents is not bothered.
+// middleware asks a host of an older protocol about each request as soon as an agent makes it,
+// from the first call of a tool on: a host that does not use agents is not bothered.
 func (e *elicitor) middleware(ctx context.Context) mcp.Middleware {
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(call context.Context, method string, req mcp.Request) (mcp.Result, error) {
@@ -233,9 +246,14 @@ func (e *elicitor) end(r reconcile.Request) {
 	e.over[key(r)] = true
 }
 
-// decide carries out the answer of the host. The request stays open after an answer that decides nothing: the person has closed the form,
-// or the host can't ask.
-func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.ElicitResult, took time.Duration) {
+// decide carries out the answer of the host. The request stays open after an answer that
+// decides nothing: the person has closed the form, or the host can't ask.
+func (e *elicitor) decide(
+	ctx context.Context,
+	r reconcile.Request,
+	answer *mcp.ElicitResult,
+	took time.Duration,
+) {
 	defer e.end(r)
 	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call
 	log := e.log.With("request", r.ID())
@@ -257,7 +275,8 @@ func (e *elicitor) decide(ctx context.Context, r reconcile.Request, answer *mcp.
 		switch {
 		case err != nil && exit.From(err).Code == "request_ended":
 			e.tooLate(r.ID(), exit.From(err).Message)
-		case err == nil && decided.Fate == reconcile.RequestRunEnded: // the answer is stored, but no run will read it
+		case err == nil && decided.Fate == reconcile.RequestRunEnded:
+			// the answer is stored, but no run will read it
 			e.tooLate(r.ID(), "its agent has ended")
 		}
 	}

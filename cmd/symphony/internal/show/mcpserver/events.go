@@ -54,7 +54,14 @@ type (
 
 // newAgentEvent makes an event whose turn is that of the host.
 func newAgentEvent(agentID string, e agent.Event) agentEvent {
-	event := agentEvent{AgentID: agentID, TurnID: e.TurnID, No: e.No, At: e.At, Name: e.Name, Message: e.Message}
+	event := agentEvent{
+		AgentID: agentID,
+		TurnID:  e.TurnID,
+		No:      e.No,
+		At:      e.At,
+		Name:    e.Name,
+		Message: e.Message,
+	}
 	if len(e.Raw) > 0 {
 		event.Event = e.Raw
 	}
@@ -64,11 +71,18 @@ func newAgentEvent(agentID string, e agent.Event) agentEvent {
 	return event
 }
 
-// concise returns the event as symphony logs describes it. ok is false if it tells a reader nothing.
+// concise returns the event as symphony logs describes it. ok is false if it tells a reader
+// nothing.
 func concise(r *eventlog.Reader, e agent.Event, stored []byte) (event agentEvent, ok bool) {
 	line, ok := r.Read(stored)
 	short, left := line.Short()
-	event = agentEvent{TurnID: e.TurnID, No: e.No, At: e.At, Name: string(line.Kind), Output: short.Detail}
+	event = agentEvent{
+		TurnID: e.TurnID,
+		No:     e.No,
+		At:     e.At,
+		Name:   string(line.Kind),
+		Output: short.Detail,
+	}
 	event.Message = line.Mark() + " " + cutText(short.Text, maxText, "see read_events with the detail full")
 	if line.Ending != "" {
 		event.Message += " (" + line.Ending + ")"
@@ -103,16 +117,24 @@ func cutText(s string, limit int, how string) string {
 
 // addEventTools registers the tool that reads events.
 func addEventTools(t *tools, c caller) {
-	addTool(t, "read_events", reads(), c.readEvents,
+	addTool(
+		t,
+		"read_events",
+		reads(),
+		c.readEvents,
 		"Read what an agent has done, event by event. Use it to follow a turn, or to find out why it failed. Do not use it "+
-			"to wait: wait_agent does, and has the last message.")
+			"to wait: wait_agent does, and has the last message.",
+	)
 }
 
 func (c caller) readEvents(ctx context.Context, in readEventsIn) (readEventsOut, error) {
 	out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Cursor: in.Cursor}
 	if in.Detail != "" && in.Detail != "concise" && in.Detail != detailFull || in.Last < 0 {
-		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown detail %q, or last is negative", in.Detail),
-			"use concise or full")
+		return out, reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("unknown detail %q, or last is negative", in.Detail),
+			"use concise or full",
+		)
 	}
 	one, err := c.agents.Find(ctx, in.AgentID)
 	if err != nil {
@@ -122,11 +144,13 @@ func (c caller) readEvents(ctx context.Context, in readEventsIn) (readEventsOut,
 	if err != nil {
 		return out, err
 	}
-	limit, size := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead), 0
+	limit := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead)
+	size := 0
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
 	out.Cursor, out.Lost, err = c.agents.EachEvent(one.Run, in.Cursor, func(e agent.Event, line []byte) bool {
 		e.TurnID = turnOf(e)
-		event, shown := newAgentEvent(in.AgentID, e), true
+		event := newAgentEvent(in.AgentID, e)
+		shown := true
 		if in.Detail != detailFull {
 			event, shown = concise(reader, e, line)
 		}
@@ -136,7 +160,8 @@ func (c caller) readEvents(ctx context.Context, in readEventsIn) (readEventsOut,
 		if out.More = in.Last == 0 && len(out.Events) > 0 && size+event.size() > limit; out.More {
 			return false
 		}
-		out.Events, size = append(out.Events, event), size+event.size()
+		out.Events = append(out.Events, event)
+		size = size + event.size()
 		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || size >= limit) {
 			size -= out.Events[0].size()
 			out.Events = slices.Delete(out.Events, 0, 1)

@@ -17,8 +17,8 @@ import (
 
 const maxFormDiffs = 4 << 10 // bytes of diffs in a form
 
-// formOf returns the form that asks a person about a request. Its message has all that the person approves, which is done by accepting the
-// form: it has fields only for questions.
+// formOf returns the form that asks a person about a request. Its message has all that the
+// person approves, which is done by accepting the form: it has fields only for questions.
 func formOf(r reconcile.Request) *mcp.ElicitParams {
 	form := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	add := func(name string, optional bool, s *jsonschema.Schema) {
@@ -31,11 +31,20 @@ func formOf(r reconcile.Request) *mcp.ElicitParams {
 	for i, q := range r.Detail.Questions {
 		add(answerName(i), q.Optional, questionSchema(q))
 	}
-	return &mcp.ElicitParams{Mode: "form", Message: message(r), RequestedSchema: form, Meta: mcp.Meta{"symphony/request": newRequestState(r)}}
+	return &mcp.ElicitParams{
+		Mode:            "form",
+		Message:         message(r),
+		RequestedSchema: form,
+		Meta:            mcp.Meta{"symphony/request": newRequestState(r)},
+	}
 }
 
 func questionSchema(q reconcile.RequestQuestion) *jsonschema.Schema {
-	s := &jsonschema.Schema{Type: "string", Title: text.Visible(q.Header), Description: text.Visible(q.Text)}
+	s := &jsonschema.Schema{
+		Type:        "string",
+		Title:       text.Visible(q.Header),
+		Description: text.Visible(q.Text),
+	}
 	if len(q.Options) == 0 {
 		if q.Type != "" {
 			s.Type = q.Type
@@ -64,14 +73,26 @@ func message(r reconcile.Request) string {
 		}
 	}
 	// Some hosts show three lines until the person unfolds the rest.
-	line(cmp.Or(map[bool]string{true: "Command"}[r.Kind == reconcile.CommandRequest && !view.AsksMore(r)], "Summary"), r.Summary)
+	line(
+		cmp.Or(
+			map[bool]string{true: "Command"}[r.Kind == reconcile.CommandRequest && !view.AsksMore(r)],
+			"Summary",
+		),
+		r.Summary,
+	)
 	line("Reason", cmp.Or(d.Reason, "none is given"))
 	where := "asks"
 	if r.Outside {
 		where = "asks, outside the sandbox"
 	}
-	fmt.Fprintf(&b, "%s: agent %s %s. Without a decision it is denied at %s.\n", methods[r.Kind], r.Identifier, where,
-		r.ExpiresAt.UTC().Format(time.TimeOnly+" MST"))
+	fmt.Fprintf(
+		&b,
+		"%s: agent %s %s. Without a decision it is denied at %s.\n",
+		methods[r.Kind],
+		r.Identifier,
+		where,
+		r.ExpiresAt.UTC().Format(time.TimeOnly+" MST"),
+	)
 	if d.Command != r.Summary {
 		line("Command", d.Command)
 	}

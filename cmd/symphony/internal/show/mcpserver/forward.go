@@ -17,10 +17,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// eventMethod is the method of notifications with events, and the experimental capability of hosts that want them.
+// eventMethod is the method of notifications with events, and the experimental capability of
+// hosts that want them.
 const eventMethod = "codex/event"
 
-// A host that is late, with more than maxWaiting bytes of an agent's events to read, loses those that are older than maxDelay.
+// A host that is late, with more than maxWaiting bytes of an agent's events to read, loses
+// those that are older than maxDelay.
 const (
 	maxWaiting = 256 << 10
 	maxDelay   = 2 * time.Second
@@ -44,9 +46,15 @@ type forwarded struct {
 	dropped int64    // events since the last one that was sent
 }
 
-// forwardEvents starts to send events with the first message of a host that wants them, or of any host if always is set. Earlier events
-// are for read_events.
-func forwardEvents(ctx context.Context, a *agents.Agents, log *slog.Logger, t *transport, always bool) mcp.Middleware {
+// forwardEvents starts to send events with the first message of a host that wants them, or of
+// any host if always is set. Earlier events are for read_events.
+func forwardEvents(
+	ctx context.Context,
+	a *agents.Agents,
+	log *slog.Logger,
+	t *transport,
+	always bool,
+) mcp.Middleware {
 	start := sync.OnceFunc(func() {
 		f := &forwarder{agents: a, log: log, host: t, known: map[string]*forwarded{}}
 		go f.follow(ctx)
@@ -74,7 +82,8 @@ func forwardEvents(ctx context.Context, a *agents.Agents, log *slog.Logger, t *t
 func (f *forwarder) follow(ctx context.Context) {
 	ctx, f.gone = context.WithCancel(ctx)
 	defer f.gone()
-	w, failure := poll{agents: f.agents}, ""
+	w := poll{agents: f.agents}
+	failure := ""
 	repeat(ctx, func() {
 		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
 		for _, a := range f.known {
@@ -87,7 +96,8 @@ func (f *forwarder) follow(ctx context.Context) {
 	})
 }
 
-// list finds the agents that have appeared, and sends the last events of those that have ended.
+// list finds the agents that have appeared, and sends the last events of those that have
+// ended.
 func (f *forwarder) list(ctx context.Context, first bool) error {
 	runs, err := f.agents.DB.Runs.Unsettled(ctx)
 	if err != nil {
@@ -116,8 +126,9 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 	return err
 }
 
-// send sends the new events of an agent, and waits until the host has read them. If the host is late, it drops the oldest ones, except
-// those about approvals. If the host is gone, it ends follow.
+// send sends the new events of an agent, and waits until the host has read them. If the host
+// is late, it drops the oldest ones, except those about approvals. If the host is gone, it
+// ends follow.
 func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 	err := a.log.Read(func(line []byte) { a.lines = append(a.lines, line) })
 	if err != nil || len(a.lines) == 0 {
@@ -147,7 +158,8 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 		}
 		e.TurnID = turnOf(e)
 		event := newAgentEvent(a.run.Identifier, e)
-		event.Dropped, a.dropped = a.dropped, 0
+		event.Dropped = a.dropped
+		a.dropped = 0
 		if err := f.host.notify(ctx, eventMethod, event); err != nil {
 			f.gone()
 			return err

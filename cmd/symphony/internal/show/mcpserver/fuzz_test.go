@@ -20,7 +20,12 @@ import (
 
 // fuzzSeeds are arguments by tool: such as a host sends, and such as models get wrong.
 var fuzzSeeds = map[string][]string{
-	"spawn_agent": {`{"id":"two","cwd":"/"}`, `{"id":"../x","shared":true}`, `{"cwd":"relative"}`, `{"cwd":7}`},
+	"spawn_agent": {
+		`{"id":"two","cwd":"/"}`,
+		`{"id":"../x","shared":true}`,
+		`{"cwd":"relative"}`,
+		`{"cwd":7}`,
+	},
 	"list_agents": {`{}`, `{"all":true}`, `null`, `[]`},
 	"kill_agent":  {`{"agentId":"one"}`, `{"agentId":""}`},
 	"new_conversation": {
@@ -36,8 +41,11 @@ var fuzzSeeds = map[string][]string{
 			"effort":"low"}`,
 		`"{}"`,
 	},
-	"interrupt":          {`{"agentId":"one","params":{"conversationId":"main"}}`},
-	"wait_agent":         {`{"agentIds":["one"],"mode":"all","timeoutSeconds":1e300,"cursor":"one:0.0.0"}`, `{"agentIds":[],"cursor":",:"}`},
+	"interrupt": {`{"agentId":"one","params":{"conversationId":"main"}}`},
+	"wait_agent": {
+		`{"agentIds":["one"],"mode":"all","timeoutSeconds":1e300,"cursor":"one:0.0.0"}`,
+		`{"agentIds":[],"cursor":",:"}`,
+	},
 	"read_events":        {`{"agentId":"one","maxBytes":-1}`, `{"agentId":"one","cursor":"1.2.3.4"}`},
 	"git_diff_to_remote": {`{"agentId":"one"}`, `{"agentId":"one","params":{"cwd":"/etc"}}`},
 	"exec_one_off_command": {
@@ -54,8 +62,9 @@ var fuzzSeeds = map[string][]string{
 	"answer":          {`{"requestId":"one.1","answers":[]}`},
 }
 
-// FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is one of the tool, or an error with a code that
-// docs/errors.md explains, and the log has none of the arguments. The only agent has ended, and none can be started.
+// FuzzArguments calls every tool with arbitrary arguments. Whatever they are, the result is
+// one of the tool, or an error with a code that docs/errors.md explains, and the log has none
+// of the arguments. The only agent has ended, and none can be started.
 func FuzzArguments(f *testing.F) {
 	host, log := toolHost(f, Options{})
 	tools := test.Must(host.ListTools(context.Background(), nil))
@@ -76,7 +85,10 @@ func FuzzArguments(f *testing.F) {
 		}
 		name := names[int(tool)%len(names)]
 		log.Reset()
-		result := test.Must(host.CallTool(context.Background(), &mcp.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)}))
+		result := test.Must(host.CallTool(context.Background(), &mcp.CallToolParams{
+			Name:      name,
+			Arguments: json.RawMessage(arguments),
+		}))
 		text := test.Must(json.Marshal(result.StructuredContent))
 		var failure callFailure
 		if err := json.Unmarshal(text, &failure); err != nil {
@@ -91,30 +103,56 @@ func FuzzArguments(f *testing.F) {
 	})
 }
 
-// toolHost is a host of a server with these options, one agent that has ended, and one conversation.
+// toolHost is a host of a server with these options, one agent that has ended, and one
+// conversation.
 func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
 	f.Helper()
-	ctx, dir, log := context.Background(), f.TempDir(), &bytes.Buffer{}
-	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}} // an agent starts no agents
-	o.CallTimeout, o.ApprovalTimeout = time.Second, time.Second
+	ctx := context.Background()
+	dir := f.TempDir()
+	log := &bytes.Buffer{}
+	// an agent starts no agents
+	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}}
+	o.CallTimeout = time.Second
+	o.ApprovalTimeout = time.Second
 	o.Project = project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
 	server, err := New(ctx, env, log, o)
 	test.OK(f, err)
 	f.Cleanup(func() { test.OK(f, server.starter.agents.Close()) })
 	run := reconcile.Run{
-		ID: "20260101T000000.000-aaaaaa", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.Starting,
-		WorkspacePath: dir, StartedAt: time.Now(), Issue: reconcile.Issue{ID: "one", Identifier: "one"},
+		ID:            "20260101T000000.000-aaaaaa",
+		Kind:          reconcile.FreeRun,
+		IssueID:       "one",
+		Identifier:    "one",
+		Phase:         reconcile.Starting,
+		WorkspacePath: dir,
+		StartedAt:     time.Now(),
+		Issue:         reconcile.Issue{ID: "one", Identifier: "one"},
 	}
 	db := server.starter.agents.DB
 	_, err = db.Clients.AddAgent(ctx, run)
 	test.OK(f, err)
-	call := reconcile.Call{ID: "one.main", RunID: run.ID, Agent: "one", Verb: reconcile.CallConversation, CreatedAt: time.Now()}
+	call := reconcile.Call{
+		ID:        "one.main",
+		RunID:     run.ID,
+		Agent:     "one",
+		Verb:      reconcile.CallConversation,
+		CreatedAt: time.Now(),
+	}
 	test.Must(db.Clients.AddCall(ctx, call))
-	call = reconcile.Call{ID: "one.main", Status: reconcile.CallCompleted, ThreadID: "th", EndedAt: time.Now(), Result: []byte("{}")}
+	call = reconcile.Call{
+		ID:       "one.main",
+		Status:   reconcile.CallCompleted,
+		ThreadID: "th",
+		EndedAt:  time.Now(),
+		Result:   []byte("{}"),
+	}
 	test.OK(f, db.Journal.EndCall(ctx, call))
 	near, far := mcp.NewInMemoryTransports()
 	test.Must(server.mcp.Connect(ctx, near, nil))
-	host := test.Must(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(ctx, far, nil))
+	host := test.Must(mcp.NewClient(&mcp.Implementation{
+		Name:    "test",
+		Version: "1",
+	}, nil).Connect(ctx, far, nil))
 	f.Cleanup(func() { _ = host.Close() })
 	return host, log
 }

@@ -18,7 +18,8 @@ const (
 	sessionTimeout = 24 * time.Hour
 )
 
-// HTTP answers hosts by streamable HTTP. All of them share one server. Who may ask is for the caller to check.
+// HTTP answers hosts by streamable HTTP. All of them share one server. Who may ask is for the
+// caller to check.
 type HTTP struct {
 	env     *environ.Env
 	log     io.Writer
@@ -31,7 +32,8 @@ type HTTP struct {
 	closed  bool
 }
 
-// NewHTTP returns a handler with the tools of a server. It opens the state of the agents with the first request.
+// NewHTTP returns a handler with the tools of a server. It opens the state of the agents with
+// the first request.
 func NewHTTP(w *environ.Env, log io.Writer, o Options) *HTTP {
 	o.overHTTP = true
 	return &HTTP{env: w, log: log, options: o}
@@ -62,10 +64,14 @@ func (h *HTTP) open(ctx context.Context) (http.Handler, error) {
 	}
 	ctx, h.end = context.WithCancel(ctx)
 	s.mcp.AddReceivingMiddleware(s.elicitor.middleware(ctx), endWith(ctx))
-	h.server, h.handler = s, mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return s.mcp }, &mcp.StreamableHTTPOptions{
-		SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxHTTPBody,
-		DisableLocalhostProtection: true, // the caller knows all names of its server
-	})
+	h.server = s
+	h.handler = mcp.NewStreamableHTTPHandler(
+		func(*http.Request) *mcp.Server { return s.mcp },
+		&mcp.StreamableHTTPOptions{
+			SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxHTTPBody,
+			DisableLocalhostProtection: true, // the caller knows all names of its server
+		},
+	)
 	return h.handler, nil
 }
 

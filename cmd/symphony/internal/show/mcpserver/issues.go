@@ -51,7 +51,10 @@ func addIssueTools(t *tools, i issues) {
 	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. Use it "+
 		"before you retry or hold one. Do not use it to look for issues: list_issues does.")
 	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
-		return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") })
+		return i.operate(
+			in.Issue,
+			func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") },
+		)
 	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. "+
 		"Use it if the issue is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
 	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
@@ -61,17 +64,31 @@ func addIssueTools(t *tools, i issues) {
 			})
 		}
 	}
-	addTool(t, "retry_issue", works(), command(reconcile.VerbRetry),
+	addTool(
+		t,
+		"retry_issue",
+		works(),
+		command(reconcile.VerbRetry),
 		"Clear the hold, counters and backoff of an issue. Use it after the cause of a hold is gone. Do not use it "+
-			"to start an issue that waits for a slot: run_issue does.")
-	addTool(t, "hold_issue", hints(false, true), command(reconcile.VerbHold),
-		"Start no further run of an issue. Use it to postpone an issue. Do not use it to end the current run, which continues.")
+			"to start an issue that waits for a slot: run_issue does.",
+	)
+	addTool(
+		t,
+		"hold_issue",
+		hints(false, true),
+		command(reconcile.VerbHold),
+		"Start no further run of an issue. Use it to postpone an issue. Do not use it to end the current run, which continues.",
+	)
 }
 
 // list returns the overview, which is empty before the first pass.
 func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error) {
 	p := i.reopen(i.env)
-	v, err := view.Read(ctx, p, view.Options{All: in.All, Ended: project.PastRuns, Issues: in.Issues})
+	v, err := view.Read(ctx, p, view.Options{
+		All:    in.All,
+		Ended:  project.PastRuns,
+		Issues: in.Issues,
+	})
 	if err != nil && exit.From(err).Code == "no_state" {
 		return view.ReadUnstarted(ctx, p)
 	}
@@ -86,10 +103,18 @@ func (i issues) reopen(env *environ.Env) *project.Project {
 // operate carries out a command about an issue.
 func (i issues) operate(issue string, do func(*project.Project) (operate.Result, error)) (operateOut, error) {
 	if issue == "" {
-		return operateOut{}, reconcile.NewError(agents.CodeInvalid, "issue is empty", "give an identifier such as ABC-7")
+		return operateOut{}, reconcile.NewError(
+			agents.CodeInvalid,
+			"issue is empty",
+			"give an identifier such as ABC-7",
+		)
 	}
 	r, err := do(i.reopen(i.env.Silent()))
-	out := operateOut{Issue: issue, RunID: r.RunID, Message: strings.Join(r.Lines(i.env.Now()), "\n")}
+	out := operateOut{
+		Issue:   issue,
+		RunID:   r.RunID,
+		Message: strings.Join(r.Lines(i.env.Now()), "\n"),
+	}
 	if err == nil {
 		err = r.Err()
 	}

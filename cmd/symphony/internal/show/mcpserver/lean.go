@@ -46,16 +46,31 @@ type lean struct {
 
 // addTools registers the tools of this group that other groups do not have.
 func (l lean) addTools(t *tools) {
-	addCallTool(t, "spawn_agent", works(), l.spawn,
+	addCallTool(
+		t,
+		"spawn_agent",
+		works(),
+		l.spawn,
 		"Start a coding agent in a directory, give it a prompt, and return immediately. Use it for work that can be done without you, "+
-			"with worktree for several agents at once. Do not use it for an agent that exists: send_message gives that one more work.")
-	addTool(t, "send_message", works(), l.send,
+			"with worktree for several agents at once. Do not use it for an agent that exists: send_message gives that one more work.",
+	)
+	addTool(
+		t,
+		"send_message",
+		works(),
+		l.send,
 		"Send a prompt to an agent: it is added to the running turn, or begins one. Use it to correct an agent or to give it more work. "+
-			"It returns immediately and not with the reply: wait_agent waits for that.")
+			"It returns immediately and not with the reply: wait_agent waits for that.",
+	)
 	if !t.byPerson {
-		addTool(t, "decide_request", hints(true, false), l.decide,
+		addTool(
+			t,
+			"decide_request",
+			hints(true, false),
+			l.decide,
 			"Approve, deny or answer what an agent asks. Ask your user first, unless you were told what you may approve. "+
-				"Do not use it for a secret: a person answers that in a terminal.")
+				"Do not use it for a secret: a person answers that in a terminal.",
+		)
 	}
 	addTool(t, "interrupt", hints(true, true), func(ctx context.Context, in agentIn) (interruptOut, error) {
 		return l.interrupt(ctx, in.AgentID, mainConversation)
@@ -81,10 +96,22 @@ func (l lean) spawn(
 }
 
 // firstTurn gives a new agent its prompt.
-func (l lean) firstTurn(ctx context.Context, a agents.Agent, in leanSpawnIn, items []item) (out turnOut, err error) {
+func (l lean) firstTurn(
+	ctx context.Context,
+	a agents.Agent,
+	in leanSpawnIn,
+	items []item,
+) (out turnOut, err error) {
 	settings := Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
-	if _, err = l.open(ctx, a.Identifier, conversationParams{ID: mainConversation, Settings: settings}); err == nil {
-		out, err = l.turn(ctx, a.Identifier, turnParams{MessageParams: MessageParams{mainConversation, items, "first"}})
+	if _, err = l.open(ctx, a.Identifier, conversationParams{
+		ID:       mainConversation,
+		Settings: settings,
+	}); err == nil {
+		out, err = l.turn(
+			ctx,
+			a.Identifier,
+			turnParams{MessageParams: MessageParams{mainConversation, items, "first"}},
+		)
 	}
 	if err != nil && in.ID == "" { // the host does not know the agent's id, so it could not end it
 		err = errors.Join(err, l.agents.Kill(context.WithoutCancel(ctx), a.Identifier))
@@ -93,15 +120,25 @@ func (l lean) firstTurn(ctx context.Context, a agents.Agent, in leanSpawnIn, ite
 }
 
 func (l lean) send(ctx context.Context, in leanSendIn) (turnOut, error) {
-	return l.message(ctx, in.AgentID, MessageParams{mainConversation, []item{{Type: "text", Text: in.Prompt}}, in.ID})
+	return l.message(ctx, in.AgentID, MessageParams{mainConversation, []item{{
+		Type: "text",
+		Text: in.Prompt,
+	}}, in.ID})
 }
 
 func (l lean) decide(ctx context.Context, in leanDecideIn) (decidedOut, error) {
-	d := requests.Decision{How: reconcile.RequestDecision(in.Decision), Reason: in.Reason, Texts: in.Answers}
+	d := requests.Decision{
+		How:    reconcile.RequestDecision(in.Decision),
+		Reason: in.Reason,
+		Texts:  in.Answers,
+	}
 	switch d.How {
 	case reconcile.DecideApprove, reconcile.DecideForSession, reconcile.DecideDeny, reconcile.DecideAnswer:
 		return decide(ctx, l.agents, in.RequestID, d)
 	}
-	return decidedOut{}, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown decision %q", in.Decision),
-		"use approve, approve_for_session, deny or answer")
+	return decidedOut{}, reconcile.NewError(
+		agents.CodeInvalid,
+		fmt.Sprintf("unknown decision %q", in.Decision),
+		"use approve, approve_for_session, deny or answer",
+	)
 }

@@ -44,14 +44,19 @@ type (
 	}
 )
 
-// addMachineTools registers the tools about the machine of an agent, which need no conversation.
+// addMachineTools registers the tools about the machine of an agent, which need no
+// conversation.
 func addMachineTools(t *tools, c caller) {
 	addTool(t, "get_auth_status", reads(), func(ctx context.Context, in agentIn) (authStatusOut, error) {
 		var login runner.LoginResult
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 		return authStatusOut{
-			AgentID: in.AgentID, LoggedIn: login.Account != "", Account: login.Account, Needed: login.Needed,
-			Provider: login.Provider, EnvKey: login.EnvKey,
+			AgentID:  in.AgentID,
+			LoggedIn: login.Account != "",
+			Account:  login.Account,
+			Needed:   login.Needed,
+			Provider: login.Provider,
+			EnvKey:   login.EnvKey,
 		}, err
 	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. "+
 		"To log in, run codex login in a terminal.")
@@ -60,32 +65,51 @@ func addMachineTools(t *tools, c caller) {
 		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
 		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
 	}, "Return the version of an agent's codex. Use it to report a problem.")
-	addTool(t, "git_diff_to_remote", reads(), func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
-		var diff runner.DiffResult
-		call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
-		if err == nil {
-			err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
-		}
-		return diffOut{AgentID: in.AgentID, SHA: diff.SHA, Diff: cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")}, err
-	}, "Return what differs between the directory of an agent and its remote git repository. Use it to see what was changed. "+
-		"Do not use it where git knows no remote branch: read_changes needs none.")
+	addTool(
+		t,
+		"git_diff_to_remote",
+		reads(),
+		func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
+			var diff runner.DiffResult
+			call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
+			if err == nil {
+				err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
+			}
+			return diffOut{
+				AgentID: in.AgentID,
+				SHA:     diff.SHA,
+				Diff:    cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command"),
+			}, err
+		},
+		"Return what differs between the directory of an agent and its remote git repository. Use it to see what was changed. "+
+			"Do not use it where git knows no remote branch: read_changes needs none.",
+	)
 	addTool(t, "exec_one_off_command", works(), c.execOnce,
 		"Run one command in the sandbox of an agent, without its model. Use it to check a result. "+
 			"Do not use it for what takes longer than a call: give the agent a turn.")
 }
 
 func (c caller) execOnce(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
-	out, p := execOut{AgentID: in.AgentID}, in.Params
+	out := execOut{AgentID: in.AgentID}
+	p := in.Params
 	if len(p.Command) == 0 || p.Command[0] == "" {
-		return out, reconcile.NewError(agents.CodeInvalid, "command is empty", `send a program and its arguments: ["git", "status"]`)
+		return out, reconcile.NewError(
+			agents.CodeInvalid,
+			"command is empty",
+			`send a program and its arguments: ["git", "status"]`,
+		)
 	}
 	if limit := (c.timeout - time.Second).Milliseconds(); p.TimeoutMS < 0 || p.TimeoutMS > limit {
-		return out, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit),
-			"a turn can take longer")
+		return out, reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit),
+			"a turn can take longer",
+		)
 	}
 	call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
 	if err == nil {
-		call.Command, call.TimeoutMS = p.Command, p.TimeoutMS
+		call.Command = p.Command
+		call.TimeoutMS = p.TimeoutMS
 		err = c.ask(ctx, in.AgentID, reconcile.CallExec, call, &out.ExecResult)
 		out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
 		out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
@@ -104,6 +128,9 @@ func (c caller) execCall(ctx context.Context, agentID string, s Settings) (call 
 
 // ask asks an agent something that needs no conversation, and waits for the result.
 func (c caller) ask(ctx context.Context, agentID string, verb reconcile.CallVerb, params, result any) error {
-	_, err := c.do(ctx, agentID, reconcile.Call{ID: callID(agentID, ""), Verb: verb}, params, result, "try again")
+	_, err := c.do(ctx, agentID, reconcile.Call{
+		ID:   callID(agentID, ""),
+		Verb: verb,
+	}, params, result, "try again")
 	return err
 }

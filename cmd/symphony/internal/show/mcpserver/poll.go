@@ -8,8 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 )
 
-// Some things change without a change of the database: a worker dies, or this process itself writes. So a poll reads in any case after
-// pollAnyway.
+// Some things change without a change of the database: a worker dies, or this process itself
+// writes. So a poll reads in any case after pollAnyway.
 const (
 	pollStep   = 100 * time.Millisecond
 	pollAnyway = time.Second
@@ -30,7 +30,8 @@ func (w *poll) look(ctx context.Context, read func() error) error {
 		return err
 	}
 	if err = read(); err == nil {
-		w.version, w.read = version, time.Now()
+		w.version = version
+		w.read = time.Now()
 	}
 	return err
 }

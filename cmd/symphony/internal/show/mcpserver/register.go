@@ -44,16 +44,33 @@ type tools struct {
 
 // addTool registers a tool that needs its arguments alone.
 func addTool[In, Out any](
-	t *tools, name string, effect *mcp.ToolAnnotations, do func(context.Context, In) (Out, error), description string,
+	t *tools,
+	name string,
+	effect *mcp.ToolAnnotations,
+	do func(context.Context, In) (Out, error),
+	description string,
 ) {
-	addCallTool(t, name, effect, func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
-		out, err := do(ctx, in)
-		return nil, out, err
-	}, description)
+	addCallTool(
+		t,
+		name,
+		effect,
+		func(ctx context.Context, _ *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
+			out, err := do(ctx, in)
+			return nil, out, err
+		},
+		description,
+	)
 }
 
-// addCallTool registers a tool. Its result has the schema of Out; that of a call that failed is a callFailure.
-func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations, do mcp.ToolHandlerFor[In, Out], description string) {
+// addCallTool registers a tool. Its result has the schema of Out; that of a call that failed
+// is a callFailure.
+func addCallTool[In, Out any](
+	t *tools,
+	name string,
+	effect *mcp.ToolAnnotations,
+	do mcp.ToolHandlerFor[In, Out],
+	description string,
+) {
 	_, t.inParams[name] = reflect.TypeFor[In]().FieldByName("Params")
 	mcp.AddTool(t.server, &mcp.Tool{
 		Name: name, Annotations: effect, Description: description,
@@ -61,8 +78,13 @@ func addCallTool[In, Out any](t *tools, name string, effect *mcp.ToolAnnotations
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in In) (*mcp.CallToolResult, Out, error) {
 		result, out, err := do(ctx, req, in)
 		switch {
-		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil: // otherwise it is a bound of something in the call
-			err = reconcile.NewError(agents.CodeTimeout, name+" has not ended within "+text.Took(t.timeout.Milliseconds()), "try again")
+		case errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil:
+			// otherwise it is a bound of something in the call
+			err = reconcile.NewError(
+				agents.CodeTimeout,
+				name+" has not ended within "+text.Took(t.timeout.Milliseconds()),
+				"try again",
+			)
 		case errors.Is(err, context.Canceled):
 			err = reconcile.NewError("canceled", "the host has canceled the call", "")
 		case err != nil:
@@ -92,10 +114,15 @@ func works() *mcp.ToolAnnotations {
 
 // hints are the annotations of other tools, which change nothing beyond this machine.
 func hints(destructive, idempotent bool) *mcp.ToolAnnotations {
-	return &mcp.ToolAnnotations{DestructiveHint: &destructive, IdempotentHint: idempotent, OpenWorldHint: new(false)}
+	return &mcp.ToolAnnotations{
+		DestructiveHint: &destructive,
+		IdempotentHint:  idempotent,
+		OpenWorldHint:   new(false),
+	}
 }
 
-// call is the middleware of calls. It limits their time, refuses arguments that are strings, and describes errors.
+// call is the middleware of calls. It limits their time, refuses arguments that are strings,
+// and describes errors.
 func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 	return func(ctx context.Context, method string, req mcp.Request) (mcp.Result, error) {
 		call, ok := req.(*mcp.CallToolRequest)
@@ -123,17 +150,25 @@ func (t *tools) call(next mcp.MethodHandler) mcp.MethodHandler {
 		}
 		if result != nil && result.IsError {
 			f := describe(call.Params.Name, given, result)
-			t.log.WarnContext(ctx, "call failed", slog.String("tool", f.Method), slog.String("code", f.Code), slog.String("agent", f.AgentID),
-				slog.Any("arguments", f.Params))
+			t.log.WarnContext(
+				ctx,
+				"call failed",
+				slog.String("tool", f.Method),
+				slog.String("code", f.Code),
+				slog.String("agent", f.AgentID),
+				slog.Any("arguments", f.Params),
+			)
 		}
 		return result, nil
 	}
 }
 
-// maxAnswer is how many bytes a result may have. Hosts cut or refuse one of more than 25,000 tokens.
+// maxAnswer is how many bytes a result may have. Hosts cut or refuse one of more than 25,000
+// tokens.
 const maxAnswer = 100_000
 
-// tooLarge returns the error of a result that no host takes. The tools that return much cut it themselves.
+// tooLarge returns the error of a result that no host takes. The tools that return much cut it
+// themselves.
 func tooLarge(result *mcp.CallToolResult) error {
 	size := 0
 	if result != nil {
@@ -146,15 +181,19 @@ func tooLarge(result *mcp.CallToolResult) error {
 	if size <= maxAnswer {
 		return nil
 	}
-	return reconcile.NewError("answer_too_large", fmt.Sprintf("the answer has %d bytes, and hosts take %d", size, maxAnswer),
-		"ask for less: name the issues or the agent, or leave out all")
+	return reconcile.NewError(
+		"answer_too_large",
+		fmt.Sprintf("the answer has %d bytes, and hosts take %d", size, maxAnswer),
+		"ask for less: name the issues or the agent, or leave out all",
+	)
 }
 
-// geminiOrder is an argument for Gemini CLI itself, which adds it to every tool and sends it, too.
+// geminiOrder is an argument for Gemini CLI itself, which adds it to every tool and sends it,
+// too.
 const geminiOrder = "wait_for_previous"
 
-// arrange returns the arguments of a call as its tool expects them. A string that holds JSON is refused. If the tool has nested arguments,
-// params may be left out around them.
+// arrange returns the arguments of a call as its tool expects them. A string that holds JSON
+// is refused. If the tool has nested arguments, params may be left out around them.
 func arrange(arguments json.RawMessage, nested bool) (json.RawMessage, error) {
 	const hint = "send the object itself, without quotes around it"
 	members := membersOf(arguments)
@@ -166,7 +205,11 @@ func arrange(arguments json.RawMessage, nested bool) (json.RawMessage, error) {
 	case isString(arguments):
 		return nil, reconcile.NewError(agents.CodeInvalid, "arguments is a string that holds JSON", hint)
 	case isString(params):
-		return nil, reconcile.NewError(agents.CodeInvalid, "params is a string that holds JSON", hint+`: "params": {…}`)
+		return nil, reconcile.NewError(
+			agents.CodeInvalid,
+			"params is a string that holds JSON",
+			hint+`: "params": {…}`,
+		)
 	case ok || members == nil || !nested:
 		return arguments, nil
 	}
@@ -190,11 +233,21 @@ func isString(value json.RawMessage) bool {
 	return bytes.HasPrefix(bytes.TrimSpace(value), []byte(`"`))
 }
 
-// asTools replaces commands in hints by the tools that do the same, because a host may have no terminal.
+// asTools replaces commands in hints by the tools that do the same, because a host may have no
+// terminal.
 var asTools = strings.NewReplacer(
-	"symphony ps shows the open requests", "list_requests shows the open requests",
-	"list_agents, or symphony agents, shows", "list_agents shows",
-	"symphony ps", "list_issues", "symphony show", "show_issue", "symphony retry", "retry_issue", "symphony hold", "hold_issue",
+	"symphony ps shows the open requests",
+	"list_requests shows the open requests",
+	"list_agents, or symphony agents, shows",
+	"list_agents shows",
+	"symphony ps",
+	"list_issues",
+	"symphony show",
+	"show_issue",
+	"symphony retry",
+	"retry_issue",
+	"symphony hold",
+	"hold_issue",
 )
 
 const maxID = 64 // bytes of an agent's id
@@ -206,7 +259,13 @@ func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult
 	if !ok {
 		known = reconcile.NewError(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
 	}
-	f := callFailure{Code: known.Code, Message: known.Message, Hint: asTools.Replace(known.Hint), Method: tool, Params: map[string]string{}}
+	f := callFailure{
+		Code:    known.Code,
+		Message: known.Message,
+		Hint:    asTools.Replace(known.Hint),
+		Method:  tool,
+		Params:  map[string]string{},
+	}
 	if members := membersOf(arguments); members != nil {
 		f.AgentID = text.Within(agentOf(members), maxID)
 		summarize(f.Params, "", members)
@@ -217,11 +276,13 @@ func describe(tool string, arguments json.RawMessage, result *mcp.CallToolResult
 	if f.Hint != "" {
 		line += " (" + f.Hint + ")"
 	}
-	result.Content, result.StructuredContent = []mcp.Content{&mcp.TextContent{Text: line}}, f
+	result.Content = []mcp.Content{&mcp.TextContent{Text: line}}
+	result.StructuredContent = f
 	return f
 }
 
-// agentOf returns the id of the agent that the arguments of a call are about, "" if they name none.
+// agentOf returns the id of the agent that the arguments of a call are about, "" if they name
+// none.
 func agentOf(members map[string]json.RawMessage) (id string) {
 	_ = json.Unmarshal(members["agentId"], &id)
 	if id == "" && json.Unmarshal(members["requestId"], &id) == nil {
@@ -230,10 +291,11 @@ func agentOf(members map[string]json.RawMessage) (id string) {
 	return id
 }
 
-// mismatch returns the SDK's error about arguments that do not match the schema of a tool, with the name of the argument, but without its
-// value.
+// mismatch returns the SDK's error about arguments that do not match the schema of a tool,
+// with the name of the argument, but without its value.
 func mismatch(err error) string {
-	place, message := "root", strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
+	place := "root"
+	message := strings.TrimPrefix(fmt.Sprint(err), `validating "arguments": `)
 	if strings.HasPrefix(message, "unmarshaling ") {
 		return "arguments must be an object"
 	}
@@ -264,7 +326,15 @@ func summarize(sizes map[string]string, prefix string, members map[string]json.R
 
 // summary is the type and size of a value.
 func summary(value json.RawMessage) string {
-	kind, kinds := "nothing", map[byte]string{'"': "string", '{': "object", '[': "array", 't': "boolean", 'f': "boolean", 'n': "null"}
+	kind := "nothing"
+	kinds := map[byte]string{
+		'"': "string",
+		'{': "object",
+		'[': "array",
+		't': "boolean",
+		'f': "boolean",
+		'n': "null",
+	}
 	if value = bytes.TrimSpace(value); len(value) > 0 {
 		kind = cmp.Or(kinds[value[0]], "number")
 	}

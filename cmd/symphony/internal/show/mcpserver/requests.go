@@ -69,9 +69,14 @@ type (
 // addRequestTools registers the tools that list and decide requests of agents.
 func addRequestTools(t *tools, c caller) {
 	a := c.agents
-	addTool(t, "list_requests", reads(), c.listRequests,
+	addTool(
+		t,
+		"list_requests",
+		reads(),
+		c.listRequests,
 		"List the open requests of agents, with whole diffs. Use it before you decide about a change of files. Do not use it to wait for "+
-			"requests: wait_agent does.")
+			"requests: wait_agent does.",
+	)
 	if t.byPerson {
 		return
 	}
@@ -80,11 +85,17 @@ func addRequestTools(t *tools, c caller) {
 	}, "Allow what an agent asks for. Ask your user first, unless you were told what you may approve. Do not use it for questions: "+
 		"answer does that.")
 	addTool(t, "deny", hints(false, false), func(ctx context.Context, in denyIn) (decidedOut, error) {
-		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideDeny, Reason: in.Reason})
+		return decide(ctx, a, in.RequestID, requests.Decision{
+			How:    reconcile.DecideDeny,
+			Reason: in.Reason,
+		})
 	}, "Refuse what an agent asks for. Use it for an approval or a question; the turn continues. Do not use it to end the turn: "+
 		"interrupt does.")
 	addTool(t, "answer", hints(false, false), func(ctx context.Context, in answerIn) (decidedOut, error) {
-		return decide(ctx, a, in.RequestID, requests.Decision{How: reconcile.DecideAnswer, Texts: in.Answers})
+		return decide(ctx, a, in.RequestID, requests.Decision{
+			How:   reconcile.DecideAnswer,
+			Texts: in.Answers,
+		})
 	}, "Answer the questions of an agent. Use it if you or your user know the answers. Do not use it for a secret: a person answers that in "+
 		"a terminal.")
 }
@@ -116,17 +127,31 @@ func (c caller) listRequests(ctx context.Context, in listRequestsIn) (listReques
 
 // methods are the names of requests in the former protocol of codex.
 var methods = map[reconcile.RequestKind]string{
-	reconcile.CommandRequest: "execCommandApproval", reconcile.FileChangeRequest: "applyPatchApproval",
-	reconcile.PermissionsRequest: "permissions", reconcile.QuestionRequest: "question",
-	reconcile.DirectoryRequest: "directory",
+	reconcile.CommandRequest:     "execCommandApproval",
+	reconcile.FileChangeRequest:  "applyPatchApproval",
+	reconcile.PermissionsRequest: "permissions",
+	reconcile.QuestionRequest:    "question",
+	reconcile.DirectoryRequest:   "directory",
 }
 
 func newRequestState(r reconcile.Request) requestState {
 	d := r.Detail
 	s := requestState{
-		RequestID: r.ID(), AgentID: r.Identifier, ConversationID: r.ThreadID, CallID: d.CallID, Method: methods[r.Kind], Summary: r.Summary,
-		Command: d.Command, Cwd: d.Cwd, CutBytes: d.Cut, GrantRoot: d.GrantRoot, Server: d.Server, OutsideSandbox: r.Outside, Reason: d.Reason,
-		ExpiresAt: r.ExpiresAt, HowToDecide: howToDecide(r),
+		RequestID:      r.ID(),
+		AgentID:        r.Identifier,
+		ConversationID: r.ThreadID,
+		CallID:         d.CallID,
+		Method:         methods[r.Kind],
+		Summary:        r.Summary,
+		Command:        d.Command,
+		Cwd:            d.Cwd,
+		CutBytes:       d.Cut,
+		GrantRoot:      d.GrantRoot,
+		Server:         d.Server,
+		OutsideSandbox: r.Outside,
+		Reason:         d.Reason,
+		ExpiresAt:      r.ExpiresAt,
+		HowToDecide:    howToDecide(r),
 	}
 	if len(d.Permissions) > 0 {
 		s.Permissions = d.Permissions

@@ -63,17 +63,32 @@ func newMachine(t *testing.T) *machine {
 	m.state = test.Must(agents.Open(t.Context(), m.env))
 	t.Cleanup(func() { test.OK(t, m.state.Close()) })
 	m.run = reconcile.Run{
-		ID: "20261122-1", Kind: reconcile.FreeRun, IssueID: "one", Identifier: "one", Phase: reconcile.StreamingTurn,
-		WorkspacePath: t.TempDir(), StartedAt: time.Now(),
+		ID:            "20261122-1",
+		Kind:          reconcile.FreeRun,
+		IssueID:       "one",
+		Identifier:    "one",
+		Phase:         reconcile.StreamingTurn,
+		WorkspacePath: t.TempDir(),
+		StartedAt:     time.Now(),
 	}
 	_, err := m.state.DB.Clients.AddAgent(t.Context(), m.run)
 	test.OK(t, err)
 	// Its turn goes on in all tests.
 	for _, call := range []reconcile.Call{
-		{ID: "c", Verb: reconcile.CallConversation}, {ID: "t", Verb: reconcile.CallTurn, Conversation: "c"},
+		{
+			ID:   "c",
+			Verb: reconcile.CallConversation,
+		}, {
+			ID:           "t",
+			Verb:         reconcile.CallTurn,
+			Conversation: "c",
+		},
 	} {
-		call.RunID, call.Agent, call.Status = m.run.ID, "one", reconcile.CallQueued
-		call.Params, call.CreatedAt = json.RawMessage("{}"), time.Now()
+		call.RunID = m.run.ID
+		call.Agent = "one"
+		call.Status = reconcile.CallQueued
+		call.Params = json.RawMessage("{}")
+		call.CreatedAt = time.Now()
 		test.Must(m.state.DB.Clients.AddCall(t.Context(), call))
 	}
 	alive := project.AliveFile(project.AgentsDir(m.env), m.run.ID)
@@ -88,8 +103,13 @@ func newMachine(t *testing.T) *machine {
 func (m *machine) asks(r agent.Request, timeout time.Duration) <-chan agent.Decision {
 	told := make(chan agent.Decision, 1)
 	desk := &agent.Desk{
-		Store: m.state.DB.Journal, Timeout: timeout, Redactor: agent.NewRedactor([]string{"hunter2-hunter2"}), Log: slog.New(slog.DiscardHandler),
-		Now: time.Now, Instant: func() reconcile.Instant { return test.Must(view.Instant()) }, Run: func() reconcile.Run { return m.run },
+		Store:    m.state.DB.Journal,
+		Timeout:  timeout,
+		Redactor: agent.NewRedactor([]string{"hunter2-hunter2"}),
+		Log:      slog.New(slog.DiscardHandler),
+		Now:      time.Now,
+		Instant:  func() reconcile.Instant { return test.Must(view.Instant()) },
+		Run:      func() reconcile.Run { return m.run },
 	}
 	before := len(test.Must(m.state.Requests(m.t.Context())))
 	go func() {
@@ -100,7 +120,11 @@ func (m *machine) asks(r agent.Request, timeout time.Duration) <-chan agent.Deci
 		told <- d
 	}()
 	// A short timeout may have ended it before this process sees it.
-	test.Until(m.t, "the request is stored", func() bool { return len(told) > 0 || len(test.Must(m.state.Requests(m.t.Context()))) > before })
+	test.Until(
+		m.t,
+		"the request is stored",
+		func() bool { return len(told) > 0 || len(test.Must(m.state.Requests(m.t.Context()))) > before },
+	)
 	return told
 }
 
@@ -115,8 +139,8 @@ type elicitHandler = func(context.Context, *mcp.ElicitRequest) (*mcp.ElicitResul
 
 const legacy, modern = "2025-06-18", "2026-07-28"
 
-// host starts a server and a host with the protocol. elicit is nil for a host that can't ask. The host declines at once if person is set
-// to a long time.
+// host starts a server and a host with the protocol. elicit is nil for a host that can't ask.
+// The host declines at once if person is set to a long time.
 func (m *machine) host(protocol string, person time.Duration, elicit elicitHandler) *host {
 	m.t.Helper()
 	s := test.Must(New(m.t.Context(), m.env, m.log, Options{
@@ -127,9 +151,15 @@ func (m *machine) host(protocol string, person time.Duration, elicit elicitHandl
 	fromServer, out := io.Pipe()
 	ended := make(chan error, 1)
 	go func() { ended <- s.Serve(m.t.Context(), in, out) }()
-	client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, &mcp.ClientOptions{ElicitationHandler: elicit})
+	client := mcp.NewClient(&mcp.Implementation{
+		Name:    "test",
+		Version: "1",
+	}, &mcp.ClientOptions{ElicitationHandler: elicit})
 	options := &mcp.ClientSessionOptions{ProtocolVersion: protocol}
-	session := test.Must(client.Connect(m.t.Context(), &mcp.IOTransport{Reader: fromServer, Writer: toServer}, options))
+	session := test.Must(client.Connect(m.t.Context(), &mcp.IOTransport{
+		Reader: fromServer,
+		Writer: toServer,
+	}, options))
 	m.t.Cleanup(func() {
 		session.Close()
 		toServer.Close()
@@ -147,7 +177,8 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 	}
 	data := test.Must(json.Marshal(result.StructuredContent))
 	var failed callFailure
-	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") || code != "" && failed.Code != code {
+	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") ||
+		code != "" && failed.Code != code {
 		h.t.Fatalf("%s: %s", tool, data)
 	}
 	if out != nil {
@@ -157,7 +188,10 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 
 func (h *host) wait(seconds float64) (out waitAgentOut) {
 	h.t.Helper()
-	h.call("wait_agent", map[string]any{"agentIds": []string{"one"}, "timeoutSeconds": seconds}, "", &out)
+	h.call("wait_agent", map[string]any{
+		"agentIds":       []string{"one"},
+		"timeoutSeconds": seconds,
+	}, "", &out)
 	return out
 }
 
@@ -180,8 +214,14 @@ func (h *host) requests() []requestState {
 }
 
 var install = agent.Request{
-	Kind: agent.RequestCommand, ThreadID: "thread-1", ItemID: "call-1", Summary: "make install", Command: "make install", Cwd: "/src",
-	Reason: "it needs hunter2-hunter2", OutsideSandbox: true,
+	Kind:           agent.RequestCommand,
+	ThreadID:       "thread-1",
+	ItemID:         "call-1",
+	Summary:        "make install",
+	Command:        "make install",
+	Cwd:            "/src",
+	Reason:         "it needs hunter2-hunter2",
+	OutsideSandbox: true,
 }
 
 func accepts(content map[string]any) elicitHandler {
@@ -203,11 +243,16 @@ func TestHostDecides(t *testing.T) {
 		Kind: agent.RequestFileChange, ThreadID: "thread-1", ItemID: "call-2", Summary: "add a.txt",
 		Changes: []agent.FileChange{{Path: "a.txt", Kind: "add", Diff: "+hello\n\x1b[31m"}},
 	}
-	question := agent.Request{Kind: agent.RequestQuestion, ThreadID: "thread-1", Summary: "Which?", Questions: []agent.Question{
-		{ID: "a", Text: "Which?", Options: []agent.Option{{Label: "red"}, {Label: "blue"}}},
-		{ID: "b", Text: "How many?", Type: "integer"},
-		{ID: "c", Text: "Why?", Optional: true},
-	}}
+	question := agent.Request{
+		Kind:     agent.RequestQuestion,
+		ThreadID: "thread-1",
+		Summary:  "Which?",
+		Questions: []agent.Question{
+			{ID: "a", Text: "Which?", Options: []agent.Option{{Label: "red"}, {Label: "blue"}}},
+			{ID: "b", Text: "How many?", Type: "integer"},
+			{ID: "c", Text: "Why?", Optional: true},
+		},
+	}
 	const command = "Command: make install\nReason: it needs [redacted]\n" +
 		"execCommandApproval: agent one asks, outside the sandbox. Without a decision it is denied at "
 	for _, c := range []struct {
@@ -218,31 +263,45 @@ func TestHostDecides(t *testing.T) {
 	}{
 		{install, nil, command, "{true false  map[] false operator}"},
 		{patch, nil, "\nFile: a.txt (add)\n+hello\n\\x1b[31m\n", "{true false  map[] false operator}"},
-		{question, map[string]any{"answer1": "blue", "answer2": 3}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
+		{question, map[string]any{
+			"answer1": "blue",
+			"answer2": 3,
+		}, "Question: How many?\n", "{false false  map[a:[blue] b:[3]] false operator}"},
 	} {
 		for _, protocol := range protocols {
 			m := newMachine(t)
 			told := m.asks(c.ask, time.Hour)
 			var message string
-			h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-				message = r.Params.Message
-				test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
-				test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
-				return accepts(c.content)(ctx, r)
-			})
+			h := m.host(
+				protocol,
+				0,
+				func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+					message = r.Params.Message
+					test.Contains(t, "the form", fmt.Sprint(r.Params.Meta), "thread-1")
+					test.Lacks(t, "the form", fmt.Sprint(r.Params.Meta), "hunter2")
+					return accepts(c.content)(ctx, r)
+				},
+			)
 			h.wait(0.5)
 			got := <-told
 			got.Sent = nil
-			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want || !strings.Contains(message, c.message) {
-				t.Errorf("%s: the agent is told %s, want %s; the form is\n%s", protocol, text, c.want, message)
+			if text := strings.Replace(fmt.Sprint(got), " <nil>}", "}", 1); text != c.want ||
+				!strings.Contains(message, c.message) {
+				t.Errorf(
+					"%s: the agent is told %s, want %s; the form is\n%s",
+					protocol,
+					text,
+					c.want,
+					message,
+				)
 			}
 			test.Equal(t, protocol+": the open requests", h.requests(), []requestState{})
 		}
 	}
 }
 
-// A host that can't ask gets the request as data, and decides with the tools. One that answers at once is such a host; the
-// log explains how to decide.
+// A host that can't ask gets the request as data, and decides with the tools. One that answers
+// at once is such a host; the log explains how to decide.
 func TestHostThatCannotAsk(t *testing.T) {
 	t.Parallel()
 	for _, elicit := range []elicitHandler{nil, declines, accepts(nil)} {
@@ -252,14 +311,22 @@ func TestHostThatCannotAsk(t *testing.T) {
 			h := m.host(protocol, time.Hour, elicit)
 			is := h.waitForData()
 			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" || is.ConversationID != "thread-1" ||
-				is.Command != "make install" || is.Cwd != "/src" || !strings.Contains(is.HowToDecide, "symphony approve one.1") {
+				is.Command != "make install" || is.Cwd != "/src" ||
+				!strings.Contains(is.HowToDecide, "symphony approve one.1") {
 				t.Errorf("%s: %+v", protocol, is)
 			}
 			if elicit != nil {
-				test.Until(m.t, "the decline is logged", func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") })
+				test.Until(
+					m.t,
+					"the decline is logged",
+					func() bool { return strings.Contains(m.log.String(), "symphony approve one.1") },
+				)
 			}
 			test.Equal(t, protocol+": the requests", h.requests(), []requestState{is})
-			h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"x"}}, "usage", nil)
+			h.call("answer", map[string]any{
+				"requestId": "one.1",
+				"answers":   []string{"x"},
+			}, "usage", nil)
 			h.call("approve", map[string]any{"requestId": "one.2"}, "request_not_found", nil)
 			h.call("approve", map[string]any{"requestId": "one"}, "request_not_found", nil)
 			var out decidedOut
@@ -297,23 +364,33 @@ func TestHostDeclines(t *testing.T) {
 	}
 }
 
-// Of two hosts and an operator the first one decides. A form that is still open is closed, or its answer changes nothing.
+// Of two hosts and an operator the first one decides. A form that is still open is closed, or
+// its answer changes nothing.
 func TestFirstDecisionCounts(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
 		m := newMachine(t)
 		told := m.asks(install, time.Hour)
-		asked, closed := make(chan struct{}), make(chan error, 1)
-		slow := m.host(protocol, 0, func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
-			close(asked)
-			if protocol == legacy {
-				<-ctx.Done()
-				closed <- ctx.Err()
-				return nil, ctx.Err()
-			}
-			test.Until(m.t, "the other host has decided", func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 })
-			return declines(ctx, nil)
-		})
+		asked := make(chan struct{})
+		closed := make(chan error, 1)
+		slow := m.host(
+			protocol,
+			0,
+			func(ctx context.Context, _ *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+				close(asked)
+				if protocol == legacy {
+					<-ctx.Done()
+					closed <- ctx.Err()
+					return nil, ctx.Err()
+				}
+				test.Until(
+					m.t,
+					"the other host has decided",
+					func() bool { return len(test.Must(m.state.Requests(m.t.Context()))) == 0 },
+				)
+				return declines(ctx, nil)
+			},
+		)
 		waited := make(chan waitAgentOut, 1)
 		go func() { waited <- slow.wait(2) }()
 		<-asked
@@ -331,7 +408,8 @@ func TestFirstDecisionCounts(t *testing.T) {
 	}
 }
 
-// A request that is not decided in time is denied, and a late answer of the host changes nothing.
+// A request that is not decided in time is denied, and a late answer of the host changes
+// nothing.
 func TestHostAnswersLate(t *testing.T) {
 	t.Parallel()
 	for _, protocol := range protocols {
@@ -351,7 +429,12 @@ func TestHostAnswersLate(t *testing.T) {
 		out := h.wait(0.5)
 		<-expired
 		if protocol == modern {
-			test.Contains(t, "what the host gets to know", fmt.Sprint(out.Late), "too late: one.1 has ended, expired: it was not decided by")
+			test.Contains(
+				t,
+				"what the host gets to know",
+				fmt.Sprint(out.Late),
+				"too late: one.1 has ended, expired: it was not decided by",
+			)
 		}
 		if out.State != "running" || len(h.requests()) > 0 {
 			t.Errorf("%s: %+v", protocol, out)
@@ -359,16 +442,26 @@ func TestHostAnswersLate(t *testing.T) {
 	}
 }
 
-// An answer that comes after the death of the agent's worker changes nothing, and the host is told.
+// An answer that comes after the death of the agent's worker changes nothing, and the host is
+// told.
 func TestHostAnswersDeadAgent(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
-	m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Why?", Questions: []agent.Question{{ID: "a", Text: "Why?"}}}, time.Hour)
+	m.asks(agent.Request{
+		Kind:      agent.RequestQuestion,
+		Summary:   "Why?",
+		Questions: []agent.Question{{ID: "a", Text: "Why?"}},
+	}, time.Hour)
 	h := m.host(modern, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 		m.alive.Close()
 		return accepts(map[string]any{"answer1": "because"})(ctx, r)
 	})
-	test.Contains(t, "what the host gets to know", fmt.Sprint(h.wait(0.5).Late), "the answer to one.1 came too late: its agent has ended")
+	test.Contains(
+		t,
+		"what the host gets to know",
+		fmt.Sprint(h.wait(0.5).Late),
+		"the answer to one.1 came too late: its agent has ended",
+	)
 }
 
 // Forms must not ask for secrets. The answer of the tool is encrypted, and is in no log.
@@ -377,17 +470,31 @@ func TestSecretQuestion(t *testing.T) {
 	for _, protocol := range protocols {
 		m := newMachine(t)
 		questions := []agent.Question{{ID: "q", Text: "Token?", Secret: true}}
-		told := m.asks(agent.Request{Kind: agent.RequestQuestion, Summary: "Token?", Questions: questions}, time.Hour)
+		told := m.asks(agent.Request{
+			Kind:      agent.RequestQuestion,
+			Summary:   "Token?",
+			Questions: questions,
+		}, time.Hour)
 		h := m.host(protocol, 0, func(ctx context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
 			t.Error("the host is asked for a secret")
 			return declines(ctx, r)
 		})
 		test.Equal(t, protocol+": the question is secret", h.waitForData().Questions[0].Secret, true)
-		h.call("answer", map[string]any{"requestId": "one.1", "answers": []string{"top-secret-1"}}, "", nil)
+		h.call("answer", map[string]any{
+			"requestId": "one.1",
+			"answers":   []string{"top-secret-1"},
+		}, "", nil)
 		stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
 		got := <-told
-		if fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil || strings.Contains(m.log.String(), "top-secret") {
-			t.Errorf("%s: the agent is told %v, %+v is stored, the log is %s", protocol, got.Answers, stored.Answer, m.log)
+		if fmt.Sprint(got.Answers) != "map[q:[top-secret-1]]" || stored.Answer.Answers != nil ||
+			strings.Contains(m.log.String(), "top-secret") {
+			t.Errorf(
+				"%s: the agent is told %v, %+v is stored, the log is %s",
+				protocol,
+				got.Answers,
+				stored.Answer,
+				m.log,
+			)
 		}
 	}
 }
@@ -395,7 +502,11 @@ func TestSecretQuestion(t *testing.T) {
 func TestAutoApprove(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]string{
-		"": "false <nil>", "0": "false <nil>", "1": "true <nil>", "true": "true <nil>", "deny": "false usage",
+		"":     "false <nil>",
+		"0":    "false <nil>",
+		"1":    "true <nil>",
+		"true": "true <nil>",
+		"deny": "false usage",
 	} {
 		approve, err := autoApprove(value)
 		if got := fmt.Sprint(approve, " ", err); !strings.HasPrefix(got, want) {
@@ -404,14 +515,22 @@ func TestAutoApprove(t *testing.T) {
 	}
 }
 
-// Where only persons decide, the host's model gets no tool for it, and each group leaves it out.
+// Where only persons decide, the host's model gets no tool for it, and each group leaves it
+// out.
 func TestOnlyPersonsDecide(t *testing.T) {
 	t.Parallel()
 	for _, group := range []string{GroupAgents, GroupLean} {
-		s := test.Must(New(t.Context(), newMachine(t).env, &syncBuffer{}, Options{CallTimeout: time.Minute, Groups: []string{group}, ByPerson: true}))
+		s := test.Must(New(t.Context(), newMachine(t).env, &syncBuffer{}, Options{
+			CallTimeout: time.Minute,
+			Groups:      []string{group},
+			ByPerson:    true,
+		}))
 		near, far := mcp.NewInMemoryTransports()
 		test.Must(s.mcp.Connect(t.Context(), near, nil))
-		h := test.Must(mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, nil).Connect(t.Context(), far, nil))
+		h := test.Must(mcp.NewClient(&mcp.Implementation{
+			Name:    "test",
+			Version: "1",
+		}, nil).Connect(t.Context(), far, nil))
 		for _, tool := range test.Must(h.ListTools(t.Context(), nil)).Tools {
 			if slices.Contains([]string{"approve", "deny", "answer", "decide_request"}, tool.Name) {
 				t.Errorf("%s has the tool %s", group, tool.Name)

@@ -1,5 +1,6 @@
-// Package mcpserver offers agents as tools to any host that speaks the Model Context Protocol over stdin and stdout. It holds no state:
-// what it knows it reads from the database of the agents, so that a new server continues where another was killed.
+// Package mcpserver offers agents as tools to any host that speaks the Model Context Protocol
+// over stdin and stdout. It holds no state: what it knows it reads from the database of the
+// agents, so that a new server continues where another was killed.
 package mcpserver
 
 import (
@@ -24,11 +25,13 @@ type Options struct {
 	CallTimeout, ApprovalTimeout, IdleTimeout time.Duration
 	// Ephemeral: the agents that this server has spawned end with it.
 	Ephemeral bool
-	// ByPerson: no tool decides requests, only a person at the host, at the page or in a terminal.
+	// ByPerson: no tool decides requests, only a person at the host, at the page or in a
+	// terminal.
 	ByPerson bool
 	// FullAccess permits conversations without a sandbox.
 	FullAccess bool
-	// Events: the host gets the events of agents as notifications even if it has not asked for them.
+	// Events: the host gets the events of agents as notifications even if it has not asked for
+	// them.
 	Events bool
 	// Deliver permits to push the work of agents to the origin of the operator's repository.
 	Deliver bool
@@ -53,7 +56,10 @@ type Server struct {
 // New opens the state of the agents and registers the tools. The server logs to stderr.
 func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Server, error) {
 	if len(o.Groups) == 0 {
-		o.Groups = slices.DeleteFunc(Groups(), func(g string) bool { return g == GroupLean || g == GroupIssues && o.Project == nil })
+		o.Groups = slices.DeleteFunc(
+			Groups(),
+			func(g string) bool { return g == GroupLean || g == GroupIssues && o.Project == nil },
+		)
 	}
 	if o.Project == nil && slices.Contains(o.Groups, GroupIssues) {
 		return nil, exit.Usage("mcp: the tools of the group issues need a workflow")
@@ -62,7 +68,8 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	if err != nil {
 		return nil, err
 	}
-	a, log := starter.agents, slog.New(slog.NewTextHandler(stderr, nil))
+	a := starter.agents
+	log := slog.New(slog.NewTextHandler(stderr, nil))
 	s := &Server{starter: starter, elicitor: newElicitor(a, log), log: log}
 	options := &mcp.ServerOptions{Capabilities: &mcp.ServerCapabilities{Tools: &mcp.ToolCapabilities{}}}
 	if !o.overHTTP {
@@ -74,10 +81,24 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	case slices.Contains(o.Groups, GroupLean): // the others explain themselves
 		options.Instructions = leanInstructions
 	}
-	s.mcp = mcp.NewServer(&mcp.Implementation{Name: "symphony", Title: "Symphony", Version: project.Version()}, options)
-	t := &tools{server: s.mcp, byPerson: o.ByPerson, timeout: o.CallTimeout, log: log, inParams: map[string]bool{}}
+	s.mcp = mcp.NewServer(&mcp.Implementation{
+		Name:    "symphony",
+		Title:   "Symphony",
+		Version: project.Version(),
+	}, options)
+	t := &tools{
+		server:   s.mcp,
+		byPerson: o.ByPerson,
+		timeout:  o.CallTimeout,
+		log:      log,
+		inParams: map[string]bool{},
+	}
 	s.mcp.AddReceivingMiddleware(t.call, o.describeTools)
-	addTools(t, caller{agents: a, timeout: o.CallTimeout, fullAccess: o.FullAccess}, starter, s.elicitor)
+	addTools(t, caller{
+		agents:     a,
+		timeout:    o.CallTimeout,
+		fullAccess: o.FullAccess,
+	}, starter, s.elicitor)
 	return s, nil
 }
 
@@ -88,11 +109,12 @@ for its end or a request, read_events reads what the agent has done. list_agents
 const leanInstructions = `Each agent is a coding agent (codex) that works in a directory and outlives this server. spawn_agent starts one
 with a prompt and returns at once. wait_agent waits for its end or a request, read_changes shows what it has changed.`
 
-// closePatience is how long the connection may take to close after a signal. A host that does not read blocks it for ever.
+// closePatience is how long the connection may take to close after a signal. A host that does
+// not read blocks it for ever.
 const closePatience = time.Second
 
-// Serve answers the host until in ends or ctx is canceled. It writes nothing but messages of the protocol to out. Then it ends the
-// agents that are to end with it.
+// Serve answers the host until in ends or ctx is canceled. It writes nothing but messages of
+// the protocol to out. Then it ends the agents that are to end with it.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -14,14 +14,19 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 )
 
-// transport is the connection to the host. It keeps the connection of the SDK, which can't send notifications with methods of our own.
+// transport is the connection to the host. It keeps the connection of the SDK, which can't
+// send notifications with methods of our own.
 type transport struct {
 	mcp.IOTransport
 	conn mcp.Connection // nil until the server runs
 }
 
 func newTransport(in io.ReadCloser, out io.WriteCloser, log *slog.Logger) *transport {
-	return &transport{IOTransport: mcp.IOTransport{Reader: newFrames(in, out, log), Writer: out, MaxLineLength: -1}}
+	return &transport{IOTransport: mcp.IOTransport{
+		Reader:        newFrames(in, out, log),
+		Writer:        out,
+		MaxLineLength: -1,
+	}}
 }
 
 // Connect implements mcp.Transport.
@@ -42,7 +47,8 @@ func (t *transport) notify(ctx context.Context, method string, params any) error
 // maxFrame limits one message of the host. Images are part of messages.
 const maxFrame = 64 << 20
 
-// frames reads the messages of a host, one a line. It answers lines that are no message with an error; the SDK would end the server.
+// frames reads the messages of a host, one a line. It answers lines that are no message with
+// an error; the SDK would end the server.
 type frames struct {
 	io.Closer
 	lines *bufio.Scanner
@@ -81,9 +87,11 @@ func (f *frames) Read(p []byte) (int, error) {
 
 // check reports whether a line is a message.
 func (f *frames) check(line []byte) bool {
-	code, what := jsonrpc.CodeInvalidRequest, "a message of JSON-RPC 2.0, without a batch"
+	code := jsonrpc.CodeInvalidRequest
+	what := "a message of JSON-RPC 2.0, without a batch"
 	if !json.Valid(line) {
-		code, what = jsonrpc.CodeParseError, "JSON"
+		code = jsonrpc.CodeParseError
+		what = "JSON"
 	} else if _, err := jsonrpc.DecodeMessage(line); err == nil {
 		return true
 	}

@@ -21,9 +21,10 @@ const (
 	stateRunning = "running" // the states of a wait
 	stateDone    = "done"
 
-	defaultWait  = 25 * time.Second
-	maxWait      = 50 * time.Second      // hosts cancel a call after a minute
-	waitMargin   = time.Second           // between the answer of wait_agent and the timeout of calls
+	defaultWait = 25 * time.Second
+	maxWait     = 50 * time.Second // hosts cancel a call after a minute
+	// between the answer of wait_agent and the timeout of calls
+	waitMargin   = time.Second
 	waitStep     = 50 * time.Millisecond // between two looks at the agents
 	progressStep = 3 * time.Second
 	maxMessage   = 16 << 10 // bytes of a message in a result
@@ -53,7 +54,8 @@ type (
 		Outcome       string              `json:"outcome,omitempty" jsonschema:"how the agent ended"`
 		Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`
 	}
-	// conversationState is a conversation with the turns that are open, and those that have ended since the cursor.
+	// conversationState is a conversation with the turns that are open, and those that have
+	// ended since the cursor.
 	conversationState struct {
 		ConversationID string      `json:"conversationId"`
 		Turns          []turnState `json:"turns"`
@@ -73,27 +75,41 @@ type (
 // addWaitTools registers the tool that waits for agents.
 func addWaitTools(t *tools, e *elicitor) {
 	type result = mcp.CallToolResult
-	addCallTool(t, "wait_agent", reads(), func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*result, waitAgentOut, error) {
-		w, err := newWaiting(e.asker(req), in)
-		if err != nil {
-			return nil, waitAgentOut{}, err
-		}
-		e.takeAnswers(ctx, req)
-		out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
-		out.limit()
-		out.Late = e.takeLate()
-		return w.inputRequired(w.toAsk), out, err
-	}, "Wait until a turn has ended, or an agent asks for approval or has ended. Use it after giving work; the state "+
-		"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.")
+	addCallTool(
+		t,
+		"wait_agent",
+		reads(),
+		func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*result, waitAgentOut, error) {
+			w, err := newWaiting(e.asker(req), in)
+			if err != nil {
+				return nil, waitAgentOut{}, err
+			}
+			e.takeAnswers(ctx, req)
+			out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+			out.limit()
+			out.Late = e.takeLate()
+			return w.inputRequired(w.toAsk), out, err
+		},
+		"Wait until a turn has ended, or an agent asks for approval or has ended. Use it after giving work; the state "+
+			"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.",
+	)
 }
 
-// progressTo returns a function that tells the host how long a call has taken, if the host wants to know.
-func progressTo(ctx context.Context, req *mcp.CallToolRequest, limit time.Duration) func(elapsed time.Duration, message string) {
+// progressTo returns a function that tells the host how long a call has taken, if the host
+// wants to know.
+func progressTo(
+	ctx context.Context,
+	req *mcp.CallToolRequest,
+	limit time.Duration,
+) func(elapsed time.Duration, message string) {
 	return func(elapsed time.Duration, message string) {
 		if token := req.Params.GetProgressToken(); token != nil {
 			// A host that does not take it still gets the result.
 			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token, Progress: elapsed.Seconds(), Total: limit.Seconds(), Message: message,
+				ProgressToken: token,
+				Progress:      elapsed.Seconds(),
+				Total:         limit.Seconds(),
+				Message:       message,
 			})
 		}
 	}
@@ -126,8 +142,11 @@ func parseCursor(cursor string) (map[string]seen, error) {
 		known[id] = k
 	}
 	if cursorOf(known) != cursor {
-		return nil, reconcile.NewError(agents.CodeCursor, fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
-			"use the cursor of its last result, or none")
+		return nil, reconcile.NewError(
+			agents.CodeCursor,
+			fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
+			"use the cursor of its last result, or none",
+		)
 	}
 	return known, nil
 }
@@ -144,12 +163,25 @@ type waiting struct {
 
 func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 	if len(in.AgentIDs) == 0 {
-		return nil, reconcile.NewError(agents.CodeInvalid, "agentIds is empty", "list_agents shows the agents")
+		return nil, reconcile.NewError(
+			agents.CodeInvalid,
+			"agentIds is empty",
+			"list_agents shows the agents",
+		)
 	}
 	if in.Mode != "" && in.Mode != "any" && in.Mode != "all" {
-		return nil, reconcile.NewError(agents.CodeInvalid, fmt.Sprintf("unknown mode %q", in.Mode), "use any or all")
+		return nil, reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("unknown mode %q", in.Mode),
+			"use any or all",
+		)
 	}
-	w := &waiting{asker: a, ids: slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))), all: in.Mode == "all", limit: defaultWait}
+	w := &waiting{
+		asker: a,
+		ids:   slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))),
+		all:   in.Mode == "all",
+		limit: defaultWait,
+	}
 	if in.TimeoutSeconds != nil {
 		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
 	}
@@ -159,8 +191,13 @@ func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
-func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (out waitAgentOut, err error) {
-	began, told, done := time.Now(), time.Time{}, false
+func (w *waiting) wait(
+	ctx context.Context,
+	progress func(elapsed time.Duration, message string),
+) (out waitAgentOut, err error) {
+	began := time.Now()
+	told := time.Time{}
+	done := false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
@@ -226,7 +263,9 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 	}
 	now := maps.Clone(w.known)
 	w.toAsk = nil
-	withNews, waitFor, toDecide := 0, 0, false // how many agents have news, and others a turn; whether to decide a request
+	withNews := 0
+	waitFor := 0
+	toDecide := false // how many agents have news, and others a turn; whether to decide a request
 	for _, id := range w.ids {
 		a, err := w.agents.Current(ctx, id)
 		if err != nil {
@@ -241,13 +280,17 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 		busy := slices.ContainsFunc(calls, openTurn)
 		switch {
 		case !following && busy: // the host waits for what runs now
-			known, following = seen{turn: is.turn}, true
+			known = seen{turn: is.turn}
+			following = true
 			w.known[id] = known
 			calls = slices.DeleteFunc(calls, endedTurn)
 		case !following:
 			calls = lastTurns(calls)
 		}
-		own := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
+		own := slices.DeleteFunc(
+			slices.Clone(requests),
+			func(r reconcile.Request) bool { return r.RunID != a.ID },
+		)
 		state := newAgentState(a, calls, own)
 		out.Agents = append(out.Agents, state)
 		if state.State == stateEnded {
@@ -263,15 +306,16 @@ func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err er
 			withNews++
 		}
 	}
-	out.Cursor, out.State = cursorOf(now), stateRunning
+	out.Cursor = cursorOf(now)
+	out.State = stateRunning
 	if done = toDecide || waitFor == 0 || withNews > 0 && !w.all; done {
 		out.State = stateDone
 	}
 	return out, done, nil
 }
 
-// askHost asks the host about requests. It returns the number of the last one that the caller of wait_agent has to decide instead, at
-// least last.
+// askHost asks the host about requests. It returns the number of the last one that the caller
+// of wait_agent has to decide instead, at least last.
 func (w *waiting) askHost(ctx context.Context, requests []reconcile.Request, last int) int {
 	for _, r := range requests {
 		switch waits, toAsk := w.ask(ctx, r); {
@@ -304,7 +348,10 @@ func lastTurns(calls []reconcile.Call) []reconcile.Call {
 	for _, c := range calls {
 		last[c.Conversation] = max(last[c.Conversation], c.EndedNo)
 	}
-	return slices.DeleteFunc(calls, func(c reconcile.Call) bool { return endedTurn(c) && c.EndedNo != last[c.Conversation] })
+	return slices.DeleteFunc(
+		calls,
+		func(c reconcile.Call) bool { return endedTurn(c) && c.EndedNo != last[c.Conversation] },
+	)
 }
 
 func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) agentState {
@@ -313,14 +360,18 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		Conversations: []conversationState{}, Requests: []requestState{},
 	}
 	if slices.ContainsFunc(calls, openTurn) {
-		s.State, s.Activity = stateActive, a.Activity
+		s.State = stateActive
+		s.Activity = a.Activity
 	}
 	for _, r := range requests {
 		s.State = stateWaiting
 		s.Requests = append(s.Requests, newRequestState(r))
 	}
 	if a.Settled { // before, the worker may still store how a turn has ended
-		s.State, s.Activity, s.Outcome, s.Error = stateEnded, "", string(a.Outcome), a.ErrorText
+		s.State = stateEnded
+		s.Activity = ""
+		s.Outcome = string(a.Outcome)
+		s.Error = a.ErrorText
 	}
 	for _, c := range calls {
 		if c.Verb != reconcile.CallConversation {
@@ -328,7 +379,10 @@ func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.
 		}
 		turns := turnsOf(calls, c.ID)
 		if c.Status != reconcile.CallFailed || len(turns) > 0 {
-			s.Conversations = append(s.Conversations, conversationState{ConversationID: cmp.Or(c.ThreadID, c.ID), Turns: turns})
+			s.Conversations = append(s.Conversations, conversationState{
+				ConversationID: cmp.Or(c.ThreadID, c.ID),
+				Turns:          turns,
+			})
 		}
 	}
 	return s

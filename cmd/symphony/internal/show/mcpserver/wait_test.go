@@ -17,18 +17,24 @@ import (
 // add adds a call without parameters to the agent of the machine.
 func (m *machine) add(call reconcile.Call) {
 	m.t.Helper()
-	call.RunID, call.Agent, call.Status, call.Params, call.CreatedAt = m.run.ID, "one", reconcile.CallQueued, []byte("{}"), time.Now()
+	call.RunID = m.run.ID
+	call.Agent = "one"
+	call.Status = reconcile.CallQueued
+	call.Params = []byte("{}")
+	call.CreatedAt = time.Now()
 	test.Must(m.state.DB.Clients.AddCall(m.t.Context(), call))
 }
 
 // end ends a call.
 func (m *machine) end(call reconcile.Call) {
 	m.t.Helper()
-	call.Status, call.EndedAt = reconcile.CallCompleted, time.Now()
+	call.Status = reconcile.CallCompleted
+	call.EndedAt = time.Now()
 	test.OK(m.t, m.state.DB.Journal.EndCall(m.t.Context(), call))
 }
 
-// The mode any waits for the end of one turn, the mode all for that of the turns of all conversations.
+// The mode any waits for the end of one turn, the mode all for that of the turns of all
+// conversations.
 func TestWaitForAllConversations(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t)
@@ -38,7 +44,12 @@ func TestWaitForAllConversations(t *testing.T) {
 	cursor := h.wait(0).Cursor
 	m.end(reconcile.Call{ID: "t"})
 	wait := func(mode string) (out waitAgentOut) {
-		h.call("wait_agent", map[string]any{"agentIds": []string{"one"}, "timeoutSeconds": 0.2, "mode": mode, "cursor": cursor}, "", &out)
+		h.call("wait_agent", map[string]any{
+			"agentIds":       []string{"one"},
+			"timeoutSeconds": 0.2,
+			"mode":           mode,
+			"cursor":         cursor,
+		}, "", &out)
 		return out
 	}
 	test.Equal(t, "any", wait("any").State, stateDone)
@@ -53,7 +64,12 @@ func TestInputThatIsTooLong(t *testing.T) {
 	h := newMachine(t).host(modern, 0, nil)
 	for length, code := range map[int]string{maxPrompt: "", maxPrompt + 1: "invalid_argument"} {
 		h.call("send_user_turn", map[string]any{
-			"agentId": "one", "conversationId": "c", "items": []any{map[string]any{"type": "text", "text": strings.Repeat("ä", length)}},
+			"agentId":        "one",
+			"conversationId": "c",
+			"items": []any{map[string]any{
+				"type": "text",
+				"text": strings.Repeat("ä", length),
+			}},
 		}, code, nil)
 	}
 }
@@ -80,7 +96,9 @@ func TestAnswersFit(t *testing.T) {
 		t.Errorf("the messages have %d bytes", size)
 	}
 	for n, code := range map[int]string{maxAnswer: "", maxAnswer + 1: "answer_too_large"} {
-		err := tooLarge(&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", n)}}})
+		err := tooLarge(
+			&mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: strings.Repeat("x", n)}}},
+		)
 		if (code != "") != (err != nil) {
 			t.Errorf("%d bytes: %v", n, err)
 		}

@@ -35,8 +35,11 @@ func (s starter) permit(ctx context.Context, dir paths.Place) (permitted bool, e
 		return false, err
 	}
 	if never != "" {
-		return false, reconcile.NewError(agents.CodeNotPermitted, fmt.Sprintf("cwd: no agent may work in %s: %s", dir.Path, never),
-			"choose the directory of a repository or of a project")
+		return false, reconcile.NewError(
+			agents.CodeNotPermitted,
+			fmt.Sprintf("cwd: no agent may work in %s: %s", dir.Path, never),
+			"choose the directory of a repository or of a project",
+		)
 	}
 	return s.isIn(dir, s.options.Dirs) || s.isIn(dir, s.startedIn()) || s.isIn(dir, s.roots(ctx)), nil
 }
@@ -55,7 +58,12 @@ type spawning struct {
 
 // spawning returns what is known of a call that starts an agent, and carries out what a person
 // has answered at the host.
-func (s starter) spawning(ctx context.Context, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
+func (s starter) spawning(
+	ctx context.Context,
+	e *elicitor,
+	req *mcp.CallToolRequest,
+	prompt string,
+) spawning {
 	began := s.env.Now()
 	e.takeAnswers(ctx, req)
 	host := ""
@@ -63,9 +71,17 @@ func (s starter) spawning(ctx context.Context, e *elicitor, req *mcp.CallToolReq
 		host = info.Name
 	}
 	return spawning{
-		asker: e.asker(req), began: began, host: host, prompt: prompt, answered: len(req.Params.InputResponses) > 0,
+		asker:    e.asker(req),
+		began:    began,
+		host:     host,
+		prompt:   prompt,
+		answered: len(req.Params.InputResponses) > 0,
 		again: func(agentID string) string {
-			return fmt.Sprintf("call %s again with the id %s and otherwise the same arguments", req.Params.Name, agentID)
+			return fmt.Sprintf(
+				"call %s again with the id %s and otherwise the same arguments",
+				req.Params.Name,
+				agentID,
+			)
 		},
 	}
 }
@@ -84,7 +100,11 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 // host. It also waits if the request is older than the call: then the host has been told to
 // ask its user. toAsk is a request about which the result of the call has to ask the host
 // instead. Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
-func (s starter) awaitPermission(ctx context.Context, host spawning, one agents.Agent) (toAsk []reconcile.Request, err error) {
+func (s starter) awaitPermission(
+	ctx context.Context,
+	host spawning,
+	one agents.Agent,
+) (toAsk []reconcile.Request, err error) {
 	if one.Settings.Permission == nil {
 		return nil, nil
 	}
@@ -161,7 +181,8 @@ func (s starter) roots(ctx context.Context) (dirs []string) {
 		return nil
 	}
 	p := session.InitializeParams()
-	if p == nil || p.Capabilities == nil || p.Capabilities.RootsV2 == nil { //nolint:staticcheck // hosts of today have it
+	if p == nil || p.Capabilities == nil ||
+		p.Capabilities.RootsV2 == nil { //nolint:staticcheck // hosts of today have it
 		return nil
 	}
 	list, err := session.ListRoots(ctx, &mcp.ListRootsParams{}) //nolint:staticcheck // the same

@@ -23,15 +23,21 @@ import (
 // machine names. A server that was started in the home directory or in / permits nothing by
 // that.
 func TestPermittedDirectories(t *testing.T) {
-	open, other, home := t.TempDir(), t.TempDir(), t.TempDir()
+	open := t.TempDir()
+	other := t.TempDir()
+	home := t.TempDir()
 	s := starter{env: &environ.Env{Dir: home, Home: home}}
 	dir := func(path string) paths.Place { return test.Must(paths.Find(path)) }
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
-	client.AddRoots(&mcp.Root{URI: "file://" + open}, &mcp.Root{URI: "https://example.org" + other}) //nolint:staticcheck // hosts of today do
+	here := &mcp.Root{URI: "file://" + open}               //nolint:staticcheck // hosts of today do
+	there := &mcp.Root{URI: "https://example.org" + other} //nolint:staticcheck // hosts of today do
+	client.AddRoots(here, there)                           //nolint:staticcheck // hosts of today do
 	ours, theirs := mcp.NewInMemoryTransports()
 	session := test.Must(server.Connect(t.Context(), ours, nil))
-	connected := test.Must(client.Connect(t.Context(), theirs, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"}))
+	connected := test.Must(
+		client.Connect(t.Context(), theirs, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"}),
+	)
 	defer connected.Close()
 	ctx := context.WithValue(t.Context(), sessionKey{}, session)
 
@@ -73,21 +79,40 @@ func TestFormPermitsDirectory(t *testing.T) {
 		for _, protocol := range protocols {
 			m := newMachine(t)
 			dir := m.run.WorkspacePath
-			settings := agents.Settings{ID: "one", Cwd: dir, Permission: &agents.Permission{Dir: dir, Host: "test"}}
-			file := filepath.Join(filepath.Dir(project.AliveFile(project.AgentsDir(m.env), m.run.ID)), "agent.json")
+			settings := agents.Settings{
+				ID:         "one",
+				Cwd:        dir,
+				Permission: &agents.Permission{Dir: dir, Host: "test"},
+			}
+			file := filepath.Join(
+				filepath.Dir(project.AliveFile(project.AgentsDir(m.env), m.run.ID)),
+				"agent.json",
+			)
 			test.OK(t, os.WriteFile(file, test.Must(json.Marshal(settings)), 0o600))
-			told := m.asks(agent.Request{Kind: reconcile.DirectoryRequest, Summary: "work in " + dir, Cwd: dir}, time.Hour)
+			told := m.asks(agent.Request{
+				Kind:    reconcile.DirectoryRequest,
+				Summary: "work in " + dir,
+				Cwd:     dir,
+			}, time.Hour)
 			go func() { // as the worker does
 				decision := <-told
 				if !decision.Approve {
-					_ = m.state.DB.Store.EndDead(t.Context(), time.Now(), m.run, reconcile.Failed, agents.CodeNotPermitted, "denied")
+					_ = m.state.DB.Store.EndDead(
+						t.Context(),
+						time.Now(),
+						m.run,
+						reconcile.Failed,
+						agents.CodeNotPermitted,
+						"denied",
+					)
 				}
 			}()
 			h := m.host(protocol, c.person, c.elicit)
 			if c.elicit == nil {
 				h.call("approve", map[string]any{"requestId": "one.1"}, agents.CodeNeedsPerson, nil)
 			}
-			m.env.Now = func() time.Time { return time.Unix(0, 0) } // the request is not older than the call
+			// the request is not older than the call
+			m.env.Now = func() time.Time { return time.Unix(0, 0) }
 			h.call("spawn_agent", map[string]any{"id": "one", "cwd": dir}, c.code, nil)
 			stored := test.Must(m.state.DB.Views.FindRequest(t.Context(), "one", 1))
 			test.Equal(t, protocol+": "+c.name, string(stored.Decision), c.fate)

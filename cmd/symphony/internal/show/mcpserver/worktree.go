@@ -52,8 +52,14 @@ func (t worktrees) addTools(all *tools) {
 	addTool(all, "read_changes", reads(), t.read, ""+
 		"Show what an agent has changed in its git repository: branch, commits, changed files, diff. "+
 		"Use it after a turn, to review the work. Do not use it to follow a running turn: read_events does.")
-	addTool(all, "deliver_changes", works(), t.deliver, "Push the commits of an agent's worktree to its branch in the remote repository. "+
-		"Use it when your user wants the reviewed work there. Do not use it during a turn, or without a worktree.")
+	addTool(
+		all,
+		"deliver_changes",
+		works(),
+		t.deliver,
+		"Push the commits of an agent's worktree to its branch in the remote repository. "+
+			"Use it when your user wants the reviewed work there. Do not use it during a turn, or without a worktree.",
+	)
 }
 
 func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesOut, err error) {
@@ -62,13 +68,17 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 		return out, err
 	}
 	out = readChangesOut{AgentID: in.AgentID, Cwd: one.WorkspacePath, Commits: []port.GitCommit{}}
-	machine, q := project.ThisMachine(), port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
+	machine := project.ThisMachine()
+	q := port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
 	found, err := machine.Inspect(ctx, q)
 	switch {
 	case err != nil:
 	case found.Git == nil:
-		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+one.WorkspacePath,
-			"list_agents shows whether the agent works there; a worktree without work is removed when its agent ends")
+		err = reconcile.NewError(
+			"workspace_not_found",
+			"there is no git repository at "+one.WorkspacePath,
+			"list_agents shows whether the agent works there; a worktree without work is removed when its agent ends",
+		)
 	case found.Git.Commit != nil:
 		q.Commit = *found.Git.Commit
 		err = port.CheckCommit(q.Commit, in.Commit)
@@ -81,7 +91,8 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 	most := cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff)
 	diff := &window{skip: max(in.Offset, 0), most: most}
 	_, err = machine.Diff(ctx, q, diff)
-	out.Diff, out.DiffBytes = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD"))), diff.all
+	out.Diff = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD")))
+	out.DiffBytes = diff.all
 	if end := diff.skip + diff.kept.Len(); end < diff.all && diff.kept.Len() > 0 {
 		out.NextOffset = end
 	}
@@ -112,7 +123,8 @@ func (t worktrees) deliver(ctx context.Context, in deliverChangesIn) (deliverCha
 	return out, err
 }
 
-// destination is where the operator permits deliveries to: without a URL to the origin of the agent's repository.
+// destination is where the operator permits deliveries to: without a URL to the origin of the
+// agent's repository.
 func (t worktrees) destination() (to port.Repository, err error) {
 	if t.options.Deliver {
 		return to, nil

@@ -27,7 +27,10 @@ func Check(w *term.Env, p *project.Project, out project.CheckReport) {
 		return
 	}
 	if out.OK {
-		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())))
+		fmt.Fprintln(
+			w.Stdout,
+			text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())),
+		)
 	}
 	if out.Tracker != nil {
 		fmt.Fprintln(w.Stdout, out.Tracker)

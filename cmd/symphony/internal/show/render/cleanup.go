@@ -27,7 +27,9 @@ func Trash(w *term.Env, rows cleanup.TrashJSON) {
 	}
 	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
 	for _, r := range rows {
-		size, deleted, work := text.BytesText(r.Bytes), "kept", "none"
+		size := text.BytesText(r.Bytes)
+		deleted := "kept"
+		work := "none"
 		if w.Width == 0 {
 			size = fmt.Sprint(r.Bytes)
 		}
@@ -56,7 +58,10 @@ func Restored(w *term.Env, r cleanup.RestoreJSON) {
 		w.PrintJSON(r)
 		return
 	}
-	fmt.Fprintln(w.Stdout, text.Visible("restored "+r.Restored+"; passes do not remove it before a run has used it"))
+	fmt.Fprintln(
+		w.Stdout,
+		text.Visible("restored "+r.Restored+"; passes do not remove it before a run has used it"),
+	)
 }
 
 // Projects prints the projects of the account.
@@ -69,9 +74,13 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		fmt.Fprintln(w.Stdout, "no projects: no pass has run yet as this account")
 		return
 	}
-	t := term.Table{Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"}}
+	t := term.Table{
+		Head: []string{"WORKFLOW", "SCHEDULE", "RUNNING", "WAITING", "HELD", "LAST PASS", "STATE"},
+	}
 	for _, r := range rows {
-		name, schedule, last := cmp.Or(r.WorkflowPath, "unknown"), "none", "-"
+		name := cmp.Or(r.WorkflowPath, "unknown")
+		schedule := "none"
+		last := "-"
 		switch {
 		case r.Error != nil:
 			name = r.Error.Code
@@ -86,13 +95,24 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		if r.LastPass != nil {
 			last = term.AgoText(w, w.Now(), *r.LastPass)
 		}
-		t.Add(name, schedule, strconv.Itoa(r.Running), strconv.Itoa(r.Retrying), strconv.Itoa(r.Held), last, r.StateDir)
+		t.Add(
+			name,
+			schedule,
+			strconv.Itoa(r.Running),
+			strconv.Itoa(r.Retrying),
+			strconv.Itoa(r.Held),
+			last,
+			r.StateDir,
+		)
 	}
 	w.PrintTable("PROJECTS", t)
 	for _, r := range rows {
 		if len(r.SharedWith) > 0 {
 			others := strings.Join(r.SharedWith, ", ")
-			fmt.Fprintln(w.Stderr, text.Visible(r.WorkflowPath+" has the same project of the tracker as "+others))
+			fmt.Fprintln(
+				w.Stderr,
+				text.Visible(r.WorkflowPath+" has the same project of the tracker as "+others),
+			)
 		}
 	}
 }
@@ -145,28 +165,49 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n", done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
+	fmt.Fprintf(
+		w.Stdout,
+		"%s %s, %s, %s\n",
+		done,
+		text.Plural(len(f.Workspaces), "workspace"),
+		text.Plural(runs, "run"),
+		text.BytesText(size),
+	)
 }
 
-// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is removed yet.
+// PruneLines prints a line for each thing that is removed or kept; planned, if nothing is
+// removed yet.
 func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
 	if w.JSON {
 		return
 	}
 	words := map[string]any{
-		"Found": f, "Verb": "removed", "Keep": "kept", "Destroy": "DESTROYED", "Discard": "DISCARDED", "Time": text.Duration(f.KeptFor),
+		"Found":   f,
+		"Verb":    "removed",
+		"Keep":    "kept",
+		"Destroy": "DESTROYED",
+		"Discard": "DISCARDED",
+		"Time":    text.Duration(f.KeptFor),
 	}
 	if planned {
-		words["Verb"], words["Keep"], words["Destroy"], words["Discard"] = "remove", "keep", "DESTROY", "DISCARD"
+		words["Verb"] = "remove"
+		words["Keep"] = "keep"
+		words["Destroy"] = "DESTROY"
+		words["Discard"] = "DISCARD"
 	}
 	if f.KeptFor == 0 { // the trash keeps nothing
-		words["Discard"], words["Time"] = words["Destroy"], ""
+		words["Discard"] = words["Destroy"]
+		words["Time"] = ""
 	}
 	line := func(verb, format string, args ...any) string {
 		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
 	}
 	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
-		"line": line, "plural": text.Plural, "bytes": text.BytesText, "quote": text.ShellQuote, "dir": filepath.Dir,
+		"line":   line,
+		"plural": text.Plural,
+		"bytes":  text.BytesText,
+		"quote":  text.ShellQuote,
+		"dir":    filepath.Dir,
 	}).Parse(pruneText)).Execute(w.Stdout, words)
 }
 
@@ -177,7 +218,10 @@ func Removed(w *term.Env, r *cleanup.RemovedJSON) {
 		return
 	}
 	for _, name := range r.Left {
-		fmt.Fprintln(w.Stdout, text.Visible("kept "+filepath.Join(r.Removed, name)+", which symphony did not make"))
+		fmt.Fprintln(
+			w.Stdout,
+			text.Visible("kept "+filepath.Join(r.Removed, name)+", which symphony did not make"),
+		)
 	}
 	fmt.Fprintln(w.Stdout, text.Visible("removed "+r.Removed))
 }

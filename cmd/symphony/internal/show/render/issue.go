@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Issue prints what is known of one issue, with --json as JSON: what it is, its status and what to do, then what came of it, and at
-// the end where everything is.
+// Issue prints what is known of one issue, with --json as JSON: what it is, its status and
+// what to do, then what came of it, and at the end where everything is.
 func Issue(w *term.Env, v detail.Issue) {
 	if w.JSON {
 		w.PrintJSON(v)
@@ -34,7 +34,8 @@ func Issue(w *term.Env, v detail.Issue) {
 	printPlaces(w, v)
 }
 
-// statusWords are the words for statuses and, before them, for codes of the reason that are more exact.
+// statusWords are the words for statuses and, before them, for codes of the reason that are
+// more exact.
 var statusWords = map[string]struct{ word, colour string }{
 	"ended":                             {"run ended", term.ColourWaits},
 	"worker_lost":                       {"worker lost", term.ColourStuck},
@@ -62,7 +63,8 @@ const columnGap = "  "
 // printHead prints the issue's name, address and status.
 func printHead(w *term.Env, v detail.Issue) {
 	i := v.Issue
-	identifier, title := text.Visible(i.Identifier), text.Visible(text.OrEmpty(i.Title))
+	identifier := text.Visible(i.Identifier)
+	title := text.Visible(text.OrEmpty(i.Title))
 	if w.Width == 0 {
 		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
 		if i.URL != nil {
@@ -74,11 +76,15 @@ func printHead(w *term.Env, v detail.Issue) {
 		return
 	}
 	room := w.Width - term.Cells(identifier) - len(columnGap)
-	lines := term.Wrap(term.CutCells(title, titleLines*room), room) // before it is bold: a coloured word is not broken
+	// before it is bold: a coloured word is not broken
+	lines := term.Wrap(term.CutCells(title, titleLines*room), room)
 	for n := range lines {
 		lines[n] = w.Bold(lines[n])
 	}
-	fmt.Fprintln(w.Stdout, w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+strings.Repeat(" ", w.Width-room)))
+	fmt.Fprintln(
+		w.Stdout,
+		w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+strings.Repeat(" ", w.Width-room)),
+	)
 	if i.URL != nil {
 		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(text.Visible(*i.URL))))
 	}
@@ -86,7 +92,8 @@ func printHead(w *term.Env, v detail.Issue) {
 	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))
 }
 
-// statusLine is the status of an issue and why it has it, behind a name, in lines of the terminal's width.
+// statusLine is the status of an issue and why it has it, behind a name, in lines of the
+// terminal's width.
 func statusLine(w *term.Env, v detail.Issue, name string) string {
 	s, exact := statusWords[v.Why.Code]
 	if !exact {
@@ -116,14 +123,21 @@ func WaitEnd(w *term.Env, v detail.Issue) {
 	case w.JSON:
 		w.PrintJSON(v)
 	case w.Width == 0:
-		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n", v.Status, text.Visible(v.Issue.Identifier), text.Visible(v.Why.Message))
+		fmt.Fprintf(
+			w.Stdout,
+			"%s\t%s\t%s\n",
+			v.Status,
+			text.Visible(v.Issue.Identifier),
+			text.Visible(v.Why.Message),
+		)
 	default:
 		fmt.Fprintln(w.Stdout, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 		printField(w, "next", nextLine(w, v))
 	}
 }
 
-// sinceText says since when the issue has its status: the time in a pipe, the age on a terminal; empty where it is not known.
+// sinceText says since when the issue has its status: the time in a pipe, the age on a
+// terminal; empty where it is not known.
 func sinceText(w *term.Env, v detail.Issue) string {
 	if v.Since == nil {
 		return ""
@@ -139,7 +153,8 @@ func sinceText(w *term.Env, v detail.Issue) string {
 
 // printNext prints what happens next, and what an operator can do about a failure.
 func printNext(w *term.Env, v detail.Issue) {
-	if w.Width == 0 || len(v.Requests) == 0 { // on a terminal the requests follow, with the commands that answer them
+	// on a terminal the requests follow, with the commands that answer them
+	if w.Width == 0 || len(v.Requests) == 0 {
 		printField(w, "next", nextLine(w, v))
 	}
 	hint := ""
@@ -164,7 +179,8 @@ func printNext(w *term.Env, v detail.Issue) {
 	}
 }
 
-// more is the name of another line of a field: in a pipe every line has a name, on a terminal only the first.
+// more is the name of another line of a field: in a pipe every line has a name, on a terminal
+// only the first.
 func more(w *term.Env, name string) string {
 	if w.Width == 0 {
 		return name
@@ -172,12 +188,14 @@ func more(w *term.Env, name string) string {
 	return ""
 }
 
-// printResults prints what came of the issue: its state in the tracker, the pull request, the delivered commits, and the cost.
+// printResults prints what came of the issue: its state in the tracker, the pull request, the
+// delivered commits, and the cost.
 func printResults(w *term.Env, v detail.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
 		source := map[string]string{
-			detail.SourceClaim: " (at the last pass)", detail.SourceRun: " (when its last run began)",
+			detail.SourceClaim:   " (at the last pass)",
+			detail.SourceRun:     " (when its last run began)",
 			detail.SourceRelease: " (when it was released)",
 		}
 		printField(w, "state", *i.State+source[text.OrEmpty(i.Source)])
@@ -187,7 +205,11 @@ func printResults(w *term.Env, v detail.Issue) {
 	case p != nil && w.Width == 0:
 		printField(w, "pull request", pullRequestText(w, now, p.PullRequest, p.SeenAt))
 	case p != nil:
-		printField(w, "pull request", fmt.Sprintf("%s (seen %s)", pullRequestState(p.PullRequest), term.AgoText(w, now, p.SeenAt)))
+		printField(
+			w,
+			"pull request",
+			fmt.Sprintf("%s (seen %s)", pullRequestState(p.PullRequest), term.AgoText(w, now, p.SeenAt)),
+		)
 		printField(w, "", p.URL)
 	case d != nil && d.PullRequest != "":
 		printField(w, "pull request", d.PullRequest)
@@ -199,7 +221,11 @@ func printResults(w *term.Env, v detail.Issue) {
 		printField(w, "last look", lookErrorText(w, now, e))
 	}
 	if d != nil {
-		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
+		printField(
+			w,
+			"delivered",
+			fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)),
+		)
 	}
 	if p := v.Verification; p != nil {
 		printField(w, "verify", p.String()+", "+term.AgoText(w, now, p.At))
@@ -219,7 +245,11 @@ func printResults(w *term.Env, v detail.Issue) {
 		}
 	}
 	if p := v.Workspace; p != nil && p.Kept != nil {
-		printField(w, "kept", p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier)
+		printField(
+			w,
+			"kept",
+			p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier,
+		)
 	}
 	for _, k := range v.KeptHere {
 		commits := text.Plural(len(k.Commits), "commit")
@@ -253,7 +283,11 @@ func printUsed(w *term.Env, v detail.Issue) {
 	case c != nil:
 		line := costText(c) + " " + c.Currency + ", an estimate"
 		if c.Unpriced > 0 {
-			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(w, c.Unpriced), strings.Join(c.Models, ", "))
+			line += fmt.Sprintf(
+				"; without %s tokens of %s, which has no price",
+				countText(w, c.Unpriced),
+				strings.Join(c.Models, ", "),
+			)
 		}
 		printField(w, "cost", line)
 	}
@@ -274,7 +308,14 @@ func printLog(w *term.Env, v detail.Issue) {
 		}
 		for _, l := range v.Log {
 			line := strings.ReplaceAll(l.Text, "\n", " ")
-			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(line))
+			fmt.Fprintf(
+				w.Stdout,
+				"event\t%s\t%s\t%s\t%s\n",
+				text.Rfc3339(l.At),
+				l.Kind,
+				l.Status,
+				text.Visible(line),
+			)
 		}
 		return
 	}
@@ -285,7 +326,10 @@ func printLog(w *term.Env, v detail.Issue) {
 		}
 		whole := ""
 		if v.Status == reconcile.StatusRunning && len(lines) > messageLines {
-			lines, whole = lines[len(lines)-messageLines:], "  the end; all of it: symphony logs "+text.Visible(v.Issue.Identifier)+" --last message"
+			lines = lines[len(lines)-messageLines:]
+			whole = "  the end; all of it: symphony logs " + text.Visible(
+				v.Issue.Identifier,
+			) + " --last message"
 		}
 		fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE")+w.Dim(whole))
 		fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
@@ -318,7 +362,8 @@ func printPlaces(w *term.Env, v detail.Issue) {
 	}
 }
 
-// pullRequestText is the address of a pull request with the state of it, of its checks and its review, and when the tracker said so.
+// pullRequestText is the address of a pull request with the state of it, of its checks and its
+// review, and when the tracker said so.
 func pullRequestText(w *term.Env, now time.Time, p reconcile.PullRequest, seen time.Time) string {
 	return fmt.Sprintf("%s (%s; seen %s)", p.URL, pullRequestState(p), term.AgoText(w, now, seen))
 }
@@ -355,7 +400,8 @@ func claimLine(w *term.Env, v detail.Issue) string {
 	return line
 }
 
-// nextLine is the next step with its time. If it needs a pass and no schedule is active, the line says so.
+// nextLine is the next step with its time. If it needs a pass and no schedule is active, the
+// line says so.
 func nextLine(w *term.Env, v detail.Issue) string {
 	line := v.Next.Message
 	switch at := v.Next.At; {
@@ -404,7 +450,11 @@ func printWorkspace(w *term.Env, p *detail.WorkspaceRow) {
 	name := more(w, "file")
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(w, name, fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")))
+			printField(
+				w,
+				name,
+				fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")),
+			)
 			break
 		}
 		printField(w, name, c.Status+" "+c.Path)
@@ -424,15 +474,22 @@ func gitLine(g *host.GitStatus) string {
 	return strings.Join(append([]string{line}, words.Git(g)...), ", ")
 }
 
-// printRuns prints the newest runs. On a terminal the error of each follows in lines of its own, unless the status has named it.
+// printRuns prints the newest runs. On a terminal the error of each follows in lines of its
+// own, unless the status has named it.
 func printRuns(w *term.Env, v detail.Issue) {
-	rows := term.Table{Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"}}
+	rows := term.Table{
+		Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"},
+	}
 	screen := term.Table{
-		Head:  []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},
-		State: 1, Figures: []int{4, 5}, Shrink: []term.Shrink{{Column: 4}, {Column: 3}, {Column: 6}},
+		Head:    []string{"KIND", "OUTCOME", "STARTED", "TOOK", "TURNS", "TOKENS", "RUN"},
+		State:   1,
+		Figures: []int{4, 5},
+		Shrink:  []term.Shrink{{Column: 4}, {Column: 3}, {Column: 6}},
 	}
 	for _, r := range v.Runs {
-		end, kind, outcome := v.GeneratedAt, string(r.Kind), outcomeOf(r)
+		end := v.GeneratedAt
+		kind := string(r.Kind)
+		outcome := outcomeOf(r)
 		if r.EndedAt != nil {
 			end = *r.EndedAt
 		}
@@ -442,8 +499,10 @@ func printRuns(w *term.Env, v detail.Issue) {
 				kind = fmt.Sprintf("attempt %d", r.Attempt)
 			}
 		}
-		started, took := term.AgoText(w, v.GeneratedAt, r.StartedAt), term.LastedText(w, end.Sub(r.StartedAt))
-		turns, tokens := fmt.Sprint(r.Turns), countText(w, r.Tokens.Total)
+		started := term.AgoText(w, v.GeneratedAt, r.StartedAt)
+		took := term.LastedText(w, end.Sub(r.StartedAt))
+		turns := fmt.Sprint(r.Turns)
+		tokens := countText(w, r.Tokens.Total)
 		rows.Add(started, r.RunID, kind, outcome, took, turns, tokens, errorsOfRun(r))
 		if r.Outcome == nil {
 			outcome = string(reconcile.StatusRunning)
@@ -462,13 +521,24 @@ func printRuns(w *term.Env, v detail.Issue) {
 			if n == 0 {
 				continue
 			}
-			if message := text.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(text.Visible(v.Why.Message), message) {
+			if message := text.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(
+				text.Visible(v.Why.Message),
+				message,
+			) {
 				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
 			}
 		}
 	}
 	if more := v.RunsKept - len(v.Runs); more > 0 {
-		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them", text.Plural(more, "more run"), v.Issue.Identifier))
+		printField(
+			w,
+			"before",
+			fmt.Sprintf(
+				"%s; symphony logs %s --all shows them",
+				text.Plural(more, "more run"),
+				v.Issue.Identifier,
+			),
+		)
 	}
 }
 
@@ -479,19 +549,43 @@ func Attempts(w *term.Env, a detail.AttemptList) {
 		return
 	}
 	t := term.Table{
-		Head:  []string{"#", "OUTCOME", "FILES", "+", "-", "COMMITS", "TOKENS", "COST", "TOOK", "STARTED", "TURNS", "RUN", "ERROR"},
+		Head: []string{
+			"#",
+			"OUTCOME",
+			"FILES",
+			"+",
+			"-",
+			"COMMITS",
+			"TOKENS",
+			"COST",
+			"TOOK",
+			"STARTED",
+			"TURNS",
+			"RUN",
+			"ERROR",
+		},
 		State: 1, Figures: []int{0, 2, 3, 4, 5, 6, 7, 10}, Optional: []int{12}, Wrap: true,
 		Shrink: []term.Shrink{{Column: 12, Cells: 24}, {Column: 11}, {Column: 10}, {Column: 9}},
 	}
 	for _, r := range a.Attempts {
-		end, changes := cmp.Or(text.OrEmpty(r.EndedAt), a.GeneratedAt), make([]string, 4)
+		end := cmp.Or(text.OrEmpty(r.EndedAt), a.GeneratedAt)
+		changes := make([]string, 4)
 		if c := r.Changes; c != nil {
-			changes = text.Map([]int{c.Files, c.Added, c.Removed, c.Commits}, func(n int) string { return fmt.Sprint(n) })
+			changes = text.Map(
+				[]int{c.Files, c.Added, c.Removed, c.Commits},
+				func(n int) string { return fmt.Sprint(n) },
+			)
 		}
-		t.AddIn(outcomeColour(r.RunRow), slices.Concat([]string{fmt.Sprint(r.Number), outcomeOf(r.RunRow)}, changes, []string{
-			countText(w, r.Tokens.Total), costText(r.Cost), term.LastedText(w, end.Sub(r.StartedAt)),
-			term.AgoText(w, a.GeneratedAt, r.StartedAt), fmt.Sprint(r.Turns), r.RunID, errorsOfRun(r.RunRow),
-		})...)
+		t.AddIn(
+			outcomeColour(r.RunRow),
+			slices.Concat([]string{fmt.Sprint(r.Number), outcomeOf(r.RunRow)}, changes, []string{
+				countText(w, r.Tokens.Total), costText(r.Cost), term.LastedText(w, end.Sub(r.StartedAt)),
+				term.AgoText(
+					w,
+					a.GeneratedAt,
+					r.StartedAt,
+				), fmt.Sprint(r.Turns), r.RunID, errorsOfRun(r.RunRow),
+			})...)
 	}
 	w.PrintTable("ATTEMPTS", t)
 }

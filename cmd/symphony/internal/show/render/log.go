@@ -22,9 +22,15 @@ type Log struct {
 const logMargin = "          "
 
 // markColours are the colours of the signs in front of lines.
-var markColours = map[string]string{"?": term.ColourWaits, "…": term.ColourWaits, "✓": term.ColourRuns, "✗": term.ColourStuck}
+var markColours = map[string]string{
+	"?": term.ColourWaits,
+	"…": term.ColourWaits,
+	"✓": term.ColourRuns,
+	"✗": term.ColourStuck,
+}
 
-// Print prints a line: the agent's words as they are, and everything else below them, with a mark. A command is cut at the terminal's edge.
+// Print prints a line: the agent's words as they are, and everything else below them, with a
+// mark. A command is cut at the terminal's edge.
 func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if l.Kind == eventlog.Unknown {
 		fmt.Fprintln(w.Stdout, text.Visible(l.Text))
@@ -34,7 +40,8 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	if !o.Whole {
 		l, left = l.Short()
 	}
-	head, margin := w.Dim(l.At.Local().Format(time.TimeOnly))+"  ", logMargin
+	head := w.Dim(l.At.Local().Format(time.TimeOnly)) + "  "
+	margin := logMargin
 	if w.Width == 0 {
 		head = text.Rfc3339(l.At) + "  "
 	}
@@ -56,7 +63,8 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 			detail(w.PaintDiff(text.Visible(line)))
 			continue
 		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(text.Visible(line)) > room:
-			line, left = term.CutCells(text.Visible(line), room), cmp.Or(left, "the whole prompt")
+			line = term.CutCells(text.Visible(line), room)
+			left = cmp.Or(left, "the whole prompt")
 		}
 		for _, part := range wrapped(w, "", line, room) {
 			if l.Kind == eventlog.Prompt {
@@ -76,10 +84,14 @@ func LogLine(w *term.Env, l eventlog.Line, width int) string {
 	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + cutLogText(w, l, width-len(logMargin))
 }
 
-// cutLogText is the text of a line behind its time, cut so that it takes at most width cells with its status and its ending.
+// cutLogText is the text of a line behind its time, cut so that it takes at most width cells
+// with its status and its ending.
 func cutLogText(w *term.Env, l eventlog.Line, width int) string {
 	label, ending := logLabel(w, l)
-	text := term.CutCells(text.Visible(strings.Join(strings.Fields(l.Text), " ")), width-term.Cells(label+ending))
+	text := term.CutCells(
+		text.Visible(strings.Join(strings.Fields(l.Text), " ")),
+		width-term.Cells(label+ending),
+	)
 	if l.Kind == eventlog.Words {
 		text = w.Bold(text)
 	}
@@ -91,7 +103,8 @@ func cutLogText(w *term.Env, l eventlog.Line, width int) string {
 
 // text is the text of a line behind its time.
 func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
-	all, room := strings.Split(l.Text, "\n"), w.Width-len(logMargin)
+	all := strings.Split(l.Text, "\n")
+	room := w.Width - len(logMargin)
 	if l.Kind == eventlog.Words {
 		for _, line := range all {
 			for _, part := range wrapped(w, "", line, room) {
@@ -112,13 +125,15 @@ func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
 	return lines
 }
 
-// logLabel is what a line has before its text, a mark and how long a command took, and behind it, why the command failed.
+// logLabel is what a line has before its text, a mark and how long a command took, and behind
+// it, why the command failed.
 func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	if l.Kind == eventlog.Words {
 		return "", ""
 	}
 	mark := l.Mark()
-	label, ending = w.Paint(markColours[mark], mark)+" ", l.Ending
+	label = w.Paint(markColours[mark], mark) + " "
+	ending = l.Ending
 	if l.DurationMS != nil {
 		took := text.Took(*l.DurationMS)
 		if w.Width > 0 {
@@ -140,7 +155,8 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	return label, ending
 }
 
-// wrapped returns a line behind a label in lines of the terminal's width. Lines keep their indentation.
+// wrapped returns a line behind a label in lines of the terminal's width. Lines keep their
+// indentation.
 func wrapped(w *term.Env, label, line string, width int) []string {
 	line = text.Visible(strings.TrimRight(line, " \r\t"))
 	if w.Width == 0 || term.Cells(label+line) <= width {

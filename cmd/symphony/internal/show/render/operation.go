@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Apply applies a command and prints what became of it: in sentences, with -v as fields, or as JSON.
+// Apply applies a command and prints what became of it: in sentences, with -v as fields, or as
+// JSON.
 func Apply(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
 	r, err := operate.Apply(ctx, p, command)
 	if err != nil {
@@ -26,7 +27,8 @@ func Apply(ctx context.Context, w *term.Env, p *project.Project, command operate
 	return r.Err()
 }
 
-// printEffect prints what a command has done. The errors of its pass are warnings if it was applied nevertheless.
+// printEffect prints what a command has done. The errors of its pass are warnings if it was
+// applied nevertheless.
 func printEffect(w *term.Env, r operate.Result) {
 	shown := r.Pass
 	if r.Applied {
@@ -49,13 +51,16 @@ func printNotes(w *term.Env, r operate.Result) {
 // Stop stops runs and prints each that has ended.
 func Stop(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
-	ran, tell := false, operate.StopCalls{
+	ran := false
+	tell := operate.StopCalls{
 		Applied: func(r operate.Result) { printEffect(w, r) }, Ended: printLine, Killed: printLine,
 		Warn: func(err error) { w.Note(slog.LevelWarn, err.Error()) },
 	}
 	if w.JSON {
-		tell.Applied, tell.Ended = func(operate.Result) { ran = true }, nil
-		tell.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) } // the one JSON object on stdout is the error
+		tell.Applied = func(operate.Result) { ran = true }
+		tell.Ended = nil
+		// the one JSON object on stdout is the error
+		tell.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) }
 	}
 	r, err := operate.Stop(ctx, p, command, tell)
 	if ran {

@@ -26,7 +26,8 @@ type OverviewOptions struct {
 	Pager     bool // a page that is longer than the screen goes through the pager
 }
 
-// Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything else on stderr, with --json as JSON.
+// Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything
+// else on stderr, with --json as JSON.
 func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o OverviewOptions) error {
 	confined, rows, more := o.Selection.Select(all)
 	switch {
@@ -69,7 +70,8 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 	})
 }
 
-// screenLines is how many lines of the screen a page takes. The terminal continues those that are longer than it is wide.
+// screenLines is how many lines of the screen a page takes. The terminal continues those that
+// are longer than it is wide.
 func screenLines(lines []string, width int) (n int) {
 	for _, line := range lines {
 		n += max((term.Cells(line)+width-1)/width, 1)
@@ -80,7 +82,9 @@ func screenLines(lines []string, width int) (n int) {
 // stderrOf returns an environment that prints plain text on stderr.
 func stderrOf(w *term.Env) *term.Env {
 	out := *w
-	out.Stdout, out.Colour, out.Links = w.Stderr, false, false
+	out.Stdout = w.Stderr
+	out.Colour = false
+	out.Links = false
 	return &out
 }
 
@@ -98,7 +102,8 @@ func printIdentifiers(w *term.Env, rows []view.Row) {
 // page is a screen: what an operator has to see, the table of the issues, and the summary.
 type page struct{ head, body, foot []string }
 
-// newPage makes the page of the confined overviews. Obstacles and summary are those of the whole ones.
+// newPage makes the page of the confined overviews. Obstacles and summary are those of the
+// whole ones.
 func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more int, projects bool) page {
 	var head, foot bytes.Buffer
 	out := *w
@@ -140,12 +145,16 @@ func linesOf(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// fit returns the lines of the page that fit into height lines. The table gives way first, from its end.
+// fit returns the lines of the page that fit into height lines. The table gives way first,
+// from its end.
 func (p page) fit(height int) []string {
 	room := max(height-len(p.foot), 0)
 	if least := min(len(p.body), 1); len(p.head) > room-least {
 		fits := max(room-least-1, 0)
-		p.head = append(slices.Clone(p.head[:fits]), fmt.Sprintf("… %s: symphony ps shows them", text.Plural(len(p.head)-fits, "more line")))
+		p.head = append(
+			slices.Clone(p.head[:fits]),
+			fmt.Sprintf("… %s: symphony ps shows them", text.Plural(len(p.head)-fits, "more line")),
+		)
 	}
 	if room = max(room-len(p.head), 0); len(p.body) > room {
 		fits := max(room-1, 0)
@@ -154,8 +163,8 @@ func (p page) fit(height int) []string {
 	return slices.Concat(p.head, p.body, p.foot)
 }
 
-// Head is what an operator has to see of overviews, in lines as long as the terminal is wide: the verdict, then what keeps projects
-// from starting runs.
+// Head is what an operator has to see of overviews, in lines as long as the terminal is wide:
+// the verdict, then what keeps projects from starting runs.
 func Head(w *term.Env, all []view.Overview) []string {
 	var out bytes.Buffer
 	screen := *w
@@ -167,7 +176,8 @@ func Head(w *term.Env, all []view.Overview) []string {
 	return linesOf(out.String())
 }
 
-// requestsOf returns the requests of a project, of several with its workflow, so that the commands that answer them work anywhere.
+// requestsOf returns the requests of a project, of several with its workflow, so that the
+// commands that answer them work anywhere.
 func requestsOf(v view.Overview, projects bool) []view.RequestRow {
 	rows := slices.Clone(v.Requests)
 	for i := range rows {
@@ -190,11 +200,14 @@ const (
 	columnNow
 )
 
-// Rows makes a table of issues. The name of the project is one of its columns if projects is set.
+// Rows makes a table of issues. The name of the project is one of its columns if projects is
+// set.
 func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	t := term.Table{
-		Head:  []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
-		State: columnStatus, Figures: []int{columnTime, columnTokens}, Optional: []int{columnProject, columnTitle, columnPull},
+		Head:     []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
+		State:    columnStatus,
+		Figures:  []int{columnTime, columnTokens},
+		Optional: []int{columnProject, columnTitle, columnPull},
 		Shrink: []term.Shrink{
 			{Column: columnTitle, Cells: 40},
 			{Column: columnNow, Cells: 44},
@@ -212,18 +225,25 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		},
 	}
 	for _, r := range rows {
-		cells, links := make([]string, len(t.Head)), make([]string, len(t.Head))
-		cells[columnIssue], links[columnIssue] = r.Identifier, text.OrEmpty(r.URL)
-		cells[columnStatus], cells[columnTitle], cells[columnNow] = r.Label(), r.Title, r.Text
+		cells := make([]string, len(t.Head))
+		links := make([]string, len(t.Head))
+		cells[columnIssue] = r.Identifier
+		links[columnIssue] = text.OrEmpty(r.URL)
+		cells[columnStatus] = r.Label()
+		cells[columnTitle] = r.Title
+		cells[columnNow] = r.Text
 		d, _ := r.Detail.(view.RunningRow)
-		if r.Status == reconcile.StatusRunning && d.LastEventAt != nil && now.Sub(*d.LastEventAt) >= time.Minute {
-			cells[columnNow] += ", " + text.Age(now, *d.LastEventAt) + " ago" // the last sign of life
+		if r.Status == reconcile.StatusRunning && d.LastEventAt != nil &&
+			now.Sub(*d.LastEventAt) >= time.Minute {
+			// the last sign of life
+			cells[columnNow] += ", " + text.Age(now, *d.LastEventAt) + " ago"
 		}
 		if projects {
 			cells[columnProject] = r.Project
 		}
 		if r.PullRequest != nil {
-			cells[columnPull], links[columnPull] = pullName(*r.PullRequest, "yes"), *r.PullRequest
+			cells[columnPull] = pullName(*r.PullRequest, "yes")
+			links[columnPull] = *r.PullRequest
 		}
 		cells[columnTime] = rowTime(now, r)
 		if r.Tokens > 0 {
@@ -268,19 +288,24 @@ func rowTime(now time.Time, r view.Row) string {
 	return "in " + text.Duration(r.At.Sub(now))
 }
 
-// printRow prints a row for a program: the exact values of the list that it comes from, the title, and with projects the project.
+// printRow prints a row for a program: the exact values of the list that it comes from, the
+// title, and with projects the project.
 func printRow(w *term.Env, r view.Row, projects bool) {
-	kind, cells := "", []string{r.Identifier}
+	kind := ""
+	cells := []string{r.Identifier}
 	switch d := r.Detail.(type) {
 	case view.RunningRow:
 		kind = "running"
 		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), text.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
 	case view.RetryingRow:
-		kind, cells = "waiting", append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), text.OrEmpty(d.Error))
+		kind = "waiting"
+		cells = append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), text.OrEmpty(d.Error))
 	case view.HeldRow:
-		kind, cells = "held", append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
+		kind = "held"
+		cells = append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
 	case view.KeptRow:
-		kind, cells = "kept", append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
+		kind = "kept"
+		cells = append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
 	case view.WatchedRow:
 		since := ""
 		if d.WaitsFor.Since != nil {
@@ -289,7 +314,8 @@ func printRow(w *term.Env, r view.Row, projects bool) {
 		kind = "in_review"
 		cells = append(cells, d.WaitsFor.Code, since, d.WaitsFor.Text, d.PullRequest)
 	case view.SkippedRow:
-		kind, cells = "skipped", append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
+		kind = "skipped"
+		cells = append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
 	case view.RunRow:
 		outcome := outcomeOf(d)
 		if d.Kind != reconcile.AgentRun {
@@ -323,7 +349,8 @@ func phaseOf(r view.RunningRow) string {
 // watchStep is how often Watch reads the state.
 const watchStep = time.Second
 
-// Watch prints what read returns every second until ctx ends. A terminal is cleared before each print.
+// Watch prints what read returns every second until ctx ends. A terminal is cleared before
+// each print.
 func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]view.Overview, error)) error {
 	_, isFile := w.Stdout.(*os.File)
 	screen := isFile && w.Width > 0 && !w.JSON && w.Getenv("TERM") != "dumb"
@@ -348,9 +375,11 @@ func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]v
 // clearScreen moves the cursor to the first cell and erases everything after it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// printScreen clears the terminal and prints the lines that fit, in one write, so that the screen does not flicker.
+// printScreen clears the terminal and prints the lines that fit, in one write, so that the
+// screen does not flicker.
 func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
-	screen, height := *w, 0
+	screen := *w
+	height := 0
 	screen.Width, height = w.Size()
 	confined, rows, more := o.Selection.Select(all)
 	lines := newPage(&screen, all, confined, rows, more, o.Projects).fit(height - 1)
@@ -379,9 +408,11 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles prints what keeps a project from starting runs, if named is set with the project's name.
+// printObstacles prints what keeps a project from starting runs, if named is set with the
+// project's name.
 func printObstacles(w *term.Env, v view.Overview, named bool) {
-	now, name := v.GeneratedAt, ""
+	now := v.GeneratedAt
+	name := ""
 	if named {
 		name = v.Project.Name + ": "
 	}
@@ -406,18 +437,30 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
-		fmt.Fprintln(w.Stdout, hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"))
+		fmt.Fprintln(
+			w.Stdout,
+			hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"),
+		)
 	}
 	if v.LowUntil != nil {
-		line("LOW", term.ColourWaits, "less than a tenth of the tracker's allowance is left: no new run starts for another %s",
-			text.Duration(v.LowUntil.Sub(now)))
+		line(
+			"LOW",
+			term.ColourWaits,
+			"less than a tenth of the tracker's allowance is left: no new run starts for another %s",
+			text.Duration(v.LowUntil.Sub(now)),
+		)
 	}
 	if v.Paused {
 		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
 	}
 	for _, e := range v.LookErrors {
 		if !v.PassFailedSo(e.Code, e.Message) {
-			line("ERROR", term.ColourStuck, "the last look at pull requests %s", lookErrorText(w, now, e.LookError))
+			line(
+				"ERROR",
+				term.ColourStuck,
+				"the last look at pull requests %s",
+				lookErrorText(w, now, e.LookError),
+			)
 		}
 	}
 	if v.LastPass == nil {
@@ -433,11 +476,17 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 // blockText explains what stops the project, and until when.
 func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
 	if b.Until != nil {
-		until, layout := b.Until.In(w.Now().Location()), "15:04"
+		until := b.Until.In(w.Now().Location())
+		layout := "15:04"
 		if until.Sub(now) >= 24*time.Hour {
 			layout = "2 Jan 15:04"
 		}
-		return fmt.Sprintf("codex limit used up until %s, in %s (%s)", until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
+		return fmt.Sprintf(
+			"codex limit used up until %s, in %s (%s)",
+			until.Format(layout),
+			text.Duration(until.Sub(now)),
+			b.Reason,
+		)
 	}
 	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))
 	if b.NextTry.After(now) {

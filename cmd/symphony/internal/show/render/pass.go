@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Pass prints what a pass did, and these of its warnings and errors: in sentences, or with -v a line of fields for each action and a
-// summary.
+// Pass prints what a pass did, and these of its warnings and errors: in sentences, or with -v
+// a line of fields for each action and a summary.
 func Pass(w *term.Env, r pass.Result, warnings []string, errs []*reconcile.Error) {
 	if r.Holder != nil {
 		if r.Holder.Name != "" {
@@ -52,7 +52,10 @@ func printFields(w *term.Env, r pass.Result, errs []*reconcile.Error) {
 	if r.DryRun {
 		name = "dry run"
 		for _, s := range r.Skips {
-			fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)))
+			fmt.Fprintln(
+				w.Stdout,
+				text.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)),
+			)
 		}
 	}
 	for _, e := range errs {
@@ -61,8 +64,8 @@ func printFields(w *term.Env, r pass.Result, errs []*reconcile.Error) {
 	fmt.Fprintf(w.Stdout, "%s: %s\n", name, r.Summary(w.Now()))
 }
 
-// Sentences prints each sentence in a line of its own. On a terminal they are wrapped, and all lines of a sentence but the first are
-// indented.
+// Sentences prints each sentence in a line of its own. On a terminal they are wrapped, and all
+// lines of a sentence but the first are indented.
 func Sentences(w *term.Env, sentences []string) {
 	const hanging = "  "
 	for _, s := range sentences {
@@ -74,11 +77,17 @@ func Sentences(w *term.Env, sentences []string) {
 	}
 }
 
-// PassLog logs the actions of a pass and a summary, and at level debug the skipped issues. Errors and warnings are logged where
-// they are printed.
+// PassLog logs the actions of a pass and a summary, and at level debug the skipped issues.
+// Errors and warnings are logged where they are printed.
 func PassLog(ctx context.Context, log *slog.Logger, r pass.Result) {
 	if r.Holder != nil {
-		log.LogAttrs(ctx, slog.LevelInfo, "locked", slog.Int("pid", r.Holder.PID), slog.String("trigger", r.Holder.Trigger))
+		log.LogAttrs(
+			ctx,
+			slog.LevelInfo,
+			"locked",
+			slog.Int("pid", r.Holder.PID),
+			slog.String("trigger", r.Holder.Trigger),
+		)
 		return
 	}
 	if r.DryRun {
@@ -87,18 +96,35 @@ func PassLog(ctx context.Context, log *slog.Logger, r pass.Result) {
 		log = log.With(slog.Int64("pass_id", r.Pass.ID))
 	}
 	for _, a := range r.Applied {
-		level, message, attrs := slog.LevelInfo, "action", a.LogValue().Group()
+		level := slog.LevelInfo
+		message := "action"
+		attrs := a.LogValue().Group()
 		if a.Err != nil {
-			level, message, attrs = slog.LevelWarn, "action not done", append(attrs, slog.String("error", a.Err.Error()))
+			level = slog.LevelWarn
+			message = "action not done"
+			attrs = append(attrs, slog.String("error", a.Err.Error()))
 		}
 		log.LogAttrs(ctx, level, message, attrs...)
 	}
 	for _, s := range r.Skips {
-		log.LogAttrs(ctx, slog.LevelDebug, "skip", slog.String("issue_id", s.IssueID),
-			slog.String("issue_identifier", s.Identifier), slog.String("reason", s.Reason), slog.String("message", s.Message))
+		log.LogAttrs(
+			ctx,
+			slog.LevelDebug,
+			"skip",
+			slog.String("issue_id", s.IssueID),
+			slog.String(
+				"issue_identifier",
+				s.Identifier,
+			),
+			slog.String("reason", s.Reason),
+			slog.String("message", s.Message),
+		)
 	}
 	attrs := []slog.Attr{
-		slog.String("trigger", r.Pass.Trigger), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()), slog.Int("running", r.Running),
+		slog.String(
+			"trigger",
+			r.Pass.Trigger,
+		), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()), slog.Int("running", r.Running),
 		slog.Int("retrying", r.Retrying), slog.Int("held", r.Held), slog.Int("skipped", len(r.Skips)),
 	}
 	if o := r.Obstacle; o != nil {

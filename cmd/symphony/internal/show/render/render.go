@@ -1,5 +1,6 @@
-// Package render prints the values of package view: tables and coloured lines on a terminal, and in a pipe one line per row, of
-// exact values separated by tabs. The first value of such a line names its kind.
+// Package render prints the values of package view: tables and coloured lines on a terminal,
+// and in a pipe one line per row, of exact values separated by tabs. The first value of such a
+// line names its kind.
 package render
 
 import (
@@ -23,7 +24,8 @@ import (
 // fieldWidth is the width of the names of fields on a terminal.
 const fieldWidth = 12
 
-// printField prints a name and its value, on a terminal with a hanging indent. It does not break addresses and paths: they can be copied.
+// printField prints a name and its value, on a terminal with a hanging indent. It does not
+// break addresses and paths: they can be copied.
 func printField(w *term.Env, name, value string) {
 	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
 	if w.Width == 0 {
@@ -51,7 +53,8 @@ func errorsOfRun(r view.RunRow) string {
 	return line
 }
 
-// undelivered is the end of a line that names the outcome, and explains why the commits did not arrive.
+// undelivered is the end of a line that names the outcome, and explains why the commits did
+// not arrive.
 func undelivered(d reconcile.DeliveryResult, outcome string) string {
 	reason := ": " + d.Code + ": " + d.Message
 	if outcome == notDelivered {
@@ -60,7 +63,8 @@ func undelivered(d reconcile.DeliveryResult, outcome string) string {
 	return "; " + notDelivered + reason
 }
 
-// outcomeOf is the outcome of a run, or its phase before it has one. A run whose commits did not arrive is not called a success.
+// outcomeOf is the outcome of a run, or its phase before it has one. A run whose commits did
+// not arrive is not called a success.
 func outcomeOf(r view.RunRow) string {
 	switch {
 	case r.Outcome == nil:
@@ -78,7 +82,8 @@ func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
 	return string(outcome)
 }
 
-// outcomeColour is the colour of a run's outcome: an operator should look at those that are red.
+// outcomeColour is the colour of a run's outcome: an operator should look at those that are
+// red.
 func outcomeColour(r view.RunRow) string {
 	switch outcomeOf(r) {
 	case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
@@ -92,19 +97,30 @@ func outcomeColour(r view.RunRow) string {
 
 const notDelivered = "not delivered"
 
-// printRequests prints open requests. It cuts nothing at the terminal's edge, because the operator approves exactly what is shown.
+// printRequests prints open requests. It cuts nothing at the terminal's edge, because the
+// operator approves exactly what is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	if w.Width > 0 && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
 	for _, r := range rows {
-		outside, answer := "-", r.HowToAnswer()
+		outside := "-"
+		answer := r.HowToAnswer()
 		if r.Outside {
 			outside = "runs outside the sandbox"
 		}
 		if w.Width == 0 {
 			var t term.Table
-			t.Add(r.ID, text.Rfc3339(r.AskedAt), text.Rfc3339(r.ExpiresAt), string(r.Kind), outside, r.Summary, answer, r.Title)
+			t.Add(
+				r.ID,
+				text.Rfc3339(r.AskedAt),
+				text.Rfc3339(r.ExpiresAt),
+				string(r.Kind),
+				outside,
+				r.Summary,
+				answer,
+				r.Title,
+			)
 			w.PrintTable("REQUEST", t)
 			continue
 		}
@@ -112,14 +128,19 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 		if r.Outside {
 			head += ", " + w.Red(outside)
 		}
-		head += fmt.Sprintf(", asked %s ago, %s left", text.Age(now, r.AskedAt), text.Duration(r.ExpiresAt.Sub(now)))
+		head += fmt.Sprintf(
+			", asked %s ago, %s left",
+			text.Age(now, r.AskedAt),
+			text.Duration(r.ExpiresAt.Sub(now)),
+		)
 		fmt.Fprintln(w.Stdout, w.Yellow(head))
 		Request(w, r.Request)
 		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(answer)))
 	}
 }
 
-// RequestHead prints which request it is, and whether what it asks for runs outside the sandbox.
+// RequestHead prints which request it is, and whether what it asks for runs outside the
+// sandbox.
 func RequestHead(w *term.Env, r reconcile.Request) {
 	fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 	if r.Outside {
@@ -137,7 +158,8 @@ func Request(w *term.Env, r reconcile.Request) {
 			label = ""
 		}
 	}
-	prose := func(label, value string) { // on a terminal it is wrapped; what is approved is never changed
+	// on a terminal it is wrapped; what is approved is never changed
+	prose := func(label, value string) {
 		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
 			if value != "" {
 				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), text.Visible(line)))
@@ -166,11 +188,15 @@ func Request(w *term.Env, r reconcile.Request) {
 		}
 	}
 	if d.Cut > 0 {
-		fmt.Fprintln(w.Stdout, "  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)))
+		fmt.Fprintln(
+			w.Stdout,
+			"  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)),
+		)
 	}
 }
 
-// RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that failed is shown with the end of its output.
+// RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that
+// failed is shown with the end of its output.
 func RunEnd(w *term.Env, p *project.Project, run reconcile.Run) {
 	fmt.Fprintln(w.Stdout, EndLine(w, run))
 	code := run.ErrorCode
@@ -228,7 +254,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	return text.Visible(line)
 }
 
-// Diff prints what has changed in the workspace of an issue, or between two attempts; with raw as git writes it.
+// Diff prints what has changed in the workspace of an issue, or between two attempts; with raw
+// as git writes it.
 func Diff(ctx context.Context, w *term.Env, p *project.Project, ref, attempts string, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
 	_, err := detail.WriteDiff(ctx, p, ref, attempts, lines)

@@ -66,16 +66,35 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 	return nil
 }
 
-// head prints the answers: how many issues were handed over, failed or are stuck, and what that cost.
+// head prints the answers: how many issues were handed over, failed or are stuck, and what
+// that cost.
 func (p *reportPage) head() {
 	if p.Width == 0 {
 		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
 		if b := p.Budget; b != nil {
-			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n", text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
+			fmt.Fprintf(
+				p.Stdout,
+				"budget\t%s\t%s\t%s\t%v\n",
+				text.Visible(b.Written),
+				figure(b.Used),
+				figure(b.Most),
+				b.Reached,
+			)
 		}
 		if h := p.Handovers; h != nil {
-			fmt.Fprintf(p.Stdout, "handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
-				h.Issues, h.First, h.Verified, h.PullRequests, h.Merged, h.Closed, h.Checked, h.Green, h.Rounds)
+			fmt.Fprintf(
+				p.Stdout,
+				"handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+				h.Issues,
+				h.First,
+				h.Verified,
+				h.PullRequests,
+				h.Merged,
+				h.Closed,
+				h.Checked,
+				h.Green,
+				h.Rounds,
+			)
 		}
 		return
 	}
@@ -91,7 +110,11 @@ func (p *reportPage) head() {
 	if t.Cost != nil {
 		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
 	}
-	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
+	cost += fmt.Sprintf(
+		": %s, %s of work",
+		text.Plural(t.Runs+t.Running, "run"),
+		text.Duration(seconds(t.Seconds)),
+	)
 	p.paragraph("1", strings.Join(done, ", "))
 	if h := p.Handovers; h != nil {
 		p.paragraph("", handoverLine(*h))
@@ -107,7 +130,10 @@ func (p *reportPage) head() {
 		p.paragraph(colour, budgetLine(p.Env, *b))
 	}
 	period := text.Duration(p.Until.Sub(p.Since))
-	p.paragraph(term.ColourOver, fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
+	p.paragraph(
+		term.ColourOver,
+		fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period),
+	)
 }
 
 // paragraph prints a text in as many lines as it needs.
@@ -177,7 +203,14 @@ func (p *reportPage) troubles() {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
 		t.Figures = []int{2}
 		for _, f := range rows {
-			t.Add(f.Identifier, f.Title, strconv.Itoa(f.Runs), p.ago(f.At), strings.ReplaceAll(text.OrEmpty(f.Now), "_", " "), text.OrEmpty(f.Error))
+			t.Add(
+				f.Identifier,
+				f.Title,
+				strconv.Itoa(f.Runs),
+				p.ago(f.At),
+				strings.ReplaceAll(text.OrEmpty(f.Now), "_", " "),
+				text.OrEmpty(f.Error),
+			)
 		}
 		p.table(title, t)
 	}
@@ -191,7 +224,13 @@ func (p *reportPage) troubles() {
 	p.table("HELD", held)
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
-		waiting.Add(x.Identifier, x.Title, string(x.Kind), dueText(p.Env, p.GeneratedAt, x), text.OrEmpty(x.Error))
+		waiting.Add(
+			x.Identifier,
+			x.Title,
+			string(x.Kind),
+			dueText(p.Env, p.GeneratedAt, x),
+			text.OrEmpty(x.Error),
+		)
 	}
 	p.table("WAITING", waiting)
 	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
@@ -211,14 +250,16 @@ func (p *reportPage) troubles() {
 	p.table("KEPT", kept)
 }
 
-// textTable is a table of issues whose last column is a text. On a narrow terminal the title gives way.
+// textTable is a table of issues whose last column is a text. On a narrow terminal the title
+// gives way.
 func textTable(columns ...string) term.Table {
 	return newTable(append([]string{"ISSUE"}, columns...), step{"TITLE", 16}, step{"ISSUE", 16})
 }
 
 // interruptions prints when nothing could run, and when the schedule ran no pass.
 func (p *reportPage) interruptions() {
-	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true} // it may end with when the outage ends
+	// it may end with when the outage ends
+	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true}
 	for _, o := range p.Outages {
 		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", ongoing", "")
 		if o.Until != nil {
@@ -233,12 +274,18 @@ func (p *reportPage) interruptions() {
 		if p.Width > 0 && m.Open {
 			to = "none since"
 		}
-		missed.Add(clockText(p.Env, m.From), to, secondsText(p.Env, m.To.Sub(m.From).Seconds()), strconv.Itoa(m.Missed))
+		missed.Add(
+			clockText(p.Env, m.From),
+			to,
+			secondsText(p.Env, m.To.Sub(m.From).Seconds()),
+			strconv.Itoa(m.Missed),
+		)
 	}
 	p.table("MISSED PASSES", missed)
 }
 
-// remarks prints what the figures do not include. In a pipe they are no rows, and go to stderr.
+// remarks prints what the figures do not include. In a pipe they are no rows, and go to
+// stderr.
 func (p *reportPage) remarks(by string) {
 	remark := func(line string) {
 		if p.Width == 0 {
@@ -256,16 +303,26 @@ func (p *reportPage) remarks(by string) {
 	if c := p.Totals.Cost; c != nil {
 		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
 		if c.Unpriced > 0 {
-			line += fmt.Sprintf("; without %s tokens of %s, which has no price", countText(p.Env, c.Unpriced), strings.Join(c.Models, ", "))
+			line += fmt.Sprintf(
+				"; without %s tokens of %s, which has no price",
+				countText(p.Env, c.Unpriced),
+				strings.Join(c.Models, ", "),
+			)
 		}
 		remark(line)
 	}
 	if p.RunsSince.After(p.Since) && p.RunsSince.Sub(p.Since) > time.Minute {
-		remark("runs are complete since " + clockText(p.Env, p.RunsSince) + "; days, outages and what was handed over reach further back")
+		remark(
+			"runs are complete since " + clockText(
+				p.Env,
+				p.RunsSince,
+			) + "; days, outages and what was handed over reach further back",
+		)
 	}
 }
 
-// ReportRows is how many rows of a table a terminal gets unless the operator chooses another number.
+// ReportRows is how many rows of a table a terminal gets unless the operator chooses another
+// number.
 const ReportRows = 10
 
 // step is a step by which a table becomes narrower; see term.Shrink.
@@ -274,7 +331,8 @@ type step struct {
 	cells  int
 }
 
-// newTable is a table that becomes narrower by these steps. Columns that the head lacks are left out.
+// newTable is a table that becomes narrower by these steps. Columns that the head lacks are
+// left out.
 func newTable(head []string, list ...step) term.Table {
 	t := term.Table{Head: head}
 	for _, s := range list {

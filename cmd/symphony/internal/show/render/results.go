@@ -12,12 +12,33 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// released prints the issues that were released. On a narrow terminal the title gives way, then what the other tables say, too.
+// released prints the issues that were released. On a narrow terminal the title gives way,
+// then what the other tables say, too.
 func (p *reportPage) released(title string, rows []report.ReleasedRow) {
-	t := newTable([]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
-		step{"FROM", 0}, step{"TITLE", 24}, step{"RUNS", 0}, step{"TIME", 0}, step{"LOOK AT", 24}, step{"TITLE", 16},
-		step{"TO", 8}, step{"LOOK AT", 18}, step{"TITLE", 12}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
-	t.Figures, t.Optional = []int{5, 6, 7, 8}, []int{9}
+	t := newTable(
+		[]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
+		step{
+			"FROM",
+			0,
+		},
+		step{"TITLE", 24},
+		step{"RUNS", 0},
+		step{"TIME", 0},
+		step{"LOOK AT", 24},
+		step{"TITLE", 16},
+		step{
+			"TO",
+			8,
+		},
+		step{"LOOK AT", 18},
+		step{"TITLE", 12},
+		step{"TOKENS", 0},
+		step{"ISSUE", 16},
+		step{"TITLE", 8},
+		step{"LOOK AT", 8},
+	)
+	t.Figures = []int{5, 6, 7, 8}
+	t.Optional = []int{9}
 	for _, r := range rows {
 		to := r.Reason
 		if r.To != nil {
@@ -30,31 +51,80 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 		if p.Width > 0 && !p.Links && !strings.HasPrefix(lookAt, address) {
 			lookAt += " " + address
 		}
-		t.Add(r.Identifier, r.Title, r.From, to, p.ago(r.At), strconv.Itoa(r.Runs), secondsText(p.Env, r.Seconds),
-			countText(p.Env, r.Tokens.Total), costText(r.Cost), lookAt)
+		t.Add(
+			r.Identifier,
+			r.Title,
+			r.From,
+			to,
+			p.ago(r.At),
+			strconv.Itoa(r.Runs),
+			secondsText(p.Env, r.Seconds),
+			countText(p.Env, r.Tokens.Total),
+			costText(r.Cost),
+			lookAt,
+		)
 		t.Links = append(t.Links, []string{text.OrEmpty(r.URL), 9: address})
 	}
 	p.table(title, t)
 }
 
-// Results prints a list of results, with --json as JSON. On a narrow terminal the last words give way first, then the title.
+// Results prints a list of results, with --json as JSON. On a narrow terminal the last words
+// give way first, then the title.
 func Results(w *term.Env, r report.ResultList) error {
 	if w.JSON {
 		w.PrintJSON(r)
 		return nil
 	}
 	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
-	t := newTable([]string{
-		"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS",
-	},
-		step{"LAST WORDS", 24}, step{"LABELS", 0}, step{"COMMITS", 0}, step{"TITLE", 24}, step{"LAST WORDS", 0}, step{"RUNS", 0},
-		step{"LOOK AT", 24}, step{"TIME", 0}, step{"TITLE", 16}, step{"TOKENS", 0}, step{"ISSUE", 16}, step{"TITLE", 8}, step{"LOOK AT", 8})
-	t.Figures, t.Optional = []int{5, 6, 7, 8, 9}, []int{10, 11}
+	t := newTable(
+		[]string{
+			"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS",
+		},
+		step{
+			"LAST WORDS",
+			24,
+		},
+		step{"LABELS", 0},
+		step{"COMMITS", 0},
+		step{"TITLE", 24},
+		step{"LAST WORDS", 0},
+		step{"RUNS", 0},
+		step{
+			"LOOK AT",
+			24,
+		},
+		step{"TIME", 0},
+		step{"TITLE", 16},
+		step{"TOKENS", 0},
+		step{"ISSUE", 16},
+		step{"TITLE", 8},
+		step{"LOOK AT", 8},
+	)
+	t.Figures = []int{5, 6, 7, 8, 9}
+	t.Optional = []int{10, 11}
 	for _, row := range r.Results {
-		lookAt, address := p.lookAt(report.ReleasedRow{Release: row.Release, PullRequest: row.PullRequest})
+		lookAt, address := p.lookAt(report.ReleasedRow{
+			Release:     row.Release,
+			PullRequest: row.PullRequest,
+		})
 		said := text.OneLine(cmp.Or(row.Message, row.Words))
-		t.Add(row.Identifier, row.Outcome, row.Title, strings.Join(row.Labels, ","), p.ago(row.At), strconv.Itoa(row.Runs),
-			secondsText(w, row.Seconds), countText(w, row.Tokens.Total), costText(row.Cost), strconv.Itoa(row.Commits), lookAt, said)
+		t.Add(
+			row.Identifier,
+			row.Outcome,
+			row.Title,
+			strings.Join(row.Labels, ","),
+			p.ago(row.At),
+			strconv.Itoa(row.Runs),
+			secondsText(
+				w,
+				row.Seconds,
+			),
+			countText(w, row.Tokens.Total),
+			costText(row.Cost),
+			strconv.Itoa(row.Commits),
+			lookAt,
+			said,
+		)
 		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
 	}
 	w.PrintTable("RESULTS", t)
@@ -64,7 +134,8 @@ func Results(w *term.Env, r report.ResultList) error {
 	return nil
 }
 
-// lookAt is where the work on an issue can be seen: its pull request, the links that its agents left, or else the issue itself.
+// lookAt is where the work on an issue can be seen: its pull request, the links that its
+// agents left, or else the issue itself.
 func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	if p.Width == 0 {
 		if pull := r.PullRequest; pull != nil {
@@ -89,7 +160,8 @@ func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	return shown, first.URL
 }
 
-// pullRequestWord is the number of a pull request and the one thing about it that decides what an operator does.
+// pullRequestWord is the number of a pull request and the one thing about it that decides what
+// an operator does.
 func pullRequestWord(r reconcile.PullRequest) string {
 	word := r.State
 	switch {

@@ -24,7 +24,8 @@ func ScheduleChanges(w *term.Env, c schedule.Changes) {
 	}
 }
 
-// ScheduleError prints what is wrong with a workflow that a schedule could not use, and returns an exit.Only; another error as it is.
+// ScheduleError prints what is wrong with a workflow that a schedule could not use, and
+// returns an exit.Only; another error as it is.
 func ScheduleError(w *term.Env, err error) error {
 	invalid, ok := errors.AsType[*schedule.Invalid](err)
 	if !ok {
@@ -37,7 +38,8 @@ func ScheduleError(w *term.Env, err error) error {
 //go:embed schedule.txt
 var scheduleTemplate string
 
-// Schedule prints whether a schedule is active, one fact a line, or as JSON. It returns true if none is.
+// Schedule prints whether a schedule is active, one fact a line, or as JSON. It returns true
+// if none is.
 func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 	now := w.Now()
 	verdict := out.Judge(now)

@@ -12,7 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// used prints what was used by issue, label or day, and the total. The whole report has the issues and, for more than two days, the days.
+// used prints what was used by issue, label or day, and the total. The whole report has the
+// issues and, for more than two days, the days.
 func (p *reportPage) used(by string) {
 	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
 		fmt.Fprintln(p.Stdout, "no run was active in this period")
@@ -33,24 +34,60 @@ func (p *reportPage) used(by string) {
 		t := useTable("LABEL", "ISSUES")
 		t.Figures = append(t.Figures, 1)
 		for _, l := range p.Labels {
-			p.addUse(&t, l.Use, cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")), strconv.Itoa(l.Issues))
+			p.addUse(
+				&t,
+				l.Use,
+				cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")),
+				strconv.Itoa(l.Issues),
+			)
 		}
 		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
 	}
 }
 
-// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the parts of the tokens.
+// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the
+// parts of the tokens.
 func useTable(first, second string) term.Table {
-	t := newTable([]string{first, second, "RUNS", "OK", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		step{"TITLE", 30}, step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0},
-		step{"TITLE", 16}, step{first, 16}, step{"OK", 0}, step{"TIME", 0}, step{"TITLE", 8}, step{first, 8})
+	t := newTable(
+		[]string{
+			first,
+			second,
+			"RUNS",
+			"OK",
+			"FAILED",
+			"TIME",
+			"INPUT",
+			"CACHED",
+			"OUTPUT",
+			"REASONING",
+			"TOKENS",
+			"COST",
+		},
+		step{"TITLE", 30},
+		step{"REASONING", 0},
+		step{"OUTPUT", 0},
+		step{"CACHED", 0},
+		step{"INPUT", 0},
+		step{"TITLE", 16},
+		step{first, 16},
+		step{"OK", 0},
+		step{"TIME", 0},
+		step{"TITLE", 8},
+		step{first, 8},
+	)
 	t.Figures = []int{2, 3, 4, 5, 6, 7, 8, 9, 10, 11}
 	return t
 }
 
 // addUse adds a row whose first cells are names.
 func (p *reportPage) addUse(t *term.Table, u report.Use, names ...string) {
-	cells := append(names, strconv.Itoa(u.Runs+u.Running), strconv.Itoa(u.Succeeded), strconv.Itoa(u.Failed), secondsText(p.Env, u.Seconds))
+	cells := append(
+		names,
+		strconv.Itoa(u.Runs+u.Running),
+		strconv.Itoa(u.Succeeded),
+		strconv.Itoa(u.Failed),
+		secondsText(p.Env, u.Seconds),
+	)
 	t.Add(append(cells, p.tokenCells(u.Spent)...)...)
 }
 
@@ -61,7 +98,8 @@ func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
 	return append(cells, costText(s.Cost))
 }
 
-// sums prints a table of what runs came to, with the sum of all rows, which are those of so many issues, in its last line.
+// sums prints a table of what runs came to, with the sum of all rows, which are those of so
+// many issues, in its last line.
 func (p *reportPage) sums(title string, t term.Table, issues string) {
 	if p.Width == 0 {
 		p.table(title, t)
@@ -81,8 +119,13 @@ func (p *reportPage) sums(title string, t term.Table, issues string) {
 
 // days prints what was used by day.
 func (p *reportPage) days() {
-	t := newTable([]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
-		step{"REASONING", 0}, step{"OUTPUT", 0}, step{"CACHED", 0}, step{"INPUT", 0})
+	t := newTable(
+		[]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
+		step{"REASONING", 0},
+		step{"OUTPUT", 0},
+		step{"CACHED", 0},
+		step{"INPUT", 0},
+	)
 	t.Figures = []int{1, 2, 3, 4, 5, 6, 7}
 	for _, d := range p.Days {
 		t.Add(append([]string{d.Date, strconv.Itoa(d.HandedOver)}, p.tokenCells(d.Spent)...)...)

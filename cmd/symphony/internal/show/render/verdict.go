@@ -24,7 +24,8 @@ func verdictLabel(l view.Level) (label, colour string) {
 	}
 }
 
-// summary is the last line of ps: the verdict, what goes on, and when the next pass is expected.
+// summary is the last line of ps: the verdict, what goes on, and when the next pass is
+// expected.
 func summary(w *term.Env, all []view.Overview) string {
 	if len(all) == 0 {
 		return hang(w, "", "no projects: no pass has run yet as this account")
@@ -40,7 +41,12 @@ func summary(w *term.Env, all []view.Overview) string {
 			needy = append(needy, v.Project.Name)
 		}
 	}
-	return verdictLine(w, all, verdict.Level, []string{fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))})
+	return verdictLine(
+		w,
+		all,
+		verdict.Level,
+		[]string{fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))},
+	)
 }
 
 // summaryLines is how many lines of a terminal the reasons of several projects may take.
@@ -79,7 +85,8 @@ func activityText(all []view.Overview) string {
 	var n reconcile.Counts
 	candidates := 0
 	for _, v := range all {
-		n, candidates = n.Plus(v.Counts), candidates+v.Candidates()
+		n = n.Plus(v.Counts)
+		candidates = candidates + v.Candidates()
 	}
 	var parts []string
 	idle := n.Running == 0
@@ -99,7 +106,8 @@ func activityText(all []view.Overview) string {
 	return line
 }
 
-// scheduleText is when the next pass of the schedule is expected, or how to start runs without one.
+// scheduleText is when the next pass of the schedule is expected, or how to start runs without
+// one.
 func scheduleText(v view.Overview) string {
 	next := v.NextPass
 	switch {

@@ -19,12 +19,16 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace. It returns when the session
-// has ended. If yes is set, it stops a run without asking. At the end it does what then names, retry or hold, or asks if then is empty.
+// Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace.
+// It returns when the session has ended. If yes is set, it stops a run without asking. At the
+// end it does what then names, retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
-		return reconcile.NewError("not_a_terminal", "takeover opens codex's own interface and needs a terminal",
-			"run it in a terminal, not in a pipe or a script")
+		return reconcile.NewError(
+			"not_a_terminal",
+			"takeover opens codex's own interface and needs a terminal",
+			"run it in a terminal, not in a pipe or a script",
+		)
 	}
 	if err := p.Nested(); err != nil {
 		return err
@@ -44,10 +48,19 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 		return interrupted
 	}
 	if code != 0 {
-		return reconcile.NewError("takeover_failed", fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier), hint)
+		return reconcile.NewError(
+			"takeover_failed",
+			fmt.Sprintf("codex ended with exit code %d; %s stays held", code, identifier),
+			hint,
+		)
 	}
 	if then == "" {
-		line, err := term.AskLine(ctx, w, "Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ", false)
+		line, err := term.AskLine(
+			ctx,
+			w,
+			"Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ",
+			false,
+		)
 		if ctx.Err() != nil {
 			return interrupted
 		}
@@ -63,8 +76,15 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 	return render.Apply(ctx, w, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
 }
 
-// holdIssue holds an issue and ends its run. The claim is not held if the operator declined to stop the run.
-func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool) (c reconcile.Claim, err error) {
+// holdIssue holds an issue and ends its run. The claim is not held if the operator declined to
+// stop the run.
+func holdIssue(
+	ctx context.Context,
+	w *term.Env,
+	p *project.Project,
+	ref string,
+	yes bool,
+) (c reconcile.Claim, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return c, err
@@ -82,23 +102,39 @@ func holdIssue(ctx context.Context, w *term.Env, p *project.Project, ref string,
 		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
-		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID)))
+		fmt.Fprintln(
+			w.Stdout,
+			text.Visible(
+				fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID),
+			),
+		)
 		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
 			return c, err
 		}
 	}
-	if err := render.Stop(ctx, w, p, operate.Command{Verb: reconcile.VerbStop, Issue: identifier}); err != nil {
+	if err := render.Stop(ctx, w, p, operate.Command{
+		Verb:  reconcile.VerbStop,
+		Issue: identifier,
+	}); err != nil {
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
 	if err == nil && c.Status != reconcile.Held {
-		err = reconcile.NewError("not_held", identifier+" could not be held", "symphony show "+identifier+" shows its state")
+		err = reconcile.NewError(
+			"not_held",
+			identifier+" could not be held",
+			"symphony show "+identifier+" shows its state",
+		)
 	}
 	return c, err
 }
 
 // leftBehind returns the newest thread of an issue, and what was pushed last.
-func leftBehind(ctx context.Context, p *project.Project, id string) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
+func leftBehind(
+	ctx context.Context,
+	p *project.Project,
+	id string,
+) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
 	db, err := project.OpenForReading(ctx, p)
 	if err != nil {
 		return thread, delivered, err
@@ -108,9 +144,14 @@ func leftBehind(ctx context.Context, p *project.Project, id string) (thread reco
 	return thread, delivered, errors.Join(threadErr, err, db.Close())
 }
 
-// openSession takes the workspace of a held issue and opens codex's terminal in it, on the issue's newest thread if that thread
-// worked in this workspace. It returns codex's exit code.
-func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconcile.Claim) (code int, err error) {
+// openSession takes the workspace of a held issue and opens codex's terminal in it, on the
+// issue's newest thread if that thread worked in this workspace. It returns codex's exit code.
+func openSession(
+	ctx context.Context,
+	w *term.Env,
+	p *project.Project,
+	c reconcile.Claim,
+) (code int, err error) {
 	cfg, err := p.Config()
 	if err != nil {
 		return 0, err
@@ -152,10 +193,25 @@ func openSession(ctx context.Context, w *term.Env, p *project.Project, c reconci
 	if thread.ID != "" {
 		what = "thread " + thread.ID
 	}
-	fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)))
+	fmt.Fprintln(
+		w.Stdout,
+		text.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)),
+	)
 	if names := takeover.WithheldPassEnv(); len(names) > 0 {
-		fmt.Fprintln(w.Stderr, text.Visible("symphony: commands in this session do not get "+strings.Join(names, ", ")+" (agent.pass_env)"))
+		fmt.Fprintln(
+			w.Stderr,
+			text.Visible(
+				"symphony: commands in this session do not get "+strings.Join(
+					names,
+					", ",
+				)+" (agent.pass_env)",
+			),
+		)
 	}
 	in := w.Stdin.(*os.File) // Run has checked that it is a terminal
-	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{In: in, Out: w.Stdout, Err: w.Stderr})
+	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{
+		In:  in,
+		Out: w.Stdout,
+		Err: w.Stderr,
+	})
 }

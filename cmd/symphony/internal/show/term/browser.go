@@ -14,8 +14,9 @@ import (
 // NoDisplay is the message when OpenPage has no display.
 const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
 
-// OpenPage shows a page in the operator's web browser and waits for the program that opens it. It returns false where there is no
-// display. The program is $BROWSER, which may have arguments, else that of the system; with terminal it may use the terminal.
+// OpenPage shows a page in the operator's web browser and waits for the program that opens it.
+// It returns false where there is no display. The program is $BROWSER, which may have
+// arguments, else that of the system; with terminal it may use the terminal.
 func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (opened bool, err error) {
 	program := strings.Fields(w.Getenv("BROWSER"))
 	switch {
@@ -28,15 +29,19 @@ func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (open
 		program = []string{"xdg-open"}
 	}
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
-	cmd.Dir, cmd.Env = w.Dir, w.Environ
+	cmd.Dir = w.Dir
+	cmd.Env = w.Environ
 	if !terminal { // Ctrl-C there is not meant for the browser
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	} else {
-		cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Stdin, w.Stdout, w.Stderr
+		cmd.Stdin = w.Stdin
+		cmd.Stdout = w.Stdout
+		cmd.Stderr = w.Stderr
 	}
 	if err := cmd.Run(); err != nil {
 		return false, reconcile.NewError("browser_failed", fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),
-			"open the address yourself, or set BROWSER to an installed program").WithCause(err)
+			"open the address yourself, or set BROWSER to an installed program").
+			WithCause(err)
 	}
 	return true, nil
 }

@@ -6,7 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hideTyped turns off the echo of a terminal, and returns a function that makes the terminal as it was.
+// hideTyped turns off the echo of a terminal, and returns a function that makes the terminal
+// as it was.
 func hideTyped(fd int) (restore func() error, err error) {
 	modes, err := unix.IoctlGetTermios(fd, getModes)
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Edit opens a file in the operator's editor and waits for its end: $VISUAL, $EDITOR, or else the first of editor, vi and nano that is
-// installed.
+// Edit opens a file in the operator's editor and waits for its end: $VISUAL, $EDITOR, or else
+// the first of editor, vi and nano that is installed.
 func (w *Env) Edit(ctx context.Context, path string) error {
 	editor := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"))
 	for _, name := range []string{"editor", "vi", "nano"} {
@@ -26,8 +26,13 @@ func (w *Env) Edit(ctx context.Context, path string) error {
 		return failed("there is no editor", nil)
 	}
 	// Not ended by a signal: Ctrl-C belongs to the editor.
-	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$1"`, editor, path) // it may have arguments
-	cmd.Dir, cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = w.Dir, w.Environ, w.Stdin, w.Stdout, w.Stderr
+	// it may have arguments
+	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$1"`, editor, path)
+	cmd.Dir = w.Dir
+	cmd.Env = w.Environ
+	cmd.Stdin = w.Stdin
+	cmd.Stdout = w.Stdout
+	cmd.Stderr = w.Stderr
 	if err := cmd.Run(); err != nil {
 		return failed(fmt.Sprintf("the editor %q ended with an error: %v", editor, err), err)
 	}

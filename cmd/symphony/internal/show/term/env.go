@@ -1,4 +1,5 @@
-// Package term gives a command its streams, environment, clock and terminal, and prints tables, colours, JSON, logs and errors.
+// Package term gives a command its streams, environment, clock and terminal, and prints
+// tables, colours, JSON, logs and errors.
 package term
 
 import (
@@ -40,7 +41,8 @@ type Env struct {
 	StdoutIsFile   bool         // stdout goes to a regular file, which agents may be able to read
 	StderrIsFile   bool         // the same for stderr
 	Log            *slog.Logger // replaces the lines on stderr; nil without a log
-	// Printed, unless nil, is called with every document before a query selects from it, and its JSON. Tests compare it with the schemas.
+	// Printed, unless nil, is called with every document before a query selects from it, and
+	// its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
 	// InputEnded is set once AskLine has met the end of the input.
 	InputEnded bool
@@ -55,7 +57,12 @@ func NewEnv() (*Env, error) {
 		return nil, reconcile.NewError("working_directory", "the working directory: "+err.Error(),
 			"it may have been removed: cd to a directory that exists").WithCause(err)
 	}
-	w := &Env{Env: environ.Env{Dir: dir, Now: time.Now}, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+	w := &Env{
+		Env:    environ.Env{Dir: dir, Now: time.Now},
+		Stdin:  os.Stdin,
+		Stdout: os.Stdout,
+		Stderr: os.Stderr,
+	}
 	w.Environ, w.Caller = environ.Split(os.Environ(), strings.Split(os.Getenv(environ.FromFileVar), ",")...)
 	w.Journal = isJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr)
 	w.StdoutIsFile = isRegular(os.Stdout)
@@ -95,10 +102,14 @@ func (o *output) Write(b []byte) (n int, err error) {
 	return n, err
 }
 
-// CheckOutput reports that stdout, a file on a full disk for instance, did not take all of the answer, and sets w.OutputFailed.
+// CheckOutput reports that stdout, a file on a full disk for instance, did not take all of the
+// answer, and sets w.OutputFailed.
 func (w *Env) CheckOutput() {
 	if o, ok := w.Stdout.(*output); ok && o.err != nil && !w.OutputFailed {
-		w.outputFailed(o.err, "free space where stdout goes, and try again if the command only shows something")
+		w.outputFailed(
+			o.err,
+			"free space where stdout goes, and try again if the command only shows something",
+		)
 	}
 }
 
@@ -110,33 +121,44 @@ func terminalWidth() int {
 	return 80 // the terminal does not know its size
 }
 
-// ForCommand returns the environment of another command at the same terminal, whose size may have changed.
+// ForCommand returns the environment of another command at the same terminal, whose size may
+// have changed.
 func (w *Env) ForCommand() *Env {
 	own := *w
-	own.JSON, own.JSONLines, own.Query, own.OutputFailed = false, false, JSONQuery{}, false
-	own.Verbose, own.InputEnded, own.input, own.typed = false, false, nil, nil
+	own.JSON = false
+	own.JSONLines = false
+	own.Query = JSONQuery{}
+	own.OutputFailed = false
+	own.Verbose = false
+	own.InputEnded = false
+	own.input = nil
+	own.typed = nil
 	own.Width = terminalWidth()
 	return &own
 }
 
-// Environment returns the environment for operations, whose warnings are printed on this terminal.
+// Environment returns the environment for operations, whose warnings are printed on this
+// terminal.
 func (w *Env) Environment() *environ.Env {
 	own := w.Env
 	own.Warnings = func(text string) { w.Note(slog.LevelWarn, text) }
 	return &own
 }
 
-// OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be asked.
+// OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be
+// asked.
 func (w *Env) OnTerminal() bool { return w.Width > 0 && w.FromTerminal() }
 
-// FromTerminal reports whether stdin is a terminal, so that the end of the terminal ends this process.
+// FromTerminal reports whether stdin is a terminal, so that the end of the terminal ends this
+// process.
 func (w *Env) FromTerminal() bool {
 	in, ok := w.Stdin.(*os.File)
 	return ok && term.IsTerminal(int(in.Fd()))
 }
 
-// Named returns an environment that prints name before each line, except for JSON and logs, which have it as a value. out is locked
-// while a line is printed, so that several projects can share the streams.
+// Named returns an environment that prints name before each line, except for JSON and logs,
+// which have it as a value. out is locked while a line is printed, so that several projects
+// can share the streams.
 func (w *Env) Named(name string, out *sync.Mutex) *Env {
 	own := *w
 	own.Stdout = &namedLines{out: w.Stdout, name: name + ": ", mu: out}
@@ -170,8 +192,10 @@ func (n *namedLines) Write(b []byte) (int, error) {
 			break
 		}
 		n.rest = rest
-		if len(line) > 3 && line[0] == '<' && line[2] == '>' && n.name != "" { // a priority of the journal
-			text, line = append(text, line[:3]...), line[3:]
+		// a priority of the journal
+		if len(line) > 3 && line[0] == '<' && line[2] == '>' && n.name != "" {
+			text = append(text, line[:3]...)
+			line = line[3:]
 		}
 		text = append(append(append(text, n.name...), line...), '\n')
 	}
@@ -189,7 +213,8 @@ type typedLine struct {
 	err   error
 }
 
-// AskLine reads one line from the terminal. A secret is not echoed, from before the prompt is shown. The end of ctx ends the wait.
+// AskLine reads one line from the terminal. A secret is not echoed, from before the prompt is
+// shown. The end of ctx ends the wait.
 func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
 	if !ok {
@@ -230,11 +255,15 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 	}
 }
 
-// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the command then needs --yes.
+// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the
+// command then needs --yes.
 func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	if !w.OnTerminal() {
-		return false, reconcile.NewError("not_a_terminal", "the command asks for confirmation, and stdin is not a terminal",
-			"give --yes to continue without the question")
+		return false, reconcile.NewError(
+			"not_a_terminal",
+			"the command asks for confirmation, and stdin is not a terminal",
+			"give --yes to continue without the question",
+		)
 	}
 	answer, err := AskLine(ctx, w, prompt, false)
 	if err != nil {
@@ -247,7 +276,8 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	return true, nil
 }
 
-// Size returns the present size of the terminal in columns and lines; 80 by 24 where it is not known.
+// Size returns the present size of the terminal in columns and lines; 80 by 24 where it is not
+// known.
 func (w *Env) Size() (columns, lines int) {
 	if out, ok := w.Stdout.(*os.File); ok {
 		if columns, lines, err := term.GetSize(int(out.Fd())); err == nil && columns > 0 && lines > 0 {
@@ -262,8 +292,8 @@ func (w *Env) HasPager(ctx context.Context) bool {
 	return w.Width > 0 && !w.JSON && w.pagerCommand(ctx) != nil
 }
 
-// Paged runs answer, whose output may be longer than the screen, with a pager as its stdout. Without a terminal, or if wanted is
-// false, there is no pager.
+// Paged runs answer, whose output may be longer than the screen, with a pager as its stdout.
+// Without a terminal, or if wanted is false, there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
 	command := w.pagerCommand(context.WithoutCancel(ctx)) // the pager reacts to signals itself
 	if !wanted || w.Width == 0 || w.JSON || command == nil {
@@ -271,13 +301,15 @@ func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error
 	}
 	out := w.Stdout
 	pg := &pager{cmd: command}
-	pg.cmd.Stdout, pg.cmd.Stderr = out, w.Stderr
+	pg.cmd.Stdout = out
+	pg.cmd.Stderr = w.Stderr
 	w.Stdout = pg
 	defer func() { w.Stdout = out }()
 	return errors.Join(answer(), pg.end())
 }
 
-// pagerCommand is $PAGER, otherwise less if it is installed. It is nil for no pager, which an empty PAGER or cat stands for.
+// pagerCommand is $PAGER, otherwise less if it is installed. It is nil for no pager, which an
+// empty PAGER or cat stands for.
 func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 	named, set := w.Lookup("PAGER")
 	if !set {
@@ -290,8 +322,10 @@ func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 		return nil
 	}
 	cmd := exec.CommandContext(ctx, "sh", "-c", named)
-	// The operator's own settings take precedence. Without these, less would show colours as text and umlauts as bytes.
-	cmd.Dir, cmd.Env = w.Dir, append([]string{"LESS=FRX", "LESSCHARSET=utf-8"}, w.Environ...)
+	// The operator's own settings take precedence. Without these, less would show colours as
+	// text and umlauts as bytes.
+	cmd.Dir = w.Dir
+	cmd.Env = append([]string{"LESS=FRX", "LESSCHARSET=utf-8"}, w.Environ...)
 	return cmd
 }
 
@@ -321,19 +355,22 @@ func (w *Env) Unread() bool {
 	return ok && p.gone != nil
 }
 
-// notStarted are the exit codes of a shell that could not start a program: not found, not executable.
+// notStarted are the exit codes of a shell that could not start a program: not found, not
+// executable.
 var notStarted = []int{127, 126}
 
-// end waits until the operator has left the pager, so that a signal does not take the terminal from it. The pager's exit code
-// matters only if the shell could not start it.
+// end waits until the operator has left the pager, so that a signal does not take the terminal
+// from it. The pager's exit code matters only if the shell could not start it.
 func (p *pager) end() error {
 	if p.in == nil {
 		return p.gone
 	}
 	_ = p.in.Close() // it may have ended
-	if err := p.cmd.Wait(); p.cmd.ProcessState == nil || slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
+	if err := p.cmd.Wait(); p.cmd.ProcessState == nil ||
+		slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
 		return reconcile.NewError("pager_failed", fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
-			"set PAGER to an installed program, or use --no-pager").WithCause(err)
+			"set PAGER to an installed program, or use --no-pager").
+			WithCause(err)
 	}
 	return nil
 }

@@ -16,13 +16,16 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// JSONQuery is what the flags --json FIELDS and --jq select from the JSON of a command. The zero value selects all.
+// JSONQuery is what the flags --json FIELDS and --jq select from the JSON of a command. The
+// zero value selects all.
 type JSONQuery struct {
-	Fields []string // members of the document, or of its elements if it is a list; none stands for all
+	// members of the document, or of its elements if it is a list; none stands for all
+	Fields []string
 	jq     *gojq.Code
 }
 
-// NewJSONQuery compiles a jq expression, for example `.held[].issue_identifier`. It may be empty.
+// NewJSONQuery compiles a jq expression, for example `.held[].issue_identifier`. It may be
+// empty.
 func (w *Env) NewJSONQuery(fields []string, jq string) (JSONQuery, error) {
 	q := JSONQuery{Fields: fields}
 	if jq == "" {
@@ -39,8 +42,8 @@ func (w *Env) NewJSONQuery(fields []string, jq string) (JSONQuery, error) {
 	return q, nil
 }
 
-// PrintJSON prints a value on stdout: as JSON, in which control characters are escapes, or as w.Query wants it. An error of the
-// query is printed and sets w.OutputFailed.
+// PrintJSON prints a value on stdout: as JSON, in which control characters are escapes, or as
+// w.Query wants it. An error of the query is printed and sets w.OutputFailed.
 func (w *Env) PrintJSON(v any) {
 	data, err := encode(v)
 	if err == nil {
@@ -56,12 +59,15 @@ func (w *Env) PrintJSON(v any) {
 
 func (w *Env) outputFailed(err error, hint string) {
 	w.OutputFailed = true
-	w.PrintError(reconcile.NewError("output_failed", "the command is done, but its answer can't be printed: "+err.Error(),
-		hint).WithCause(err))
+	w.PrintError(
+		reconcile.NewError("output_failed", "the command is done, but its answer can't be printed: "+err.Error(),
+			hint).
+			WithCause(err),
+	)
 }
 
-// printJSONError prints an error as the only member of an object. With --jq it prints nothing, because its reader
-// expects other values.
+// printJSONError prints an error as the only member of an object. With --jq it prints nothing,
+// because its reader expects other values.
 func (w *Env) printJSONError(e *reconcile.Error) {
 	query := w.Query
 	w.Query = JSONQuery{}
@@ -103,8 +109,8 @@ func (w *Env) printQueried(data []byte) (err error) {
 	return nil
 }
 
-// pick returns the named members of an object, or of each element of a list, in the order of the names. A member that a document
-// has left out is null.
+// pick returns the named members of an object, or of each element of a list, in the order of
+// the names. A member that a document has left out is null.
 func pick(data []byte, names []string) ([]byte, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(data, &list) == nil {
@@ -133,14 +139,15 @@ func pick(data []byte, names []string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// printValues prints the values of the jq expression, one per line: strings as they are, null as an empty line, anything else as
-// compact JSON.
+// printValues prints the values of the jq expression, one per line: strings as they are, null
+// as an empty line, anything else as compact JSON.
 func (w *Env) printValues(data []byte) error {
 	document, err := decode(data)
 	if err != nil {
 		return err
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM) // an expression may have endless values
+	// an expression may have endless values
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	values := w.Query.jq.RunWithContext(ctx, document)
 	for {

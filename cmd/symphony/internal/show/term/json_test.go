@@ -22,15 +22,30 @@ type row struct {
 }
 
 var testRows = []row{
-	{ID: "WEB-9", Title: "日本語 <b>", N: 12345678, Cost: 0.5, URL: "https://example.com/9?a=\u009c", At: time.Date(2026, 2, 24, 20, 0, 0, 0, time.UTC)},
-	{ID: "WEB-10", Title: "bad \x1b[31m\ntwo\tlines", N: 3, Cost: 12, At: time.Date(2026, 2, 24, 20, 9, 0, 0, time.UTC)},
+	{
+		ID:    "WEB-9",
+		Title: "日本語 <b>",
+		N:     12345678,
+		Cost:  0.5,
+		URL:   "https://example.com/9?a=\u009c",
+		At:    time.Date(2026, 2, 24, 20, 0, 0, 0, time.UTC),
+	},
+	{
+		ID:    "WEB-10",
+		Title: "bad \x1b[31m\ntwo\tlines",
+		N:     3,
+		Cost:  12,
+		At:    time.Date(2026, 2, 24, 20, 9, 0, 0, time.UTC),
+	},
 }
 
 // printed returns what a command prints of testRows, and its errors.
 func printed(t *testing.T, w *Env, fields, jq string) (out, errs string) {
 	t.Helper()
 	var stdout, stderr strings.Builder
-	w.Stdout, w.Stderr, w.Now = &stdout, &stderr, func() time.Time { return time.Date(2026, 2, 24, 20, 10, 0, 0, time.UTC) }
+	w.Stdout = &stdout
+	w.Stderr = &stderr
+	w.Now = func() time.Time { return time.Date(2026, 2, 24, 20, 10, 0, 0, time.UTC) }
 	var names []string
 	if fields != "" {
 		names = strings.Split(fields, ",")
@@ -44,8 +59,8 @@ func printed(t *testing.T, w *Env, fields, jq string) (out, errs string) {
 	return stdout.String(), stderr.String()
 }
 
-// Selected fields are in the order in which they were asked for; strings of --jq are raw and the numbers exact;
-// control characters of a document never reach the output.
+// Selected fields are in the order in which they were asked for; strings of --jq are raw and
+// the numbers exact; control characters of a document never reach the output.
 func TestJSONQuery(t *testing.T) {
 	for name, c := range map[string]struct{ fields, jq, want string }{
 		"fields":       {"url,id", "", "[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  },\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n"},

@@ -21,8 +21,9 @@ const (
 	JSONLog = "json"
 )
 
-// NewLog returns a log of key=value lines (specification 13.1) or of JSON objects on stderr. For systemd's journal each line
-// begins with its priority, and a text line has no time, because the journal adds it.
+// NewLog returns a log of key=value lines (specification 13.1) or of JSON objects on stderr.
+// For systemd's journal each line begins with its priority, and a text line has no time,
+// because the journal adds it.
 func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
 	out := w.Stderr
@@ -51,7 +52,8 @@ func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	return slog.New(handler)
 }
 
-// visibleJSON writes lines of JSON with control characters as JSON escapes. A text handler escapes them itself.
+// visibleJSON writes lines of JSON with control characters as JSON escapes. A text handler
+// escapes them itself.
 type visibleJSON struct{ io.Writer }
 
 // Write implements io.Writer.
@@ -154,11 +156,13 @@ func (w *Env) printLine(level slog.Level, line string) {
 	if w.Journal {
 		line = priority(level) + line
 	}
-	fmt.Fprintln(w.Stderr, line) // in one piece, because a loop and its server print at the same time
+	// in one piece, because a loop and its server print at the same time
+	fmt.Fprintln(w.Stderr, line)
 }
 
-// isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM names by device and inode. The
-// variable alone does not suffice: programs whose output goes elsewhere inherit it, too.
+// isJournal reports whether a file is the stream to systemd's journal that $JOURNAL_STREAM
+// names by device and inode. The variable alone does not suffice: programs whose output goes
+// elsewhere inherit it, too.
 func isJournal(stream string, file *os.File) bool {
 	info, err := file.Stat()
 	if err != nil {

@@ -31,7 +31,10 @@ func TestJournalLines(t *testing.T) {
 		{slog.LevelInfo, TextLog, false, "time=T level=INFO msg=m a=1 k=v\n"},
 	} {
 		var out bytes.Buffer
-		log := (&Env{Stderr: &out, Journal: c.journal}).NewLog(slog.LevelDebug, c.format).With(slog.Int("a", 1))
+		log := (&Env{
+			Stderr:  &out,
+			Journal: c.journal,
+		}).NewLog(slog.LevelDebug, c.format).With(slog.Int("a", 1))
 		log.Log(t.Context(), c.level, "m", slog.String("k", "v"))
 		test.Equal(t, fmt.Sprintln(c.level, c.format, c.journal), withoutTime(out.String()), c.want)
 	}
@@ -55,7 +58,8 @@ func TestJournalErrors(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		w := &Env{}
-		w.Stderr, w.Journal = &out, journal
+		w.Stderr = &out
+		w.Journal = journal
 		w.PrintError(&reconcile.Error{Code: "code", Message: "what", Hint: "do this"})
 		w.Note(slog.LevelWarn, "odd")
 		w.Note(slog.LevelInfo, "over: x")
@@ -70,7 +74,10 @@ func TestIsJournal(t *testing.T) {
 	info := test.Must(file.Stat())
 	is := info.Sys().(*syscall.Stat_t)
 	for stream, want := range map[string]bool{
-		fmt.Sprintf("%d:%d", is.Dev, is.Ino): true, fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false, "": false, "x": false,
+		fmt.Sprintf("%d:%d", is.Dev, is.Ino):   true,
+		fmt.Sprintf("%d:%d", is.Dev, is.Ino+1): false,
+		"":                                     false,
+		"x":                                    false,
 	} {
 		test.Equal(t, stream, isJournal(stream, file), want)
 	}

@@ -12,8 +12,12 @@ func TestPrintQR(t *testing.T) {
 	draw := func(width int, locale string) string {
 		var out strings.Builder
 		w := &Env{}
-		w.Stdout, w.Width, w.Environ = &out, width, []string{"LC_ALL=" + locale}
-		w.PrintQR("http://[fd00:1234:5678:9abc:def0:1234:5678:9abc]:7967/login?token=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG")
+		w.Stdout = &out
+		w.Width = width
+		w.Environ = []string{"LC_ALL=" + locale}
+		w.PrintQR(
+			"http://[fd00:1234:5678:9abc:def0:1234:5678:9abc]:7967/login?token=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
+		)
 		return out.String()
 	}
 	lines := strings.Split(strings.TrimSuffix(draw(widestQR, "C.UTF-8"), "\n"), "\n")

@@ -16,7 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// onPrompt calls a function before anything is printed, as the eyes and hands of a quick operator.
+// onPrompt calls a function before anything is printed, as the eyes and hands of a quick
+// operator.
 type onPrompt func()
 
 // Write implements io.Writer.
@@ -27,7 +28,8 @@ func (see onPrompt) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// What is typed at the moment of the prompt is echoed only if it is no secret. Afterwards, and after an interrupt, there is an echo.
+// What is typed at the moment of the prompt is echoed only if it is no secret. Afterwards, and
+// after an interrupt, there is an echo.
 func TestSecretIsNotEchoed(t *testing.T) {
 	master, err := os.OpenFile("/dev/ptmx", os.O_RDWR|unix.O_NOCTTY, 0)
 	if err != nil {

@@ -12,23 +12,27 @@ import (
 type Table struct {
 	Head []string
 	Rows [][]string
-	// State is the column with the state of a row. On a terminal this column and the first one have the row's colour.
+	// State is the column with the state of a row. On a terminal this column and the first one
+	// have the row's colour.
 	State   int
 	Colours []string // by row, "" for none
-	// Figures are the columns with numbers. On a terminal they are aligned to the right, and left out if they are empty.
+	// Figures are the columns with numbers. On a terminal they are aligned to the right, and
+	// left out if they are empty.
 	Figures []int
 	// Optional are other columns that are left out on a terminal if they are empty.
 	Optional []int
-	// Links are the addresses of cells, by row and column. Rows and cells without a link may be missing.
+	// Links are the addresses of cells, by row and column. Rows and cells without a link may
+	// be missing.
 	Links [][]string
-	// Shrink is how columns give way, one step after the other, until a row fits. Without it, rows are cut at the edge.
+	// Shrink is how columns give way, one step after the other, until a row fits. Without it,
+	// rows are cut at the edge.
 	Shrink []Shrink
 	// Wrap continues the last column on further lines, instead of cutting it.
 	Wrap bool
 }
 
-// Shrink is one step towards a narrower table: the column becomes as narrow as needed, but not narrower than Cells; it is left out
-// if Cells is 0.
+// Shrink is one step towards a narrower table: the column becomes as narrow as needed, but not
+// narrower than Cells; it is left out if Cells is 0.
 type Shrink struct{ Column, Cells int }
 
 // Add adds a row.
@@ -39,17 +43,20 @@ func (t *Table) AddIn(colour string, cells ...string) {
 	for i := range cells {
 		cells[i] = text.Visible(cells[i])
 	}
-	t.Rows, t.Colours = append(t.Rows, cells), append(t.Colours, colour)
+	t.Rows = append(t.Rows, cells)
+	t.Colours = append(t.Colours, colour)
 }
 
 // Cut keeps the first rows and drops the others.
 func (t *Table) Cut(rows int) {
 	rows = min(rows, len(t.Rows))
-	t.Rows, t.Colours = t.Rows[:rows], t.Colours[:rows]
+	t.Rows = t.Rows[:rows]
+	t.Colours = t.Colours[:rows]
 }
 
-// PrintTable prints a table unless it is empty. On a terminal the title is above it and no line is longer than the terminal is
-// wide; in a pipe each line begins with the title in lower case.
+// PrintTable prints a table unless it is empty. On a terminal the title is above it and no
+// line is longer than the terminal is wide; in a pipe each line begins with the title in lower
+// case.
 func (w *Env) PrintTable(title string, t Table) {
 	if len(t.Rows) == 0 {
 		return
@@ -69,7 +76,8 @@ func (w *Env) PrintTable(title string, t Table) {
 // columnGap separates columns.
 const columnGap = "  "
 
-// Lines returns the head and the rows as lines that begin with indent and are at most as long as the terminal is wide.
+// Lines returns the head and the rows as lines that begin with indent and are at most as long
+// as the terminal is wide.
 func (t Table) Lines(w *Env, indent string) []string {
 	widths := t.columnWidths(w.Width - len(indent))
 	lines := make([]string, 0, len(t.Rows)+1)
@@ -88,7 +96,8 @@ func (t Table) Lines(w *Env, indent string) []string {
 // shortestWrap is how many cells a wrapped column gets at least.
 const shortestWrap = 16
 
-// wrapped divides a row of a table with Wrap into the rows that its last cell needs, which it also makes as wide as there is room.
+// wrapped divides a row of a table with Wrap into the rows that its last cell needs, which it
+// also makes as wide as there is room.
 func (t Table) wrapped(row []string, widths []int, width int) [][]string {
 	last := len(t.Head) - 1
 	if !t.Wrap || len(row) <= last {
@@ -118,7 +127,8 @@ func (t Table) columnWidths(width int) []int {
 		widths[i] = Cells(t.Head[i])
 		for _, row := range t.Rows {
 			if i < len(row) && row[i] != "" {
-				widths[i], filled = max(widths[i], Cells(row[i])), true
+				widths[i] = max(widths[i], Cells(row[i]))
+				filled = true
 			}
 		}
 		if !filled {
@@ -128,7 +138,8 @@ func (t Table) columnWidths(width int) []int {
 	return t.shrunk(widths, width)
 }
 
-// shrunk takes the steps of Shrink that it needs. Once a column is left out, the others get what room there is.
+// shrunk takes the steps of Shrink that it needs. Once a column is left out, the others get
+// what room there is.
 func (t Table) shrunk(natural []int, width int) []int {
 	widths := slices.Clone(natural)
 	for _, step := range t.Shrink {

@@ -15,7 +15,8 @@ var (
 	widths  = runewidth.Condition{StrictEmojiNeutral: true}              // whatever the locale
 )
 
-// Cells is the width of a text on a terminal. The escape sequences of colours and links take none.
+// Cells is the width of a text on a terminal. The escape sequences of colours and links take
+// none.
 func Cells(s string) int {
 	if strings.Contains(s, "\x1b") {
 		s = escapes().ReplaceAllString(s, "")
@@ -23,7 +24,8 @@ func Cells(s string) int {
 	return widths.StringWidth(s)
 }
 
-// CutCells shortens a text to width cells, the last of which is then an ellipsis. Colours and links are kept.
+// CutCells shortens a text to width cells, the last of which is then an ellipsis. Colours and
+// links are kept.
 func CutCells(s string, width int) string {
 	if Cells(s) <= width {
 		return s
@@ -64,7 +66,8 @@ func LastedText(w *Env, d time.Duration) string {
 	return text.Duration(d)
 }
 
-// The colours of rows: green for running, yellow for waiting, red for what needs an operator, dim for what is over.
+// The colours of rows: green for running, yellow for waiting, red for what needs an operator,
+// dim for what is over.
 const (
 	ColourRuns  = "32"
 	ColourWaits = "33"
@@ -111,15 +114,18 @@ func (p Palette) PaintDiff(line string) string {
 	return line
 }
 
-// Link makes a text a link to an address, on a terminal that shows links (OSC 8). Only pages of the web are linked.
+// Link makes a text a link to an address, on a terminal that shows links (OSC 8). Only pages
+// of the web are linked.
 func (p Palette) Link(address, s string) string {
-	if !p.Links || s == "" || !strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
+	if !p.Links || s == "" ||
+		!strings.HasPrefix(address, "https://") && !strings.HasPrefix(address, "http://") {
 		return s
 	}
 	return "\x1b]8;;" + linkable(address) + "\x1b\\" + s + "\x1b]8;;\x1b\\"
 }
 
-// linkable returns an address with every byte escaped that is no printable ASCII character, as the escape sequence requires.
+// linkable returns an address with every byte escaped that is no printable ASCII character, as
+// the escape sequence requires.
 func linkable(address string) string {
 	var b strings.Builder
 	for _, c := range []byte(address) {
@@ -132,13 +138,15 @@ func linkable(address string) string {
 	return b.String()
 }
 
-// Wrap breaks a text between words into lines of at most width cells. A longer word is broken, unless it has colours.
+// Wrap breaks a text between words into lines of at most width cells. A longer word is broken,
+// unless it has colours.
 func Wrap(s string, width int) (lines []string) {
 	width = max(width, 2) // a wide character takes two
 	line := ""
 	for _, word := range strings.Fields(s) {
 		if line != "" && Cells(line)+1+Cells(word) > width {
-			lines, line = append(lines, line), ""
+			lines = append(lines, line)
+			line = ""
 		}
 		if line != "" {
 			line += " "
@@ -146,7 +154,8 @@ func Wrap(s string, width int) (lines []string) {
 		line += word
 		for Cells(line) > width && !strings.Contains(line, "\x1b") {
 			head := widths.Truncate(line, width, "")
-			lines, line = append(lines, head), line[len(head):]
+			lines = append(lines, head)
+			line = line[len(head):]
 		}
 	}
 	if line != "" {
@@ -155,8 +164,8 @@ func Wrap(s string, width int) (lines []string) {
 	return lines
 }
 
-// Hang returns label and text in one line, or in several of at most width cells, of which all but the first are indented by the
-// label's width.
+// Hang returns label and text in one line, or in several of at most width cells, of which all
+// but the first are indented by the label's width.
 func Hang(label, s string, width int) string {
 	lines := Wrap(s, width-Cells(label))
 	return label + strings.Join(lines, "\n"+strings.Repeat(" ", Cells(label)))

@@ -15,7 +15,8 @@ import (
 func TestTableEdge(t *testing.T) {
 	var out strings.Builder
 	w := &Env{}
-	w.Stdout, w.Width = &out, 20
+	w.Stdout = &out
+	w.Width = 20
 	table := Table{Head: []string{"ISSUE", "MESSAGE"}}
 	table.Add("ABC-1", strings.Repeat("ü", 40))
 	w.PrintTable("RUNNING", table)
@@ -66,24 +67,31 @@ func TestCutCells(t *testing.T) {
 // Whatever the text, a cut line fits, and leaves no colour behind.
 func TestCutFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		text := text.Visible(rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"))
+		text := text.Visible(
+			rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\ufe0f\u200d")), 0, 40, -1).Draw(t, "text"),
+		)
 		width := rapid.IntRange(1, 30).Draw(t, "width")
 		painted := "\x1b[32m" + text + PlainText
 		got := CutCells(painted, width)
 		if n := Cells(got); n > width {
 			t.Fatalf("%q takes %d of %d cells", got, n, width)
 		}
-		if !utf8.ValidString(got) || !strings.HasSuffix(got, PlainText) && strings.Contains(got, "\x1b[32m") && !strings.Contains(got, PlainText) {
+		if !utf8.ValidString(got) ||
+			!strings.HasSuffix(got, PlainText) && strings.Contains(got, "\x1b[32m") &&
+				!strings.Contains(got, PlainText) {
 			t.Fatalf("%q keeps its colour", got)
 		}
 	})
 }
 
-// Columns give way in the order of Shrink, and only as far as needed; the last one is cut by what remains.
+// Columns give way in the order of Shrink, and only as far as needed; the last one is cut by
+// what remains.
 func TestTableShrinks(t *testing.T) {
 	table := Table{
-		Head: []string{"ISSUE", "TITLE", "TOKENS", "LABEL", "NOW"}, Figures: []int{2}, Optional: []int{3},
-		Shrink: []Shrink{{1, 8}, {4, 10}, {2, 0}, {1, 0}, {4, 1}},
+		Head:     []string{"ISSUE", "TITLE", "TOKENS", "LABEL", "NOW"},
+		Figures:  []int{2},
+		Optional: []int{3},
+		Shrink:   []Shrink{{1, 8}, {4, 10}, {2, 0}, {1, 0}, {4, 1}},
 	}
 	table.Add("ABC-1", "日本語の題名です", "13.7k", "", "go test ./... -run TestTable")
 	table.Add("ABC-10", "Short", "", "", "idle")
@@ -94,17 +102,28 @@ func TestTableShrinks(t *testing.T) {
 		30: "ISSUE   TITLE     NOW\nABC-1   日本語…   go test ./.…\nABC-10  Short     idle",
 		20: "ISSUE   NOW\nABC-1   go test ./.…\nABC-10  idle",
 	} {
-		test.Equal(t, fmt.Sprint("in ", width, " columns"), strings.Join(table.Lines(&Env{Width: width}, ""), "\n"), want)
+		test.Equal(
+			t,
+			fmt.Sprint("in ", width, " columns"),
+			strings.Join(table.Lines(&Env{Width: width}, ""), "\n"),
+			want,
+		)
 	}
 }
 
-// A link takes no cell, is closed where its text is cut, and names nothing but a page of the web.
+// A link takes no cell, is closed where its text is cut, and names nothing but a page of the
+// web.
 func TestLinks(t *testing.T) {
 	w := &Env{Palette: Palette{Links: true}, Width: 12}
 	table := Table{Head: []string{"ISSUE"}, Links: [][]string{{"https://example.com/a b\x1b\\é"}}}
 	table.Add("ABC-1 日本語 and more")
 	got := table.Lines(w, "  ")[1]
-	test.Equal(t, "the line", got, "  \x1b]8;;https://example.com/a%20b%1B\\%C3%A9\x1b\\ABC-1 日…\x1b]8;;\x1b\\")
+	test.Equal(
+		t,
+		"the line",
+		got,
+		"  \x1b]8;;https://example.com/a%20b%1B\\%C3%A9\x1b\\ABC-1 日…\x1b]8;;\x1b\\",
+	)
 	test.Equal(t, "its width", Cells(got), 11)
 	for _, address := range []string{"", "file:///etc/passwd", "javascript:x"} {
 		test.Equal(t, fmt.Sprint(address), w.Link(address, "x"), "x")

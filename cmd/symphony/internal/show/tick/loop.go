@@ -30,12 +30,18 @@ import (
 )
 
 const (
-	wakeStep    = 100 * time.Millisecond // how often a loop checks its files where nothing reports their changes
-	lookStep    = 15 * time.Second       // how often it checks them otherwise, because not every file system reports a change
-	reapStep    = time.Minute
-	wakeSteps   = 5               // how many checks follow a change at wakeStep: a worker's lock is released a moment after it ends
-	stopSlack   = 5 * time.Second // what the end of a worker may take beyond its own bound
-	jitter      = 0.1             // how much shorter or longer than its interval a wait may be, so that loops do not ask at once
+	// how often a loop checks its files where nothing reports their changes
+	wakeStep = 100 * time.Millisecond
+	// how often it checks them otherwise, because not every file system reports a change
+	lookStep = 15 * time.Second
+	reapStep = time.Minute
+	// how many checks follow a change at wakeStep: a worker's lock is released a moment after
+	// it ends
+	wakeSteps = 5
+	stopSlack = 5 * time.Second // what the end of a worker may take beyond its own bound
+	// how much shorter or longer than its interval a wait may be, so that loops do not ask at
+	// once
+	jitter      = 0.1
 	longestPass = 15 * time.Minute
 	longestWait = time.Minute // beyond the interval
 )
@@ -61,22 +67,27 @@ type job struct {
 	lock     *flock.Flock // nil until start has taken it
 	database pass.KeptDB
 	interval time.Duration
-	// woken are the ended runs that started a pass early. Each does so once, even if it can't be settled.
+	// woken are the ended runs that started a pass early. Each does so once, even if it can't
+	// be settled.
 	woken map[string]bool
-	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the last pass has read, requestStamp that of
-	// project.RequestFile before this pass. A wait ends when one of them has changed.
+	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the
+	// last pass has read, requestStamp that of project.RequestFile before this pass. A wait
+	// ends when one of them has changed.
 	sourceStamp, requestStamp string
 	refused                   string // the last error for which the job could not start
 	files                     *watch
-	reload                    chan chan struct{} // what it receives is closed after a pass with the files as they are now
-	reloaded                  chan struct{}
-	status                    atomic.Value // for systemd: what the last pass found
-	deadline                  atomic.Int64 // on the monotonic clock: until when the pass or the wait must be over
+	// what it receives is closed after a pass with the files as they are now
+	reload   chan chan struct{}
+	reloaded chan struct{}
+	status   atomic.Value // for systemd: what the last pass found
+	// on the monotonic clock: until when the pass or the wait must be over
+	deadline atomic.Int64
 }
 
-// Loop repeats passes over projects, each at its own interval, until a signal (specification 8.1), and reads the workflow before each
-// pass. If there is one project and its first workflow or configuration is invalid, the loop ends at once. It reports later mistakes,
-// and those of one of several projects, and goes on.
+// Loop repeats passes over projects, each at its own interval, until a signal (specification
+// 8.1), and reads the workflow before each pass. If there is one project and its first
+// workflow or configuration is invalid, the loop ends at once. It reports later mistakes, and
+// those of one of several projects, and goes on.
 func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Options) (err error) {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
@@ -98,8 +109,13 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 			j.refuse(err)
 		}
 	}
-	// Workers that outlive their passes are adopted by the loop where it is the first process of a container.
-	go proc.ReapOrphans(ctx, reapStep, func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) })
+	// Workers that outlive their passes are adopted by the loop where it is the first process
+	// of a container.
+	go proc.ReapOrphans(
+		ctx,
+		reapStep,
+		func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) },
+	)
 	if o.Beside != nil {
 		beside, end := context.WithCancel(ctx)
 		var ended sync.WaitGroup
@@ -127,20 +143,31 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 // addJobs makes a job of each project.
 func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 	out := &sync.Mutex{}
-	names := map[string]string{} // by state directory, because Name takes the owner of one for a workflow that is missing
+	// by state directory, because Name takes the owner of one for a workflow that is missing
+	names := map[string]string{}
 	for _, p := range view.Name(ctx, projects) {
 		names[p.StateDir] = p.Name
 	}
 	for _, p := range projects {
 		j := &job{
-			looper: l, name: names[p.StateDir], w: l.w, log: l.log, options: l.options, interval: 30 * time.Second, woken: map[string]bool{},
-			reload: make(chan chan struct{}), files: newWatch(),
+			looper:   l,
+			name:     names[p.StateDir],
+			w:        l.w,
+			log:      l.log,
+			options:  l.options,
+			interval: 30 * time.Second,
+			woken:    map[string]bool{},
+			reload:   make(chan chan struct{}),
+			files:    newWatch(),
 		}
 		if len(projects) > 1 {
 			j.w = l.w.Named(j.name, out)
 			j.log = l.log.With(slog.String("project", j.name))
 		}
-		j.options.printed, j.options.Kept, j.options.Name, j.options.Reported = new(printed), &j.database, j.name, new(time.Time)
+		j.options.printed = new(printed)
+		j.options.Kept = &j.database
+		j.options.Name = j.name
+		j.options.Reported = new(time.Time)
 		j.p = project.New(j.w.Environment(), p.Path, p.StateDir)
 		l.jobs = append(l.jobs, j)
 	}
@@ -182,20 +209,25 @@ func (j *job) start(ctx context.Context) error {
 	return nil
 }
 
-// dropLostLock gives up the lock of a state directory that was deleted or replaced, because another loop can have the lock of the new
-// one. As any pass, that of the loop then creates the directory again.
+// dropLostLock gives up the lock of a state directory that was deleted or replaced, because
+// another loop can have the lock of the new one. As any pass, that of the loop then creates
+// the directory again.
 func (j *job) dropLostLock() {
 	if j.lock == nil {
 		return
 	}
 	held, err := j.lock.Stat()
 	now, errNow := os.Stat(j.lock.Path())
-	if err == nil && (errNow == nil && os.SameFile(held, now) || errNow != nil && !errors.Is(errNow, fs.ErrNotExist)) {
+	if err == nil &&
+		(errNow == nil && os.SameFile(held, now) || errNow != nil && !errors.Is(errNow, fs.ErrNotExist)) {
 		return
 	}
 	_ = j.lock.Unlock()
 	j.lock = nil
-	j.w.Note(slog.LevelWarn, "the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew")
+	j.w.Note(
+		slog.LevelWarn,
+		"the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew",
+	)
 }
 
 // refuse prints why a job can't start, unless that was the last thing it printed.
@@ -213,7 +245,8 @@ func (j *job) run(ctx context.Context) int {
 	var r pass.Result
 	for first := true; ; first = false {
 		j.dropLostLock()
-		if j.lock == nil { // one of several projects that could not start, or one whose state directory is lost
+		// one of several projects that could not start, or one whose state directory is lost
+		if j.lock == nil {
 			err := j.start(ctx)
 			if j.alone() && exit.Code(err) == exit.Lock {
 				j.leave(r)
@@ -251,7 +284,8 @@ func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	j.requestStamp = project.Stamp(project.RequestFile(j.p.StateDir))
 	r, err := pass.Run(ctx, j.p, j.options.Options)
 	if ctx.Err() != nil {
-		// The signal that ends the loop also cancels a request to the tracker, which is not an error.
+		// The signal that ends the loop also cancels a request to the tracker, which is not an
+		// error.
 		r.Errors = slices.DeleteFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == "canceled" })
 		if errors.Is(err, context.Canceled) {
 			return r, exit.OK
@@ -296,16 +330,19 @@ func (j *job) setStatus(status string) {
 	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
 }
 
-// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker ends, an agent asks for something, a file
-// of the configuration changes or SIGHUP comes before. It returns false if a signal ends the loop.
+// wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker
+// ends, an agent asks for something, a file of the configuration changes or SIGHUP comes
+// before. It returns false if a signal ends the loop.
 func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	if r.Holder != nil {
 		clear(j.woken) // this pass did not look at the runs for which it was started
 	}
-	pause := pauseFor(j.interval, rand.Float64(), j.w.Now(), r.NextWake) //nolint:gosec // nothing depends on its secrecy
+	random := rand.Float64() //nolint:gosec // nothing depends on its secrecy
+	pause := pauseFor(j.interval, random, j.w.Now(), r.NextWake)
 	end := j.w.Now().Add(pause)
 	j.setDeadline(pause + longestWait)
-	running, seen := pass.Unsettled(ctx, j.p, &j.database), j.sourceStamp
+	running := pass.Unsettled(ctx, j.p, &j.database)
+	seen := j.sourceStamp
 	maps.DeleteFunc(j.woken, func(id string, _ bool) bool {
 		return !slices.ContainsFunc(running, func(run reconcile.Run) bool { return run.ID == id })
 	})
@@ -348,8 +385,9 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	return ctx.Err() == nil
 }
 
-// pauseFor is how long to wait for the next pass: about the interval, or less if a retry is due before. random is from 0 to 1. It is no
-// time of the wall clock, which may be set during the wait.
+// pauseFor is how long to wait for the next pass: about the interval, or less if a retry is
+// due before. random is from 0 to 1. It is no time of the wall clock, which may be set during
+// the wait.
 func pauseFor(interval time.Duration, random float64, now, due time.Time) time.Duration {
 	pause := time.Duration(float64(interval) * (1 + jitter*(2*random-1)))
 	if !due.IsZero() {
@@ -367,8 +405,8 @@ func (j *job) watched(running []reconcile.Run) []string {
 	return list
 }
 
-// stampOfSources identifies the versions of the files that a pass reads. While there is no WORKFLOW.md it is the last stamp, because
-// some editors remove the file for a moment.
+// stampOfSources identifies the versions of the files that a pass reads. While there is no
+// WORKFLOW.md it is the last stamp, because some editors remove the file for a moment.
 func (j *job) stampOfSources() string {
 	if project.Stamp(j.p.Path) == "" {
 		return j.sourceStamp
@@ -376,7 +414,8 @@ func (j *job) stampOfSources() string {
 	return j.p.Stamp()
 }
 
-// leave ends the workers if --stop-on-exit is set, and reports how many continue without the loop.
+// leave ends the workers if --stop-on-exit is set, and reports how many continue without the
+// loop.
 func (j *job) leave(r pass.Result) {
 	live := pass.LiveRuns(context.Background(), j.p)
 	if j.options.StopOnExit && len(live) > 0 {
@@ -385,8 +424,15 @@ func (j *job) leave(r pass.Result) {
 	if len(live) == 0 {
 		return
 	}
-	j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
-		text.Plural(len(live), "worker"), text.ShellQuote(j.p.Path), text.ShellQuote(j.p.StateDir)))
+	j.w.Note(
+		slog.LevelInfo,
+		fmt.Sprintf(
+			"the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
+			text.Plural(len(live), "worker"),
+			text.ShellQuote(j.p.Path),
+			text.ShellQuote(j.p.StateDir),
+		),
+	)
 }
 
 // close gives back what the job holds. The end of the process would do so, too.
@@ -398,8 +444,9 @@ func (j *job) close() {
 	}
 }
 
-// stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and waits for them. It returns the runs
-// whose workers are still alive. The next pass starts the interrupted issues again.
+// stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and
+// waits for them. It returns the runs whose workers are still alive. The next pass starts the
+// interrupted issues again.
 func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
@@ -410,15 +457,25 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconci
 		names = append(names, run.Identifier)
 		wg.Go(func() {
 			if err := local.Stop(ctx, run); err != nil {
-				j.log.Warn("stopping a worker", slog.String("run_id", run.ID), slog.String("error", err.Error()))
+				j.log.Warn(
+					"stopping a worker",
+					slog.String("run_id", run.ID),
+					slog.String("error", err.Error()),
+				)
 			}
 		})
 	}
 	wg.Wait()
-	living = slices.DeleteFunc(runs, func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) })
+	living = slices.DeleteFunc(
+		runs,
+		func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) },
+	)
 	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
-		j.w.Note(slog.LevelInfo, fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again",
-			text.Plural(ended, "worker"), strings.Join(names, ", ")))
+		j.w.Note(
+			slog.LevelInfo,
+			fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again",
+				text.Plural(ended, "worker"), strings.Join(names, ", ")),
+		)
 	}
 	return living
 }

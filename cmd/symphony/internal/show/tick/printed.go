@@ -13,12 +13,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// printed is what a loop has printed about things that last: it prints only what has changed. It is nil without a loop.
+// printed is what a loop has printed about things that last: it prints only what has changed.
+// It is nil without a loop.
 type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
-	faults   map[string]fault // by code, and by message unless they are faults of a tracker or the machine
-	// unrecorded is what --quiet has printed and could not record in the database; nil if that has the last report.
+	// by code, and by message unless they are faults of a tracker or the machine
+	faults map[string]fault
+	// unrecorded is what --quiet has printed and could not record in the database; nil if that
+	// has the last report.
 	unrecorded *quietReport
 }
 
@@ -29,8 +32,13 @@ type fault struct {
 	passes int
 }
 
-// newErrors returns the errors of a pass that are not printed yet, and prints which earlier ones are over.
-func (p *printed) newErrors(w *term.Env, errs []*reconcile.Error, o *reconcile.Obstacle) (list []*reconcile.Error) {
+// newErrors returns the errors of a pass that are not printed yet, and prints which earlier
+// ones are over.
+func (p *printed) newErrors(
+	w *term.Env,
+	errs []*reconcile.Error,
+	o *reconcile.Obstacle,
+) (list []*reconcile.Error) {
 	if p == nil {
 		return errs
 	}
@@ -56,7 +64,15 @@ func (p *printed) newErrors(w *term.Env, errs []*reconcile.Error, o *reconcile.O
 		case o != nil && o.Reason == f.code: // this pass has not tried
 			now[key] = f
 		case !slices.ContainsFunc(slices.Collect(maps.Values(now)), same):
-			w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, text.Duration(w.Now().Sub(f.since)), f.passes))
+			w.Note(
+				slog.LevelInfo,
+				fmt.Sprintf(
+					"over: %s, after %s; failed passes: %d",
+					f.code,
+					text.Duration(w.Now().Sub(f.since)),
+					f.passes,
+				),
+			)
 		}
 	}
 	p.faults = now
@@ -75,7 +91,8 @@ func (p *printed) newWarnings(warnings []string) []string {
 	return warnings
 }
 
-// newSentences returns the sentences about waiting issues that are not printed yet. One of which only the times differ counts as printed.
+// newSentences returns the sentences about waiting issues that are not printed yet. One of
+// which only the times differ counts as printed.
 func (p *printed) newSentences(r pass.Result, at time.Time) (list []string) {
 	all := r.Outlook(at)
 	if p == nil {
@@ -83,7 +100,11 @@ func (p *printed) newSentences(r pass.Result, at time.Time) (list []string) {
 	}
 	r.NextDue = time.Time{}
 	if r.Obstacle != nil {
-		r.Obstacle = &reconcile.Obstacle{Reason: r.Obstacle.Reason, Message: r.Obstacle.Message, Tester: r.Obstacle.Tester}
+		r.Obstacle = &reconcile.Obstacle{
+			Reason:  r.Obstacle.Reason,
+			Message: r.Obstacle.Message,
+			Tester:  r.Obstacle.Tester,
+		}
 	}
 	timeless := r.Outlook(at)
 	for i, sentence := range timeless {

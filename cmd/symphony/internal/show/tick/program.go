@@ -32,10 +32,13 @@ func (p *program) replaced() bool {
 	return true
 }
 
-// noteReplaced says that the loop is older than the program on the disk. Once a newer program has
-// migrated the state, the passes of the loop fail.
+// noteReplaced says that the loop is older than the program on the disk. Once a newer program
+// has migrated the state, the passes of the loop fail.
 func (l *looper) noteReplaced() {
 	if l.program.replaced() {
-		l.w.Note(slog.LevelWarn, l.program.path+" was replaced; the loop continues with the old program until you restart it")
+		l.w.Note(
+			slog.LevelWarn,
+			l.program.path+" was replaced; the loop continues with the old program until you restart it",
+		)
 	}
 }

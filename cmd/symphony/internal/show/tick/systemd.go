@@ -18,7 +18,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// systemd tells systemd how the service is, which runs the loop (sd_notify(3)). Elsewhere its methods do nothing.
+// systemd tells systemd how the service is, which runs the loop (sd_notify(3)). Elsewhere its
+// methods do nothing.
 type systemd struct {
 	socket   string        // empty elsewhere
 	watchdog time.Duration // how long it waits for a sign of life; 0: for ever
@@ -39,7 +40,8 @@ func newSystemd(w *term.Env) systemd {
 	return s
 }
 
-// tell sends lines such as READY=1. If that fails systemd acts as if nothing was sent, and its log reports it.
+// tell sends lines such as READY=1. If that fails systemd acts as if nothing was sent, and its
+// log reports it.
 func (s systemd) tell(lines ...string) {
 	if s.socket == "" {
 		return
@@ -54,7 +56,8 @@ func (s systemd) tell(lines ...string) {
 	}
 }
 
-// keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and starts it again if the unit asks for it.
+// keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and
+// starts it again if the unit asks for it.
 func (s systemd) keepAlive(ctx context.Context, inTime func() bool) {
 	if s.socket == "" || s.watchdog == 0 {
 		return
@@ -66,7 +69,8 @@ func (s systemd) keepAlive(ctx context.Context, inTime func() bool) {
 	}
 }
 
-// hangups receives each SIGHUP, but nothing in a terminal: there SIGHUP ends the loop, as it does any program.
+// hangups receives each SIGHUP, but nothing in a terminal: there SIGHUP ends the loop, as it
+// does any program.
 func (l *looper) hangups() <-chan os.Signal {
 	hangup := make(chan os.Signal, 1)
 	if !l.w.FromTerminal() && !signal.Ignored(syscall.SIGHUP) {
@@ -91,7 +95,10 @@ func (l *looper) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
 func (l *looper) reloadAll(ctx context.Context) {
 	l.systemd.tell("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", proc.Monotonic().Microseconds()))
 	if !l.options.Quiet {
-		l.w.Note(slog.LevelInfo, "SIGHUP: a pass of each project reads its workflow and environment files again")
+		l.w.Note(
+			slog.LevelInfo,
+			"SIGHUP: a pass of each project reads its workflow and environment files again",
+		)
 	}
 	var all []chan struct{}
 	for _, j := range l.jobs {

@@ -1,4 +1,5 @@
-// Package tick is the command tick: one pass, or with --loop one after another, and what is printed of them.
+// Package tick is the command tick: one pass, or with --loop one after another, and what is
+// printed of them.
 package tick
 
 import (
@@ -25,7 +26,8 @@ type Options struct {
 	Loop, StopOnExit, JSON, Quiet, Wait bool
 	// LogLevel and LogFormat are empty unless a log was asked for.
 	LogLevel, LogFormat string
-	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for nothing.
+	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for
+	// nothing.
 	Beside func(ctx context.Context)
 	// printed is what a loop has printed; nil without a loop.
 	printed *printed
@@ -33,7 +35,13 @@ type Options struct {
 
 // Check refuses flags that contradict each other.
 func (o *Options) Check(triggerSet bool) error {
-	triggers := []string{project.TriggerCron, project.TriggerTimer, project.TriggerManual, project.TriggerWorker, project.TriggerCommand}
+	triggers := []string{
+		project.TriggerCron,
+		project.TriggerTimer,
+		project.TriggerManual,
+		project.TriggerWorker,
+		project.TriggerCommand,
+	}
 	for _, flag := range []struct {
 		name, value string
 		allowed     []string
@@ -74,7 +82,8 @@ func (o Options) logger(w *term.Env) *slog.Logger {
 	case o.wantsLog() || o.Loop && !o.JSON && !o.Quiet:
 		level = slog.LevelInfo
 	case o.Quiet:
-		level = slog.LevelError + 1 // reportQuiet reports errors when they change; no pass logs them
+		// reportQuiet reports errors when they change; no pass logs them
+		level = slog.LevelError + 1
 	}
 	return w.NewLog(level, o.LogFormat)
 }
@@ -98,7 +107,8 @@ func Tick(ctx context.Context, w *term.Env, p *project.Project, o Options) error
 		locked.Hint += ", or with a longer --lock-timeout"
 		return locked
 	case o.Trigger == project.TriggerWorker:
-		return followUp(ctx, p, o, r) // its output is discarded; its errors are in the row of the pass
+		// its output is discarded; its errors are in the row of the pass
+		return followUp(ctx, p, o, r)
 	}
 	report(ctx, w, p, o, r)
 	if o.Wait && !o.DryRun {
@@ -113,11 +123,12 @@ func Tick(ctx context.Context, w *term.Env, p *project.Project, o Options) error
 	return r.ExitCode()
 }
 
-// followUpWait is how long the pass that a worker starts waits for a retry that is due soon. A continuation is due one second
-// after the end of the run.
+// followUpWait is how long the pass that a worker starts waits for a retry that is due soon. A
+// continuation is due one second after the end of the run.
 const followUpWait = 3 * time.Second
 
-// followUp runs a second pass for a continuation that is due soon, so that it need not wait for the schedule.
+// followUp runs a second pass for a continuation that is due soon, so that it need not wait
+// for the schedule.
 func followUp(ctx context.Context, p *project.Project, o Options, r pass.Result) error {
 	wait := r.NextWake.Sub(p.Env.Now())
 	if r.NextWake.IsZero() || wait > followUpWait {
@@ -134,7 +145,13 @@ func followUp(ctx context.Context, p *project.Project, o Options, r pass.Result)
 }
 
 // waitForRuns waits until every run that this pass started has ended, and prints how.
-func waitForRuns(ctx context.Context, w *term.Env, p *project.Project, r pass.Result, o Options) (failed bool, err error) {
+func waitForRuns(
+	ctx context.Context,
+	w *term.Env,
+	p *project.Project,
+	r pass.Result,
+	o Options,
+) (failed bool, err error) {
 	for _, a := range r.Applied {
 		if a.Kind != reconcile.ActDispatch && a.Kind != reconcile.ActDeliver || a.Err != nil {
 			continue
@@ -151,7 +168,8 @@ func waitForRuns(ctx context.Context, w *term.Env, p *project.Project, r pass.Re
 	return failed, nil
 }
 
-// report prints a pass as lines or as one JSON object. With --quiet it prints the errors if they have changed.
+// report prints a pass as lines or as one JSON object. With --quiet it prints the errors if
+// they have changed.
 func report(ctx context.Context, w *term.Env, p *project.Project, o Options, r pass.Result) {
 	if w.Log != nil {
 		render.PassLog(ctx, w.Log, r)
@@ -187,14 +205,20 @@ const (
 	quietRepeatAfter = time.Hour
 )
 
-// reportQuiet prints errors if their codes differ from those of the last pass, repeats them every hour while they stay the same,
-// and prints a line when they are over. Cron mails every line that it gets. What it printed is recorded in the database; while that can't
-// be written, a loop remembers it.
+// reportQuiet prints errors if their codes differ from those of the last pass, repeats them
+// every hour while they stay the same, and prints a line when they are over. Cron mails every
+// line that it gets. What it printed is recorded in the database; while that can't be written,
+// a loop remembers it.
 func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options, errs []*reconcile.Error) {
-	now, last := quietReport{At: w.Now(), Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code })}, quietReport{}
+	now := quietReport{
+		At:    w.Now(),
+		Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code }),
+	}
+	last := quietReport{}
 	slices.Sort(now.Codes)
 	now.Codes = slices.Compact(now.Codes)
-	db, err := o.Kept.Opened(), error(nil)
+	db := o.Kept.Opened()
+	err := error(nil)
 	if db == nil {
 		if db, err = state.Open(ctx, p.StateDir); err == nil {
 			defer db.Close()
@@ -229,8 +253,9 @@ func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options
 	}
 }
 
-// quietError returns the error that prevented a pass. With --quiet it prints the error if it is new and returns the bare exit
-// code, which is also what a loop gets of an error that it has printed.
+// quietError returns the error that prevented a pass. With --quiet it prints the error if it
+// is new and returns the bare exit code, which is also what a loop gets of an error that it
+// has printed.
 func quietError(ctx context.Context, w *term.Env, p *project.Project, o Options, err error) error {
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {

@@ -38,17 +38,24 @@ func TestPauseFor(t *testing.T) {
 		{0, 1, time.Time{}, 0},
 		{time.Minute, 0, now.Add(54 * time.Second), 54 * time.Second},
 		{time.Minute, 0, now.Add(55 * time.Second), 54 * time.Second},
-		{time.Minute, 1, now.Add(5 * time.Second), 5 * time.Second}, // the time of a retry has no jitter
+		// the time of a retry has no jitter
+		{time.Minute, 1, now.Add(5 * time.Second), 5 * time.Second},
 		{time.Minute, 1, now.Round(0).Add(5 * time.Second), 5 * time.Second},
 		{time.Minute, 1, now, 0},
 		{time.Minute, 1, now.Add(-time.Hour), 0}, // the clock was set forward
 		{time.Minute, 0.5, now.Add(1000 * time.Hour), time.Minute},
 	} {
-		test.Equal(t, fmt.Sprint(c), pauseFor(c.interval, c.random, now, c.due).Round(time.Millisecond), c.want)
+		test.Equal(
+			t,
+			fmt.Sprint(c),
+			pauseFor(c.interval, c.random, now, c.due).Round(time.Millisecond),
+			c.want,
+		)
 	}
 }
 
-// A pass that could not be recorded, because the database was busy for instance, has no number.
+// A pass that could not be recorded, because the database was busy for instance, has no
+// number.
 func TestPassNotRecorded(t *testing.T) {
 	var out strings.Builder
 	w := &term.Env{Env: environ.Env{Now: time.Now}, Stdout: &out, Verbose: true}
@@ -57,9 +64,11 @@ func TestPassNotRecorded(t *testing.T) {
 	test.Equal(t, "its id", (pass.Result{}).JSON().Pass.ID, nil)
 }
 
-// A quiet loop prints an error once, then hourly, and that it is over, also while the database that would record that is refused.
+// A quiet loop prints an error once, then hourly, and that it is over, also while the database
+// that would record that is refused.
 func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
-	ctx, now := t.Context(), time.Now()
+	ctx := t.Context()
+	now := time.Now()
 	var out strings.Builder
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stderr: &out}
 	p := &project.Project{StateDir: filepath.Join(t.TempDir(), "state")}
@@ -78,7 +87,12 @@ func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
 		return strings.Count(out.String(), "state_newer: ")
 	}
 	setSchema(schema + 1)
-	test.Equal(t, "errors of the first pass and of two later ones", []int{refused(), refused(), refused()}, []int{1, 0, 0})
+	test.Equal(
+		t,
+		"errors of the first pass and of two later ones",
+		[]int{refused(), refused(), refused()},
+		[]int{1, 0, 0},
+	)
 	now = now.Add(time.Hour)
 	test.Equal(t, "errors after an hour", []int{refused(), refused()}, []int{1, 0})
 	setSchema(schema)
@@ -89,25 +103,39 @@ func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
 	}
 }
 
-// A signal during the start of a loop ends it without an error, as one between two passes does.
+// A signal during the start of a loop ends it without an error, as one between two passes
+// does.
 func TestLoopEndsDuringItsStart(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "WORKFLOW.md")
 	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
 	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	var out bytes.Buffer
-	w := &term.Env{Env: environ.Env{Environ: []string{"TMPDIR=" + dir}, Dir: dir, Home: dir, Now: time.Now}, Stdout: &out, Stderr: &out}
+	w := &term.Env{
+		Env:    environ.Env{Environ: []string{"TMPDIR=" + dir}, Dir: dir, Home: dir, Now: time.Now},
+		Stdout: &out,
+		Stderr: &out,
+	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := Loop(ctx, w, []*project.Project{project.New(w.Environment(), path, filepath.Join(dir, "state"))}, Options{})
+	err := Loop(
+		ctx,
+		w,
+		[]*project.Project{project.New(w.Environment(), path, filepath.Join(dir, "state"))},
+		Options{},
+	)
 	test.OK(t, err)
 	test.Equal(t, "the output", out.String(), "")
 }
 
-// A service tells systemd its state, and that it lives only while its passes proceed. Its workers do not inherit the variables.
+// A service tells systemd its state, and that it lives only while its passes proceed. Its
+// workers do not inherit the variables.
 func TestLoopTellsSystemd(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "notify")
-	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"}))
+	listener := test.Must(net.ListenUnixgram("unixgram", &net.UnixAddr{
+		Name: path,
+		Net:  "unixgram",
+	}))
 	defer listener.Close()
 	received := func() string {
 		t.Helper()
@@ -116,7 +144,10 @@ func TestLoopTellsSystemd(t *testing.T) {
 		n := test.Must(listener.Read(buffer))
 		return string(buffer[:n])
 	}
-	w := &term.Env{Env: environ.Env{Caller: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000"}}, Stderr: &bytes.Buffer{}}
+	w := &term.Env{
+		Env:    environ.Env{Caller: []string{"NOTIFY_SOCKET=" + path, "WATCHDOG_USEC=1000"}},
+		Stderr: &bytes.Buffer{},
+	}
 	s := newSystemd(w)
 	ctx, cancel := context.WithCancel(t.Context())
 	asked := make(chan bool)
@@ -137,7 +168,8 @@ func TestLoopTellsSystemd(t *testing.T) {
 	one.setStatus("1 running\n0 held")
 	l.jobs[1].setStatus("locked")
 	go func() {
-		first, second := <-one.reload, <-one.reload
+		first := <-one.reload
+		second := <-one.reload
 		close(second)
 		close(first)
 	}()

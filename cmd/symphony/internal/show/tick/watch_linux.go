@@ -20,8 +20,8 @@ type watch struct {
 	dirs  map[int]bool    // the watched directories, by the descriptors of inotify
 }
 
-// inWatched are the events of a file that was written and closed, moved, created, or given another mode. A worker that dies, however,
-// closes its alive file.
+// inWatched are the events of a file that was written and closed, moved, created, or given
+// another mode. A worker that dies, however, closes its alive file.
 const inWatched = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE | unix.IN_ATTRIB
 
 // newWatch returns nil if the machine has no inotify instance left for this user.
@@ -30,7 +30,11 @@ func newWatch() *watch {
 	if err != nil {
 		return nil
 	}
-	w := &watch{file: os.NewFile(uintptr(fd), "inotify"), change: make(chan struct{}, 1), dirs: map[int]bool{}}
+	w := &watch{
+		file:   os.NewFile(uintptr(fd), "inotify"),
+		change: make(chan struct{}, 1),
+		dirs:   map[int]bool{},
+	}
 	go w.read()
 	return w
 }
@@ -43,7 +47,8 @@ func (w *watch) set(files []string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	before := w.dirs
-	w.names, w.dirs = map[string]bool{}, map[int]bool{}
+	w.names = map[string]bool{}
+	w.dirs = map[int]bool{}
 	err := w.control(func(fd int) error {
 		for _, file := range files {
 			w.names[filepath.Base(file)] = true
@@ -55,7 +60,8 @@ func (w *watch) set(files []string) bool {
 		}
 		for wd := range before {
 			if !w.dirs[wd] {
-				_, _ = unix.InotifyRmWatch(fd, uint32(wd)) //nolint:gosec // not negative; the directory may be gone
+				// The directory may be gone.
+				_, _ = unix.InotifyRmWatch(fd, uint32(wd)) //nolint:gosec // not negative
 			}
 		}
 		return nil

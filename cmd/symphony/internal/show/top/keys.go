@@ -32,7 +32,12 @@ func keys() []key {
 		{"s", "stop", "end its run and hold it: symphony stop", true},
 		{"r", "retry", "start it again: symphony retry", true},
 		{"o", "open", "its page in the browser: symphony open", true},
-		{"space", "mark", "mark it: a, s, r, h and v are then about all marked issues; escape unmarks them", true},
+		{
+			"space",
+			"mark",
+			"mark it: a, s, r, h and v are then about all marked issues; escape unmarks them",
+			true,
+		},
 		{"h", "hold", "start no further run of it: symphony hold", true},
 		{"v", "deliver", "push its commits: symphony deliver", true},
 		{"/", "filter", "show only issues and recorded runs with these words; escape ends the filter", false},
@@ -156,11 +161,13 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 		return m.answer(r)
 	case "s", "r", "h", "v":
 		verb := map[string]string{"s": "stop", "r": "retry", "h": "hold", "v": "deliver"}[name]
-		commands, asked := m.commands(verb), m.marked()
+		commands := m.commands(verb)
+		asked := m.marked()
 		if name != "s" && len(asked) < 2 {
 			return m.start(commands...)
 		}
-		m.mode, m.question = asking, question{askText(verb, asked), commands}
+		m.mode = asking
+		m.question = question{askText(verb, asked), commands}
 	case "o":
 		return m.start(m.command(r, "open"))
 	case "space":
@@ -183,7 +190,8 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 
 // askText is the question before a command about rows.
 func askText(verb string, rows []row) string {
-	names, effect := strings.Join(text.Map(rows, func(r row) string { return r.Identifier }), ", "), ""
+	names := strings.Join(text.Map(rows, func(r row) string { return r.Identifier }), ", ")
+	effect := ""
 	switch {
 	case verb != "stop":
 	case len(rows) > 1:
@@ -200,10 +208,12 @@ func hasRun(r row) bool {
 	return r.Status == reconcile.StatusRunning || r.Status == reconcile.StatusNeedsAnswer
 }
 
-// answer starts the command that shows the first request of the issue in full and asks for the decision, or of all marked issues.
+// answer starts the command that shows the first request of the issue in full and asks for the
+// decision, or of all marked issues.
 func (m model) answer(r row) (model, tea.Cmd) {
 	if len(m.marked()) > 1 {
-		return m, tea.Sequence(text.Map(m.commands("approve"), func(c command) tea.Cmd { return m.effects.show(c) })...)
+		return m, tea.Sequence(
+			text.Map(m.commands("approve"), func(c command) tea.Cmd { return m.effects.show(c) })...)
 	}
 	requests := r.overview.Requests
 	i := slices.IndexFunc(requests, func(q view.RequestRow) bool { return q.Request.IssueID == r.IssueID })

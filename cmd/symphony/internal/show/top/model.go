@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// model is what the screen shows. Update and View touch nothing but their values: effects reads the state and starts commands.
+// model is what the screen shows. Update and View touch nothing but their values: effects
+// reads the state and starts commands.
 type model struct {
 	env           *term.Env
 	effects       effects
@@ -42,7 +43,8 @@ type model struct {
 
 // effects are the actions of the model outside it.
 type effects struct {
-	// read reads the state, with the recorded runs that contain a filter's words, and returns a readMsg.
+	// read reads the state, with the recorded runs that contain a filter's words, and returns
+	// a readMsg.
 	read func(filter string) tea.Cmd
 	// log reads the end of the log of the selected row and returns a logMsg.
 	log func(row) tea.Cmd
@@ -128,7 +130,8 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	var cmd tea.Cmd
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		m.width, m.height = msg.Width, msg.Height
+		m.width = msg.Width
+		m.height = msg.Height
 	case tea.KeyPressMsg:
 		m, cmd = m.press(msg)
 	case tea.PasteMsg:
@@ -137,7 +140,8 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		}
 	case readMsg:
 		if m.err = msg.err; msg.err == nil {
-			m.overviews, m.readAt = msg.overviews, m.env.Now()
+			m.overviews = msg.overviews
+			m.readAt = m.env.Now()
 			m = m.arrange()
 		}
 		cmd = tea.Tick(step, func(time.Time) tea.Msg { return refreshMsg{} })
@@ -166,7 +170,11 @@ func (m model) ended(msg endedMsg) model {
 	if msg.background {
 		m.running--
 	}
-	m.note = note{command: msg.command.String(), lines: msg.lines[max(len(msg.lines)-noteLines, 0):], failed: msg.err != nil}
+	m.note = note{
+		command: msg.command.String(),
+		lines:   msg.lines[max(len(msg.lines)-noteLines, 0):],
+		failed:  msg.err != nil,
+	}
 	if msg.err != nil && len(m.note.lines) == 0 {
 		m.note.lines = []string{msg.err.Error()}
 	}
@@ -176,8 +184,8 @@ func (m model) ended(msg endedMsg) model {
 // noteLines is how many lines about a command are shown.
 const noteLines = 4
 
-// arrange makes the rows of the overviews: one of each issue, which is that of its newest run where only ended runs are left. The
-// selection stays on its issue.
+// arrange makes the rows of the overviews: one of each issue, which is that of its newest run
+// where only ended runs are left. The selection stays on its issue.
 func (m model) arrange() model {
 	var selected row
 	if m.at < len(m.rows) {
@@ -195,7 +203,10 @@ func (m model) arrange() model {
 			m.rows = append(m.rows, row{r, v})
 		}
 	}
-	slices.SortStableFunc(m.rows, func(a, b row) int { return view.CompareRows(cmp.Or(m.order, view.SortKeys[0]), a.Row, b.Row) })
+	slices.SortStableFunc(
+		m.rows,
+		func(a, b row) int { return view.CompareRows(cmp.Or(m.order, view.SortKeys[0]), a.Row, b.Row) },
+	)
 	if selected.overview == nil {
 		return m
 	}
@@ -246,8 +257,9 @@ func (m model) commands(verb string) (list []command) {
 	return list
 }
 
-// command is a command of symphony about an issue, and more words: flags or other issues. A row without an identifier stands for its
-// project. The state directory is named only where the command would not find it.
+// command is a command of symphony about an issue, and more words: flags or other issues. A
+// row without an identifier stands for its project. The state directory is named only where
+// the command would not find it.
 func (m model) command(r row, verb string, more ...string) command {
 	p := r.overview.Project
 	words := text.Filter(append([]string{r.Identifier}, more...), func(s string) bool { return s != "" })

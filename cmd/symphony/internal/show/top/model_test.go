@@ -21,7 +21,8 @@ import (
 
 var now = time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 
-// started is what a model has started: commands, reads of logs, and the last filter that it has searched for.
+// started is what a model has started: commands, reads of logs, and the last filter that it
+// has searched for.
 type started struct {
 	run, shown, logs []string
 	searched         string
@@ -29,7 +30,12 @@ type started struct {
 
 func newModel(env ...string) (model, *started) {
 	s := &started{}
-	w := &term.Env{Env: environ.Env{Environ: env, Home: "/home/u", Dir: "/home/u", Now: func() time.Time { return now }}}
+	w := &term.Env{Env: environ.Env{
+		Environ: env,
+		Home:    "/home/u",
+		Dir:     "/home/u",
+		Now:     func() time.Time { return now },
+	}}
 	m := model{env: w, effects: effects{
 		read: func(filter string) tea.Cmd { s.searched = filter; return nil },
 		log:  func(r row) tea.Cmd { s.logs = append(s.logs, r.Identifier); return nil },
@@ -50,9 +56,16 @@ func send(m model, msgs ...tea.Msg) model {
 // press presses keys by their names; a name of one letter is a text.
 func press(m model, names ...string) model {
 	special := map[string]tea.KeyPressMsg{
-		"enter": {Code: tea.KeyEnter}, "esc": {Code: tea.KeyEscape}, "up": {Code: tea.KeyUp}, "down": {Code: tea.KeyDown},
-		"pgup": {Code: tea.KeyPgUp}, "pgdown": {Code: tea.KeyPgDown}, "home": {Code: tea.KeyHome}, "end": {Code: tea.KeyEnd},
-		"backspace": {Code: tea.KeyBackspace}, "space": {Code: tea.KeySpace, Text: " "},
+		"enter":     {Code: tea.KeyEnter},
+		"esc":       {Code: tea.KeyEscape},
+		"up":        {Code: tea.KeyUp},
+		"down":      {Code: tea.KeyDown},
+		"pgup":      {Code: tea.KeyPgUp},
+		"pgdown":    {Code: tea.KeyPgDown},
+		"home":      {Code: tea.KeyHome},
+		"end":       {Code: tea.KeyEnd},
+		"backspace": {Code: tea.KeyBackspace},
+		"space":     {Code: tea.KeySpace, Text: " "},
 	}
 	for _, name := range names {
 		msg, ok := special[name]
@@ -68,7 +81,12 @@ func read(m model, all ...view.Overview) model { return send(m, readMsg{all, nil
 
 func issue(status view.Status, identifier string) view.Row {
 	return view.Row{
-		Project: "shop", Status: status, IssueID: "id " + identifier, Identifier: identifier, Title: "Title of " + identifier, At: &now,
+		Project:    "shop",
+		Status:     status,
+		IssueID:    "id " + identifier,
+		Identifier: identifier,
+		Title:      "Title of " + identifier,
+		At:         &now,
 	}
 }
 
@@ -89,53 +107,95 @@ func order(m model) string {
 	return strings.Join(names, " ")
 }
 
-// Rows of all projects are in the order of the statuses, one for each issue. The selection stays on its issue.
+// Rows of all projects are in the order of the statuses, one for each issue. The selection
+// stays on its issue.
 func TestRows(t *testing.T) {
 	m, _ := newModel()
 	m = send(m, readMsg{[]view.Overview{
-		overview("api", issue("running", "API-1"), issue("ended", "API-1"), issue("ended", "API-7"), issue("ended", "API-7")),
+		overview(
+			"api",
+			issue("running", "API-1"),
+			issue("ended", "API-1"),
+			issue("ended", "API-7"),
+			issue("ended", "API-7"),
+		),
 		overview("shop", issue("running", "WEB-9"), issue("running", "WEB-10")),
 	}, nil})
 	test.Equal(t, "the rows", order(m), "> API-1 WEB-9 WEB-10 API-7")
 	m = press(m, "j", "down")
 	m = send(m, readMsg{[]view.Overview{
-		overview("api", issue("asks", "API-1")), overview("shop", issue("ended", "WEB-10"), issue("ended", "WEB-9")),
+		overview(
+			"api",
+			issue("asks", "API-1"),
+		), overview("shop", issue("ended", "WEB-10"), issue("ended", "WEB-9")),
 	}, nil})
 	test.Equal(t, "the rows", order(m), "API-1 > WEB-10 WEB-9")
 	// An issue that is gone leaves the selection where it was.
-	m = send(m, readMsg{[]view.Overview{overview("api", issue("asks", "API-1"), issue("ended", "API-7"))}, nil})
+	m = send(
+		m,
+		readMsg{[]view.Overview{overview("api", issue("asks", "API-1"), issue("ended", "API-7"))}, nil},
+	)
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
 	// If the state can't be read, the rows stay, and the screen shows since when.
 	m = send(m, readMsg{nil, errors.New("no such disk")})
 	test.Equal(t, "the rows", order(m), "API-1 > API-7")
-	test.Contains(t, "the screen", strings.Join(strings.Fields(m.View().Content), " "), "ERROR this is the state of ", "no such disk")
+	test.Contains(
+		t,
+		"the screen",
+		strings.Join(strings.Fields(m.View().Content), " "),
+		"ERROR this is the state of ",
+		"no such disk",
+	)
 }
 
-// A filter is searched for in what is recorded, with the next read. It finds an ended run even if a row of the same issue lacks the words.
+// A filter is searched for in what is recorded, with the next read. It finds an ended run even
+// if a row of the same issue lacks the words.
 func TestSearch(t *testing.T) {
 	m, s := newModel()
 	older := issue("ended", "API-1")
 	older.Text = "failed: the lamps do not fit"
-	m = press(read(m, overview("api", issue("running", "API-1"), older)), "/", "F", "I", "T", "space", "l", "a", "m", "p")
+	m = press(
+		read(m, overview("api", issue("running", "API-1"), older)),
+		"/",
+		"F",
+		"I",
+		"T",
+		"space",
+		"l",
+		"a",
+		"m",
+		"p",
+	)
 	m = send(m, refreshMsg{})
 	test.Equal(t, "searched", s.searched, "FIT lamp")
 	test.Equal(t, "the rows", order(m), "> API-1")
 	test.Equal(t, "status", m.rows[0].Status, view.StatusEnded)
 }
 
-// A wide window has the log of the selected issue beside the list, which is read again with the state and at once for another issue.
+// A wide window has the log of the selected issue beside the list, which is read again with
+// the state and at once for another issue.
 func TestLogBesideTheList(t *testing.T) {
 	m, s := newModel()
 	m = read(m, overview("shop", issue("running", "WEB-1"), issue("running", "WEB-2")))
 	test.Equal(t, "logs in a narrow window", len(s.logs), 0)
 	m = send(m, tea.WindowSizeMsg{Width: besideLog, Height: 24})
-	m = send(read(press(m, "down", "up", "down"), m.overviews...), logMsg{key: m.rows[0].key(), lines: []eventlog.Line{{Text: "late"}}})
+	m = send(read(press(m, "down", "up", "down"), m.overviews...), logMsg{
+		key:   m.rows[0].key(),
+		lines: []eventlog.Line{{Text: "late"}},
+	})
 	test.Equal(t, "logs", s.logs, []string{"WEB-1", "WEB-2", "WEB-1", "WEB-2", "WEB-2"})
 	var lines []eventlog.Line
 	for i := range 50 {
-		lines = append(lines, eventlog.Line{At: now, Kind: eventlog.Words, Text: fmt.Sprintf("line %d", i)})
+		lines = append(lines, eventlog.Line{
+			At:   now,
+			Kind: eventlog.Words,
+			Text: fmt.Sprintf("line %d", i),
+		})
 	}
-	screen := strings.Split(send(m, logMsg{key: m.rows[1].key(), lines: lines}).View().Content, "\n")
+	screen := strings.Split(send(m, logMsg{
+		key:   m.rows[1].key(),
+		lines: lines,
+	}).View().Content, "\n")
 	test.Equal(t, "lines", len(screen), 24)
 	test.Contains(t, "its head", screen[1], "ISSUE ", " LOG OF WEB-2")
 	test.Contains(t, "beside a row", screen[3], "> WEB-2 ", " line ")
@@ -148,7 +208,8 @@ func TestLogBesideTheList(t *testing.T) {
 func TestNoProject(t *testing.T) {
 	m, _ := newModel()
 	m = send(m, readMsg{}, readMsg{nil, errors.New("no such disk")})
-	if text := m.View().Content; !strings.HasPrefix(text, "no projects: ") || !strings.Contains(text, "no such disk") {
+	if text := m.View().Content; !strings.HasPrefix(text, "no projects: ") ||
+		!strings.Contains(text, "no such disk") {
 		t.Error(text)
 	}
 }
@@ -200,7 +261,8 @@ func TestFilter(t *testing.T) {
 	test.Equal(t, "the rows", order(m), "WEB-1 > WEB-2")
 	// Keys are text in the filter, and keys again after enter.
 	m = press(m, "s", "q")
-	if len(s.run)+len(s.shown) > 0 || order(m) != "" || !strings.Contains(m.View().Content, "no issue contains WeB sq") {
+	if len(s.run)+len(s.shown) > 0 || order(m) != "" ||
+		!strings.Contains(m.View().Content, "no issue contains WeB sq") {
 		t.Error(m.filter, order(m), s)
 	}
 	m = press(m, "backspace", "backspace", "backspace", "enter", "enter")
@@ -218,8 +280,15 @@ func TestFilter(t *testing.T) {
 // Each key runs one of symphony's commands, which names the project.
 func TestCommands(t *testing.T) {
 	for key, want := range map[string]string{
-		"enter": "symphony show WEB-1", "l": "symphony logs WEB-1", "d": "symphony diff WEB-1",
-		"r": "symphony retry WEB-1", "h": "symphony hold WEB-1", "v": "symphony deliver WEB-1", "p": "symphony pause", "o": "symphony open WEB-1", "y": "",
+		"enter": "symphony show WEB-1",
+		"l":     "symphony logs WEB-1",
+		"d":     "symphony diff WEB-1",
+		"r":     "symphony retry WEB-1",
+		"h":     "symphony hold WEB-1",
+		"v":     "symphony deliver WEB-1",
+		"p":     "symphony pause",
+		"o":     "symphony open WEB-1",
+		"y":     "",
 	} {
 		m, s := newModel()
 		m = press(read(m, overview("shop", issue("held", "WEB-1"))), key)
@@ -227,7 +296,8 @@ func TestCommands(t *testing.T) {
 			want += " -w /home/u/shop/WORKFLOW.md --state-dir /states/shop"
 		}
 		test.Equal(t, key, strings.Join(append(s.run, s.shown...), "\n"), want)
-		if len(s.run) > 0 && !strings.Contains(strings.Join(strings.Fields(m.View().Content), " "), "$ "+want+" running") {
+		if len(s.run) > 0 &&
+			!strings.Contains(strings.Join(strings.Fields(m.View().Content), " "), "$ "+want+" running") {
 			t.Errorf("%s: not named:\n%s", key, m.View().Content)
 		}
 	}
@@ -252,7 +322,12 @@ func TestCommands(t *testing.T) {
 func TestStopAsks(t *testing.T) {
 	m, s := newModel()
 	m = press(read(m, overview("shop", issue("running", "WEB-1"))), "s")
-	test.Contains(t, "the screen", m.View().Content, "Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:")
+	test.Contains(
+		t,
+		"the screen",
+		m.View().Content,
+		"Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:",
+	)
 	if m = press(m, "n"); !strings.Contains(m.View().Content, "nothing was changed") || len(s.run) > 0 {
 		t.Error(s, m.View().Content)
 	}
@@ -260,7 +335,15 @@ func TestStopAsks(t *testing.T) {
 	if len(s.run) != 1 || !strings.HasPrefix(s.run[0], "symphony stop WEB-1 -w ") || m.running != 1 {
 		t.Error(s)
 	}
-	m = send(m, endedMsg{command{words: []string{"stop", "WEB-1"}}, []string{"lock: another pass", "try later"}, errors.New("exit status 4"), true})
+	m = send(
+		m,
+		endedMsg{
+			command{words: []string{"stop", "WEB-1"}},
+			[]string{"lock: another pass", "try later"},
+			errors.New("exit status 4"),
+			true,
+		},
+	)
 	test.Equal(t, "how many commands run", m.running, 0)
 	test.Contains(t, "the screen", m.View().Content, "$ symphony stop WEB-1\nlock: another pass\ntry later")
 	test.Lacks(t, "the screen", press(m, "down").View().Content, "$ symphony")
@@ -281,11 +364,16 @@ func TestAnswer(t *testing.T) {
 	test.Contains(t, "the screen", m.View().Content, "WEB-3 asks nothing")
 }
 
-// Space marks issues. The keys that act are then about all marked ones that are shown: one command for each project, after a question.
+// Space marks issues. The keys that act are then about all marked ones that are shown: one
+// command for each project, after a question.
 func TestMarks(t *testing.T) {
 	m, s := newModel()
 	m = send(m, readMsg{[]view.Overview{
-		overview("api", issue("held", "API-1"), issue("running", "API-2")), overview("shop", issue("held", "WEB-1"), issue("held", "WEB-2")),
+		overview(
+			"api",
+			issue("held", "API-1"),
+			issue("running", "API-2"),
+		), overview("shop", issue("held", "WEB-1"), issue("held", "WEB-2")),
 	}, nil})
 	m = press(m, "space", "space", "j", "space")
 	test.Contains(t, "the screen", m.View().Content, "* WEB-1", ">*API-2", "3 marked")
@@ -299,12 +387,23 @@ func TestMarks(t *testing.T) {
 		"symphony retry WEB-1 -w /home/u/shop/WORKFLOW.md --state-dir /states/shop",
 	})
 	test.Equal(t, "how many commands run", m.running, 2)
-	// An issue that the filter hides is left out. Requests are shown and asked about by the command itself.
+	// An issue that the filter hides is left out. Requests are shown and asked about by the
+	// command itself.
 	m = press(m, "/", "a", "p", "i", "-", "enter", "a")
-	test.Equal(t, "the commands", s.shown, []string{"symphony approve API-1 API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"})
+	test.Equal(
+		t,
+		"the commands",
+		s.shown,
+		[]string{"symphony approve API-1 API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"},
+	)
 	// Escape unmarks.
 	m = press(m, "esc", "esc", "G", "h")
-	test.Equal(t, "the last command", s.run[2:], []string{"symphony hold API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"})
+	test.Equal(
+		t,
+		"the last command",
+		s.run[2:],
+		[]string{"symphony hold API-2 -w /home/u/api/WORKFLOW.md --state-dir /states/api"},
+	)
 	test.Lacks(t, "the screen", m.View().Content, "marked")
 }
 
@@ -334,22 +433,32 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// Whatever the size and the rows, every line fits, the last line is always there, and nothing but ASCII is drawn in a locale without
-// UTF-8, and no escape sequence without colours and links.
+// Whatever the size and the rows, every line fits, the last line is always there, and nothing
+// but ASCII is drawn in a locale without UTF-8, and no escape sequence without colours and
+// links.
 func TestFits(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		texts := rapid.StringOfN(rapid.RuneFrom([]rune("ab日🚀é\u0301\n\x1b…→ ")), 0, 60, -1)
 		m, _ := newModel("LANG=C")
-		m = send(m, tea.WindowSizeMsg{Width: rapid.IntRange(1, 200).Draw(t, "width"), Height: rapid.IntRange(1, 60).Draw(t, "height")})
+		m = send(m, tea.WindowSizeMsg{
+			Width:  rapid.IntRange(1, 200).Draw(t, "width"),
+			Height: rapid.IntRange(1, 60).Draw(t, "height"),
+		})
 		var rows []view.Row
 		for range rapid.IntRange(0, 30).Draw(t, "rows") {
 			r := issue(rapid.SampledFrom(view.Statuses).Draw(t, "status"), texts.Draw(t, "identifier"))
-			r.Title, r.Text = texts.Draw(t, "title"), texts.Draw(t, "text")
+			r.Title = texts.Draw(t, "title")
+			r.Text = texts.Draw(t, "text")
 			rows = append(rows, r)
 		}
 		m = send(m, readMsg{[]view.Overview{overview("a", rows...), overview("b", rows...)}, nil})
-		m = send(m, logMsg{key: m.log.key, lines: []eventlog.Line{{At: now, Kind: eventlog.Words, Text: texts.Draw(t, "log")}}})
-		keys := rapid.SampledFrom([]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y", "space", "h"})
+		m = send(m, logMsg{
+			key:   m.log.key,
+			lines: []eventlog.Line{{At: now, Kind: eventlog.Words, Text: texts.Draw(t, "log")}},
+		})
+		keys := rapid.SampledFrom(
+			[]string{"down", "end", "/", "a", "enter", "esc", "?", "s", "y", "space", "h"},
+		)
 		m = press(m, rapid.SliceOfN(keys, 0, 6).Draw(t, "keys")...)
 		text := m.View().Content
 		lines := strings.Split(text, "\n")

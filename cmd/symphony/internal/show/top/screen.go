@@ -23,7 +23,8 @@ func (m model) View() tea.View {
 		return out
 	}
 	w := m.screen()
-	head, foot := m.head(w), m.foot(w)
+	head := m.head(w)
+	foot := m.foot(w)
 	lines := slices.Concat(head, m.withLog(w, m.body(w)))
 	for len(lines) < m.height-len(foot) {
 		lines = append(lines, "")
@@ -53,7 +54,8 @@ func (m model) space() int {
 	return max(m.height-len(m.head(w))-len(m.foot(w))-1, 1)
 }
 
-// head begins with whether a project needs a person, and why. It has at most a third of the screen.
+// head begins with whether a project needs a person, and why. It has at most a third of the
+// screen.
 func (m model) head(w *term.Env) []string {
 	switch {
 	case m.err != nil && m.readAt.IsZero():
@@ -63,10 +65,15 @@ func (m model) head(w *term.Env) []string {
 	}
 	lines := render.Head(w, m.overviews)
 	if m.err != nil {
-		lines = append(lines, m.failure(w, "this is the state of "+m.readAt.Local().Format(time.TimeOnly)+": ")...)
+		lines = append(
+			lines,
+			m.failure(w, "this is the state of "+m.readAt.Local().Format(time.TimeOnly)+": ")...)
 	}
 	if most := max(m.height/3, 1); len(lines) > most {
-		lines = append(lines[:most-1], fmt.Sprintf("… %d more lines: symphony ps --project all", len(lines)-most+1))
+		lines = append(
+			lines[:most-1],
+			fmt.Sprintf("… %d more lines: symphony ps --project all", len(lines)-most+1),
+		)
 	}
 	return lines
 }
@@ -106,7 +113,8 @@ func (m model) counts() string {
 	return strings.Join(parts, ", ")
 }
 
-// body is the table, or the help. The selected row is marked, and reversed where colours are shown.
+// body is the table, or the help. The selected row is marked, and reversed where colours are
+// shown.
 func (m model) body(w *term.Env) []string {
 	if m.mode == helping {
 		return m.help(w)
@@ -121,10 +129,12 @@ func (m model) body(w *term.Env) []string {
 	narrow.Width -= m.logWidth()
 	w = &narrow
 	plain := *w
-	plain.Colour, plain.Links = false, false
+	plain.Colour = false
+	plain.Links = false
 	rows := text.Map(m.rows, func(r row) view.Row { return r.Row })
 	t := render.Rows(m.rows[0].overview.GeneratedAt, rows, len(m.overviews) > 1)
-	lines, bare := t.Lines(w, "  "), t.Lines(&plain, "> ")
+	lines := t.Lines(w, "  ")
+	bare := t.Lines(&plain, "> ")
 	shown := lines[:1:1]
 	for i := m.first; i < min(len(m.rows), m.first+m.space()); i++ {
 		line := lines[i+1]
@@ -146,7 +156,8 @@ func (m model) body(w *term.Env) []string {
 	return shown
 }
 
-// besideLog is how many cells wide a window is that has room for the log of the selected issue beside the list.
+// besideLog is how many cells wide a window is that has room for the log of the selected issue
+// beside the list.
 const besideLog = 140
 
 // logWidth is how many cells the log takes; 0 for no log.
@@ -183,7 +194,8 @@ func (m model) help(w *term.Env) []string {
 	return t.Lines(w, "  ")
 }
 
-// foot is what the last command said, else the selected row in full; what is asked; the filter; the keys.
+// foot is what the last command said, else the selected row in full; what is asked; the
+// filter; the keys.
 func (m model) foot(w *term.Env) []string {
 	lines := m.said(w)
 	if len(lines) == 0 && m.mode != helping {
@@ -193,14 +205,24 @@ func (m model) foot(w *term.Env) []string {
 	case m.mode == asking:
 		return append(lines, term.Wrap(w.Bold(text.Visible(m.question.text)), m.width)...)
 	case m.mode == filtering:
-		return append(lines, "/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"))
+		return append(
+			lines,
+			"/"+text.Visible(m.filter)+w.Paint("7", " ")+w.Dim("  enter keeps the filter, escape ends it"),
+		)
 	case m.mode == helping:
 		return append(lines, w.Dim("any key returns"))
 	case len(m.marks) > 0 && len(m.marked()) > 1:
 		marked := w.Yellow(fmt.Sprintf("%d marked", len(m.marked())))
 		lines = append(lines, marked+w.Dim("  s, r, h, v and a are about all of them; escape unmarks"))
 	case m.filter != "":
-		lines = append(lines, w.Yellow("/"+text.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())))
+		lines = append(
+			lines,
+			w.Yellow(
+				"/"+text.Visible(m.filter),
+			)+w.Dim(
+				fmt.Sprintf("  %s; escape ends the filter", m.counts()),
+			),
+		)
 	}
 	return append(lines, m.hints(w))
 }
@@ -220,10 +242,12 @@ func (m model) said(w *term.Env) (lines []string) {
 	return lines
 }
 
-// detailLines is how many lines detail has, whatever the row, so that the rows keep their place.
+// detailLines is how many lines detail has, whatever the row, so that the rows keep their
+// place.
 const detailLines = 4
 
-// detail is what the table may have cut off of the selected row. A small window has no room for it.
+// detail is what the table may have cut off of the selected row. A small window has no room
+// for it.
 func (m model) detail(w *term.Env) []string {
 	r, ok := m.selected()
 	if !ok || m.height < 5*detailLines {
@@ -237,7 +261,8 @@ func (m model) detail(w *term.Env) []string {
 	return append(lines, make([]string, detailLines-len(lines))...)
 }
 
-// hints are the keys for the selected row. Where they do not fit, the last ones about the row are left out.
+// hints are the keys for the selected row. Where they do not fit, the last ones about the row
+// are left out.
 func (m model) hints(w *term.Env) string {
 	r, some := m.selected()
 	var about, general []string

@@ -1,5 +1,6 @@
-// Package top is the full screen of symphony top: the issues of all projects, with keys that do what symphony's own commands do, about
-// the selected one. The package keeps no state of its own.
+// Package top is the full screen of symphony top: the issues of all projects, with keys that
+// do what symphony's own commands do, about the selected one. The package keeps no state of
+// its own.
 package top
 
 import (
@@ -30,27 +31,33 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// framesPerSecond limits how often the screen is compared with what is shown. Keys are answered within a frame.
+// framesPerSecond limits how often the screen is compared with what is shown. Keys are
+// answered within a frame.
 const framesPerSecond = 30
 
 // Program carries out a command line of symphony and returns its exit code.
 type Program func(ctx context.Context, w *term.Env, args []string) int
 
-// Run shows the issues of all projects of the account, or only of p unless that is nil, until the operator quits or ctx ends. It
-// waits for what then still runs in the background. Commands that print are given the terminal and carried out by program.
+// Run shows the issues of all projects of the account, or only of p unless that is nil, until
+// the operator quits or ctx ends. It waits for what then still runs in the background.
+// Commands that print are given the terminal and carried out by program.
 func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
 		return reconcile.NewError("not_a_terminal", "top needs a terminal with a cursor that can be moved",
 			"symphony ps prints the same once, symphony ps --watch every second")
 	}
 	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
-	m := model{env: w, effects: effects{read: r.read(p), log: r.log, run: r.background, show: r.foreground}}
-	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that has the terminal, and may come only when
-	// that command has ended.
+	m := model{
+		env:     w,
+		effects: effects{read: r.read(p), log: r.log, run: r.background, show: r.foreground},
+	}
+	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that
+	// has the terminal, and may come only when that command has ended.
 	signal.Notify(r.interrupts, syscall.SIGINT)
 	defer signal.Stop(r.interrupts)
 	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithEnvironment(w.Environ), tea.WithFPS(framesPerSecond),
-		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).Run()
+		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).
+		Run()
 	if ctx.Err() != nil {
 		err = nil // a signal has ended it
 	}
@@ -78,7 +85,8 @@ func (r *runner) read(p *project.Project) func(filter string) tea.Cmd {
 		}
 		return func() tea.Msg {
 			if p != nil {
-				v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o) // the workflow may have changed
+				// the workflow may have changed
+				v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o)
 				return readMsg{[]view.Overview{v}, err}
 			}
 			all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
@@ -99,7 +107,13 @@ func (r *runner) log(selected row) tea.Cmd {
 		if db, err := project.OpenForReading(r.ctx, p); err == nil { // the state tells of errors
 			defer db.Close()
 			run, _, _ := db.Runs.Last(r.ctx, selected.IssueID)
-			tail, _ = eventlog.ReadTail(p.StateDir, run, logLines, r.env.Now(), run.Outcome != "" || project.WorkerDead(p, run))
+			tail, _ = eventlog.ReadTail(
+				p.StateDir,
+				run,
+				logLines,
+				r.env.Now(),
+				run.Outcome != "" || project.WorkerDead(p, run),
+			)
 		}
 		return logMsg{selected.key(), tail.Lines}
 	}
@@ -134,23 +148,34 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		}
 		return append([]string{address}, lines...), err
 	}
-	targets := text.Map(c.issues, func(name string) operate.Target { return operate.Target{Project: p, Name: name} })
+	targets := text.Map(c.issues, func(name string) operate.Target {
+		return operate.Target{
+			Project: p,
+			Name:    name,
+		}
+	})
 	if len(targets) == 0 {
 		targets = []operate.Target{{Project: p}}
 	}
-	if _, isAgent := agents.ProjectOf(ctx, p, targets[0].Name); isAgent && c.verb == "stop" && len(targets) == 1 {
+	if _, isAgent := agents.ProjectOf(ctx, p, targets[0].Name); isAgent && c.verb == "stop" &&
+		len(targets) == 1 {
 		ended, err := agents.Stop(ctx, p.Env, targets[0].Name)
 		return []string{targets[0].Name + " has ended: " + string(ended.Outcome)}, err
 	}
 	done := 0
-	results := operate.Each(ctx, targets, operate.Command{Verb: reconcile.Verb(c.verb)}, func(result operate.TargetResult) {
-		lines = append(lines, result.Lines...)
-		if e := result.Error; e != nil {
-			lines = append(lines, e.Error(), e.Hint)
-		} else {
-			done++
-		}
-	})
+	results := operate.Each(
+		ctx,
+		targets,
+		operate.Command{Verb: reconcile.Verb(c.verb)},
+		func(result operate.TargetResult) {
+			lines = append(lines, result.Lines...)
+			if e := result.Error; e != nil {
+				lines = append(lines, e.Error(), e.Hint)
+			} else {
+				done++
+			}
+		},
+	)
 	if len(results) > 1 {
 		lines = append(lines, fmt.Sprintf("%d of %d done", done, len(results)))
 	}
@@ -162,9 +187,14 @@ func (r *runner) foreground(c command) tea.Cmd {
 	env := r.env.ForCommand()
 	pager, stays := pagerFor(env)
 	env.Environ = append(slices.Clone(env.Environ), "PAGER="+pager)
-	paged := !slices.Contains(c.words, "--follow") && slices.Contains([]string{"show", "logs", "diff"}, c.verb)
+	paged := !slices.Contains(c.words, "--follow") &&
+		slices.Contains([]string{"show", "logs", "diff"}, c.verb)
 	v := &visit{
-		line: c.String(), pause: paged && !stays, quiet: paged && stays, env: env, run: func() error { return r.untilInterrupt(env, c) },
+		line:  c.String(),
+		pause: paged && !stays,
+		quiet: paged && stays,
+		env:   env,
+		run:   func() error { return r.untilInterrupt(env, c) },
 	}
 	return tea.Exec(v, func(err error) tea.Msg { return endedMsg{command: c, err: err} })
 }
@@ -190,8 +220,8 @@ func (r *runner) untilInterrupt(env *term.Env, c command) error {
 	return nil
 }
 
-// pagerFor returns the pager of the commands that top starts. A short text must not vanish at once: stays is false where the
-// pager may end by itself.
+// pagerFor returns the pager of the commands that top starts. A short text must not vanish at
+// once: stays is false where the pager may end by itself.
 func pagerFor(w *term.Env) (pager string, stays bool) {
 	pager, set := w.Lookup("PAGER")
 	if !set {
@@ -215,7 +245,8 @@ type visit struct {
 	env   *term.Env
 }
 
-// SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of top.
+// SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of
+// top.
 func (v *visit) SetStdin(io.Reader)  {}
 func (v *visit) SetStdout(io.Writer) {}
 func (v *visit) SetStderr(io.Writer) {}
@@ -233,6 +264,7 @@ func (v *visit) Run() error {
 		return nil
 	}
 	// The question at which Ctrl-C ended the command may still read the line.
-	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false) // an end of the input returns, too
+	// an end of the input returns, too
+	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false)
 	return err
 }

@@ -21,8 +21,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Token is the secret by which the server knows an operator. It is kept in memory only: a file that an agent can read would let it
-// approve its own requests.
+// Token is the secret by which the server knows an operator. It is kept in memory only: a file
+// that an agent can read would let it approve its own requests.
 type Token string
 
 // NewToken makes a token.
@@ -32,7 +32,8 @@ func NewToken() Token {
 	return Token(base64.RawURLEncoding.EncodeToString(secret))
 }
 
-// The length of a token of the operator's own, and the characters that it may have: a cookie and a header can contain them.
+// The length of a token of the operator's own, and the characters that it may have: a cookie
+// and a header can contain them.
 const (
 	shortestToken   = 16
 	longestToken    = 1024
@@ -57,8 +58,11 @@ func ReadToken(path string) (Token, error) {
 		return "", exit.Usage("serve: the token in %s is shorter than %d characters", path, shortestToken)
 	}
 	if len(token) > longestToken || strings.Trim(token, tokenCharacters) != "" {
-		return "", exit.Usage("serve: the token in %s must have at most %d characters, which are letters, digits or one of +-./_=~",
-			path, longestToken)
+		return "", exit.Usage(
+			"serve: the token in %s must have at most %d characters, which are letters, digits or one of +-./_=~",
+			path,
+			longestToken,
+		)
 	}
 	return Token(token), nil
 }
@@ -73,15 +77,21 @@ type access struct {
 	used   *atomic.Bool      // the link was opened
 	public bool              // other machines can reach the server: reading needs the token, too
 	own    bool              // only this account can reach the server, by a socket
-	hosts  []string          // names in the Host header, without ports; beside them those below localhost
-	open   []string          // those of hosts by which other machines reach the server
-	port   string            // empty for a socket
+	// names in the Host header, without ports; beside them those below localhost
+	hosts  []string
+	open   []string // those of hosts by which other machines reach the server
+	port   string   // empty for a socket
 	cross  *http.CrossOriginProtection
 	cookie string
 }
 
 func newAccess(address net.Addr, o Options) access {
-	a := access{token: sha256.Sum256([]byte(o.Token)), code: NewToken(), used: new(atomic.Bool), cross: http.NewCrossOriginProtection()}
+	a := access{
+		token: sha256.Sum256([]byte(o.Token)),
+		code:  NewToken(),
+		used:  new(atomic.Bool),
+		cross: http.NewCrossOriginProtection(),
+	}
 	a.hosts = []string{"localhost", "127.0.0.1", "::1"}
 	for _, name := range o.Hosts {
 		a.hosts = append(a.hosts, hostName(name))
@@ -89,10 +99,12 @@ func newAccess(address net.Addr, o Options) access {
 	a.public = len(o.Hosts) > 0 // a proxy or a tunnel leads here
 	tcp, isTCP := address.(*net.TCPAddr)
 	if !isTCP {
-		a.cookie, a.own = "symphony", !a.public
+		a.cookie = "symphony"
+		a.own = !a.public
 		return a
 	}
-	a.public, a.port = a.public || !tcp.IP.IsLoopback(), fmt.Sprint(tcp.Port)
+	a.public = a.public || !tcp.IP.IsLoopback()
+	a.port = fmt.Sprint(tcp.Port)
 	a.cookie = "symphony_" + a.port // browsers do not separate cookies by port
 	a.hosts = append(a.hosts, tcp.IP.String(), strings.ToLower(o.host()))
 	if !tcp.IP.IsLoopback() {
@@ -102,17 +114,23 @@ func newAccess(address net.Addr, o Options) access {
 	return a
 }
 
-// reachable lists the addresses and names of this machine by which other machines reach a server that listens at the address. The address
-// from which this machine reaches others comes first.
+// reachable lists the addresses and names of this machine by which other machines reach a
+// server that listens at the address. The address from which this machine reaches others comes
+// first.
 func reachable(at net.IP) (hosts []string) {
 	all, _ := net.InterfaceAddrs() // the names remain
 	for _, one := range all {
 		ip := one.(*net.IPNet).IP
-		if ip.Equal(at) || at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil) {
+		if ip.Equal(at) ||
+			at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil) {
 			hosts = append(hosts, ip.String())
 		}
 	}
-	if c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9}); err == nil { // nothing is sent
+	// nothing is sent
+	if c, err := net.DialUDP("udp4", nil, &net.UDPAddr{
+		IP:   net.IPv4(192, 0, 2, 1),
+		Port: 9,
+	}); err == nil {
 		from, _, _ := net.SplitHostPort(c.LocalAddr().String())
 		if at := slices.Index(hosts, from); at > 0 {
 			hosts[0], hosts[at] = hosts[at], hosts[0]
@@ -134,8 +152,9 @@ func hostName(address string) string {
 	return strings.ToLower(strings.Trim(address, "[]"))
 }
 
-// isCalled reports whether the Host header names this server. Its port may be that of a tunnel or a proxy, but is a number. After DNS
-// rebinding the header has a name, so that any address is one of this machine, or of what forwards to it.
+// isCalled reports whether the Host header names this server. Its port may be that of a tunnel
+// or a proxy, but is a number. After DNS rebinding the header has a name, so that any address
+// is one of this machine, or of what forwards to it.
 func (a *access) isCalled(host string) bool {
 	name := hostName(host)
 	_, port, _ := net.SplitHostPort(host) // empty without one
@@ -147,8 +166,9 @@ func (a *access) isCalled(host string) bool {
 const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// guard refuses requests with a foreign Host, which a page of another site sends after DNS rebinding, and those that a page of
-// another origin sends. It sets the headers of every answer.
+// guard refuses requests with a foreign Host, which a page of another site sends after DNS
+// rebinding, and those that a page of another origin sends. It sets the headers of every
+// answer.
 func (a *access) guard(next http.Handler, s *Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -159,18 +179,34 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !a.isCalled(r.Host) {
-			s.fail(w, r, reconcile.NewError("host_refused", fmt.Sprintf("this server is not called %q", r.Host), "add the name with --allow-host"))
+			s.fail(
+				w,
+				r,
+				reconcile.NewError(
+					"host_refused",
+					fmt.Sprintf("this server is not called %q", r.Host),
+					"add the name with --allow-host",
+				),
+			)
 			return
 		}
 		checked := r
-		// The check is for each method at mcpPath, and for each that is not the click on a link: streams for pages of other sites would
-		// leave none for others.
+		// The check is for each method at mcpPath, and for each that is not the click on a
+		// link: streams for pages of other sites would leave none for others.
 		if mode := r.Header.Get("Sec-Fetch-Mode"); r.URL.Path == mcpPath || mode != "" && mode != "navigate" {
 			checked = r.WithContext(r.Context())
 			checked.Method = http.MethodPost
 		}
 		if a.cross.Check(checked) != nil {
-			s.fail(w, r, reconcile.NewError("origin_refused", "the request comes from a page of another site", "use the pages of this server"))
+			s.fail(
+				w,
+				r,
+				reconcile.NewError(
+					"origin_refused",
+					"the request comes from a page of another site",
+					"use the pages of this server",
+				),
+			)
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -179,7 +215,10 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 
 // mayAct reports whether the request has the token.
 func (a *access) mayAct(r *http.Request) bool {
-	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(scheme, "Bearer") {
+	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(
+		scheme,
+		"Bearer",
+	) {
 		return a.isToken(strings.TrimLeft(given, " "))
 	}
 	c, err := r.Cookie(a.cookie)
@@ -189,13 +228,16 @@ func (a *access) mayAct(r *http.Request) bool {
 // withhold removes from an issue what the request may not read.
 func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
-		v.Log, v.HookFailures = []eventlog.Line{}, []detail.HookFailure{}
-		v.Issue.Description, v.Tracked.Description = nil, nil
+		v.Log = []eventlog.Line{}
+		v.HookFailures = []detail.HookFailure{}
+		v.Issue.Description = nil
+		v.Tracked.Description = nil
 	}
 	a.withholdChanges(r, v.Requests)
 }
 
-// withholdChanges removes from requests of agents the lines of files that the request may not read.
+// withholdChanges removes from requests of agents the lines of files that the request may not
+// read.
 func (a *access) withholdChanges(r *http.Request, rows []view.RequestRow) {
 	if a.permit(r, needDetails) == nil {
 		return
@@ -214,10 +256,12 @@ func (a *access) isToken(given string) bool {
 	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
 }
 
-// useCode reports whether the printed link is opened for the first time. It works once, because browsers keep the addresses that were
-// opened in files, which an agent may be able to read.
+// useCode reports whether the printed link is opened for the first time. It works once,
+// because browsers keep the addresses that were opened in files, which an agent may be able to
+// read.
 func (a *access) useCode(given string) bool {
-	hash, code := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(a.code))
+	hash := sha256.Sum256([]byte(given))
+	code := sha256.Sum256([]byte(a.code))
 	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1 && a.used.CompareAndSwap(false, true)
 }
 
@@ -241,8 +285,15 @@ func notTheToken() error {
 // keptFor is how long a browser keeps the token and the theme, in seconds.
 const keptFor = 180 * 24 * 3600
 
-// setCookie lets the browser keep a value for age seconds, out of reach of scripts and of requests that other sites cause. With the age
-// -1 the browser removes it.
+// setCookie lets the browser keep a value for age seconds, out of reach of scripts and of
+// requests that other sites cause. With the age -1 the browser removes it.
 func setCookie(w http.ResponseWriter, name, value string, age int) {
-	http.SetCookie(w, &http.Cookie{Name: name, Value: value, Path: "/", HttpOnly: true, SameSite: http.SameSiteStrictMode, MaxAge: age})
+	http.SetCookie(w, &http.Cookie{
+		Name:     name,
+		Value:    value,
+		Path:     "/",
+		HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		MaxAge:   age,
+	})
 }

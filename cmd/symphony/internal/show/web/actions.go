@@ -26,8 +26,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// actions answers the requests that change something, by the functions of symphony's own commands. A form of a page has the member back
-// and is answered with a redirect to that page, which shows what was done; programs get the JSON of the command.
+// actions answers the requests that change something, by the functions of symphony's own
+// commands. A form of a page has the member back and is answered with a redirect to that page,
+// which shows what was done; programs get the JSON of the command.
 type actions struct {
 	source   source
 	access   *access
@@ -61,7 +62,12 @@ func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, e
 func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
 	return func(r *http.Request, p parameters) (order, error) {
 		identifier := r.PathValue("identifier")
-		return order{verb: verb, ref: identifier, issue: identifier, text: strings.Join(p.Texts, "\n")}, nil
+		return order{
+			verb:  verb,
+			ref:   identifier,
+			issue: identifier,
+			text:  strings.Join(p.Texts, "\n"),
+		}, nil
 	}
 }
 
@@ -74,11 +80,17 @@ func (s actions) stop(r *http.Request, p parameters) (order, error) {
 	return o, s.source.checkRuns(r, r.URL.Query().Get("project"), o.issue)
 }
 
-// checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be older than the end of the run.
+// checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be
+// older than the end of the run.
 func (s source) checkRuns(r *http.Request, project, issue string) error {
 	v, err := s.issue(r.Context(), project, issue, 0)
-	if err == nil && v.Status == detail.StatusHandedOver { // without a view the operation itself reports the error
-		return reconcile.NewError("handed_over", issue+" was handed over: nothing is running", "hold it, if no later run may start")
+	// without a view the operation itself reports the error
+	if err == nil && v.Status == detail.StatusHandedOver {
+		return reconcile.NewError(
+			"handed_over",
+			issue+" was handed over: nothing is running",
+			"hold it, if no later run may start",
+		)
 	}
 	return nil
 }
@@ -92,7 +104,8 @@ var severalVerbs = []reconcile.Verb{
 	reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
 }
 
-// mostTargets is how many of them one request may have. Each takes up to 50 ms, and a command at most commandPatience.
+// mostTargets is how many of them one request may have. Each takes up to 50 ms, and a command
+// at most commandPatience.
 const mostTargets = 500
 
 // several returns the order to do the same about several issues or requests.
@@ -104,7 +117,9 @@ func (s actions) several(r *http.Request, p parameters) (o order, err error) {
 	case len(p.Targets) == 0:
 		return o, badRequest("there are no targets to " + string(o.verb))
 	case len(p.Targets) > mostTargets:
-		return o, badRequest(fmt.Sprintf("%d targets in one request; the limit is %d", len(p.Targets), mostTargets))
+		return o, badRequest(
+			fmt.Sprintf("%d targets in one request; the limit is %d", len(p.Targets), mostTargets),
+		)
 	case o.verb == operate.VerbApprove:
 		o.decision = requests.Approval(p.ForSession)
 	case o.verb == operate.VerbDeny:
@@ -151,11 +166,18 @@ func approval(r *http.Request, p parameters) (order, error) {
 }
 
 func denial(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, operate.VerbDeny, requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}), nil
+	return aboutRequest(r, operate.VerbDeny, requests.Decision{
+		How:    reconcile.DecideDeny,
+		Reason: p.Reason,
+	}), nil
 }
 
 func reply(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, operate.VerbAnswer, requests.Decision{How: reconcile.DecideAnswer, Texts: p.Texts, Choices: p.Choices})
+	o := aboutRequest(r, operate.VerbAnswer, requests.Decision{
+		How:     reconcile.DecideAnswer,
+		Texts:   p.Texts,
+		Choices: p.Choices,
+	})
 	switch {
 	case len(p.Texts) > 0 && len(p.Choices) > 0:
 		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")
@@ -172,13 +194,19 @@ func badRequest(message string) error {
 // badBody is the error for a body that can't be read.
 func badBody(err error) error {
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return reconcile.NewError("body_too_large", fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit), "send less")
+		return reconcile.NewError(
+			"body_too_large",
+			fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit),
+			"send less",
+		)
 	}
 	return badRequest("the body: " + err.Error())
 }
 
 // command returns the handler of a command.
-func (s actions) command(build func(*http.Request, parameters) (order, error)) func(http.ResponseWriter, *http.Request) error {
+func (s actions) command(
+	build func(*http.Request, parameters) (order, error),
+) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		p, err := readParameters(r)
 		var o order
@@ -198,7 +226,8 @@ func (s actions) command(build func(*http.Request, parameters) (order, error)) f
 			patient(w)
 			done, err = s.commands.run(r.Context(), target, o)
 		}
-		status, err := http.StatusOK, exit.ForCommand(err, string(o.verb))
+		status := http.StatusOK
+		err = exit.ForCommand(err, string(o.verb))
 		switch {
 		case p.Back != "":
 			s.goBack(w, r, p.Back, noticeOf(o, done, err))
@@ -214,8 +243,10 @@ func (s actions) command(build func(*http.Request, parameters) (order, error)) f
 
 // patient gives the answer the time that a command may take.
 func patient(w http.ResponseWriter) {
-	c, end := http.NewResponseController(w), time.Now().Add(slotPatience+commandPatience+writePatience)
-	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end)) // only tests have writers without deadlines
+	c := http.NewResponseController(w)
+	end := time.Now().Add(slotPatience + commandPatience + writePatience)
+	// only tests have writers without deadlines
+	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end))
 }
 
 // parameters are the content of a request besides its address.
@@ -237,8 +268,9 @@ type targetRef struct {
 	Name    string `json:"name"`
 }
 
-// readParameters reads the body: JSON, a form of a program with the same names (text and choice may be repeated), or a form of a
-// page, where answer-N and text-N belong to the question with the index N.
+// readParameters reads the body: JSON, a form of a program with the same names (text and
+// choice may be repeated), or a form of a page, where answer-N and text-N belong to the
+// question with the index N.
 func readParameters(r *http.Request) (p parameters, err error) {
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	switch {
@@ -279,7 +311,8 @@ func (p *parameters) readForm(form url.Values) (err error) {
 			return badRequest("the body: unknown field " + strconv.Quote(name))
 		}
 	}
-	p.Reason, p.Texts = form.Get("reason"), form["text"]
+	p.Reason = form.Get("reason")
+	p.Texts = form["text"]
 	if v := form.Get("for_session"); v != "" {
 		if p.ForSession, err = strconv.ParseBool(v); err != nil {
 			return badRequest("for_session must be true or false")
@@ -317,27 +350,39 @@ func (p *parameters) readForm(form url.Values) (err error) {
 
 // refreshed is the answer of POST /api/v1/refresh (specification 13.7).
 type refreshed struct {
-	Queued      bool      `json:"queued"`
-	Coalesced   bool      `json:"coalesced"` // a pass that has not begun yet serves this request, too
+	Queued bool `json:"queued"`
+	// a pass that has not begun yet serves this request, too
+	Coalesced   bool      `json:"coalesced"`
 	RequestedAt time.Time `json:"requested_at"`
 	Operations  []string  `json:"operations"`
 }
 
-// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each one, and does not wait for it.
+// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each one, and
+// does not wait for it.
 func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 	p, err := readParameters(r)
 	var projects []view.Named
 	if err == nil {
 		projects, err = s.source.named(r.Context(), r.URL.Query().Get("project"))
 	}
-	out := refreshed{Queued: true, Coalesced: len(projects) > 0, RequestedAt: s.source.env.Now().UTC()}
+	out := refreshed{
+		Queued:      true,
+		Coalesced:   len(projects) > 0,
+		RequestedAt: s.source.env.Now().UTC(),
+	}
 	out.Operations = []string{"poll", "reconcile"}
 	for _, target := range projects {
-		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) && out.Coalesced
+		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) &&
+			out.Coalesced
 	}
 	switch {
 	case p.Back != "":
-		s.goBack(w, r, p.Back, noticeOf(order{verb: verbPass}, outcome{lines: []string{"a pass begins"}}, err))
+		s.goBack(
+			w,
+			r,
+			p.Back,
+			noticeOf(order{verb: verbPass}, outcome{lines: []string{"a pass begins"}}, err),
+		)
 		return nil
 	case err != nil:
 		return err
@@ -352,7 +397,11 @@ const (
 
 // noticeOf is what the next page shows of an order.
 func noticeOf(o order, done outcome, err error) page.Notice {
-	n := page.Notice{Command: o.String(), Lines: done.shown(), Failed: err != nil || done.pending || done.failed}
+	n := page.Notice{
+		Command: o.String(),
+		Lines:   done.shown(),
+		Failed:  err != nil || done.pending || done.failed,
+	}
 	if err != nil {
 		e := exit.From(err)
 		n.Lines = outcome{lines: []string{e.Error(), e.Hint}}.shown()
@@ -363,8 +412,9 @@ func noticeOf(o order, done outcome, err error) page.Notice {
 	return n
 }
 
-// goBack sends the browser back to the page of the form, with a notice. The notice stays here: the browser gets a random name
-// of it in a cookie, so that no other site can make one, and it is shown once.
+// goBack sends the browser back to the page of the form, with a notice. The notice stays here:
+// the browser gets a random name of it in a cookie, so that no other site can make one, and it
+// is shown once.
 func (s actions) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
 	setCookie(w, s.access.noteCookie(), s.commands.leave(n), noteKept)
 	http.Redirect(w, r, back, http.StatusSeeOther)

@@ -23,7 +23,11 @@ import (
 )
 
 // acting serves some projects whose orders are carried out by a function.
-func acting(t *testing.T, carryOut func(context.Context, *project.Project, order) (outcome, error), projects ...string) *Server {
+func acting(
+	t *testing.T,
+	carryOut func(context.Context, *project.Project, order) (outcome, error),
+	projects ...string,
+) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	var o Options
@@ -33,7 +37,8 @@ func acting(t *testing.T, carryOut func(context.Context, *project.Project, order
 		o.Places = append(o.Places, place)
 	}
 	s, _ := serve(t, o)
-	s.source.env.Dir, s.source.env.Environ = dir, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
+	s.source.env.Dir = dir
+	s.source.env.Environ = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir}
 	s.commands.carryOut = carryOut
 	return s
 }
@@ -59,7 +64,12 @@ func TestActionsNeedToken(t *testing.T) {
 		}
 		for _, token := range []string{"", "Bearer ", "Bearer 0123456789abcdeF"} {
 			path := strings.NewReplacer("{identifier}", "ABC-1", "{id}", "ABC-1.1").Replace(route.path)
-			test.Equal(t, route.method+" "+path+" with "+token, visit(s, route.method, path, "", "Authorization", token).Code, http.StatusUnauthorized)
+			test.Equal(
+				t,
+				route.method+" "+path+" with "+token,
+				visit(s, route.method, path, "", "Authorization", token).Code,
+				http.StatusUnauthorized,
+			)
 		}
 	}
 }
@@ -70,7 +80,12 @@ func TestActionOrders(t *testing.T) {
 	s := acting(t, func(_ context.Context, p *project.Project, o order) (outcome, error) {
 		test.Equal(t, "the project", filepath.Base(filepath.Dir(p.Path)), "web")
 		for i := range o.targets {
-			test.Equal(t, "the project of a target", filepath.Base(filepath.Dir(o.targets[i].Project.Path)), "web")
+			test.Equal(
+				t,
+				"the project of a target",
+				filepath.Base(filepath.Dir(o.targets[i].Project.Path)),
+				"web",
+			)
 			o.targets[i].Project = nil
 		}
 		got = o
@@ -79,8 +94,15 @@ func TestActionOrders(t *testing.T) {
 	about := func(verb reconcile.Verb, d requests.Decision) order {
 		return order{verb: verb, ref: "ABC-1.2", issue: "ABC-1", decision: d}
 	}
-	issue := func(verb reconcile.Verb, name string) order { return order{verb: verb, ref: name, issue: name} }
-	approve, session := requests.Decision{How: reconcile.DecideApprove}, requests.Decision{How: reconcile.DecideForSession}
+	issue := func(verb reconcile.Verb, name string) order {
+		return order{
+			verb:  verb,
+			ref:   name,
+			issue: name,
+		}
+	}
+	approve := requests.Decision{How: reconcile.DecideApprove}
+	session := requests.Decision{How: reconcile.DecideForSession}
 	deny := func(reason string) requests.Decision {
 		return requests.Decision{How: reconcile.DecideDeny, Reason: reason}
 	}
@@ -107,21 +129,35 @@ func TestActionOrders(t *testing.T) {
 		{"/api/v1/ABC-1/stop", "", issue(reconcile.VerbStop, "ABC-1")},
 		{"/api/v1/ABC-1/retry", "{}", issue(reconcile.VerbRetry, "ABC-1")},
 		{"/api/v1/a%2Fb%20c/hold", "", issue(reconcile.VerbHold, "a/b c")},
-		{"/api/v1/ABC-1/tell", `{"texts":["use red"]}`, order{verb: operate.VerbTell, ref: "ABC-1", issue: "ABC-1", text: "use red"}},
-		{"/api/v1/ABC-1/tell", "text=use+red&back=/", order{verb: operate.VerbTell, ref: "ABC-1", issue: "ABC-1", text: "use red"}},
+		{"/api/v1/ABC-1/tell", `{"texts":["use red"]}`, order{
+			verb:  operate.VerbTell,
+			ref:   "ABC-1",
+			issue: "ABC-1",
+			text:  "use red",
+		}},
+		{"/api/v1/ABC-1/tell", "text=use+red&back=/", order{
+			verb:  operate.VerbTell,
+			ref:   "ABC-1",
+			issue: "ABC-1",
+			text:  "use red",
+		}},
 		{at + "approve", "", about(operate.VerbApprove, approve)},
 		{at + "approve", `{"for_session":true}`, about(operate.VerbApprove, session)},
 		{at + "approve", "for_session=true", about(operate.VerbApprove, session)},
 		{at + "deny", "reason=-+no%0Ano", about(operate.VerbDeny, deny("- no\nno"))},
 		{at + "deny", `{"reason":"no"}`, about(operate.VerbDeny, deny("no"))},
-		{at + "answer", "choice=2&choice=1", about(operate.VerbAnswer, requests.Decision{How: reconcile.DecideAnswer, Choices: []int{2, 1}})},
+		{at + "answer", "choice=2&choice=1", about(operate.VerbAnswer, requests.Decision{
+			How:     reconcile.DecideAnswer,
+			Choices: []int{2, 1},
+		})},
 		{at + "answer", `{"texts":["one\n","--two"]}`, about(operate.VerbAnswer, texts("one\n", "--two"))},
 		{at + "answer", "text=hunter2&text=", about(operate.VerbAnswer, texts("hunter2", ""))},
 		{severalPath, `{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`, both(reconcile.VerbHold, requests.Decision{}, "ABC-1", "ABC-2")},
 		{severalPath, `{"verb":"approve","for_session":true,"targets":[{"name":"ABC-1.1"}]}`, both(operate.VerbApprove, session, "ABC-1.1")},
 		{severalPath, marked + "stop", both(reconcile.VerbStop, requests.Decision{}, "ABC-1", "a/b")},
 		{severalPath, marked + "deny", both(operate.VerbDeny, deny("no"), "ABC-1.1")},
-		// The form of a page: an option, an own text beside options, two of several, nothing for an optional question.
+		// The form of a page: an option, an own text beside options, two of several, nothing
+		// for an optional question.
 		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(operate.VerbAnswer, texts("Red", "my\nown", "a, b", ""))},
 	} {
 		w := post(s, c.path, c.body)
@@ -137,7 +173,12 @@ func TestActionOrders(t *testing.T) {
 func TestActionErrors(t *testing.T) {
 	var answer outcome
 	var fault error
-	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) { return answer, fault }, "web", "api")
+	s := acting(
+		t,
+		func(context.Context, *project.Project, order) (outcome, error) { return answer, fault },
+		"web",
+		"api",
+	)
 	const request = "/api/v1/requests/ABC-1.2/answer?project=web"
 	for _, c := range []struct {
 		path, body string
@@ -176,7 +217,8 @@ func TestActionErrors(t *testing.T) {
 		{"/api/v1/pause?project=api", "", "linear_api_status", 502, "linear_api_status"},
 		{"/api/v1/pause?project=api", "", "invalid_config", 500, "invalid_config"},
 	} {
-		answer, fault = outcome{document: map[string]bool{"paused": true}, pending: true}, nil
+		answer = outcome{document: map[string]bool{"paused": true}, pending: true}
+		fault = nil
 		if c.fault != "" {
 			fault = &reconcile.Error{Code: c.fault, Hint: "what to do next"}
 		}
@@ -190,10 +232,16 @@ func TestActionErrors(t *testing.T) {
 		<-ctx.Done()
 		return outcome{}, ctx.Err()
 	}
-	test.Equal(t, "the status after the time is up", post(s, "/api/v1/pause?project=web", "").Code, http.StatusGatewayTimeout)
+	test.Equal(
+		t,
+		"the status after the time is up",
+		post(s, "/api/v1/pause?project=web", "").Code,
+		http.StatusGatewayTimeout,
+	)
 }
 
-// A form leads back to its page, which shows once what the command said. No other address and no invented notice is accepted.
+// A form leads back to its page, which shows once what the command said. No other address and
+// no invented notice is accepted.
 func TestNotice(t *testing.T) {
 	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) {
 		return outcome{lines: []string{"paused: <b>", "", "no schedule"}}, nil
@@ -204,14 +252,30 @@ func TestNotice(t *testing.T) {
 	}
 	w := post(s, "/api/v1/pause", "back=/login%3Fx%3D1")
 	cookies := w.Result().Cookies()
-	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?x=1" || len(cookies) != 1 || !cookies[0].HttpOnly || cookies[0].SameSite != http.SameSiteStrictMode {
+	if w.Code != http.StatusSeeOther || w.Header().Get("Location") != "/login?x=1" || len(cookies) != 1 ||
+		!cookies[0].HttpOnly ||
+		cookies[0].SameSite != http.SameSiteStrictMode {
 		t.Fatal(w.Code, w.Header())
 	}
 	get := func(value string) string {
-		return visit(s, "GET", w.Header().Get("Location"), "", "Cookie", cookies[0].Name+"="+value).Body.String()
+		return visit(
+			s,
+			"GET",
+			w.Header().Get("Location"),
+			"",
+			"Cookie",
+			cookies[0].Name+"="+value,
+		).Body.String()
 	}
 	test.Lacks(t, "the page with an invented notice", get("Done"), `id="notice"`)
-	test.Contains(t, "the page", get(cookies[0].Value), "symphony pause</code>", "paused: &lt;b&gt;", "no schedule")
+	test.Contains(
+		t,
+		"the page",
+		get(cookies[0].Value),
+		"symphony pause</code>",
+		"paused: &lt;b&gt;",
+		"no schedule",
+	)
 	test.Lacks(t, "the page the second time", get(cookies[0].Value), `id="notice"`)
 	for range 3 * maxNotices {
 		post(s, "/api/v1/pause", "back=/")
@@ -221,7 +285,8 @@ func TestNotice(t *testing.T) {
 	}
 }
 
-// gate is an order that waits until the gate is opened, and counts how often it has begun and ended.
+// gate is an order that waits until the gate is opened, and counts how often it has begun and
+// ended.
 type gate struct {
 	open         chan struct{}
 	begun, ended atomic.Int32
@@ -250,7 +315,11 @@ func TestCommandsAtOnce(t *testing.T) {
 	test.Until(t, "orders are carried out", func() bool { return g.begun.Load() == maxCommands })
 	ended := make(chan struct{})
 	go func() { s.commands.end(); close(ended) }()
-	test.Until(t, "the server ends", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed })
+	test.Until(
+		t,
+		"the server ends",
+		func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return s.commands.closed },
+	)
 	w := post(s, "/api/v1/pause", "")
 	test.Equal(t, "the status", w.Code, http.StatusServiceUnavailable)
 	test.Contains(t, "the answer", w.Body.String(), "the server is ending")
@@ -273,11 +342,17 @@ func TestRefreshCoalesces(t *testing.T) {
 	for i, coalesced := range []bool{false, false, true, true} {
 		w := post(s, "/api/v1/refresh", "")
 		var answer refreshed
-		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusAccepted || !answer.Queued || answer.Coalesced != coalesced {
+		if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil || w.Code != http.StatusAccepted ||
+			!answer.Queued ||
+			answer.Coalesced != coalesced {
 			t.Errorf("request %d: %d %s", i, w.Code, w.Body)
 		}
 	}
 	close(g.open)
-	test.Until(t, "the passes end", func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 })
+	test.Until(
+		t,
+		"the passes end",
+		func() bool { s.commands.mu.Lock(); defer s.commands.mu.Unlock(); return len(s.commands.passes) == 0 },
+	)
 	test.Equal(t, "how many passes ran", g.ended.Load(), 2)
 }

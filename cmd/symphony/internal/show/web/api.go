@@ -23,7 +23,8 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, v)
 }
 
-// readState returns ps --json --all of the one project, or of several with their lists joined, and the files that change with it.
+// readState returns ps --json --all of the one project, or of several with their lists joined,
+// and the files that change with it.
 func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
 	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{All: true})
 	if err != nil {
@@ -50,7 +51,13 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.access.withhold(r, &v)
 	for i, log := range v.Logs.Sessions {
-		address := "/issues/" + url.PathEscape(v.Project.Name) + "/" + url.PathEscape(v.Identifier) + "/log?run=" + url.QueryEscape(log.Label)
+		address := "/issues/" + url.PathEscape(
+			v.Project.Name,
+		) + "/" + url.PathEscape(
+			v.Identifier,
+		) + "/log?run=" + url.QueryEscape(
+			log.Label,
+		)
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)
@@ -67,7 +74,8 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// healthz shows that the server answers, for load balancers and supervisors. Its answer is independent of the projects.
+// healthz shows that the server answers, for load balancers and supervisors. Its answer is
+// independent of the projects.
 func healthz(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, map[string]string{"status": "ok"})
 }
@@ -84,7 +92,12 @@ func answerWith(w http.ResponseWriter, status int, v any) error {
 // statusCode is the HTTP status of an error by its code, or else by its class.
 func statusCode(e *reconcile.Error) int {
 	switch e.Code {
-	case "not_found", "issue_not_found", "project_not_found", "request_not_found", "run_not_found", "event_not_found",
+	case "not_found",
+		"issue_not_found",
+		"project_not_found",
+		"request_not_found",
+		"run_not_found",
+		"event_not_found",
 		"workspace_not_found":
 		return http.StatusNotFound
 	case "method_not_allowed":
@@ -97,7 +110,14 @@ func statusCode(e *reconcile.Error) int {
 		return http.StatusForbidden
 	case "host_refused":
 		return http.StatusMisdirectedRequest
-	case "issue_ambiguous", "request_ended", "locked", "handed_over", "nothing_to_deliver", "not_started", "no_agent", "too_many_messages":
+	case "issue_ambiguous",
+		"request_ended",
+		"locked",
+		"handed_over",
+		"nothing_to_deliver",
+		"not_started",
+		"no_agent",
+		"too_many_messages":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":
 		return http.StatusServiceUnavailable
@@ -125,7 +145,8 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 	}
 	// A browser sends forms to the API.
-	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost || !strings.Contains(r.Header.Get("Accept"), "text/html") {
+	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost ||
+		!strings.Contains(r.Header.Get("Accept"), "text/html") {
 		_ = answerWith(w, status, term.ErrorJSON{Error: *known})
 		return
 	}

@@ -15,13 +15,15 @@ import (
 
 // The limits of the commands that the server runs.
 const (
-	maxCommands     = 4                // at a time; others wait
-	slotPatience    = 10 * time.Second // for one of them to end
-	commandPatience = 2 * time.Minute  // for one command, which may have to wait for another pass and for the tracker
+	maxCommands  = 4                // at a time; others wait
+	slotPatience = 10 * time.Second // for one of them to end
+	// for one command, which may have to wait for another pass and for the tracker
+	commandPatience = 2 * time.Minute
 	maxNotices      = 64
 )
 
-// commands carries out what requests ask for, by the same functions as symphony's own commands.
+// commands carries out what requests ask for, by the same functions as symphony's own
+// commands.
 type commands struct {
 	carryOut func(context.Context, *project.Project, order) (outcome, error)
 	free     chan struct{} // has a value for each command that runs
@@ -30,7 +32,8 @@ type commands struct {
 	mu      sync.Mutex
 	closed  bool // no further command starts
 	running sync.WaitGroup
-	passes  map[string]int          // by state directory: 1 if a pass is under way, 2 if another one follows it
+	// by state directory: 1 if a pass is under way, 2 if another one follows it
+	passes  map[string]int
 	notices map[string]*page.Notice // that no page has shown yet, by random names
 }
 
@@ -71,7 +74,11 @@ func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcom
 	case <-ctx.Done():
 		return outcome{}, ctx.Err()
 	case <-time.After(slotPatience):
-		return outcome{}, reconcile.NewError("busy", fmt.Sprintf("%d other commands run", maxCommands), "try again")
+		return outcome{}, reconcile.NewError(
+			"busy",
+			fmt.Sprintf("%d other commands run", maxCommands),
+			"try again",
+		)
 	}
 }
 
@@ -81,13 +88,18 @@ func (c *commands) do(ctx context.Context, p *project.Project, o order) (outcome
 	defer func() { cancel(); <-c.free }()
 	out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		err = reconcile.NewError("command_timeout", fmt.Sprintf("%s did not end within %v", o, c.patience), "symphony ps shows what became of it")
+		err = reconcile.NewError(
+			"command_timeout",
+			fmt.Sprintf("%s did not end within %v", o, c.patience),
+			"symphony ps shows what became of it",
+		)
 	}
 	return out, err
 }
 
-// refresh asks for a pass of the project. At most one is under way and one follows, which reads what has changed until then. It
-// returns true if one that follows was asked for already.
+// refresh asks for a pass of the project. At most one is under way and one follows, which
+// reads what has changed until then. It returns true if one that follows was asked for
+// already.
 func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +114,8 @@ func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced b
 	c.running.Go(func() {
 		for again := true; again; {
 			c.free <- struct{}{}
-			_, _ = c.do(ctx, p, order{verb: verbPass}) // what fails is an error of the pass, which the views show
+			// what fails is an error of the pass, which the views show
+			_, _ = c.do(ctx, p, order{verb: verbPass})
 			c.mu.Lock()
 			c.passes[p.StateDir]--
 			if again = c.passes[p.StateDir] > 0 && !c.closed; !again {
@@ -114,7 +127,8 @@ func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced b
 	return false
 }
 
-// leave keeps a notice for the next page and returns its name. If no page takes them, they do not pile up.
+// leave keeps a notice for the next page and returns its name. If no page takes them, they do
+// not pile up.
 func (c *commands) leave(n page.Notice) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -25,14 +25,17 @@ import (
 
 // The limits of streams.
 const (
-	maxStreams   = 400                    // fewer than maxConnections, so that others are still answered
-	lookStep     = 250 * time.Millisecond // between two looks at the files
-	renderStep   = 500 * time.Millisecond // at least, between two renderings
-	renderShare  = 4                      // rendering takes at most one part of so many of the time
-	renderAnyway = 10 * time.Second       // what changes with time alone, such as a schedule that has stopped
+	// fewer than maxConnections, so that others are still answered
+	maxStreams  = 400
+	lookStep    = 250 * time.Millisecond // between two looks at the files
+	renderStep  = 500 * time.Millisecond // at least, between two renderings
+	renderShare = 4                      // rendering takes at most one part of so many of the time
+	// what changes with time alone, such as a schedule that has stopped
+	renderAnyway = 10 * time.Second
 )
 
-// feed is what the clients of one address see. It is rendered once for all of them, while there are any.
+// feed is what the clients of one address see. It is rendered once for all of them, while
+// there are any.
 type feed struct {
 	clients int // guarded by feeds.mu
 	stop    context.CancelFunc
@@ -70,8 +73,11 @@ func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, le
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.clients == maxStreams {
-		return nil, nil, reconcile.NewError("too_many_streams", fmt.Sprintf("%d clients follow this server already", maxStreams),
-			"close some, or ask without following")
+		return nil, nil, reconcile.NewError(
+			"too_many_streams",
+			fmt.Sprintf("%d clients follow this server already", maxStreams),
+			"close some, or ask without following",
+		)
 	}
 	f, known := s.open[address]
 	if !known {
@@ -102,7 +108,8 @@ func (s *feeds) keep(ctx context.Context, f *feed, r render) {
 	look := time.NewTicker(lookStep)
 	defer look.Stop()
 	for ctx.Err() == nil {
-		stamp, began := stampOf(files), time.Now()
+		stamp := stampOf(files)
+		began := time.Now()
 		e, changing := s.render(ctx, r)
 		if ctx.Err() != nil {
 			return
@@ -123,7 +130,8 @@ func (s *feeds) keep(ctx context.Context, f *feed, r render) {
 	}
 }
 
-// render waits for its turn. As in a handler of net/http, a panic ends neither the server nor a loop that it is part of.
+// render waits for its turn. As in a handler of net/http, a panic ends neither the server nor
+// a loop that it is part of.
 func (s *feeds) render(ctx context.Context, r render) (e event, files []string) {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -151,10 +159,12 @@ func (f *feed) newest() (e event, newer <-chan struct{}) {
 	return f.event, f.newer
 }
 
-// racy is how long after a write a second one can leave the same time of the file, so that the time alone does not show it.
+// racy is how long after a write a second one can leave the same time of the file, so that the
+// time alone does not show it.
 const racy = 20 * time.Millisecond
 
-// stampOf changes when one of the files is written. A database in WAL mode needs no connection for that: each commit writes its log.
+// stampOf changes when one of the files is written. A database in WAL mode needs no connection
+// for that: each commit writes its log.
 func stampOf(files []string) string {
 	var b strings.Builder
 	now := time.Now()
@@ -178,15 +188,21 @@ func filesOf(p view.ProjectRow) []string {
 	return []string{p.WorkflowPath, db, db + "-wal"}
 }
 
-// follow sends the events of an address until the client leaves or does not read. A client that connects again names its last event.
+// follow sends the events of an address until the client leaves or does not read. A client
+// that connects again names its last event.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
-	f, leave, err := s.feeds.join(r.Context(), fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI()), render)
+	f, leave, err := s.feeds.join(
+		r.Context(),
+		fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI()),
+		render,
+	)
 	if err != nil {
 		return err
 	}
 	defer leave()
 	out := http.NewResponseController(w)
-	_ = out.SetReadDeadline(time.Time{}) // the request is read; its deadline would end the connection
+	// the request is read; its deadline would end the connection
+	_ = out.SetReadDeadline(time.Time{})
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	w.Header().Set("X-Accel-Buffering", "no") // nginx
 	if r.Method == http.MethodHead {
@@ -225,11 +241,12 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	}
 }
 
-// readAt matches the time of a reading in JSON, where the text of a value has no quote without a backslash.
+// readAt matches the time of a reading in JSON, where the text of a value has no quote without
+// a backslash.
 var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
-// newEvent makes an event of JSON. Its id depends on the content without the time of the reading, so that it also fits after a restart of
-// the server.
+// newEvent makes an event of JSON. Its id depends on the content without the time of the
+// reading, so that it also fits after a restart of the server.
 func newEvent(name string, data []byte) event {
 	id := fmt.Sprintf("%x", sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...)))[:16]
 	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
@@ -255,8 +272,8 @@ func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 	return newEvent("page", encoded(p.Changes())), files
 }
 
-// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at first
-// and at each change. While there is no state, the event "unavailable" has the error.
+// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at
+// first and at each change. While there is no state, the event "unavailable" has the error.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))

@@ -60,7 +60,12 @@ func stream(t *testing.T, ctx context.Context, client *http.Client, url, last st
 }
 
 // subscribe is stream for a new client, which skips beats.
-func subscribe(t *testing.T, ctx context.Context, client *http.Client, url string) func() (name, data string) {
+func subscribe(
+	t *testing.T,
+	ctx context.Context,
+	client *http.Client,
+	url string,
+) func() (name, data string) {
 	t.Helper()
 	next := stream(t, ctx, client, url, "")
 	return func() (name, data string) {
@@ -72,7 +77,8 @@ func subscribe(t *testing.T, ctx context.Context, client *http.Client, url strin
 	}
 }
 
-// Two hundred clients of an address cost as many renderings as one. When they have gone, nothing is left.
+// Two hundred clients of an address cost as many renderings as one. When they have gone,
+// nothing is left.
 func TestOneRenderingForAll(t *testing.T) {
 	s, address := serve(t, Options{})
 	answer, err := http.Get(address + "/healthz") // the server has started
@@ -122,17 +128,21 @@ func TestOneRenderingForAll(t *testing.T) {
 	})
 }
 
-// A client that does not read loses its connection, and no client gets more than its share of streams.
+// A client that does not read loses its connection, and no client gets more than its share of
+// streams.
 func TestStreamLimits(t *testing.T) {
 	s, url := serve(t, Options{})
 	s.feeds.patience = 50 * time.Millisecond
-	server := &http.Server{ConnState: newConnections(1).track, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		n := 0
-		_ = s.follow(w, r, func(context.Context) (event, []string) {
-			n++
-			return newEvent("page", encoded(strings.Repeat(strconv.Itoa(n%10), 8<<20))), nil
-		})
-	})}
+	server := &http.Server{
+		ConnState: newConnections(1).track,
+		Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n := 0
+			_ = s.follow(w, r, func(context.Context) (event, []string) {
+				n++
+				return newEvent("page", encoded(strings.Repeat(strconv.Itoa(n%10), 8<<20))), nil
+			})
+		}),
+	}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(l)
 	defer server.Close()
@@ -153,13 +163,18 @@ func TestStreamLimits(t *testing.T) {
 	answer.Body.Close()
 }
 
-// Clients that connect and ask nothing, or not all of a request, keep no other from the server, unless all others have a request.
+// Clients that connect and ask nothing, or not all of a request, keep no other from the
+// server, unless all others have a request.
 func TestConnectionsWithoutARequest(t *testing.T) {
-	asked, answer := make(chan struct{}), make(chan struct{})
-	server := &http.Server{ConnState: newConnections(2).track, Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		asked <- struct{}{}
-		<-answer
-	})}
+	asked := make(chan struct{})
+	answer := make(chan struct{})
+	server := &http.Server{
+		ConnState: newConnections(2).track,
+		Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+			asked <- struct{}{}
+			<-answer
+		}),
+	}
 	l := test.Must(net.Listen("tcp", "127.0.0.1:0"))
 	go server.Serve(l)
 	defer server.Close()
@@ -172,7 +187,8 @@ func TestConnectionsWithoutARequest(t *testing.T) {
 		defer send(text).Close()
 	}
 	const get = "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"
-	one, two := send(get), send(get)
+	one := send(get)
+	two := send(get)
 	<-asked
 	<-asked
 	three := send(get)
@@ -194,7 +210,8 @@ func TestPageStream(t *testing.T) {
 		{"/api/v1/events", "state", `"running":[]`},
 		{"/api/v1/events?project=none", "unavailable", `"code":"project_not_found"`},
 	} {
-		if name, data := subscribe(t, t.Context(), http.DefaultClient, url+c.path)(); name != c.event || !strings.Contains(data, c.part) {
+		if name, data := subscribe(t, t.Context(), http.DefaultClient, url+c.path)(); name != c.event ||
+			!strings.Contains(data, c.part) {
 			t.Error(c.path, name, data)
 		}
 	}
@@ -211,7 +228,8 @@ func TestAssetTag(t *testing.T) {
 	test.Equal(t, "the second answer", ask(first.Header().Get("ETag")).Code, http.StatusNotModified)
 }
 
-// The only script that is not ours is idiomorph.min.js of npm's idiomorph 0.8.0, with its licence. Ours have at most 330 lines.
+// The only script that is not ours is idiomorph.min.js of npm's idiomorph 0.8.0, with its
+// licence. Ours have at most 330 lines.
 func TestScripts(t *testing.T) {
 	sums := map[string]string{
 		"idiomorph.min.js":  "4cbd535caf7663a51eda9bce6595371c384fc430d54b8d414e29a61167f19f96",
@@ -232,16 +250,24 @@ func TestScripts(t *testing.T) {
 	}
 }
 
-// A client that connects again gets the state only if it has changed since the event that it names.
+// A client that connects again gets the state only if it has changed since the event that it
+// names.
 func TestConnectAgain(t *testing.T) {
 	s, dir, _ := withWorkspace(t)
 	address := "http://" + s.listeners[0].Addr().String() + "/api/v1/events?project=web"
 	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(dir, "web", "state", "state.db")))
 	defer db.Close()
 	retry := func(attempt int) {
-		test.Must(db.ExecContext(t.Context(), "UPDATE claims SET attempt = ?, version = version + 1 WHERE identifier = 'ABC-1'", attempt))
+		test.Must(
+			db.ExecContext(
+				t.Context(),
+				"UPDATE claims SET attempt = ?, version = version + 1 WHERE identifier = 'ABC-1'",
+				attempt,
+			),
+		)
 	}
-	test.Must(db.ExecContext(t.Context(), "DELETE FROM claims WHERE status = 'running'")) // their time changes the state
+	// their time changes the state
+	test.Must(db.ExecContext(t.Context(), "DELETE FROM claims WHERE status = 'running'"))
 	test.Must(db.ExecContext(t.Context(), "DELETE FROM runs WHERE settled = 0"))
 	retry(5)
 	first := stream(t, t.Context(), http.DefaultClient, address, "")()

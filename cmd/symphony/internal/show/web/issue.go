@@ -20,7 +20,8 @@ import (
 type details struct {
 	source source
 	access *access
-	large  chan struct{} // one for each diff that is being made, and for each log that is read whole
+	// one for each diff that is being made, and for each log that is read whole
+	large chan struct{}
 }
 
 // issuePage draws /issues/{project}/{identifier}.
@@ -32,7 +33,8 @@ func (s details) issuePage(r *http.Request) (p page.Page, files []string, err er
 	return i.Page(), files, nil
 }
 
-// readIssue reads the issue of the address with so many lines of its log, without what the reader may not see.
+// readIssue reads the issue of the address with so many lines of its log, without what the
+// reader may not see.
 func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []string, err error) {
 	name := r.PathValue("project")
 	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), lines)
@@ -44,14 +46,21 @@ func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []st
 		files = append(files, eventlog.File(*v.LogDir))
 	}
 	s.access.withhold(r, &v)
-	return page.Issue{Project: name, Issue: v, MayAct: s.access.mayAct(r), Details: s.access.permit(r, needDetails) == nil}, files, nil
+	return page.Issue{
+		Project: name,
+		Issue:   v,
+		MayAct:  s.access.mayAct(r),
+		Details: s.access.permit(r, needDetails) == nil,
+	}, files, nil
 }
 
-// issueLog returns the handler that answers with the log of an issue. ?run= names a run other than the newest, and ?line= asks for the
-// whole output of one line of the page of the run. The rotation of logs bounds its size.
+// issueLog returns the handler that answers with the log of an issue. ?run= names a run other
+// than the newest, and ?line= asks for the whole output of one line of the page of the run.
+// The rotation of logs bounds its size.
 func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		text, o := textAnswer{w: w, kind: kind}, o
+		text := textAnswer{w: w, kind: kind}
+		o := o
 		if id := r.URL.Query().Get("line"); id != "" && !o.Raw {
 			_, lines, err := s.readRun(r)
 			if err != nil {
@@ -59,7 +68,11 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 			}
 			found, ok := page.Detail(lines, id)
 			if !ok {
-				return reconcile.NewError("event_not_found", "the log has no such line", "load the page again")
+				return reconcile.NewError(
+					"event_not_found",
+					"the log has no such line",
+					"load the page again",
+				)
 			}
 			_, _ = text.Write([]byte(found)) // the client has gone
 			return nil
@@ -69,7 +82,10 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 			return err
 		}
 		o.Run = r.URL.Query().Get("run")
-		err = logs.Print(r.Context(), &term.Env{Env: *p.Env, Stdout: &text}, p, r.PathValue("identifier"), o)
+		err = logs.Print(r.Context(), &term.Env{
+			Env:    *p.Env,
+			Stdout: &text,
+		}, p, r.PathValue("identifier"), o)
 		if err != nil && !text.written {
 			return err
 		}
@@ -78,7 +94,8 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 	}
 }
 
-// textAnswer gives an answer its type with the first write, so that an error before it still has its status.
+// textAnswer gives an answer its type with the first write, so that an error before it still
+// has its status.
 type textAnswer struct {
 	w       http.ResponseWriter
 	kind    string
@@ -100,7 +117,8 @@ const (
 	maxAtOnce = 2       // how many are made at the same time
 )
 
-// largeAnswer waits until fewer than maxAtOnce large answers are being made. The caller calls done in the end.
+// largeAnswer waits until fewer than maxAtOnce large answers are being made. The caller calls
+// done in the end.
 func (s details) largeAnswer(r *http.Request) (ctx context.Context, done func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	select {
@@ -108,7 +126,11 @@ func (s details) largeAnswer(r *http.Request) (ctx context.Context, done func(),
 		return ctx, func() { <-s.large; cancel() }, nil
 	case <-ctx.Done():
 		cancel()
-		return nil, nil, reconcile.NewError("busy", fmt.Sprintf("%d other diffs or logs are being read", maxAtOnce), "try again")
+		return nil, nil, reconcile.NewError(
+			"busy",
+			fmt.Sprintf("%d other diffs or logs are being read", maxAtOnce),
+			"try again",
+		)
 	}
 }
 
@@ -137,7 +159,13 @@ func (s details) runPage(r *http.Request) (p page.Page, files []string, err erro
 		return p, nil, err
 	}
 	q := r.URL.Query()
-	return page.Run{Of: v, RunID: run.ID, Lines: lines, Query: q.Get("q"), Failures: q.Get("only") == "failures"}.Page(), files, nil
+	return page.Run{
+		Of:       v,
+		RunID:    run.ID,
+		Lines:    lines,
+		Query:    q.Get("q"),
+		Failures: q.Get("only") == "failures",
+	}.Page(), files, nil
 }
 
 // diffJSON is the diff of the workspace of an issue.
@@ -162,7 +190,13 @@ func (s details) diffPage(r *http.Request) (page.Page, []string, error) {
 	if err != nil {
 		return page.Page{}, files, err
 	}
-	diff := page.Diff{Project: r.PathValue("project"), Name: d.Identifier, Text: d.Diff, Cut: d.Cut, MayAct: s.access.mayAct(r)}
+	diff := page.Diff{
+		Project: r.PathValue("project"),
+		Name:    d.Identifier,
+		Text:    d.Diff,
+		Cut:     d.Cut,
+		MayAct:  s.access.mayAct(r),
+	}
 	return diff.Page(), files, nil
 }
 

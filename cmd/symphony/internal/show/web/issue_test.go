@@ -22,18 +22,42 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// withWorkspace serves a project with state, and one without. The workspace of the issue is a repository in dir.
+// withWorkspace serves a project with state, and one without. The workspace of the issue is a
+// repository in dir.
 func withWorkspace(t *testing.T) (s *Server, dir, issue string) {
 	t.Helper()
 	dir = t.TempDir()
 	p := Place{filepath.Join(dir, "web", "WORKFLOW.md"), filepath.Join(dir, "web", "state")}
-	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 5, Passes: 2}))
-	test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"), 0o600))
+	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{
+		Claims: 50,
+		Runs:   5,
+		Passes: 2,
+	}))
+	test.OK(
+		t,
+		os.WriteFile(
+			p.Workflow,
+			[]byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"),
+			0o600,
+		),
+	)
 	db := test.Must(sql.Open("sqlite", "file:"+filepath.Join(p.StateDir, "state.db")))
 	defer db.Close()
-	test.OK(t, db.QueryRowContext(t.Context(), "UPDATE runs SET workspace_path = ? RETURNING identifier", dir).Scan(&issue))
+	test.OK(
+		t,
+		db.QueryRowContext(t.Context(), "UPDATE runs SET workspace_path = ? RETURNING identifier", dir).
+			Scan(&issue),
+	)
 	test.OK(t, exec.CommandContext(t.Context(), "git", "init", "-q", dir).Run())
-	s, _ = serve(t, Options{Places: []Place{{filepath.Join(dir, "new", "WORKFLOW.md"), filepath.Join(dir, "new", "state")}, p}})
+	s, _ = serve(
+		t,
+		Options{
+			Places: []Place{
+				{filepath.Join(dir, "new", "WORKFLOW.md"), filepath.Join(dir, "new", "state")},
+				p,
+			},
+		},
+	)
 	return s, dir, issue
 }
 
@@ -62,14 +86,31 @@ func TestDiffLimits(t *testing.T) {
 		return answer.Body.String()
 	}
 	test.OK(t, os.WriteFile(filepath.Join(dir, "small.txt"), []byte("a small file\n"), 0o600))
-	test.Lacks(t, "a small diff", check("small", time.Minute, http.StatusOK, "a small file"), "only the beginning")
+	test.Lacks(
+		t,
+		"a small diff",
+		check("small", time.Minute, http.StatusOK, "a small file"),
+		"only the beginning",
+	)
 	var asked diffJSON
-	test.OK(t, json.Unmarshal(get(t, s, "/api/v1/"+issue+"/diff?project=web", time.Minute).Body.Bytes(), &asked))
+	test.OK(
+		t,
+		json.Unmarshal(get(t, s, "/api/v1/"+issue+"/diff?project=web", time.Minute).Body.Bytes(), &asked),
+	)
 	test.Contains(t, "the diff as JSON", asked.Diff, "small.txt", "+a small file")
 	test.Equal(t, "its issue, and whether it is cut", asked.Identifier+fmt.Sprint(asked.Cut), issue+"false")
 	line := strings.Repeat("x", 99) + "\n"
-	test.OK(t, os.WriteFile(filepath.Join(dir, "large.txt"), []byte(strings.Repeat(line, maxDiff/len(line)+1)), 0o600))
-	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(body) > 2*maxDiff {
+	test.OK(
+		t,
+		os.WriteFile(
+			filepath.Join(dir, "large.txt"),
+			[]byte(strings.Repeat(line, maxDiff/len(line)+1)),
+			0o600,
+		),
+	)
+	if body := check("large", time.Minute, http.StatusOK, "only the beginning of the diff"); len(
+		body,
+	) > 2*maxDiff {
 		t.Error(len(body), "bytes")
 	}
 	s.details.large <- struct{}{}
@@ -101,13 +142,22 @@ func TestDetailsNeedTheToken(t *testing.T) {
 	noLine := get(t, s, address+"/log?line=line-1-1", time.Minute)
 	test.Contains(t, "a line that the log does not have", noLine.Body.String(), "event_not_found")
 	test.Equal(t, "its status", noLine.Code, http.StatusNotFound)
-	test.Contains(t, "a run that there is not", get(t, s, address+"/run?run=nothing", time.Minute).Body.String(), "run_not_found")
+	test.Contains(
+		t,
+		"a run that there is not",
+		get(t, s, address+"/run?run=nothing", time.Minute).Body.String(),
+		"run_not_found",
+	)
 	socket, _ := serve(t, Options{Listen: "unix:" + filepath.Join(t.TempDir(), "s")})
 	for who, c := range map[string]struct {
 		server *Server
 		header string
 		want   string
-	}{"another account": {s, "", ""}, "the operator": {s, "Bearer 0123456789abcdef", "-old\n+new"}, "a socket": {socket, "", "-old\n+new"}} {
+	}{
+		"another account": {s, "", ""},
+		"the operator":    {s, "Bearer 0123456789abcdef", "-old\n+new"},
+		"a socket":        {socket, "", "-old\n+new"},
+	} {
 		r := httptest.NewRequest("GET", "/", nil)
 		r.Header.Set("Authorization", c.header)
 		row := view.RequestRow{}
@@ -119,7 +169,12 @@ func TestDetailsNeedTheToken(t *testing.T) {
 		c.server.access.withhold(r, &v)
 		test.Equal(t, "a description for "+who, v.Issue.Description != nil, c.want != "")
 		test.Equal(t, "its copy for "+who, v.Tracked.Description != nil, c.want != "")
-		test.Equal(t, "patches that "+who+" reads", []string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff}, []string{c.want, c.want})
+		test.Equal(
+			t,
+			"patches that "+who+" reads",
+			[]string{row.Detail.Changes[0].Diff, row.Request.Detail.Changes[0].Diff},
+			[]string{c.want, c.want},
+		)
 	}
 }
 
@@ -127,7 +182,9 @@ func TestDetailsNeedTheToken(t *testing.T) {
 func TestIssueBesideNewProject(t *testing.T) {
 	s, _, issue := withWorkspace(t)
 	for path, code := range map[string]string{
-		"/api/v1/NO-1": "issue_not_found", "/api/v1/NO-1?project=new": "snapshot_unavailable", "/api/v1/" + issue: `"issue_identifier":"` + issue,
+		"/api/v1/NO-1":             "issue_not_found",
+		"/api/v1/NO-1?project=new": "snapshot_unavailable",
+		"/api/v1/" + issue:         `"issue_identifier":"` + issue,
 	} {
 		test.Contains(t, path, get(t, s, path, time.Minute).Body.String(), code)
 	}

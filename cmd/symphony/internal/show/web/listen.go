@@ -29,7 +29,10 @@ const defaultHost = "127.0.0.1"
 func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error) {
 	var config net.ListenConfig
 	if i := slices.IndexFunc(o.Hosts, func(name string) bool { return strings.Contains(name, "/") }); i >= 0 {
-		return nil, exit.Usage("--allow-host takes the name of a host, such as symphony.example.org, not %q", o.Hosts[i])
+		return nil, exit.Usage(
+			"--allow-host takes the name of a host, such as symphony.example.org, not %q",
+			o.Hosts[i],
+		)
 	}
 	path, isSocket := strings.CutPrefix(o.Listen, "unix:")
 	switch {
@@ -38,7 +41,10 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 	case isSocket:
 		return listenSocket(ctx, w.Absolute(path))
 	case strings.Contains(o.Listen, "/"):
-		return nil, exit.Usage("the address %q must be HOST, HOST:PORT or unix:PATH, without http://", o.Listen)
+		return nil, exit.Usage(
+			"the address %q must be HOST, HOST:PORT or unix:PATH, without http://",
+			o.Listen,
+		)
 	}
 	address, err := tcpAddress(o)
 	if err != nil {
@@ -54,15 +60,19 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 		return nil, reconcile.NewError("listen_failed", err.Error(),
 			"another program uses the port: choose one with --port, or any free one with --port 0")
 	case err != nil:
-		return nil, reconcile.NewError("listen_failed", err.Error(),
-			"--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH")
+		return nil, reconcile.NewError(
+			"listen_failed",
+			err.Error(),
+			"--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH",
+		)
 	}
 	return l, nil
 }
 
 // tcpAddress is the host and the port to listen at.
 func tcpAddress(o Options) (string, error) {
-	host, port := o.host(), strconv.Itoa(DefaultPort)
+	host := o.host()
+	port := strconv.Itoa(DefaultPort)
 	if _, p, err := net.SplitHostPort(o.Listen); err == nil {
 		port = p
 	}
@@ -84,23 +94,36 @@ func (o Options) host() string {
 	return strings.Trim(cmp.Or(host, defaultHost), "[]")
 }
 
-// listenSocket opens a unix socket that only this account can use. It replaces one that no process listens at.
+// listenSocket opens a unix socket that only this account can use. It replaces one that no
+// process listens at.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	failed := func(err error) error {
-		return reconcile.NewError("listen_failed", err.Error(), "name a path in an existing directory of your own: --listen unix:PATH")
+		return reconcile.NewError(
+			"listen_failed",
+			err.Error(),
+			"name a path in an existing directory of your own: --listen unix:PATH",
+		)
 	}
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)
 	switch {
 	case err == nil:
 		_ = c.Close()
-		return nil, reconcile.NewError("listen_failed", "another process listens at "+path, "end it first, or name another path")
+		return nil, reconcile.NewError(
+			"listen_failed",
+			"another process listens at "+path,
+			"end it first, or name another path",
+		)
 	case errors.Is(err, syscall.EINVAL):
 		return nil, reconcile.NewError("listen_failed", path+" is too long for a socket",
 			"name a path of at most 100 characters: --listen unix:PATH")
 	}
 	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
-		return nil, reconcile.NewError("listen_failed", path+" exists and is not a socket", "name another path, or remove it")
+		return nil, reconcile.NewError(
+			"listen_failed",
+			path+" exists and is not a socket",
+			"name another path, or remove it",
+		)
 	}
 	l, err := privateSocket(ctx, path)
 	if err != nil {
@@ -109,8 +132,9 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	return l, nil
 }
 
-// privateSocket listens at path. The socket is made in a directory that no other account can enter and moved to path when its mode
-// is set, because between bind and chmod another account could connect.
+// privateSocket listens at path. The socket is made in a directory that no other account can
+// enter and moved to path when its mode is set, because between bind and chmod another account
+// could connect.
 func privateSocket(ctx context.Context, path string) (net.Listener, error) {
 	dir, err := os.MkdirTemp(filepath.Dir(path), ".symphony-")
 	if err != nil {
@@ -149,12 +173,15 @@ func (l *socketListener) Close() error {
 // Addr implements net.Listener.
 func (l *socketListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
-// secretName returns a name of the server that only the reader of its link knows; empty if the server has none. Browsers resolve names
-// below localhost to this machine, but send the cookies of a host to all of its ports: a program that an agent lets listen at another
-// port would get the token, be it that one of its pages sends the browser there. It cannot do so with a name that it does not know.
-// Browsers try such a name at ::1 as well. The server must listen there, too, because another program could, at the same port.
+// secretName returns a name of the server that only the reader of its link knows; empty if the
+// server has none. Browsers resolve names below localhost to this machine, but send the
+// cookies of a host to all of its ports: a program that an agent lets listen at another port
+// would get the token, be it that one of its pages sends the browser there. It cannot do so
+// with a name that it does not know. Browsers try such a name at ::1 as well. The server must
+// listen there, too, because another program could, at the same port.
 //
-// With kept, a token that stays over restarts, the name stays as well, because browsers keep the theme and the login for it.
+// With kept, a token that stays over restarts, the name stays as well, because browsers keep
+// the theme and the login for it.
 func secretName(ctx context.Context, first net.Listener, kept Token) (second net.Listener, name string) {
 	tcp, ok := first.Addr().(*net.TCPAddr)
 	if !ok || tcp.IP.String() != defaultHost {
@@ -170,7 +197,8 @@ func secretName(ctx context.Context, first net.Listener, kept Token) (second net
 		hash := sha256.Sum256([]byte("name " + kept))
 		secret = base32.StdEncoding.EncodeToString(hash[:])
 	}
-	return second, "symphony-" + strings.ToLower(secret[:12]) + ".localhost" // with another error there is no IPv6
+	// with another error there is no IPv6
+	return second, "symphony-" + strings.ToLower(secret[:12]) + ".localhost"
 }
 
 // maxUnread is how many bytes the system keeps for a client that does not read, about.

@@ -10,12 +10,14 @@ import (
 var (
 	//go:embed openapi.json
 	addresses string
-	// schemas are those of the types of answers. A test writes them, because they are those of the commands.
+	// schemas are those of the types of answers. A test writes them, because they are those of
+	// the commands.
 	//go:embed schemas.json
 	schemas string
 )
 
-// document is the OpenAPI document: the addresses, which are written by hand, with the schemas.
+// document is the OpenAPI document: the addresses, which are written by hand, with the
+// schemas.
 var document = sync.OnceValue(func() []byte {
 	const list = `"schemas": {`
 	inner := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(schemas), "{"), "}")

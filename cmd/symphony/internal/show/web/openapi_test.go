@@ -79,8 +79,16 @@ func TestNamedCodes(t *testing.T) {
 	}
 	test.OK(t, json.Unmarshal(document(), &doc))
 	responses := map[int]string{
-		400: "BadRequest", 401: "Unauthorized", 403: "OtherSite", 404: "NotFound", 405: "Error", 409: "Conflict", 413: "TooLarge", 421: "OtherHost",
-		503: "Unavailable", 504: "TimedOut",
+		400: "BadRequest",
+		401: "Unauthorized",
+		403: "OtherSite",
+		404: "NotFound",
+		405: "Error",
+		409: "Conflict",
+		413: "TooLarge",
+		421: "OtherHost",
+		503: "Unavailable",
+		504: "TimedOut",
 	}
 	_, source, _ := strings.Cut(string(test.Must(os.ReadFile("api.go"))), "func statusCode(")
 	source, _, _ = strings.Cut(source, "switch reconcile.ClassOf")

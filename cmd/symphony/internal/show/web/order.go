@@ -68,13 +68,21 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	}
 	if o.verb == reconcile.VerbRetry && o.ref == "" {
 		v, err := view.Read(ctx, p, view.Options{})
-		o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target { return operate.Target{Project: p, Name: h.Identifier} })
+		o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target {
+			return operate.Target{
+				Project: p,
+				Name:    h.Identifier,
+			}
+		})
 		return severally(ctx, o), err
 	}
 	var r operate.Result
 	var err error
 	if o.verb == verbPass {
-		r.Pass, err = pass.Run(ctx, p, pass.Options{Trigger: project.TriggerManual, LockTimeout: project.CommandPatience})
+		r.Pass, err = pass.Run(ctx, p, pass.Options{
+			Trigger:     project.TriggerManual,
+			LockTimeout: project.CommandPatience,
+		})
 	} else {
 		owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
 		switch {
@@ -83,7 +91,13 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 		case isAgent && o.decision.How != "":
 			p = owner
 		}
-		r, err = operate.Do(ctx, p, operate.Command{Verb: o.verb, Issue: o.ref, NoWait: true, Decision: o.decision, Text: o.text})
+		r, err = operate.Do(ctx, p, operate.Command{
+			Verb:     o.verb,
+			Issue:    o.ref,
+			NoWait:   true,
+			Decision: o.decision,
+			Text:     o.text,
+		})
 	}
 	if err != nil {
 		return outcome{}, err
@@ -91,16 +105,19 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
 }
 
-// severally carries out an order about several targets. One that fails keeps no other from its turn.
+// severally carries out an order about several targets. One that fails keeps no other from its
+// turn.
 func severally(ctx context.Context, o order) outcome {
 	out := outcome{lines: []string{""}}
-	command, done := operate.Command{Verb: o.verb, NoWait: true, Decision: o.decision}, 0
+	command := operate.Command{Verb: o.verb, NoWait: true, Decision: o.decision}
+	done := 0
 	results := operate.Each(ctx, o.targets, command, func(r operate.TargetResult) {
 		if r.Error != nil {
 			r.Lines = []string{r.Error.Error()}
 		}
 		out.lines = append(out.lines, r.Lines...)
-		out.pending, out.failed = out.pending || r.Outcome == operate.OutcomeStored, out.failed || r.Outcome == operate.OutcomeFailed
+		out.pending = out.pending || r.Outcome == operate.OutcomeStored
+		out.failed = out.failed || r.Outcome == operate.OutcomeFailed
 		if r.Outcome == operate.OutcomeDone {
 			done++
 		}

@@ -19,13 +19,17 @@ import (
 
 // write answers with a page.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
-	p.MayAct, p.Path, p.Theme, p.Notice = s.access.mayAct(r), r.URL.RequestURI(), theme(r), s.actions().notice(w, r)
+	p.MayAct = s.access.mayAct(r)
+	p.Path = r.URL.RequestURI()
+	p.Theme = theme(r)
+	p.Notice = s.actions().notice(w, r)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
 	_, _ = w.Write(p.Document()) // the client has gone
 }
 
-// drawPage draws the page of an address from the read model, and names the files that change when it does.
+// drawPage draws the page of an address from the read model, and names the files that change
+// when it does.
 type drawPage func(*http.Request) (p page.Page, files []string, err error)
 
 // page answers with a page, or with its stream if the client asks for events.
@@ -33,7 +37,11 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	return func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Add("Vary", "Accept")
 		if r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" {
-			return s.follow(w, r, func(ctx context.Context) (event, []string) { return s.pageEvent(r.WithContext(ctx), draw) })
+			return s.follow(
+				w,
+				r,
+				func(ctx context.Context) (event, []string) { return s.pageEvent(r.WithContext(ctx), draw) },
+			)
 		}
 		p, _, err := draw(r)
 		if err != nil {
@@ -46,7 +54,8 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	}
 }
 
-// addAlerts adds the alerts of all projects, unless the page has them. Projects that can't be read have none: the overview tells of it.
+// addAlerts adds the alerts of all projects, unless the page has them. Projects that can't be
+// read have none: the overview tells of it.
 func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 	if p.Alerts != nil {
 		return
@@ -58,7 +67,8 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 	}
 }
 
-// lastList are the overviews of the last list, without ended runs. With thousands of issues, most of the time of a search is theirs.
+// lastList are the overviews of the last list, without ended runs. With thousands of issues,
+// most of the time of a search is theirs.
 type lastList struct {
 	mu    sync.Mutex
 	stamp string
@@ -66,8 +76,8 @@ type lastList struct {
 	all   []view.Overview
 }
 
-// overviews reads all projects, without what the reader may not see. For a list only the ended runs are read again, unless the state has
-// changed.
+// overviews reads all projects, without what the reader may not see. For a list only the ended
+// runs are read again, unless the state has changed.
 func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -87,7 +97,10 @@ func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, er
 	}
 	var files []string
 	for _, p := range projects {
-		files = append(files, filesOf(view.ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir})...)
+		files = append(files, filesOf(view.ProjectRow{
+			WorkflowPath: p.Path,
+			StateDir:     p.StateDir,
+		})...)
 	}
 	last := s.lists[s.access.permit(r, needDetails) == nil]
 	last.mu.Lock()
@@ -129,7 +142,12 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	if theirs := agents.AsProject(s.source.env); theirs != nil {
 		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
 	}
-	return page.Overview{Projects: all, Agents: asked, Choice: choice, MayAct: s.access.mayAct(r)}.Page(), files, nil
+	return page.Overview{
+		Projects: all,
+		Agents:   asked,
+		Choice:   choice,
+		MayAct:   s.access.mayAct(r),
+	}.Page(), files, nil
 }
 
 // themes are what a reader can choose beside the theme of the system.
@@ -145,9 +163,11 @@ func theme(r *http.Request) string {
 
 // setTheme answers POST /theme and returns to the page.
 func setTheme(w http.ResponseWriter, r *http.Request) error {
-	chosen, age := r.PostFormValue("theme"), keptFor
+	chosen := r.PostFormValue("theme")
+	age := keptFor
 	if !slices.Contains(themes, chosen) {
-		chosen, age = "", -1
+		chosen = ""
+		age = -1
 	}
 	setCookie(w, "theme", chosen, age)
 	http.Redirect(w, r, backTo(r), http.StatusSeeOther)
@@ -175,15 +195,16 @@ func serveAsset(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// serveFavicon answers GET /favicon.ico, which browsers ask for beside answers that are no pages.
+// serveFavicon answers GET /favicon.ico, which browsers ask for beside answers that are no
+// pages.
 func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "image/svg+xml")
 	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client has gone
 	return nil
 }
 
-// loginPage answers GET /login: with the code of the printed link it lets the browser keep the token; without one it asks for it. A program
-// that previews the link does not use it up.
+// loginPage answers GET /login: with the code of the printed link it lets the browser keep the
+// token; without one it asks for it. A program that previews the link does not use it up.
 func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	switch q := r.URL.Query(); {
 	case !q.Has("token"), !isVisit(r):
@@ -193,16 +214,20 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	case s.access.useCode(q.Get("token")):
 		s.keepToken(w, r)
 	default:
-		return reconcile.NewError("unauthorized", "this link is of another start of the server, or was opened before",
-			"enter the token that symphony has printed")
+		return reconcile.NewError(
+			"unauthorized",
+			"this link is of another start of the server, or was opened before",
+			"enter the token that symphony has printed",
+		)
 	}
 	return nil
 }
 
-// isVisit reports whether a browser opens the address as a page. All send one of these headers then, the first one only to addresses of
-// this machine and over HTTPS.
+// isVisit reports whether a browser opens the address as a page. All send one of these headers
+// then, the first one only to addresses of this machine and over HTTPS.
 func isVisit(r *http.Request) bool {
-	return r.Method == http.MethodGet && (r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != "")
+	return r.Method == http.MethodGet &&
+		(r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != "")
 }
 
 // login answers POST /login.

@@ -37,7 +37,8 @@ func (s *Server) readResults(r *http.Request) (found report.ResultList, err erro
 	return found, nil
 }
 
-// resultsPage answers GET /results. The page does not change while it is open, because its rows would move.
+// resultsPage answers GET /results. The page does not change while it is open, because its
+// rows would move.
 func (s *Server) resultsPage(w http.ResponseWriter, r *http.Request) error {
 	found, err := s.readResults(r)
 	if err != nil {
@@ -48,6 +49,10 @@ func (s *Server) resultsPage(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	names := text.Map(all, func(p view.Named) string { return p.Name })
-	s.write(w, r, http.StatusOK, page.Results{Choice: page.NewResultChoice(r.URL.Query()), Found: found, Projects: names}.Page())
+	s.write(w, r, http.StatusOK, page.Results{
+		Choice:   page.NewResultChoice(r.URL.Query()),
+		Found:    found,
+		Projects: names,
+	}.Page())
 	return nil
 }

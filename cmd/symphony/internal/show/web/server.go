@@ -1,5 +1,6 @@
-// Package web serves the read model over HTTP: pages for people and the API of specification 13.7. It reads state.db and never
-// writes it, except by the operations of symphony's own commands. Nothing depends on it: it may be killed at any time.
+// Package web serves the read model over HTTP: pages for people and the API of specification
+// 13.7. It reads state.db and never writes it, except by the operations of symphony's own
+// commands. Nothing depends on it: it may be killed at any time.
 package web
 
 import (
@@ -38,14 +39,16 @@ type Server struct {
 // Options are the projects to serve, the address, and the token.
 type Options struct {
 	Places []Place // the projects; none for all projects of the account
-	// Listen is HOST, HOST:PORT or unix:PATH; empty stands for 127.0.0.1. Port replaces its port unless it is negative; 0 stands for a
-	// free one.
+	// Listen is HOST, HOST:PORT or unix:PATH; empty stands for 127.0.0.1. Port replaces its
+	// port unless it is negative; 0 stands for a free one.
 	Listen string
 	Port   int
-	// Hosts are names by which browsers may address the server, beside those of this machine and of Listen.
+	// Hosts are names by which browsers may address the server, beside those of this machine
+	// and of Listen.
 	Hosts []string
 	Token Token
-	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never printed.
+	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never
+	// printed.
 	OwnToken bool
 	// MCP answers those who have the token at mcpPath; nil: nothing is there.
 	MCP http.Handler
@@ -58,9 +61,15 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		source: source{w, o.Places, new(state.ClaimCache)}, mcp: o.MCP, access: newAccess(listener.Addr(), o),
-		token: o.Token, ownToken: o.OwnToken, commands: newCommands(), feeds: newFeeds(),
-		lists: map[bool]*lastList{true: {}, false: {}}, listeners: []net.Listener{listener},
+		source:    source{w, o.Places, new(state.ClaimCache)},
+		mcp:       o.MCP,
+		access:    newAccess(listener.Addr(), o),
+		token:     o.Token,
+		ownToken:  o.OwnToken,
+		commands:  newCommands(),
+		feeds:     newFeeds(),
+		lists:     map[bool]*lastList{true: {}, false: {}},
+		listeners: []net.Listener{listener},
 	}
 	s.details = details{s.source, &s.access, make(chan struct{}, maxAtOnce)}
 	var kept Token
@@ -75,9 +84,10 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 	return s, nil
 }
 
-// Announce prints the address and, with link, how to act there, which no log may contain: the link and the token. A token of the
-// operator's own is not printed, and its file serves in place of the link. It returns a link that works on other machines, too; empty if
-// there is none.
+// Announce prints the address and, with link, how to act there, which no log may contain: the
+// link and the token. A token of the operator's own is not printed, and its file serves in
+// place of the link. It returns a link that works on other machines, too; empty if there is
+// none.
 func (s *Server) Announce(say func(line string), link bool) (everywhere string) {
 	address := s.listeners[0].Addr()
 	base := "http://" + address.String()
@@ -125,11 +135,17 @@ const (
 	shutdownTime   = 2 * time.Second
 )
 
-// Serve answers requests until ctx ends, closes all connections, and waits for the commands that still run.
+// Serve answers requests until ctx ends, closes all connections, and waits for the commands
+// that still run.
 func (s *Server) Serve(ctx context.Context) error {
 	server := &http.Server{
-		Handler: s.handler, ConnState: newConnections(maxConnections).track, MaxHeaderBytes: maxHeader, ReadHeaderTimeout: readPatience,
-		ReadTimeout: readPatience, WriteTimeout: writePatience, IdleTimeout: idlePatience,
+		Handler:           s.handler,
+		ConnState:         newConnections(maxConnections).track,
+		MaxHeaderBytes:    maxHeader,
+		ReadHeaderTimeout: readPatience,
+		ReadTimeout:       readPatience,
+		WriteTimeout:      writePatience,
+		IdleTimeout:       idlePatience,
 		// Requests end with the server, also those that wait for events.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    nil,
@@ -181,7 +197,12 @@ func (s *Server) table() []route {
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
 		{"GET", "/results", needReading, s.resultsPage},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},
-		{"GET", "/issues/{project}/{identifier}/log", needDetails, s.details.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8")},
+		{
+			"GET",
+			"/issues/{project}/{identifier}/log",
+			needDetails,
+			s.details.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8"),
+		},
 		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.details.runPage)},
 		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.details.diffPage)},
 		{"GET", "/assets/{name}", needNothing, serveAsset},
@@ -196,14 +217,20 @@ func (s *Server) table() []route {
 		{"GET", "/api/v1/events", needReading, s.events},
 		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
 		{"GET", "/api/v1/{identifier}", needReading, s.issue},
-		{"GET", "/api/v1/{identifier}/log", needDetails, s.details.issueLog(logs.Options{Raw: true}, "application/jsonl")},
+		{
+			"GET",
+			"/api/v1/{identifier}/log",
+			needDetails,
+			s.details.issueLog(logs.Options{Raw: true}, "application/jsonl"),
+		},
 		{"GET", "/api/v1/{identifier}/diff", needDetails, s.details.issueDiff},
 	})
 }
 
 // routes returns the handler of all requests.
 func (s *Server) routes() http.Handler {
-	mux, methods := http.NewServeMux(), map[string]map[string]route{}
+	mux := http.NewServeMux()
+	methods := map[string]map[string]route{}
 	for _, r := range s.table() {
 		if methods[r.path] == nil {
 			methods[r.path] = map[string]route{}
@@ -221,7 +248,11 @@ func (s *Server) routes() http.Handler {
 			switch {
 			case !ok:
 				w.Header().Set("Allow", allowed(known))
-				err = reconcile.NewError("method_not_allowed", r.Method+" is not a method of "+r.URL.Path, "use "+allowed(known))
+				err = reconcile.NewError(
+					"method_not_allowed",
+					r.Method+" is not a method of "+r.URL.Path,
+					"use "+allowed(known),
+				)
 			case err == nil:
 				err = found.handle(w, r)
 			}
@@ -229,7 +260,15 @@ func (s *Server) routes() http.Handler {
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(w, r, reconcile.NewError("not_found", "there is no "+r.URL.Path, "docs/api.md lists the addresses; the pages begin at /"))
+		s.fail(
+			w,
+			r,
+			reconcile.NewError(
+				"not_found",
+				"there is no "+r.URL.Path,
+				"docs/api.md lists the addresses; the pages begin at /",
+			),
+		)
 	})
 	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -257,7 +296,8 @@ func (s *Server) mcpRoutes() (list []route) {
 
 func (s *Server) serveMCP(w http.ResponseWriter, r *http.Request) error {
 	out := http.NewResponseController(w)
-	_ = errors.Join(out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{})) // calls wait for agents, and streams for requests
+	// calls wait for agents, and streams for requests
+	_ = errors.Join(out.SetReadDeadline(time.Time{}), out.SetWriteDeadline(time.Time{}))
 	s.mcp.ServeHTTP(w, r)
 	return nil
 }
@@ -274,8 +314,9 @@ func allowed(known map[string]route) string {
 	return strings.Join(names, ", ")
 }
 
-// connections are the open connections of a server, of which it has a limited number. If there are too many, the oldest one without a
-// request is closed: clients that connect and ask nothing keep no other from the server.
+// connections are the open connections of a server, of which it has a limited number. If there
+// are too many, the oldest one without a request is closed: clients that connect and ask
+// nothing keep no other from the server.
 type connections struct {
 	most int
 
@@ -291,14 +332,16 @@ func newConnections(most int) *connections {
 	return all
 }
 
-// track is the ConnState of the server. While all others have a request, a new connection waits, and keeps the server from accepting more.
+// track is the ConnState of the server. While all others have a request, a new connection
+// waits, and keeps the server from accepting more.
 func (a *connections) track(c net.Conn, now http.ConnState) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch now {
 	case http.StateNew:
 		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetWriteBuffer(maxUnread) // without it the system keeps megabytes for each client that does not read
+			// without it the system keeps megabytes for each client that does not read
+			_ = tcp.SetWriteBuffer(maxUnread)
 		}
 		for len(a.open) >= a.most {
 			at := slices.IndexFunc(a.open, func(c net.Conn) bool { return !a.asks[c] })

@@ -54,7 +54,11 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	}
 	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
 	if i < 0 {
-		return nil, reconcile.NewError("project_not_found", fmt.Sprintf("there is no project %q here", name), "the page / lists the projects")
+		return nil, reconcile.NewError(
+			"project_not_found",
+			fmt.Sprintf("there is no project %q here", name),
+			"the page / lists the projects",
+		)
 	}
 	return all[i : i+1], nil
 }
@@ -79,8 +83,8 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 	return all, nil
 }
 
-// issue reads an issue of the project, or of the one that knows it if name is empty, with the last lines of its log. The tracker is
-// not asked.
+// issue reads an issue of the project, or of the one that knows it if name is empty, with the
+// last lines of its log. The tracker is not asked.
 func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.Issue, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -94,7 +98,11 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	var found []detail.Issue
 	var missing, unreadable error = reconcile.NewError("issue_not_found", "no project here has an issue "+ref, ""), nil
 	for _, p := range projects {
-		v, err := detail.Read(ctx, p.Project, ref, detail.Options{Offline: true, Name: p.Name, Lines: lines})
+		v, err := detail.Read(ctx, p.Project, ref, detail.Options{
+			Offline: true,
+			Name:    p.Name,
+			Lines:   lines,
+		})
 		switch {
 		case err == nil:
 			found = append(found, v)
@@ -114,7 +122,8 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 		"add ?project= with the name of its project, such as "+found[0].Project.Name)
 }
 
-// target is the project of a request about an issue or a project: the one that the address names, the only one, or that of the issue.
+// target is the project of a request about an issue or a project: the one that the address
+// names, the only one, or that of the issue.
 func (s source) target(r *http.Request, issue string) (*project.Project, error) {
 	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
 }

@@ -111,14 +111,26 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// The results of several projects are one list with pages, and a search on the overview reaches all recorded runs.
+// The results of several projects are one list with pages, and a search on the overview
+// reaches all recorded runs.
 func TestResults(t *testing.T) {
 	var places []Place
 	for _, name := range []string{"web", "api"} {
 		dir := filepath.Join(t.TempDir(), name)
 		p := Place{filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")}
-		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 1000, Passes: 2}))
-		test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"), 0o600))
+		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{
+			Claims: 50,
+			Runs:   1000,
+			Passes: 2,
+		}))
+		test.OK(
+			t,
+			os.WriteFile(
+				p.Workflow,
+				[]byte("---\ntracker: {kind: file, provider: {path: "+dir+"/tasks}}\n---\nWork.\n"),
+				0o600,
+			),
+		)
 		places = append(places, p)
 	}
 	s, _ := serve(t, Options{Places: places})
@@ -136,18 +148,35 @@ func TestResults(t *testing.T) {
 	test.Contains(t, "nothing", body("/results?q=%25"), "No result matches")
 	test.Equal(t, "a wrong day", get(t, s, "/results?since=x", time.Minute).Code, http.StatusBadRequest)
 	test.Contains(t, "the list of all", body("/api/v1/results?limit=1"), `"total":258,`, `"unreadable":[]`)
-	test.Contains(t, "a label", body("/?q=label:Symphony&project=web&status=held"), `href="/?q=label%3Abug"`, `/results?label=Symphony&amp;project=web`, `name="issue" value="web/ABC-10"`)
+	test.Contains(
+		t,
+		"a label",
+		body("/?q=label:Symphony&project=web&status=held"),
+		`href="/?q=label%3Abug"`,
+		`/results?label=Symphony&amp;project=web`,
+		`name="issue" value="web/ABC-10"`,
+	)
 	test.Contains(t, "a part of a label", body("/?q=label:symph"), "No issue matches")
-	test.Contains(t, "the oldest runs", body("/?q=first+i+look&status=ended&project=web&from=300"), "100 more")
+	test.Contains(
+		t,
+		"the oldest runs",
+		body("/?q=first+i+look&status=ended&project=web&from=300"),
+		"100 more",
+	)
 }
 
-// A project of several that can't be read is named beside the results of the others. Alone it is an error.
+// A project of several that can't be read is named beside the results of the others. Alone it
+// is an error.
 func TestResultsBesideAnUnreadableProject(t *testing.T) {
 	var places []Place
 	for _, name := range []string{"web", "api"} {
 		dir := filepath.Join(t.TempDir(), name)
 		p := Place{filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state")}
-		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 50, Runs: 1000, Passes: 2}))
+		test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{
+			Claims: 50,
+			Runs:   1000,
+			Passes: 2,
+		}))
 		places = append(places, p)
 	}
 	pool := test.Must(sql.Open("sqlite", filepath.Join(places[1].StateDir, "state.db")))
@@ -166,27 +195,52 @@ func TestResultsBesideAnUnreadableProject(t *testing.T) {
 		test.Equal(t, c.path, answer.Code, http.StatusOK)
 		test.Contains(t, c.path, answer.Body.String(), c.want...)
 	}
-	test.Equal(t, "the project alone", get(t, s, "/api/v1/results?project=api", time.Minute).Code, http.StatusServiceUnavailable)
+	test.Equal(
+		t,
+		"the project alone",
+		get(t, s, "/api/v1/results?project=api", time.Minute).Code,
+		http.StatusServiceUnavailable,
+	)
 }
 
-// The link lets one browser keep the token, and that browser may open it again. A program that only looks at the link leaves it to the
-// browser.
+// The link lets one browser keep the token, and that browser may open it again. A program that
+// only looks at the link leaves it to the browser.
 func TestLogin(t *testing.T) {
 	s, _ := serve(t, Options{})
 	for _, method := range []string{"HEAD", "GET"} {
 		answer := visit(s, method, "/login?token="+string(s.access.code), "")
-		test.Equal(t, method+" by a program that previews links", fmt.Sprint(answer.Code, answer.Header()["Set-Cookie"]), "200 []")
+		test.Equal(
+			t,
+			method+" by a program that previews links",
+			fmt.Sprint(answer.Code, answer.Header()["Set-Cookie"]),
+			"200 []",
+		)
 	}
-	test.Equal(t, "HEAD by a browser", visit(s, "HEAD", "/login?token="+string(s.access.code), "", "Sec-Fetch-Mode", "navigate").Code, 200)
+	test.Equal(
+		t,
+		"HEAD by a browser",
+		visit(s, "HEAD", "/login?token="+string(s.access.code), "", "Sec-Fetch-Mode", "navigate").Code,
+		200,
+	)
 	open := func(token Token, cookie string) (status int, set *http.Cookie) {
-		answer := visit(s, "GET", "/login?token="+string(token), "", "Cookie", cookie, "Upgrade-Insecure-Requests", "1")
+		answer := visit(
+			s,
+			"GET",
+			"/login?token="+string(token),
+			"",
+			"Cookie",
+			cookie,
+			"Upgrade-Insecure-Requests",
+			"1",
+		)
 		set, _ = http.ParseSetCookie(answer.Header().Get("Set-Cookie")) // nil if there is none
 		return answer.Code, set
 	}
 	status, _ := open(s.token, "")
 	test.Equal(t, "the token as a link", status, http.StatusUnauthorized)
 	status, c := open(s.access.code, "")
-	if status != http.StatusSeeOther || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Value != string(s.token) {
+	if status != http.StatusSeeOther || c == nil || !c.HttpOnly || c.SameSite != http.SameSiteStrictMode ||
+		c.Value != string(s.token) {
 		t.Fatalf("%d %v", status, c)
 	}
 	status, _ = open(s.access.code, "")
@@ -195,7 +249,8 @@ func TestLogin(t *testing.T) {
 	test.Equal(t, "the same browser", status, http.StatusSeeOther)
 }
 
-// The link has a name that no other server at this machine can have, unless another program listens at ::1.
+// The link has a name that no other server at this machine can have, unless another program
+// listens at ::1.
 func TestSecretName(t *testing.T) {
 	link := func(s *Server) (said string) {
 		s.Announce(func(line string) { said += line + "\n" }, true)
@@ -225,22 +280,31 @@ func TestSecretName(t *testing.T) {
 	names := map[string]string{}
 	for _, kept := range []Token{"0123456789abcdef", "0123456789abcdef", "0123456789abcdeF", "", ""} {
 		second, name := secretName(t.Context(), first, kept)
-		if second == nil || kept != "" && names[string(kept)] != "" && names[string(kept)] != name || kept == "" && names[""] == name {
+		if second == nil || kept != "" && names[string(kept)] != "" && names[string(kept)] != name ||
+			kept == "" && names[""] == name {
 			t.Errorf("%v %q %v", second, name, names)
 		}
 		second.Close()
 		names[string(kept)] = name
 	}
-	test.Equal(t, "two tokens have the same name", names["0123456789abcdef"] == names["0123456789abcdeF"], false)
+	test.Equal(
+		t,
+		"two tokens have the same name",
+		names["0123456789abcdef"] == names["0123456789abcdeF"],
+		false,
+	)
 	own, _ := serve(t, Options{OwnToken: true})
-	if said := link(own); !strings.Contains(said, "log in at http://"+names["0123456789abcdef"]+":") || strings.Contains(said, string(own.token)) || strings.Contains(said, string(own.access.code)) {
+	if said := link(own); !strings.Contains(said, "log in at http://"+names["0123456789abcdef"]+":") ||
+		strings.Contains(said, string(own.token)) ||
+		strings.Contains(said, string(own.access.code)) {
 		t.Error(said)
 	}
 	other, _ := serve(t, Options{Listen: "[::1]:0"})
 	test.Contains(t, "the link", link(other), "once: http://[::1]:")
 }
 
-// Only this account can use the socket, and the next server replaces the one of a killed server.
+// Only this account can use the socket, and the next server replaces the one of a killed
+// server.
 func TestSocket(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "symphony.sock")
 	for range 2 {
@@ -249,7 +313,8 @@ func TestSocket(t *testing.T) {
 		_ = l.(*socketListener).Listener.Close() // as a kill: the socket stays
 	}
 	serve(t, Options{Listen: "unix:" + path})
-	kept, long := filepath.Join(filepath.Dir(path), "notes.txt"), path+strings.Repeat("x", 100)
+	kept := filepath.Join(filepath.Dir(path), "notes.txt")
+	long := path + strings.Repeat("x", 100)
 	test.OK(t, os.WriteFile(kept, []byte("kept"), 0o600))
 	test.OK(t, os.Symlink(kept, kept+".link"))
 	w := &environ.Env{Dir: "/"}
@@ -296,7 +361,11 @@ func TestAddresses(t *testing.T) {
 			continue
 		}
 		w := &environ.Env{Dir: t.TempDir()}
-		s, err := New(t.Context(), w, Options{Listen: c.listen, Port: c.port, Token: "0123456789abcdef"})
+		s, err := New(t.Context(), w, Options{
+			Listen: c.listen,
+			Port:   c.port,
+			Token:  "0123456789abcdef",
+		})
 		if err != nil {
 			test.Contains(t, c.listen, err.Error(), c.want)
 			continue
@@ -320,18 +389,38 @@ func TestAddresses(t *testing.T) {
 	test.Contains(t, "the names", " "+strings.Join(a.hosts, " ")+" ", " tower ", " 192.0.2.1 ")
 }
 
-// A server that other machines can reach reports it, and they reach it by the machine's name and addresses; 0.0.0.0 is IPv4 alone.
+// A server that other machines can reach reports it, and they reach it by the machine's name
+// and addresses; 0.0.0.0 is IPv4 alone.
 func TestOpenToOthers(t *testing.T) {
 	s, address := serve(t, Options{Listen: "0.0.0.0:0"})
 	port := address[strings.LastIndex(address, ":"):]
 	name := strings.ToLower(test.Must(os.Hostname()))
 	said := ""
-	test.Equal(t, "a link without asking for it", s.Announce(func(line string) { said += line + "\n" }, false), "")
-	test.Contains(t, "the start", said, "serving at http://0.0.0.0"+port, "open to other machines, without encryption", " http://"+name+port+"/")
+	test.Equal(
+		t,
+		"a link without asking for it",
+		s.Announce(func(line string) { said += line + "\n" }, false),
+		"",
+	)
+	test.Contains(
+		t,
+		"the start",
+		said,
+		"serving at http://0.0.0.0"+port,
+		"open to other machines, without encryption",
+		" http://"+name+port+"/",
+	)
 	link := s.Announce(func(line string) { said += line + "\n" }, true)
 	test.Contains(t, "the start with a link", said, "open this link once: "+link+"\n")
 	short, _, _ := strings.Cut(name, ".")
-	for host, want := range map[string]int{name: 401, name + port: 401, short: 401, "192.0.2.7" + port: 401, "evil.example": 421, name + ":http": 421} {
+	for host, want := range map[string]int{
+		name:               401,
+		name + port:        401,
+		short:              401,
+		"192.0.2.7" + port: 401,
+		"evil.example":     421,
+		name + ":http":     421,
+	} {
 		r := httptest.NewRequest("GET", "/api/v1/state", nil)
 		r.Host = host
 		answer := httptest.NewRecorder()
@@ -369,7 +458,8 @@ func TestReadToken(t *testing.T) {
 	} {
 		test.OK(t, errors.Join(os.WriteFile(path, []byte(c.text), 0o600), os.Chmod(path, c.mode)))
 		token, err := ReadToken(path)
-		if c.said == "" && (err != nil || string(token) != strings.TrimSpace(c.text)) || c.said != "" && (err == nil || !strings.Contains(err.Error(), c.said)) {
+		if c.said == "" && (err != nil || string(token) != strings.TrimSpace(c.text)) ||
+			c.said != "" && (err == nil || !strings.Contains(err.Error(), c.said)) {
 			t.Errorf("%.30q: %v", c.text, err)
 		}
 	}
@@ -391,5 +481,10 @@ func TestTheme(t *testing.T) {
 			t.Errorf("%s %s: %v", c.theme, c.back, to)
 		}
 	}
-	test.Contains(t, "the page", visit(s, "GET", "/", "", "Cookie", "theme=dark").Body.String(), `data-theme="dark"`)
+	test.Contains(
+		t,
+		"the page",
+		visit(s, "GET", "/", "", "Cookie", "theme=dark").Body.String(),
+		`data-theme="dark"`,
+	)
 }

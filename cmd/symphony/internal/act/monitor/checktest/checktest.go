@@ -18,8 +18,8 @@ type Ping struct {
 	Body string
 }
 
-// Server watches a check. It is up until the last ping is older than Period and Grace, a pass has started and not ended within
-// Grace, or a pass has failed.
+// Server watches a check. It is up until the last ping is older than Period and Grace, a pass
+// has started and not ended within Grace, or a pass has failed.
 type Server struct {
 	URL string // of the check
 
@@ -82,7 +82,9 @@ func (s *Server) Status() string {
 	defer s.mu.Unlock()
 	now := s.now()
 	switch {
-	case s.failed, !s.started.IsZero() && now.Sub(s.started) > s.grace, !s.last.IsZero() && now.Sub(s.last) > s.period+s.grace:
+	case s.failed,
+		!s.started.IsZero() && now.Sub(s.started) > s.grace,
+		!s.last.IsZero() && now.Sub(s.last) > s.period+s.grace:
 		return "down"
 	case s.last.IsZero():
 		return "new"
@@ -107,12 +109,20 @@ func (s *Server) serve(w http.ResponseWriter, req *http.Request) {
 		http.Error(w, "not found: "+req.URL.Path, max(s.refuse, http.StatusNotFound))
 		return
 	}
-	ping := Ping{Kind: strings.TrimPrefix(kind, "/"), Run: req.URL.Query().Get("rid"), Body: string(body)}
+	ping := Ping{
+		Kind: strings.TrimPrefix(kind, "/"),
+		Run:  req.URL.Query().Get("rid"),
+		Body: string(body),
+	}
 	switch ping.Kind {
 	case "":
-		ping.Kind, s.last, s.started, s.failed = "success", s.now(), time.Time{}, false
+		ping.Kind = "success"
+		s.last = s.now()
+		s.started = time.Time{}
+		s.failed = false
 	case "fail":
-		s.started, s.failed = time.Time{}, true
+		s.started = time.Time{}
+		s.failed = true
 	case "start":
 		s.started = s.now()
 	}

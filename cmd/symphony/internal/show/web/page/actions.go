@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Forms makes the forms by which the reader of a page acts on a project. Each has a template: "request", "issue-actions" and
-// "project-actions".
+// Forms makes the forms by which the reader of a page acts on a project. Each has a template:
+// "request", "issue-actions" and "project-actions".
 type Forms struct {
 	Project string // the name by which addresses call it
 	Back    string // the page that follows a command: a path of this server
@@ -31,7 +31,8 @@ func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
 func (i Issue) Form() IssueForm {
 	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
 	if c := i.Claim; c != nil {
-		form.Claimed, form.HeldNext = true, c.HeldNext
+		form.Claimed = true
+		form.HeldNext = c.HeldNext
 		form.Undelivered = c.Delivery != nil && c.Delivery.Due
 		form.Refused = c.Delivery != nil && c.Delivery.Handover.Refused()
 	}
@@ -92,8 +93,10 @@ func (r RequestForm) Recurs() bool { return !r.IsQuestion() && r.Kind != reconci
 
 // wants name the kinds of requests in a few words.
 var wants = map[reconcile.RequestKind]string{
-	reconcile.CommandRequest: "wants to run a command", reconcile.FileChangeRequest: "wants to change files",
-	reconcile.PermissionsRequest: "wants permissions", reconcile.DirectoryRequest: "wants to work in another directory",
+	reconcile.CommandRequest:     "wants to run a command",
+	reconcile.FileChangeRequest:  "wants to change files",
+	reconcile.PermissionsRequest: "wants permissions",
+	reconcile.DirectoryRequest:   "wants to work in another directory",
 }
 
 // Wants names the kind of request.
@@ -116,7 +119,12 @@ func (r RequestForm) Asks() string {
 // RowForm is what an operator can do about the issue of a row.
 func (f Forms) RowForm(r view.Row) IssueForm {
 	return IssueForm{
-		Forms: f, Identifier: r.Identifier, Status: r.Status, Claimed: r.Claimed(), Undelivered: r.Undelivered(), HeldNext: r.HeldNext(),
+		Forms:       f,
+		Identifier:  r.Identifier,
+		Status:      r.Status,
+		Claimed:     r.Claimed(),
+		Undelivered: r.Undelivered(),
+		HeldNext:    r.HeldNext(),
 	}
 }
 
@@ -139,9 +147,10 @@ func (i IssueForm) ID(verb string) string {
 	return url.PathEscape(verb + "-" + i.Project + "-" + i.Identifier)
 }
 
-// Can reports whether a command has an effect: stop needs a run, retry an issue that would be due, deliver commits that wait for a delivery
-// which has failed or which the hold of the issue keeps from starting, verify what it has refused, hold an issue that would otherwise get a
-// run.
+// Can reports whether a command has an effect: stop needs a run, retry an issue that would be
+// due, deliver commits that wait for a delivery which has failed or which the hold of the
+// issue keeps from starting, verify what it has refused, hold an issue that would otherwise
+// get a run.
 func (i IssueForm) Can(verb string) bool {
 	is := func(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
 	running := is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer)
@@ -150,10 +159,22 @@ func (i IssueForm) Can(verb string) bool {
 		return running
 	case "retry":
 		return i.HeldNext && running ||
-			i.Claimed && is(reconcile.StatusHeld, reconcile.StatusQueued, reconcile.StatusWaiting, reconcile.StatusUndelivered)
+			i.Claimed &&
+				is(
+					reconcile.StatusHeld,
+					reconcile.StatusQueued,
+					reconcile.StatusWaiting,
+					reconcile.StatusUndelivered,
+				)
 	case "hold":
-		return running && !i.HeldNext || is(reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusSkipped,
-			detail.StatusReady)
+		return running && !i.HeldNext ||
+			is(
+				reconcile.StatusQueued,
+				reconcile.StatusBlocked,
+				reconcile.StatusWaiting,
+				reconcile.StatusSkipped,
+				detail.StatusReady,
+			)
 	case "deliver":
 		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
 	case "verify":
@@ -164,12 +185,18 @@ func (i IssueForm) Can(verb string) bool {
 
 // Tells reports whether a message reaches an agent: the present or a later run's.
 func (i IssueForm) Tells() bool {
-	return !slices.Contains([]view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}, i.Status)
+	return !slices.Contains(
+		[]view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown},
+		i.Status,
+	)
 }
 
 // Possible lists what can be done.
 func (i IssueForm) Possible() []string {
-	return slices.DeleteFunc([]string{"stop", "retry", "hold", "deliver", "verify"}, func(verb string) bool { return !i.Can(verb) })
+	return slices.DeleteFunc(
+		[]string{"stop", "retry", "hold", "deliver", "verify"},
+		func(verb string) bool { return !i.Can(verb) },
+	)
 }
 
 // ProjectForm is the data of the template "project-actions".
@@ -182,7 +209,8 @@ type ProjectForm struct {
 // Overview is what an operator can do about the project.
 func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
 
-// ProjectButton is a command about the project at the end of a notice: refresh, unblock, resume, or retry for all held issues.
+// ProjectButton is a command about the project at the end of a notice: refresh, unblock,
+// resume, or retry for all held issues.
 type ProjectButton struct {
 	Forms
 	Verb string

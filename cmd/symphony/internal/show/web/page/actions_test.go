@@ -15,18 +15,34 @@ import (
 // What a request shows of a hostile agent, and its forms, with and without the token.
 func TestRequestForm(t *testing.T) {
 	command := view.RequestRow{
-		ID: "ABC-1.2", Identifier: "ABC-1", Title: "<script>alert(1)</script>", Kind: reconcile.CommandRequest, Summary: "rm -rf \u202e/ <b>", Outside: true,
-		ExpiresAt: time.Date(2026, 2, 24, 20, 15, 0, 0, time.UTC),
+		ID:         "ABC-1.2",
+		Identifier: "ABC-1",
+		Title:      "<script>alert(1)</script>",
+		Kind:       reconcile.CommandRequest,
+		Summary:    "rm -rf \u202e/ <b>",
+		Outside:    true,
+		ExpiresAt:  time.Date(2026, 2, 24, 20, 15, 0, 0, time.UTC),
 		Request: reconcile.Request{
 			Identifier: "ABC-1", Number: 2, Kind: reconcile.CommandRequest, Summary: "network: rm",
-			Detail: reconcile.RequestDetail{Command: "rm \\\n\t-rf \x1b[31m/ <b>", Cwd: "/srv/\u202e", Reason: "why?", Cut: 7},
+			Detail: reconcile.RequestDetail{
+				Command: "rm \\\n\t-rf \x1b[31m/ <b>",
+				Cwd:     "/srv/\u202e",
+				Reason:  "why?",
+				Cut:     7,
+			},
 		},
 	}
 	question := command
 	question.Kind = reconcile.QuestionRequest
 	question.Request.Kind = reconcile.QuestionRequest
 	question.Request.Detail = reconcile.RequestDetail{Questions: []reconcile.RequestQuestion{
-		{Text: "Which <b>?", Options: []reconcile.RequestOption{{Label: "Red \"x\"", Description: "warm"}, {Label: "Blue"}}},
+		{
+			Text: "Which <b>?",
+			Options: []reconcile.RequestOption{{
+				Label:       "Red \"x\"",
+				Description: "warm",
+			}, {Label: "Blue"}},
+		},
 		{Text: "Word", Secret: true},
 		{Text: "Own", Options: []reconcile.RequestOption{{Label: "A"}}, Other: true},
 		{Text: "Some", Options: []reconcile.RequestOption{{Label: "A"}}, Several: true},
@@ -35,7 +51,11 @@ func TestRequestForm(t *testing.T) {
 	}}
 	change := command
 	change.Kind = reconcile.FileChangeRequest
-	change.Request.Detail = reconcile.RequestDetail{Changes: []reconcile.RequestChange{{Path: "a\x07b", Kind: "update", Diff: "@@ -1 +1 @@\n-<old>\n+new\x1b]0;x\x07\n"}}}
+	change.Request.Detail = reconcile.RequestDetail{Changes: []reconcile.RequestChange{{
+		Path: "a\x07b",
+		Kind: "update",
+		Diff: "@@ -1 +1 @@\n-<old>\n+new\x1b]0;x\x07\n",
+	}}}
 	for _, c := range []struct {
 		name   string
 		row    view.RequestRow
@@ -61,7 +81,9 @@ func TestRequestForm(t *testing.T) {
 		for _, want := range strings.Split(strings.ReplaceAll(c.want, " | ", " \x00 "), "|") {
 			test.Contains(t, c.name, html, strings.ReplaceAll(want, " \x00 ", " | "))
 		}
-		if strings.Contains(html, "<form") != c.mayAct || strings.Contains(html, "<input") && !c.mayAct || strings.Contains(html, " style=") || strings.Contains(html, "ZgotmplZ") {
+		if strings.Contains(html, "<form") != c.mayAct || strings.Contains(html, "<input") && !c.mayAct ||
+			strings.Contains(html, " style=") ||
+			strings.Contains(html, "ZgotmplZ") {
 			t.Errorf("%s: %s", c.name, html)
 		}
 	}
@@ -70,11 +92,27 @@ func TestRequestForm(t *testing.T) {
 // Only what has an effect is offered.
 func TestIssueForm(t *testing.T) {
 	for status, want := range map[view.Status]string{
-		reconcile.StatusNeedsAnswer: "stop hold", reconcile.StatusRunning: "stop hold", reconcile.StatusHeld: "retry", reconcile.StatusUndelivered: "retry deliver",
-		reconcile.StatusQueued: "retry hold", reconcile.StatusBlocked: "hold", reconcile.StatusWaiting: "retry hold", reconcile.StatusSkipped: "hold", detail.StatusReady: "hold",
-		view.StatusKept: "", view.StatusEnded: "", detail.StatusHandedOver: "", detail.StatusReleased: "", detail.StatusUnknown: "",
+		reconcile.StatusNeedsAnswer: "stop hold",
+		reconcile.StatusRunning:     "stop hold",
+		reconcile.StatusHeld:        "retry",
+		reconcile.StatusUndelivered: "retry deliver",
+		reconcile.StatusQueued:      "retry hold",
+		reconcile.StatusBlocked:     "hold",
+		reconcile.StatusWaiting:     "retry hold",
+		reconcile.StatusSkipped:     "hold",
+		detail.StatusReady:          "hold",
+		view.StatusKept:             "",
+		view.StatusEnded:            "",
+		detail.StatusHandedOver:     "",
+		detail.StatusReleased:       "",
+		detail.StatusUnknown:        "",
 	} {
-		form := IssueForm{Forms: Forms{Project: "web", Back: "/", MayAct: true}, Identifier: "a/b c", Status: status, Claimed: true}
+		form := IssueForm{
+			Forms:      Forms{Project: "web", Back: "/", MayAct: true},
+			Identifier: "a/b c",
+			Status:     status,
+			Claimed:    true,
+		}
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
 		html := string(draw("issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
@@ -82,19 +120,36 @@ func TestIssueForm(t *testing.T) {
 			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Possible(), verb))
 		}
 		form.MayAct = false
-		if html := string(draw("issue-actions", form)); strings.Contains(html, "<form") || strings.Contains(html, "/login") != (want != "") {
+		if html := string(draw("issue-actions", form)); strings.Contains(html, "<form") ||
+			strings.Contains(html, "/login") != (want != "") {
 			t.Errorf("%s: %s", status, html)
 		}
 	}
-	stays := IssueForm{Forms: Forms{MayAct: true}, Identifier: "A-1", Status: reconcile.StatusRunning, Claimed: true}
+	stays := IssueForm{
+		Forms:      Forms{MayAct: true},
+		Identifier: "A-1",
+		Status:     reconcile.StatusRunning,
+		Claimed:    true,
+	}
 	stays.HeldNext = true
 	test.Equal(t, "held after its run", strings.Join(stays.Possible(), " "), "stop retry")
 	test.Contains(t, "the button", string(draw("issue-actions", stays)), "Do not hold")
-	held := IssueForm{Forms: Forms{MayAct: true}, Identifier: "A-1", Status: reconcile.StatusHeld, Claimed: true, Undelivered: true}
+	held := IssueForm{
+		Forms:       Forms{MayAct: true},
+		Identifier:  "A-1",
+		Status:      reconcile.StatusHeld,
+		Claimed:     true,
+		Undelivered: true,
+	}
 	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 	for _, paused := range []bool{true, false} {
-		html := string(draw("project-actions", Forms{Project: "web", MayAct: true}.Overview(paused, paused)))
-		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused || strings.Contains(html, "/unblock?") != paused || !strings.Contains(html, "/refresh?") {
+		html := string(draw("project-actions", Forms{
+			Project: "web",
+			MayAct:  true,
+		}.Overview(paused, paused)))
+		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused ||
+			strings.Contains(html, "/unblock?") != paused ||
+			!strings.Contains(html, "/refresh?") {
 			t.Errorf("paused %v: %s", paused, html)
 		}
 	}

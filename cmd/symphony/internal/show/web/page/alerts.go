@@ -11,7 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Alerts are what every page tells of all projects, whatever it is about: alarms above the page, and news for notifications.
+// Alerts are what every page tells of all projects, whatever it is about: alarms above the
+// page, and news for notifications.
 type Alerts struct {
 	Alarms []obstacle // what stops whole projects until a person acts
 	News   []News     // for notifications
@@ -25,7 +26,8 @@ type News struct {
 	Text string `json:"text"`
 }
 
-// NewAlerts makes the alerts of all projects and of what agents without an issue ask. back is the page that follows a command.
+// NewAlerts makes the alerts of all projects and of what agents without an issue ask. back is
+// the page that follows a command.
 func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAct bool) *Alerts {
 	a := &Alerts{News: []News{}}
 	ask := func(requests []view.RequestRow) {
@@ -62,15 +64,16 @@ func (p Page) Strip() template.HTML {
 
 // obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
 type obstacle struct {
-	Class, Icon   string
-	Project       string // empty with one project
-	Title, Text   string
-	Hint          string
-	Code          string
-	Began, Ends   string     // what was at At, and what is at Until
-	At, Until     *time.Time // nil where no time is known
-	ProjectButton            // what to do about it; without a verb where there is nothing to do but to wait
-	Alarm         bool       // it stops the whole project until a person acts
+	Class, Icon string
+	Project     string // empty with one project
+	Title, Text string
+	Hint        string
+	Code        string
+	Began, Ends string     // what was at At, and what is at Until
+	At, Until   *time.Time // nil where no time is known
+	// what to do about it; without a verb where there is nothing to do but to wait
+	ProjectButton
+	Alarm bool // it stops the whole project until a person acts
 }
 
 const noSchedule = "No schedule is active"
@@ -86,7 +89,14 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 	}
 	if e := v.Error; e != nil {
 		if e.Code != "no_state" { // see the template's empty state
-			add(obstacle{Class: "bad", Icon: "stop", Title: "The project can't be read", Text: e.Message, Hint: e.Hint, Code: e.Code}, "")
+			add(obstacle{
+				Class: "bad",
+				Icon:  "stop",
+				Title: "The project can't be read",
+				Text:  e.Message,
+				Hint:  e.Hint,
+				Code:  e.Code,
+			}, "")
 		}
 		return list
 	}
@@ -103,7 +113,13 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 	if p := v.LastPass; p != nil {
 		for _, e := range p.Errors {
 			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
-				o := obstacle{Title: "The last pass failed", Text: e.Message, Hint: e.Hint, Code: e.Code, At: &p.StartedAt}
+				o := obstacle{
+					Title: "The last pass failed",
+					Text:  e.Message,
+					Hint:  e.Hint,
+					Code:  e.Code,
+					At:    &p.StartedAt,
+				}
 				o.Class, o.Icon = severity(e.Code, e.Status)
 				add(o, "refresh")
 			}
@@ -111,28 +127,54 @@ func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
 	}
 	for _, e := range v.LookErrors {
 		if !v.PassFailedSo(e.Code, e.Message) {
-			o := obstacle{Title: "The last look at pull requests failed", Text: e.Message, Code: e.Code, At: &e.Since}
+			o := obstacle{
+				Title: "The last look at pull requests failed",
+				Text:  e.Message,
+				Code:  e.Code,
+				At:    &e.Since,
+			}
 			o.Class, o.Icon = severity(e.Code, 0)
 			add(o, "refresh")
 		}
 	}
 	for _, h := range v.Hosts {
 		if !h.Usable() {
-			add(obstacle{Class: "warn", Icon: "alert", Title: h.Name + " gets no further runs", Text: h.Message}, "unblock")
+			add(obstacle{
+				Class: "warn",
+				Icon:  "alert",
+				Title: h.Name + " gets no further runs",
+				Text:  h.Message,
+			}, "unblock")
 		}
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		add(obstacle{
-			Class: "warn", Icon: "clock", Title: "Nothing new starts: the budget of today is used up", Text: *b.Message,
-			Hint: "raise `agent.budget_per_day`, or start one issue with `symphony run`", Ends: "ends", Until: &b.Until,
+			Class: "warn",
+			Icon:  "clock",
+			Title: "Nothing new starts: the budget of today is used up",
+			Text:  *b.Message,
+			Hint:  "raise `agent.budget_per_day`, or start one issue with `symphony run`",
+			Ends:  "ends",
+			Until: &b.Until,
 		}, "")
 	}
 	if v.LowUntil != nil {
 		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
-		add(obstacle{Class: "warn", Icon: "clock", Title: title, Ends: "ends", Until: v.LowUntil}, "")
+		add(obstacle{
+			Class: "warn",
+			Icon:  "clock",
+			Title: title,
+			Ends:  "ends",
+			Until: v.LowUntil,
+		}, "")
 	}
 	if v.Paused {
-		add(obstacle{Class: "warn", Icon: "pause", Title: "Paused", Text: "Nothing new starts before you resume it."}, "resume")
+		add(obstacle{
+			Class: "warn",
+			Icon:  "pause",
+			Title: "Paused",
+			Text:  "Nothing new starts before you resume it.",
+		}, "resume")
 	}
 	return list
 }
@@ -144,8 +186,11 @@ func unscheduled(v view.Overview, several bool) obstacle {
 		command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
 	}
 	o := obstacle{
-		Class: "bad", Icon: "alert", Title: noSchedule, Text: "No new run starts, and nothing settles the runs that end.",
-		Hint: "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+		Class: "bad",
+		Icon:  "alert",
+		Title: noSchedule,
+		Text:  "No new run starts, and nothing settles the runs that end.",
+		Hint:  "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
 	}
 	if o.At = v.LastScheduled(); o.At != nil {
 		o.Began = "its last pass was"
@@ -157,8 +202,14 @@ func unscheduled(v view.Overview, several bool) obstacle {
 func blockOf(v view.Overview) obstacle {
 	b := v.ProjectBlock
 	o := obstacle{
-		Title: "Nothing new starts", Text: b.Message, Hint: words.MarkedHint(b.Reason, ""), Code: b.Reason,
-		Began: "began", At: &b.Since, Ends: "ends", Until: b.Until,
+		Title: "Nothing new starts",
+		Text:  b.Message,
+		Hint:  words.MarkedHint(b.Reason, ""),
+		Code:  b.Reason,
+		Began: "began",
+		At:    &b.Since,
+		Ends:  "ends",
+		Until: b.Until,
 	}
 	o.Class, o.Icon = severity(b.Reason, b.Status)
 	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
@@ -168,13 +219,15 @@ func blockOf(v view.Overview) obstacle {
 	case o.Until != nil:
 		o.Title = "Nothing new starts: the limit of codex is used up"
 	case b.NextTry.After(v.GeneratedAt):
-		o.Ends, o.Until = "next try", &b.NextTry
+		o.Ends = "next try"
+		o.Until = &b.NextTry
 	}
 	return o
 }
 
-// severity returns the style and the icon of a notice about a fault: a warning if the fault ends by itself, as when the tracker does not
-// answer, or else the red one, because a person has to act.
+// severity returns the style and the icon of a notice about a fault: a warning if the fault
+// ends by itself, as when the tracker does not answer, or else the red one, because a person
+// has to act.
 func severity(code string, status int) (class, icon string) {
 	if reconcile.EndsByItself(code, status) {
 		return "warn", "clock"

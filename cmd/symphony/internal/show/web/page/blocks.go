@@ -8,14 +8,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// diffBlock is a part of a diff: lines of one kind, or lines that others replace, which a wide window shows side by side.
+// diffBlock is a part of a diff: lines of one kind, or lines that others replace, which a wide
+// window shows side by side.
 type diffBlock struct {
 	Kind  string // pair, hunk, note, or empty for lines that are the same
 	Lines []diffLine
 }
 
-// blocksOf divides the diff of a file, gives it the colours of its language, and marks the words in which a line differs from the one that
-// it replaces.
+// blocksOf divides the diff of a file, gives it the colours of its language, and marks the
+// words in which a line differs from the one that it replaces.
 func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 	colourLines(file, lines)
 	before := ""
@@ -26,9 +27,11 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 		}
 		last := len(blocks) - 1
 		if last < 0 || blocks[last].Kind != kind || l.Kind == "del" && before == "add" {
-			blocks, last = append(blocks, diffBlock{Kind: kind}), last+1
+			blocks = append(blocks, diffBlock{Kind: kind})
+			last = last + 1
 		}
-		blocks[last].Lines, before = append(blocks[last].Lines, l), l.Kind
+		blocks[last].Lines = append(blocks[last].Lines, l)
+		before = l.Kind
 	}
 	for _, b := range blocks {
 		added := len(text.Filter(b.Lines, func(l diffLine) bool { return l.Kind == "add" }))
@@ -42,7 +45,8 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 	return blocks
 }
 
-// changeBlocks divides the patch of a request. It shows each line of it, whatever the heads of the hunks claim.
+// changeBlocks divides the patch of a request. It shows each line of it, whatever the heads of
+// the hunks claim.
 func changeBlocks(c reconcile.RequestChange) []diffBlock {
 	return blocksOf(c.Path, diffLines(eventlog.AsDiff(c)))
 }
@@ -56,9 +60,11 @@ func diffLines(diff string) (list []diffLine) {
 		case strings.HasPrefix(line, "@@"):
 			l.Kind = "hunk"
 		case strings.HasPrefix(line, "+"):
-			l.Kind, l.Text = "add", l.Text[1:]
+			l.Kind = "add"
+			l.Text = l.Text[1:]
 		case strings.HasPrefix(line, "-"):
-			l.Kind, l.Text = "del", l.Text[1:]
+			l.Kind = "del"
+			l.Text = l.Text[1:]
 		case isDiff:
 			l.Text = strings.TrimPrefix(l.Text, " ")
 		}
@@ -70,10 +76,13 @@ func diffLines(diff string) (list []diffLine) {
 
 var diffWord = text.Pattern(`[\pL\pN_]+|\s+|.`)
 
-// markWords marks what two lines do not have in common between their first and last words, unless they differ in most of them.
+// markWords marks what two lines do not have in common between their first and last words,
+// unless they differ in most of them.
 func markWords(old, now *diffLine) {
-	a, b := diffWord().FindAllString(old.Text, -1), diffWord().FindAllString(now.Text, -1)
-	from, end := 0, 0
+	a := diffWord().FindAllString(old.Text, -1)
+	b := diffWord().FindAllString(now.Text, -1)
+	from := 0
+	end := 0
 	for from < min(len(a), len(b)) && a[from] == b[from] {
 		from++
 	}
@@ -83,6 +92,8 @@ func markWords(old, now *diffLine) {
 	if 3*(from+end) < max(len(a), len(b)) {
 		return
 	}
-	old.From, now.From = len(strings.Join(a[:from], "")), len(strings.Join(b[:from], ""))
-	old.Till, now.Till = len(strings.Join(a[:len(a)-end], "")), len(strings.Join(b[:len(b)-end], ""))
+	old.From = len(strings.Join(a[:from], ""))
+	now.From = len(strings.Join(b[:from], ""))
+	old.Till = len(strings.Join(a[:len(a)-end], ""))
+	now.Till = len(strings.Join(b[:len(b)-end], ""))
 }

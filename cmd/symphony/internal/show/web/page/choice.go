@@ -19,7 +19,11 @@ type Choice struct {
 
 // NewChoice reads the choice from the query of an address. It ignores an unknown status.
 func NewChoice(q url.Values) Choice {
-	c := Choice{Query: strings.TrimSpace(q.Get("q")), Project: q.Get("project"), Status: view.Status(q.Get("status"))}
+	c := Choice{
+		Query:   strings.TrimSpace(q.Get("q")),
+		Project: q.Get("project"),
+		Status:  view.Status(q.Get("status")),
+	}
 	if !slices.Contains(view.Statuses, c.Status) {
 		c.Status = ""
 	}
@@ -31,12 +35,16 @@ func NewChoice(q url.Values) Choice {
 // Address is the address of the overview with this choice.
 func (c Choice) Address() string { return c.With("from", rowNumber(c.From)) }
 
-// With is the address of the overview with this choice, but other values of some keys, from the first row on.
+// With is the address of the overview with this choice, but other values of some keys, from
+// the first row on.
 func (c Choice) With(pairs ...string) string {
-	return address("/", append([]string{"q", c.Query, "project", c.Project, "status", string(c.Status)}, pairs...)...)
+	return address(
+		"/",
+		append([]string{"q", c.Query, "project", c.Project, "status", string(c.Status)}, pairs...)...)
 }
 
-// address is a path with a query of keys and their values. The last value of a key counts; without one it is left out.
+// address is a path with a query of keys and their values. The last value of a key counts;
+// without one it is left out.
 func address(path string, pairs ...string) string {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -57,7 +65,9 @@ const mostEnded = 500
 func (c Choice) Options() view.Options {
 	o := view.Options{All: true}
 	if c.Lists() {
-		o.List, o.Ended, o.Search = true, mostEnded, c.selection().Search()
+		o.List = true
+		o.Ended = mostEnded
+		o.Search = c.selection().Search()
 	}
 	return o
 }
@@ -81,7 +91,8 @@ const labelPrefix = "label:"
 func (c Choice) Results() string {
 	r := ResultChoice{Project: c.Project, Query: c.Query}
 	if label, is := strings.CutPrefix(c.Query, labelPrefix); is {
-		r.Query, r.Label = "", label
+		r.Query = ""
+		r.Label = label
 	}
 	return r.With()
 }

@@ -12,10 +12,14 @@ import (
 
 // language is what colours need to know of a language.
 type language struct {
-	comment string   // begins a comment that ends with its line
-	blocks  []string // pairs of begin and end of comments and strings that may have several lines; those of comments come first
-	quotes  string   // the signs around strings that end with their line at the latest; a backslash escapes them
-	words   string   // the coloured words, with blanks between them; of languageOf around each
+	comment string // begins a comment that ends with its line
+	// pairs of begin and end of comments and strings that may have several lines; those of
+	// comments come first
+	blocks []string
+	// the signs around strings that end with their line at the latest; a backslash escapes
+	// them
+	quotes string
+	words  string // the coloured words, with blanks between them; of languageOf around each
 }
 
 const wordsOfC = "break case catch class const continue default do else enum extern false final finally for if import interface new null" +
@@ -26,29 +30,97 @@ var languages = []struct {
 	files string
 	language
 }{
-	{".go", language{"//", []string{"/*", "*/", "`", "`"}, `"'`, "break case chan const continue default defer else fallthrough false for" +
-		" func go goto if import interface map nil package range return select struct switch true type var"}},
-	{".js .jsx .mjs .cjs .ts .tsx", language{"//", []string{"/*", "*/", "`", "`"}, `"'`, wordsOfC + " as async await export extends from" +
-		" function in instanceof let of type typeof undefined var yield"}},
-	{".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php", language{"//", []string{"/*", "*/", `"""`, `"""`}, `"'`, wordsOfC +
-		" as async await echo extends fun func function implements in instanceof is let override throws using val var when"}},
-	{".c .h .cc .cpp .hpp .m .proto", language{"//", []string{"/*", "*/"}, `"'`, wordsOfC + " auto char delete double float inline int long" +
-		" namespace nullptr short signed sizeof template typedef union unsigned using virtual"}},
-	{".rs", language{"//", []string{"/*", "*/"}, `"`, "as async await break const continue crate dyn else enum false fn for if impl in let" +
-		" loop match mod move mut pub ref return self Self static struct super trait true type unsafe use where while"}},
+	{
+		".go",
+		language{
+			"//",
+			[]string{"/*", "*/", "`", "`"},
+			`"'`,
+			"break case chan const continue default defer else fallthrough false for" +
+				" func go goto if import interface map nil package range return select struct switch true type var",
+		},
+	},
+	{
+		".js .jsx .mjs .cjs .ts .tsx",
+		language{
+			"//",
+			[]string{"/*", "*/", "`", "`"},
+			`"'`,
+			wordsOfC + " as async await export extends from" +
+				" function in instanceof let of type typeof undefined var yield",
+		},
+	},
+	{
+		".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php",
+		language{"//", []string{"/*", "*/", `"""`, `"""`}, `"'`, wordsOfC +
+			" as async await echo extends fun func function implements in instanceof is let override throws using val var when"},
+	},
+	{
+		".c .h .cc .cpp .hpp .m .proto",
+		language{
+			"//",
+			[]string{"/*", "*/"},
+			`"'`,
+			wordsOfC + " auto char delete double float inline int long" +
+				" namespace nullptr short signed sizeof template typedef union unsigned using virtual",
+		},
+	},
+	{
+		".rs",
+		language{
+			"//",
+			[]string{"/*", "*/"},
+			`"`,
+			"as async await break const continue crate dyn else enum false fn for if impl in let" +
+				" loop match mod move mut pub ref return self Self static struct super trait true type unsafe use where while",
+		},
+	},
 	{".css", language{"", []string{"/*", "*/"}, `"'`, ""}},
 	{".scss .less", language{"//", []string{"/*", "*/"}, `"'`, ""}},
 	{".json", language{"", nil, `"`, "true false null"}},
-	{".sql", language{"--", []string{"/*", "*/"}, `"'`, "ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL" +
-		" ON OR ORDER SELECT SET TABLE UPDATE VALUES WHERE"}},
+	{
+		".sql",
+		language{
+			"--",
+			[]string{"/*", "*/"},
+			`"'`,
+			"ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL" +
+				" ON OR ORDER SELECT SET TABLE UPDATE VALUES WHERE",
+		},
+	},
 	{".html .xml .svg .vue .md", language{"", []string{"<!--", "-->"}, "", ""}},
-	{".py", language{"#", []string{`"""`, `"""`, "'''", "'''"}, `"'`, "and as assert async await break class continue def del elif else" +
-		" except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield"}},
-	{".rb", language{"#", nil, `"'`, "and begin break case class def do else elsif end ensure false if in module next nil not or require" +
-		" rescue return self super then true unless until when while yield"}},
-	{".sh .bash .zsh", language{"#", []string{"'", "'"}, `"`, "case do done elif else esac exit export fi for function if in local return" +
-		" then until while"}},
-	{".yml .yaml .toml .ini .cfg .tf", language{"#", nil, `"`, "true false null"}}, // an apostrophe may belong to a word
+	{
+		".py",
+		language{
+			"#",
+			[]string{`"""`, `"""`, "'''", "'''"},
+			`"'`,
+			"and as assert async await break class continue def del elif else" +
+				" except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield",
+		},
+	},
+	{
+		".rb",
+		language{
+			"#",
+			nil,
+			`"'`,
+			"and begin break case class def do else elsif end ensure false if in module next nil not or require" +
+				" rescue return self super then true unless until when while yield",
+		},
+	},
+	{
+		".sh .bash .zsh",
+		language{
+			"#",
+			[]string{"'", "'"},
+			`"`,
+			"case do done elif else esac exit export fi for function if in local return" +
+				" then until while",
+		},
+	},
+	// an apostrophe may belong to a word
+	{".yml .yaml .toml .ini .cfg .tf", language{"#", nil, `"`, "true false null"}},
 }
 
 // languageOf returns the language of a file by its name; ok is false if it is not known.
@@ -63,7 +135,8 @@ func languageOf(name string) (l language, ok bool) {
 	return language{}, false
 }
 
-// colour is the end of a part of a line, and the class of its colour: comment, string, number, word, or empty for none.
+// colour is the end of a part of a line, and the class of its colour: comment, string, number,
+// word, or empty for none.
 type colour struct {
 	class string
 	end   int
@@ -72,10 +145,12 @@ type colour struct {
 // mostParts is how many parts of a line have colours.
 const mostParts = 300
 
-// scanner finds the colours of the lines of one side of a diff, one after the other, in a time that grows with their length.
+// scanner finds the colours of the lines of one side of a diff, one after the other, in a time
+// that grows with their length.
 type scanner struct {
 	language
-	class, until string // of the comment or string in which the next line begins; empty if it begins in none
+	// of the comment or string in which the next line begins; empty if it begins in none
+	class, until string
 }
 
 func (s *scanner) line(text string) (colours []colour) {
@@ -102,12 +177,14 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	case s.comment != "" && strings.HasPrefix(text, s.comment) && (s.comment != "#" || at == 0 || line[at-1] == ' ' || line[at-1] == '\t'):
 		return "comment", len(text)
 	case begin >= 0 && begin%2 == 0:
-		s.class, s.until = "string", s.blocks[begin+1]
+		s.class = "string"
+		s.until = s.blocks[begin+1]
 		if begin == 0 && s.until != s.blocks[0] {
 			s.class = "comment"
 		}
 		return s.block(text, len(s.blocks[begin]))
-	case s.quotes == `"` && strings.HasPrefix(text, `'"'`): // of Rust, whose apostrophes also begin the names of lifetimes
+	case s.quotes == `"` && strings.HasPrefix(text, `'"'`):
+		// of Rust, whose apostrophes also begin the names of lifetimes
 		return "string", len(`'"'`)
 	case strings.ContainsRune(s.quotes, first):
 		return "string", quotedLength(text)
@@ -134,7 +211,8 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	return "", length
 }
 
-// block returns the class and length of the rest of a comment or string, whose end is sought from a place on.
+// block returns the class and length of the rest of a comment or string, whose end is sought
+// from a place on.
 func (s *scanner) block(text string, from int) (class string, length int) {
 	class = s.class
 	at := strings.Index(text[from:], s.until)
@@ -142,7 +220,8 @@ func (s *scanner) block(text string, from int) (class string, length int) {
 		return class, len(text)
 	}
 	length = from + at + len(s.until)
-	s.class, s.until = "", ""
+	s.class = ""
+	s.until = ""
 	return class, length
 }
 
@@ -161,18 +240,21 @@ func quotedLength(text string) int {
 
 func wordSign(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
 
-// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of comments and strings, as far as one can tell.
+// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of
+// comments and strings, as far as one can tell.
 func colourLines(file string, lines []diffLine) {
 	known, ok := languageOf(file)
 	if !ok {
 		return
 	}
 	begin := scanner{language: known}
-	old, now := begin, begin
+	old := begin
+	now := begin
 	for i := range lines {
 		switch l := &lines[i]; l.Kind {
 		case "hunk":
-			old, now = begin, begin
+			old = begin
+			now = begin
 		case "note":
 		case "del":
 			l.Colours = old.line(l.Text)
@@ -180,7 +262,8 @@ func colourLines(file string, lines []diffLine) {
 			l.Colours = now.line(l.Text)
 		default:
 			l.Colours = now.line(l.Text)
-			old.class, old.until = now.class, now.until
+			old.class = now.class
+			old.until = now.until
 		}
 	}
 }

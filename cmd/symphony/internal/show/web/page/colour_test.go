@@ -9,7 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// A diff has the colours of its language. A comment or string goes on in the next line of its side, until the next hunk.
+// A diff has the colours of its language. A comment or string goes on in the next line of its
+// side, until the next hunk.
 func TestColours(t *testing.T) {
 	short := strings.NewReplacer(`<i class="`, "[", `">`, ":", "</i>", "]")
 	for _, c := range []struct{ file, diff, want string }{
@@ -29,7 +30,9 @@ func TestColours(t *testing.T) {
 			var got []string
 			for _, b := range blocksOf(c.file, diffLines(c.diff)) {
 				for _, l := range b.Lines {
-					if l.From, l.Till = 0, 0; l.Kind != "hunk" {
+					l.From = 0
+					l.Till = 0
+					if l.Kind != "hunk" {
 						got = append(got, html.UnescapeString(short.Replace(string(l.Code()))))
 					}
 				}
@@ -41,8 +44,22 @@ func TestColours(t *testing.T) {
 
 // Colours and marks change nothing in the text of a line, whatever it contains.
 func TestColoursKeepTheText(t *testing.T) {
-	tags := strings.NewReplacer(`<i class="comment">`, "", `<i class="string">`, "", `<i class="number">`, "", `<i class="word">`, "", "</i>", "",
-		"<mark>", "", "</mark>", "")
+	tags := strings.NewReplacer(
+		`<i class="comment">`,
+		"",
+		`<i class="string">`,
+		"",
+		`<i class="number">`,
+		"",
+		`<i class="word">`,
+		"",
+		"</i>",
+		"",
+		"<mark>",
+		"",
+		"</mark>",
+		"",
+	)
 	line := text.VisibleLines(evil) + " if /* é \"\" 12 */ `x` ''' \"\"\" <!-- -->"
 	for _, file := range []string{"a.go", "a.js", "a.java", "a.c", "a.rs", "a.css", "a.json", "a.sql", "a.html", "a.py", "a.rb", "a.sh", "a.yml", "a"} {
 		for from := range line {
@@ -50,7 +67,12 @@ func TestColoursKeepTheText(t *testing.T) {
 				lines := []diffLine{{Text: line, From: from, Till: from + till}}
 				colourLines(file, lines)
 				code := string(lines[0].Code())
-				test.Equal(t, "the ends of marks", strings.Count(code, "</mark>"), strings.Count(code, "<mark>"))
+				test.Equal(
+					t,
+					"the ends of marks",
+					strings.Count(code, "</mark>"),
+					strings.Count(code, "<mark>"),
+				)
 				drawn := tags.Replace(code)
 				if strings.ContainsAny(drawn, "<>\"") || html.UnescapeString(drawn) != line {
 					t.Fatalf("%s, marked from %d to %d: %s", file, from, from+till, drawn)

@@ -32,13 +32,26 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 		list = append(list, terminalCommand{c.Purpose, inFull(p, c.Line)})
 	}
 	remove := strings.Join([]string{
-		inFull(p, "stop --all"), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
+		inFull(
+			p,
+			"stop --all",
+		), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")
-	return append(list, terminalCommand{"Remove symphony from this project (after the last project, remove the program too)", remove})
+	return append(
+		list,
+		terminalCommand{
+			"Remove symphony from this project (after the last project, remove the program too)",
+			remove,
+		},
+	)
 }
 
 // InTerminal is what else can be done about the issue.
 func (i Issue) InTerminal() []terminalCommand {
-	p, name := i.Issue.Project, text.ShellQuote(i.Name())
-	return []terminalCommand{{"Next prompt", inFull(p, "prompt "+name)}, {"Take over", inFull(p, "takeover "+name)}}
+	p := i.Issue.Project
+	name := text.ShellQuote(i.Name())
+	return []terminalCommand{
+		{"Next prompt", inFull(p, "prompt "+name)},
+		{"Take over", inFull(p, "takeover "+name)},
+	}
 }

@@ -26,7 +26,8 @@ type Diff struct {
 func (d Diff) Page() Page {
 	d.Files = parseDiff(d.Text)
 	for _, f := range d.Files {
-		d.Added, d.Removed = d.Added+f.Added, d.Removed+f.Removed
+		d.Added = d.Added + f.Added
+		d.Removed = d.Removed + f.Removed
 	}
 	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: mainOf("diff.html", d)}
 }
@@ -62,7 +63,8 @@ type diffLine struct {
 	Kind     string // add, del, hunk, note or empty
 	Old, New int    // its numbers; 0 where it has none
 	Text     string // without the sign
-	// From and Till are the beginning and the end of what differs, in a line that another replaces.
+	// From and Till are the beginning and the end of what differs, in a line that another
+	// replaces.
 	From, Till int
 	Colours    []colour // of Text, in order; none if its language is not known
 }
@@ -74,8 +76,8 @@ const (
 	longFile        = 400
 )
 
-// parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in the heads of hunks decide which lines
-// are content.
+// parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in
+// the heads of hunks decide which lines are content.
 func parseDiff(data string) (files []diffFile) {
 	p := diffParser{}
 	for line := range strings.Lines(data) {
@@ -100,7 +102,9 @@ func (p *diffParser) line(line string) {
 		p.content(line)
 	case strings.HasPrefix(line, "diff --git "):
 		p.files = append(p.files, diffFile{
-			Path: pathOf(strings.TrimPrefix(line, "diff --git ")), What: "changed", NotCommitted: p.notCommitted,
+			Path:         pathOf(strings.TrimPrefix(line, "diff --git ")),
+			What:         "changed",
+			NotCommitted: p.notCommitted,
 		})
 	case line == host.NotCommitted:
 		p.notCommitted = true
@@ -114,7 +118,9 @@ func (p *diffParser) line(line string) {
 
 // kindsOfFile has the modes of files that a diff's lines do not show.
 var kindsOfFile = map[string]string{
-	"100755": "a program: it can be executed", "120000": "a link to this path", "160000": "a commit of another repository",
+	"100755": "a program: it can be executed",
+	"120000": "a link to this path",
+	"160000": "a commit of another repository",
 }
 
 // head reads a line between the name of a file and its first hunk.
@@ -136,7 +142,8 @@ func (p *diffParser) head(line string) {
 }
 
 func (p *diffParser) hunk(line string) {
-	p.oldLeft, p.newLeft = 1, 1
+	p.oldLeft = 1
+	p.newLeft = 1
 	numbers, _, _ := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
 	before, after, _ := strings.Cut(numbers, " ")
 	p.old, p.oldLeft = rangeOf(strings.TrimPrefix(before, "-"))
@@ -159,16 +166,27 @@ func (p *diffParser) content(line string) {
 	l := diffLine{Text: line}
 	switch {
 	case strings.HasPrefix(line, "+"):
-		l.Kind, l.New, l.Text = "add", p.new, line[1:]
+		l.Kind = "add"
+		l.New = p.new
+		l.Text = line[1:]
 		f.Added++
-		p.new, p.newLeft = p.new+1, p.newLeft-1
+		p.new = p.new + 1
+		p.newLeft = p.newLeft - 1
 	case strings.HasPrefix(line, "-"):
-		l.Kind, l.Old, l.Text = "del", p.old, line[1:]
+		l.Kind = "del"
+		l.Old = p.old
+		l.Text = line[1:]
 		f.Removed++
-		p.old, p.oldLeft = p.old+1, p.oldLeft-1
+		p.old = p.old + 1
+		p.oldLeft = p.oldLeft - 1
 	default:
-		l.Old, l.New, l.Text = p.old, p.new, strings.TrimPrefix(line, " ")
-		p.old, p.oldLeft, p.new, p.newLeft = p.old+1, p.oldLeft-1, p.new+1, p.newLeft-1
+		l.Old = p.old
+		l.New = p.new
+		l.Text = strings.TrimPrefix(line, " ")
+		p.old = p.old + 1
+		p.oldLeft = p.oldLeft - 1
+		p.new = p.new + 1
+		p.newLeft = p.newLeft - 1
 	}
 	p.add(l)
 }
@@ -185,7 +203,8 @@ func (p *diffParser) add(l diffLine) {
 	f.Lines = append(f.Lines, l)
 }
 
-// pathOf reads the path in "a/PATH b/PATH", whose halves are equal; git quotes a path with special characters.
+// pathOf reads the path in "a/PATH b/PATH", whose halves are equal; git quotes a path with
+// special characters.
 func pathOf(both string) string {
 	half := both[:len(both)/2]
 	if plain, err := strconv.Unquote(half); err == nil {
@@ -204,7 +223,8 @@ func (f diffFile) Anchor() string {
 	return fmt.Sprintf("file-%08x", hash.Sum32())
 }
 
-// lineBody is the data of the template "diff-lines". split puts old and new lines side by side where the window is wide.
+// lineBody is the data of the template "diff-lines". split puts old and new lines side by side
+// where the window is wide.
 func lineBody(label string, blocks []diffBlock, split bool) map[string]any {
 	return map[string]any{"Label": label, "Blocks": blocks, "Split": split}
 }

@@ -51,32 +51,48 @@ func functions() template.FuncMap {
 		"passTook":        durationOf,
 		"projectCommands": projectCommands,
 		"endedWith": func(project, outcome string) string {
-			return Choice{Project: project, Status: view.StatusEnded, Query: outcome + ":"}.Address()
+			return Choice{
+				Project: project,
+				Status:  view.StatusEnded,
+				Query:   outcome + ":",
+			}.Address()
 		},
 		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
 		"pullOf": pullOf,
 		"resultsOf": func(project, day string) string {
-			return ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}.With()
+			return ResultChoice{
+				Project: project,
+				Outcome: state.ResultHandedOver,
+				Since:   day,
+				Until:   day,
+			}.With()
 		},
-		"resultsWith": func(project, query string) string { return ResultChoice{Project: project, Query: query}.With() },
-		"rowOutcome":  rowOutcome,
-		"rowRun":      rowRun,
-		"rowText":     rowText,
-		"slotMeter":   slotMeter,
-		"today":       today,
-		"took":        took,
-		"turnTone":    turnTone,
-		"unstarted":   unstarted,
-		"window":      window,
+		"resultsWith": func(project, query string) string {
+			return ResultChoice{
+				Project: project,
+				Query:   query,
+			}.With()
+		},
+		"rowOutcome": rowOutcome,
+		"rowRun":     rowRun,
+		"rowText":    rowText,
+		"slotMeter":  slotMeter,
+		"today":      today,
+		"took":       took,
+		"turnTone":   turnTone,
+		"unstarted":  unstarted,
+		"window":     window,
 	}
 }
 
-// when is a moment, a time.Time or a pointer to one. The script of the pages shows how long ago or in how long it is, so that a page
-// only changes with its facts; without the script it is the time in UTC.
+// when is a moment, a time.Time or a pointer to one. The script of the pages shows how long
+// ago or in how long it is, so that a page only changes with its facts; without the script it
+// is the time in UTC.
 func when(v any) template.HTML {
 	t, ok := v.(time.Time)
 	if p, isPointer := v.(*time.Time); isPointer && p != nil {
-		t, ok = *p, true
+		t = *p
+		ok = true
 	}
 	if !ok || t.IsZero() {
 		return ""
@@ -97,8 +113,9 @@ func elapsed(v any) template.HTML {
 // command is a command of symphony with a button that copies it, which needs the script.
 func command(line string) template.HTML {
 	shown := template.HTMLEscapeString(text.Visible(line))
-	return template.HTML(`<code>` + shown + `</code><button type="button" class="copy quiet" title="Copy" aria-label="Copy ` + shown + `">` +
-		string(icon("copy")) + `</button>`) //nolint:gosec // escaped
+	button := `<button type="button" class="copy quiet" title="Copy" aria-label="Copy ` + shown + `">`
+	html := `<code>` + shown + `</code>` + button + string(icon("copy")) + `</button>`
+	return template.HTML(html) //nolint:gosec // escaped
 }
 
 // marked is a text of ours with commands and keys between backquotes.
@@ -118,7 +135,8 @@ func marked(s string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // escaped
 }
 
-// word is a word of a text with the address of the issue that it names; empty if it names none.
+// word is a word of a text with the address of the issue that it names; empty if it names
+// none.
 type word struct{ Before, Text, After, Address string }
 
 // linked divides a text into words, which name issues of these lists.
@@ -157,7 +175,10 @@ var icons = sync.OnceValue(func() map[string]string {
 })
 
 func icon(name string) template.HTML {
-	return template.HTML(`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d="` + icons()[name] + `"/></svg>`) // ours
+	// ours
+	return template.HTML(
+		`<svg class="icon" viewBox="0 0 16 16" aria-hidden="true"><path d="` + icons()[name] + `"/></svg>`,
+	)
 }
 
 // Icon is the URL of the page's Picture, which contains all of it.
@@ -165,11 +186,14 @@ func (p Page) Icon() template.URL {
 	return template.URL("data:image/svg+xml," + url.PathEscape(p.Picture())) // ours
 }
 
-// Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for a person.
+// Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for
+// a person.
 func (p Page) Picture() string {
-	colour, number := "#3d8bfd", ""
+	colour := "#3d8bfd"
+	number := ""
 	if p.alarmed() {
-		colour, number = "#e5484d", "!"
+		colour = "#e5484d"
+		number = "!"
 	}
 	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="` + colour + `">` +
 		`<rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
@@ -221,10 +245,19 @@ func rowRun(r view.Row) string {
 }
 
 // levelClasses are the classes of projects' verdicts.
-var levelClasses = map[view.Level]string{view.LevelNotTicking: "bad", view.LevelNeedsPerson: "warn", view.LevelOK: "good"}
+var levelClasses = map[view.Level]string{
+	view.LevelNotTicking:  "bad",
+	view.LevelNeedsPerson: "warn",
+	view.LevelOK:          "good",
+}
 
 func slotMeter(s view.SlotsRow) template.HTML {
-	return meter("slots", float64(s.Used), float64(s.Most), fmt.Sprintf("%d of %d slots of the %s are used", s.Used, s.Most, s.Scope))
+	return meter(
+		"slots",
+		float64(s.Used),
+		float64(s.Most),
+		fmt.Sprintf("%d of %d slots of the %s are used", s.Used, s.Most, s.Scope),
+	)
 }
 
 // amount is a number of tokens, or of money in a currency.

@@ -13,7 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// event is something that happened to the issue: a run with its turns, a request, a hold, a release.
+// event is something that happened to the issue: a run with its turns, a request, a hold, a
+// release.
 type event struct {
 	At          time.Time
 	Tone, Title string
@@ -44,7 +45,8 @@ func (i Issue) Events() (list []event) {
 			}
 			e = i.runEvent(i.Runs[n])
 		case detail.MomentRequest:
-			e.Title, e.Tone = m.Name+" "+decided(m.Result), "warn"
+			e.Title = m.Name + " " + decided(m.Result)
+			e.Tone = "warn"
 			if m.Result == "" {
 				e.Title = m.Name + " waits for you"
 			}
@@ -59,20 +61,35 @@ func (i Issue) Events() (list []event) {
 
 // momentTones are the tones of moments by their kinds or results.
 var momentTones = map[string]string{
-	string(detail.MomentHold): "bad", string(detail.MomentRework): "warn", string(detail.MomentHandover): "good",
-	"passed": "good", "failed": "bad", "merged": "good", "closed": "bad", "approved": "good", "changes_requested": "warn",
+	string(detail.MomentHold):     "bad",
+	string(detail.MomentRework):   "warn",
+	string(detail.MomentHandover): "good",
+	"passed":                      "good",
+	"failed":                      "bad",
+	"merged":                      "good",
+	"closed":                      "bad",
+	"approved":                    "good",
+	"changes_requested":           "warn",
 }
 
 // decided words the decision on a request, or how it ended without one.
 func decided(result string) string {
 	words := map[string]string{
-		"approve": "approved", "approve_for_session": "approved for the session", "deny": "denied", "answer": "answered",
+		"approve":             "approved",
+		"approve_for_session": "approved for the session",
+		"deny":                "denied",
+		"answer":              "answered",
 	}
 	return cmp.Or(words[result], strings.ReplaceAll(result, "_", " "))
 }
 
 func (i Issue) runEvent(r view.RunRow) event {
-	e := event{At: r.StartedAt, Title: "Run", Tone: "active", Run: &runItem{RunRow: r, Log: i.RunPath(r.RunID)}}
+	e := event{
+		At:    r.StartedAt,
+		Title: "Run",
+		Tone:  "active",
+		Run:   &runItem{RunRow: r, Log: i.RunPath(r.RunID)},
+	}
 	switch {
 	case r.Kind != reconcile.AgentRun:
 		e.Title = "Delivery without an agent"
@@ -82,7 +99,8 @@ func (i Issue) runEvent(r view.RunRow) event {
 	if r.Outcome == nil {
 		e.Title += " in progress"
 	} else {
-		e.Title, e.Tone = e.Title+" "+strings.ReplaceAll(string(*r.Outcome), "_", " "), cmp.Or(outcomeTones[*r.Outcome], "bad")
+		e.Title = e.Title + " " + strings.ReplaceAll(string(*r.Outcome), "_", " ")
+		e.Tone = cmp.Or(outcomeTones[*r.Outcome], "bad")
 	}
 	if r.EndedAt != nil {
 		e.Run.Took = took(r.StartedAt, *r.EndedAt)
@@ -94,7 +112,8 @@ func (i Issue) runEvent(r view.RunRow) event {
 		e.Run.Errors = append(e.Run.Errors, "hook failed: "+*r.AfterRunError)
 	}
 	if d := r.Delivery; d != nil && d.Code != "" {
-		e.Tone, e.Run.Errors = "bad", append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
+		e.Tone = "bad"
+		e.Run.Errors = append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
 	}
 	e.Run.Turns = text.Filter(i.Timeline, func(m detail.Moment) bool {
 		return m.Kind == detail.MomentTurn && text.OrEmpty(m.RunID) == r.RunID

@@ -18,8 +18,8 @@ import (
 // LogLines is how many of the last lines of a log the page of an issue has.
 const LogLines = 200
 
-// Issue is the page of one issue. It answers in this order: whether the issue needs a person, what it does or why it does nothing,
-// what happened, what that cost, and where the work is.
+// Issue is the page of one issue. It answers in this order: whether the issue needs a person,
+// what it does or why it does nothing, what happened, what that cost, and where the work is.
 type Issue struct {
 	Project string // by which addresses call it
 	detail.Issue
@@ -31,7 +31,12 @@ type Issue struct {
 // Page draws it.
 func (i Issue) Page() Page {
 	title := i.Name() + " " + text.OrEmpty(i.Issue.Issue.Title)
-	return Page{Title: title, Requests: len(i.Requests), MayAct: i.MayAct, Main: mainOf("issue.html", i)}
+	return Page{
+		Title:    title,
+		Requests: len(i.Requests),
+		MayAct:   i.MayAct,
+		Main:     mainOf("issue.html", i),
+	}
 }
 
 // Name is the identifier of the issue.
@@ -74,8 +79,11 @@ func (i Issue) Verdict() headline {
 // progress is the verdict on an issue that runs, waits or is skipped.
 func (i Issue) progress() headline {
 	names := map[view.Status]string{
-		reconcile.StatusRunning: "Running", reconcile.StatusQueued: "Queued", reconcile.StatusBlocked: "Blocked",
-		reconcile.StatusWaiting: "Waiting", reconcile.StatusSkipped: "Not started",
+		reconcile.StatusRunning: "Running",
+		reconcile.StatusQueued:  "Queued",
+		reconcile.StatusBlocked: "Blocked",
+		reconcile.StatusWaiting: "Waiting",
+		reconcile.StatusSkipped: "Not started",
 	}
 	name := names[i.Status]
 	switch {
@@ -92,7 +100,10 @@ func (i Issue) progress() headline {
 
 // Badge is the word for the status; where the reason is more exact, that of the reason.
 func (i Issue) Badge() string {
-	if slices.Contains([]string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}, i.Why.Code) {
+	if slices.Contains(
+		[]string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)},
+		i.Why.Code,
+	) {
 		return strings.ReplaceAll(i.Why.Code, "_", " ")
 	}
 	return i.Status.Label()
@@ -133,7 +144,8 @@ func (i Issue) Working() bool {
 	return r != nil && r.Outcome == nil && i.Claim != nil && i.Claim.Status == reconcile.Running
 }
 
-// WorkTime is how long the runs have taken; while one runs in whole minutes, so that the page does not change each second.
+// WorkTime is how long the runs have taken; while one runs in whole minutes, so that the page
+// does not change each second.
 func (i Issue) WorkTime() string {
 	took := time.Duration(i.Totals.Seconds * float64(time.Second))
 	if !i.Working() {
@@ -155,7 +167,8 @@ func (i Issue) TokenParts() []part {
 	})
 }
 
-// PullRequestWords are the states of the pull request, of its checks and its review, each with its tone.
+// PullRequestWords are the states of the pull request, of its checks and its review, each with
+// its tone.
 func (i Issue) PullRequestWords() (words []headline) {
 	p := i.PullRequest
 	if p == nil {
@@ -167,7 +180,10 @@ func (i Issue) PullRequestWords() (words []headline) {
 	}
 	add := func(prefix, word string) {
 		if word != "" {
-			words = append(words, headline{Tone: tones[word], Text: prefix + strings.ReplaceAll(word, "_", " ")})
+			words = append(words, headline{
+				Tone: tones[word],
+				Text: prefix + strings.ReplaceAll(word, "_", " "),
+			})
 		}
 	}
 	add("", p.State)
@@ -202,12 +218,17 @@ const mostDescribed = 64 << 10
 
 // Description is that of the issue.
 func (i Issue) Description() template.HTML {
-	return markdown(shorten(strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n"), mostDescribed))
+	return markdown(
+		shorten(strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n"), mostDescribed),
+	)
 }
 
 // Attempts are the runs of agents, the newest first.
 func (i Issue) Attempts() []event {
-	return text.Filter(i.Events(), func(e event) bool { return e.Run != nil && e.Run.Kind == reconcile.AgentRun })
+	return text.Filter(
+		i.Events(),
+		func(e event) bool { return e.Run != nil && e.Run.Kind == reconcile.AgentRun },
+	)
 }
 
 // GitWords describe the branch of the workspace.

@@ -23,15 +23,20 @@ import (
 const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
 
 // elements are all elements that the pages of an issue and a diff have.
-var elements = strings.Fields(`a article blockquote br button caption code dd details div dl dt em fieldset form h1 h2 h3 header hr i input label legend li mark nav ol p path pre rect s section span
-	strong summary svg table tbody td textarea th thead time title tr ul`)
+var elements = strings.Fields(
+	`a article blockquote br button caption code dd details div dl dt em fieldset form h1 h2 h3 header hr i input label legend li mark nav ol p path pre rect s section span
+	strong summary svg table tbody td textarea th thead time title tr ul`,
+)
 
-// checkHTML fails if the page has an element that is not of ours, an attribute that runs a script or opens an address that is not of
-// the web, or a control character. It returns the text.
+// checkHTML fails if the page has an element that is not of ours, an attribute that runs a
+// script or opens an address that is not of the web, or a control character. It returns the
+// text.
 func checkHTML(t *testing.T, p Page) string {
 	t.Helper()
 	d := xml.NewDecoder(strings.NewReader("<main>" + string(p.Main) + "</main>"))
-	d.Strict, d.AutoClose, d.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
+	d.Strict = false
+	d.AutoClose = xml.HTMLAutoClose
+	d.Entity = xml.HTMLEntity
 	var seen strings.Builder
 	for {
 		token, err := d.Token()
@@ -65,37 +70,93 @@ func checkHTML(t *testing.T, p Page) string {
 
 // hostile is an issue in which an agent and the tracker have written what they can.
 func hostile() Issue {
-	run, outcome := "20260224T090000.000-aaaaaa", reconcile.Failed
+	run := "20260224T090000.000-aaaaaa"
+	outcome := reconcile.Failed
 	v := detail.Issue{
-		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusHeld, Since: &moment, Why: detail.Why{Code: "held", Message: evil},
-		Next: detail.Next{Message: evil, NeedsPass: true},
+		GeneratedAt: moment.Add(time.Hour),
+		Status:      reconcile.StatusHeld,
+		Since:       &moment,
+		Why:         detail.Why{Code: "held", Message: evil},
+		Next:        detail.Next{Message: evil, NeedsPass: true},
 		Issue: detail.KnownIssue{
-			Identifier: "ABC-1/../?<b>", Title: new(evil), State: new(evil), URL: new("JavaScript:alert(1)"), Labels: []string{evil},
-			Description: new("# Task\n[x](javascript:alert(1)) " + evil), Assignee: new(evil), BlockedBy: []string{evil}, Blocks: []string{evil}, Priority: new(1),
+			Identifier:  "ABC-1/../?<b>",
+			Title:       new(evil),
+			State:       new(evil),
+			URL:         new("JavaScript:alert(1)"),
+			Labels:      []string{evil},
+			Description: new("# Task\n[x](javascript:alert(1)) " + evil),
+			Assignee:    new(evil),
+			BlockedBy:   []string{evil},
+			Blocks:      []string{evil},
+			Priority:    new(1),
 		},
-		Claim: &detail.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"}, Commands: []string{evil},
+		Claim:    &detail.ClaimRow{Status: reconcile.Held, ErrorCode: "hook_failed"},
+		Commands: []string{evil},
 		Runs: []view.RunRow{{
-			RunID: run, Kind: reconcile.AgentRun, Outcome: &outcome, Error: new(evil), AfterRunError: new(evil),
-			StartedAt: moment, EndedAt: new(moment.Add(time.Minute)),
-			Delivery: &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
+			RunID:         run,
+			Kind:          reconcile.AgentRun,
+			Outcome:       &outcome,
+			Error:         new(evil),
+			AfterRunError: new(evil),
+			StartedAt:     moment,
+			EndedAt:       new(moment.Add(time.Minute)),
+			Delivery:      &reconcile.DeliveryResult{Code: "delivery_failed", Message: evil},
 		}},
 		Timeline: []detail.Moment{
 			{At: moment, Kind: detail.MomentHold, Name: evil, Text: evil},
 			{At: moment, Kind: detail.MomentRequest, Name: evil, Result: evil, Text: evil},
 			{At: moment, Kind: detail.MomentMessage, Name: evil, Text: evil},
-			{At: moment, Kind: detail.MomentTurn, RunID: &run, Name: evil, Result: evil, Text: evil},
+			{
+				At:     moment,
+				Kind:   detail.MomentTurn,
+				RunID:  &run,
+				Name:   evil,
+				Result: evil,
+				Text:   evil,
+			},
 			{At: moment, Kind: detail.MomentRun, RunID: &run},
 		},
 		HookFailures: []detail.HookFailure{{Hook: evil, Output: []string{evil}}},
-		Delivered:    &reconcile.Delivered{Branch: evil, Commit: evil, At: moment, PullRequest: "javascript:alert(1)"},
-		Links:        []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}}, ThreadID: new(evil), LogDir: new(evil),
-		Workspace: &detail.WorkspaceRow{Path: evil, Host: new(evil), Kept: &view.KeptRow{Unsaved: evil, IssueHead: view.IssueHead{Identifier: evil}}, Git: &host.GitStatus{
-			Branch: new(evil), Base: new(evil), Ahead: new(1), Count: 1, Changed: []host.GitChange{{Status: evil, Path: evil}},
+		Delivered: &reconcile.Delivered{
+			Branch:      evil,
+			Commit:      evil,
+			At:          moment,
+			PullRequest: "javascript:alert(1)",
+		},
+		Links:    []reconcile.Link{{URL: "data:text/html," + evil}, {URL: "https://example.com/\"><script>"}},
+		ThreadID: new(evil),
+		LogDir:   new(evil),
+		Workspace: &detail.WorkspaceRow{
+			Path: evil,
+			Host: new(evil),
+			Kept: &view.KeptRow{Unsaved: evil, IssueHead: view.IssueHead{Identifier: evil}},
+			Git: &host.GitStatus{
+				Branch:  new(evil),
+				Base:    new(evil),
+				Ahead:   new(1),
+				Count:   1,
+				Changed: []host.GitChange{{Status: evil, Path: evil}},
+			},
+		},
+		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}},
+		Cost:   &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
+		Requests: []view.RequestRow{{
+			ID:         "ABC-1.1",
+			Identifier: "ABC-1",
+			Kind:       reconcile.CommandRequest,
+			Summary:    evil,
+			Title:      evil,
+			Request: reconcile.Request{
+				Kind:    reconcile.CommandRequest,
+				Summary: evil,
+				Detail: reconcile.RequestDetail{
+					Command: evil,
+					Cwd:     evil,
+					Reason:  evil,
+					Changes: []reconcile.RequestChange{{Path: evil, Kind: evil, Diff: evil}},
+				},
+			},
 		}},
-		Totals: view.Totals{Tokens: view.Tokens{Input: 3, Cached: 1, Output: 1, Total: 4}}, Cost: &view.Cost{Currency: evil, Unpriced: 1, Models: []string{evil}},
-		Requests: []view.RequestRow{{ID: "ABC-1.1", Identifier: "ABC-1", Kind: reconcile.CommandRequest, Summary: evil, Title: evil, Request: reconcile.Request{
-			Kind: reconcile.CommandRequest, Summary: evil, Detail: reconcile.RequestDetail{Command: evil, Cwd: evil, Reason: evil, Changes: []reconcile.RequestChange{{Path: evil, Kind: evil, Diff: evil}}},
-		}}},
 	}
 	detail := make([]string, 100_000)
 	for n := range detail {
@@ -103,7 +164,13 @@ func hostile() Issue {
 	}
 	for _, l := range []eventlog.Line{
 		{Kind: eventlog.Words, Text: evil},
-		{Kind: eventlog.Command, Status: eventlog.Failed, Text: strings.Repeat("x", 1<<20), Ending: evil, Detail: []string{strings.Repeat("é", 1<<19)}},
+		{
+			Kind:   eventlog.Command,
+			Status: eventlog.Failed,
+			Text:   strings.Repeat("x", 1<<20),
+			Ending: evil,
+			Detail: []string{strings.Repeat("é", 1<<19)},
+		},
 		{Kind: eventlog.Command, Status: eventlog.Failed, Text: evil, Detail: detail},
 		{Kind: eventlog.Unknown, Text: evil},
 	} {
@@ -113,7 +180,8 @@ func hostile() Issue {
 	return Issue{Project: evil, Issue: v, MayAct: true, Details: true}
 }
 
-// What agents and trackers write appears as text on the page of an issue, and a long line is cut.
+// What agents and trackers write appears as text on the page of an issue, and a long line is
+// cut.
 func TestHostileIssue(t *testing.T) {
 	p := hostile().Page()
 	seen := checkHTML(t, p)
@@ -122,13 +190,23 @@ func TestHostileIssue(t *testing.T) {
 			t.Errorf("the page has the character %U", r)
 		}
 	}
-	test.Contains(t, "the page", seen, text.Visible(evil), "1022.0 KiB more", "é … 1023.7 KiB more", "The hook", "Needs you")
+	test.Contains(
+		t,
+		"the page",
+		seen,
+		text.Visible(evil),
+		"1022.0 KiB more",
+		"é … 1023.7 KiB more",
+		"The hook",
+		"Needs you",
+	)
 	if size := len(p.Main); size > 100_000 {
 		t.Errorf("the page has %d bytes", size)
 	}
 }
 
-// The lines of a diff are numbered, and lines of a file that look like heads of a diff are text.
+// The lines of a diff are numbered, and lines of a file that look like heads of a diff are
+// text.
 func TestDiff(t *testing.T) {
 	const diff = `diff --git a/src/a.go b/src/a.go
 index 1..2 100644
@@ -179,7 +257,11 @@ added true "gone" +0 -0
 note 0 0 a link to this path
 `
 	test.Equal(t, "the diff", got.String(), want)
-	seen := checkHTML(t, Diff{Project: "web", Name: evil, Text: diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n"}.Page())
+	seen := checkHTML(t, Diff{
+		Project: "web",
+		Name:    evil,
+		Text:    diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n",
+	}.Page())
 	test.Contains(t, "the page", seen, text.Visible(evil), "5 files changed")
 }
 
@@ -197,7 +279,10 @@ func TestLongDiff(t *testing.T) {
 	if len(files) != 7 || shown != mostLines || len(files[0].Lines) != mostLinesOfFile {
 		t.Error(len(files), shown)
 	}
-	test.Contains(t, "the page", checkHTML(t, Diff{Text: text, Cut: true}.Page()), "98001 more lines", "only the beginning")
+	test.Contains(t, "the page", checkHTML(t, Diff{
+		Text: text,
+		Cut:  true,
+	}.Page()), "98001 more lines", "only the beginning")
 }
 
 // Whether an issue needs a person, by its status.
@@ -208,17 +293,37 @@ func TestVerdict(t *testing.T) {
 		want string
 	}{
 		{detail.Issue{Status: reconcile.StatusNeedsAnswer}, "warn", "Needs you: the agent waits for an answer"},
-		{detail.Issue{Status: reconcile.StatusRunning, Why: detail.Why{Code: "running"}}, "info", "Running: it does not need you"},
-		{detail.Issue{Status: reconcile.StatusRunning, Why: detail.Why{Code: "ended"}}, "warn", "Running: it does not continue by itself"},
+		{detail.Issue{
+			Status: reconcile.StatusRunning,
+			Why:    detail.Why{Code: "running"},
+		}, "info", "Running: it does not need you"},
+		{detail.Issue{
+			Status: reconcile.StatusRunning,
+			Why:    detail.Why{Code: "ended"},
+		}, "warn", "Running: it does not continue by itself"},
 		{
-			detail.Issue{Status: reconcile.StatusWaiting, Schedule: true, Next: detail.Next{NeedsPass: true, At: &moment}},
+			detail.Issue{
+				Status:   reconcile.StatusWaiting,
+				Schedule: true,
+				Next:     detail.Next{NeedsPass: true, At: &moment},
+			},
 			"info", "Waiting: it continues by itself",
 		},
-		{detail.Issue{Status: reconcile.StatusWaiting, Next: detail.Next{NeedsPass: true}}, "bad", "Waiting: no schedule is active, so nothing starts it"},
-		{detail.Issue{Status: reconcile.StatusSkipped, Schedule: true, Why: detail.Why{Code: reconcile.SkipPaused}}, "warn", "Not started: it does not continue by itself"},
+		{detail.Issue{
+			Status: reconcile.StatusWaiting,
+			Next:   detail.Next{NeedsPass: true},
+		}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		{detail.Issue{
+			Status:   reconcile.StatusSkipped,
+			Schedule: true,
+			Why:      detail.Why{Code: reconcile.SkipPaused},
+		}, "warn", "Not started: it does not continue by itself"},
 		{detail.Issue{Status: detail.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 		{
-			detail.Issue{Status: detail.StatusHandedOver, WaitsFor: &reconcile.Waits{Code: reconcile.WaitsReview, Text: "a review"}},
+			detail.Issue{
+				Status:   detail.StatusHandedOver,
+				WaitsFor: &reconcile.Waits{Code: reconcile.WaitsReview, Text: "a review"},
+			},
 			"info", "In review: its pull request is watched",
 		},
 	} {
@@ -230,46 +335,113 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-// The times of log lines are those of symphony logs at the server, and the page names their zone.
+// The times of log lines are those of symphony logs at the server, and the page names their
+// zone.
 func TestLogTimes(t *testing.T) {
 	zone := time.Local
 	t.Cleanup(func() { time.Local = zone })
 	time.Local = time.FixedZone("EST", -5*3600)
 	v := detail.Issue{
 		Runs: []view.RunRow{{RunID: "20260224T090000.000-aaaaaa", Kind: reconcile.AgentRun}},
-		Log:  []eventlog.Line{{At: time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC), Kind: eventlog.Words, Text: "go test"}},
+		Log: []eventlog.Line{{
+			At:   time.Date(2026, 2, 24, 2, 4, 5, 67e6, time.UTC),
+			Kind: eventlog.Words,
+			Text: "go test",
+		}},
 	}
 	page := string(Issue{Project: "web", Issue: v, Details: true}.Page().Main)
-	test.Contains(t, "the page", page, `datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`, "times in EST")
+	test.Contains(
+		t,
+		"the page",
+		page,
+		`datetime="2026-02-24T02:04:05.067Z" title="2026-02-23 21:04:05 EST">21:04:05<`,
+		"times in EST",
+	)
 }
 
 // The page has the issue itself, its attempts side by side, and what operators told the agent.
 func TestIssueFacts(t *testing.T) {
-	one, two, ended := "20260224T090000.000-aaaaaa", "20260224T100000.000-bbbbbb", moment.Add(time.Minute)
+	one := "20260224T090000.000-aaaaaa"
+	two := "20260224T100000.000-bbbbbb"
+	ended := moment.Add(time.Minute)
 	failed := reconcile.Failed
 	i := Issue{Project: "web", MayAct: true, Issue: detail.Issue{
 		GeneratedAt: moment.Add(time.Hour), Status: reconcile.StatusRunning, RunsKept: 2,
 		Issue: detail.KnownIssue{
-			Identifier: "A-1", Description: new("Use `make`.\r\n"), Priority: new(2), Assignee: new("kim@example.com"), BlockedBy: []string{"A-2", "X-1"}, Recorded: map[string]bool{"A-2": true}, Blocks: []string{"A-3"},
+			Identifier:  "A-1",
+			Description: new("Use `make`.\r\n"),
+			Priority:    new(2),
+			Assignee:    new("kim@example.com"),
+			BlockedBy:   []string{"A-2", "X-1"},
+			Recorded:    map[string]bool{"A-2": true},
+			Blocks:      []string{"A-3"},
 		},
 		Runs: []view.RunRow{
-			{RunID: two, Kind: reconcile.AgentRun, Attempt: 1, StartedAt: moment.Add(time.Hour), Turns: 2, Tokens: view.Tokens{Total: 1234}},
-			{RunID: one, Kind: reconcile.AgentRun, Outcome: &failed, StartedAt: moment, EndedAt: &ended, Delivery: &reconcile.DeliveryResult{Commits: 3}},
+			{
+				RunID:     two,
+				Kind:      reconcile.AgentRun,
+				Attempt:   1,
+				StartedAt: moment.Add(time.Hour),
+				Turns:     2,
+				Tokens:    view.Tokens{Total: 1234},
+			},
+			{
+				RunID:     one,
+				Kind:      reconcile.AgentRun,
+				Outcome:   &failed,
+				StartedAt: moment,
+				EndedAt:   &ended,
+				Delivery:  &reconcile.DeliveryResult{Commits: 3},
+			},
 		},
 		Timeline: []detail.Moment{
-			{At: moment.Add(time.Hour), Kind: detail.MomentMessage, Name: "message of ann", Text: "use red"},
+			{
+				At:   moment.Add(time.Hour),
+				Kind: detail.MomentMessage,
+				Name: "message of ann",
+				Text: "use red",
+			},
 			{At: moment.Add(time.Hour), Kind: detail.MomentRun, RunID: &two},
 			{At: moment, Kind: detail.MomentRun, RunID: &one},
-			{At: moment, Until: &ended, Kind: detail.MomentMessage, Name: "message of ann", Result: "received", Text: "use blue"},
+			{
+				At:     moment,
+				Until:  &ended,
+				Kind:   detail.MomentMessage,
+				Name:   "message of ann",
+				Result: "received",
+				Text:   "use blue",
+			},
 		},
 	}}
 	html := string(i.Page().Main)
-	test.Contains(t, "the page", html, "<dd>2</dd>", "kim@example.com", `<a href="/issues/web/A-2">A-2</a>, X-1`, `<a href="/issues/web/A-3">A-3</a>`, "<code>make</code>",
-		`<form class="stack" method="post" action="/api/v1/A-1/tell?project=web">`, "<strong>Message of ann</strong>", "Message of ann received", "use red")
+	test.Contains(
+		t,
+		"the page",
+		html,
+		"<dd>2</dd>",
+		"kim@example.com",
+		`<a href="/issues/web/A-2">A-2</a>, X-1`,
+		`<a href="/issues/web/A-3">A-3</a>`,
+		"<code>make</code>",
+		`<form class="stack" method="post" action="/api/v1/A-1/tell?project=web">`,
+		"<strong>Message of ann</strong>",
+		"Message of ann received",
+		"use red",
+	)
 	_, attempts, _ := strings.Cut(html, ">Attempts</h2>")
 	attempts, _, _ = strings.Cut(attempts, "</table>")
-	test.Contains(t, "the attempts", attempts, "Run, attempt 1 in progress", "Run failed", "1m", ">1234<", ">3<")
-	i.Runs, i.MayAct = i.Runs[:1], false
+	test.Contains(
+		t,
+		"the attempts",
+		attempts,
+		"Run, attempt 1 in progress",
+		"Run failed",
+		"1m",
+		">1234<",
+		">3<",
+	)
+	i.Runs = i.Runs[:1]
+	i.MayAct = false
 	html = string(i.Page().Main)
 	test.Lacks(t, "one run without the token", html, ">Attempts</h2>", "/tell?")
 	test.Contains(t, "without the token", html, "symphony tell A-1 TEXT")
@@ -281,17 +453,44 @@ func TestIssueFacts(t *testing.T) {
 func TestRunningIssue(t *testing.T) {
 	run := "20260224T090000.000-aaaaaa"
 	draw := func(now time.Time) string {
-		seconds, took := now.Sub(moment).Seconds(), now.Sub(moment).Milliseconds()
+		seconds := now.Sub(moment).Seconds()
+		took := now.Sub(moment).Milliseconds()
 		return string(Issue{Project: "web", Issue: detail.Issue{
-			GeneratedAt: now, Status: reconcile.StatusRunning, Why: detail.Why{Code: "running", Message: "turn 2, go test"}, Since: &moment,
-			Claim: &detail.ClaimRow{Status: reconcile.Running, ClaimedAt: moment}, Totals: view.Totals{Seconds: seconds}, RunsKept: 1,
-			Runs: []view.RunRow{{RunID: run, Kind: reconcile.AgentRun, StartedAt: moment, Turns: 2}},
+			GeneratedAt: now,
+			Status:      reconcile.StatusRunning,
+			Why:         detail.Why{Code: "running", Message: "turn 2, go test"},
+			Since:       &moment,
+			Claim:       &detail.ClaimRow{Status: reconcile.Running, ClaimedAt: moment},
+			Totals:      view.Totals{Seconds: seconds},
+			RunsKept:    1,
+			Runs: []view.RunRow{{
+				RunID:     run,
+				Kind:      reconcile.AgentRun,
+				StartedAt: moment,
+				Turns:     2,
+			}},
 			Log: []eventlog.Line{{
-				At: moment.Add(8 * time.Second), Kind: eventlog.Command, Status: eventlog.Running, Text: "go test", DurationMS: &took,
+				At:         moment.Add(8 * time.Second),
+				Kind:       eventlog.Command,
+				Status:     eventlog.Running,
+				Text:       "go test",
+				DurationMS: &took,
 			}},
 			Timeline: []detail.Moment{
-				{At: moment.Add(4 * time.Second), Kind: detail.MomentTurn, RunID: &run, Name: "turn 2"},
-				{At: moment, Until: new(moment.Add(2 * time.Second)), Kind: detail.MomentTurn, RunID: &run, Name: "turn 1", Result: "completed"},
+				{
+					At:    moment.Add(4 * time.Second),
+					Kind:  detail.MomentTurn,
+					RunID: &run,
+					Name:  "turn 2",
+				},
+				{
+					At:     moment,
+					Until:  new(moment.Add(2 * time.Second)),
+					Kind:   detail.MomentTurn,
+					RunID:  &run,
+					Name:   "turn 1",
+					Result: "completed",
+				},
 				{At: moment, Kind: detail.MomentRun, RunID: &run},
 				{At: moment, Kind: detail.MomentClaim, Name: "claimed"},
 			},
@@ -299,5 +498,13 @@ func TestRunningIssue(t *testing.T) {
 	}
 	first := draw(moment.Add(5*time.Minute + 10*time.Second))
 	test.Equal(t, "the page 40 seconds later", draw(moment.Add(5*time.Minute+50*time.Second)), first)
-	test.Contains(t, "the page", first, `completed</span> <span class="soft">2s`, "in progress", ">5m<", "go test")
+	test.Contains(
+		t,
+		"the page",
+		first,
+		`completed</span> <span class="soft">2s`,
+		"in progress",
+		">5m<",
+		"go test",
+	)
 }

@@ -59,8 +59,13 @@ func (i Issue) LogItems() (items []logLine) {
 
 func newLogLine(id string, l eventlog.Line, most int) logLine {
 	item := logLine{
-		ID: id, Mark: l.Mark(), At: l.At, line: l, Class: strings.TrimSpace(string(l.Kind) + " " + string(l.Status)),
-		Text: shorten(l.Text, longestText), Ending: shorten(l.Ending, longestDetail),
+		ID:     id,
+		Mark:   l.Mark(),
+		At:     l.At,
+		line:   l,
+		Class:  strings.TrimSpace(string(l.Kind) + " " + string(l.Status)),
+		Text:   shorten(l.Text, longestText),
+		Ending: shorten(l.Ending, longestDetail),
 	}
 	if l.DurationMS != nil && l.Status != eventlog.Running {
 		item.Took = text.Took(*l.DurationMS)
@@ -76,10 +81,14 @@ func newLogLine(id string, l eventlog.Line, most int) logLine {
 
 // detailText joins lines, each of which it cuts.
 func detailText(lines []string) string {
-	return strings.Join(text.Map(lines, func(line string) string { return shorten(line, longestDetail) }), "\n")
+	return strings.Join(
+		text.Map(lines, func(line string) string { return shorten(line, longestDetail) }),
+		"\n",
+	)
 }
 
-// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the server; empty if there are none.
+// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the
+// server; empty if there are none.
 func (i Issue) LogZone() string {
 	if len(i.Log) == 0 {
 		return ""

@@ -23,22 +23,27 @@ var (
 	mdDeep    = text.Pattern(`(?m)^([ \t]*(>|([-*+]|\d{1,9}[.)])[ \t])){20}`) // lists and quotes
 )
 
-// commonMark has all of CommonMark but HTML, which so stays text, and references, of which each repeats an address.
+// commonMark has all of CommonMark but HTML, which so stays text, and references, of which
+// each repeats an address.
 var commonMark = sync.OnceValue(func() goldmark.Markdown {
 	known := func(p util.PrioritizedValue) bool {
 		return p.Value != parser.NewHTMLBlockParser() && p.Value != parser.NewRawHTMLParser()
 	}
 	return goldmark.New(goldmark.WithParser(parser.NewParser(
 		parser.WithBlockParsers(text.Filter(parser.DefaultBlockParsers(), known)...),
-		parser.WithInlineParsers(append(text.Filter(parser.DefaultInlineParsers(), known), util.Prioritized(links{}, 999))...),
+		parser.WithInlineParsers(
+			append(text.Filter(parser.DefaultInlineParsers(), known), util.Prioritized(links{}, 999))...),
 	)), goldmark.WithRendererOptions(toHTML.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(links{}, 1))))
 })
 
-// markdown draws what an agent says, which is visible already. No image is loaded, and a link shows to which machine it leads.
+// markdown draws what an agent says, which is visible already. No image is loaded, and a link
+// shows to which machine it leads.
 func markdown(s string) template.HTML {
-	// What would cost the library the square of its length stays text: deep lists, and signs that nothing closes.
+	// What would cost the library the square of its length stays text: deep lists, and signs
+	// that nothing closes.
 	emphasis := strings.Count(s, "*") + strings.Count(s, "_")
-	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 || emphasis > 4000 {
+	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 ||
+		emphasis > 4000 {
 		return template.HTML("<pre>" + html.EscapeString(s) + "</pre>") //nolint:gosec // escaped text
 	}
 	var out strings.Builder
@@ -64,7 +69,9 @@ func markdown(s string) template.HTML {
 		table.Parent().ReplaceChild(table.Parent(), table, code)
 	}
 	_ = commonMark().Renderer().Render(&out, said, parts) // only out could fail
-	return template.HTML(text.VisibleLines(out.String())) //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
+	return template.HTML(
+		text.VisibleLines(out.String()),
+	) //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
 }
 
 // links draws links, and finds addresses in the text.
@@ -77,7 +84,8 @@ func (links) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	}
 }
 
-// drawLink draws a link of the web with the name of its site, because the words are the agent's, and any other address as text.
+// drawLink draws a link of the web with the name of its site, because the words are the
+// agent's, and any other address as text.
 func drawLink(w util.BufWriter, all []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 	var address, words string
 	switch n := n.(type) {
@@ -86,12 +94,18 @@ func drawLink(w util.BufWriter, all []byte, n ast.Node, entering bool) (ast.Walk
 	case *ast.Image:
 		address = string(util.URLEscape(n.Destination, true))
 	case *ast.AutoLink:
-		address, words = string(util.URLEscape(n.URL(all), false)), string(n.Label(all))
+		address = string(util.URLEscape(n.URL(all), false))
+		words = string(n.Label(all))
 	}
-	begin, end, place := "", "", " (<code>"+html.EscapeString(address)+"</code>)"
+	begin := ""
+	end := ""
+	place := " (<code>" + html.EscapeString(address) + "</code>)"
 	site, err := url.Parse(address)
 	if err == nil && (ofWeb(address) != "" || site.Scheme == "mailto") && n.Parent().Kind() != ast.KindLink {
-		begin, end = `<a class="outside" rel="noreferrer noopener nofollow" href="`+html.EscapeString(address)+`">`, "</a>"
+		begin = `<a class="outside" rel="noreferrer noopener nofollow" href="` + html.EscapeString(
+			address,
+		) + `">`
+		end = "</a>"
 		place = ` <span class="soft">(` + html.EscapeString(site.Host+site.Opaque) + ")</span>"
 	}
 	switch {
@@ -121,5 +135,8 @@ func (links) Parse(parent ast.Node, block source.Reader, pc parser.Context) ast.
 		ast.MergeOrAppendTextSegment(parent, all.WithStop(all.Start+at[2]))
 	}
 	block.Advance(at[1])
-	return ast.NewAutoLink(ast.AutoLinkURL, ast.NewTextSegment(source.NewSegment(all.Start+at[2], all.Start+at[3])))
+	return ast.NewAutoLink(
+		ast.AutoLinkURL,
+		ast.NewTextSegment(source.NewSegment(all.Start+at[2], all.Start+at[3])),
+	)
 }

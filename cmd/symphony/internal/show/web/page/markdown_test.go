@@ -43,13 +43,24 @@ func TestMarkdown(t *testing.T) {
 // Text whose drawing would cost the square of its length stays text.
 func TestExpensiveMarkdown(t *testing.T) {
 	for _, part := range []string{">", "> ", "- ", "* ", "+ - 1) ", "1. ", "[", "![", "[a](", "[](\"", "\\``\n", " _*"} {
-		test.Equal(t, "many "+part, markdown(shorten(strings.Repeat(part, 100_000), longestWords))[:5], "<pre>")
+		test.Equal(
+			t,
+			"many "+part,
+			markdown(shorten(strings.Repeat(part, 100_000), longestWords))[:5],
+			"<pre>",
+		)
 	}
-	test.Contains(t, "many signs that cost little", string(markdown(strings.Repeat("-", 1000)+"\n\n"+strings.Repeat("- a\n", 1000))), "<hr>", "<li>a</li>")
+	test.Contains(
+		t,
+		"many signs that cost little",
+		string(markdown(strings.Repeat("-", 1000)+"\n\n"+strings.Repeat("- a\n", 1000))),
+		"<hr>",
+		"<li>a</li>",
+	)
 }
 
-// Addresses in a link that is never closed are drawn in a few milliseconds. It took ten seconds when each of them was sought to the end
-// of the line.
+// Addresses in a link that is never closed are drawn in a few milliseconds. It took ten
+// seconds when each of them was sought to the end of the line.
 func TestAddressesInALink(t *testing.T) {
 	begin := time.Now()
 	markdown("[" + strings.Repeat("(http://x", longestWords/9))
@@ -58,7 +69,8 @@ func TestAddressesInALink(t *testing.T) {
 	}
 }
 
-// No Markdown makes an element, an attribute or a character that is not ours, or costs more than its length.
+// No Markdown makes an element, an attribute or a character that is not ours, or costs more
+// than its length.
 func FuzzMarkdown(f *testing.F) {
 	for _, seed := range []string{
 		evil, "[" + evil + "](https://x.org/" + evil + ")", "`" + evil + "`", "- " + evil + "\n  - " + evil, "> " + evil, "```\n" + evil, "**" + evil + "**",

@@ -52,12 +52,22 @@ func (o Overview) Page() Page {
 	}
 	a := NewAlerts(o.Projects, o.Agents, o.Address(), o.MayAct)
 	a.InPlace = !o.Lists() && o.Project == ""
-	return Page{Title: title, Requests: requests, MayAct: o.MayAct, Query: o.Query, Main: mainOf("overview.html", new(o.data())), Alerts: a}
+	return Page{
+		Title:    title,
+		Requests: requests,
+		MayAct:   o.MayAct,
+		Query:    o.Query,
+		Main:     mainOf("overview.html", new(o.data())),
+		Alerts:   a,
+	}
 }
 
 func (o Overview) data() overview {
 	d := overview{Overview: o}
-	of := text.Filter(o.Projects, func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project })
+	of := text.Filter(
+		o.Projects,
+		func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project },
+	)
 	var rows []view.Row
 	d.Shown, rows, _ = o.selection().Select(of)
 	for _, v := range d.Shown {
@@ -74,14 +84,21 @@ func (o Overview) data() overview {
 	}
 	joined := view.Join(d.Shown)
 	if o.Project == "" && o.Query == "" && (o.Status == "" || o.Status == reconcile.StatusNeedsAnswer) {
-		d.Requests, joined.Requests = append(d.Requests, o.Agents...), append(joined.Requests, o.Agents...)
+		d.Requests = append(d.Requests, o.Agents...)
+		joined.Requests = append(joined.Requests, o.Agents...)
 	}
-	d.Verdict, d.Results = verdictOf(o.Choice, d.Shown, joined), joined.Results
+	d.Verdict = verdictOf(o.Choice, d.Shown, joined)
+	d.Results = joined.Results
 	if d.Verdict.Class == "good" && len(d.Obstacles) > 0 {
-		d.Verdict.Class, d.Verdict.Icon, d.Verdict.Title = "", "clock", "Nothing needs you"
+		d.Verdict.Class = ""
+		d.Verdict.Icon = "clock"
+		d.Verdict.Title = "Nothing needs you"
 	}
-	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule { // the verdict would repeat it
-		d.Verdict.Title, d.Verdict.Dead, d.Obstacles = noSchedule, &d.Obstacles[0], d.Obstacles[1:]
+	// the verdict would repeat it
+	if len(o.Projects) == 1 && len(d.Obstacles) > 0 && d.Obstacles[0].Title == noSchedule {
+		d.Verdict.Title = noSchedule
+		d.Verdict.Dead = &d.Obstacles[0]
+		d.Obstacles = d.Obstacles[1:]
 	}
 	if len(d.Shown) == 1 {
 		d.Results = d.Shown[0].Results
@@ -96,7 +113,8 @@ type accountLimits struct {
 	Windows  []view.LimitRow
 }
 
-// addLimits adds the limits of the project's account. Accounts with the same limits are the same.
+// addLimits adds the limits of the project's account. Accounts with the same limits are the
+// same.
 func (d *overview) addLimits(v view.Overview) {
 	if v.Health == nil || len(v.Health.Limits) == 0 {
 		return
@@ -110,7 +128,8 @@ func (d *overview) addLimits(v view.Overview) {
 	d.Limits = append(d.Limits, accountLimits{v.Project.Name, v.Health.Limits})
 }
 
-// The statuses of the lists of an overview, and how many rows each has there; and how many rows are on a page of their own.
+// The statuses of the lists of an overview, and how many rows each has there; and how many
+// rows are on a page of their own.
 var listed = []struct {
 	status view.Status
 	rows   int
@@ -152,14 +171,16 @@ type tab struct {
 
 // addRows makes lists of the rows, and tabs that choose among them.
 func (d *overview) addRows(rows []view.Row) {
-	by, known := map[view.Status][]view.Row{}, map[string]bool{}
+	by := map[view.Status][]view.Row{}
+	known := map[string]bool{}
 	for _, r := range rows {
 		known[r.Project+" "+r.Identifier] = true
 		by[r.Status] = append(by[r.Status], r)
 	}
 	first := tab{"At work", d.With("status", ""), 0, d.Status == ""}
 	if d.Query != "" {
-		first.Name, first.Count = "All", len(rows)
+		first.Name = "All"
+		first.Count = len(rows)
 	}
 	d.Tabs = append(d.Tabs, first)
 	for _, s := range view.Statuses {
@@ -174,7 +195,14 @@ func (d *overview) addRows(rows []view.Row) {
 		}
 		from := min(d.From, len(rows))
 		until := min(from+pageRows, len(rows))
-		l := list{Status: d.Status, Rows: rows[from:until], More: len(rows) - until, Several: several, MayAct: d.MayAct, Known: known}
+		l := list{
+			Status:  d.Status,
+			Rows:    rows[from:until],
+			More:    len(rows) - until,
+			Several: several,
+			MayAct:  d.MayAct,
+			Known:   known,
+		}
 		if l.More > 0 {
 			l.Next = d.With("from", rowNumber(until))
 		}
@@ -190,7 +218,14 @@ func (d *overview) addRows(rows []view.Row) {
 	for _, kind := range listed {
 		if all := by[kind.status]; len(all) > 0 {
 			n := min(kind.rows, len(all))
-			l := list{Status: kind.status, Rows: all[:n], More: len(all) - n, Several: several, MayAct: d.MayAct, Known: known}
+			l := list{
+				Status:  kind.status,
+				Rows:    all[:n],
+				More:    len(all) - n,
+				Several: several,
+				MayAct:  d.MayAct,
+				Known:   known,
+			}
 			if l.More > 0 {
 				l.Next = d.With("status", string(kind.status))
 			}
@@ -205,7 +240,8 @@ func titleOf(s view.Status) string { return sentence(s.Label()) }
 // Several reports whether the page shows several projects.
 func (d *overview) Several() bool { return len(d.Shown) > 1 }
 
-// HasHealth reports whether something is known of one of the shown projects: a pass has run, and its state can be read.
+// HasHealth reports whether something is known of one of the shown projects: a pass has run,
+// and its state can be read.
 func (d *overview) HasHealth() bool {
 	return slices.ContainsFunc(d.Shown, func(v view.Overview) bool { return v.Error == nil })
 }
@@ -220,10 +256,12 @@ type verdict struct {
 	Dead               *obstacle // the only project has no schedule; nil otherwise
 }
 
-// reason is a part of a verdict, and the address of the list that it counts; empty if there is none.
+// reason is a part of a verdict, and the address of the list that it counts; empty if there is
+// none.
 type reason struct{ Text, Address string }
 
-// verdictOf is the verdict on all projects that the page shows. The notices have details on what stops them.
+// verdictOf is the verdict on all projects that the page shows. The notices have details on
+// what stops them.
 func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	d := verdict{Class: "good", Icon: "check", Title: "All is well", Next: joined.NextPass}
 	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute
@@ -231,19 +269,29 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	switch judged.Level {
 	case view.LevelOK:
 	case view.LevelNotTicking:
-		d.Class, d.Icon, d.Title = "bad", "alert", "Nothing runs passes"
-		dead := len(slices.DeleteFunc(slices.Clone(all), func(v view.Overview) bool { return v.Verdict().Level != view.LevelNotTicking }))
+		d.Class = "bad"
+		d.Icon = "alert"
+		d.Title = "Nothing runs passes"
+		dead := len(
+			slices.DeleteFunc(
+				slices.Clone(all),
+				func(v view.Overview) bool { return v.Verdict().Level != view.LevelNotTicking },
+			),
+		)
 		if dead < len(all) {
 			d.Title = fmt.Sprintf("Nothing runs the passes of %d of %d projects", dead, len(all))
 		}
 	case view.LevelNeedsPerson:
-		d.Class, d.Icon, d.Title = "warn", "alert", "Needs you"
+		d.Class = "warn"
+		d.Icon = "alert"
+		d.Title = "Needs you"
 	}
 	counts := map[view.Status]int{}
 	for _, r := range joined.Rows {
 		counts[r.Status]++
 	}
-	unreadable, without := 0, 0
+	unreadable := 0
+	without := 0
 	for _, v := range all {
 		switch {
 		case unstarted(v):
@@ -263,7 +311,10 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	}
 	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
 		if counts[s] > 0 {
-			d.Reasons = append(d.Reasons, reason{fmt.Sprintf("%d %s", counts[s], s), c.With("status", string(s))})
+			d.Reasons = append(
+				d.Reasons,
+				reason{fmt.Sprintf("%d %s", counts[s], s), c.With("status", string(s))},
+			)
 		}
 	}
 	var goes []string

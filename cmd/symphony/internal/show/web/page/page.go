@@ -1,4 +1,5 @@
-// Package page draws the read model as HTML. It reads nothing: a page is a function of the values of package view.
+// Package page draws the read model as HTML. It reads nothing: a page is a function of the
+// values of package view.
 package page
 
 import (
@@ -36,7 +37,8 @@ func Assets() fs.FS {
 var AssetTag = sync.OnceValue(func() string {
 	hash := sha256.New()
 	for _, files := range []embed.FS{sources, assets} {
-		_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, _ error) error { // they are part of the program
+		// they are part of the program
+		_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, _ error) error {
 			data, _ := files.ReadFile(path)
 			fmt.Fprintln(hash, path, len(data))
 			hash.Write(data)
@@ -79,7 +81,8 @@ func (p Page) Heading() string {
 	return heading
 }
 
-// Version changes with the program and with what the reader may do. An open page of another version loads itself again.
+// Version changes with the program and with what the reader may do. An open page of another
+// version loads itself again.
 func (p Page) Version() string {
 	version := strings.Trim(AssetTag(), `"`)
 	if p.MayAct {
@@ -100,7 +103,14 @@ type Changes struct {
 
 // Changes returns the present values.
 func (p Page) Changes() Changes {
-	c := Changes{Version: p.Version(), Title: p.Heading(), Icon: p.Icon(), Main: string(p.Main), Alarm: string(p.Strip()), News: []News{}}
+	c := Changes{
+		Version: p.Version(),
+		Title:   p.Heading(),
+		Icon:    p.Icon(),
+		Main:    string(p.Main),
+		Alarm:   string(p.Strip()),
+		News:    []News{},
+	}
 	if p.Alerts != nil {
 		c.News = p.Alerts.News
 	}
@@ -110,7 +120,8 @@ func (p Page) Changes() Changes {
 // Document is the page as HTML.
 func (p Page) Document() []byte { return draw("layout.html", p) }
 
-// draw executes a template of ours with values of ours: an error is a mistake in one of them, which the tests find.
+// draw executes a template of ours with values of ours: an error is a mistake in one of them,
+// which the tests find.
 func draw(name string, data any) []byte {
 	var out bytes.Buffer
 	if err := templates().ExecuteTemplate(&out, name, data); err != nil {

@@ -11,24 +11,50 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ResultChoice is what a reader of the results has chosen: the query of the address as it was written, without the first row.
+// ResultChoice is what a reader of the results has chosen: the query of the address as it was
+// written, without the first row.
 type ResultChoice struct{ Query, Outcome, Label, Project, Since, Until string }
 
 // NewResultChoice reads the query of an address.
 func NewResultChoice(q url.Values) ResultChoice {
 	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
-	return ResultChoice{given("q"), given("outcome"), given("label"), given("project"), given("since"), given("until")}
+	return ResultChoice{
+		given("q"),
+		given("outcome"),
+		given("label"),
+		given("project"),
+		given("since"),
+		given("until"),
+	}
 }
 
 // With is the address of the results with this choice, but other values of some keys.
 func (c ResultChoice) With(pairs ...string) string {
-	chosen := []string{"q", c.Query, "outcome", c.Outcome, "label", c.Label, "project", c.Project, "since", c.Since, "until", c.Until}
+	chosen := []string{
+		"q",
+		c.Query,
+		"outcome",
+		c.Outcome,
+		"label",
+		c.Label,
+		"project",
+		c.Project,
+		"since",
+		c.Since,
+		"until",
+		c.Until,
+	}
 	return address("/results", append(chosen, pairs...)...)
 }
 
 // LastDays is the address of the results of so many days, today among them.
 func (r Results) LastDays(days int) string {
-	return r.Choice.With("since", r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly), "until", "")
+	return r.Choice.With(
+		"since",
+		r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly),
+		"until",
+		"",
+	)
 }
 
 // Results is the page of the results.
@@ -65,7 +91,15 @@ func (r Results) Tabs() []tab {
 	}
 	tabs := []tab{{"All", r.Choice.With("outcome", ""), all, r.Choice.Outcome == ""}}
 	for _, o := range state.ResultOutcomes {
-		tabs = append(tabs, tab{sentence(strings.ReplaceAll(o, "_", " ")), r.Choice.With("outcome", o), r.Found.Counts[o], r.Choice.Outcome == o})
+		tabs = append(
+			tabs,
+			tab{
+				sentence(strings.ReplaceAll(o, "_", " ")),
+				r.Choice.With("outcome", o),
+				r.Found.Counts[o],
+				r.Choice.Outcome == o,
+			},
+		)
 	}
 	return tabs
 }
@@ -95,7 +129,8 @@ func (r Results) Next() string {
 // pull is a pull request in a row: its address, its name, and what is known of it.
 type pull struct{ URL, Name, Text string }
 
-// pullOf returns the pull request of a result, or what an agent has linked as one; nil without either.
+// pullOf returns the pull request of a result, or what an agent has linked as one; nil without
+// either.
 func pullOf(r report.ResultRow) *pull {
 	if p := r.PullRequest; p != nil {
 		word := p.State

@@ -11,24 +11,69 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Whatever agents, the tracker and the reader have written is text, and each number leads to its list.
+// Whatever agents, the tracker and the reader have written is text, and each number leads to
+// its list.
 func TestResultsPage(t *testing.T) {
-	row := report.ResultRow{Project: evil, Seconds: 501, Spent: view.Spent{Cost: &view.Cost{Currency: "USD", Amount: 2.5}}}
-	row.Outcome, row.Identifier, row.Title, row.Message, row.Words = state.ResultHeld, evil, evil, evil, evil
-	row.Labels, row.At, row.Runs, row.Commits = []string{evil, "a&b"}, moment, 3, 2
+	row := report.ResultRow{
+		Project: evil,
+		Seconds: 501,
+		Spent:   view.Spent{Cost: &view.Cost{Currency: "USD", Amount: 2.5}},
+	}
+	row.Outcome = state.ResultHeld
+	row.Identifier = evil
+	row.Title = evil
+	row.Message = evil
+	row.Words = evil
+	row.Labels = []string{evil, "a&b"}
+	row.At = moment
+	row.Runs = 3
+	row.Commits = 2
 	merged := row
 	merged.Outcome = state.ResultMerged
-	merged.PullRequest = &state.PullRequest{PullRequest: reconcile.PullRequest{URL: "https://example.com/pull/7", State: "merged", Checks: "passed"}}
+	merged.PullRequest = &state.PullRequest{PullRequest: reconcile.PullRequest{
+		URL:    "https://example.com/pull/7",
+		State:  "merged",
+		Checks: "passed",
+	}}
 	linked := row
 	linked.Links = []reconcile.Link{{Kind: "pull_request", URL: "javascript:alert(1)"}}
-	found := report.ResultList{Total: 203, From: 100, Next: new(103), Results: []report.ResultRow{row, merged, linked}}
-	found.Counts = map[string]int{state.ResultHandedOver: 200, state.ResultMerged: 50, state.ResultHeld: 3}
+	found := report.ResultList{
+		Total:   203,
+		From:    100,
+		Next:    new(103),
+		Results: []report.ResultRow{row, merged, linked},
+	}
+	found.Counts = map[string]int{
+		state.ResultHandedOver: 200,
+		state.ResultMerged:     50,
+		state.ResultHeld:       3,
+	}
 	const tag = `"><script>alert(1)</script>`
-	choice := NewResultChoice(url.Values{"q": {tag}, "label": {tag}, "since": {tag}, "outcome": {"held"}, "from": {"100"}})
-	main := string(Results{Choice: choice, Found: found, Projects: []string{"web", tag}}.Page().Main)
+	choice := NewResultChoice(url.Values{
+		"q":       {tag},
+		"label":   {tag},
+		"since":   {tag},
+		"outcome": {"held"},
+		"from":    {"100"},
+	})
+	main := string(Results{
+		Choice:   choice,
+		Found:    found,
+		Projects: []string{"web", tag},
+	}.Page().Main)
 	test.Lacks(t, "the page", main, "<script", "<img", "\u202e", "\x1b", `href="javascript`, "style=")
-	contains(t, main, "All <span class=\"count\">203<", "Held <span class=\"count\">3<", "2.50 USD", "24 Feb 2026",
-		`href="https://example.com/pull/7" rel="noreferrer">#7</a> merged, checks passed`, "101 to 103 of 203", ">later</a>", ">earlier</a>")
+	contains(
+		t,
+		main,
+		"All <span class=\"count\">203<",
+		"Held <span class=\"count\">3<",
+		"2.50 USD",
+		"24 Feb 2026",
+		`href="https://example.com/pull/7" rel="noreferrer">#7</a> merged, checks passed`,
+		"101 to 103 of 203",
+		">later</a>",
+		">earlier</a>",
+	)
 	plain := ResultChoice{Query: "a b", Outcome: "held"}
 	test.Equal(t, "addresses", []string{
 		plain.With("from", "100"), plain.With(), plain.With("outcome", "merged"), plain.With("label", "a&b"),
@@ -42,6 +87,11 @@ func TestResultsPage(t *testing.T) {
 		})
 	overview := string(Overview{Projects: []view.Overview{shop("web")}}.Page().Main)
 	contains(t, overview, `href="/?status=held">1 held</a>`)
-	contains(t, overview, `href="/results">all results</a>`, `href="/results?outcome=handed_over&amp;since=2026-02-24&amp;until=2026-02-24">13</a>`,
-		`href="/?q=succeeded%3A&amp;status=ended"`)
+	contains(
+		t,
+		overview,
+		`href="/results">all results</a>`,
+		`href="/results?outcome=handed_over&amp;since=2026-02-24&amp;until=2026-02-24">13</a>`,
+		`href="/?q=succeeded%3A&amp;status=ended"`,
+	)
 }

@@ -22,7 +22,8 @@ const (
 	longestWords = 20_000 // bytes of a message
 )
 
-// Run is the page of one run: what its agent said and did, as a document, below the times of all runs of the issue.
+// Run is the page of one run: what its agent said and did, as a document, below the times of
+// all runs of the issue.
 type Run struct {
 	Of       Issue // with its newest runs
 	RunID    string
@@ -34,12 +35,17 @@ type Run struct {
 // Page draws it.
 func (r Run) Page() Page {
 	items, earlier := r.items()
-	return Page{Title: r.Of.Name() + " run " + r.RunID, Requests: len(r.Of.Requests), MayAct: r.Of.MayAct, Main: mainOf("run.html", struct {
-		Run
-		*axis
-		Items   []logLine
-		Earlier int
-	}{r, r.axis(), items, earlier})}
+	return Page{
+		Title:    r.Of.Name() + " run " + r.RunID,
+		Requests: len(r.Of.Requests),
+		MayAct:   r.Of.MayAct,
+		Main: mainOf("run.html", struct {
+			Run
+			*axis
+			Items   []logLine
+			Earlier int
+		}{r, r.axis(), items, earlier}),
+	}
 }
 
 // items are the last lines that the reader wants, and how many are before them.
@@ -48,11 +54,15 @@ func (r Run) items() (list []logLine, earlier int) {
 	ids := lineIDs{}
 	for _, l := range r.Lines {
 		item := logLine{ID: ids.of(l), line: l}
-		if r.Failures && l.Status != eventlog.Failed && l.Status != eventlog.Unended && l.Kind != eventlog.Fault {
+		if r.Failures && l.Status != eventlog.Failed && l.Status != eventlog.Unended &&
+			l.Kind != eventlog.Fault {
 			continue
 		}
 		if query != "" {
-			item.hits = text.Filter(l.Detail, func(line string) bool { return strings.Contains(strings.ToLower(line), query) })
+			item.hits = text.Filter(
+				l.Detail,
+				func(line string) bool { return strings.Contains(strings.ToLower(line), query) },
+			)
 		}
 		if len(item.hits) > 0 || strings.Contains(strings.ToLower(l.Text), query) {
 			list = append(list, item)
@@ -66,7 +76,8 @@ func (r Run) items() (list []logLine, earlier int) {
 	return list[earlier:], earlier
 }
 
-// fold decides what of a line's detail the page has: what was searched, a change, the beginning of a prompt, or the end of an output.
+// fold decides what of a line's detail the page has: what was searched, a change, the
+// beginning of a prompt, or the end of an output.
 func (l *logLine) fold(hits []string) {
 	all := l.line.Detail
 	shown := all[max(0, len(all)-shownLines):]
@@ -82,13 +93,17 @@ func (l *logLine) fold(hits []string) {
 		l.Blocks = blocksOf(file, diffLines(patch))
 	}
 	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
-	l.Detail, l.Lines, l.More = detailText(shown), len(all), len(all) > len(shown)
+	l.Detail = detailText(shown)
+	l.Lines = len(all)
+	l.More = len(all) > len(shown)
 	if thought := l.line.Reasoning(); thought != "" {
-		l.Text, l.Detail = "reasoning", shorten(thought, longestText)
+		l.Text = "reasoning"
+		l.Detail = shorten(thought, longestText)
 	}
 }
 
-// Detail is the whole detail of one line of a run's log as text; false if there is no such line.
+// Detail is the whole detail of one line of a run's log as text; false if there is no such
+// line.
 func Detail(lines []eventlog.Line, id string) (string, bool) {
 	ids := lineIDs{}
 	at := slices.IndexFunc(lines, func(l eventlog.Line) bool { return ids.of(l) == id })
@@ -98,7 +113,8 @@ func Detail(lines []eventlog.Line, id string) (string, bool) {
 	return text.VisibleLines(strings.Join(lines[at].Detail, "\n")), true
 }
 
-// axis is the time of all runs that are shown: their turns, the waits between them, requests, and the commands of this run.
+// axis is the time of all runs that are shown: their turns, the waits between them, requests,
+// and the commands of this run.
 type axis struct {
 	From, To time.Time
 	Runs     []event
@@ -151,14 +167,22 @@ func (a *axis) add(row int, class, title string, from, until time.Time) {
 	whole := float64(max(a.To.Sub(a.From), time.Millisecond))
 	x := min(max(1000*float64(from.Sub(a.From))/whole, 0), 998)
 	title = text.Short(text.OneLine(title), 60) + ", " + text.Duration(until.Sub(from))
-	fmt.Fprintf(&a.bars, `<rect class="%s" x="%.1f" y="%d" width="%.1f" height="7"><title>%s</title></rect>`, cmp.Or(class, "bad"),
-		x, 9*row, min(max(1000*float64(until.Sub(from))/whole, 2), 1000-x), template.HTMLEscapeString(text.Visible(title)))
+	fmt.Fprintf(
+		&a.bars,
+		`<rect class="%s" x="%.1f" y="%d" width="%.1f" height="7"><title>%s</title></rect>`,
+		cmp.Or(class, "bad"),
+		x,
+		9*row,
+		min(max(1000*float64(until.Sub(from))/whole, 2), 1000-x),
+		template.HTMLEscapeString(text.Visible(title)),
+	)
 }
 
 // Bars are the drawing of the axis.
 func (a *axis) Bars() template.HTML { return template.HTML(a.bars.String()) } //nolint:gosec // numbers, classes of ours and escaped text
 
-// Shown returns the entry of the run in the history of the issue; nil if the history no longer lists it.
+// Shown returns the entry of the run in the history of the issue; nil if the history no longer
+// lists it.
 func (r Run) Shown(runs []event) *runItem {
 	return text.First(runs, func(e event) bool { return e.Run.RunID == r.RunID }).Run
 }

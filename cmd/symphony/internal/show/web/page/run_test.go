@@ -15,7 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// What an agent writes appears as text on the page of its run, and the page of a long log stays small.
+// What an agent writes appears as text on the page of its run, and the page of a long log
+// stays small.
 func TestHostileRun(t *testing.T) {
 	r := Run{Of: hostile(), RunID: "20260224T090000.000-aaaaaa", Query: ""}
 	long := strings.Split(strings.Repeat(evil+"\n", 20_000), "\n")
@@ -23,7 +24,14 @@ func TestHostileRun(t *testing.T) {
 		eventlog.Words, eventlog.Command, eventlog.Change, eventlog.Call, eventlog.Prompt, eventlog.Request, eventlog.Fault, eventlog.Note, eventlog.Unknown,
 	} {
 		for _, said := range []string{evil, strings.Repeat("x", 10<<20), strings.Repeat("[**`", 1<<20), "reasoning: " + evil} {
-			l := eventlog.Line{At: moment.Add(time.Duration(n) * time.Second), Kind: kind, Text: said, Detail: long, Ending: evil, Minor: true}
+			l := eventlog.Line{
+				At:     moment.Add(time.Duration(n) * time.Second),
+				Kind:   kind,
+				Text:   said,
+				Detail: long,
+				Ending: evil,
+				Minor:  true,
+			}
 			r.Lines = append(r.Lines, l)
 		}
 	}
@@ -44,22 +52,54 @@ func TestHostileRun(t *testing.T) {
 
 // A run of 300 commands: what is open, what a search finds, and what failed.
 func TestRun(t *testing.T) {
-	id, end := "20260224T090000.000-aaaaaa", moment.Add(5*time.Minute)
+	id := "20260224T090000.000-aaaaaa"
+	end := moment.Add(5 * time.Minute)
 	r := Run{RunID: id, Of: Issue{Project: "web", Issue: detail.Issue{
 		Issue: detail.KnownIssue{Identifier: "ABC-1"},
 		Runs: []view.RunRow{
-			{RunID: id, Kind: reconcile.AgentRun, StartedAt: moment.Add(time.Minute), EndedAt: &end, Attempt: 2},
-			{RunID: "before", Kind: reconcile.AgentRun, StartedAt: moment, EndedAt: new(moment.Add(30 * time.Second)), Outcome: new(reconcile.Failed)},
+			{
+				RunID:     id,
+				Kind:      reconcile.AgentRun,
+				StartedAt: moment.Add(time.Minute),
+				EndedAt:   &end,
+				Attempt:   2,
+			},
+			{
+				RunID:     "before",
+				Kind:      reconcile.AgentRun,
+				StartedAt: moment,
+				EndedAt:   new(moment.Add(30 * time.Second)),
+				Outcome:   new(reconcile.Failed),
+			},
 		},
 		Timeline: []detail.Moment{
-			{At: moment.Add(2 * time.Minute), Until: &end, Kind: detail.MomentTurn, Name: "turn 1", Result: "completed", RunID: &id},
-			{At: moment.Add(2 * time.Minute), Kind: detail.MomentRequest, Name: "ABC-1.1", RunID: &id},
+			{
+				At:     moment.Add(2 * time.Minute),
+				Until:  &end,
+				Kind:   detail.MomentTurn,
+				Name:   "turn 1",
+				Result: "completed",
+				RunID:  &id,
+			},
+			{
+				At:    moment.Add(2 * time.Minute),
+				Kind:  detail.MomentRequest,
+				Name:  "ABC-1.1",
+				RunID: &id,
+			},
 		},
 	}}}
 	for n := range 300 {
-		l := eventlog.Line{At: moment.Add(time.Duration(n) * time.Second), Kind: eventlog.Command, Status: eventlog.Succeeded, Text: fmt.Sprintf("go test ./p%d", n), DurationMS: new(int64(500))}
+		l := eventlog.Line{
+			At:         moment.Add(time.Duration(n) * time.Second),
+			Kind:       eventlog.Command,
+			Status:     eventlog.Succeeded,
+			Text:       fmt.Sprintf("go test ./p%d", n),
+			DurationMS: new(int64(500)),
+		}
 		if n%100 == 50 {
-			l.Status, l.Ending = eventlog.Failed, "exit 1"
+			l.Status = eventlog.Failed
+			l.Ending = "exit 1"
 		}
 		for i := range 20 {
 			l.Detail = append(l.Detail, fmt.Sprintf("output %d of %d", i, n))
@@ -71,7 +111,12 @@ func TestRun(t *testing.T) {
 	}
 	test.Equal(t, "commands", count(r, `<li id="line-`), 300)
 	test.Equal(t, "open ones", count(r, `<details [^>]*open>`), 3)
-	test.Equal(t, "links to the whole output", count(r, `href="log\?run=`+id+`&amp;line=line-\d+-1">All 20 lines<`), 300)
+	test.Equal(
+		t,
+		"links to the whole output",
+		count(r, `href="log\?run=`+id+`&amp;line=line-\d+-1">All 20 lines<`),
+		300,
+	)
 	test.Equal(t, "commands on the axis", count(r, `<rect class="(good|bad)" x="[\d.]+" y="18"`), 300)
 	for _, bar := range []string{
 		`<rect class="bad" x="0.0" y="0" width="100.0" height="7"><title>Run failed, 30s`, `<rect class="wait" x="100.0" y="0" width="100.0" height="7"><title>waited, 30s`,
@@ -81,11 +126,22 @@ func TestRun(t *testing.T) {
 		test.Contains(t, "the axis", string(r.Page().Main), bar)
 	}
 	whole, ok := Detail(r.Lines, fmt.Sprintf("line-%d-1", r.Lines[7].At.UnixNano()))
-	test.Equal(t, "the whole output", ok && strings.HasPrefix(whole, "output 0 of 7\n") && strings.HasSuffix(whole, "output 19 of 7"), true)
+	test.Equal(
+		t,
+		"the whole output",
+		ok && strings.HasPrefix(whole, "output 0 of 7\n") && strings.HasSuffix(whole, "output 19 of 7"),
+		true,
+	)
 	r.Failures = true
 	test.Equal(t, "failures", count(r, `<li id="line-`), 3)
-	r.Failures, r.Query = false, "OUTPUT 3 of 77"
-	test.Equal(t, "lines with the text", count(r, `<li id="line-[^>]*><a [^>]*><time[^<]*</time></a><details [^>]*open>`), 1)
+	r.Failures = false
+	r.Query = "OUTPUT 3 of 77"
+	test.Equal(
+		t,
+		"lines with the text",
+		count(r, `<li id="line-[^>]*><a [^>]*><time[^<]*</time></a><details [^>]*open>`),
+		1,
+	)
 	test.Contains(t, "the page", string(r.Page().Main), "<pre>output 3 of 77</pre>")
 	for range 10 {
 		r.Lines = append(r.Lines, r.Lines[:300]...)
@@ -95,15 +151,27 @@ func TestRun(t *testing.T) {
 	test.Contains(t, "the page", string(r.Page().Main), "2300 earlier lines")
 }
 
-// The patch of a request is shown with each line of it, and the words are marked in which lines differ.
+// The patch of a request is shown with each line of it, and the words are marked in which
+// lines differ.
 func TestBlocks(t *testing.T) {
 	draw := func(c reconcile.RequestChange) string {
 		return string(draw("diff-lines", lineBody("a", changeBlocks(c), false)))
 	}
-	html := draw(reconcile.RequestChange{Kind: "update", Diff: "@@ -1 +1 @@\n-return a - b\n-gone\n+return a + b\n+all is new here, nothing stays\n+rm -rf /\n hidden?\nhidden?"})
-	test.Contains(t, "the patch", html, `<div class="del"><code>return a <mark>-</mark> b</code></div><div class="del"><code>gone</code></div>`,
-		`<div class="add"><code>return a <mark>+</mark> b</code></div><div class="add"><code>all is new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`)
+	html := draw(reconcile.RequestChange{
+		Kind: "update",
+		Diff: "@@ -1 +1 @@\n-return a - b\n-gone\n+return a + b\n+all is new here, nothing stays\n+rm -rf /\n hidden?\nhidden?",
+	})
+	test.Contains(
+		t,
+		"the patch",
+		html,
+		`<div class="del"><code>return a <mark>-</mark> b</code></div><div class="del"><code>gone</code></div>`,
+		`<div class="add"><code>return a <mark>+</mark> b</code></div><div class="add"><code>all is new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`,
+	)
 	test.Equal(t, "lines that no head counts", strings.Count(html, "<code>hidden?</code>"), 2)
-	test.Contains(t, "a new file, which codex sends without signs", draw(reconcile.RequestChange{Kind: "add", Diff: "- a: 1\n  b: 2\n"}),
+	test.Contains(t, "a new file, which codex sends without signs", draw(reconcile.RequestChange{
+		Kind: "add",
+		Diff: "- a: 1\n  b: 2\n",
+	}),
 		`<div class="add"><code>- a: 1</code></div><div class="add"><code>  b: 2</code></div>`)
 }

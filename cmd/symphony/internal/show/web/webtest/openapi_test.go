@@ -1,6 +1,7 @@
 //go:build linux && !race
 
-// Package webtest compares the server's answers with its OpenAPI document. The tests of package web do without its library.
+// Package webtest compares the server's answers with its OpenAPI document. The tests of
+// package web do without its library.
 package webtest
 
 import (
@@ -32,9 +33,25 @@ const token = "0123456789abcdef"
 func place(t *testing.T, name string, settings string) web.Place {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
-	p := web.Place{Workflow: filepath.Join(dir, "WORKFLOW.md"), StateDir: filepath.Join(dir, "state")}
-	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{Claims: 100, Runs: 60, Passes: 30}))
-	test.OK(t, os.WriteFile(p.Workflow, []byte("---\ntracker:\n  kind: file\n  provider:\n    path: "+dir+"/tasks\nworkspace:\n  root: "+dir+"/ws\n"+settings+"---\nWork.\n"), 0o600))
+	p := web.Place{
+		Workflow: filepath.Join(dir, "WORKFLOW.md"),
+		StateDir: filepath.Join(dir, "state"),
+	}
+	test.OK(t, statetest.Large(t.Context(), p.StateDir, time.Now(), statetest.Size{
+		Claims: 100,
+		Runs:   60,
+		Passes: 30,
+	}))
+	test.OK(
+		t,
+		os.WriteFile(
+			p.Workflow,
+			[]byte(
+				"---\ntracker:\n  kind: file\n  provider:\n    path: "+dir+"/tasks\nworkspace:\n  root: "+dir+"/ws\n"+settings+"---\nWork.\n",
+			),
+			0o600,
+		),
+	)
 	return p
 }
 
@@ -70,10 +87,14 @@ func send(t *testing.T, r *http.Request) (*http.Response, []byte) {
 
 // The document is a valid one, and requests and answers of each kind match it.
 func TestAnswersAreAsDocumented(t *testing.T) {
-	one, other := place(t, "web", ""), place(t, "api", "agent:\n  budget_per_day: 1M\n")
+	one := place(t, "web", "")
+	other := place(t, "api", "agent:\n  budget_per_day: 1M\n")
 	empty := web.Place{Workflow: other.Workflow, StateDir: t.TempDir()}
-	single, several, none := serve(t, one), serve(t, one, other), serve(t, empty)
-	answer, text := send(t, test.Must(http.NewRequestWithContext(t.Context(), "GET", single+"/api/v1/openapi.json", nil))) //nolint:bodyclose // send has closed it
+	single := serve(t, one)
+	several := serve(t, one, other)
+	none := serve(t, empty)
+	request := test.Must(http.NewRequestWithContext(t.Context(), "GET", single+"/api/v1/openapi.json", nil))
+	answer, text := send(t, request) //nolint:bodyclose // send has closed it
 	test.Equal(t, "status", answer.StatusCode, 200)
 	openapi3filter.RegisterBodyDecoder("application/jsonl", openapi3filter.FileBodyDecoder)
 	document := test.Must(openapi3.NewLoader().LoadFromData(text))
@@ -121,7 +142,9 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{several, "POST", "/api/v1/requests/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
 	} {
 		newRequest := func() *http.Request {
-			r := test.Must(http.NewRequestWithContext(t.Context(), c.method, c.server+c.path, strings.NewReader(c.body)))
+			r := test.Must(
+				http.NewRequestWithContext(t.Context(), c.method, c.server+c.path, strings.NewReader(c.body)),
+			)
 			if c.body != "" {
 				r.Header.Set("Content-Type", "application/json")
 			}
@@ -137,25 +160,40 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 	}
 }
 
-// checkDocumented checks that a request and its answer are as the document says. An anonymous request must need no token.
-func checkDocumented(t *testing.T, router routers.Router, r *http.Request, answer *http.Response, anonymous bool) {
+// checkDocumented checks that a request and its answer are as the document says. An anonymous
+// request must need no token.
+func checkDocumented(
+	t *testing.T,
+	router routers.Router,
+	r *http.Request,
+	answer *http.Response,
+	anonymous bool,
+) {
 	t.Helper()
 	route, params, err := router.FindRoute(r)
 	test.OK(t, err)
-	input := &openapi3filter.RequestValidationInput{Request: r, Route: route, PathParams: params, Options: &openapi3filter.Options{
-		IncludeResponseStatus: true,
-		AuthenticationFunc: func(context.Context, *openapi3filter.AuthenticationInput) error {
-			if anonymous {
-				return errors.New("it needs a token")
-			}
-			return nil
+	input := &openapi3filter.RequestValidationInput{
+		Request:    r,
+		Route:      route,
+		PathParams: params,
+		Options: &openapi3filter.Options{
+			IncludeResponseStatus: true,
+			AuthenticationFunc: func(context.Context, *openapi3filter.AuthenticationInput) error {
+				if anonymous {
+					return errors.New("it needs a token")
+				}
+				return nil
+			},
 		},
-	}}
+	}
 	if err := openapi3filter.ValidateRequest(t.Context(), input); err != nil {
 		t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
 	}
 	answered := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input, Status: answer.StatusCode, Header: answer.Header, Body: answer.Body,
+		RequestValidationInput: input,
+		Status:                 answer.StatusCode,
+		Header:                 answer.Header,
+		Body:                   answer.Body,
 	}
 	if err := openapi3filter.ValidateResponse(t.Context(), answered); err != nil {
 		t.Errorf("%s %s: %v", r.Method, r.URL.Path, err)
