@@ -1,5 +1,6 @@
-// Command collectortest is the OTLP receiver of OpenTelemetry's collector. It posts what was exported to a file to the receiver, as symphony
-// does, and prints the spans that the receiver passes on, and those that the reader of files finds. It is a module of its own, so that the
+// Command collectortest is the OTLP receiver of OpenTelemetry's collector. It posts what was
+// exported to a file to the receiver, as symphony does, and prints the spans that the receiver
+// passes on, and those that the reader of files finds. It is a module of its own, so that the
 // program does not depend on the collector.
 package main
 
@@ -24,7 +25,9 @@ import (
 
 func main() {
 	ctx := context.Background()
-	sink, err := consumer.NewTraces(func(_ context.Context, t ptrace.Traces) error { print("received", t); return nil })
+	sink, err := consumer.NewTraces(
+		func(_ context.Context, t ptrace.Traces) error { print("received", t); return nil },
+	)
 	check(err)
 	factory := otlpreceiver.NewFactory()
 	config := factory.CreateDefaultConfig().(*otlpreceiver.Config)
@@ -39,7 +42,11 @@ func main() {
 		read, err := (&ptrace.JSONUnmarshaler{}).UnmarshalTraces(lines.Bytes())
 		check(err)
 		print("read", read)
-		res, err := http.Post("http://"+os.Args[1]+"/v1/traces", "application/json", bytes.NewReader(lines.Bytes()))
+		res, err := http.Post(
+			"http://"+os.Args[1]+"/v1/traces",
+			"application/json",
+			bytes.NewReader(lines.Bytes()),
+		)
 		check(err)
 		body, _ := io.ReadAll(res.Body)
 		fmt.Println("answer", res.StatusCode, string(body))
@@ -48,14 +55,26 @@ func main() {
 	check(r.Shutdown(ctx))
 }
 
-// print prints the spans: trace, span, parent, name, kind, status, milliseconds and attributes.
+// print prints the spans: trace, span, parent, name, kind, status, milliseconds and
+// attributes.
 func print(what string, t ptrace.Traces) {
 	for _, resource := range t.ResourceSpans().All() {
 		for _, scope := range resource.ScopeSpans().All() {
 			for _, s := range scope.Spans().All() {
 				took := s.EndTimestamp().AsTime().Sub(s.StartTimestamp().AsTime()).Milliseconds()
-				fmt.Println(what, resource.SchemaUrl(), resource.Resource().Attributes().AsRaw(), s.TraceID(), s.SpanID(), s.ParentSpanID(), s.Name(),
-					s.Kind(), s.Status().Code(), took, s.Attributes().AsRaw())
+				fmt.Println(
+					what,
+					resource.SchemaUrl(),
+					resource.Resource().Attributes().AsRaw(),
+					s.TraceID(),
+					s.SpanID(),
+					s.ParentSpanID(),
+					s.Name(),
+					s.Kind(),
+					s.Status().Code(),
+					took,
+					s.Attributes().AsRaw(),
+				)
 			}
 		}
 	}

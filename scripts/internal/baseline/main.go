@@ -1,4 +1,5 @@
-// Baseline does the minimum of work for the same result as the program. scripts/bench divides the cost of the program by that of baseline.
+// Baseline does the minimum of work for the same result as the program. scripts/bench divides
+// the cost of the program by that of baseline.
 //
 //	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one per line, decodes the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
@@ -34,7 +35,12 @@ func main() {
 }
 
 func run(command, database string, args []string) {
-	db := must(sql.Open("sqlite", "file:"+database+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)"))
+	db := must(
+		sql.Open(
+			"sqlite",
+			"file:"+database+"?mode=rw&_txlock=immediate&_pragma=busy_timeout(60000)&_pragma=synchronous(normal)",
+		),
+	)
 	db.SetMaxOpenConns(1)
 	switch command {
 	case "requests":

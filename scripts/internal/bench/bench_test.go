@@ -1,10 +1,12 @@
 //go:build linux
 
-// Package bench measures what the program costs and compares it with the budgets of docs/costs.md. A budget is a ratio to a
-// small comparison program (scripts/internal/baseline) measured in the same run, a number of bytes or a count: absolute
-// times differ too much between machines. A benchmark that is over budget fails.
+// Package bench measures what the program costs and compares it with the budgets of
+// docs/costs.md. A budget is a ratio to a small comparison program (scripts/internal/baseline)
+// measured in the same run, a number of bytes or a count: absolute times differ too much
+// between machines. A benchmark that is over budget fails.
 //
-// The program, its database and its processes are real. The tracker and the agent are stand-ins on this machine.
+// The program, its database and its processes are real. The tracker and the agent are
+// stand-ins on this machine.
 package bench
 
 import (
@@ -52,9 +54,11 @@ type metric struct {
 	budget float64
 }
 
-// against compares the medians of a benchmark's values in seconds with those of the comparison program.
+// against compares the medians of a benchmark's values in seconds with those of the comparison
+// program.
 func against(ours, theirs []float64, unit string, budget float64) []metric {
-	value, baseline := median(ours), median(theirs)
+	value := median(ours)
+	baseline := median(theirs)
 	return []metric{
 		{value / baseline, "x-" + unit, budget},
 		{1000 * value, "ms", math.Inf(1)},
@@ -93,8 +97,9 @@ func median(values []float64) float64 {
 	return (values[(len(values)-1)/2] + values[len(values)/2]) / 2
 }
 
-// BenchmarkIdle compares a pass with nothing to do with a program that opens the same database and makes the same request.
-// It also counts the processes and requests after the end of a pass.
+// BenchmarkIdle compares a pass with nothing to do with a program that opens the same database
+// and makes the same request. It also counts the processes and requests after the end of a
+// pass.
 func BenchmarkIdle(b *testing.B) {
 	p := newProject(b, 10)
 	for range 3 { // the first passes create the database and verify the configuration
@@ -105,12 +110,14 @@ func BenchmarkIdle(b *testing.B) {
 	bodies := p.takeRequests()
 	pause(time.Second)
 	left := len(get(stage.Processes(p.Dir, ""))) + len(p.takeRequests())
-	file, database := p.writeRequests(bodies), p.copyDatabase()
+	file := p.writeRequests(bodies)
+	database := p.copyDatabase()
 	pairs := unlessShort(60, 8)
 	report(b, func() []metric {
 		var passes, others samples
 		for n := range 2 * pairs {
-			// They alternate, and each is first every other time, so that the load of the machine affects both equally.
+			// They alternate, and each is first every other time, so that the load of the
+			// machine affects both equally.
 			if (n%2 == 0) == (n/2%2 == 0) {
 				passes = append(passes, p.quietTick())
 			} else {
@@ -123,11 +130,13 @@ func BenchmarkIdle(b *testing.B) {
 	})
 }
 
-// BenchmarkLoop compares the CPU of a loop's pass with nothing to do, and of the wait for it of 30 s, with that of a pass by cron.
+// BenchmarkLoop compares the CPU of a loop's pass with nothing to do, and of the wait for it
+// of 30 s, with that of a pass by cron.
 func BenchmarkLoop(b *testing.B) {
 	p := newProject(b, 10)
 	p.quietTick() // creates the database
-	passes, wait := unlessShort(100, 15), time.Duration(unlessShort(30, 5))*time.Second
+	passes := unlessShort(100, 15)
+	wait := time.Duration(unlessShort(30, 5)) * time.Second
 	report(b, func() []metric {
 		var byCron samples
 		for range passes {
@@ -146,14 +155,19 @@ func BenchmarkLoop(b *testing.B) {
 		pause(wait)
 		waiting := (processorSeconds([]int{p.loop}) - began) * 30 / wait.Seconds()
 		cron := median(byCron.cpu())
-		return append(against([]float64{pass + waiting}, []float64{cron}, "CPU", 1.5), metric{1000 * waiting, "ms-of-waiting", math.Inf(1)})
+		return append(
+			against([]float64{pass + waiting}, []float64{cron}, "CPU", 1.5),
+			metric{1000 * waiting, "ms-of-waiting", math.Inf(1)},
+		)
 	})
 }
 
-// BenchmarkClaims compares a pass over claims and as many candidates, all of which have changed, with a program that fetches the
-// same pages, decodes them with encoding/json and writes as many rows. The exponent describes the growth of the CPU time.
+// BenchmarkClaims compares a pass over claims and as many candidates, all of which have
+// changed, with a program that fetches the same pages, decodes them with encoding/json and
+// writes as many rows. The exponent describes the growth of the CPU time.
 func BenchmarkClaims(b *testing.B) {
-	few, many := unlessShort(1000, 500), unlessShort(10_000, 2000)
+	few := unlessShort(1000, 500)
+	many := unlessShort(10_000, 2000)
 	report(b, func() []metric {
 		small, _ := passesOver(b, few, unlessShort(5, 3))
 		large, others := passesOver(b, many, unlessShort(3, 2))
@@ -174,7 +188,12 @@ func passesOver(b *testing.B, count, passCount int) (passes, others samples) {
 		passes = append(passes, p.quietTick())
 		bodies := p.takeRequests()
 		if len(bodies) < 2*count/pageSize {
-			b.Fatalf("%d requests: the pass did not read %d candidates and %d claims", len(bodies), count, count)
+			b.Fatalf(
+				"%d requests: the pass did not read %d candidates and %d claims",
+				len(bodies),
+				count,
+				count,
+			)
 		}
 		others = append(others, p.baseline("requests", database, p.endpoint(), p.writeRequests(bodies)))
 	}
@@ -184,20 +203,30 @@ func passesOver(b *testing.B, count, passCount int) (passes, others samples) {
 // addClaims writes a claim for each issue into the database of the project.
 func (p *project) addClaims(count int) {
 	db := get(sql.Open("sqlite", "file:"+p.Database()+"?mode=rw&_pragma=busy_timeout(5000)"))
-	// As after passes: half of the claims wait for their next try, half are held by the operator.
+	// As after passes: half of the claims wait for their next try, half are held by the
+	// operator.
 	now := time.Now()
-	_, err := db.ExecContext(ctx, `
+	_, err := db.ExecContext(
+		ctx,
+		`
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
 		INSERT INTO claims (issue_id, identifier, status, version, attempt, kind, due_at, error_code, error_message,
 			hold_reason, hold_message, held_at, failures, issue, project, claimed_at, updated_at)
 		SELECT printf('00000000-0000-4000-8000-%012d', n), 'ABC-' || n, iif(n % 2, 'retry', 'held'), 1, 1, 'backoff', ?, 'turn_failed',
 			'the model said no', iif(n % 2, '', 'operator'), iif(n % 2, '', 'held by the operator'), iif(n % 2, NULL, ?), 1,
 			json_object('ID', printf('00000000-0000-4000-8000-%012d', n)), ?, ?, ? FROM numbers`,
-		count, now.Add(time.Hour).UnixMilli(), now.UnixMilli(), p.endpoint()+" demo", now.UnixMilli(), now.UnixMilli())
+		count,
+		now.Add(time.Hour).UnixMilli(),
+		now.UnixMilli(),
+		p.endpoint()+" demo",
+		now.UnixMilli(),
+		now.UnixMilli(),
+	)
 	must(errors.Join(err, db.Close()))
 }
 
-// BenchmarkCommands compares commands on 500 claims and 5,000 runs with a program that reads as many rows.
+// BenchmarkCommands compares commands on 500 claims and 5,000 runs with a program that reads
+// as many rows.
 func BenchmarkCommands(b *testing.B) {
 	p := newProject(b, 10)
 	must(statetest.Large(ctx, p.StateDir, time.Now(), statetest.Large500))
@@ -216,7 +245,10 @@ func BenchmarkCommands(b *testing.B) {
 				var commands, others samples
 				for range unlessShort(9, 3) {
 					commands = append(commands, p.symphony(args...))
-					others = append(others, p.baseline(append([]string{"rows", p.Database()}, c.queries...)...))
+					others = append(
+						others,
+						p.baseline(append([]string{"rows", p.Database()}, c.queries...)...),
+					)
 				}
 				return against(commands.wall(), others.wall(), "wall", 4.2)
 			})

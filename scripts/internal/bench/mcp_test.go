@@ -18,12 +18,14 @@ import (
 	"time"
 )
 
-// BenchmarkMCP measures a server whose host reads the events of 20 agents, 100 a second each, and compares the memory of their workers
-// with that of workers of issues whose agents do the same.
+// BenchmarkMCP measures a server whose host reads the events of 20 agents, 100 a second each,
+// and compares the memory of their workers with that of workers of issues whose agents do the
+// same.
 func BenchmarkMCP(b *testing.B) {
 	const agents, perSecond = 20, 100
 	seconds := unlessShort(20, 5)
-	script := strings.Repeat("think the answer is near\nsleep 20ms\n", seconds*perSecond/2) // two events each
+	// two events each
+	script := strings.Repeat("think the answer is near\nsleep 20ms\n", seconds*perSecond/2)
 	report(b, func() []metric {
 		p := newProject(b, agents)
 		p.setIssues(agents, 0, script)
@@ -34,7 +36,8 @@ func BenchmarkMCP(b *testing.B) {
 		h := p.startHost()
 		defer h.end()
 		for n := range agents {
-			id, conversation := fmt.Sprintf("agent-%d", n), struct{ ConversationID string }{}
+			id := fmt.Sprintf("agent-%d", n)
+			conversation := struct{ ConversationID string }{}
 			dir := filepath.Join(p.Dir, id)
 			must(os.Mkdir(dir, 0o700))
 			h.call("spawn_agent", map[string]any{"id": id, "cwd": dir}, nil)
@@ -43,7 +46,10 @@ func BenchmarkMCP(b *testing.B) {
 		}
 		for n, conversation := range h.conversations {
 			items := []map[string]any{{"type": "text", "text": "```agent\n" + script + "```"}}
-			h.call("send_user_turn", map[string]any{"agentId": fmt.Sprintf("agent-%d", n), "params": map[string]any{"conversationId": conversation, "items": items}}, nil)
+			h.call("send_user_turn", map[string]any{
+				"agentId": fmt.Sprintf("agent-%d", n),
+				"params":  map[string]any{"conversationId": conversation, "items": items},
+			}, nil)
 		}
 		ofAgents := p.memoryOfWorkers(b, agents)
 		for end := time.Now().Add(5 * time.Minute); h.turns() < agents; pause(100 * time.Millisecond) {
@@ -68,7 +74,8 @@ func BenchmarkMCP(b *testing.B) {
 	})
 }
 
-// memoryOfWorkers is the mean memory of workers whose agents have been at work for some seconds.
+// memoryOfWorkers is the mean memory of workers whose agents have been at work for some
+// seconds.
 func (p *project) memoryOfWorkers(b *testing.B, count int) (mb float64) {
 	pause(4 * time.Second)
 	workers, _ := p.workers()
@@ -100,15 +107,34 @@ type event struct {
 
 func (p *project) startHost() *host {
 	launcher := filepath.Join(p.Dir, "codex")
-	must(os.WriteFile(launcher, fmt.Appendf(nil, "#!/bin/sh\nexec '%s' demo-agent app-server --home \"$CODEX_HOME\"\n", programs.agent), 0o700)) //nolint:gosec // a program
+	must(
+		os.WriteFile(
+			launcher,
+			fmt.Appendf(
+				nil,
+				"#!/bin/sh\nexec '%s' demo-agent app-server --home \"$CODEX_HOME\"\n",
+				programs.agent,
+			),
+			0o700,
+		),
+	) //nolint:gosec // a program
 	cmd := exec.CommandContext(ctx, programs.symphony, "mcp", "--tools", "agents")
-	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, append(slices.Clone(p.Env), "CODEX_BIN="+launcher, "CODEX_HOME="+p.AgentHome), os.Stderr
-	h := &host{server: server{cmd}, in: get(cmd.StdinPipe()), answers: make(chan json.RawMessage, 1), events: make(chan event, 1_000_000)}
+	cmd.Dir = p.Dir
+	cmd.Env = append(slices.Clone(p.Env), "CODEX_BIN="+launcher, "CODEX_HOME="+p.AgentHome)
+	cmd.Stderr = os.Stderr
+	h := &host{
+		server:  server{cmd},
+		in:      get(cmd.StdinPipe()),
+		answers: make(chan json.RawMessage, 1),
+		events:  make(chan event, 1_000_000),
+	}
 	out := bufio.NewReader(get(cmd.StdoutPipe()))
 	must(cmd.Start())
 	go h.read(out)
-	h.send(`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":{"name":"bench","version":"1"},` +
-		`"capabilities":{"experimental":{"codex/event":{}}}}}`)
+	h.send(
+		`{"jsonrpc":"2.0","id":0,"method":"initialize","params":{"protocolVersion":"2025-06-18","clientInfo":{"name":"bench","version":"1"},` +
+			`"capabilities":{"experimental":{"codex/event":{}}}}}`,
+	)
 	<-h.answers
 	h.send(`{"jsonrpc":"2.0","method":"notifications/initialized"}`)
 	return h
@@ -137,7 +163,13 @@ func (h *host) read(out *bufio.Reader) {
 func (h *host) send(line string) { get(io.WriteString(h.in, line+"\n")) }
 
 func (h *host) call(tool string, arguments, result any) {
-	h.send(fmt.Sprintf(`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, tool, get(json.Marshal(arguments))))
+	h.send(
+		fmt.Sprintf(
+			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":%q,"arguments":%s}}`,
+			tool,
+			get(json.Marshal(arguments)),
+		),
+	)
 	var m struct {
 		Error  json.RawMessage
 		Result struct {
@@ -156,7 +188,10 @@ func (h *host) call(tool string, arguments, result any) {
 
 // peakMB is the memory of the server at its peak, with the pages of the program.
 func (h *host) peakMB() (mb float64) {
-	_, after, _ := strings.Cut(string(get(os.ReadFile(fmt.Sprintf("/proc/%d/status", h.Process.Pid)))), "VmHWM:")
+	_, after, _ := strings.Cut(
+		string(get(os.ReadFile(fmt.Sprintf("/proc/%d/status", h.Process.Pid)))),
+		"VmHWM:",
+	)
 	get(fmt.Sscanf(after, "%f kB", &mb))
 	return mb * 1024 / 1e6
 }
@@ -180,7 +215,8 @@ func (h *host) turns() (ended int) {
 // delays are the seconds from each event to its arrival.
 func (h *host) delays() (delays []float64, dropped int64) {
 	for _, e := range h.seen {
-		delays, dropped = append(delays, e.came.Sub(e.At).Seconds()), dropped+e.Dropped
+		delays = append(delays, e.came.Sub(e.At).Seconds())
+		dropped = dropped + e.Dropped
 	}
 	return delays, dropped
 }

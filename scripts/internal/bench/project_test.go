@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// programs are built once, before the first benchmark. The agent is a copy of the program, because agents that run from the same
-// file would share memory with the measured workers.
+// programs are built once, before the first benchmark. The agent is a copy of the program,
+// because agents that run from the same file would share memory with the measured workers.
 var programs struct {
 	dir, symphony, agent, baseline string
 	build                          sync.Once
@@ -30,11 +30,24 @@ var programs struct {
 func build() {
 	programs.dir = get(os.MkdirTemp("", "symphony-bench-"))
 	at := func(name string) string { return filepath.Join(programs.dir, name) }
-	programs.symphony, programs.agent, programs.baseline = at("symphony"), at("agent"), at("baseline")
+	programs.symphony = at("symphony")
+	programs.agent = at("agent")
+	programs.baseline = at("baseline")
 	must(stage.Build(ctx, programs.symphony))
 	must(os.WriteFile(programs.agent, get(os.ReadFile(programs.symphony)), 0o700)) //nolint:gosec // a program
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-ldflags", "-s -w", "-o", programs.baseline, "./scripts/internal/baseline")
-	cmd.Env, cmd.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
+	cmd := exec.CommandContext(
+		ctx,
+		"go",
+		"build",
+		"-trimpath",
+		"-ldflags",
+		"-s -w",
+		"-o",
+		programs.baseline,
+		"./scripts/internal/baseline",
+	)
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
 	must(cmd.Run())
 }
 
@@ -63,21 +76,36 @@ type project struct {
 
 func newProject(b *testing.B, agents int) *project {
 	programs.build.Do(build)
-	p := &project{Project: get(stage.NewProject(b.TempDir())), tracker: newTracker(b), agents: agents}
+	p := &project{
+		Project: get(stage.NewProject(b.TempDir())),
+		tracker: newTracker(b),
+		agents:  agents,
+	}
 	p.writeWorkflow(30 * time.Second)
 	b.Cleanup(p.stop)
 	return p
 }
 
 func (p *project) writeWorkflow(interval time.Duration) {
-	must(p.WriteWorkflow(p.endpoint(), workflowText, interval.Milliseconds(), p.agents, programs.agent, p.AgentHome))
+	must(
+		p.WriteWorkflow(
+			p.endpoint(),
+			workflowText,
+			interval.Milliseconds(),
+			p.agents,
+			programs.agent,
+			p.AgentHome,
+		),
+	)
 }
 
 // startLoop starts a loop with that interval, which end ends.
 func (p *project) startLoop(interval time.Duration) (end func()) {
 	p.writeWorkflow(interval)
 	cmd := exec.Command(programs.symphony, "tick", "--loop", "--quiet")
-	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, p.Env, os.Stderr
+	cmd.Dir = p.Dir
+	cmd.Env = p.Env
+	cmd.Stderr = os.Stderr
 	must(cmd.Start())
 	p.loop = cmd.Process.Pid
 	return func() { must(errors.Join(cmd.Process.Signal(syscall.SIGTERM), cmd.Wait())) }
@@ -110,7 +138,8 @@ func (p *project) quietTick() sample {
 	return got
 }
 
-// copyDatabase copies the state for the comparison program, so that neither program reads the WAL of the other.
+// copyDatabase copies the state for the comparison program, so that neither program reads the
+// WAL of the other.
 func (p *project) copyDatabase() string {
 	copied := filepath.Join(p.Dir, "copy.db")
 	for _, suffix := range []string{"", "-wal"} {
@@ -141,7 +170,8 @@ func (p *project) stop() {
 		return
 	}
 	cmd := exec.Command(programs.symphony, "stop", "--all")
-	cmd.Dir, cmd.Env = p.Dir, p.Env
+	cmd.Dir = p.Dir
+	cmd.Env = p.Env
 	err := cmd.Run()
 	for end := time.Now().Add(20 * time.Second); len(left()) > 0; time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
@@ -192,13 +222,20 @@ func (list samples) each(value func(sample) float64) (values []float64) {
 
 const stopwatchCommand = "stopwatch"
 
-// run runs a command, which must succeed, from a small process, because the peak memory of a new process starts with that of its parent.
+// run runs a command, which must succeed, from a small process, because the peak memory of a
+// new process starts with that of its parent.
 func (p *project) run(program string, args []string) (s sample) {
 	// With a pipe instead of a file the wait for the end of the output would be measured, too.
 	output := filepath.Join(p.Tmp, "output")
 	var result bytes.Buffer
-	cmd := exec.CommandContext(ctx, get(os.Executable()), append([]string{stopwatchCommand, output, program}, args...)...)
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = p.Dir, p.Env, &result, os.Stderr
+	cmd := exec.CommandContext(
+		ctx,
+		get(os.Executable()),
+		append([]string{stopwatchCommand, output, program}, args...)...)
+	cmd.Dir = p.Dir
+	cmd.Env = p.Env
+	cmd.Stdout = &result
+	cmd.Stderr = os.Stderr
 	err := cmd.Run()
 	s.output = string(get(os.ReadFile(output)))
 	if err != nil {
@@ -215,7 +252,8 @@ func stopwatch(output string, argv []string) error {
 		return err
 	}
 	cmd := exec.Command(argv[0], argv[1:]...)
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Stdout = file
+	cmd.Stderr = file
 	s := sample{Began: time.Now()}
 	if err := cmd.Run(); err != nil {
 		return err

@@ -19,8 +19,9 @@ import (
 	"github.com/symphony-cron/symphony/state/statetest"
 )
 
-// BenchmarkStream compares passes beside a page that 200 clients follow with passes beside the same server without clients, with 500
-// claims. The server must not grow: it has as much memory at the end as after the first third.
+// BenchmarkStream compares passes beside a page that 200 clients follow with passes beside the
+// same server without clients, with 500 claims. The server must not grow: it has as much
+// memory at the end as after the first third.
 func BenchmarkStream(b *testing.B) {
 	const claims, clients = 500, 200
 	p := newProject(b, 10)
@@ -30,10 +31,12 @@ func BenchmarkStream(b *testing.B) {
 	p.quietTick()
 	server, address := p.serve()
 	defer server.end()
-	rounds, passes := unlessShort(9, 3), unlessShort(12, 4)
+	rounds := unlessShort(9, 3)
+	passes := unlessShort(12, 4)
 	report(b, func() []metric {
 		var alone, beside samples
-		early, events := 0.0, 0
+		early := 0.0
+		events := 0
 		for n := range rounds {
 			alone = append(alone, p.changingPasses(passes)...)
 			leave, count := follow(address, clients)
@@ -46,16 +49,29 @@ func BenchmarkStream(b *testing.B) {
 			leave()
 		}
 		late := server.megabytes()
-		return append(against(beside.wall(), alone.wall(), "wall", 1.1),
-			metric{late - early, "grown-MB", 4}, metric{late, "server-MB", math.Inf(1)}, metric{median(beside.cpu()) / median(alone.cpu()), "x-CPU", math.Inf(1)},
-			metric{float64(events) / float64(rounds*clients), "events", math.Inf(1)})
+		return append(
+			against(beside.wall(), alone.wall(), "wall", 1.1),
+			metric{
+				late - early,
+				"grown-MB",
+				4,
+			},
+			metric{late, "server-MB", math.Inf(1)},
+			metric{median(beside.cpu()) / median(alone.cpu()), "x-CPU", math.Inf(1)},
+			metric{float64(events) / float64(rounds*clients), "events", math.Inf(1)},
+		)
 	})
 }
 
-// BenchmarkSearch measures a search on the page with 5,000 claims and 100,000 runs, and the size of the page.
+// BenchmarkSearch measures a search on the page with 5,000 claims and 100,000 runs, and the
+// size of the page.
 func BenchmarkSearch(b *testing.B) {
 	p := newProject(b, 10)
-	must(statetest.Large(ctx, p.StateDir, time.Now(), statetest.Size{Claims: unlessShort(5000, 500), Runs: unlessShort(100_000, 5000), Passes: 1000}))
+	must(statetest.Large(ctx, p.StateDir, time.Now(), statetest.Size{
+		Claims: unlessShort(5000, 500),
+		Runs:   unlessShort(100_000, 5000),
+		Passes: 1000,
+	}))
 	server, address := p.serve()
 	defer server.end()
 	client := &http.Client{Transport: &http.Transport{}}
@@ -71,17 +87,23 @@ func BenchmarkSearch(b *testing.B) {
 		return float64(time.Since(began).Microseconds()) / 1000, float64(size) / 1000
 	}
 	report(b, func() []metric {
-		times, most := map[bool][]float64{}, 0.0
+		times := map[bool][]float64{}
+		most := 0.0
 		for _, changed := range []bool{false, true} {
 			for n := range unlessShort(21, 5) {
 				if changed {
 					p.symphony([]string{"pause", "resume"}[n%2])
 				}
 				ms, size := search([]string{"abc-49", "nothing+like+it", "label:bug"}[n%3])
-				times[changed], most = append(times[changed], ms), max(most, size)
+				times[changed] = append(times[changed], ms)
+				most = max(most, size)
 			}
 		}
-		return []metric{{median(times[false]), "ms", 100}, {median(times[true]), "ms-after-a-change", 100}, {most, "kB", 100}}
+		return []metric{
+			{median(times[false]), "ms", 100},
+			{median(times[true]), "ms-after-a-change", 100},
+			{most, "kB", 100},
+		}
 	})
 }
 
@@ -94,7 +116,8 @@ func (p *project) changingPasses(count int) (passes samples) {
 	return passes
 }
 
-// follow opens streams of the overview. leave closes them, and count is how many events have come.
+// follow opens streams of the overview. leave closes them, and count is how many events have
+// come.
 func follow(address string, clients int) (leave func(), count func() int) {
 	following, cancel := context.WithCancel(ctx)
 	transport := &http.Transport{}
@@ -143,7 +166,9 @@ type server struct{ *exec.Cmd }
 
 func (p *project) serve() (s server, address string) {
 	cmd := exec.CommandContext(ctx, programs.symphony, "serve", "--port", "0")
-	cmd.Dir, cmd.Env, cmd.Stderr = p.Dir, p.Env, os.Stderr
+	cmd.Dir = p.Dir
+	cmd.Env = p.Env
+	cmd.Stderr = os.Stderr
 	out := get(cmd.StdoutPipe())
 	must(cmd.Start())
 	line := get(bufio.NewReader(out).ReadString('\n'))

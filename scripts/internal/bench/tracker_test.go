@@ -21,8 +21,9 @@ import (
 
 const pageSize = 50
 
-// tracker answers the two reads of a pass from prepared issues and leaves every other request to the fake Linear. The
-// fake compares every issue with the filter of every request, which takes it a minute for ten thousand issues.
+// tracker answers the two reads of a pass from prepared issues and leaves every other request
+// to the fake Linear. The fake compares every issue with the filter of every request, which
+// takes it a minute for ten thousand issues.
 type tracker struct {
 	linear *lineartest.Server
 	server *httptest.Server
@@ -34,7 +35,10 @@ type tracker struct {
 }
 
 func newTracker(b *testing.B) *tracker {
-	t := &tracker{linear: lineartest.New(lineartest.Config{RequestsPerHour: 1e9, ComplexityPerHour: 1e12})}
+	t := &tracker{linear: lineartest.New(lineartest.Config{
+		RequestsPerHour:   1e9,
+		ComplexityPerHour: 1e12,
+	})}
 	t.server = httptest.NewServer(t)
 	b.Cleanup(t.server.Close)
 	return t
@@ -44,23 +48,43 @@ func (t *tracker) endpoint() string { return t.server.URL + "/graphql" }
 
 type object map[string]any
 
-// setIssues replaces the issues. Their descriptions contain the version or, if it is not empty, the script for the agents.
+// setIssues replaces the issues. Their descriptions contain the version or, if it is not
+// empty, the script for the agents.
 func (t *tracker) setIssues(count, version int, script string) {
-	description := fmt.Sprintf("Version %d.\n\n%s", version, strings.Repeat("What is to be done here takes some words to say. ", 20))
+	description := fmt.Sprintf(
+		"Version %d.\n\n%s",
+		version,
+		strings.Repeat("What is to be done here takes some words to say. ", 20),
+	)
 	if script != "" {
 		description = "```agent\n" + script + "\n```"
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.nodes, t.byID = nil, map[string]json.RawMessage{}
+	t.nodes = nil
+	t.byID = map[string]json.RawMessage{}
 	for n := 1; n <= count; n++ {
-		id, identifier, noMore := fmt.Sprintf("00000000-0000-4000-8000-%012d", n), fmt.Sprintf("ABC-%d", n), object{"hasNextPage": false, "endCursor": nil}
+		id := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+		identifier := fmt.Sprintf("ABC-%d", n)
+		noMore := object{"hasNextPage": false, "endCursor": nil}
 		t.byID[id] = get(json.Marshal(object{
-			"id": id, "identifier": identifier, "title": fmt.Sprintf("Issue number %d", n), "description": description,
-			"priority": n % 5, "branchName": strings.ToLower(identifier), "url": "https://linear.app/example/issue/" + identifier,
-			"createdAt": time.Now().Add(-48 * time.Hour).Add(time.Duration(n) * time.Second).UTC(), "updatedAt": time.Now().UTC(),
-			"archivedAt": nil, "state": object{"name": "Todo"}, "project": object{"slugId": "demo"}, "assignee": nil,
-			"labels":           object{"nodes": []object{{"name": "Bug"}, {"name": "Feature"}}, "pageInfo": noMore},
+			"id":          id,
+			"identifier":  identifier,
+			"title":       fmt.Sprintf("Issue number %d", n),
+			"description": description,
+			"priority":    n % 5,
+			"branchName":  strings.ToLower(identifier),
+			"url":         "https://linear.app/example/issue/" + identifier,
+			"createdAt":   time.Now().Add(-48 * time.Hour).Add(time.Duration(n) * time.Second).UTC(),
+			"updatedAt":   time.Now().UTC(),
+			"archivedAt":  nil,
+			"state":       object{"name": "Todo"},
+			"project":     object{"slugId": "demo"},
+			"assignee":    nil,
+			"labels": object{
+				"nodes":    []object{{"name": "Bug"}, {"name": "Feature"}},
+				"pageInfo": noMore,
+			},
 			"inverseRelations": object{"nodes": []object{}, "pageInfo": noMore},
 			"comments":         object{"nodes": []object{}},
 		}))
@@ -73,7 +97,8 @@ func (t *tracker) setIssues(count, version int, script string) {
 func (t *tracker) takeRequests() (bodies [][]byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	bodies, t.requests = t.requests, nil
+	bodies = t.requests
+	t.requests = nil
 	return bodies
 }
 
@@ -108,7 +133,8 @@ func (t *tracker) page(body []byte) (object, bool) {
 	if err := json.Unmarshal(body, &q); err != nil || q.Variables.First < 1 {
 		return nil, false
 	}
-	nodes, info := []json.RawMessage{}, object{"hasNextPage": false, "endCursor": nil}
+	nodes := []json.RawMessage{}
+	info := object{"hasNextPage": false, "endCursor": nil}
 	switch {
 	case strings.HasPrefix(q.Query, "query SymphonyCandidates("):
 		from, err := strconv.Atoi("0" + q.Variables.After)

@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// BenchmarkBurst compares the time from the start of a pass to the last of ten answers to `initialize` with that of ten login
-// shells that start the same agent at once.
+// BenchmarkBurst compares the time from the start of a pass to the last of ten answers to
+// `initialize` with that of ten login shells that start the same agent at once.
 func BenchmarkBurst(b *testing.B) {
 	const agents = 10
 	report(b, func() []metric {
@@ -37,8 +37,9 @@ func BenchmarkBurst(b *testing.B) {
 	})
 }
 
-// BenchmarkSlowProfile counts the login shells that ten issues started at once wait for: by how much that time grows with a login shell
-// that needs 240 ms of CPU, in units of what the shell needs.
+// BenchmarkSlowProfile counts the login shells that ten issues started at once wait for: by
+// how much that time grows with a login shell that needs 240 ms of CPU, in units of what the
+// shell needs.
 func BenchmarkSlowProfile(b *testing.B) {
 	const agents, cost = 10, 240 * time.Millisecond
 	programs.build.Do(build)
@@ -55,12 +56,16 @@ func BenchmarkSlowProfile(b *testing.B) {
 			slow = append(slow, start(fmt.Sprintf("'%s' spin %s\n", programs.baseline, cost)))
 			empty = append(empty, start(""))
 		}
-		return append(against(slow, empty, "wall", math.Inf(1)), metric{(median(slow) - median(empty)) / cost.Seconds(), "shells", 1.5})
+		return append(
+			against(slow, empty, "wall", math.Inf(1)),
+			metric{(median(slow) - median(empty)) / cost.Seconds(), "shells", 1.5},
+		)
 	})
 }
 
-// startAgents runs a pass over issues whose agents then wait. It returns the time to the last answer to `initialize`, which is
-// that of the agent's first event in each run, because a notification follows the answer at once.
+// startAgents runs a pass over issues whose agents then wait. It returns the time to the last
+// answer to `initialize`, which is that of the agent's first event in each run, because a
+// notification follows the answer at once.
 func (p *project) startAgents(agents int, script string) time.Duration {
 	p.setIssues(agents, 0, script)
 	pass := p.symphony("tick", "--json")
@@ -82,7 +87,8 @@ func (p *project) startAgents(agents int, script string) time.Duration {
 	return last.Sub(pass.Began)
 }
 
-// firstOfAgent returns the time of the first event of the agent, or the zero time if there is none yet.
+// firstOfAgent returns the time of the first event of the agent, or the zero time if there is
+// none yet.
 func firstOfAgent(file string) (at time.Time) {
 	for line := range strings.Lines(string(get(os.ReadFile(file)))) {
 		var event struct {
@@ -99,15 +105,23 @@ func firstOfAgent(file string) (at time.Time) {
 	return at
 }
 
-// startShells returns the time until that many login shells have started the agent and each agent has answered `initialize`.
+// startShells returns the time until that many login shells have started the agent and each
+// agent has answered `initialize`.
 func (p *project) startShells(agents int) time.Duration {
 	const initialize = `{"id":1,"method":"initialize","params":{"clientInfo":{"name":"bench","version":"1"}}}` + "\n"
 	began := time.Now()
 	var outputs []*bufio.Reader
 	for range agents {
-		cmd := exec.CommandContext(ctx, "bash", "-lc", fmt.Sprintf("exec '%s' demo-agent app-server --home '%s'", programs.agent, p.AgentHome))
-		cmd.Dir, cmd.Env = p.Dir, p.Env
-		in, out := get(cmd.StdinPipe()), get(cmd.StdoutPipe())
+		cmd := exec.CommandContext(
+			ctx,
+			"bash",
+			"-lc",
+			fmt.Sprintf("exec '%s' demo-agent app-server --home '%s'", programs.agent, p.AgentHome),
+		)
+		cmd.Dir = p.Dir
+		cmd.Env = p.Env
+		in := get(cmd.StdinPipe())
+		out := get(cmd.StdoutPipe())
 		must(cmd.Start())
 		defer func() { must(errors.Join(in.Close(), cmd.Wait())) }()
 		get(io.WriteString(in, initialize)) // the pipe keeps it until the agent reads
@@ -119,8 +133,9 @@ func (p *project) startShells(agents int) time.Duration {
 	return time.Since(began)
 }
 
-// BenchmarkWorkers measures the memory of 50 workers with silent agents, and compares their CPU with that of programs that
-// write the same heartbeats to the same database at the same time.
+// BenchmarkWorkers measures the memory of 50 workers with silent agents, and compares their
+// CPU with that of programs that write the same heartbeats to the same database at the same
+// time.
 func BenchmarkWorkers(b *testing.B) {
 	const count = 50
 	duration := time.Duration(unlessShort(30, 5)) * time.Second
@@ -146,7 +161,8 @@ func BenchmarkWorkers(b *testing.B) {
 	})
 }
 
-// workers lists the workers, and the processes of the project that neither are workers nor descend from one.
+// workers lists the workers, and the processes of the project that neither are workers nor
+// descend from one.
 func (p *project) workers() (workers []int, others []stage.Process) {
 	byPID := map[int]stage.Process{}
 	for _, each := range get(stage.Processes(p.Dir, "")) {
@@ -188,7 +204,8 @@ func (p *project) compareHeartbeats(workers []int, duration time.Duration) (ours
 		writers = append(writers, cmd.Process.Pid)
 	}
 	pause(2 * time.Second) // their start is not measured
-	ours, theirs = -processorSeconds(workers), -processorSeconds(writers)
+	ours = -processorSeconds(workers)
+	theirs = -processorSeconds(writers)
 	pause(duration)
 	return ours + processorSeconds(workers), theirs + processorSeconds(writers)
 }

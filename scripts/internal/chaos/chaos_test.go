@@ -1,12 +1,16 @@
 //go:build linux
 
-// Package chaos runs a project while processes are killed at random, and then checks what is left. Several processes run passes,
-// the tracker moves issues and fails, agents commit, stream, hang, crash and leave processes behind, the remote repository refuses,
-// hangs and answers wrongly, other people change its branches, review and merge its pull requests, checks fail, GitHub fails, an operator runs commands, and a killer hits passes, workers, agents
-// and git. The program, its database and its processes are real, and so is git; Linear, GitHub and the agent are fakes. With -codex the
-// agent is real, too, and the model is a mock. With -hosts the agents work on two hosts, and the links to them are cut.
+// Package chaos runs a project while processes are killed at random, and then checks what is
+// left. Several processes run passes, the tracker moves issues and fails, agents commit,
+// stream, hang, crash and leave processes behind, the remote repository refuses, hangs and
+// answers wrongly, other people change its branches, review and merge its pull requests,
+// checks fail, GitHub fails, an operator runs commands, and a killer hits passes, workers,
+// agents and git. The program, its database and its processes are real, and so is git; Linear,
+// GitHub and the agent are fakes. With -codex the agent is real, too, and the model is a mock.
+// With -hosts the agents work on two hosts, and the links to them are cut.
 //
-// The seed determines the choices but not the scheduling: two runs with the same seed are similar but not identical.
+// The seed determines the choices but not the scheduling: two runs with the same seed are
+// similar but not identical.
 package chaos
 
 import (
@@ -29,17 +33,30 @@ import (
 )
 
 var (
-	seconds = flag.Int("seconds", 0, "how long to kill; the passes and checks after it take up to three minutes; 0: not at all")
-	seed    = flag.Uint64("seed", uint64(time.Now().UnixNano())%1_000_000, "repeat the choices of this `SEED`")
-	codex   = flag.String("codex", "", "use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent")
-	hosts   = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
-	keep    = flag.Bool("keep", false, "keep the temporary folder")
+	seconds = flag.Int(
+		"seconds",
+		0,
+		"how long to kill; the passes and checks after it take up to three minutes; 0: not at all",
+	)
+	seed = flag.Uint64(
+		"seed",
+		uint64(time.Now().UnixNano())%1_000_000,
+		"repeat the choices of this `SEED`",
+	)
+	codex = flag.String(
+		"codex",
+		"",
+		"use this `PROGRAM`, a real codex, on a mock model instead of the scripted agent",
+	)
+	hosts = flag.Bool("hosts", false, "agents work on two hosts, and links to them are cut")
+	keep  = flag.Bool("keep", false, "keep the temporary folder")
 )
 
 // TestMain runs the test binary as the gate if its arguments say so.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 3 && os.Args[1] == gateCommand {
-		fmt.Fprintln(os.Stderr, "chaos gate:", gate(os.Args[2], os.Args[3:])) // it returns only with an error
+		// it returns only with an error
+		fmt.Fprintln(os.Stderr, "chaos gate:", gate(os.Args[2], os.Args[3:]))
 		os.Exit(1)
 	}
 	os.Exit(m.Run())
@@ -115,6 +132,9 @@ func (c *checker) print(out io.Writer) {
 }
 
 func counts(of map[string]int) string {
-	words := test.Map(slices.Sorted(maps.Keys(of)), func(name string) string { return fmt.Sprintf("%s %d", name, of[name]) })
+	words := test.Map(
+		slices.Sorted(maps.Keys(of)),
+		func(name string) string { return fmt.Sprintf("%s %d", name, of[name]) },
+	)
 	return strings.Join(words, ", ")
 }

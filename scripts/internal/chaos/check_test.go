@@ -35,7 +35,8 @@ var columns = []string{
 	"causes lost", "merged but not moved on", "comments doubled",
 }
 
-// checker checks the program with SQL, /proc and the gate's journal, and does not rely on the program's own reports.
+// checker checks the program with SQL, /proc and the gate's journal, and does not rely on the
+// program's own reports.
 type checker struct {
 	*scene
 	killing atomic.Bool
@@ -79,9 +80,18 @@ type runRow struct {
 
 func newChecker(s *scene) *checker {
 	return &checker{
-		scene: s, faults: map[string][]string{}, kills: map[string]int{}, hitPIDs: map[int]bool{}, hitWorkers: map[string]bool{},
-		exits: map[string]int{}, settled: map[string]int{}, wanted: map[string]string{}, retries: map[string][][2]time.Time{},
-		seen: map[string]runRow{}, claimedAt: map[string]string{}, outcomes: map[string]int{},
+		scene:      s,
+		faults:     map[string][]string{},
+		kills:      map[string]int{},
+		hitPIDs:    map[int]bool{},
+		hitWorkers: map[string]bool{},
+		exits:      map[string]int{},
+		settled:    map[string]int{},
+		wanted:     map[string]string{},
+		retries:    map[string][][2]time.Time{},
+		seen:       map[string]runRow{},
+		claimedAt:  map[string]string{},
+		outcomes:   map[string]int{},
 	}
 }
 
@@ -121,7 +131,10 @@ func (c *checker) noteEnd(args []string, stdout string, a answer) {
 		c.settled[run]++
 	}
 	c.mu.Unlock()
-	bad := slices.ContainsFunc([]string{"panic:", "SQLITE_", "database is locked", "state_"}, func(text string) bool { return strings.Contains(a.output, text) })
+	bad := slices.ContainsFunc(
+		[]string{"panic:", "SQLITE_", "database is locked", "state_"},
+		func(text string) bool { return strings.Contains(a.output, text) },
+	)
 	if bad || !a.hit && a.exit != 0 && a.exit != 1 && a.exit != 4 {
 		c.fault("unexpected ends", "%s: exit %d: %.1500s", strings.Join(args, " "), a.exit, a.output)
 	}
@@ -142,7 +155,8 @@ func (c *checker) query(ctx context.Context, text string, args ...any) (list []s
 	return list
 }
 
-// rule is a statement that returns a row for each fault. A statement sees one snapshot of the database.
+// rule is a statement that returns a row for each fault. A statement sees one snapshot of the
+// database.
 type rule struct{ column, query string }
 
 func (c *checker) apply(ctx context.Context, rules ...rule) {
@@ -157,8 +171,11 @@ func (c *checker) apply(ctx context.Context, rules ...rule) {
 var always = []rule{
 	{"claims lost", `SELECT 'run ' || id || ' of ' || identifier || ' continues without a claim' FROM runs
 		WHERE kind = 'agent' AND outcome IS NULL AND issue_id NOT IN (SELECT issue_id FROM claims)`},
-	{"claims lost", `SELECT 'claim ' || identifier || ' is running without an unsettled run ' || run_id FROM claims
-		WHERE status = 'running' AND run_id NOT IN (SELECT id FROM runs WHERE settled = 0)`},
+	{
+		"claims lost",
+		`SELECT 'claim ' || identifier || ' is running without an unsettled run ' || run_id FROM claims
+		WHERE status = 'running' AND run_id NOT IN (SELECT id FROM runs WHERE settled = 0)`,
+	},
 	{"workers two for a run or issue", `SELECT identifier || ' has two live runs' FROM runs
 		WHERE kind = 'agent' AND outcome IS NULL GROUP BY issue_id HAVING count(*) > 1`},
 }
@@ -181,9 +198,13 @@ func (c *checker) sample(ctx context.Context) {
 	workers := map[string]int{}
 	for _, p := range list {
 		// A forked child has the arguments of its parent until it executes its own program.
-		forked := slices.ContainsFunc(list, func(of process) bool { return of.PID == p.Parent && slices.Equal(of.Args, p.Args) })
+		forked := slices.ContainsFunc(
+			list,
+			func(of process) bool { return of.PID == p.Parent && slices.Equal(of.Args, p.Args) },
+		)
 		run := p.run()
-		// Of workers that end a run on its host a second one may start. It does nothing, because the first one has the run's file.
+		// Of workers that end a run on its host a second one may start. It does nothing,
+		// because the first one has the run's file.
 		if run == "" || p.kind() != "worker" || forked || slices.Contains(p.Args, "--end") {
 			continue
 		}
@@ -207,14 +228,16 @@ func (c *checker) compareRuns(ctx context.Context) {
 	present := map[string]bool{}
 	for _, row := range c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '') || '|' || settled FROM runs`) {
 		w := strings.Split(row, "|")
-		now, before := runRow{w[1], w[2], w[3] == "1"}, c.seen[w[0]]
+		now := runRow{w[1], w[2], w[3] == "1"}
+		before := c.seen[w[0]]
 		if before.settled && !now.settled {
 			c.fault("runs settled twice", "%s was settled and no longer is", w[0])
 		}
 		if before.outcome != "" && before.outcome != now.outcome {
 			c.fault("outcomes changed", "%s: %q became %q", w[0], before.outcome, now.outcome)
 		}
-		c.seen[w[0]], present[w[0]] = now, true
+		c.seen[w[0]] = now
+		present[w[0]] = true
 	}
 	for id, r := range c.seen {
 		if !present[id] && !r.settled {
@@ -225,9 +248,15 @@ func (c *checker) compareRuns(ctx context.Context) {
 
 // atEnd lists the rules that hold when nothing is left to do.
 var atEnd = []rule{
-	{"runs never settled", `SELECT id || ' of ' || identifier || ' ' || phase || ' ' || coalesce(outcome, '-') FROM runs WHERE settled = 0`},
-	{"claims lost", `SELECT identifier || ' was never released: ' || status || ' ' || kind || ' ' || error_code || ' ' || error_message
-		FROM claims WHERE status <> 'held'`},
+	{
+		"runs never settled",
+		`SELECT id || ' of ' || identifier || ' ' || phase || ' ' || coalesce(outcome, '-') FROM runs WHERE settled = 0`,
+	},
+	{
+		"claims lost",
+		`SELECT identifier || ' was never released: ' || status || ' ' || kind || ' ' || error_code || ' ' || error_message
+		FROM claims WHERE status <> 'held'`,
+	},
 	{"processes left", `SELECT identifier || ' is held: ' || hold_reason || ' ' || hold_message FROM claims
 		WHERE status = 'held' AND hold_reason NOT IN ('operator', 'pull_request_closed', 'feedback_rounds')`},
 	{"tokens lost", sumDiffers("total", "tokens_total", "runs WHERE settled = 1")},
@@ -238,14 +267,20 @@ var atEnd = []rule{
 	{"tokens lost", sumDiffers("total", "total", "threads")},
 }
 
-// sumDiffers compares a total with a sum. A run that is settled twice is added twice, and a forgotten one not at all.
+// sumDiffers compares a total with a sum. A run that is settled twice is added twice, and a
+// forgotten one not at all.
 func sumDiffers(total, column, from string) string {
-	return fmt.Sprintf(`WITH t AS (SELECT CAST(value AS INTEGER) AS total, (SELECT coalesce(sum(%s), 0) FROM %s) AS sum
+	return fmt.Sprintf(
+		`WITH t AS (SELECT CAST(value AS INTEGER) AS total, (SELECT coalesce(sum(%s), 0) FROM %s) AS sum
 		FROM meta WHERE key = 'totals_%s') SELECT 'totals_%[3]s is ' || total || ', the sum of %[1]s is ' || sum FROM t WHERE total <> sum`,
-		column, from, total)
+		column,
+		from,
+		total,
+	)
 }
 
-// judge lets the tracker and the remote answer again, runs a few passes, and checks the final state.
+// judge lets the tracker and the remote answer again, runs a few passes, and checks the final
+// state.
 func (c *checker) judge(ctx context.Context) {
 	c.tracker.ClearFailures()
 	c.remote.calm()
@@ -296,7 +331,8 @@ func (c *checker) calmPass(ctx context.Context) {
 	stage.Must(ctx.Err())
 }
 
-// settle runs passes until nothing is left to do. Processes that are alive after 30 s are faults.
+// settle runs passes until nothing is left to do. Processes that are alive after 30 s are
+// faults.
 func (c *checker) settle(ctx context.Context) {
 	for end := time.Now().Add(30 * time.Second); ; {
 		c.calmPass(ctx)
@@ -315,15 +351,17 @@ func (c *checker) settle(ctx context.Context) {
 	}
 }
 
-// handOver lets agents finish each issue, one of them new, with a tracker and a remote that work, and counts what people get. With this
-// clone and delivery, what git commands left in the mirror is removed.
-// checkHandovers checks that each handover was announced once, and was about a commit that has passed verify.
+// handOver lets agents finish each issue, one of them new, with a tracker and a remote that
+// work, and counts what people get. With this clone and delivery, what git commands left in
+// the mirror is removed. checkHandovers checks that each handover was announced once, and was
+// about a commit that has passed verify.
 func (c *checker) checkHandovers() {
 	data, err := os.ReadFile(filepath.Join(c.Dir, "proven"))
 	if !os.IsNotExist(err) {
 		stage.Must(err)
 	}
-	about, seen := regexp.MustCompile("Verified ([0-9a-f]{12}): "), map[string]bool{}
+	about := regexp.MustCompile("Verified ([0-9a-f]{12}): ")
+	seen := map[string]bool{}
 	for _, i := range c.tracker.Issues() {
 		for _, comment := range i.Comments {
 			if !strings.HasPrefix(comment.Body, "**Handed over**") {
@@ -344,7 +382,11 @@ func (c *checker) checkHandovers() {
 
 func (c *checker) handOver(ctx context.Context) {
 	stage.Must(os.WriteFile(filepath.Join(c.Dir, "calm"), nil, 0o600)) // from now on verify passes
-	stage.Get(c.tracker.AddIssue(lineartest.Issue{Identifier: "ABC-99", Title: "Issue ABC-99", State: "Backlog"}))
+	stage.Get(c.tracker.AddIssue(lineartest.Issue{
+		Identifier: "ABC-99",
+		Title:      "Issue ABC-99",
+		State:      "Backlog",
+	}))
 	c.command(ctx, "resume")
 	for _, i := range c.tracker.Issues() {
 		text := "```agent\n" + c.expand("COMMIT\nMOVE", i.Identifier) + "\n```\n"
@@ -374,8 +416,8 @@ func (c *checker) handOver(ctx context.Context) {
 	}
 }
 
-// checkClaims checks that every active issue is claimed, or skipped for a reason. Passes do not ask for other issues while all slots
-// are taken, so it waits for the end of runs.
+// checkClaims checks that every active issue is claimed, or skipped for a reason. Passes do
+// not ask for other issues while all slots are taken, so it waits for the end of runs.
 func (c *checker) checkClaims(ctx context.Context) {
 	var lost []string
 	for range 40 {
@@ -394,19 +436,35 @@ func (c *checker) checkClaims(ctx context.Context) {
 	c.fault("claims lost", "neither claimed nor skipped: %s", strings.Join(lost, ", "))
 }
 
-// checkCommands checks that no command is waiting, and that the owned issues are as their last command left them.
+// checkCommands checks that no command is waiting, and that the owned issues are as their last
+// command left them.
 func (c *checker) checkCommands(ctx context.Context) {
-	c.apply(ctx, rule{"commands lost", `SELECT 'still waiting: ' || id || ' ' || verb || ' ' || identifier FROM commands`})
+	c.apply(
+		ctx,
+		rule{
+			"commands lost",
+			`SELECT 'still waiting: ' || id || ' ' || verb || ' ' || identifier FROM commands`,
+		},
+	)
 	for name, verb := range c.wanted {
-		held := c.query(ctx, `SELECT 1 FROM claims WHERE identifier = ? AND (status = 'held' AND hold_reason = 'operator' OR hold_next = 1)`, name)
+		held := c.query(
+			ctx,
+			`SELECT 1 FROM claims WHERE identifier = ? AND (status = 'held' AND hold_reason = 'operator' OR hold_next = 1)`,
+			name,
+		)
 		if (verb != "retry") != (len(held) > 0) {
-			claim := c.query(ctx, `SELECT status || ' ' || hold_reason || ' next=' || hold_next FROM claims WHERE identifier = ?`, name)
+			claim := c.query(
+				ctx,
+				`SELECT status || ' ' || hold_reason || ' next=' || hold_next FROM claims WHERE identifier = ?`,
+				name,
+			)
 			c.fault("commands lost", "%s %s was acknowledged, the claim is %q", verb, name, claim)
 		}
 	}
 }
 
-// checkMeetings checks that no agent met another agent, or processes of another, in its workspace.
+// checkMeetings checks that no agent met another agent, or processes of another, in its
+// workspace.
 func (c *checker) checkMeetings(agents []entry) {
 	c.agents = len(agents)
 	for _, e := range agents {
@@ -427,22 +485,37 @@ type endedRun struct {
 	began                         time.Time
 }
 
-// checkAttempts checks that the attempt of each run follows from the outcome of the one before. It compares two runs that were
-// seen with the same claim and without a retry of the operator between them.
+// checkAttempts checks that the attempt of each run follows from the outcome of the one
+// before. It compares two runs that were seen with the same claim and without a retry of the
+// operator between them.
 func (c *checker) checkAttempts(ctx context.Context) {
 	var last endedRun
 	for _, row := range c.query(ctx, `SELECT id || '|' || identifier || '|' || coalesce(outcome, '-') || '|' || error_code || '|' || attempt || '|' || started_at
 		FROM runs WHERE kind = 'agent' ORDER BY identifier, id`) {
 		w := strings.Split(row, "|")
 		r := endedRun{
-			id: w[0], identifier: w[1], outcome: w[2], code: w[3], attempt: stage.Get(strconv.Atoi(w[4])),
-			began: time.UnixMilli(stage.Get(strconv.ParseInt(w[5], 10, 64))),
+			id:         w[0],
+			identifier: w[1],
+			outcome:    w[2],
+			code:       w[3],
+			attempt:    stage.Get(strconv.Atoi(w[4])),
+			began:      time.UnixMilli(stage.Get(strconv.ParseInt(w[5], 10, 64))),
 		}
 		if r.identifier == last.identifier && c.comparable(last, r) {
 			c.attempts++
 			if want := last.nextAttempts(); !slices.Contains(want, r.attempt) {
-				c.fault("attempts lost", "%s: %s was attempt %d and ended %s %s; %s is attempt %d, not one of %v",
-					r.identifier, last.id, last.attempt, last.outcome, last.code, r.id, r.attempt, want)
+				c.fault(
+					"attempts lost",
+					"%s: %s was attempt %d and ended %s %s; %s is attempt %d, not one of %v",
+					r.identifier,
+					last.id,
+					last.attempt,
+					last.outcome,
+					last.code,
+					r.id,
+					r.attempt,
+					want,
+				)
 			}
 		}
 		last = r
@@ -454,7 +527,8 @@ func (c *checker) comparable(one, next endedRun) bool {
 	if claim == "" || claim != c.claimedAt[next.id] {
 		return false
 	}
-	// A retry that was cut off may take effect up to half a minute later, by the pass that finds it.
+	// A retry that was cut off may take effect up to half a minute later, by the pass that
+	// finds it.
 	return !slices.ContainsFunc(c.retries[one.identifier], func(retry [2]time.Time) bool {
 		return retry[0].Before(next.began) && retry[1].After(one.began.Add(-30*time.Second))
 	})
@@ -462,7 +536,10 @@ func (c *checker) comparable(one, next endedRun) bool {
 
 // nextAttempts lists the attempts that may follow.
 func (r endedRun) nextAttempts() []int {
-	machine := slices.ContainsFunc([]string{"linear_", "tracker_", "state_", "agent_"}, func(s string) bool { return strings.HasPrefix(r.code, s) }) ||
+	machine := slices.ContainsFunc(
+		[]string{"linear_", "tracker_", "state_", "agent_"},
+		func(s string) bool { return strings.HasPrefix(r.code, s) },
+	) ||
 		slices.Contains([]string{
 			"workspace_busy", "network", "disk_full", "resource_limit", "repository_unavailable", "codex_not_found", "codex_incompatible",
 			"sandbox_unavailable", "host_failed", "host_lost", "host_mismatch", "host_system", "host_unreachable", "host_unusable",
@@ -478,13 +555,20 @@ func (r endedRun) nextAttempts() []int {
 	return []int{r.attempt + 1}
 }
 
-// checkTokens compares the tokens that the agents used with the stored ones. If the last run of a thread was not hit, none are
-// missing, even after earlier hits, because an agent reports the total of the thread.
+// checkTokens compares the tokens that the agents used with the stored ones. If the last run
+// of a thread was not hit, none are missing, even after earlier hits, because an agent reports
+// the total of the thread.
 func (c *checker) checkTokens(ctx context.Context, agents []entry) {
 	if c.model != nil { // codex has no such files, but can't have used more than the model served
 		input, output := c.model.Tokens()
-		c.apply(ctx, rule{"tokens lost", fmt.Sprintf(`SELECT 'the total is ' || value || ', the model served %d' FROM meta
-			WHERE key = 'totals_total' AND CAST(value AS INTEGER) > %[1]d`, input+output)})
+		c.apply(
+			ctx,
+			rule{
+				"tokens lost",
+				fmt.Sprintf(`SELECT 'the total is ' || value || ', the model served %d' FROM meta
+			WHERE key = 'totals_total' AND CAST(value AS INTEGER) > %[1]d`, input+output),
+			},
+		)
 		return
 	}
 	for _, file := range stage.Get(filepath.Glob(filepath.Join(c.AgentHome, "threads", "*.json"))) {
@@ -499,7 +583,9 @@ func (c *checker) checkTokens(ctx context.Context, agents []entry) {
 		}
 		c.threads++
 		used := thread.Total.Input + thread.Total.Output
-		if len(c.query(ctx, `SELECT total FROM threads WHERE thread_id = ? AND total >= ?`, thread.ID, used)) == 0 {
+		if len(
+			c.query(ctx, `SELECT total FROM threads WHERE thread_id = ? AND total >= ?`, thread.ID, used),
+		) == 0 {
 			c.fault("tokens lost", "thread %s used %d, fewer are stored", thread.ID, used)
 		}
 	}
@@ -507,11 +593,13 @@ func (c *checker) checkTokens(ctx context.Context, agents []entry) {
 
 // hitRun reports whether the killer hit the worker or an agent of the run.
 func (c *checker) hitRun(run string, agents []entry) bool {
-	return c.hitWorkers[run] || slices.ContainsFunc(agents, func(e entry) bool { return e.Run == run && c.wasHit(e.PID) })
+	return c.hitWorkers[run] ||
+		slices.ContainsFunc(agents, func(e entry) bool { return e.Run == run && c.wasHit(e.PID) })
 }
 
-// checkHealthy checks that no worker was lost that was neither hit nor asked to stop (one without a pid may have died with the
-// pass that started it), and that an agent that was not hit crashed only if its script asks for it.
+// checkHealthy checks that no worker was lost that was neither hit nor asked to stop (one
+// without a pid may have died with the pass that started it), and that an agent that was not
+// hit crashed only if its script asks for it.
 func (c *checker) checkHealthy(ctx context.Context, agents []entry) {
 	for _, row := range c.query(ctx, `SELECT id || ' of ' || identifier || ': ' || error_code || ' ' || error_text FROM runs
 		WHERE outcome = 'lost' AND worker_pid > 0 AND stop_reason IS NULL`) {

@@ -18,7 +18,8 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// gateCommand is the argument with which this program runs as the gate: gate FOLDER PROGRAM ARGUMENT...
+// gateCommand is the argument with which this program runs as the gate: gate FOLDER PROGRAM
+// ARGUMENT...
 const gateCommand = "gate"
 
 // entry is a line of the gate's journal: an agent that is about to start.
@@ -29,8 +30,9 @@ type entry struct {
 	Met []string
 }
 
-// gate takes a lock of the workspace, writes an entry to the journal and executes the agent. The agent and its commands inherit
-// the lock until they end, so two agents in one workspace are noticed however briefly they overlap.
+// gate takes a lock of the workspace, writes an entry to the journal and executes the agent.
+// The agent and its commands inherit the lock until they end, so two agents in one workspace
+// are noticed however briefly they overlap.
 func gate(dir string, argv []string) error {
 	cwd, err := os.Getwd()
 	if err != nil {
@@ -38,7 +40,8 @@ func gate(dir string, argv []string) error {
 	}
 	e := entry{PID: os.Getpid(), Run: os.Getenv("SYMPHONY_RUN_ID"), Workspace: cwd}
 	lock := filepath.Join(dir, filepath.Base(cwd)+".lock")
-	fd, err := syscall.Open(lock, syscall.O_RDWR|syscall.O_CREAT, 0o600) // without O_CLOEXEC: the agent inherits it
+	// without O_CLOEXEC: the agent inherits it
+	fd, err := syscall.Open(lock, syscall.O_RDWR|syscall.O_CREAT, 0o600)
 	if err != nil {
 		return err
 	}
@@ -96,7 +99,8 @@ func journal(dir string) (list []entry, err error) {
 	return list, err
 }
 
-// TestGate checks that the gate records the processes that are still in the workspace, and no others.
+// TestGate checks that the gate records the processes that are still in the workspace, and no
+// others.
 func TestGate(t *testing.T) {
 	root := t.TempDir()
 	dir := filepath.Join(root, "gate")
@@ -106,13 +110,21 @@ func TestGate(t *testing.T) {
 	begin := func(workspace string, argv ...string) *exec.Cmd {
 		t.Helper()
 		cmd := exec.Command(test.Must(os.Executable()), append([]string{gateCommand, dir}, argv...)...)
-		cmd.Dir, cmd.Stderr = filepath.Join(root, workspace), os.Stderr
+		cmd.Dir = filepath.Join(root, workspace)
+		cmd.Stderr = os.Stderr
 		test.OK(t, cmd.Start())
 		return cmd
 	}
 	first := begin("A", test.Must(exec.LookPath("sleep")), "600")
-	t.Cleanup(func() { _, _ = first.Process.Kill(), first.Wait() })
-	test.Until(t, "the first agent has started", func() bool { list, err := journal(dir); return err == nil && len(list) == 1 })
+	t.Cleanup(func() {
+		_ = first.Process.Kill()
+		_ = first.Wait()
+	})
+	test.Until(
+		t,
+		"the first agent has started",
+		func() bool { list, err := journal(dir); return err == nil && len(list) == 1 },
+	)
 	for _, workspace := range []string{"A", "B"} {
 		test.OK(t, begin(workspace, test.Must(exec.LookPath("true"))).Wait())
 	}

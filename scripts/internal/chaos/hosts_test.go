@@ -17,21 +17,29 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// With -hosts agents work on two hosts behind a real ssh server on this machine, with a home each, and links to them are cut.
+// With -hosts agents work on two hosts behind a real ssh server on this machine, with a home
+// each, and links to them are cut.
 
-// hostKeys are the keys of the workflow. A host ends a run that has heard nothing for lost_after_ms.
+// hostKeys are the keys of the workflow. A host ends a run that has heard nothing for
+// lost_after_ms.
 const hostKeys = "\nworker:\n  ssh_hosts: [near, far]\n  root: ~/spaces\n  lost_after_ms: 20000"
 
 // prepareHosts makes the hosts.
 func (s *scene) prepareHosts(ctx context.Context) {
 	cmd := exec.CommandContext(ctx, "sh", "-e", stage.Get(filepath.Abs("testdata/made/hosts.sh")))
-	cmd.Dir, cmd.Env = s.Dir, append(slices.Clone(s.Env), "WORK="+s.Dir, "SYMPHONY_TEST_MARK=")
+	cmd.Dir = s.Dir
+	cmd.Env = append(slices.Clone(s.Env), "WORK="+s.Dir, "SYMPHONY_TEST_MARK=")
 	if text, err := cmd.CombinedOutput(); err != nil {
 		panic(fmt.Errorf("hosts: %w: %s", err, text))
 	}
 	for _, host := range []string{"near", "far"} {
 		path := filepath.Join(s.Dir, "hosts", "server-"+host)
-		text := strings.Replace(string(stage.Get(os.ReadFile(path))), " HOST_NAME=", " "+s.mark+" HOST_NAME=", 1)
+		text := strings.Replace(
+			string(stage.Get(os.ReadFile(path))),
+			" HOST_NAME=",
+			" "+s.mark+" HOST_NAME=",
+			1,
+		)
 		stage.Must(os.WriteFile(path, []byte(text), 0o600))
 	}
 	s.Env[0] = "PATH=" + filepath.Join(s.Dir, "bin") + ":" + os.Getenv("PATH")
@@ -42,7 +50,10 @@ func (s *scene) spaces() []string {
 	if !*hosts {
 		return []string{filepath.Join(s.Dir, "workspaces")}
 	}
-	return []string{filepath.Join(s.Dir, "hosts", "near", "spaces"), filepath.Join(s.Dir, "hosts", "far", "spaces")}
+	return []string{
+		filepath.Join(s.Dir, "hosts", "near", "spaces"),
+		filepath.Join(s.Dir, "hosts", "far", "spaces"),
+	}
 }
 
 // mirrors lists the mirrors of the remote repository.
@@ -57,7 +68,8 @@ func (s *scene) mirrors() (list []string) {
 	return list
 }
 
-// cutter cuts links. Some are cut without a word: their ssh is stopped. Sometimes a host is unreachable for a while.
+// cutter cuts links. Some are cut without a word: their ssh is stopped. Sometimes a host is
+// unreachable for a while.
 func (c *checker) cutter(ctx context.Context) error {
 	random := c.random("cutter")
 	defer c.connect()
@@ -76,7 +88,8 @@ func (c *checker) cutter(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		// Mostly those of workers that the host serves: if ssh dies earlier, nothing begins there, and the host is blocked for a while.
+		// Mostly those of workers that the host serves: if ssh dies earlier, nothing begins
+		// there, and the host is blocked for a while.
 		served := random.IntN(20) > 0
 		links := slices.DeleteFunc(list, func(p process) bool {
 			return p.kind() != kindLink || served && !strings.Contains(p.Args[len(p.Args)-1], "connect")
@@ -105,7 +118,8 @@ func (c *checker) connect() {
 	}
 }
 
-// checkLinks checks that no run ended because of its link or its host, unless its worker or its daemon was hit, or nothing had begun there.
+// checkLinks checks that no run ended because of its link or its host, unless its worker or
+// its daemon was hit, or nothing had begun there.
 func (c *checker) checkLinks(ctx context.Context) {
 	for _, row := range c.query(ctx, `SELECT id || ' of ' || identifier || ' on ' || host || ': ' || error_code || ' ' || error_text FROM runs
 		WHERE error_code LIKE 'host_%' AND error_code NOT IN ('host_unreachable', 'host_unusable')`) {

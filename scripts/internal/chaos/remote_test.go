@@ -25,16 +25,18 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// remote is the repository that the workflow names, on a server whose connections fail at random. Its folder is not in the project's,
-// so that its processes do not belong to the project, as on another machine.
+// remote is the repository that the workflow names, on a server whose connections fail at
+// random. Its folder is not in the project's, so that its processes do not belong to the
+// project, as on another machine.
 type remote struct {
 	dir, git string
 	server   net.Listener
 	all      sync.WaitGroup
-	ctx      context.Context // of the storm; when it ends, connections that hang are closed, and later ones succeed
-	calm     context.CancelFunc
-	ended    chan struct{} // gets a value when a connection has ended
-	forge    *forge        // with its pull requests
+	// of the storm; when it ends, connections that hang are closed, and later ones succeed
+	ctx   context.Context
+	calm  context.CancelFunc
+	ended chan struct{} // gets a value when a connection has ended
+	forge *forge        // with its pull requests
 
 	mu     sync.Mutex
 	random *rand.Rand
@@ -53,7 +55,8 @@ func newRemote(random *rand.Rand) *remote {
 	r.ctx, r.calm = context.WithCancel(context.Background())
 	r.ended = make(chan struct{}, 1)
 	stage.Get(r.run("init", "-q", "--bare", "-b", "main", r.git))
-	stage.Must(os.WriteFile(filepath.Join(r.dir, "ignore"), []byte("*.txt\n"), 0o600)) // what the hooks write
+	// what the hooks write
+	stage.Must(os.WriteFile(filepath.Join(r.dir, "ignore"), []byte("*.txt\n"), 0o600))
 	blob := stage.Get(r.run("hash-object", "-w", filepath.Join(r.dir, "ignore")))
 	stage.Get(r.run("update-index", "--add", "--cacheinfo", "100644,"+blob+",.gitignore"))
 	r.theirs = []string{stage.Get(r.run("commit-tree", stage.Get(r.run("write-tree")), "-m", "first"))}
@@ -90,7 +93,11 @@ func (r *remote) run(args ...string) (string, error) {
 }
 
 func gitIn(dir string, args ...string) (string, error) {
-	cmd := exec.Command("git", append([]string{"--git-dir", dir, "-c", "user.name=Other", "-c", "user.email=other@example.com"}, args...)...)
+	cmd := exec.Command(
+		"git",
+		append(
+			[]string{"--git-dir", dir, "-c", "user.name=Other", "-c", "user.email=other@example.com"},
+			args...)...)
 	out, err := cmd.Output()
 	if failed := (*exec.ExitError)(nil); errors.As(err, &failed) {
 		err = fmt.Errorf("git %s: %w: %s", strings.Join(args, " "), err, failed.Stderr)
@@ -104,15 +111,19 @@ func (r *remote) choose(n int) int {
 	return r.random.IntN(n)
 }
 
-// answer answers one connection: in a storm perhaps late, not at all, with an error, with garbage, or with a part of the answer.
+// answer answers one connection: in a storm perhaps late, not at all, with an error, with
+// garbage, or with a part of the answer.
 func (r *remote) answer(conn net.Conn) {
 	defer conn.Close()
-	in, ctx := bufio.NewReader(conn), r.ctx
-	most, least := int64(1<<40), int64(1<<40) // of the answer and of the request
+	in := bufio.NewReader(conn)
+	ctx := r.ctx
+	most := int64(1 << 40)
+	least := int64(1 << 40) // of the answer and of the request
 	if ctx.Err() != nil {
 		ctx = context.Background()
 	} else {
-		pause(ctx, time.Duration(r.choose(1000))*time.Millisecond) // long enough for the killer to find git
+		// long enough for the killer to find git
+		pause(ctx, time.Duration(r.choose(1000))*time.Millisecond)
 		ways := 24
 		if request, _ := in.Peek(24); !bytes.Contains(request, []byte("git-receive-pack")) {
 			ways = 72 // a clone that fails blocks all issues for a while
@@ -135,7 +146,15 @@ func (r *remote) answer(conn net.Conn) {
 			most = int64(r.choose(3000))
 		}
 	}
-	cmd := exec.CommandContext(ctx, "git", "daemon", "--inetd", "--enable=receive-pack", "--export-all", "--base-path="+r.dir)
+	cmd := exec.CommandContext(
+		ctx,
+		"git",
+		"daemon",
+		"--inetd",
+		"--enable=receive-pack",
+		"--export-all",
+		"--base-path="+r.dir,
+	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	if ctx == r.ctx {
@@ -160,7 +179,8 @@ func (r *remote) answer(conn net.Conn) {
 	_ = cmd.Wait()
 }
 
-// others changes branches as other people do. A step fails if a push has moved its branch meanwhile.
+// others changes branches as other people do. A step fails if a push has moved its branch
+// meanwhile.
 func (r *remote) others(ctx context.Context, random *rand.Rand) {
 	for pause(ctx, time.Duration(300+random.IntN(3000))*time.Millisecond) {
 		branch := fmt.Sprintf("refs/heads/symphony/ABC-%d", 1+random.IntN(allIssues))
@@ -181,10 +201,18 @@ func (r *remote) others(ctx context.Context, random *rand.Rand) {
 	}
 }
 
-// change adds a commit of someone else to a branch, which it creates at main if it is missing. The commit merges those that are given.
+// change adds a commit of someone else to a branch, which it creates at main if it is missing.
+// The commit merges those that are given.
 func (r *remote) change(branch string, merged ...string) error {
 	old, _ := r.run("rev-parse", "--verify", "-q", branch)
-	args := []string{"commit-tree", "main^{tree}", "-m", fmt.Sprintf("by someone else, %d", time.Now().UnixNano()), "-p", cmp.Or(old, "main")}
+	args := []string{
+		"commit-tree",
+		"main^{tree}",
+		"-m",
+		fmt.Sprintf("by someone else, %d", time.Now().UnixNano()),
+		"-p",
+		cmp.Or(old, "main"),
+	}
 	for _, m := range merged {
 		args = append(args, "-p", m)
 	}
@@ -235,14 +263,16 @@ func (s *scene) made(issue string) (list []made) {
 		stage.Must(err)
 	}
 	for line := range strings.Lines(string(data)) {
-		if id, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok { // the agent may have been killed in between
+		// the agent may have been killed in between
+		if id, at, ok := strings.Cut(strings.TrimSpace(line), " "); ok {
 			list = append(list, made{id, stage.Get(strconv.ParseInt(at, 10, 64))})
 		}
 	}
 	return list
 }
 
-// checkReleases checks that the remote has the work of every issue that was handed over since the last call.
+// checkReleases checks that the remote has the work of every issue that was handed over since
+// the last call.
 func (c *checker) checkReleases(ctx context.Context) {
 	for _, row := range c.query(ctx, `SELECT id || ' ' || identifier || ' ' || released_at || ' ' || reason FROM releases
 		WHERE id > ? AND reason IN ('terminal', 'inactive')`, c.released) {
@@ -258,7 +288,8 @@ func (c *checker) checkReleases(ctx context.Context) {
 	}
 }
 
-// removeForeign removes the branches that contain commits of other people, as the message about such a branch asks for.
+// removeForeign removes the branches that contain commits of other people, as the message
+// about such a branch asks for.
 func (c *checker) removeForeign() {
 	for _, branch := range strings.Fields(stage.Get(c.remote.run("for-each-ref", "--format=%(refname)", "refs/heads/symphony"))) {
 		has := commits(c.remote.git, branch, "^main")
@@ -319,7 +350,8 @@ func (c *checker) checkCommits() {
 	}
 }
 
-// checkMirrors checks that git commands have left nothing unfinished in the mirrors, and that they are complete.
+// checkMirrors checks that git commands have left nothing unfinished in the mirrors, and that
+// they are complete.
 func (c *checker) checkMirrors() {
 	mirrors := c.mirrors()
 	if want := len(c.spaces()); len(mirrors) < want || len(mirrors) > want+1 {
@@ -327,12 +359,14 @@ func (c *checker) checkMirrors() {
 	}
 	for _, mirror := range mirrors {
 		stage.Must(filepath.WalkDir(filepath.Dir(mirror), func(path string, d os.DirEntry, err error) error {
-			if name := d.Name(); strings.Contains(name, "tmp") || strings.HasSuffix(name, ".incoming") || strings.HasSuffix(name, ".lock") && path != mirror+".lock" {
+			if name := d.Name(); strings.Contains(name, "tmp") || strings.HasSuffix(name, ".incoming") ||
+				strings.HasSuffix(name, ".lock") && path != mirror+".lock" {
 				c.fault("leftovers in the mirror", "%s", path)
 			}
 			return err
 		}))
-		if out, err := gitIn(mirror, "fsck", "--connectivity-only", "--no-dangling"); err != nil || out != "" {
+		if out, err := gitIn(mirror, "fsck", "--connectivity-only", "--no-dangling"); err != nil ||
+			out != "" {
 			c.fault("leftovers in the mirror", "%s: %v %s", mirror, err, out)
 		}
 	}

@@ -20,13 +20,15 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// Only the operator changes the first issues, and the tracker leaves them active, so the effect of every command is known.
+// Only the operator changes the first issues, and the tracker leaves them active, so the
+// effect of every command is known.
 const (
 	ownedIssues = 2
 	allIssues   = 12
 )
 
-// scene is one project: a tracker, a workflow, a state directory, workspaces and an empty home.
+// scene is one project: a tracker, a workflow, a state directory, workspaces and an empty
+// home.
 type scene struct {
 	stage.Project
 	mark     string // in the environment of every process
@@ -87,7 +89,9 @@ Attempt: {{ attempt }}
 // prepare builds the program and sets the scene.
 func (s *scene) prepare(ctx context.Context) {
 	s.Project = stage.Get(stage.NewProject(stage.Get(os.MkdirTemp("", "symphony-chaos-"))))
-	s.gateDir, s.symphony, s.mark = filepath.Join(s.Dir, "gate"), filepath.Join(s.Dir, "symphony"), "CHAOS_MARK="+s.Dir
+	s.gateDir = filepath.Join(s.Dir, "gate")
+	s.symphony = filepath.Join(s.Dir, "symphony")
+	s.mark = "CHAOS_MARK=" + s.Dir
 	s.Env = append(s.Env, s.mark, "GITHUB_TOKEN="+forgeToken)
 	stage.Must(errors.Join(os.Mkdir(s.gateDir, 0o700), os.Mkdir(filepath.Join(s.Dir, "made"), 0o700)))
 	stage.Must(stage.Build(ctx, s.symphony))
@@ -101,7 +105,17 @@ func (s *scene) prepare(ctx context.Context) {
 		s.prepareHosts(ctx)
 		keys += hostKeys
 	}
-	stage.Must(s.WriteWorkflow(s.tracker.Endpoint(), workflowText, s.remote.url(), keys, s.Dir, s.forge.front.URL, forgeRounds))
+	stage.Must(
+		s.WriteWorkflow(
+			s.tracker.Endpoint(),
+			workflowText,
+			s.remote.url(),
+			keys,
+			s.Dir,
+			s.forge.front.URL,
+			forgeRounds,
+		),
+	)
 	stage.Must(s.tracker.Load(lineartest.Seed{Issues: s.issues()}))
 }
 
@@ -109,19 +123,34 @@ func (s *scene) prepare(ctx context.Context) {
 func (s *scene) prepareAgent() string {
 	exe := stage.Get(os.Executable())
 	if *codex == "" {
-		return fmt.Sprintf(`  command: "exec '%s' gate '%s' '%s' demo-agent app-server --home '%s' --deaf-for 4s"`,
-			exe, s.gateDir, s.symphony, s.AgentHome)
+		return fmt.Sprintf(
+			`  command: "exec '%s' gate '%s' '%s' demo-agent app-server --home '%s' --deaf-for 4s"`,
+			exe,
+			s.gateDir,
+			s.symphony,
+			s.AgentHome,
+		)
 	}
 	s.model = modeltest.New()
 	stage.Must(modeltest.WriteHome(s.AgentHome, s.model.URL))
 	// codex starts this MCP server without the mark, and does not wait for its end.
 	config := filepath.Join(s.AgentHome, "config.toml")
-	text := fmt.Appendf(stage.Get(os.ReadFile(config)), "\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
-		"args = [\"-c\", \"trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900\"]\n", s.Dir)
+	text := fmt.Appendf(
+		stage.Get(os.ReadFile(config)),
+		"\n[mcp_servers.deaf]\ncommand = \"bash\"\nstartup_timeout_sec = 1\n"+
+			"args = [\"-c\", \"trap '' TERM HUP INT; exec -a %s/left/mcp sleep 900\"]\n",
+		s.Dir,
+	)
 	stage.Must(os.WriteFile(config, text, 0o600))
-	// There is no sandbox, because the end of a sandbox ends all processes that the agent leaves behind.
-	return fmt.Sprintf("  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
-		s.AgentHome, exe, s.gateDir, stage.Get(filepath.Abs(*codex)))
+	// There is no sandbox, because the end of a sandbox ends all processes that the agent
+	// leaves behind.
+	return fmt.Sprintf(
+		"  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
+		s.AgentHome,
+		exe,
+		s.gateDir,
+		stage.Get(filepath.Abs(*codex)),
+	)
 }
 
 // random returns the source of one actor's choices, which is independent of the other actors.
@@ -135,7 +164,8 @@ func (s *scene) random(actor string) *rand.Rand {
 
 // issues returns the issues. Each has an agent that behaves differently in each attempt.
 func (s *scene) issues() (list []lineartest.Issue) {
-	// The arguments contain the folder, so that the checker finds these processes in any environment.
+	// The arguments contain the folder, so that the checker finds these processes in any
+	// environment.
 	sleeper := func(name string) string { return fmt.Sprintf("bash -c 'exec -a %s/left/%s sleep 900'", s.Dir, name) }
 	behaviours := []string{
 		"COMMIT\ntokens 100 10\nstream 30 50ms\nCOMMIT\ntokens 50 5\nsay done",
@@ -152,7 +182,9 @@ func (s *scene) issues() (list []lineartest.Issue) {
 		"tokens 8 1\nCOMMIT\ndeaf\nbackground " + sleeper("deaf") + "\nhang",
 		"tokens 9 1\nCOMMIT\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
 		"tokens 11 1\nbackground setsid " + sleeper("session") + "\nstream 20 50ms\nsay a session is left",
-		"tokens 13 1\nbackground env -i setsid " + sleeper("unmarked") + "\nstream 20 50ms\nsay a process without mark is left",
+		"tokens 13 1\nbackground env -i setsid " + sleeper(
+			"unmarked",
+		) + "\nstream 20 50ms\nsay a process without mark is left",
 		"tokens 15 2\nbackground env -i bash -c \"trap '' TERM HUP INT; exec -a " + s.Dir + "/left/server sleep 900\"" +
 			"\nstream 20 50ms\nsay a process without mark that ignores signals is left",
 		"tokens 14 1\nCOMMIT\nsh sleep 2\nsubagent hello\nfail other on purpose",
@@ -166,14 +198,17 @@ func (s *scene) issues() (list []lineartest.Issue) {
 			"tokens 5 1\nhang",
 			"silent",
 			"tokens 9 1\nCOMMIT\nbackground " + sleeper("plain") + "\nstream 20 50ms\nsay a process is left",
-			"tokens 11 1\nbackground setsid " + sleeper("session") + " >/dev/null 2>&1 &\nstream 20 50ms\nsay a session is left",
+			"tokens 11 1\nbackground setsid " + sleeper(
+				"session",
+			) + " >/dev/null 2>&1 &\nstream 20 50ms\nsay a session is left",
 			"tokens 14 1\nCOMMIT\nsh sleep 2\nfail 400 on purpose",
 		}
 	}
 	random := s.random("issues")
 	s.scripts = map[string][]string{}
 	for n := range allIssues {
-		name, text := fmt.Sprintf("ABC-%d", n+1), "```agent\n"
+		name := fmt.Sprintf("ABC-%d", n+1)
+		text := "```agent\n"
 		for attempt := range 5 {
 			behaviour := s.expand(behaviours[random.IntN(len(behaviours))], name)
 			s.scripts[name] = append(s.scripts[name], behaviour)
@@ -184,16 +219,28 @@ func (s *scene) issues() (list []lineartest.Issue) {
 			text += fmt.Sprintf("attempt %d%s:\n%s\n", attempt, more, behaviour)
 		}
 		text += "```\n"
-		list = append(list, lineartest.Issue{Identifier: name, Title: "Issue " + name, Description: &text, State: "Todo", Priority: random.IntN(5)})
+		list = append(list, lineartest.Issue{
+			Identifier:  name,
+			Title:       "Issue " + name,
+			Description: &text,
+			State:       "Todo",
+			Priority:    random.IntN(5),
+		})
 	}
 	return list
 }
 
-// expand replaces COMMIT and MOVE, which asks for the handover, by commands of the agent of an issue. An agent that was killed may have left locks of git.
+// expand replaces COMMIT and MOVE, which asks for the handover, by commands of the agent of an
+// issue. An agent that was killed may have left locks of git.
 func (s *scene) expand(behaviour, issue string) string {
-	commit := fmt.Sprintf(`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d && git add . && git commit -qm "%s $d" && `+
-		`echo $(git rev-parse HEAD) $(date +%%s%%3N) >> %s`, issue, filepath.Join(s.Dir, "made", issue))
-	return strings.NewReplacer("COMMIT", commit, "MOVE", `tool hand_over {"summary": "Done."}`).Replace(behaviour)
+	commit := fmt.Sprintf(
+		`sh find .git -name '*.lock' -delete; d=$(date +%%s%%N); echo $d > $d && git add . && git commit -qm "%s $d" && `+
+			`echo $(git rev-parse HEAD) $(date +%%s%%3N) >> %s`,
+		issue,
+		filepath.Join(s.Dir, "made", issue),
+	)
+	return strings.NewReplacer("COMMIT", commit, "MOVE", `tool hand_over {"summary": "Done."}`).
+		Replace(behaviour)
 }
 
 // scriptCrashes reports whether the agent of that attempt ends by itself.
@@ -252,8 +299,8 @@ func (p process) run() string {
 	return ""
 }
 
-// open returns a handle of the process, nil if it has ended. It compares the arguments, because the pid may have been reused since
-// the process was listed.
+// open returns a handle of the process, nil if it has ended. It compares the arguments,
+// because the pid may have been reused since the process was listed.
 func (p process) open() (*os.Process, error) {
 	handle, err := os.FindProcess(p.PID)
 	if err != nil {

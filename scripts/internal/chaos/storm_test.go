@@ -72,7 +72,8 @@ func pause(ctx context.Context, d time.Duration) bool {
 // lull reports whether nothing is killed for a while, so that issues are handed over.
 func lull() bool { return time.Now().Unix()%20 >= 11 }
 
-// killer hits one process after another. Before it returns it continues every process that it has stopped.
+// killer hits one process after another. Before it returns it continues every process that it
+// has stopped.
 func (c *checker) killer(ctx context.Context) error {
 	random := c.random("killer")
 	var stopped sync.WaitGroup
@@ -91,7 +92,8 @@ func (c *checker) killer(ctx context.Context) error {
 				byKind[kind] = append(byKind[kind], p)
 			}
 		}
-		choice, way := random.IntN(1<<30), random.IntN(100)
+		choice := random.IntN(1 << 30)
+		way := random.IntN(100)
 		frozen := time.Duration(50+random.IntN(3000)) * time.Millisecond
 		if random.IntN(25) == 0 {
 			frozen = 25 * time.Second // longer than heartbeats may be late
@@ -115,7 +117,8 @@ func (c *checker) killer(ctx context.Context) error {
 	return nil
 }
 
-// striker kills a worker, a pass or a git command just after the remote or the forge has answered, when references change and deliveries are recorded.
+// striker kills a worker, a pass or a git command just after the remote or the forge has
+// answered, when references change and deliveries are recorded.
 func (c *checker) striker(ctx context.Context) error {
 	random := c.random("striker")
 	for {
@@ -129,7 +132,10 @@ func (c *checker) striker(ctx context.Context) error {
 		}
 		pause(ctx, time.Duration(random.IntN(40))*time.Millisecond)
 		list, err := c.processes()
-		list = slices.DeleteFunc(list, func(p process) bool { return !slices.Contains([]string{"git", "worker", "pass", "loop"}, p.kind()) })
+		list = slices.DeleteFunc(
+			list,
+			func(p process) bool { return !slices.Contains([]string{"git", "worker", "pass", "loop"}, p.kind()) },
+		)
 		if len(list) > 0 {
 			err = errors.Join(err, c.hit(ctx, list[random.IntN(len(list))], syscall.SIGKILL, 0, nil))
 		}
@@ -139,7 +145,13 @@ func (c *checker) striker(ctx context.Context) error {
 	}
 }
 
-func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen time.Duration, stopped *sync.WaitGroup) error {
+func (c *checker) hit(
+	ctx context.Context,
+	p process,
+	sig syscall.Signal,
+	frozen time.Duration,
+	stopped *sync.WaitGroup,
+) error {
 	handle, err := p.open()
 	if handle == nil {
 		return err
@@ -155,10 +167,11 @@ func (c *checker) hit(ctx context.Context, p process, sig syscall.Signal, frozen
 	return nil
 }
 
-// doom hits every third of the scene's own commands, most of which are too short for the killer. The returned function waits
-// until doom has finished with the command.
+// doom hits every third of the scene's own commands, most of which are too short for the
+// killer. The returned function waits until doom has finished with the command.
 func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait func()) {
-	// This choice does not use the seed, because the order of the commands depends on the scheduling.
+	// This choice does not use the seed, because the order of the commands depends on the
+	// scheduling.
 	if !c.killing.Load() || rand.IntN(3) > 0 || lull() {
 		return func() {}
 	}
@@ -174,7 +187,10 @@ func (c *checker) doom(ctx context.Context, cmd *exec.Cmd, args []string) (wait 
 		} else if n < 4 {
 			sig = syscall.SIGSTOP
 		}
-		c.noteHit(process{stage.Process{PID: cmd.Process.Pid, Args: append([]string{"symphony"}, args...)}}, sig)
+		c.noteHit(process{stage.Process{
+			PID:  cmd.Process.Pid,
+			Args: append([]string{"symphony"}, args...),
+		}}, sig)
 		if cmd.Process.Signal(sig) == nil && sig == syscall.SIGSTOP {
 			pause(ctx, time.Duration(rand.IntN(3000))*time.Millisecond)
 			_ = cmd.Process.Signal(syscall.SIGCONT) // it may have been killed
@@ -192,7 +208,8 @@ type answer struct {
 
 // command runs a command to its end, even after the storm, and checks how it ended.
 func (c *checker) command(ctx context.Context, args ...string) answer {
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Second) // longer than all limits of the program
+	// longer than all limits of the program
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), 100*time.Second)
 	defer cancel()
 	cmd := exec.CommandContext(limit, c.symphony, args...)
 	a := c.await(ctx, cmd, args)
@@ -204,7 +221,10 @@ func (c *checker) command(ctx context.Context, args ...string) answer {
 
 func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answer {
 	var out, errw bytes.Buffer
-	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = c.Dir, c.Env, &out, &errw
+	cmd.Dir = c.Dir
+	cmd.Env = c.Env
+	cmd.Stdout = &out
+	cmd.Stderr = &errw
 	if cmd.WaitDelay == 0 {
 		cmd.WaitDelay = time.Second
 	}
@@ -215,13 +235,19 @@ func (c *checker) await(ctx context.Context, cmd *exec.Cmd, args []string) answe
 	wait := c.doom(ctx, cmd, args)
 	_ = cmd.Wait() // the exit code is checked below
 	wait()
-	a := answer{output: out.String() + errw.String(), exit: cmd.ProcessState.ExitCode(), hit: c.wasHit(cmd.Process.Pid)}
-	a.hit = a.hit || slices.Contains(args, "--loop") && ctx.Err() != nil && a.exit < 0 // by the end of the storm
+	a := answer{
+		output: out.String() + errw.String(),
+		exit:   cmd.ProcessState.ExitCode(),
+		hit:    c.wasHit(cmd.Process.Pid),
+	}
+	// by the end of the storm
+	a.hit = a.hit || slices.Contains(args, "--loop") && ctx.Err() != nil && a.exit < 0
 	c.noteEnd(args, out.String(), a)
 	return a
 }
 
-// ticks runs one pass after another, each in a new process, as a schedule or an operator would.
+// ticks runs one pass after another, each in a new process, as a schedule or an operator
+// would.
 func (c *checker) ticks(ctx context.Context, trigger string) {
 	random := c.random(trigger)
 	for pause(ctx, time.Duration(200+random.IntN(1800))*time.Millisecond) {
@@ -259,14 +285,35 @@ func (s *scene) sabotageOnce(random *rand.Rand) error {
 	times := 1 + random.IntN(3)
 	switch random.IntN(12) {
 	case 0:
-		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailStatus, Times: times, Status: 503})
+		return s.tracker.Fail(lineartest.Failure{
+			Kind:   lineartest.FailStatus,
+			Times:  times,
+			Status: 503,
+		})
 	case 1:
-		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailRateLimit, Times: 1, ResetMS: 1500})
+		return s.tracker.Fail(lineartest.Failure{
+			Kind:    lineartest.FailRateLimit,
+			Times:   1,
+			ResetMS: 1500,
+		})
 	case 2:
-		return s.tracker.Fail(lineartest.Failure{Kind: lineartest.FailSlow, Times: times, DelayMS: int64(500 + random.IntN(3000))})
+		return s.tracker.Fail(lineartest.Failure{
+			Kind:    lineartest.FailSlow,
+			Times:   times,
+			DelayMS: int64(500 + random.IntN(3000)),
+		})
 	case 3:
-		kinds := []string{lineartest.FailClose, lineartest.FailGarbage, lineartest.FailGraphQL, lineartest.FailCursor, lineartest.FailMalformed}
-		return s.tracker.Fail(lineartest.Failure{Kind: kinds[random.IntN(len(kinds))], Times: times})
+		kinds := []string{
+			lineartest.FailClose,
+			lineartest.FailGarbage,
+			lineartest.FailGraphQL,
+			lineartest.FailCursor,
+			lineartest.FailMalformed,
+		}
+		return s.tracker.Fail(lineartest.Failure{
+			Kind:  kinds[random.IntN(len(kinds))],
+			Times: times,
+		})
 	case 4:
 		if random.IntN(4) > 0 {
 			return nil // rarely, because a client waits long for the answer
@@ -282,15 +329,19 @@ func otherIssue(random *rand.Rand) string {
 	return fmt.Sprintf("ABC-%d", ownedIssues+1+random.IntN(allIssues-ownedIssues))
 }
 
-// operate runs commands of the operator. For the owned issues it records their expected effect.
+// operate runs commands of the operator. For the owned issues it records their expected
+// effect.
 func (c *checker) operate(ctx context.Context) {
 	random := c.random("operator")
 	for pause(ctx, time.Duration(300+random.IntN(1500))*time.Millisecond) {
 		verbs := []string{"retry", "hold", "retry", "stop"}
-		verb, name, owned := verbs[random.IntN(len(verbs))], fmt.Sprintf("ABC-%d", 1+random.IntN(ownedIssues)), true
+		verb := verbs[random.IntN(len(verbs))]
+		name := fmt.Sprintf("ABC-%d", 1+random.IntN(ownedIssues))
+		owned := true
 		switch random.IntN(10) {
 		case 0, 1, 2, 3:
-			name, owned = otherIssue(random), false
+			name = otherIssue(random)
+			owned = false
 			if random.IntN(6) > 0 {
 				verb = "retry"
 			}
@@ -300,7 +351,8 @@ func (c *checker) operate(ctx context.Context) {
 			c.resume(ctx)
 			continue
 		case 5:
-			c.command(ctx, "unblock") // otherwise clones that failed would keep everything waiting for minutes
+			// otherwise clones that failed would keep everything waiting for minutes
+			c.command(ctx, "unblock")
 			continue
 		case 6, 7:
 			if *hosts { // and hosts that were not reached
@@ -317,7 +369,8 @@ func (c *checker) operate(ctx context.Context) {
 			continue
 		}
 		c.commands++
-		// After exit code 4 the command is stored for the next pass. After any other error it may or may not be stored.
+		// After exit code 4 the command is stored for the next pass. After any other error it
+		// may or may not be stored.
 		if a.exit == 0 || a.exit == 4 {
 			c.wanted[name] = verb
 		} else {

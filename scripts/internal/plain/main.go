@@ -1,6 +1,6 @@
 // Plain lists places where Go is packed: assignments of several independent values, such as
-// "a, b := x, y", and errors that cmp.Or sorts out afterwards. It reads the Go files of a module
-// and exits with 1 if it has found any.
+// "a, b := x, y", and errors that cmp.Or sorts out afterwards. It reads the Go files of a
+// module and exits with 1 if it has found any.
 //
 // A swap, the results of one call and the header of a for statement are no such assignments.
 package main
@@ -103,8 +103,8 @@ func isSwap(a *ast.AssignStmt) bool {
 	return true
 }
 
-// hasError reports whether an argument is a variable with the name of an error: err, or one that
-// begins or ends with it.
+// hasError reports whether an argument is a variable with the name of an error: err, or one
+// that begins or ends with it.
 func hasError(arguments []ast.Expr) bool {
 	for _, a := range arguments {
 		variable, ok := a.(*ast.Ident)

@@ -1,4 +1,5 @@
-// Command site renders the documentation to static HTML: site SOURCE DIRECTORY. Its test checks every link.
+// Command site renders the documentation to static HTML: site SOURCE DIRECTORY. Its test
+// checks every link.
 package main
 
 import (
@@ -32,11 +33,21 @@ var chapters = []chapter{
 	{"Set up", []string{"docs/workflow.md", "docs/trackers.md", "docs/scheduling.md", "docs/hosts.md"}},
 	{"Watch", []string{"docs/monitoring.md", "docs/export.md"}},
 	{"Use", []string{"docs/operations.md", "docs/web.md", "docs/mcp.md", "docs/security.md"}},
-	{"Look up", []string{"docs/commands.md", "docs/errors.md", "docs/api.md", "docs/costs.md", "docs/specification.md"}},
+	{
+		"Look up",
+		[]string{
+			"docs/commands.md",
+			"docs/errors.md",
+			"docs/api.md",
+			"docs/costs.md",
+			"docs/specification.md",
+		},
+	},
 	{"Develop", []string{"docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"}},
 }
 
-// page is one document. File and Name are the paths of the document below the source and of the page below the site, with slashes.
+// page is one document. File and Name are the paths of the document below the source and of
+// the page below the site, with slashes.
 type page struct {
 	File, Name, Title string
 	Root              string // leads from the page to the top of the site
@@ -56,7 +67,8 @@ func main() {
 	}
 }
 
-// render writes the pages of source to the directory out, which must be new, and copies the files to which they link.
+// render writes the pages of source to the directory out, which must be new, and copies the
+// files to which they link.
 func render(source, out string) error {
 	pages := map[string]*page{}
 	for _, c := range chapters {
@@ -78,7 +90,11 @@ func render(source, out string) error {
 	view := template.Must(template.New("").Parse(pageTemplate))
 	for _, p := range pages {
 		var whole bytes.Buffer
-		err = errors.Join(err, view.Execute(&whole, map[string]any{"Page": p, "Pages": pages, "Chapters": chapters}),
+		err = errors.Join(err, view.Execute(&whole, map[string]any{
+			"Page":     p,
+			"Pages":    pages,
+			"Chapters": chapters,
+		}),
 			os.WriteFile(filepath.Join(out, p.Name), whole.Bytes(), 0o644))
 	}
 	return err
@@ -86,12 +102,19 @@ func render(source, out string) error {
 
 // read parses and renders one document. Links to documents lead to their pages.
 func read(root, file string) (*page, error) {
-	p := &page{File: file, Name: htmlName.Replace(file), Root: strings.Repeat("../", strings.Count(file, "/"))}
+	p := &page{
+		File: file,
+		Name: htmlName.Replace(file),
+		Root: strings.Repeat("../", strings.Count(file, "/")),
+	}
 	source, err := os.ReadFile(filepath.Join(root, file))
 	if err != nil {
 		return nil, err
 	}
-	markdown := goldmark.New(goldmark.WithExtensions(extension.Table), goldmark.WithParserOptions(parser.WithAutoHeadingID()))
+	markdown := goldmark.New(
+		goldmark.WithExtensions(extension.Table),
+		goldmark.WithParserOptions(parser.WithAutoHeadingID()),
+	)
 	tree := markdown.Parser().Parse(text.NewReader(source))
 	err = ast.Walk(tree, func(n ast.Node, entering bool) (ast.WalkStatus, error) {
 		switch n := n.(type) {
@@ -108,7 +131,8 @@ func read(root, file string) (*page, error) {
 	})
 	var body bytes.Buffer
 	err = errors.Join(err, markdown.Renderer().Render(&body, source, tree))
-	p.Title, p.Body = p.Headings[0].Text, template.HTML(body.String()) //nolint:gosec // our own documents
+	p.Title = p.Headings[0].Text
+	p.Body = template.HTML(body.String()) //nolint:gosec // our own documents
 	return p, err
 }
 

@@ -13,7 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// Every document is a page, and each link leads to a file and an anchor of the site, or is the address of a page on the web.
+// Every document is a page, and each link leads to a file and an anchor of the site, or is the
+// address of a page on the web.
 func TestSite(t *testing.T) {
 	const source = "../../.."
 	out := t.TempDir()
@@ -43,7 +44,10 @@ func TestSite(t *testing.T) {
 	}
 	documents := test.Must(filepath.Glob(source + "/docs/*.md"))
 	for _, path := range documents {
-		listed := slices.ContainsFunc(chapters, func(c chapter) bool { return slices.Contains(c.Files, "docs/"+filepath.Base(path)) })
+		listed := slices.ContainsFunc(
+			chapters,
+			func(c chapter) bool { return slices.Contains(c.Files, "docs/"+filepath.Base(path)) },
+		)
 		test.Equal(t, path+" is in a chapter", listed, true)
 	}
 	test.Equal(t, "pages", pages, len(documents)+3)

@@ -1,6 +1,7 @@
 //go:build linux
 
-// Soak runs a loop with many short runs and shows whether its memory and its descriptors are constant.
+// Soak runs a loop with many short runs and shows whether its memory and its descriptors are
+// constant.
 package main
 
 import (
@@ -80,7 +81,8 @@ type sample struct {
 // build builds the program as for a release, with a file that reports its goroutines.
 func (s *soak) build(ctx context.Context) {
 	s.program = filepath.Join(s.Dir, "symphony")
-	added, source := stage.Get(filepath.Abs("cmd/symphony/soak_probe.go")), stage.Get(filepath.Abs("scripts/internal/soak/probe.go.txt"))
+	added := stage.Get(filepath.Abs("cmd/symphony/soak_probe.go"))
+	source := stage.Get(filepath.Abs("scripts/internal/soak/probe.go.txt"))
 	overlay := map[string]map[string]string{"Replace": {added: source}}
 	path := filepath.Join(s.Dir, "overlay.json")
 	stage.Must(os.WriteFile(path, stage.Get(json.Marshal(overlay)), 0o600))
@@ -98,13 +100,28 @@ func (s *soak) run(ctx context.Context) {
 	for i := range *projects {
 		dir := filepath.Join(s.Dir, fmt.Sprintf("project%d", i))
 		stage.Must(os.MkdirAll(filepath.Join(dir, "issues"), 0o700))
-		stage.Must(os.WriteFile(filepath.Join(dir, "WORKFLOW.md"), fmt.Appendf(nil, workflowText, s.program, s.AgentHome), 0o600))
-		s.dirs, workflows = append(s.dirs, dir), append(workflows, filepath.Join(dir, "WORKFLOW.md"))
+		stage.Must(
+			os.WriteFile(
+				filepath.Join(dir, "WORKFLOW.md"),
+				fmt.Appendf(nil, workflowText, s.program, s.AgentHome),
+				0o600,
+			),
+		)
+		s.dirs = append(s.dirs, dir)
+		workflows = append(workflows, filepath.Join(dir, "WORKFLOW.md"))
 	}
-	s.Env = append(slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "SYMPHONY_") }), "SOAK_PROBE="+s.probe())
-	s.loop = exec.Command(s.program, slices.Concat([]string{"tick", "--loop", "-v"}, strings.Fields(*args), workflows)...)
+	s.Env = append(
+		slices.DeleteFunc(s.Env, func(v string) bool { return strings.HasPrefix(v, "SYMPHONY_") }),
+		"SOAK_PROBE="+s.probe(),
+	)
+	s.loop = exec.Command(
+		s.program,
+		slices.Concat([]string{"tick", "--loop", "-v"}, strings.Fields(*args), workflows)...)
 	output := stage.Get(os.Create(filepath.Join(s.Dir, "loop.log")))
-	s.loop.Dir, s.loop.Env, s.loop.Stdout, s.loop.Stderr = s.Dir, s.Env, output, output
+	s.loop.Dir = s.Dir
+	s.loop.Env = s.Env
+	s.loop.Stdout = output
+	s.loop.Stderr = output
 	stage.Must(s.loop.Start())
 	s.ended = make(chan error, 1)
 	go func() { s.ended <- s.loop.Wait() }()
@@ -122,8 +139,20 @@ func (s *soak) feed(ctx context.Context) {
 	defer next.Stop()
 	look := time.NewTicker(min(time.Minute, total/30))
 	defer look.Stop()
-	fmt.Printf("%8s %6s %7s %8s %8s %6s %8s %11s %8s %8s %8s\n",
-		"time", "runs", "passes", "RSS kB", "anon kB", "files", "threads", "goroutines", "heap kB", "db kB", "WAL kB")
+	fmt.Printf(
+		"%8s %6s %7s %8s %8s %6s %8s %11s %8s %8s %8s\n",
+		"time",
+		"runs",
+		"passes",
+		"RSS kB",
+		"anon kB",
+		"files",
+		"threads",
+		"goroutines",
+		"heap kB",
+		"db kB",
+		"WAL kB",
+	)
 	for added := 0; time.Since(began) < total; {
 		select {
 		case <-next.C:
@@ -152,7 +181,11 @@ func (s *soak) measure(at time.Duration) {
 	m := sample{at: at}
 	proc := fmt.Sprintf("/proc/%d/", s.loop.Process.Pid)
 	for line := range strings.Lines(string(stage.Get(os.ReadFile(proc + "status")))) {
-		for key, value := range map[string]*int{"VmRSS:": &m.rss, "RssAnon:": &m.anonymous, "Threads:": &m.threads} {
+		for key, value := range map[string]*int{
+			"VmRSS:":   &m.rss,
+			"RssAnon:": &m.anonymous,
+			"Threads:": &m.threads,
+		} {
 			if rest, found := strings.CutPrefix(line, key); found {
 				_ = stage.Get(fmt.Sscan(rest, value))
 			}
@@ -163,7 +196,8 @@ func (s *soak) measure(at time.Duration) {
 		_, _ = fmt.Sscan(string(text), &m.goroutines, &m.heap)
 	}
 	log := stage.Get(os.ReadFile(filepath.Join(s.Dir, "loop.log")))
-	m.done, m.complete = bytes.Count(log, []byte(": release ")), bytes.Count(log, []byte(": pass "))
+	m.done = bytes.Count(log, []byte(": release "))
+	m.complete = bytes.Count(log, []byte(": pass "))
 	for _, dir := range stage.Get(filepath.Glob(filepath.Join(s.Home, ".local", "state", "symphony", "*"))) {
 		for suffix, size := range map[string]*int{"": &m.database, "-wal": &m.wal} {
 			if info, err := os.Stat(filepath.Join(dir, "state.db"+suffix)); err == nil {
@@ -172,9 +206,22 @@ func (s *soak) measure(at time.Duration) {
 		}
 	}
 	s.samples = append(s.samples, m)
-	fmt.Printf("%8s %6d %7d %8d %8d %6d %8d %11d %8d %8d %8d\n", at.Round(time.Second),
-		m.done, m.complete, m.rss, m.anonymous, m.files, m.threads, m.goroutines, m.heap/1000, m.database/1000, m.wal/1000)
-	for _, dir := range s.dirs { // of issues that are done, so that passes read as many files as at the beginning
+	fmt.Printf(
+		"%8s %6d %7d %8d %8d %6d %8d %11d %8d %8d %8d\n",
+		at.Round(time.Second),
+		m.done,
+		m.complete,
+		m.rss,
+		m.anonymous,
+		m.files,
+		m.threads,
+		m.goroutines,
+		m.heap/1000,
+		m.database/1000,
+		m.wal/1000,
+	)
+	// of issues that are done, so that passes read as many files as at the beginning
+	for _, dir := range s.dirs {
 		for _, file := range stage.Get(filepath.Glob(filepath.Join(dir, "issues", "*.md"))) {
 			if text, err := os.ReadFile(file); err == nil && bytes.Contains(text, []byte("status: Done")) {
 				stage.Must(os.Remove(file))
@@ -189,7 +236,8 @@ func (s *soak) judge() {
 	if len(s.samples) < 3*tenth {
 		stage.Must(errors.New("too few samples"))
 	}
-	early, late := s.samples[tenth:2*tenth], s.samples[len(s.samples)-tenth:]
+	early := s.samples[tenth : 2*tenth]
+	late := s.samples[len(s.samples)-tenth:]
 	last := late[len(late)-1]
 	var errs []error
 	for _, v := range []struct {
@@ -203,7 +251,8 @@ func (s *soak) judge() {
 		{"threads", func(m sample) int { return m.threads }, 4},
 		{"goroutines", func(m sample) int { return m.goroutines }, 5},
 	} {
-		before, after := median(early, v.of), median(late, v.of)
+		before := median(early, v.of)
+		after := median(late, v.of)
 		fmt.Printf("%s: %d, at the end %d\n", v.name, before, after)
 		if after > before+v.slack {
 			errs = append(errs, fmt.Errorf("%s grew from %d to %d", v.name, before, after))

@@ -23,11 +23,13 @@ func (p Process) String() string { return fmt.Sprintf("%d %s", p.PID, strings.Jo
 // IsWorker reports whether the process is a worker of symphony.
 func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worker" }
 
-// Processes lists the processes whose arguments contain the folder, or whose environment contains mark, if that is not empty.
-// Every user may read the arguments, also those of a worker. Zombies have no arguments and are left out.
+// Processes lists the processes whose arguments contain the folder, or whose environment
+// contains mark, if that is not empty. Every user may read the arguments, also those of a
+// worker. Zombies have no arguments and are left out.
 func Processes(dir, mark string) (list []Process, err error) {
 	if !filepath.IsAbs(dir) {
-		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir) // an empty one would match every process
+		// an empty one would match every process
+		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir)
 	}
 	entries, err := proc.Scan()
 	for _, e := range entries {
@@ -44,7 +46,8 @@ func Processes(dir, mark string) (list []Process, err error) {
 
 func marked(pid int, mark string) bool {
 	environ, err := os.ReadFile(proc.Path(pid, "environ"))
-	return err == nil && bytes.Contains(environ, []byte(mark)) // else it has ended, or belongs to another user
+	// else it has ended, or belongs to another user
+	return err == nil && bytes.Contains(environ, []byte(mark))
 }
 
 // Args splits the content of /proc/PID/cmdline.

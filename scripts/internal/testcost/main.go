@@ -1,7 +1,8 @@
 //go:build linux
 
-// Command testcost measures the CPU and the processes of the tests. It runs one package or test after the other, each in a process
-// of its own, and waits for all processes that are left.
+// Command testcost measures the CPU and the processes of the tests. It runs one package or
+// test after the other, each in a process of its own, and waits for all processes that are
+// left.
 package main
 
 import (
@@ -45,7 +46,8 @@ type meter struct {
 }
 
 const (
-	most       = 2.0                   // the budget: the CPU of all packages, divided by that of a build
+	// the budget: the CPU of all packages, divided by that of a build
+	most       = 2.0
 	buildOnly  = "go build (no cache)" // its row in the table
 	accounting = "processes"           // the file of the kernel's process accounting
 	recordSize = 64                    // of struct acct_v3
@@ -67,12 +69,14 @@ func run(packages bool, n int, least time.Duration, patterns []string) {
 	dir := stage.Get(os.MkdirTemp("", "testcost-"))
 	defer os.RemoveAll(dir)
 	m := &meter{dir: dir, least: least}
-	// Processes whose parent has ended become children of this one, so that their CPU is counted.
+	// Processes whose parent has ended become children of this one, so that their CPU is
+	// counted.
 	stage.Must(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer m.account()()
 	var build, total time.Duration
 	if len(patterns) == 0 {
-		patterns, build = []string{"./..."}, m.build()
+		patterns = []string{"./..."}
+		build = m.build()
 	}
 	for _, d := range testDirs(patterns) {
 		total += m.pkg(d, !packages).cpu()
@@ -80,8 +84,13 @@ func run(packages bool, n int, least time.Duration, patterns []string) {
 	m.print(n)
 	if build > 0 {
 		ratio := total.Seconds() / build.Seconds()
-		fmt.Printf("\nall packages: %.0f s of CPU; a build with an empty cache: %.0f s; ratio %.2f (budget %.0f)\n",
-			total.Seconds(), build.Seconds(), ratio, most)
+		fmt.Printf(
+			"\nall packages: %.0f s of CPU; a build with an empty cache: %.0f s; ratio %.2f (budget %.0f)\n",
+			total.Seconds(),
+			build.Seconds(),
+			ratio,
+			most,
+		)
 		m.failed = m.failed || ratio > most
 	}
 	if m.failed {
@@ -89,7 +98,8 @@ func run(packages bool, n int, least time.Duration, patterns []string) {
 	}
 }
 
-// account starts the accounting of the kernel, which writes one record for each process that ends. The function ends it.
+// account starts the accounting of the kernel, which writes one record for each process that
+// ends. The function ends it.
 func (m *meter) account() (end func()) {
 	path := filepath.Join(m.dir, accounting)
 	if err := os.WriteFile(path, nil, 0o600); err != nil || unix.Acct(path) != nil {
@@ -119,9 +129,12 @@ func (m *meter) build() time.Duration {
 }
 
 func testDirs(patterns []string) []string {
-	list := exec.Command("go", append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
+	list := exec.Command(
+		"go",
+		append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
 	list.Stderr = os.Stderr
-	dirs := strings.Split(string(stage.Get(list.Output())), "\n") // a package without tests has an empty line
+	// a package without tests has an empty line
+	dirs := strings.Split(string(stage.Get(list.Output())), "\n")
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
@@ -155,7 +168,8 @@ func (m *meter) test(title, dir, binary, name string) (cost, []byte) {
 	cmd.Dir = dir
 	c, out, err := m.measure(title, cmd)
 	if err != nil {
-		c.failed, m.failed = true, true
+		c.failed = true
+		m.failed = true
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", title, err, failures(out))
 	}
 	m.costs = append(m.costs, c)
@@ -191,9 +205,11 @@ func failures(out []byte) []byte {
 // children measures each test below another by itself. out is the output of that one.
 func (m *meter) children(title, dir, binary, above string, out []byte) {
 	var names []string
-	depth, prefix := 0, ""
+	depth := 0
+	prefix := ""
 	if above != "" {
-		depth, prefix = strings.Count(above, "/")+1, above+"/"
+		depth = strings.Count(above, "/") + 1
+		prefix = above + "/"
 	}
 	for _, match := range started.FindAllSubmatch(out, -1) {
 		if name := string(match[1]); strings.Count(name, "/") == depth && strings.HasPrefix(name, prefix) {
@@ -210,16 +226,20 @@ func (m *meter) children(title, dir, binary, above string, out []byte) {
 	}
 }
 
-// measure runs a command and waits for all processes that it leaves. It ends those that stay, as an error.
+// measure runs a command and waits for all processes that it leaves. It ends those that stay,
+// as an error.
 func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
-	before, processes, began := used(), m.processes(), time.Now()
+	before := used()
+	processes := m.processes()
+	began := time.Now()
 	output := filepath.Join(m.dir, "output")
 	file, err := os.Create(output)
 	if err != nil {
 		return cost{}, nil, err
 	}
 	defer file.Close()
-	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Stdout = file
+	cmd.Stderr = file
 	if err := cmd.Start(); err != nil {
 		return cost{}, nil, err
 	}
@@ -232,7 +252,8 @@ func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 	}, out, errors.Join(err, readErr)
 }
 
-// reap waits for a child and all its descendants, also while the child runs, because tests notice processes that nothing waits for.
+// reap waits for a child and all its descendants, also while the child runs, because tests
+// notice processes that nothing waits for.
 func (m *meter) reap(child int) (err error) {
 	var left []string
 	for since := (time.Time{}); ; {
@@ -287,8 +308,18 @@ func (m *meter) print(n int) {
 		if c.failed {
 			result = "  FAILED"
 		}
-		fmt.Fprintf(w, "%.2f\t%.2f\t%.2f\t%d\t%.1f\t  %s%s\n",
-			c.cpu().Seconds(), c.user.Seconds(), c.system.Seconds(), c.processes, c.wall.Seconds(), c.name, result)
+		fmt.Fprintf(
+			w,
+			"%.2f\t%.2f\t%.2f\t%d\t%.1f\t  %s%s\n",
+			c.cpu().
+				Seconds(),
+			c.user.Seconds(),
+			c.system.Seconds(),
+			c.processes,
+			c.wall.Seconds(),
+			c.name,
+			result,
+		)
 	}
 	w.Flush()
 }
