@@ -25,7 +25,8 @@ deletes the records and logs of finished issues, and moves their workspaces to t
 workspace.keep_removed_ms or with the next prune. With ISSUE it does so only for these issues.
 
 It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that are not
-committed, and files in no repository. That includes the commits that this machine keeps of work on other machines. --force discards such work of the issues that you name, and prints what it destroys.
+committed, and files in no repository. That includes the commits that this machine keeps of work on other machines. --force discards such
+work of the issues that you name, and prints what it destroys.
 
 Instead of ISSUE you can give the id of an agent that has worked without an issue and has ended.
 

@@ -243,7 +243,8 @@ func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
 	}
 	return &reconcile.Error{
 		Message: fmt.Sprintf("agent.by_label: the row of the label %q with set_by: operators %s: "+
-			"symphony and its agents set labels with the key of %q, so that all of them have one author", cfg.Agent.ByLabel[at].Label, words, own[0]),
+			"symphony and its agents set labels with the key of %q, so that all of them have one author",
+			cfg.Agent.ByLabel[at].Label, words, own[0]),
 		Hint: "give symphony a key of another user, such as a machine account",
 	}
 }
