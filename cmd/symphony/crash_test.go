@@ -356,9 +356,9 @@ func (c *crashScene) check() {
 		"runs without an end":   `SELECT id FROM runs WHERE outcome IS NULL OR settled = 0`,
 		"claims that remain":    `SELECT identifier || ' ' || status FROM claims WHERE status <> 'held'`,
 		"commands not consumed": `SELECT verb FROM commands`,
+		// A run that handed over had the answer.
 		"answers that no agent received": `SELECT q.number FROM requests q JOIN runs r ON r.id = q.run_id WHERE q.decision = 'answer' AND q.told_run = ''
 			AND (coalesce(q.fate, '') <> 'answered' OR r.outcome = 'lost' AND q.ended_at >= r.heartbeat_at)
-			// it handed over, and had the answer
 			AND (SELECT outcome FROM runs WHERE kind = 'agent' ORDER BY id DESC LIMIT 1) <> 'lost'`,
 		"agents' runs unrecorded": `SELECT id FROM runs WHERE kind = 'agent' AND thread_id <> '' AND workspace_id = ''`,
 	} {

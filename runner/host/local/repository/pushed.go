@@ -176,10 +176,9 @@ func (m *Mirror) fastForward(
 	if err := w.create(len(from.Pushed) == sha256Length); err != nil {
 		return "", err
 	}
-	if err := m.run(w.git(ctx, "read-tree", head.Commit)); err != nil {
+	if err := w.readCommit(ctx, head.Commit); err != nil {
 		return "", err
 	}
-	_ = m.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs
 	if len(status.Changed) > 0 {
 		begun, err := w.takeBegun(ctx, status.Changed, head.Commit, from.Pushed)
 		if err != nil {
@@ -246,7 +245,7 @@ func (w workTree) takeBegun(
 		}
 	}
 	if others {
-		return false, w.run(w.git(ctx, "read-tree", head))
+		return false, w.readCommit(ctx, head)
 	}
 	return true, nil
 }
@@ -298,6 +297,16 @@ func (w workTree) create(sha256 bool) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// readCommit fills the index with a commit. Git then knows which files of the work tree are as in
+// the commit, and writes none of them anew.
+func (w workTree) readCommit(ctx context.Context, commit string) error {
+	if err := w.run(w.git(ctx, "read-tree", commit)); err != nil {
+		return err
+	}
+	_ = w.run(w.git(ctx, "update-index", "-q", "--refresh")) // it fails if a file differs
 	return nil
 }
 

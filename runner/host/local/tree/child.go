@@ -130,14 +130,8 @@ func (c *Child) Close() (host.Exit, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), closeWait)
 	defer cancel()
 	if err := c.Wait(ctx); err != nil {
-		return host.Exit{
-			Code: -1,
-		}, fmt.Errorf(
-			"process %d (%s) did not end after SIGKILL: %w",
-			c.process.PID,
-			c.process.Name,
-			err,
-		)
+		err = fmt.Errorf("process %d (%s) did not end after SIGKILL: %w", c.process.PID, c.process.Name, err)
+		return host.Exit{Code: -1}, err
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

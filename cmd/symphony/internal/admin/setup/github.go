@@ -102,11 +102,13 @@ func (s *starter) githubSummary() (lines []string, more JSON) {
 			s.keys.path(s.key),
 		)
 	}
-	return []string{
+	lines = []string{
 		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
-	}, JSON{
+	}
+	more = JSON{
 		EnvironmentFile: s.keys.path(s.key),
 		Repository:      s.project.Name,
 		LabelExists:     &s.project.HasLabel,
 	}
+	return lines, more
 }
