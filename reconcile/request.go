@@ -262,14 +262,8 @@ func DeliveryAttention(c Claim) (Attention, bool) {
 		d.Message,
 		c.Identifier,
 	)
-	return issueAttention(
-			AttentionDelivery,
-			c.IssueID,
-			c.Identifier,
-			d.FailedAt,
-			text,
-		), d.Due &&
-			d.Tries >= attentionTries
+	return issueAttention(AttentionDelivery, c.IssueID, c.Identifier, d.FailedAt, text), d.Due &&
+		d.Tries >= attentionTries
 }
 
 // ReadyAttention returns the notification of an issue that was handed over in a state that is

@@ -702,11 +702,9 @@ func TestPullRequestsOfCandidates(t *testing.T) {
 		}
 		w.noWrong(t)
 		return test.Map(
-				w.asked,
-				func(line string) int { return strings.Count(line, "id-") },
-			), begun + codes(
-				report,
-			)
+			w.asked,
+			func(line string) int { return strings.Count(line, "id-") },
+		), begun + codes(report)
 	}
 	check := func(what string, o Options, want []int, begins string) {
 		requests, begun := pass(o)

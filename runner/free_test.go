@@ -212,9 +212,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 	elsewhere := t.TempDir()
 	r.Env = append(r.Env, "MY_TOKEN=0123456789abcdef")
 	r.add(
-		conversationCall(
-			"c",
-		),
+		conversationCall("c"),
 		scriptCall("t1", "sh pwd > where\nsay one"),
 		scriptCall("t2", "sh cat where\nsay two"),
 		conversationCall("other"),

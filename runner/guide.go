@@ -353,14 +353,7 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 		CodexHome:   g.codexHome,
 	}
 	g.warn("what the thread has seen is not stored, a later turn may repeat it", errors.Join(
-		g.Journal.RecordLastSeen(
-			ctx,
-			run.ID,
-			run.IssueID,
-			thread,
-			p.seen,
-			g.Now(),
-		),
+		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()),
 		g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
 	g.reached(ctx, p.messages)

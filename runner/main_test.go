@@ -289,13 +289,9 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 				TerminalStates: []string{"Done"},
 				WorkspaceRoot:  r.root,
 			},
-			MaxTurns: 3,
-			Hooks:    Hooks{Timeout: 5 * time.Second},
-			Command: text.ShellWord(
-				exe,
-			) + " app-server --home " + text.ShellWord(
-				filepath.Join(base, "codex"),
-			),
+			MaxTurns:          3,
+			Hooks:             Hooks{Timeout: 5 * time.Second},
+			Command:           text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")),
 			ReadTimeout:       10 * time.Second,
 			InitializeTimeout: 10 * time.Second,
 			TurnTimeout:       time.Minute,

@@ -328,9 +328,7 @@ func notVerified(h reconcile.Handover, commit string) error {
 			fmt.Sprintf(
 				"verify.command can't be run (exit code %d): %s",
 				v.Exit,
-				text.Visible(
-					text.OneLine(agent.LastWords(v.Output)),
-				),
+				text.Visible(text.OneLine(agent.LastWords(v.Output))),
 			),
 			"correct verify.command in WORKFLOW.md, or install what it needs",
 		)

@@ -166,10 +166,7 @@ func (c Clients) EndCalls(ctx context.Context, run reconcile.Run, now time.Time)
 		return t.run(
 			`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE run_id = ? AND status IN ('queued', 'running')`,
-			"agent "+run.Identifier+" has ended: "+cmp.Or(
-				run.ErrorText,
-				string(run.Outcome),
-			),
+			"agent "+run.Identifier+" has ended: "+cmp.Or(run.ErrorText, string(run.Outcome)),
 			stamp(now),
 			run.ID,
 		)

@@ -21,9 +21,7 @@ func backupCommand(w *term.Env) *cli.Command {
 the account, and with --secrets the environment files. Passes and workers continue meanwhile. It does not contain WORKFLOW.md,
 workspaces with what was not pushed, logs of runs, and the threads of agents. symphony restore-state reads it.
 
-` + exampleText(
-			"symphony backup ~/backups/web-shop-$(date +%F).tar.gz",
-		),
+` + exampleText("symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
 		Flags: workflowFlags(&cli.BoolFlag{
 			Name:  "secrets",
 			Usage: "also the environment files, which contain keys",
@@ -89,9 +87,7 @@ ps, and the last passes; with --issue also symphony show and the events of that 
 values of variables named like secrets, and passwords in URLs. Titles, prompts, paths and the agent's words stay: read it before
 you send it to anybody.
 
-` + exampleText(
-			"symphony support --issue ABC-7",
-		),
+` + exampleText("symphony support --issue ABC-7"),
 		Flags: workflowFlags(&cli.StringFlag{
 			Name:  "issue",
 			Usage: "also what happened to `ISSUE`",

@@ -12,10 +12,7 @@ func checkCommand(w *term.Env) *cli.Command {
 		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state",
 		UsageText: usageText("check", "[WORKFLOW]"),
 		Description: "It checks the settings, the prompt with each branch of its template, and the syntax of the hooks.\n\n" +
-			exampleText(
-				"symphony check WORKFLOW.md",
-				"symphony check --tracker",
-			),
+			exampleText("symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[project.CheckReport](
 			&cli.BoolFlag{
 				Name:  "tracker",

@@ -19,9 +19,7 @@ an invalid one, passes start no run until you correct it.
 
 Exit code 3: WORKFLOW.md is wrong.
 
-` + exampleText(
-			"EDITOR=nano symphony edit",
-		),
+` + exampleText("EDITOR=nano symphony edit"),
 		Flags: workflowFlags(),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			if !project.Exists(p.Path) {

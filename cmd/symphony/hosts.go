@@ -31,9 +31,7 @@ func hostsCommand(w *term.Env) *cli.Command {
 
 Exit code 1: no machine is ready or full.
 
-` + exampleText(
-			"symphony hosts",
-		),
+` + exampleText("symphony hosts"),
 		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			rows, err := hosts.Rows(c.Context, p)

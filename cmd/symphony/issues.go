@@ -73,9 +73,7 @@ reads its text from stdin.
 				w,
 				nil,
 				func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) },
-			)(
-				c,
-			)
+			)(c)
 		},
 	}
 }
@@ -251,9 +249,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			}
 			return nil
 		},
-	)(
-		c,
-	)
+	)(c)
 }
 
 // refuseNew returns the error for a tracker in which symphony creates no issues, with the

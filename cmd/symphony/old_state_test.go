@@ -24,11 +24,7 @@ func TestOldStates(t *testing.T) {
 	p := params(t, "old")
 	scripts := map[string]string{}
 	for _, path := range test.Must(filepath.Glob(filepath.Join(moduleRoot, "testdata", "old", "*.txtar"))) {
-		scripts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = made(
-			"old_state.txt",
-		) + string(
-			test.Must(os.ReadFile(path)),
-		)
+		scripts[strings.TrimSuffix(filepath.Base(path), ".txtar")] = made("old_state.txt") + string(test.Must(os.ReadFile(path)))
 	}
 	runScripts(t, p, scripts)
 }

@@ -18,10 +18,7 @@ func openCommand(w *term.Env) *cli.Command {
 		Description: `It prints the address of the issue, or with --pr that of its pull request, and opens it with $BROWSER, else with xdg-open
 or, on macOS, open. Without a display it only prints the address. Unlike in gh, -w names the workflow.
 
-` + exampleText(
-			"symphony open ABC-7",
-			"symphony open ABC-7 --pr",
-		),
+` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "pr", Usage: "open the pull request of the issue"},
 		),

@@ -190,10 +190,7 @@ func deliverCommand(w *term.Env) *cli.Command {
 		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
 and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.` + severalUsage + `
 
-` + exampleText(
-			"symphony deliver ABC-7",
-			"symphony deliver --filter status=undelivered",
-		),
+` + exampleText("symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
 		Flags: severalFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
 			&cli.BoolFlag{
@@ -222,9 +219,7 @@ func verifyCommand(w *term.Env) *cli.Command {
 the command passes, the commits are delivered, and the issue is handed over if its agent has asked for that. Exit code 1: it
 did not pass.
 
-` + exampleText(
-			"symphony verify ABC-7",
-		),
+` + exampleText("symphony verify ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{
 			Name:  "no-wait",
 			Usage: "do not wait for the end",

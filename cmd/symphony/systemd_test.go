@@ -178,10 +178,7 @@ func (m *machine) loopUnit() {
 	m.until("a pass after the reload", func() (bool, string) {
 		v, _ := m.ps()
 		return v.LastPass.ID > before.LastPass.ID &&
-				v.LastPass.Trigger == "loop", fmt.Sprintf(
-				"%+v",
-				*v.LastPass,
-			)
+			v.LastPass.Trigger == "loop", fmt.Sprintf("%+v", *v.LastPass)
 	})
 	m.userctl("stop symphony-loop.service")
 	test.Equal(m.t, "the result of the loop", m.userctl("show -P Result symphony-loop.service"), "success")

@@ -19,10 +19,7 @@ func trashCommand(w *term.Env) *cli.Command {
 		Description: `A removed workspace is kept for workspace.keep_removed_ms, and longer if it has work that exists nowhere else, unless you
 discard this work with symphony prune --force ISSUE.
 
-` + exampleText(
-			"symphony trash",
-			"symphony restore ABC-7",
-		),
+` + exampleText("symphony trash", "symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
 			tellElsewhere(w, p)
@@ -52,9 +49,7 @@ func restoreCommand(w *term.Env) *cli.Command {
 		Description: `If the trash has several workspaces of the issue, it restores the newest. Instead of ISSUE you can give a name that
 symphony trash lists. Passes do not remove a restored workspace before a run has used it.
 
-` + exampleText(
-			"symphony restore ABC-7",
-		),
+` + exampleText("symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
 		Action: onProject(
 			w,

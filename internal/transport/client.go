@@ -205,12 +205,7 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	if int64(len(body)) > limit {
 		return Answer{}, reconcile.NewError(
 			"answer_too_large",
-			fmt.Sprintf(
-				"%s's answer has more than %d bytes%s",
-				c.Name,
-				limit,
-				c.TooLarge,
-			),
+			fmt.Sprintf("%s's answer has more than %d bytes%s", c.Name, limit, c.TooLarge),
 			cmp.Or(c.AskLess, c.Strange),
 		)
 	}

@@ -108,9 +108,7 @@ func Keys() []Key { return keys(&Config{}) }
 // keys returns the table, with pointers into a configuration.
 func keys(c *Config) []Key {
 	return slices.Concat(
-		trackerKeys(
-			c,
-		),
+		trackerKeys(c),
 		providerKeys(c),
 		passKeys(c),
 		workspaceKeys(c),

@@ -230,9 +230,7 @@ func TestSecretDoesNotPrint(t *testing.T) {
 		cfg.Tracker,
 		cfg.Tracker.APIKey,
 		cfg.Tracker.APIKey,
-	) + string(
-		raw,
-	) + log.String()
+	) + string(raw) + log.String()
 	test.Lacks(t, "the output", all, literalKey)
 	test.Equal(t, "revealed", cfg.Tracker.APIKey.Reveal(), literalKey)
 }

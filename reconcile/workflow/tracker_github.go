@@ -182,12 +182,7 @@ func (r trackerReader) gitHubStates() {
 			if !slices.Contains(known, reconcile.NormalizeState(state)) {
 				r.warnKey(
 					key,
-					"no issue has the state "+strconv.Quote(
-						state,
-					)+": the states are "+strings.Join(
-						possible,
-						", ",
-					)+
+					"no issue has the state "+strconv.Quote(state)+": the states are "+strings.Join(possible, ", ")+
 						"; add it to provider.state_labels if it is a label",
 				)
 			}

@@ -239,9 +239,7 @@ func (u Update) Text() string {
 		parts = append(
 			parts,
 			"Symphony has not handed the issue over: "+v.String()+". It runs this command for each handover, "+
-				where(
-					v,
-				)+". "+
+				where(v)+". "+
 				"Correct the cause, commit, and hand the issue over again. The end of its output:",
 			fenced(v.Output, maxOutput),
 		)

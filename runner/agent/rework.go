@@ -113,10 +113,7 @@ func (r *room) fenced(s string) string {
 	if short == s {
 		return fenced(s, maxOutput)
 	}
-	return fenced(
-		short,
-		maxOutput,
-	) + fmt.Sprintf(
+	return fenced(short, maxOutput) + fmt.Sprintf(
 		"\n\n(The last %d bytes are left out: read them on the pull request.)",
 		len(s)-len(short),
 	)

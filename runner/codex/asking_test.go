@@ -244,13 +244,7 @@ func TestDecidedAtTheEnd(t *testing.T) {
 				test.Equal(t, "open requests", n, 0)
 				p.say(turnCompleted)
 				wait.completes(t)
-				reported := strings.Count(
-					p.names(),
-					agent.EventApprovalGranted,
-				) + strings.Count(
-					p.names(),
-					agent.EventRequestWithdrawn,
-				)
+				reported := strings.Count(p.names(), agent.EventApprovalGranted) + strings.Count(p.names(), agent.EventRequestWithdrawn)
 				synctest.Wait()
 				if n := len(lines); n > 1 || reported != 1 || sent != n {
 					t.Errorf("answered %d times, reported %d times, Sent called %d times", n, reported, sent)

@@ -245,11 +245,7 @@ func (c Config) Patterns(w host.Workspace) []string {
 // ProfileFlags are the arguments of codex app-server that give all its commands these
 // profiles, and the first one by default.
 func ProfileFlags(profiles map[string]any) string {
-	return "-c " + text.ShellWord(
-		"permissions="+TOML(profiles),
-	) + " -c " + text.ShellWord(
-		"default_permissions="+TOML(ProfileName),
-	)
+	return "-c " + text.ShellWord("permissions="+TOML(profiles)) + " -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
 }
 
 // TOML encodes a setting of codex: maps as inline tables, other values as JSON, which is the

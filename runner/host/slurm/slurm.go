@@ -47,12 +47,7 @@ func (l Jobs) Submit(ctx context.Context, words []string) error {
 			"correct that, then symphony unblock",
 		)
 	}
-	script := "#!/bin/sh\nexec >> " + text.ShellWord(
-		l.log(),
-	) + " 2>&1\nexec " + shellCommand(
-		program,
-		words,
-	) + "\n"
+	script := "#!/bin/sh\nexec >> " + text.ShellWord(l.log()) + " 2>&1\nexec " + shellCommand(program, words) + "\n"
 	args := append(
 		slices.Clone(l.Args),
 		"--parsable",

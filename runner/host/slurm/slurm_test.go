@@ -103,11 +103,7 @@ func TestStart(t *testing.T) {
 				)
 			}
 			if !c.ending {
-				told := string(
-					test.Must(os.ReadFile(filepath.Join(s.dir, "script"))),
-				) + string(
-					test.Must(os.ReadFile(filepath.Join(s.dir, "env"))),
-				)
+				told := string(test.Must(os.ReadFile(filepath.Join(s.dir, "script")))) + string(test.Must(os.ReadFile(filepath.Join(s.dir, "env"))))
 				test.Lacks(t, "what the job is told", told, "the secret", "LINEAR")
 			}
 		})

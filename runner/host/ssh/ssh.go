@@ -124,14 +124,7 @@ func (e Engine) hostCommand(words ...string) string {
 		"--incarnation",
 		strconv.FormatInt(e.Incarnation.Number, 10),
 	)
-	return e.isProgram(
-		"p",
-	) + ` || exit ` + strconv.Itoa(
-		noProgram,
-	) + `; "$p" host ` + strings.Join(
-		text.Map(words, text.ShellWord),
-		" ",
-	)
+	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
 // isProgram is a condition in the script: the file in a variable is the whole program.

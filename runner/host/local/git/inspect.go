@@ -228,12 +228,9 @@ func (r *reader) base() (name, commit string, err error) {
 		name, commit, err := r.follow("ref: " + ref)
 		if err != nil || commit != "" {
 			return strings.TrimPrefix(
-					strings.TrimPrefix(name, "refs/remotes/"),
-					"refs/heads/",
-				), cmp.Or(
-					r.baseCommit,
-					commit,
-				), err
+				strings.TrimPrefix(name, "refs/remotes/"),
+				"refs/heads/",
+			), cmp.Or(r.baseCommit, commit), err
 		}
 	}
 	return r.baseCommit, r.baseCommit, nil

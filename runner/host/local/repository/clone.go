@@ -25,10 +25,7 @@ func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string)
 		m,
 		workspace,
 		branch,
-	}.fill(
-		ctx,
-		func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) },
-	)
+	}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
 }
 
 // clone fills an empty workspace, and sets it up for work on a branch.

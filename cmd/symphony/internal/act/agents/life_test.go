@@ -333,9 +333,7 @@ func TestLife(t *testing.T) {
 	r.refuses(
 		agents.CodeEnded,
 		"agent a has ended: stopped: operator",
-	)(
-		r.Call(ctx, "a", turn("t2"), script("say no")),
-	)
+	)(r.Call(ctx, "a", turn("t2"), script("say no")))
 	r.refuses(agents.CodeEnded, "agent a has ended")(r.Spawn(ctx, r.settings("a")))
 	thread := r.await("c", reconcile.CallCompleted, "").ThreadID
 	test.Equal(t, "the conversation of the thread", test.Must(r.Conversation(ctx, thread)).ID, "c")
@@ -485,9 +483,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	r.refuses(
 		"state_unreadable",
 		"which files of its project an agent could change",
-	)(
-		r.Spawn(t.Context(), r.settings("a")),
-	)
+	)(r.Spawn(t.Context(), r.settings("a")))
 	test.Equal(t, "how many agents exist", len(test.Must(r.List(t.Context()))), 0)
 }
 

@@ -152,9 +152,7 @@ func howToAnswer(r reconcile.Request, whole bool) string {
 		lines = append(
 			lines,
 			"The request is too long to be shown here, and can only be denied here: on the machine of symphony, run "+
-				"`symphony approve` or `symphony answer` for "+span(
-				r.ID(),
-			),
+				"`symphony approve` or `symphony answer` for "+span(r.ID()),
 		)
 	case r.Kind == reconcile.QuestionRequest && several:
 		lines = append(lines, "the answers, one line for each question")
@@ -256,14 +254,7 @@ func holdBody(c reconcile.Claim) string {
 		body += "If its last run has made commits, they are not delivered.\n\n"
 	}
 	retry := "symphony retry " + c.Identifier
-	return body + strings.Replace(
-		c.HoldEnds(),
-		retry,
-		span(retry),
-		1,
-	) + ".\n\n" + marker(
-		reconcile.HoldAttention(c).Key,
-	)
+	return body + strings.Replace(c.HoldEnds(), retry, span(retry), 1) + ".\n\n" + marker(reconcile.HoldAttention(c).Key)
 }
 
 // deliveryBody explains why the work on an issue is not delivered.

@@ -150,9 +150,7 @@ func (m *mover) defaultDir(path string) string {
 func (m *mover) check(ctx context.Context) error {
 	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(
 		m.from,
-	) + " -w " + text.ShellQuote(
-		m.new,
-	)
+	) + " -w " + text.ShellQuote(m.new)
 	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
 		return err
 	}

@@ -240,13 +240,7 @@ func (g waitingGroup) text() string {
 	}
 	switch g.Reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		return names + one(
-			" waits: ",
-			" wait: ",
-		) + g.Message + one(
-			"; it starts when one is free",
-			"; they start when one is free",
-		)
+		return names + one(" waits: ", " wait: ") + g.Message + one("; it starts when one is free", "; they start when one is free")
 	case reconcile.SkipBlockedBy:
 		return names + one(" waits for ", " wait for ") + g.Subject
 	case reconcile.SkipBlocked:
@@ -263,13 +257,7 @@ func (g waitingGroup) text() string {
 	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
-		return "kept the " + one(
-			"workspace of ",
-			"workspaces of ",
-		) + names + ", which " + one(
-			"has",
-			"have",
-		) +
+		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") +
 			" unsaved work; symphony ps --all shows which"
 	}
 	return names + one(" waits: ", " wait: ") + g.Message

@@ -323,9 +323,7 @@ func remove(
 			needsRoot = rootOnly(
 				"sudo " + text.ShellQuote(
 					project.ProgramPath(),
-				) + " schedule remove --system -w " + text.ShellQuote(
-					p.Path,
-				),
+				) + " schedule remove --system -w " + text.ShellQuote(p.Path),
 			)
 			continue
 		case has.System:
@@ -358,9 +356,7 @@ func Move(ctx context.Context, old, p *project.Project) (all Changes, err error)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok && o.System && os.Geteuid() != 0 {
 			known.Hint += " && sudo " + text.ShellQuote(
 				project.ProgramPath(),
-			) + " schedule remove --system -w " + text.ShellQuote(
-				old.Path,
-			)
+			) + " schedule remove --system -w " + text.ShellQuote(old.Path)
 		}
 		if err != nil {
 			return all, err

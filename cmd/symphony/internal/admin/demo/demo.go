@@ -386,9 +386,7 @@ func (d *playground) lookBack(ctx context.Context) error {
 			d.w.Stdout,
 			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
 				"  git -C %s log -p HEAD..symphony/DEMO-3\n",
-			text.Visible(
-				d.repository(),
-			),
+			text.Visible(d.repository()),
 			program(project.ProgramPath()),
 			d.flags(),
 			text.ShellQuote(d.repository()),

@@ -328,30 +328,8 @@ func TestReadTail(t *testing.T) {
 	appendTo(
 		t,
 		path,
-		fmt.Sprintf(
-			message,
-			"own",
-			"all is done",
-		)+fmt.Sprintf(
-			command,
-			1,
-			"long",
-			false,
-		)+strings.Repeat(
-			fmt.Sprintf(message, "other", "x"),
-			2*tailWindow/100,
-		)+
-			fmt.Sprintf(
-				command,
-				2,
-				"short",
-				false,
-			)+fmt.Sprintf(
-			command,
-			5,
-			"short",
-			true,
-		),
+		fmt.Sprintf(message, "own", "all is done")+fmt.Sprintf(command, 1, "long", false)+strings.Repeat(fmt.Sprintf(message, "other", "x"), 2*tailWindow/100)+
+			fmt.Sprintf(command, 2, "short", false)+fmt.Sprintf(command, 5, "short", true),
 	)
 	check := func(ended bool, want ...string) {
 		t.Helper()

@@ -75,9 +75,7 @@ func hintMoved(p *Project, e *reconcile.Error) {
 func MoveHint(old, path string) string {
 	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(
 		old,
-	) + " " + text.ShellQuote(
-		path,
-	)
+	) + " " + text.ShellQuote(path)
 }
 
 // hintGone adds to the error of a missing workflow what to do if it was moved.

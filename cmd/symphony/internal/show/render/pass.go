@@ -112,10 +112,7 @@ func PassLog(ctx context.Context, log *slog.Logger, r pass.Result) {
 			slog.LevelDebug,
 			"skip",
 			slog.String("issue_id", s.IssueID),
-			slog.String(
-				"issue_identifier",
-				s.Identifier,
-			),
+			slog.String("issue_identifier", s.Identifier),
 			slog.String("reason", s.Reason),
 			slog.String("message", s.Message),
 		)

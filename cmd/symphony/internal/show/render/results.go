@@ -115,10 +115,7 @@ func Results(w *term.Env, r report.ResultList) error {
 			strings.Join(row.Labels, ","),
 			p.ago(row.At),
 			strconv.Itoa(row.Runs),
-			secondsText(
-				w,
-				row.Seconds,
-			),
+			secondsText(w, row.Seconds),
 			countText(w, row.Tokens.Total),
 			costText(row.Cost),
 			strconv.Itoa(row.Commits),

@@ -217,11 +217,7 @@ func (m model) foot(w *term.Env) []string {
 	case m.filter != "":
 		lines = append(
 			lines,
-			w.Yellow(
-				"/"+text.Visible(m.filter),
-			)+w.Dim(
-				fmt.Sprintf("  %s; escape ends the filter", m.counts()),
-			),
+			w.Yellow("/"+text.Visible(m.filter))+w.Dim(fmt.Sprintf("  %s; escape ends the filter", m.counts())),
 		)
 	}
 	return append(lines, m.hints(w))

@@ -51,13 +51,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.access.withhold(r, &v)
 	for i, log := range v.Logs.Sessions {
-		address := "/issues/" + url.PathEscape(
-			v.Project.Name,
-		) + "/" + url.PathEscape(
-			v.Identifier,
-		) + "/log?run=" + url.QueryEscape(
-			log.Label,
-		)
+		address := "/issues/" + url.PathEscape(v.Project.Name) + "/" + url.PathEscape(v.Identifier) + "/log?run=" + url.QueryEscape(log.Label)
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)

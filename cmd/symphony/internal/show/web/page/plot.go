@@ -60,9 +60,7 @@ func columns(label string, bars []column, room int) template.HTML {
 			&svg,
 			`<g><title>%s</title><rect class="space" x="%.1f" width="%.1f" height="%g"/>`+
 				`<rect class="mark %s" x="%.1f" y="%.1f" width="%.1f" height="%.1f" rx="1.5"/></g>`,
-			html.EscapeString(
-				b.label,
-			),
+			html.EscapeString(b.label),
 			x,
 			step,
 			plotHeight,
