@@ -428,10 +428,8 @@ func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 }
 
 func (w *Watch) note(s Observation) {
-	if !slices.ContainsFunc(
-		w.Seen,
-		func(o Observation) bool { return o.Commit == s.Commit && o.What == s.What },
-	) {
+	same := func(o Observation) bool { return o.Commit == s.Commit && o.What == s.What }
+	if !slices.ContainsFunc(w.Seen, same) {
 		w.Seen = append(w.Seen, s)
 	}
 }

@@ -116,10 +116,8 @@ func (t *tick) load(ctx context.Context) bool {
 	rec, err := t.Store.State(ctx)
 	if err == nil {
 		t.snapshot.Liveness = t.probe(ctx, rec.Runs)
-		if slices.ContainsFunc(
-			rec.Runs,
-			func(r Run) bool { return r.Outcome == "" && t.snapshot.Liveness[r.ID].dead() },
-		) {
+		isDead := func(r Run) bool { return r.Outcome == "" && t.snapshot.Liveness[r.ID].dead() }
+		if slices.ContainsFunc(rec.Runs, isDead) {
 			rec, err = t.Store.State(ctx)
 		}
 	}

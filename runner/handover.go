@@ -343,10 +343,8 @@ func (w *workspaceStep) postHandover(
 		if err != nil {
 			return err
 		}
-		if text.First(
-			list,
-			func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) },
-		).ID != "" {
+		isOurs := func(c reconcile.Comment) bool { return strings.Contains(c.Body, mark) }
+		if text.First(list, isOurs).ID != "" {
 			return nil
 		}
 	}

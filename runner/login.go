@@ -240,10 +240,8 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 func unattended(env []string) []string {
 	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
 	kept := host.Scrub(env, asking...)
-	if !slices.ContainsFunc(
-		kept,
-		func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") },
-	) {
+	isSet := func(entry string) bool { return strings.HasPrefix(entry, "SSH_ASKPASS_REQUIRE=") }
+	if !slices.ContainsFunc(kept, isSet) {
 		kept = append(kept, "SSH_ASKPASS_REQUIRE=never")
 	}
 	return append(kept, "GIT_TERMINAL_PROMPT=0", "GCM_INTERACTIVE=never")

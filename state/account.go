@@ -70,10 +70,8 @@ func LockTracker(ctx context.Context, xdgStateHome, home, project string) (unloc
 		Home: project,
 		Dir:  filepath.Join(stateHome(xdgStateHome, home), accountsName, trackersName),
 	}
-	if unlock, err = a.lock(ctx, pathHash(project)+".lock", startPatience); errors.Is(
-		err,
-		context.DeadlineExceeded,
-	) {
+	unlock, err = a.lock(ctx, pathHash(project)+".lock", startPatience)
+	if errors.Is(err, context.DeadlineExceeded) {
 		err = problem(
 			"account_state",
 			"a pass of another project with the issues of "+project+" is starting its runs",

@@ -282,10 +282,8 @@ func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err err
 		if err != nil {
 			return nil, err
 		}
-		if slices.ContainsFunc(
-			list,
-			func(other *project.Project) bool { return other.StateDir == p.StateDir },
-		) {
+		sameState := func(other *project.Project) bool { return other.StateDir == p.StateDir }
+		if slices.ContainsFunc(list, sameState) {
 			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
 		}
 		list = append(list, p)

@@ -200,10 +200,8 @@ func chooseTargets(
 		case isAgent:
 			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
 		}
-		if slices.ContainsFunc(
-			targets,
-			func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) },
-		) {
+		sameName := func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) }
+		if slices.ContainsFunc(targets, sameName) {
 			continue
 		}
 		targets = append(targets, t)

@@ -141,10 +141,8 @@ func YAMLFault(text []byte, err error) (line int, message string) {
 		e := yaml.Unmarshal(bytes.Join(lines[:n+1], nil), &node)
 		return e != nil && YAMLMessage(e) == message
 	})
-	if blanks := lines[line][:len(lines[line])-len(bytes.TrimLeft(lines[line], " \t"))]; bytes.Contains(
-		blanks,
-		[]byte("\t"),
-	) {
+	blanks := lines[line][:len(lines[line])-len(bytes.TrimLeft(lines[line], " \t"))]
+	if bytes.Contains(blanks, []byte("\t")) {
 		message = "the line is indented with a tab; YAML allows only spaces"
 	}
 	return line, message

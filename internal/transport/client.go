@@ -92,10 +92,8 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	if o.Key == "" {
 		return nil, reconcile.NewError("missing_tracker_api_key", "no "+s.Secret, s.SetKey)
 	}
-	if strings.ContainsFunc(
-		o.Key,
-		func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys },
-	) {
+	isOdd := func(r rune) bool { return r < ' ' || r > '~' || r == ' ' && !s.BlankKeys }
+	if strings.ContainsFunc(o.Key, isOdd) {
 		return nil, reconcile.NewError(
 			"missing_tracker_api_key",
 			"the "+s.Secret+" contains characters that no "+s.Word+" has",

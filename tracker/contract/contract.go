@@ -383,12 +383,11 @@ func (c *check) find(issues []reconcile.Issue) {
 	if at := slices.IndexFunc(issues, usable); at >= 0 {
 		for _, ref := range []string{issues[at].Identifier, issues[at].ID} {
 			var found *reconcile.Issue
-			if c.call(
-				RuleFind,
-				"find "+ref,
-				func() (err error) { found, err = c.t.Find(c.ctx, ref); return err },
-			) &&
-				found.ID != issues[at].ID {
+			find := func() (err error) {
+				found, err = c.t.Find(c.ctx, ref)
+				return err
+			}
+			if c.call(RuleFind, "find "+ref, find) && found.ID != issues[at].ID {
 				c.violated(RuleFind, "%q led to %s instead of %s", ref, called(*found), called(issues[at]))
 			}
 		}
@@ -434,10 +433,8 @@ func (c *check) comments(issues []reconcile.Issue) {
 		}
 		ids[m.ID] = true
 	}
-	if !slices.IsSortedFunc(
-		list,
-		func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) },
-	) {
+	newestFirst := func(a, b reconcile.Comment) int { return b.CreatedAt.Compare(a.CreatedAt) }
+	if !slices.IsSortedFunc(list, newestFirst) {
 		c.violated(RuleComments, "%s: the newest comment is not the first", called(newest))
 	}
 	last := slices.MaxFunc(list, func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) })

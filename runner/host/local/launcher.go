@@ -190,10 +190,8 @@ func (l *launch) obeyed() (names []string) {
 			names = append(names, filepath.Join(".", dir)+" (it can't be listed)")
 		}
 		for _, e := range entries {
-			if slices.ContainsFunc(
-				patterns,
-				func(p string) bool { ok, _ := path.Match(p, e.Name()); return ok },
-			) {
+			matches := func(p string) bool { ok, _ := path.Match(p, e.Name()); return ok }
+			if slices.ContainsFunc(patterns, matches) {
 				names = append(names, filepath.Join(dir, e.Name()))
 			}
 		}

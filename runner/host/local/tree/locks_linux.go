@@ -228,10 +228,8 @@ func locksOf(pid int) (locks []heldLock) {
 	for _, d := range descriptors {
 		open := proc.Path(pid, "fd/") + d.Name()
 		path, _ := os.Readlink(open)
-		if kind, _, _ := strings.Cut(path, ":"); slices.Contains(
-			[]string{"socket", "pipe", "anon_inode"},
-			kind,
-		) {
+		kind, _, _ := strings.Cut(path, ":")
+		if slices.Contains([]string{"socket", "pipe", "anon_inode"}, kind) {
 			continue // most descriptors are one of these
 		}
 		info, _ := proc.Read(proc.Path(pid, "fdinfo/") + d.Name())

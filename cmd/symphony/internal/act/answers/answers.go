@@ -67,12 +67,8 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 		}
 	}
 	for _, issue := range slices.Sorted(maps.Keys(asked)) {
-		if addError(
-			exit.About(
-				"replies to requests of "+asked[issue][0].identifier,
-				d.readReplies(ctx, asked[issue]),
-			),
-		) {
+		err := d.readReplies(ctx, asked[issue])
+		if addError(exit.About("replies to requests of "+asked[issue][0].identifier, err)) {
 			return errs
 		}
 	}

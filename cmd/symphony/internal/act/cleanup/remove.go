@@ -72,11 +72,8 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if err := r.check(ctx); err != nil {
 		return nil, err
 	}
-	if !slices.EqualFunc(
-		announced,
-		r.losses(),
-		func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() },
-	) {
+	same := func(a, b loss) bool { return a.Path == b.Path && a.work() == b.work() }
+	if !slices.EqualFunc(announced, r.losses(), same) {
 		return nil, reconcile.NewError(
 			"unsaved_work",
 			"the work that would be destroyed has changed since it was named",

@@ -136,10 +136,8 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	}
 	grace := s.result.Pass.StopGrace()
 	patience := grace + stopSlack
-	if slices.ContainsFunc(
-		s.result.Pass.Errors,
-		func(e *reconcile.Error) bool { return e.Code == "disk_full" },
-	) {
+	isFull := func(e *reconcile.Error) bool { return e.Code == "disk_full" }
+	if slices.ContainsFunc(s.result.Pass.Errors, isFull) {
 		patience = settleEvery // no pass can settle anything
 	}
 	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it

@@ -131,10 +131,8 @@ func (s *starter) addStates() {
 		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
 	}
 	add(s.options.ReviewState, reconcile.StateStarted)
-	if !slices.ContainsFunc(
-		s.project.States,
-		func(state reconcile.TrackerState) bool { return partOf(state) == "review" },
-	) {
+	isReview := func(state reconcile.TrackerState) bool { return partOf(state) == "review" }
+	if !slices.ContainsFunc(s.project.States, isReview) {
 		add("Human Review", reconcile.StateStarted)
 	}
 }

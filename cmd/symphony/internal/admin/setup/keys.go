@@ -134,10 +134,8 @@ func (d dialog) readKey(path string) (string, error) {
 // tryKey asks the tracker for the user of the key. Its errors never contain the key, but say
 // that it comes from source.
 func (s *starter) tryKey(ctx context.Context, key, source string) error {
-	if strings.ContainsFunc(
-		key,
-		func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`=", r) },
-	) {
+	isOdd := func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune("'\"\\#$`=", r) }
+	if strings.ContainsFunc(key, isOdd) {
 		return reconcile.NewError(
 			"missing_tracker_api_key",
 			"the key contains characters that a key of "+s.tracker.Name+" can't contain",

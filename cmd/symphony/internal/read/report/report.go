@@ -198,10 +198,8 @@ func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
 	if b == nil || !b.Since.Before(until) {
 		return
 	}
-	if !slices.ContainsFunc(
-		r.Outages,
-		func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil },
-	) {
+	isOpen := func(o OutageRow) bool { return o.Code == b.Reason && o.Until == nil }
+	if !slices.ContainsFunc(r.Outages, isOpen) {
 		r.Outages = slices.Insert(r.Outages, 0, OutageRow{
 			Code:    b.Reason,
 			Message: b.Message,

@@ -136,10 +136,8 @@ func HowToAnswer(r reconcile.Request) string {
 		return "symphony approve " + r.ID() + " | symphony deny " + r.ID()
 	}
 	answer := " --choice N"
-	if slices.ContainsFunc(
-		r.Detail.Questions,
-		func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 },
-	) {
+	isFree := func(q reconcile.RequestQuestion) bool { return len(q.Options) == 0 }
+	if slices.ContainsFunc(r.Detail.Questions, isFree) {
 		answer = ` "TEXT"`
 	}
 	return "symphony answer " + r.ID() + strings.Repeat(answer, len(r.Detail.Questions))

@@ -521,10 +521,8 @@ func printRuns(w *term.Env, v detail.Issue) {
 			if n == 0 {
 				continue
 			}
-			if message := text.Visible(errorsOfRun(v.Runs[n-1])); !strings.Contains(
-				text.Visible(v.Why.Message),
-				message,
-			) {
+			message := text.Visible(errorsOfRun(v.Runs[n-1]))
+			if !strings.Contains(text.Visible(v.Why.Message), message) {
 				fmt.Fprintln(w.Stdout, term.Hang("    ", message, w.Width))
 			}
 		}

@@ -215,10 +215,8 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 
 // mayAct reports whether the request has the token.
 func (a *access) mayAct(r *http.Request) bool {
-	if scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " "); strings.EqualFold(
-		scheme,
-		"Bearer",
-	) {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
 		return a.isToken(strings.TrimLeft(given, " "))
 	}
 	c, err := r.Cookie(a.cookie)

@@ -100,10 +100,8 @@ func (i Issue) progress() headline {
 
 // Badge is the word for the status; where the reason is more exact, that of the reason.
 func (i Issue) Badge() string {
-	if slices.Contains(
-		[]string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)},
-		i.Why.Code,
-	) {
+	plain := []string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}
+	if slices.Contains(plain, i.Why.Code) {
 		return strings.ReplaceAll(i.Why.Code, "_", " ")
 	}
 	return i.Status.Label()
