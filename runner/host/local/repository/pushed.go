@@ -180,7 +180,7 @@ func (m *Mirror) fastForward(
 		return "", err
 	}
 	if len(status.Changed) > 0 {
-		begun, err := w.takeBegun(ctx, status.Changed, head.Commit, from.Pushed)
+		begun, err := w.takeBegun(ctx, status.Changed, moved, head.Commit, from.Pushed)
 		if err != nil {
 			return "", err
 		}
@@ -199,32 +199,33 @@ func (m *Mirror) fastForward(
 		return "", err
 	}
 	crash.At("repository.forward.written")
-	if err := git.MoveBranch(workspace, from.Branch, from.Pushed, index); err != nil {
-		return "", err
-	}
 	for _, s := range moved {
 		if err := m.renewSubmodule(ctx, workspace, s); err != nil {
 			return "", s.failed(err)
 		}
 	}
-	return "", nil
+	// The branch comes last: once it is moved, no later fetch looks at the files and submodules.
+	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
 }
 
 // takeBegun looks whether all that differs from HEAD in the work tree was written by an
 // earlier fast-forward to the same commit: each file is as it is in one of the two commits.
-// Then the index gets the files as they are. Otherwise it stays as it is.
+// Then the index gets the files as they are. Otherwise it stays as it is. The submodules that
+// move were examined before, and keep their commits in the index.
 func (w workTree) takeBegun(
 	ctx context.Context,
 	changed []host.GitChange,
+	moved []submodule,
 	head, pushed string,
 ) (bool, error) {
-	out, err := w.output(
-		w.git(ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", head, pushed, "--"),
-	)
+	written, err := w.filesSince(ctx, head, pushed)
 	if err != nil {
 		return false, err
 	}
-	moves := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")
+	moves := slices.Clone(written)
+	for _, s := range moved {
+		moves = append(moves, s.path)
+	}
 	for _, c := range changed {
 		if c.Status != "?" && !slices.Contains(moves, c.Path) {
 			return false, nil
@@ -234,7 +235,7 @@ func (w workTree) takeBegun(
 		return false, nil
 	}
 	present := w.git(ctx, "update-index", "-z", "--add", "--remove", "--stdin")
-	present.Stdin = strings.NewReader(out)
+	present.Stdin = strings.NewReader(strings.Join(written, "\x00"))
 	others := false
 	if err := w.run(present); err != nil {
 		others = true // for instance a directory where a file was
@@ -248,6 +249,23 @@ func (w workTree) takeBegun(
 		return false, w.readCommit(ctx, head)
 	}
 	return true, nil
+}
+
+// filesSince lists the paths that differ between two commits and are a submodule in neither.
+func (w workTree) filesSince(ctx context.Context, head, pushed string) (list []string, err error) {
+	cmd := w.git(ctx, "diff-tree", "-r", "-z", "--raw", "--no-renames", head, pushed, "--")
+	var modes []string // before a path: :100644 100644 OLD NEW M
+	cmd.Stdout = git.EachEntry(func(entry string) {
+		if modes == nil {
+			modes = strings.Fields(entry)
+			return
+		}
+		if modes[0] != ":160000" && modes[1] != "160000" {
+			list = append(list, entry)
+		}
+		modes = nil
+	})
+	return list, w.run(cmd)
 }
 
 // differsFromBoth reports whether a file in the index is as it is in neither of two commits.

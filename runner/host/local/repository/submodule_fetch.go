@@ -84,19 +84,26 @@ func (m *Mirror) branchWith(ctx context.Context, commit string) (branch, tip str
 }
 
 // renewSubmodule sets up a submodule of a workspace again, at its new commit. It must have
-// no work of its own.
+// no work of its own. After an error it is empty, and the next fetch sets it up.
 func (m *Mirror) renewSubmodule(ctx context.Context, workspace string, s submodule) error {
 	gitDir := filepath.Join(workspace, ".git")
 	at := filepath.Join(workspace, s.path)
-	for _, dir := range []string{at, s.gitDir(gitDir)} {
-		if err := files.RemoveTree(ctx, dir); err != nil {
-			return err
+	empty := func(ctx context.Context) error {
+		for _, dir := range []string{at, s.gitDir(gitDir)} {
+			if err := files.RemoveTree(ctx, dir); err != nil {
+				return err
+			}
 		}
+		return os.MkdirAll(at, 0o755)
 	}
-	if err := os.MkdirAll(at, 0o755); err != nil {
+	if err := empty(ctx); err != nil {
 		return err
 	}
-	return m.addSubmodule(ctx, workspace, gitDir, s, 0)
+	err := m.addSubmodule(ctx, workspace, gitDir, s, 0)
+	if err != nil {
+		return errors.Join(err, empty(context.WithoutCancel(ctx)))
+	}
+	return nil
 }
 
 // submoduleWork returns why a submodule of a workspace can't be set up again; empty if it can.
