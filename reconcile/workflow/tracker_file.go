@@ -1,5 +1,7 @@
 package workflow
 
+import "github.com/symphony-cron/symphony/internal/paths"
+
 var fileTracker = tracker{
 	name:     "file",
 	title:    "the folder",
@@ -46,13 +48,14 @@ func (r trackerReader) protectFolder() {
 	}
 	f := r.field("tracker.provider.path")
 	overlaps := func(root string) bool { return r.decides(f, root, dir) || r.decides(f, dir, root) }
+	place := paths.Real(dir) // where a link leads, since only that shows why it overlaps
 	const hint = "keep the issues where agents cannot write"
 	if root := r.cfg.Workspace.Root; overlaps(root) {
-		r.invalid(f, dir+" overlaps workspace.root "+root+", where agents write", hint)
+		r.invalid(f, place+" overlaps workspace.root "+paths.Real(root)+", where agents write", hint)
 	}
 	for _, root := range r.agentRoots(dir) {
 		if overlaps(root) {
-			r.invalid(f, dir+" overlaps "+root+", which agents may write", hint)
+			r.invalid(f, place+" overlaps "+paths.Real(root)+", which agents may write", hint)
 		}
 	}
 }
