@@ -18,8 +18,8 @@ import (
 const (
 	linkStep    = time.Second      // how often the worker looks at its link
 	linkSilence = 45 * time.Second // in which a cut link is noticed at the latest
-	// endBound is how long a worker tries to end a run on its host. The next pass starts
-	// another one.
+	// endBound is how long a worker tries to end a run on its host, besides the time in which
+	// it copies the commits from there. The next pass starts another one.
 	endBound = 5 * time.Minute
 	// settling is how long after a loss of the link events of the agent may still be on their
 	// way.
@@ -217,7 +217,11 @@ const longestUnsaved = 1 << 10 // bytes of what a host says about work in a work
 // EndThere ends a run on its host whose worker has died, and stores that the host has
 // confirmed it. An error means that it has not.
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
-	ctx, cancel := context.WithTimeout(ctx, endBound)
+	bound := endBound
+	if w.keepsLast(run) {
+		bound += w.keepRequest(run.IssueID, w.Env).Timeout
+	}
+	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	beats := run.Beats
 	go repeat(ctx, heartbeat, func() {
@@ -251,7 +255,9 @@ func (w *Worker) endReached(ctx context.Context, run *reconcile.Run) error {
 	if err != nil {
 		return err
 	}
-	w.keepLast(ctx, run)
+	if err := w.keepLast(ctx, run); err != nil {
+		return err
+	}
 	if err := far.Machine.Run(run.ID).Finish(ctx); err != nil {
 		return err
 	}
@@ -262,15 +268,25 @@ func (w *Worker) endReached(ctx context.Context, run *reconcile.Run) error {
 }
 
 // keepLast copies the commits of a run whose worker has died to this machine. The run may have
-// ended before it had a workspace, or the process that held it.
-func (w *Worker) keepLast(ctx context.Context, run *reconcile.Run) {
-	if run.Kind != reconcile.AgentRun || w.Config.Repository.URL == "" {
-		return
+// ended before it had a workspace, or the process that held it. After an error, which is one
+// of this machine, the next pass tries again: until then the host keeps the commits.
+func (w *Worker) keepLast(ctx context.Context, run *reconcile.Run) error {
+	if !w.keepsLast(*run) {
+		return nil
 	}
 	commit, err := w.Machine.Run(run.ID).Keep(ctx, w.keepRequest(run.IssueID, w.Env))
+	if errors.As(err, &host.FaultHere{}) {
+		return fmt.Errorf("copy the commits to this machine: %w", err)
+	}
 	if err != nil {
 		w.Log.Warn("the commits are not copied to this machine", "error", err)
-		return
+		return nil
 	}
 	run.Delivery.Handover = run.Delivery.Handover.About(commit)
+	return nil
+}
+
+// keepsLast reports whether the commits of a run are copied to this machine when it is ended.
+func (w *Worker) keepsLast(run reconcile.Run) bool {
+	return run.Kind == reconcile.AgentRun && w.Config.Repository.URL != ""
 }

@@ -1,8 +1,10 @@
 package runner
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -43,4 +45,80 @@ func TestEndedThere(t *testing.T) {
 	j.link = endedLink{err: ended}
 	code, message = j.endOfLink()
 	test.Equal(t, "an ended link", []string{code, message}, []string{"host_ended", "a signal"})
+}
+
+// leftRun is a run on a host whose worker has died, with its machine and the link to it.
+type leftRun struct {
+	host.Machine
+	host.Run
+	Link
+	keep     func(ctx context.Context, q host.KeepRequest) (string, error)
+	finished bool
+}
+
+func (l *leftRun) machine() host.Machine { return leftMachine{l.Machine, l} }
+
+type leftMachine struct {
+	host.Machine
+	left *leftRun
+}
+
+func (m leftMachine) Run(string) host.Run { return m.left }
+
+func (l *leftRun) EndRun(context.Context, host.KillRequest) error { return nil }
+
+func (l *leftRun) Release(context.Context) error { return nil }
+
+func (l *leftRun) Close() {}
+
+func (l *leftRun) Keep(ctx context.Context, q host.KeepRequest) (string, error) {
+	return l.keep(ctx, q)
+}
+
+func (l *leftRun) Finish(ctx context.Context) error {
+	l.finished = ctx.Err() == nil
+	return ctx.Err()
+}
+
+// A run whose worker has died ends on its host after its commits were copied. A copy that
+// takes too long leaves time to end it. If this machine is the reason that nothing was copied,
+// the run stays there, with the only commits.
+func TestEndThere(t *testing.T) {
+	full := reconcile.NewError(host.CodeDiskFull, "no space left on device", "")
+	for _, c := range []struct {
+		name  string
+		keep  func(context.Context, host.KeepRequest) (string, error)
+		ended bool
+	}{
+		{"copied", func(context.Context, host.KeepRequest) (string, error) { return "1", nil }, true},
+		{"a slow copy", func(ctx context.Context, q host.KeepRequest) (string, error) {
+			return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the copy",
+				func(ctx context.Context) (string, error) {
+					<-ctx.Done()
+					return "", ctx.Err()
+				})
+		}, true},
+		{"a fault there", func(context.Context, host.KeepRequest) (string, error) { return "", full }, true},
+		{"a fault here", func(context.Context, host.KeepRequest) (string, error) {
+			return "", host.FaultHere{Err: full}
+		}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := bare(newMemory())
+				left := &leftRun{keep: c.keep}
+				w.Config.Repository.URL = "remote.git"
+				w.Reach = func(context.Context, func(string)) (Far, bool, error) {
+					return Far{Machine: left.machine(), Link: left}, true, nil
+				}
+				err := w.EndThere(t.Context(), reconcile.Run{ID: "run-1", Kind: reconcile.AgentRun})
+				test.Equal(t, "finished", left.finished, c.ended)
+				test.Equal(t, "ended", err == nil, c.ended)
+				if err != nil {
+					code, _ := codeOf(err)
+					test.Equal(t, "its code", code, host.CodeDiskFull)
+				}
+			})
+		})
+	}
 }

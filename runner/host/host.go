@@ -123,7 +123,8 @@ type Run interface {
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
 	// Keep copies the commits of a workspace on another machine to this one, where they
 	// outlive it, and returns HEAD. The next clone for the issue begins there. Forget keeps
-	// them no longer. Both do nothing for a workspace on this machine.
+	// them no longer. Both do nothing for a workspace on this machine. Errors of Keep:
+	// FaultHere, as of Mirror.Keep.
 	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
 	Forget(ctx context.Context, r KeepRequest) error
 	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command

@@ -235,7 +235,8 @@ type Mirror interface {
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
 	// Keep brings the commit of such work into the mirror, which lends it to the next clone
-	// for the issue. Forget keeps it no longer.
+	// for the issue. Forget keeps it no longer. Errors of Keep: FaultHere if this machine is
+	// the reason, such as a full disk, so that it may succeed later.
 	Keep(ctx context.Context, issue string, w Work) error
 	Forget(ctx context.Context, issue string) error
 }
@@ -357,6 +358,12 @@ func Within[A any](
 	}
 	return answer, err
 }
+
+// FaultHere is an error of this machine in work that another machine takes part in.
+type FaultHere struct{ Err error }
+
+func (e FaultHere) Error() string { return e.Err.Error() }
+func (e FaultHere) Unwrap() error { return e.Err }
 
 // GitError is the error of a git command that has written why it failed.
 type GitError struct {

@@ -3,14 +3,19 @@ package repository
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
 // keptRefs is the directory of references to the newest commits of work on other machines, one
@@ -24,12 +29,16 @@ func keptRef(issue string) string {
 }
 
 // kept returns the commit that is kept of an issue; empty for none.
-func (m *Mirror) kept(ctx context.Context, issue string) string {
-	id, err := m.output(m.localGit(ctx, "show-ref", "--verify", "--hash", keptRef(issue)))
-	if err != nil {
-		return ""
+func (m *Mirror) kept(ctx context.Context, issue string) (string, error) {
+	if !m.exists() {
+		return "", nil
 	}
-	return id
+	// Unlike show-ref it succeeds if there is none, so that a fault is not taken for that.
+	id, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(objectname)", keptRef(issue)))
+	if err != nil {
+		return "", fmt.Errorf("find the commit that %s keeps: %w", m.path, err)
+	}
+	return id, nil
 }
 
 // Keep implements host.Mirror.
@@ -38,20 +47,56 @@ func (m *Mirror) Keep(ctx context.Context, issue string, work host.Work) error {
 	if err := m.renewConfig(); err != nil {
 		return err
 	}
-	if work.Commit == "" || m.kept(ctx, issue) == work.Commit {
+	if work.Commit == "" {
+		return nil
+	}
+	kept, err := m.kept(ctx, issue)
+	if err != nil {
+		return m.keepFailed(ctx, "keep the commits of the workspace", err)
+	}
+	if kept == work.Commit {
 		return nil
 	}
 	if d.checkComplete(ctx, "") != nil {
 		if err := d.copyCommits(ctx); err != nil {
-			return m.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", err)
+			return m.keepFailed(ctx, "copy the commits of the workspace", err)
 		}
 	}
 	crash.At("repository.keep.copied")
-	return m.failed(
-		host.CodeDeliveryFailed,
-		"keep the commits of the workspace",
-		d.record(ctx, keptRef(issue)),
-	)
+	err = d.record(ctx, keptRef(issue))
+	return m.keepFailed(ctx, "keep the commits of the workspace", err)
+}
+
+// keepFailed is failed for Keep. It marks a fault of this machine as host.FaultHere.
+func (m *Mirror) keepFailed(ctx context.Context, what string, err error) error {
+	here := ctx.Err() == nil && isFaultHere(err)
+	err = m.failed(host.CodeDeliveryFailed, what, ofSignal(ctx, err))
+	if here {
+		return host.FaultHere{Err: err}
+	}
+	return err
+}
+
+// isFaultHere reports whether an error is one of this machine, and not of the commits or of
+// the machine that has them. A bound of memory that git has reached is none: an agent can make
+// commits that always reach it.
+func isFaultHere(err error) bool {
+	faults := []error{
+		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
+		syscall.EMFILE, syscall.ENFILE, syscall.EAGAIN, syscall.ENOMEM, exec.ErrNotFound,
+	}
+	is := func(fault error) bool { return errors.Is(err, fault) }
+	if slices.ContainsFunc(faults, is) {
+		return true
+	}
+	exit, ended := errors.AsType[*exec.ExitError](err)
+	if !ended || errors.As(err, &git.LimitError{}) {
+		return false // what the other machine says is only a text
+	}
+	signal := exit.Sys().(syscall.WaitStatus).Signal()
+	said := host.GitOutput(err)
+	return signal == syscall.SIGKILL || strings.Contains(said, "No space left on device") ||
+		strings.Contains(said, "Disk quota exceeded") || strings.Contains(said, "Too many open files")
 }
 
 // Forget implements host.Mirror.
@@ -84,9 +129,10 @@ const maxListed = 100
 // Unsaved returns the commits that are kept of an issue, without those on a branch or a tag of
 // the remote.
 func (m *Mirror) Unsaved(ctx context.Context, issue string) (host.Kept, error) {
-	found := host.Kept{Mirror: m.path, Commit: m.kept(ctx, issue)}
-	if found.Commit == "" {
-		return found, nil
+	commit, err := m.kept(ctx, issue)
+	found := host.Kept{Mirror: m.path, Commit: commit}
+	if err != nil || commit == "" {
+		return found, err
 	}
 	log := m.localGit(ctx, "log", "--format=%h %s", fmt.Sprintf("--max-count=%d", maxListed),
 		found.Commit, "--not", "--branches", "--tags")
@@ -104,7 +150,11 @@ func (m *Mirror) Unsaved(ctx context.Context, issue string) (host.Kept, error) {
 // chosen or was delivered contains it. The commit at which the clone begins is kept from then
 // on, so that a workspace without any commit of its own is known, too.
 func (m writer) beginWithKept(ctx context.Context, q host.CloneRequest, answer *host.CloneAnswer) error {
-	answer.Kept = m.kept(ctx, q.Issue)
+	kept, err := m.kept(ctx, q.Issue)
+	if err != nil {
+		return m.failed(host.CodeRepositoryUnavailable, "look for kept commits", ofSignal(ctx, err))
+	}
+	answer.Kept = kept
 	if answer.Kept != "" {
 		delivered := q.Delivered != "" && m.contains(ctx, q.Delivered, answer.Kept)
 		inBase := m.contains(ctx, answer.BaseCommit, answer.Kept)
@@ -115,6 +165,6 @@ func (m writer) beginWithKept(ctx context.Context, q host.CloneRequest, answer *
 	if answer.Commit == answer.Kept {
 		return nil
 	}
-	err := m.run(m.localGit(ctx, "update-ref", keptRef(q.Issue), answer.Commit))
+	err = m.run(m.localGit(ctx, "update-ref", keptRef(q.Issue), answer.Commit))
 	return m.failed(host.CodeRepositoryUnavailable, "record where the clone begins", err)
 }
