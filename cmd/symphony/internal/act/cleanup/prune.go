@@ -58,7 +58,7 @@ type PruneJSON struct {
 
 	// how long the trash keeps a workspace; 0: it is deleted at once
 	KeptFor  time.Duration `json:"-"`
-	Warnings []string      `json:"-"` // what could not be deleted
+	Warnings []string      `json:"-"` // what could not be deleted or examined
 
 	names []string // ids and identifiers of the issues of which something was found
 }
@@ -221,7 +221,9 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		f.names = append(f.names, i.IssueID, i.Identifier)
 		commits, err := c.keptHere(ctx, i)
 		if err != nil {
-			return nil, err
+			f.Warnings = append(f.Warnings, i.Identifier+" stays: it is not known which of its commits only "+
+				"this machine has: "+err.Error())
+			continue
 		}
 		runs := prunedRuns{
 			IssueID:    i.IssueID,

@@ -57,6 +57,8 @@ type Issue struct {
 	// KeptHere are commits of a workspace on another machine of which this one has a copy, and
 	// which no remote has.
 	KeptHere []host.Kept `json:"kept_here"`
+	// KeptErr is why they are not known; null if they are.
+	KeptErr *reconcile.Error `json:"kept_here_error"`
 
 	Totals   view.Totals       `json:"codex_totals"`
 	Cost     *view.Cost        `json:"cost"` // of these tokens; null without agent.prices
@@ -227,8 +229,11 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 		if v.Workspace, err = r.workspace(ctx); err != nil {
 			return v, err
 		}
-		if v.KeptHere, err = project.KeptHere(ctx, p, r.id); err != nil {
-			return v, err
+		kept, err := project.KeptHere(ctx, p, r.id)
+		if err == nil {
+			v.KeptHere = kept
+		} else {
+			v.KeptErr = exit.From(err)
 		}
 		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err

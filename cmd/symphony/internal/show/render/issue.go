@@ -251,6 +251,9 @@ func printResults(w *term.Env, v detail.Issue) {
 			p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier,
 		)
 	}
+	if e := v.KeptErr; e != nil {
+		printField(w, "kept here", "not known: "+e.Message)
+	}
 	for _, k := range v.KeptHere {
 		commits := text.Plural(len(k.Commits), "commit")
 		printField(w, "kept here", fmt.Sprintf("%s that no remote has: git --git-dir %s log %.12s",
