@@ -3,6 +3,7 @@ package workflow
 import (
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/osteele/liquid"
@@ -59,22 +60,63 @@ func growth(name string, args []any) int {
 	}
 	switch name {
 	case "replace":
-		return strings.Count(arg(0), arg(1)) * len(arg(2))
+		return bounded(strings.Count(arg(0), arg(1)), len(arg(2)))
 	case "join":
-		if list := reflect.ValueOf(args[0]); list.Kind() == reflect.Slice {
-			return list.Len() * len(arg(1))
-		}
+		return bounded(length(args[0]), len(arg(1)))
 	case "date":
-		return len(wideField().FindAllString(arg(1), -1)) * maxField
+		return dateSize(arg(1))
 	}
 	return 0
 }
 
-// wideField matches a field of a date with a width, such as %1000d. The library makes one as
-// wide as maxField.
-var wideField = text.Pattern(`%[-_^#0]*\d{4}`)
+// length returns how many elements a list, a map or a range has.
+func length(list any) int {
+	if r, is := list.(liquidvalues.Range); is {
+		return max(0, r.Len())
+	}
+	value := reflect.ValueOf(list)
+	switch value.Kind() {
+	case reflect.Slice, reflect.Array, reflect.Map:
+		return value.Len()
+	}
+	return 0
+}
 
-const maxField = 1 << 20
+// bounded returns the size of count values of a size, or any larger number than maxValue.
+func bounded(count, size int) int {
+	if size > 0 && count > maxValue/size {
+		return maxValue + 1
+	}
+	return count * size
+}
+
+// dateField matches a field of a date with its width, if any, such as %d or %1000d.
+var dateField = text.Pattern(`%[-_^#0]*(\d*)`)
+
+// maxField is more bytes than the library takes for a field without a width: it makes a list of
+// all fields first.
+const maxField = 256
+
+// dateSize returns about how many bytes the fields in the format of a date take, or any larger
+// number than maxValue.
+func dateSize(format string) int {
+	if strings.Count(format, "%") > maxValue/maxField {
+		return maxValue + 1
+	}
+	size := 0
+	for _, field := range dateField().FindAllStringSubmatch(format, -1) {
+		size += maxField
+		if field[1] == "" {
+			continue
+		}
+		width, err := strconv.Atoi(field[1])
+		if err != nil || width > maxValue-min(size, maxValue) {
+			return maxValue + 1
+		}
+		size += width
+	}
+	return size
+}
 
 // sizeOf returns about how many bytes a value takes, or any larger number than maxValue. A
 // value that is several times in a list counts several times, as in what is written.

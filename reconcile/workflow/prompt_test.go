@@ -361,12 +361,14 @@ func TestTemplateSize(t *testing.T) {
 		"{% assign s = \"x\" %}\n" + strings.Repeat(double, 60):                                              "the filter append",
 		"{% assign s = \"x,\" %}" + strings.Repeat("{% assign s = s | replace: \"x\", s %}", 30):             "the filter replace",
 		kibibyte + "{% assign s = s | replace: \"\", s | replace: \"\", s %}":                                "the filter replace",
-		kibibyte + "{% assign s = (1..5000) | join: s %}":                                                    "the filter join",
+		kibibyte + "{% assign s = (1..5000) | join: s %}":                                                    "the filter join gets or makes",
 		"{{ (1..1000000000) | join }}":                                                                       "the filter join",
 		kibibyte + "{% assign l = s | split: \"\" %}" + strings.Repeat("{% assign l = l | concat: l %}", 40): "the filter concat",
 		kibibyte + "{% for i in (1..9999) %}{{ s }}{% endfor %}":                                             "the text has",
 		kibibyte + "{% capture c %}{% for i in (1..9999) %}{{ s }}{% endfor %}{% endcapture %}":              "the text has",
-		"{{ issue.created_at | date: \"%1000000d%1000000d%1000000d%1000000d\" }}":                            "the filter date",
+		"{{ issue.created_at | date: \"%1000000d%1000000d%1000000d%1000000d%1000000d\" }}":                   "the filter date gets or makes",
+		"{{ issue.created_at | date: \"" + strings.Repeat("%999d", 16<<10) + "\" }}":                         "the filter date gets or makes",
+		"{{ issue.created_at | date: \"" + strings.Repeat("%c", 40<<10) + "\" }}":                            "the filter date gets or makes",
 	} {
 		p, err := ParsePrompt(body, "WORKFLOW.md", 1)
 		test.OK(t, err)
