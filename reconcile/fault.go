@@ -110,6 +110,8 @@ const (
 	CodeResourceLimit = "resource_limit"
 	// CodeMaxTokens: the issue used up its tokens during a turn, which was interrupted.
 	CodeMaxTokens = "max_tokens"
+	// CodeDeliveryConflict: someone else has made or changed the branch.
+	CodeDeliveryConflict = "delivery_conflict"
 	// CodeOthersPushed: a delivery waits for an agent, which merges what others have pushed to
 	// the branch.
 	CodeOthersPushed = "others_pushed"

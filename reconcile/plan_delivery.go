@@ -172,7 +172,13 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	c.Status = Waiting
 	c.DueAt = ended
 	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
+	staysHeld := c.HoldReason != "" || c.HoldNext
 	switch {
+	case r.Delivery.Behind && staysHeld:
+		// No agent comes to hand over again: what was handed over stays.
+		const message = "others have pushed to its branch meanwhile, and no agent merges that while it is held"
+		c.Delivery = c.Delivery.failed(CodeDeliveryConflict, message, ended)
+		c = s.awaitDelivery(c, ended)
 	case r.Delivery.Behind:
 		c.Delivery = c.Delivery.behind()
 		c.Kind = Continuation

@@ -102,6 +102,14 @@ func TestSettleWithDelivery(t *testing.T) {
 				r.Delivery.Behind = true
 			}, "settle A-1 canceled", "retry continuation #1 in 0s runs=1", 0,
 		},
+		{
+			"others have pushed meanwhile to that of a held claim", func(c *Claim, r *Run) {
+				delivery(Canceled, CodeOthersPushed)(c, r)
+				c.HoldReason = HoldMaxRuns
+				c.Delivery.Handover = over
+				r.Delivery.Behind = true
+			}, "settle A-1 canceled", "held max_runs runs=1", 2,
+		},
 		{"refused again", delivery(Failed, "delivery_failed"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
 		{"the worker died", delivery(Lost, "worker_lost"), "settle A-1 lost", "retry delivery_failed #1 in 20s runs=1", 2},
 		{"a machine's fault blocks no agent", delivery(Failed, "disk_full"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
@@ -123,6 +131,31 @@ func TestSettleWithDelivery(t *testing.T) {
 			equal(t, "blocked by", p.s.AgentBlock, nil)
 		})
 	}
+}
+
+// A held claim whose branch others have pushed to keeps its handover: no agent hands over
+// again. Once the hold has ended, its delivery finds out again that an agent has to merge.
+func TestBehindWhileHeld(t *testing.T) {
+	one := issueNo(1)
+	over := &Handover{State: "Human Review", Summary: "Done.", UnverifiedBy: "Kim"}
+	s := newScene().running(one, func(c *Claim, r *Run) {
+		undelivered(0)(c)
+		c.HoldReason = HoldMaxRuns
+		c.Delivery.Handover = over
+		r.Kind = DeliveryRun
+		r.Outcome = Canceled
+		r.ErrorCode = CodeOthersPushed
+		r.Delivery.Behind = true
+	})
+	p := compute(delivers(s).Snapshot)
+	equal(t, "claim", state(p, one), "held max_runs runs=1")
+	left := p.claims[one.ID].Delivery
+	equal(t, "code", left.Code, CodeDeliveryConflict)
+	equal(t, "behind", left.Behind, false)
+	equal(t, "handover", left.Handover, over)
+	retried := newScene().held(one, HoldMaxRuns).answer(one).command(VerbRetry, one)
+	retried.Claims[0].Delivery = left
+	equal(t, "retry", story(Compute(delivers(retried).Snapshot)), "retry A-1 operator; deliver A-1 requested")
 }
 
 // Incomplete commits are delivered three times, and then their issue is held: only an agent or

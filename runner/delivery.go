@@ -332,7 +332,7 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 		return err
 	}
 	if w.rec.get().Delivery.Behind {
-		const why = "nothing was pushed: others have pushed to its branch meanwhile, and its agent merges that next"
+		const why = "nothing was pushed: others have pushed to its branch meanwhile, which its agent has to merge"
 		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}
 	}
 	return nil

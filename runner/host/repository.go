@@ -417,5 +417,5 @@ const (
 	// Git LFS.
 	CodeIncomplete = reconcile.CodeIncomplete
 	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
-	CodeDeliveryConflict = "delivery_conflict"
+	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
 )
