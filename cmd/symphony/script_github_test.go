@@ -39,7 +39,7 @@ import (
 //	github status BRANCH NAME STATE   adds or changes a commit status of another system there
 //	github require NUMBER NAME...     makes the base of a pull request require checks
 //	github review NUMBER AUTHOR STATE FILE LINE BODY   adds a review by a person who may push, three minutes ago
-//	github new-review …       the same now; github age NUMBER makes all of its reviews three minutes older
+//	github new-review …       the same in an hour; github age NUMBER makes all of its reviews two hours older
 //	github crowd NUMBER N     adds as many reviews by a person who may not push
 //	github look               runs a pass that reads the pull requests, however recently they were read
 //	github conflict NUMBER    a pull request can't be merged into its base
@@ -138,9 +138,10 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 		execute(ts, []string{"sql", "DELETE FROM meta WHERE key = 'feedback_read_at'"})
 		output(ts, "symphony", "tick", "--lock-timeout", ts.Getenv("PATIENCE"))
 	case "review", "new-review":
-		at := time.Now()
-		if verb == "review" {
-			at = at.Add(-3 * time.Minute)
+		at := time.Now().Add(-3 * time.Minute)
+		if verb == "new-review" {
+			// so that it stays new, however long the script takes
+			at = time.Now().Add(time.Hour)
 		}
 		review := githubtest.Review{
 			Author: rest[1],
@@ -162,7 +163,7 @@ func githubCmd(ts *testscript.TestScript, neg bool, args []string) {
 	case "age":
 		ts.Check(s.EditPull(context.Background(), number(), func(p *githubtest.Pull) {
 			for i := range p.Reviews {
-				p.Reviews[i].At = p.Reviews[i].At.Add(-3 * time.Minute)
+				p.Reviews[i].At = p.Reviews[i].At.Add(-2 * time.Hour)
 			}
 		}))
 	case "crowd":
