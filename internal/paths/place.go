@@ -168,6 +168,13 @@ func Reach(dir, path string) (bool, error) {
 	return slices.ContainsFunc(to.Links, func(link Place) bool { return link.Inside(from) }), nil
 }
 
+// LimitReached reports whether the system refused a further descriptor, process or memory.
+// That says nothing about a path.
+func LimitReached(err error) bool {
+	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EAGAIN) ||
+		errors.Is(err, unix.ENOMEM)
+}
+
 // walk is on its way along a path, with a descriptor of each directory that it has come
 // through.
 type walk struct {

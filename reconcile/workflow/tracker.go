@@ -10,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Tracker is the source of the issues (specification 5.3.1).
@@ -173,12 +174,21 @@ func (r trackerReader) agentRoots(issues string) []string {
 // decides reports whether who can write a directory decides what a path leads to, whatever the
 // names of the two: the path is in the directory or leads through a link there. Neither an
 // empty nor a relative path is compared, such as those of a workflow that is no file. A path
-// that can't be looked up is an error of the field.
+// that can't be looked up is an error of the field, unless the machine had no descriptor left.
 func (r trackerReader) decides(f field, dir, path string) bool {
 	if !filepath.IsAbs(dir) || !filepath.IsAbs(path) {
 		return false
 	}
 	decides, err := paths.Reach(dir, path)
+	if paths.LimitReached(err) {
+		r.fail(
+			reconcile.CodeResourceLimit,
+			f,
+			fmt.Sprintf("look up whether %s is in %s: %v", path, dir, err),
+			"raise the limits of open files (ulimit -n) and processes (ulimit -u)",
+		)
+		return false
+	}
 	if err != nil {
 		r.invalid(
 			f,

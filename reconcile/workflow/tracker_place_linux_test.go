@@ -6,7 +6,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // What agents could change is refused under every name: the program of the tracker, a file
@@ -41,5 +44,24 @@ func TestTrackerUnderOtherNames(t *testing.T) {
 		if (err != nil) != refused {
 			t.Errorf("%s: error %v", tracker, err)
 		}
+	}
+}
+
+// A full table of open files is the machine's fault, and not that of a setting.
+func TestTrackerWithoutDescriptors(t *testing.T) {
+	dir := test.Must(filepath.EvalSymlinks(t.TempDir()))
+	text := "---\ntracker: {kind: file, provider: {path: issues}}\n---\nGo.\n"
+	src := test.Must(NewSource("WORKFLOW.md", filepath.Join(dir, "WORKFLOW.md"), []byte(text)))
+	var before unix.Rlimit
+	test.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}))
+	_, err := Parse(src, testEnv())
+	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	faults := Faults(err)
+	if len(faults) == 0 {
+		t.Fatal("no error")
+	}
+	for _, fault := range faults {
+		test.Equal(t, fault.Message, fault.Code, reconcile.CodeResourceLimit)
 	}
 }

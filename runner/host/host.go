@@ -27,6 +27,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 
 	"golang.org/x/sys/unix"
@@ -542,10 +543,7 @@ func WithCode(err error) error {
 // LimitReached reports whether the system refused a further descriptor, process or memory.
 // That is the machine's fault, and an immediate retry would fail too. (fork returns EAGAIN.
 // Locks and streams return it as well, but their callers wait.)
-func LimitReached(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EAGAIN) ||
-		errors.Is(err, unix.ENOMEM)
-}
+func LimitReached(err error) bool { return paths.LimitReached(err) }
 
 // The environment variables that mark the processes of a run.
 const (

@@ -185,6 +185,10 @@ func (l *launch) obeyed() (names []string) {
 	}
 	for dir, patterns := range map[string][]string{"": obeyed, ".config": {"mise*", "nix*"}} {
 		entries, err := os.ReadDir(filepath.Join(l.dir, dir))
+		if host.LimitReached(err) {
+			l.limit = fmt.Errorf("list the files that launchers obey: %w", err)
+			return nil
+		}
 		// an agent can hide files in a directory that can be entered but not listed
 		if err != nil && !os.IsNotExist(err) {
 			names = append(names, filepath.Join(".", dir)+" (it can't be listed)")

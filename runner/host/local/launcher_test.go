@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -120,6 +122,14 @@ func TestLauncherFiles(t *testing.T) {
 		}
 		test.Equal(t, c.command, strings.Join(l.find(c.command, 0).Files, " "), c.want)
 	}
+	var before unix.Rlimit
+	test.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
+	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}))
+	l := launch{dir: filepath.Join(root, "clean")}
+	files := l.find("npx codex", 0).Files
+	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
+	test.Equal(t, "files without a descriptor left", len(files), 0)
+	test.Equal(t, "the limit is the error", host.LimitReached(l.limit), true)
 	if !test.Unprivileged(t) {
 		return
 	}
