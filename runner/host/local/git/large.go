@@ -127,7 +127,7 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 		return false
 	}
 	content := sha256.New()
-	n, err := io.Copy(content, contextReader{ctx, file})
+	n, err := io.Copy(content, WithContext(ctx, file))
 	if err != nil {
 		return false
 	}
@@ -135,7 +135,9 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 	return blobID(pointer, len(c.fields[fieldIndexID])) == c.fields[fieldIndexID]
 }
 
-// contextReader ends with an error when its context has ended.
+// WithContext returns a reader that ends with an error when a context has ended.
+func WithContext(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
+
 type contextReader struct {
 	ctx context.Context
 	io.Reader

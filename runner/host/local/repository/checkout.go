@@ -45,7 +45,7 @@ func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checko
 	}
 	list, err := l.pointers(ctx)
 	if err == nil {
-		_, _, err = l.copyContent(list[:min(len(list), mostPointers)], l.gitDir)
+		_, _, err = l.copyContent(ctx, list[:min(len(list), mostPointers)], l.gitDir)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,6 +18,7 @@ import (
 	"syscall"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
@@ -30,10 +32,11 @@ type pointer struct {
 }
 
 const (
-	longestPointer = 1024 // bytes, as Git LFS reads them
-	mostPointers   = 5000 // of one delivery
-	mostAsked      = 20   // pointers of one delivery whose content only the remote may have
-	pointersAtOnce = 500  // which one command uploads
+	longestPointer = 1024     // bytes, as Git LFS reads them
+	mostPointers   = 5000     // of one delivery
+	mostAsked      = 20       // pointers of one delivery whose content only the remote may have
+	mostContent    = 16 << 30 // bytes that are copied for one delivery or checkout
+	pointersAtOnce = 500      // which one command uploads
 )
 
 // pointerText matches the text of a pointer.
@@ -81,9 +84,13 @@ func (d *delivery) deliverLargeFiles(ctx context.Context) error {
 		if err := s.checkInstalled(ctx, list[0]); err != nil {
 			return err
 		}
-		found, missing, err := l.copyContent(list, filepath.Join(s.dir, ".git"))
+		to := filepath.Join(s.dir, ".git")
+		if d.try {
+			to = ""
+		}
+		found, missing, err := l.copyContent(ctx, list, to)
 		if err != nil {
-			return d.failed(host.CodeDeliveryFailed, "copy the files of Git LFS", err)
+			return err
 		}
 		missing, err = l.inCommit(ctx, missing)
 		if err != nil {
@@ -162,39 +169,74 @@ func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []point
 }
 
 // copyContent copies what the workspace has of the content for pointers into a git directory.
-func (l largeFiles) copyContent(list []pointer, gitDir string) (found, missing []pointer, err error) {
+// With an empty one it only looks whether the workspace has it.
+func (l largeFiles) copyContent(
+	ctx context.Context, list []pointer, gitDir string,
+) (found, missing []pointer, err error) {
 	if l.workspace == "" {
 		return nil, list, nil
 	}
 	root, err := os.OpenRoot(l.workspace) // an agent can put links in it
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, l.failed(host.CodeDeliveryFailed, "read the files of Git LFS", err)
 	}
 	defer root.Close()
+	var left int64 = mostContent
 	for _, p := range list {
-		there, err := p.copyContent(root, gitDir)
-		switch {
-		case err != nil:
-			return nil, nil, fmt.Errorf("%s: %w", p.shown(), err)
-		case there:
-			found = append(found, p)
-		default:
-			missing = append(missing, p)
+		there, err := p.copyContent(ctx, root, gitDir, left)
+		if errors.Is(err, errMuchContent) {
+			return nil, nil, tooMuchContent()
 		}
+		if err != nil {
+			what := "copy " + p.shown() + " of Git LFS"
+			return nil, nil, l.failed(host.CodeDeliveryFailed, what, err)
+		}
+		if !there {
+			missing = append(missing, p)
+			continue
+		}
+		found = append(found, p)
+		left -= p.size
 	}
 	return found, missing, nil
 }
 
-// copyContent copies the content for one pointer. It reports whether the workspace has it.
-func (p pointer) copyContent(workspace *os.Root, gitDir string) (bool, error) {
-	from, err := workspace.OpenFile(p.object(), os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
+var errMuchContent = errors.New("the content is too large")
+
+func tooMuchContent() error {
+	return reconcile.NewError(
+		host.CodeGitLimit,
+		fmt.Sprintf("the commits add files of Git LFS with more than %d GiB of content", mostContent>>30),
+		"git lfs ls-files --size in the workspace shows how large they are: deliver fewer of them at once",
+	)
+}
+
+// copyContent copies the content for one pointer, unless it has more bytes than are left. It
+// reports whether the workspace has it.
+func (p pointer) copyContent(
+	ctx context.Context, workspace *os.Root, gitDir string, left int64,
+) (bool, error) {
+	info, err := workspace.Lstat(p.object())
+	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	defer from.Close()
-	info, err := from.Stat()
-	if err != nil || !info.Mode().IsRegular() || info.Size() != p.size {
+	if err != nil {
 		return false, err
+	}
+	if !info.Mode().IsRegular() || info.Size() != p.size {
+		return false, nil
+	}
+	if p.size > left {
+		return false, errMuchContent
+	}
+	from, err := workspace.OpenFile(p.object(), os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
+	if err != nil {
+		return false, err
+	}
+	defer from.Close()
+	content := io.LimitReader(git.WithContext(ctx, from), p.size)
+	if gitDir == "" {
+		return p.isContent(content, io.Discard)
 	}
 	to := filepath.Join(gitDir, p.object())
 	if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
@@ -204,15 +246,21 @@ func (p pointer) copyContent(workspace *os.Root, gitDir string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	hash := sha256.New()
-	_, err = io.Copy(io.MultiWriter(copied, hash), io.LimitReader(from, p.size))
+	is, err := p.isContent(content, copied)
 	if err := errors.Join(err, copied.Close()); err != nil {
 		return false, err
 	}
-	if hex.EncodeToString(hash.Sum(nil)) != p.oid {
+	if !is {
 		return false, os.Remove(to)
 	}
 	return true, nil
+}
+
+// isContent copies the content for a pointer, and reports whether it has the pointer's hash.
+func (p pointer) isContent(from io.Reader, to io.Writer) (bool, error) {
+	hash := sha256.New()
+	_, err := io.Copy(io.MultiWriter(to, hash), from)
+	return hex.EncodeToString(hash.Sum(nil)) == p.oid, err
 }
 
 // readPointers reads what git cat-file --batch prints.

@@ -1,6 +1,9 @@
 package repository
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -106,4 +109,50 @@ func TestLargeFiles(t *testing.T) {
 	test.Equal(t, "servers", p.sh("grep -rl elsewhere *.git | cut -d/ -f1"), "good.git")
 	left := test.Must(filepath.Glob(filepath.Join(p.mirrors, "incoming-*")))
 	test.Equal(t, "left files", len(left), 0)
+}
+
+// The content of files of Git LFS is read within a bound, and no longer than the context lasts.
+// Only what is not there is missing.
+func TestCopyContent(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	l := largeFiles{Mirror: newPlace(t).mirror(), workspace: dir}
+	to := filepath.Join(t.TempDir(), "to")
+	put := func(content string) pointer {
+		sum := sha256.Sum256([]byte(content))
+		p := pointer{path: "a.bin", oid: hex.EncodeToString(sum[:]), size: int64(len(content))}
+		path := filepath.Join(dir, p.object())
+		test.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		test.Write(t, path, content)
+		return p
+	}
+	there := put("there")
+	gone := put("gone")
+	test.OK(t, os.Remove(filepath.Join(dir, gone.object())))
+	look := func(ctx context.Context, gitDir string, list ...pointer) error {
+		found, missing, err := l.copyContent(ctx, list, gitDir)
+		if err == nil {
+			test.Equal(t, "found and missing", []int{len(found), len(missing)}, []int{1, 1})
+		}
+		return err
+	}
+	test.OK(t, look(t.Context(), "", there, gone))
+	test.Equal(t, "copied by a look", test.Exists(t, to), false)
+	test.OK(t, look(t.Context(), to, there, gone))
+	test.Equal(t, "copy", test.Read(t, filepath.Join(to, there.object())), "there")
+
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	test.ErrorIs(t, "ended", look(ended, "", there, gone), context.Canceled)
+
+	sparse := put("sparse")
+	sparse.size = mostContent
+	test.OK(t, os.Truncate(filepath.Join(dir, sparse.object()), sparse.size))
+	wantFault(t, look(t.Context(), "", there, sparse), host.CodeGitLimit, "more than 16 GiB of content")
+
+	inTheWay := put("in the way")
+	parent := filepath.Dir(filepath.Join(dir, inTheWay.object()))
+	test.OK(t, os.RemoveAll(parent))
+	test.Write(t, parent, "a file")
+	wantFault(t, look(t.Context(), "", inTheWay), host.CodeDeliveryFailed, "copy a.bin of Git LFS", "not a directory")
 }

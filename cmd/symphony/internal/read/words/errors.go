@@ -97,7 +97,8 @@ var runErrors = []RunError{
 	{
 		"git_limit",
 		"look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
-			"index, lists millions of files, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; " +
+			"index, lists millions of files, or they add more than 16 GiB of content of Git LFS, or git has not ended in " +
+			"time. `symphony retry ISSUE` lets the agent correct it; " +
 			"nothing of it was removed",
 	},
 	{
