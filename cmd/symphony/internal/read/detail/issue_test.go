@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -87,5 +88,36 @@ func TestGoesOn(t *testing.T) {
 			Schedule: true,
 			Why:      Why{Code: reconcile.SkipPaused},
 		}.GoesOn(), false)
+	}
+}
+
+// A claim that waits for an agent may have another reason than what others have pushed.
+func TestWhyBehind(t *testing.T) {
+	for _, c := range []struct {
+		what string
+		kind reconcile.RetryKind
+		code string // of the last delivery
+		want string
+	}{
+		{
+			"others have pushed", reconcile.Continuation, "",
+			"others have pushed to its branch during its last run: its agent merges that before anything is delivered",
+		},
+		{
+			"the commits are incomplete", reconcile.Requested, reconcile.CodeIncomplete,
+			"an operator asked for another run",
+		},
+		{"the next run has failed", reconcile.Backoff, "", "its last run failed: hook_failed: exit status 1"},
+	} {
+		claim := reconcile.Claim{
+			Status:       reconcile.Waiting,
+			Kind:         c.kind,
+			DueAt:        now.Add(time.Minute),
+			ErrorCode:    "hook_failed",
+			ErrorMessage: "exit status 1",
+			Delivery:     reconcile.Delivery{Due: true, Behind: true, Code: c.code},
+		}
+		r := &issueReader{Facts: view.Facts{Now: now}, claim: &claim}
+		test.Equal(t, c.what, r.whyNotRunning(forecast{}).Message, c.want)
 	}
 }

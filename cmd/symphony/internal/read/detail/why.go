@@ -264,7 +264,10 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 			"the last pass had nothing to do for it; only the tracker knows its current state",
 		}
 	}
-	if c.Delivery.Behind {
+	// A claim whose incomplete commits its agent has to correct is behind, too, and so is one
+	// whose next run has failed before the agent could do anything.
+	othersPushed := c.Delivery.Behind && c.Delivery.Code == "" && c.Kind == reconcile.Continuation
+	if othersPushed {
 		const message = "others have pushed to its branch during its last run: " +
 			"its agent merges that before anything is delivered"
 		return Why{reconcile.CodeOthersPushed, message}
