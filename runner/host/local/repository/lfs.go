@@ -34,7 +34,6 @@ type pointer struct {
 const (
 	longestPointer = 1024     // bytes, as Git LFS reads them
 	mostPointers   = 5000     // of one delivery
-	mostAsked      = 20       // pointers of one delivery whose content only the remote may have
 	mostContent    = 16 << 30 // bytes that are copied for one delivery or checkout
 	pointersAtOnce = 500      // which one command uploads
 )
@@ -369,24 +368,56 @@ var notInstalled = text.Pattern(`'lfs' is not a git command`)
 // checkRemote returns an error unless the remote has the content for all these pointers, which
 // it has to send.
 func (s largeStore) checkRemote(ctx context.Context, missing []pointer) error {
-	for i, p := range missing {
-		if i == mostAsked {
-			return s.missing(p)
+	if len(missing) == 0 {
+		return nil
+	}
+	var left int64 = mostContent
+	for _, p := range missing {
+		if p.size > left {
+			return tooMuchContent()
 		}
-		hash := sha256.New()
-		get := s.git(ctx, "smudge")
-		get.Env = append(get.Env, "GIT_LFS_SKIP_SMUDGE=0")
-		get.Stdin = strings.NewReader(p.text)
-		get.Stdout = hash
-		err := s.runWithin(get, noLimit)
-		if err != nil && !notOnRemote().MatchString(host.GitOutput(err)) {
+		left -= p.size
+	}
+	if err := s.fetch(ctx, missing); err != nil {
+		return s.failed(host.CodeDeliveryFailed, "look for files of Git LFS", err)
+	}
+	root, err := os.OpenRoot(filepath.Join(s.dir, ".git"))
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	for _, p := range missing {
+		there, err := p.copyContent(ctx, root, "", p.size)
+		if err != nil {
 			return s.failed(host.CodeDeliveryFailed, "look for "+p.shown()+" of Git LFS", err)
 		}
-		if hex.EncodeToString(hash.Sum(nil)) != p.oid {
+		if !there {
 			return s.missing(p)
 		}
 	}
 	return nil
+}
+
+// fetch brings what the remote has of the content for pointers into the store. A commit in the
+// store has all of them, so that git-lfs asks for all at once.
+func (s largeStore) fetch(ctx context.Context, list []pointer) error {
+	const branch = "refs/heads/asked"
+	var commit strings.Builder
+	fmt.Fprintf(&commit, "commit %s\ncommitter symphony <> 0 +0000\ndata 0\n", branch)
+	for i, p := range list {
+		fmt.Fprintf(&commit, "M 100644 inline %d\ndata %d\n%s\n", i, len(p.text), p.text)
+	}
+	env := append(s.plain(), "GIT_DIR="+filepath.Join(s.dir, ".git"), "GIT_ALLOW_PROTOCOL=none")
+	write := s.command(ctx, env, []string{"fast-import", "--quiet"})
+	write.Stdin = strings.NewReader(commit.String())
+	if err := s.run(write); err != nil {
+		return err
+	}
+	err := s.runWithin(s.git(ctx, "fetch", "--include=", "--exclude=", "origin", branch), noLimit)
+	if notOnRemote().MatchString(host.GitOutput(err)) {
+		return nil
+	}
+	return err
 }
 
 // notOnRemote matches what git-lfs says about content that the remote does not have.

@@ -85,6 +85,17 @@ func TestLargeFiles(t *testing.T) {
 		rm -r .git/lfs; git checkout -q -`)
 	p.mustDeliver("pruned", "")
 
+	// So many that they are asked for at once.
+	p.mustClone("many")
+	p.sh(`cd many; for i in $(seq 30); do echo $i > $i.bin; done; git add .; git commit -qm many
+		git lfs push --object-id origin $(git lfs ls-files --long | cut -d' ' -f1); rm -r .git/lfs`)
+	p.mustDeliver("many", "")
+	p.mustClone("most")
+	p.sh(`cd most; for i in $(seq 30); do echo most $i > $i.bin; done; cp 30.bin a.bin; git add .; git commit -qm most
+		git lfs push --object-id origin $(git lfs ls-files --long | grep -v ' a.bin' | cut -d' ' -f1)
+		echo last > a.bin; git add .; git commit -qm last; rm -r .git/lfs`)
+	wantFault(t, test.Err(p.deliver("most", "")), host.CodeIncomplete, missing)
+
 	// From another machine nothing is uploaded.
 	p.mustClone("far")
 	p.sh("cd far; echo far > a.bin; git add a.bin; git commit -qm far")
