@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // filterWords are the words of keys with which programs choose issues, each with the key of
@@ -42,6 +44,13 @@ var choosingWords = []string{
 	"active", "required", "select", "selection",
 }
 
+// choosingSections are the words of sections of the top whose own keys choose issues, such as
+// orchestrator.labels. Below them, as in orchestrator.docker.labels, only other words count.
+var choosingSections = []string{"orchestrator", "scheduler", "symphony", "agent", "agents"}
+
+// narrowingWords are the words of keys below that of a filter, such as labels.include.
+var narrowingWords = []string{"include", "exclude", "filter", "filters", "required", "ignore"}
+
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
 const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels and tracker.assignee"
 
@@ -55,17 +64,27 @@ func (r *frontMatter) refuseFilter(f field) bool {
 		return false // such as hooks or repository, which choose no issues
 	}
 	isMap := f.node != nil && f.node.Kind == yaml.MappingNode
-	chooses := slices.ContainsFunc(
-		wordsOf(f.key),
-		func(w string) bool { return slices.Contains(choosingWords, w) },
-	)
+	nested := strings.Contains(section, ".")
+	chooses := hasWord(f.key, choosingWords) || inSection && !nested && hasWord(section, choosingSections)
 	use, is := filterOf(word)
 	atTop := !inSection && (!isMap || use == "") // such as filters, but not the section state
+	if inSection && !nested && hasWord(word, narrowingWords) {
+		// such as include in labels.include of the top, but not in docker.labels.include
+		if of, narrows := filterOf(section); narrows {
+			if !hasWord(word, []string{"exclude", "ignore"}) {
+				use = of
+			}
+			is = true
+			chooses = true
+		}
+	}
 	if is && (chooses || atTop) {
 		hint := "remove it: symphony chooses issues by " + filterKeys
-		if near := r.suggest(f.key); near != "" {
-			hint = "use " + near + ", or remove it"
-		} else if use != "" {
+		near := r.suggest(f.key)
+		if near != "" && (use == "" || strings.HasPrefix(f.key, "tracker.")) {
+			use = near
+		}
+		if use != "" {
 			hint = "use " + use + ", or remove it"
 		}
 		r.invalid(
@@ -102,13 +121,28 @@ func filterOf(key string) (use string, is bool) {
 	return "", false
 }
 
-// wordsOf returns the words of a key: docker, extra and labels of docker.extra_labels.
-func wordsOf(key string) []string {
-	return strings.FieldsFunc(
-		strings.ToLower(key),
-		func(r rune) bool { return strings.ContainsRune("._-", r) },
-	)
+// hasWord reports whether one of the words of a key is in a list.
+func hasWord(key string, list []string) bool {
+	return slices.ContainsFunc(wordsOf(key), func(word string) bool { return slices.Contains(list, word) })
 }
+
+// wordsOf returns the words of a key: docker, extra and labels of docker.extra_labels; also
+// pickup and labels of pickupLabels, beside pickuplabels.
+func wordsOf(key string) (words []string) {
+	parts := strings.FieldsFunc(key, func(r rune) bool { return strings.ContainsRune("._-", r) })
+	for _, part := range parts {
+		whole := strings.ToLower(part)
+		words = append(words, whole)
+		split := strings.Fields(strings.ToLower(camelHump().ReplaceAllString(part, "$1 $2")))
+		if len(split) > 1 {
+			words = append(words, split...)
+		}
+	}
+	return words
+}
+
+// camelHump matches where a word of a key such as pickupLabels begins.
+var camelHump = text.Pattern(`([a-z0-9])([A-Z])`)
 
 // cutLast cuts the last word off a key: tracker.provider and path of tracker.provider.path.
 func cutLast(key string) (section, word string, inSection bool) {
