@@ -207,8 +207,7 @@ func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) erro
 		}
 		p.Reviews.Nodes = slices.Concat(page.Nodes, p.Reviews.Nodes)
 	}
-	// Not size: others may have made that small.
-	verdicts, _, err := h.readReviews(ctx, p.Number, document("opinions", "review"), reviewPage, "")
+	verdicts, err := h.readVerdicts(ctx, p.Number)
 	if err != nil {
 		return err
 	}
@@ -216,9 +215,29 @@ func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) erro
 	for _, r := range p.Reviews.Nodes {
 		known[r.ID] = true
 	}
-	older := text.Filter(verdicts.Opinions.Nodes, func(r review) bool { return !known[r.ID] })
+	older := text.Filter(verdicts, func(r review) bool { return !known[r.ID] })
 	p.Reviews.Nodes = slices.Concat(older, p.Reviews.Nodes)
 	return nil
+}
+
+// readVerdicts reads the last verdict of everyone who may push, the oldest first. Of more than
+// reconcile.MaxReviews people it reads the newest verdicts.
+func (h hub) readVerdicts(ctx context.Context, number int) (all []review, err error) {
+	before := ""
+	for len(all) < reconcile.MaxReviews {
+		// a whole page, though long reviews of others may have made their pages small
+		p, _, err := h.readReviews(ctx, number, document("opinions", "review"), reviewPage, before)
+		if err != nil {
+			return nil, err
+		}
+		page := p.Opinions
+		all = slices.Concat(page.Nodes, all)
+		if !page.PageInfo.HasPreviousPage || len(page.Nodes) == 0 {
+			break
+		}
+		before = page.PageInfo.StartCursor
+	}
+	return all, nil
 }
 
 // readReviews sends a query for that many reviews of a pull request. If they are more than an

@@ -360,6 +360,26 @@ func TestReadReviews(t *testing.T) {
 	all = p.one()
 	test.Equal(t, "behind a crowd", []any{len(all.Reviews), all.Reviews[0].Author, all.Reviews[0].State},
 		[]any{reconcile.MaxReviews + 1, "kim", "changes_requested"})
+
+	// There may be more such people than a page has verdicts.
+	const writers = 2*reviewPage + 5
+	test.OK(t, p.EditPull(t.Context(), 1, func(pull *githubtest.Pull) {
+		crowd := pull.Reviews[len(pull.Reviews)-reconcile.MaxReviews:]
+		pull.Reviews = nil
+		for i := range writers {
+			pull.Reviews = append(pull.Reviews, githubtest.Review{
+				Author: fmt.Sprint("m", i),
+				Writer: true,
+				State:  "CHANGES_REQUESTED",
+				At:     noon,
+				Body:   "No.",
+			})
+		}
+		pull.Reviews = append(pull.Reviews, crowd...)
+	}))
+	all = p.one()
+	test.Equal(t, "more than a page of verdicts", []any{len(all.Reviews), all.Reviews[0].Author},
+		[]any{reconcile.MaxReviews + writers, "m0"})
 }
 
 // However long the reviews of others are, a look reads a part of them, and what a person who
