@@ -107,18 +107,24 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 // catchUp looks before a further turn whether others have pushed to the branch meanwhile. The
 // workspace is moved to what came, where that is possible; for that the agent ends, with all
 // its processes. Its next turn tells the agent what came, once, unless it hands over without a
-// merge.
+// merge. A commit to which the workspace could not be moved in this run is not tried again.
 func (t *turnLoop) catchUp(ctx context.Context) error {
 	came := t.came
 	t.came = nil
 	if came == nil {
 		pushed, err := t.pushedMeanwhile(ctx)
 		t.warn("it is not known whether others have pushed to the branch", err)
-		told := t.base.Pushed
-		if pushed == nil || told != nil && told.Commit == pushed.Commit && !pushed.Possible {
+		if pushed == nil {
+			return nil
+		}
+		if t.base.Pushed.Refuses(pushed.Commit) {
 			return nil
 		}
 		came = pushed
+	}
+	if t.base.Pushed.Refuses(came.Commit) {
+		came.Possible = false
+		came.Why = t.base.Pushed.Why
 	}
 	if came.Possible {
 		t.agent.end(ctx)

@@ -117,6 +117,10 @@ type Pushed struct {
 	Possible bool
 }
 
+// Refuses reports whether the workspace could not be moved to a commit that others have
+// pushed. p may be nil.
+func (p *Pushed) Refuses(commit string) bool { return p != nil && !p.Taken && p.Commit == commit }
+
 // PushedCommit is one commit.
 type PushedCommit struct{ Author, Subject string }
 
