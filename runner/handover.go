@@ -140,12 +140,29 @@ func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, 
 		return false, nil
 	case t.countRefusal(ctx, "the delivery", refusal):
 		return false, t.refusals.hopeless()
-	case turn >= t.Config.MaxTurns:
+	case turn >= t.Config.MaxTurns, t.closedByOthers(ctx):
 		return false, nil
 	}
+	t.rec.waitForCorrection(ctx)
 	_, t.guide.undelivered = codeOf(refusal)
 	t.Log.Info("the work can't be delivered, which the agent is told", "why", t.guide.undelivered)
 	return true, nil
+}
+
+// closedByOthers reports whether the issue is in a terminal state that its agent has not set,
+// or may be: then the agent gets no further turn.
+func (t *turnLoop) closedByOthers(ctx context.Context) bool {
+	issue, _, err := t.readIssue(ctx)
+	if err != nil {
+		t.warn("it is not known whether the issue is closed", err)
+		return true
+	}
+	own := t.rec.get().MovedTo
+	closed := t.Config.Policy.Terminal(issue.State) && !reconcile.SameState(own, issue.State)
+	if closed {
+		t.Log.Info("the work can't be delivered, but the issue was closed meanwhile", "state", issue.State)
+	}
+	return closed
 }
 
 // hopeless returns the error with which the run ends because of refusals, nil if it goes on.

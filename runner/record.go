@@ -31,13 +31,15 @@ const (
 type record struct {
 	*job
 	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row and movedMono
+	mu    sync.Mutex // guards row, movedMono and corrects
 	row   reconcile.Run
 	// movedMono is row.MovedAt on the monotonic clock.
 	movedMono time.Duration
-	count     sync.Mutex                  // held from reading token totals until they are stored
-	base      map[string]reconcile.Tokens // what resumed threads had used before this run
-	used      map[string]reconcile.Tokens // what this run has used, by thread
+	// corrects: after row.MovedAt the agent has got another turn.
+	corrects bool
+	count    sync.Mutex                  // held from reading token totals until they are stored
+	base     map[string]reconcile.Tokens // what resumed threads had used before this run
+	used     map[string]reconcile.Tokens // what this run has used, by thread
 	// the one whose totals could not be stored; nil if all are stored
 	unstored agent.Session
 }
@@ -73,6 +75,10 @@ func (r *record) store(ctx context.Context) error {
 	defer r.write.Unlock()
 	now := r.Now()
 	r.change(func(run *reconcile.Run) {
+		if r.corrects && !run.MovedAt.IsZero() {
+			run.MovedAt = now
+			r.movedMono = r.Mono()
+		}
 		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its
 		// age.
 		at := now.Add(r.movedMono - r.Mono())
@@ -136,6 +142,14 @@ func (r *record) recordMove() {
 		run.MovedTo = ""
 		r.movedMono = r.Mono()
 	})
+}
+
+// waitForCorrection lets passes wait for the run although the agent has moved its issue: it
+// gets another turn, to correct what it has committed. From then on each heartbeat renews the
+// time of the move. Passes still stop the run if someone else moves the issue.
+func (r *record) waitForCorrection(ctx context.Context) {
+	r.change(func(*reconcile.Run) { r.corrects = true })
+	r.flush(ctx)
 }
 
 // keepLinks adds links to the run. They are written at once, so that they are not lost if the

@@ -43,6 +43,31 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 	})
 }
 
+// While an agent corrects what it has committed, passes wait for its run as if it had just
+// moved its issue. Otherwise they measure the time from the move.
+func TestMoveWhileAgentCorrects(t *testing.T) {
+	r := newRig(t, "say hm")
+	r.Machine = r.Machine.(linkedMachine).local // a link has no part in the bubble
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		r.Mono = func() time.Duration { return time.Since(began) }
+		rec := r.newJob(r.run, func(error) {}).rec
+		age := func() time.Duration {
+			time.Sleep(time.Hour)
+			test.OK(t, rec.store(t.Context()))
+			return time.Since(r.journal.lastRow().MovedAt)
+		}
+		rec.waitForCorrection(t.Context()) // its issue is still where it was
+		test.OK(t, rec.store(t.Context()))
+		test.Equal(t, "moved", r.journal.lastRow().MovedAt.IsZero(), true)
+		rec.corrects = false
+		rec.recordMove()
+		test.Equal(t, "before", age(), time.Hour)
+		rec.waitForCorrection(t.Context())
+		test.Equal(t, "while it corrects", age(), 0)
+	})
+}
+
 // slowScans counts the scans for processes, each of which takes some seconds.
 type slowScans struct {
 	host.Run
