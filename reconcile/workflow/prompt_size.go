@@ -78,8 +78,9 @@ func length(list any) int {
 	switch value.Kind() {
 	case reflect.Slice, reflect.Array, reflect.Map:
 		return value.Len()
+	default:
+		return 0
 	}
-	return 0
 }
 
 // bounded returns the size of count values of a size, or any larger number than maxValue.
