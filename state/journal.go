@@ -20,9 +20,7 @@ const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, err
 func runFields(r *reconcile.Run) []any {
 	return []any{
 		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
-		orNull(
-			&r.StopReason,
-		), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
+		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
 		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
 		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
 		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,

@@ -27,9 +27,7 @@ const (
 func requestFields(r *reconcile.Request) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary, jsonOf(&r.Detail), &r.Outside,
-		stampOf(
-			&r.AskedAt,
-		), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
+		stampOf(&r.AskedAt), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
 		stampOf(&r.DecidedAt), &r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
 	}
 }

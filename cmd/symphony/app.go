@@ -27,18 +27,13 @@ func commandGroups(w *term.Env) []commandGroup {
 		},
 		{"Run passes", []*cli.Command{tickCommand(w), scheduleCommand(w), pauseCommand(w), resumeCommand(w)}},
 		{"Look", []*cli.Command{
-			psCommand(
-				w,
-			), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w), hostsCommand(w), statusCommand(w), serveCommand(w),
-			exportCommand(w),
+			psCommand(w), topCommand(w), showCommand(w), logsCommand(w), reportCommand(w),
+			hostsCommand(w), statusCommand(w), serveCommand(w), exportCommand(w),
 		}},
 		{"Work with issues", []*cli.Command{
-			issuesCommand(
-				w,
-			), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w), openCommand(w), tellCommand(w),
-			stopCommand(
-				w,
-			), holdCommand(w), retryCommand(w), deliverCommand(w), verifyCommand(w), takeoverCommand(w),
+			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w),
+			openCommand(w), tellCommand(w), stopCommand(w), holdCommand(w), retryCommand(w),
+			deliverCommand(w), verifyCommand(w), takeoverCommand(w),
 		}},
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
 		{"Repair and clean up", []*cli.Command{
@@ -92,10 +87,8 @@ func newApp(w *term.Env) *cli.App {
 		},
 	}
 	// The list of fields takes time, and is rarely read.
-	helpWithFields := strings.TrimSuffix(
-		cli.CommandHelpTemplate,
-		"\n",
-	) + `{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
+	helpWithFields := strings.TrimSuffix(cli.CommandHelpTemplate, "\n") +
+		`{{range .Flags}}{{if eq .Name "json"}}{{.Value.Help}}{{end}}{{end}}`
 	for _, group := range groups {
 		app.Commands = append(app.Commands, group.VisibleCommands...)
 	}

@@ -266,10 +266,8 @@ func (f *Facts) Claims() Claims {
 			}
 			at := f.lastPlaces[c.IssueID]
 			v.Retrying = append(v.Retrying, RetryingRow{
-				f.headOf(
-					c,
-				), max(c.Attempt, 1), c.DueAt, reason, c.Kind, text.OrNull(at.Host), text.OrNull(at.Path), c,
-				wait,
+				f.headOf(c), max(c.Attempt, 1), c.DueAt, reason, c.Kind,
+				text.OrNull(at.Host), text.OrNull(at.Path), c, wait,
 			})
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))

@@ -52,8 +52,7 @@ type spawning struct {
 	prompt string // the agent's work, if the call has it
 	// answered: the host has had a form, which may have decided nothing.
 	answered bool
-	// again says by which call the host goes on with an agent that waits for a permission.
-	again func(agentID string) string
+	tool     string // that was called
 }
 
 // spawning returns what is known of a call that starts an agent, and carries out what a person
@@ -76,13 +75,7 @@ func (s starter) spawning(
 		host:     host,
 		prompt:   prompt,
 		answered: len(req.Params.InputResponses) > 0,
-		again: func(agentID string) string {
-			return fmt.Sprintf(
-				"call %s again with the id %s and otherwise the same arguments",
-				req.Params.Name,
-				agentID,
-			)
-		},
+		tool:     req.Params.Name,
 	}
 }
 
@@ -141,7 +134,7 @@ func (s starter) awaitPermission(
 			host.answered = host.answered || formOpen
 			formOpen = shown
 			if !shown && (host.answered || !r.AskedAt.Before(host.began)) {
-				return nil, notDecided(r, host.again(one.Identifier))
+				return nil, notDecided(r, host.tool, one.Identifier)
 			}
 		}
 		select {
@@ -151,17 +144,22 @@ func (s starter) awaitPermission(
 			if !found {
 				return nil, context.DeadlineExceeded
 			}
-			return nil, notDecided(r, host.again(one.Identifier))
+			return nil, notDecided(r, host.tool, one.Identifier)
 		case <-step.C:
 		}
 	}
 }
 
-// notDecided tells the host how a person decides, and what continues then.
-func notDecided(r reconcile.Request, again string) error {
-	return reconcile.NewError(codeNotDecided,
+// notDecided tells the host how a person decides, and by which call it goes on after that.
+func notDecided(r reconcile.Request, tool, agentID string) error {
+	return reconcile.NewError(
+		codeNotDecided,
 		fmt.Sprintf("agent %s waits until a person permits it to %s", r.Identifier, r.Summary),
-		fmt.Sprintf("ask your user to decide: %s. Then %s", view.HowToAnswer(r), again))
+		fmt.Sprintf(
+			"ask your user to decide: %s. Then call %s again with the id %s and otherwise the same arguments",
+			view.HowToAnswer(r), tool, agentID,
+		),
+	)
 }
 
 // startedIn is the directory in which the server was started. Hosts with windows start it in

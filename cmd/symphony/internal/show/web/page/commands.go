@@ -32,10 +32,9 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 		list = append(list, terminalCommand{c.Purpose, inFull(p, c.Line)})
 	}
 	remove := strings.Join([]string{
-		inFull(
-			p,
-			"stop --all",
-		), inFull(p, "schedule remove"), "symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
+		inFull(p, "stop --all"),
+		inFull(p, "schedule remove"),
+		"symphony projects remove " + text.ShellQuote(p.StateDir) + " --workspaces",
 	}, " && ")
 	return append(
 		list,
