@@ -436,17 +436,26 @@ func TestConcurrentEdits(t *testing.T) {
 					}
 				}
 			})
+			content := test.Read(t, path)
 			for i := range 100 {
-				next := test.Read(t, path) + fmt.Sprintf("line %d\n", i)
+				line := fmt.Sprintf("line %d\n", i)
+				next := []byte(content + line)
 				if way == "in place" {
-					test.OK(t, os.WriteFile(path, []byte(next), 0o644))
+					test.OK(t, os.WriteFile(path, next, 0o644))
 				} else {
-					test.OK(t, os.WriteFile(path+"~", []byte(next), 0o644))
+					test.OK(t, os.WriteFile(path+"~", next, 0o644))
 					test.OK(t, os.Rename(path+"~", path))
 				}
+				// For a moment, while a change that came too late is taken back, the file is
+				// that of before. A program that reads it then and writes what it has read
+				// would lose the line itself.
+				test.Until(t, "the line is in the file", func() bool {
+					content = test.Read(t, path)
+					return strings.Contains(content, line)
+				})
 			}
 			wg.Wait()
-			content := test.Read(t, path)
+			content = test.Read(t, path)
 			for i := range 100 {
 				test.Contains(t, "the file", content, fmt.Sprintf("\nline %d\n", i))
 			}
