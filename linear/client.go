@@ -27,8 +27,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

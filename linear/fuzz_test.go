@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/linear"
 	"github.com/symphony-cron/symphony/reconcile"
 )

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest"
 	"github.com/symphony-cron/symphony/tracker/github/githubtest/openapi"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/adapter/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 
 	"github.com/vektah/gqlparser/v2/ast"

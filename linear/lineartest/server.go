@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/adapter/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 

@@ -20,8 +20,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

@@ -27,7 +27,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )

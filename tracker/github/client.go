@@ -15,7 +15,7 @@ import (
 	"cmp"
 	"sync"
 
-	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 )
 
 // Client reads the issues of the repositories of one project. It is safe for concurrent use.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

@@ -14,9 +14,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

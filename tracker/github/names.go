@@ -10,7 +10,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

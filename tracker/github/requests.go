@@ -8,8 +8,8 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/symphony-cron/symphony/internal/githubapi"
-	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

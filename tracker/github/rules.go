@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

@@ -13,10 +13,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/symphony-cron/symphony/internal/agenttool"
-	"github.com/symphony-cron/symphony/internal/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/internal/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

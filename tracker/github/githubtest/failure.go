@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/adapter/graphqltest"
 )
 
 // The kinds of Failure.

@@ -12,7 +12,7 @@ import (
 
 	"github.com/vektah/gqlparser/v2/ast"
 
-	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/adapter/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 

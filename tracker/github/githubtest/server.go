@@ -28,7 +28,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/graphqltest"
+	"github.com/symphony-cron/symphony/internal/adapter/graphqltest"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 

@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/symphony-cron/symphony/forge/github"
-	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/host"

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/internal/transport"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 

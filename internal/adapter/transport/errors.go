@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/symphony-cron/symphony/internal/agenttool"
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
