@@ -16,8 +16,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -123,15 +123,15 @@ func TestLoopLockWhileReadLocked(t *testing.T) {
 	reader := flock.New(filepath.Join(dir, "loop.lock"))
 	test.Equal(t, "the lock for reading", test.Must(reader.TryRLock()), true)
 	time.AfterFunc(50*time.Millisecond, func() { _ = reader.Unlock() })
-	lock := project.LoopLock(dir)
-	test.Equal(t, "the lock of a loop", test.Must(project.TryLoopLock(t.Context(), lock)), true)
+	lock := wiring.LoopLock(dir)
+	test.Equal(t, "the lock of a loop", test.Must(wiring.TryLoopLock(t.Context(), lock)), true)
 	test.Equal(
 		t,
 		"the lock of a second loop",
-		test.Must(project.TryLoopLock(t.Context(), project.LoopLock(dir))),
+		test.Must(wiring.TryLoopLock(t.Context(), wiring.LoopLock(dir))),
 		false,
 	)
-	test.Equal(t, "looping", project.Looping(dir), true)
+	test.Equal(t, "looping", wiring.Looping(dir), true)
 	test.OK(t, lock.Unlock())
 }
 

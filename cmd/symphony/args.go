@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -186,7 +186,7 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 // another tool.
 func isWord(w *term.Env, arg string) bool {
 	return arg != "" && filepath.Base(arg) == arg && filepath.Ext(arg) == "" &&
-		!project.Exists(w.Absolute(arg))
+		!wiring.Exists(w.Absolute(arg))
 }
 
 // onProject is the action of a command about a project. It reads the named arguments and the
@@ -194,7 +194,7 @@ func isWord(w *term.Env, arg string) bool {
 func onProject(
 	w *term.Env,
 	names []string,
-	do func(c *cli.Context, p *project.Project, args []string) error,
+	do func(c *cli.Context, p *wiring.Project, args []string) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		if w.Verbose = c.Bool("verbose"); w.JSON && w.Verbose {
@@ -219,7 +219,7 @@ var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": 
 // openProject finds the workflow (specification 5.1), its state directory and its environment
 // file. It does not fail if the workflow can't be read, because some commands work without it,
 // but if an agent could have written it.
-func openProject(w *term.Env, c *cli.Context, positional string) (*project.Project, error) {
+func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Project, error) {
 	if c.IsSet("workflow") && positional != "" {
 		return nil, exit.Usage(
 			"%s: the workflow is given twice, with -w and as %q",
@@ -229,7 +229,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	}
 	path := cmp.Or(c.String("workflow"), positional)
 	named := w.Getenv("SYMPHONY_WORKFLOW")
-	if path == "" && named != "" && !project.Exists(w.Absolute(named)) {
+	if path == "" && named != "" && !wiring.Exists(w.Absolute(named)) {
 		w.Note(slog.LevelWarn, "the variable SYMPHONY_WORKFLOW names "+named+", which does not exist")
 	}
 	path = cmp.Or(path, named)
@@ -244,7 +244,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
-	p := project.New(w.Environment(), path, stateDir)
+	p := wiring.NewProject(w.Environment(), path, stateDir)
 	if p.Foreign() != nil {
 		return nil, p.Nested() // which also knows whether an agent calls
 	}
@@ -255,22 +255,22 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*project.Proje
 // directory if that is not the given or the default one.
 func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	if stateDir == "" && onlyReads[command] {
-		path, dir = project.OfWorkspace(w.Environment(), w.Dir)
+		path, dir = wiring.OfWorkspace(w.Environment(), w.Dir)
 	}
 	if path != "" {
 		return path, dir
 	}
-	return project.FindWorkflow(w.Environment()), stateDir
+	return wiring.FindWorkflow(w.Environment()), stateDir
 }
 
 // openProjects opens the projects of the workflows that are given as arguments, or the one
 // that openProject finds.
-func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err error) {
+func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err error) {
 	paths := c.Args().Slice()
 	switch {
 	case len(paths) < 2:
 		p, err := openProject(w, c, strings.Join(paths, ""))
-		return []*project.Project{p}, err
+		return []*wiring.Project{p}, err
 	case c.IsSet("workflow"):
 		return nil, exit.Usage("%s: -w names one workflow; give several as arguments", c.Command.Name)
 	case c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "":
@@ -282,7 +282,7 @@ func openProjects(w *term.Env, c *cli.Context) (list []*project.Project, err err
 		if err != nil {
 			return nil, err
 		}
-		sameState := func(other *project.Project) bool { return other.StateDir == p.StateDir }
+		sameState := func(other *wiring.Project) bool { return other.StateDir == p.StateDir }
 		if slices.ContainsFunc(list, sameState) {
 			return nil, exit.Usage("%s: the workflow %s is given twice", c.Command.Name, p.Path)
 		}

@@ -8,8 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/backup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/support"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -26,7 +26,7 @@ workspaces with what was not pushed, logs of runs, and the threads of agents. sy
 			Name:  "secrets",
 			Usage: "also the environment files, which contain keys",
 		}),
-		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
+		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
 			m, err := backup.Write(c.Context, p, args[0], c.Bool("secrets"))
 			if err != nil {
 				return err
@@ -56,7 +56,7 @@ Restore only your own backups: passes trust what is in them.
 			"symphony tick",
 		),
 		Flags: workflowFlags(),
-		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *project.Project, args []string) error {
+		Action: onProject(w, []string{"FILE"}, func(c *cli.Context, p *wiring.Project, args []string) error {
 			out, err := backup.Restore(c.Context, p, args[0])
 			if err != nil {
 				return err

@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -13,13 +13,13 @@ func checkCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("check", "[WORKFLOW]"),
 		Description: "It checks the settings, the prompt with each branch of its template, and the syntax of the hooks.\n\n" +
 			exampleText("symphony check WORKFLOW.md", "symphony check --tracker"),
-		Flags: workflowFlags(jsonFlags[project.CheckReport](
+		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
 				Name:  "tracker",
 				Usage: "also read from the tracker, and check that it follows the rules for trackers; this needs its key",
 			})...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			out, err := project.CheckFile(c.Context, p, c.Bool("tracker"))
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
+			out, err := wiring.CheckFile(c.Context, p, c.Bool("tracker"))
 			if err != nil {
 				return err
 			}

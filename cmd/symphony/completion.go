@@ -11,9 +11,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -110,7 +110,7 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 	if !p.HasState() {
 		return nil
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func complete(ctx context.Context, w *term.Env, app *cli.App, words []string) er
 }
 
 // namedProject is the project that flags among the words, or else the environment, name.
-func namedProject(w *term.Env, typed []string) *project.Project {
+func namedProject(w *term.Env, typed []string) *wiring.Project {
 	value := func(names ...string) string {
 		for i, word := range typed[:len(typed)-1] {
 			if slices.Contains(names, word) {
@@ -140,12 +140,12 @@ func namedProject(w *term.Env, typed []string) *project.Project {
 		return ""
 	}
 	env := w.Environment()
-	return project.New(
+	return wiring.NewProject(
 		env,
 		cmp.Or(
 			value("-w", "--workflow"),
 			w.Getenv("SYMPHONY_WORKFLOW"),
-			project.FindWorkflow(env),
+			wiring.FindWorkflow(env),
 			"WORKFLOW.md",
 		),
 		cmp.Or(value("--state-dir"), w.Getenv("SYMPHONY_STATE_DIR")),

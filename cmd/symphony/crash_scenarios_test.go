@@ -16,7 +16,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/linear/lineartest"
@@ -1054,8 +1054,8 @@ func (c *crashScene) finished() {
 	c.t.Helper()
 	c.passes("an agent is working", c.streaming)
 	// While a loop has this lock the worker starts no pass.
-	lock := project.LoopLock(c.path("state"))
-	held := test.Must(project.TryLoopLock(context.Background(), lock))
+	lock := wiring.LoopLock(c.path("state"))
+	held := test.Must(wiring.TryLoopLock(context.Background(), lock))
 	if !held {
 		c.t.Fatal("the loop's lock is held")
 	}

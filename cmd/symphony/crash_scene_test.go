@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/linear/lineartest"
 	"github.com/symphony-cron/symphony/linear/lineartest/linearschema"
@@ -262,7 +262,7 @@ func (c *crashScene) working() bool {
 	runs, _ := os.ReadDir(c.path("state", "runs")) // none yet
 	return slices.ContainsFunc(
 		runs,
-		func(run os.DirEntry) bool { return project.Alive(c.path("state"), run.Name()) },
+		func(run os.DirEntry) bool { return wiring.Alive(c.path("state"), run.Name()) },
 	)
 }
 

@@ -10,9 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
@@ -130,12 +130,12 @@ func decideEach(
 ) cli.ActionFunc {
 	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
 		return operate.Command{Verb: verb, Decision: decision(c)}, nil
-	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+	}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
 		return decide(c, w, p, command.Issue, command.Decision)
 	})
 }
 
-func decide(c *cli.Context, w *term.Env, p *project.Project, ref string, d requests.Decision) error {
+func decide(c *cli.Context, w *term.Env, p *wiring.Project, ref string, d requests.Decision) error {
 	p, _ = agents.ProjectOf(c.Context, p, ref)
 	db, err := requests.Open(c.Context, p)
 	if err != nil {

@@ -2,8 +2,8 @@ package main
 
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/doctor"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -34,7 +34,7 @@ Example:
 				Aliases: []string{"verbose"},
 				Usage:   "print all findings, each on a line of its own",
 			})...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			named := c.IsSet("workflow") || c.NArg() > 0 || w.Getenv("SYMPHONY_WORKFLOW") != ""
 			return doctor.Examine(c.Context, w, p, doctor.Options{
 				StateDir: c.String("state-dir"),

@@ -4,9 +4,9 @@ import (
 	"bytes"
 	"fmt"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -21,16 +21,16 @@ Exit code 3: WORKFLOW.md is wrong.
 
 ` + exampleText("EDITOR=nano symphony edit"),
 		Flags: workflowFlags(),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
-			if !project.Exists(p.Path) {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
+			if !wiring.Exists(p.Path) {
 				return p.SourceErr
 			}
 			if err := w.Edit(c.Context, p.Path); err != nil {
 				return err
 			}
-			edited := project.New(p.Env, p.Path, p.StateDir)
+			edited := wiring.NewProject(p.Env, p.Path, p.StateDir)
 			changed := !bytes.Equal(p.Source.Data, edited.Source.Data)
-			out, err := project.CheckFile(c.Context, edited, false)
+			out, err := wiring.CheckFile(c.Context, edited, false)
 			if err != nil {
 				return err
 			}

@@ -8,9 +8,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/export"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -41,7 +41,7 @@ that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has th
 				Usage: "also prompts, messages, commands and their output, without known secrets",
 			},
 		),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			since, err := report.ParseTime("export", "since", cmp.Or(c.String("since"), "24h"), w.Now(), 0)
 			if err == nil && c.String("otlp") == "" {
 				err = exit.Usage("export: --otlp is missing")

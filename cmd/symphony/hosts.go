@@ -6,8 +6,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/hosts"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -33,7 +33,7 @@ Exit code 1: no machine is ready or full.
 
 ` + exampleText("symphony hosts"),
 		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			rows, err := hosts.Rows(c.Context, p)
 			if err != nil {
 				return err

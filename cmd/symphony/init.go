@@ -4,8 +4,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -107,7 +107,7 @@ Examples:
     pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
       --repository git@github.com:acme/web-shop.git --example pull-request`,
 		Flags: initFlags(),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			return setup.Run(c.Context, w, p, setup.Options{
 				Tracker:      c.String("tracker"),
 				Path:         c.String("path"),

@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -72,7 +72,7 @@ reads its text from stdin.
 			return onProject(
 				w,
 				nil,
-				func(c *cli.Context, p *project.Project, _ []string) error { return listIssues(c, w, p) },
+				func(c *cli.Context, p *wiring.Project, _ []string) error { return listIssues(c, w, p) },
 			)(c)
 		},
 	}
@@ -89,7 +89,7 @@ type issuesJSON struct {
 	Issues []issueRow `json:"issues"`
 }
 
-func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
+func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	cfg, tracker, err := openTracker(p)
 	if err != nil {
 		return err
@@ -103,7 +103,7 @@ func listIssues(c *cli.Context, w *term.Env, p *project.Project) error {
 		return err
 	}
 	if len(issues) == 0 { // because a name in WORKFLOW.md is wrong?
-		if _, err := project.VerifyNames(tracker, nil, cfg, p.Path, project.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
+		if _, err := wiring.VerifyNames(tracker, nil, cfg, p.Path, wiring.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
 			return err
 		}
 	}
@@ -199,7 +199,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 	return onProject(
 		w,
 		[]string{"new", "TITLE"},
-		func(c *cli.Context, p *project.Project, args []string) error {
+		func(c *cli.Context, p *wiring.Project, args []string) error {
 			cfg, tracker, err := openTracker(p)
 			if err != nil {
 				return err
@@ -223,7 +223,7 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 				}
 				n.Body = string(data)
 			}
-			n.Taken = func(identifier string) (bool, error) { return project.KnowsIssue(c.Context, p, identifier) }
+			n.Taken = func(identifier string) (bool, error) { return wiring.KnowsIssue(c.Context, p, identifier) }
 			issue, err := tracker.Create(c.Context, n)
 			if err != nil {
 				return err
@@ -268,11 +268,11 @@ func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.Tra
 	)
 }
 
-func openTracker(p *project.Project) (*workflow.Config, *reconcile.TrackerAdapter, error) {
+func openTracker(p *wiring.Project) (*workflow.Config, *reconcile.TrackerAdapter, error) {
 	cfg, err := p.Config()
 	if err != nil {
 		return nil, nil, err
 	}
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{Warn: project.WarnOn(p.Env)})
+	tracker, err := wiring.NewTracker(p, cfg, wiring.TrackerOptions{Warn: wiring.WarnOn(p.Env)})
 	return cfg, tracker, err
 }

@@ -10,10 +10,10 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 func logsCommand(w *term.Env) *cli.Command {
@@ -67,7 +67,7 @@ func logsCommand(w *term.Env) *cli.Command {
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				o, err := newLogOptions(c, w.Now())
 				if err != nil {
 					return err

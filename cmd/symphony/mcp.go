@@ -7,9 +7,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 	"golang.org/x/sys/unix"
@@ -130,7 +130,7 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 		return o, err
 	}
 	named := positional != "" || c.IsSet("workflow") || w.Getenv("SYMPHONY_WORKFLOW") != ""
-	if named || project.FindWorkflow(w.Environment()) != "" {
+	if named || wiring.FindWorkflow(w.Environment()) != "" {
 		o.Project, err = openProject(w, c, positional)
 	}
 	return o, err

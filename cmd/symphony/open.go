@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -25,7 +25,7 @@ or, on macOS, open. Without a display it only prints the address. Unlike in gh, 
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				address, err := operate.Address(c.Context, p, args[0], c.Bool("pr"))
 				if err != nil {
 					return err

@@ -11,11 +11,11 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/takeover"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -88,7 +88,7 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *c
 		UsageText:   usageText(name, "[WORKFLOW]"),
 		Description: description + "\n\n" + exampleText("symphony "+name),
 		Flags:       workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			return render.Apply(c.Context, w, p, operate.Command{Verb: verb})
 		}),
 	}
@@ -112,7 +112,7 @@ func issueCommand(
 				command.Verb = reconcile.VerbHostGone
 			}
 			return command, nil
-		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
 			return render.Apply(c.Context, w, p, command)
 		}),
 	}
@@ -139,7 +139,7 @@ func runCommand(w *term.Env) *cli.Command {
 				return operate.Command{}, exit.Usage("run: --model: %q is not the name of a model", model)
 			}
 			return operate.Command{Verb: operate.VerbRun, Model: model}, nil
-		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
 			return runIssue(c.Context, w, p, command.Issue, command.Model)
 		}),
 	}
@@ -147,7 +147,7 @@ func runCommand(w *term.Env) *cli.Command {
 
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not
 // the run.
-func runIssue(ctx context.Context, w *term.Env, p *project.Project, ref, model string) error {
+func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, ref, model string) error {
 	r, err := operate.StartIssue(ctx, p, ref, model)
 	if !w.JSON {
 		printPass(w, r.Pass)
@@ -205,7 +205,7 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 				command.UnverifiedBy, err = operate.Account()
 			}
 			return command, err
-		}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
 			return deliver(c.Context, w, p, command)
 		}),
 	}
@@ -227,7 +227,7 @@ did not pass.
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				return deliver(c.Context, w, p, operate.Command{
 					Verb:   reconcile.VerbVerify,
 					Issue:  args[0],
@@ -240,7 +240,7 @@ did not pass.
 
 // deliver delivers the commits of an issue, or verifies them first, and waits until that has
 // ended unless the command says otherwise.
-func deliver(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
+func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
 	r, err := operate.Deliver(ctx, p, command)
 	switch {
 	case !w.JSON:
@@ -297,7 +297,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil {
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
-		return onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		return onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			return render.Stop(c.Context, w, p, operate.Command{
 				Verb:   reconcile.VerbStopAll,
 				NoWait: c.Bool("no-wait"),
@@ -308,7 +308,7 @@ func stopAction(c *cli.Context, w *term.Env) error {
 	}
 	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
 		return operate.Command{Verb: reconcile.VerbStop, NoWait: c.Bool("no-wait")}, nil
-	}, func(c *cli.Context, p *project.Project, command operate.Command) error {
+	}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
 		if _, isAgent := agents.ProjectOf(c.Context, p, command.Issue); isAgent {
 			if command.NoWait || w.JSON {
 				return exit.Usage(
@@ -342,7 +342,7 @@ start, the command fails and says why.
 		Action: onProject(
 			w,
 			[]string{"ISSUE", "TEXT"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				r, err := operate.Do(c.Context, p, operate.Command{
 					Verb:  operate.VerbTell,
 					Issue: args[0],
@@ -382,7 +382,7 @@ Example:
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				then := c.String("then")
 				if then != "" && then != "retry" && then != "hold" {
 					return exit.Usage("takeover: --then must be retry or hold, not %q", then)

@@ -4,8 +4,8 @@ import (
 	"fmt"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -30,7 +30,7 @@ func promptCommand(w *term.Env) *cli.Command {
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				if c.Int("attempt") < 0 {
 					return exit.Usage("prompt: --attempt must not be negative")
 				}
@@ -38,7 +38,7 @@ func promptCommand(w *term.Env) *cli.Command {
 				if err != nil {
 					return err
 				}
-				issue, err := project.FetchIssue(c.Context, p, args[0])
+				issue, err := wiring.FetchIssue(c.Context, p, args[0])
 				if err != nil {
 					return err
 				}

@@ -9,9 +9,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -87,7 +87,7 @@ Example:
 }
 
 // pruneAgents removes ended agents with their worktrees, if the names are those of agents.
-func pruneAgents(c *cli.Context, w *term.Env, p *project.Project, names []string) (pruned bool, err error) {
+func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string) (pruned bool, err error) {
 	for _, name := range names {
 		if _, isAgent := agents.ProjectOf(c.Context, p, name); !isAgent {
 			continue

@@ -8,10 +8,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -53,7 +53,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 			},
 			&cli.IntFlag{
 				Name:  "n",
-				Value: project.PastRuns,
+				Value: wiring.PastRuns,
 				Usage: "with --all: only the newest `N` ended runs",
 			},
 			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
@@ -176,7 +176,7 @@ func overviewReader(
 	}
 	return func() ([]view.Overview, error) {
 		// --watch shows a changed workflow
-		v, err := view.Read(c.Context, project.New(w.Environment(), p.Path, p.StateDir), o)
+		v, err := view.Read(c.Context, wiring.NewProject(w.Environment(), p.Path, p.StateDir), o)
 		return []view.Overview{v}, err
 	}, nil
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 func reportCommand(w *term.Env) *cli.Command {
@@ -71,7 +71,7 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 			&cli.BoolFlag{Name: "all", Usage: "every row"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			o, err := newReportOptions(w, c)
 			if err != nil {
 				return err
@@ -93,7 +93,7 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 }
 
 // listResults prints the results that the flags choose.
-func listResults(w *term.Env, c *cli.Context, p *project.Project, o render.ReportOptions) error {
+func listResults(w *term.Env, c *cli.Context, p *wiring.Project, o render.ReportOptions) error {
 	values := url.Values{"since": {c.String("since")}, "until": {c.String("until")}}
 	for _, filter := range c.StringSlice("filter") {
 		key, value, _ := strings.Cut(filter, "=")

@@ -9,9 +9,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -52,7 +52,7 @@ Example:
 		Action: onProject(
 			w,
 			[]string{strings.Join(scheduleVerbs, "|")},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				verb := args[0]
 				o := schedule.Options{
 					System: c.Bool("system"),
@@ -89,7 +89,7 @@ Example:
 func runSchedule(
 	ctx context.Context,
 	w *term.Env,
-	p *project.Project,
+	p *wiring.Project,
 	verb string,
 	o schedule.Options,
 ) (err error) {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -102,7 +102,7 @@ func serveAction(c *cli.Context, w *term.Env) error {
 
 // servedTools are the options of symphony mcp by default. With a single project its issues can
 // be operated, too.
-func servedTools(projects []*project.Project, dirs []string) mcpserver.Options {
+func servedTools(projects []*wiring.Project, dirs []string) mcpserver.Options {
 	o := mcpserver.Options{
 		CallTimeout:     agents.DefaultCallTimeout,
 		ApprovalTimeout: agents.DefaultApprovalTimeout,
@@ -116,14 +116,14 @@ func servedTools(projects []*project.Project, dirs []string) mcpserver.Options {
 }
 
 // newServerOptions reads the flags of the server, and its address in a workflow.
-func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) (o web.Options, err error) {
+func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (o web.Options, err error) {
 	o = web.Options{
 		Listen: c.String("listen"),
 		Port:   -1,
 		Hosts:  c.StringSlice("allow-host"),
 		Token:  web.NewToken(),
 	}
-	o.Places = text.Map(projects, func(p *project.Project) web.Place {
+	o.Places = text.Map(projects, func(p *wiring.Project) web.Place {
 		return web.Place{
 			Workflow: p.Path,
 			StateDir: p.StateDir,
@@ -164,7 +164,7 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*project.Project) 
 // read: whoever has the token decides what agents may do. The directory of this command's
 // XDG_CONFIG_HOME is one unless passes have the same variable.
 func checkTokenPlace(w *term.Env, command, file string) error {
-	hidden := project.TokenDir(w.Environment())
+	hidden := wiring.TokenDir(w.Environment())
 	dir, err := paths.Find(hidden)
 	if err != nil {
 		return fmt.Errorf("find %s: %w", hidden, err)
@@ -184,7 +184,7 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 // serverOf is the section server of the first workflow that has server.port, else of the first
 // one. Its port is -1 without a valid workflow, of which the server shows what the state
 // directory knows.
-func serverOf(projects []*project.Project) (server workflow.Server, ok bool) {
+func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
 	server.Port = -1
 	for _, p := range projects {
 		cfg, err := p.ConfigWithoutKey()
@@ -199,7 +199,7 @@ func serverOf(projects []*project.Project) (server workflow.Server, ok bool) {
 // newLoopServer returns what serves the page beside the passes of a loop: nil unless a flag or
 // the workflow asks for it. That the address of the workflow can't be used is a warning,
 // because passes do not need the server.
-func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (func(context.Context), error) {
+func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (func(context.Context), error) {
 	asked := c.IsSet("port") || c.IsSet("listen")
 	if server, _ := serverOf(projects); !asked && server.Port < 0 {
 		if c.IsSet("token-file") || c.IsSet("allow-host") {
@@ -233,7 +233,7 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*project.Project) (fu
 }
 
 // servedProjects opens the projects that the command line names: none for all of the account.
-func servedProjects(w *term.Env, c *cli.Context) ([]*project.Project, error) {
+func servedProjects(w *term.Env, c *cli.Context) ([]*wiring.Project, error) {
 	named := c.Args().Slice()
 	switch {
 	case c.IsSet("project") && c.String("project") != "all":
@@ -249,7 +249,7 @@ func servedProjects(w *term.Env, c *cli.Context) ([]*project.Project, error) {
 	case len(named) == 0:
 		named = []string{""}
 	}
-	var projects []*project.Project
+	var projects []*wiring.Project
 	for _, path := range named {
 		p, err := openProject(w, c, path)
 		if err != nil {

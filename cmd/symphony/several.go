@@ -14,10 +14,10 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -78,7 +78,7 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 func onIssues(
 	w *term.Env,
 	order func(*cli.Context) (operate.Command, error),
-	one func(*cli.Context, *project.Project, operate.Command) error,
+	one func(*cli.Context, *wiring.Project, operate.Command) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		issues, workflow, err := severalArguments(w, c)
@@ -114,7 +114,7 @@ func onIssues(
 func onSeveral(
 	c *cli.Context,
 	w *term.Env,
-	p *project.Project,
+	p *wiring.Project,
 	issues []string,
 	command operate.Command,
 ) error {
@@ -156,7 +156,7 @@ func onSeveral(
 // filter keeps, and returns each once. One that can't be found is left to the command, which
 // reports it.
 func chooseTargets(
-	c *cli.Context, w *term.Env, p *project.Project, refs []string, command operate.Command,
+	c *cli.Context, w *term.Env, p *wiring.Project, refs []string, command operate.Command,
 ) (targets []operate.Target, err error) {
 	selection, err := view.NewSelection(c.StringSlice("filter"), "", 0)
 	if err != nil {

@@ -8,9 +8,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
@@ -33,7 +33,7 @@ func showCommand(w *term.Env) *cli.Command {
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				if c.Bool("attempts") {
 					a, err := detail.ReadAttempts(c.Context, p, args[0])
 					if err == nil {
@@ -81,7 +81,7 @@ func diffCommand(w *term.Env) *cli.Command {
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				p, _ = agents.ProjectOf(c.Context, p, args[0])
 				attempts := c.String("attempt")
 				if w.JSON {

@@ -3,9 +3,9 @@ package main
 import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/tick"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -65,7 +65,7 @@ SYMPHONY_MAX_AGENTS limits the runs of one codex home, over all projects.
 			},
 			&cli.StringFlag{
 				Name:  "trigger",
-				Value: project.TriggerManual,
+				Value: wiring.TriggerManual,
 				Usage: "record that `NAME` runs the pass: " +
 					"cron, timer, manual, worker or command",
 			},

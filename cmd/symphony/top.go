@@ -1,9 +1,9 @@
 package main
 
 import (
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/top"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/urfave/cli/v2"
 )
 
@@ -21,7 +21,7 @@ func topCommand(w *term.Env) *cli.Command {
 			if err != nil {
 				return err
 			}
-			var p *project.Project
+			var p *wiring.Project
 			if positional != "" || c.IsSet("workflow") || c.IsSet("state-dir") {
 				if p, err = openProject(w, c, positional); err != nil {
 					return err

@@ -7,9 +7,9 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 func trashCommand(w *term.Env) *cli.Command {
@@ -21,7 +21,7 @@ discard this work with symphony prune --force ISSUE.
 
 ` + exampleText("symphony trash", "symphony restore ABC-7"),
 		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
-		Action: onProject(w, nil, func(c *cli.Context, p *project.Project, _ []string) error {
+		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			tellElsewhere(w, p)
 			rows, err := cleanup.Trash(c.Context, p)
 			if err == nil {
@@ -33,7 +33,7 @@ discard this work with symphony prune --force ISSUE.
 }
 
 // tellElsewhere names the machines that a command does not reach.
-func tellElsewhere(w *term.Env, p *project.Project) {
+func tellElsewhere(w *term.Env, p *wiring.Project) {
 	if cfg, err := p.ConfigWithoutKey(); err == nil && len(cfg.Policy.Hosts) > 0 {
 		fmt.Fprintln(
 			w.Stderr,
@@ -54,7 +54,7 @@ symphony trash lists. Passes do not remove a restored workspace before a run has
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				restored, err := cleanup.Restore(c.Context, p, args[0])
 				if err == nil {
 					render.Restored(w, restored)

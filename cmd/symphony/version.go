@@ -5,8 +5,8 @@ import (
 	"runtime"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/urfave/cli/v2"
 )
@@ -39,15 +39,15 @@ func versionCommand(w *term.Env) *cli.Command {
 			if c.NArg() > 0 {
 				return exit.Usage("version: unexpected argument %q", c.Args().First())
 			}
-			b := project.ReadBuild()
+			b := wiring.ReadBuild()
 			newest := ""
 			if c.Bool("check") {
-				address := w.Environment().Getenv(project.ReleasesVar)
+				address := w.Environment().Getenv(wiring.ReleasesVar)
 				if address == "" {
-					return exit.Usage("version: --check needs the URL to ask in %s", project.ReleasesVar)
+					return exit.Usage("version: --check needs the URL to ask in %s", wiring.ReleasesVar)
 				}
 				var err error
-				if newest, err = project.NewestRelease(c.Context, address); err != nil {
+				if newest, err = wiring.NewestRelease(c.Context, address); err != nil {
 					return err
 				}
 			}
@@ -68,7 +68,7 @@ func versionCommand(w *term.Env) *cli.Command {
 			)
 			switch {
 			case newest != "" && b.OlderThan(newest):
-				fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, project.UpgradeHint)
+				fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, wiring.UpgradeHint)
 			case newest != "":
 				fmt.Fprintf(w.Stdout, "the newest release is %s\n", newest)
 			}

@@ -8,9 +8,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -44,7 +44,7 @@ Exit codes:
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},
-			func(c *cli.Context, p *project.Project, args []string) error {
+			func(c *cli.Context, p *wiring.Project, args []string) error {
 				if c.IsSet("timeout") && c.Duration("timeout") <= 0 {
 					return exit.Usage("wait: --timeout must be above zero")
 				}

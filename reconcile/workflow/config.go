@@ -132,7 +132,7 @@ type Hooks struct {
 }
 
 // AgentCodex is the kind of agents: codex. What symphony uses of a kind is in agents.go of
-// package project.
+// package wiring.
 const AgentCodex = "codex"
 
 // Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and

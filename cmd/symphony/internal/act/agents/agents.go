@@ -22,7 +22,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -36,8 +36,8 @@ import (
 // Agents are the agents without an issue of this account of the machine.
 type Agents struct {
 	DB      *state.DB
-	p       *project.Project
-	account *project.PassAccount
+	p       *wiring.Project
+	account *wiring.PassAccount
 	runners *workers.Local
 	boot    string
 }
@@ -59,7 +59,7 @@ const (
 
 // Open opens the state directory of the agents, and creates it if necessary.
 func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
-	dir := project.AgentsDir(w)
+	dir := wiring.AgentsDir(w)
 	db, err := state.Open(ctx, dir)
 	if errors.Is(err, state.ErrNoState) || err != nil && exit.From(err).Code == "state_outdated" {
 		db, err = create(ctx, dir, w.Now())
@@ -68,15 +68,15 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 		return nil, err
 	}
 	a := &Agents{DB: db, p: openProject(w)}
-	a.account = project.OpenPassAccount(a.p, "", func(string) {})
+	a.account = wiring.OpenPassAccount(a.p, "", func(string) {})
 	a.runners = &workers.Local{
-		Machine:  project.NewMachine(dir),
+		Machine:  wiring.NewMachine(dir),
 		StateDir: dir,
 		Env:      a.p.WorkerEnviron(),
 		NextSlot: a.account.NextSlot,
 		Scopes:   &proc.ScopeManager{Env: w.Environ},
 	}
-	if a.runners.Exe, err = project.RunningProgram(); err == nil {
+	if a.runners.Exe, err = wiring.RunningProgram(); err == nil {
 		a.boot, err = proc.BootID()
 	}
 	if err != nil {
@@ -86,8 +86,8 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 }
 
 // openProject returns the directory of the agents as a project without a workflow.
-func openProject(w *environ.Env) *project.Project {
-	return project.New(w, filepath.Join(project.AgentsDir(w), "WORKFLOW.md"), project.AgentsDir(w))
+func openProject(w *environ.Env) *wiring.Project {
+	return wiring.NewProject(w, filepath.Join(wiring.AgentsDir(w), "WORKFLOW.md"), wiring.AgentsDir(w))
 }
 
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
@@ -107,7 +107,7 @@ func lock(ctx context.Context, dir string) (release func() error, err error) {
 		Since:   time.Now(),
 	}, lockPatience, false)
 	if err == nil && held != nil {
-		project.NameHolder(dir, held)
+		wiring.NameHolder(dir, held)
 		err = reconcile.NewError(
 			"state_busy",
 			"the state of agents is locked by "+held.String(),
@@ -171,7 +171,7 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		root = filepath.Dir(root)
 	}
 	run := reconcile.Run{
-		ID:            project.RunIDs(a.DB, a.p.Env.Now)(),
+		ID:            wiring.RunIDs(a.DB, a.p.Env.Now)(),
 		Kind:          reconcile.FreeRun,
 		IssueID:       s.ID,
 		Identifier:    s.ID,
@@ -264,12 +264,12 @@ func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(ru
 
 // limits refuses a new agent while the account is used up or has no slot, and takes a slot.
 func (a *Agents) limits(ctx context.Context, now time.Time) error {
-	if _, err := project.MaxAgents(a.p); err != nil {
+	if _, err := wiring.MaxAgents(a.p); err != nil {
 		return err
 	}
 	// Later a new agent shows whether the block is over: a machine may have no issues whose
 	// runs would.
-	if b := project.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
+	if b := wiring.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
 		return reconcile.NewError(
 			b.Reason,
 			"the codex account can't be used: "+b.Message,

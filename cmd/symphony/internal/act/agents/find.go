@@ -7,8 +7,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -17,7 +17,7 @@ import (
 // ProjectOf returns the project that knows ref, which names an issue, an agent, or a request
 // of one of them: p, or the directory of the agents. If both know it, the issue wins, and a
 // note explains that.
-func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project.Project, isAgent bool) {
+func ProjectOf(ctx context.Context, p *wiring.Project, ref string) (of *wiring.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
 	if !validID().MatchString(name) || !knows(ctx, theirs, func(db *state.DB) (bool, error) {
@@ -44,11 +44,11 @@ func ProjectOf(ctx context.Context, p *project.Project, ref string) (of *project
 
 // knows reports whether the state of a project has what find looks for. A state that can't be
 // read has not: the command that follows reports why, if it is about this project.
-func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, error)) bool {
+func knows(ctx context.Context, p *wiring.Project, find func(*state.DB) (bool, error)) bool {
 	if !p.HasState() {
 		return false
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return false
 	}
@@ -59,7 +59,7 @@ func knows(ctx context.Context, p *project.Project, find func(*state.DB) (bool, 
 
 // AsProject is the state directory of the agents in the shape of a project; nil if there never
 // was an agent.
-func AsProject(w *environ.Env) *project.Project {
+func AsProject(w *environ.Env) *wiring.Project {
 	if p := openProject(w); p.HasState() {
 		return p
 	}
@@ -72,7 +72,7 @@ func OpenRequests(ctx context.Context, w *environ.Env) ([]view.RequestRow, error
 	if p == nil {
 		return nil, nil
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
@@ -154,7 +154,7 @@ func newRig(t *testing.T, vars ...string) *rig {
 		for _, one := range test.Must(r.List(context.WithoutCancel(t.Context()))) {
 			test.OK(t, r.Kill(context.WithoutCancel(t.Context()), one.Identifier))
 			r.nothingLeft(one.Run)
-			fifo := filepath.Join(host.RunDir(project.AgentsDir(r.env), one.ID), "wake")
+			fifo := filepath.Join(host.RunDir(wiring.AgentsDir(r.env), one.ID), "wake")
 			test.Equal(t, "the FIFO of an ended agent is left", exists(fifo), false)
 		}
 		test.OK(t, r.Close())
@@ -254,8 +254,8 @@ func (r *rig) project(name, path string) {
 			0o600,
 		),
 	)
-	db := test.Must(state.Create(r.t.Context(), filepath.Join(project.StateHome(r.env), name), time.Now()))
-	test.OK(r.t, db.SetMeta(r.t.Context(), project.OwnerKey, filepath.Join(r.dir, path)))
+	db := test.Must(state.Create(r.t.Context(), filepath.Join(wiring.StateHome(r.env), name), time.Now()))
+	test.OK(r.t, db.SetMeta(r.t.Context(), wiring.OwnerKey, filepath.Join(r.dir, path)))
 	test.OK(r.t, db.Close())
 }
 
@@ -369,7 +369,7 @@ func TestWhereAndWhenAgentsStart(t *testing.T) {
 		t.Errorf("listed %+v", list)
 	}
 
-	account := project.OpenAccount(project.New(r.env, filepath.Join(r.dir, "WORKFLOW.md"), ""), "")
+	account := wiring.OpenAccount(wiring.NewProject(r.env, filepath.Join(r.dir, "WORKFLOW.md"), ""), "")
 	slots, _, err := account.TakeSlots(ctx, 3, 3) // as a pass for issues does
 	test.OK(t, err)
 	test.Equal(t, "the free slots of 3 beside two agents", len(slots), 1)
@@ -462,7 +462,7 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"a", "/", "could change"},
 		{"a", r.env.Home, "could change " + r.env.Home},
 		{"a", filepath.Join(r.env.Home, ".codex"), "could change " + filepath.Join(r.env.Home, ".codex")},
-		{"a", project.AgentsDir(r.env), "could change"},
+		{"a", wiring.AgentsDir(r.env), "could change"},
 		{"a", workspace, "is in the workspace of an issue"},
 		{"a", "/proc/self/root" + r.env.Home, "leads into /proc"},
 		{"a", "/dev/fd/../root" + r.env.Home, "leads into /proc"},
@@ -478,7 +478,7 @@ func TestSettingsAreChecked(t *testing.T) {
 	}
 	test.OK(
 		t,
-		os.WriteFile(filepath.Join(project.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600),
+		os.WriteFile(filepath.Join(wiring.StateHome(r.env), "one", "state.db"), []byte("damaged"), 0o600),
 	)
 	r.refuses(
 		"state_unreadable",
@@ -561,7 +561,7 @@ func TestKillEndsAllProcesses(t *testing.T) {
 // freeze stops the worker of an agent by SIGSTOP, but not while it has locked the database.
 func (r *rig) freeze(run reconcile.Run) {
 	db := test.Must(
-		sql.Open("sqlite", "file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_txlock=immediate"),
+		sql.Open("sqlite", "file:"+filepath.Join(wiring.AgentsDir(r.env), "state.db")+"?_txlock=immediate"),
 	)
 	defer db.Close()
 	test.Until(r.t, "the worker to stop between two transactions", func() bool {
@@ -616,7 +616,7 @@ func TestKillWhileAnotherClientSettles(t *testing.T) {
 	r.spawn("a")
 	r.startDaemon("a", "")
 	kill, run := r.killOfAFrozenWorker("a")
-	dir := project.AgentsDir(r.env)
+	dir := wiring.AgentsDir(r.env)
 	release, _, err := state.Acquire(t.Context(), dir, state.Holder{
 		PID:   os.Getpid(),
 		Since: time.Now(),
@@ -687,7 +687,7 @@ func TestKillWithoutRecord(t *testing.T) {
 	db := test.Must(
 		sql.Open(
 			"sqlite",
-			"file:"+filepath.Join(project.AgentsDir(r.env), "state.db")+"?_pragma=busy_timeout(5000)",
+			"file:"+filepath.Join(wiring.AgentsDir(r.env), "state.db")+"?_pragma=busy_timeout(5000)",
 		),
 	)
 	test.Must(
@@ -712,7 +712,7 @@ func TestNewerProgram(t *testing.T) {
 	ctx := t.Context()
 	r.spawn("a")
 	r.converse("a")
-	pool := test.Must(sql.Open("sqlite", filepath.Join(project.AgentsDir(r.env), "state.db")))
+	pool := test.Must(sql.Open("sqlite", filepath.Join(wiring.AgentsDir(r.env), "state.db")))
 	defer pool.Close()
 	test.Must(pool.Exec("PRAGMA user_version = 99"))
 	other := r.settings("b")
@@ -840,7 +840,7 @@ func TestOldAgentsAreDeleted(t *testing.T) {
 	if _, found, err := r.DB.Clients.Call(t.Context(), "c"); found || err != nil {
 		t.Errorf("the call is left: %v", err)
 	}
-	test.Equal(t, "the files are left", exists(host.RunDir(project.AgentsDir(r.env), old.ID)), false)
+	test.Equal(t, "the files are left", exists(host.RunDir(wiring.AgentsDir(r.env), old.ID)), false)
 }
 
 // A pass on a machine without agents creates nothing.

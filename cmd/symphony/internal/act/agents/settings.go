@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -163,8 +163,8 @@ func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
 
 // outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
 // git directory, or of an issue's workspace.
-func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) error {
-	own, err := project.OwnPlaces(p.Env)
+func outsideOthers(ctx context.Context, p *wiring.Project, dir paths.Place) error {
+	own, err := wiring.OwnPlaces(p.Env)
 	if err != nil {
 		return err
 	}
@@ -182,7 +182,7 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 		}
 	}
 	for _, name := range dir.Names() {
-		facts, err := project.ThisMachine().Facts(ctx, host.FactsRequest{Path: name, Around: true})
+		facts, err := wiring.ThisMachine().Facts(ctx, host.FactsRequest{Path: name, Around: true})
 		if err != nil {
 			return err
 		}
@@ -197,7 +197,7 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 				"name the work tree",
 			)
 		}
-		if project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
+		if wiring.NewProject(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
 			return reconcile.NewError(
 				CodeInvalid,
 				"cwd: "+dir.Path+" is in the workspace of an issue",
@@ -215,7 +215,7 @@ func outsideOthers(ctx context.Context, p *project.Project, dir paths.Place) err
 // CodeInvalid if the directory is within such a thing, or if the sandbox could not protect
 // one.
 func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
-	files, err := project.OperatorFiles(ctx, w)
+	files, err := wiring.OperatorFiles(ctx, w)
 	if err != nil {
 		return nil, err
 	}
@@ -230,23 +230,23 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		)
 	}
 	var list []string
-	worktrees, err := paths.Find(project.WorktreesDir(w))
+	worktrees, err := paths.Find(wiring.WorktreesDir(w))
 	if err != nil {
 		return nil, fmt.Errorf("find the worktrees: %w", err)
 	}
 	if !dir.Inside(worktrees) { // a workflow in a worktree is never obeyed
 		list = append(list, filepath.Join(dir.Path, "WORKFLOW.md"))
 	}
-	if !project.Exists(filepath.Join(dir.Path, ".git")) {
+	if !wiring.Exists(filepath.Join(dir.Path, ".git")) {
 		list = append(list, filepath.Join(dir.Path, "HEAD"))
 	}
-	obeyed, err := project.ObeyedPlaces(w)
+	obeyed, err := wiring.ObeyedPlaces(w)
 	if err != nil {
 		return nil, err
 	}
 	for _, place := range obeyed {
 		if !dir.Inside(place) {
-			files = append(files, project.Guarded{Place: place})
+			files = append(files, wiring.Guarded{Place: place})
 		}
 	}
 	for _, one := range files {
@@ -367,9 +367,9 @@ func readSettings(dir string) (s Settings, err error) {
 // runnerConfig is the configuration of the worker of an agent. The git directory is protected,
 // unlike in a workspace: the directory is the user's own, and git there would run what an
 // agent leaves.
-func (s Settings) runnerConfig(p *project.Project) runner.Config {
-	account := project.OpenAccount(p, "")
-	kind, _ := project.AgentOf(workflow.AgentCodex) // without it the run is refused
+func (s Settings) runnerConfig(p *wiring.Project) runner.Config {
+	account := wiring.OpenAccount(p, "")
+	kind, _ := wiring.AgentOf(workflow.AgentCodex) // without it the run is refused
 	command := "codex app-server"
 	if s.Codex != "" {
 		command = text.ShellWord(s.Codex) + " app-server"
@@ -380,7 +380,7 @@ func (s Settings) runnerConfig(p *project.Project) runner.Config {
 			OnQuestion:     agent.QuestionAsk,
 			Secrets:        workflow.EveryKeyVar(),
 			ProtectGit:     true,
-			Unreadable:     project.SecretFiles(p, account),
+			Unreadable:     wiring.SecretFiles(p, account),
 			LoginHome:      account.Home,
 			AgentHome:      account.AgentHome(),
 		},

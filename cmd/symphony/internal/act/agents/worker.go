@@ -9,7 +9,7 @@ import (
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -41,7 +41,7 @@ func CarryOut(
 	}
 	config := s.runnerConfig(p)
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
-	account := project.OpenAccount(p, "")
+	account := wiring.OpenAccount(p, "")
 	free := &runner.Free{
 		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
 		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
@@ -72,13 +72,13 @@ func CarryOut(
 		Requests: db.Journal,
 		Tracker:  &reconcile.TrackerAdapter{},
 		Free:     free,
-		Machine:  host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)),
+		Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)),
 		Account:  account,
 		Alive:    alive,
 		Dir:      dir,
 		StateDir: p.StateDir,
 		Env:      p.Environ(),
-		Version:  project.Version(),
+		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,
 		Boot:     run.Worker.Boot,

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -45,9 +45,9 @@ func (b branchName) Render(reconcile.Issue, int) (string, error) { return string
 
 // placeWorktree finds the repository around the directory of the settings, and puts the
 // directory of the worktree in its place.
-func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error {
+func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 	top := paths.Real(s.Cwd)
-	for !project.Exists(filepath.Join(top, ".git")) {
+	for !wiring.Exists(filepath.Join(top, ".git")) {
 		if top == filepath.Dir(top) {
 			return reconcile.NewError(
 				CodeInvalid,
@@ -57,7 +57,7 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 		}
 		top = filepath.Dir(top)
 	}
-	root := project.WorktreesDir(p.Env)
+	root := wiring.WorktreesDir(p.Env)
 	inside, err := insideWorktrees(p, top)
 	if err != nil {
 		return err
@@ -65,7 +65,7 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 	if inside {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
-	machine := project.ThisMachine()
+	machine := wiring.ThisMachine()
 	w := s.Worktree
 	facts, err := machine.Facts(ctx, host.FactsRequest{Path: top, GitDirs: true})
 	if err != nil {
@@ -92,12 +92,12 @@ func (s *Settings) placeWorktree(ctx context.Context, p *project.Project) error 
 
 // insideWorktrees reports whether a directory is in the worktree of an agent or in the
 // workspace of an issue.
-func insideWorktrees(p *project.Project, dir string) (bool, error) {
+func insideWorktrees(p *wiring.Project, dir string) (bool, error) {
 	place, err := paths.Find(dir)
 	if err != nil {
 		return false, fmt.Errorf("find %s: %w", dir, err)
 	}
-	root, err := paths.Find(project.WorktreesDir(p.Env))
+	root, err := paths.Find(wiring.WorktreesDir(p.Env))
 	if err != nil {
 		return false, fmt.Errorf("find the worktrees: %w", err)
 	}
@@ -105,7 +105,7 @@ func insideWorktrees(p *project.Project, dir string) (bool, error) {
 		return true, nil
 	}
 	for _, name := range place.Names() {
-		asAgent := project.New(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir)
+		asAgent := wiring.NewProject(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir)
 		if asAgent.Nested() != nil {
 			return true, nil //nolint:nilerr // the error is the answer
 		}
@@ -165,12 +165,12 @@ func (s Settings) setWorktree(c *runner.Config) {
 func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
 	hand := &runner.Takeover{
 		Config:   one.Settings.runnerConfig(a.p),
-		Machine:  project.NewMachine(a.p.StateDir),
+		Machine:  wiring.NewMachine(a.p.StateDir),
 		Hold:     workers.Hold,
 		StateDir: a.p.StateDir,
-		ID:       project.NewRunID(a.p.Env.Now()),
+		ID:       wiring.NewRunID(a.p.Env.Now()),
 		Issue:    reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
-		Root:     project.WorktreesDir(a.p.Env),
+		Root:     wiring.WorktreesDir(a.p.Env),
 		Env:      a.p.Environ(),
 		Now:      a.p.Env.Now,
 		Log:      slog.New(slog.DiscardHandler),
@@ -181,7 +181,7 @@ func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (u
 
 // HasWorktree reports whether the agent has a worktree that was not removed.
 func (a Agent) HasWorktree() bool {
-	return a.Settings.Worktree != nil && project.Exists(a.WorkspacePath)
+	return a.Settings.Worktree != nil && wiring.Exists(a.WorkspacePath)
 }
 
 // Prune removes the worktree and the records of an agent that has ended. With discard it
@@ -289,7 +289,7 @@ func (a *Agents) Deliver(
 		}
 	}
 	tree := one.Settings.Worktree
-	answer, err := project.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
+	answer, err := wiring.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
 		Path:   one.WorkspacePath,
 		RunID:  host.HereID(one.ID),
 		Source: host.Repository{URL: tree.Source, Base: tree.Base},
@@ -333,6 +333,6 @@ func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
 	// the operator's credential helper may use a token of GitHub
 	config.Secrets = []string{workflow.APIKeyVar}
 	q := host.LoginRequest{Env: config.HookEnv(env), Timeout: loginPatience}
-	login, err := project.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)
+	login, err := wiring.ThisMachine().Run(host.HereID(one.ID)).Login(ctx, q)
 	return config.GitEnv(env, login), err
 }

@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/archive"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -34,15 +34,15 @@ const (
 var names = []string{projectDB, agentsDB, limits, projectEnv, sharedEnv} // in this order
 
 // placesOf returns where each file of a backup belongs.
-func placesOf(p *project.Project) map[string]string {
+func placesOf(p *wiring.Project) map[string]string {
 	home := ""
 	if cfg, err := p.ConfigWithoutKey(); err == nil {
 		home = cfg.Codex.Home
 	}
 	return map[string]string{
 		projectDB:  filepath.Join(p.StateDir, "state.db"),
-		agentsDB:   filepath.Join(project.AgentsDir(p.Env), "state.db"),
-		limits:     project.OpenAccount(p, home).LimitsFile(),
+		agentsDB:   filepath.Join(wiring.AgentsDir(p.Env), "state.db"),
+		limits:     wiring.OpenAccount(p, home).LimitsFile(),
 		projectEnv: p.EnvPath(),
 		sharedEnv:  p.SharedEnvPath(),
 	}
@@ -52,11 +52,11 @@ func placesOf(p *project.Project) map[string]string {
 // Secrets adds the environment files.
 func Write(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	path string,
 	secrets bool,
 ) (m archive.Manifest, err error) {
-	m = archive.Manifest{Kind: kind, Version: project.Version(), MadeAt: p.Env.Now().UTC()}
+	m = archive.Manifest{Kind: kind, Version: wiring.Version(), MadeAt: p.Env.Now().UTC()}
 	places := placesOf(p)
 	for _, name := range names {
 		f := archive.File{Name: name}
@@ -74,7 +74,7 @@ func Write(
 		case err == nil:
 			m.Files = append(m.Files, f)
 		case name == projectDB || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoState):
-			return m, project.NoState(p, err)
+			return m, wiring.NoState(p, err)
 		}
 	}
 	return m, archive.Write(p.Env.Absolute(path), m)
@@ -90,7 +90,7 @@ type Restored struct {
 // Restore makes the state of a project that has none from a backup. The database appears last
 // and at once; an interrupted Restore can be repeated. The next pass treats the workers that
 // were alive during the backup as lost.
-func Restore(ctx context.Context, p *project.Project, path string) (out Restored, err error) {
+func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored, err error) {
 	if err := p.Nested(); err != nil {
 		return out, err
 	}
@@ -105,7 +105,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 		return out, archive.Invalid(path, kind, errors.New("it does not begin with the state of a project"))
 	}
 	places := placesOf(p)
-	release, err := project.Lock(ctx, p.Env, p.StateDir)
+	release, err := wiring.LockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return out, err
 	}
@@ -133,7 +133,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 	}
 	for _, f := range m.Files[1:] {
 		place := places[f.Name]
-		if project.Exists(place) {
+		if wiring.Exists(place) {
 			out.Kept = append(out.Kept, place)
 			continue
 		}
@@ -150,7 +150,7 @@ func Restore(ctx context.Context, p *project.Project, path string) (out Restored
 
 // examine puts a database of the backup at path into stage and migrates it there. It refuses
 // one that is damaged or of a newer program.
-func examine(ctx context.Context, p *project.Project, path, stage string, f archive.File) error {
+func examine(ctx context.Context, p *wiring.Project, path, stage string, f archive.File) error {
 	if filepath.Base(f.Name) != "state.db" {
 		return nil
 	}
@@ -170,27 +170,27 @@ func examine(ctx context.Context, p *project.Project, path, stage string, f arch
 
 // assignTo makes p the project of the database in dir, and returns the path of the workflow
 // that the database belonged to. It refuses the database of another project of this machine.
-func assignTo(ctx context.Context, p *project.Project, dir string) (from string, err error) {
+func assignTo(ctx context.Context, p *wiring.Project, dir string) (from string, err error) {
 	db, err := state.Open(ctx, dir)
 	if err != nil {
 		return "", err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	place, err := project.OriginalPath(ctx, p, db)
+	place, err := wiring.OriginalPath(ctx, p, db)
 	if err != nil {
 		return "", err
 	}
-	if from, err = project.OwnerPath(ctx, p, db); err != nil {
+	if from, err = wiring.OwnerPath(ctx, p, db); err != nil {
 		return "", err
 	}
-	roots, err := project.RootsOf(ctx, db)
+	roots, err := wiring.RootsOf(ctx, db)
 	cfg, wrong := p.ConfigWithoutKey()
 	for _, root := range roots {
 		// Workspaces stay behind. Where their root does not exist, the next runs use the
 		// present one.
-		if err == nil && wrong == nil && !project.Exists(root) {
+		if err == nil && wrong == nil && !wiring.Exists(root) {
 			err = db.Operator.MoveWorkspaces(ctx, root, paths.Real(cfg.Workspace.Root))
 		}
 	}
-	return from, errors.Join(err, project.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir))
+	return from, errors.Join(err, wiring.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir))
 }

@@ -14,14 +14,14 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/archive"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // machine is a machine with a project, whose state directory is not made.
-func machine(t *testing.T) *project.Project {
+func machine(t *testing.T) *wiring.Project {
 	t.Helper()
 	home := t.TempDir()
 	path := filepath.Join(home, "WORKFLOW.md")
@@ -34,11 +34,11 @@ func machine(t *testing.T) *project.Project {
 		),
 	)
 	env := &environ.Env{Environ: []string{"HOME=" + home}, Dir: home, Home: home, Now: time.Now}
-	return project.New(env, path, filepath.Join(home, "state"))
+	return wiring.NewProject(env, path, filepath.Join(home, "state"))
 }
 
 // files lists the files of a machine beside its workflow.
-func files(t *testing.T, p *project.Project) (list []string) {
+func files(t *testing.T, p *wiring.Project) (list []string) {
 	t.Helper()
 	test.OK(t, filepath.WalkDir(p.Env.Home, func(path string, d fs.DirEntry, err error) error {
 		if name := d.Name(); err == nil && !d.IsDir() && name != "WORKFLOW.md" && name != "lock" {
@@ -52,7 +52,7 @@ func files(t *testing.T, p *project.Project) (list []string) {
 // Every file of a backup is examined before the first one is placed.
 func TestRestoreExamines(t *testing.T) {
 	from := machine(t)
-	for _, dir := range []string{from.StateDir, project.AgentsDir(from.Env)} {
+	for _, dir := range []string{from.StateDir, wiring.AgentsDir(from.Env)} {
 		db := test.Must(state.Create(t.Context(), dir, time.Now()))
 		test.OK(t, db.Close())
 	}

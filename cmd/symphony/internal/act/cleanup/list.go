@@ -14,7 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -32,7 +32,7 @@ func findSharing(w *environ.Env, rows []ProjectRow) {
 	sharing := map[string][]int{} // rows by project of the tracker
 	for i, r := range rows {
 		rows[i].SharedWith = []string{}
-		if cfg, err := project.New(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists &&
+		if cfg, err := wiring.NewProject(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists &&
 			err == nil {
 			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
 		}
@@ -83,7 +83,7 @@ func (s Space) Remark() string {
 // listSpaces returns the workspaces in a project's roots that belong to it or to a project
 // that no longer exists.
 func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Space, err error) {
-	machine := project.ThisMachine()
+	machine := wiring.ThisMachine()
 	for _, path := range roots {
 		root, err := machine.Root(ctx, host.RootRequest{Root: path, Records: true})
 		if err != nil {
@@ -114,8 +114,8 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 }
 
 // refuseBusy refuses a project with workers or a loop. hint explains how to stop the workers.
-func refuseBusy(p *project.Project, hint string) error {
-	if living := project.LivingRuns(p); len(living) > 0 {
+func refuseBusy(p *wiring.Project, hint string) error {
+	if living := wiring.LivingRuns(p); len(living) > 0 {
 		ids := strings.Join(living, ", ")
 		return reconcile.NewError(
 			codeBusy,
@@ -128,7 +128,7 @@ func refuseBusy(p *project.Project, hint string) error {
 			hint,
 		)
 	}
-	if project.Looping(p.StateDir) {
+	if wiring.Looping(p.StateDir) {
 		return reconcile.NewError(
 			codeBusy,
 			"symphony tick --loop is running on "+p.StateDir,
@@ -180,7 +180,7 @@ type ProjectRow struct {
 // knownProjects returns every project of the account: those in the default place of state
 // directories, and those elsewhere that passes have registered.
 func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
-	dirs, err := project.StateDirs(w)
+	dirs, err := wiring.StateDirs(w)
 	if err != nil {
 		return nil, err
 	}
@@ -208,13 +208,13 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	// Workflow and roots are also known of a database that this program can't use otherwise.
-	path, _, err := db.Meta(ctx, project.OwnerKey)
+	path, _, err := db.Meta(ctx, wiring.OwnerKey)
 	if err != nil {
 		return err
 	}
 	r.WorkflowPath = path
-	r.WorkflowExists = path != "" && project.Exists(path)
-	r.Roots, err = project.RootsOf(ctx, db)
+	r.WorkflowExists = path != "" && wiring.Exists(path)
+	r.Roots, err = wiring.RootsOf(ctx, db)
 	if err != nil {
 		return err
 	}
@@ -225,11 +225,11 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 	if err != nil {
 		return err
 	}
-	last, err := project.LastPass(ctx, db)
+	last, err := wiring.LastPass(ctx, db)
 	if err != nil {
 		return err
 	}
-	alive, err := project.ScheduleAlive(ctx, db, w.Now())
+	alive, err := wiring.ScheduleAlive(ctx, db, w.Now())
 	if err != nil {
 		return err
 	}
@@ -249,6 +249,6 @@ func (r *ProjectRow) read(ctx context.Context, w *environ.Env) (err error) {
 		r.LastPass = &last.StartedAt
 	}
 	r.Paused = rec.Paused
-	r.Schedule = alive || project.Looping(r.StateDir)
+	r.Schedule = alive || wiring.Looping(r.StateDir)
 	return nil
 }

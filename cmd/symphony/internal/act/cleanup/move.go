@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -59,7 +59,7 @@ func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved M
 	if err := m.check(ctx); err != nil {
 		return moved, err
 	}
-	release, err := project.Lock(ctx, w, m.from)
+	release, err := wiring.LockProject(ctx, w, m.from)
 	if err != nil {
 		return moved, err
 	}
@@ -88,7 +88,7 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	if info, err := os.Stat(m.new); err == nil && info.IsDir() {
 		m.new = filepath.Join(m.new, "WORKFLOW.md")
 	}
-	if !project.Exists(m.new) {
+	if !wiring.Exists(m.new) {
 		return reconcile.NewError(workflow.CodeMissingFile, "there is no "+m.new,
 			"move WORKFLOW.md or its folder first, then tell symphony with this command")
 	}
@@ -106,7 +106,7 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	case row.WorkflowPath == "":
 		return reconcile.NewError(codeUnknown, "no pass has recorded the workflow of "+row.StateDir,
 			"run symphony tick --state-dir "+text.ShellQuote(row.StateDir))
-	case row.WorkflowExists && !project.SameFile(row.WorkflowPath, m.new):
+	case row.WorkflowExists && !wiring.SameFile(row.WorkflowPath, m.new):
 		return reconcile.NewError(
 			codeNotMoved,
 			row.WorkflowPath+" still exists",
@@ -134,7 +134,7 @@ func (m *mover) findMoved(ctx context.Context, err error) error {
 		return nil
 	}
 	moved, newErr := findProject(ctx, m.w, "move", m.new)
-	if newErr != nil || !schedule.Installed(ctx, project.New(m.w, m.old, "")) {
+	if newErr != nil || !schedule.Installed(ctx, wiring.NewProject(m.w, m.old, "")) {
 		return err
 	}
 	m.from = moved.StateDir
@@ -151,7 +151,7 @@ func (m *mover) check(ctx context.Context) error {
 	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(
 		m.from,
 	) + " -w " + text.ShellQuote(m.new)
-	if err := refuseBusy(project.New(m.w, m.new, m.from), hint); err != nil {
+	if err := refuseBusy(wiring.NewProject(m.w, m.new, m.from), hint); err != nil {
 		return err
 	}
 	if err := readState(ctx, m.w, m.from).refuseUnverified(); err != nil {
@@ -159,7 +159,7 @@ func (m *mover) check(ctx context.Context) error {
 	}
 	from := envFile(m.w, m.from)
 	to := envFile(m.w, m.to)
-	if from != to && project.Exists(from) && project.Exists(to) {
+	if from != to && wiring.Exists(from) && wiring.Exists(to) {
 		return reconcile.NewError(
 			codeNotMoved,
 			from+" and "+to+" exist both",
@@ -188,16 +188,16 @@ func (m *mover) move(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(project.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
+	return errors.Join(wiring.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
 }
 
 // clear removes the state directory that passes have made for the new path before they were
 // refused. It keeps one with runs.
 func (m *mover) clear(ctx context.Context) (err error) {
-	if !project.Exists(m.to) {
+	if !wiring.Exists(m.to) {
 		return nil
 	}
-	release, err := project.Lock(ctx, m.w, m.to)
+	release, err := wiring.LockProject(ctx, m.w, m.to)
 	if err != nil {
 		return err
 	}
@@ -236,8 +236,8 @@ func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, nam
 	if m.to != m.defaultDir(m.new) {
 		stateDir = m.to
 	}
-	old := project.New(m.w, m.old, stateDir)
-	changes, err = schedule.Move(ctx, old, project.New(m.w, m.new, stateDir))
+	old := wiring.NewProject(m.w, m.old, stateDir)
+	changes, err = schedule.Move(ctx, old, wiring.NewProject(m.w, m.new, stateDir))
 	old.StateDir = m.defaultDir(m.old)
 	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" {
 		named = what + " still names " + m.old + ": " + strings.Replace(hint, "delete", "change", 1)

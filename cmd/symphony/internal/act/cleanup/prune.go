@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -83,7 +83,7 @@ type prunedRuns struct {
 
 // pruner is one call of symphony prune.
 type pruner struct {
-	p       *project.Project
+	p       *wiring.Project
 	cfg     *workflow.Config
 	options PruneOptions
 	// agreed maps the workspaces and entries of the trash that the operator agreed to remove
@@ -93,7 +93,7 @@ type pruner struct {
 
 // Prune removes the trash, the workspaces and runs of issues that are finished or no longer in
 // the tracker, and run directories without a row. The result is nil if the operator declined.
-func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON, error) {
+func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func Prune(ctx context.Context, p *project.Project, o PruneOptions) (*PruneJSON,
 			return nil, err
 		}
 	}
-	release, err := project.Lock(ctx, p.Env, p.StateDir)
+	release, err := wiring.LockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -168,13 +168,13 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		RunDirs:    []string{},
 		KeptFor:    c.cfg.Workspace.KeepRemoved,
 	}
-	db, err := project.OpenForReading(ctx, c.p)
+	db, err := wiring.OpenForReading(ctx, c.p)
 	if err != nil {
 		return nil, err
 	}
 	defer db.Close()
 	for i, name := range c.options.Issues {
-		c.options.Issues[i] = project.IssueName(ctx, c.p, db, name)
+		c.options.Issues[i] = wiring.IssueName(ctx, c.p, db, name)
 	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {
@@ -250,7 +250,7 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 // keptHere returns what the mirrors of this machine have of an issue's work on another one,
 // and no remote has. Mirrors are shared, so each path is followed by the commit.
 func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error) {
-	kept, err := project.KeptHere(ctx, c.p, i.IssueID)
+	kept, err := wiring.KeptHere(ctx, c.p, i.IssueID)
 	return text.Map(kept, func(k host.Kept) loss {
 		return loss{
 			Path:    k.Mirror + " " + k.Commit,
@@ -262,11 +262,11 @@ func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
 func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
-	dirs, err := project.Rowless(ctx, c.p, db)
+	dirs, err := wiring.Rowless(ctx, c.p, db)
 	for _, e := range dirs {
 		info, err := e.Info()
-		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= project.OrphanAge &&
-			!project.Alive(c.p.StateDir, e.Name()) {
+		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= wiring.OrphanAge &&
+			!wiring.Alive(c.p.StateDir, e.Name()) {
 			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
@@ -297,11 +297,11 @@ func (c *pruner) finished(
 	if len(ids) == 0 {
 		return why, nil
 	}
-	tracker, err := project.NewTracker(c.p, c.cfg, project.TrackerOptions{})
+	tracker, err := wiring.NewTracker(c.p, c.cfg, wiring.TrackerOptions{})
 	if err != nil {
 		return nil, err
 	}
-	issues, err := project.VerifyNames(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
+	issues, err := wiring.VerifyNames(tracker, nil, c.cfg, c.p.Path, func(string) {}).ByIDs(ctx, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -389,10 +389,10 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
 func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
-		return project.NoState(c.p, err)
+		return wiring.NoState(c.p, err)
 	}
 	defer db.Close()
-	machine := project.ThisMachine()
+	machine := wiring.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
 			if err := machine.DeleteTrash(ctx, host.TrashRequest{
@@ -408,7 +408,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	for _, s := range selected {
 		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
 		// It moves a workspace to the trash as a cleanup run does.
-		hand := project.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
+		hand := wiring.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
 		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
 		switch {
 		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy:
@@ -427,7 +427,7 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		}
 	}
 	for i, r := range f.Runs {
-		if err := project.ForgetKept(ctx, c.p, r.IssueID); err != nil {
+		if err := wiring.ForgetKept(ctx, c.p, r.IssueID); err != nil {
 			return err
 		}
 		ids, err := db.Operator.ForgetIssue(ctx, r.IssueID)

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -63,7 +63,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if sure, err := o.Confirm(ctx, lines); err != nil || !sure {
 		return nil, err
 	}
-	release, err := project.Lock(ctx, w, row.StateDir)
+	release, err := wiring.LockProject(ctx, w, row.StateDir)
 	if err != nil {
 		return nil, err
 	}
@@ -119,7 +119,7 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	if row.Error == nil && row.WorkflowPath != "" {
 		return row, nil
 	}
-	home := project.StateHome(w)
+	home := wiring.StateHome(w)
 	registered, err := state.RegisteredDirs(home)
 	if err != nil {
 		return row, err
@@ -140,7 +140,7 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 // the project again. Recent passes are not a reason: they may belong to a schedule that was
 // removed a moment ago.
 func (r *remover) check(ctx context.Context) (err error) {
-	p := &project.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
+	p := &wiring.Project{Env: r.w, Path: r.row.WorkflowPath, StateDir: r.row.StateDir}
 	flags := "--state-dir " + text.ShellQuote(p.StateDir)
 	if p.Path != "" {
 		flags = "-w " + text.ShellQuote(p.Path) + " " + flags
@@ -181,7 +181,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
-		root, err := project.ThisMachine().Root(ctx, host.RootRequest{
+		root, err := wiring.ThisMachine().Root(ctx, host.RootRequest{
 			Root:     path,
 			StateDir: r.row.StateDir,
 		})
@@ -219,14 +219,14 @@ func unsavedError(l loss) error {
 // directories are removed before the database: without them this is the repetition of an
 // interrupted removal.
 func (r *remover) spacesUnknown() bool {
-	return r.row.Error != nil && project.Exists(filepath.Join(r.row.StateDir, "runs"))
+	return r.row.Error != nil && wiring.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
 
 // announce returns lines about what is removed and what is kept.
 func (r *remover) announce() (lines []string, err error) {
 	line := func(verb, what string) { lines = append(lines, fmt.Sprintf("%-6s %s", verb, what)) }
 	line("remove", r.row.StateDir)
-	if env := envFile(r.w, r.row.StateDir); project.Exists(env) {
+	if env := envFile(r.w, r.row.StateDir); wiring.Exists(env) {
 		others, err := r.sharers()
 		switch {
 		case err != nil:
@@ -257,7 +257,7 @@ func (r *remover) announce() (lines []string, err error) {
 		line("keep", r.row.WorkflowPath)
 	}
 	last, err := r.last()
-	if accounts := filepath.Join(project.StateHome(r.w), accountsDir); last && project.Exists(accounts) {
+	if accounts := filepath.Join(wiring.StateHome(r.w), accountsDir); last && wiring.Exists(accounts) {
 		line("remove", accounts+", with the threads of agents")
 	}
 	return lines, err
@@ -266,8 +266,8 @@ func (r *remover) announce() (lines []string, err error) {
 // last reports whether no other project and no agents without an issue use what the projects
 // of the account share.
 func (r *remover) last() (bool, error) {
-	others, err := project.StateDirs(r.w)
-	if dir := project.AgentsDir(r.w); project.Exists(dir) {
+	others, err := wiring.StateDirs(r.w)
+	if dir := wiring.AgentsDir(r.w); wiring.Exists(dir) {
 		others = append(others, dir)
 	}
 	return !slices.ContainsFunc(others, func(dir string) bool { return dir != r.row.StateDir }), err
@@ -296,15 +296,15 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		}
 	}
 	for _, path := range r.row.Roots {
-		root, err := project.ThisMachine().Root(ctx, host.RootRequest{
+		root, err := wiring.ThisMachine().Root(ctx, host.RootRequest{
 			Root:     path,
 			StateDir: r.row.StateDir,
 		})
 		for _, identity := range root.Projects {
-			err = errors.Join(err, project.UnclaimFolder(r.w, identity))
+			err = errors.Join(err, wiring.UnclaimFolder(r.w, identity))
 		}
 		if err == nil {
-			err = project.ThisMachine().Leave(ctx, host.LeaveRequest{
+			err = wiring.ThisMachine().Leave(ctx, host.LeaveRequest{
 				Root:     path,
 				StateDir: r.row.StateDir,
 				Dissolve: r.options.Workspaces,
@@ -318,7 +318,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 			_ = os.Remove(path)
 		}
 		if r.options.Workspaces &&
-			filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, project.RootsFolder)) {
+			filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, wiring.RootsFolder)) {
 			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}
@@ -337,7 +337,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	home := project.StateHome(r.w)
+	home := wiring.StateHome(r.w)
 	if err := state.UnregisterDirs(home); err != nil {
 		return nil, err
 	}
@@ -355,7 +355,7 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		answer, err := project.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
+		answer, err := wiring.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
 			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
 				ID:         s.IssueID,
 				Identifier: s.Identifier,
@@ -368,7 +368,7 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 		case err == nil && answer.Unsaved != "":
 			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
 		case err == nil && answer.Trash != "":
-			err = project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+			err = wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
 				Root: s.rec.Root,
 				Path: answer.Trash,
 			})
@@ -378,7 +378,7 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 		}
 	}
 	for _, row := range r.trash {
-		if err := project.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+		if err := wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
 			Root: row.root,
 			Path: row.Path,
 		}); err != nil {
@@ -402,7 +402,7 @@ func envFile(w *environ.Env, stateDir string) string {
 // sharers returns the other state directories of the same name, whose projects read the same
 // environment file.
 func (r *remover) sharers() ([]string, error) {
-	dirs, err := project.StateDirs(r.w)
+	dirs, err := wiring.StateDirs(r.w)
 	return slices.DeleteFunc(dirs, func(dir string) bool {
 		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
 	}), err

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -67,11 +67,11 @@ type RestoreJSON struct {
 
 // Restore brings the workspace of an issue back from the trash: the one that was removed last,
 // unless ref is the name of an entry.
-func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, error) {
+func Restore(ctx context.Context, p *wiring.Project, ref string) (RestoreJSON, error) {
 	if err := p.Nested(); err != nil {
 		return RestoreJSON{}, err
 	}
-	release, err := project.Lock(ctx, p.Env, p.StateDir)
+	release, err := wiring.LockProject(ctx, p.Env, p.StateDir)
 	if err != nil {
 		return RestoreJSON{}, err
 	}
@@ -79,15 +79,15 @@ func Restore(ctx context.Context, p *project.Project, ref string) (RestoreJSON, 
 	return RestoreJSON{path}, errors.Join(err, release())
 }
 
-func restore(ctx context.Context, p *project.Project, ref string) (path string, err error) {
-	db, err := project.OpenForReading(ctx, p)
+func restore(ctx context.Context, p *wiring.Project, ref string) (path string, err error) {
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return "", err
 	}
 	defer db.Close()
-	ref = project.IssueName(ctx, p, db, ref)
+	ref = wiring.IssueName(ctx, p, db, ref)
 	if id, _, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
-		if err := project.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
+		if err := wiring.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
 			return "", err
 		}
 	}
@@ -106,7 +106,7 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 		)
 	}
 	last := slices.MaxFunc(rows, func(a, b TrashRow) int { return a.RemovedAt.Compare(b.RemovedAt) })
-	restored, err := project.ThisMachine().Restore(ctx, host.TrashRequest{
+	restored, err := wiring.ThisMachine().Restore(ctx, host.TrashRequest{
 		Root: last.root,
 		Path: last.Path,
 	})
@@ -114,12 +114,12 @@ func restore(ctx context.Context, p *project.Project, ref string) (path string, 
 }
 
 // Trash returns the removed workspaces of a project, in all roots that it has used.
-func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
+func Trash(ctx context.Context, p *wiring.Project) (TrashJSON, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func Trash(ctx context.Context, p *project.Project) (TrashJSON, error) {
 // trashOf lists what a project has in the trash of its roots.
 func trashOf(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	cfg *workflow.Config,
 	roots []string,
 ) ([]TrashRow, error) {
@@ -156,7 +156,7 @@ func trashOf(
 
 // listTrash lists what a project of the tracker has in the trash of a root.
 func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
-	entries, err := project.ThisMachine().ListTrash(ctx, r)
+	entries, err := wiring.ThisMachine().ListTrash(ctx, r)
 	for _, e := range entries {
 		row := TrashRow{
 			IssueID:    e.IssueID,
@@ -181,11 +181,11 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 // allRoots returns the workspace roots on this machine that a project has used, and the one
 // that it uses now.
 func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
-	roots, err := project.RootsOf(ctx, db)
+	roots, err := wiring.RootsOf(ctx, db)
 	if len(cfg.Policy.Hosts) > 0 { // workspaces are elsewhere
 		return roots, err
 	}
-	if current := project.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
+	if current := wiring.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
 	return roots, err

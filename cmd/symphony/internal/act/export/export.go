@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -41,8 +41,8 @@ type Result struct {
 }
 
 // Runs exports runs. A run has the same ids each time.
-func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err error) {
-	db, err := project.OpenForReading(ctx, p)
+func Runs(ctx context.Context, p *wiring.Project, o Options) (r Result, err error) {
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return r, err
 	}
@@ -50,7 +50,7 @@ func Runs(ctx context.Context, p *project.Project, o Options) (r Result, err err
 	t := trace{project: p.Name(), content: o.Content, redactor: agent.NewRedactor(nil)}
 	if cfg, invalid := p.ConfigWithoutKey(); invalid == nil {
 		t.prices = cfg.Agent.Prices
-		t.redactor.Add(project.Secrets(p, cfg))
+		t.redactor.Add(wiring.Secrets(p, cfg))
 	}
 	ids, err := db.Runs.EndedIDs(ctx, o.Since)
 	if err != nil {
@@ -119,7 +119,7 @@ type target struct {
 // address finds a collector's address that lacks http://.
 var address = text.Pattern(`^[\w.-]+:\d+(/.*)?$`)
 
-func (t *target) open(p *project.Project, out io.Writer) (err error) {
+func (t *target) open(p *wiring.Project, out io.Writer) (err error) {
 	t.close = func() error { return nil }
 	switch {
 	case strings.HasPrefix(t.name, "http://") || strings.HasPrefix(t.name, "https://"):
@@ -141,7 +141,7 @@ func (t *target) open(p *project.Project, out io.Writer) (err error) {
 	return nil
 }
 
-func (t *target) openURL(p *project.Project) (err error) {
+func (t *target) openURL(p *wiring.Project) (err error) {
 	list, _ := p.Lookup(workflow.OTLPHeadersVar)
 	values, invalid := url.ParseQuery(
 		strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list),
@@ -173,7 +173,7 @@ func (t *target) openURL(p *project.Project) (err error) {
 
 func (t *target) send(ctx context.Context, spans []*span) error {
 	about := span{}
-	new(trace).set(&about, "service.name", "symphony", "service.version", project.Version())
+	new(trace).set(&about, "service.name", "symphony", "service.version", wiring.Version())
 	message := text.JSON(object{"resourceSpans": []any{object{
 		"resource": object{"attributes": about.Attributes}, "schemaUrl": schema,
 		"scopeSpans": []any{object{

@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/daemon"
@@ -67,7 +67,7 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 	if err != nil {
 		return err
 	}
-	exe, err := project.RunningProgram()
+	exe, err := wiring.RunningProgram()
 	if err != nil {
 		return err
 	}
@@ -157,7 +157,7 @@ func serve(
 	_ = proc.ShowAs("symphony") // as in a worker
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
-	err = daemon.Serve(ctx, project.NewServedMachine(w, p.StateDir), p, daemon.Options{
+	err = daemon.Serve(ctx, wiring.NewServedMachine(w, p.StateDir), p, daemon.Options{
 		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(secret)},
 		LostAfter:   lostAfter, Ready: ready, Log: log, Now: w.Now,
 	})

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -44,7 +44,7 @@ func (c Command) waitsForRun() bool {
 }
 
 // passRunner runs a pass: one of the command's own, or one for several commands.
-type passRunner func(context.Context, *project.Project, pass.Options) (pass.Result, error)
+type passRunner func(context.Context, *wiring.Project, pass.Options) (pass.Result, error)
 
 func (c Command) delivers() bool {
 	return c.Verb == reconcile.VerbDeliver || c.Verb == reconcile.VerbVerify
@@ -128,7 +128,7 @@ func (r Result) JSON() any {
 
 // operation is a stored command and the pass that applies it.
 type operation struct {
-	p      *project.Project
+	p      *wiring.Project
 	db     *state.DB
 	asked  Command
 	cmd    reconcile.Command
@@ -137,7 +137,7 @@ type operation struct {
 }
 
 // Apply stores a command and runs a pass for it.
-func Apply(ctx context.Context, p *project.Project, c Command) (Result, error) {
+func Apply(ctx context.Context, p *wiring.Project, c Command) (Result, error) {
 	return operate(ctx, p, c, func(o *operation) error {
 		if c.Fresh {
 			if err := o.db.Operator.EndThreads(ctx, o.cmd.IssueID); err != nil {
@@ -157,7 +157,7 @@ func Apply(ctx context.Context, p *project.Project, c Command) (Result, error) {
 // calls do.
 func operate(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	c Command,
 	do func(*operation) error,
 ) (r Result, err error) {
@@ -171,10 +171,10 @@ func operate(
 	}
 	if err == nil {
 		defer func() { err = errors.Join(err, db.Close()) }()
-		_, err = project.OwnerPath(ctx, p, db)
+		_, err = wiring.OwnerPath(ctx, p, db)
 	}
 	if err != nil {
-		return r, project.NoState(p, err)
+		return r, wiring.NoState(p, err)
 	}
 	o := &operation{
 		p:     p,
@@ -185,7 +185,7 @@ func operate(
 	}
 	switch {
 	case c.Issue != "":
-		if o.cmd.IssueID, o.cmd.Identifier, err = project.FindIssue(ctx, p, db, c.Issue); err != nil {
+		if o.cmd.IssueID, o.cmd.Identifier, err = wiring.FindIssue(ctx, p, db, c.Issue); err != nil {
 			return r, err
 		}
 		o.only = []string{o.cmd.IssueID}
@@ -199,21 +199,21 @@ func operate(
 
 // createState creates the state of a project by a pass that starts nothing, unless the
 // workspace root belongs to another state.
-func createState(ctx context.Context, p *project.Project) (*state.DB, error) {
+func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err == nil {
-		err = project.RootFits(ctx, p, cfg, true)
+		err = wiring.RootFits(ctx, p, cfg, true)
 	}
 	if err != nil {
 		return nil, err
 	}
 	first, err := pass.Run(ctx, p, pass.Options{
-		Trigger:     project.TriggerCommand,
+		Trigger:     wiring.TriggerCommand,
 		Only:        []string{pass.NoIssue},
-		LockTimeout: project.CommandPatience,
+		LockTimeout: wiring.CommandPatience,
 	})
 	if err == nil && first.Holder != nil {
-		err = project.LockedError(first.Holder)
+		err = wiring.LockedError(first.Holder)
 	}
 	if err != nil {
 		return nil, err
@@ -228,8 +228,8 @@ func (o *operation) forgetLimits(ctx context.Context) error {
 		return err
 	}
 	return errors.Join(
-		project.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()),
-		project.ForgetLimits(ctx, o.db),
+		wiring.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()),
+		wiring.ForgetLimits(ctx, o.db),
 	)
 }
 
@@ -248,9 +248,9 @@ func (o *operation) run(ctx context.Context) error {
 		run = pass.Run
 	}
 	r.Pass, err = run(ctx, o.p, pass.Options{
-		Trigger:     project.TriggerCommand,
+		Trigger:     wiring.TriggerCommand,
 		Only:        o.only,
-		LockTimeout: project.CommandPatience,
+		LockTimeout: wiring.CommandPatience,
 		DB:          o.db,
 		Delivers:    o.asked.delivers(),
 	})
@@ -259,7 +259,7 @@ func (o *operation) run(ctx context.Context) error {
 		r.Pass = pass.Result{}
 		return withHint(err, "the command is stored: the next pass applies it")
 	case r.Pass.Holder != nil:
-		e := project.LockedError(r.Pass.Holder)
+		e := wiring.LockedError(r.Pass.Holder)
 		e.Hint = "the command is stored; the next pass applies it"
 		return e
 	}
@@ -272,7 +272,7 @@ func (o *operation) run(ctx context.Context) error {
 			return err
 		}
 	}
-	alive, err := project.ScheduleAlive(ctx, o.db, o.p.Env.Now())
+	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
 	starts := []reconcile.Verb{
 		reconcile.VerbRetry,
 		reconcile.VerbHostGone,
@@ -280,7 +280,7 @@ func (o *operation) run(ctx context.Context) error {
 		reconcile.VerbUnblock,
 	}
 	needsPass := !r.Applied || slices.Contains(starts, o.cmd.Verb)
-	r.Unscheduled = needsPass && !unchanged && !alive && !project.Looping(o.p.StateDir)
+	r.Unscheduled = needsPass && !unchanged && !alive && !wiring.Looping(o.p.StateDir)
 	return err
 }
 
@@ -347,25 +347,25 @@ func (o *operation) effectOnIssue(ctx context.Context) (line string, unchanged b
 // or that was running already. A run that goes on keeps its model: with another one the error
 // is not_started. model replaces that of the workflow unless it is empty. The result of a pass
 // with errors comes with the error.
-func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r Result, err error) {
-	issue, err := project.FetchIssue(ctx, p, ref)
+func StartIssue(ctx context.Context, p *wiring.Project, ref, model string) (r Result, err error) {
+	issue, err := wiring.FetchIssue(ctx, p, ref)
 	if err != nil {
 		return r, err
 	}
 	r = Result{Verb: VerbRun}
 	r.Pass, err = pass.Run(ctx, p, pass.Options{
-		Trigger:     project.TriggerManual,
+		Trigger:     wiring.TriggerManual,
 		Only:        []string{issue.ID},
 		AtOnce:      true,
 		Model:       model,
 		Stays:       true,
-		LockTimeout: project.CommandPatience,
+		LockTimeout: wiring.CommandPatience,
 	})
 	switch {
 	case err != nil:
 		return Result{}, err
 	case r.Pass.Holder != nil:
-		return r, project.LockedError(r.Pass.Holder)
+		return r, wiring.LockedError(r.Pass.Holder)
 	}
 	if err := r.Pass.ExitCode(); err != nil {
 		return r, err
@@ -375,7 +375,7 @@ func StartIssue(ctx context.Context, p *project.Project, ref, model string) (r R
 		r.RunID = r.Pass.Applied[i].RunID
 		return r, nil
 	}
-	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+	db, err := wiring.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return r, err
 	}
@@ -405,7 +405,7 @@ func startsRun(a reconcile.Applied) bool {
 // Deliver carries out the commands deliver and verify: it starts a run without an agent that
 // verifies and pushes the commits of an issue, and hands it over. The result of a pass that
 // has started none comes with the error not_started.
-func Deliver(ctx context.Context, p *project.Project, c Command) (Result, error) {
+func Deliver(ctx context.Context, p *wiring.Project, c Command) (Result, error) {
 	return operate(ctx, p, c, func(o *operation) error {
 		if err := undeliverable(ctx, o); err != nil {
 			return err
@@ -476,7 +476,7 @@ func undeliverable(ctx context.Context, o *operation) error {
 // ended reports whether a run has ended, though no pass has settled it yet.
 func (o *operation) ended(ctx context.Context, runID string) bool {
 	run, err := o.db.Runs.Find(ctx, runID)
-	return err == nil && (run.Outcome != "" || project.WorkerDead(o.p, run))
+	return err == nil && (run.Outcome != "" || wiring.WorkerDead(o.p, run))
 }
 
 // notStarted returns the error that explains why the pass started no run of the issue.
@@ -486,7 +486,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, c reconcile.Claim, claime
 		issue.Identifier+" is not in this project",
 		"symphony show "+issue.Identifier+" explains it",
 	)
-	if r.Config != nil && !project.Policy(r.Config).Active(issue.State) {
+	if r.Config != nil && !wiring.Policy(r.Config).Active(issue.State) {
 		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s", issue.Identifier, issue.State,
 			strings.Join(r.Config.Policy.ActiveStates, " or "))
 	}

@@ -9,7 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -40,7 +40,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 					0o600,
 				),
 			)
-			p := project.New(&environ.Env{
+			p := wiring.NewProject(&environ.Env{
 				Environ: []string{"TMPDIR=" + t.TempDir()},
 				Dir:     dir,
 				Home:    dir,
@@ -74,7 +74,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 				),
 			)
 			cmd := Command{Verb: reconcile.VerbDeliver, Issue: "A-1"}
-			cmd.pass = func(ctx context.Context, _ *project.Project, o pass.Options) (pass.Result, error) {
+			cmd.pass = func(ctx context.Context, _ *wiring.Project, o pass.Options) (pass.Result, error) {
 				for i, kind := range c.runs {
 					run := before
 					run.ID = "new-" + string(rune('0'+i))

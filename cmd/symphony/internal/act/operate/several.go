@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -26,7 +26,7 @@ const (
 
 // Do carries out any command about one issue, request or project. Unless NoWait is set, it
 // waits for the runs that it stops and for deliveries.
-func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error) {
+func Do(ctx context.Context, p *wiring.Project, c Command) (r Result, err error) {
 	switch c.Verb {
 	case VerbRun:
 		return StartIssue(ctx, p, c.Issue, c.Model)
@@ -68,7 +68,7 @@ func Do(ctx context.Context, p *project.Project, c Command) (r Result, err error
 
 // Target is an issue or a request of a project.
 type Target struct {
-	Project *project.Project
+	Project *wiring.Project
 	Name    string // the issue or the request
 }
 
@@ -193,7 +193,7 @@ type sharedPass struct {
 func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
 	s.missing.Add(1)
 	stopWaiting = sync.OnceFunc(s.missing.Done)
-	return func(ctx context.Context, p *project.Project, o pass.Options) (pass.Result, error) {
+	return func(ctx context.Context, p *wiring.Project, o pass.Options) (pass.Result, error) {
 		s.mu.Lock()
 		s.only = append(s.only, o.Only...)
 		s.mu.Unlock()
@@ -224,7 +224,7 @@ func doOne(ctx context.Context, t Target, c Command) TargetResult {
 		return out
 	}
 	// of its own: commands may run at the same time
-	p := project.New(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir)
+	p := wiring.NewProject(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir)
 	c.Issue = t.Name
 	r, err := Do(ctx, p, c)
 	out.RunID = text.OrNull(r.RunID)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -31,7 +31,7 @@ func TestExitCodeOfSeveral(t *testing.T) {
 func TestSignalEndsSeveral(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	p := project.New(&environ.Env{Dir: t.TempDir(), Home: t.TempDir()}, "WORKFLOW.md", t.TempDir())
+	p := wiring.NewProject(&environ.Env{Dir: t.TempDir(), Home: t.TempDir()}, "WORKFLOW.md", t.TempDir())
 	results := Each(
 		ctx,
 		[]Target{{p, "A"}, {p, "B"}},

@@ -14,7 +14,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -74,10 +74,10 @@ const (
 // Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the
 // runs have ended. Stopping all issues ends the workers even if the database can't be used.
 // The result of a wait that failed comes with the error.
-func Stop(ctx context.Context, p *project.Project, c Command, tell StopCalls) (Result, error) {
+func Stop(ctx context.Context, p *wiring.Project, c Command, tell StopCalls) (Result, error) {
 	tell.setDefaults()
 	r, err := operate(ctx, p, c, func(op *operation) error {
-		local := workers.Local{Machine: project.NewMachine(p.StateDir), StateDir: p.StateDir}
+		local := workers.Local{Machine: wiring.NewMachine(p.StateDir), StateDir: p.StateDir}
 		s := &stopping{operation: op, tell: tell, local: local, began: proc.Monotonic()}
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
 		if err := s.run(ctx); err != nil {
@@ -141,7 +141,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 		patience = settleEvery // no pass can settle anything
 	}
 	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
-		return !project.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+		return !wiring.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
 	}
 	nextPass := proc.Monotonic() + settleAfter
 	for {
@@ -156,7 +156,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			return s.notEnded(ctx, runs)
 		case now > nextPass && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
 			options := pass.Options{
-				Trigger:     project.TriggerCommand,
+				Trigger:     wiring.TriggerCommand,
 				Only:        s.only,
 				LockTimeout: settleEvery,
 			}
@@ -165,7 +165,7 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 			}
 			nextPass = proc.Monotonic() + settleEvery
 		}
-		if !project.Sleep(signalled, lookStep) {
+		if !wiring.Sleep(signalled, lookStep) {
 			names := text.Map(runs, func(r reconcile.Run) string { return r.Identifier })
 			return reconcile.NewError(
 				"canceled",
@@ -197,7 +197,7 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 		if err != nil {
 			return nil, err
 		}
-		if !run.Settled || project.Alive(s.p.StateDir, run.ID) {
+		if !run.Settled || wiring.Alive(s.p.StateDir, run.ID) {
 			open = append(open, run)
 			continue
 		}
@@ -281,7 +281,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 		if err != nil {
 			return err
 		}
-		if project.Alive(s.p.StateDir, run.ID) {
+		if wiring.Alive(s.p.StateDir, run.ID) {
 			row.Left = append(row.Left, reconcile.Process{
 				PID:  run.Worker.PID,
 				Name: "symphony worker",
@@ -320,7 +320,7 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 	var passes []reconcile.Process
 	for end := proc.Monotonic() + stopSlack; s.cmd.IssueID == ""; {
 		passes, err = proc.OwnPasses(s.p.StateDir)
-		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !project.Sleep(signalled, lookStep) {
+		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !wiring.Sleep(signalled, lookStep) {
 			break
 		}
 	}
@@ -348,7 +348,7 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 // those that are still alive, and for stop --all also the takeovers in use, which only their
 // operators can end.
 func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
-	dirs, err := project.Rowless(ctx, s.p, s.db)
+	dirs, err := wiring.Rowless(ctx, s.p, s.db)
 	for _, d := range dirs {
 		run := reconcile.Run{ID: d.Name()}
 		live := s.local.Probe(ctx, run)
@@ -379,12 +379,12 @@ const endPatience = 20 * time.Second
 // endWorkers is stop --all without a readable database. No worker may be alive while an
 // operator restores the database, and only the process list shows which are. It returns cause,
 // the error of the database, with the next step as its hint.
-func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause error) error {
+func endWorkers(ctx context.Context, p *wiring.Project, tell StopCalls, cause error) error {
 	known := *exit.From(cause)
-	self := state.Holder{PID: os.Getpid(), Trigger: project.TriggerCommand, Since: p.Env.Now()}
-	release, holder, err := state.Acquire(ctx, p.StateDir, self, project.CommandPatience, false)
+	self := state.Holder{PID: os.Getpid(), Trigger: wiring.TriggerCommand, Since: p.Env.Now()}
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, wiring.CommandPatience, false)
 	if err == nil && holder != nil {
-		return project.LockedError(holder)
+		return wiring.LockedError(holder)
 	}
 	var workers map[string]proc.FoundWorker
 	if err == nil {
@@ -399,11 +399,11 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 	}
 	maps.DeleteFunc(
 		workers,
-		func(id string, _ proc.FoundWorker) bool { return !project.Alive(p.StateDir, id) },
+		func(id string, _ proc.FoundWorker) bool { return !wiring.Alive(p.StateDir, id) },
 	)
 	// the database, which usually names the workflow of the state directory, can't be read
 	for _, w := range workers {
-		if project.Exists(w.Workflow) && !project.SameFile(w.Workflow, p.Path) {
+		if wiring.Exists(w.Workflow) && !wiring.SameFile(w.Workflow, p.Path) {
 			return reconcile.NewError(
 				"state_conflict",
 				fmt.Sprintf("the workers of %s belong to %s, not to %s", p.StateDir, w.Workflow, p.Path),
@@ -417,9 +417,9 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 		}
 	}
 	isWorker := func(id string) bool { _, ok := workers[id]; return ok }
-	living := project.LivingRuns(p)
-	for end := p.Env.Now().Add(endPatience); slices.ContainsFunc(living, isWorker) && p.Env.Now().Before(end); living = project.LivingRuns(p) {
-		if !project.Sleep(ctx, project.WaitStep) {
+	living := wiring.LivingRuns(p)
+	for end := p.Env.Now().Add(endPatience); slices.ContainsFunc(living, isWorker) && p.Env.Now().Before(end); living = wiring.LivingRuns(p) {
+		if !wiring.Sleep(ctx, wiring.WaitStep) {
 			break
 		}
 	}
@@ -429,7 +429,7 @@ func endWorkers(ctx context.Context, p *project.Project, tell StopCalls, cause e
 		}
 		// In a backup of the database the run is still running. This note keeps its end from
 		// counting against the issue.
-		if err := proc.NoteUnstarted(project.AliveFile(p.StateDir, id), known.Code); err != nil {
+		if err := proc.NoteUnstarted(wiring.AliveFile(p.StateDir, id), known.Code); err != nil {
 			tell.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
 		tell.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))

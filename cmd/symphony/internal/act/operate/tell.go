@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -93,7 +93,7 @@ func (o *operation) mayRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	issue, err := project.FetchIssue(ctx, o.p, o.cmd.IssueID)
+	issue, err := wiring.FetchIssue(ctx, o.p, o.cmd.IssueID)
 	if err != nil || cfg.Policy.Active(issue.State) {
 		return err
 	}
@@ -115,13 +115,13 @@ func (o *operation) waitUntilTold(
 ) (reconcile.Message, error) {
 	for end := o.p.Env.Now().Add(tellPatience); ; {
 		// checked first: it may tell and end before the next line
-		alive := project.Alive(o.p.StateDir, runID)
+		alive := wiring.Alive(o.p.StateDir, runID)
 		list, err := o.db.Views.MessagesOf(ctx, m.IssueID, false, reconcile.MaxMessages)
 		is := text.First(list, func(one reconcile.Message) bool { return one.ID == m.ID })
 		m.RunID = is.RunID
 		m.ToldAt = is.ToldAt
 		if err != nil || !m.ToldAt.IsZero() || !alive || o.p.Env.Now().After(end) ||
-			!project.Sleep(ctx, tellStep) {
+			!wiring.Sleep(ctx, tellStep) {
 			return m, err
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -30,7 +30,7 @@ type WaitOptions struct {
 // Wait waits until an issue does not go on by itself, and returns what became of it. The error
 // after the timeout is an exit.Only, and the issue as it was then comes with it. A signal ends
 // the wait and changes nothing.
-func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue, error) {
+func Wait(ctx context.Context, p *wiring.Project, o WaitOptions) (detail.Issue, error) {
 	waiting := ctx
 	if o.Timeout > 0 {
 		var cancel context.CancelFunc
@@ -61,7 +61,7 @@ func Wait(ctx context.Context, p *project.Project, o WaitOptions) (detail.Issue,
 }
 
 // waitFor reads the issue again and again until it does not continue by itself.
-func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.Issue, err error) {
+func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Issue, err error) {
 	ref := o.Issue
 	began := p.Env.Now()
 	last := ""
@@ -87,7 +87,7 @@ func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.I
 				o.Status(v)
 			}
 		}
-		if !project.Sleep(ctx, waitStep) {
+		if !wiring.Sleep(ctx, waitStep) {
 			return v, ctx.Err()
 		}
 	}
@@ -95,7 +95,7 @@ func waitFor(ctx context.Context, p *project.Project, o WaitOptions) (v detail.I
 
 // Address returns the address of an issue in the web, or of its pull request. It asks the
 // tracker only for what the database does not know.
-func Address(ctx context.Context, p *project.Project, ref string, pullRequest bool) (string, error) {
+func Address(ctx context.Context, p *wiring.Project, ref string, pullRequest bool) (string, error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {
 		if v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true}); err != nil {

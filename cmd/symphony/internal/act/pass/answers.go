@@ -5,8 +5,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/feedback"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/state"
@@ -19,7 +19,7 @@ func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.E
 // pass if the tracker has just failed.
 func exchangeComments(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	o Options,
 	t *reconcile.TrackerAdapter,
@@ -34,7 +34,7 @@ func exchangeComments(
 			return
 		}
 	}
-	if problem := project.NoComments(t); problem != nil {
+	if problem := wiring.NoComments(t); problem != nil {
 		r.warn(problem.Message + ": " + problem.Hint)
 		return
 	}
@@ -50,9 +50,9 @@ func exchangeComments(
 		ExplainHolds: cfg.ExplainHolds,
 		Now:          p.Env.Now,
 		At:           at,
-		Alive:        func(runID string) bool { return project.Alive(p.StateDir, runID) },
+		Alive:        func(runID string) bool { return wiring.Alive(p.StateDir, runID) },
 	}
-	if o.Trigger != project.TriggerWorker { // nothing reads the output of such a pass
+	if o.Trigger != wiring.TriggerWorker { // nothing reads the output of such a pass
 		exchange.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
 	}
 	for _, err := range exchange.Pass(ctx) {
@@ -63,14 +63,14 @@ func exchangeComments(
 // watchPulls brings issues back for which their pull requests ask, in a pass over all issues.
 func watchPulls(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	o Options,
 	t *reconcile.TrackerAdapter,
 	r *Result,
 ) {
 	cfg := r.Config
-	forge := project.NewForge(p, cfg, db)
+	forge := wiring.NewForge(p, cfg, db)
 	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
@@ -78,7 +78,7 @@ func watchPulls(
 		Tracker:  t,
 		DB:       db,
 		Feedback: cfg.Feedback,
-		Policy:   project.Policy(cfg),
+		Policy:   wiring.Policy(cfg),
 		Handoff:  cfg.Handoff.State,
 		Now:      p.Env.Now,
 		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },

@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/metrics"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -26,7 +26,7 @@ import (
 // passMonitor reports one pass to those who watch that passes run. A failure to do so is a
 // warning, and never changes the pass.
 type passMonitor struct {
-	p    *project.Project
+	p    *wiring.Project
 	o    Options
 	cfg  *workflow.Config // nil if the workflow is invalid
 	ping *monitor.Ping
@@ -43,7 +43,7 @@ type passMonitor struct {
 // workers would hide that it has ended.
 func (m *passMonitor) scheduled() bool {
 	return slices.Contains(
-		[]string{project.TriggerCron, project.TriggerTimer, project.TriggerLoop},
+		[]string{wiring.TriggerCron, wiring.TriggerTimer, wiring.TriggerLoop},
 		m.o.Trigger,
 	)
 }
@@ -127,11 +127,11 @@ const metricsMode = 0o644
 
 // writeMetrics replaces the file with the metrics of the project.
 func (m *passMonitor) writeMetrics(ctx context.Context, path string) error {
-	all, err := view.ReadEach(ctx, view.Name(ctx, []*project.Project{m.p}), view.Options{Health: true})
+	all, err := view.ReadEach(ctx, view.Name(ctx, []*wiring.Project{m.p}), view.Options{Health: true})
 	if err != nil {
 		return err
 	}
-	return durable.WriteFile(path, metrics.Text(all, project.Version()), metricsMode)
+	return durable.WriteFile(path, metrics.Text(all, wiring.Version()), metricsMode)
 }
 
 // reportFaults reports the faults that earlier passes have not.
@@ -161,6 +161,6 @@ func (m *passMonitor) summary(cfg *workflow.Config, r Result, err error) string 
 		lines = []string{m.p.Path + ": " + exit.From(err).Error()}
 	}
 	lines = append(lines, text.Map(r.Errors, (*reconcile.Error).Error)...)
-	secrets := append(agent.EnvSecrets(m.p.Environ()), project.Secrets(m.p, cfg)...)
+	secrets := append(agent.EnvSecrets(m.p.Environ()), wiring.Secrets(m.p, cfg)...)
 	return agent.NewRedactor(secrets).Text(strings.Join(lines, "\n") + "\n")
 }

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -28,7 +28,7 @@ const byPass = "pass"
 
 // Notifier runs hooks.on_attention for notifications that have not been delivered.
 type Notifier struct {
-	P    *project.Project
+	P    *wiring.Project
 	DB   *state.DB
 	Hook runner.AttentionHook
 	By   string // the process that delivers: a run's id, or byPass
@@ -39,7 +39,7 @@ type Notifier struct {
 }
 
 // AttentionHook returns the workflow's hooks.on_attention.
-func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHook {
+func AttentionHook(p *wiring.Project, cfg *workflow.Config) runner.AttentionHook {
 	stateDir := "" // symphony finds the default one by itself
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" ||
@@ -55,15 +55,15 @@ func AttentionHook(p *project.Project, cfg *workflow.Config) runner.AttentionHoo
 		Workflow:     p.Path,
 		StateDir:     stateDir,
 		Secrets:      cfg.SecretVars,
-		SecretValues: project.Secrets(p, cfg),
+		SecretValues: wiring.Secrets(p, cfg),
 		Now:          p.Env.Now,
-		Commands:     project.NewCommands(),
+		Commands:     wiring.NewCommands(),
 	}
 }
 
 // notifyPeople delivers notifications at the end of a pass. It takes at most the time limit of
 // the hook, and the time to end hooks that hang.
-func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
+func notifyPeople(ctx context.Context, p *wiring.Project, db *state.DB, r *Result) {
 	if r.Config == nil || ctx.Err() != nil { // after a signal the next pass delivers them
 		return
 	}
@@ -85,7 +85,7 @@ func notifyPeople(ctx context.Context, p *project.Project, db *state.DB, r *Resu
 		DB:       db,
 		Hook:     hook,
 		By:       byPass,
-		standing: accountAttentions(project.OpenAccount(p, r.Config.Codex.Home), p.Env.Now()),
+		standing: accountAttentions(wiring.OpenAccount(p, r.Config.Codex.Home), p.Env.Now()),
 	}
 	kept, err := keptAttentions(ctx, p, db)
 	r.addError(err)
@@ -118,7 +118,7 @@ func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
 
 // keptAttentions returns the notifications of workspaces that are kept because of unsaved
 // work.
-func keptAttentions(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Attention, error) {
+func keptAttentions(ctx context.Context, p *wiring.Project, db *state.DB) ([]reconcile.Attention, error) {
 	recorded, err := db.Store.State(ctx)
 	if err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (n Notifier) deliverOne(
 	ctx, bounded context.Context,
 	a state.OpenAttention,
 ) (*runner.AttentionResult, error) {
-	if a.TakenBy != "" && a.TakenBy != byPass && project.Alive(n.P.StateDir, a.TakenBy) {
+	if a.TakenBy != "" && a.TakenBy != byPass && wiring.Alive(n.P.StateDir, a.TakenBy) {
 		return nil, nil //nolint:nilnil // its worker lives, and was suspended for a while
 	}
 	took, err := n.DB.Attentions.TakeAttention(

@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/answers"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
@@ -109,7 +109,7 @@ func (r Result) StopGrace() time.Duration {
 	if r.Config == nil {
 		return reconcile.ShortestStop
 	}
-	return project.Policy(r.Config).StopGrace
+	return wiring.Policy(r.Config).StopGrace
 }
 
 // About returns the result for one of several issues, without what the pass did about the
@@ -141,7 +141,7 @@ func (r Result) ExitCode() error {
 
 // Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It
 // returns an error if no pass took place; errors during the pass are in the Result.
-func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
+func Run(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 	m := &passMonitor{p: p, o: o}
 	r, err := run(ctx, p, o, m)
 	if err == nil && r.Holder == nil && !o.DryRun {
@@ -156,7 +156,7 @@ func Run(ctx context.Context, p *project.Project, o Options) (Result, error) {
 }
 
 // run runs one pass.
-func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r Result, err error) {
+func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r Result, err error) {
 	r.Project = cmp.Or(o.Name, p.Name())
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
@@ -176,17 +176,17 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 		p.StateDir,
 		self,
 		o.LockTimeout,
-		o.Trigger == project.TriggerWorker,
+		o.Trigger == wiring.TriggerWorker,
 	)
 	if err != nil || release == nil {
-		project.NameHolder(p.StateDir, holder)
+		wiring.NameHolder(p.StateDir, holder)
 		r.Holder = holder
 		return r, err
 	}
 	defer func() { err = errors.Join(err, release()) }()
 	r.Pass = state.Pass{Trigger: o.Trigger, StartedAt: p.Env.Now(), Mono: proc.Monotonic()}
 	if o.LockTimeout > 0 && p.Changed() { // during the wait
-		p = project.New(p.Env, p.Path, p.StateDir)
+		p = wiring.NewProject(p.Env, p.Path, p.StateDir)
 		cfg, cfgErr = ReadConfig(p)
 	}
 	m.begin(cfg)
@@ -204,14 +204,14 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 	if err != nil {
 		return r, err
 	}
-	if err := project.TakeOwnership(ctx, p, db); err != nil {
+	if err := wiring.TakeOwnership(ctx, p, db); err != nil {
 		return r, err
 	}
 
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
 	r.addError(r.count(context.WithoutCancel(ctx), p, db, o))
 	m.readReported(ctx, db, r.Config)
-	if err := project.Register(p); err != nil {
+	if err := wiring.RegisterProject(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, &r)
@@ -221,7 +221,7 @@ func run(ctx context.Context, p *project.Project, o Options, m *passMonitor) (r 
 }
 
 // record stores the pass, removes old runs, and finds out whether anything runs the next pass.
-func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o Options) {
+func (r *Result) record(ctx context.Context, p *wiring.Project, db *state.DB, o Options) {
 	r.dropRepeatedErrors()
 	boot, err := proc.BootID()
 	r.addError(err)
@@ -235,10 +235,10 @@ func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o
 	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
 	removeOldRuns(ctx, p, db, r)
-	if o.Trigger == project.TriggerManual && !o.Stays {
-		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+	if o.Trigger == wiring.TriggerManual && !o.Stays {
+		alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
-		r.Unscheduled = !alive && !project.Looping(p.StateDir)
+		r.Unscheduled = !alive && !wiring.Looping(p.StateDir)
 	}
 	r.dropRepeatedErrors()
 }
@@ -246,10 +246,10 @@ func (r *Result) record(ctx context.Context, p *project.Project, db *state.DB, o
 // ReadConfig reads the configuration of a pass, including SYMPHONY_MAX_AGENTS. If that
 // variable is invalid it returns the workflow beside the error: the pass then starts nothing
 // and reconciles current runs.
-func ReadConfig(p *project.Project) (*workflow.Config, error) {
+func ReadConfig(p *wiring.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
 	if err == nil {
-		_, err = project.MaxAgents(p)
+		_, err = wiring.MaxAgents(p)
 	}
 	return cfg, err
 }
@@ -257,7 +257,7 @@ func ReadConfig(p *project.Project) (*workflow.Config, error) {
 // reconcileOnce plans and applies on an open database.
 func reconcileOnce(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	o Options,
 	cfg *workflow.Config,
@@ -281,15 +281,15 @@ func reconcileOnce(
 	if current { // the lines of an older text would mislead
 		r.Warnings = workflowWarnings(cfg)
 	}
-	rootErr := project.RootFits(ctx, p, cfg, false)
+	rootErr := wiring.RootFits(ctx, p, cfg, false)
 	r.addObstacle(rootErr)
 	options := reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil,
 		Only:        o.Only,
 		AtOnce:      o.AtOnce,
 	}
-	if !o.Delivers && (o.Trigger == project.TriggerWorker || o.Trigger == project.TriggerCommand) {
-		alive, err := project.ScheduleAlive(ctx, db, p.Env.Now())
+	if !o.Delivers && (o.Trigger == wiring.TriggerWorker || o.Trigger == wiring.TriggerCommand) {
+		alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
 		r.addError(err)
 		options.DispatchOff = options.DispatchOff || !alive
 	}
@@ -310,7 +310,7 @@ func reconcileOnce(
 	if cfgErr == nil {
 		r.addError(noteWorkflow(ctx, p, db, cfg))
 	}
-	low, err := project.LowUntil(ctx, p, db)
+	low, err := wiring.LowUntil(ctx, p, db)
 	r.addError(err)
 	options.TrackerLow = low.After(p.Env.Now())
 	deps = crash.Deps(deps)
@@ -344,7 +344,7 @@ func (r *Result) addReport(report reconcile.Report) {
 // count counts the issues as all views do: with the open requests, and with the candidates of
 // an earlier pass if this one has not read all of them. A dry run before the first pass has no
 // database.
-func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o Options) error {
+func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o Options) error {
 	asking := map[string]bool{}
 	skips := r.Skips
 	if db == nil {
@@ -367,13 +367,13 @@ func (r *Result) count(ctx context.Context, p *project.Project, db *state.DB, o 
 }
 
 // newDeps builds what reconcile.Tick works with.
-func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result,
+func newDeps(p *wiring.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result,
 ) (reconcile.Deps, *workers.Local, error) {
-	runners, err := project.NewRunners(p, cfg)
+	runners, err := wiring.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
 	}
-	account := project.OpenPassAccount(p, cfg.Codex.Home, r.warn)
+	account := wiring.OpenPassAccount(p, cfg.Codex.Home, r.warn)
 	runners.Model = o.Model
 	runners.Stays = o.Stays
 	runners.NextSlot = account.NextSlot
@@ -382,16 +382,16 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
 	d := reconcile.Deps{
-		Policy:       project.Policy(cfg),
+		Policy:       wiring.Policy(cfg),
 		Runners:      runners,
 		Accounts:     account,
-		Others:       project.NewOthers(p, r.warn),
+		Others:       wiring.NewOthers(p, r.warn),
 		CheckMachine: runners.Shelter,
 		Now:          p.Env.Now,
 		Mono:         proc.Monotonic,
 		Sleep:        time.Sleep,
 		Boot:         boot,
-		NewRunID:     project.RunIDs(db, p.Env.Now),
+		NewRunID:     wiring.RunIDs(db, p.Env.Now),
 	}
 	if askTracker {
 		var mu sync.Mutex // a pass makes two requests at once
@@ -400,15 +400,15 @@ func newDeps(p *project.Project, db *state.DB, cfg *workflow.Config, o Options, 
 			defer mu.Unlock()
 			r.warn(text)
 		}
-		options := project.TrackerOptions{Warn: warn}
+		options := wiring.TrackerOptions{Warn: warn}
 		if db != nil { // a dry run remembers nothing
 			options.Memory = db
 		}
-		tracker, err := project.NewTracker(p, cfg, options)
+		tracker, err := wiring.NewTracker(p, cfg, options)
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}
-		d.Tracker = project.VerifyNames(tracker, db, cfg, p.Path, warn)
+		d.Tracker = wiring.VerifyNames(tracker, db, cfg, p.Path, warn)
 		reads := wantsComments(cfg.Tracker) || d.Tracker.LastComments != nil
 		if db != nil && d.Tracker.Comments != nil && reads { // its own comments end no hold
 			d.Tracker = answers.KeepHolds(d.Tracker, db, warn)
@@ -427,7 +427,7 @@ func (handsOff) TrashDue(time.Time, int64) (bool, error)                   { ret
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
 func dryRun(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	o Options,
 	cfg *workflow.Config,
 	cfgErr error,
@@ -439,7 +439,7 @@ func dryRun(
 	}
 	r.Config = cfg
 	r.Warnings = workflowWarnings(cfg)
-	if err := project.RootFits(ctx, p, cfg, true); err != nil {
+	if err := wiring.RootFits(ctx, p, cfg, true); err != nil {
 		return r, err
 	}
 	deps, runners, err := newDeps(p, nil, cfg, o, true, &r)
@@ -453,8 +453,8 @@ func dryRun(
 			return r, err
 		}
 		defer db.Close()
-		_, placeErr := project.OriginalPath(ctx, p, db)
-		_, ownerErr := project.OwnerPath(ctx, p, db)
+		_, placeErr := wiring.OriginalPath(ctx, p, db)
+		_, ownerErr := wiring.OwnerPath(ctx, p, db)
 		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, cfg, true)); err != nil {
 			return r, err
 		}
@@ -488,17 +488,17 @@ func workflowWarnings(cfg *workflow.Config) []string {
 // noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if
 // this one is killed. If it has changed, this pass ends what waits after a fault, which the
 // change may have repaired.
-func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *workflow.Config) error {
-	last, known, err := db.Meta(ctx, project.LastGoodKey)
+func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
+	last, known, err := db.Meta(ctx, wiring.LastGoodKey)
 	if err == nil && known && last != string(cfg.Redacted) {
-		account := project.OpenAccount(p, cfg.Codex.Home)
+		account := wiring.OpenAccount(p, cfg.Codex.Home)
 		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{
 			Verb:      reconcile.VerbUnblock,
 			CreatedAt: p.Env.Now(),
 		})
-		err = errors.Join(project.ForgetLimits(ctx, db), account.TryNow(ctx, p.Env.Now()), addErr)
+		err = errors.Join(wiring.ForgetLimits(ctx, db), account.TryNow(ctx, p.Env.Now()), addErr)
 	}
-	return errors.Join(err, db.SetMeta(ctx, project.LastGoodKey, string(cfg.Redacted)))
+	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, string(cfg.Redacted)))
 }
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while
@@ -506,11 +506,11 @@ func noteWorkflow(ctx context.Context, p *project.Project, db *state.DB, cfg *wo
 // that is never stored, so the tracker can't be asked.
 func lastGoodConfig(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	r *Result,
 ) (cfg *workflow.Config, hasKey bool) {
-	cfg, text, err := project.LastGood(ctx, p, db, p.Path)
+	cfg, text, err := wiring.LastGood(ctx, p, db, p.Path)
 	if err != nil || cfg == nil {
 		r.addError(err)
 		return nil, false
@@ -536,12 +536,12 @@ func loadOldRoots(
 	cfg *workflow.Config,
 	readOnly bool,
 ) error {
-	roots, err := project.RootsOf(ctx, db)
+	roots, err := wiring.RootsOf(ctx, db)
 	if err != nil {
 		return err
 	}
 	elsewhere := len(cfg.Policy.Hosts) > 0
-	if current := project.Policy(cfg).WorkspaceRoot; elsewhere && slices.Contains(roots, current) {
+	if current := wiring.Policy(cfg).WorkspaceRoot; elsewhere && slices.Contains(roots, current) {
 		runners.Root = current
 	}
 	runners.OldRoots = slices.DeleteFunc(
@@ -552,14 +552,14 @@ func loadOldRoots(
 		return nil
 	}
 	roots = append([]string{runners.Root}, runners.OldRoots...)
-	return db.SetMeta(ctx, project.RootsKey, string(text.JSON(roots[:min(len(roots), rootsKept)])))
+	return db.SetMeta(ctx, wiring.RootsKey, string(text.JSON(roots[:min(len(roots), rootsKept)])))
 }
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it.
 // until is what earlier passes stored.
 func saveLowBudget(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	t *reconcile.TrackerAdapter,
 	until time.Time,
@@ -583,7 +583,7 @@ func saveLowBudget(
 	if !until.After(p.Env.Now()) {
 		at = ""
 	}
-	return db.SetMeta(ctx, project.LowKey, at)
+	return db.SetMeta(ctx, wiring.LowKey, at)
 }
 
 // prunedPerPass is how many old runs a pass deletes.
@@ -591,7 +591,7 @@ const prunedPerPass = 50
 
 // removeOldRuns deletes old runs and their directories. symphony prune removes the directories
 // that a killed pass leaves.
-func removeOldRuns(ctx context.Context, p *project.Project, db *state.DB, r *Result) {
+func removeOldRuns(ctx context.Context, p *wiring.Project, db *state.DB, r *Result) {
 	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
 	r.addError(err)
 	for _, id := range ids {

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -117,12 +117,12 @@ func TestLoopReportsInMeasure(t *testing.T) {
 	s := checktest.New(time.Minute, time.Minute, time.Now)
 	defer s.Close()
 	now := time.Now()
-	p := &project.Project{Env: &environ.Env{Now: func() time.Time { return now }}}
+	p := &wiring.Project{Env: &environ.Env{Now: func() time.Time { return now }}}
 	cfg := &workflow.Config{Monitor: workflow.Monitor{
 		PingURL: workflow.Secret(s.URL),
 		PingVar: "PING",
 	}}
-	o := Options{Trigger: project.TriggerLoop, Reported: new(time.Time)}
+	o := Options{Trigger: wiring.TriggerLoop, Reported: new(time.Time)}
 	canceled, stop := context.WithCancel(t.Context())
 	stop()
 	for _, pass := range []struct {

@@ -5,18 +5,18 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
 
 // Unsettled lists the runs that no pass has settled yet. kept may have the database open.
 // There are none if the database can't be read, which the next pass reports.
-func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcile.Run {
+func Unsettled(ctx context.Context, p *wiring.Project, kept *KeptDB) []reconcile.Run {
 	db := kept.Opened()
 	if db == nil {
 		var err error
-		if db, err = project.OpenForReading(ctx, p); err != nil {
+		if db, err = wiring.OpenForReading(ctx, p); err != nil {
 			return nil
 		}
 		defer db.Close()
@@ -26,19 +26,19 @@ func Unsettled(ctx context.Context, p *project.Project, kept *KeptDB) []reconcil
 }
 
 // LiveRuns lists the runs that have a worker.
-func LiveRuns(ctx context.Context, p *project.Project) []reconcile.Run {
+func LiveRuns(ctx context.Context, p *wiring.Project) []reconcile.Run {
 	return slices.DeleteFunc(
 		Unsettled(ctx, p, nil),
-		func(run reconcile.Run) bool { return !project.Alive(p.StateDir, run.ID) },
+		func(run reconcile.Run) bool { return !wiring.Alive(p.StateDir, run.ID) },
 	)
 }
 
 // WaitForRun waits until a run has an outcome, or until its worker has died without recording
 // one.
-func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.Run, error) {
+func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Run, error) {
 	// after a signal the run is read once more, for the message
 	reading := context.WithoutCancel(ctx)
-	db, err := project.OpenForReading(reading, p)
+	db, err := wiring.OpenForReading(reading, p)
 	if err != nil {
 		return reconcile.Run{}, err
 	}
@@ -48,7 +48,7 @@ func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.R
 		if err != nil {
 			return run, err
 		}
-		run, dead := project.ConfirmDead(reading, p, db.Runs, run)
+		run, dead := wiring.ConfirmDead(reading, p, db.Runs, run)
 		if dead {
 			run.Outcome = reconcile.Lost
 			run.ErrorCode = reconcile.CodeWorkerLost
@@ -57,7 +57,7 @@ func WaitForRun(ctx context.Context, p *project.Project, id string) (reconcile.R
 		if run.Outcome != "" {
 			return run, nil
 		}
-		if !project.Sleep(ctx, project.WaitStep) {
+		if !wiring.Sleep(ctx, wiring.WaitStep) {
 			return run, reconcile.NewError("canceled", "ended by a signal; the run of "+run.Identifier+" continues",
 				"symphony logs -f "+run.Identifier+" follows it, symphony stop "+run.Identifier+" ends it").
 				WithCause(ctx.Err())

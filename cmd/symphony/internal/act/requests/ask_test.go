@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -91,7 +91,7 @@ func TestRecordOfRemovedRequest(t *testing.T) {
 	now := time.Now()
 	db := test.Must(state.Create(t.Context(), dir, now))
 	defer db.Close()
-	p := &project.Project{Env: &environ.Env{Now: time.Now}, StateDir: dir}
+	p := &wiring.Project{Env: &environ.Env{Now: time.Now}, StateDir: dir}
 	_, err := Record(t.Context(), p, db, reconcile.Request{
 		IssueID: "1",
 		Number:  1,

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -78,22 +78,22 @@ func NewJSON(r reconcile.Request) JSON {
 
 // Open opens the database with the requests of a project. Agents must not: they would answer
 // their own requests.
-func Open(ctx context.Context, p *project.Project) (*state.DB, error) {
+func Open(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	if err := p.Nested(); err != nil {
 		return nil, err
 	}
 	db, err := state.Open(ctx, p.StateDir)
 	if err != nil {
-		return nil, project.NoState(p, err)
+		return nil, wiring.NoState(p, err)
 	}
-	if _, err := project.OwnerPath(ctx, p, db); err != nil {
+	if _, err := wiring.OwnerPath(ctx, p, db); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
 // Decide records a decision about the request that ref names.
-func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (reconcile.Request, error) {
+func Decide(ctx context.Context, p *wiring.Project, ref string, d Decision) (reconcile.Request, error) {
 	db, err := Open(ctx, p)
 	if err != nil {
 		return reconcile.Request{}, err
@@ -105,7 +105,7 @@ func Decide(ctx context.Context, p *project.Project, ref string, d Decision) (re
 // Named returns the request that ref names, or the first one of the issue that ref names.
 func Named(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	ref string,
 	how reconcile.RequestDecision,
 ) (r reconcile.Request, err error) {
@@ -121,7 +121,7 @@ func Named(
 // DecideIn is Decide with the open database of the project.
 func DecideIn(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	ref string,
 	d Decision,
@@ -168,7 +168,7 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 // it. The first decision counts: the error of a later one has the code request_ended.
 func Record(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	r reconcile.Request,
 	d Decision,
@@ -191,7 +191,7 @@ func Record(
 	if err != nil {
 		return r, err
 	}
-	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !project.Alive(p.StateDir, r.RunID)); err == nil &&
+	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !wiring.Alive(p.StateDir, r.RunID)); err == nil &&
 		r.Fate == "" {
 		r, err = waitForWorker(ctx, p, db, r)
 	}
@@ -209,9 +209,9 @@ func Record(
 // takes such a decision. named is false in the second case. A subtask can have the name of a
 // request: then neither is taken.
 func Find(
-	ctx context.Context, p *project.Project, db *state.DB, ref string, how reconcile.RequestDecision,
+	ctx context.Context, p *wiring.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
-	ref = project.IssueName(ctx, p, db, ref)
+	ref = wiring.IssueName(ctx, p, db, ref)
 	candidates, err := view.OpenRequests(ctx, p, db)
 	if err != nil {
 		return r, false, err
@@ -271,13 +271,13 @@ func Find(
 // before it does.
 func waitForWorker(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	r reconcile.Request,
 ) (reconcile.Request, error) {
 	for end := p.Env.Now().Add(workerBound); ; {
 		// checked first: it may act and end before the next line
-		dead := !project.Alive(p.StateDir, r.RunID)
+		dead := !wiring.Alive(p.StateDir, r.RunID)
 		is, err := db.Views.RequestByID(ctx, r.IssueID, r.Number)
 		if err != nil {
 			return r, err
@@ -296,7 +296,7 @@ func waitForWorker(
 				r.ID()+" has just ended: "+string(is.Fate),
 				"symphony ps shows the open requests",
 			)
-		case p.Env.Now().After(end) || !project.Sleep(ctx, workerStep):
+		case p.Env.Now().After(end) || !wiring.Sleep(ctx, workerStep):
 			return r, nil
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -43,7 +43,7 @@ func (c cron) addStatus(_ context.Context, out *Status) {
 // text implements scheduler. For the shell the text after # is a comment; by it withLine finds
 // our line.
 func (c cron) text() (string, error) {
-	command := c.command(project.TriggerCron)
+	command := c.command(wiring.TriggerCron)
 	for _, arg := range append(command, c.vars...) {
 		if strings.Contains(arg, `\`) {
 			return "", failed(
@@ -155,7 +155,7 @@ func (c cron) install(ctx context.Context) error {
 
 // cronRuns reports whether a cron daemon runs; nil if /proc does not show other processes.
 func cronRuns() *bool {
-	if !project.Exists("/proc/1/comm") {
+	if !wiring.Exists("/proc/1/comm") {
 		return nil
 	}
 	list, _ := filepath.Glob("/proc/[0-9]*/comm") // the pattern is well-formed

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"text/template"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -77,7 +77,7 @@ func (s *files) wanted() (list []file) {
 		"Mark":     mark,
 		"Name":     s.name(),
 		"Workflow": s.p.Path,
-		"Command":  s.command(project.TriggerTimer),
+		"Command":  s.command(wiring.TriggerTimer),
 		"Vars":     s.vars,
 		"Every":    s.every,
 		"System":   s.system,

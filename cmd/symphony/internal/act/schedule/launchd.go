@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -121,7 +121,7 @@ func (l *launchd) load(ctx context.Context) error {
 	now := l.caller.Env.Now
 	for end := now().Add(managerPatience); ; {
 		_, err := l.launchctl(ctx, "bootstrap", domain(), l.list[0].path)
-		if err == nil || !now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
+		if err == nil || !now().Before(end) || !wiring.Sleep(ctx, wiring.WaitStep) {
 			return err
 		}
 	}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -32,7 +32,7 @@ type launchdMac struct {
 	*testing.T
 	home, workflow string
 	said           []string
-	p              *project.Project
+	p              *wiring.Project
 	plain          *strings.Replacer // makes paths and names those of testdata
 }
 
@@ -47,7 +47,7 @@ func newLaunchdMac(t *testing.T) *launchdMac {
 		Now:     time.Now,
 		Environ: []string{"HOME=" + home, "PATH=" + os.Getenv("PATH"), "XDG_CONFIG_HOME=/Users/ann/config"},
 	}
-	m.p = project.New(env, m.workflow, filepath.Join(home, "state"))
+	m.p = wiring.NewProject(env, m.workflow, filepath.Join(home, "state"))
 	m.plain = strings.NewReplacer(
 		home,
 		"/Users/ann",
@@ -110,7 +110,7 @@ func TestLaunchd(t *testing.T) {
 		m.workflow,
 		"---\ntracker:\n  kind: file\n  provider: {path: issues}\npolling: {interval_ms: 1000}\n---\n{{ issue.title }}\n",
 	)
-	m.p = project.New(m.p.Env, m.workflow, m.p.StateDir)
+	m.p = wiring.NewProject(m.p.Env, m.workflow, m.p.StateDir)
 	m.install()
 	m.calls("print gui/501; print " + job + "; print " + job + "; bootout " + job + "; enable " + job +
 		"; bootstrap gui/501 " + file + "; bootstrap gui/501 " + file)
@@ -135,8 +135,8 @@ func TestLaunchd(t *testing.T) {
 		t.Error("nothing runs passes")
 	}
 	if _, err := Remove(t.Context(), m.p, Options{}); err != nil ||
-		project.Exists(filepath.Join(m.home, "loaded")) ||
-		project.Exists(filepath.Join(m.home, "Library", "LaunchAgents", name+".plist")) {
+		wiring.Exists(filepath.Join(m.home, "loaded")) ||
+		wiring.Exists(filepath.Join(m.home, "Library", "LaunchAgents", name+".plist")) {
 		t.Errorf("not removed: %v", err)
 	}
 

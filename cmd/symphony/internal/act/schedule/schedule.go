@@ -16,7 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -37,8 +37,8 @@ func (c *Changes) warn(line string) { c.Warnings = append(c.Warnings, line) }
 
 // Invalid is the error of a workflow that passes could not use. Report names its errors.
 type Invalid struct {
-	Project *project.Project // as the schedule sees it
-	Report  project.CheckReport
+	Project *wiring.Project // as the schedule sees it
+	Report  wiring.CheckReport
 }
 
 func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
@@ -61,8 +61,8 @@ type scheduler interface {
 
 // plan is what a schedule runs, and as which account.
 type plan struct {
-	caller   *project.Project
-	p        *project.Project // as the schedule sees it
+	caller   *wiring.Project
+	p        *wiring.Project // as the schedule sees it
 	account  account
 	program  string
 	stateDir string   // for --state-dir, empty for the default one
@@ -83,12 +83,12 @@ var pathVars = []string{"XDG_STATE_HOME", "XDG_CONFIG_HOME"}
 
 // newPlan reads the workflow as the schedule will see it. The error of an invalid workflow is
 // an *Invalid.
-func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
+func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 	a, err := passAccount(p.Env, o)
 	if err != nil {
 		return nil, nil, err
 	}
-	s := &plan{caller: p, account: a, program: project.ProgramPath(), changes: &Changes{}}
+	s := &plan{caller: p, account: a, program: wiring.ProgramPath(), changes: &Changes{}}
 	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
 		// systemd and cron would set the one of the password database, if any
 		s.vars = append(s.vars, "HOME="+a.home)
@@ -102,7 +102,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 		s.stateDir = p.StateDir
 	}
 	s.p = underSchedule(p, a, s.stateDir, s.vars)
-	report, cfg := project.CheckResult(s.p)
+	report, cfg := wiring.CheckResult(s.p)
 	if !report.OK {
 		return nil, nil, &Invalid{s.p, report}
 	}
@@ -122,7 +122,7 @@ func newPlan(p *project.Project, o Options) (*plan, scheduler, error) {
 			text.Took(s.every.Milliseconds()), text.Took(cfg.Polling.Interval.Milliseconds()),
 		))
 	}
-	for _, word := range append(s.command(project.TriggerCron), s.vars...) {
+	for _, word := range append(s.command(wiring.TriggerCron), s.vars...) {
 		if !utf8.ValidString(word) || strings.ContainsFunc(word, text.Control) {
 			return nil, nil, failed(
 				"rename it",
@@ -165,7 +165,7 @@ func ownAccount(w *environ.Env) account {
 }
 
 // underSchedule returns the project as a scheduled pass of an account sees it.
-func underSchedule(p *project.Project, a account, stateDir string, vars []string) *project.Project {
+func underSchedule(p *wiring.Project, a account, stateDir string, vars []string) *wiring.Project {
 	w := *p.Env
 	w.Home = a.home
 	w.Environ = append(
@@ -177,7 +177,7 @@ func underSchedule(p *project.Project, a account, stateDir string, vars []string
 			"PATH=/usr/bin:/bin",
 		},
 		vars...)
-	in := project.New(&w, p.Path, stateDir)
+	in := wiring.NewProject(&w, p.Path, stateDir)
 	in.ReadEnvFiles(a.uid)
 	return in
 }
@@ -197,7 +197,7 @@ func (s *plan) command(trigger string) []string {
 }
 
 // Text returns what Install would write. If Install would refuse, a warning gives the reason.
-func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, error) {
+func Text(ctx context.Context, p *wiring.Project, o Options) (string, Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
 		return "", Changes{}, err
@@ -215,7 +215,7 @@ func Text(ctx context.Context, p *project.Project, o Options) (string, Changes, 
 
 // Supported returns the kinds of schedule that this account can install on this machine. err
 // is the reason why the usual one is not among them.
-func Supported(ctx context.Context, p *project.Project) (kinds []string, err error) {
+func Supported(ctx context.Context, p *wiring.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
 	usual := scheduler(newTimer(s, false))
 	name := "a timer of systemd"
@@ -234,7 +234,7 @@ func Supported(ctx context.Context, p *project.Project) (kinds []string, err err
 
 // Install writes a schedule and switches it on. It is idempotent and completes an interrupted
 // install. What was changed before an error comes with the error.
-func Install(ctx context.Context, p *project.Project, o Options) (Changes, error) {
+func Install(ctx context.Context, p *wiring.Project, o Options) (Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
 		return Changes{}, err
@@ -243,7 +243,7 @@ func Install(ctx context.Context, p *project.Project, o Options) (Changes, error
 		err = kind.install(ctx)
 	}
 	if err == nil && !o.System { // the state of another account is not this one's to write
-		err = project.RecordSchedule(ctx, p, true)
+		err = wiring.RecordSchedule(ctx, p, true)
 	}
 	return *s.changes, err
 }
@@ -255,10 +255,10 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	}
 	path := paths.Real(s.program)
 	why := ""
-	if temporary := project.TemporaryAbove(path, s.caller.Env); temporary != "" {
+	if temporary := wiring.TemporaryAbove(path, s.caller.Env); temporary != "" {
 		why = "is below " + temporary
 	}
-	if project.BuiltByGoRun(path) {
+	if wiring.BuiltByGoRun(path) {
 		why = "was built by go run"
 	}
 	if s.program == "" {
@@ -281,7 +281,7 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 
 // Remove removes what Install wrote. The workflow need not exist. What was removed before an
 // error comes with the error.
-func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error) {
+func Remove(ctx context.Context, p *wiring.Project, o Options) (Changes, error) {
 	if err := p.Nested(); err != nil {
 		return Changes{}, err
 	}
@@ -289,7 +289,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 	switch {
 	case removed:
 		if as == "" {
-			err = errors.Join(err, project.RecordSchedule(ctx, p, false))
+			err = errors.Join(err, wiring.RecordSchedule(ctx, p, false))
 		}
 		changes.done(
 			fmt.Sprintf(
@@ -308,7 +308,7 @@ func Remove(ctx context.Context, p *project.Project, o Options) (Changes, error)
 // account that has run its passes.
 func remove(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	o Options,
 ) (changes Changes, removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
@@ -322,7 +322,7 @@ func remove(
 		case has.System && os.Geteuid() != 0:
 			needsRoot = rootOnly(
 				"sudo " + text.ShellQuote(
-					project.ProgramPath(),
+					wiring.ProgramPath(),
 				) + " schedule remove --system -w " + text.ShellQuote(p.Path),
 			)
 			continue
@@ -338,13 +338,13 @@ func remove(
 }
 
 // Installed reports whether Install has written a schedule for a project.
-func Installed(ctx context.Context, p *project.Project) bool {
+func Installed(ctx context.Context, p *wiring.Project) bool {
 	return len(findInstalled(ctx, p).kinds) > 0
 }
 
 // Move installs for a workflow the schedule that is installed for its old path, and removes
 // that one. It can be repeated.
-func Move(ctx context.Context, old, p *project.Project) (all Changes, err error) {
+func Move(ctx context.Context, old, p *wiring.Project) (all Changes, err error) {
 	add := func(c Changes) {
 		all.Done = append(all.Done, c.Done...)
 		all.Warnings = append(all.Warnings, c.Warnings...)
@@ -355,7 +355,7 @@ func Move(ctx context.Context, old, p *project.Project) (all Changes, err error)
 		add(changes)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok && o.System && os.Geteuid() != 0 {
 			known.Hint += " && sudo " + text.ShellQuote(
-				project.ProgramPath(),
+				wiring.ProgramPath(),
 			) + " schedule remove --system -w " + text.ShellQuote(old.Path)
 		}
 		if err != nil {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"pgregory.net/rapid"
@@ -82,7 +82,7 @@ func (willing) refuse(context.Context, time.Duration) error { return nil }
 // Temporary programs are refused, wherever go run and go test build them.
 func TestRefuseTemporaryProgram(t *testing.T) {
 	hash := strings.Repeat("0123456789abcdef", 4)
-	p := &project.Project{Env: &environ.Env{
+	p := &wiring.Project{Env: &environ.Env{
 		Home:    "/var/tmp/ann",
 		Environ: []string{"TMPDIR=/var/tmp/ann/scratch"},
 	}}
@@ -152,11 +152,11 @@ func TestJudge(t *testing.T) {
 // The units of the packages are those that install writes, for the project in the folder that
 // is the instance.
 func TestPackagedUnits(t *testing.T) {
-	p := &project.Project{Path: "%f/WORKFLOW.md"}
+	p := &wiring.Project{Path: "%f/WORKFLOW.md"}
 	s := &plan{p: p, program: "/usr/bin/symphony", every: 30 * time.Second}
 	values := map[string]any{
 		"Name":    "%f",
-		"Command": s.command(project.TriggerTimer),
+		"Command": s.command(wiring.TriggerTimer),
 		"Every":   s.every,
 	}
 	body := func(text string) string { return text[strings.Index(text, "\n[Unit]"):] }
@@ -171,7 +171,7 @@ func TestPackagedUnits(t *testing.T) {
 // A project whose timer is that of the package is not removed, and gets no second schedule.
 func TestPackagedTimer(t *testing.T) {
 	home := t.TempDir()
-	p := &project.Project{
+	p := &wiring.Project{
 		Env:  &environ.Env{Home: home, Environ: []string{"HOME=" + home}},
 		Path: home + "/wéb shop-1/WORKFLOW.md",
 	}
@@ -193,7 +193,7 @@ func TestPackagedTimer(t *testing.T) {
 		test.Equal(t, "what runs passes", what, name)
 		test.Equal(t, "the next step", hint, "systemctl --user disable --now "+text.ShellQuote(name))
 	}
-	other := project.New(p.Env, filepath.Join(filepath.Dir(p.Path), "other.md"), "")
+	other := wiring.NewProject(p.Env, filepath.Join(filepath.Dir(p.Path), "other.md"), "")
 	what, _ = Running(t.Context(), other, "")
 	test.Equal(t, "what runs passes of another file there", what, "")
 	err := (&plan{caller: p, program: "/usr/bin/symphony"}).installable(t.Context(), willing{}, 0)

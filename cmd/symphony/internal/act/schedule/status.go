@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
@@ -30,7 +30,7 @@ type installation struct {
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or
 // launchd.
-func findInstalled(ctx context.Context, p *project.Project) (in installation) {
+func findInstalled(ctx context.Context, p *wiring.Project) (in installation) {
 	in.changes = &Changes{}
 	s := &plan{caller: p, p: p, changes: in.changes}
 	for _, kind := range []interface {
@@ -55,7 +55,7 @@ func findInstalled(ctx context.Context, p *project.Project) (in installation) {
 // Running returns what runs passes of a project, and how to remove it: what Install wrote, an
 // enabled timer of the package, or a line of the crontab that names the project. what is empty
 // if there is nothing.
-func Running(ctx context.Context, p *project.Project, flags string) (what, hint string) {
+func Running(ctx context.Context, p *wiring.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
 	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
@@ -71,13 +71,13 @@ func Running(ctx context.Context, p *project.Project, flags string) (what, hint 
 
 // packagedTimer returns the name of the timer of the deb and the rpm that the account has
 // enabled for the project, by any name of its folder; empty if there is none.
-func packagedTimer(ctx context.Context, p *project.Project) string {
+func packagedTimer(ctx context.Context, p *wiring.Project) string {
 	dir := filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants")
 	enabled, _ := os.ReadDir(dir) // what this account can't read, its systemd does not start
 	for _, link := range enabled {
 		name := link.Name()
 		// its package may be gone
-		if !strings.HasPrefix(name, "symphony@") || !project.Exists(filepath.Join(dir, name)) {
+		if !strings.HasPrefix(name, "symphony@") || !wiring.Exists(filepath.Join(dir, name)) {
 			continue
 		}
 		folder, err := runProgram(
@@ -100,7 +100,7 @@ func packagedTimer(ctx context.Context, p *project.Project) string {
 }
 
 // lineByHand returns the line of the crontab that names the project, empty if there is none.
-func (in installation) lineByHand(p *project.Project) string {
+func (in installation) lineByHand(p *wiring.Project) string {
 	for line := range strings.Lines(in.crontab) {
 		line = strings.TrimSpace(line)
 		ours := p.Path != "" && strings.Contains(line, p.Path) || strings.Contains(line, p.StateDir)
@@ -114,7 +114,7 @@ func (in installation) lineByHand(p *project.Project) string {
 // AsScheduled returns the project as passes see it in cron's bare environment. An installed
 // schedule names the workflow, and may pass on the caller's state directory and variables; one
 // that is yet to be installed does. stateFlag takes precedence.
-func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *project.Project {
+func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
 	found := findInstalled(ctx, p)
 	none := len(found.kinds) == 0 && found.lineByHand(p) == ""
 	carries := func(forms ...string) bool {
@@ -148,14 +148,14 @@ func AsScheduled(ctx context.Context, p *project.Project, stateFlag string) *pro
 
 // Status is the JSON of schedule status.
 type Status struct {
-	Alive    bool                 `json:"alive"`
-	Loop     bool                 `json:"loop"`
-	Timers   []TimerStatus        `json:"timers"`
-	Launchd  *LaunchdStatus       `json:"launchd"`
-	Cron     *CronStatus          `json:"cron"`
-	LastPass *project.LastPassRow `json:"last_pass"`
-	LastRun  *scheduledPass       `json:"last_scheduled"`
-	Problems []string             `json:"problems"` // each with the next step
+	Alive    bool                `json:"alive"`
+	Loop     bool                `json:"loop"`
+	Timers   []TimerStatus       `json:"timers"`
+	Launchd  *LaunchdStatus      `json:"launchd"`
+	Cron     *CronStatus         `json:"cron"`
+	LastPass *wiring.LastPassRow `json:"last_pass"`
+	LastRun  *scheduledPass      `json:"last_scheduled"`
+	Problems []string            `json:"problems"` // each with the next step
 	Project  struct {
 		WorkflowPath string `json:"workflow_path"`
 		StateDir     string `json:"state_dir"`
@@ -192,8 +192,8 @@ func (out *Status) addProblem(format string, args ...any) {
 }
 
 // ReadStatus returns what is installed, what is wrong with it, and what passes have recorded.
-func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
-	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: project.Looping(p.StateDir)}
+func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
+	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: wiring.Looping(p.StateDir)}
 	out.Project.WorkflowPath = p.Path
 	out.Project.StateDir = p.StateDir
 	found := findInstalled(ctx, p)
@@ -204,7 +204,7 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil {
 		out.addProblem("%s", found.problem)
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {
 		return out, nil
 	}
@@ -212,7 +212,7 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 		return out, err
 	}
 	defer db.Close()
-	rhythm, err := project.ReadRhythm(ctx, db, p.Env.Now())
+	rhythm, err := wiring.ReadRhythm(ctx, db, p.Env.Now())
 	if err != nil {
 		return out, err
 	}
@@ -220,7 +220,7 @@ func ReadStatus(ctx context.Context, p *project.Project) (Status, error) {
 	if rhythm.Last.ID > 0 {
 		out.LastRun = &scheduledPass{rhythm.Last.Trigger, rhythm.Last.StartedAt.UTC()}
 	}
-	out.LastPass, err = project.LastPass(ctx, db)
+	out.LastPass, err = wiring.LastPass(ctx, db)
 	return out, err
 }
 

@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -116,7 +116,7 @@ func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
 			"run loginctl enable-linger "+text.ShellQuote(name)+" and try again, or use --system or --cron")
 	}
 	for end := w.Now().Add(patience); !proc.ReadHostUnit(w.Environ).Manager; {
-		if !w.Now().Before(end) || !project.Sleep(ctx, project.WaitStep) {
+		if !w.Now().Before(end) || !wiring.Sleep(ctx, wiring.WaitStep) {
 			return reconcile.NewError(
 				"no_scheduler",
 				fmt.Sprintf("the systemd user instance of %s does not answer", name),
@@ -135,7 +135,7 @@ func rootOnly(line string) error {
 }
 
 // lingers reports whether the systemd of a user runs without a login.
-func lingers(name string) bool { return project.Exists(filepath.Join("/var/lib/systemd/linger", name)) }
+func lingers(name string) bool { return wiring.Exists(filepath.Join("/var/lib/systemd/linger", name)) }
 
 // install implements scheduler: it writes the units that differ, and lets systemd load and
 // start them.
@@ -190,7 +190,7 @@ func (t *timer) remove(ctx context.Context) error {
 		return err
 	}
 	for _, path := range []string{unit.path + ".d", service.path + ".d"} {
-		if project.Exists(path) {
+		if wiring.Exists(path) {
 			t.changes.warn("kept " + path + ", which symphony did not write")
 		}
 	}

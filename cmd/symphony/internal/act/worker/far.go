@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -57,7 +57,7 @@ type daemonRecord struct {
 // repository that the run begins with.
 func (h *OwnRun) newDaemon(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	options workflow.Worker,
 	repository host.Repository,
 	log *slog.Logger,
@@ -77,7 +77,7 @@ func (h *OwnRun) newDaemon(
 
 // oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If
 // the daemon was killed, the next incarnation is started.
-func (h *OwnRun) oldDaemon(ctx context.Context, p *project.Project, log *slog.Logger) (*hostDaemon, error) {
+func (h *OwnRun) oldDaemon(ctx context.Context, p *wiring.Project, log *slog.Logger) (*hostDaemon, error) {
 	var record daemonRecord
 	data, err := os.ReadFile(h.daemonFile(p))
 	if err == nil {
@@ -95,19 +95,19 @@ func (h *OwnRun) oldDaemon(ctx context.Context, p *project.Project, log *slog.Lo
 }
 
 // daemonFile is the path of the record of the run's daemon.
-func (h *OwnRun) daemonFile(p *project.Project) string {
+func (h *OwnRun) daemonFile(p *wiring.Project) string {
 	return filepath.Join(host.RunDir(p.StateDir, h.Run.ID), "host.json")
 }
 
 func (h *OwnRun) hostDaemon(
-	ctx context.Context, p *project.Project, record daemonRecord, log *slog.Logger,
+	ctx context.Context, p *wiring.Project, record daemonRecord, log *slog.Logger,
 ) (*hostDaemon, error) {
-	by, run, err := project.NewEngine(ctx, p, h.DB, h.Run.Host, record.Engine)
+	by, run, err := wiring.NewEngine(ctx, p, h.DB, h.Run.Host, record.Engine)
 	if err != nil {
 		return nil, err
 	}
 	// It stays the same when the project is moved.
-	if err := h.DB.SetMeta(ctx, project.NameOnHostsKey, run.Project); err != nil {
+	if err := h.DB.SetMeta(ctx, wiring.NameOnHostsKey, run.Project); err != nil {
 		return nil, err
 	}
 	run.Known = record.Served
@@ -122,7 +122,7 @@ func (h *OwnRun) hostDaemon(
 		record:  record,
 		path:    h.daemonFile(p),
 		log:     log.With(slog.String("host", h.Run.Host)),
-		mirrors: project.NewMirrors(p.StateDir, h.Run.ID),
+		mirrors: wiring.NewMirrors(p.StateDir, h.Run.ID),
 	}, nil
 }
 

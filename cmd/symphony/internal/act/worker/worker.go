@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -75,7 +75,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 		W:        stderr,
 		Redactor: redactor,
 	}, nil)).With(slog.String("run_id", o.ID))
-	exe := project.ProgramPath()
+	exe := wiring.ProgramPath()
 	h, err := takeRun(ctx, w, o)
 	if err != nil {
 		log.Warn("run not taken", slog.String("error", err.Error()))
@@ -93,7 +93,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed over its variables.
-	switch p := project.New(w, o.Workflow, o.StateDir); {
+	switch p := wiring.NewProject(w, o.Workflow, o.StateDir); {
 	case o.End:
 		if err := h.endThere(ctx, p, log); err != nil {
 			log.Error("the run is not ended on its host yet", "error", err)
@@ -191,7 +191,7 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 // carryOut loads the workflow as the pass found it and carries the run out.
 func (h *OwnRun) carryOut(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	secret []byte,
 	redactor *agent.Redactor,
 	log *slog.Logger,
@@ -201,8 +201,8 @@ func (h *OwnRun) carryOut(
 	if err != nil {
 		return err
 	}
-	redactor.Add(slices.Concat(project.RunnerConfig(p, cfg).SecretValues, agent.EnvSecrets(p.Environ())))
-	tracker, err := project.NewTracker(p, cfg, project.TrackerOptions{
+	redactor.Add(slices.Concat(wiring.RunnerConfig(p, cfg).SecretValues, agent.EnvSecrets(p.Environ())))
+	tracker, err := wiring.NewTracker(p, cfg, wiring.TrackerOptions{
 		Memory: h.DB,
 		Warn:   func(text string) { log.Warn(text) },
 	})
@@ -214,27 +214,27 @@ func (h *OwnRun) carryOut(
 		return err
 	}
 	cfg = cfg.ForIssue(h.Run.Issue.Labels, byOperators, h.model)
-	config := project.RunnerConfig(p, cfg)
-	config.WritableRoots, err = project.WritableRoots(ctx, p, cfg)
+	config := wiring.RunnerConfig(p, cfg)
+	config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg)
 	if err != nil {
 		return err
 	}
 	config.RootsAreReal = h.Run.Host == ""
-	account := project.OpenAccount(p, cfg.Codex.Home)
+	account := wiring.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
 		Config:   config,
 		Prompt:   cfg.Prompt,
 		Journal:  h.DB.Journal,
 		Requests: h.DB.Journal,
 		Tracker:  tracker,
-		Forge:    project.NewForge(p, cfg, h.DB),
-		Machine:  host.WithCrashPoints(project.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
+		Forge:    wiring.NewForge(p, cfg, h.DB),
+		Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
 		Account:  account,
 		Alive:    h.Alive,
 		Dir:      dir,
 		StateDir: p.StateDir,
 		Env:      p.Environ(),
-		Version:  project.Version(),
+		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,
 		Boot:     h.Run.Worker.Boot,
@@ -290,7 +290,7 @@ func (h *OwnRun) proveLabels(
 	if len(labels) == 0 || h.Run.Kind != reconcile.AgentRun {
 		return nil, nil
 	}
-	proofs := project.ProveLabels(ctx, t, h.Run.IssueID, labels, cfg.Tracker.Operators)
+	proofs := wiring.ProveLabels(ctx, t, h.Run.IssueID, labels, cfg.Tracker.Operators)
 	for _, proof := range proofs {
 		if proof.LeftOut == "" {
 			continue
@@ -301,15 +301,15 @@ func (h *OwnRun) proveLabels(
 			slog.String("why", proof.LeftOut),
 		)
 	}
-	if err := project.SaveProofs(dir, proofs); err != nil {
+	if err := wiring.SaveProofs(dir, proofs); err != nil {
 		return nil, fmt.Errorf("record who has set labels of the issue: %w", err)
 	}
-	return project.ByOperators(proofs), nil
+	return wiring.ByOperators(proofs), nil
 }
 
 // readWorkflow returns the configuration with which the run was dispatched, without what
 // agent.by_label changes.
-func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*workflow.Config, error) {
+func (h *OwnRun) readWorkflow(dir string, p *wiring.Project, secret []byte) (*workflow.Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
 		return nil, fmt.Errorf("workflow of the run: %w", err)
@@ -328,7 +328,7 @@ func (h *OwnRun) readWorkflow(dir string, p *project.Project, secret []byte) (*w
 }
 
 // endThere ends the run on its host.
-func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Logger) error {
+func (h *OwnRun) endThere(ctx context.Context, p *wiring.Project, log *slog.Logger) error {
 	far, err := h.oldDaemon(ctx, p, log)
 	if err != nil {
 		return err
@@ -338,7 +338,7 @@ func (h *OwnRun) endThere(ctx context.Context, p *project.Project, log *slog.Log
 		Journal: h.DB.Journal,
 		Alive:   h.Alive,
 		Reach:   far.reach,
-		Env:     project.GitEnv(p), // the names of secrets are not known here
+		Env:     wiring.GitEnv(p), // the names of secrets are not known here
 		Now:     p.Env.Now,
 		Mono:    proc.Monotonic,
 		Log:     log,
@@ -358,9 +358,9 @@ const lostAfterEnding = 5 * time.Minute
 
 // askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or
 // the next one of a loop.
-func (h *OwnRun) askInTracker(p *project.Project, log *slog.Logger) {
-	if project.Looping(p.StateDir) {
-		if err := os.WriteFile(project.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
+func (h *OwnRun) askInTracker(p *wiring.Project, log *slog.Logger) {
+	if wiring.Looping(p.StateDir) {
+		if err := os.WriteFile(wiring.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {
 			log.Warn("could not notify the loop of the request", slog.String("error", err.Error()))
 		}
 		return
@@ -399,7 +399,7 @@ func (h *OwnRun) RecordFailure(ctx context.Context, w *environ.Env, err error, l
 // startOwnPass starts a pass that settles this run, and does not wait for it. The pass
 // inherits no marker, lock or lease of the run.
 func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.Logger) {
-	if project.Looping(stateDir) {
+	if wiring.Looping(stateDir) {
 		return // the loop sees the end of the run
 	}
 	if _, err := os.Stat(exe); err != nil {
@@ -410,7 +410,7 @@ func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.L
 		Exe: exe, Argv: []string{
 			"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path,
 		},
-		Env: project.OwnPassEnviron(w),
+		Env: wiring.OwnPassEnviron(w),
 	})
 	crash.At("worker.pass.started")
 	if err != nil {

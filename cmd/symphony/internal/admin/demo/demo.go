@@ -20,9 +20,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/codex/codextest"
@@ -107,8 +107,8 @@ func (d *playground) stateDir() string   { return filepath.Join(d.dir, "state") 
 func (d *playground) repository() string { return filepath.Join(d.dir, "repository") }
 
 // project reads the project again, as each pass does.
-func (d *playground) project() *project.Project {
-	return project.New(d.w.Environment(), d.workflow(), d.stateDir())
+func (d *playground) project() *wiring.Project {
+	return wiring.NewProject(d.w.Environment(), d.workflow(), d.stateDir())
 }
 
 // flags are what later commands need to find the project.
@@ -218,7 +218,7 @@ func (d *playground) openTracker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.tracker, err = project.NewTracker(p, cfg, project.TrackerOptions{}); err == nil {
+	if d.tracker, err = wiring.NewTracker(p, cfg, wiring.TrackerOptions{}); err == nil {
 		d.issues, err = d.readIssues(ctx)
 	}
 	return err
@@ -239,16 +239,16 @@ func (d *playground) play(ctx context.Context) error {
 	if err := os.MkdirAll(d.stateDir(), 0o700); err != nil {
 		return err
 	}
-	lock := project.LoopLock(d.stateDir())
-	if _, err := project.TryLoopLock(ctx, lock); err != nil {
+	lock := wiring.LoopLock(d.stateDir())
+	if _, err := wiring.TryLoopLock(ctx, lock); err != nil {
 		return err
 	}
 	defer func() { _ = lock.Unlock() }() // the end of the process unlocks it anyway
 	for d.w.Now().Sub(d.began) < bound {
 		r, err := pass.Run(ctx, d.project(), pass.Options{
-			Trigger:     project.TriggerManual,
+			Trigger:     wiring.TriggerManual,
 			Stays:       true,
-			LockTimeout: project.CommandPatience,
+			LockTimeout: wiring.CommandPatience,
 		})
 		if err == nil && len(r.Errors) > 0 {
 			err = r.Errors[0]
@@ -273,11 +273,11 @@ func (d *playground) play(ctx context.Context) error {
 				return err
 			}
 		}
-		if !project.Sleep(ctx, demoStep) {
+		if !wiring.Sleep(ctx, demoStep) {
 			return ctx.Err()
 		}
 	}
-	return failed("see why: "+program(project.ProgramPath())+" ps --all "+d.flags(),
+	return failed("see why: "+program(wiring.ProgramPath())+" ps --all "+d.flags(),
 		"not every issue was handed over within %s", text.Duration(bound))
 }
 
@@ -360,7 +360,7 @@ func (d *playground) stopAll(ctx context.Context) error {
 	if _, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbStopAll}); err != nil {
 		return err
 	}
-	for len(pass.LiveRuns(ctx, p)) > 0 && project.Sleep(ctx, project.WaitStep) {
+	for len(pass.LiveRuns(ctx, p)) > 0 && wiring.Sleep(ctx, wiring.WaitStep) {
 	}
 	return nil
 }
@@ -387,7 +387,7 @@ func (d *playground) lookBack(ctx context.Context) error {
 			"\nThe work is on branches of %s. Look around:\n\n  %s ps --all %s\n  %[2]s logs DEMO-3 %[3]s\n"+
 				"  git -C %s log -p HEAD..symphony/DEMO-3\n",
 			text.Visible(d.repository()),
-			program(project.ProgramPath()),
+			program(wiring.ProgramPath()),
 			d.flags(),
 			text.ShellQuote(d.repository()),
 		)
@@ -398,7 +398,7 @@ func (d *playground) lookBack(ctx context.Context) error {
 // program is how the program at that path is called from a shell: that of go run is gone when
 // it ends.
 func program(path string) string {
-	if path == "" || project.BuiltByGoRun(path) {
+	if path == "" || wiring.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"
 	}
 	return text.ShellQuote(path)

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner"
@@ -39,7 +39,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 		list = failWith(err)
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
-		switch _, warning, err := project.RunnerConfig(e.p, e.config).CheckHome(ctx, project.ThisMachine(), i.Server.Home); {
+		switch _, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home); {
 		case err != nil:
 			list = append(list, failWith(err)...)
 		case warning != "":
@@ -47,9 +47,9 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 				"remove CODEX_HOME from codex.command and name that home in codex.home, or set codex.inherit: true")...)
 		}
 	}
-	if l := project.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" &&
+	if l := wiring.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" &&
 		!e.config.Codex.TrustLauncher {
-		list = append(list, warn(project.LauncherWarning(l), runner.LauncherHint(l))...)
+		list = append(list, warn(wiring.LauncherWarning(l), runner.LauncherHint(l))...)
 	}
 	return list
 }
@@ -65,7 +65,7 @@ func (e *environment) loginHint() string {
 	if home != filepath.Join(e.p.Env.Home, ".codex") {
 		command = fmt.Sprintf("mkdir -p %s && CODEX_HOME=%[1]s codex login", text.ShellQuote(home))
 	}
-	if kind, err := project.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit &&
+	if kind, err := wiring.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit &&
 		!kind.LoginInFile(home) {
 		command = fmt.Sprintf(
 			"write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
@@ -134,8 +134,8 @@ const systemHome = "/etc/codex"
 
 // checkHome reports what agents have of the operator's codex home, and what they don't.
 func checkHome(_ context.Context, e *environment) []finding {
-	home := project.OpenAccount(e.p, e.config.Codex.Home).Home
-	kind, err := project.AgentOf(e.config.Agent.Kind)
+	home := wiring.OpenAccount(e.p, e.config.Codex.Home).Home
+	kind, err := wiring.AgentOf(e.config.Agent.Kind)
 	if err != nil {
 		return failWith(err)
 	}
@@ -192,12 +192,12 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 // codex's login.
 func checkSecrets(_ context.Context, e *environment) []finding {
 	var found []string
-	for _, path := range project.SecretFiles(e.p, project.OpenAccount(e.p, e.config.Codex.Home)) {
+	for _, path := range wiring.SecretFiles(e.p, wiring.OpenAccount(e.p, e.config.Codex.Home)) {
 		files, _ := os.ReadDir(path) // not a directory: the login
 		for _, file := range files {
 			found = append(found, filepath.Join(path, file.Name()))
 		}
-		if files == nil && project.Exists(path) {
+		if files == nil && wiring.Exists(path) {
 			found = append(found, path)
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -138,7 +138,7 @@ type Options struct {
 // Examine runs all checks at once, so that one that hangs delays no other, and prints their
 // findings: first what is fine, in the order of the checks, then what needs attention, what
 // fails, and a summary.
-func Examine(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	called.tryEngine = o.Engine
 	scheduled := newEnvironment(ctx, asScheduled, schedule.AsScheduled(ctx, p, o.StateDir), o.Named, called)

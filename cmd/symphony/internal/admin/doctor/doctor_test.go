@@ -16,7 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor/checktest"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
@@ -118,7 +118,7 @@ func TestCheckMonitor(t *testing.T) {
 	s := checktest.New(time.Minute, time.Minute, time.Now)
 	defer s.Close()
 	dir := t.TempDir()
-	p := &project.Project{
+	p := &wiring.Project{
 		Env:      &environ.Env{Home: dir},
 		Path:     dir + "/WORKFLOW.md",
 		StateDir: dir + "/shop-1",
@@ -170,15 +170,15 @@ func TestRelease(t *testing.T) {
 	)
 	defer server.Close()
 	for name, c := range map[string]struct{ as, address, want string }{
-		"set":             {asCalled, server.URL, "v99.0.0 is newer than this " + project.Version()},
+		"set":             {asCalled, server.URL, "v99.0.0 is newer than this " + wiring.Version()},
 		"by the schedule": {asScheduled, server.URL, ""},
 		"not set":         {asCalled, "", ""},
 	} {
-		env := &environ.Env{Environ: []string{project.ReleasesVar + "=" + c.address}, Now: time.Now}
+		env := &environ.Env{Environ: []string{wiring.ReleasesVar + "=" + c.address}, Now: time.Now}
 		message := ""
 		for _, f := range checkRelease(t.Context(), &environment{
 			as: c.as,
-			p:  &project.Project{Env: env},
+			p:  &wiring.Project{Env: env},
 		}) {
 			test.Equal(t, name, f.Status, statusWarn)
 			message = f.Message

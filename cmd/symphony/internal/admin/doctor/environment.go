@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -33,8 +33,8 @@ const (
 // environment is the project with the variables that a pass would have.
 type environment struct {
 	as     string
-	p      *project.Project
-	report project.CheckReport
+	p      *wiring.Project
+	report wiring.CheckReport
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
 	// machine is set if there is no workflow; config then has the defaults.
 	machine bool
@@ -53,7 +53,7 @@ type environment struct {
 func newEnvironment(
 	ctx context.Context,
 	as string,
-	p *project.Project,
+	p *wiring.Project,
 	named bool,
 	other *environment,
 ) *environment {
@@ -64,7 +64,7 @@ func newEnvironment(
 		readable.Source = defaults
 		readable.SourceErr = nil
 	}
-	e.report, e.config = project.CheckResult(&readable)
+	e.report, e.config = wiring.CheckResult(&readable)
 	e.login = sync.OnceValue(func() loginShell { return e.startLogin(ctx) })
 	e.agent = sync.OnceValues(func() (*runner.Inspection, error) { return e.startAgent(ctx) })
 	e.tracker = sync.OnceValue(func() trackerAnswer { return e.askTracker(ctx) })
@@ -119,7 +119,7 @@ const startBound = 40 * time.Second
 // startAgent starts codex as a worker would.
 func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error) {
 	home := e.codexHome()
-	if !project.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
+	if !wiring.Exists(home) && !strings.Contains(e.config.Codex.Command, "CODEX_HOME") {
 		// With CODEX_HOME set, codex would exit at once; without it, codex would create the
 		// directory and have no login.
 		return nil, reconcile.NewError(
@@ -139,10 +139,10 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 	defer cancel()
 	// In the workspace root, where codex works later, or else in a temporary directory.
 	dir := paths.Real(e.config.Workspace.Root)
-	if project.RootFits(ctx, e.p, e.config, true) != nil || !project.Exists(dir) {
+	if wiring.RootFits(ctx, e.p, e.config, true) != nil || !wiring.Exists(dir) {
 		dir = os.TempDir()
 	}
-	return project.Inspect(ctx, e.p, e.config, dir)
+	return wiring.Inspect(ctx, e.p, e.config, dir)
 }
 
 // elsewhere reports whether agents work on other machines.
@@ -199,9 +199,9 @@ type loginShell struct {
 // time was slow because the disk had to read its files, and ends what the profile has left in
 // the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
-	id := "doctor-" + project.NewRunID(e.p.Env.Now())
-	env := project.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
-	run := project.ThisMachine().Run(id) // marks the processes
+	id := "doctor-" + wiring.NewRunID(e.p.Env.Now())
+	env := wiring.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
+	run := wiring.ThisMachine().Run(id) // marks the processes
 	for range 2 {
 		began := time.Now()
 		profile, err := run.Login(ctx, host.LoginRequest{
@@ -219,7 +219,7 @@ func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 
 // loginEnv is the environment of hooks and agents, without the variables of a run.
 func (e *environment) loginEnv() []string {
-	config := project.RunnerConfig(e.p, e.config)
+	config := wiring.RunnerConfig(e.p, e.config)
 	return config.AfterLogin(config.HookEnv(e.p.Environ()), e.login().profile, config.Secrets)
 }
 
@@ -270,7 +270,7 @@ func (e *environment) lacks(ctx context.Context, name string) bool {
 func (e *environment) hintForProgram(ctx context.Context, name string) string {
 	profile := "~/.profile" // the file that bash -l reads
 	for _, file := range []string{".bash_login", ".bash_profile"} {
-		if project.Exists(filepath.Join(e.p.Env.Home, file)) {
+		if wiring.Exists(filepath.Join(e.p.Env.Home, file)) {
 			profile = "~/" + file
 		}
 	}

@@ -16,7 +16,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -72,7 +72,7 @@ func checkRepository(ctx context.Context, e *environment) []finding {
 	for _, folder := range repository.BranchFolders() {
 		asked += " " + text.ShellQuote("refs/heads/"+folder)
 	}
-	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
+	env := func() []string { return wiring.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
 	answer, err := e.shellIn(
 		ctx,
 		env,
@@ -204,7 +204,7 @@ func checkSignature(ctx context.Context, e *environment) []finding {
 	if !repository.Sign || !repository.Delivers() || e.lacks(ctx, "git") {
 		return nil
 	}
-	env := func() []string { return project.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
+	env := func() []string { return wiring.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile) }
 	said, err := e.shellIn(
 		ctx,
 		env,
@@ -301,10 +301,10 @@ func (e *environment) checkProgram(ctx context.Context, name, missing string) []
 // checkRoot checks the workspace root.
 func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	root := paths.Real(e.config.Workspace.Root)
-	if err := project.RootFits(ctx, e.p, e.config, true); err != nil {
+	if err := wiring.RootFits(ctx, e.p, e.config, true); err != nil {
 		return failWith(err)
 	}
-	machine := project.ThisMachine()
+	machine := wiring.ThisMachine()
 	if err := machine.TryRoot(ctx, host.RootRequest{Root: root}); err != nil {
 		return failWith(err)
 	}
@@ -328,7 +328,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 			"and what an agent runs may take that repository for its own",
 			"set workspace.root to a directory outside, such as ~/symphony/"+filepath.Base(top))...)
 	}
-	if temporary := project.TemporaryAbove(root, e.p.Env); temporary != "" {
+	if temporary := wiring.TemporaryAbove(root, e.p.Env); temporary != "" {
 		list = append(
 			list,
 			warn(
@@ -339,7 +339,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 	switch {
 	case list != nil:
 		return list
-	case !project.Exists(root):
+	case !wiring.Exists(root):
 		return ok("%s, which the first pass creates; %s free", root, text.BytesText(free))
 	}
 	return ok("%s, %s free", root, text.BytesText(free))
@@ -349,7 +349,7 @@ func checkRoot(ctx context.Context, e *environment) (list []finding) {
 // none.
 func repositoryAbove(dir string) string {
 	for ; dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
-		if project.Exists(filepath.Join(dir, ".git")) {
+		if wiring.Exists(filepath.Join(dir, ".git")) {
 			return dir
 		}
 	}
@@ -391,8 +391,8 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 		return list
 	}
 	defer db.Close()
-	_, ownerErr := project.OwnerPath(ctx, e.p, db)
-	_, copyErr := project.OriginalPath(ctx, e.p, db)
+	_, ownerErr := wiring.OwnerPath(ctx, e.p, db)
+	_, copyErr := wiring.OriginalPath(ctx, e.p, db)
 	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
 		if err != nil {
 			list = append(list, failWith(err)...)
@@ -402,7 +402,7 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 		list = ok("%s, schema %d, intact", dir, db.Schema())
 	}
 	rec, err := db.Store.State(ctx)
-	if block := project.BlockedBy(rec); err == nil && block != nil {
+	if block := wiring.BlockedBy(rec); err == nil && block != nil {
 		list = append(
 			list,
 			warn(
@@ -500,7 +500,7 @@ func checkWorkers(ctx context.Context, e *environment) []finding {
 
 // checkSharing names the other projects with the same project of the tracker.
 func checkSharing(_ context.Context, e *environment) []finding {
-	others := project.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
+	others := wiring.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
 	if len(others) == 0 {
 		return nil
 	}
@@ -523,19 +523,19 @@ func checkAccount(_ context.Context, e *environment) []finding {
 
 // checkRelease looks for a newer release, if the operator has set where to ask.
 func checkRelease(ctx context.Context, e *environment) []finding {
-	address := e.p.Env.Getenv(project.ReleasesVar)
+	address := e.p.Env.Getenv(wiring.ReleasesVar)
 	if address == "" || e.as != asCalled {
 		return nil
 	}
-	newest, err := project.NewestRelease(ctx, address)
+	newest, err := wiring.NewestRelease(ctx, address)
 	if err != nil {
 		known := exit.From(err)
 		return warn(known.Error(), known.Hint)
 	}
-	if project.ReadBuild().OlderThan(newest) {
-		return warn(newest+" is newer than this "+project.Version(), project.UpgradeHint)
+	if wiring.ReadBuild().OlderThan(newest) {
+		return warn(newest+" is newer than this "+wiring.Version(), wiring.UpgradeHint)
 	}
-	return ok("no release is newer than %s", project.Version())
+	return ok("no release is newer than %s", wiring.Version())
 }
 
 // checkHosts asks each machine on which agents work.
@@ -563,7 +563,7 @@ func checkEngine(ctx context.Context, e *environment) []finding {
 		)
 	}
 	began := time.Now()
-	root, err := project.TryEngine(ctx, e.p, hosts[0])
+	root, err := wiring.TryEngine(ctx, e.p, hosts[0])
 	if err != nil {
 		known := exit.From(err)
 		return fail("trial job: "+known.Error(), known.Hint)
@@ -573,7 +573,7 @@ func checkEngine(ctx context.Context, e *environment) []finding {
 }
 
 func (e *environment) checkHost(ctx context.Context, name string) []finding {
-	a, err := project.AskHost(ctx, e.p, name)
+	a, err := wiring.AskHost(ctx, e.p, name)
 	// another program may be a codex, too
 	own := strings.HasPrefix(e.config.Codex.Command, "codex ")
 	repository := e.config.Repository

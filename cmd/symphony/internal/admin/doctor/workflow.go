@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/monitor"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 
@@ -48,7 +48,7 @@ func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 			code:    fault.Code,
 		})
 	}
-	if _, err := project.MaxAgents(e.p); err != nil {
+	if _, err := wiring.MaxAgents(e.p); err != nil {
 		list = append(list, failWith(err)...)
 	}
 	if list == nil {
@@ -70,7 +70,7 @@ func checkEnvFile(_ context.Context, e *environment) (list []finding) {
 	}{{shared, e.p.SharedEnv}, {path, e.p.OwnEnv}} {
 		names := slices.Sorted(maps.Keys(file.vars))
 		switch {
-		case !project.Exists(file.path) || file.path == shared && list != nil:
+		case !wiring.Exists(file.path) || file.path == shared && list != nil:
 		case len(names) == 0:
 			list = append(list, ok("%s is empty", file.path)...)
 		default:
@@ -146,7 +146,7 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 	defer cancel()
 	// A schedule does not have the proxy variables of this process.
 	keep := func(text string) { answer.warnings = append(answer.warnings, text) }
-	tracker, err := project.NewTracker(e.p, e.config, project.TrackerOptions{
+	tracker, err := wiring.NewTracker(e.p, e.config, wiring.TrackerOptions{
 		IgnoreProxy: e.as != asCalled,
 		Warn:        keep,
 	})
@@ -154,7 +154,7 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 		return trackerAnswer{err: err}
 	}
 	answer.name = tracker.Name
-	answer.mute = project.NoComments(tracker)
+	answer.mute = wiring.NoComments(tracker)
 	if tracker.Verify == nil {
 		list, err := tracker.Candidates(ctx, e.config.Policy.ActiveStates)
 		answer.unnamed = true
@@ -162,7 +162,7 @@ func (e *environment) askTracker(ctx context.Context) (answer trackerAnswer) {
 		answer.err = err
 		return answer
 	}
-	answer.found, answer.err = tracker.Verify(ctx, project.TrackerNames(e.config))
+	answer.found, answer.err = tracker.Verify(ctx, wiring.TrackerNames(e.config))
 	if tracker.Budget != nil {
 		answer.budget = tracker.Budget()
 	}
@@ -212,7 +212,7 @@ func checkTracker(_ context.Context, e *environment) []finding {
 			"until then nothing new is started; give symphony an account of its own, or run passes less often",
 		)...)
 	}
-	for _, wrong := range project.WrongNames(e.config, answer.name, found) {
+	for _, wrong := range wiring.WrongNames(e.config, answer.name, found) {
 		list = append(list, warn(wrong.Message, wrong.Hint)...)
 	}
 	for _, text := range answer.warnings {

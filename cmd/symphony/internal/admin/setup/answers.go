@@ -18,7 +18,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -275,15 +275,15 @@ func (s *starter) findRoot(context.Context) error {
 		other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
 		name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
 		name = cmp.Or(name, s.project.Slug)
-		root = "~/" + project.RootsFolder + "/" + name
-		for n := 2; project.Exists(s.expand(root)); n++ {
-			root = fmt.Sprintf("~/%s/%s-%d", project.RootsFolder, name, n)
+		root = "~/" + wiring.RootsFolder + "/" + name
+		for n := 2; wiring.Exists(s.expand(root)); n++ {
+			root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
 		}
 	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
 		root = s.w.Absolute(expanded)
 	}
 	s.answers.Root = root
-	if temporary := project.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env); temporary != "" {
+	if temporary := wiring.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env); temporary != "" {
 		s.w.Note(
 			slog.LevelWarn,
 			fmt.Sprintf(
@@ -326,7 +326,7 @@ func (s *starter) render() ([]byte, error) {
 	written := *s.p
 	s.written = &written
 	written.Source, written.SourceErr = workflow.NewSource(path.Base(s.p.Path), s.p.Path, out.Bytes())
-	report, _ := project.CheckResult(&written)
+	report, _ := wiring.CheckResult(&written)
 	wrong := report.Warnings
 	for _, e := range report.Errors {
 		wrong = append(wrong, e.Message)

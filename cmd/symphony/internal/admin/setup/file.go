@@ -11,7 +11,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -87,7 +87,7 @@ func (s *starter) findFolder(ctx context.Context) error {
 		}
 	}
 	s.project.Name = strings.TrimSuffix(filepath.Base(s.options.Repository), ".git")
-	s.project.States = slices.Clone(project.FolderStates(s.folder))
+	s.project.States = slices.Clone(wiring.FolderStates(s.folder))
 	if s.project.States == nil {
 		s.project.States = plainStates()
 		if s.options.ActiveStates == "" && s.answers.Example != reviewExample {
@@ -158,7 +158,7 @@ func (s *starter) writeFolder(ctx context.Context) (undo func() error, err error
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nothing, err
 	}
-	tracker, err := project.NewTracker(s.written, cfg, project.TrackerOptions{})
+	tracker, err := wiring.NewTracker(s.written, cfg, wiring.TrackerOptions{})
 	if err != nil {
 		return undo, err
 	}
@@ -182,7 +182,7 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 	if s.firstPath != "" {
 		lines[1] = "wrote " + s.firstPath
 	}
-	defined := reconcile.TrackerBoard{States: project.FolderStates(s.folder)}
+	defined := reconcile.TrackerBoard{States: wiring.FolderStates(s.folder)}
 	for _, name := range append(slices.Clone(s.answers.Active), s.answers.Review) {
 		if _, known := defined.State(name); !known && defined.States != nil {
 			lines = append(

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -32,7 +32,7 @@ func (s *starter) checkKeyFile() error {
 
 // keys finds the key of a tracker where the project may have it.
 type keys struct {
-	p     *project.Project
+	p     *wiring.Project
 	names []string // of the variables
 }
 

@@ -15,8 +15,8 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/durable"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -90,7 +90,7 @@ type dialog struct {
 // starter is one call of symphony init: the flags, the answers, and what will be written.
 type starter struct {
 	dialog
-	p           *project.Project // of the workflow, which does not exist yet
+	p           *wiring.Project // of the workflow, which does not exist yet
 	options     Options
 	keys        keys
 	key         string
@@ -101,19 +101,19 @@ type starter struct {
 	account     reconcile.TrackerAccount // what the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
-	clone       string           // a directory with the repository or a clone of it; empty for none
-	written     *project.Project // with the workflow that will be written
-	folder      string           // the absolute path of the issues, for --tracker file
-	firstPath   string           // of the issue that was written; empty if the folder has issues
-	first       string           // the identifier of an issue in an active state; empty for none
-	labelled    bool             // that issue has the label
+	clone       string          // a directory with the repository or a clone of it; empty for none
+	written     *wiring.Project // with the workflow that will be written
+	folder      string          // the absolute path of the issues, for --tracker file
+	firstPath   string          // of the issue that was written; empty if the folder has issues
+	first       string          // the identifier of an issue in an active state; empty for none
+	labelled    bool            // that issue has the label
 }
 
 func nothing() error { return nil }
 
 // Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md
 // and what belongs to it.
-func Run(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	s := &starter{
 		dialog: dialog{w, w.OnTerminal() && !w.JSON}, p: p, options: o,
 		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
@@ -183,7 +183,7 @@ func (s *starter) check(ctx context.Context) error {
 			return exit.Usage("init: --path works only with --tracker file")
 		}
 		var err error
-		if s.tracker, err = project.TrackerSetup(s.kind.name); err != nil {
+		if s.tracker, err = wiring.TrackerSetup(s.kind.name); err != nil {
 			return err
 		}
 		label = cmp.Or(label, DefaultLabel)
@@ -340,7 +340,7 @@ func (s *starter) report(ctx context.Context) {
 	}
 	beyond := *w.Environment()
 	beyond.Dir = filepath.Dir(filepath.Dir(s.p.Path))
-	if other := project.FindWorkflow(&beyond); other != "" && filepath.Dir(s.p.Path) != w.Home {
+	if other := wiring.FindWorkflow(&beyond); other != "" && filepath.Dir(s.p.Path) != w.Home {
 		w.Note(
 			slog.LevelWarn,
 			other+" is another project: if both deliver to one repository, set repository.branch differently in one of them",
@@ -383,12 +383,12 @@ func (s *starter) report(ctx context.Context) {
 // findIssue finds the issue that is run first, preferably one with the label. Without an
 // answer of the tracker there is none.
 func (s *starter) findIssue(ctx context.Context) {
-	written := project.New(s.w.Environment(), s.p.Path, s.p.StateDir)
+	written := wiring.NewProject(s.w.Environment(), s.p.Path, s.p.StateDir)
 	cfg, err := written.Config()
 	if err != nil {
 		return
 	}
-	tracker, err := project.NewTracker(written, cfg, project.TrackerOptions{})
+	tracker, err := wiring.NewTracker(written, cfg, wiring.TrackerOptions{})
 	if err != nil {
 		return
 	}

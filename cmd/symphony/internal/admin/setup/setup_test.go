@@ -10,8 +10,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -77,7 +77,7 @@ func TestYAMLScalar(t *testing.T) {
 func testStarter(change func(*answers)) *starter {
 	s := &starter{
 		dialog: dialog{w: testEnv()},
-		p: &project.Project{
+		p: &wiring.Project{
 			Env:      testEnv().Environment(),
 			Path:     "/x/WORKFLOW.md",
 			StateDir: "/s",
@@ -269,7 +269,7 @@ func TestEachKindBringsItsOwn(t *testing.T) {
 	if _, err := s.render(); err == nil || !strings.Contains(err.Error(), `no template "gitlab-settings"`) {
 		t.Errorf("a kind without its part: %v", err)
 	}
-	if _, err := project.TrackerSetup(fileKind.name); err == nil ||
+	if _, err := wiring.TrackerSetup(fileKind.name); err == nil ||
 		!strings.Contains(err.Error(), "init can't connect") {
 		t.Errorf("a kind without a setup: %v", err)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/doctor"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/archive"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -32,8 +32,8 @@ type Options struct {
 
 // Write writes the bundle, after the operator has seen what it contains and, on a terminal,
 // has agreed.
-func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
-	m := archive.Manifest{Kind: "support", Version: project.Version(), MadeAt: w.Now().UTC()}
+func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
+	m := archive.Manifest{Kind: "support", Version: wiring.Version(), MadeAt: w.Now().UTC()}
 	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
 	secrets := agent.NewRedactor(secretsOf(p))
 	var issue detail.Issue
@@ -54,7 +54,7 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 	}
 	add("version.txt", "versions and paths", func(w *term.Env) error {
 		_, err := fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\nworkflow %s\nstate %s\n",
-			project.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, p.Path, p.StateDir)
+			wiring.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, p.Path, p.StateDir)
 		return err
 	})
 	add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
@@ -65,7 +65,7 @@ func Write(ctx context.Context, w *term.Env, p *project.Project, o Options) erro
 		})
 	})
 	add("status.txt", "symphony ps --all", func(w *term.Env) error {
-		v, err := view.Read(ctx, p, view.Options{All: true, Ended: project.PastRuns})
+		v, err := view.Read(ctx, p, view.Options{All: true, Ended: wiring.PastRuns})
 		if err != nil {
 			return err
 		}
@@ -118,20 +118,20 @@ func printed(w *term.Env, secrets *agent.Redactor, write func(w *term.Env) error
 }
 
 // printPasses prints the newest passes as JSON.
-func printPasses(ctx context.Context, w *term.Env, p *project.Project) error {
-	db, err := project.OpenForReading(ctx, p)
+func printPasses(ctx context.Context, w *term.Env, p *wiring.Project) error {
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return err
 	}
 	defer db.Close()
-	rows, err := project.LastPasses(ctx, db, 50)
+	rows, err := wiring.LastPasses(ctx, db, 50)
 	fmt.Fprintln(w.Stdout, text.VisibleJSON(string(text.JSON(rows))))
 	return err
 }
 
 // secretsOf returns the values that must not be in the bundle: keys, variables named like
 // secrets, and all of the environment files.
-func secretsOf(p *project.Project) []string {
+func secretsOf(p *wiring.Project) []string {
 	values := agent.EnvSecrets(p.Environ())
 	for _, value := range p.EnvFile {
 		if agent.SecretValue(value) {
@@ -146,5 +146,5 @@ func secretsOf(p *project.Project) []string {
 		value, _ := p.Lookup(name)
 		values = append(values, value)
 	}
-	return append(values, project.Secrets(p, cfg)...)
+	return append(values, wiring.Secrets(p, cfg)...)
 }

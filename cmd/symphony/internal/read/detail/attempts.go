@@ -10,8 +10,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
@@ -33,7 +33,7 @@ type Attempt struct {
 }
 
 // ReadAttempts reads the runs of the agent on an issue.
-func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a AttemptList, err error) {
+func ReadAttempts(ctx context.Context, p *wiring.Project, ref string) (a AttemptList, err error) {
 	f := view.Facts{Project: p, Now: p.Env.Now().UTC()}
 	if err := f.Open(ctx); err != nil {
 		return a, err
@@ -42,7 +42,7 @@ func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a Attemp
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey() // for the prices
 	id, identifier, known, err := f.DB.Views.FindIssue(ctx, ref)
 	if err == nil && !known {
-		err = project.UnknownIssue(ctx, f.DB, ref, "it has had no run")
+		err = wiring.UnknownIssue(ctx, f.DB, ref, "it has had no run")
 	}
 	if err != nil {
 		return a, err
@@ -63,7 +63,7 @@ func ReadAttempts(ctx context.Context, p *project.Project, ref string) (a Attemp
 // began.
 func between(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	db *state.DB,
 	run reconcile.Run,
 	attempts string,

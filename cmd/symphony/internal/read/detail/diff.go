@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
@@ -15,12 +15,12 @@ import (
 // is. Nothing that the repository names is run.
 func WriteDiff(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	ref string,
 	attempts string,
 	w io.Writer,
 ) (run reconcile.Run, err error) {
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return run, err
 	}
@@ -39,7 +39,7 @@ func WriteDiff(
 		q.To = trees[1]
 	}
 	var found bool
-	err = project.Visit(ctx, p, db, run, "diff", func(ctx context.Context, m host.Machine) error {
+	err = wiring.Visit(ctx, p, db, run, "diff", func(ctx context.Context, m host.Machine) error {
 		found, err = m.Diff(ctx, q, w)
 		return err
 	})
@@ -65,7 +65,7 @@ func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, 
 		return run, err
 	}
 	if !known {
-		return run, project.UnknownIssue(ctx, db, ref, "it has no workspace")
+		return run, wiring.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
 	run, found, err := db.Runs.Last(ctx, id)
 	if err == nil && !found {

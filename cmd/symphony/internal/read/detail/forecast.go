@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -28,7 +28,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	if r.Config == nil || r.issue == nil || r.claim != nil && r.claim.Status != reconcile.Waiting {
 		return f, nil
 	}
-	policy := project.Policy(r.Config)
+	policy := wiring.Policy(r.Config)
 	if r.claim == nil {
 		const never = "nothing to do: no agent works on such an issue"
 		state := r.issue.State
@@ -91,7 +91,7 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 // snapshot returns the snapshot of a pass for this issue alone at the time at which the issue
 // is due.
 func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
-	runners, err := project.NewRunners(r.Project, r.Config)
+	runners, err := wiring.NewRunners(r.Project, r.Config)
 	if err != nil {
 		return reconcile.Snapshot{}, err
 	}
@@ -100,7 +100,7 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		return reconcile.Snapshot{}, err
 	}
 	// ps shows the account's faults
-	account := project.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {})
+	account := wiring.OpenPassAccount(r.Project, r.Config.Codex.Home, func(string) {})
 	s := reconcile.Snapshot{
 		Now:        latest(r.due(), r.Now).In(r.Project.Env.Now().Location()),
 		Boot:       r.Instant.Boot,
@@ -127,15 +127,15 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 		return s, err
 	}
 	// the next pass says which can't be read
-	others := project.NewOthers(r.Project, func(string) {})
+	others := wiring.NewOthers(r.Project, func(string) {})
 	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
 		return s, err
 	}
 	for _, run := range r.Recorded.Runs {
-		alive := project.Alive(r.Project.StateDir, run.ID)
+		alive := wiring.Alive(r.Project.StateDir, run.ID)
 		s.Liveness[run.ID] = reconcile.Liveness{
 			Alive:   alive,
-			Unknown: !alive && !project.WorkerDead(r.Project, run),
+			Unknown: !alive && !wiring.WorkerDead(r.Project, run),
 		}
 	}
 	return s, nil

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -23,7 +23,7 @@ const hookLines = 20
 
 // HookFailures returns the ends of the output of the hooks that failed in a run; none if its
 // log can't be read.
-func HookFailures(p *project.Project, run reconcile.Run) []HookFailure {
+func HookFailures(p *wiring.Project, run reconcile.Run) []HookFailure {
 	failures := []HookFailure{}
 	if !slices.Contains([]string{"hook_failed", "hook_timeout"}, run.ErrorCode) && run.AfterRunError == "" {
 		return failures

@@ -11,8 +11,8 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -67,7 +67,7 @@ type Issue struct {
 	ByLabel *workflow.LabelRow `json:"by_label"`
 	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
 	// has left out.
-	LabelsLeftOut []project.LabelProof `json:"labels_left_out"`
+	LabelsLeftOut []wiring.LabelProof `json:"labels_left_out"`
 	// LastMessage is what the agent of the newest run said last, and Log are the last lines of
 	// that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
@@ -176,7 +176,7 @@ type Options struct {
 }
 
 // Read reads what is known of an issue by its identifier or id.
-func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Issue, err error) {
+func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issue, err error) {
 	r := &issueReader{
 		Facts:      view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()},
 		identifier: ref,
@@ -229,7 +229,7 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 		if v.Workspace, err = r.workspace(ctx); err != nil {
 			return v, err
 		}
-		kept, err := project.KeptHere(ctx, p, r.id)
+		kept, err := wiring.KeptHere(ctx, p, r.id)
 		if err == nil {
 			v.KeptHere = kept
 		} else {
@@ -253,28 +253,28 @@ func Read(ctx context.Context, p *project.Project, ref string, o Options) (v Iss
 // addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does
 // was found out by the agent's newest run.
 func (r *issueReader) addRow(v *Issue) error {
-	v.LabelsLeftOut = []project.LabelProof{}
+	v.LabelsLeftOut = []wiring.LabelProof{}
 	if r.Config == nil || r.issue == nil {
 		return nil
 	}
 	labels := r.Config.Agent.LabelsToProve(r.issue.Labels)
-	var proofs []project.LabelProof
+	var proofs []wiring.LabelProof
 	if len(labels) > 0 {
 		run := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
 		if run.ID != "" {
-			known, err := project.Proofs(host.RunDir(r.Project.StateDir, run.ID))
+			known, err := wiring.Proofs(host.RunDir(r.Project.StateDir, run.ID))
 			if err != nil {
 				return err
 			}
 			proofs = known
 		}
 	}
-	v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels, project.ByOperators(proofs))
+	v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels, wiring.ByOperators(proofs))
 	for _, label := range labels {
-		at := slices.IndexFunc(proofs, func(proof project.LabelProof) bool { return proof.Label == label })
+		at := slices.IndexFunc(proofs, func(proof wiring.LabelProof) bool { return proof.Label == label })
 		switch {
 		case at < 0:
-			unknown := project.LabelProof{
+			unknown := wiring.LabelProof{
 				Label:   label,
 				LeftOut: "the next run asks the tracker who has set it",
 			}
@@ -344,7 +344,7 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 		run,
 		lines,
 		r.Now,
-		run.Outcome != "" || project.WorkerDead(r.Project, run),
+		run.Outcome != "" || wiring.WorkerDead(r.Project, run),
 	)
 	v.Log = append(v.Log, tail.Lines...)
 	v.LastMessage = text.OrNull(tail.Message)
@@ -442,11 +442,11 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 	case r.claim != nil, offline && r.id != "":
 		return nil
 	case offline:
-		return project.UnknownIssue(ctx, r.DB, r.identifier, "the tracker was not asked")
+		return wiring.UnknownIssue(ctx, r.DB, r.identifier, "the tracker was not asked")
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
-	issue, err := project.FetchIssue(bounded, r.Project, cmp.Or(r.id, r.identifier))
+	issue, err := wiring.FetchIssue(bounded, r.Project, cmp.Or(r.id, r.identifier))
 	switch {
 	case err == nil:
 		r.id = issue.ID
@@ -455,8 +455,8 @@ func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) er
 		r.source = SourceTracker
 	case r.id != "":
 		v.TrackerErr = exit.From(err)
-	case r.DB != nil && !project.IsNumber(r.identifier) && exit.From(err).Code == "issue_not_found":
-		return project.UnknownIssue(ctx, r.DB, r.identifier, project.NotInTracker)
+	case r.DB != nil && !wiring.IsNumber(r.identifier) && exit.From(err).Code == "issue_not_found":
+		return wiring.UnknownIssue(ctx, r.DB, r.identifier, wiring.NotInTracker)
 	default:
 		return err
 	}
@@ -550,7 +550,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 		}
 		return row, nil
 	}
-	found, inspectErr := project.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
+	found, inspectErr := wiring.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
 	if row.Exists = found.Exists; !row.Exists {
 		return row, nil
 	}

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -88,7 +88,7 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 		s.LastError = v.Claim.Error
 	}
 	for _, run := range r.runs {
-		if path := eventlog.Path(r.Project.StateDir, run.ID); project.Exists(path) {
+		if path := eventlog.Path(r.Project.StateDir, run.ID); wiring.Exists(path) {
 			s.Logs.Sessions = append(s.Logs.Sessions, SessionLog{Label: run.ID, Path: path})
 		}
 	}

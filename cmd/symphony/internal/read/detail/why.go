@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -88,7 +88,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		v.Why = Why{"running", "its run has just been started" + held}
 		return
 	}
-	run, dead := project.ConfirmDead(ctx, r.Project, r.DB.Runs, r.runs[i])
+	run, dead := wiring.ConfirmDead(ctx, r.Project, r.DB.Runs, r.runs[i])
 	v.Runs[i] = r.RunRow(run) // it may have ended meanwhile
 	v.Since = &run.StartedAt
 	settles := func() {

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -27,7 +27,7 @@ type Row struct {
 const askBound = 30 * time.Second
 
 // Rows asks all hosts of the project at once, and returns them in the order of the workflow.
-func Rows(ctx context.Context, p *project.Project) ([]Row, error) {
+func Rows(ctx context.Context, p *wiring.Project) ([]Row, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
 		return nil, err
@@ -54,10 +54,10 @@ func Rows(ctx context.Context, p *project.Project) ([]Row, error) {
 }
 
 // ask adds what the host says.
-func (r *Row) ask(ctx context.Context, p *project.Project) {
+func (r *Row) ask(ctx context.Context, p *wiring.Project) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()
-	a, err := project.AskHost(ctx, p, r.Name)
+	a, err := wiring.AskHost(ctx, p, r.Name)
 	r.Codex = a.Codex
 	r.Git = a.Git
 	r.LatencyMS = a.Latency.Milliseconds()

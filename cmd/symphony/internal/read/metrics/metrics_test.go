@@ -12,8 +12,8 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -27,7 +27,7 @@ func TestText(t *testing.T) {
 		Paused:   true,
 		Counts:   reconcile.Counts{Running: 1, NeedsAnswer: 1, Held: 2, Skipped: 4},
 		Budget:   &view.BudgetRow{Most: 20, Used: 5},
-		LastPass: &project.LastPassRow{
+		LastPass: &wiring.LastPassRow{
 			StartedAt:  at,
 			DurationMS: 1500,
 			Errors:     []reconcile.Error{{Code: "network"}},

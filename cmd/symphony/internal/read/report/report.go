@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -73,7 +73,7 @@ type OutageRow struct {
 }
 
 // Read reads the report of a period.
-func Read(ctx context.Context, p *project.Project, period Period) (Report, error) {
+func Read(ctx context.Context, p *wiring.Project, period Period) (Report, error) {
 	f := view.Facts{Project: p, Now: p.Env.Now().UTC()}
 	if err := f.Open(ctx); err != nil {
 		return Report{}, err
@@ -104,7 +104,7 @@ func Read(ctx context.Context, p *project.Project, period Period) (Report, error
 			return Report{}, err
 		}
 		r.addAccountBlock(
-			project.AccountBlock(project.OpenAccount(f.Project, cfg.Codex.Home), f.Now),
+			wiring.AccountBlock(wiring.OpenAccount(f.Project, cfg.Codex.Home), f.Now),
 			period.Until,
 		)
 	}
@@ -194,7 +194,7 @@ func sortLinks(links []reconcile.Link) {
 
 // addAccountBlock adds what stops all projects of the account now: another project may have
 // recorded it.
-func (r *Report) addAccountBlock(b *project.BlockedRow, until time.Time) {
+func (r *Report) addAccountBlock(b *wiring.BlockedRow, until time.Time) {
 	if b == nil || !b.Since.Before(until) {
 		return
 	}

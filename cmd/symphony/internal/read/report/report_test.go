@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -128,12 +128,12 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 		},
 	}}
 	f := newReport(r, claims, reconcile.Prices{}, at.Add(30*time.Minute))
-	f.addAccountBlock(&project.BlockedRow{
+	f.addAccountBlock(&wiring.BlockedRow{
 		Since:   at,
 		Reason:  "agent_quota",
 		Message: "used up",
 	}, r.Until)
-	f.addAccountBlock(&project.BlockedRow{
+	f.addAccountBlock(&wiring.BlockedRow{
 		Since:   at,
 		Reason:  "agent_quota",
 		Message: "used up",

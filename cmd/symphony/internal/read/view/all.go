@@ -8,24 +8,24 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 // Named is a project with a name that no other one of the list has: that of its folder, with a
 // number behind it if others have it, too.
 type Named struct {
-	*project.Project
+	*wiring.Project
 	Name string
 }
 
 // Name gives projects names, in the order of their paths. Where only the state directory is
 // known, it finds the workflow.
-func Name(ctx context.Context, projects []*project.Project) []Named {
+func Name(ctx context.Context, projects []*wiring.Project) []Named {
 	var list []Named
 	for _, p := range projects {
 		if p.SourceErr != nil {
 			// otherwise reading the project reports why
-			if db, err := project.OpenForReading(ctx, p); err == nil {
+			if db, err := wiring.OpenForReading(ctx, p); err == nil {
 				p = ownerOf(ctx, p, db)
 				db.Close()
 			}
@@ -54,7 +54,7 @@ func unique(list []Named) (names []string) {
 
 // ReadAll reads the overviews of all projects of the account as ReadEach does.
 func ReadAll(ctx context.Context, w *environ.Env, o Options) ([]Overview, error) {
-	projects, err := project.All(w)
+	projects, err := wiring.AllProjects(w)
 	if err != nil {
 		return nil, err
 	}

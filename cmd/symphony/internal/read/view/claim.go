@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -231,7 +231,7 @@ func (f *Facts) Claims() Claims {
 				ThreadID:      text.OrNull(r.ThreadID),
 				WorkspacePath: text.OrNull(r.WorkspacePath),
 				Host:          text.OrNull(r.Host),
-				Alive:         r.ID != "" && project.Alive(f.Project.StateDir, r.ID),
+				Alive:         r.ID != "" && wiring.Alive(f.Project.StateDir, r.ID),
 				HeldNext:      c.HoldNext,
 				WaitsFor:      []string{},
 				Run:           r,

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -20,7 +20,7 @@ import (
 // Facts are what is known of a project, whatever the issue. The views of an issue and of a
 // period are made of them, too.
 type Facts struct {
-	Project *project.Project
+	Project *wiring.Project
 	Name    string    // of the project
 	DB      *state.DB // nil before the first pass
 	Now     time.Time
@@ -31,7 +31,7 @@ type Facts struct {
 	Recorded  reconcile.State
 	Requests  []reconcile.Request // the open ones
 	Instant   reconcile.Instant   // now, on the monotonic clock
-	Block     *project.BlockedRow // stops every issue
+	Block     *wiring.BlockedRow  // stops every issue
 	Low       time.Time           // until then the tracker's allowance counts as low
 	Budget    *BudgetRow
 	Today     []reconcile.ModelUse // read with the budget
@@ -41,13 +41,13 @@ type Facts struct {
 	comments map[string]state.Comment
 	// lastPlaces are where the last runs of waiting claims worked, by the ids of their issues.
 	lastPlaces map[string]state.Place
-	rhythm     project.Rhythm // of the schedule
+	rhythm     wiring.Rhythm // of the schedule
 }
 
 // Open opens the database. Where the command line named only a state directory, the workflow
 // is the one that it belongs to.
 func (f *Facts) Open(ctx context.Context) (err error) {
-	f.DB, err = project.OpenForReading(ctx, f.Project)
+	f.DB, err = wiring.OpenForReading(ctx, f.Project)
 	if err == nil && f.Project.SourceErr != nil {
 		f.Project = ownerOf(ctx, f.Project, f.DB)
 	}
@@ -57,9 +57,9 @@ func (f *Facts) Open(ctx context.Context) (err error) {
 
 // ownerOf returns the project with the workflow that owns its state directory; the project
 // itself if that is not known.
-func ownerOf(ctx context.Context, p *project.Project, db *state.DB) *project.Project {
-	if path, known, err := db.Meta(ctx, project.OwnerKey); err == nil && known {
-		return project.New(p.Env, path, p.StateDir)
+func ownerOf(ctx context.Context, p *wiring.Project, db *state.DB) *wiring.Project {
+	if path, known, err := db.Meta(ctx, wiring.OwnerKey); err == nil && known {
+		return wiring.NewProject(p.Env, path, p.StateDir)
 	}
 	return p
 }
@@ -73,7 +73,7 @@ func (f *Facts) Read(ctx context.Context) error {
 	var errs [3]error
 	f.Budget, errs[0] = f.ReadBudget(ctx)
 	f.comments, errs[1] = f.DB.Store.Comments(ctx, nil)
-	f.Low, errs[2] = project.LowUntil(ctx, f.Project, f.DB)
+	f.Low, errs[2] = wiring.LowUntil(ctx, f.Project, f.DB)
 	if f.rhythm.Gap > 0 && f.Schedule {
 		f.NextPass = &NextPass{
 			At:      f.rhythm.Last.StartedAt.Add(f.rhythm.Gap),
@@ -87,9 +87,9 @@ func (f *Facts) Read(ctx context.Context) error {
 func (f *Facts) readAlerts(ctx context.Context) (err error) {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	// The tracker's and the machine's block matter most, then the account's, then the agent's.
-	f.Block = project.BlockedBy(f.Recorded)
+	f.Block = wiring.BlockedBy(f.Recorded)
 	if f.Config != nil && f.Recorded.TrackerBlock == nil && f.Recorded.MachineBlock == nil {
-		if b := project.AccountBlock(project.OpenAccount(f.Project, f.Config.Codex.Home), f.Now); b != nil {
+		if b := wiring.AccountBlock(wiring.OpenAccount(f.Project, f.Config.Codex.Home), f.Now); b != nil {
 			f.Block = b
 		}
 	}
@@ -98,8 +98,8 @@ func (f *Facts) readAlerts(ctx context.Context) (err error) {
 	}
 	var errs [2]error
 	f.Requests, errs[0] = OpenRequests(ctx, f.Project, f.DB)
-	f.rhythm, errs[1] = project.ReadRhythm(ctx, f.DB, f.Now)
-	f.Schedule = f.rhythm.Alive || project.Looping(f.Project.StateDir)
+	f.rhythm, errs[1] = wiring.ReadRhythm(ctx, f.DB, f.Now)
+	f.Schedule = f.rhythm.Alive || wiring.Looping(f.Project.StateDir)
 	return errors.Join(errs[:]...)
 }
 
@@ -143,11 +143,11 @@ func Instant() (reconcile.Instant, error) {
 }
 
 // OpenRequests are the unanswered requests of living workers. A request ends with its worker.
-func OpenRequests(ctx context.Context, p *project.Project, db *state.DB) ([]reconcile.Request, error) {
+func OpenRequests(ctx context.Context, p *wiring.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.Views.OpenRequests(ctx)
 	return slices.DeleteFunc(
 		all,
-		func(r reconcile.Request) bool { return !project.Alive(p.StateDir, r.RunID) },
+		func(r reconcile.Request) bool { return !wiring.Alive(p.StateDir, r.RunID) },
 	), err
 }
 
@@ -191,11 +191,11 @@ type BudgetRow struct {
 
 // UsedToday returns what runs have used on this day of UTC; nil without a budget, and before
 // the first pass.
-func UsedToday(ctx context.Context, p *project.Project, cfg *workflow.Config) ([]reconcile.ModelUse, error) {
+func UsedToday(ctx context.Context, p *wiring.Project, cfg *workflow.Config) ([]reconcile.ModelUse, error) {
 	if !cfg.Policy.DailyBudget.Set() || !p.HasState() {
 		return nil, nil
 	}
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return nil, err
 	}

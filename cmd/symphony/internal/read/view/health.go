@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -16,7 +16,7 @@ import (
 type Health struct {
 	Schedule ScheduleHealth `json:"schedule"`
 	// Passes are the last passes, whatever started them, the newest first.
-	Passes []project.LastPassRow `json:"passes"`
+	Passes []wiring.LastPassRow `json:"passes"`
 	// Limits are the windows of the agent's rate limits that have not been reset since the
 	// agent described them. They apply to the whole account.
 	Limits []LimitRow `json:"limits"`
@@ -58,7 +58,7 @@ const shownPasses = 20
 // health reads the health of the project. An account that can't be read has no limits and no
 // slots here: the passes report it.
 func (f *Facts) health(ctx context.Context) (*Health, error) {
-	passes, err := project.LastPasses(ctx, f.DB, shownPasses)
+	passes, err := wiring.LastPasses(ctx, f.DB, shownPasses)
 	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
 	h.Schedule = ScheduleHealth{
 		Active:  f.Schedule,
@@ -70,7 +70,7 @@ func (f *Facts) health(ctx context.Context) (*Health, error) {
 	if f.Config == nil {
 		return h, err
 	}
-	account := project.OpenAccount(f.Project, f.Config.Codex.Home)
+	account := wiring.OpenAccount(f.Project, f.Config.Codex.Home)
 	limits, _ := account.Windows(f.Now)
 	for _, l := range limits {
 		h.Limits = append(
@@ -84,7 +84,7 @@ func (f *Facts) health(ctx context.Context) (*Health, error) {
 
 // slots counts the runs of agents by the limits that apply to them.
 func (f *Facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
-	policy := project.Policy(f.Config)
+	policy := wiring.Policy(f.Config)
 	all := 0
 	byState := map[string]int{}
 	for _, c := range f.Recorded.Claims {
@@ -97,7 +97,7 @@ func (f *Facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
 	for _, name := range slices.Sorted(maps.Keys(policy.MaxByState)) {
 		rows = append(rows, SlotsRow{"state", name, byState[name], policy.MaxByState[name]})
 	}
-	if most, err := project.MaxAgents(f.Project); err == nil && most > 0 {
+	if most, err := wiring.MaxAgents(f.Project); err == nil && most > 0 {
 		if count, err := account.CountSlots(ctx, most, 0); err == nil {
 			rows = append(rows, SlotsRow{"account", "", count.Taken, most})
 		}

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/state"
@@ -34,12 +34,12 @@ func Kept(
 	if db == nil {
 		return nil, nil
 	}
-	roots, err := project.RootsOf(ctx, db)
+	roots, err := wiring.RootsOf(ctx, db)
 	claimed := func(id string) bool {
 		return slices.ContainsFunc(recorded.Claims, func(c reconcile.Claim) bool { return c.IssueID == id })
 	}
 	for _, root := range roots {
-		answer, _ := project.ThisMachine().Root(ctx, host.RootRequest{Root: root, Records: true})
+		answer, _ := wiring.ThisMachine().Root(ctx, host.RootRequest{Root: root, Records: true})
 		for _, w := range answer.Workspaces {
 			if w.Unsaved != "" && w.StateDir == stateDir && !claimed(w.IssueID) {
 				list = append(list, w.Workspace)

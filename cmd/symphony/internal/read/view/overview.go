@@ -8,7 +8,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -28,13 +28,13 @@ type Overview struct {
 	// Watched are the open pull requests that passes watch, by their issues.
 	Watched []WatchedRow `json:"watched_pull_requests"`
 	// LookErrors are why the last look at them failed.
-	LookErrors   []LookErrorRow       `json:"pull_request_errors"`
-	Totals       Totals               `json:"codex_totals"`
-	RateLimits   json.RawMessage      `json:"rate_limits"`
-	LastPass     *project.LastPassRow `json:"last_pass"`
-	Paused       bool                 `json:"paused"`
-	ProjectBlock *project.BlockedRow  `json:"project_blocked"`
-	Budget       *BudgetRow           `json:"budget"` // null without agent.budget_per_day
+	LookErrors   []LookErrorRow      `json:"pull_request_errors"`
+	Totals       Totals              `json:"codex_totals"`
+	RateLimits   json.RawMessage     `json:"rate_limits"`
+	LastPass     *wiring.LastPassRow `json:"last_pass"`
+	Paused       bool                `json:"paused"`
+	ProjectBlock *wiring.BlockedRow  `json:"project_blocked"`
+	Budget       *BudgetRow          `json:"budget"` // null without agent.budget_per_day
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run
 	// starts.
 	Schedule bool `json:"schedule_active"`

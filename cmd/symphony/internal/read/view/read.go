@@ -6,7 +6,7 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -26,7 +26,7 @@ type Options struct {
 }
 
 // Read reads the overview of a project.
-func Read(ctx context.Context, p *project.Project, o Options) (Overview, error) {
+func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	f := Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()}
 	if err := f.Open(ctx); err != nil {
 		return Overview{}, err
@@ -124,7 +124,7 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 	for _, ref := range refs {
 		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
 		if err == nil && !known {
-			err = project.UnknownIssue(
+			err = wiring.UnknownIssue(
 				ctx,
 				f.DB,
 				ref,
@@ -145,7 +145,7 @@ const HandoverDays = 7
 // addHistory adds the last passes and runs, what they used and left, and what Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
 	var errs [4]error
-	v.LastPass, errs[0] = project.LastPass(ctx, f.DB)
+	v.LastPass, errs[0] = wiring.LastPass(ctx, f.DB)
 	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
 	if o.All && !o.List || o.Health {
 		v.Health, errs[2] = f.health(ctx)
@@ -235,7 +235,7 @@ func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 			Status:  StatusEnded,
 		}).Has(word)
 	})
-	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, project.PastRuns))
+	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, wiring.PastRuns))
 	return text.Map(runs, func(r state.EndedRun) RunRow {
 		row := f.RunRow(r.Run)
 		row.found = r.Found
@@ -245,7 +245,7 @@ func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 
 // WithEnded adds the ended runs that a search finds to an overview that was read with
 // Options.List.
-func (v Overview) WithEnded(ctx context.Context, p *project.Project, o Options) (Overview, error) {
+func (v Overview) WithEnded(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	f := Facts{Project: p}
 	if err := f.Open(ctx); err != nil {
 		return v, err

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -109,7 +109,7 @@ const AgentsProject = "agents"
 
 // RequestRows are the unanswered requests of a state directory that is not a project's, in the
 // shape of those of a project with that name.
-func RequestRows(ctx context.Context, p *project.Project, db *state.DB, name string) ([]RequestRow, error) {
+func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name string) ([]RequestRow, error) {
 	open, err := OpenRequests(ctx, p, db)
 	f := Facts{Name: name, Now: p.Env.Now()}
 	if err == nil {

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -134,11 +134,11 @@ func TestRows(t *testing.T) {
 		v.Verdict().Reasons,
 		[]string{"1 request to answer", "1 held", "1 undelivered"},
 	)
-	v.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
+	v.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "not logged in"}
 	test.Equal(t, "the first reason", v.Verdict().Reasons[0], "nothing new starts: agent_auth: not logged in")
 	v.Schedule = false
 	test.Equal(t, "the level without a schedule", v.Verdict().Level, LevelNotTicking)
-	for block, want := range map[project.BlockedRow]Level{
+	for block, want := range map[wiring.BlockedRow]Level{
 		{Reason: "agent_quota"}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 503: (empty)", Status: 503}: LevelOK,
 		{Reason: "linear_api_status", Message: "HTTP 401: Unauthorized"}:         LevelNeedsPerson,

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -63,7 +63,7 @@ func NewJudgement(all []Overview) Judgement {
 }
 
 // ReadUnstarted reads the overview of a project, which is empty before its first pass.
-func ReadUnstarted(ctx context.Context, p *project.Project) (Overview, error) {
+func ReadUnstarted(ctx context.Context, p *wiring.Project) (Overview, error) {
 	v, err := Read(ctx, p, Options{})
 	if errors.Is(err, state.ErrNoState) && p.SourceErr == nil {
 		return Overview{

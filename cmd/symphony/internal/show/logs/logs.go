@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -41,8 +41,8 @@ const searchedRuns = 20
 
 // Print prints the logs of an issue, and with Follow what is written later. The end of ctx
 // ends only the following.
-func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o Options) error {
-	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+func Print(ctx context.Context, w *term.Env, p *wiring.Project, ref string, o Options) error {
+	db, err := wiring.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return err
 	}
@@ -82,10 +82,10 @@ func Print(ctx context.Context, w *term.Env, p *project.Project, ref string, o O
 // empty for the newest run of an agent.
 func Read(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	ref, id string,
 ) (run reconcile.Run, lines []eventlog.Line, err error) {
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return run, nil, err
 	}
@@ -98,14 +98,14 @@ func Read(
 	if err != nil {
 		return run, nil, err
 	}
-	run, dead := project.ConfirmDead(ctx, p, db.Runs, runs[0])
+	run, dead := wiring.ConfirmDead(ctx, p, db.Runs, runs[0])
 	lines, err = eventlog.ReadRun(p.StateDir, run, p.Env.Now(), run.Outcome != "" || dead)
 	return run, lines, err
 }
 
 // FollowRun prints the events of one run until it has ended.
-func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID string) error {
-	db, err := project.OpenForReading(context.WithoutCancel(ctx), p)
+func FollowRun(ctx context.Context, w *term.Env, p *wiring.Project, runID string) error {
+	db, err := wiring.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
 		return err
 	}
@@ -122,7 +122,7 @@ func FollowRun(ctx context.Context, w *term.Env, p *project.Project, runID strin
 // printer prints the logs of one issue.
 type printer struct {
 	w  *term.Env
-	p  *project.Project
+	p  *wiring.Project
 	db *state.DB
 	o  Options
 
@@ -146,9 +146,9 @@ func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
 	case err != nil || known:
 		return err
 	case !pr.o.Follow || pr.o.Run != "":
-		return project.UnknownIssue(ctx, pr.db, ref, "it has had no run")
+		return wiring.UnknownIssue(ctx, pr.db, ref, "it has had no run")
 	}
-	issue, err := project.FetchIssue(ctx, pr.p, ref)
+	issue, err := wiring.FetchIssue(ctx, pr.p, ref)
 	if err == nil {
 		pr.id = issue.ID
 		pr.identifier = issue.Identifier
@@ -222,7 +222,7 @@ func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err != nil {
 		return err
 	}
-	run, dead := project.ConfirmDead(ctx, pr.p, pr.db.Runs, run)
+	run, dead := wiring.ConfirmDead(ctx, pr.p, pr.db.Runs, run)
 	switch {
 	case run.Outcome != "":
 		pr.printEnd(run)
@@ -272,7 +272,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		if run, err = pr.db.Runs.Find(context.WithoutCancel(ctx), runID); err != nil {
 			return err
 		}
-		ended := run.Outcome != "" || project.WorkerDead(pr.p, run)
+		ended := run.Outcome != "" || wiring.WorkerDead(pr.p, run)
 		log.Workspace = run.WorkspacePath
 		if first && pr.o.File == "" {
 			if err := f.ReadPrevious(agent.PreviousEvents(f.Path), show); err != nil {
@@ -294,7 +294,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 			return nil
 		}
 		pr.showRunning(log)
-		if !project.Sleep(ctx, project.WaitStep) {
+		if !wiring.Sleep(ctx, wiring.WaitStep) {
 			return nil
 		}
 	}
@@ -392,7 +392,7 @@ func (pr *printer) followIssue(ctx context.Context, after string) error {
 			)
 			announced = true
 		}
-		project.Sleep(ctx, project.WaitStep)
+		wiring.Sleep(ctx, wiring.WaitStep)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -114,7 +114,7 @@ func toolHost(f testing.TB, o Options) (*mcp.ClientSession, *bytes.Buffer) {
 	env := &environ.Env{Dir: dir, Home: dir, Now: time.Now, Environ: []string{"SYMPHONY_RUN_ID=1"}}
 	o.CallTimeout = time.Second
 	o.ApprovalTimeout = time.Second
-	o.Project = project.New(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
+	o.Project = wiring.NewProject(env, filepath.Join(dir, "WORKFLOW.md"), filepath.Join(dir, "state"))
 	server, err := New(ctx, env, log, o)
 	test.OK(f, err)
 	f.Cleanup(func() { test.OK(f, server.starter.agents.Close()) })

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -38,7 +38,7 @@ type (
 // issues operates the issues of a project.
 type issues struct {
 	env     *environ.Env
-	project *project.Project
+	project *wiring.Project
 }
 
 // addIssueTools registers the tools about the issues of a project.
@@ -53,13 +53,13 @@ func addIssueTools(t *tools, i issues) {
 	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
 		return i.operate(
 			in.Issue,
-			func(p *project.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") },
+			func(p *wiring.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") },
 		)
 	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. "+
 		"Use it if the issue is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
 	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
 		return func(ctx context.Context, in IssueIn) (operateOut, error) {
-			return i.operate(in.Issue, func(p *project.Project) (operate.Result, error) {
+			return i.operate(in.Issue, func(p *wiring.Project) (operate.Result, error) {
 				return operate.Apply(ctx, p, operate.Command{Verb: verb, Issue: in.Issue})
 			})
 		}
@@ -86,7 +86,7 @@ func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error
 	p := i.reopen(i.env)
 	v, err := view.Read(ctx, p, view.Options{
 		All:    in.All,
-		Ended:  project.PastRuns,
+		Ended:  wiring.PastRuns,
 		Issues: in.Issues,
 	})
 	if err != nil && exit.From(err).Code == "no_state" {
@@ -96,12 +96,12 @@ func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error
 }
 
 // reopen returns the project as it is now.
-func (i issues) reopen(env *environ.Env) *project.Project {
-	return project.New(env, i.project.Path, i.project.StateDir)
+func (i issues) reopen(env *environ.Env) *wiring.Project {
+	return wiring.NewProject(env, i.project.Path, i.project.StateDir)
 }
 
 // operate carries out a command about an issue.
-func (i issues) operate(issue string, do func(*project.Project) (operate.Result, error)) (operateOut, error) {
+func (i issues) operate(issue string, do func(*wiring.Project) (operate.Result, error)) (operateOut, error) {
 	if issue == "" {
 		return operateOut{}, reconcile.NewError(
 			agents.CodeInvalid,

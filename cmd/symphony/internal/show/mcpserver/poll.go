@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 // Some things change without a change of the database: a worker dies, or this process itself
@@ -38,7 +38,7 @@ func (w *poll) look(ctx context.Context, read func() error) error {
 
 // repeat calls do at every pollStep until ctx ends.
 func repeat(ctx context.Context, do func()) {
-	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, pollStep) {
+	for goesOn := true; goesOn; goesOn = wiring.Sleep(ctx, pollStep) {
 		do()
 	}
 }

@@ -20,8 +20,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -91,7 +91,7 @@ func newMachine(t *testing.T) *machine {
 		call.CreatedAt = time.Now()
 		test.Must(m.state.DB.Clients.AddCall(t.Context(), call))
 	}
-	alive := project.AliveFile(project.AgentsDir(m.env), m.run.ID)
+	alive := wiring.AliveFile(wiring.AgentsDir(m.env), m.run.ID)
 	test.OK(t, os.MkdirAll(filepath.Dir(alive), 0o700))
 	test.OK(t, os.WriteFile(alive, nil, 0o600))
 	m.alive = test.Must(proc.HoldAlive(alive, time.Second))

@@ -15,7 +15,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 // Options of the server.
@@ -38,7 +38,7 @@ type Options struct {
 	// Dirs are directories in which agents may work, beside that of the server and the roots
 	// of the host.
 	Dirs    []string
-	Project *project.Project // of the issues; nil without a workflow
+	Project *wiring.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.
 	overHTTP bool
 	// outputSchemas: the list of tools has them, for the documentation.
@@ -84,7 +84,7 @@ func New(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) (*Ser
 	s.mcp = mcp.NewServer(&mcp.Implementation{
 		Name:    "symphony",
 		Title:   "Symphony",
-		Version: project.Version(),
+		Version: wiring.Version(),
 	}, options)
 	t := &tools{
 		server:   s.mcp,

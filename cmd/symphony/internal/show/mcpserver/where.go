@@ -11,8 +11,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -229,7 +229,7 @@ func (s starter) never(dir paths.Place) (why string, err error) {
 			return program + " is in PATH, and programs are started from there", nil
 		}
 	}
-	obeyed, err := project.ObeyedPlaces(s.env)
+	obeyed, err := wiring.ObeyedPlaces(s.env)
 	if err != nil {
 		return "", err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -85,7 +85,7 @@ func TestFormPermitsDirectory(t *testing.T) {
 				Permission: &agents.Permission{Dir: dir, Host: "test"},
 			}
 			file := filepath.Join(
-				filepath.Dir(project.AliveFile(project.AgentsDir(m.env), m.run.ID)),
+				filepath.Dir(wiring.AliveFile(wiring.AgentsDir(m.env), m.run.ID)),
 				"agent.json",
 			)
 			test.OK(t, os.WriteFile(file, test.Must(json.Marshal(settings)), 0o600))

@@ -6,7 +6,7 @@ import (
 	"context"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	port "github.com/symphony-cron/symphony/runner/host"
 )
@@ -68,7 +68,7 @@ func (t worktrees) read(ctx context.Context, in readChangesIn) (out readChangesO
 		return out, err
 	}
 	out = readChangesOut{AgentID: in.AgentID, Cwd: one.WorkspacePath, Commits: []port.GitCommit{}}
-	machine := project.ThisMachine()
+	machine := wiring.ThisMachine()
 	q := port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
 	found, err := machine.Inspect(ctx, q)
 	switch {
@@ -130,7 +130,7 @@ func (t worktrees) destination() (to port.Repository, err error) {
 		return to, nil
 	}
 	if p := t.options.Project; p != nil {
-		cfg, err := project.New(p.Env, p.Path, p.StateDir).ConfigWithoutKey()
+		cfg, err := wiring.NewProject(p.Env, p.Path, p.StateDir).ConfigWithoutKey()
 		if err == nil && cfg.Repository.URL != "" && cfg.Repository.Delivers() {
 			return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil
 		}

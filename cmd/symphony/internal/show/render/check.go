@@ -4,13 +4,13 @@ import (
 	"fmt"
 	"log/slog"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Check prints the result of a check.
-func Check(w *term.Env, p *project.Project, out project.CheckReport) {
+func Check(w *term.Env, p *wiring.Project, out wiring.CheckReport) {
 	if out.Tracker != nil {
 		for _, e := range out.Tracker.Errors {
 			w.PrintError(e)

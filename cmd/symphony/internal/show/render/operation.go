@@ -6,14 +6,14 @@ import (
 	"log/slog"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
 // Apply applies a command and prints what became of it: in sentences, with -v as fields, or as
 // JSON.
-func Apply(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
+func Apply(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
 	r, err := operate.Apply(ctx, p, command)
 	if err != nil {
 		return err
@@ -49,7 +49,7 @@ func printNotes(w *term.Env, r operate.Result) {
 }
 
 // Stop stops runs and prints each that has ended.
-func Stop(ctx context.Context, w *term.Env, p *project.Project, command operate.Command) error {
+func Stop(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
 	ran := false
 	tell := operate.StopCalls{

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -366,7 +366,7 @@ func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]v
 			return nil //nolint:nilerr // a signal ended the watch
 		case err != nil:
 			return err
-		case !project.Sleep(ctx, watchStep):
+		case !wiring.Sleep(ctx, watchStep):
 			return nil
 		}
 	}
@@ -474,7 +474,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 }
 
 // blockText explains what stops the project, and until when.
-func blockText(w *term.Env, now time.Time, b project.BlockedRow) string {
+func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 	if b.Until != nil {
 		until := b.Until.In(w.Now().Location())
 		layout := "15:04"

@@ -11,9 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -26,7 +26,7 @@ func TestBlockIsWrapped(t *testing.T) {
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stdout: page, Width: 40}
 	v := view.Overview{
 		GeneratedAt: now,
-		ProjectBlock: &project.BlockedRow{
+		ProjectBlock: &wiring.BlockedRow{
 			Reason:  "agent_quota",
 			Since:   now,
 			NextTry: until,
@@ -46,7 +46,7 @@ func TestDeadScheduleIsRed(t *testing.T) {
 	live := view.Overview{GeneratedAt: now, Schedule: true, Project: view.ProjectRow{Name: "api"}}
 	dead := view.Overview{
 		GeneratedAt: now,
-		LastPass:    &project.LastPassRow{StartedAt: now.Add(-time.Hour)},
+		LastPass:    &wiring.LastPassRow{StartedAt: now.Add(-time.Hour)},
 		Project:     view.ProjectRow{Name: "web-shop"},
 	}
 	w := &term.Env{

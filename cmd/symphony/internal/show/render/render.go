@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -197,7 +197,7 @@ func Request(w *term.Env, r reconcile.Request) {
 
 // RunEnd prints how a run ended, and on stderr the next step after a failure. A hook that
 // failed is shown with the end of its output.
-func RunEnd(w *term.Env, p *project.Project, run reconcile.Run) {
+func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 	fmt.Fprintln(w.Stdout, EndLine(w, run))
 	code := run.ErrorCode
 	for _, f := range detail.HookFailures(p, run) {
@@ -256,7 +256,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 
 // Diff prints what has changed in the workspace of an issue, or between two attempts; with raw
 // as git writes it.
-func Diff(ctx context.Context, w *term.Env, p *project.Project, ref, attempts string, raw bool) error {
+func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
 	_, err := detail.WriteDiff(ctx, p, ref, attempts, lines)
 	if len(lines.rest) > 0 {

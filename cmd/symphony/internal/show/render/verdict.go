@@ -5,9 +5,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -136,7 +136,7 @@ func idleReason(all []view.Overview) string {
 		return "the tracker's allowance is low"
 	case v.Counts != reconcile.Counts{}:
 		return ""
-	case !v.Schedule && (p.Trigger == project.TriggerWorker || p.Trigger == project.TriggerCommand):
+	case !v.Schedule && (p.Trigger == wiring.TriggerWorker || p.Trigger == wiring.TriggerCommand):
 		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
 	}
 	return "no issue of the project is in an active state"

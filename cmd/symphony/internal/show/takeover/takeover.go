@@ -11,9 +11,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -22,7 +22,7 @@ import (
 // Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace.
 // It returns when the session has ended. If yes is set, it stops a run without asking. At the
 // end it does what then names, retry or hold, or asks if then is empty.
-func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes bool, then string) error {
+func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
 		return reconcile.NewError(
 			"not_a_terminal",
@@ -81,20 +81,20 @@ func Run(ctx context.Context, w *term.Env, p *project.Project, ref string, yes b
 func holdIssue(
 	ctx context.Context,
 	w *term.Env,
-	p *project.Project,
+	p *wiring.Project,
 	ref string,
 	yes bool,
 ) (c reconcile.Claim, err error) {
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return c, err
 	}
 	defer db.Close()
-	id, identifier, err := project.FindIssue(ctx, p, db, ref)
+	id, identifier, err := wiring.FindIssue(ctx, p, db, ref)
 	if err != nil {
 		return c, err
 	}
-	if err := project.RefuseElsewhere(ctx, db, id, "takeover"); err != nil {
+	if err := wiring.RefuseElsewhere(ctx, db, id, "takeover"); err != nil {
 		return c, err
 	}
 	c, claimed, err := db.Views.ClaimByIssue(ctx, id)
@@ -132,10 +132,10 @@ func holdIssue(
 // leftBehind returns the newest thread of an issue, and what was pushed last.
 func leftBehind(
 	ctx context.Context,
-	p *project.Project,
+	p *wiring.Project,
 	id string,
 ) (thread reconcile.Thread, delivered reconcile.Delivered, err error) {
-	db, err := project.OpenForReading(ctx, p)
+	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
 		return thread, delivered, err
 	}
@@ -149,7 +149,7 @@ func leftBehind(
 func openSession(
 	ctx context.Context,
 	w *term.Env,
-	p *project.Project,
+	p *wiring.Project,
 	c reconcile.Claim,
 ) (code int, err error) {
 	cfg, err := p.Config()
@@ -162,10 +162,10 @@ func openSession(
 	}
 	// An issue that was held before its first run has neither a root nor a record.
 	if c.WorkspaceRoot == "" {
-		c.WorkspaceRoot = project.Policy(cfg).WorkspaceRoot
+		c.WorkspaceRoot = wiring.Policy(cfg).WorkspaceRoot
 	}
 	if c.Issue.State == "" {
-		issue, err := project.FetchIssue(ctx, p, c.Identifier)
+		issue, err := wiring.FetchIssue(ctx, p, c.Identifier)
 		if err != nil {
 			return 0, err
 		}
@@ -174,9 +174,9 @@ func openSession(
 	log := w.NewLog(slog.LevelWarn, term.TextLog)
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
-	takeover := project.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
+	takeover := wiring.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
 	takeover.Delivered = delivered
-	takeover.Config.WritableRoots, err = project.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
+	takeover.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
 	if err != nil {
 		return 0, err
 	}

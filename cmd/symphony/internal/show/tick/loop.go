@@ -19,9 +19,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -63,7 +63,7 @@ type job struct {
 	w        *term.Env // prints the name of the project before each line if there are several
 	log      *slog.Logger
 	options  Options
-	p        *project.Project
+	p        *wiring.Project
 	lock     *flock.Flock // nil until start has taken it
 	database pass.KeptDB
 	interval time.Duration
@@ -71,7 +71,7 @@ type job struct {
 	// be settled.
 	woken map[string]bool
 	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the
-	// last pass has read, requestStamp that of project.RequestFile before this pass. A wait
+	// last pass has read, requestStamp that of wiring.RequestFile before this pass. A wait
 	// ends when one of them has changed.
 	sourceStamp, requestStamp string
 	refused                   string // the last error for which the job could not start
@@ -88,13 +88,13 @@ type job struct {
 // 8.1), and reads the workflow before each pass. If there is one project and its first
 // workflow or configuration is invalid, the loop ends at once. It reports later mistakes, and
 // those of one of several projects, and goes on.
-func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Options) (err error) {
+func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Options) (err error) {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
 	if o.LockTimeout == 0 {
 		// An operator's command holds the lock for a moment, and looks at one issue only.
-		o.LockTimeout = project.CommandPatience
+		o.LockTimeout = wiring.CommandPatience
 	}
 	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newProgram()}
 	l.log = o.logger(w)
@@ -141,7 +141,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*project.Project, o Optio
 }
 
 // addJobs makes a job of each project.
-func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
+func (l *looper) addJobs(ctx context.Context, projects []*wiring.Project) {
 	out := &sync.Mutex{}
 	// by state directory, because Name takes the owner of one for a workflow that is missing
 	names := map[string]string{}
@@ -168,7 +168,7 @@ func (l *looper) addJobs(ctx context.Context, projects []*project.Project) {
 		j.options.Kept = &j.database
 		j.options.Name = j.name
 		j.options.Reported = new(time.Time)
-		j.p = project.New(j.w.Environment(), p.Path, p.StateDir)
+		j.p = wiring.NewProject(j.w.Environment(), p.Path, p.StateDir)
 		l.jobs = append(l.jobs, j)
 	}
 }
@@ -198,8 +198,8 @@ func (j *job) start(ctx context.Context) error {
 	if err := state.EnsureDir(j.p.StateDir); err != nil {
 		return err
 	}
-	lock := project.LoopLock(j.p.StateDir)
-	if held, err := project.TryLoopLock(ctx, lock); err != nil {
+	lock := wiring.LoopLock(j.p.StateDir)
+	if held, err := wiring.TryLoopLock(ctx, lock); err != nil {
 		return fmt.Errorf("loop lock: %w", err)
 	} else if !held {
 		return reconcile.NewError("locked", "another symphony tick --loop is running on "+j.p.StateDir,
@@ -273,7 +273,7 @@ func (j *job) run(ctx context.Context) int {
 			return exit.OK
 		}
 		j.sourceStamp = j.stampOfSources()
-		j.p = project.New(j.w.Environment(), j.p.Path, j.p.StateDir)
+		j.p = wiring.NewProject(j.w.Environment(), j.p.Path, j.p.StateDir)
 		j.noteReplaced()
 	}
 }
@@ -281,7 +281,7 @@ func (j *job) run(ctx context.Context) int {
 // pass runs one pass and reports it. It returns the exit code that tick would end with.
 func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	j.setDeadline(longestPass) // again: the lock may have taken long
-	j.requestStamp = project.Stamp(project.RequestFile(j.p.StateDir))
+	j.requestStamp = wiring.Stamp(wiring.RequestFile(j.p.StateDir))
 	r, err := pass.Run(ctx, j.p, j.options.Options)
 	if ctx.Err() != nil {
 		// The signal that ends the loop also cancels a request to the tracker, which is not an
@@ -350,12 +350,12 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	for soon := 0; j.w.Now().Before(end); {
 		// Checked before the first sleep: a worker may have ended during the pass.
 		for _, run := range running {
-			if !j.woken[run.ID] && !project.Alive(j.p.StateDir, run.ID) {
+			if !j.woken[run.ID] && !wiring.Alive(j.p.StateDir, run.ID) {
 				j.woken[run.ID] = true
 				return true
 			}
 		}
-		if project.Stamp(project.RequestFile(j.p.StateDir)) != j.requestStamp {
+		if wiring.Stamp(wiring.RequestFile(j.p.StateDir)) != j.requestStamp {
 			return true
 		}
 		before := seen
@@ -398,9 +398,9 @@ func pauseFor(interval time.Duration, random float64, now, due time.Time) time.D
 
 // watched are the files whose changes end a wait.
 func (j *job) watched(running []reconcile.Run) []string {
-	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), project.RequestFile(j.p.StateDir)}
+	list := []string{j.p.Path, j.p.EnvPath(), j.p.SharedEnvPath(), wiring.RequestFile(j.p.StateDir)}
 	for _, run := range running {
-		list = append(list, project.AliveFile(j.p.StateDir, run.ID))
+		list = append(list, wiring.AliveFile(j.p.StateDir, run.ID))
 	}
 	return list
 }
@@ -408,7 +408,7 @@ func (j *job) watched(running []reconcile.Run) []string {
 // stampOfSources identifies the versions of the files that a pass reads. While there is no
 // WORKFLOW.md it is the last stamp, because some editors remove the file for a moment.
 func (j *job) stampOfSources() string {
-	if project.Stamp(j.p.Path) == "" {
+	if wiring.Stamp(j.p.Path) == "" {
 		return j.sourceStamp
 	}
 	return j.p.Stamp()
@@ -450,7 +450,7 @@ func (j *job) close() {
 func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
-	local := &workers.Local{Machine: project.NewMachine(j.p.StateDir), StateDir: j.p.StateDir}
+	local := &workers.Local{Machine: wiring.NewMachine(j.p.StateDir), StateDir: j.p.StateDir}
 	var wg sync.WaitGroup
 	var names []string
 	for _, run := range runs {
@@ -468,7 +468,7 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconci
 	wg.Wait()
 	living = slices.DeleteFunc(
 		runs,
-		func(run reconcile.Run) bool { return !project.Alive(j.p.StateDir, run.ID) },
+		func(run reconcile.Run) bool { return !wiring.Alive(j.p.StateDir, run.ID) },
 	)
 	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
 		j.w.Note(

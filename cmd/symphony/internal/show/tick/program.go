@@ -4,7 +4,7 @@ import (
 	"log/slog"
 	"sync"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 // program is the file of this program. An upgrade may replace it while the loop runs.
@@ -16,15 +16,15 @@ type program struct {
 }
 
 func newProgram() *program {
-	path := project.ProgramPath()
-	return &program{path: path, stamp: project.Stamp(path)}
+	path := wiring.ProgramPath()
+	return &program{path: path, stamp: wiring.Stamp(path)}
 }
 
 // replaced reports once whether another file has taken the place of the program.
 func (p *program) replaced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	now := project.Stamp(p.path)
+	now := wiring.Stamp(p.path)
 	if now == "" || now == p.stamp { // it is missing for a moment while it is installed
 		return false
 	}

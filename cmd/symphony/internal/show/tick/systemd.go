@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
@@ -62,7 +62,7 @@ func (s systemd) keepAlive(ctx context.Context, inTime func() bool) {
 	if s.socket == "" || s.watchdog == 0 {
 		return
 	}
-	for goesOn := true; goesOn; goesOn = project.Sleep(ctx, s.watchdog/2) {
+	for goesOn := true; goesOn; goesOn = wiring.Sleep(ctx, s.watchdog/2) {
 		if inTime() {
 			s.tell("WATCHDOG=1")
 		}

@@ -12,9 +12,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
@@ -36,11 +36,11 @@ type Options struct {
 // Check refuses flags that contradict each other.
 func (o *Options) Check(triggerSet bool) error {
 	triggers := []string{
-		project.TriggerCron,
-		project.TriggerTimer,
-		project.TriggerManual,
-		project.TriggerWorker,
-		project.TriggerCommand,
+		wiring.TriggerCron,
+		wiring.TriggerTimer,
+		wiring.TriggerManual,
+		wiring.TriggerWorker,
+		wiring.TriggerCommand,
 	}
 	for _, flag := range []struct {
 		name, value string
@@ -66,7 +66,7 @@ func (o *Options) Check(triggerSet bool) error {
 		return exit.Usage("tick: --lock-timeout must not be negative")
 	}
 	if o.Loop {
-		o.Trigger = project.TriggerLoop
+		o.Trigger = wiring.TriggerLoop
 	}
 	return nil
 }
@@ -89,24 +89,24 @@ func (o Options) logger(w *term.Env) *slog.Logger {
 }
 
 // Tick runs one pass.
-func Tick(ctx context.Context, w *term.Env, p *project.Project, o Options) error {
+func Tick(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
 	o.Stays = o.Wait
 	r, err := pass.Run(ctx, p, o.Options)
 	switch {
-	case err != nil && o.Trigger == project.TriggerWorker:
+	case err != nil && o.Trigger == wiring.TriggerWorker:
 		return err
 	case err != nil:
 		return quietError(ctx, w, p, o, err)
 	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
 		return exit.Only(exit.Lock) // that another pass holds the lock is not worth a mail
 	case r.Holder != nil && o.LockTimeout > 0:
-		locked := project.LockedError(r.Holder)
+		locked := wiring.LockedError(r.Holder)
 		locked.Hint += ", or with a longer --lock-timeout"
 		return locked
-	case o.Trigger == project.TriggerWorker:
+	case o.Trigger == wiring.TriggerWorker:
 		// its output is discarded; its errors are in the row of the pass
 		return followUp(ctx, p, o, r)
 	}
@@ -129,15 +129,15 @@ const followUpWait = 3 * time.Second
 
 // followUp runs a second pass for a continuation that is due soon, so that it need not wait
 // for the schedule.
-func followUp(ctx context.Context, p *project.Project, o Options, r pass.Result) error {
+func followUp(ctx context.Context, p *wiring.Project, o Options, r pass.Result) error {
 	wait := r.NextWake.Sub(p.Env.Now())
 	if r.NextWake.IsZero() || wait > followUpWait {
 		return r.ExitCode()
 	}
-	if !project.Sleep(ctx, max(wait, 0)) {
+	if !wiring.Sleep(ctx, max(wait, 0)) {
 		return nil
 	}
-	r, err := pass.Run(ctx, project.New(p.Env, p.Path, p.StateDir), o.Options)
+	r, err := pass.Run(ctx, wiring.NewProject(p.Env, p.Path, p.StateDir), o.Options)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func followUp(ctx context.Context, p *project.Project, o Options, r pass.Result)
 func waitForRuns(
 	ctx context.Context,
 	w *term.Env,
-	p *project.Project,
+	p *wiring.Project,
 	r pass.Result,
 	o Options,
 ) (failed bool, err error) {
@@ -170,7 +170,7 @@ func waitForRuns(
 
 // report prints a pass as lines or as one JSON object. With --quiet it prints the errors if
 // they have changed.
-func report(ctx context.Context, w *term.Env, p *project.Project, o Options, r pass.Result) {
+func report(ctx context.Context, w *term.Env, p *wiring.Project, o Options, r pass.Result) {
 	if w.Log != nil {
 		render.PassLog(ctx, w.Log, r)
 	}
@@ -209,7 +209,7 @@ const (
 // every hour while they stay the same, and prints a line when they are over. Cron mails every
 // line that it gets. What it printed is recorded in the database; while that can't be written,
 // a loop remembers it.
-func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options, errs []*reconcile.Error) {
+func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options, errs []*reconcile.Error) {
 	now := quietReport{
 		At:    w.Now(),
 		Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code }),
@@ -256,7 +256,7 @@ func reportQuiet(ctx context.Context, w *term.Env, p *project.Project, o Options
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it
 // is new and returns the bare exit code, which is also what a loop gets of an error that it
 // has printed.
-func quietError(ctx context.Context, w *term.Env, p *project.Project, o Options, err error) error {
+func quietError(ctx context.Context, w *term.Env, p *wiring.Project, o Options, err error) error {
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {
 		reportQuiet(ctx, w, p, o, []*reconcile.Error{known})

@@ -15,9 +15,9 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -71,7 +71,7 @@ func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
 	now := time.Now()
 	var out strings.Builder
 	w := &term.Env{Env: environ.Env{Now: func() time.Time { return now }}, Stderr: &out}
-	p := &project.Project{StateDir: filepath.Join(t.TempDir(), "state")}
+	p := &wiring.Project{StateDir: filepath.Join(t.TempDir(), "state")}
 	db := test.Must(state.Create(ctx, p.StateDir, now))
 	schema := db.Schema()
 	test.OK(t, db.Close())
@@ -121,7 +121,7 @@ func TestLoopEndsDuringItsStart(t *testing.T) {
 	err := Loop(
 		ctx,
 		w,
-		[]*project.Project{project.New(w.Environment(), path, filepath.Join(dir, "state"))},
+		[]*wiring.Project{wiring.NewProject(w.Environment(), path, filepath.Join(dir, "state"))},
 		Options{},
 	)
 	test.OK(t, err)

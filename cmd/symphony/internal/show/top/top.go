@@ -24,9 +24,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -41,7 +41,7 @@ type Program func(ctx context.Context, w *term.Env, args []string) int
 // Run shows the issues of all projects of the account, or only of p unless that is nil, until
 // the operator quits or ctx ends. It waits for what then still runs in the background.
 // Commands that print are given the terminal and carried out by program.
-func Run(ctx context.Context, w *term.Env, p *project.Project, program Program) error {
+func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
 		return reconcile.NewError("not_a_terminal", "top needs a terminal with a cursor that can be moved",
 			"symphony ps prints the same once, symphony ps --watch every second")
@@ -77,7 +77,7 @@ type runner struct {
 // searchedRuns is how many recorded runs a filter finds at most.
 const searchedRuns = 200
 
-func (r *runner) read(p *project.Project) func(filter string) tea.Cmd {
+func (r *runner) read(p *wiring.Project) func(filter string) tea.Cmd {
 	return func(filter string) tea.Cmd {
 		o := view.Options{All: true}
 		if o.Search.Words = strings.Fields(filter); filter != "" {
@@ -86,7 +86,7 @@ func (r *runner) read(p *project.Project) func(filter string) tea.Cmd {
 		return func() tea.Msg {
 			if p != nil {
 				// the workflow may have changed
-				v, err := view.Read(r.ctx, project.New(r.env.Environment(), p.Path, p.StateDir), o)
+				v, err := view.Read(r.ctx, wiring.NewProject(r.env.Environment(), p.Path, p.StateDir), o)
 				return readMsg{[]view.Overview{v}, err}
 			}
 			all, err := view.ReadAll(r.ctx, r.env.Environment(), o)
@@ -102,9 +102,9 @@ const logLines = 200
 func (r *runner) log(selected row) tea.Cmd {
 	return func() tea.Msg {
 		of := selected.overview.Project
-		p := project.New(r.env.Environment().Silent(), of.WorkflowPath, of.StateDir)
+		p := wiring.NewProject(r.env.Environment().Silent(), of.WorkflowPath, of.StateDir)
 		var tail eventlog.Tail
-		if db, err := project.OpenForReading(r.ctx, p); err == nil { // the state tells of errors
+		if db, err := wiring.OpenForReading(r.ctx, p); err == nil { // the state tells of errors
 			defer db.Close()
 			run, _, _ := db.Runs.Last(r.ctx, selected.IssueID)
 			tail, _ = eventlog.ReadTail(
@@ -112,7 +112,7 @@ func (r *runner) log(selected row) tea.Cmd {
 				run,
 				logLines,
 				r.env.Now(),
-				run.Outcome != "" || project.WorkerDead(p, run),
+				run.Outcome != "" || wiring.WorkerDead(p, run),
 			)
 		}
 		return logMsg{selected.key(), tail.Lines}
@@ -136,7 +136,7 @@ func (r *runner) background(c command) tea.Cmd {
 }
 
 func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
-	p := project.New(r.env.Environment().Silent(), c.path, c.stateDir)
+	p := wiring.NewProject(r.env.Environment().Silent(), c.path, c.stateDir)
 	if c.verb == "open" {
 		address, err := operate.Address(ctx, p, c.issues[0], false)
 		if err != nil {

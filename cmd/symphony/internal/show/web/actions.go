@@ -20,9 +20,9 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -146,7 +146,7 @@ func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 	if err != nil {
 		return operate.Target{}, err
 	}
-	owner, isAgent := agents.ProjectOf(r.Context(), project.New(p.Env.Silent(), p.Path, p.StateDir), t.Name)
+	owner, isAgent := agents.ProjectOf(r.Context(), wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir), t.Name)
 	switch {
 	case isAgent && !decides:
 		err = badRequest(t.Name + " is an agent without an issue")
@@ -213,7 +213,7 @@ func (s actions) command(
 		if err == nil {
 			o, err = build(r, p)
 		}
-		var target *project.Project
+		var target *wiring.Project
 		switch {
 		case err != nil:
 		case o.targets != nil:

@@ -17,7 +17,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -25,7 +25,7 @@ import (
 // acting serves some projects whose orders are carried out by a function.
 func acting(
 	t *testing.T,
-	carryOut func(context.Context, *project.Project, order) (outcome, error),
+	carryOut func(context.Context, *wiring.Project, order) (outcome, error),
 	projects ...string,
 ) *Server {
 	t.Helper()
@@ -54,7 +54,7 @@ func post(s *Server, path, body string) *httptest.ResponseRecorder {
 
 // No request without the token changes anything, whatever route it takes.
 func TestActionsNeedToken(t *testing.T) {
-	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) {
+	s := acting(t, func(context.Context, *wiring.Project, order) (outcome, error) {
 		t.Error("an order was carried out")
 		return outcome{}, nil
 	}, "web")
@@ -77,7 +77,7 @@ func TestActionsNeedToken(t *testing.T) {
 // Which order a request is.
 func TestActionOrders(t *testing.T) {
 	var got order
-	s := acting(t, func(_ context.Context, p *project.Project, o order) (outcome, error) {
+	s := acting(t, func(_ context.Context, p *wiring.Project, o order) (outcome, error) {
 		test.Equal(t, "the project", filepath.Base(filepath.Dir(p.Path)), "web")
 		for i := range o.targets {
 			test.Equal(
@@ -175,7 +175,7 @@ func TestActionErrors(t *testing.T) {
 	var fault error
 	s := acting(
 		t,
-		func(context.Context, *project.Project, order) (outcome, error) { return answer, fault },
+		func(context.Context, *wiring.Project, order) (outcome, error) { return answer, fault },
 		"web",
 		"api",
 	)
@@ -228,7 +228,7 @@ func TestActionErrors(t *testing.T) {
 		test.Equal(t, "it is JSON", json.Valid(w.Body.Bytes()), true)
 	}
 	s.commands.patience = time.Millisecond
-	s.commands.carryOut = func(ctx context.Context, _ *project.Project, _ order) (outcome, error) {
+	s.commands.carryOut = func(ctx context.Context, _ *wiring.Project, _ order) (outcome, error) {
 		<-ctx.Done()
 		return outcome{}, ctx.Err()
 	}
@@ -243,7 +243,7 @@ func TestActionErrors(t *testing.T) {
 // A form leads back to its page, which shows once what the command said. No other address and
 // no invented notice is accepted.
 func TestNotice(t *testing.T) {
-	s := acting(t, func(context.Context, *project.Project, order) (outcome, error) {
+	s := acting(t, func(context.Context, *wiring.Project, order) (outcome, error) {
 		return outcome{lines: []string{"paused: <b>", "", "no schedule"}}, nil
 	}, "web")
 	for _, back := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "evil", ""} {
@@ -292,7 +292,7 @@ type gate struct {
 	begun, ended atomic.Int32
 }
 
-func (g *gate) carryOut(context.Context, *project.Project, order) (outcome, error) {
+func (g *gate) carryOut(context.Context, *wiring.Project, order) (outcome, error) {
 	g.begun.Add(1)
 	<-g.open
 	g.ended.Add(1)

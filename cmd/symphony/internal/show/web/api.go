@@ -7,10 +7,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/metrics"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -64,7 +64,7 @@ func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	w.Header().Set("Content-Type", metrics.ContentType)
-	_, _ = w.Write(metrics.Text(all, project.Version())) // the client may have gone
+	_, _ = w.Write(metrics.Text(all, wiring.Version())) // the client may have gone
 	return nil
 }
 

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -25,7 +25,7 @@ const (
 // commands carries out what requests ask for, by the same functions as symphony's own
 // commands.
 type commands struct {
-	carryOut func(context.Context, *project.Project, order) (outcome, error)
+	carryOut func(context.Context, *wiring.Project, order) (outcome, error)
 	free     chan struct{} // has a value for each command that runs
 	patience time.Duration // with one command
 
@@ -63,7 +63,7 @@ func (c *commands) end() {
 }
 
 // run carries out an order, also when the client ends before.
-func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcome, error) {
+func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	if !c.begin() {
 		return outcome{}, reconcile.NewError("busy", "the server is ending", "run "+o.String())
 	}
@@ -83,10 +83,10 @@ func (c *commands) run(ctx context.Context, p *project.Project, o order) (outcom
 }
 
 // do carries out an order in the slot that the caller has taken, and frees the slot.
-func (c *commands) do(ctx context.Context, p *project.Project, o order) (outcome, error) {
+func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer func() { cancel(); <-c.free }()
-	out, err := c.carryOut(ctx, project.New(p.Env.Silent(), p.Path, p.StateDir), o)
+	out, err := c.carryOut(ctx, wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir), o)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = reconcile.NewError(
 			"command_timeout",
@@ -100,7 +100,7 @@ func (c *commands) do(ctx context.Context, p *project.Project, o order) (outcome
 // refresh asks for a pass of the project. At most one is under way and one follows, which
 // reads what has changed until then. It returns true if one that follows was asked for
 // already.
-func (c *commands) refresh(ctx context.Context, p *project.Project) (coalesced bool) {
+func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

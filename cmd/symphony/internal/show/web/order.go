@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -62,7 +62,7 @@ type outcome struct {
 }
 
 // carryOut carries out an order by the functions of the command.
-func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error) {
+func carryOut(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	if o.targets != nil {
 		return severally(ctx, o), nil
 	}
@@ -80,8 +80,8 @@ func carryOut(ctx context.Context, p *project.Project, o order) (outcome, error)
 	var err error
 	if o.verb == verbPass {
 		r.Pass, err = pass.Run(ctx, p, pass.Options{
-			Trigger:     project.TriggerManual,
-			LockTimeout: project.CommandPatience,
+			Trigger:     wiring.TriggerManual,
+			LockTimeout: wiring.CommandPatience,
 		})
 	} else {
 		owner, isAgent := agents.ProjectOf(ctx, p, o.ref)

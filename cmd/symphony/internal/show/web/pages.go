@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -116,7 +116,7 @@ func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, er
 	all := slices.Clone(last.all)
 	for i, v := range all {
 		if v.Error == nil {
-			if all[i], err = v.WithEnded(ctx, project.New(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), o); err != nil {
+			if all[i], err = v.WithEnded(ctx, wiring.NewProject(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), o); err != nil {
 				return nil, snapshotError(err)
 			}
 		}

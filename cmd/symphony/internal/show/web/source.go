@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -34,14 +34,14 @@ const patience = 10 * time.Second
 
 // projects opens the projects, each with the name by which addresses call it.
 func (s source) projects(ctx context.Context) (list []view.Named, err error) {
-	var all []*project.Project
+	var all []*wiring.Project
 	if len(s.places) == 0 {
-		if all, err = project.All(s.env); err != nil {
+		if all, err = wiring.AllProjects(s.env); err != nil {
 			return nil, snapshotError(err)
 		}
 	}
 	for _, p := range s.places {
-		all = append(all, project.New(s.env, p.Workflow, p.StateDir))
+		all = append(all, wiring.NewProject(s.env, p.Workflow, p.StateDir))
 	}
 	return view.Name(ctx, all), nil
 }
@@ -124,12 +124,12 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 
 // target is the project of a request about an issue or a project: the one that the address
 // names, the only one, or that of the issue.
-func (s source) target(r *http.Request, issue string) (*project.Project, error) {
+func (s source) target(r *http.Request, issue string) (*wiring.Project, error) {
 	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
 }
 
 // projectOf is the project with the name, or that of the issue.
-func (s source) projectOf(ctx context.Context, name, issue string) (*project.Project, error) {
+func (s source) projectOf(ctx context.Context, name, issue string) (*wiring.Project, error) {
 	named, err := s.named(ctx, name)
 	if err != nil && name == view.AgentsProject {
 		if theirs := agents.AsProject(s.env); theirs != nil {
@@ -150,7 +150,7 @@ func (s source) projectOf(ctx context.Context, name, issue string) (*project.Pro
 	if err != nil {
 		return nil, err
 	}
-	return project.New(s.env, v.Project.WorkflowPath, v.Project.StateDir), nil
+	return wiring.NewProject(s.env, v.Project.WorkflowPath, v.Project.StateDir), nil
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.

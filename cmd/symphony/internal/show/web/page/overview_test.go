@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -73,7 +73,7 @@ func shop(name string) view.Overview {
 			},
 		}},
 		Blocked:  []view.BlockedSession{{}},
-		LastPass: &project.LastPassRow{StartedAt: moment, Trigger: "cron", DurationMS: 45},
+		LastPass: &wiring.LastPassRow{StartedAt: moment, Trigger: "cron", DurationMS: 45},
 		NextPass: &view.NextPass{At: moment.Add(5 * time.Minute), Trigger: "cron"},
 		Budget:   &view.BudgetRow{Written: "20 USD", Unit: "USD", Most: 20, Used: 5.57},
 	}
@@ -85,7 +85,7 @@ func shop(name string) view.Overview {
 			Usual:   new(300.0),
 			Grace:   900,
 		},
-		Passes: []project.LastPassRow{*v.LastPass, {
+		Passes: []wiring.LastPassRow{*v.LastPass, {
 			StartedAt:  moment,
 			Trigger:    "cron",
 			DurationMS: 90,
@@ -250,7 +250,7 @@ func TestAlarms(t *testing.T) {
 	dead := shop("web")
 	blocked := shop("api")
 	dead.Schedule = false
-	blocked.ProjectBlock = &project.BlockedRow{Reason: "agent_auth", Message: "log in"}
+	blocked.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "log in"}
 	all := []view.Overview{dead, blocked}
 	p := Page{Title: "ABC-1", Alerts: NewAlerts(all, nil, "/issues/web/ABC-1", true)}
 	contains(
@@ -287,9 +287,9 @@ func TestAlarms(t *testing.T) {
 	}.Page().Strip()), "No schedule", `href="/login"`)
 	calm := shop("web")
 	// it ends by itself
-	calm.ProjectBlock = &project.BlockedRow{Reason: "agent_quota", Until: &moment}
+	calm.ProjectBlock = &wiring.BlockedRow{Reason: "agent_quota", Until: &moment}
 	down := shop("app")
-	down.ProjectBlock = &project.BlockedRow{Reason: "linear_api_status", Status: 503}
+	down.ProjectBlock = &wiring.BlockedRow{Reason: "linear_api_status", Status: 503}
 	test.Equal(
 		t,
 		"the alarms of what ends by itself",
@@ -321,7 +321,7 @@ func TestDeadSchedule(t *testing.T) {
 
 // What keeps a project from starting runs is a notice with the next step.
 func TestObstacles(t *testing.T) {
-	blocked := func(b project.BlockedRow) func(*view.Overview) {
+	blocked := func(b wiring.BlockedRow) func(*view.Overview) {
 		return func(v *view.Overview) { v.ProjectBlock = &b }
 	}
 	unread := func(e reconcile.Error) func(*view.Overview) {
@@ -334,11 +334,11 @@ func TestObstacles(t *testing.T) {
 		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install", "/api/v1/refresh?", "Run a pass now"}},
 		"overdue":       {func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) }, []string{"a pass is overdue", ", due <time"}},
 		"limit": {
-			blocked(project.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
+			blocked(wiring.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
 			[]string{"notice warn", "the limit of codex is used up", "ends <time", "/api/v1/unblock?"},
 		},
 		"tracker": {
-			blocked(project.BlockedRow{
+			blocked(wiring.BlockedRow{
 				Reason:  "tracker_unavailable",
 				Message: "HTTP 503",
 				NextTry: moment.Add(time.Minute),

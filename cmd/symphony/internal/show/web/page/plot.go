@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/project"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -212,7 +212,7 @@ var outcomeClasses = map[reconcile.Outcome]string{
 }
 
 // passPlot draws the durations of the last passes, the newest at the right.
-func passPlot(passes []project.LastPassRow) template.HTML {
+func passPlot(passes []wiring.LastPassRow) template.HTML {
 	bars := []column{}
 	failed := 0
 	for _, p := range slices.Backward(passes) {
@@ -234,6 +234,6 @@ func passPlot(passes []project.LastPassRow) template.HTML {
 	return columns(label, bars, max(len(bars), passRoom))
 }
 
-func durationOf(p project.LastPassRow) string {
+func durationOf(p wiring.LastPassRow) string {
 	return text.Duration(time.Duration(p.DurationMS) * time.Millisecond)
 }

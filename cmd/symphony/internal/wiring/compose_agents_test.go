@@ -1,0 +1,22 @@
+package wiring
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/internal/test"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// A kind of agent that is forgotten or has no row here is refused, and no home is made for it.
+func TestAgentKinds(t *testing.T) {
+	home := t.TempDir()
+	test.OK(t, prepareHome(workflow.AgentCodex, home, home+"/codex"))
+	for _, kind := range []string{"", "acp"} {
+		if err := prepareHome(kind, home, home+"/other"); err == nil ||
+			!strings.Contains(err.Error(), "no agent of the kind") {
+			t.Errorf("%q: %v", kind, err)
+		}
+		test.Equal(t, kind, Exists(home+"/other"), false)
+	}
+}

@@ -1,0 +1,313 @@
+package wiring
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/sshname"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/command"
+	"github.com/symphony-cron/symphony/runner/host/engine"
+	"github.com/symphony-cron/symphony/runner/host/remote"
+	"github.com/symphony-cron/symphony/runner/host/slurm"
+	"github.com/symphony-cron/symphony/runner/host/ssh"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// jobEngine is how symphony uses an engine that starts jobs.
+type jobEngine struct {
+	jobs  func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs
+	probe func(context.Context, *Project) error // fails if the engine does not answer
+	// sharesHome is set if the machines of the engine have the home directory of this one, and
+	// so the workspaces.
+	sharesHome bool
+}
+
+// jobEngines has all workflow.Engines.
+var jobEngines = map[string]jobEngine{
+	workflow.EngineSlurm: {
+		jobs: func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs {
+			return slurm.Jobs{Run: run, Args: options.EngineArgs, Home: home, Hosted: hosted}
+		},
+		probe: func(ctx context.Context, p *Project) error {
+			_, err := slurm.Command(ctx, p.Environ(), "", "squeue", "--me", "--noheader")
+			return err
+		},
+		sharesHome: true,
+	},
+	workflow.EngineCommand: {
+		jobs: func(run *engine.Run, options workflow.Worker, home, _ string) engine.Jobs {
+			jobs := command.Jobs{Run: run, Commands: commands(options), Home: home}
+			run.Clear = jobs.Cancel
+			return jobs
+		},
+		probe: func(ctx context.Context, p *Project) error {
+			cfg, err := p.ConfigWithoutKey()
+			if err != nil {
+				return err
+			}
+			return commands(cfg.Worker).Probe(ctx, p.Environ())
+		},
+	},
+}
+
+// engineOf returns the engine that starts jobs on a host; found is false if ssh reaches the
+// host.
+func engineOf(hostName string) (e jobEngine, found bool, err error) {
+	e, found = jobEngines[hostName]
+	if !found && workflow.IsEngine(hostName) {
+		err = reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf("no engine for worker.engine.kind %q", hostName),
+			"correct worker.engine.kind",
+		)
+	}
+	return e, found, err
+}
+
+// NewEngine returns what reaches a host of the project for a run, by the options of a
+// workflow. The caller adds to the run what is known of it.
+func NewEngine(
+	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
+) (engine.Engine, *engine.Run, error) {
+	by, isJob, err := engineOf(hostName)
+	if err != nil {
+		return nil, nil, err
+	}
+	name, err := nameOnHosts(ctx, p, db)
+	if err != nil {
+		return nil, nil, err
+	}
+	path, err := RunningProgram()
+	if err != nil {
+		return nil, nil, err
+	}
+	program, err := readProgram(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	run := &engine.Run{Env: p.Environ(), Project: name, Program: program, ProgramFor: programFor}
+	if !isJob {
+		to, err := sshname.Parse(hostName)
+		return ssh.Engine{Host: to, Run: run}, run, err
+	}
+	hosted := state.HostedDir("", p.Env.Home)
+	return &engine.JobEngine{
+		Run:    run,
+		Jobs:   by.jobs(run, options, p.Env.Home, hosted),
+		Host:   hostName,
+		Hosted: hosted,
+	}, run, nil
+}
+
+func commands(w workflow.Worker) command.Commands {
+	return command.Commands{
+		Start:   w.Start,
+		Connect: w.Connect,
+		Status:  w.Status,
+		Stop:    w.Stop,
+		PassEnv: w.EnginePass,
+	}
+}
+
+// NameOnHostsKey is the key under which the first worker of the project stores its name on
+// hosts.
+const NameOnHostsKey = "name_on_hosts"
+
+// nameOnHosts returns the name of the project on hosts: the stored one, or else one that
+// differs from those of other projects and of other machines.
+func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
+	if db != nil { // a project that has not run yet has none
+		stored, found, err := db.Meta(ctx, NameOnHostsKey)
+		if err != nil || found {
+			return stored, err
+		}
+	}
+	machine, err := os.ReadFile("/etc/machine-id")
+	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
+		name, _ := os.Hostname() // a machine without a name has one project of each path
+		machine = []byte(name)
+	}
+	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + p.StateDir))
+	return "project-" + hex.EncodeToString(sum[:8]), nil
+}
+
+// programFor is the program for another system, a file beside this one.
+func programFor(system string) (engine.Program, error) {
+	exe, err := os.Executable()
+	if err != nil {
+		return engine.Program{}, fmt.Errorf("own program: %w", err)
+	}
+	p, err := readProgram(filepath.Join(filepath.Dir(exe), "symphony-"+system))
+	p.System = system
+	return p, err
+}
+
+func readProgram(path string) (engine.Program, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return engine.Program{}, err
+	}
+	defer file.Close()
+	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
+		return engine.Program{}, fmt.Errorf("%s is not a file", path)
+	}
+	sum := sha256.New()
+	size, err := io.Copy(sum, file)
+	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+}
+
+const (
+	visitBound = 2 * time.Minute  // for a visit
+	visitLost  = time.Minute      // after which the host ends a visit without a link
+	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
+)
+
+// Visit calls do with the machine that has the workspace of a run: this one, or a host that
+// ssh reaches. An operator's command uses it. Like a run, the visit has an id and a directory
+// on the host, which is deleted later. Workspaces that only jobs reach are refused.
+func Visit(
+	ctx context.Context,
+	p *Project,
+	db *state.DB,
+	of reconcile.Run,
+	command string,
+	do func(context.Context, host.Machine) error,
+) error {
+	switch e, isJob, err := engineOf(of.Host); {
+	case err != nil:
+		return err
+	case of.Host == "" || e.sharesHome:
+		return do(ctx, ThisMachine())
+	case isJob:
+		return elsewhereError(of, command)
+	}
+	by, run, err := NewEngine(ctx, p, db, of.Host, workflow.Worker{})
+	if err != nil {
+		return err
+	}
+	run.LostAfter = visitLost
+	run.Incarnation = remote.Incarnation{
+		RunID:  NewRunID(p.Env.Now()),
+		Number: 1,
+		Secret: rand.Text(),
+	}
+	bounded, cancel := context.WithTimeout(ctx, visitBound)
+	defer cancel()
+	if err := by.Start(bounded); err != nil {
+		return err
+	}
+	client, err := remote.Connect(bounded, by.Dial, run.Incarnation)
+	if err != nil {
+		return fmt.Errorf("%s: %w", of.Host, err)
+	}
+	defer client.Close()
+	if err = do(bounded, remote.Machine{Client: client}); err != nil {
+		err = fmt.Errorf("%s: %w", of.Host, err)
+	}
+	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
+	defer end()
+	_ = client.Release(leaving) // without it, the host ends the visit
+	return err
+}
+
+// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login
+// shell of the account does not find them, Author if git does not know an author of commits
+// there.
+type HostAnswer struct {
+	Codex, Login, Git, Author string
+	// NoRoot is the directory because of which worker.root can't be made or written there;
+	// empty if it can.
+	NoRoot  string
+	Latency time.Duration // of the connection and the answer
+}
+
+// aboutHost prints the lines of HostAnswer.
+const aboutHost = `v() { bash -lc "$1" 2>/dev/null </dev/null | tail -n 1; }
+echo "codex $(v 'codex --version')"
+echo "login $(bash -lc 'codex login status' 2>&1 </dev/null | tail -n 1)"
+echo "git $(v 'git --version')"
+echo "author $(v 'git var GIT_COMMITTER_IDENT')"
+while [ ! -e "$root" ]; do root=$(dirname "$root"); done
+[ -d "$root" ] && [ -w "$root" ] || echo "no_root $root"`
+
+// rootAssignment sets the variable root in a shell of a host.
+func rootAssignment(root string) string {
+	if rest, found := strings.CutPrefix(root, "~/"); found {
+		return `root="$HOME"/` + text.ShellWord(rest) + "\n"
+	}
+	return "root=" + text.ShellWord(root) + "\n"
+}
+
+// AskHost asks a host about itself. It changes nothing there. An engine answers only for
+// itself: to see a machine, a job would have to run.
+func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
+	began := time.Now()
+	if e, isJob, err := engineOf(hostName); isJob || err != nil {
+		if err == nil {
+			err = e.probe(ctx, p)
+		}
+		return HostAnswer{Latency: time.Since(began)}, err
+	}
+	to, err := sshname.Parse(hostName)
+	if err != nil {
+		return a, err
+	}
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return a, err
+	}
+	script := rootAssignment(cfg.Policy.RemoteRoot) + aboutHost
+	lines, err := ssh.Engine{
+		Host: to,
+		Run:  &engine.Run{Env: p.Environ(), ProgramFor: programFor},
+	}.Ask(ctx, script)
+	a.Latency = time.Since(began)
+	said := map[string]string{}
+	for _, line := range lines {
+		name, value, _ := strings.Cut(line, " ")
+		said[name] = strings.TrimSpace(value)
+	}
+	a.Codex = strings.TrimPrefix(said["codex"], "codex-cli ")
+	a.Git = strings.TrimPrefix(said["git"], "git version ")
+	a.Login = said["login"]
+	a.Author = said["author"]
+	a.NoRoot = said["no_root"]
+	return a, err
+}
+
+// RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a
+// command does not reach it.
+func RefuseElsewhere(ctx context.Context, db *state.DB, issueID, command string) error {
+	run, _, err := db.Runs.Last(ctx, issueID)
+	if err != nil || run.Host == "" {
+		return err
+	}
+	return elsewhereError(run, command)
+}
+
+func elsewhereError(run reconcile.Run, command string) error {
+	hint := "log in there: ssh " + run.Host
+	if workflow.IsEngine(run.Host) {
+		hint = "use the directory where the jobs of the engine have it"
+	}
+	return reconcile.NewError(
+		"workspace_elsewhere",
+		fmt.Sprintf("%s does not reach %s, where the workspace of %s is",
+			command, run.WorkspaceWhere(), run.Identifier),
+		hint,
+	)
+}

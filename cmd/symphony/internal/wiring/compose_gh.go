@@ -1,0 +1,83 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
+)
+
+// ghBound is how long gh may take to print its token, for which it needs no network.
+const ghBound = 10 * time.Second
+
+// GhToken returns the token that gh has for an API of GitHub; empty if gh is not on the PATH,
+// or not logged in. A project asks gh once.
+func (p *Project) GhToken(api string) string {
+	if p.gh == nil {
+		return ""
+	}
+	token, known := p.gh.Load(api)
+	if !known {
+		// Those in variables were looked for before.
+		env := host.Scrub(
+			p.Env.Environ,
+			"GH_TOKEN",
+			"GITHUB_TOKEN",
+			"GH_ENTERPRISE_TOKEN",
+			"GITHUB_ENTERPRISE_TOKEN",
+		)
+		stored, _ := askGh(context.Background(), api, env) // empty without one
+		token, _ = p.gh.LoadOrStore(api, stored)
+	}
+	return token.(string)
+}
+
+// askGh asks gh for its token: the one that it has stored or, if env has one, that of a
+// variable. The error is why there is none.
+func askGh(ctx context.Context, api string, env []string) (string, error) {
+	program := proc.LookPath("gh", env)
+	name := host.GhHost(api)
+	if program == "" {
+		return "", errors.New("gh is not installed")
+	}
+	ctx, cancel := context.WithTimeout(ctx, ghBound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "auth", "token", "--hostname", name)
+	cmd.Dir = "/"
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(
+		host.Scrub(env, "GH_DEBUG"),
+		"GH_PROMPT_DISABLED=1",
+		"GH_NO_UPDATE_NOTIFIER=1",
+		"NO_COLOR=1",
+		"GH_FORCE_TTY=",
+	)
+	complaint := &text.Tail{Limit: 1 << 10}
+	cmd.Stderr = complaint
+	out, err := cmd.Output()
+	if token := strings.TrimSpace(string(out)); err == nil && token != "" &&
+		!strings.ContainsAny(token, " \n") {
+		return token, nil
+	}
+	said, _ := complaint.Text()
+	return "", fmt.Errorf(
+		"gh is not logged in to %s (%s)",
+		name,
+		cmp.Or(text.Visible(text.OneLine(string(said))), fmt.Sprint(err)),
+	)
+}
+
+// ghFiles is the directory in which gh stores its token, if the system has no keyring.
+func (p *Project) ghFiles() string {
+	config := cmp.Or(p.Env.Getenv("XDG_CONFIG_HOME"), filepath.Join(p.Env.Home, ".config"))
+	return paths.Real(cmp.Or(p.Env.Getenv("GH_CONFIG_DIR"), filepath.Join(config, "gh")))
+}

@@ -1,0 +1,161 @@
+package wiring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// movedFrom returns the path that the workflow probably had before it was moved: that of the
+// one project of the account whose workflow is gone and had the same project of the tracker.
+// It is empty if there is none, or more than one.
+func movedFrom(p *Project) (old string) {
+	cfg, err := p.parseWithoutKey(p.Source)
+	if err != nil {
+		return ""
+	}
+	dirs, _ := StateDirs(p.Env) // without them nothing is suggested
+	for _, dir := range dirs {
+		path := ownerOf(dir)
+		if path == "" || dir == p.StateDir || Exists(path) ||
+			movedProject(projectOf(p, dir, path), path, p.Path) != cfg.Policy.Project {
+			continue
+		}
+		if old != "" {
+			return ""
+		}
+		old = path
+	}
+	return old
+}
+
+// ownerOf returns the workflow that a state directory belongs to, empty if that can't be read.
+func ownerOf(dir string) string {
+	known, err := storedFiles(context.Background(), dir)
+	if err != nil {
+		return ""
+	}
+	return known.workflow
+}
+
+// projectOf returns the project of the tracker (Policy.Project) of a state directory whose
+// workflow was at path, empty if that can't be read.
+func projectOf(p *Project, dir, path string) string {
+	db, err := state.OpenReadOnly(context.Background(), dir)
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	cfg, _, err := LastGood(context.Background(), p, db, path)
+	if err != nil || cfg == nil {
+		return ""
+	}
+	return cfg.Policy.Project
+}
+
+// hintMoved adds to the hint of an error that a moved workflow may cause the command that
+// moves its project.
+func hintMoved(p *Project, e *reconcile.Error) {
+	if old := movedFrom(p); old != "" {
+		e.Hint += "; " + MoveHint(old, p.Path)
+	}
+}
+
+// MoveHint is the next step after a workflow was moved.
+func MoveHint(old, path string) string {
+	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(
+		old,
+	) + " " + text.ShellQuote(path)
+}
+
+// hintGone adds to the error of a missing workflow what to do if it was moved.
+func (p *Project) hintGone() {
+	var known *reconcile.Error
+	if errors.Is(p.SourceErr, fs.ErrNotExist) && errors.As(p.SourceErr, &known) && p.HasState() {
+		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(
+			p.Path,
+		) + " NEW, with its new path; otherwise restore it"
+	}
+}
+
+// refuseMoved refuses the first claim of a project in a workspace root that another path of
+// the same workflow has used: as a folder of issues is identified by its path, a moved one
+// looks like a new project.
+func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) error {
+	old := ownerOf(stateDir)
+	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
+		return nil
+	}
+	return reconcile.NewError(workspace.CodeProjectConflict,
+		fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
+		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
+}
+
+// movedProject returns the identity of a project after its workflow was moved from old to
+// path. It differs if the identity is a path that has moved, too.
+func movedProject(identity, old, path string) string {
+	kind, place, _ := strings.Cut(identity, " ")
+	rel, err := filepath.Rel(filepath.Dir(old), place)
+	if err != nil || !filepath.IsAbs(place) || Exists(place) {
+		return identity
+	}
+	moved := filepath.Join(filepath.Dir(path), rel)
+	if place == old {
+		moved = path
+	}
+	if !Exists(moved) {
+		return identity
+	}
+	return kind + " " + moved
+}
+
+// GiveTo records that the state directory, which was moved from the path from to dir, belongs
+// to the workflow that was moved from old to path. Workspaces below its old folder have moved
+// with it if that folder is gone.
+func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) error {
+	roots, err := RootsOf(ctx, db)
+	if err != nil {
+		return err
+	}
+	before := filepath.Dir(old)
+	now := filepath.Dir(path)
+	if !Exists(before) {
+		for i, root := range roots {
+			if below, found := strings.CutPrefix(root, before+"/"); found {
+				roots[i] = filepath.Join(now, below)
+			}
+		}
+		encoded, err := json.Marshal(roots)
+		if err := errors.Join(err, db.SetMeta(ctx, RootsKey, string(encoded)), db.Operator.MoveWorkspaces(ctx, before, now)); err != nil {
+			return err
+		}
+	}
+	rename := func(project string) string { return movedProject(project, old, path) }
+	for _, path := range roots {
+		root, found, err := workspace.FindRoot(path)
+		if err == nil && found {
+			err = root.MoveProjects(from, dir, rename)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if err := db.Operator.MoveProjects(ctx, rename); err != nil {
+		return err
+	}
+	// The owner last: until then the project is found by its old path.
+	if err := db.SetMeta(ctx, placeKey, dir); err != nil {
+		return err
+	}
+	return db.SetMeta(ctx, OwnerKey, path)
+}

@@ -1,0 +1,527 @@
+package wiring
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/file"
+)
+
+// Guarded is a file or directory that the next pass of a project reads as configuration, runs,
+// or trusts. It need not exist. Agents in directories of the operator, which those of symphony
+// mcp are, must not change it or replace it.
+type Guarded struct {
+	paths.Place
+	// Writable: agents of issues write it, as agent.writable_roots says.
+	Writable bool
+}
+
+// OperatorFiles returns what is guarded for all projects of the account, whichever directories
+// for state and settings (XDG_STATE_HOME, XDG_CONFIG_HOME) the caller and a schedule have:
+// what state directories contain; workflows, and what the values of their keys name;
+// environment files; what git obeys in local repositories, and for the account; the account's
+// own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded.
+// A state that can't be read is an error.
+func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
+	g := guard{ctx: ctx, seen: map[string]bool{}, searched: map[string]bool{}}
+	for _, own := range worlds(w) {
+		g.env = own
+		g.addAccount()
+		projects, err := AllProjects(own)
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range projects {
+			err := g.addProject(p.StateDir)
+			if err != nil {
+				return nil, err
+			}
+		}
+	}
+	slices.SortFunc(g.list, func(a, b Guarded) int { return strings.Compare(a.Path, b.Path) })
+	return g.list, errors.Join(g.failed, ctx.Err())
+}
+
+// OwnPlaces are the directories of symphony and of codex that belong to the account, in which
+// and around which no agent beside the projects works. Some need not exist.
+func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
+	g := guard{seen: map[string]bool{}}
+	for _, own := range worlds(w) {
+		p := NewProject(own, filepath.Join(AgentsDir(own), "WORKFLOW.md"), AgentsDir(own))
+		account := OpenAccount(p, "")
+		g.add(StateHome(own), filepath.Dir(p.EnvPath()), account.Home, account.AgentHome())
+	}
+	return text.Map(g.list, func(one Guarded) paths.Place { return one.Place }), g.failed
+}
+
+// ObeyedPlaces are the directories of PATH, from which programs are started, and the
+// directories to which hidden links in the home directory and links in ~/.config lead, as
+// those of dotfiles do: programs obey what is there. No agent beside the projects may write
+// them. Some need not exist.
+func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
+	g := guard{seen: map[string]bool{}}
+	g.add(filepath.SplitList(w.Getenv("PATH"))...)
+	for _, own := range worlds(w) {
+		g.add(linksIn(own.Home, ".")...)
+		g.add(linksIn(filepath.Join(own.Home, ".config"), "")...)
+	}
+	home, err := paths.Find(w.Home)
+	if err != nil {
+		return nil, fmt.Errorf("find the home directory: %w", err)
+	}
+	list := text.Map(g.list, func(one Guarded) paths.Place { return one.Place })
+	// such as ~/.root, which is /
+	leadsAround := func(place paths.Place) bool { return home.Inside(place) }
+	return slices.DeleteFunc(list, leadsAround), g.failed
+}
+
+// linksIn returns the symlinks in a directory whose names begin with a prefix. The directory
+// need not exist.
+func linksIn(dir, prefix string) (links []string) {
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		if e.Type() == os.ModeSymlink && strings.HasPrefix(e.Name(), prefix) {
+			links = append(links, filepath.Join(dir, e.Name()))
+		}
+	}
+	return links
+}
+
+// worlds are the environments in which passes of the account may run: the caller's; the same
+// without its own directories for state and settings; and what cron has, with the home
+// directory of the password database.
+func worlds(w *environ.Env) []*environ.Env {
+	list := []*environ.Env{w}
+	for _, home := range slices.Compact([]string{w.Home, w.AccountHome}) {
+		if home == "" {
+			continue
+		}
+		own := *w
+		own.Home = home
+		own.Environ = host.Scrub(
+			w.Environ,
+			"XDG_STATE_HOME",
+			"XDG_CONFIG_HOME",
+			"XDG_CACHE_HOME",
+			"SYMPHONY_STATE_DIR",
+		)
+		if home != w.Home {
+			own.Environ = host.Scrub(own.Environ, "CODEX_HOME", "GH_CONFIG_DIR")
+			own.Environ = append(own.Environ, "HOME="+home)
+		}
+		list = append(list, &own)
+	}
+	return list
+}
+
+// guard collects what is guarded in one environment after the other.
+type guard struct {
+	ctx  context.Context
+	env  *environ.Env
+	list []Guarded
+	seen map[string]bool // paths that were added
+	// searched are files in which the names of others were looked for.
+	searched map[string]bool
+	failed   error
+}
+
+func (g *guard) add(names ...string) { g.addAs(false, names) }
+
+func (g *guard) addAs(writable bool, names []string) {
+	for _, name := range names {
+		key := fmt.Sprint(writable, " ", name)
+		if g.seen[key] || !filepath.IsAbs(name) {
+			continue
+		}
+		g.seen[key] = true
+		place, err := paths.Find(name)
+		if errors.Is(err, paths.ErrProc) {
+			continue // such as /dev/stdin: no file that an agent could write
+		}
+		if err != nil {
+			g.failed = errors.Join(
+				g.failed,
+				fmt.Errorf("find out whether an agent could change %s: %w", name, err),
+			)
+			continue
+		}
+		g.list = append(g.list, Guarded{Place: place, Writable: writable})
+	}
+}
+
+// accountFiles are the files in a home directory that a run obeys before or beside
+// WORKFLOW.md: it starts a login shell, git and ssh.
+var accountFiles = strings.Fields(
+	`.profile .bash_profile .bash_login .bash_logout .bashrc .zshenv .zprofile .zshrc .zlogin
+	.gitconfig .config/git .git-credentials .netrc .ssh .config/gh .config/systemd .config/environment.d
+	Library/LaunchAgents`,
+)
+
+// addAccount adds what belongs to no single project.
+func (g *guard) addAccount() {
+	p := NewProject(g.env, filepath.Join(StateHome(g.env), "WORKFLOW.md"), StateHome(g.env))
+	config := filepath.Dir(p.EnvPath())
+	g.add(config)
+	entries, _ := os.ReadDir(config) // it need not exist
+	for _, e := range entries {
+		g.add(filepath.Join(config, e.Name())) // which may be a link
+	}
+	for _, name := range accountFiles {
+		path := filepath.Join(g.env.Home, name)
+		if _, err := os.Lstat(path); err == nil {
+			g.add(path)
+			g.addNamedIn(p, path, 0)
+		}
+	}
+	g.addNamedIn(p, filepath.Join(g.env.Home, ".ssh", "config"), 0)
+	g.addGit(p, "")
+	g.addVariables(p)
+}
+
+// programVars are variables by which bash, git and ssh are told what to run or which settings
+// to obey.
+var programVars = strings.Fields(
+	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
+	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`,
+)
+
+// addVariables adds what variables of the caller and of the environment files name.
+func (g *guard) addVariables(p *Project) {
+	for _, name := range programVars {
+		value, _ := p.Lookup(name)
+		g.add(p.filesIn("", value)...)
+	}
+	if dir, _ := p.Lookup("GIT_TEMPLATE_DIR"); dir != "" {
+		g.add(dir)
+	}
+}
+
+const (
+	maxProfile  = 1 << 20 // bytes of a file that is searched for the names of others
+	mostSources = 5       // how deep such files may name one another
+)
+
+// addNamedIn adds the files that a shell's profile or ssh's settings name, as ".
+// ~/dotfiles/aliases" does, and what those in the home directory name in turn.
+func (g *guard) addNamedIn(p *Project, path string, depth int) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProfile || g.searched[path] {
+		return
+	}
+	g.searched[path] = true
+	content, err := os.ReadFile(path)
+	if err != nil || bytes.IndexByte(content, 0) >= 0 {
+		return // the shell can't read it either, or it is a program
+	}
+	for _, named := range p.filesIn("", string(content)) {
+		g.add(named)
+		if depth < mostSources && paths.Inside(g.env.Home, named) {
+			g.addNamedIn(p, named, depth+1)
+		}
+	}
+}
+
+// addGit adds what git obeys with an address.
+func (g *guard) addGit(p *Project, address string) {
+	q := host.ObeyedRequest{Address: address, Env: p.Environ(), Home: p.Env.Home}
+	obeyed, err := ThisMachine().ObeyedByGit(g.ctx, q)
+	if err != nil {
+		g.failed = errors.Join(g.failed, fmt.Errorf("find out what git obeys: %w", err))
+		return
+	}
+	g.add(obeyed.Paths...)
+	g.add(p.filesIn("", obeyed.Settings...)...)
+}
+
+// addProject adds a project by its state directory.
+func (g *guard) addProject(stateDir string) error {
+	g.add(stateDir)
+	stored, err := storedFiles(g.ctx, stateDir)
+	if err != nil {
+		return reconcile.NewError(
+			"state_unreadable",
+			fmt.Sprintf(
+				"%s: could not find out which files of its project an agent could change: %v",
+				stateDir,
+				err,
+			),
+			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong",
+		)
+	}
+	g.add(stored.roots...)
+	if stored.workflow == "" {
+		return nil
+	}
+	p := NewProject(g.env, stored.workflow, stateDir)
+	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
+	g.addVariables(p)
+	if stored.lastGood != "" { // which passes obey until the present one is valid
+		src, err := workflow.NewSource(p.Path, p.Path, []byte(stored.lastGood))
+		if err == nil {
+			cfg, err := p.parseWithoutKey(src)
+			if err == nil {
+				g.addConfig(p, cfg)
+			}
+		}
+	}
+	cfg, err := p.ConfigWithoutKey()
+	if err == nil {
+		g.addConfig(p, cfg)
+		return nil
+	}
+	if Exists(p.Path) {
+		g.add(filepath.Dir(p.Path))
+	}
+	return nil
+}
+
+// addConfig adds what the values of a workflow name.
+func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
+	dir := filepath.Dir(p.Path)
+	home := p.Env.Home
+	for _, named := range cfg.Named() {
+		switch named.Names {
+		case workflow.NamesPaths:
+			g.add(named.Values...)
+		case workflow.NamesHome:
+			for _, path := range named.Values {
+				g.add(inHome(home, path))
+			}
+		case workflow.NamesScript:
+			g.add(p.filesIn("", named.Values...)...)
+		case workflow.NamesHomeScript:
+			g.add(p.filesIn(home, named.Values...)...)
+		case workflow.NamesProgram:
+			if len(named.Values) > 0 && strings.Contains(named.Values[0], "/") {
+				g.add(absoluteIn(dir, named.Values[0])) // it may not be built yet
+			}
+			g.add(p.filesIn(dir, named.Values...)...)
+		case workflow.NamesRepository:
+			for _, address := range named.Values {
+				g.addGit(p, address)
+			}
+		case workflow.NamesWritable:
+			g.addAs(true, named.Values)
+		case workflow.NamesNothing:
+		}
+	}
+	if cfg.Tracker.Folder != "" {
+		g.add(file.Beside(cfg.Tracker.Folder)...)
+	}
+}
+
+// stored is what the database of a project says about its files.
+type stored struct {
+	roots              []string // workspace roots that it has used
+	workflow, lastGood string   // the path of its workflow, and the text of the last valid one
+}
+
+// storedFiles reads it. Without a database it is empty.
+func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
+	db, err := state.OpenReadOnly(ctx, stateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return s, nil
+	}
+	if err != nil {
+		return s, err
+	}
+	defer db.Close()
+	s.roots, err = RootsOf(ctx, db)
+	if err != nil {
+		return s, err
+	}
+	s.workflow, _, err = db.Meta(ctx, OwnerKey)
+	if err != nil {
+		return s, fmt.Errorf("read the path of the workflow: %w", err)
+	}
+	s.lastGood, _, err = db.Meta(ctx, LastGoodKey)
+	if err != nil {
+		return s, fmt.Errorf("read the last valid workflow: %w", err)
+	}
+	return s, nil
+}
+
+// filesIn returns the existing files that shell scripts of a project name by an absolute path,
+// by one below the home directory, by a variable of the environment, or, unless dir is empty,
+// by a path from dir, where they run. It reads words: a value in --config=FILE is one.
+func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
+	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
+	value := func(name string) string {
+		if name == "HOME" {
+			return p.Env.Home
+		}
+		value, _ := p.Lookup(name)
+		return value
+	}
+	var words []string
+	for _, script := range scripts {
+		words = append(words, script) // a program in a list may have a blank in its name
+		words = append(words, strings.FieldsFunc(script, split)...)
+		words = append(words, strings.FieldsFunc(os.Expand(script, value), split)...)
+	}
+	for _, word := range words {
+		path := inHome(p.Env.Home, word)
+		if !filepath.IsAbs(path) {
+			if dir == "" {
+				continue
+			}
+			path = filepath.Join(dir, path)
+		}
+		info, err := os.Stat(path)
+		if err == nil && info.Mode().IsRegular() {
+			list = append(list, path)
+		}
+	}
+	return list
+}
+
+// inHome replaces ~/ at the beginning of a path.
+func inHome(home, path string) string {
+	rest, found := strings.CutPrefix(path, "~/")
+	if found {
+		return filepath.Join(home, rest)
+	}
+	return path
+}
+
+// WritableRoots returns the directories of agent.writable_roots without links. It refuses
+// those in which agents could change what they must not, also through
+// codex.turn_sandbox_policy, and those that are reached by a link of the account: an agent of
+// an MCP host may have put it there, to lead the agents of issues elsewhere. Directories on
+// other machines are returned as they are.
+func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
+	var real []string
+	var files []Guarded
+	for _, named := range cfg.Named() {
+		if named.Names != workflow.NamesWritable {
+			continue
+		}
+		for _, written := range named.Values {
+			if files == nil {
+				all, err := writableRules(ctx, p, cfg)
+				if err != nil {
+					return nil, err
+				}
+				files = all
+			}
+			dir, err := writableFits(p, named.Key, written, files)
+			if err != nil {
+				return nil, err
+			}
+			if len(cfg.Policy.Hosts) > 0 {
+				dir.Path = written
+			} else if err := ownLink(p, named.Key, written, dir); err != nil {
+				return nil, err
+			}
+			if named.Key == "agent.writable_roots" {
+				real = append(real, dir.Path)
+			}
+		}
+	}
+	return real, nil
+}
+
+// writableRules returns what no writable directory of a project may contain, or be in: what is
+// guarded for all projects and for this one, and the directories of symphony and codex.
+func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Guarded, error) {
+	files, err := OperatorFiles(ctx, p.Env)
+	if err != nil {
+		return nil, err
+	}
+	ours, err := OwnPlaces(p.Env)
+	if err != nil {
+		return nil, err
+	}
+	for _, place := range ours {
+		files = append(files, Guarded{Place: place})
+	}
+	g := guard{ctx: ctx, env: p.Env, seen: map[string]bool{}}
+	g.add(p.Path, p.StateDir, OpenAccount(p, cfg.Codex.Home).Home)
+	g.addConfig(p, cfg) // before the first pass no state names the workflow
+	return append(g.list, files...), g.failed
+}
+
+// writableFits returns the place of a writable directory, unless it is, contains or is in one
+// of files.
+func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
+	dir, err := paths.Find(written)
+	if errors.Is(err, paths.ErrProc) {
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf(
+				"%s: %s: %s leads into /proc, and from there perhaps elsewhere",
+				p.Path,
+				key,
+				written,
+			),
+			"name the directory itself",
+		)
+	}
+	if err != nil {
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf("%s: %s: %v", p.Path, key, err),
+			"name an existing directory",
+		)
+	}
+	for _, one := range files {
+		if one.Writable && dir.Same(one.Place) || !paths.Meet(dir, one.Place) {
+			continue
+		}
+		return dir, reconcile.NewError(
+			workflow.CodeInvalid,
+			fmt.Sprintf(
+				"%s: %s: %s would let an agent change %s, which a pass or codex obeys",
+				p.Path,
+				key,
+				dir.Path,
+				one.Path,
+			),
+			"use a directory apart from workspaces, states, issues and codex homes",
+		)
+	}
+	return dir, nil
+}
+
+// ownLink refuses a directory that is reached by a link which a process of this account has
+// made.
+func ownLink(p *Project, key, written string, dir paths.Place) error {
+	for _, link := range dir.Links {
+		if link.MadeBy(os.Getuid()) {
+			return reconcile.NewError(
+				workflow.CodeInvalid,
+				fmt.Sprintf(
+					"%s: %s: %s leads to %s by the symlink %s, which an agent may have made",
+					p.Path,
+					key,
+					written,
+					dir.Path,
+					link.Path,
+				),
+				"name "+dir.Path+" itself, if that is the one",
+			)
+		}
+	}
+	return nil
+}
+
+func absoluteIn(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return filepath.Clean(path)
+	}
+	return filepath.Join(dir, path)
+}
