@@ -50,28 +50,23 @@ func (q *requests) serve(m *message) {
 	case "item/tool/call":
 		q.serveTool(r)
 	case "item/commandExecution/requestApproval":
-		q.serveApproval(r, commandRequest(p), itemAnswers)
+		q.serveApproval(r, commandRequest(p, q.thread.workplace()), itemAnswers)
 	case "item/fileChange/requestApproval":
-		changes, turn := q.thread.patch(p)
-		q.serveApproval(r, patchRequest(p, changes, turn), itemAnswers)
+		q.serveApproval(r, patchRequest(p, q.thread.patch(p), q.thread.workplace()), itemAnswers)
 	case "execCommandApproval": // this and the next one are of the first version of the protocol
-		q.serveApproval(r, commandRequest(p), reviewAnswers)
+		q.serveApproval(r, commandRequest(p, q.thread.workplace()), reviewAnswers)
 	case "applyPatchApproval":
-		_, turn := q.thread.patch(p)
-		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), turn), reviewAnswers)
+		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), q.thread.workplace()), reviewAnswers)
 	case "item/permissions/requestApproval":
-		q.serveApproval(r, permissionsRequest(p), permissionAnswers(p.Permissions))
+		answers := permissionAnswers(p.Permissions)
+		q.serveApproval(r, permissionsRequest(p, q.thread.workplace()), answers)
 	case "mcpServer/elicitation/request":
 		q.serveElicitation(r)
 	case "item/tool/requestUserInput":
 		q.serveQuestions(r)
 	case "currentTime/read":
-		q.reply(
-			r,
-			agent.EventNotification,
-			"codex asks for the time",
-			object{"currentTimeAt": time.Now().Unix()},
-		)
+		now := object{"currentTimeAt": time.Now().Unix()}
+		q.reply(r, agent.EventNotification, "codex asks for the time", now)
 	default: // unknown, or for clients that manage codex's login
 		text := "symphony does not support " + m.Method
 		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
@@ -153,8 +148,8 @@ func (q *requests) serveTool(r *request) {
 			"success":      result.Success,
 		})
 	}
-	if q.o.CallTool == nil ||
-		!slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool }) {
+	isOffered := slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool })
+	if q.o.CallTool == nil || !isOffered {
 		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, r.Tool)
 		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
 		return
@@ -171,14 +166,20 @@ func (q *requests) serveTool(r *request) {
 	}()
 }
 
-// verdict returns the event and the answer for an operator's decision.
-type verdict func(agent.Decision) (event, line string, answer object)
+// response is an answer to codex, with the event that reports it.
+type response struct {
+	event, line string
+	result      object
+}
 
-// ask passes a request to an operator. The clock of the turn is paused until it ends.
-func (q *requests) ask(r *request, what agent.Request, event, line string, verdict verdict) {
+// ask passes a request to an operator, and answers what respond makes of the decision. The
+// clock of the turn is paused until then.
+func (q *requests) ask(
+	r *request, what agent.Request, event, line string, respond func(agent.Decision) response,
+) {
 	if q.o.Ask == nil {
-		event, line, answer := verdict(agent.Decision{Reason: "no operator can be asked"})
-		q.reply(r, event, line, answer)
+		to := respond(agent.Decision{Reason: "no operator can be asked"})
+		q.reply(r, to.event, to.line, to.result)
 		return
 	}
 	q.begin(r, true)
@@ -194,11 +195,11 @@ func (q *requests) ask(r *request, what agent.Request, event, line string, verdi
 			q.emit(r, agent.EventRequestWithdrawn, withdrawn)
 		case cancelled:
 			// The turn of a sub-agent may outlive ours, and would wait forever.
-			_, _, answer := verdict(agent.Decision{Reason: "the turn has ended"})
-			q.reply(r, agent.EventRequestWithdrawn, withdrawn, answer)
+			to := respond(agent.Decision{Reason: "the turn has ended"})
+			q.reply(r, agent.EventRequestWithdrawn, withdrawn, to.result)
 		default:
-			event, line, answer := verdict(decision)
-			q.send(r, event, line, object{"id": r.id, "result": answer}, decision.Sent)
+			to := respond(decision)
+			q.send(r, to.event, to.line, object{"id": r.id, "result": to.result}, decision.Sent)
 		}
 	}()
 }
@@ -213,42 +214,45 @@ func by(d agent.Decision) string {
 // answers are the possible answers to a request for approval, in the shape that its method
 // wants.
 type answers struct {
-	once, denied object
-	// nil: symphony remembers the approval, because codex would compare names, which can
-	// become links
+	once object
+	// for the session; nil if symphony remembers the approval itself, because codex would
+	// compare names, which can become links
 	session   object
 	automatic object // for agent.ApprovalApprove: once or session
+	denied    object
 	ended     object // denies, and ends the turn if the method allows that
 }
 
 // itemAnswers are the answers for commands and patches.
 var itemAnswers = answers{
-	once: object{"decision": "accept"}, automatic: object{"decision": "acceptForSession"},
-	denied: object{"decision": "decline"}, ended: object{"decision": "cancel"},
+	once:      object{"decision": "accept"},
+	automatic: object{"decision": "acceptForSession"},
+	denied:    object{"decision": "decline"},
+	ended:     object{"decision": "cancel"},
 }
 
 // reviewAnswers are the answers for commands and patches in the first version of the protocol.
 var reviewAnswers = answers{
-	once: object{"decision": "approved"}, automatic: object{"decision": "approved_for_session"},
-	denied: object{"decision": "denied"}, ended: object{"decision": "abort"},
+	once:      object{"decision": "approved"},
+	automatic: object{"decision": "approved_for_session"},
+	denied:    object{"decision": "denied"},
+	ended:     object{"decision": "abort"},
 }
 
 // toolAnswers are the answers for tools of MCP servers. "always" is not among them: codex
 // would write it into its configuration.
 var toolAnswers = answers{
-	once: object{"action": "accept", "content": object{}, "_meta": nil},
-	session: object{
-		"action":  "accept",
-		"content": object{},
-		"_meta":   object{"persist": "session"},
-	},
-	automatic: object{
-		"action":  "accept",
-		"content": object{},
-		"_meta":   object{"persist": "session"},
-	},
-	denied: object{"action": "decline", "content": nil, "_meta": nil},
-	ended:  object{"action": "cancel", "content": nil, "_meta": nil},
+	once:      object{"action": "accept", "content": object{}, "_meta": nil},
+	session:   acceptForSession,
+	automatic: acceptForSession,
+	denied:    object{"action": "decline", "content": nil, "_meta": nil},
+	ended:     object{"action": "cancel", "content": nil, "_meta": nil},
+}
+
+var acceptForSession = object{
+	"action":  "accept",
+	"content": object{},
+	"_meta":   object{"persist": "session"},
 }
 
 // permissionAnswers grant exactly what was requested. Members that are null are left out,
@@ -277,69 +281,62 @@ func permissionAnswers(asked json.RawMessage) answers {
 // serveApproval answers a request for approval according to the policy, or passes it to an
 // operator.
 func (q *requests) serveApproval(r *request, asked approval, a answers) {
-	what := asked.Request
-	line := join("approve "+kindText(&what), what.Summary)
-	if what.OutsideSandbox {
+	line := join("approve "+kindText(&asked.Request), asked.Summary)
+	if asked.OutsideSandbox {
 		line += " (outside the sandbox)"
 	}
-	line = join(line, what.Reason)
+	line = join(line, asked.Reason)
 	switch q.o.OnApproval {
 	case agent.ApprovalApprove:
 		q.reply(r, agent.EventApprovalAutoApproved, line, a.automatic)
 	case agent.ApprovalDeny:
 		q.reply(r, agent.EventApprovalDenied, line, a.denied)
 	case agent.ApprovalAsk:
-		_, turn := q.thread.patch(r.params)
-		if path := asked.replaceable(turn); path != "" {
-			q.reply(
-				r,
-				agent.EventApprovalDenied,
-				"denied: the agent could replace "+path+" by a link later: "+line,
-				a.denied,
-			)
-			return
-		}
-		key := asked.grantKey()
-		if _, granted := q.granted.Load(key); granted {
-			q.reply(r, agent.EventApprovalGranted, "approved for the session before: "+line, a.once)
-			return
-		}
-		for _, t := range asked.targets {
-			if t.access == accessCwd {
-				what.Cwd = t.place.Path
-			}
-		}
-		q.ask(
-			r,
-			what,
-			agent.EventApprovalRequested,
-			line,
-			func(d agent.Decision) (event, line string, answer object) {
-				line = kindText(&what) + ": " + what.Summary
-				switch {
-				case d.Expired:
-					return agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied
-				case d.Approve && slices.ContainsFunc(asked.targets, target.moved):
-					return agent.EventApprovalDenied, "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line, a.denied
-				case !d.Approve:
-					return agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied
-				case d.ForSession:
-					if answer = a.session; answer == nil {
-						q.granted.Store(key, true)
-						answer = a.once
-					}
-					return agent.EventApprovalGranted, "approved" + by(
-						d,
-					) + " for the session: " + line, answer
-				}
-				return agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once
-			},
-		)
+		q.askApproval(r, asked, line, a)
 	default:
 		// first, because the turn is interrupted next
 		q.reply(r, agent.EventApprovalRequired, line, a.ended)
 		q.thread.fail(agent.CodeApprovalRequired, "the agent asks for approval: "+line)
 	}
+}
+
+// askApproval passes a request for approval to an operator, unless one has approved the same
+// for the session before, or an approval could take effect elsewhere.
+func (q *requests) askApproval(r *request, asked approval, line string, a answers) {
+	if path := asked.replaceable(); path != "" {
+		line = "denied: the agent could replace " + path + " by a link later: " + line
+		q.reply(r, agent.EventApprovalDenied, line, a.denied)
+		return
+	}
+	key := asked.grantKey()
+	if _, granted := q.granted.Load(key); granted {
+		q.reply(r, agent.EventApprovalGranted, "approved for the session before: "+line, a.once)
+		return
+	}
+	shown := asked.Request
+	if asked.cwd != nil {
+		shown.Cwd = asked.cwd.real.Path
+	}
+	q.ask(r, shown, agent.EventApprovalRequested, line, func(d agent.Decision) response {
+		line := kindText(&shown) + ": " + shown.Summary
+		switch {
+		case d.Expired:
+			return response{agent.EventRequestExpired, "no decision in time, denied: " + line, a.denied}
+		case !d.Approve:
+			return response{agent.EventApprovalDenied, join("denied"+by(d)+": "+line, d.Reason), a.denied}
+		case slices.ContainsFunc(asked.targets(), target.moved):
+			line = "denied: it would take effect elsewhere now, because a link was made meanwhile: " + line
+			return response{agent.EventApprovalDenied, line, a.denied}
+		case !d.ForSession:
+			return response{agent.EventApprovalGranted, "approved" + by(d) + ": " + line, a.once}
+		}
+		line = "approved" + by(d) + " for the session: " + line
+		if a.session != nil {
+			return response{agent.EventApprovalGranted, line, a.session}
+		}
+		q.granted.Store(key, true)
+		return response{agent.EventApprovalGranted, line, a.once}
+	})
 }
 
 // serveQuestions answers item/tool/requestUserInput.
@@ -369,8 +366,9 @@ func (q *requests) serveQuestions(r *request) {
 // question whether a tool of the server may run.
 func (q *requests) serveElicitation(r *request) {
 	f, err := readForm(r.params)
-	if tool, ok := toolRequest(r.params); ok && err == nil && len(f) == 0 {
-		q.serveApproval(r, approval{tool, cwdTargets(r.params)}, toolAnswers)
+	tool, isTool := toolRequest(r.params)
+	if isTool && err == nil && len(f) == 0 {
+		q.serveApproval(r, newApproval(tool, q.thread.workplace(), nil), toolAnswers)
 		return
 	}
 	if q.o.OnQuestion != agent.QuestionAsk || err != nil {
@@ -378,19 +376,12 @@ func (q *requests) serveElicitation(r *request) {
 		if err != nil {
 			line += ", " + err.Error()
 		}
-		q.reply(
-			r,
-			agent.EventQuestionDeclined,
-			line+": "+join("a form of MCP server "+r.ServerName, r.Message),
-			toolAnswers.denied,
-		)
+		line += ": " + join("a form of MCP server "+r.ServerName, r.Message)
+		q.reply(r, agent.EventQuestionDeclined, line, toolAnswers.denied)
 		return
 	}
-	what := newRequest(
-		r.params,
-		agent.RequestQuestion,
-		oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength),
-	)
+	summary := oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength)
+	what := newRequest(r.params, agent.RequestQuestion, summary)
 	what.Server = r.ServerName
 	what.Reason = oneLine(r.Message, summaryLength)
 	what.Questions = f.questions()
@@ -401,41 +392,47 @@ func (q *requests) serveElicitation(r *request) {
 }
 
 // askQuestions passes questions to an operator. nothing is the answer if no question is
-// answered; give encodes the answers.
+// answered; encode makes one of the answers to the questions.
 func (q *requests) askQuestions(
 	r *request,
 	what agent.Request,
 	nothing object,
-	give func(map[string][]string) (object, error),
+	encode func(map[string][]string) (object, error),
 ) {
-	q.ask(
-		r,
-		what,
-		agent.EventQuestionAsked,
-		"asks the operator: "+what.Summary,
-		func(d agent.Decision) (event, line string, answer object) {
-			var shown []string // questions and answers, without secrets
-			for _, question := range what.Questions {
-				if texts := d.Answers[question.ID]; len(texts) > 0 && question.Secret {
-					shown = append(shown, question.Text+" → (not shown)")
-				} else if len(texts) > 0 {
-					shown = append(shown, question.Text+" → "+strings.Join(texts, ", "))
-				}
-			}
-			if d.Expired {
-				return agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing
-			}
-			if len(shown) == 0 {
-				return agent.EventQuestionDeclined, join(
-					"not answered"+by(d)+": "+what.Summary,
-					d.Reason,
-				), nothing
-			}
-			answer, err := give(d.Answers)
-			if err != nil {
-				return agent.EventQuestionDeclined, "declined, " + err.Error() + ": " + what.Summary, nothing
-			}
-			return agent.EventQuestionAnswered, "answered" + by(d) + ": " + strings.Join(shown, " / "), answer
-		},
-	)
+	line := "asks the operator: " + what.Summary
+	q.ask(r, what, agent.EventQuestionAsked, line, func(d agent.Decision) response {
+		if d.Expired {
+			return response{agent.EventRequestExpired, "no answer in time: " + what.Summary, nothing}
+		}
+		shown := withoutSecrets(what.Questions, d.Answers)
+		if len(shown) == 0 {
+			line := join("not answered"+by(d)+": "+what.Summary, d.Reason)
+			return response{agent.EventQuestionDeclined, line, nothing}
+		}
+		answer, err := encode(d.Answers)
+		if err != nil {
+			line := "declined, " + err.Error() + ": " + what.Summary
+			return response{agent.EventQuestionDeclined, line, nothing}
+		}
+		line := "answered" + by(d) + ": " + strings.Join(shown, " / ")
+		return response{agent.EventQuestionAnswered, line, answer}
+	})
+}
+
+// withoutSecrets returns the questions that were answered with their answers, such as "Which
+// way? → left". It hides the answers to secret ones.
+func withoutSecrets(questions []agent.Question, answers map[string][]string) []string {
+	var shown []string
+	for _, question := range questions {
+		texts := answers[question.ID]
+		if len(texts) == 0 {
+			continue
+		}
+		answer := strings.Join(texts, ", ")
+		if question.Secret {
+			answer = "(not shown)"
+		}
+		shown = append(shown, question.Text+" → "+answer)
+	}
+	return shown
 }

@@ -1,92 +1,105 @@
 package codex
 
 import (
-	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"slices"
-	"strings"
+	"strconv"
 
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// approval is a request for approval with what it names, which was looked up once, when the
-// request arrived.
+// approval is a request for approval with the directory and the files that it names. Each was
+// looked up once, when the request arrived: they make the summary, decide whether a patch
+// stays in the sandbox, and are compared with what the same paths lead to when an operator
+// approves.
 type approval struct {
 	agent.Request
-	targets []target
+	cwd   *target  // in which what is asked for starts, nil if the request names none
+	files []target // of a patch, or of permissions
+	place workplace
+}
+
+// newApproval returns a request with the files that it names, and looks its directory up.
+func newApproval(r agent.Request, place workplace, files []target) approval {
+	a := approval{Request: r, files: files, place: place}
+	if r.Cwd != "" {
+		cwd := findTarget("cwd", r.Cwd)
+		a.cwd = &cwd
+	}
+	return a
+}
+
+// targets returns all that a request names.
+func (a approval) targets() []target {
+	if a.cwd == nil {
+		return a.files
+	}
+	return append([]target{*a.cwd}, a.files...)
+}
+
+// workplace is where a turn works, as it was when a request arrived.
+type workplace struct {
+	dir      target
+	writable []string // other directories in which the sandbox lets the agent write
+	asksAll  bool     // codex asks about every patch, not only about those outside the sandbox
+}
+
+// newWorkplace looks the directory of a turn up.
+func newWorkplace(turn agent.TurnParams) workplace {
+	var sandbox struct{ WritableRoots []string }
+	unmarshal(turn.SandboxPolicy, &sandbox)
+	return workplace{
+		dir:      findTarget("cwd", turn.Cwd),
+		writable: sandbox.WritableRoots,
+		asksAll:  string(turn.ApprovalPolicy) == `"untrusted"`,
+	}
 }
 
 // target is a file or directory that a request names. The agent may replace a part of its path
 // by a link while an operator decides.
 type target struct {
-	access string // accessCwd, accessChange, or what a permission grants, such as write
-	named  string // absolute; it keeps "..", which after a link is another directory
-	place  paths.Place
+	access string // cwd, change, or what a permission grants, such as write
+	named  string // as codex gives it; of a file it may be relative
+	path   string // absolute; it keeps "..", which after a link is another directory
+	real   paths.Place
 	err    error // why the place is unknown, such as a path through /proc
 }
 
-const (
-	accessCwd    = "cwd"    // a command starts there
-	accessChange = "change" // a patch changes the file, or more files below it
-)
-
+// findTarget looks up what is at an absolute path.
 func findTarget(access, path string) target {
-	place, err := paths.Find(path)
-	return target{access: access, named: path, place: place, err: err}
+	real, err := paths.Find(path)
+	return target{access: access, named: path, path: path, real: real, err: err}
 }
 
-// cwdTargets returns the directory in which what is asked for starts, if the request names
-// one.
-func cwdTargets(p *params) []target {
-	if p.Cwd == "" {
-		return nil
+// findBelow looks up what has a name that may be relative to dir.
+func findBelow(access, dir, name string) target {
+	path := name
+	if !filepath.IsAbs(name) {
+		path = dir + "/" + name
 	}
-	return []target{findTarget(accessCwd, p.Cwd)}
+	t := findTarget(access, path)
+	t.named = name
+	return t
 }
 
-// changeTargets returns the file of a change, and the one that it is moved to.
-func changeTargets(dir string, c agent.FileChange) []target {
-	var list []target
-	for path := range strings.SplitSeq(c.Path, movedTo) {
-		list = append(list, findTarget(accessChange, within(dir, path)))
-	}
-	return list
-}
-
-// permissionTargets returns the files that permissions name, in the order of
-// permissions.files.
-func permissionTargets(raw json.RawMessage, cwd string) []target {
-	var list []target
-	asked, _ := readPermissions(raw)
-	asked.files(func(access, path string) {
-		list = append(list, findTarget(access, within(cwd, path)))
-	})
-	return list
-}
-
-// within returns a path that may be relative to dir. It keeps "..", which after a link is
-// another directory.
-func within(dir, path string) string {
-	if filepath.IsAbs(path) {
-		return path
-	}
-	return dir + "/" + path
-}
-
-// leadsTo tells what a path is without symlinks, if it has some.
+// leadsTo tells where the target is without links, if there are some on the way to it, as in
+// " (leads to /srv/data)".
 func (t target) leadsTo() string {
-	if t.err != nil || t.place.Path == filepath.Clean(t.named) {
+	if t.err != nil || t.real.Path == filepath.Clean(t.path) {
 		return ""
 	}
-	return reconcile.LeadsTo + t.place.Path + ")"
+	return reconcile.LeadsTo + t.real.Path + ")"
 }
 
-// moved reports whether a target leads elsewhere now.
+// moved reports whether the path of a target leads elsewhere now. It compares the paths
+// without links, and not device and inode: the inode of a file that was deleted meanwhile may
+// belong to another one, which nobody has approved.
 func (t target) moved() bool {
-	now := findTarget(t.access, t.named)
-	return now.err != nil || now.place.Path != t.place.Path
+	now := findTarget(t.access, t.path)
+	return now.err != nil || now.real.Path != t.real.Path
 }
 
 // readOnlyDirs are the directories that codex's sandbox keeps read-only below the directory of
@@ -96,22 +109,21 @@ var readOnlyDirs = []string{".git", ".codex", ".agents", ".aws"}
 // staysInside reports whether all files of a patch are where the sandbox allows writes: below
 // the directory of the turn, but not in the directories that codex's sandbox keeps read-only
 // there.
-func staysInside(root string, changes []target) bool {
-	dir, err := paths.Find(root)
-	if err != nil || len(changes) == 0 {
+func staysInside(dir target, changes []target) bool {
+	if dir.err != nil || len(changes) == 0 {
 		return false
 	}
 	for _, name := range readOnlyDirs {
-		protected, err := paths.Find(filepath.Join(root, name))
+		protected, err := paths.Find(filepath.Join(dir.path, name))
 		if err != nil {
 			return false
 		}
-		if slices.ContainsFunc(changes, func(t target) bool { return t.place.Inside(protected) }) {
+		if slices.ContainsFunc(changes, func(t target) bool { return t.real.Inside(protected) }) {
 			return false
 		}
 	}
 	for _, t := range changes {
-		if t.err != nil || !t.place.Inside(dir) || t.place.Same(dir) {
+		if t.err != nil || !t.real.Inside(dir.real) || t.real.Same(dir.real) {
 			return false
 		}
 	}
@@ -121,28 +133,60 @@ func staysInside(root string, changes []target) bool {
 // replaceable returns a path of the request that may lead elsewhere after an approval: one
 // through /proc, or, among the permissions, one in a directory that the agent can write, where
 // it can make links. It returns "" if there is none.
-func (a approval) replaceable(turn agent.TurnParams) string {
-	var sandbox struct{ WritableRoots []string }
-	unmarshal(turn.SandboxPolicy, &sandbox)
-	var writable []paths.Place
-	for _, root := range append(sandbox.WritableRoots, turn.Cwd, a.Cwd) {
-		dir, err := paths.Find(root)
-		if err == nil {
-			writable = append(writable, dir)
-		}
+func (a approval) replaceable() string {
+	if a.cwd != nil && a.cwd.err != nil {
+		return a.cwd.path
 	}
-	for _, t := range a.targets {
+	writable := a.writableDirs()
+	for _, t := range a.files {
 		if t.err != nil {
-			return t.named
+			return t.path
 		}
-		if t.access == accessCwd || t.access == accessChange {
-			continue
-		}
-		for _, on := range append(t.place.Links, t.place) {
-			if slices.ContainsFunc(writable, on.Inside) {
-				return t.named
-			}
+		if a.Kind != agent.RequestFileChange && t.leadsThrough(writable) {
+			return t.path
 		}
 	}
 	return ""
+}
+
+// writableDirs returns the directories that the agent can write: that of the turn, the one in
+// which what is asked for starts, and those of the sandbox. It leaves out what can't be found.
+func (a approval) writableDirs() []paths.Place {
+	var list []paths.Place
+	if a.place.dir.err == nil {
+		list = append(list, a.place.dir.real)
+	}
+	if a.cwd != nil && a.cwd.err == nil {
+		list = append(list, a.cwd.real)
+	}
+	for _, root := range a.place.writable {
+		dir, err := paths.Find(root)
+		if err == nil {
+			list = append(list, dir)
+		}
+	}
+	return list
+}
+
+// leadsThrough reports whether the target, or a link on the way to it, is in one of these
+// directories.
+func (t target) leadsThrough(dirs []paths.Place) bool {
+	isThere := func(p paths.Place) bool { return slices.ContainsFunc(dirs, p.Inside) }
+	return isThere(t.real) || slices.ContainsFunc(t.real.Links, isThere)
+}
+
+// grantKey identifies what an approval for the session covers: the same command, or the same
+// files, in the same places.
+func (a approval) grantKey() string {
+	key := []string{
+		string(a.Kind), a.ThreadID, a.Summary, a.Command, string(a.Permissions),
+		strconv.FormatBool(a.OutsideSandbox),
+	}
+	for _, t := range a.targets() {
+		key = append(key, t.access, t.real.Path)
+	}
+	for _, c := range a.Changes {
+		key = append(key, c.Kind, c.Path)
+	}
+	return fmt.Sprintf("%q", key)
 }

@@ -1,6 +1,7 @@
 package codex
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"testing"
@@ -33,9 +34,10 @@ func TestPatchStaysInside(t *testing.T) {
 	} {
 		for _, root := range []string{"ws", "second"} {
 			root = filepath.Join(dir, root)
-			files := changeTargets(root, agent.FileChange{Path: path})
-			test.Equal(t, path+" stays inside "+root, staysInside(root, files), want)
+			place := newWorkplace(agent.TurnParams{Cwd: root, ApprovalPolicy: json.RawMessage(`"untrusted"`)})
+			asked := patchRequest(&params{}, []agent.FileChange{{Path: path}}, place)
+			test.Equal(t, path+" stays inside "+root, !asked.OutsideSandbox, want)
 		}
 	}
-	test.Equal(t, "no file stays inside", staysInside(dir, nil), false)
+	test.Equal(t, "no file stays inside", staysInside(findTarget("cwd", dir), nil), false)
 }

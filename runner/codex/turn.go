@@ -118,10 +118,8 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	const method = "turn/start"
 	limited := th.conn.limited.Load()
 	if limited && p.Permissions != "" && p.SandboxPolicy == nil {
-		return agent.Turn{}, incompatible(
-			method,
-			"only codex knows permission profiles, and the agent names no codex release",
-		)
+		const why = "only codex knows permission profiles, and the agent names no codex release"
+		return agent.Turn{}, incompatible(method, why)
 	}
 	t, err := th.begin(p)
 	if err != nil {
@@ -139,10 +137,9 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	if len(p.Items) == 0 {
 		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
 	}
-	answered := func(m *message) { th.turnAnswered(t, m) }
 	_, err = th.conn.request(ctx, &call{
 		method:   method,
-		answered: answered,
+		answered: func(m *message) { th.turnAnswered(t, m) },
 		trace:    p.Traceparent,
 		params: turnRequest{
 			ThreadID:       th.ThreadID(),
@@ -156,9 +153,14 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 			Permissions:    p.Permissions,
 		},
 	})
-	if err = responseError(method, err, false); err == nil {
-		err = th.awaitEnd(ctx, t)
+	if err != nil {
+		return th.result(t, responseError(method, err, false))
 	}
+	return th.result(t, th.awaitEnd(ctx, t))
+}
+
+// result returns how a turn ended. err is the reason why nobody waits for its end any more.
+func (th *thread) result(t *turn, err error) (agent.Turn, error) {
 	th.mu.Lock()
 	out := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}
 	failure := t.failure
@@ -184,6 +186,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 	return out, nil
 }
 
+// begin makes a turn the running one.
 func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -315,7 +318,9 @@ func (th *thread) Interrupt(ctx context.Context) error {
 	params := object{"threadId": th.id, "turnId": t.id}
 	th.mu.Unlock()
 	_, err := th.conn.request(ctx, &call{method: method, params: params})
-	if err = responseError(method, err, false); err == nil {
+	if err != nil {
+		err = responseError(method, err, false)
+	} else {
 		err = th.await(ctx, t, t.ended)
 	}
 	if th.current() != t { // the turn has ended
@@ -421,19 +426,27 @@ func (th *thread) sawItem(p *params, i *agent.Item) {
 func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	if key := p.threadID() + "/" + item; changes == nil {
+	key := p.threadID() + "/" + item
+	if changes == nil {
 		delete(th.patches, key)
-	} else {
-		th.patches[key] = changes
+		return
 	}
+	th.patches[key] = changes
 }
 
-// patch returns what the item of a request is about to change, and the parameters of the
-// latest turn.
-func (th *thread) patch(p *params) ([]agent.FileChange, agent.TurnParams) {
+// patch returns what the item of a request is about to change.
+func (th *thread) patch(p *params) []agent.FileChange {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	return th.patches[p.threadID()+"/"+p.ItemID], th.params
+	return th.patches[p.threadID()+"/"+p.ItemID]
+}
+
+// workplace returns where the latest turn works.
+func (th *thread) workplace() workplace {
+	th.mu.Lock()
+	turn := th.params
+	th.mu.Unlock()
+	return newWorkplace(turn)
 }
 
 // check checks the clock of a turn, which is paused while an operator is asked or the agent
