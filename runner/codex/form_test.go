@@ -107,13 +107,17 @@ func TestFormContent(t *testing.T) {
 			"tags":    {"b", "a"},
 			"days":    {"Tuesday"},
 			"unasked": {"x"},
-		}, `{"days":["tu"],"n":-3,"name":"two words","region":"us","share":0.5,"size":"l","sure":false,"tags":["b","a"]}`},
+		}, `{"days":["tu"],"n":-3,"name":"two words","region":"us","share":0.5,"size":"l","sure":false,` +
+			`"tags":["b","a"]}`},
 		{"only what is required", allFields, answered{
 			"name":   {"x"},
 			"region": {"Europe"},
 		}, `{"name":"x","region":"eu"}`},
 		{"one is missing", allFields, answered{"name": {"x"}}, `no answer to "region"`},
-		{"none of the choices", allFields, with("region", "moon"), `the answer to "region" is not one of the options`},
+		{
+			"none of the choices", allFields, with("region", "moon"),
+			`the answer to "region" is not one of the options`,
+		},
 		{"none of several", allFields, with("tags", "a", "c"), `the answer to "tags" is not one of the options`},
 		{"no integer", allFields, with("n", "3.5"), `the answer to "n" is not of type integer`},
 		{"no number", allFields, with("share", "half"), `the answer to "share" is not of type number`},
@@ -138,14 +142,20 @@ func TestFormContent(t *testing.T) {
 func TestFormDeclined(t *testing.T) {
 	object := `,"requestedSchema":{"type":"object","properties":{"a":{"type":"string"}}}`
 	for _, c := range []struct{ params, why string }{
-		{`"mode":"url","url":"https://example.org/login","elicitationId":"1"`, "it wants to open a web page (https://example.org/login)"},
+		{
+			`"mode":"url","url":"https://example.org/login","elicitationId":"1"`,
+			"it wants to open a web page (https://example.org/login)",
+		},
 		{`"mode":"openai/userVerification","challenge":"x"`, `it has the unknown mode "openai/userVerification"`},
 		{`"mode":"somethingNew"` + object, `it has the unknown mode "somethingNew"`},
 		{`"mode":"form"`, "its form can't be read"},
 		{`"mode":"form","requestedSchema":{"type":"array"}`, "its form can't be read"},
-		{`"mode":"openai/form","requestedSchema":{"type":"object","properties":{"a":{"type":"object"}}}`, `its field "a" can't be read`},
-		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"array","items":{"type":"string"}}}}`, `its field "a" can't be read`},
-		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"string","enum":[1]}}}`, `its field "a" can't be read`},
+		{`"mode":"openai/form","requestedSchema":{"type":"object",` +
+			`"properties":{"a":{"type":"object"}}}`, `its field "a" can't be read`},
+		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"array",` +
+			`"items":{"type":"string"}}}}`, `its field "a" can't be read`},
+		{`"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"string",` +
+			`"enum":[1]}}}`, `its field "a" can't be read`},
 	} {
 		t.Run(c.params, func(t *testing.T) {
 			_, p, wait := inTurn(t, t.Context(), agent.Options{
@@ -153,7 +163,8 @@ func TestFormDeclined(t *testing.T) {
 				Ask:        decides(agent.Decision{Approve: true}),
 			})
 			p.say(
-				`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th","serverName":"forms","message":"Hello",` + c.params + `}}`,
+				`{"method":"mcpServer/elicitation/request","id":0,"params":{"threadId":"th",` +
+					`"serverName":"forms","message":"Hello",` + c.params + `}}`,
 			)
 			p.hears(`{"id":0,"result":{"_meta":null,"action":"decline","content":null}}`)
 			go p.rest()

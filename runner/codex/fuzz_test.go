@@ -26,15 +26,23 @@ func FuzzStream(f *testing.F) {
 		delta + "\n" + retry + "\n" + turnCompleted,
 		`{"method":"turn/started","params":{"threadId":"th","turn":{"id":"goal"}}}` + "\n" + turnCompleted,
 		`{"id":0,"method":"item/commandExecution/requestApproval","params":{"command":["bash","-lc","ls"]}}` + "\n" +
-			`{"id":"a","method":"item/permissions/requestApproval","params":{"permissions":{"network":{"enabled":true,"x":null}}}}`,
-		`{"id":{"a":1},"method":"x"}` + "\n" + `{"id":9,"method":"item/fileChange/requestApproval","params":{"reason":"r"}}`,
-		`{"id":7,"method":"item/tool/call","params":{"tool":"t","arguments":{}}}` + "\n" + `{"method":"serverRequest/resolved","params":{"requestId":7}}`,
+			`{"id":"a","method":"item/permissions/requestApproval",` +
+			`"params":{"permissions":{"network":{"enabled":true,"x":null}}}}`,
+		`{"id":{"a":1},"method":"x"}` + "\n" + `{"id":9,"method":"item/fileChange/requestApproval",` +
+			`"params":{"reason":"r"}}`,
+		`{"id":7,"method":"item/tool/call","params":{"tool":"t","arguments":{}}}` + "\n" +
+			`{"method":"serverRequest/resolved","params":{"requestId":7}}`,
 		`{"id":5,"method":"item/tool/requestUserInput","params":{"questions":[{"id":"a","question":"?"}]}}`,
-		`{"id":2,"method":"mcpServer/elicitation/request","params":{"mode":"form","requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}`,
-		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th","tokenUsage":{"total":{"totalTokens":9,"inputTokens":-1}}}}` + "\n" +
-			`{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex","primary":{"usedPercent":100,"resetsAt":1e300}}}}` + "\n" +
-			`{"method":"turn/failed","params":{"error":{"message":"usage limit","codexErrorInfo":"usageLimitExceeded"}}}`,
-		`{"id":1,"method":"a` + `\u0000` + `b","params":[1]}` + "\n" + `{"method":"item/started","params":{"item":{"type":"commandExecution","id":"c","command":7}}}` + "\n[]\n\x00",
+		`{"id":2,"method":"mcpServer/elicitation/request","params":{"mode":"form",` +
+			`"requestedSchema":{"type":"object","properties":{"a":{"type":"integer"}}}}}`,
+		`{"method":"thread/tokenUsage/updated","params":{"threadId":"th",` +
+			`"tokenUsage":{"total":{"totalTokens":9,"inputTokens":-1}}}}` + "\n" +
+			`{"method":"account/rateLimits/updated","params":{"rateLimits":{"limitId":"codex",` +
+			`"primary":{"usedPercent":100,"resetsAt":1e300}}}}` + "\n" +
+			`{"method":"turn/failed","params":{"error":{"message":"usage limit",` +
+			`"codexErrorInfo":"usageLimitExceeded"}}}`,
+		`{"id":1,"method":"a` + `\u0000` + `b","params":[1]}` + "\n" + `{"method":"item/started",` +
+			`"params":{"item":{"type":"commandExecution","id":"c","command":7}}}` + "\n[]\n\x00",
 		begunPatch + "\n" + askPatch + "\n" + askCommand + "\n" + resolved,
 	} {
 		f.Add(false, stream)

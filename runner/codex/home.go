@@ -30,16 +30,17 @@ const loginStore = "cli_auth_credentials_store"
 // agents, because releases of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
 	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
-	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort", "model_reasoning_summary",
-	"model_supports_reasoning_summaries", "model_verbosity", "model_context_window", "model_auto_compact_token_limit",
-	"model_catalog_json", "oss_provider", "review_model", "service_tier", "tool_output_token_limit",
-	"analytics", "feedback", "history", "notice", "otel",
+	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort",
+	"model_reasoning_summary", "model_supports_reasoning_summaries", "model_verbosity", "model_context_window",
+	"model_auto_compact_token_limit", "model_catalog_json", "oss_provider", "review_model", "service_tier",
+	"tool_output_token_limit", "analytics", "feedback", "history", "notice", "otel",
 }
 
 // widening are the entries of a codex home, besides config.toml, that name programs, allow
 // commands or set variables of codex.
 var widening = []string{
-	"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env", "*.config.toml",
+	"rules", "hooks.json", "hooks", "plugins", "agents", "environments.toml", ".credentials.json", ".env",
+	"*.config.toml",
 }
 
 // PrepareHome makes dir a codex home for agents that shares the login of the operator's home,
@@ -67,7 +68,8 @@ func PrepareHome(operators, dir string) error {
 		return err
 	}
 	path := filepath.Join(dir, configFile)
-	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, text.Bytes()) {
+	have, err := os.ReadFile(path)
+	if err != nil || !bytes.Equal(have, text.Bytes()) {
 		if err := durable.WriteFile(path, text.Bytes(), 0o600); err != nil {
 			return err
 		}
@@ -83,7 +85,8 @@ func shareLogin(login, link string) error {
 		if !errors.Is(err, fs.ErrExist) {
 			return err
 		}
-		if to, err := os.Readlink(link); err == nil && to == login {
+		to, err := os.Readlink(link)
+		if err == nil && to == login {
 			return nil
 		}
 		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -99,17 +102,17 @@ func readConfig(home string) (config map[string]any, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	if err == nil {
-		err = toml.Unmarshal(data, &config)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	if err := toml.Unmarshal(data, &config); err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return config, nil
 }
 
-// agentConfig returns the configuration of agents that follows from the operator's. Apps and
-// plugins are off: they would be those of the operator's account.
+// agentConfig returns the configuration of agents, given the operator's. Apps and plugins are
+// off: they would be those of the operator's account.
 func agentConfig(operators map[string]any, home string) map[string]any {
 	config := map[string]any{"features": map[string]any{"apps": false, "plugins": false}}
 	for _, key := range sharedKeys {
@@ -117,20 +120,20 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 			config[key] = value
 		}
 	}
-	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
+	if hasLoginFile(home) {
 		config[loginStore] = "file" // "auto" would move refreshed tokens out of the shared file
 	}
-	if path, ok := config["model_catalog_json"].(string); ok && !filepath.IsAbs(path) &&
-		!strings.HasPrefix(path, "~") {
+	catalog, hasCatalog := config["model_catalog_json"].(string)
+	if hasCatalog && isRelative(catalog) {
 		// codex resolves it from the directory of config.toml
-		config["model_catalog_json"] = filepath.Join(home, path)
+		config["model_catalog_json"] = filepath.Join(home, catalog)
 	}
 	providers, _ := config["model_providers"].(map[string]any)
 	for _, p := range providers {
 		provider, _ := p.(map[string]any)
 		// codex would start its command in the workspace
 		if auth, ok := provider["auth"].(map[string]any); ok {
-			if dir, _ := auth["cwd"].(string); !filepath.IsAbs(dir) && !strings.HasPrefix(dir, "~") {
+			if dir, _ := auth["cwd"].(string); isRelative(dir) {
 				auth["cwd"] = filepath.Join(home, dir)
 			}
 		}
@@ -142,6 +145,16 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	return config
 }
 
+// hasLoginFile reports whether a codex home has a login in a file.
+func hasLoginFile(home string) bool {
+	_, err := os.Stat(filepath.Join(home, loginFile))
+	return err == nil
+}
+
+// isRelative reports whether a path depends on a directory: it is neither absolute nor below
+// the account's home.
+func isRelative(path string) bool { return !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") }
+
 // resolveCertificates makes the paths of certificates in tables named tls absolute, which
 // codex resolves from the directory of config.toml.
 func resolveCertificates(table map[string]any, home string, tls bool) {
@@ -151,7 +164,7 @@ func resolveCertificates(table map[string]any, home string, tls bool) {
 			resolveCertificates(v, home, key == "tls")
 		case string:
 			certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-")
-			if tls && certificateKey && !filepath.IsAbs(v) && !strings.HasPrefix(v, "~") {
+			if tls && certificateKey && isRelative(v) {
 				table[key] = filepath.Join(home, v)
 			}
 		}
@@ -178,7 +191,7 @@ func shareRestrictions(operators, config map[string]any) {
 // LoginInFile reports whether codex stores the login of a home in a file. Codex homes cannot
 // share a login elsewhere.
 func LoginInFile(home string) bool {
-	if _, err := os.Stat(filepath.Join(home, loginFile)); err == nil {
+	if hasLoginFile(home) {
 		return true
 	}
 	config, err := readConfig(home)

@@ -102,7 +102,8 @@ trust_level = "trusted"
 	test.Must(os.Stat(filepath.Join(dir, "sessions", "thread")))
 	unshared, err := OperatorOnly(operators)
 	if diff := cmp.Diff([]string{
-		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify", "projects (/srv)", "sandbox_mode",
+		"approval_policy", "features (exec_permission_approvals)", "mcp_servers (docs)", "notify",
+		"projects (/srv)", "sandbox_mode",
 		"shell_environment_policy (exclude, experimental_use_profile, inherit)", "web_search", ".env", "rules",
 	}, unshared); diff != "" || err != nil {
 		t.Error("unshared (-want +got):\n"+diff, err)

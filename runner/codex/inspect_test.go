@@ -23,8 +23,9 @@ func TestLogin(t *testing.T) {
 			want:    agent.Login{Needed: true},
 		},
 		{
-			account: `"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},"requiresOpenaiAuth":true}`,
-			want:    agent.Login{Account: "chatgpt a@example.com", Needed: true},
+			account: `"result":{"account":{"type":"chatgpt","email":"a@example.com","planType":"pro"},` +
+				`"requiresOpenaiAuth":true}`,
+			want: agent.Login{Account: "chatgpt a@example.com", Needed: true},
 		},
 		{
 			account: `"result":{"account":{"type":"apiKey"},"requiresOpenaiAuth":false}`,
@@ -32,8 +33,9 @@ func TestLogin(t *testing.T) {
 		},
 		{
 			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
-			config:  `"result":{"config":{"model_provider":"mock","notify":["/n","x"],"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`,
-			want:    agent.Login{Provider: "mock", EnvKey: "K"},
+			config: `"result":{"config":{"model_provider":"mock","notify":["/n","x"],` +
+				`"model_providers":{"mock":{"env_key":"K"}}},"origins":{}}`,
+			want: agent.Login{Provider: "mock", EnvKey: "K"},
 		},
 		{
 			account: `"result":{"account":null,"requiresOpenaiAuth":false}`,
@@ -120,7 +122,8 @@ func TestProbeSandbox(t *testing.T) {
 			s, p := connect(t, agent.Options{})
 			go func() {
 				p.hears(
-					`{"id":1001,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`,
+					`{"id":1001,"method":"command/exec","params":{"command":["/bin/sh","-c",":"],` +
+						`"cwd":"/w","sandboxPolicy":` + confined + `,"timeoutMs":10000}}`,
 				)
 				if c.answer != "" {
 					p.say(`{"id":1001,` + c.answer + `}`)
@@ -146,7 +149,8 @@ func TestProbeSandbox(t *testing.T) {
 // sandbox.
 func TestNothingToProbe(t *testing.T) {
 	s, _ := connect(t, agent.Options{})
-	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox","networkAccess":"enabled"}`} {
+	for _, policy := range []string{`{"type":"dangerFullAccess"}`, `{"type":"externalSandbox",` +
+		`"networkAccess":"enabled"}`} {
 		if err := s.ProbeSandbox(t.Context(), "/w", json.RawMessage(policy)); err != nil {
 			t.Error(policy, err)
 		}

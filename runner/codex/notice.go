@@ -25,15 +25,17 @@ func showsProgress(method string) bool {
 
 // routine lists the notifications that tell an operator nothing.
 var routine = []string{
-	"serverRequest/resolved", "thread/started", "thread/name/updated", "thread/settings/updated", "thread/readState/changed",
-	"thread/status/changed", "account/rateLimits/updated", "remoteControl/status/changed", "turn/started", "turn/plan/updated",
+	"serverRequest/resolved", "thread/started", "thread/name/updated", "thread/settings/updated",
+	"thread/readState/changed", "thread/status/changed", "account/rateLimits/updated",
+	"remoteControl/status/changed", "turn/started", "turn/plan/updated",
 	"item/reasoning/summaryPartAdded", "item/commandExecution/terminalInteraction",
 }
 
 // needless are beginnings of warnings about which nothing needs to be done: codex brings its
 // own bubblewrap, and symphony switches on the feature that lets the model ask.
 var needless = []string{
-	"Codex could not find bubblewrap on PATH.", "Under-development features enabled: default_mode_request_user_input. ",
+	"Codex could not find bubblewrap on PATH.",
+	"Under-development features enabled: default_mode_request_user_input. ",
 }
 
 // eventOf returns the event for a notification.
@@ -54,10 +56,8 @@ func eventOf(m *message, p *params) agent.Event {
 		e.Item = p.Item.item(m.Method == "item/completed")
 	case "configWarning", "warning":
 		said := cmp.Or(p.Summary, p.Message)
-		e.Routine = slices.ContainsFunc(
-			needless,
-			func(beginning string) bool { return strings.HasPrefix(said, beginning) },
-		)
+		begins := func(with string) bool { return strings.HasPrefix(said, with) }
+		e.Routine = slices.ContainsFunc(needless, begins)
 	case "mcpServer/startupStatus/updated":
 		// after a failure the agent continues without the server's tools
 		e.Routine = p.statusWord() != statusFailed
@@ -88,10 +88,8 @@ func describe(method string, p *params) string {
 	case "mcpServer/startupStatus/updated":
 		return join("MCP server "+p.Name+" is "+status, errorText(p.Error))
 	}
-	return join(
-		join(words(strings.TrimPrefix(method, "item/")), status),
-		cmp.Or(join(p.Summary, p.Details), p.Message),
-	)
+	line := join(words(strings.TrimPrefix(method, "item/")), status)
+	return join(line, cmp.Or(join(p.Summary, p.Details), p.Message))
 }
 
 func describeItem(i *wireItem, ended bool) string {

@@ -105,7 +105,10 @@ func TestRecorded(t *testing.T) {
 			data := test.Must(os.ReadFile(file))
 			// Plain searches: a regular expression over all recordings takes half a minute
 			// under the race detector.
-			for _, text := range []string{`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`, `'/home/`, "lin_api_"} {
+			for _, text := range []string{
+				`"/tmp/`, `"/root/`, `"/home/`, ` /tmp/`, ` /root/`, ` /home/`, `'/tmp/`, `'/root/`,
+				`'/home/`, "lin_api_",
+			} {
 				test.Equal(t, "it contains "+text, bytes.Contains(data, []byte(text)), false)
 			}
 			newStage(t, known[name], data).play()

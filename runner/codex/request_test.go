@@ -124,7 +124,8 @@ var (
 		`{"decision":"denied"}`,
 		`{"decision":"abort"}`,
 	)
-	granted         = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt","type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
+	granted = `{"permissions":{"fileSystem":{"entries":[{"access":"write","path":{"path":"/opt",` +
+		`"type":"path"}}],"write":["/opt"]},"network":{"enabled":true}},"scope":"turn"}`
 	failsOnQuestion = answered{
 		answer: `{"answers":{}}`,
 		events: "turn_input_required",
@@ -138,8 +139,9 @@ var (
 var requestCases = map[string][]requestCase{
 	"item/commandExecution/requestApproval": {
 		{
-			params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside","command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`,
-			want:   itemOutcomes,
+			params: `{"kind":"command","itemId":"call_1","reason":"needs to run outside",` +
+				`"command":"/bin/bash -lc 'touch ../a'","cwd":"/w","availableDecisions":["accept","cancel"]}`,
+			want: itemOutcomes,
 		},
 	},
 	"item/fileChange/requestApproval": {
@@ -147,19 +149,23 @@ var requestCases = map[string][]requestCase{
 	},
 	"execCommandApproval": {
 		{
-			params: `{"conversationId":"t","callId":"call_1","command":["/bin/bash","-lc","touch ../a"],"cwd":"/w","parsedCmd":[],"reason":"why"}`,
-			want:   reviewOutcomes,
+			params: `{"conversationId":"t","callId":"call_1","command":["/bin/bash","-lc","touch ../a"],` +
+				`"cwd":"/w","parsedCmd":[],"reason":"why"}`,
+			want: reviewOutcomes,
 		},
 	},
 	"applyPatchApproval": {
 		{
-			params: `{"conversationId":"t","callId":"call_1","fileChanges":{"/w/a":{"type":"add","content":"x"}},"reason":null,"grantRoot":null}`,
-			want:   reviewOutcomes,
+			params: `{"conversationId":"t","callId":"call_1","fileChanges":{"/w/a":{"type":"add",` +
+				`"content":"x"}},"reason":null,"grantRoot":null}`,
+			want: reviewOutcomes,
 		},
 	},
 	"item/tool/requestUserInput": {
 		{
-			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice","question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes","description":"go on"},{"label":"No","description":"stop"}]}]}`,
+			params: `{"itemId":"call_1","isBlocking":true,"questions":[{"id":"q1","header":"Choice",` +
+				`"question":"Which way?","isOther":true,"isSecret":false,"options":[{"label":"Yes",` +
+				`"description":"go on"},{"label":"No","description":"stop"}]}]}`,
 			want: merged(
 				map[string]answered{
 					"approve": failsOnQuestion,
@@ -186,14 +192,17 @@ var requestCases = map[string][]requestCase{
 		{
 			params: `{"callId":"call_1","namespace":null,"tool":"unheard_of","arguments":{}}`,
 			want: anyway(
-				`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",\"tool\":\"unheard_of\"}","type":"inputText"}],"success":false}`,
+				`{"contentItems":[{"text":"{\"success\":false,\"error\":\"unsupported_tool_call\",`+
+					`\"tool\":\"unheard_of\"}","type":"inputText"}],"success":false}`,
 				"unsupported_tool_call",
 			),
 		},
 	},
 	"item/permissions/requestApproval": {
 		{
-			params: `{"itemId":"call_1","cwd":"/w","reason":"needs more","permissions":{"network":{"enabled":true},"fileSystem":{"read":null,"write":["/opt"],"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}`,
+			params: `{"itemId":"call_1","cwd":"/w","reason":"needs more",` +
+				`"permissions":{"network":{"enabled":true},"fileSystem":{"read":null,"write":["/opt"],` +
+				`"entries":[{"path":{"type":"path","path":"/opt"},"access":"write"}]}}}`,
 			want: approvals(
 				granted,
 				strings.Replace(granted, `"turn"`, `"session"`, 1),
@@ -205,7 +214,10 @@ var requestCases = map[string][]requestCase{
 	},
 	"mcpServer/elicitation/request": {
 		{
-			params: `{"serverName":"forms","mode":"form","_meta":null,"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string","enum":["eu","us"]},"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
+			params: `{"serverName":"forms","mode":"form","_meta":null,"message":"Where?",` +
+				`"requestedSchema":{"type":"object","required":["region"],` +
+				`"properties":{"region":{"type":"string","enum":["eu","us"]},` +
+				`"sure":{"type":"boolean"},"n":{"type":"integer"}}}}`,
 			want: merged(
 				same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 				same(
@@ -221,15 +233,21 @@ var requestCases = map[string][]requestCase{
 		{
 			// It is marked as an approval, but it has fields, so that an approval does not
 			// answer it.
-			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object","required":["region"],"properties":{"region":{"type":"string"}}}}`,
-			want:   same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
+			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call",` +
+				`"tool_name":"ask"},"message":"Where?","requestedSchema":{"type":"object",` +
+				`"required":["region"],"properties":{"region":{"type":"string"}}}}`,
+			want: same(decline, "question_declined", "approve", "deny", "fail", "unasked"),
 		},
 		{
-			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/","elicitationId":"1"}`,
-			want:   anyway(decline, "question_declined"),
+			params: `{"serverName":"forms","mode":"url","message":"Sign in","url":"https://example.org/",` +
+				`"elicitationId":"1"}`,
+			want: anyway(decline, "question_declined"),
 		},
 		{
-			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call","persist":["session","always"],"tool_name":"ask","tool_params":{}},"message":"Allow the forms MCP server to run tool \"ask\"?","requestedSchema":{"type":"object","properties":{}}}`,
+			params: `{"serverName":"forms","mode":"form","_meta":{"codex_approval_kind":"mcp_tool_call",` +
+				`"persist":["session","always"],"tool_name":"ask","tool_params":{}},` +
+				`"message":"Allow the forms MCP server to run tool \"ask\"?",` +
+				`"requestedSchema":{"type":"object","properties":{}}}`,
 			want: approvals(
 				`{"_meta":null,"action":"accept","content":{}}`,
 				`{"_meta":{"persist":"session"},"action":"accept","content":{}}`,

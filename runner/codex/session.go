@@ -181,13 +181,8 @@ func (s *Session) notice(m *message) {
 	case "thread/tokenUsage/updated":
 		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
 			e.Usage = &used
-			e.Message = fmt.Sprintf(
-				"tokens: %d in (%d cached), %d out, %d total",
-				used.Input,
-				used.CachedInput,
-				used.Output,
-				used.Total,
-			)
+			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d total",
+				used.Input, used.CachedInput, used.Output, used.Total)
 		}
 	case "account/rateLimits/updated":
 		s.updateLimits(p.RateLimits)
@@ -201,10 +196,10 @@ func (s *Session) notice(m *message) {
 
 // summary describes what a tool of the client is asked for, "" if the tool has no summary.
 func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
-	at := slices.IndexFunc(
-		s.o.Tools,
-		func(t agent.Tool) bool { return i.Kind == agent.ItemTool && t.Name == i.Tool && t.Summary != nil },
-	)
+	if i.Kind != agent.ItemTool {
+		return ""
+	}
+	at := slices.IndexFunc(s.o.Tools, func(t agent.Tool) bool { return t.Name == i.Tool && t.Summary != nil })
 	if at < 0 {
 		return ""
 	}
@@ -223,10 +218,11 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 			"capabilities": object{"experimentalApi": true},
 		},
 	})
-	// whatever the refusal is, there is nothing else to try
 	if refusal := new(wireError); errors.As(err, &refusal) {
+		// whatever the refusal is, there is nothing else to try
 		return agent.Server{}, incompatible(method, refusal.Message)
-	} else if err != nil {
+	}
+	if err != nil {
 		return agent.Server{}, insteadOfAnswer(err, s.conn.noise.said())
 	}
 	var answer struct{ UserAgent, CodexHome string }
@@ -311,14 +307,14 @@ func (s *Session) StartThread(ctx context.Context, p agent.ThreadParams) (string
 		}
 	}
 	id, err := s.openThread(ctx, "thread/start", p, threadRequest{DynamicTools: tools})
-	if err == nil && p.Name != "" && !limited {
-		err = s.conn.start(&call{
-			method: "thread/name/set",
-			aside:  true,
-			params: object{"threadId": id, "name": p.Name},
-		})
+	if err != nil || p.Name == "" || limited {
+		return id, err
 	}
-	return id, err
+	return id, s.conn.start(&call{
+		method: "thread/name/set",
+		aside:  true,
+		params: object{"threadId": id, "name": p.Name},
+	})
 }
 
 // sandboxModes are the sandboxes of a thread by the type of a turn's policy.
@@ -352,16 +348,19 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 		return fmt.Errorf("%w: it names no codex release", agent.ErrNoThread)
 	}
 	req := threadRequest{ThreadID: thread, ExcludeTurns: true}
-	// an agent without config/read has no other provider to resume with
-	if now, err := s.models(ctx, p.Cwd); err == nil {
+	now, err := s.models(ctx, p.Cwd)
+	if err == nil { // an agent without config/read has no other provider to resume with
 		p.Model = cmp.Or(p.Model, now.Model)
 		req.ModelProvider = cmp.Or(now.Provider, defaultProvider)
 	}
 	got, err := s.openThread(ctx, "thread/resume", p, req)
-	if err == nil && got != thread {
+	if err != nil {
+		return err
+	}
+	if got != thread {
 		return incompatible("thread/resume", "answered with another thread: "+got)
 	}
-	return err
+	return nil
 }
 
 func (s *Session) openThread(
@@ -393,7 +392,8 @@ func (s *Session) openThread(
 	if err != nil {
 		return "", responseError(method, err, true)
 	}
-	if id = readParams(result).Thread.ID; id == "" {
+	id = readParams(result).Thread.ID
+	if id == "" {
 		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(result), 120))
 	}
 	return id, nil
@@ -496,10 +496,12 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 			"timeoutMs":     probeTimeout.Milliseconds(),
 		},
 	})
-	late, ok := errors.AsType[*agent.Error](err)
-	if ok && late.Code == agent.CodeResponseTimeout || errors.As(err, new(*wireError)) {
+	late, isKnown := errors.AsType[*agent.Error](err)
+	isLate := isKnown && late.Code == agent.CodeResponseTimeout
+	if isLate || errors.As(err, new(*wireError)) {
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(err.Error(), errorLength))
-	} else if err != nil {
+	}
+	if err != nil {
 		return err
 	}
 	var answer struct {
@@ -507,10 +509,10 @@ func (s *Session) ProbeSandbox(ctx context.Context, cwd string, policy json.RawM
 		Stderr   string
 	}
 	unmarshal(result, &answer)
-	switch {
-	case answer.ExitCode == nil || *answer.ExitCode == exitTimedOut:
+	if answer.ExitCode == nil || *answer.ExitCode == exitTimedOut {
 		return fmt.Errorf("%w: %s", agent.ErrNoProbe, oneLine(string(result), errorLength))
-	case *answer.ExitCode == 0:
+	}
+	if *answer.ExitCode == 0 {
 		return nil
 	}
 	silent := fmt.Sprintf("the probe ended with exit code %d and printed nothing", *answer.ExitCode)

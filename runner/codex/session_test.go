@@ -127,9 +127,13 @@ const (
 	initialized1  = `{"id":1,"result":{"userAgent":"symphony/0.169.0 (x)","codexHome":"/h"}}`
 	threadStarted = `{"id":2,"result":{"thread":{"id":"th","model":"other"},"model":"gpt-a"}}`
 	turnStarted   = `{"id":3,"result":{"turn":{"id":"tu","status":"inProgress"}}}`
-	turnCompleted = `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"completed","items":[]}}}`
-	delta         = `{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu","itemId":"m","delta":"x"}}`
-	retry         = `{"method":"error","params":{"threadId":"th","turnId":"tu","willRetry":true,"error":{"message":"Reconnecting... waiting for network","codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}}}`
+	turnCompleted = `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu",` +
+		`"status":"completed","items":[]}}}`
+	delta = `{"method":"item/agentMessage/delta","params":{"threadId":"th","turnId":"tu",` +
+		`"itemId":"m","delta":"x"}}`
+	retry = `{"method":"error","params":{"threadId":"th","turnId":"tu","willRetry":true,` +
+		`"error":{"message":"Reconnecting... waiting for network",` +
+		`"codexErrorInfo":{"responseStreamDisconnected":{"httpStatusCode":null}}}}}`
 )
 
 // opened returns a session whose thread is open.
@@ -447,11 +451,13 @@ func TestConcurrentTool(t *testing.T) {
 		},
 	})
 	p.say(
-		`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":1}}}`,
+		`{"method":"item/tool/call","id":0,"params":{"threadId":"th","turnId":"tu","tool":"slow",` +
+			`"arguments":{"n":1}}}`,
 	)
 	<-began
 	p.say(
-		`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow","arguments":{"n":2}}}`,
+		`{"method":"item/tool/call","id":1,"params":{"threadId":"th","turnId":"tu","tool":"slow",` +
+			`"arguments":{"n":2}}}`,
 	)
 	p.hears(`{"id":1,"result":{"contentItems":[{"text":"quick","type":"inputText"}],"success":true}}`)
 	n, _ := s.pending()
@@ -486,7 +492,8 @@ func TestSlowCallback(t *testing.T) {
 // 10.4).
 func TestUsage(t *testing.T) {
 	used := func(thread, total string) string {
-		return `{"method":"thread/tokenUsage/updated","params":{"threadId":"` + thread + `","tokenUsage":{"total":` + total + `,"last":{"totalTokens":999}}}}`
+		return `{"method":"thread/tokenUsage/updated","params":{"threadId":"` + thread +
+			`","tokenUsage":{"total":` + total + `,"last":{"totalTokens":999}}}}`
 	}
 	rerouted := func(thread, model string) string {
 		return `{"method":"model/rerouted","params":{"threadId":"` + thread + `","toModel":"` + model + `"}}`
@@ -533,20 +540,31 @@ func TestWire(t *testing.T) {
 	})
 	go func() {
 		for _, c := range []struct{ want, answer string }{
-			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
+			{`{"id":1,"method":"initialize","params":{"capabilities":{"experimentalApi":true},` +
+				`"clientInfo":{"name":"symphony","version":"9"}}}`, initialized1},
 			{`{"method":"initialized","params":{}}`, ""},
-			{`{"id":1001,"method":"config/read","params":{"cwd":"/w"}}`, `{"id":1001,"result":{"config":{"model":"m","model_provider":null}}}`},
 			{
-				`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"model":"m","modelProvider":"openai"}}`,
+				`{"id":1001,"method":"config/read","params":{"cwd":"/w"}}`,
+				`{"id":1001,"result":{"config":{"model":"m","model_provider":null}}}`,
+			},
+			{
+				`{"id":2,"method":"thread/resume","params":{"threadId":"th","excludeTurns":true,` +
+					`"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},` +
+					`"model":"m","modelProvider":"openai"}}`,
 				`{"id":2,"error":{"code":-32600,"message":"no rollout found for thread id th"}}`,
 			},
 			{
-				`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never","sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d","inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
+				`{"id":3,"method":"thread/start","params":{"cwd":"/w","approvalPolicy":"never",` +
+					`"sandbox":"read-only","config":{"a.b":false},"dynamicTools":[{"description":"d",` +
+					`"inputSchema":{"type":"object"},"name":"t","type":"function"}]}}`,
 				`{"id":3,"result":{"thread":{"id":"th"}}}`,
 			},
-			{`{"id":1002,"method":"thread/name/set","params":{"name":"A-1: t","threadId":"th"}}`, `{"id":1002,"result":{}}`},
+			{`{"id":1002,"method":"thread/name/set","params":{"name":"A-1: t",` +
+				`"threadId":"th"}}`, `{"id":1002,"result":{}}`},
 			{
-				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never","sandboxPolicy":{"type":"dangerFullAccess"}},"trace":{"traceparent":"00-a-b-01"}}`,
+				`{"id":4,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text",` +
+					`"text":"a <b> & c"}],"cwd":"/w","approvalPolicy":"never",` +
+					`"sandboxPolicy":{"type":"dangerFullAccess"}},"trace":{"traceparent":"00-a-b-01"}}`,
 				strings.Replace(turnStarted, "3", "4", 1) + "\n" + turnCompleted,
 			},
 		} {
@@ -591,15 +609,19 @@ func TestCalls(t *testing.T) {
 		p.say(initialized1)
 		p.hear() // initialized
 		want(
-			`{"id":2,"method":"thread/start","params":{"cwd":"/w","model":"m","baseInstructions":"b","developerInstructions":"d"}}`,
+			`{"id":2,"method":"thread/start","params":{"cwd":"/w","model":"m","baseInstructions":"b",`+
+				`"developerInstructions":"d"}}`,
 			threadStarted,
 		)
 		want(
-			`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text","text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage","path":"/x.png"}],"model":"n","effort":"low"}}`,
+			`{"id":3,"method":"turn/start","params":{"threadId":"th","input":[{"type":"text",`+
+				`"text":"look"},{"type":"image","url":"data:image/png;base64,AA=="},{"type":"localImage",`+
+				`"path":"/x.png"}],"model":"n","effort":"low"}}`,
 			turnStarted,
 		)
 		want(
-			`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text","text":"more"}],"threadId":"th"}}`,
+			`{"id":4,"method":"turn/steer","params":{"expectedTurnId":"tu","input":[{"type":"text",`+
+				`"text":"more"}],"threadId":"th"}}`,
 			`{"id":4,"result":{"turnId":"tu"}}`,
 		)
 		want(
@@ -616,7 +638,8 @@ func TestCalls(t *testing.T) {
 			`{"id":7,"error":{"code":-32600,"message":"no turn"}}`,
 		)
 		want(
-			`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w","env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`,
+			`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w",`+
+				`"env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`,
 			`{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`,
 		)
 	}()
@@ -690,15 +713,23 @@ func TestOverloaded(t *testing.T) {
 // TestReasonOfATurnsEnd checks that the error of a turn contains codex's reason, be it in the
 // message about its end or in an error before that.
 func TestReasonOfATurnsEnd(t *testing.T) {
-	const reported = `{"method":"error","params":{"threadId":"th","turnId":"tu","error":{"message":"limit","codexErrorInfo":"usageLimitExceeded"}}}` + "\n"
+	const reported = `{"method":"error","params":{"threadId":"th","turnId":"tu",` +
+		`"error":{"message":"limit","codexErrorInfo":"usageLimitExceeded"}}}` + "\n"
 	for line, want := range map[string]string{
-		reported + `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"failed","error":null}}}`:                    "agent_quota: limit",
-		reported + `{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu"}}`:                                                        "turn_cancelled: the turn was interrupted: limit",
-		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted","error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
-		`{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu","reason":"replaced"}}`:                                               "turn_cancelled: the turn was interrupted: replaced",
-		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted"}}}`:                                       "turn_cancelled: the turn was interrupted",
+		reported + `{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu",` +
+			`"status":"failed","error":null}}}`: "agent_quota: limit",
+		reported + `{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu"}}`: "turn_cancelled: " +
+			"the turn was interrupted: limit",
+		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu","status":"interrupted",` +
+			`"error":{"message":"budget exceeded"}}}}`: "turn_cancelled: the turn was interrupted: budget exceeded",
+		`{"method":"turn/cancelled","params":{"threadId":"th","turnId":"tu",` +
+			`"reason":"replaced"}}`: "turn_cancelled: the turn was interrupted: replaced",
+		`{"method":"turn/completed","params":{"threadId":"th","turn":{"id":"tu",` +
+			`"status":"interrupted"}}}`: "turn_cancelled: the turn was interrupted",
 		// The answer of the model's server, as codex quotes it.
-		`{"method":"turn/failed","params":{"threadId":"th","turnId":"tu","error":{"message":"HTTP 400: {\"error\":{\"message\":\"no more\",\"type\":\"insufficient_quota\"}}, url: x"}}}`: "agent_quota: HTTP 400: no more, url: x",
+		`{"method":"turn/failed","params":{"threadId":"th","turnId":"tu",` +
+			`"error":{"message":"HTTP 400: {\"error\":{\"message\":\"no more\",` +
+			`\"type\":\"insufficient_quota\"}}, url: x"}}}`: "agent_quota: HTTP 400: no more, url: x",
 	} {
 		_, p, wait := inTurn(t, t.Context(), agent.Options{})
 		go p.rest()

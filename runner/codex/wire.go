@@ -168,7 +168,8 @@ const (
 func (p *params) ending(method string) (status string, err *turnError) {
 	status = p.Turn.Status
 	err = cmp.Or(p.Turn.Error, p.Error)
-	if reason := cmp.Or(p.Reason, p.Message); err == nil && reason != "" {
+	reason := cmp.Or(p.Reason, p.Message)
+	if err == nil && reason != "" {
 		err = &turnError{Message: reason}
 	}
 	switch {
@@ -243,10 +244,8 @@ func (w *wireItem) item(ended bool) *agent.Item {
 	if len(w.Arguments) > 0 {
 		i.Call = oneLine(argumentText(w.Arguments), summaryLength)
 	}
-	i.Result += strings.Join(
-		text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text }),
-		"\n",
-	)
+	texts := text.Map(w.ContentItems, func(c struct{ Text string }) string { return c.Text })
+	i.Result += strings.Join(texts, "\n")
 	return i
 }
 
@@ -353,11 +352,10 @@ func responseError(method string, err error, handshake bool) error {
 		Message: oneLine(method+": "+e.Message, errorLength),
 	}
 	has := func(text string) bool { return strings.Contains(e.Message, text) }
+	notUnderstood := e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") ||
+		has("requires experimentalApi")
 	switch {
-	case has("no rollout found"),
-		has("invalid session id"),
-		has("This chat uses "),
-		has("thread's model provider"):
+	case has("no rollout found"), has("invalid session id"), has("This chat uses "), has("thread's model provider"):
 		out.Err = agent.ErrNoThread
 	case has("already has an active writer"):
 		out.Err = agent.ErrThreadBusy
@@ -365,7 +363,7 @@ func responseError(method string, err error, handshake bool) error {
 		out.Err = agent.ErrNoTurn
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
-	case handshake && (e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") || has("requires experimentalApi")):
+	case handshake && notUnderstood:
 		out.Code = agent.CodeIncompatible // it does not understand the request
 	default:
 		out.Code = cmp.Or(classify(nil, e.Message), out.Code)
@@ -426,7 +424,8 @@ var messageClasses = []struct {
 // classify returns the class of a fault of the machine, the account or the network, or of a
 // refusal, "" for an ordinary failure of a turn.
 func classify(info json.RawMessage, message string) agent.Code {
-	switch kind, status := errorInfo(info); {
+	kind, status := errorInfo(info)
+	switch {
 	case status == 401 || status == 403:
 		return agent.CodeAgentAuth
 	case status == 429:
@@ -435,14 +434,13 @@ func classify(info json.RawMessage, message string) agent.Code {
 		return agent.CodeNetwork
 	case status > 0:
 		return "" // such as a wrong address or model, where waiting does not help
-	default:
-		if class, known := classes[kind]; known {
-			return class
-		}
-		if strings.HasSuffix(kind, "Policy") || strings.HasSuffix(kind, "PolicyViolation") {
-			// cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
-			return agent.CodePolicy
-		}
+	}
+	if class, known := classes[kind]; known {
+		return class
+	}
+	if strings.HasSuffix(kind, "Policy") || strings.HasSuffix(kind, "PolicyViolation") {
+		// cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
+		return agent.CodePolicy
 	}
 	for _, c := range messageClasses {
 		if c.words().MatchString(message) {

@@ -89,11 +89,8 @@ func (u *turn) askClient(s *Step) error {
 		return u.tool(s.Name, s.JSON)
 	case "ask-user":
 		question := shape("question", object{"question": s.Text})
-		return u.ask(
-			"item/tool/requestUserInput",
-			"waitingOnUserInput",
-			shape("questions", object{"questions": []object{question}}),
-		)
+		params := shape("questions", object{"questions": []object{question}})
+		return u.ask("item/tool/requestUserInput", "waitingOnUserInput", params)
 	case "ask-form":
 		return u.ask("mcpServer/elicitation/request", "", shape("form", object{"message": s.Text}))
 	case "ask-permissions":
@@ -349,7 +346,7 @@ func (c *command) kill() {
 		// The leader is reaped, so another process may have its id by now. As with codex, the
 		// rest of its group goes on.
 	default:
-		if err := syscall.Kill(-c.Process.Pid, syscall.SIGKILL); err == nil {
+		if syscall.Kill(-c.Process.Pid, syscall.SIGKILL) == nil {
 			<-c.done
 		}
 	}

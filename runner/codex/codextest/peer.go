@@ -117,10 +117,8 @@ func objects(raw json.RawMessage) []map[string]any {
 
 // only returns an error if an object has members that are not known.
 func only(what string, names, known []string) error {
-	more := slices.DeleteFunc(
-		slices.Sorted(slices.Values(names)),
-		func(name string) bool { return slices.Contains(known, name) },
-	)
+	isKnown := func(name string) bool { return slices.Contains(known, name) }
+	more := slices.DeleteFunc(slices.Sorted(slices.Values(names)), isKnown)
 	if len(more) == 0 {
 		return nil
 	}

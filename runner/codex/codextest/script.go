@@ -37,7 +37,7 @@
 //	tokens IN OUT         report a model call of that size (without any: 1000 50 per turn)
 //	ratelimits JSON       account/rateLimits/updated with that object
 //	sleep DURATION        silence
-//	took DURATION         what the items of the next commands and tool calls give as their duration
+//	took DURATION         the duration in the items of the next commands and tool calls
 //	stream N INTERVAL     N deltas of a message, an interval apart
 //	subagent TEXT         another thread has a turn and says TEXT
 //
@@ -48,7 +48,7 @@
 //	ask-file FILE         approval of a file change
 //	ask-permissions       more permissions
 //	ask-user QUESTION     a question to the operator
-//	ask-form MESSAGE      an MCP server's form: region (eu or us), sure and n, the last two optional
+//	ask-form MESSAGE      an MCP server's form: region (eu or us); sure and n, both optional
 //	request METHOD JSON   any request to the client; threadId and turnId are added
 //
 // Failures:
@@ -57,12 +57,14 @@
 //	cancel                the turn ends as interrupted
 //	crash                 exit 1 at once; commands in the background go on
 //	hang                  silence until interrupted
-//	heed                  silence until the turn gets more input, and an agent message with that
-//	silent                the same here; package modeltest sends no headers for hang, and only headers for silent
-//	deaf                  ignore EOF and SIGTERM from now on; commands started later inherit that
+//	heed                  silence until the turn gets more input, then a message with that
+//	silent                the same here; package modeltest sends no headers for hang, and only
+//	                      headers for silent
+//	deaf                  ignore EOF and SIGTERM from now on, as do commands started later
 //	garbage TEXT          a line that is not a message
 //	long BYTES            an item whose line is that long
-//	steal-turn            after this turn codex starts another by itself (only with package modeltest and a real codex)
+//	steal-turn            after this turn codex starts another by itself (only with package
+//	                      modeltest and a real codex)
 //	late-response         turn/start is answered after the turn's end
 //
 // Messages follow recordings of a real codex (shapes.json), and TestShapes compares their

@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-const prompt = "Fix it.\n\n```agent\n# comment\nsay always\nattempt 0 turn 2:\n  say second\nattempt 1+:\nsay retry\nturn 3:\nsay third\n```\ntail"
+const prompt = "Fix it.\n\n```agent\n# comment\nsay always\nattempt 0 turn 2:\n  say second\nattempt " +
+	"1+:\nsay retry\nturn 3:\nsay third\n```\ntail"
 
 func TestSteps(t *testing.T) {
 	for _, c := range []struct {
@@ -25,7 +26,11 @@ func TestSteps(t *testing.T) {
 		{"in bold", []string{prompt, "**Attempt:** 5"}, 1, "retry"},
 		{"no number", []string{prompt, "Attempt:\nthe Attempt: 4"}, 1, "always"},
 		{"a new script resets the attempt", []string{"Attempt: 1\n" + prompt, prompt}, 1, "always"},
-		{"the number of the guidance", []string{prompt, "Continuation guidance: this is continuation turn #2 of 3."}, 9, "second"},
+		{
+			"the number of the guidance",
+			[]string{prompt, "Continuation guidance: this is continuation turn #2 of 3."},
+			9, "second",
+		},
 		{"an earlier script is invalid", []string{prompt, "```agent\nfly\n```", "turn 2"}, 1, "always"},
 		{"no script", []string{"no script\n```go\nx\n```"}, 1, ""},
 	} {

@@ -35,8 +35,8 @@ version=TEXT            the version that initialize reports
 exit                    exit 1 before anything is answered
 sandbox=TEXT            command/exec fails with this text, as on a machine that cannot sandbox
 sandbox-exit            exit 1 when asked to try the sandbox
-specified               exit 1 at any method, member or id that the specification does not name; no home, no version
-noise                   the first answer follows a window's title, a coloured notice and a prompt, the last on the same line
+specified               exit 1 at what the specification does not name; no home, no version
+noise                   the first answer follows a window's title, a coloured notice and a prompt
 question                ask whether to install an update instead of answering, and wait
 logged-out              account/read reports that a login is needed and missing`
 

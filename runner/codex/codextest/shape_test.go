@@ -32,7 +32,8 @@ func kindOf(msg map[string]any, answers map[string]string) string {
 // isData reports whether the members at a path are data rather than shape.
 func isData(path string) bool {
 	return slices.ContainsFunc([]string{
-		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome", ".gitInfo",
+		".permissions.", ".arguments", ".agentsStates", ".codexErrorInfo", ".rateLimits.", ".sandbox", ".codexHome",
+		".gitInfo",
 		".commandActions", ".availableDecisions", ".activePermissionProfile", ".requestedSchema.",
 	}, func(data string) bool { return strings.Contains(path, data) })
 }
@@ -77,7 +78,10 @@ func recordedShapes(t *testing.T) map[string]bool {
 			if method, _ := rec.Msg["method"].(string); rec.Dir == "send" && method != "" {
 				asked[fmt.Sprint(rec.Msg["id"])] = method
 			} else if rec.Dir == "recv" {
-				walk(kindOf(rec.Msg, asked), rec.Msg, func(path, members string) { shapes[path+" has "+members] = true })
+				walk(
+					kindOf(rec.Msg, asked), rec.Msg,
+					func(path, members string) { shapes[path+" has "+members] = true },
+				)
 			}
 		}
 	}

@@ -92,10 +92,10 @@ func (s *server) resumeThread(p *params) reply {
 	if errors.Is(err, fs.ErrNotExist) || s.home == "" {
 		return reply{err: "no rollout found for thread id " + p.ThreadID}
 	}
-	if err == nil {
-		err = json.Unmarshal(text, t)
-	}
 	if err != nil {
+		return reply{err: fmt.Sprintf("rollout of thread %s: %v", p.ThreadID, err)}
+	}
+	if err := json.Unmarshal(text, t); err != nil {
 		return reply{err: fmt.Sprintf("rollout of thread %s: %v", p.ThreadID, err)}
 	}
 	if err := s.acquire(t); err != nil {
@@ -163,19 +163,27 @@ func (s *server) save(t *thread) {
 	if s.home == "" || len(t.History) == 0 {
 		return
 	}
-	err := s.acquire(t)
-	s.mu.Lock()
-	text, encodeErr := json.MarshalIndent(t, "", "  ")
-	s.mu.Unlock()
-	if err = errors.Join(err, encodeErr); err == nil {
-		temp := s.file(t) + ".new"
-		if err = os.WriteFile(temp, text, 0o600); err == nil {
-			err = os.Rename(temp, s.file(t))
-		}
-	}
-	if err != nil {
+	if err := s.store(t); err != nil {
 		s.log("codex_core::rollout: " + err.Error())
 	}
+}
+
+// store replaces the file of a thread.
+func (s *server) store(t *thread) error {
+	if err := s.acquire(t); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	text, err := json.MarshalIndent(t, "", "  ")
+	s.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	temp := s.file(t) + ".new"
+	if err := os.WriteFile(temp, text, 0o600); err != nil {
+		return err
+	}
+	return os.Rename(temp, s.file(t))
 }
 
 //go:embed shapes.json

@@ -55,12 +55,7 @@ func (s *server) startTurn(p *params) reply {
 	answer := object{"turn": u.shape(nil)}
 	if slices.ContainsFunc(steps, func(s Step) bool { return s.Verb == "late-response" }) {
 		return reply{after: func() {
-			go u.run(prompt, steps, err, func() {
-				s.send(object{
-					"id":     p.id,
-					"result": answer,
-				})
-			})
+			go u.run(prompt, steps, err, func() { s.send(object{"id": p.id, "result": answer}) })
 		}}
 	}
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
@@ -140,16 +135,8 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 	u.s.save(u.t) // so that a thread whose turn is cut off can be resumed
 	u.start()
 	u.userMessage(prompt)
-	for i := 0; i < len(steps) && err == nil; i++ {
-		if err = u.sleep(u.s.pace); err == nil {
-			err = u.step(&steps[i])
-		}
-	}
-	if err == nil && u.said == nil {
-		err = u.say(0, "done")
-	}
-	if err == nil && !u.counted {
-		u.count(1000, 50)
+	if err == nil {
+		err = u.play(steps)
 	}
 	select {
 	case <-u.s.quit: // the process is ending; codex then sends nothing about the turn
@@ -159,6 +146,28 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 			ended()
 		}
 	}
+}
+
+// play runs the steps. A turn without a message ends with "done", and one without tokens
+// reports some.
+func (u *turn) play(steps []Step) error {
+	for i := range steps {
+		if err := u.sleep(u.s.pace); err != nil {
+			return err
+		}
+		if err := u.step(&steps[i]); err != nil {
+			return err
+		}
+	}
+	if u.said == nil {
+		if err := u.say(0, "done"); err != nil {
+			return err
+		}
+	}
+	if !u.counted {
+		u.count(1000, 50)
+	}
+	return nil
 }
 
 func (u *turn) start() {

@@ -134,13 +134,12 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 		question := object{"id": "q1", "header": "Choice", "question": s.Text, "options": options}
 		return a.call("request_user_input", object{"questions": []object{question}})
 	},
-	"steal-turn": func(a *answer, _ *codextest.Step) object { return a.call("create_goal", object{"objective": "go on"}) },
+	"steal-turn": func(a *answer, _ *codextest.Step) object {
+		return a.call("create_goal", object{"objective": "go on"})
+	},
 	"patch": func(a *answer, s *codextest.Step) object {
-		input := fmt.Sprintf(
-			"*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n",
-			filepath.ToSlash(s.Name),
-			s.Text,
-		)
+		const patch = "*** Begin Patch\n*** Add File: %s\n+%s\n*** End Patch\n"
+		input := fmt.Sprintf(patch, filepath.ToSlash(s.Name), s.Text)
 		if slices.Contains(a.Tools, "apply_patch") {
 			return object{
 				"type":    "custom_tool_call",
@@ -213,8 +212,8 @@ func (a *answer) response(status string, members object) object {
 func (a *answer) complete() {
 	a.begin()
 	a.s.mu.Lock()
-	a.s.in = a.s.in + a.in
-	a.s.out = a.s.out + a.out
+	a.s.in += a.in
+	a.s.out += a.out
 	a.s.mu.Unlock()
 	a.event("response.completed", a.response("completed", object{"usage": object{
 		"input_tokens":          a.in,

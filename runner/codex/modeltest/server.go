@@ -13,10 +13,12 @@
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
 //	patch            apply_patch, or a command that runs it
-//	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in namespaces
-//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (cuts the connection in the
-//	                 middle of the stream), or the code of a response.failed. usage_limit_reached=30s resets after 30 s, not
-//	                 an hour; 500/2 fails only the first two requests, then the script goes on
+//	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in
+//	                 namespaces
+//	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (cuts the
+//	                 connection in the middle of the stream), or the code of a response.failed.
+//	                 usage_limit_reached=30s resets after 30 s, not an hour; 500/2 fails only the
+//	                 first two requests, then the script goes on
 //	crash            fail cut
 //	long             a message of that many bytes, which codex passes on in one line
 //	hang             no answer at all; silent: headers, then nothing
@@ -181,7 +183,8 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	}
 	_ = json.Unmarshal(raw, &parts) // another shape has no texts
 	for _, p := range parts {
-		if *c += content(p.Text); p.Type == "input_image" {
+		*c += content(p.Text)
+		if p.Type == "input_image" {
 			*c += "\n[image]"
 		}
 	}
@@ -240,7 +243,8 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	}
 	a := &answer{s: s, w: w, r: r}
 	var steps []codextest.Step
-	if a.Request, err = read(body); err == nil {
+	a.Request, err = read(body)
+	if err == nil {
 		steps, err = codextest.Steps(append([]string{s.Script}, a.Prompts...), len(a.Prompts))
 	}
 	s.mu.Lock()
@@ -256,7 +260,7 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	var last string // directive of the last call
 	for answered := len(a.Outputs); answered > 0 && len(steps) > 0; steps = steps[1:] {
 		if calls[steps[0].Verb] != nil {
-			answered = answered - 1
+			answered--
 			last = steps[0].Verb
 		}
 	}
