@@ -75,12 +75,12 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	expired := time.NewTimer(d.Timeout)
 	defer expired.Stop()
 	q, err := d.newQuestion(ask)
-	if err == nil {
-		q.Request, err = d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
-	}
 	if err != nil {
-		d.Log.Error("request declined: it can't be passed to an operator", "error", err)
-		return Decision{Reason: "it can't be passed to an operator: " + err.Error()}
+		return d.declined(err)
+	}
+	q.Request, err = d.Store.AddRequest(context.WithoutCancel(ctx), q.Request)
+	if err != nil {
+		return d.declined(err)
 	}
 	q.log = d.Log.With("request", q.ID())
 	q.log.Info("request waits for an operator", "kind", q.Kind, "summary", q.Summary)
@@ -94,7 +94,8 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	}
 	if answered.Decision == "" {
 		// It may have been decided at the last moment.
-		if answered, err = d.resolve(q, reconcile.RequestExpired); err != nil {
+		answered, err = d.resolve(q, reconcile.RequestExpired)
+		if err != nil {
 			answered.Decision = ""
 			answered.Fate = reconcile.RequestExpired
 		}
@@ -106,18 +107,29 @@ func (d *Desk) Decide(ctx context.Context, ask Request) Decision {
 	answers, err := q.answers(answered.Answer)
 	if err != nil {
 		q.log.Error("answer not readable", "error", err)
-		answered = reconcile.Request{
-			Answer: reconcile.RequestAnswer{Reason: "the answer can't be read: " + err.Error()},
-		}
+		return Decision{Reason: "the answer can't be read: " + err.Error(), By: "operator", Sent: d.sent(q)}
 	}
+	forSession := answered.Decision == reconcile.DecideForSession
 	return Decision{
-		Approve: answered.Decision == reconcile.DecideApprove ||
-			answered.Decision == reconcile.DecideForSession,
-		ForSession: answered.Decision == reconcile.DecideForSession,
-		Reason:     answered.Answer.Reason, Answers: q.asAsked(answers), By: "operator",
-		// Not before: if this run dies with the answer, the next one passes it on.
-		Sent: func() { _, _ = d.resolve(q, reconcile.RequestAnswered) }, // resolve logs its error
+		Approve:    forSession || answered.Decision == reconcile.DecideApprove,
+		ForSession: forSession,
+		Reason:     answered.Answer.Reason,
+		Answers:    q.asAsked(answers),
+		By:         "operator",
+		Sent:       d.sent(q),
 	}
+}
+
+// declined is the decision about a request that no operator sees.
+func (d *Desk) declined(err error) Decision {
+	d.Log.Error("request declined: it can't be passed to an operator", "error", err)
+	return Decision{Reason: "it can't be passed to an operator: " + err.Error()}
+}
+
+// sent returns what Decision.Sent does: the request counts as answered, and not before. If
+// this run dies with the answer, the next one passes it on.
+func (d *Desk) sent(q *question) func() {
+	return func() { _, _ = d.resolve(q, reconcile.RequestAnswered) } // resolve logs its error
 }
 
 // await waits for a decision and returns the request, without a decision if ctx or the time
@@ -180,12 +192,21 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	now := d.Now()
 	run := d.Run()
 	q := &question{asked: ask.Questions, Request: reconcile.Request{
-		IssueID: run.IssueID, Identifier: run.Identifier, RunID: run.ID, ThreadID: ask.ThreadID,
-		Kind: ask.Kind, Summary: d.summary(ask), Detail: detail, Outside: ask.OutsideSandbox,
-		AskedAt: now, ExpiresAt: now.Add(d.Timeout), Deadline: deadline,
+		IssueID:    run.IssueID,
+		Identifier: run.Identifier,
+		RunID:      run.ID,
+		ThreadID:   ask.ThreadID,
+		Kind:       ask.Kind,
+		Summary:    d.summary(ask),
+		Detail:     detail,
+		Outside:    ask.OutsideSandbox,
+		AskedAt:    now,
+		ExpiresAt:  now.Add(d.Timeout),
+		Deadline:   deadline,
 	}}
 	if q.Secret() {
-		if q.key, err = hpke.DHKEM(ecdh.X25519()).GenerateKey(); err != nil {
+		q.key, err = hpke.DHKEM(ecdh.X25519()).GenerateKey()
+		if err != nil {
 			return nil, fmt.Errorf("key for a secret answer: %w", err)
 		}
 		q.Detail.SealKey = q.key.PublicKey().Bytes()
@@ -315,7 +336,8 @@ func (q *question) asAsked(answers map[string][]string) map[string][]string {
 		}
 		texts = slices.Clone(texts)
 		for n, text := range texts {
-			if at := slices.IndexFunc(stored.Options, func(o Option) bool { return o.Label == text }); at >= 0 {
+			at := slices.IndexFunc(stored.Options, func(o Option) bool { return o.Label == text })
+			if at >= 0 {
 				texts[n] = q.asked[i].Options[at].Label
 			}
 		}

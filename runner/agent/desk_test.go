@@ -268,7 +268,8 @@ func TestDeskStores(t *testing.T) {
 		{"make install …", "make install\n --all", "make install\n --all"},
 		{"make install", "make\tinstall", "make\tinstall"},
 		{"network access to example.org (https): curl", "curl", "network access to example.org (https): curl"},
-		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org (https): curl a…\ncurl a\nb"},
+		{"network access to example.org (https): curl a…", "curl a\nb", "network access to example.org " +
+			"(https): curl a…\ncurl a\nb"},
 	} {
 		q := test.Must(desk.newQuestion(Request{
 			Kind:    RequestCommand,

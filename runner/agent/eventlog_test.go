@@ -171,15 +171,21 @@ func TestShorten(t *testing.T) {
 		has []string
 	}{
 		"a command's output": {
-			in: `{"method":"item/completed","params":{"item":{"type":"commandExecution","command":"make","aggregatedOutput":"` + long +
+			in: `{"method":"item/completed","params":{"item":{"type":"commandExecution","command":"make",` +
+				`"aggregatedOutput":"` + long +
 				`","exitCode":2,"durationMs":1234}}}`,
-			has: []string{`"command":"make"`, `"aggregatedOutput":"bbbb`, `bytes cut]…`, `eeee"`, `"durationMs":1234,"exitCode":2`},
+			has: []string{
+				`"command":"make"`, `"aggregatedOutput":"bbbb`, `bytes cut]…`, `eeee"`,
+				`"durationMs":1234,"exitCode":2`,
+			},
 		},
-		"nothing but structure": {strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000), []string{`"[[[[`, `bytes cut]…`, `]]]]"`}},
-		"too deep to decode":    {strings.Repeat(`[`, 1<<20), []string{`"[[[[`}},
-		"not JSON":              {`{"a":` + long, []string{`"{\"a\":bbb`, `bytes cut]…`, `eee"`}},
-		"other letters":         {`{"s":"` + strings.Repeat(`日本語é`, 300) + `"}`, []string{`日本語é`, `bytes cut]…`}},
-		"short as it is":        {`{ "s" : 1.0 }`, []string{`{ "s" : 1.0 }`}},
+		"nothing but structure": {
+			strings.Repeat(`[`, 1000) + strings.Repeat(`]`, 1000), []string{`"[[[[`, `bytes cut]…`, `]]]]"`},
+		},
+		"too deep to decode": {strings.Repeat(`[`, 1<<20), []string{`"[[[[`}},
+		"not JSON":           {`{"a":` + long, []string{`"{\"a\":bbb`, `bytes cut]…`, `eee"`}},
+		"other letters":      {`{"s":"` + strings.Repeat(`日本語é`, 300) + `"}`, []string{`日本語é`, `bytes cut]…`}},
+		"short as it is":     {`{ "s" : 1.0 }`, []string{`{ "s" : 1.0 }`}},
 	} {
 		got := string(shorten(json.RawMessage(tc.in), limit, nil))
 		if !json.Valid([]byte(got)) || !utf8.ValidString(got) || strings.Contains(got, "\uFFFD") ||

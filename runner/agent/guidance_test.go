@@ -178,7 +178,10 @@ func TestWhyARunEnded(t *testing.T) {
 		{"continuation", run(reconcile.Succeeded, "", ""), 1},
 		{"moved to another active state", handedOver(run(reconcile.Succeeded, "", ""), "in progress"), 1},
 		{"handed over and back", handedOver(run(reconcile.Succeeded, "", ""), "Human Review"), 0},
-		{"handed over and stopped", handedOver(run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive"), "Human Review"), 0},
+		{
+			"handed over and stopped",
+			handedOver(run(reconcile.Canceled, reconcile.StopInactive, "stopped: inactive"), "Human Review"), 0,
+		},
 		{"inactive and back", run(reconcile.Succeeded, "", ""), 0},
 		{"operator", run(reconcile.Canceled, reconcile.StopOperator, "stopped: operator"), 1},
 		{"operator, all", run(reconcile.Canceled, reconcile.StopAll, "stopped: operator_all"), 1},
@@ -218,12 +221,32 @@ func TestUpdateIsBounded(t *testing.T) {
 	}{
 		{"ten", Update{Comments: commentsOf(10, 100)}, 10, "aaa", "", 4 << 10, false},
 		{"eleven", Update{Comments: commentsOf(11, 100)}, 10, "bbb", "(1 older comment left out", 4 << 10, false},
-		{"a long one", Update{Comments: commentsOf(1, 5<<10)}, 1, "aaa", "(The last 1024 bytes are left out", 6 << 10, false},
+		{
+			"a long one",
+			Update{Comments: commentsOf(1, 5<<10)},
+			1, "aaa", "(The last 1024 bytes are left out", 6 << 10, false,
+		},
 		{"four long ones", Update{Comments: commentsOf(4, 4<<10)}, 4, "aaa", "", 18 << 10, false},
-		{"five long ones", Update{Comments: commentsOf(5, 9<<10)}, 4, "bbb", "(1 older comment left out", 18 << 10, false},
-		{"long and short", Update{Comments: commentsOf(6, 3<<10)}, 5, "bbb", "(1 older comment left out", 18 << 10, false},
-		{"two hundred", Update{Comments: commentsOf(200, 10)}, 10, "", "(190 older comments left out", 4 << 10, false},
-		{"a long description", Update{Description: &long}, 0, "", "(The last 4096 bytes are left out", 18 << 10, true},
+		{
+			"five long ones",
+			Update{Comments: commentsOf(5, 9<<10)},
+			4, "bbb", "(1 older comment left out", 18 << 10, false,
+		},
+		{
+			"long and short",
+			Update{Comments: commentsOf(6, 3<<10)},
+			5, "bbb", "(1 older comment left out", 18 << 10, false,
+		},
+		{
+			"two hundred",
+			Update{Comments: commentsOf(200, 10)},
+			10, "", "(190 older comments left out", 4 << 10, false,
+		},
+		{
+			"a long description",
+			Update{Description: &long},
+			0, "", "(The last 4096 bytes are left out", 18 << 10, true,
+		},
 	} {
 		text := c.n.Text()
 		test.Equal(t, c.name+": comments", strings.Count(text, "Comment by "), c.shown)
@@ -243,7 +266,10 @@ func TestUpdateIsBounded(t *testing.T) {
 
 // A text can't end its fence.
 func FuzzFence(f *testing.F) {
-	for _, text := range []string{"", "a", "```", "x\n````\ny", "~~~\n```agent\nsay hm\n```\n", strings.Repeat("`", 50), "\x00\r\n\xff`\u2028```"} {
+	for _, text := range []string{
+		"", "a", "```", "x\n````\ny", "~~~\n```agent\nsay hm\n```\n", strings.Repeat("`", 50),
+		"\x00\r\n\xff`\u2028```",
+	} {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text string) {

@@ -93,8 +93,11 @@ func (r *Redactor) known() ([]string, *strings.Replacer) {
 // regexp finds fast.
 var (
 	logins = text.Map([]string{
-		`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(bearer +)[A-Za-z0-9._~+/=-]{3,}`, `(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
-		`(https?://)[^\s/"'\\]+(@)`, `(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
+		`(Bearer +)[A-Za-z0-9._~+/=-]{3,}`,
+		`(bearer +)[A-Za-z0-9._~+/=-]{3,}`,
+		`(BEARER +)[A-Za-z0-9._~+/=-]{3,}`,
+		`(https?://)[^\s/"'\\]+(@)`,
+		`(://)[^\s/"'\\]*:[^\s/"'\\]*(@)`,
 		`(?i)([?&][\w.-]*(?:key|token|secret|password|sig|signature)=)[^\s&"'\\=][^\s&"'\\]*`,
 	}, text.Pattern)
 	basics = text.Map(
@@ -102,30 +105,25 @@ var (
 		text.Pattern,
 	)
 	tokens = text.Map([]string{
-		`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`, `xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
+		`lin_api_[\w-]{8,}`, `gh[pousr]_[\w-]{8,}`, `github_pat_[\w-]{8,}`, `glpat-[\w-]{8,}`,
+		`xox[abp]-[\w-]{8,}`, `sk-[\w-]*\w{20,}[\w-]*`,
 	}, text.Pattern)
 	wordEnd = text.Pattern(`[A-Za-z0-9]$`)
 )
 
 // hideShapes replaces what is secret by its form.
 func hideShapes(text string) string {
+	isNoImage := func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") }
+	isBasic := func(_, found, _ string) bool { return isLogin(found) }
+	isWord := func(before, _, _ string) bool { return !wordEnd().MatchString(before) } // not its end
 	for _, login := range logins {
-		// of an image
-		text = replaceFound(
-			text,
-			login(),
-			func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") },
-		)
+		text = replaceFound(text, login(), isNoImage)
 	}
 	for _, basic := range basics {
-		text = replaceFound(text, basic(), func(_, found, _ string) bool { return isLogin(found) })
+		text = replaceFound(text, basic(), isBasic)
 	}
-	for _, token := range tokens { // none begins within a word
-		text = replaceFound(
-			text,
-			token(),
-			func(before, _, _ string) bool { return !wordEnd().MatchString(before) },
-		)
+	for _, token := range tokens {
+		text = replaceFound(text, token(), isWord)
 	}
 	return text
 }
@@ -195,8 +193,8 @@ func (r *Redactor) started(text string) int {
 	last := text[len(text)-1]
 	for _, form := range forms {
 		for n := min(len(form)-1, len(text)); n > longest; n-- {
-			if n = strings.LastIndexByte(form[:n], last) + 1; n > longest &&
-				strings.HasSuffix(text, form[:n]) {
+			n = strings.LastIndexByte(form[:n], last) + 1
+			if n > longest && strings.HasSuffix(text, form[:n]) {
 				longest = n
 			}
 		}
@@ -210,9 +208,11 @@ func (r *Redactor) beforeSecret(text string, cut int) int {
 	forms, _ := r.known()
 	for i := 0; i < len(forms); i++ {
 		from := max(0, cut-len(forms[i])+1)
-		if at := strings.Index(text[from:min(len(text), cut+len(forms[i])-1)], forms[i]); at >= 0 {
+		to := min(len(text), cut+len(forms[i])-1)
+		at := strings.Index(text[from:to], forms[i])
+		if at >= 0 {
 			cut = from + at
-			i = -1
+			i = -1 // look for all of them again
 		}
 	}
 	return cut
@@ -287,17 +287,20 @@ func formsOf(value string) []string {
 		plain = append(plain, bare) // a value read from a file may end with a line break
 	}
 	for line := range strings.Lines(value) {
-		if line = strings.TrimSpace(line); len(line) >= minLine && !strings.HasPrefix(line, "-----") {
+		line = strings.TrimSpace(line)
+		if len(line) >= minLine && !strings.HasPrefix(line, "-----") {
 			plain = append(plain, line)
 		}
 	}
 	var all []string
 	for _, v := range plain {
 		inJSON := quote(v, false)
-		for _, once := range []string{inJSON, quote(v, true), ascii(inJSON), strings.ReplaceAll(inJSON, "/", `\/`)} {
+		escapedSlashes := strings.ReplaceAll(inJSON, "/", `\/`)
+		for _, once := range []string{inJSON, quote(v, true), ascii(inJSON), escapedSlashes} {
 			all = append(all, once, quote(once, false), quote(once, true))
 		}
-		all = append(append(all, v, url.QueryEscape(v), url.PathEscape(v)), base64Forms(v)...)
+		all = append(all, v, url.QueryEscape(v), url.PathEscape(v))
+		all = append(all, base64Forms(v)...)
 	}
 	return all
 }

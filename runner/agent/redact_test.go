@@ -33,7 +33,8 @@ func TestRedactorText(t *testing.T) {
 		"Authorization: Basic a2ltOnNlY3JldA== x":             "Authorization: Basic [redacted]== x",
 		"basic authentication, Basic a2ltOnNlY3JldHM":         "basic authentication, Basic [redacted]",
 		"psql://kim:pass@h/d ssh://git@h:22/r":                "psql://[redacted]@h/d ssh://git@h:22/r",
-		"https://glpat@h/r https://kim:pa@ss@h http://h/@kim": "https://[redacted]@h/r https://[redacted]@h http://h/@kim",
+		"https://glpat@h/r https://kim:pa@ss@h http://h/@kim": "https://[redacted]@h/r " +
+			"https://[redacted]@h http://h/@kim",
 		`"https://h/?a=1&Access_Token=x.y&b=2"`:               `"https://h/?a=1&Access_Token=[redacted]&b=2"`,
 		"ghp_0123456789 glpat-0123-56789 lin_api_0123456789":  "[redacted] [redacted] [redacted]",
 		"BASIC a2ltOnNlY3JldHMx, Basic a2ltOnNlY3Jld…":        "BASIC [redacted], Basic [redacted]…",
@@ -79,8 +80,10 @@ func TestRedactorLines(t *testing.T) {
 func TestRedactorJSON(t *testing.T) {
 	for secret, texts := range map[string][]string{
 		"AbCdEf/GhIjKl+0123/=": {`{"k":"AbCdEf\/GhIjKl+0123\/="}`, `"{\"k\":\"AbCdEf\\/GhIjKl+0123\\/=\"}"`},
-		"pässwörter-für-alle":  {`{"k":"p\u00e4ssw\u00f6rter-f\u00fcr-alle"}`, `"{\"k\":\"p\\u00e4ssw\\u00f6rter-f\\u00fcr-alle\"}"`},
-		"key-of-🗝️-and-lock":   {`{"k":"key-of-\ud83d\udddd\ufe0f-and-lock"}`},
+		"pässwörter-für-alle": {
+			`{"k":"p\u00e4ssw\u00f6rter-f\u00fcr-alle"}`, `"{\"k\":\"p\\u00e4ssw\\u00f6rter-f\\u00fcr-alle\"}"`,
+		},
+		"key-of-🗝️-and-lock": {`{"k":"key-of-\ud83d\udddd\ufe0f-and-lock"}`},
 	} {
 		for _, text := range texts {
 			got := NewRedactor([]string{secret}).Text(text)
@@ -95,7 +98,8 @@ func TestEnvSecrets(t *testing.T) {
 	test.OK(t, os.WriteFile(file, []byte("x"), 0o600))
 	got := EnvSecrets([]string{
 		"GH_TOKEN=ghp_12345678", "OPENAI_API_KEY=sk-12345678", "db_password=pass=word", "APP_SECRET=12345678",
-		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=", "NO_VALUE_KEY",
+		"SHORT_KEY=1234567", "KEY=not-so-named", "TOKENS=none-of-them", "PATH=/usr/bin:/bin", "EMPTY_KEY=",
+		"NO_VALUE_KEY",
 		"SSH_KEY=" + file, "GONE_KEY=" + file + ".gone",
 	})
 	test.Equal(

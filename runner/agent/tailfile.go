@@ -48,29 +48,30 @@ func (t *TailFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// store appends to the file. If the file would get too long, it is first cut to its last limit
-// bytes.
+// store appends to the file, which keeps the last limit bytes. The first error is that of Err.
 func (t *TailFile) store(data []byte) {
 	data = data[max(0, len(data)-t.limit):]
-	var err error
-	if t.size+len(data) > 2*t.limit {
-		keep := make([]byte, min(t.limit, t.size))
-		if _, err = t.file.ReadAt(keep, int64(t.size-len(keep))); err == nil {
-			err = t.file.Truncate(0)
-		}
-		if err == nil {
-			t.size = 0
-			data = append(keep, data...)
-		}
-	}
-	if err == nil {
-		var n int
-		n, err = t.file.WriteAt(data, int64(t.size))
-		t.size += n
-	}
-	if err != nil && t.err == nil {
+	if err := t.write(data); err != nil && t.err == nil {
 		t.err = fmt.Errorf("log: %w", err)
 	}
+}
+
+// write appends to the file. If the file would get too long, it cuts the file first.
+func (t *TailFile) write(data []byte) error {
+	if t.size+len(data) > 2*t.limit {
+		keep := make([]byte, min(t.limit, t.size))
+		if _, err := t.file.ReadAt(keep, int64(t.size-len(keep))); err != nil {
+			return err
+		}
+		if err := t.file.Truncate(0); err != nil {
+			return err
+		}
+		t.size = 0
+		data = append(keep, data...)
+	}
+	n, err := t.file.WriteAt(data, int64(t.size))
+	t.size += n
+	return err
 }
 
 // Err returns the first write error.
