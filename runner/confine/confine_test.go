@@ -189,16 +189,20 @@ func TestSandboxPolicy(t *testing.T) {
 		config Config
 		want   string // "": the workflow's policy
 	}{
-		{Config{}, `{"type":"workspaceWrite","networkAccess":false,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git"],` + rest},
+		{Config{}, `{"type":"workspaceWrite","networkAccess":false,"writableRoots":["/work/tmp",` +
+			`"/work/cache","/ws/ABC-1/.git"],` + rest},
 		{
 			Config{Network: true, WritableRoots: []string{"/srv"}},
-			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"],` + rest,
+			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache",` +
+				`"/ws/ABC-1/.git","/srv"],` + rest,
 		},
 		{
 			own(`{"type":"workspaceWrite","networkAccess":true}`),
-			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache","/ws/ABC-1/.git","/srv"],"excludeTmpdirEnvVar":true}`,
+			`{"type":"workspaceWrite","networkAccess":true,"writableRoots":["/work/tmp","/work/cache",` +
+				`"/ws/ABC-1/.git","/srv"],"excludeTmpdirEnvVar":true}`,
 		},
-		{own(`{"type":"workspaceWrite","writableRoots":[]}`), `{"type":"workspaceWrite","writableRoots":["/work/tmp"],"excludeTmpdirEnvVar":true}`},
+		{own(`{"type":"workspaceWrite","writableRoots":[]}`), `{"type":"workspaceWrite",` +
+			`"writableRoots":["/work/tmp"],"excludeTmpdirEnvVar":true}`},
 		{own(`{"type":"workspaceWrite","writableRoots":["/a"],"excludeTmpdirEnvVar":true}`), ""},
 		{own(`{"type":"readOnly"}`), ""},
 		{own(`{"type":"externalSandbox","networkAccess":"enabled"}`), ""},
@@ -299,8 +303,10 @@ func TestRunEnvironment(t *testing.T) {
 		SecretValues: []string{testKey},
 	}
 	env := config.RunHookEnv([]string{
-		"LINEAR_API_KEY=" + testKey, "TOKEN_OF_LINEAR=Bearer " + testKey, "TMPDIR=/var/tmp", "XDG_CACHE_HOME=/elsewhere/.cache",
-		"CODEX_HOME=/elsewhere", "SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another", "KEPT=yes",
+		"LINEAR_API_KEY=" + testKey, "TOKEN_OF_LINEAR=Bearer " + testKey, "TMPDIR=/var/tmp",
+		"XDG_CACHE_HOME=/elsewhere/.cache",
+		"CODEX_HOME=/elsewhere", "SYMPHONY_RUN_ID=another", "SYMPHONY_ISSUE_ID=another", "CODEX_THREAD_ID=another",
+		"KEPT=yes",
 	}, "run-7", testSpace)
 	seen := map[string]bool{}
 	for _, entry := range env {
@@ -310,7 +316,10 @@ func TestRunEnvironment(t *testing.T) {
 		}
 		seen[name] = true
 	}
-	for _, want := range []string{"TMPDIR=/work/hooks/tmp", "XDG_CACHE_HOME=/work/hooks/cache", "CODEX_HOME=/codex", "SYMPHONY_RUN_ID=run-7", "KEPT=yes"} {
+	for _, want := range []string{
+		"TMPDIR=/work/hooks/tmp", "XDG_CACHE_HOME=/work/hooks/cache", "CODEX_HOME=/codex",
+		"SYMPHONY_RUN_ID=run-7", "KEPT=yes",
+	} {
 		test.Equal(t, "the environment has "+want, slices.Contains(env, want), true)
 	}
 }

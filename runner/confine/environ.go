@@ -4,9 +4,10 @@
 // The environments are derived from that of the worker:
 //
 //   - hooks, which the operator has written, get all variables but the tracker's key;
-//   - codex gets the same without symphony's own secrets. It needs secrets that its commands don't, such as the key of its model;
-//   - codex's commands get the same without variables whose names codex takes for those of secrets, unless agent.pass_env names
-//     them.
+//   - codex gets the same without symphony's own secrets. It needs secrets that its commands
+//     don't, such as the key of its model;
+//   - codex's commands get the same without variables whose names codex takes for those of
+//     secrets, unless agent.pass_env names them.
 //
 // Hooks and codex also get what the account's login profile exports. The secrets in it are
 // redacted from then on. codex.command may set more: therefore the environment of codex is
@@ -71,10 +72,8 @@ func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []strin
 // CodexEnv returns the environment that codex is started with, with directories of its own:
 // codex.command may be a launcher, such as npx, that executes what is in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
-	return slices.DeleteFunc(
-		c.env(env, runID, w.Codex),
-		func(entry string) bool { return ownSecret(nameOf(entry)) },
-	)
+	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
+	return slices.DeleteFunc(c.env(env, runID, w.Codex), isSecret)
 }
 
 func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
@@ -104,10 +103,8 @@ const gitSettings = "GIT_CONFIG_COUNT"
 func (c Config) AfterLogin(env []string, l host.LoginAnswer, names []string) []string {
 	set := CleanEnv(l.Set, names, c.SecretValues, nil)
 	gone := append(host.Scrub(l.Unset), text.Map(set, nameOf)...)
-	env = slices.DeleteFunc(
-		slices.Clone(env),
-		func(entry string) bool { return slices.Contains(gone, nameOf(entry)) },
-	)
+	isGone := func(entry string) bool { return slices.Contains(gone, nameOf(entry)) }
+	env = slices.DeleteFunc(slices.Clone(env), isGone)
 	return absolutePaths(append(env, set...))
 }
 
@@ -119,11 +116,9 @@ var searchPaths = []string{"PATH", "LD_LIBRARY_PATH", "PYTHONPATH"}
 // working directory.
 func absolutePaths(env []string) (kept []string) {
 	for _, entry := range env {
-		if name, value, _ := strings.Cut(entry, "="); slices.Contains(searchPaths, name) {
-			dirs := slices.DeleteFunc(
-				filepath.SplitList(value),
-				func(dir string) bool { return !filepath.IsAbs(dir) },
-			)
+		name, value, _ := strings.Cut(entry, "=")
+		if slices.Contains(searchPaths, name) {
+			dirs := text.Filter(filepath.SplitList(value), filepath.IsAbs)
 			if len(dirs) == 0 {
 				continue
 			}
@@ -166,10 +161,8 @@ func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	drop := slices.Concat(secretNames, crash.Variables(), text.Map(own, nameOf))
 	kept := slices.DeleteFunc(host.Scrub(env, drop...), func(entry string) bool {
 		_, value, _ := strings.Cut(entry, "=")
-		return slices.ContainsFunc(
-			secretValues,
-			func(s string) bool { return s != "" && strings.Contains(value, s) },
-		)
+		hasSecret := func(secret string) bool { return secret != "" && strings.Contains(value, secret) }
+		return slices.ContainsFunc(secretValues, hasSecret)
 	})
 	return append(kept, own...)
 }
@@ -177,10 +170,8 @@ func CleanEnv(env, secretNames, secretValues, own []string) []string {
 // ExcludedByCodex reports whether codex takes a variable for a secret because of its name.
 func ExcludedByCodex(name string) bool {
 	name = strings.ToUpper(name)
-	return slices.ContainsFunc(
-		[]string{"KEY", "SECRET", "TOKEN"},
-		func(word string) bool { return strings.Contains(name, word) },
-	)
+	isIn := func(word string) bool { return strings.Contains(name, word) }
+	return slices.ContainsFunc([]string{"KEY", "SECRET", "TOKEN"}, isIn)
 }
 
 // ownSecret reports whether a variable is a secret of symphony.
@@ -219,7 +210,8 @@ func (c Config) ExecEnv(
 	}
 	env := c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv)
 	for _, entry := range codexEnv {
-		if name := nameOf(entry); ExcludedByCodex(name) && env[name] == nil {
+		name := nameOf(entry)
+		if _, known := env[name]; !known && ExcludedByCodex(name) {
 			env[name] = nil
 		}
 	}
@@ -238,10 +230,8 @@ func (c Config) commandVars(
 ) map[string]any {
 	set := map[string]any{"TMPDIR": w.TmpDir, "XDG_CACHE_HOME": w.CacheDir}
 	codexsOwn := c.buildEnv(nil, w.Codex)
-	operators := slices.DeleteFunc(
-		slices.Clone(codexEnv),
-		func(entry string) bool { return slices.Contains(codexsOwn, entry) },
-	)
+	isCodexs := func(entry string) bool { return slices.Contains(codexsOwn, entry) }
+	operators := slices.DeleteFunc(slices.Clone(codexEnv), isCodexs)
 	for _, entry := range c.buildEnv(operators, host.Dirs{Tmp: w.TmpDir, Cache: w.CacheDir}) {
 		name, value, _ := strings.Cut(entry, "=")
 		set[name] = value
@@ -252,7 +242,8 @@ func (c Config) commandVars(
 		set["GOFLAGS"] = "-buildvcs=false"
 	}
 	for _, entry := range CleanEnv(codexEnv, nil, c.SecretValues, nil) {
-		if name, value, _ := strings.Cut(entry, "="); slices.Contains(c.PassEnv, name) {
+		name, value, _ := strings.Cut(entry, "=")
+		if slices.Contains(c.PassEnv, name) {
 			set[name] = value
 		}
 	}

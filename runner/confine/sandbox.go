@@ -192,7 +192,7 @@ func (c Config) DirectoryProfiles(
 	guards := text.Map(outermost(guarded), func(path string) string { return firstMissing(dir, path) })
 	for _, guard := range guards {
 		for above := filepath.Dir(guard); above != dir && paths.Inside(dir, above); above = filepath.Dir(above) {
-			if info, err := os.Lstat(above); err == nil && info.IsDir() {
+			if isDir(above) {
 				files[above] = "write" // as a mount point it can't be renamed
 			}
 		}
@@ -201,10 +201,11 @@ func (c Config) DirectoryProfiles(
 		files[guard] = "read"
 	}
 	for _, path := range c.Unreadable {
-		if _, err := os.Lstat(path); err == nil {
-			files[path] = "deny"
-			readOnly[path] = "deny"
+		if _, err := os.Lstat(path); err != nil {
+			continue // codex would create it
 		}
+		files[path] = "deny"
+		readOnly[path] = "deny"
 	}
 	profile := func(files map[string]any) map[string]any {
 		return map[string]any{"filesystem": files, "network": map[string]any{"enabled": false}}
@@ -216,11 +217,14 @@ func (c Config) DirectoryProfiles(
 // guarded with it: codex could not put an empty file in its place there.
 func outermost(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(path string) bool {
-		return slices.ContainsFunc(
-			all,
-			func(other string) bool { return other != path && paths.Inside(other, path) },
-		)
+		isInside := func(other string) bool { return other != path && paths.Inside(other, path) }
+		return slices.ContainsFunc(all, isInside)
 	})
+}
+
+func isDir(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.IsDir()
 }
 
 // firstMissing returns the first directory below dir on the way to path that does not exist;
@@ -229,7 +233,7 @@ func outermost(all []string) []string {
 func firstMissing(dir, path string) string {
 	missing := path
 	for at := filepath.Dir(path); at != dir && paths.Inside(dir, at); at = filepath.Dir(at) {
-		if info, err := os.Lstat(at); err != nil || !info.IsDir() {
+		if !isDir(at) {
 			missing = at
 		}
 	}
@@ -245,7 +249,8 @@ func (c Config) Patterns(w host.Workspace) []string {
 // ProfileFlags are the arguments of codex app-server that give all its commands these
 // profiles, and the first one by default.
 func ProfileFlags(profiles map[string]any) string {
-	return "-c " + text.ShellWord("permissions="+TOML(profiles)) + " -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
+	return "-c " + text.ShellWord("permissions="+TOML(profiles)) +
+		" -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
 }
 
 // TOML encodes a setting of codex: maps as inline tables, other values as JSON, which is the
@@ -255,10 +260,8 @@ func TOML(value any) string {
 	if !ok {
 		return string(text.JSON(value))
 	}
-	pairs := text.Map(
-		slices.Sorted(maps.Keys(table)),
-		func(key string) string { return TOML(key) + "=" + TOML(table[key]) },
-	)
+	pair := func(key string) string { return TOML(key) + "=" + TOML(table[key]) }
+	pairs := text.Map(slices.Sorted(maps.Keys(table)), pair)
 	return "{" + strings.Join(pairs, ",") + "}"
 }
 
@@ -309,11 +312,13 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 			Type          string    `json:"type"`
 			WritableRoots *[]string `json:"writableRoots"`
 		}
-		err := json.Unmarshal(c.TurnSandboxPolicy, &policy)
-		switch {
-		case err != nil || policy.Type != "workspaceWrite" && policy.Type != "readOnly":
+		if err := json.Unmarshal(c.TurnSandboxPolicy, &policy); err != nil {
 			return true, nil
-		case policy.WritableRoots != nil:
+		}
+		if policy.Type != "workspaceWrite" && policy.Type != "readOnly" {
+			return true, nil
+		}
+		if policy.WritableRoots != nil {
 			dirs = *policy.WritableRoots
 		}
 	}
@@ -388,20 +393,21 @@ func TrySandbox(
 ) error {
 	simplest := text.JSON(map[string]any{"type": "readOnly", "networkAccess": networkOf(policy)})
 	for try := 1; ; try++ {
-		var here, there *agent.Error
 		err := s.ProbeSandbox(ctx, workspace, policy)
-		if !errors.As(err, &here) || here.Code != agent.CodeSandboxUnavailable {
+		here := unavailable(err)
+		if here == nil {
 			return err
 		}
 		if try == 1 {
-			if err := s.ProbeSandbox(ctx, elsewhere, simplest); errors.As(err, &there) &&
-				there.Code == agent.CodeSandboxUnavailable {
+			err := s.ProbeSandbox(ctx, elsewhere, simplest)
+			if there := unavailable(err); there != nil {
 				return reconcile.NewError(
 					string(agent.CodeSandboxUnavailable),
 					"codex can't sandbox commands on this machine: "+there.Message,
 					SandboxHint(),
 				)
-			} else if err != nil {
+			}
+			if err != nil {
 				return err
 			}
 		}
@@ -409,7 +415,8 @@ func TrySandbox(
 			return reconcile.NewError(
 				"sandbox_failed",
 				"codex can't sandbox commands in "+workspace+", though it can elsewhere: "+here.Message,
-				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, or a missing path in agent.writable_roots",
+				"check the path in the message: a .git, .codex or .agents that is a symlink or broken, "+
+					"or a missing path in agent.writable_roots",
 			)
 		}
 		select {
@@ -420,15 +427,25 @@ func TrySandbox(
 	}
 }
 
+// unavailable returns the error of a sandbox that can't be used; nil for another error.
+func unavailable(err error) *agent.Error {
+	failed, ok := errors.AsType[*agent.Error](err)
+	if !ok || failed.Code != agent.CodeSandboxUnavailable {
+		return nil
+	}
+	return failed
+}
+
 // SandboxHint is the next step if this system can't sandbox.
 func SandboxHint() string {
 	hint := "run symphony outside another sandbox"
 	if runtime.GOOS == "linux" {
-		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they exist " +
-			"kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), or install bubblewrap with its " +
-			"AppArmor profile; a container must be allowed to create namespaces (--security-opt seccomp=unconfined " +
-			"--security-opt apparmor=unconfined)"
+		hint = "allow unprivileged user namespaces (sysctl user.max_user_namespaces=15000, and where they " +
+			"exist kernel.unprivileged_userns_clone=1 and kernel.apparmor_restrict_unprivileged_userns=0), " +
+			"or install bubblewrap with its AppArmor profile; a container must be allowed to create " +
+			"namespaces (--security-opt seccomp=unconfined --security-opt apparmor=unconfined)"
 	}
-	return hint + "; or, only in a dedicated container or virtual machine, set codex.turn_sandbox_policy: {type: externalSandbox}: codex " +
-		"then does not sandbox; or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
+	return hint + "; or, only in a dedicated container or virtual machine, " +
+		"set codex.turn_sandbox_policy: {type: externalSandbox}: codex then does not sandbox; " +
+		"or {type: dangerFullAccess}: no sandbox at all, the agent can do whatever this account can"
 }
