@@ -34,33 +34,43 @@ func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *ho
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	r.objects = ends
-	end = &host.WorkEnd{}
-	if err = files.OwnDir(ends); err == nil {
-		err = r.copyIndex()
-	}
-	if err == nil {
-		end.Uncommitted, err = r.addNewFiles(ctx, maxEnd)
-	}
-	if err == nil && end.Uncommitted > 0 {
-		err = r.run(r.gitThatStores(ctx, "add", "--update"))
-	}
-	if err == nil {
-		end.Tree, err = r.output(r.gitThatStores(ctx, "write-tree", "--missing-ok"))
-	}
-	if err == nil {
-		end.Base, err = r.whereWorkBegan(ctx)
-	}
+	end, err = r.keepTree(ctx, ends)
 	if err != nil {
 		return nil, err
 	}
 	last, _ := files.ReadRegular(filepath.Join(ends, lastEnd), maxHead) // there may be none
 	tree, commit, known := strings.Cut(string(last), " ")
 	if !known || r.countSince(ctx, end, tree, commit) != nil { // git may have removed it
-		err = r.countSince(ctx, end, end.Base, "")
+		if err := r.countSince(ctx, end, end.Base, ""); err != nil {
+			return end, err
+		}
 	}
-	if err == nil {
-		err = os.WriteFile(filepath.Join(ends, lastEnd), []byte(end.Tree+" "+r.commit), 0o600)
+	return end, os.WriteFile(filepath.Join(ends, lastEnd), []byte(end.Tree+" "+r.commit), 0o600)
+}
+
+// keepTree stores the work tree in ends.
+func (r *reader) keepTree(ctx context.Context, ends string) (end *host.WorkEnd, err error) {
+	if err := files.OwnDir(ends); err != nil {
+		return nil, err
 	}
+	if err := r.copyIndex(); err != nil {
+		return nil, err
+	}
+	end = &host.WorkEnd{}
+	end.Uncommitted, err = r.addNewFiles(ctx, maxEnd)
+	if err != nil {
+		return nil, err
+	}
+	if end.Uncommitted > 0 {
+		if err := r.run(r.gitThatStores(ctx, "add", "--update")); err != nil {
+			return nil, err
+		}
+	}
+	end.Tree, err = r.output(r.gitThatStores(ctx, "write-tree", "--missing-ok"))
+	if err != nil {
+		return nil, err
+	}
+	end.Base, err = r.whereWorkBegan(ctx)
 	return end, err
 }
 
@@ -77,9 +87,9 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	for line := range strings.Lines(text) {
 		var added, removed int // of a binary file they are not numbers
 		_, _ = fmt.Sscan(line, &added, &removed)
-		end.Files = end.Files + 1
-		end.Added = end.Added + added
-		end.Removed = end.Removed + removed
+		end.Files++
+		end.Added += added
+		end.Removed += removed
 	}
 	_, base, err := r.base()
 	if err != nil || r.commit == "" || base+commit == "" {
@@ -89,10 +99,11 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	if err != nil && base != "" { // git has removed the earlier one
 		count, err = r.countBeside(ctx, base)
 	}
-	if err == nil {
-		end.Commits = *count
+	if err != nil {
+		return err
 	}
-	return err
+	end.Commits = *count
+	return nil
 }
 
 // DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the

@@ -64,7 +64,8 @@ func TestEnds(t *testing.T) {
 	sh(
 		t,
 		dir,
-		"commit repo; commit repo; cd copy; git fetch -q; git add -A . ':!nested'; git commit -qm all; git merge -q origin/main; rm a",
+		"commit repo; commit repo; cd copy; git fetch -q; git add -A . ':!nested'; git commit -qm all; "+
+			"git merge -q origin/main; rm a",
 	)
 	second := wantEnd(t, copied, ends, "1 +0 -2, 2 commits, 1 uncommitted")
 	test.Equal(

@@ -1,7 +1,6 @@
 package git
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -30,7 +29,8 @@ import (
 // file that the agent can't write. After the agent has ended, Undo compares.
 //
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
-//	                         └─ the worker dies ─► the next holder ends them ─► Undo ─► its hooks
+//
+// If the worker dies, the next holder ends the processes and calls Undo before its hooks.
 //
 // Undo restores the configuration and hooks of the workspace's repository, even if the agent
 // has created it, and removes links in it. It keeps the agent's changes of settings that
@@ -90,16 +90,23 @@ func (g *Guard) readSnapshot() (*snapshot, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil //nolint:nilnil // see above
 	}
-	s := &snapshot{Known: map[string]string{}}
-	if err == nil {
-		err = json.Unmarshal(data, s)
-	}
 	if err != nil {
-		return nil, reconcile.NewError(files.CodeFailed,
-			fmt.Sprintf("read the git settings that were trusted in %s: %s: %v", g.Tree, g.File, err),
-			"check the git configuration and hooks of the workspace, then remove that file").WithCause(err)
+		return nil, g.snapshotFailed(err)
+	}
+	s := &snapshot{Known: map[string]string{}}
+	if err := json.Unmarshal(data, s); err != nil {
+		return nil, g.snapshotFailed(err)
 	}
 	return s, nil
+}
+
+// snapshotFailed returns the error of a snapshot that can't be read.
+func (g *Guard) snapshotFailed(err error) error {
+	return reconcile.NewError(
+		files.CodeFailed,
+		fmt.Sprintf("read the git settings that were trusted in %s: %s: %v", g.Tree, g.File, err),
+		"check the git configuration and hooks of the workspace, then remove that file",
+	).WithCause(err)
 }
 
 func (g *Guard) writeSnapshot(s *snapshot) error {
@@ -116,25 +123,11 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	}
 	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
 	defer cancel()
-	s := &snapshot{AgentWorked: true, Files: map[string]map[string]entry{}}
-	err := s.locate(g.Tree, reaches)
-	for _, dir := range s.Dirs {
-		s.Files[dir] = map[string]entry{}
-		if err == nil {
-			err = cmp.Or(readGitDir(ctx, s.Files[dir], dir), unreadable(s.Files[dir]))
-		}
+	s, err := g.takeSnapshot(ctx, reaches, env)
+	if err != nil {
+		return g.judge(ctx, err)
 	}
-	if err == nil {
-		var found *search
-		if found, err = g.search(ctx, s); err == nil {
-			s.Known = found.programs
-			s.TreeHooks, err = g.treeHooks(ctx, s, found.hooks, reaches, env)
-		}
-	}
-	var before *snapshot
-	if err == nil {
-		before, err = g.readSnapshot()
-	}
+	before, err := g.readSnapshot()
 	if err != nil {
 		return g.judge(ctx, err)
 	}
@@ -146,6 +139,36 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	}
 	g.snapshot = s
 	return nil
+}
+
+// takeSnapshot returns what git would run in the workspace now.
+func (g *Guard) takeSnapshot(
+	ctx context.Context, reaches func(dir string) bool, env []string,
+) (*snapshot, error) {
+	s := &snapshot{AgentWorked: true, Files: map[string]map[string]entry{}}
+	if err := s.locate(g.Tree, reaches); err != nil {
+		return nil, err
+	}
+	for _, dir := range s.Dirs {
+		list := map[string]entry{}
+		if err := readGitDir(ctx, list, dir); err != nil {
+			return nil, err
+		}
+		if err := unreadable(list); err != nil {
+			return nil, err
+		}
+		s.Files[dir] = list
+	}
+	found, err := g.search(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.Known = found.programs
+	s.TreeHooks, err = g.treeHooks(ctx, s, found.hooks, reaches, env)
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 // locate finds the git directories of the workspace's repository that the agent can write.
@@ -174,25 +197,20 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	}
 	g.untrusted = nil
 	s, err := g.readSnapshot()
-	if err == nil && s != nil && s.AgentWorked {
-		err = g.Verify()
-	}
 	if err != nil || s == nil || !s.AgentWorked {
 		return restored, err
 	}
-	limited, cancel := context.WithTimeout(ctx, guardTimeout)
-	defer cancel()
-	restored.Names, err = s.restore(limited)
-	if err == nil {
-		_, err = g.search(limited, s)
+	if err := g.Verify(); err != nil {
+		return restored, err
 	}
-	if err != nil { // the snapshot stays as it is
-		err = g.judge(limited, err)
-		if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeUntrusted {
-			g.untrusted = known
-			restored.Untrusted = known.Message
-			err = nil
-		}
+	restored.Names, err = g.undo(ctx, s)
+	known, isKnown := errors.AsType[*reconcile.Error](err)
+	if isKnown && known.Code == host.CodeUntrusted { // the snapshot stays as it is
+		g.untrusted = known
+		restored.Untrusted = known.Message
+		return restored, nil
+	}
+	if err != nil {
 		return restored, err
 	}
 	crash.At("workspace.guard.undone")
@@ -202,6 +220,20 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 		restored.Incomplete = "the git configuration will be checked again: " + err.Error()
 	}
 	return restored, nil
+}
+
+// undo restores the files of a snapshot, and searches for anything else that git could run.
+func (g *Guard) undo(ctx context.Context, s *snapshot) (names []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, guardTimeout)
+	defer cancel()
+	names, err = s.restore(ctx)
+	if err != nil {
+		return names, g.judge(ctx, err)
+	}
+	if _, err := g.search(ctx, s); err != nil {
+		return names, g.judge(ctx, err)
+	}
+	return names, nil
 }
 
 // foundError is the error for what an agent has left.
@@ -216,10 +248,9 @@ func foundError(names []string) error {
 // judge returns workspace_untrusted for an error of the search, except for a fault of the
 // machine and the end of the run.
 func (g *Guard) judge(ctx context.Context, err error) error {
-	switch {
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		err = errors.New("the check takes longer than " + text.Duration(guardTimeout))
-	case ctx.Err() != nil:
+	} else if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	failed := files.Failed(err, "check the git files of %s", g.Tree)
@@ -246,17 +277,19 @@ func (g *Guard) forget() error {
 // It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
-	switch {
-	case err != nil || s == nil || g.Off:
+	if err != nil || s == nil || g.Off {
 		return env, nil, err
-	case g.untrusted != nil:
+	}
+	if g.untrusted != nil {
 		return env, nil, g.untrusted
-	case s.AgentWorked:
+	}
+	if s.AgentWorked {
 		return env, nil, &reconcile.Error{
 			Code:    host.CodeUntrusted,
 			Message: fmt.Sprintf("no hook runs in %s before it is checked", g.Tree),
 		}
-	case len(s.TreeHooks) > 0:
+	}
+	if len(s.TreeHooks) > 0 {
 		env = withConfig(env, "core.hooksPath=/dev/null")
 	}
 	return env, s.TreeHooks, nil
@@ -268,10 +301,14 @@ func withConfig(env []string, settings ...string) []string {
 	count := 0
 	env = slices.DeleteFunc(slices.Clone(env), func(kv string) bool {
 		value, ok := strings.CutPrefix(kv, name+"=")
-		if n, err := strconv.Atoi(value); ok && err == nil {
+		if !ok {
+			return false
+		}
+		n, err := strconv.Atoi(value)
+		if err == nil {
 			count = max(n, 0)
 		}
-		return ok
+		return true
 	})
 	for _, s := range settings {
 		key, value, _ := strings.Cut(s, "=")

@@ -65,6 +65,9 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 		return nil, nil
 	}
 	out, err := gitConfig(ctx, data, "-", "--list", "-z")
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.SplitSeq(out, "\x00") {
 		key, value, valued := strings.Cut(line, "\n")
 		if key == "" {
@@ -86,7 +89,7 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 		}
 		list = append(list, s)
 	}
-	return list, err
+	return list, nil
 }
 
 // settleConfig returns the trusted configuration was, with those added settings of now that an
@@ -98,18 +101,22 @@ func settleConfig(
 	name string,
 ) (result []byte, changed []string, err error) {
 	have, err := parseConfig(ctx, now)
-	var had []setting
-	if err == nil {
-		had, err = parseConfig(ctx, was)
-	}
 	if errors.Is(err, errNoConfig) {
 		return was, []string{name}, nil
 	}
 	if err != nil {
 		return nil, nil, err
 	}
-	rules := configRules{theirs: remotesOf(had, nil)}
-	if rules.remotes = rules.theirs; len(rules.theirs) == 0 {
+	had, err := parseConfig(ctx, was)
+	if errors.Is(err, errNoConfig) {
+		return was, []string{name}, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	theirs := remotesOf(had, nil)
+	rules := configRules{theirs: theirs, remotes: theirs}
+	if len(theirs) == 0 {
 		rules.remotes = remotesOf(have, rules.allowsAddress)
 	}
 	trusted := rules.risky(had)
@@ -132,22 +139,28 @@ func settleConfig(
 	if changed == nil {
 		changed = []string{"the order of its entries"}
 	}
+	added := text.Filter(have, func(s setting) bool { return rules.allows(s) && !slices.Contains(had, s) })
+	result, err = withSettings(ctx, was, added)
+	return result, changed, err
+}
+
+// withSettings returns a configuration with more settings.
+func withSettings(ctx context.Context, config []byte, added []setting) ([]byte, error) {
 	dir, err := os.MkdirTemp("", scratchPattern)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer func() { _ = os.RemoveAll(dir) }() // a temporary directory
 	file := filepath.Join(dir, "config")
-	err = os.WriteFile(file, was, 0o600)
-	for _, s := range have {
-		if err == nil && rules.allows(s) && !slices.Contains(had, s) {
-			_, err = gitConfig(ctx, nil, file, "--add", s.key(), s.value)
+	if err := os.WriteFile(file, config, 0o600); err != nil {
+		return nil, err
+	}
+	for _, s := range added {
+		if _, err := gitConfig(ctx, nil, file, "--add", s.key(), s.value); err != nil {
+			return nil, err
 		}
 	}
-	if err == nil {
-		result, err = os.ReadFile(file)
-	}
-	return result, changed, err
+	return os.ReadFile(file)
 }
 
 // safeSections are sections without settings that can run a program, safeSettings such
@@ -156,15 +169,7 @@ func settleConfig(
 // that runs a program. A section with subsections ends with a dot. A setting that is missing
 // here is undone and reported.
 var safeSections = []string{
-	"advice",
-	"author",
-	"color",
-	"column",
-	"committer",
-	"i18n",
-	"index",
-	"stash",
-	"status",
+	"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status",
 }
 
 const safeSettings = `
@@ -173,12 +178,14 @@ apply whitespace ignorewhitespace
 branch autosetupmerge autosetuprebase sort
 branch. rebase description vscode-merge-base gh-merge-base github-pr-owner-number github-pr-base-branch
 commit cleanup status verbose
-core abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase logallrefupdates longpaths
-core multipackindex precomposeunicode preloadindex quotepath repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone
+core abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase
+core logallrefupdates longpaths multipackindex precomposeunicode preloadindex quotepath
+core repositoryformatversion safecrlf sparsecheckout sparsecheckoutcone
 core splitindex symlinks trustctime untrackedcache whitespace
 credential username usehttppath
 credential. username usehttppath
-diff algorithm colormoved colormovedws context indentheuristic mnemonicprefix noprefix renamelimit renames submodule
+diff algorithm colormoved colormovedws context indentheuristic mnemonicprefix noprefix
+diff renamelimit renames submodule
 extensions compatobjectformat objectformat preciousobjects refstorage worktreeconfig
 feature experimental manyfiles
 fetch all parallel prune prunetags recursesubmodules writecommitgraph

@@ -41,8 +41,8 @@ var (
 	// COMMIT_EDITMSG is a link, git in a hook writes text of the agent's choice into any file
 	// of the account. Git itself creates no links.
 	writtenDirs = slices.Concat(controlDirs, []string{
-		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply", "sequencer", "worktrees", "modules",
-		"lfs", "svn",
+		"objects", "refs", "logs", "reftable", "rr-cache", "info", "rebase-merge", "rebase-apply",
+		"sequencer", "worktrees", "modules", "lfs", "svn",
 	})
 )
 
@@ -71,16 +71,17 @@ func readEntry(path string) (e entry, there bool, err error) {
 	if files.Absent(err) {
 		return e, false, nil
 	}
-	if err == nil {
-		e.Mode = info.Mode()
-		switch {
-		case e.isLink():
-			var target string
-			target, err = os.Readlink(path)
-			e.Data = []byte(target)
-		case e.Mode.IsRegular():
-			e.Data, err = files.ReadRegular(path, maxControlFile)
-		}
+	if err != nil {
+		return entry{Mode: fs.ModeIrregular}, true, err
+	}
+	e.Mode = info.Mode()
+	switch {
+	case e.isLink():
+		var target string
+		target, err = os.Readlink(path)
+		e.Data = []byte(target)
+	case e.Mode.IsRegular():
+		e.Data, err = files.ReadRegular(path, maxControlFile)
 	}
 	if err != nil {
 		e.Mode |= fs.ModeIrregular
@@ -118,13 +119,11 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 		if err == nil {
 			e, _, _ = readEntry(path)
 		}
-		harmless := inProgress[name] != nil && e.Mode.IsRegular() && !inProgress[name]().Match(e.Data) ||
-			name == "head" &&
-				strings.HasPrefix(
-					string(e.Data),
-					"refs/",
-				) // from old versions of git, which do not follow the link
-		if !harmless {
+		step := inProgress[name]
+		harmless := step != nil && e.Mode.IsRegular() && !step().Match(e.Data)
+		// old versions of git make HEAD a link, and do not follow it
+		oldHead := name == "head" && strings.HasPrefix(string(e.Data), "refs/")
+		if !harmless && !oldHead {
 			list[path] = e
 			count++
 		}
@@ -154,7 +153,8 @@ func unreadable(list map[string]entry) error {
 // links, and returns their names. It keeps changed settings that can't run a program.
 func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	for _, dir := range s.Dirs {
-		if real, ok, err := resolveDir(dir); err != nil || !ok || real != dir {
+		real, ok, err := resolveDir(dir)
+		if err != nil || !ok || real != dir {
 			continue // it does not exist or leads elsewhere, which the search reports
 		}
 		open(dir)
@@ -172,8 +172,8 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 			before, wasThere := was[path]
 			after, isThere := now[path]
 			name := strings.TrimPrefix(path, dir+"/")
-			if wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data) ||
-				!isThere && !isControl(name) {
+			same := wasThere == isThere && before.Mode == after.Mode && bytes.Equal(before.Data, after.Data)
+			if same || !isThere && !isControl(name) {
 				continue
 			}
 			found := []string{name}
@@ -220,13 +220,16 @@ func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 		if !there {
 			continue
 		}
-		err := os.MkdirAll(filepath.Dir(path), 0o755)
-		if err == nil && before.isLink() {
-			err = os.Symlink(string(before.Data), path)
-		} else if err == nil {
-			err = durable.WriteFile(path, before.Data, before.Mode.Perm())
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			return err
 		}
-		if err != nil {
+		if before.isLink() {
+			if err := os.Symlink(string(before.Data), path); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := durable.WriteFile(path, before.Data, before.Mode.Perm()); err != nil {
 			return err
 		}
 	}
@@ -235,7 +238,9 @@ func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 
 // open makes a directory accessible again, because an agent may have changed its mode.
 func open(dir string) {
-	if info, err := os.Lstat(dir); err == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		_ = os.Chmod(dir, info.Mode().Perm()|0o700) // if that fails, reading the directory fails
+	info, err := os.Lstat(dir)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o700 == 0o700 {
+		return
 	}
+	_ = os.Chmod(dir, info.Mode().Perm()|0o700) // if that fails, reading the directory fails
 }

@@ -54,9 +54,10 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 		own:   s.Dirs,
 		dirs:  slices.Clone(s.Dirs),
 		left:  cmp.Or(g.limit, maxEntries),
+
+		programs: map[string]string{},
+		hooks:    map[string]string{},
 	}
-	f.programs = map[string]string{}
-	f.hooks = map[string]string{}
 	pointers, links, err := f.find(append([]string{g.Tree}, s.Dirs...))
 	if err != nil {
 		return nil, err
@@ -81,20 +82,15 @@ func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	if s.Known == nil {
 		return f, ctx.Err()
 	}
-	unsafe := text.Filter(
-		slices.Sorted(maps.Keys(f.programs)),
-		func(name string) bool { return s.Known[name] != f.programs[name] },
-	)
-	for _, dir := range f.dirs {
-		if err == nil && len(unsafe) == 0 { // git may now read the configuration there
-			err = f.index(dir)
-		}
-	}
+	isNew := func(name string) bool { return s.Known[name] != f.programs[name] }
+	unsafe := text.Filter(slices.Sorted(maps.Keys(f.programs)), isNew)
 	if len(unsafe) > 0 {
 		return f, foundError(unsafe)
 	}
-	if err != nil {
-		return f, err
+	for _, dir := range f.dirs { // git may now read the configuration there
+		if err := f.index(dir); err != nil {
+			return f, err
+		}
 	}
 	return f, ctx.Err()
 }
@@ -152,16 +148,19 @@ func readDir(dir string) ([]fs.DirEntry, error) {
 		return readDeepDir(dir)
 	}
 	info, err := os.Lstat(dir)
-	if files.Absent(err) || err == nil && !info.IsDir() {
+	if files.Absent(err) {
 		return nil, nil
 	}
-	var list []fs.DirEntry
-	if err == nil {
-		list, err = os.ReadDir(dir)
+	if err != nil {
+		return nil, err
 	}
-	if errors.Is(err, fs.ErrPermission) && info != nil && !files.Ours(info) &&
-		unix.Access(dir, unix.X_OK) != nil {
-		err = nil
+	if !info.IsDir() {
+		return nil, nil
+	}
+	list, err := os.ReadDir(dir)
+	closed := errors.Is(err, fs.ErrPermission) && !files.Ours(info) && unix.Access(dir, unix.X_OK) != nil
+	if closed {
+		return list, nil
 	}
 	return list, err
 }
@@ -181,12 +180,19 @@ func readDeepDir(dir string) ([]fs.DirEntry, error) {
 // lead another process anywhere.
 func leadInto(links, dirs []string) bool {
 	return slices.ContainsFunc(links, func(link string) bool {
+		if len(link) >= unix.PathMax {
+			return true
+		}
 		target, _ := os.Readlink(link) // git can't read it either
 		target = absolute(filepath.Dir(link), target)
+		if paths.Inside("/proc", target) || paths.Inside("/dev/fd", target) {
+			return true
+		}
 		real, err := filepath.EvalSymlinks(link)
-		return len(link) >= unix.PathMax || paths.Inside("/proc", target) ||
-			paths.Inside("/dev/fd", target) ||
-			err == nil && slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, real) })
+		if err != nil {
+			return false
+		}
+		return slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, real) })
 	})
 }
 
@@ -201,10 +207,11 @@ func (f *search) add(dir, what, digest string) {
 
 // relative returns a path for messages, relative to the workspace if it is inside.
 func (f *search) relative(path string) string {
-	if rel, err := filepath.Rel(f.tree, path); err == nil && filepath.IsLocal(rel) {
-		return rel
+	rel, err := filepath.Rel(f.tree, path)
+	if err != nil || !filepath.IsLocal(rel) {
+		return path
 	}
-	return path
+	return rel
 }
 
 // pointer checks a file or link named .git: it must lead to a git directory that is searched,
@@ -222,14 +229,16 @@ func (f *search) pointer(path string) {
 	}
 	leads = absolute(filepath.Dir(path), leads)
 	real, err := filepath.EvalSymlinks(leads)
-	switch above := filepath.Dir(real); {
-	case err != nil, real != leads, strings.ContainsAny(leads, "\r\n\x00"):
-		// git interprets these differently
-	case slices.Contains(f.dirs, real):
-		return
-	case filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)):
-		f.dirs = append(f.dirs, real) // a worktree that was added to the repository
-		return
+	// git interprets other paths differently
+	if err == nil && real == leads && !strings.ContainsAny(leads, "\r\n\x00") {
+		if slices.Contains(f.dirs, real) {
+			return
+		}
+		above := filepath.Dir(real)
+		if filepath.Base(above) == "worktrees" && slices.Contains(f.own, filepath.Dir(above)) {
+			f.dirs = append(f.dirs, real) // a worktree that was added to the repository
+			return
+		}
 	}
 	f.programs[f.relative(path)+": leads elsewhere"] = digest(string(e.Data), real)
 }
@@ -260,14 +269,13 @@ func (f *search) gitDir(dir string) error {
 		if e.isLink() && strings.HasPrefix(path, filepath.Join(dir, "hooks")) {
 			f.hooks[f.relative(path)+" leads to "+string(e.Data)] = path
 		}
-		// In a worktree that was added to a repository here, commondir leads two directories
-		// up.
-		worktree := filepath.Base(filepath.Dir(dir)) == "worktrees" &&
-			strings.TrimSpace(string(e.Data)) == "../.."
-		switch name := strings.TrimPrefix(path, dir+"/"); {
-		case slices.Contains([]string{"config", "config.worktree", "gitdir"}, name):
-		case name == "commondir" && worktree && e.Mode.IsRegular():
-		default:
+		name := strings.TrimPrefix(path, dir+"/")
+		isConfig := slices.Contains([]string{"config", "config.worktree", "gitdir"}, name)
+		// in a worktree that was added to a repository here
+		leadsUp := name == "commondir" && e.Mode.IsRegular() &&
+			strings.TrimSpace(string(e.Data)) == "../.." &&
+			filepath.Base(filepath.Dir(dir)) == "worktrees"
+		if !isConfig && !leadsUp {
 			f.add(dir, name, e.digest())
 		}
 	}
@@ -283,24 +291,10 @@ func (f *search) index(dir string) error {
 	// with several, git reads a large index in another way
 	for _, threads := range []string{"1", "2"} {
 		cmd := plainGit(
-			f.ctx,
-			dir,
-			"-c",
-			"core.fsmonitor=false",
-			"-c",
-			"index.threads="+threads,
-			"ls-files",
-			"-z",
+			f.ctx, dir, "-c", "core.fsmonitor=false", "-c", "index.threads="+threads, "ls-files", "-z",
 		)
-		cmd.Env = append(
-			cmd.Env,
-			"HOME=/nonexistent",
-			"GIT_DIR="+dir,
-			"GIT_WORK_TREE="+dir,
-			"GIT_OPTIONAL_LOCKS=0",
-			"GIT_ALLOW_PROTOCOL=none",
-			"GIT_NO_LAZY_FETCH=1",
-		)
+		cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR="+dir, "GIT_WORK_TREE="+dir,
+			"GIT_OPTIONAL_LOCKS=0", "GIT_ALLOW_PROTOCOL=none", "GIT_NO_LAZY_FETCH=1")
 		bad := ""
 		cmd.Stdout = &splitWriter{each: func(path string) {
 			if !filepath.IsLocal(path) || strings.Contains("/"+strings.ToLower(path)+"/", "/.git/") {
@@ -326,7 +320,8 @@ func (f *search) config(dir, path string, depth int) error {
 	}
 	if e.isLink() {
 		f.add(dir, filepath.Base(path), digest("link", string(e.Data)))
-		if path, err = filepath.EvalSymlinks(path); err != nil {
+		path, err = filepath.EvalSymlinks(path)
+		if err != nil {
 			return nil //nolint:nilerr // git can't follow it either
 		}
 		e, _, err = readEntry(path)
@@ -335,10 +330,10 @@ func (f *search) config(dir, path string, depth int) error {
 	if err == nil && e.Mode.IsRegular() {
 		list, err = parseConfig(f.ctx, e.Data)
 	}
-	switch {
-	case f.ctx.Err() != nil:
+	if f.ctx.Err() != nil {
 		return f.ctx.Err()
-	case err != nil || !e.Mode.IsRegular():
+	}
+	if err != nil || !e.Mode.IsRegular() {
 		f.add(dir, filepath.Base(path), e.digest())
 		return nil //nolint:nilerr // it is reported
 	}
@@ -381,9 +376,11 @@ func (f *search) config(dir, path string, depth int) error {
 // linksIn returns the targets of the links in a path.
 func linksIn(path string) (targets string) {
 	for ; path != filepath.Dir(path); path = filepath.Dir(path) {
-		if target, err := os.Readlink(path); err == nil {
-			targets += target + "\x00"
+		target, err := os.Readlink(path)
+		if err != nil {
+			continue // it is no link
 		}
+		targets += target + "\x00"
 	}
 	return targets
 }
@@ -402,15 +399,16 @@ func (g *Guard) treeHooks(
 	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,
 ) (reasons []string, err error) {
 	writable := func(path string) bool {
-		if real, err := filepath.EvalSymlinks(path); err == nil {
-			path = real
+		real, err := filepath.EvalSymlinks(path)
+		if err != nil {
+			real = path
 		}
-		under := func(dir string) bool { return paths.Reaches(dir, path) }
-		guarded := slices.ContainsFunc(
-			s.Dirs,
-			func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), path) },
-		)
-		return !guarded && (under(g.Tree) || slices.ContainsFunc(g.Temp, under) || reaches(path))
+		isGuarded := func(dir string) bool { return paths.Inside(filepath.Join(dir, "hooks"), real) }
+		if slices.ContainsFunc(s.Dirs, isGuarded) {
+			return false
+		}
+		isUnder := func(dir string) bool { return paths.Reaches(dir, real) }
+		return isUnder(g.Tree) || slices.ContainsFunc(g.Temp, isUnder) || reaches(real)
 	}
 	// The setting as git sees it in hooks, with the account's configuration. Reading it runs
 	// no program.
@@ -421,11 +419,13 @@ func (g *Guard) treeHooks(
 	var out Answer
 	cmd.Stdout = &out
 	_, err = Run(cmd, maxMemory)
-	if err != nil && !errors.As(err, new(*exec.ExitError)) && !errors.Is(err, exec.ErrNotFound) &&
-		!errors.Is(err, fs.ErrNotExist) {
+	exited := errors.As(err, new(*exec.ExitError)) // there is no such setting
+	missing := errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)
+	if err != nil && !exited && !missing {
 		return nil, err
 	}
-	if value := strings.TrimRight(out.String(), "\n"); value != "" && writable(absolute(g.Tree, value)) {
+	value := strings.TrimRight(out.String(), "\n")
+	if value != "" && writable(absolute(g.Tree, value)) {
 		reasons = append(reasons, "core.hooksPath is "+value)
 	}
 	for reason, path := range others {
@@ -435,8 +435,8 @@ func (g *Guard) treeHooks(
 	}
 	for dir, list := range s.Files {
 		for path, e := range list {
-			if name := strings.TrimPrefix(path, dir+"/"); e.isLink() && strings.HasPrefix(name, "hooks") &&
-				writable(path) {
+			name := strings.TrimPrefix(path, dir+"/")
+			if e.isLink() && strings.HasPrefix(name, "hooks") && writable(path) {
 				reasons = append(reasons, name+" leads to "+string(e.Data))
 			}
 		}

@@ -134,24 +134,28 @@ func (g *guarded) ran() bool {
 const hookEvil = `printf '#!/bin/sh\ntouch "$MARK"\ncat >/dev/null 2>&1 </dev/null\n' > "$HOOK"; chmod +x "$HOOK"; `
 
 // twoBranches change the same file, and it has a program of git's that git has not got.
-const twoBranches = `git checkout -qb b; echo b > file; git commit -qam b; echo d > other; git add other; git commit -qm d
+const twoBranches = `git checkout -qb b; echo b > file; git commit -qam b; echo d > other; git add other
+	git commit -qm d
 	git checkout -q main; echo c > file; git commit -qam c
 	mkdir git-merge-x; HOOK=git-merge-x/evil; ` + hookEvil
 
 // manyDirs makes many git directories, and behind them a submodule that .gitmodules does not
 // let git ignore.
-const manyDirs = `mkdir -p $(seq -f 'many/%g/.git' 2100); printf '[submodule "s"]\n\tpath = a/b/sub\n\turl = https://x.invalid/r\n\tignore = none\n' > .gitmodules
+const manyDirs = `mkdir -p $(seq -f 'many/%g/.git' 2100)
+	printf '[submodule "s"]\n\tpath = a/b/sub\n\turl = https://x.invalid/r\n\tignore = none\n' > .gitmodules
 	git init -q -b main a/b/sub; git -C a/b/sub commit -q --allow-empty -m x; git add a/b/sub .gitmodules 2>&1; `
 
 // remote is a repository of the operator's, servers are two that git takes for a server.
 const (
 	remote   = `git init -q --bare "$MARK.git"; git remote add origin "$MARK.git"; git push -q origin main; `
 	companys = `git init -q --bare "$MARK-company.git"; git remote add company "$MARK-company.git"; `
-	servers  = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
+	servers  = `git init -q --bare "$MARK-good"; git init -q --bare "$MARK-evil"; ` +
+		`git config url."$MARK-".insteadOf https://h.invalid/; git remote add origin https://h.invalid/good; `
 )
 
 // elsewhere is a repository that runs a program, outside the workspace.
-const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
+const elsewhere = `git init -q "$SPARE/r"; git -C "$SPARE/r" commit -q --allow-empty -m x; ` +
+	`git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; `
 
 // attacks list what the operator has set up, what an agent does, what a hook of the workflow
 // does later, and what is undone in between. Each attack succeeds if nothing is undone.
@@ -176,26 +180,31 @@ var attacks = []struct {
 		undone: []string{"hooks/post-commit"},
 	},
 	{
-		name:   "a path for a remote",
-		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git remote add origin "$SPARE/e"`,
+		name: "a path for a remote",
+		agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil +
+			`git remote add origin "$SPARE/e"`,
 		hook:   "git push origin HEAD:refs/heads/y",
 		undone: []string{"remote.origin.url"},
 	},
 	{
-		name:   "commondir",
-		agent:  `cp -r .git "$SPARE/other"; git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; echo "$SPARE/other" > .git/commondir`,
+		name: "commondir",
+		agent: `cp -r .git "$SPARE/other"; ` +
+			`git --git-dir="$SPARE/other" config core.fsmonitor 'touch "$MARK"; false'; ` +
+			`echo "$SPARE/other" > .git/commondir`,
 		hook:   "git status",
 		undone: []string{"commondir"},
 	},
 	{
-		name:   "configuration by a link",
-		agent:  `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor 'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`,
+		name: "configuration by a link",
+		agent: `cp .git/config "$SPARE/c"; git config --file "$SPARE/c" core.fsmonitor ` +
+			`'touch "$MARK"; false'; rm .git/config; ln -s "$SPARE/c" .git/config`,
 		hook:   "git status",
 		undone: []string{"config"},
 	},
 	{
-		name:   "a rebase under way",
-		agent:  `GIT_SEQUENCE_EDITOR='f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`,
+		name: "a rebase under way",
+		agent: `GIT_SEQUENCE_EDITOR=` +
+			`'f() { printf "break\n x\ttouch \"%s\"\nexec touch \"%s\"\n" "$MARK" "$MARK" > "$1"; }; f' git rebase -i HEAD`,
 		hook:   "git rebase --continue",
 		undone: []string{"rebase-merge/git-rebase-todo"},
 	},
@@ -209,13 +218,15 @@ var attacks = []struct {
 		name:    "worktree: the main repository",
 		linked:  true,
 		reaches: true,
-		agent:   `git config alias.publish '!touch "$MARK"'; HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil,
-		hook:    "git publish; git commit --allow-empty -m x",
-		undone:  []string{"alias.publish", "hooks/post-commit"},
+		agent: `git config alias.publish '!touch "$MARK"'; ` +
+			`HOOK=$(git rev-parse --git-common-dir)/hooks/post-commit; mkdir -p "${HOOK%/*}"; ` + hookEvil,
+		hook:   "git publish; git commit --allow-empty -m x",
+		undone: []string{"alias.publish", "hooks/post-commit"},
 	},
 	{
-		name:   "a directory that leads to its temporary one",
-		agent:  `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`,
+		name: "a directory that leads to its temporary one",
+		agent: `git init -q "$SPARE/r"; git -C "$SPARE/r" config core.fsmonitor 'touch "$MARK"; false'; ` +
+			`mkdir "$SPARE/r/deep"; ln -s "$SPARE/r/deep" sub`,
 		hook:   "cd sub && git status",
 		undone: []string{"SPARE/r/.git: core.fsmonitor"},
 	},
@@ -226,8 +237,9 @@ var attacks = []struct {
 		undone: []string{"core.hookspath"},
 	},
 	{
-		name:   "filter",
-		agent:  `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; echo x > new`,
+		name: "filter",
+		agent: `git config filter.evil.clean 'touch "$MARK"; cat'; ` +
+			`echo '* filter=evil' > .gitattributes; echo x > new`,
 		hook:   "git add new",
 		undone: []string{"filter.evil.clean"},
 	},
@@ -238,26 +250,31 @@ var attacks = []struct {
 		undone: []string{"include.path"},
 	},
 	{
-		name:   "url instead of",
-		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config url."$SPARE/e".insteadOf https://x.invalid/r`,
+		name: "url instead of",
+		agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil +
+			`git config url."$SPARE/e".insteadOf https://x.invalid/r`,
 		hook:   "git push https://x.invalid/r HEAD:refs/heads/y",
 		undone: []string{"url.*.insteadof"},
 	},
 	{
-		name:   "a branch's remote is a path",
-		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`,
+		name: "a branch's remote is a path",
+		agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil +
+			`git config branch.main.remote "$SPARE/e"; git config branch.main.merge refs/heads/main`,
 		hook:   "git push",
 		undone: []string{"branch.main.remote"},
 	},
 	{
-		name:   "a branch's remote is a file that leads away",
-		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `echo "gitdir: $SPARE/e" > away; git config branch.main.remote away; git config branch.main.merge refs/heads/main`,
+		name: "a branch's remote is a file that leads away",
+		agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil +
+			`echo "gitdir: $SPARE/e" > away; git config branch.main.remote away; ` +
+			`git config branch.main.merge refs/heads/main`,
 		hook:   "git push",
 		undone: []string{"branch.main.remote"},
 	},
 	{
-		name:   "a remote by an old file",
-		agent:  `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil + `mkdir -p .git/remotes; echo "URL: $SPARE/e" > .git/remotes/up`,
+		name: "a remote by an old file",
+		agent: `git init -q --bare "$SPARE/e"; HOOK=$SPARE/e/hooks/pre-receive; ` + hookEvil +
+			`mkdir -p .git/remotes; echo "URL: $SPARE/e" > .git/remotes/up`,
 		hook:   "git push up HEAD:refs/heads/y",
 		undone: []string{"remotes/up"},
 	},
@@ -268,20 +285,23 @@ var attacks = []struct {
 		undone: []string{"hooks/post-commit"},
 	},
 	{
-		name:   "hooks by a link",
-		agent:  `mkdir "$SPARE/h"; HOOK=$SPARE/h/post-commit; ` + hookEvil + `rm -rf .git/hooks; ln -s "$SPARE/h" .git/hooks`,
+		name: "hooks by a link",
+		agent: `mkdir "$SPARE/h"; HOOK=$SPARE/h/post-commit; ` + hookEvil +
+			`rm -rf .git/hooks; ln -s "$SPARE/h" .git/hooks`,
 		hook:   "git commit --allow-empty -m x",
 		undone: []string{"hooks"},
 	},
 	{
-		name:   "work tree configuration",
-		agent:  `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+		name: "work tree configuration",
+		agent: `git config extensions.worktreeConfig true; ` +
+			`git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
 		hook:   "git status",
 		undone: []string{"core.fsmonitor"},
 	},
 	{
-		name:   "the repository moved away",
-		agent:  `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		name: "the repository moved away",
+		agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; ` +
+			`git config core.fsmonitor 'touch "$MARK"; false'`,
 		hook:   "git status",
 		undone: []string{".git"},
 	},
@@ -298,26 +318,33 @@ var attacks = []struct {
 		undone: []string{"moved: core.fsmonitor"},
 	},
 	{
-		name:   "a zero byte in .git",
-		agent:  `mv .git "$SPARE/moved"; printf 'gitdir: %s\0/x' "$SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+		name: "a zero byte in .git",
+		agent: `mv .git "$SPARE/moved"; printf 'gitdir: %s\0/x' "$SPARE/moved" > .git; ` +
+			`git config core.fsmonitor 'touch "$MARK"; false'`,
 		hook:   "git status",
 		undone: []string{".git"},
 	},
 	{
-		name:   "submodule without a .gitmodules",
-		agent:  `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
+		name: "submodule without a .gitmodules",
+		agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; ` +
+			`git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
 		hook:   "git status",
 		undone: []string{"sub/.git: core.fsmonitor"},
 	},
 	{
-		name:   "submodule that was there turned away",
-		agent:  `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`,
+		name: "submodule that was there turned away",
+		agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; ` +
+			`git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub; ` +
+			`echo "gitdir: $SPARE/sub/.git" > sub/.git; git add sub`,
 		hook:   "git status",
 		undone: []string{"sub/.git: leads elsewhere"},
 	},
 	{
-		name:   "module by a link",
-		agent:  `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ln -s "$SPARE/sub/.git" .git/modules/sub; echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`,
+		name: "module by a link",
+		agent: `git init -q "$SPARE/sub"; git -C "$SPARE/sub" commit -q --allow-empty -m x; ` +
+			`git -C "$SPARE/sub" config core.fsmonitor 'touch "$MARK"; false'; mkdir sub .git/modules; ` +
+			`ln -s "$SPARE/sub/.git" .git/modules/sub; ` +
+			`echo "gitdir: ../.git/modules/sub" > sub/.git; git add sub`,
 		hook:   "git status",
 		undone: []string{"modules/sub"},
 	},
@@ -328,26 +355,30 @@ var attacks = []struct {
 		undone: []string{"b: alias.publish"},
 	},
 	{
-		name:   "a bare repository without its names",
-		agent:  `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`,
+		name: "a bare repository without its names",
+		agent: `git init -q --bare b; mv b/config b/c; mkdir x; mv b/objects b/refs x; mv b/c x/config; ` +
+			`git config --file x/config alias.publish '!touch "$MARK"'; echo ../x > b/commondir`,
 		hook:   "cd b && git publish",
 		undone: []string{"b: commondir"},
 	},
 	{
-		name:   "a rebase with a list elsewhere",
-		agent:  `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`,
+		name: "a rebase with a list elsewhere",
+		agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD; ` +
+			`echo "exec touch \"$MARK\"" > todo; ln -sf ../../todo .git/rebase-merge/git-rebase-todo`,
 		hook:   "git rebase --continue",
 		undone: []string{"rebase-merge/git-rebase-todo"},
 	},
 	{
-		name:   "a rebase's strategy",
-		agent:  twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`,
+		name: "a rebase's strategy",
+		agent: twoBranches + `GIT_SEQUENCE_EDITOR='f() { echo "break\npick b" > "$1"; }; ` +
+			`f' git rebase -i HEAD; echo x/evil > .git/rebase-merge/strategy`,
 		hook:   "git rebase --continue",
 		undone: []string{"rebase-merge/strategy"},
 	},
 	{
-		name:   "a pick's strategy",
-		agent:  twoBranches + `git cherry-pick b~ b; git checkout -f HEAD -- file; git config --file .git/sequencer/opts options.strategy x/evil`,
+		name: "a pick's strategy",
+		agent: twoBranches + `git cherry-pick b~ b; git checkout -f HEAD -- file; ` +
+			`git config --file .git/sequencer/opts options.strategy x/evil`,
 		hook:   "git cherry-pick --skip",
 		undone: []string{"sequencer/opts"},
 	},
@@ -370,14 +401,16 @@ var attacks = []struct {
 		undone: []string{"FETCH_HEAD"},
 	},
 	{
-		name:   "a link for logs",
-		agent:  `rm -r .git/logs; mkdir -p "$SPARE/l/refs/heads"; ln -s "$MARK" "$SPARE/l/HEAD"; ln -s "$SPARE/l" .git/logs`,
+		name: "a link for logs",
+		agent: `rm -r .git/logs; mkdir -p "$SPARE/l/refs/heads"; ln -s "$MARK" "$SPARE/l/HEAD"; ` +
+			`ln -s "$SPARE/l" .git/logs`,
 		hook:   "git commit --allow-empty -m x",
 		undone: []string{"logs"},
 	},
 	{
-		name:   "a link in a bare repository",
-		agent:  `git init -q --bare b; git -C b config core.logAllRefUpdates true; mkdir -p b/logs/refs/heads; ln -s "$MARK" b/logs/refs/heads/y`,
+		name: "a link in a bare repository",
+		agent: `git init -q --bare b; git -C b config core.logAllRefUpdates true; ` +
+			`mkdir -p b/logs/refs/heads; ln -s "$MARK" b/logs/refs/heads/y`,
 		hook:   "git push ./b HEAD:refs/heads/y",
 		undone: []string{"b: logs/refs/heads/y"},
 	},
@@ -395,8 +428,9 @@ var attacks = []struct {
 		undone: []string{"logs/HEAD"},
 	},
 	{
-		name:   "no git can read it",
-		agent:  `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; cp c .git/config`,
+		name: "no git can read it",
+		agent: `printf '[alias]\n\tpublish = "!touch \\"$MARK\\""\n[alias "' > c; cat .git/config >> c; ` +
+			`cp c .git/config`,
 		hook:   "git publish",
 		undone: []string{"config"},
 	},
@@ -418,54 +452,62 @@ var attacks = []struct {
 		name:     "another server for a remote",
 		operator: servers,
 		agent:    `git remote set-url origin https://h.invalid/evil`,
-		hook:     `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`,
-		undone:   []string{"remote.origin.url"},
+		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && ` +
+			`touch "$MARK"`,
+		undone: []string{"remote.origin.url"},
 	},
 	{
 		name:     "another server for the pushes of a remote",
 		operator: servers,
 		agent:    `git remote set-url --push origin https://h.invalid/evil`,
-		hook:     `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && touch "$MARK"`,
-		undone:   []string{"remote.origin.pushurl"},
+		hook: `git push -q origin HEAD:refs/heads/x; git -C "$MARK-evil" rev-parse -q --verify x && ` +
+			`touch "$MARK"`,
+		undone: []string{"remote.origin.pushurl"},
 	},
 	{
 		name:     "another remote for a branch",
 		operator: servers,
-		agent:    `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; git config branch.main.merge refs/heads/main`,
-		hook:     `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`,
-		undone:   []string{"branch.main.remote"},
+		agent: `git remote add evil https://h.invalid/evil; git config branch.main.remote evil; ` +
+			`git config branch.main.merge refs/heads/main`,
+		hook:   `git push -q; git -C "$MARK-evil" rev-parse -q --verify main && touch "$MARK"`,
+		undone: []string{"branch.main.remote"},
 	},
 	{
 		name:     "another branch for a push",
 		operator: remote + `git config push.default upstream; git switch -qc work; git push -qu origin work`,
 		agent:    `git commit -q --allow-empty -m evil; git config branch.work.merge refs/heads/main`,
-		hook:     `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`,
-		undone:   []string{"branch.work.merge"},
+		hook: `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && ` +
+			`touch "$MARK"`,
+		undone: []string{"branch.work.merge"},
 	},
 	{
 		name:     "another branch for the pushes of a new branch",
 		operator: remote + `git config push.default upstream`,
 		agent:    `git switch -qc new; git branch -qu origin/main; git commit -q --allow-empty -m evil`,
-		hook:     `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && touch "$MARK"`,
-		undone:   []string{"branch.new.merge"},
+		hook: `git push -q; test "$(git -C "$MARK.git" rev-parse main)" = "$(git rev-parse HEAD)" && ` +
+			`touch "$MARK"`,
+		undone: []string{"branch.new.merge"},
 	},
 	{
 		name:     "another remote of the operator",
 		operator: remote + companys + `git config push.default current`,
-		agent:    `git config branch.main.remote company; git config branch.main.pushRemote company; git config remote.pushDefault company`,
-		hook:     `git push -q; git -C "$MARK-company.git" rev-parse -q --verify main && touch "$MARK"`,
-		undone:   []string{"branch.main.remote", "branch.main.pushremote", "remote.pushdefault"},
+		agent: `git config branch.main.remote company; git config branch.main.pushRemote company; ` +
+			`git config remote.pushDefault company`,
+		hook:   `git push -q; git -C "$MARK-company.git" rev-parse -q --verify main && touch "$MARK"`,
+		undone: []string{"branch.main.remote", "branch.main.pushremote", "remote.pushdefault"},
 	},
 	{
 		name: "a long list of a rebase",
 		agent: `GIT_SEQUENCE_EDITOR='f() { echo break > "$1"; }; f' git rebase -i HEAD
-		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""; } > .git/rebase-merge/git-rebase-todo`,
+		{ head -c 1100000 /dev/zero | tr '\0' '#'; echo; echo "exec touch \"$MARK\""
+		} > .git/rebase-merge/git-rebase-todo`,
 		hook:   "git rebase --continue",
 		undone: []string{"rebase-merge/git-rebase-todo"},
 	},
 	{
-		name:   "a worktree of a repository without HEAD",
-		agent:  `git init -q --bare b; mkdir -p b/worktrees/w; mv b/HEAD b/worktrees/w; echo ../.. > b/worktrees/w/commondir; git config --file b/config alias.publish '!touch "$MARK"'`,
+		name: "a worktree of a repository without HEAD",
+		agent: `git init -q --bare b; mkdir -p b/worktrees/w; mv b/HEAD b/worktrees/w; ` +
+			`echo ../.. > b/worktrees/w/commondir; git config --file b/config alias.publish '!touch "$MARK"'`,
 		hook:   "cd b/worktrees/w && git publish",
 		undone: []string{"b: alias.publish"},
 	},
@@ -484,9 +526,10 @@ var attacks = []struct {
 	{
 		name:     "an included file relative to the process",
 		operator: `mkdir conf; : > conf/more; git config include.path ../conf/more`,
-		agent:    `rm -r conf; ln -s /proc/self/cwd/../tmp conf; git config --file "$SPARE/more" alias.publish '!touch "$MARK"'`,
-		hook:     "git publish",
-		undone:   []string{"conf/more: leads elsewhere"},
+		agent: `rm -r conf; ln -s /proc/self/cwd/../tmp conf; ` +
+			`git config --file "$SPARE/more" alias.publish '!touch "$MARK"'`,
+		hook:   "git publish",
+		undone: []string{"conf/more: leads elsewhere"},
 	},
 	{
 		name:   "an index with a file outside",
@@ -495,94 +538,113 @@ var attacks = []struct {
 		undone: []string{".git/index: ../ran"},
 	},
 	{
-		name:   "an index with a repository outside",
-		agent:  elsewhere + `git update-index --add --cacheinfo "160000,$(git -C "$SPARE/r" rev-parse HEAD),zz_tmp/r"; sed -i 's#zz_tmp/r#../tmp/r#' .git/index`,
+		name: "an index with a repository outside",
+		agent: elsewhere + `git update-index --add --cacheinfo "160000,` +
+			`$(git -C "$SPARE/r" rev-parse HEAD),zz_tmp/r"; sed -i 's#zz_tmp/r#../tmp/r#' .git/index`,
 		hook:   "git status",
 		undone: []string{".git/index: ../tmp/r"},
 	},
 	{
-		name:   "an index of a submodule with a file outside",
-		agent:  `git init -q sub; cd sub; git commit -q --allow-empty -m x; echo evil > zzzzz_ran; git add zzzzz_ran; rm zzzzz_ran; sed -i 's#zzzzz_ran#../../ran#' .git/index`,
+		name: "an index of a submodule with a file outside",
+		agent: `git init -q sub; cd sub; git commit -q --allow-empty -m x; echo evil > zzzzz_ran; ` +
+			`git add zzzzz_ran; rm zzzzz_ran; sed -i 's#zzzzz_ran#../../ran#' .git/index`,
 		hook:   "git -C sub checkout -- .",
 		undone: []string{"sub/.git/index: ../../ran"},
 	},
 	{
 		name: "a repository in the git directory",
-		agent: `git init -q .git/sub; git -C .git/sub commit -q --allow-empty -m x; git -C .git/sub config core.fsmonitor 'touch "$MARK"; false'
-		git update-index --add --cacheinfo "160000,$(git -C .git/sub rev-parse HEAD),zgit/sub"; sed -i 's#zgit/sub#.git/sub#' .git/index`,
+		agent: `git init -q .git/sub; git -C .git/sub commit -q --allow-empty -m x
+			git -C .git/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .git/sub rev-parse HEAD),zgit/sub"
+		sed -i 's#zgit/sub#.git/sub#' .git/index`,
 		hook:   "git status",
 		undone: []string{".git/sub/.git: core.fsmonitor"},
 	},
 	{
 		name: "a repository in a directory like .git",
-		agent: `git init -q .GIT/sub; git -C .GIT/sub commit -q --allow-empty -m x; git -C .GIT/sub config core.fsmonitor 'touch "$MARK"; false'
-		git update-index --add --cacheinfo "160000,$(git -C .GIT/sub rev-parse HEAD),zGIT/sub"; sed -i 's#zGIT/sub#.GIT/sub#' .git/index`,
+		agent: `git init -q .GIT/sub; git -C .GIT/sub commit -q --allow-empty -m x
+			git -C .GIT/sub config core.fsmonitor 'touch "$MARK"; false'
+		git update-index --add --cacheinfo "160000,$(git -C .GIT/sub rev-parse HEAD),zGIT/sub"
+		sed -i 's#zGIT/sub#.GIT/sub#' .git/index`,
 		hook:   "git status",
 		undone: []string{".GIT/sub/.git: core.fsmonitor"},
 	},
 	{
 		name: "a work tree of a submodule behind a link",
-		agent: `mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s; echo x > s/ran; git -C s add ran; git -C s commit -qm x; rm s/ran
+		agent: `mkdir .git/modules; git init -q --separate-git-dir .git/modules/s s; echo x > s/ran
+			git -C s add ran; git -C s commit -qm x; rm s/ran
 		ln -s "${MARK%/*}" out; git config --file .git/modules/s/config core.worktree ../../../out`,
 		hook:   "git -C s checkout -f",
 		undone: []string{".git/modules/s: core.worktree"},
 	},
 	{
-		name:     "a rewritten address of a submodule",
-		operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
-		agent:    `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil + `git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
-		hook:     "git -C sub push https://x.invalid/r HEAD:refs/heads/y",
-		undone:   []string{"sub/.git: url.*.insteadof"},
+		name: "a rewritten address of a submodule",
+		operator: `git init -q sub; git -C sub commit -q --allow-empty -m x; ` +
+			`git -C sub config url.https://good.invalid/.insteadOf https://x.invalid/`,
+		agent: `git init -q --bare "$SPARE/r"; HOOK=$SPARE/r/hooks/pre-receive; ` + hookEvil +
+			`git -C sub config --rename-section url.https://good.invalid/ "url.$SPARE/"`,
+		hook:   "git -C sub push https://x.invalid/r HEAD:refs/heads/y",
+		undone: []string{"sub/.git: url.*.insteadof"},
 	},
 	{
-		name:     "hooks in the work tree of a submodule",
-		operator: `git init -q sub; mkdir sub/.husky; git -C sub config core.hooksPath .husky; : > sub/.husky/pre-commit`,
-		agent:    `HOOK=sub/.husky/pre-commit; ` + hookEvil,
-		hook:     "git -C sub commit --allow-empty -m x",
+		name: "hooks in the work tree of a submodule",
+		operator: `git init -q sub; mkdir sub/.husky; git -C sub config core.hooksPath .husky; ` +
+			`: > sub/.husky/pre-commit`,
+		agent: `HOOK=sub/.husky/pre-commit; ` + hookEvil,
+		hook:  "git -C sub commit --allow-empty -m x",
 	},
 	{
-		name:     "a linked hook of a submodule",
-		operator: `git init -q sub; mkdir -p sub/.git/hooks; ln -s ../../hook sub/.git/hooks/pre-commit; : > sub/hook`,
-		agent:    `HOOK=sub/hook; ` + hookEvil,
-		hook:     "git -C sub commit --allow-empty -m x",
+		name: "a linked hook of a submodule",
+		operator: `git init -q sub; mkdir -p sub/.git/hooks; ln -s ../../hook sub/.git/hooks/pre-commit; ` +
+			`: > sub/hook`,
+		agent: `HOOK=sub/hook; ` + hookEvil,
+		hook:  "git -C sub commit --allow-empty -m x",
 	},
 	{
-		name:   "a branch like an option",
-		agent:  `HOOK=$SPARE/receive; ` + hookEvil + `git init -q --bare "$SPARE/e"; git symbolic-ref HEAD "refs/heads/--receive-pack=$SPARE/receive"`,
+		name: "a branch like an option",
+		agent: `HOOK=$SPARE/receive; ` + hookEvil + `git init -q --bare "$SPARE/e"; ` +
+			`git symbolic-ref HEAD "refs/heads/--receive-pack=$SPARE/receive"`,
 		hook:   `git push "$SPARE/e" "$(git branch --show-current)" main`,
 		undone: []string{"HEAD"},
 	},
 	{
-		name:   "a directory that leads into both of its own",
-		agent:  elsewhere + `mkdir -p "$SPARE/../cache" "$SPARE/d"; mv "$SPARE/r" "$SPARE/../cache"; mkdir "$SPARE/../cache/r/deep"; ln -s "$SPARE/../cache/r/deep" "$SPARE/d/x"; ln -s "$SPARE/d" sub`,
+		name: "a directory that leads into both of its own",
+		agent: elsewhere + `mkdir -p "$SPARE/../cache" "$SPARE/d"; mv "$SPARE/r" "$SPARE/../cache"; ` +
+			`mkdir "$SPARE/../cache/r/deep"; ln -s "$SPARE/../cache/r/deep" "$SPARE/d/x"; ln -s "$SPARE/d" sub`,
 		hook:   "cd sub/x && git status",
 		undone: []string{"cache/r/.git: core.fsmonitor"},
 	},
 	{
 		name:   "worktree: own configuration",
 		linked: true,
-		agent:  `D=$(git rev-parse --git-dir); git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`,
+		agent: `D=$(git rev-parse --git-dir); ` +
+			`git config --file "$D/config.worktree" core.fsmonitor 'touch "$MARK"; false'; ` +
+			`git config --file "$(git rev-parse --git-common-dir)/config" extensions.worktreeConfig true`,
 		hook:   "git status",
 		undone: []string{"core.fsmonitor"},
 	},
 	{
 		name:   "worktree: commondir",
 		linked: true,
-		agent:  `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`,
+		agent: `D=$(git rev-parse --git-dir); cp -r "$(git rev-parse --git-common-dir)" "$SPARE/c"; ` +
+			`git --git-dir="$SPARE/c" config alias.publish '!touch "$MARK"'; echo "$SPARE/c" > "$D/commondir"`,
 		hook:   "git publish",
 		undone: []string{"commondir"},
 	},
 	{
 		name:   "worktree: commondir gone",
 		linked: true,
-		agent:  `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; git config --file "$D/config" alias.publish '!touch "$MARK"'`,
+		agent: `D=$(git rev-parse --git-dir); C=$(git rev-parse --git-common-dir); ` +
+			`cp -r "$C/objects" "$C/refs" "$D/"; cp "$C/config" "$D/config"; rm "$D/commondir"; ` +
+			`git config --file "$D/config" alias.publish '!touch "$MARK"'`,
 		hook:   "git publish",
 		undone: []string{"commondir", "alias.publish"},
 	},
 	{
 		name:   "worktree: .git turned away",
 		linked: true,
-		agent:  `git clone -q . "$SPARE/c"; git -C "$SPARE/c" config alias.publish '!touch "$MARK"'; echo "gitdir: $SPARE/c/.git" > .git`,
+		agent: `git clone -q . "$SPARE/c"; git -C "$SPARE/c" config alias.publish '!touch "$MARK"'; ` +
+			`echo "gitdir: $SPARE/c/.git" > .git`,
 		hook:   "git publish",
 		undone: []string{".git"},
 	},
@@ -650,10 +712,13 @@ func TestGuardAttacks(t *testing.T) {
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	const harmless = `git config user.name Ann; git config user.email ann@example.com
-		git remote add origin https://example.com/r.git; git remote add two git@example.com:r.git; git remote add three ssh://git@example.com/r.git
-		git branch b; git config branch.b.remote origin; git config branch.b.merge refs/heads/b; git config pull.rebase true
+		git remote add origin https://example.com/r.git; git remote add two git@example.com:r.git
+		git remote add three ssh://git@example.com/r.git
+		git branch b; git config branch.b.remote origin; git config branch.b.merge refs/heads/b
+		git config pull.rebase true
 		git config --add remote.origin.fetch '+refs/pull/*:refs/x/*'; git config branch.main.remote .
-		git commit -q --allow-empty -m x; git tag t; git stash list; git worktree add -q wt; git -C wt commit -q --allow-empty -m y
+		git commit -q --allow-empty -m x; git tag t; git stash list; git worktree add -q wt
+		git -C wt commit -q --allow-empty -m y
 		git init -q nested; git -C nested commit -q --allow-empty -m z; git sparse-checkout set --no-cone / 2>&1
 		cp "$(git rev-parse --git-path config)" "$SPARE/config"`
 	const same = `cmp "$SPARE/config" "$(git rev-parse --git-path config)"; git -C wt status --porcelain`
@@ -674,7 +739,8 @@ func TestGuard(t *testing.T) {
 		{
 			name: "the operator's settings and hooks",
 			operator: `mkdir -p .git/hooks/lib; git config alias.ours '!true'; git config core.sshCommand 'ssh -v'
-				echo ours > .git/hooks/lib/common; echo ours > .git/hooks/pre-commit; chmod 755 .git/hooks/pre-commit; ln -s pre-commit .git/hooks/pre-push`,
+				echo ours > .git/hooks/lib/common; echo ours > .git/hooks/pre-commit
+				chmod 755 .git/hooks/pre-commit; ln -s pre-commit .git/hooks/pre-push`,
 			agent: `git config --unset alias.ours; git config core.sshCommand evil; git config user.name Ann
 				chmod 644 .git/hooks/pre-commit; echo evil > .git/hooks/lib/common; rm .git/hooks/pre-push`,
 			undone: "alias.ours core.sshcommand hooks/pre-commit hooks/lib/common hooks/pre-push",
@@ -690,10 +756,13 @@ func TestGuard(t *testing.T) {
 			want:   "!true\n",
 		},
 		{
-			name: "links that were there, and those of a work tree, which may lie in a bare repository or look like one",
-			operator: `mkdir "$SPARE/shared"; mv .git/logs "$SPARE/shared/logs"; ln -s "$SPARE/shared/logs" .git/logs; ln -sf refs/heads/main .git/HEAD
+			name: "links that were there, and those of a work tree, which may lie in a bare repository " +
+				"or look like one",
+			operator: `mkdir "$SPARE/shared"; mv .git/logs "$SPARE/shared/logs"
+				ln -s "$SPARE/shared/logs" .git/logs; ln -sf refs/heads/main .git/HEAD
 				git clone -q --bare . bare; git -C bare worktree add -q tree`,
-			agent: `ln -s /nowhere link; mkdir -p objects refs; ln -s /nowhere refs/link; ln -s /nowhere objects/link; ln -s /nowhere bare/tree/link
+			agent: `ln -s /nowhere link; mkdir -p objects refs; ln -s /nowhere refs/link
+				ln -s /nowhere objects/link; ln -s /nowhere bare/tree/link
 				git branch b; ln -sf refs/heads/b .git/HEAD`,
 			look: `readlink link refs/link objects/link bare/tree/link .git/HEAD; test -L .git/logs`,
 			want: "/nowhere\n/nowhere\n/nowhere\n/nowhere\nrefs/heads/b\n",
@@ -701,7 +770,8 @@ func TestGuard(t *testing.T) {
 		{
 			name: "a repository that the agent makes",
 			none: true,
-			agent: `git init -q .; git config user.name Ann; git remote add origin https://example.com/r; git commit -q --allow-empty -m x
+			agent: `git init -q .; git config user.name Ann; git remote add origin https://example.com/r
+				git commit -q --allow-empty -m x
 				git config core.fsmonitor 'touch "$MARK"'; HOOK=.git/hooks/post-commit; ` + hookEvil,
 			undone: "core.fsmonitor hooks/post-commit",
 			look:   "git config user.name; git commit -q --allow-empty -m y",
@@ -709,7 +779,8 @@ func TestGuard(t *testing.T) {
 		},
 		{
 			name: "a workspace laid out as a bare repository", none: true,
-			agent:   `git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil,
+			agent: `git init -q --bare .; git config core.fsmonitor 'touch "$MARK"'; ` +
+				`git config alias.publish '!touch "$MARK"'; HOOK=hooks/post-commit; ` + hookEvil,
 			refused: "core.fsmonitor alias.publish hooks/post-commit",
 		},
 		{
@@ -718,8 +789,9 @@ func TestGuard(t *testing.T) {
 				git -C tests/work commit -q --allow-empty -m x; git -C tests/work push -q -u origin HEAD`,
 		},
 		{
-			name:    "a repository that pushes to another one by a link",
-			agent:   `git init -q nested; git init -q --bare "$SPARE/r"; ln -s "$SPARE" out; git -C nested remote add origin "$PWD/out/r"`,
+			name: "a repository that pushes to another one by a link",
+			agent: `git init -q nested; git init -q --bare "$SPARE/r"; ln -s "$SPARE" out; ` +
+				`git -C nested remote add origin "$PWD/out/r"`,
 			refused: "nested/.git:remote.origin.url",
 		},
 		{
@@ -731,13 +803,15 @@ func TestGuard(t *testing.T) {
 			refused: "more:alias.publish later:core.fsmonitor .gitconfig:alias.ours",
 		},
 		{
-			name:     "a configuration that is a link into the work tree",
-			operator: `mv .git/config shared; ln -s ../shared .git/config; git config --file shared alias.ours '!true'`,
-			agent:    `git config --file shared alias.evil '!false'`, refused: "alias.evil",
+			name: "a configuration that is a link into the work tree",
+			operator: `mv .git/config shared; ln -s ../shared .git/config; ` +
+				`git config --file shared alias.ours '!true'`,
+			agent: `git config --file shared alias.evil '!false'`, refused: "alias.evil",
 		},
 		{
 			name: "links in the place of directories lead to what is neither read nor written",
-			operator: `git init -q ../outside; git -C ../outside config alias.operators '!true'; echo '[alias] operators = !true' > ../outside/conf
+			operator: `git init -q ../outside; git -C ../outside config alias.operators '!true'
+				echo '[alias] operators = !true' > ../outside/conf
 				git init -q sub; mkdir -p dir other/deep; echo '[alias] ours = !true' | tee dir/conf > other/deep/conf
 				git config include.path ../dir/conf; ln -s other/deep by; git config --add include.path ../by/conf`,
 			agent: `rm -r sub dir by; O=$(cd ../outside; pwd); ln -s "$O" sub; ln -s "$O" dir; ln -s "$O" by
@@ -831,11 +905,13 @@ func TestGuardSpecialFiles(t *testing.T) {
 			t.Parallel()
 			g := guard(t, false)
 			g.do(
-				"echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' > ../outside; cp ../outside ../same",
+				"echo ours > .git/hooks/pre-push; cp .git/config ../config; printf '[alias]\n\tx = !y\n' " +
+					"> ../outside; cp ../outside ../same",
 			)
 			g.trust()
 			g.do(
-				`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`,
+				`OUTSIDE=$PWD/../outside; for F in .git/config .git/hooks/pre-push; ` +
+					`do rm $F; ` + put + `; done; chmod 0 .git/hooks; chmod 500 .git`,
 			)
 			test.OK(t, test.Err(g.Undo(t.Context())))
 			test.Equal(
@@ -908,7 +984,8 @@ func TestGuardTooLarge(t *testing.T) {
 func TestGuardDeep(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
-	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; mv deep "x/$D"; mv x/deep .; done`
+	const moveDown = `D=$(printf 'deep/%.0s' $(seq 250)); for i in 1 2 3 4; do mkdir -p "x/$D"; ` +
+		`mv deep "x/$D"; mv x/deep .; done`
 	g := guard(t, false)
 	g.trust()
 	g.do("mkdir deep; " + moveDown)
@@ -939,7 +1016,8 @@ func TestGuardTooManyFiles(t *testing.T) {
 	g.trust()
 	for _, dir := range []string{".git/hooks", "sub/.git/hooks"} {
 		g.do(
-			"git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > h$i; i=$((i+1)); done",
+			"git init -q sub; mkdir -p " + dir + "; cd " + dir + "; i=0; while [ $i -le 1000 ]; do : > " +
+				"h$i; i=$((i+1)); done",
 		)
 		for range 2 {
 			undone := test.Must(g.Undo(t.Context()))
@@ -964,37 +1042,57 @@ func settings(t *testing.T, text string) []setting {
 func TestAllows(t *testing.T) {
 	t.Parallel()
 	dangerous := `
-core.hooksPath=x core.fsmonitor=x core.fsmonitor=true core.sshCommand=x core.pager=x core.editor=x core.askPass=x core.gitProxy=x
-core.worktree=/etc core.worktree=sub core.attributesFile=x core.excludesFile=x core.alternateRefsCommand=x core.notesRef=x core.sharedRepository=0666
+core.hooksPath=x core.fsmonitor=x core.fsmonitor=true core.sshCommand=x core.pager=x core.editor=x
+core.askPass=x core.gitProxy=x
+core.worktree=/etc core.worktree=sub core.attributesFile=x core.excludesFile=x core.alternateRefsCommand=x
+core.notesRef=x core.sharedRepository=0666
 core.protectHFS=false core.protectNTFS=false sequence.editor=x
-credential.helper=x credential.https://h.helper=x filter.a.clean=x filter.a.smudge=x filter.a.process=x filter.a.required=true
-diff.external=x diff.a.command=x diff.a.textconv=x diff.a.cachetextconv=true diff.tool=x difftool.a.cmd=x diff.guitool=x
+credential.helper=x credential.https://h.helper=x filter.a.clean=x filter.a.smudge=x filter.a.process=x
+filter.a.required=true
+diff.external=x diff.a.command=x diff.a.textconv=x diff.a.cachetextconv=true diff.tool=x difftool.a.cmd=x
+diff.guitool=x
 merge.a.driver=x merge.tool=x merge.guitool=x mergetool.a.cmd=x mergetool.a.path=x alias.x=y alias.status=y
-include.path=x includeIf.gitdir:/.path=x gpg.program=x gpg.ssh.program=x gpg.x509.program=x gpg.ssh.defaultKeyCommand=x gpg.format=ssh
+include.path=x includeIf.gitdir:/.path=x gpg.program=x gpg.ssh.program=x gpg.x509.program=x
+gpg.ssh.defaultKeyCommand=x gpg.format=ssh
 user.signingKey=x commit.gpgSign=true commit.template=x tag.gpgSign=true push.gpgSign=true pager.log=x
 url./x.insteadOf=y url./x.pushInsteadOf=y url.https://h.insteadOf=y protocol.allow=always protocol.ext.allow=always
-remote.a.uploadpack=x remote.a.receivepack=x remote.a.vcs=x remote.a.proxy=x remote.a.url=/srv/x remote.a.url=../x remote.a.url=x remote.a.url=file:///x
-remote.a.url=ext::x remote.a.url=fd::3 remote.a.url=foo://h/x remote.a.url=-oProxyCommand=x remote.a.url=ssh://-oProxyCommand=x remote.a.url=-x:y
+remote.a.uploadpack=x remote.a.receivepack=x remote.a.vcs=x remote.a.proxy=x remote.a.url=/srv/x
+remote.a.url=../x remote.a.url=x remote.a.url=file:///x
+remote.a.url=ext::x remote.a.url=fd::3 remote.a.url=foo://h/x remote.a.url=-oProxyCommand=x
+remote.a.url=ssh://-oProxyCommand=x remote.a.url=-x:y
 remote.a.url=./h:x remote.a.url=/h:x remote.a.pushurl=/x remote.a.url= remote.a.url=https::x
-branch.a.merge=refs/heads/b branch.a.remote=/x branch.a.remote=.. branch.a.remote=../x branch.a.remote=unknown branch.a.pushRemote=unknown branch.a.mergeOptions=-sx remote.pushDefault=/x
+branch.a.merge=refs/heads/b branch.a.remote=/x branch.a.remote=.. branch.a.remote=../x branch.a.remote=unknown
+branch.a.pushRemote=unknown branch.a.mergeOptions=-sx remote.pushDefault=/x
 submodule.a.update=!x submodule.a.url=/x submodule.a.url=../x submodule.a.command=x
-gc.recentObjectsHook=x trailer.a.cmd=x trailer.a.command=x browser.a.cmd=x web.browser=x help.browser=x man.a.cmd=x man.viewer=x
-sendemail.smtpServer=x sendemail.a.toCmd=x imap.tunnel=x instaweb.httpd=x interactive.diffFilter=x guitool.a.cmd=x gui.a=b
-lfs.customtransfer.a.path=x lfs.standalonetransferagent=x lfs.extension.a.clean=x lfs.url=file:///x lfs.https://h.standalonetransferagent=x
-uploadpack.packObjectsHook=x receive.procReceiveRefs=x receive.denyCurrentBranch=ignore hook.a.command=x hook.a.event=x tar.a.command=x
+gc.recentObjectsHook=x trailer.a.cmd=x trailer.a.command=x browser.a.cmd=x web.browser=x help.browser=x
+man.a.cmd=x man.viewer=x
+sendemail.smtpServer=x sendemail.a.toCmd=x imap.tunnel=x instaweb.httpd=x interactive.diffFilter=x
+guitool.a.cmd=x gui.a=b
+lfs.customtransfer.a.path=x lfs.standalonetransferagent=x lfs.extension.a.clean=x lfs.url=file:///x
+lfs.https://h.standalonetransferagent=x
+uploadpack.packObjectsHook=x receive.procReceiveRefs=x receive.denyCurrentBranch=ignore hook.a.command=x
+hook.a.event=x tar.a.command=x
 extensions.partialClone=/x extensions.unheardOf=x ssh.variant=x http.proxy=x http.sslVerify=false http.sslCert=x
-pull.twohead=x pull.octopus=x rebase.instructionFormat=x sparse.expectFilesOutsideOfPatterns=x maintenance.repo=x scalar.repo=x
-push.default=matching push.followTags=true push.recurseSubmodules=on-demand remote.a.push=x remote.a.mirror=true submodule.recurse=true
+pull.twohead=x pull.octopus=x rebase.instructionFormat=x sparse.expectFilesOutsideOfPatterns=x
+maintenance.repo=x scalar.repo=x
+push.default=matching push.followTags=true push.recurseSubmodules=on-demand remote.a.push=x remote.a.mirror=true
+submodule.recurse=true
 remote.origin.url=https://h/x remote.origin.pushurl=https://h/x
-bundle.a.uri=x fetch.bundleURI=x transfer.bundleURI=true init.templateDir=x notes.rewriteRef=x safe.directory=* blame.a.b=c branch.a.b=c
+bundle.a.uri=x fetch.bundleURI=x transfer.bundleURI=true init.templateDir=x notes.rewriteRef=x safe.directory=*
+blame.a.b=c branch.a.b=c
 unheard.of=x`
 	fine := `
-core.bare=false core.repositoryFormatVersion=0 core.fileMode=true core.logAllRefUpdates=true core.autocrlf=input core.sparseCheckout=true
-user.name=x user.email=x branch.a.remote=origin branch.a.remote=. branch.a.pushRemote=origin branch.a.merge=refs/heads/a branch.a/b.c.rebase=true branch.autoSetupMerge=always
-remote.a.url=https://h/x remote.a.url=http://h/x remote.a.url=ssh://git@h/x remote.a.url=git@h:x/y.git remote.a.url=host.of.mine:y remote.a.pushurl=https://h/x
-remote.a.fetch=+refs/heads/*:refs/remotes/a/* remote.a.tagOpt=--no-tags remote.a.promisor=true remote.pushDefault=origin remote.a.gh-resolved=base
+core.bare=false core.repositoryFormatVersion=0 core.fileMode=true core.logAllRefUpdates=true core.autocrlf=input
+core.sparseCheckout=true
+user.name=x user.email=x branch.a.remote=origin branch.a.remote=. branch.a.pushRemote=origin
+branch.a.merge=refs/heads/a branch.a/b.c.rebase=true branch.autoSetupMerge=always
+remote.a.url=https://h/x remote.a.url=http://h/x remote.a.url=ssh://git@h/x remote.a.url=git@h:x/y.git
+remote.a.url=host.of.mine:y remote.a.pushurl=https://h/x
+remote.a.fetch=+refs/heads/*:refs/remotes/a/* remote.a.tagOpt=--no-tags remote.a.promisor=true
+remote.pushDefault=origin remote.a.gh-resolved=base
 extensions.partialClone=origin extensions.objectFormat=sha1 extensions.worktreeConfig=true
-submodule.a.url=https://h/x submodule.a.active=true submodule.a.update=rebase submodule.active=. color.ui=false color.branch.current=red advice.detachedHead=false
+submodule.a.url=https://h/x submodule.a.active=true submodule.a.update=rebase submodule.active=. color.ui=false
+color.branch.current=red advice.detachedHead=false
 pull.rebase=true merge.conflictStyle=zdiff3 init.defaultBranch=main rerere.enabled=true gc.auto=0
 lfs.repositoryFormatVersion=0 lfs.https://h/x.access=basic status.short=true log.date=iso i18n.commitEncoding=x`
 	origin := map[string]bool{"origin": true}
@@ -1052,12 +1150,19 @@ func TestSettle(t *testing.T) {
 		{"added twice", was + "[alias]\n\ta = 1\n", was, []string{"alias.a"}},
 		{"changed", strings.Replace(was, "a = 1", "a = 3", 1), was, []string{"alias.a"}},
 		{"gone", strings.Replace(was, "\ta = 1\n", "", 1), was, []string{"alias.a"}},
-		{"in another order", "[core]\n\tbare = false\n[alias]\n\tb = 2\n\ta = 1\n", was, []string{"the order of its entries"}},
+		{
+			"in another order", "[core]\n\tbare = false\n[alias]\n\tb = 2\n\ta = 1\n", was,
+			[]string{"the order of its entries"},
+		},
 		{"no configuration", was + "[", was, []string{"config"}},
 		{"a subsection without a name", was + "[user \"\"]\n\tname = x\n", was, []string{"config"}},
-		{"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", was + "[user]\n\tname = x\n", []string{"pager.log"}},
 		{
-			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n\tremote = r\n\tmerge = refs/heads/b\n",
+			"both", was + "[user]\n\tname = x\n[pager]\n\tlog = x\n", was + "[user]\n\tname = x\n",
+			[]string{"pager.log"},
+		},
+		{
+			"a branch at a remote that goes", was + "[remote \"r\"]\n\turl = /x\n[branch \"b\"]\n" +
+				"\tremote = r\n\tmerge = refs/heads/b\n",
 			was + "[branch \"b\"]\n\tmerge = refs/heads/b\n",
 			[]string{"remote.r.url", "branch.b.remote"},
 		},
@@ -1074,7 +1179,8 @@ func TestSettle(t *testing.T) {
 	if got, _, err := settleConfig(ended(t), []byte("[a]\nb\n"), nil, "config"); err == nil {
 		t.Errorf("no error with the time over, but %q", got)
 	}
-	for _, secret := range settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential \"https://user:secret@h\"]\n\thelper = y\n") {
+	for _, secret := range settings(t, "[url \"https://user:secret@h\"]\n\tinsteadOf = x\n[credential "+
+		"\"https://user:secret@h\"]\n\thelper = y\n") {
 		test.Lacks(t, "the name", secret.String(), "secret")
 	}
 }
@@ -1100,12 +1206,19 @@ func TestSettleWithoutGit(t *testing.T) {
 func TestWithConfig(t *testing.T) {
 	two := []string{"core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
 	for _, c := range []struct{ env, settings, want []string }{
-		{[]string{"A=1"}, two[:1], []string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+		{
+			[]string{"A=1"}, two[:1],
+			[]string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"},
+		},
 		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
-			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath", "GIT_CONFIG_VALUE_1=/dev/null",
+			"GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c", "GIT_CONFIG_KEY_1=core.hooksPath",
+			"GIT_CONFIG_VALUE_1=/dev/null",
 			"GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit", "GIT_CONFIG_COUNT=3",
 		}},
-		{[]string{"GIT_CONFIG_COUNT=many"}, two[:1], []string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"}},
+		{
+			[]string{"GIT_CONFIG_COUNT=many"}, two[:1],
+			[]string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"},
+		},
 	} {
 		test.Equal(t, "the environment", withConfig(c.env, c.settings...), c.want)
 	}

@@ -25,9 +25,18 @@ func TestIgnoreFile(t *testing.T) {
 		name, setting, file, unsaved string
 	}{
 		{"git's default", "", ".config/git/ignore", "1 commit not on any remote, 1 change not committed"},
-		{"XDG_CONFIG_HOME", "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), ".config/git/ignore", "1 commit not on any remote, 1 change not committed"},
-		{"core.excludesFile", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"), "patterns", "1 commit not on any remote, 1 change not committed"},
-		{"no such file", "XDG_CONFIG_HOME=" + filepath.Join(home, "none"), "none/git/ignore", "1 commit not on any remote, 2 changes not committed"},
+		{
+			"XDG_CONFIG_HOME", "XDG_CONFIG_HOME=" + filepath.Join(home, ".config"), ".config/git/ignore",
+			"1 commit not on any remote, 1 change not committed",
+		},
+		{
+			"core.excludesFile", "GIT_CONFIG_GLOBAL=" + filepath.Join(home, "gitconfig"), "patterns",
+			"1 commit not on any remote, 1 change not committed",
+		},
+		{
+			"no such file", "XDG_CONFIG_HOME=" + filepath.Join(home, "none"), "none/git/ignore",
+			"1 commit not on any remote, 2 changes not committed",
+		},
 	} {
 		ignored := test.Must(IgnoreFile(t.Context(), append(env, c.setting)))
 		test.Equal(t, c.name, ignored, filepath.Join(home, c.file))

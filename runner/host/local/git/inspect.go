@@ -70,20 +70,33 @@ func Inspect(
 		return g, nil, ok, readFailed(ctx, dir, err)
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
-	g.Changed = []host.GitChange{}
 	if r.commit != "" {
 		g.Commit = &r.commit
 	}
-	branch, onBranch := strings.CutPrefix(r.head, "ref: refs/heads/")
-	if onBranch {
+	if branch, onBranch := strings.CutPrefix(r.head, "ref: refs/heads/"); onBranch {
 		g.Branch = &branch
 	}
-	own := r.withOwnObjects()
-	if err = own.showHidden(ctx); err != nil {
+	if err := r.listChanges(ctx, &g); err != nil || g.Commit == nil {
 		return g, nil, true, err
 	}
-	err = own.eachChange(ctx, func(entry, path string) {
-		if g.Count++; g.Count > maxListed {
+	commits, err = r.compareWithBase(ctx, &g, most)
+	if err != nil {
+		return g, nil, true, err
+	}
+	return g, commits, true, r.compareWithRemote(ctx, &g, clone.Origin.URL)
+}
+
+// listChanges adds the files with changes that are not committed, at most maxListed of them,
+// and their number.
+func (r *reader) listChanges(ctx context.Context, g *host.GitStatus) error {
+	g.Changed = []host.GitChange{}
+	own := r.withOwnObjects()
+	if err := own.showHidden(ctx); err != nil {
+		return err
+	}
+	return own.eachChange(ctx, func(entry, path string) {
+		g.Count++
+		if g.Count > maxListed {
 			return
 		}
 		c := host.GitChange{Status: entry[:1], Path: path}
@@ -92,28 +105,50 @@ func Inspect(
 		}
 		g.Changed = append(g.Changed, c)
 	})
-	if err != nil || g.Commit == nil {
-		return g, nil, true, err
-	}
+}
+
+// compareWithBase adds how far HEAD is ahead of the base. It returns the newest commits that
+// the base does not contain, at most so many.
+func (r *reader) compareWithBase(
+	ctx context.Context, g *host.GitStatus, most int,
+) (commits []host.GitCommit, err error) {
 	name, base, err := r.base()
-	if err == nil && base != "" {
-		g.Base = &name
-		if g.Ahead, err = r.countBeside(ctx, base); err == nil && most > 0 {
-			commits, err = r.log(ctx, base, most)
-		}
-		if err == nil && *g.Ahead == 0 {
-			g.Elsewhere = r.elsewhere(ctx, base)
+	if err != nil || base == "" {
+		return nil, err
+	}
+	g.Base = &name
+	g.Ahead, err = r.countBeside(ctx, base)
+	if err != nil {
+		return nil, err
+	}
+	if most > 0 {
+		commits, err = r.log(ctx, base, most)
+		if err != nil {
+			return nil, err
 		}
 	}
-	u := unsavedSearch{top: r.tree, origin: clone.Origin.URL, deleted: []string{r.tree}}
-	remotes, configErr := u.remotes(ctx, r)
-	err = errors.Join(err, configErr)
-	remote := r.refs["refs/remotes/origin/"+branch]
-	if err == nil && onBranch && objectID(remote) && slices.Contains(remotes, "refs/remotes/origin/") {
-		g.Remote = new("origin/" + branch)
-		g.Unpushed, err = r.countBeside(ctx, remote)
+	if *g.Ahead == 0 {
+		g.Elsewhere = r.elsewhere(ctx, base)
 	}
-	return g, commits, true, err
+	return commits, nil
+}
+
+// compareWithRemote adds how many commits of HEAD the branch of the remote origin lacks, if
+// what was pushed there counts as saved: see unsavedSearch.remotes.
+func (r *reader) compareWithRemote(ctx context.Context, g *host.GitStatus, origin string) error {
+	u := unsavedSearch{top: r.tree, origin: origin, deleted: []string{r.tree}}
+	remotes, err := u.remotes(ctx, r)
+	if err != nil || g.Branch == nil {
+		return err
+	}
+	remote := r.refs["refs/remotes/origin/"+*g.Branch]
+	if !objectID(remote) || !slices.Contains(remotes, "refs/remotes/origin/") {
+		return nil
+	}
+	name := "origin/" + *g.Branch
+	g.Remote = &name
+	g.Unpushed, err = r.countBeside(ctx, remote)
+	return err
 }
 
 // elsewhere lists branches with commits that neither HEAD nor the base contains, the first
@@ -125,6 +160,7 @@ func (r *reader) elsewhere(ctx context.Context, base string) (branches []string)
 		if !is || !objectID(id) || id == r.commit || id == base || len(branches) == mostElsewhere {
 			continue
 		}
+		// a branch that can't be compared is left out
 		own, err := r.output(r.git(ctx, "rev-list", "--max-count=1", id, "^"+r.commit, "^"+base, "--"))
 		if err == nil && own != "" {
 			branches = append(branches, branch)
@@ -138,65 +174,71 @@ const mostElsewhere = 5
 // Has reports whether the repository in dir, which may be a bare one, contains a commit.
 func Has(ctx context.Context, dir, commit string) bool {
 	r, ok, err := openReader(dir)
-	if err == nil && !ok {
-		r, err = newReader(repository{tree: dir, gitDir: dir, common: dir})
-	}
 	if err != nil {
 		return false
+	}
+	if !ok {
+		r, err = newReader(repository{tree: dir, gitDir: dir, common: dir})
+		if err != nil {
+			return false
+		}
 	}
 	_, err = r.output(r.git(ctx, "cat-file", "-e", commit+"^{commit}"))
 	return errors.Join(err, r.close()) == nil
 }
 
-// openToCompare opens a repository whose references are files.
-func openToCompare(dir string, clone Clone) (*reader, bool, error) {
-	r, ok, err := openReader(dir)
-	if ok {
-		r, err = withoutTables(r, err)
-	}
+// openToCompare opens a repository whose references are files. Without a repository ok is
+// false.
+func openToCompare(dir string, clone Clone) (r *reader, ok bool, err error) {
+	r, ok, err = openReader(dir)
 	if err != nil || !ok {
 		return nil, false, err
 	}
-	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
-	r.objectDirs = clone.Objects
-	if err := r.ignore(clone.Ignored); err != nil {
+	if err := r.prepareToCompare(clone); err != nil {
 		return nil, false, errors.Join(err, r.close())
-	}
-	if r.objectDirs != nil && r.commit != clone.Commit {
-		return nil, false, errors.Join(errors.New("HEAD has changed meanwhile: try again"), r.close())
 	}
 	return r, true, nil
 }
 
-// withoutTables closes a reader with an error if its repository keeps references in tables,
-// which are not read here.
-func withoutTables(r *reader, err error) (*reader, error) {
-	if err == nil && exists(filepath.Join(r.common, "reftable")) {
-		return nil, errors.Join(errors.New("its references are kept in tables"), r.close())
+// prepareToCompare lets a reader use what is known of a clone.
+func (r *reader) prepareToCompare(clone Clone) error {
+	if err := r.refuseTables(); err != nil {
+		return err
 	}
-	return r, err
+	r.baseCommit = cmp.Or(clone.Origin.Base, clone.Origin.Commit)
+	r.objectDirs = clone.Objects
+	if err := r.ignore(clone.Ignored); err != nil {
+		return err
+	}
+	if r.objectDirs != nil && r.commit != clone.Commit {
+		return errors.New("HEAD has changed meanwhile: try again")
+	}
+	return nil
+}
+
+// refuseTables returns an error if the repository keeps references in tables, which are not
+// read here.
+func (r *reader) refuseTables() error {
+	if exists(filepath.Join(r.common, "reftable")) {
+		return errors.New("its references are kept in tables")
+	}
+	return nil
 }
 
 // log returns the newest commits of HEAD that the base does not contain.
 func (r *reader) log(ctx context.Context, base string, most int) (list []host.GitCommit, err error) {
-	out, err := r.output(
-		r.git(
-			ctx,
-			"log",
-			"--no-show-signature",
-			"--format=%H %s",
-			"-n",
-			strconv.Itoa(most),
-			r.commit,
-			"^"+base,
-			"--",
-		),
+	log := r.git(
+		ctx, "log", "--no-show-signature", "--format=%H %s", "-n", strconv.Itoa(most), r.commit, "^"+base, "--",
 	)
+	out, err := r.output(log)
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.Lines(out) {
 		id, subject, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
 		list = append(list, host.GitCommit{ID: id, Subject: subject})
 	}
-	return list, err
+	return list, nil
 }
 
 // countBeside counts the commits of HEAD that none of the other commits contains. An empty
@@ -219,18 +261,21 @@ func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error
 // base returns the branch that the work is compared with, and its commit; empty if there is
 // none. If symphony has made the clone, the commit is the one that it recorded.
 func (r *reader) base() (name, commit string, err error) {
-	for _, ref := range []string{
-		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master", "refs/heads/main", "refs/heads/master",
-	} {
+	candidates := []string{
+		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master",
+		"refs/heads/main", "refs/heads/master",
+	}
+	for _, ref := range candidates {
 		if r.head == "ref: "+ref {
 			continue // a branch is not ahead of itself
 		}
 		name, commit, err := r.follow("ref: " + ref)
-		if err != nil || commit != "" {
-			return strings.TrimPrefix(
-				strings.TrimPrefix(name, "refs/remotes/"),
-				"refs/heads/",
-			), cmp.Or(r.baseCommit, commit), err
+		if err != nil {
+			return "", "", err
+		}
+		if commit != "" {
+			name = strings.TrimPrefix(strings.TrimPrefix(name, "refs/remotes/"), "refs/heads/")
+			return name, cmp.Or(r.baseCommit, commit), nil
 		}
 	}
 	return r.baseCommit, r.baseCommit, nil
@@ -240,12 +285,7 @@ func (r *reader) base() (name, commit string, err error) {
 // another repository is a change.
 var (
 	diffWords = []string{
-		"diff",
-		"--no-ext-diff",
-		"--no-textconv",
-		"--no-color",
-		"--no-renames",
-		"--ignore-submodules=all",
+		"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all",
 	}
 	diffTreeWords = append(slices.Clip(diffWords), "--ignore-submodules=none")
 )
@@ -264,31 +304,42 @@ func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, e
 	}
 	defer func() { err = readFailed(ctx, dir, errors.Join(err, r.close())) }()
 	from, err := r.whereWorkBegan(ctx)
-	if err == nil && r.baseCommit != "" {
-		if r.commit != "" && from != r.commit {
-			if err := r.checkSize(ctx, r.commit); err != nil {
-				return true, err
-			}
-			committed := r.git(ctx, append(diffTreeWords, from, r.commit, "--")...)
-			committed.Stdout = w
-			from = r.commit
-			err = r.run(committed)
-		}
-		w = &headed{w, host.NotCommitted + "\n"}
-	}
-	r = r.withOwnObjects()
-	if err == nil {
-		err = r.showHidden(ctx)
-	}
-	if err == nil {
-		_, err = r.addNewFiles(ctx, math.MaxInt64, "--intent-to-add")
-	}
 	if err != nil {
 		return true, err
 	}
+	if r.baseCommit != "" {
+		if r.commit != "" && from != r.commit {
+			if err := r.diffCommits(ctx, from, r.commit, w); err != nil {
+				return true, err
+			}
+			from = r.commit
+		}
+		w = &headed{w, host.NotCommitted + "\n"}
+	}
+	return true, r.withOwnObjects().diffTree(ctx, from, w)
+}
+
+// diffCommits writes the difference between two commits.
+func (r *reader) diffCommits(ctx context.Context, from, to string, w io.Writer) error {
+	if err := r.checkSize(ctx, to); err != nil {
+		return err
+	}
+	cmd := r.git(ctx, append(diffTreeWords, from, to, "--")...)
+	cmd.Stdout = w
+	return r.run(cmd)
+}
+
+// diffTree writes the difference between a commit and the work tree, with new files.
+func (r *reader) diffTree(ctx context.Context, from string, w io.Writer) error {
+	if err := r.showHidden(ctx); err != nil {
+		return err
+	}
+	if _, err := r.addNewFiles(ctx, math.MaxInt64, "--intent-to-add"); err != nil {
+		return err
+	}
 	cmd := r.git(ctx, append(diffWords, from, "--")...)
 	cmd.Stdout = w
-	return true, r.run(cmd)
+	return r.run(cmd)
 }
 
 // headed writes its head before the first bytes.
@@ -356,21 +407,23 @@ func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (
 			names.add(path)
 		}
 	})
-	if err == nil && size > most {
-		err = fmt.Errorf("files that are not committed have more than %d MiB", most>>20)
-	}
-	if err == nil && names.tooLong {
-		err = errTooLong
-	}
-	if err != nil || names.String() == "" {
+	if err != nil {
 		return changed, err
+	}
+	if size > most {
+		return changed, fmt.Errorf("files that are not committed have more than %d MiB", most>>20)
+	}
+	if names.tooLong {
+		return changed, errTooLong
+	}
+	if names.String() == "" {
+		return changed, nil
 	}
 	if err := r.copyIndex(); err != nil {
 		return changed, err
 	}
-	cmd := r.gitThatStores(
-		ctx,
-		append([]string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}, flags...)...)
+	add := []string{"add", "--pathspec-from-file=-", "--pathspec-file-nul"}
+	cmd := r.gitThatStores(ctx, append(add, flags...)...)
 	cmd.Stdin = strings.NewReader(names.String())
 	return changed, r.run(cmd)
 }
@@ -389,10 +442,10 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
 	tree, err := filepath.EvalSymlinks(dir)
-	print := ""
-	if err == nil {
-		print, err = gitFingerprint(ctx, tree)
+	if err != nil {
+		return "", readFailed(ctx, dir, err)
 	}
+	print, err := gitFingerprint(ctx, tree)
 	if errors.Is(err, errUnread) {
 		print, err = walkFingerprint(ctx, tree)
 	}
@@ -417,7 +470,8 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 	var failed error
 	err = r.eachChange(ctx, func(entry, path string) {
 		fmt.Fprintf(w.h, "%s\x00", entry)
-		switch path := filepath.Join(r.tree, path); {
+		path = filepath.Join(r.tree, path)
+		switch {
 		case failed != nil:
 		case strings.HasSuffix(entry, "/"):
 			failed = w.walk(path, "")
@@ -432,18 +486,23 @@ func gitFingerprint(ctx context.Context, tree string) (print string, err error) 
 func walkFingerprint(ctx context.Context, tree string) (string, error) {
 	w := walker{ctx: ctx, h: sha256.New(), left: walkEntries}
 	repo, ok, err := openRepository(tree)
+	if err != nil {
+		return "", err
+	}
 	skip := ""
 	if ok {
 		skip = filepath.Join(tree, ".git")
 		w.tables(repo)
 		for _, name := range []string{"HEAD", "index", "logs/HEAD"} {
-			err = errors.Join(err, w.file(filepath.Join(repo.gitDir, name)))
+			if err := w.file(filepath.Join(repo.gitDir, name)); err != nil {
+				return "", err
+			}
 		}
 	}
-	if err == nil {
-		err = w.walk(tree, skip)
+	if err := w.walk(tree, skip); err != nil {
+		return "", err
 	}
-	return fmt.Sprintf("walk:%x", w.h.Sum(nil)), err
+	return fmt.Sprintf("walk:%x", w.h.Sum(nil)), nil
 }
 
 // walker hashes files by names, modes and contents.
@@ -492,11 +551,11 @@ func (w *walker) walk(root, skip string) error {
 // file adds the mode and the content of a file, or that it does not exist.
 func (w *walker) file(path string) error {
 	info, err := os.Lstat(path)
-	switch {
-	case files.Absent(err):
+	if files.Absent(err) {
 		fmt.Fprint(w.h, "gone\x00")
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	fmt.Fprintf(w.h, "%o %d ", info.Mode(), info.Size())

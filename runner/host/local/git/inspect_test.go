@@ -28,8 +28,9 @@ func wantStatus(t *testing.T, dir, want string, changed ...string) {
 	t.Helper()
 	g, _, ok, err := Inspect(t.Context(), dir, Clone{}, 0)
 	test.OK(t, err)
-	if got := fmt.Sprintf("%s %s %d %s %d", orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed)); !ok ||
-		got != want {
+	got := fmt.Sprintf("%s %s %d %s %d",
+		orZero(g.Branch), orZero(g.Base), orZero(g.Ahead), orZero(g.Remote), orZero(g.Unpushed))
+	if !ok || got != want {
 		t.Errorf("%q, want %q", got, want)
 	}
 	list := test.Map(g.Changed, func(c host.GitChange) string { return c.Status + " " + c.Path })
@@ -52,7 +53,8 @@ func wantDiff(t *testing.T, dir string, lines []string, not ...string) {
 
 // work changes a clone in every way: commits, the index, the work tree, a new file, one that
 // git ignores.
-const work = `put committed "c\n"; git add .; git commit -qm two; put staged "s\n"; git add .; put file "two\n"; put "a new one" "n\n"; put ignored.o "i\n"`
+const work = `put committed "c\n"; git add .; git commit -qm two; put staged "s\n"; git add .; ` +
+	`put file "two\n"; put "a new one" "n\n"; put ignored.o "i\n"`
 
 var (
 	workFiles = []string{".M file", "A. staged", "? a new one"}
@@ -100,7 +102,8 @@ func TestInspectWorktree(t *testing.T) {
 	sh(
 		t,
 		dir,
-		`repo main; git -C main worktree add -q -b topic ../linked; put main/file "main's own\n"; git -C main commit -qam other; cd linked; `+work,
+		`repo main; git -C main worktree add -q -b topic ../linked; put main/file "main's own\n"; `+
+			`git -C main commit -qam other; cd linked; `+work,
 	)
 	wantStatus(t, filepath.Join(dir, "linked"), "topic main 1  0", workFiles...)
 	wantDiff(t, filepath.Join(dir, "linked"), workLines, "main's own")
@@ -114,17 +117,26 @@ func TestNothingCommittedIsHidden(t *testing.T) {
 		script string
 		lines  []string // besides what evil has changed
 	}{
-		"not at all":                     {evil, nil},
-		"the remote has it":              {evil + "git update-ref refs/remotes/origin/main HEAD", nil},
-		"so has another branch of it":    {evil + "git update-ref refs/remotes/origin/x HEAD; git symbolic-ref refs/remotes/origin/HEAD refs/remotes/origin/x", nil},
-		"the history begins with it":     {evil + "git rev-parse HEAD > .git/shallow", nil},
-		"the file is put back":           {evil + "git checkout -q HEAD^ -- file", []string{host.NotCommitted, "-evil", "+one"}},
-		"it is in a graph":               {evil + "git commit-graph write --reachable; git update-ref refs/remotes/origin/main HEAD", nil},
-		"without a common history":       {"git checkout -q --orphan other; " + evil, nil},
-		"the file is called binary":      {`put .gitattributes "* -diff\n"; put .git/info/exclude ".gitattributes\n"; ` + evil, nil},
-		"a change below is skipped":      {evil + `git update-index --skip-worktree file; put file "more\n"`, []string{"+more"}},
-		"a commit of another repository": {`git init -q sub; commit sub; git add sub; ` + evil, []string{"+++ b/sub"}},
-		"the submodule is ignored":       {`git init -q sub; commit sub; git add sub; put .gitmodules '[submodule "s"]\npath = sub\nurl = x\nignore = all\n'; ` + evil, []string{"+++ b/sub"}},
+		"not at all":        {evil, nil},
+		"the remote has it": {evil + "git update-ref refs/remotes/origin/main HEAD", nil},
+		"so has another branch of it": {evil + "git update-ref refs/remotes/origin/x HEAD; git " +
+			"symbolic-ref refs/remotes/origin/HEAD refs/remotes/origin/x", nil},
+		"the history begins with it": {evil + "git rev-parse HEAD > .git/shallow", nil},
+		"the file is put back": {
+			evil + "git checkout -q HEAD^ -- file", []string{host.NotCommitted, "-evil", "+one"},
+		},
+		"it is in a graph": {evil + "git commit-graph write --reachable; git update-ref " +
+			"refs/remotes/origin/main HEAD", nil},
+		"without a common history": {"git checkout -q --orphan other; " + evil, nil},
+		"the file is called binary": {`put .gitattributes "* -diff\n"; ` +
+			`put .git/info/exclude ".gitattributes\n"; ` + evil, nil},
+		"a change below is skipped": {evil + `git update-index --skip-worktree file; ` +
+			`put file "more\n"`, []string{"+more"}},
+		"a commit of another repository": {
+			`git init -q sub; commit sub; git add sub; ` + evil, []string{"+++ b/sub"},
+		},
+		"the submodule is ignored": {`git init -q sub; commit sub; git add sub; ` +
+			`put .gitmodules '[submodule "s"]\npath = sub\nurl = x\nignore = all\n'; ` + evil, []string{"+++ b/sub"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -208,7 +220,8 @@ func TestInspectShallow(t *testing.T) {
 	sh(
 		t,
 		dir,
-		`repo origin; for n in 2 3; do echo $n > origin/file; git -C origin commit -qam $n; done; git clone -q --depth 1 "file://$PWD/origin" copy; commit copy`,
+		`repo origin; for n in 2 3; do echo $n > origin/file; git -C origin commit -qam $n; done; `+
+			`git clone -q --depth 1 "file://$PWD/origin" copy; commit copy`,
 	)
 	wantStatus(t, copied, "main origin/main 1 origin/main 1")
 	wantDiff(t, copied, nil)
@@ -243,24 +256,29 @@ func TestReadingRunsNothing(t *testing.T) {
 			linked: true,
 		},
 		"work tree's own": {
-			agent: `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+			agent: `git config extensions.worktreeConfig true; ` +
+				`git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
 			plain: "git status",
 		},
 		"work tree's, linked": {
-			agent:  `git config extensions.worktreeConfig true; git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
+			agent: `git config extensions.worktreeConfig true; ` +
+				`git config --worktree core.fsmonitor 'touch "$MARK"; false'`,
 			plain:  "git status",
 			linked: true,
 		},
 		"clean filter": {
-			agent: `git config filter.evil.clean 'touch "$MARK"; cat'; echo '* filter=evil' > .gitattributes; ` + changed,
+			agent: `git config filter.evil.clean 'touch "$MARK"; cat'; ` +
+				`echo '* filter=evil' > .gitattributes; ` + changed,
 			plain: "git status",
 		},
 		"process filter": {
-			agent: `git config filter.evil.process 'touch "$MARK"; false'; echo '* filter=evil' > .git/info/attributes; ` + changed,
+			agent: `git config filter.evil.process 'touch "$MARK"; false'; ` +
+				`echo '* filter=evil' > .git/info/attributes; ` + changed,
 			plain: "git status",
 		},
 		"hooks path": {
-			agent: `mkdir evil; HOOK=evil/post-index-change; ` + hookEvil + `git config core.hooksPath evil; touch -d 2001-01-01 file`,
+			agent: `mkdir evil; HOOK=evil/post-index-change; ` + hookEvil +
+				`git config core.hooksPath evil; touch -d 2001-01-01 file`,
 			plain: "git status",
 		},
 		"hook": {
@@ -268,7 +286,8 @@ func TestReadingRunsNothing(t *testing.T) {
 			plain: "git status",
 		},
 		"include": {
-			agent: `printf '[core]\n\tfsmonitor = "touch \\"$MARK\\"; false"\n' > inc; git config include.path ../inc`,
+			agent: `printf '[core]\n\tfsmonitor = "touch \\"$MARK\\"; false"\n' > inc; ` +
+				`git config include.path ../inc`,
 			plain: "git status",
 		},
 		"external diff": {
@@ -276,25 +295,32 @@ func TestReadingRunsNothing(t *testing.T) {
 			plain: "git diff",
 		},
 		"text conversion": {
-			agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; echo '* diff=evil' > .gitattributes; ` + changed,
+			agent: `git config diff.evil.textconv 'touch "$MARK"; cat'; ` +
+				`echo '* diff=evil' > .gitattributes; ` + changed,
 			plain: "git diff",
 		},
 		"alternates": {
-			agent: `git init -q --bare "$SPARE/a"; echo "$SPARE/a/objects" > .git/objects/info/alternates; git config core.alternateRefsCommand 'touch "$MARK"; true'`,
+			agent: `git init -q --bare "$SPARE/a"; ` +
+				`echo "$SPARE/a/objects" > .git/objects/info/alternates; ` +
+				`git config core.alternateRefsCommand 'touch "$MARK"; true'`,
 			plain: "git rev-list --alternate-refs",
 		},
 		"submodule": {
-			agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
+			agent: `git init -q sub; git -C sub commit -q --allow-empty -m x; git add sub 2>&1; ` +
+				`git -C sub config core.fsmonitor 'touch "$MARK"; false'`,
 			plain: "git status",
 		},
 		"partial clone": {
-			agent: `git config extensions.partialClone origin; git config remote.origin.promisor true; git config protocol.ext.allow always
-			git config remote.origin.url 'ext::sh -c touch% $MARK'; tree=$(git rev-parse HEAD:); rm -f .git/objects/$(echo $tree | cut -c1-2)/$(echo $tree | cut -c3-)`,
+			agent: `git config extensions.partialClone origin; git config remote.origin.promisor true
+				git config protocol.ext.allow always
+			git config remote.origin.url 'ext::sh -c touch% $MARK'; tree=$(git rev-parse HEAD:)
+			rm -f .git/objects/$(echo $tree | cut -c1-2)/$(echo $tree | cut -c3-)`,
 			plain: "git status",
 		},
 		"alias": {agent: `git config alias.st '!touch "$MARK"'`, plain: "git st"},
 		"turned": {
-			agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; git config core.fsmonitor 'touch "$MARK"; false'`,
+			agent: `mv .git "$SPARE/moved"; echo "gitdir: $SPARE/moved" > .git; ` +
+				`git config core.fsmonitor 'touch "$MARK"; false'`,
 			plain: "git status",
 		},
 	} {
@@ -405,10 +431,14 @@ func TestFingerprint(t *testing.T) {
 	}
 	for how, scripts := range map[string][]string{
 		"git": {
-			"git init -q", "git init -q --object-format=sha256; commit", "repo r; mv r/.git .; git update-index --split-index",
+			"git init -q", "git init -q --object-format=sha256; commit", "repo r; mv r/.git .; git " +
+				"update-index --split-index",
 			"repo r; git clone -q --depth=1 file://$PWD/r .r; mv .r/.git .",
 		},
-		"walk": {"repo r; mv r/.git .; put .git/index 'DIRC\\000\\000\\000\\011'", "repo r; mv r/.git .; put .git/HEAD ?", "true"},
+		"walk": {
+			"repo r; mv r/.git .; put .git/index 'DIRC\\000\\000\\000\\011'",
+			"repo r; mv r/.git .; put .git/HEAD ?", "true",
+		},
 	} {
 		for _, script := range scripts {
 			dir := realTemp(t)
@@ -453,8 +483,12 @@ func TestInspectLargeFiles(t *testing.T) {
 			t,
 			dir,
 			"git init -q -b main --object-format="+format+`; put first "1\n"; put large.bin "work\n"; put other "1\n"
-			pointer() { printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n' $(sha256sum < $1 | cut -c1-64) $(wc -c < $1); }
-			git add first other; git update-index --add --cacheinfo 100644,$(pointer large.bin | git hash-object -w --stdin),large.bin
+			pointer() {
+				printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize %d\n' \
+					$(sha256sum < $1 | cut -c1-64) $(wc -c < $1)
+			}
+			git add first other
+			git update-index --add --cacheinfo 100644,$(pointer large.bin | git hash-object -w --stdin),large.bin
 			git commit -qm one; put first "2\n"; put other "2\n"; put work ""`,
 		)
 		wantStatus(t, dir, "main  0  0", ".M first", ".M other", "? work")
@@ -466,7 +500,8 @@ func TestInspectLargeFiles(t *testing.T) {
 		sh(
 			t,
 			dir,
-			`put large.bin "more\n"; git update-index --cacheinfo 100644,$(printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 5\n' $(sha256sum < large.bin | cut -c1-64) | git hash-object -w --stdin),large.bin`,
+			`put large.bin "more\n"; git update-index --cacheinfo 100644,`+
+				`$(printf 'version https://git-lfs.github.com/spec/v1\noid sha256:%s\nsize 5\n' $(sha256sum < large.bin | cut -c1-64) | git hash-object -w --stdin),large.bin`,
 		)
 		wantStatus(t, dir, "main  0  0", "M. large.bin")
 	}

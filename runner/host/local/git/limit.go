@@ -54,9 +54,11 @@ func (e LimitError) Unwrap() error {
 // Hint tells an operator what to do next.
 func (e LimitError) Hint() string {
 	if e.late {
-		return "try again when the machine is less busy; git status in the workspace shows whether git is always that slow there"
+		return "try again when the machine is less busy; " +
+			"git status in the workspace shows whether git is always that slow there"
 	}
-	return "a commit of the agent, or its index, lists millions of files: git log --oneline in the workspace shows the commits"
+	return "a commit of the agent, or its index, lists millions of files: " +
+		"git log --oneline in the workspace shows the commits"
 }
 
 // within bounds the time in which git reads a repository. The error of readFailed is then a

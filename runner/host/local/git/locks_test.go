@@ -14,7 +14,8 @@ func TestRemoveLocks(t *testing.T) {
 	dir := t.TempDir()
 	outside := t.TempDir()
 	for _, name := range []string{
-		"HEAD", "index.lock", "refs/heads/a/b.lock", "objects/x.lock", "hooks/y.lock", "refs/heads/hooks/c.lock", "refs/heads/lfs/d.lock",
+		"HEAD", "index.lock", "refs/heads/a/b.lock", "objects/x.lock", "hooks/y.lock", "refs/heads/hooks/c.lock",
+		"refs/heads/lfs/d.lock",
 		"modules/m/HEAD", "modules/m/refs/z", "modules/m/objects/x.lock", "modules/m/index.lock",
 	} {
 		path := filepath.Join(dir, ".git", name)
@@ -30,7 +31,9 @@ func TestRemoveLocks(t *testing.T) {
 		".git/index.lock", ".git/modules/m/index.lock", ".git/refs/heads/a/b.lock", ".git/refs/heads/hooks/c.lock",
 		".git/refs/heads/lfs/d.lock",
 	})
-	for _, name := range []string{".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock", ".git/modules/m/objects/x.lock"} {
+	for _, name := range []string{
+		".git/HEAD", ".git/objects/x.lock", ".git/hooks/y.lock", ".git/modules/m/objects/x.lock",
+	} {
 		test.Equal(t, name, test.Exists(t, filepath.Join(dir, name)), true)
 	}
 	test.Equal(t, "outside", test.Exists(t, filepath.Join(outside, "kept.lock")), true)

@@ -34,7 +34,8 @@ func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
 	cmd.Dir = dir
 	cmd.Env = []string{
 		"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "GIT_CONFIG_GLOBAL=/dev/null", "GIT_CONFIG_NOSYSTEM=1",
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.org",
 	}
 	return cmd
 }
@@ -47,7 +48,10 @@ func git(t *testing.T, dir string, args ...string) string {
 // words are shell functions for scripts of tests: create a repository with one commit, a
 // further commit, a file.
 const words = `
-repo() { git init -q -b main "$1"; echo one > "$1/file"; echo "*.o" > "$1/.gitignore"; git -C "$1" add .; git -C "$1" commit -qm one; }
+repo() {
+	git init -q -b main "$1"; echo one > "$1/file"; echo "*.o" > "$1/.gitignore"
+	git -C "$1" add .; git -C "$1" commit -qm one
+}
 commit() { git -C "${1:-.}" commit -q --allow-empty -m "${2:-x}"; }
 put() { mkdir -p "$(dirname "$1")"; printf "$2" > "$1"; }
 `

@@ -54,23 +54,34 @@ func openReader(dir string) (r *reader, ok bool, err error) {
 		return nil, false, err
 	}
 	repo, ok, err := openRepository(tree)
-	if err == nil && ok {
-		r, err = newReader(repo)
+	if err != nil || !ok {
+		return nil, false, err
 	}
-	return r, ok && err == nil, err
+	r, err = newReader(repo)
+	return r, err == nil, err
 }
 
 func newReader(repo repository) (r *reader, err error) {
 	r = &reader{repository: repo}
-	if err = r.readReferences(); err == nil {
-		r.head, r.commit, err = r.headOf(r.gitDir)
+	if err := r.readReferences(); err != nil {
+		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
+	r.head, r.commit, err = r.headOf(r.gitDir)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errUnread, err)
 	}
-	if r.scratch, err = os.MkdirTemp("", scratchPattern); err != nil {
+	r.scratch, err = os.MkdirTemp("", scratchPattern)
+	if err != nil {
 		return nil, err
 	}
+	if err := r.makeGitDir(); err != nil {
+		return nil, errors.Join(err, r.close())
+	}
+	return r, nil
+}
+
+// makeGitDir writes the temporary git directory.
+func (r *reader) makeGitDir() error {
 	head := "ref: refs/heads/none\n"
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n"
 	if r.commit != "" {
@@ -79,20 +90,24 @@ func newReader(repo repository) (r *reader, err error) {
 	if len(r.commit) == 64 {
 		config = "[core]\n\trepositoryformatversion = 1\n\tbare = false\n[extensions]\n\tobjectformat = sha256\n"
 	}
-	err = errors.Join(
-		os.Mkdir(filepath.Join(r.scratch, "refs"), 0o700),
-		os.Mkdir(filepath.Join(r.scratch, "objects"), 0o700),
+	for _, dir := range []string{"refs", "objects", "info"} {
+		if err := os.Mkdir(filepath.Join(r.scratch, dir), 0o700); err != nil {
+			return err
+		}
+	}
+	content := map[string]string{
+		"HEAD":   head,
+		"config": config,
 		// Only its content makes a file binary. An agent's .gitattributes, which git may
 		// ignore itself, could otherwise hide every file.
-		os.Mkdir(filepath.Join(r.scratch, "info"), 0o700),
-		os.WriteFile(filepath.Join(r.scratch, "info", "attributes"), []byte("* !diff\n"), 0o600),
-		os.WriteFile(filepath.Join(r.scratch, "HEAD"), []byte(head), 0o600),
-		os.WriteFile(filepath.Join(r.scratch, "config"), []byte(config), 0o600),
-	)
-	if err != nil {
-		return nil, errors.Join(err, r.close())
+		"info/attributes": "* !diff\n",
 	}
-	return r, nil
+	for name, text := range content {
+		if err := os.WriteFile(filepath.Join(r.scratch, name), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
@@ -124,13 +139,17 @@ func (r *reader) readReferences() error {
 		// of the annotated tag in the line above
 		if commit, ok := strings.CutPrefix(line, "^"); ok {
 			r.packed[last] = commit
+			continue
 		}
-		if id, name, ok := strings.Cut(line, " "); ok && objectID(id) {
-			last = name
-			r.refs[name] = id
-			r.packed[name] = id
-			r.repacked = r.repacked ||
-				!strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/")
+		id, name, ok := strings.Cut(line, " ")
+		if !ok || !objectID(id) {
+			continue
+		}
+		last = name
+		r.refs[name] = id
+		r.packed[name] = id
+		if !strings.HasPrefix(name, "refs/tags/") && !strings.HasPrefix(name, "refs/remotes/") {
+			r.repacked = true
 		}
 	}
 	if len(r.refs) > maxReferences {
@@ -145,11 +164,8 @@ var errReferences = LimitError{what: fmt.Sprintf("it has more than %d references
 // readLoose reads the references that are files below a directory of the git directory, which
 // it reads in parts: a sorted list of millions would take as much memory as git does.
 func (r *reader) readLoose(dir string) error {
-	list, err := os.OpenFile(
-		filepath.Join(r.common, dir),
-		os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY,
-		0,
-	)
+	path := filepath.Join(r.common, dir)
+	list, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_DIRECTORY, 0)
 	if err != nil {
 		return r.unreadable(dir, err)
 	}
@@ -196,9 +212,10 @@ func (r *reader) addLoose(name string, e fs.DirEntry) error {
 		return nil
 	}
 	data, err := files.ReadRegular(filepath.Join(r.common, name), 1<<10)
-	if err == nil {
-		r.refs[name] = strings.TrimSpace(string(data))
+	if err != nil {
+		return nil //nolint:nilerr // it stays unreadable
 	}
+	r.refs[name] = strings.TrimSpace(string(data))
 	return nil
 }
 
@@ -362,22 +379,25 @@ func (r *reader) copyIndex() error {
 	r.objects = cmp.Or(r.objects, filepath.Join(r.scratch, "objects"))
 	original := filepath.Join(r.gitDir, "index")
 	info, err := os.Lstat(original)
-	var index []byte
-	if err == nil {
-		index, err = files.ReadRegular(original, maxIndex)
-	}
-	if err == nil {
-		err = os.WriteFile(r.index, index, 0o600)
-	}
-	if err == nil {
-		// git compares the content of files only if they are not older than the index, so the
-		// copy must have the same time.
-		err = os.Chtimes(r.index, time.Time{}, info.ModTime())
-	}
 	if files.Absent(err) { // there is no commit yet
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	index, err := files.ReadRegular(original, maxIndex)
+	if files.Absent(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(r.index, index, 0o600); err != nil {
+		return err
+	}
+	// git compares the content of files only if they are not older than the index, so the copy
+	// must have the same time.
+	return os.Chtimes(r.index, time.Time{}, info.ModTime())
 }
 
 // maxEntry bounds a part that a splitWriter keeps, in bytes. The system allows paths of 4,096.

@@ -41,24 +41,27 @@ const (
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
-	// codex's sandbox leaves empty ones
-	if files.Absent(err) || err == nil && info.IsDir() && isEmpty(dotGit) {
+	if files.Absent(err) {
 		return repository{}, false, nil
 	}
 	if err != nil {
 		return repository{}, false, files.Failed(err, "read the repository of %s", tree)
 	}
+	if info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves one
+		return repository{}, false, nil
+	}
 	gitDir := dotGit
 	if info.Mode().IsRegular() {
-		if gitDir, ok, err = pointer(dotGit, "gitdir:"); !ok || err != nil {
+		gitDir, ok, err = pointer(dotGit, "gitdir:")
+		if err != nil || !ok {
 			return repository{}, false, err
 		}
 	}
-	if repo.gitDir, ok, err = resolveDir(gitDir); !ok || err != nil {
+	gitDir, ok, err = resolveDir(gitDir)
+	if err != nil || !ok {
 		return repository{}, false, err
 	}
-	repo.tree = tree
-	repo.inTree = info.IsDir()
+	repo = repository{tree: tree, gitDir: gitDir, inTree: info.IsDir()}
 	common, ok, err := pointer(filepath.Join(repo.gitDir, "commondir"), "")
 	if err != nil {
 		return repository{}, false, err
@@ -92,10 +95,13 @@ func pointer(file, prefix string) (path string, ok bool, err error) {
 // resolveDir resolves all links in the path of a directory; ok is false if it does not exist.
 func resolveDir(path string) (real string, ok bool, err error) {
 	real, err = filepath.EvalSymlinks(path)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = os.Stat(real)
+	if files.Absent(err) {
+		return "", false, nil
 	}
+	if err != nil {
+		return "", false, files.Failed(err, "resolve %s", path)
+	}
+	info, err := os.Stat(real)
 	if files.Absent(err) {
 		return "", false, nil
 	}
@@ -145,11 +151,11 @@ func Writable(dir string, opened ...string) (list []string, err error) {
 // directory for a .git. All links are resolved.
 func Root(dir string) (string, error) {
 	real, ok, err := resolveDir(dir)
-	if err == nil && !ok {
-		err = files.Failed(fs.ErrNotExist, "find the repository of %s", dir)
-	}
 	if err != nil {
 		return "", err
+	}
+	if !ok {
+		return "", files.Failed(fs.ErrNotExist, "find the repository of %s", dir)
 	}
 	for at := real; ; at = filepath.Dir(at) {
 		repo, ok, err := openRepository(at)
@@ -179,9 +185,10 @@ func exists(path string) bool {
 // Head is the commit of a workspace's HEAD, empty if there is none, the directory with the
 // repository's objects, and the content of its references by name.
 type Head struct {
-	Commit, Objects string
-	Branch          string // the branch that HEAD names; empty if it names a commit
-	References      map[string]string
+	Commit     string
+	Branch     string // the branch that HEAD names; empty if it names a commit
+	Objects    string
+	References map[string]string
 }
 
 // GitDir is the git directory of the workspace.
@@ -227,8 +234,8 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
 }
 
-// SetSubmoduleBranch does so in a submodule of a workspace, whose links are resolved, if it is
-// set up.
+// SetSubmoduleBranch is SetRemoteBranch in a submodule of a workspace. The path of the
+// workspace has no links. It does nothing if the submodule is not set up.
 func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 	repo, ok, err := openRepository(filepath.Join(workspace, path))
 	if err != nil || !ok {
@@ -281,9 +288,9 @@ func MoveHead(workspace, from, to string) error {
 	}
 	branch, onBranch := strings.CutPrefix(head, "ref: ")
 	if !onBranch {
-		branch = "HEAD"
+		return repo.setReference("HEAD", to)
 	}
-	if onBranch && (!strings.HasPrefix(branch, "refs/heads/") || r.refs[branch] != from) {
+	if !strings.HasPrefix(branch, "refs/heads/") || r.refs[branch] != from {
 		return fmt.Errorf("HEAD leads to %.60q", branch)
 	}
 	return repo.setReference(branch, to)
@@ -314,17 +321,26 @@ func (repo repository) replace(name string, content []byte) error {
 	if !ok || real != parent {
 		return fmt.Errorf("%s is a link", parent)
 	}
-	f, err := dir.OpenFile(temporary, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err := writeNew(dir, temporary, content); err != nil {
+		return err
+	}
+	if err := dir.Rename(temporary, name); err != nil {
+		return errors.Join(err, dir.Remove(temporary))
+	}
+	return nil
+}
+
+// writeNew writes a file that must not exist. It is on disk then: after a power failure git
+// would refuse an empty reference.
+func writeNew(dir *os.Root, name string, content []byte) error {
+	f, err := dir.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {
 		return err
 	}
 	_, err = f.Write(content)
-	// After a power failure git would refuse an empty reference.
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = dir.Rename(temporary, name)
-	}
+	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
-		return errors.Join(err, dir.Remove(temporary))
+		return errors.Join(err, dir.Remove(name))
 	}
 	return nil
 }
@@ -352,14 +368,7 @@ func IsBranchName(ctx context.Context, name string) bool {
 // HasBranch reports whether a repository of the operator in dir has a branch.
 func HasBranch(ctx context.Context, dir, name string) bool {
 	show := plainGit(
-		ctx,
-		dir,
-		"-c",
-		"safe.directory=*",
-		"show-ref",
-		"--verify",
-		"--quiet",
-		"refs/heads/"+name,
+		ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name,
 	)
 	_, err := Run(show, maxMemory)
 	return err == nil

@@ -18,7 +18,8 @@ func TestWritable(t *testing.T) {
 	t.Parallel()
 	const linked = "git -C repo worktree add -q ../ws; "
 	// forge makes ws look like a worktree with a git directory and a common one.
-	const forge = `forge() { put ws/.git "gitdir: $PWD/$1\n"; put $1/commondir "$PWD/$2\n"; put $1/gitdir "$PWD/ws/.git\n"; put $1/HEAD "ref: refs/heads/main\n"; }; `
+	const forge = `forge() { put ws/.git "gitdir: $PWD/$1\n"; put $1/commondir "$PWD/$2\n"; ` +
+		`put $1/gitdir "$PWD/ws/.git\n"; put $1/HEAD "ref: refs/heads/main\n"; }; `
 	for i, c := range []struct{ name, script, dir, opened, want string }{
 		{name: "nothing", script: "true"},
 		{name: "no repository", script: "mkdir ws"},
@@ -85,8 +86,9 @@ func TestWritable(t *testing.T) {
 		{name: "common directory outside", script: forge + "forge ws/fake repo/.git"},
 		{name: "common directory in .git", script: `put ws/.git/commondir "$PWD/repo/.git\n"`},
 		{
-			name:   "git directory by a link",
-			script: `git -C repo worktree add -q ../theirs; put ws/.git "gitdir: g\n"; ln -s "$PWD/repo/.git/worktrees/theirs" ws/g`,
+			name: "git directory by a link",
+			script: `git -C repo worktree add -q ../theirs; put ws/.git "gitdir: g\n"; ` +
+				`ln -s "$PWD/repo/.git/worktrees/theirs" ws/g`,
 		},
 		{name: "outside the tree", script: `put ws/.git "gitdir: ..\n"`},
 		{name: "root", script: `put ws/.git "gitdir: /\n"`},
@@ -95,8 +97,9 @@ func TestWritable(t *testing.T) {
 		{name: "no such place", script: `put ws/.git "gitdir: /nowhere/at/all\n"`},
 		{
 			// theirs points back to theirs/.git; a link of that name must not make it ours
-			name:   "back by a link",
-			script: `git -C repo worktree add -q ../theirs; put ws/.git "gitdir: $PWD/repo/.git/worktrees/theirs\n"; ln -s . ws/theirs`,
+			name: "back by a link",
+			script: `git -C repo worktree add -q ../theirs; ` +
+				`put ws/.git "gitdir: $PWD/repo/.git/worktrees/theirs\n"; ln -s . ws/theirs`,
 		},
 		{
 			name:   "objects by a link",
@@ -142,7 +145,8 @@ func TestRepoRoot(t *testing.T) {
 	sh(
 		t,
 		dir,
-		`repo repo; mkdir -p repo/a/b repo/c/.git repo/c/d plain; git clone -q --bare repo store/bare.git; git -C store/bare.git worktree add -q ../../tree
+		`repo repo; mkdir -p repo/a/b repo/c/.git repo/c/d plain; git clone -q --bare repo store/bare.git
+			git -C store/bare.git worktree add -q ../../tree
 		git -C repo worktree add -q ../linked; git clone -q --separate-git-dir elsewhere repo separate`,
 	)
 	for from, want := range map[string]string{

@@ -69,9 +69,11 @@ func Unsaved(
 	}
 	u := unsavedSearch{top: top, origin: origin, deleted: []string{top}}
 	for _, also := range alsoDeleted {
-		if real, ok, err := resolveDir(also); err == nil && ok {
-			u.deleted = append(u.deleted, real)
+		real, ok, err := resolveDir(also)
+		if err != nil || !ok {
+			continue // it does not exist, or counts as kept
 		}
+		u.deleted = append(u.deleted, real)
 	}
 	trees, bare, pipes, unread := findRepositories(ctx, top)
 	bare = slices.DeleteFunc(bare, func(dir string) bool {
@@ -96,16 +98,9 @@ func Unsaved(
 		_ = r.close() // a temporary directory
 	}
 	for _, dir := range bare[:min(len(bare), maxRepositories)] {
-		if judged[dir] {
-			continue
+		if !judged[dir] {
+			u.bareRepository(ctx, dir)
 		}
-		r, err := withoutTables(newReader(repository{tree: dir, gitDir: dir, common: dir}))
-		if err != nil {
-			u.report(dir, "a repository that can't be read")
-			continue
-		}
-		u.report(dir, u.commits(ctx, r)...)
-		_ = r.close() // a temporary directory
 	}
 	if max(len(trees), len(bare)) > maxRepositories {
 		u.found = append(u.found, "more repositories than are examined")
@@ -118,6 +113,22 @@ func Unsaved(
 		return fmt.Sprintf("work that can't be listed within %s", unsavedTimeout), nil
 	}
 	return strings.Join(u.found, ", "), u.items
+}
+
+// bareRepository reports the commits in a git directory that has no work tree.
+func (u *unsavedSearch) bareRepository(ctx context.Context, dir string) {
+	const unread = "a repository that can't be read"
+	r, err := newReader(repository{tree: dir, gitDir: dir, common: dir})
+	if err != nil {
+		u.report(dir, unread)
+		return
+	}
+	defer func() { _ = r.close() }() // a temporary directory
+	if r.refuseTables() != nil {
+		u.report(dir, unread)
+		return
+	}
+	u.report(dir, u.commits(ctx, r)...)
 }
 
 // unsavedSearch collects the unsaved work of a workspace.
@@ -224,12 +235,13 @@ func outsideFiles(ctx context.Context, top string, each func(path string)) (prin
 			return nil
 		}
 		info, err := d.Info()
-		if err == nil {
-			path = strings.TrimPrefix(path, top+"/")
-			fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
-			each(path)
+		if err != nil {
+			return nil //nolint:nilerr // it has vanished
 		}
-		return nil // it has vanished
+		path = strings.TrimPrefix(path, top+"/")
+		fmt.Fprintf(h, "%s\x00%d\x00%d\x00", path, info.Size(), info.ModTime().UnixNano())
+		each(path)
+		return nil
 	})
 	return fmt.Sprintf("%x", h.Sum(nil)), err
 }
@@ -253,25 +265,25 @@ func isBare(dir string) bool {
 
 // changes counts the files with uncommitted changes, as text; empty if there are none.
 func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) []string {
+	const unlisted = "changes that git can't list"
 	if slices.ContainsFunc(pipes, func(pipe string) bool { return paths.Inside(r.tree, pipe) }) {
-		return []string{"changes that git can't list"}
+		return []string{unlisted}
 	}
+	if err := r.showHidden(ctx); err != nil {
+		return []string{unlisted}
+	}
+	below := strings.TrimPrefix(strings.TrimPrefix(r.tree, u.top), "/")
 	changes := 0
-	err := r.showHidden(ctx)
-	if err == nil {
-		err = r.eachChange(ctx, func(_, path string) {
-			if !strings.HasSuffix(path, "/") { // another repository, which is judged separately
-				changes++
-				u.name(
-					changes,
-					filepath.Join(strings.TrimPrefix(strings.TrimPrefix(r.tree, u.top), "/"), path),
-				)
-			}
-		})
-	}
+	err := r.eachChange(ctx, func(_, path string) {
+		if strings.HasSuffix(path, "/") { // another repository, which is judged separately
+			return
+		}
+		changes++
+		u.name(changes, filepath.Join(below, path))
+	})
 	switch {
 	case err != nil:
-		return []string{"changes that git can't list"}
+		return []string{unlisted}
 	case changes > 0:
 		return []string{text.Plural(changes, "change") + " not committed"}
 	}
@@ -300,21 +312,26 @@ func (r *reader) showHidden(ctx context.Context) error {
 			hidden.add(path)
 		}
 	}}
-	err := r.run(cmd)
-	if err == nil && hidden.tooLong {
-		err = errTooLong
+	if err := r.run(cmd); err != nil {
+		return err
 	}
-	if err == nil && hidden.String() != "" {
-		err = r.copyIndex()
-		for _, show := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
-			if err == nil {
-				cmd := r.git(ctx, "update-index", show, "-z", "--stdin")
-				cmd.Stdin = strings.NewReader(hidden.String())
-				err = r.run(cmd)
-			}
+	if hidden.tooLong {
+		return errTooLong
+	}
+	if hidden.String() == "" {
+		return nil
+	}
+	if err := r.copyIndex(); err != nil {
+		return err
+	}
+	for _, show := range []string{"--no-assume-unchanged", "--no-skip-worktree"} {
+		cmd := r.git(ctx, "update-index", show, "-z", "--stdin")
+		cmd.Stdin = strings.NewReader(hidden.String())
+		if err := r.run(cmd); err != nil {
+			return err
 		}
 	}
-	return err
+	return nil
 }
 
 // commits counts a repository's commits that no remote-tracking reference contains, as text;
@@ -334,16 +351,19 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 		return unknown
 	}
 	work := heads.current
-	saved := []string(nil)
+	var saved []string
 	for name, id := range r.refs {
-		switch {
-		case strings.HasPrefix(id, "ref:"): // its target is listed, too
-		case !objectID(id):
+		if strings.HasPrefix(id, "ref:") {
+			continue // its target is listed, too
+		}
+		if !objectID(id) {
 			return unknown
-		case !deleted,
-			slices.ContainsFunc(remotes, func(prefix string) bool { return strings.HasPrefix(name, prefix) }):
+		}
+		isRemote := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		switch {
+		case !deleted, slices.ContainsFunc(remotes, isRemote):
 			saved = append(saved, "^"+id)
-		case r.packed[name] == "" || r.repacked || !strings.HasPrefix(name, "refs/tags/") || slices.Contains(heads.past, r.packed[name]):
+		case !r.clonedTag(name) || slices.Contains(heads.past, r.packed[name]):
 			work = append(work, id)
 		}
 	}
@@ -358,8 +378,11 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 		return r.output(cmd)
 	}
 	count, err := list("--count")
-	n, notNumber := strconv.Atoi(count)
-	if err != nil || notNumber != nil {
+	if err != nil {
+		return unknown
+	}
+	n, err := strconv.Atoi(count)
+	if err != nil {
 		return unknown
 	}
 	if n == 0 {
@@ -373,6 +396,12 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }
 
+// clonedTag reports whether a reference is a tag that git clone may have packed, and nothing
+// else.
+func (r *reader) clonedTag(name string) bool {
+	return strings.HasPrefix(name, "refs/tags/") && r.packed[name] != "" && !r.repacked
+}
+
 // remotes returns the prefixes of the references to what remotes have. It omits remotes that
 // are deleted together with what was pushed there, or that are gone already.
 func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []string, err error) {
@@ -380,9 +409,12 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 	if files.Absent(err) {
 		return nil, nil
 	}
-	var list []setting
-	if err == nil {
-		list, err = parseConfig(ctx, data)
+	if err != nil {
+		return nil, err
+	}
+	list, err := parseConfig(ctx, data)
+	if err != nil {
+		return nil, err
 	}
 	lost := map[string]bool{}
 	for _, s := range list {
@@ -391,15 +423,14 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 		}
 	}
 	for name, lost := range lost {
-		moved := name == "origin" && u.origin != "" && !u.loses(r, setting{
-			name:  "url",
-			value: u.origin,
-		}, nil)
-		if !lost || moved {
+		if lost && name == "origin" && u.origin != "" {
+			lost = u.loses(r, setting{name: "url", value: u.origin}, nil) // it was moved
+		}
+		if !lost {
 			prefixes = append(prefixes, "refs/remotes/"+name+"/", "refs/prefetch/remotes/"+name+"/")
 		}
 	}
-	return prefixes, err
+	return prefixes, nil
 }
 
 // loses reports whether an address of a remote, or one of others that it may stand for, leads
@@ -435,7 +466,10 @@ func rewritten(address string, list []setting) (addresses []string) {
 
 // heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has
 // been.
-type heads struct{ current, past []string }
+type heads struct {
+	current []string
+	past    []string
+}
 
 // automaticStashes are the files in which git keeps changes during a rebase or merge.
 var automaticStashes = []string{"rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH"}
@@ -452,7 +486,8 @@ func (r *reader) readHeads(deleted bool) (h heads, err error) {
 		for _, w := range worktrees {
 			dirs = append(dirs, filepath.Join(r.common, "worktrees", w.Name()))
 		}
-		if h.current, err = reflog(filepath.Join(r.common, "logs", "refs", "stash")); err != nil {
+		h.current, err = reflog(filepath.Join(r.common, "logs", "refs", "stash"))
+		if err != nil {
 			return h, err
 		}
 	}
@@ -464,20 +499,11 @@ func (r *reader) readHeads(deleted bool) (h heads, err error) {
 		if commit != "" {
 			h.current = append(h.current, commit)
 		}
-		for _, name := range automaticStashes {
-			stash, err := files.ReadRegular(filepath.Join(dir, name), 1<<10)
-			if files.Absent(err) {
-				continue
-			}
-			if err != nil {
-				return h, fmt.Errorf("%s: %w", name, err)
-			}
-			id := strings.TrimSpace(string(stash))
-			if !objectID(id) {
-				return h, fmt.Errorf("%s: %w", name, errUnread)
-			}
-			h.current = append(h.current, id)
+		stashes, err := readAutomaticStashes(dir)
+		if err != nil {
+			return h, err
 		}
+		h.current = append(h.current, stashes...)
 		past, err := reflog(filepath.Join(dir, "logs", "HEAD"))
 		if err != nil {
 			return h, err
@@ -487,16 +513,39 @@ func (r *reader) readHeads(deleted bool) (h heads, err error) {
 	return h, nil
 }
 
+// readAutomaticStashes returns the commits in the files of automaticStashes.
+func readAutomaticStashes(gitDir string) (ids []string, err error) {
+	for _, name := range automaticStashes {
+		stash, err := files.ReadRegular(filepath.Join(gitDir, name), 1<<10)
+		if files.Absent(err) {
+			continue
+		}
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		id := strings.TrimSpace(string(stash))
+		if !objectID(id) {
+			return nil, fmt.Errorf("%s: %w", name, errUnread)
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
 // reflog returns the commits that a reference has been at; none if it has no log.
 func reflog(path string) (ids []string, err error) {
 	log, err := files.ReadRegular(path, maxGitFile)
 	if files.Absent(err) {
 		return nil, nil
 	}
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.Lines(string(log)) {
-		if words := strings.Fields(line); len(words) > 1 && objectID(words[1]) {
+		words := strings.Fields(line)
+		if len(words) > 1 && objectID(words[1]) {
 			ids = append(ids, words[1])
 		}
 	}
-	return ids, err
+	return ids, nil
 }

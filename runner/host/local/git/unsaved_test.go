@@ -56,7 +56,8 @@ func TestUnsaved(t *testing.T) {
 		},
 		{
 			"a tag of the remote on no branch",
-			`git -C ../remote checkout -q --detach; commit ../remote; git -C ../remote tag off; git -C ../remote checkout -q main
+			`git -C ../remote checkout -q --detach; commit ../remote; git -C ../remote tag off
+				git -C ../remote checkout -q main
 			cd ..; rm -rf ws; git clone -q "$PWD/remote" ws`,
 			"",
 		},
@@ -85,11 +86,13 @@ func TestUnsaved(t *testing.T) {
 			"in submodule sub " + one,
 		},
 		{
-			"pushed within the workspace by the push address", `git init -q --bare .git/store.git; git config remote.origin.pushurl .git/store.git
+			"pushed within the workspace by the push address", `git init -q --bare .git/store.git
+				git config remote.origin.pushurl .git/store.git
 			commit; git push -q origin HEAD:topic`, "2 commits not on any remote",
 		},
 		{
-			"pushed within the workspace by another address", `git init -q --bare .git/store.git; git config url."$PWD/.git/store.git".insteadOf far:
+			"pushed within the workspace by another address", `git init -q --bare .git/store.git
+				git config url."$PWD/.git/store.git".insteadOf far:
 			git remote add far far:; commit; git push -q far HEAD:topic`, one,
 		},
 		{
@@ -108,21 +111,25 @@ func TestUnsaved(t *testing.T) {
 			git remote add store "$PWD/.git/store"; commit; git push -q store HEAD:topic`, one},
 		{
 			"a submodule of a linked worktree elsewhere", `git worktree add -q ../wt; repo ../other; cd ../wt
-			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; commit sub; rm -rf sub`, "in submodule sub " + one,
+			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; commit sub
+			rm -rf sub`, "in submodule sub " + one,
 		},
 		{"a repository without commits", "rm -rf .git file .gitignore; git init -q", ""},
 		{
 			"a bare repository alone",
-			"rm -rf .git .gitignore file; git clone -q --bare ../remote a/store.git; git --git-dir a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y",
+			"rm -rf .git .gitignore file; git clone -q --bare ../remote a/store.git; git --git-dir " +
+				"a/store.git worktree add -q ../x; commit ../x; git -C ../x push -q . HEAD:refs/heads/y",
 			"in a/store.git 2 commits not on any remote",
 		},
 		{
-			"a bare repository with references in tables", `rm -rf .git .gitignore file; git init -q --bare a/t.git; mkdir a/t.git/reftable`,
+			"a bare repository with references in tables", `rm -rf .git .gitignore file; ` +
+				`git init -q --bare a/t.git; mkdir a/t.git/reftable`,
 			"in a/t.git a repository that can't be read",
 		},
 		{
 			"a shallow clone",
-			`cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two; git clone -q --depth 1 "file://$PWD/remote" ws`,
+			`cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two; ` +
+				`git clone -q --depth 1 "file://$PWD/remote" ws`,
 			"",
 		},
 		{"a commit in a shallow clone", `cd ..; rm -rf ws; git -C remote commit -q --allow-empty -m two
@@ -245,9 +252,12 @@ func TestUnsavedInDirectoriesDeletedToo(t *testing.T) {
 		{"a branch", "git -C main worktree add -q -b topic ../ws; commit ws", ""},
 		{"a detached HEAD", "git -C main worktree add -q --detach ../ws; commit ws", one},
 		{"a submodule", `git -C main worktree add -q -b topic ../ws; repo other; cd ws
-			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; git commit -qm sub; cd sub; git switch -qc work; commit`, "in sub " + one},
-		{"a remote", "git clone -q remote ws; git clone -q --bare remote tmp/b.git; git -C ws remote add b ../tmp/b.git; commit ws; git -C ws push -q b main", one},
-		{"a main repository", "git clone -q --mirror remote tmp/m.git; git -C tmp/m.git worktree add -q -b topic ../../ws; commit ws", "2 commits not on any remote"},
+			git -c protocol.file.allow=always submodule --quiet add "$PWD/../other" sub; git commit -qm sub
+			cd sub; git switch -qc work; commit`, "in sub " + one},
+		{"a remote", "git clone -q remote ws; git clone -q --bare remote tmp/b.git; git -C ws remote add " +
+			"b ../tmp/b.git; commit ws; git -C ws push -q b main", one},
+		{"a main repository", "git clone -q --mirror remote tmp/m.git; git -C tmp/m.git worktree add -q " +
+			"-b topic ../../ws; commit ws", "2 commits not on any remote"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
