@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -25,7 +26,8 @@ func (m *Mirror) Bundle(
 	defer func() { err = host.WithCode(err) }()
 	var bundle *os.File
 	err = m.withLock(ctx, func(w writer) (err error) {
-		if answer.CloneAnswer, err = w.fetch(ctx, q.Branch, q.Delivered); err != nil {
+		answer.CloneAnswer, err = w.fetch(ctx, q.Branch, q.Delivered)
+		if err != nil {
 			return err
 		}
 		if q.Issue != "" {
@@ -34,18 +36,31 @@ func (m *Mirror) Bundle(
 			}
 		}
 		answer.Head = "refs/heads/" + m.headBranch()
-		if bundle, err = m.temporary(); err == nil {
-			err = m.writeBundle(ctx, q.Issue, have, bundle)
-		}
+		bundle, err = m.makeBundle(ctx, q.Issue, have)
 		return m.failed(host.CodeRepositoryUnavailable, "bundle the mirror", err)
 	})
-	if err == nil {
-		_, err = bundle.Seek(0, io.SeekStart)
+	if err != nil {
+		if bundle != nil {
+			_ = bundle.Close()
+		}
+		return answer, nil, err
 	}
-	if err != nil && bundle != nil {
-		_ = bundle.Close()
+	return answer, bundle, nil
+}
+
+// makeBundle returns a bundle in a file without a name. See writeBundle.
+func (m *Mirror) makeBundle(ctx context.Context, issue string, have []string) (*os.File, error) {
+	bundle, err := m.temporary()
+	if err != nil {
+		return nil, err
 	}
-	return answer, bundle, err
+	if err := m.writeBundle(ctx, issue, have, bundle); err != nil {
+		return nil, errors.Join(err, bundle.Close())
+	}
+	if _, err := bundle.Seek(0, io.SeekStart); err != nil {
+		return nil, errors.Join(err, bundle.Close())
+	}
+	return bundle, nil
 }
 
 // writeBundle writes a bundle of all branches and tags, and of what is kept of an issue,
@@ -60,7 +75,8 @@ func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, t
 	if err != nil {
 		return err
 	}
-	if have, err = m.existing(ctx, "", have); err != nil {
+	have, err = m.existing(ctx, "", have)
+	if err != nil {
 		return err
 	}
 	var want []string
@@ -93,10 +109,8 @@ func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, 
 // with the mirror's configuration and without the indexes that git would not verify (see
 // settings).
 func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []string, to string) *exec.Cmd {
-	cmd := withObjects(
-		m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to),
-		objects,
-	)
+	pack := m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to)
+	cmd := withObjects(pack, objects)
 	not := text.Map(have, func(id string) string { return "^" + id })
 	cmd.Stdin = strings.NewReader(strings.Join(slices.Concat(want, not), "\n") + "\n")
 	return cmd
@@ -107,12 +121,15 @@ func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (ha
 	look := withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
 	look.Stdin = strings.NewReader(strings.Join(ids, "\n") + "\n")
 	out, err := m.output(look)
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.Lines(out) {
 		if id, found := strings.CutPrefix(strings.TrimSpace(line), "commit "); found {
 			have = append(have, id)
 		}
 	}
-	return have, err
+	return have, nil
 }
 
 // Tips returns the commits of all branches and tags. Without a mirror there are none.
@@ -123,10 +140,11 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 	if err := m.renewConfig(); err != nil {
 		return nil, err
 	}
-	out, err := m.output(
-		m.localGit(ctx, "for-each-ref", "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname)",
-			"refs/heads", "refs/tags"),
-	)
+	const format = "--format=%(objecttype) %(objectname) %(*objecttype) %(*objectname)"
+	out, err := m.output(m.localGit(ctx, "for-each-ref", format, "refs/heads", "refs/tags"))
+	if err != nil {
+		return nil, err
+	}
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		if i := slices.Index(words, "commit"); i >= 0 {
@@ -134,7 +152,7 @@ func (m *Mirror) Tips(ctx context.Context) (tips []string, err error) {
 		}
 	}
 	slices.Sort(tips)
-	return slices.Compact(tips), err
+	return slices.Compact(tips), nil
 }
 
 // CloneBundle fills an empty workspace from a bundle, the file at a path. The mirror knows its
@@ -145,14 +163,8 @@ func (m *Mirror) CloneBundle(
 	from host.BundleAnswer,
 	bundle string,
 ) error {
-	_, err := clone{
-		m,
-		workspace,
-		branch,
-	}.fill(
-		ctx,
-		func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) },
-	)
+	c := clone{Mirror: m, workspace: workspace, branch: branch}
+	_, err := c.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetchBundle(ctx, from, bundle) })
 	return err
 }
 
@@ -184,23 +196,29 @@ func (m writer) fetchBundle(
 // those commits in have contain that this machine has. A mirror that is missing is made; the
 // workspace may borrow the objects of another one.
 func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []string, to io.Writer) error {
+	failed := func(err error) error {
+		return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)
+	}
 	head, err := git.HeadOf(workspace)
-	if err == nil && head.Commit != commit {
-		err = fmt.Errorf("HEAD of %s is no longer %s", workspace, commit)
+	if err != nil {
+		return failed(err)
 	}
-	if err == nil && !m.exists() {
-		err = m.withLock(
-			ctx,
-			func(w writer) error { return w.setHead(ctx, "refs/heads/main", len(commit) == sha256Length) },
-		)
+	if head.Commit != commit {
+		return failed(fmt.Errorf("HEAD of %s is no longer %s", workspace, commit))
 	}
-	if err == nil {
-		have, err = m.existing(ctx, head.Objects, have)
+	if !m.exists() {
+		err := m.withLock(ctx, func(w writer) error {
+			return w.setHead(ctx, "refs/heads/main", len(commit) == sha256Length)
+		})
+		if err != nil {
+			return failed(err)
+		}
 	}
-	if err == nil {
-		err = m.pack(ctx, head.Objects, []string{commit}, have, to)
+	have, err = m.existing(ctx, head.Objects, have)
+	if err != nil {
+		return failed(err)
 	}
-	return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)
+	return failed(m.pack(ctx, head.Objects, []string{commit}, have, to))
 }
 
 // temporary returns a file without a name, so that nothing is left if this process dies.

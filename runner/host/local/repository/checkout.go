@@ -44,9 +44,10 @@ func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checko
 		known: []string{"--remotes", "--tags"}, workspace: head.GitDir(),
 	}
 	list, err := l.pointers(ctx)
-	if err == nil {
-		_, _, err = l.copyContent(ctx, list[:min(len(list), mostPointers)], l.gitDir)
+	if err != nil {
+		return err
 	}
+	_, _, err = l.copyContent(ctx, list[:min(len(list), mostPointers)], l.gitDir)
 	return err
 }
 
@@ -81,14 +82,8 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 	if err := files.OwnDir(filepath.Dir(m.path)); err != nil {
 		return err
 	}
-	err := m.run(
-		m.command(
-			ctx,
-			m.plain(),
-			[]string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir},
-		),
-	)
-	if err != nil {
+	create := []string{"init", "--quiet", "--template=", "--object-format=" + format, "--", to.Dir}
+	if err := m.run(m.command(ctx, m.plain(), create)); err != nil {
 		return err
 	}
 	pack, err := m.temporary()
@@ -114,11 +109,8 @@ func (m *Mirror) packInto(ctx context.Context, workspace string, to Checkout) er
 
 // gitIn is git in a repository with a work tree.
 func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...string) *exec.Cmd {
-	cmd := c.command(
-		ctx,
-		append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir),
-		args,
-	)
+	env = append(slices.Clone(env), "GIT_DIR="+filepath.Join(dir, ".git"), "GIT_WORK_TREE="+dir)
+	cmd := c.command(ctx, env, args)
 	cmd.Dir = dir
 	return cmd
 }

@@ -21,11 +21,8 @@ import (
 
 // Clone fills an empty workspace as host.CloneRequest describes.
 func (m *Mirror) Clone(ctx context.Context, workspace, branch, delivered string) (host.CloneAnswer, error) {
-	return clone{
-		m,
-		workspace,
-		branch,
-	}.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
+	c := clone{Mirror: m, workspace: workspace, branch: branch}
+	return c.fill(ctx, func(w writer) (host.CloneAnswer, error) { return w.fetch(ctx, branch, delivered) })
 }
 
 // clone fills an empty workspace, and sets it up for work on a branch.
@@ -40,16 +37,17 @@ func (c clone) fill(
 	update func(writer) (host.CloneAnswer, error),
 ) (answer host.CloneAnswer, err error) {
 	err = c.withLock(ctx, func(w writer) (err error) {
-		if answer, err = update(w); err != nil {
+		answer, err = update(w)
+		if err != nil {
 			return err
 		}
 		return c.copyMirror(ctx)
 	})
-	if err == nil {
-		crash.At("repository.clone.copied")
-		err = c.checkOut(ctx, answer)
+	if err != nil {
+		return answer, err
 	}
-	return answer, err
+	crash.At("repository.clone.copied")
+	return answer, c.checkOut(ctx, answer)
 }
 
 // fetch updates the mirror, and chooses the commit to check out.
@@ -105,9 +103,11 @@ func (m *Mirror) checkBranch(ctx context.Context, branch, base string) error {
 
 // copyMirror makes the workspace a clone of the mirror, without a work tree.
 func (c clone) copyMirror(ctx context.Context) error {
-	err := c.run(c.command(ctx, append(c.plain(), "GIT_ALLOW_PROTOCOL=file"), []string{
-		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin", "--", c.path, c.workspace,
-	}))
+	clone := []string{
+		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--origin=origin",
+		"--", c.path, c.workspace,
+	}
+	err := c.run(c.command(ctx, append(c.plain(), "GIT_ALLOW_PROTOCOL=file"), clone))
 	if err != nil {
 		return c.failed(host.CodeRepositoryUnavailable, "clone the mirror", ofSignal(ctx, err))
 	}
@@ -121,50 +121,65 @@ func (c clone) copyMirror(ctx context.Context) error {
 }
 
 // checkOut sets the clone up for work on a branch.
-func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) (err error) {
-	in := func(env []string, args ...string) {
-		if err == nil {
-			cmd := c.command(
-				ctx,
-				append(
-					slices.Clone(env),
-					"GIT_DIR="+filepath.Join(c.workspace, ".git"),
-					"GIT_WORK_TREE="+c.workspace,
-				),
-				args,
-			)
-			cmd.Dir = c.workspace
-			err = ofSignal(ctx, c.run(cmd))
-		}
+func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
+	failed := func(err error) error {
+		return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
 	}
-	in(c.plain(), "config", "remote.origin.url", c.Address())
-	// A commit of an agent must not wait for a key of the operator, which it could not use.
-	in(c.plain(), "config", "commit.gpgSign", "false")
-	in(c.plain(), "config", "tag.gpgSign", "false")
+	settings := [][]string{
+		{"remote.origin.url", c.Address()},
+		// A commit of an agent must not wait for a key of the operator, which it could not use.
+		{"commit.gpgSign", "false"},
+		{"tag.gpgSign", "false"},
+	}
 	if c.remote.Name != "" {
-		in(c.plain(), "config", "user.name", c.remote.Name)
+		settings = append(settings, []string{"user.name", c.remote.Name})
 	}
 	if c.remote.Email != "" {
-		in(c.plain(), "config", "user.email", c.remote.Email)
+		settings = append(settings, []string{"user.email", c.remote.Email})
 	}
-	if err == nil {
-		in(c.env, "var", "GIT_COMMITTER_IDENT")
-		if err != nil && !errors.As(err, &killedError{}) {
-			return &reconcile.Error{
-				Code:    host.CodeNoIdentity,
-				Message: "the agent's commits would have no author: " + err.Error(),
-				Err:     err,
-				Hint:    "set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
-			}
+	for _, s := range settings {
+		if err := c.runGit(ctx, c.plain(), "config", s[0], s[1]); err != nil {
+			return failed(err)
 		}
 	}
-	in(c.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base)
-	// With the operator's configuration, because it has the filters of Git LFS.
-	in(c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
-	if err == nil && c.remote.Submodules {
-		err = c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, "", 0)
+	if err := c.checkIdentity(ctx); err != nil {
+		return err
 	}
-	return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
+	err := c.runGit(
+		ctx, c.plain(), "symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/"+from.Base,
+	)
+	if err != nil {
+		return failed(err)
+	}
+	// With the operator's configuration, because it has the filters of Git LFS.
+	err = c.runGit(ctx, c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
+	if err != nil || !c.remote.Submodules {
+		return failed(err)
+	}
+	return failed(c.addSubmodules(ctx, c.workspace, filepath.Join(c.workspace, ".git"), from.Commit, "", 0))
+}
+
+// runGit runs git in the clone.
+func (c clone) runGit(ctx context.Context, env []string, args ...string) error {
+	return ofSignal(ctx, c.run(c.gitIn(ctx, c.workspace, env, args...)))
+}
+
+// checkIdentity returns an error if git has no name or address for the agent's commits.
+func (c clone) checkIdentity(ctx context.Context) error {
+	err := c.runGit(ctx, c.env, "var", "GIT_COMMITTER_IDENT")
+	if errors.As(err, &killedError{}) {
+		return c.failed(host.CodeRepositoryUnavailable, "check out "+c.branch, err)
+	}
+	if err != nil {
+		return &reconcile.Error{
+			Code:    host.CodeNoIdentity,
+			Message: "the agent's commits would have no author: " + err.Error(),
+			Err:     err,
+			Hint: "set repository.git_name and repository.git_email, " +
+				"or user.name and user.email with git config --global",
+		}
+	}
+	return nil
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base
@@ -196,62 +211,84 @@ func (m *Mirror) refresh(
 	if err != nil {
 		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
-	head, err := git.HeadOf(workspace)
-	if err == nil {
-		err = m.checkBorrower(head.Objects)
+	failed := func(err error) error {
+		return m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
 	}
+	head, err := git.HeadOf(workspace)
 	if err != nil {
-		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
+		return answer, failed(err)
+	}
+	if err := m.checkBorrower(head.Objects); err != nil {
+		return answer, failed(err)
 	}
 	var from host.CloneAnswer
-	var refs string
+	var branches string // a line with a commit and a name for each
 	err = m.withLock(ctx, func(w writer) (err error) {
-		if from, err = update(w); err == nil {
-			refs, err = m.output(
-				m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"),
-			)
+		from, err = update(w)
+		if err != nil {
+			return err
 		}
+		branches, err = m.output(
+			m.localGit(ctx, "for-each-ref", "--format=%(objectname) %(refname:lstrip=2)", "refs/heads"),
+		)
 		return err
 	})
 	if err != nil {
 		return answer, err
 	}
 	crash.At("repository.fetch.fetched")
+	answer.Base = from.Base
+	answer.Commit = from.BaseCommit
+	if err := setRemoteBranches(workspace, head, branches, from.Base); err != nil {
+		return answer, failed(err)
+	}
+	if !look && m.isCopy(ctx, head, delivered) {
+		if err := git.MoveHead(workspace, head.Commit, delivered); err != nil {
+			return answer, failed(err)
+		}
+		head.Commit = delivered
+	}
+	if head.Commit == "" {
+		return answer, nil
+	}
+	if !look {
+		if err := m.fetchSubmodules(ctx, workspace, head, from); err != nil {
+			return answer, failed(err)
+		}
+	}
+	if from.Pushed != "" {
+		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, look)
+		if err != nil {
+			return answer, failed(err)
+		}
+		if answer.Pushed.Taken {
+			head, err = git.HeadOf(workspace)
+			if err != nil {
+				return answer, failed(err)
+			}
+		}
+	}
+	return answer, failed(m.compare(ctx, head, &answer))
+}
+
+// setRemoteBranches records in a workspace where the branches of the remote are, and its
+// default branch. branches has a line with a commit and a name for each.
+func setRemoteBranches(workspace string, head git.Head, branches, base string) error {
 	set := func(name, content string) error {
 		if head.References["refs/remotes/origin/"+name] == content {
 			return nil
 		}
 		return git.SetRemoteBranch(workspace, name, content)
 	}
-	for line := range strings.Lines(refs) {
+	for line := range strings.Lines(branches) {
 		commit, name, _ := strings.Cut(strings.TrimSpace(line), " ")
+		err := set(name, commit)
 		// another branch may be in the way, as a is for a/b if the remote has deleted a
-		if failed := set(name, commit); name == from.Base {
-			err = failed
+		if err != nil && name == base {
+			return err
 		}
 	}
-	answer.Base = from.Base
-	answer.Commit = from.BaseCommit
-	if err == nil {
-		err = set("HEAD", "ref: refs/remotes/origin/"+from.Base)
-	}
-	if err == nil && !look && m.isCopy(ctx, head, delivered) {
-		err = git.MoveHead(workspace, head.Commit, delivered)
-		head.Commit = delivered
-	}
-	if err == nil && head.Commit != "" && !look {
-		err = m.fetchSubmodules(ctx, workspace, head, from)
-	}
-	if err == nil && head.Commit != "" && from.Pushed != "" {
-		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, look)
-		if err == nil && answer.Pushed.Taken {
-			head, err = git.HeadOf(workspace)
-		}
-	}
-	if err == nil && head.Commit != "" {
-		err = m.compare(ctx, head, &answer)
-	}
-	return answer, m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
+	return set("HEAD", "ref: refs/remotes/origin/"+base)
 }
 
 // isCopy reports whether what was delivered last is a signed copy of HEAD, at which the
@@ -273,11 +310,8 @@ func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bo
 	if strings.TrimSpace(one) != strings.TrimSpace(other) {
 		return false
 	}
-	contains := withObjects(
-		m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit),
-		head.Objects,
-	)
-	return m.run(contains) != nil
+	contains := m.localGit(ctx, "merge-base", "--is-ancestor", delivered, head.Commit)
+	return m.run(withObjects(contains, head.Objects)) != nil
 }
 
 // checkBorrower returns an error unless the mirror lends its objects to a workspace with a
@@ -297,9 +331,10 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 	count, err := m.output(
 		withObjects(m.localGit(ctx, "rev-list", "--count", answer.Commit, "^"+head.Commit), head.Objects),
 	)
-	if err == nil {
-		answer.Behind, err = strconv.Atoi(count)
+	if err != nil {
+		return err
 	}
+	answer.Behind, err = strconv.Atoi(count)
 	if err != nil || answer.Behind == 0 {
 		return err
 	}
@@ -309,27 +344,23 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	merge := m.localGit(
-		ctx,
-		"merge-tree",
-		"--write-tree",
-		"-z",
-		"--name-only",
-		"--no-messages",
-		head.Commit,
-		answer.Commit,
+		ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit,
 	)
 	merge = withObjects(merge, head.Objects) // which borrow those of the mirror
 	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
-	out, failed := m.output(merge)
-	switch exit, _ := errors.AsType[*exec.ExitError](failed); {
-	case failed == nil:
+	out, mergeErr := m.output(merge)
+	if mergeErr == nil {
 		answer.Clean = true
-	case exit != nil && exit.ExitCode() == 1:
+		return nil
+	}
+	exit, exited := errors.AsType[*exec.ExitError](mergeErr)
+	if exited && exit.ExitCode() == 1 {
 		names := strings.Split(strings.TrimSuffix(out, "\x00"), "\x00")[1:] // without the tree
 		answer.Conflicts = names[:min(len(names), host.MaxConflicts)]
 		answer.Files = len(names)
-	default: // git before 2.38 has no such command: then only the distance is known
-		answer.Unrelated = strings.Contains(failed.Error(), "unrelated histories")
+		return nil
 	}
+	// git before 2.38 has no such command: then only the distance is known
+	answer.Unrelated = strings.Contains(mergeErr.Error(), "unrelated histories")
 	return nil
 }

@@ -34,9 +34,10 @@ const endGrace = 2 * time.Second
 // writes to disk before it updates references, because not every version does so for loose
 // ones.
 var settings = []string{
-	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false", "fetch.unpackLimit=1",
-	"fetch.recurseSubmodules=false", "push.recurseSubmodules=no", "submodule.recurse=false", "push.followTags=false",
-	"core.commitGraph=false", "core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
+	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
+	"fetch.unpackLimit=1", "fetch.recurseSubmodules=false", "push.recurseSubmodules=no",
+	"submodule.recurse=false", "push.followTags=false", "core.commitGraph=false",
+	"core.multiPackIndex=false", "pack.useBitmaps=false", "advice.detachedHead=false",
 }
 
 // commands runs git for a mirror. The directory of the mirror may not exist yet.
@@ -92,28 +93,22 @@ func (c *commands) plain() []string {
 		return strings.HasPrefix(entry, "GIT_") || strings.HasPrefix(entry, "HOME=") ||
 			strings.HasPrefix(entry, "XDG_CONFIG_HOME=")
 	})
-	return append(
-		env,
-		"HOME=/nonexistent",
-		"GIT_CONFIG_NOSYSTEM=1",
-		"GIT_CONFIG_GLOBAL=/dev/null",
-		"GIT_ATTR_NOSYSTEM=1",
-	)
+	return append(env, "HOME=/nonexistent",
+		"GIT_CONFIG_NOSYSTEM=1", "GIT_CONFIG_GLOBAL=/dev/null", "GIT_ATTR_NOSYSTEM=1")
 }
 
 // command returns a command that starts in the directory of the mirrors, where no agent can
 // write.
 func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
-	var all []string
+	var words []string
 	for _, s := range settings {
-		all = append(all, "-c", s)
+		words = append(words, "-c", s)
 	}
+	words = append(words, "--no-pager")
+	words = append(words, args...)
 	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
-	cmd := exec.CommandContext(
-		ctx,
-		cmp.Or(proc.LookPath("git", env), "git"),
-		append(append(all, "--no-pager"), args...)...)
+	cmd := exec.CommandContext(ctx, cmp.Or(proc.LookPath("git", env), "git"), words...)
 	cmd.Dir = filepath.Dir(c.path)
 	cmd.Env = env
 	cmd.ExtraFiles = c.inherit()

@@ -115,10 +115,8 @@ var adviceOfRemotes = []string{"Trace: ", "See ", "hint: ", "Resolving deltas", 
 // reasonOfGit returns the first error of git. An error that only says that ssh has failed is
 // explained by the line before it.
 func reasonOfGit(lines []string) string {
-	lines = slices.DeleteFunc(
-		slices.Clone(lines),
-		func(line string) bool { return startsWithAny(line, noise) },
-	)
+	isNoise := func(line string) bool { return startsWithAny(line, noise) }
+	lines = slices.DeleteFunc(slices.Clone(lines), isNoise)
 	first := slices.IndexFunc(lines, func(line string) bool { return errorLabel().MatchString(line) })
 	switch {
 	case first > 0 && startsWithAny(lines[first], consequences):
@@ -131,13 +129,13 @@ func reasonOfGit(lines []string) string {
 	return ""
 }
 
-// consequences are the beginnings of errors that follow from another one.
+// consequences are the beginnings of errors that another one has caused.
 var consequences = []string{"fatal: Could not read from remote repository", "fatal: the remote end hung up"}
 
 // noise are the beginnings of lines that do not explain the cause of an error.
 var noise = []string{
-	"hint:", "To ", "From ", "Please make sure you have the correct access rights", "and the repository exists.", "warning: ",
-	"Warning: Permanently added ", "error: failed to push some refs to ",
+	"hint:", "To ", "From ", "warning: ", "Warning: Permanently added ", "error: failed to push some refs to ",
+	"Please make sure you have the correct access rights", "and the repository exists.",
 }
 
 func startsWithAny(line string, starts []string) bool {

@@ -13,7 +13,8 @@ func TestReason(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ output, want string }{
 		{
-			"remote: no space for you        \nTo ../remote\n ! [remote rejected] 1a2b -> w (pre-receive hook declined)\n" +
+			"remote: no space for you        \nTo ../remote\n ! [remote rejected] 1a2b -> w (pre-receive " +
+				"hook declined)\n" +
 				"error: failed to push some refs to '../remote'\n",
 			"remote: no space for you (pre-receive hook declined)",
 		},
@@ -26,17 +27,24 @@ func TestReason(t *testing.T) {
 		},
 		{
 			"remote: error: GH013: Repository rule violations found for refs/heads/w.        \nremote: \n" +
-				"remote: - Commits must have verified signatures.        \nremote:   Found 1 violation:        \nremote: \n" +
-				"remote:   4f1c        \n ! [remote rejected] 1a2b -> w (push declined due to repository rule violations)\n",
-			"remote: GH013: Repository rule violations found for refs/heads/w. Commits must have verified signatures. " +
+				"remote: - Commits must have verified signatures.        \nremote:   Found 1 violation:  " +
+				"      \nremote: \n" +
+				"remote:   4f1c        \n ! [remote rejected] 1a2b -> w (push declined due to repository " +
+				"rule violations)\n",
+			"remote: GH013: Repository rule violations found for refs/heads/w. Commits must have " +
+				"verified signatures. " +
 				"(push declined due to repository rule violations)",
 		},
 		{
-			"remote: warning: See https://gh.io/lfs for more information.        \nremote: error: Trace: 0a1b        \n" +
+			"remote: warning: See https://gh.io/lfs for more information.        \nremote: error: Trace: " +
+				"0a1b        \n" +
 				"remote: error: See https://gh.io/lfs for more information.        \n" +
-				"remote: error: File big.bin is 150.00 MB; this exceeds GitHub's file size limit of 100.00 MB        \n" +
-				"remote: error: GH001: Large files detected.        \n ! [remote rejected] 1a2b -> w (pre-receive hook declined)\n",
-			"remote: File big.bin is 150.00 MB; this exceeds GitHub's file size limit of 100.00 MB (pre-receive hook declined)",
+				"remote: error: File big.bin is 150.00 MB; this exceeds GitHub's file size limit of " +
+				"100.00 MB        \n" +
+				"remote: error: GH001: Large files detected.        \n ! [remote rejected] 1a2b -> w " +
+				"(pre-receive hook declined)\n",
+			"remote: File big.bin is 150.00 MB; this exceeds GitHub's file size limit of 100.00 MB " +
+				"(pre-receive hook declined)",
 		},
 		{
 			"remote: \nremote: ========================================================================\nremote: \n" +
@@ -53,14 +61,19 @@ func TestReason(t *testing.T) {
 			"fatal: unable to access 'https://h/app.git/': The requested URL returned error: 404\n",
 			"fatal: unable to access 'https://h/app.git/': The requested URL returned error: 404",
 		},
-		{" ! [rejected]        1a2b -> w (stale info)\nhint: Updates were rejected\n", "the remote refused the push: stale info"},
 		{
-			"** Authorized users only **\ngit@host: Permission denied (publickey).\nfatal: Could not read from remote repository.\n\n" +
+			" ! [rejected]        1a2b -> w (stale info)\nhint: Updates were rejected\n",
+			"the remote refused the push: stale info",
+		},
+		{
+			"** Authorized users only **\ngit@host: Permission denied (publickey).\nfatal: Could not " +
+				"read from remote repository.\n\n" +
 				"Please make sure you have the correct access rights\nand the repository exists.\n",
 			"git@host: Permission denied (publickey).",
 		},
 		{
-			"warning: redirecting to https://b/\nerror: unable to write file x: No space left on device\nfatal: cannot store pack\n",
+			"warning: redirecting to https://b/\nerror: unable to write file x: No space left on device\n" +
+				"fatal: cannot store pack\n",
 			"error: unable to write file x: No space left on device",
 		},
 		{"fatal: the remote end hung up unexpectedly\n", "fatal: the remote end hung up unexpectedly"},

@@ -36,16 +36,19 @@ func (m *Mirror) DeliverWorkspace(
 		return answer, m.failed(host.CodeDeliveryFailed, "read HEAD of "+workspace, err)
 	}
 	answer, err = m.Deliver(ctx, q, work)
-	if err == nil && answer.Commits > 0 && !q.Try {
+	if err != nil {
+		return answer, err
+	}
+	if answer.Commits > 0 && !q.Try {
 		// If this fails, the workspace is kept as unsaved.
 		_ = git.SetRemoteBranch(workspace, q.Branch, answer.Commit)
 	}
-	if err == nil && answer.Head != "" {
+	if answer.Head != "" {
 		// The tree is the same. If this fails, the next delivery finds the signed commits in
 		// the mirror.
 		_ = git.MoveHead(workspace, answer.Head, answer.Commit)
 	}
-	return answer, err
+	return answer, nil
 }
 
 // workOf returns HEAD of a workspace on this machine.
@@ -69,25 +72,27 @@ func (m *Mirror) WithHashedClone(
 	workspace string,
 	cloned host.Origin,
 	use func(git.Clone) error,
-) (err error) {
+) (failed error) {
 	work, err := m.workOf(workspace, cloned)
 	if err != nil {
 		return git.Failed(err, "read HEAD of %s", workspace)
 	}
-	d := &delivery{Mirror: m, Work: work}
 	read := git.Clone{
 		Origin:  cloned,
 		Commit:  work.Commit,
 		Objects: []string{filepath.Join(m.path, "objects")},
 	}
-	if err = m.renewConfig(); err == nil && work.Commit != "" && d.checkComplete(ctx, "") != nil {
-		incoming, failed := d.hashCommits(ctx)
-		defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
-		err = failed
-		read.Objects = append([]string{incoming}, read.Objects...)
-	}
-	if err != nil {
+	if err := m.renewConfig(); err != nil {
 		return git.Failed(err, "read the commits of %s", workspace)
+	}
+	d := &delivery{Mirror: m, Work: work}
+	if work.Commit != "" && d.checkComplete(ctx, "") != nil {
+		incoming, err := d.hashCommits(ctx)
+		defer func() { failed = errors.Join(failed, os.RemoveAll(incoming)) }()
+		if err != nil {
+			return git.Failed(err, "read the commits of %s", workspace)
+		}
+		read.Objects = append([]string{incoming}, read.Objects...)
 	}
 	return use(read)
 }
@@ -127,10 +132,12 @@ func (m *Mirror) Deliver(
 			answer.Commit = d.Commit
 		}
 	}
-	if answer.ChangesWorkflow, err = d.changesWorkflow(ctx); err != nil {
+	answer.ChangesWorkflow, err = d.changesWorkflow(ctx)
+	if err != nil {
 		return answer, err
 	}
-	if answer.Commits, err = d.countNew(ctx); err != nil || answer.Commits == 0 {
+	answer.Commits, err = d.countNew(ctx)
+	if err != nil || answer.Commits == 0 {
 		return answer, err
 	}
 	if err := d.checkSubmodules(ctx); err != nil {
@@ -156,18 +163,13 @@ func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	diff := d.localGit(
-		ctx,
-		"diff",
-		"--name-only",
-		"--no-renames",
-		"refs/heads/"+d.base+"..."+d.Commit,
-		"--",
-		":(literal)"+d.remote.Workflow,
+		ctx, "diff", "--name-only", "--no-renames", "refs/heads/"+d.base+"..."+d.Commit,
+		"--", ":(literal)"+d.remote.Workflow,
 	)
 	names, err := d.output(diff)
 	if err != nil { // no common history: all of the work is new
-		diff = d.localGit(ctx, "ls-tree", "--name-only", d.Commit, "--", d.remote.Workflow)
-		names, err = d.output(diff)
+		list := d.localGit(ctx, "ls-tree", "--name-only", d.Commit, "--", d.remote.Workflow)
+		names, err = d.output(list)
 	}
 	return names != "", d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Workflow, err)
 }
@@ -180,65 +182,75 @@ func (d *delivery) mustContain(ctx context.Context) error {
 	if cloned.URL == "" {
 		return nil
 	}
-	has := func() bool { // not an empty commit
-		out, err := d.output(d.localGit(ctx, "for-each-ref", "--count=1", "--contains="+cloned.Commit,
-			"refs/heads", "refs/tags"))
-		return err == nil && out != ""
-	}
-	if d.exists() && d.renewConfig() == nil && has() {
+	if d.exists() && d.renewConfig() == nil && d.has(ctx, cloned.Commit) {
 		return nil
 	}
 	err := d.withLock(ctx, func(w writer) error {
 		_, err := w.update(ctx)
 		return err
 	})
-	if err != nil || has() {
+	if err != nil || d.has(ctx, cloned.Commit) {
 		return err
 	}
 	return reconcile.NewError(
 		host.CodeRepositoryChanged,
-		fmt.Sprintf(
-			"the workspace was cloned from %s, and %s is another repository",
-			cloned.URL,
-			d.Address(),
-		),
-		"set repository.url back to deliver its commits there; or push them to the new repository yourself, with what they build on",
+		fmt.Sprintf("the workspace was cloned from %s, and %s is another repository", cloned.URL, d.Address()),
+		"set repository.url back to deliver its commits there; or push them to the new repository "+
+			"yourself, with what they build on",
 	)
+}
+
+// has reports whether a branch or a tag of the mirror contains a commit. None contains the
+// empty one.
+func (m *Mirror) has(ctx context.Context, commit string) bool {
+	out, err := m.output(
+		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit, "refs/heads", "refs/tags"),
+	)
+	return err == nil && out != ""
 }
 
 // receive brings HEAD of a workspace with its history into the mirror, and finds the base. It
 // creates the mirror if it is missing.
-func (d *delivery) receive(ctx context.Context) (err error) {
+func (d *delivery) receive(ctx context.Context) error {
+	if err := d.findPresentBase(ctx); err != nil {
+		return err
+	}
+	if !d.try {
+		if err := d.checkNotCheckedOut(ctx, d.branch, "delivers"); err != nil {
+			return err
+		}
+	}
+	if err := d.checkBranch(ctx, d.branch, d.base); err != nil {
+		return err
+	}
+	if d.Commit == "" || d.checkComplete(ctx, "") == nil {
+		return nil
+	}
+	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
+}
+
+// findPresentBase finds the base. It updates the mirror if that does not know the base.
+func (d *delivery) findPresentBase(ctx context.Context) error {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
 			return err
 		}
-		d.base, err = d.findBase(ctx)
+		d.base, _ = d.findBase(ctx) // the update finds what is missing here
 	}
 	if d.base == "" {
-		err = d.withLock(ctx, func(w writer) (err error) {
+		return d.withLock(ctx, func(w writer) (err error) {
 			d.base, err = w.update(ctx)
 			return err
 		})
 	}
-	if err == nil && !d.try {
-		err = d.checkNotCheckedOut(ctx, d.branch, "delivers")
-	}
-	if err == nil {
-		err = d.checkBranch(ctx, d.branch, d.base)
-	}
-	if err != nil || d.Commit == "" || d.checkComplete(ctx, "") == nil {
-		return err
-	}
-	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
+	return nil
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the
 // commit or anything in its history. What its branches and tags contain is not checked again.
 func (d *delivery) checkComplete(ctx context.Context, objects string) error {
-	return d.run(
-		withObjects(d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all"), objects),
-	)
+	list := d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all")
+	return d.run(withObjects(list, objects))
 }
 
 // copyCommits copies the commit of the workspace, and what the mirror lacks of its history,
@@ -254,17 +266,9 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return d.withLock(ctx, func(writer) error {
-		return d.run(
-			d.packCommand(
-				ctx,
-				incoming,
-				[]string{d.Commit},
-				have,
-				filepath.Join(d.path, "objects", "pack", "pack"),
-			),
-		)
-	})
+	to := filepath.Join(d.path, "objects", "pack", "pack")
+	pack := d.packCommand(ctx, incoming, []string{d.Commit}, have, to)
+	return d.withLock(ctx, func(writer) error { return d.run(pack) })
 }
 
 // hashCommits brings what the mirror lacks of the commit of the workspace into a directory,
@@ -286,7 +290,8 @@ func (d *delivery) hashCommits(ctx context.Context) (incoming string, err error)
 	if _, err := pack.Seek(0, io.SeekStart); err != nil {
 		return "", err
 	}
-	if incoming, err = os.MkdirTemp(filepath.Dir(d.path), incomingPrefix); err != nil {
+	incoming, err = os.MkdirTemp(filepath.Dir(d.path), incomingPrefix)
+	if err != nil {
 		return "", err
 	}
 	index := withObjects(d.localGit(ctx, "index-pack", "--stdin"), filepath.Join(d.path, "objects"))
@@ -324,9 +329,10 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 		args = append(args, "^"+d.last)
 	}
 	out, err := d.output(d.localGit(ctx, append(args, "--")...))
-	if err == nil {
-		n, err = strconv.Atoi(out)
+	if err != nil {
+		return 0, d.failed(host.CodeDeliveryFailed, "count the commits", err)
 	}
+	n, err = strconv.Atoi(out)
 	return n, d.failed(host.CodeDeliveryFailed, "count the commits", err)
 }
 
@@ -340,17 +346,9 @@ func (d *delivery) push(ctx context.Context) error {
 	}
 	for range 2 {
 		push := d.remoteGit(
-			ctx,
-			"push",
-			"--quiet",
-			"--no-verify",
-			"--no-follow-tags",
-			"--recurse-submodules=no",
-			// empty: it must not exist
-			"--force-with-lease="+ref+":"+expected,
-			"--",
-			d.remote.URL,
-			d.Commit+":"+ref,
+			ctx, "push", "--quiet", "--no-verify", "--no-follow-tags", "--recurse-submodules=no",
+			"--force-with-lease="+ref+":"+expected, // empty: it must not exist
+			"--", d.remote.URL, d.Commit+":"+ref,
 		)
 		pushErr := d.runWithin(push, noLimit)
 		at, err := d.remoteCommit(ctx, d.branch)
@@ -362,11 +360,8 @@ func (d *delivery) push(ctx context.Context) error {
 		case at == d.Commit:
 			return nil
 		case pushErr == nil:
-			return d.failed(
-				host.CodeDeliveryFailed,
-				"",
-				fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch),
-			)
+			err := fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch)
+			return d.failed(host.CodeDeliveryFailed, "", err)
 		case at == expected:
 			return d.failed(host.CodeDeliveryFailed, "", pushErr)
 		case !d.replaceable(ctx, at):
@@ -400,10 +395,9 @@ const attempts = "refs/symphony/"
 
 // record sets a reference of the mirror to the commit.
 func (d *delivery) record(ctx context.Context, reference string) error {
-	return d.withLock(
-		ctx,
-		func(writer) error { return d.run(d.localGit(ctx, "update-ref", reference, d.Commit)) },
-	)
+	return d.withLock(ctx, func(writer) error {
+		return d.run(d.localGit(ctx, "update-ref", reference, d.Commit))
+	})
 }
 
 // attempted reports whether a commit may have been pushed to the branch from here.
@@ -411,26 +405,28 @@ func (m *Mirror) attempted(ctx context.Context, branch, commit string) bool {
 	return m.run(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit)) == nil
 }
 
+// conflict is the error of a branch that someone else has made or changed.
 func (d *delivery) conflict(at string) error {
 	now := "it is at " + at[:min(12, len(at))]
 	if at == "" {
 		now = "it was deleted meanwhile"
 	}
-	return d.failed(
-		host.CodeDeliveryConflict,
-		"",
-		fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now),
-	)
+	err := fmt.Errorf("someone else has made or changed the branch %s: %s", d.branch, now)
+	return d.failed(host.CodeDeliveryConflict, "", err)
 }
 
 // remoteCommit asks the remote for the commit of a branch, empty if there is none.
 func (m *Mirror) remoteCommit(ctx context.Context, branch string) (string, error) {
 	list := m.remoteGit(ctx, "ls-remote", "--", m.remote.URL, "refs/heads/"+branch)
 	out, err := m.outputWithin(list, noLimit)
+	if err != nil {
+		return "", err
+	}
 	for line := range strings.Lines(out) {
-		if id, name, _ := strings.Cut(strings.TrimSpace(line), "\t"); name == "refs/heads/"+branch {
-			return id, err
+		id, name, _ := strings.Cut(strings.TrimSpace(line), "\t")
+		if name == "refs/heads/"+branch {
+			return id, nil
 		}
 	}
-	return "", err
+	return "", nil
 }

@@ -42,8 +42,12 @@ func TestRemoteFails(t *testing.T) {
 			"remote: no pushes on Friday (pre-receive hook declined)",
 		}},
 		{"ends early", "pre-receive", "kill -9 $PPID", host.CodeDeliveryFailed, []string{"unexpected disconnect"}},
-		{"accepts, and loses its answer", "reference-transaction", `test "$1" != committed || kill -9 $PPID`, "", nil},
-		{"says that it accepted, and did not", "post-receive", "git update-ref -d refs/heads/work/one", host.CodeDeliveryFailed, []string{
+		{
+			"accepts, and loses its answer", "reference-transaction", `test "$1" != committed || kill -9 $PPID`, "",
+			nil,
+		},
+		{"says that it accepted, and did not", "post-receive", "git update-ref -d " +
+			"refs/heads/work/one", host.CodeDeliveryFailed, []string{
 			"the remote accepted the push, but has no branch work/one",
 		}},
 	} {
@@ -178,7 +182,10 @@ func TestRemoteHangs(t *testing.T) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		_, err := p.mirror().
-			DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
+			DeliverWorkspace(
+				ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote},
+				host.DeliverRequest{Branch: "work/one"},
+			)
 		wantFault(t, err, host.CodeDeliveryFailed, "")
 	})
 	p.await("hanging")
@@ -307,7 +314,8 @@ func TestAtOnce(t *testing.T) {
 		t,
 		"mirror",
 		p.sh(
-			"git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref refs/heads | wc -l",
+			"git -C mirrors/*.git fsck --connectivity-only 2>&1; git -C mirrors/*.git for-each-ref "+
+				"refs/heads | wc -l",
 		),
 		"7",
 	)

@@ -20,8 +20,10 @@ func (p *place) fetch(name string) (host.FetchAnswer, error) {
 func (p *place) local(name string) string {
 	p.t.Helper()
 	return p.sh(
-		"cd " + name + "; cat .git/HEAD .git/config; git for-each-ref refs/heads refs/tags; git hash-object .git/index; " +
-			"stat -c %y .git/index; git --no-optional-locks status --porcelain; find . -path ./.git -prune -o -type f -print0 | xargs -0 sha256sum",
+		"cd " + name + "; cat .git/HEAD .git/config; git for-each-ref refs/heads refs/tags; git " +
+			"hash-object .git/index; " +
+			"stat -c %y .git/index; git --no-optional-locks status --porcelain; find . -path ./.git " +
+			"-prune -o -type f -print0 | xargs -0 sha256sum",
 	)
 }
 
@@ -35,11 +37,14 @@ func TestFetch(t *testing.T) {
 	}{
 		{"nothing", "echo x > x", "", host.FetchAnswer{Base: "main"}},
 		{
-			"without a conflict", "echo x > x", "echo two > file; git commit -qam two; echo y > y; git add .; git commit -qm y; git push -q origin main main:other",
+			"without a conflict", "echo x > x", "echo two > file; git commit -qam two; echo y > y; git " +
+				"add .; git commit -qm y; git push -q origin main main:other",
 			host.FetchAnswer{Base: "main", Behind: 2, Clean: true},
 		},
 		{
-			"with conflicts", "echo agent | tee file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"", "for f in file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"; do echo main > \"$f\"; done; git add .; " +
+			"with conflicts", "echo agent | tee file \"a\nb\n\" ' \"c' \"$(printf " +
+				"'\\033[31m')\"", "for f in file \"a\nb\n\" ' \"c' \"$(printf '\\033[31m')\"; do echo " +
+				"main > \"$f\"; done; git add .; " +
 				"git commit -qm two; git push -q origin main",
 			host.FetchAnswer{
 				Base:      "main",
@@ -49,7 +54,8 @@ func TestFetch(t *testing.T) {
 			},
 		},
 		{
-			"with many conflicts", "for i in $(seq -w 25); do echo agent > f$i; done", "for i in $(seq -w 25); do echo main > f$i; done; git add .; " +
+			"with many conflicts", "for i in $(seq -w 25); do echo agent > f$i; done",
+			"for i in $(seq -w 25); do echo main > f$i; done; git add .; " +
 				"git commit -qm two; git push -q origin main",
 			host.FetchAnswer{
 				Base:      "main",
@@ -67,10 +73,12 @@ func TestFetch(t *testing.T) {
 			host.FetchAnswer{Base: "main", Behind: 1, Files: 1, Conflicts: []string{"old"}},
 		},
 		{
-			"renamed", "echo x > x", "git commit -q --allow-empty -m two; git push -q origin main:trunk; git -C ../remote.git symbolic-ref HEAD refs/heads/trunk; " +
+			"renamed", "echo x > x", "git commit -q --allow-empty -m two; git push -q origin main:trunk; " +
+				"git -C ../remote.git symbolic-ref HEAD refs/heads/trunk; " +
 				"git push -q origin :main", host.FetchAnswer{Base: "trunk", Behind: 1, Clean: true},
 		},
-		{"a branch in the place of a directory", "echo x > x", "git push -q origin :a; git push -q origin main:a/b", host.FetchAnswer{Base: "main"}},
+		{"a branch in the place of a directory", "echo x > x", "git push -q origin :a; git push -q " +
+			"origin main:a/b", host.FetchAnswer{Base: "main"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -78,7 +86,8 @@ func TestFetch(t *testing.T) {
 			p.sh("cd person; echo old > old; git add .; git commit -qm old; git push -q origin main main:a")
 			p.mustClone("one")
 			p.sh(
-				"cd one; git commit -q --allow-empty -m first; " + c.work + " > /dev/null; git add .; git commit -qm work; echo dirty >> file; echo new > untracked; " +
+				"cd one; git commit -q --allow-empty -m first; " + c.work +
+					" > /dev/null; git add .; git commit -qm work; echo dirty >> file; echo new > untracked; " +
 					"git rm -q --cached file; git update-ref refs/remotes/origin/a HEAD",
 			)
 			before := p.local("one")
@@ -140,8 +149,12 @@ func TestFetchWithOlderGit(t *testing.T) {
 	p.commit("one", "first")
 	commit := p.commit("person", "two")
 	p.sh(`git -C person push -q origin main
-		touch one/.git/symphony-LEFT one/.git/refs/remotes/origin/main.lock; cd mirrors/*.git; touch refs/heads/main.lock packed-refs.lock objects/pack/tmp_pack_1
-		mkdir ../../bin; printf '#!/bin/sh\ncase " $* " in *" merge-tree "*) echo usage: git merge-tree >&2; exit 129; esac\nexec '$(command -v git)' "$@"\n' > ../../bin/git
+		touch one/.git/symphony-LEFT one/.git/refs/remotes/origin/main.lock; cd mirrors/*.git
+		touch refs/heads/main.lock packed-refs.lock objects/pack/tmp_pack_1
+		mkdir ../../bin
+		printf '#!/bin/sh\ncase " $* " in *" merge-tree "*) echo usage: git merge-tree >&2; exit 129; esac\n' \
+			> ../../bin/git
+		printf 'exec '$(command -v git)' "$@"\n' >> ../../bin/git
 		chmod +x ../../bin/git`)
 	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
 	test.Equal(t, "answer", test.Must(p.fetch("one")), host.FetchAnswer{
@@ -197,20 +210,30 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 		fails        string // part of the error; empty if the reference of the base is set
 	}{
 		{"a reference that leads to a branch", "git symbolic-ref refs/remotes/origin/main refs/heads/work/one", ""},
-		{"a reference that leads to HEAD", "git symbolic-ref refs/remotes/origin/main HEAD; git symbolic-ref refs/remotes/origin/HEAD HEAD", ""},
-		{"locks", "touch .git/refs/remotes/origin/main.lock .git/packed-refs.lock .git/index.lock .git/HEAD.lock", ""},
-		{"references that are a link inside", "rm -r .git/refs/remotes/origin; ln -s ../heads .git/refs/remotes/origin", "is a link"},
-		{"references that are a link outside", "rm -r .git/refs/remotes; ln -s ../../../outside .git/refs/remotes", "path escapes from parent"},
+		{"a reference that leads to HEAD", "git symbolic-ref refs/remotes/origin/main HEAD; git " +
+			"symbolic-ref refs/remotes/origin/HEAD HEAD", ""},
+		{"locks", "touch .git/refs/remotes/origin/main.lock .git/packed-refs.lock .git/index.lock " +
+			".git/HEAD.lock", ""},
+		{"references that are a link inside", "rm -r .git/refs/remotes/origin; ln -s ../heads " +
+			".git/refs/remotes/origin", "is a link"},
+		{"references that are a link outside", "rm -r .git/refs/remotes; ln -s ../../../outside " +
+			".git/refs/remotes", "path escapes from parent"},
 		{"settings and hooks", "git commit -qm work --allow-empty; " + programs, ""},
 		{"a reference that is a link", "ln -s ../../heads/work/one .git/refs/remotes/origin/main", ""},
 		{"a reference that is a pipe", "mkfifo .git/refs/remotes/origin/main", ""},
 		{"a reference that is a directory", "mkdir -p .git/refs/remotes/origin/main/x", "file exists"},
 		{"no borrowed objects", "git repack -qad; rm .git/objects/info/alternates", "does not use the objects"},
-		{"objects of another repository", "echo $PWD/../evil.git/objects > .git/objects/info/alternates", "does not use the objects"},
-		{"borrowed objects are a pipe", "rm .git/objects/info/alternates; mkfifo .git/objects/info/alternates", "does not use the objects"},
-		{"a missing commit", "git commit -qm x --allow-empty; id=$(git rev-parse HEAD); rm -f .git/objects/$(echo $id | cut -c1-2)/*", "bad object"},
+		{"objects of another repository", "echo $PWD/../evil.git/objects > " +
+			".git/objects/info/alternates", "does not use the objects"},
+		{"borrowed objects are a pipe", "rm .git/objects/info/alternates; mkfifo " +
+			".git/objects/info/alternates", "does not use the objects"},
+		{"a missing commit", "git commit -qm x --allow-empty; id=$(git rev-parse HEAD); rm -f " +
+			".git/objects/$(echo $id | cut -c1-2)/*", "bad object"},
 		{"no commit", "echo ref: refs/heads/none > .git/HEAD", ""},
-		{"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git", "leads to another repository"},
+		{
+			"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git",
+			"leads to another repository",
+		},
 		{"no repository", "rm -rf .git", "no git repository"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -221,7 +244,8 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 			p := newPlace(t)
 			p.mustClone("one")
 			p.sh(
-				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; mkdir outside; git init -q --bare evil.git
+				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn
+				mkdir outside; git init -q --bare evil.git
 				cd one; ` + c.script,
 			)
 			heads := "cd one; find .git/refs/heads -type f | xargs cat; cat .git/HEAD || true"
@@ -233,7 +257,8 @@ func TestFetchIntoHostileWorkspace(t *testing.T) {
 				wantFault(t, err, host.CodeRepositoryUnavailable, c.fails)
 			} else {
 				test.OK(t, err)
-				test.Equal(t, "base", p.sh("cat one/.git/refs/remotes/origin/main; cat one/.git/refs/remotes/origin/HEAD 2>/dev/null || echo ref: refs/remotes/origin/main"),
+				test.Equal(t, "base", p.sh("cat one/.git/refs/remotes/origin/main; cat "+
+					"one/.git/refs/remotes/origin/HEAD 2>/dev/null || echo ref: refs/remotes/origin/main"),
 					commit+"\nref: refs/remotes/origin/main")
 			}
 			test.Equal(t, "branches", p.sh(heads), before)
@@ -264,17 +289,21 @@ func TestFetchPushed(t *testing.T) {
 		why     string
 		commits string
 	}{
-		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
+		{"a suggestion", "echo note > untracked", "echo better > file; git commit -qam " +
+			"suggestion", "taken", "suggestion by a"},
 		{
-			"files come and go", "true", "mkdir d; echo n > d/new; git rm -q old; chmod +x file; git add .; git commit -qm change",
+			"files come and go", "true", "mkdir d; echo n > d/new; git rm -q old; chmod +x file; git add " +
+				".; git commit -qm change",
 			"taken", "change by a",
 		},
 		{
-			"the base merged", "true", "git checkout -q main; echo base > base; git add .; git commit -qm base; git push -q origin main; " +
+			"the base merged", "true", "git checkout -q main; echo base > base; git add .; git commit " +
+				"-qm base; git push -q origin main; " +
 				"git checkout -q -; git merge -q --no-edit main", "taken", "Merge branch 'main' into HEAD by a",
 		},
 		{
-			"a commit of the agent", "echo mine > mine; git add .; git commit -qm mine", "echo better > file; git commit -qam suggestion",
+			"a commit of the agent", "echo mine > mine; git add .; git commit -qm mine",
+			"echo better > file; git commit -qam suggestion",
 			"the workspace has commits that were not pushed", "suggestion by a",
 		},
 		{
@@ -282,37 +311,50 @@ func TestFetchPushed(t *testing.T) {
 			"files in the workspace have changes that are not committed", "suggestion by a",
 		},
 		{
-			"a staged change", "echo mine >> old; git add old; git show HEAD:old > old", "echo better > file; git commit -qam suggestion",
+			"a staged change", "echo mine >> old; git add old; git show HEAD:old > old",
+			"echo better > file; git commit -qam suggestion",
 			"files in the workspace have changes that are not committed", "suggestion by a",
 		},
 		{
 			"an untracked file in the way", "echo mine > new", "echo theirs > new; git add .; git commit -qm new",
-			"git can't update the files: error: Untracked working tree file 'new' would be overwritten by merge.", "new by a",
+			"git can't update the files: error: Untracked working tree file 'new' would be overwritten " +
+				"by merge.", "new by a",
 		},
 		{
-			"another branch", "git checkout -q -b aside", "echo better > file; git commit -qam suggestion", "the workspace is on another branch",
+			"another branch", "git checkout -q -b aside", "echo better > file; git commit -qam " +
+				"suggestion", "the workspace is on another branch",
 			"suggestion by a",
 		},
-		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit -qam suggestion", "taken", "suggestion by a"},
+		{"merged by the agent", "git pull -q ../remote.git work/one", "echo better > file; git commit " +
+			"-qam suggestion", "taken", "suggestion by a"},
 		{
-			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+			"begun by a worker that died", "git fetch -q ../remote.git work/one; git read-tree -m -u " +
+				"HEAD FETCH_HEAD; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
 		},
 		{
-			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD -- work d; git reset -q",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+			"begun, half of the files", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD " +
+				"-- work d; git reset -q",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
 		},
 		{
 			"begun, up to the index", "git fetch -q ../remote.git work/one; git read-tree -m -u HEAD FETCH_HEAD",
-			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git commit -qm change", "taken", "change by a",
+			"mkdir d; echo n > d/new; git rm -q old; chmod +x file; echo more > work; git add .; git " +
+				"commit -qm change", "taken", "change by a",
 		},
 		{
-			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q FETCH_HEAD -- work; git reset -q; echo mine >> file",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are not committed", "change by a",
+			"begun, and a change of the agent", "git fetch -q ../remote.git work/one; git checkout -q " +
+				"FETCH_HEAD -- work; git reset -q; echo mine >> file",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"not committed", "change by a",
 		},
 		{
-			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; echo mine > work",
-			"echo more > work; git commit -qam change", "files in the workspace have changes that are not committed", "change by a",
+			"begun, and a change of the agent to such a file", "git fetch -q ../remote.git work/one; " +
+				"echo mine > work",
+			"echo more > work; git commit -qam change", "files in the workspace have changes that are " +
+				"not committed", "change by a",
 		},
 		{"replaced", "true", "git commit -q --amend --allow-empty -m theirs", "", ""},
 		{"nothing", "true", "true", "", ""},
@@ -324,7 +366,8 @@ func TestFetchPushed(t *testing.T) {
 			p.mustClone("one")
 			delivered := p.commit("one", "first")
 			p.mustDeliver("one", "")
-			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push + "; git push -qf origin HEAD:work/one; git rev-parse HEAD"
+			push := "cd person; git fetch -q; git checkout -q --detach origin/work/one; " + c.push +
+				"; git push -qf origin HEAD:work/one; git rev-parse HEAD"
 			pushed := ""
 			if strings.HasPrefix(c.before, "git pull") || strings.HasPrefix(c.before, "git fetch") {
 				pushed = p.sh(push)

@@ -25,20 +25,25 @@ import (
 // programs are settings and hooks of a workspace's repository by which git would run ../pwn,
 // or push somewhere else.
 const programs = `
-	for hook in pre-push reference-transaction post-checkout pre-auto-gc post-index-change fsmonitor-watchman push-to-checkout; do
+	for hook in pre-push reference-transaction post-checkout pre-auto-gc post-index-change \
+		fsmonitor-watchman push-to-checkout; do
 		mkdir -p .git/hooks; cp ../pwn .git/hooks/$hook
 	done
-	for key in core.sshCommand core.fsmonitor core.alternateRefsCommand core.askPass core.pager core.editor core.gitProxy \
-		credential.helper uploadpack.packObjectsHook gpg.program diff.external filter.x.clean filter.x.smudge filter.x.process \
-		alias.push alias.pack-objects alias.rev-list alias.ls-remote sequence.editor ssh.variant remote.origin.receivepack \
+	for key in core.sshCommand core.fsmonitor core.alternateRefsCommand core.askPass core.pager \
+		core.editor core.gitProxy credential.helper uploadpack.packObjectsHook gpg.program \
+		diff.external filter.x.clean filter.x.smudge filter.x.process alias.push alias.pack-objects \
+		alias.rev-list alias.ls-remote sequence.editor ssh.variant remote.origin.receivepack \
 		remote.origin.uploadpack remote.origin.vcs; do
 		git config $key "$PWD/../pwn"
 	done
 	git config core.hooksPath .git/hooks; git config filter.x.required true; git config push.gpgSign true
 	git config push.followTags true; git config push.recurseSubmodules on-demand; git config push.default matching
-	git config remote.origin.url "ext::$PWD/../pwn"; git config remote.origin.pushurl "$PWD/../evil.git"; git config remote.origin.mirror true
-	git config --add remote.origin.push '+refs/*:refs/*'; git config remote.pushDefault evil; git config protocol.ext.allow always
-	git config url."$PWD/../evil.git".insteadOf "$PWD/../remote.git"; git config url."$PWD/../evil.git".pushInsteadOf "$PWD/../remote.git"
+	git config remote.origin.url "ext::$PWD/../pwn"; git config remote.origin.pushurl "$PWD/../evil.git"
+	git config remote.origin.mirror true
+	git config --add remote.origin.push '+refs/*:refs/*'; git config remote.pushDefault evil
+	git config protocol.ext.allow always
+	git config url."$PWD/../evil.git".insteadOf "$PWD/../remote.git"
+	git config url."$PWD/../evil.git".pushInsteadOf "$PWD/../remote.git"
 	git config remote.origin.promisor true; git config extensions.partialClone origin
 	printf '[include]\n\tpath = ../../pwn-config\n' >> .git/config; cp .git/config ../pwn-config
 	echo '* filter=x diff=x' > .git/info/attributes; echo '* filter=x' >> .gitattributes
@@ -60,29 +65,41 @@ func TestHostileWorkspace(t *testing.T) {
 		{"another branch", "git checkout -q --detach; git branch -qD work/one", ""},
 		{"HEAD is a pipe", "rm .git/HEAD; mkfifo .git/HEAD", "not a small regular file"},
 		{
-			"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-)",
+			"a missing object", "id=$(git rev-parse HEAD:work); rm -f .git/objects/$(echo $id | cut " +
+				"-c1-2)/$(echo $id | cut -c3-)",
 			"copy the commits",
 		},
-		{"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git", "leads to another repository"},
+		{
+			"a .git that leads elsewhere", "mv .git ../moved; echo gitdir: ../moved > .git",
+			"leads to another repository",
+		},
 		{"no repository", "rm -rf .git", "no git repository"},
 		{"grafts", "git rev-parse HEAD > .git/info/grafts; git rev-parse HEAD > .git/shallow", ""},
-		{"borrowed objects of another repository", "mv .git/objects ../borrowed; mkdir .git/objects; mkdir .git/objects/info; " +
+		{"borrowed objects of another repository", "mv .git/objects ../borrowed; mkdir .git/objects; " +
+			"mkdir .git/objects/info; " +
 			"echo $PWD/../borrowed > .git/objects/info/alternates", ""},
-		{"a link in the place of the objects", "mv .git/objects ../borrowed; ln -s $PWD/../borrowed .git/objects", ""},
+		{"a link in the place of the objects", "mv .git/objects ../borrowed; ln -s $PWD/../borrowed " +
+			".git/objects", ""},
 		{"no borrowed objects", "git repack -qad; rm .git/objects/info/alternates", ""},
-		{"a reference that is a link", "mkdir ../outside; rm -rf .git/refs/remotes; ln -s ../../../outside .git/refs/remotes", ""},
+		{"a reference that is a link", "mkdir ../outside; rm -rf .git/refs/remotes; ln -s " +
+			"../../../outside .git/refs/remotes", ""},
 		{"a reference that is a pipe", "mkfifo .git/refs/heads/pipe .git/packed-refs.lock", ""},
-		{"a commit-graph of another repository", "git commit-graph write --reachable; cd ..; git init -q x; git -C x commit -q --allow-empty -m x; " +
-			"git -C x commit-graph write --reachable; cp -f x/.git/objects/info/commit-graph one/.git/objects/info/commit-graph", ""},
+		{"a commit-graph of another repository", "git commit-graph write --reachable; cd ..; git init -q " +
+			"x; git -C x commit -q --allow-empty -m x; " +
+			"git -C x commit-graph write --reachable; cp -f x/.git/objects/info/commit-graph " +
+			"one/.git/objects/info/commit-graph", ""},
 		{"HEAD leads to a file", "echo 'ref: ../../secret' > .git/HEAD", "nothing"},
 		{"HEAD leads to a setting", "echo '--upload-pack=../pwn' > .git/HEAD", "leads to"},
-		{"a false object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
+		{"a false object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo " +
+			"$id | cut -c3-); " +
 			"other=$(echo other | git hash-object -w --stdin); chmod u+w $f; " +
 			"cp .git/objects/$(echo $other | cut -c1-2)/$(echo $other | cut -c3-) $f", "copy the commits"},
-		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | cut -c1-2)/$(echo $id | cut -c3-); " +
+		{"a pipe in the place of an object", "id=$(git rev-parse HEAD:work); f=.git/objects/$(echo $id | " +
+			"cut -c1-2)/$(echo $id | cut -c3-); " +
 			"rm -f $f; mkfifo $f", "copy the commits"},
 		{"a link to a repository", "mv .git ../moved; ln -s ../moved .git", "leads to another repository"},
-		{"a worktree of another repository", "cp -r .git ../moved; echo ../../moved > .git/commondir", "leads to another repository"},
+		{"a worktree of another repository", "cp -r .git ../moved; echo ../../moved > " +
+			".git/commondir", "leads to another repository"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +110,8 @@ func TestHostileWorkspace(t *testing.T) {
 			main := p.mustClone("one").Commit
 			commit := p.commit("one", "first")
 			p.sh(
-				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn; git init -q --bare evil.git
+				`printf '#!/bin/sh\necho $0 $* >> ` + p.dir + `/pwned\nexit 1\n' > pwn; chmod +x pwn
+				git init -q --bare evil.git
 				cd one; ` + c.script,
 			)
 			limit := test.Patience()
@@ -103,7 +121,10 @@ func TestHostileWorkspace(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			answer, err := p.mirror().
-				DeliverWorkspace(ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote}, host.DeliverRequest{Branch: "work/one"})
+				DeliverWorkspace(
+					ctx, filepath.Join(p.dir, "one"), host.Origin{URL: p.remote},
+					host.DeliverRequest{Branch: "work/one"},
+				)
 			remote := []string{main + " main"}
 			switch c.fails {
 			case "":
@@ -133,8 +154,10 @@ func TestOperatorConfiguration(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.sh(
-		`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push; chmod +x hooks/pre-push
-		for hook in reference-transaction post-checkout post-update pre-auto-gc; do cp hooks/pre-push hooks/$hook; done
+		`mkdir -p hooks template/hooks; printf '#!/bin/sh\necho $0 in $PWD >> ` + p.dir + `/ran\n' > hooks/pre-push
+		chmod +x hooks/pre-push
+		for hook in reference-transaction post-checkout post-update pre-auto-gc
+		do cp hooks/pre-push hooks/$hook; done
 		cp hooks/* template/hooks
 		cd person; echo 'file filter=lfs' > .gitattributes; git add .; git commit -qm lfs; git push -q origin main
 		git config --global init.templateDir $PWD/../template; git config --global core.hooksPath $PWD/../hooks
@@ -176,7 +199,8 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 	}{
 		{"the history of the base has the work", func(p *place) {
 			p.sh("cd one; git reset -q --hard main^^; echo evil > evil; git add .; git commit -qm evil")
-			p.fake(p.sh("cd one; git rev-parse main^"), p.sh("cd one; git cat-file commit main^ | sed \"s/^parent .*/parent $(git rev-parse HEAD)/\"")+"\n")
+			p.fake(p.sh("cd one; git rev-parse main^"), p.sh("cd one; git cat-file commit main^ | sed "+
+				"\"s/^parent .*/parent $(git rev-parse HEAD)/\"")+"\n")
 		}, false, "evil", []string{"+evil"}},
 		{"an old file is taken for a new one", func(p *place) {
 			p.sh("cd one; git checkout -q main^^ -- file; echo doc > doc; git add .; git commit -qm doc")
@@ -187,7 +211,8 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			p.fake(p.sh("cd one; git rev-parse HEAD:file"), "good\n")
 		}, true, "", nil},
 		{"files are staged, and not committed", func(p *place) {
-			p.sh("cd one; echo done > done; git add .; git commit -qm done; echo '* text=auto' > .gitattributes; echo new > new; ln -s new link; git add .")
+			p.sh("cd one; echo done > done; git add .; git commit -qm done; echo '* text=auto' > " +
+				".gitattributes; echo new > new; ln -s new link; git add .")
 		}, false, "done", []string{"+done", host.NotCommitted, "+new"}},
 		{"a merge takes back what the base has merged", func(p *place) {
 			p.sh("cd one; git reset -q --hard origin/side; git merge -q -s ours -m merge origin/main^")
@@ -197,7 +222,8 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.sh(`cd person; for n in two three; do echo $n > file; git add .; git commit -qm $n; done
-				git checkout -q -b side HEAD^; git commit -q --allow-empty -m side; git checkout -q main; git merge -q -m merged side; git push -q origin main side`)
+				git checkout -q -b side HEAD^; git commit -q --allow-empty -m side; git checkout -q main
+				git merge -q -m merged side; git push -q origin main side`)
 			from := p.mustClone("one")
 			origin := host.Origin{URL: p.remote, Commit: from.BaseCommit}
 			c.agent(p)

@@ -110,7 +110,8 @@ func TestLargeFiles(t *testing.T) {
 
 	// The server of the content is the one that the base names, not the agent.
 	p.sh(`for s in good evil; do git init -q --bare $s.git; cp -r remote.git/lfs $s.git; done; cd person
-		git config -f .lfsconfig lfs.url file://` + p.dir + `/good.git; git add .; git commit -qm server; git push -q --no-verify origin main`)
+		git config -f .lfsconfig lfs.url file://` + p.dir + `/good.git
+		git add .; git commit -qm server; git push -q --no-verify origin main`)
 	p.mustClone("server")
 	p.sh(
 		"cd server; git config -f .lfsconfig lfs.url file://" + p.dir + "/evil.git; echo elsewhere > c.bin\n" +

@@ -52,7 +52,8 @@ func (p *place) sh(script string) string {
 	cmd := exec.CommandContext(ctx, "sh", "-ec", script)
 	cmd.Dir = p.dir
 	cmd.Env = append([]string{
-		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a", "GIT_COMMITTER_EMAIL=a@example.org",
+		"GIT_AUTHOR_NAME=a", "GIT_AUTHOR_EMAIL=a@example.org", "GIT_COMMITTER_NAME=a",
+		"GIT_COMMITTER_EMAIL=a@example.org",
 		"LC_ALL=C",
 	}, p.env...)
 	return test.Run(p.t, cmd)
@@ -80,7 +81,8 @@ func (p *place) mustClone(name string) host.CloneAnswer {
 func (p *place) commit(name, message string) string {
 	p.t.Helper()
 	return p.sh(
-		"cd " + name + "; echo " + message + " >> work; git add .; git commit -qm '" + message + "'; git rev-parse HEAD",
+		"cd " + name + "; echo " + message + " >> work; git add .; git commit -qm '" + message +
+			"'; git rev-parse HEAD",
 	)
 }
 

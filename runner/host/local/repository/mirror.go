@@ -67,7 +67,8 @@ type writer struct{ *Mirror }
 // if this process dies, it is released when they have ended, and the next holder removes what
 // they left.
 func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error) {
-	if m.lock, err = m.openLock(ctx); err != nil {
+	m.lock, err = m.openLock(ctx)
+	if err != nil {
 		return err
 	}
 	defer func() {
@@ -79,12 +80,11 @@ func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error)
 	w := writer{m}
 	w.removeLeftovers()
 	if m.exists() {
-		err = m.renewConfig()
+		if err := m.renewConfig(); err != nil {
+			return err
+		}
 	}
-	if err == nil {
-		err = f(w)
-	}
-	return err
+	return f(w)
 }
 
 // openLock opens the file of the lock, and locks it.
@@ -96,15 +96,12 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 	if err != nil {
 		return nil, files.Failed(err, "lock the mirror")
 	}
-	for {
+	err = proc.Lock(f, unix.LOCK_EX, lockStep)
+	for errors.Is(err, proc.ErrHeld) && ctx.Err() == nil {
 		err = proc.Lock(f, unix.LOCK_EX, lockStep)
-		if !errors.Is(err, proc.ErrHeld) {
-			break
-		}
-		if ctx.Err() != nil {
-			err = fmt.Errorf("another clone or delivery is using the mirror %s: %w", m.path, ctx.Err())
-			break
-		}
+	}
+	if errors.Is(err, proc.ErrHeld) {
+		err = fmt.Errorf("another clone or delivery is using the mirror %s: %w", m.path, ctx.Err())
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
@@ -117,29 +114,32 @@ func (m *Mirror) openLock(ctx context.Context) (*os.File, error) {
 func (m writer) removeLeftovers() {
 	paths := find(
 		m.path,
-		"*.lock",
-		"objects/pack/tmp_*",
-		"objects/pack/.tmp-*",
-		"objects/pack/*.keep",
-		"objects/??/tmp_obj_*",
+		"*.lock", "objects/pack/tmp_*", "objects/pack/.tmp-*", "objects/pack/*.keep", "objects/??/tmp_obj_*",
 	)
 	_ = filepath.WalkDir(filepath.Join(m.path, "refs"), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			info, err := d.Info()
-			if strings.HasSuffix(path, ".lock") || err == nil && info.Size() == 0 {
-				paths = append(paths, path)
-			}
+		if err != nil || d.IsDir() {
+			return nil //nolint:nilerr // git reports what can't be read
 		}
-		return nil // git reports what can't be read
+		if strings.HasSuffix(path, ".lock") || isEmpty(d) {
+			paths = append(paths, path)
+		}
+		return nil
 	})
 	for _, path := range paths {
 		_ = os.Remove(path) // git reports a lock that is left
 	}
 	for _, path := range find(filepath.Dir(m.path), incomingPrefix+"*") {
-		if info, err := os.Stat(path); err == nil && time.Since(info.ModTime()) > oldestIncoming {
+		info, err := os.Stat(path)
+		if err == nil && time.Since(info.ModTime()) > oldestIncoming {
 			_ = os.RemoveAll(path) // the next holder of the lock tries again
 		}
 	}
+}
+
+// isEmpty reports whether a file is known to be empty.
+func isEmpty(d fs.DirEntry) bool {
+	info, err := d.Info()
+	return err == nil && info.Size() == 0
 }
 
 // oldestIncoming is the age from which on what a delivery brings does not belong to a running
@@ -179,7 +179,8 @@ func (m writer) fetchFrom(
 	ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string, others ...string,
 ) error {
 	fetch := []string{
-		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc", "--", from,
+		"fetch", "--quiet", "--force", "--prune", "--no-tags", "--no-write-fetch-head", "--no-auto-gc",
+		"--", from,
 	}
 	for _, refs := range append([]string{"refs/heads/*", "refs/tags/*"}, others...) {
 		fetch = append(fetch, "+"+refs+":"+refs)
@@ -218,11 +219,8 @@ func (m writer) joinPacks(ctx context.Context) {
 func (m *Mirror) findBase(ctx context.Context) (string, error) {
 	base := cmp.Or(m.remote.Base, m.headBranch())
 	if m.commitOf(ctx, base) == "" {
-		return "", m.failed(
-			host.CodeRepositoryUnavailable,
-			"find the base",
-			fmt.Errorf("it has no branch %q", base),
-		)
+		err := fmt.Errorf("it has no branch %q", base)
+		return "", m.failed(host.CodeRepositoryUnavailable, "find the base", err)
 	}
 	return base, nil
 }
@@ -236,9 +234,8 @@ func (m *Mirror) headBranch() string {
 // OriginOf returns the address of the remote origin of a repository of the operator, empty if
 // it has none.
 func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
-	address, err := m.output(
-		m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"}),
-	)
+	look := m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"})
+	address, err := m.output(look)
 	if err != nil || address == "" {
 		return ""
 	}
@@ -265,33 +262,45 @@ func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 
 // readHead asks the remote for its default branch, and creates the mirror if it is missing.
 func (m writer) readHead(ctx context.Context) error {
-	var out string
+	var head remoteHead
 	err := m.unlessKilled(ctx, func() (err error) {
-		out, err = m.outputWithin(
-			m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD"),
-			noLimit,
-		)
+		head, err = m.askHead(ctx)
 		return err
 	})
 	if err != nil {
 		return m.failed(host.CodeRepositoryUnavailable, "read the default branch", err)
 	}
-	head := "refs/heads/main"
-	id := ""
+	if head.commit == "" && m.remote.Base == "" {
+		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
+			errors.New("it has no commit yet, or none on its default branch"))
+	}
+	reference := cmp.Or(head.reference, "refs/heads/main")
+	return m.setHead(ctx, reference, len(head.commit) == sha256Length)
+}
+
+// remoteHead is HEAD of a remote.
+type remoteHead struct {
+	reference string // the default branch, such as refs/heads/main; empty if it names none
+	commit    string // empty if there is none
+}
+
+// askHead asks the remote for its HEAD.
+func (m *Mirror) askHead(ctx context.Context) (head remoteHead, err error) {
+	list := m.remoteGit(ctx, "ls-remote", "--symref", "--", m.remote.URL, "HEAD")
+	out, err := m.outputWithin(list, noLimit)
+	if err != nil {
+		return remoteHead{}, err
+	}
 	for line := range strings.Lines(out) {
 		words := strings.Fields(line)
 		switch {
 		case len(words) == 3 && words[0] == "ref:" && words[2] == "HEAD":
-			head = words[1]
+			head.reference = words[1]
 		case len(words) == 2 && words[1] == "HEAD":
-			id = words[0]
+			head.commit = words[0]
 		}
 	}
-	if id == "" && m.remote.Base == "" {
-		return m.failed(host.CodeRepositoryUnavailable, "read the default branch",
-			errors.New("it has no commit yet, or none on its default branch"))
-	}
-	return m.setHead(ctx, head, len(id) == sha256Length)
+	return head, nil
 }
 
 // sha256Length is the length of the name of an object in a repository with SHA-256.
@@ -326,38 +335,44 @@ const sha256Objects = "[extensions]\n\tobjectformat = sha256\n"
 func (m *Mirror) renewConfig() error {
 	path := filepath.Join(m.path, "config")
 	known, err := files.ReadRegular(path, 64<<10)
-	if files.Absent(err) {
-		err = nil
+	if err != nil && !files.Absent(err) {
+		return m.renewFailed(err)
 	}
 	want := configOf(strings.Contains(string(known), sha256Objects))
-	if err == nil && string(known) != want {
-		err = durable.WriteFile(path, []byte(want), 0o600)
-	}
-	// which lead to other configurations
-	for _, name := range []string{"commondir", "config.worktree"} {
-		if removed := os.Remove(filepath.Join(m.path, name)); err == nil &&
-			!errors.Is(removed, fs.ErrNotExist) {
-			err = removed
+	if string(known) != want {
+		if err := durable.WriteFile(path, []byte(want), 0o600); err != nil {
+			return m.renewFailed(err)
 		}
 	}
+	for _, name := range []string{"commondir", "config.worktree"} { // they lead to other configurations
+		err := os.Remove(filepath.Join(m.path, name))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return m.renewFailed(err)
+		}
+	}
+	return nil
+}
+
+// renewFailed is the error of renewConfig.
+func (m *Mirror) renewFailed(err error) error {
 	return files.Failed(err, "renew the configuration of the mirror %s", m.path)
 }
 
 // create creates an empty mirror.
 func (m writer) create(head string, sha256 bool) error {
-	var err error
 	for _, dir := range []string{"", "objects", "refs"} {
-		if err == nil {
-			err = files.OwnDir(filepath.Join(m.path, dir))
+		if err := files.OwnDir(filepath.Join(m.path, dir)); err != nil {
+			return files.Failed(err, "create the mirror %s", m.path)
 		}
 	}
-	for _, file := range []struct{ name, content string }{{"config", configOf(sha256)}, {"HEAD", "ref: " + head + "\n"}} {
-		if err == nil {
-			err = os.WriteFile(filepath.Join(m.path, file.name), []byte(file.content), 0o600)
-		}
+	config := []byte(configOf(sha256))
+	if err := os.WriteFile(filepath.Join(m.path, "config"), config, 0o600); err != nil {
+		return files.Failed(err, "create the mirror %s", m.path)
 	}
-	if err == nil {
-		crash.At("repository.mirror.created")
+	// last, because it tells that the mirror is there: see exists
+	if err := os.WriteFile(filepath.Join(m.path, "HEAD"), []byte("ref: "+head+"\n"), 0o600); err != nil {
+		return files.Failed(err, "create the mirror %s", m.path)
 	}
-	return files.Failed(err, "create the mirror %s", m.path)
+	crash.At("repository.mirror.created")
+	return nil
 }

@@ -73,15 +73,18 @@ func TestCloneContinues(t *testing.T) {
 		{"as delivered", "", delivered, delivered},
 		{"never delivered", "", "", base},
 		{"another commit was delivered", "", strings.Repeat("1", 40), base},
-		{"continued", "git checkout -qB w origin/work/one; git commit -q --allow-empty -m more; git push -q origin w:work/one", delivered, "w"},
-		{"replaced", "git push -qf origin $(git commit-tree -m other main^{tree}):refs/heads/work/one", delivered, base},
+		{"continued", "git checkout -qB w origin/work/one; git commit -q --allow-empty -m more; git push " +
+			"-q origin w:work/one", delivered, "w"},
+		{"replaced", "git push -qf origin $(git commit-tree -m other " +
+			"main^{tree}):refs/heads/work/one", delivered, base},
 		{"merged", "git push -qf origin " + delivered + ":work/one " + delivered + ":main", delivered, delivered},
 		{"deleted", "git push -q origin :work/one", delivered, base},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p.t = t
 			p.sh(
-				"rm -rf one; cd person; git push -qf origin " + base + ":main " + delivered + ":work/one; git checkout -q --detach; git fetch -q; " + c.change,
+				"rm -rf one; cd person; git push -qf origin " + base + ":main " + delivered +
+					":work/one; git checkout -q --detach; git fetch -q; " + c.change,
 			)
 			answer := test.Must(p.clone("one", c.delivered))
 			want := c.want
@@ -111,11 +114,17 @@ func TestCloneFails(t *testing.T) {
 		branch string
 		parts  []string
 	}{
-		{host.Repository{URL: filepath.Join(p.dir, "none.git")}, "w", []string{"fatal: ", "does not appear to be a git repository"}},
+		{
+			host.Repository{URL: filepath.Join(p.dir, "none.git")}, "w",
+			[]string{"fatal: ", "does not appear to be a git repository"},
+		},
 		{host.Repository{URL: "git@host:org/app.git"}, "w", []string{
 			"(git@host:org/app.git): git@host: Permission denied (publickey).",
 		}},
-		{host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w", []string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"}},
+		{
+			host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w",
+			[]string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"},
+		},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
 		{host.Repository{
 			URL:  p.remote,
@@ -216,7 +225,8 @@ func TestGitIsKilled(t *testing.T) {
 	p := newPlace(t)
 	git := test.Must(exec.LookPath("git"))
 	p.sh(
-		`mkdir bin; printf '#!/bin/sh\ncase "$*" in *" fetch "*) if [ -e kill ] || [ ! -e ../once ]; then : > ../once; kill -9 $$; fi ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`,
+		`mkdir bin; printf '#!/bin/sh\ncase "$*" in *" fetch "*) if [ -e kill ] || [ ! -e ../once ]; ` +
+			`then : > ../once; kill -9 $$; fi ;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`,
 	)
 	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
 	test.Must(p.mirror().Clone(t.Context(), t.TempDir(), "one", ""))
@@ -232,7 +242,8 @@ func TestGitIsKilled(t *testing.T) {
 	// of the clone in the workspace
 	for _, command := range []string{"clone", "config", "var", "checkout"} {
 		p.sh(
-			`printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; esac\nexec ` + git + ` "$@"\n' > bin/git`,
+			`printf '#!/bin/sh\ncase " $* " in *" ` + command + ` "*) kill -9 $$ ;; ` +
+				`esac\nexec ` + git + ` "$@"\n' > bin/git`,
 		)
 		wantFault(
 			t,
@@ -288,7 +299,8 @@ func TestMirrorRecovers(t *testing.T) {
 	p.sh(`cd mirrors/*.git; : > packed-refs.lock; : > HEAD.lock; mkdir -p refs/heads objects/pack
 		: > refs/heads/main.lock; : > objects/pack/tmp_pack_x; : > objects/pack/.tmp-1-pack-x.pack
 		: > objects/pack/pack-x.keep; : > refs/heads/main
-		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more; git push -q origin main main:topic/a`)
+		cd ../../person; git push -q origin :topic; git commit -q --allow-empty -m more
+		git push -q origin main main:topic/a`)
 	p.mustClone("two")
 	main := p.sh("git -C person rev-parse main")
 	refs := p.sh("git -C mirrors/*.git for-each-ref --format='%(objectname) %(refname:short)'")
@@ -311,9 +323,12 @@ func TestMirrorIsConfiguredAnew(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
 	p.mustClone("one")
-	plant := `cd mirrors/*.git; git config core.fsmonitor 'touch "` + p.dir + `/ran"; false'; git config core.gitProxy 'touch ` + p.dir + `/ran'
-		git config uploadpack.packObjectsHook 'touch ` + p.dir + `/ran'; git config core.sshCommand 'touch ` + p.dir + `/ran'
-		git init -q --bare ../other; git -C ../other config core.fsmonitor 'touch "` + p.dir + `/ran"; false'; echo ../other > commondir`
+	plant := `cd mirrors/*.git; git config core.fsmonitor 'touch "` + p.dir + `/ran"; false'
+		git config core.gitProxy 'touch ` + p.dir + `/ran'
+		git config uploadpack.packObjectsHook 'touch ` + p.dir + `/ran'
+		git config core.sshCommand 'touch ` + p.dir + `/ran'
+		git init -q --bare ../other; git -C ../other config core.fsmonitor 'touch "` + p.dir + `/ran"; false'
+		echo ../other > commondir`
 	p.sh(plant)
 	p.mustClone("two")
 	p.commit("two", "work")
@@ -332,7 +347,8 @@ func TestMirrorIsConfiguredAnew(t *testing.T) {
 func TestProgramInBackground(t *testing.T) {
 	p := newPlace(t)
 	p.sh(
-		`printf '#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $! >> ` + p.dir + `/left\nshift $(($#-1)); exec sh -c "$1"\n' > ssh; chmod +x ssh`,
+		`printf '#!/bin/sh\nsleep 1000 >/dev/null 2>&1 &\necho $! >> ` + p.dir +
+			`/left\nshift $(($#-1)); exec sh -c "$1"\n' > ssh; chmod +x ssh`,
 	)
 	p.env = append(p.env, "GIT_SSH_COMMAND="+filepath.Join(p.dir, "ssh"))
 	p.remote = "host:" + p.remote
@@ -360,8 +376,10 @@ func TestPacksAreJoined(t *testing.T) {
 	p := newPlace(t)
 	p.mustClone("one")
 	p.sh(`cd mirrors/*.git; tree=$(git rev-parse main^{tree})
-		for i in $(seq 60); do git commit-tree -m $i $tree | tee -a ../made | git pack-objects -q objects/pack/pack; done
-		git prune-packed; echo unreachable | git hash-object -w --stdin >> ../made; git update-ref refs/heads/old $(sed -n 1p ../made)`)
+		for i in $(seq 60)
+		do git commit-tree -m $i $tree | tee -a ../made | git pack-objects -q objects/pack/pack; done
+		git prune-packed; echo unreachable | git hash-object -w --stdin >> ../made
+		git update-ref refs/heads/old $(sed -n 1p ../made)`)
 	p.mustClone("two")
 	if packs, _ := filepath.Glob(filepath.Join(p.mirrors, "*/objects/pack/*.pack")); len(packs) > 5 {
 		t.Errorf("%d packs", len(packs))
@@ -383,7 +401,8 @@ func TestPatternInPath(t *testing.T) {
 	p.mustClone("one")
 	p.commit("one", "two")
 	p.sh(
-		"for m in 'a[b]*'/remote-*.git; do touch \"$m/objects/pack/tmp_pack_x\"; done; mkdir 'a[b]*/incoming-old'; touch -d '2 days ago' 'a[b]*/incoming-old'",
+		"for m in 'a[b]*'/remote-*.git; do touch \"$m/objects/pack/tmp_pack_x\"; done; mkdir " +
+			"'a[b]*/incoming-old'; touch -d '2 days ago' 'a[b]*/incoming-old'",
 	)
 	test.Equal(t, "commits", p.mustDeliver("one", "").Commits, 1)
 	test.Equal(t, "left", p.sh("cd 'a[b]*'; ls -d incoming-* */objects/pack/tmp_* 2>/dev/null || true"), "")

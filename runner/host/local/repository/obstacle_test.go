@@ -44,7 +44,8 @@ func TestBranchCantBePushed(t *testing.T) {
 	p.sh("git -C person config receive.denyCurrentBranch updateInstead")
 	test.OK(t, try("work/two"))
 	p.sh(
-		"git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C person branch -q -D work/one",
+		"git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C " +
+			"person branch -q -D work/one",
 	)
 	p.mustClone("one")
 	p.commit("one", "first")

@@ -52,11 +52,8 @@ func (m *Mirror) takePushed(
 	if err := m.describePushed(ctx, from, p); err != nil {
 		return nil, err
 	}
-	contains := withObjects(
-		m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit),
-		head.Objects,
-	)
-	if m.run(contains) == nil {
+	contains := m.localGit(ctx, "merge-base", "--is-ancestor", from.Pushed, head.Commit)
+	if m.run(withObjects(contains, head.Objects)) == nil {
 		p.Taken = true // by an earlier run, or by the agent
 		return p, nil
 	}
@@ -92,7 +89,8 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 	if err != nil {
 		return err
 	}
-	if p.Total, err = strconv.Atoi(count); err != nil {
+	p.Total, err = strconv.Atoi(count)
+	if err != nil {
 		return err
 	}
 	list := []string{"log", "-z", "--format=%an%x01%s", "--max-count=" + strconv.Itoa(host.MaxPushed)}
@@ -107,19 +105,10 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 		}
 	}
 	slices.Reverse(p.Commits)
-	names, err := m.output(
-		m.localGit(
-			ctx,
-			"diff-tree",
-			"-r",
-			"-z",
-			"--name-only",
-			"--no-renames",
-			from.Delivered,
-			from.Pushed,
-			"--",
-		),
+	diff := m.localGit(
+		ctx, "diff-tree", "-r", "-z", "--name-only", "--no-renames", from.Delivered, from.Pushed, "--",
 	)
+	names, err := m.output(diff)
 	if err != nil {
 		return err
 	}
@@ -204,7 +193,7 @@ func (m *Mirror) fastForward(
 			return "", s.failed(err)
 		}
 	}
-	// The branch comes last: once it is moved, no later fetch looks at the files and submodules.
+	// The branch comes last: once it is moved, no later fetch looks at files and submodules.
 	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
 }
 
@@ -271,9 +260,8 @@ func (w workTree) filesSince(ctx context.Context, head, pushed string) (list []s
 // differsFromBoth reports whether a file in the index is as it is in neither of two commits.
 func (w workTree) differsFromBoth(ctx context.Context, one, other string) (bool, error) {
 	differ := func(commit string) ([]string, error) {
-		out, err := w.output(
-			w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--"),
-		)
+		diff := w.git(ctx, "diff-index", "--cached", "-z", "--name-only", "--no-renames", commit, "--")
+		out, err := w.output(diff)
 		return strings.Split(out, "\x00"), err
 	}
 	fromOne, err := differ(one)
@@ -318,8 +306,8 @@ func (w workTree) create(sha256 bool) error {
 	return nil
 }
 
-// readCommit fills the index with a commit. Git then knows which files of the work tree are as in
-// the commit, and writes none of them anew.
+// readCommit fills the index with a commit. Git then knows which files of the work tree are as
+// in the commit, and writes none of them anew.
 func (w workTree) readCommit(ctx context.Context, commit string) error {
 	if err := w.run(w.git(ctx, "read-tree", commit)); err != nil {
 		return err

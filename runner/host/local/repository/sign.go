@@ -34,11 +34,8 @@ func (d *delivery) sign(ctx context.Context) error {
 		return d.failed(host.CodeDeliveryFailed, "list the commits to sign", err)
 	}
 	if len(originals) > mostSigned {
-		return d.failed(
-			host.CodeDeliveryFailed,
-			"sign the commits",
-			fmt.Errorf("there are more than %d", mostSigned),
-		)
+		err := fmt.Errorf("there are more than %d", mostSigned)
+		return d.failed(host.CodeDeliveryFailed, "sign the commits", err)
 	}
 	known, err := d.signedCopies(ctx)
 	if err != nil {
@@ -93,15 +90,17 @@ func (d *delivery) unsigned(ctx context.Context) ([]string, error) {
 
 // signedCopies returns the copies of commits by their originals.
 func (d *delivery) signedCopies(ctx context.Context) (map[string]string, error) {
-	out, err := d.output(
-		d.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", signedRefs),
-	)
+	list := d.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2) %(objectname)", signedRefs)
+	out, err := d.output(list)
+	if err != nil {
+		return nil, err
+	}
 	known := map[string]string{}
 	for line := range strings.Lines(out) {
 		original, signed, _ := strings.Cut(strings.TrimSpace(line), " ")
 		known[original] = signed
 	}
-	return known, err
+	return known, nil
 }
 
 // signOne makes the signed copy of a commit, whose parents have copies or stay as they are.

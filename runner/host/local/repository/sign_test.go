@@ -16,7 +16,8 @@ func TestSignedDelivery(t *testing.T) {
 	p := newPlace(t)
 	p.sh(`ssh-keygen -q -t ed25519 -N '' -f key; git config --file home/.gitconfig gpg.format ssh
 		git config --file home/.gitconfig user.signingKey $PWD/key.pub
-		echo "a@example.org $(cat key.pub)" > signers; git config --file home/.gitconfig gpg.ssh.allowedSignersFile $PWD/signers`)
+		echo "a@example.org $(cat key.pub)" > signers
+		git config --file home/.gitconfig gpg.ssh.allowedSignersFile $PWD/signers`)
 	deliver := func(name, delivered string) (host.DeliverAnswer, error) {
 		signs := p.mirrorOf(host.Repository{URL: p.remote, Sign: true})
 		return signs.DeliverWorkspace(t.Context(), filepath.Join(p.dir, name), host.Origin{URL: p.remote},

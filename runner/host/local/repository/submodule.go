@@ -58,12 +58,8 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	if s.url == "" {
 		return incomplete(
 			shown+" is a git repository of its own, and none of its files is in the commit",
-			fmt.Sprintf(
-				"to commit its files, remove %s/.git, run git rm --cached %s and git add %s, and commit again",
-				shown,
-				shown,
-				shown,
-			),
+			fmt.Sprintf("to commit its files, remove %s/.git, run git rm --cached %[1]s and git add %[1]s, "+
+				"and commit again", shown),
 		)
 	}
 	address, err := d.addressOf(s.url)
@@ -82,19 +78,12 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	if err != nil {
 		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
 	}
-	out, err := m.output(
-		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+s.commit, "refs/heads", "refs/tags"),
-	)
-	if err == nil && out != "" {
+	if m.has(ctx, s.commit) {
 		return nil
 	}
 	return incomplete(
-		fmt.Sprintf(
-			"the submodule %s is at commit %.12s, which is on no branch of %s",
-			shown,
-			s.commit,
-			m.Address(),
-		),
+		fmt.Sprintf("the submodule %s is at commit %.12s, which is on no branch of %s",
+			shown, s.commit, m.Address()),
 		"let the submodule stay at a commit that is there; only a person can push to that repository",
 	)
 }
@@ -124,11 +113,8 @@ func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, object
 		return err
 	}
 	if len(list) > mostSubmodules || len(list) > 0 && depth == deepestSubmodule {
-		return fmt.Errorf(
-			"there are too many submodules: at most %d, and %d deep",
-			mostSubmodules,
-			deepestSubmodule,
-		)
+		const limits = "there are too many submodules: at most %d, and %d deep"
+		return fmt.Errorf(limits, mostSubmodules, deepestSubmodule)
 	}
 	for _, s := range list {
 		if s.url == "" { // a clone of git's leaves it empty, too
@@ -163,21 +149,20 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	if err := os.MkdirAll(filepath.Dir(own), 0o755); err != nil {
 		return err
 	}
-	env := append(m.plain(), "GIT_ALLOW_PROTOCOL=file")
+	fromMirror := append(m.plain(), "GIT_ALLOW_PROTOCOL=file")
 	inOwn := append(m.plain(), "GIT_DIR="+own, "GIT_WORK_TREE="+at)
+	inOwnAsOperator := append(slices.Clone(m.env), "GIT_DIR="+own, "GIT_WORK_TREE="+at)
+	inOuter := append(m.plain(), "GIT_DIR="+gitDir)
+	clone := []string{
+		"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--separate-git-dir=" + own,
+		"--", from.path, at,
+	}
 	steps := []*exec.Cmd{
-		m.command(ctx, env, []string{
-			"clone", "--quiet", "--shared", "--no-checkout", "--template=", "--separate-git-dir=" + own, "--", from.path, at,
-		}),
+		m.command(ctx, fromMirror, clone),
 		m.command(ctx, inOwn, []string{"config", "remote.origin.url", from.Address()}),
 		m.command(ctx, inOwn, []string{"config", "commit.gpgSign", "false"}),
-		m.command(ctx, append(slices.Clone(m.env), "GIT_DIR="+own, "GIT_WORK_TREE="+at),
-			[]string{"checkout", "--quiet", "--detach", s.commit}),
-		m.command(
-			ctx,
-			append(m.plain(), "GIT_DIR="+gitDir),
-			[]string{"config", "submodule." + s.name + ".url", from.Address()},
-		),
+		m.command(ctx, inOwnAsOperator, []string{"checkout", "--quiet", "--detach", s.commit}),
+		m.command(ctx, inOuter, []string{"config", "submodule." + s.name + ".url", from.Address()}),
 	}
 	for _, step := range steps {
 		if err := m.run(step); err != nil {
@@ -243,16 +228,7 @@ func (m *Mirror) submodulesSince(
 	earlier, commit, objects string,
 ) (list []submodule, err error) {
 	cmd := m.localGit(
-		ctx,
-		"diff-tree",
-		"-r",
-		"-z",
-		"--raw",
-		"--no-abbrev",
-		"--no-renames",
-		earlier,
-		commit,
-		"--",
+		ctx, "diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames", earlier, commit, "--",
 	)
 	cmd = withObjects(cmd, objects)
 	var change []string // the fields before a path: :000000 160000 OLD NEW A
@@ -291,14 +267,7 @@ func (m *Mirror) withModules(
 		return list, nil //nolint:nilerr // there is none
 	}
 	cmd := m.localGit(
-		ctx,
-		"config",
-		"--blob",
-		file,
-		"--no-includes",
-		"-z",
-		"--get-regexp",
-		`^submodule\..*\.(path|url)$`,
+		ctx, "config", "--blob", file, "--no-includes", "-z", "--get-regexp", `^submodule\..*\.(path|url)$`,
 	)
 	cmd = withObjects(cmd, objects)
 	cmd.Env = append(cmd.Env, allocLimit)

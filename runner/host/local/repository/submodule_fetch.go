@@ -61,9 +61,8 @@ func (m *Mirror) fetchSubmodule(ctx context.Context, workspace string, s submodu
 func (m *Mirror) branchWith(ctx context.Context, commit string) (branch, tip string, err error) {
 	list := func() (string, error) {
 		const format = "--format=%(objectname) %(refname:lstrip=2)"
-		return m.output(
-			m.localGit(ctx, "for-each-ref", "--count=1", format, "--contains="+commit, "refs/heads"),
-		)
+		list := m.localGit(ctx, "for-each-ref", "--count=1", format, "--contains="+commit, "refs/heads")
+		return m.output(list)
 	}
 	found := ""
 	if m.exists() && m.renewConfig() == nil {

@@ -73,13 +73,15 @@ func TestFetchGoesOnWithSubmodules(t *testing.T) {
 		{"a filter in a submodule failed", ""},
 		{"files written", written},
 		{"a submodule removed", written + "; rm -r vendor/lib .git/modules/vendor/lib"},
-		{"a submodule renewed", written + "; cd vendor/lib; git fetch -q ../../../lib.git main; git checkout -q FETCH_HEAD"},
+		{"a submodule renewed", written + "; cd vendor/lib; git fetch -q ../../../lib.git main; git " +
+			"checkout -q FETCH_HEAD"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPlace(t)
 			p.sh(`for m in lib new; do git init -q --bare -b main $m.git; git clone -q $m.git $m 2>/dev/null
-					(cd $m; git checkout -q -b main; echo $m 1 > $m; git add .; git commit -qm $m; git push -q origin main)
+					(cd $m; git checkout -q -b main; echo $m 1 > $m; git add .; git commit -qm $m
+					git push -q origin main)
 				done
 				cd person; git -c protocol.file.allow=always submodule add -q ../lib.git vendor/lib
 				git commit -qm lib; git push -q origin main`)

@@ -15,7 +15,8 @@ func TestIncompleteCommits(t *testing.T) {
 	p := newPlace(t)
 	p.sh(
 		`git init -q --bare -b main lib.git; git clone -q lib.git lib 2>/dev/null; cd lib; git checkout -q -b main
-		echo lib > lib; git add .; git commit -qm lib; git push -q origin main; git commit -q --allow-empty -m unpushed`,
+		echo lib > lib; git add .; git commit -qm lib; git push -q origin main
+		git commit -q --allow-empty -m unpushed`,
 	)
 	refused := func(name, script string, parts ...string) {
 		t.Helper()
@@ -37,7 +38,8 @@ func TestIncompleteCommits(t *testing.T) {
 	p.sh("git -C lib push -q origin main")
 	p.mustDeliver("two", "")
 	p.sh(
-		"git -c protocol.file.allow=always clone -q --recurse-submodules -b work/two remote.git other; test -e other/vendor/lib/lib",
+		"git -c protocol.file.allow=always clone -q --recurse-submodules -b work/two remote.git other; " +
+			"test -e other/vendor/lib/lib",
 	)
 	refused(
 		"three",
