@@ -28,8 +28,12 @@ func TestAround(t *testing.T) {
 		"ws/ABC-1/sub/app/WORKFLOW.md":  {"the workspace", "ws/ABC-1", "/state"},
 		"ws/broken/WORKFLOW.md":         {"the workspace", "ws/broken", ""},
 		"ws/.symphony/work/ABC-1/tmp/x": {"the temporary directory", "ws/.symphony/work/ABC-1", "/state"},
-		"ws/.symphony/trash/ABC-1-20260101T000000.000000000Z/x":          {"the removed workspace", "ws/.symphony/trash/ABC-1-20260101T000000.000000000Z", "/state"},
-		"ws/.symphony/trash/ABC-1-20260101T000000.000000000Z.deleting/x": {"the removed workspace", "ws/.symphony/trash/ABC-1-20260101T000000.000000000Z.deleting", "/state"},
+		"ws/.symphony/trash/ABC-1-20260101T000000.000000000Z/x": {
+			"the removed workspace", "ws/.symphony/trash/ABC-1-20260101T000000.000000000Z", "/state",
+		},
+		"ws/.symphony/trash/ABC-1-20260101T000000.000000000Z.deleting/x": {
+			"the removed workspace", "ws/.symphony/trash/ABC-1-20260101T000000.000000000Z.deleting", "/state",
+		},
 		"ws/WORKFLOW.md":            nil,
 		"ws/other/WORKFLOW.md":      nil,
 		"own/.symphony/WORKFLOW.md": nil,

@@ -1,21 +1,24 @@
 // Package workspace manages the directories of issues (specification 9): their keys, leases
 // and records, hooks and removal.
 //
-//	<root>/<key>/                    the workspace itself: agent and hooks run here
-//	<root>/.symphony/<key>.lock      the lease: a flock, inherited by hooks and agent
-//	<root>/.symphony/<key>.json      the record: whose workspace this is, and how far it has come
-//	<root>/.symphony/work/<key>/     tmp and cache (TMPDIR, XDG_CACHE_HOME) of the agent's commands, the same of hooks and
-//	                                 codex, and the git settings from before the agent (package git)
-//	<root>/.symphony/trash/          removed workspaces, <key>-<time>, until they are purged
-//	<root>/.symphony/mirrors/        mirrors of remote repositories, whose objects workspaces borrow (package repository)
-//	<root>/.symphony/projects/       which state directory works on which project of the tracker
+//	<root>/<key>/                   the workspace itself: agent and hooks run here
+//	<root>/.symphony/<key>.lock     the lease: a flock, inherited by hooks and agent
+//	<root>/.symphony/<key>.json     the record: whose workspace it is, and how far it has come
+//	<root>/.symphony/work/<key>/    tmp and cache (TMPDIR, XDG_CACHE_HOME) of the agent's
+//	                                commands, the same of hooks and codex, and the git settings
+//	                                from before the agent (package git)
+//	<root>/.symphony/trash/         removed workspaces, <key>-<time>, until they are purged
+//	<root>/.symphony/mirrors/       mirrors of remote repositories, whose objects workspaces
+//	                                borrow (package repository)
+//	<root>/.symphony/projects/      which state directory works on which project of the tracker
 //
 // The states of a workspace. Each record is synced before its effect:
 //
-//	          Acquire            Ready              Remove
-//	(nothing) ───────► creating ───────► ready ──────────────► removing ──► (nothing)
-//	    ▲                 │ │ ▲                                   │ Acquire: to the trash, then created again
-//	    └──── Discard ────┘ └─┘ Acquire after a crash: created again └──► creating
+//	(nothing) ── Acquire ──► creating ── Ready ──► ready ── Remove ──► removing ──► (nothing)
+//
+// Discard leads from creating to (nothing). After a crash, Acquire creates again a workspace
+// that is in the state creating, and one in the state removing, which it first moves to the
+// trash.
 //
 // # Decisions
 //

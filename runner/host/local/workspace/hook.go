@@ -55,11 +55,11 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("hook %s: %w", h.Name, err)
 	}
-	var out *capture
-	err := proc.SealDescriptors() // a child in the background could keep the lock of cron's flock
-	if err == nil {
-		out, err = newCapture()
+	// a child in the background could keep the lock of cron's flock
+	if err := proc.SealDescriptors(); err != nil {
+		return files.Failed(err, "run the hook %s", h.Name)
 	}
+	out, err := newCapture()
 	if err != nil {
 		return files.Failed(err, "run the hook %s", h.Name)
 	}
@@ -82,37 +82,35 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	}
 	output, lost := out.finish()
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok {
-		what := exit.Error()
-		if exit.ExitCode() >= 0 {
-			what = fmt.Sprintf("exit status %d", exit.ExitCode())
-		}
-		if line := files.Reason(output); line != "" {
-			what += ": " + line
-		}
-		err = reconcile.NewError(CodeHookFailed, h.title()+": "+what,
-			"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(err)
+		err = h.exitFailed(exit, output)
 	}
 	how := "succeeded"
-	text := string(output)
 	if err != nil {
 		how = err.Error()
 	}
+	text := string(output)
 	if lost > 0 {
 		text = fmt.Sprintf("--- the first %d bytes of output are left out\n%s", lost, text)
 	}
 	if text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}
-	_, _ = fmt.Fprintf(
-		log,
-		"--- %s\n%s--- %s: %s after %s\n",
-		h.Name,
-		text,
-		h.Name,
-		how,
-		time.Since(began).Round(time.Millisecond),
-	)
+	took := time.Since(began).Round(time.Millisecond)
+	_, _ = fmt.Fprintf(log, "--- %s\n%s--- %s: %s after %s\n", h.Name, text, h.Name, how, took)
 	return err
+}
+
+// exitFailed is the error of a shell that has exited with another status than 0.
+func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
+	what := exit.Error()
+	if exit.ExitCode() >= 0 {
+		what = fmt.Sprintf("exit status %d", exit.ExitCode())
+	}
+	if line := files.Reason(output); line != "" {
+		what += ": " + line
+	}
+	return reconcile.NewError(CodeHookFailed, h.title()+": "+what,
+		"its output is in the run's hook log (symphony logs ISSUE --hooks)").WithCause(exit)
 }
 
 // title names the hook and its place.
@@ -156,11 +154,7 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	err := tree.WaitGroup(ctx, cmd, h.Timeout, func() error {
 		return reconcile.NewError(
 			CodeHookTimeout,
-			fmt.Sprintf(
-				"%s ran longer than %s and was killed",
-				h.title(),
-				text.Took(h.Timeout.Milliseconds()),
-			),
+			fmt.Sprintf("%s ran longer than %s and was killed", h.title(), text.Took(h.Timeout.Milliseconds())),
 			"raise hooks.timeout_ms, or make the hook faster",
 		)
 	})

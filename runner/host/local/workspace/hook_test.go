@@ -71,12 +71,14 @@ func TestHookRunsInTheWorkspace(t *testing.T) {
 func TestHookFailureTellsPlaceStatusAndReason(t *testing.T) {
 	w := acquire(t, newRoot(t), owner("A", "r1"))
 	for script, want := range map[string]string{
-		"echo first; echo the reason >&2; echo; exit 3":  "before_run (WORKFLOW.md:7): exit status 3: the reason",
-		"echo fatal: the cause; echo and advice; exit 3": "before_run (WORKFLOW.md:7): exit status 3: fatal: the cause",
+		"echo first; echo the reason >&2; echo; exit 3": "before_run (WORKFLOW.md:7): exit status 3: the reason",
+		"echo fatal: the cause; echo and advice; exit 3": "before_run (WORKFLOW.md:7): exit status 3: " +
+			"fatal: the cause",
 		"exit 4":                         "before_run (WORKFLOW.md:7): exit status 4",
 		"kill -9 $$":                     "before_run (WORKFLOW.md:7): signal: killed",
 		"printf 'bad \\377 end'; exit 1": "before_run (WORKFLOW.md:7): exit status 1: bad \uFFFD end",
-		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run (WORKFLOW.md:7): exit status 1: " + strings.Repeat("x", 200) + "…",
+		"head -c 500 /dev/zero | tr '\\0' x; false": "before_run (WORKFLOW.md:7): exit " +
+			"status 1: " + strings.Repeat("x", 200) + "…",
 	} {
 		log, err := runHook(t.Context(), t, w, script)
 		wantCode(t, err, CodeHookFailed)

@@ -52,10 +52,11 @@ type RefuseClaim func(project, stateDir string) error
 // Claim records that the state directory works on a project (endpoint and slug) in this root.
 // If another one that still has a state.db does, the error is project_conflict: both would
 // start workers for the same issues. A repeated claim only reads.
-func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) error {
+func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) (err error) {
 	path := p.path(endpointAndSlug)
 	claim := projectClaim{endpointAndSlug, stateDir}
-	if have, err := readClaim(path); err != nil || have == claim {
+	have, err := readClaim(path)
+	if err != nil || have == claim {
 		return err
 	}
 	if err := files.OwnDir(filepath.Dir(path)); err != nil {
@@ -70,26 +71,26 @@ func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) er
 	if err != nil {
 		return files.Failed(err, "claim the project %s", endpointAndSlug)
 	}
-	if err = p.unclaimed(path, claim, refuse); err == nil {
-		err = durable.WriteFile(path, append(text.JSON(claim), '\n'), 0o600)
-		err = files.Failed(err, "claim the project %s", endpointAndSlug)
+	defer func() { err = errors.Join(err, lock.Close()) }()
+	if err := p.unclaimed(path, claim, refuse); err != nil {
+		return err
 	}
-	return errors.Join(err, lock.Close())
+	err = durable.WriteFile(path, append(text.JSON(claim), '\n'), 0o600)
+	return files.Failed(err, "claim the project %s", endpointAndSlug)
 }
 
 // unclaimed returns project_conflict if the claim at path belongs to another state directory
 // that is in use. If there is no claim at path, refuse decides.
 func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim) error {
 	have, err := readClaim(path)
-	if err == nil && have.StateDir == "" && refuse != nil {
-		for _, other := range p.all() {
-			if err := refuse(other.Project, other.StateDir); err != nil {
-				return err
-			}
-		}
-	}
-	if err != nil || have.StateDir == "" || paths.SameDir(have.StateDir, claim.StateDir) {
+	if err != nil {
 		return err
+	}
+	if have.StateDir == "" {
+		return p.refused(refuse)
+	}
+	if paths.SameDir(have.StateDir, claim.StateDir) {
+		return nil
 	}
 	_, err = os.Stat(filepath.Join(have.StateDir, "state.db"))
 	if files.Absent(err) {
@@ -99,6 +100,19 @@ func (p Projects) unclaimed(path string, claim projectClaim, refuse RefuseClaim)
 		fmt.Sprintf("another state directory works on the project %s: %s", have.Project, have.StateDir),
 		"use that state directory, give this workflow its own workspace.root, or remove "+path+
 			" if the other one is no longer used").WithCause(err)
+}
+
+// refused returns the first error of refuse, which may be nil, about the claims of others.
+func (p Projects) refused(refuse RefuseClaim) error {
+	if refuse == nil {
+		return nil
+	}
+	for _, other := range p.all() {
+		if err := refuse(other.Project, other.StateDir); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // readClaim returns an empty claim if there is none.
@@ -146,9 +160,11 @@ func (p Projects) all() map[string]projectClaim {
 	names, _ := fs.Glob(os.DirFS(p.dir), "*.json") // the pattern is valid
 	for _, name := range names {
 		path := filepath.Join(p.dir, name)
-		if c, err := readClaim(path); err == nil {
-			claims[path] = c
+		c, err := readClaim(path)
+		if err != nil {
+			continue
 		}
+		claims[path] = c
 	}
 	return claims
 }
@@ -156,14 +172,14 @@ func (p Projects) all() map[string]projectClaim {
 // move changes the paths in a record that rename knows as moved: those of the project, and of
 // the repository if it is the same one.
 func (rec *Record) move(rename func(string) string) (changed bool) {
-	before := rec.Project
+	project := rec.Project
 	origin := rec.Origin
-	rec.Project = rename(before)
+	rec.Project = rename(project)
 	_, url, _ := strings.Cut(rename("git "+origin.URL), " ")
 	if url != origin.URL && git.Has(context.Background(), url, origin.Commit) {
 		rec.Origin.URL = url
 	}
-	return rec.Project != before || rec.Origin != origin
+	return rec.Project != project || rec.Origin != origin
 }
 
 // CloneOf returns what is known of the clone in the workspace at a path, and the directory of
@@ -183,6 +199,16 @@ func CloneOf(path string) (clone git.Clone, mirrors string) {
 func EndsDir(path string) string {
 	root := Root{Path: filepath.Dir(path)}
 	return filepath.Join(root.work(filepath.Base(path)), "ends")
+}
+
+// move replaces the claim at a path by another one.
+func (p Projects) move(path string, by projectClaim) error {
+	err := durable.WriteFile(p.path(by.Project), append(text.JSON(by), '\n'), 0o600)
+	if err != nil {
+		return err
+	}
+	_ = os.Remove(path + ".lock")
+	return os.Remove(path)
 }
 
 // MoveProjects gives projects the name that rename returns, in the records of workspaces, in
@@ -211,16 +237,7 @@ func (r *Root) MoveProjects(from, to string, rename func(project string) string)
 		if name == c.Project || c.StateDir != from && !paths.SameDir(c.StateDir, to) {
 			continue
 		}
-		claimErr := durable.WriteFile(
-			projects.path(name),
-			append(text.JSON(projectClaim{name, to}), '\n'),
-			0o600,
-		)
-		if claimErr == nil {
-			_ = os.Remove(path + ".lock")
-			claimErr = os.Remove(path)
-		}
-		err = errors.Join(err, claimErr)
+		err = errors.Join(err, projects.move(path, projectClaim{name, to}))
 	}
 	return files.Failed(err, "move the project in %s", r.Path)
 }

@@ -92,37 +92,49 @@ func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 		return rec, false, nil
 	}
 	if err == nil {
-		err = json.Unmarshal(b, &rec)
-	}
-	if err == nil && !slices.Contains([]State{Creating, Prepared, Removing}, rec.State) {
-		err = fmt.Errorf("unknown state %q", rec.State)
-	}
-	if err == nil && (rec.IssueID == "" || rec.Identifier == "" || rec.ID == "") {
-		err = errors.New("no issue or no id in it")
+		rec, err = parseRecord(b)
 	}
 	if err != nil {
-		return Record{}, false, reconcile.NewError(CodeFailed, fmt.Sprintf("read the record %s: %v", r.record(key), err),
-			"if that workspace contains nothing of value, move it and its record away; the next run creates a new one").
-			WithCause(err)
+		return Record{}, false, reconcile.NewError(
+			CodeFailed,
+			fmt.Sprintf("read the record %s: %v", r.record(key), err),
+			"if that workspace contains nothing of value, move it and its record away; "+
+				"the next run creates a new one",
+		).WithCause(err)
 	}
 	return rec, true, nil
+}
+
+// parseRecord reads what writeRecord has written.
+func parseRecord(b []byte) (rec Record, err error) {
+	if err := json.Unmarshal(b, &rec); err != nil {
+		return Record{}, err
+	}
+	if !slices.Contains([]State{Creating, Prepared, Removing}, rec.State) {
+		return Record{}, fmt.Errorf("unknown state %q", rec.State)
+	}
+	if rec.IssueID == "" || rec.Identifier == "" || rec.ID == "" {
+		return Record{}, errors.New("no issue or no id in it")
+	}
+	return rec, nil
 }
 
 // writeRecord replaces the record of rec.Key durably. Only the holder of the lease calls it.
 func (r *Root) writeRecord(rec Record) error {
 	b, err := json.MarshalIndent(rec, "", "  ")
-	if err == nil {
-		err = durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600)
+	if err != nil {
+		return files.Failed(err, "write the record of %s", rec.Key)
 	}
+	err = durable.WriteFile(r.record(rec.Key), append(b, '\n'), 0o600)
 	return files.Failed(err, "write the record of %s", rec.Key)
 }
 
 func (r *Root) removeRecord(key string) error {
 	err := os.Remove(r.record(key))
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
-		err = durable.SyncDir(r.meta())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return files.Failed(err, "remove the record of %s", key)
 	}
-	return files.Failed(err, "remove the record of %s", key)
+	return files.Failed(durable.SyncDir(r.meta()), "remove the record of %s", key)
 }
 
 // List returns the records of all workspaces, sorted by key. It skips those that can't be read
@@ -133,12 +145,14 @@ func (r *Root) List() (recs []Record, err error) {
 		return nil, files.Failed(err, "read the records of %s", r.Path)
 	}
 	for _, e := range entries {
-		if key, ok := strings.CutSuffix(e.Name(), ".json"); ok {
-			rec, ok, readErr := r.Record(key)
-			if ok {
-				recs = append(recs, rec)
-			}
-			err = errors.Join(err, readErr)
+		key, isRecord := strings.CutSuffix(e.Name(), ".json")
+		if !isRecord {
+			continue
+		}
+		rec, ok, readErr := r.Record(key)
+		err = errors.Join(err, readErr)
+		if ok {
+			recs = append(recs, rec)
 		}
 	}
 	return recs, err
@@ -180,7 +194,8 @@ func (r Record) checkOwner(path string, o Owner) error {
 	hint := "give each project its own workspace.root, or remove that workspace first"
 	if r.Project == o.Project {
 		code = CodeTaken
-		hint = "the tracker has given this identifier to another issue before: symphony prune removes the workspace of the first one"
+		hint = "the tracker has given this identifier to another issue before: " +
+			"symphony prune removes the workspace of the first one"
 	}
 	return reconcile.NewError(code, fmt.Sprintf("%s belongs to issue %s (id %s) of %s, state directory %s",
 		path, r.Identifier, r.IssueID, r.Project, r.StateDir), hint)

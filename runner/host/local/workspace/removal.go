@@ -56,7 +56,8 @@ func (r *Root) BeginRemoval(
 		halfMade: w.info == nil || w.rec.State == Creating,
 	}
 	if w.rec.Unsaved != "" && w.rec.State == Prepared && !discard {
-		if unsaved, _ = w.root.Unsaved(ctx, w.rec); unsaved != "" {
+		unsaved, _ = w.root.Unsaved(ctx, w.rec)
+		if unsaved != "" {
 			return nil, unsaved, errors.Join(w.keep(ctx, unsaved), w.Release())
 		}
 	}
@@ -69,12 +70,13 @@ func (r *Root) BeginRemoval(
 	} else if w.rec.State == Creating {
 		state = Creating
 	}
-	err = w.takeRecord(o, id, state)
-	if err == nil && !w.removal.halfMade {
-		err = w.makeWork()
-	}
-	if err != nil {
+	if err := w.takeRecord(o, id, state); err != nil {
 		return nil, "", errors.Join(err, w.Release())
+	}
+	if !w.removal.halfMade {
+		if err := w.makeWork(); err != nil {
+			return nil, "", errors.Join(err, w.Release())
+		}
 	}
 	return w, "", nil
 }
@@ -99,10 +101,12 @@ func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, 
 	}
 	if info != nil {
 		n := w.examine(ctx)
-		if n.LossAccepted = w.removal.discard; n.Unsaved != "" && !n.LossAccepted && !w.removal.halfMade {
+		n.LossAccepted = w.removal.discard
+		if n.Unsaved != "" && !n.LossAccepted && !w.removal.halfMade {
 			return host.RemoveAnswer{Unsaved: n.Unsaved}, w.keep(ctx, n.Unsaved)
 		}
-		if removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, n); err != nil {
+		removed.Trash, err = w.root.moveToTrash(w.Path, w.Key, w.removal.now, n)
+		if err != nil {
 			return removed, err
 		}
 	}
@@ -132,14 +136,8 @@ func (w *Workspace) keep(ctx context.Context, work string) error {
 // Unsaved describes and names the work in a workspace that exists nowhere else (see
 // git.Unsaved).
 func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []string) {
-	return git.Unsaved(
-		ctx,
-		filepath.Join(r.Path, rec.Key),
-		rec.Outside,
-		rec.Origin.URL,
-		rec.Ignored,
-		r.work(rec.Key),
-	)
+	path := filepath.Join(r.Path, rec.Key)
+	return git.Unsaved(ctx, path, rec.Outside, rec.Origin.URL, rec.Ignored, r.work(rec.Key))
 }
 
 // examine returns the note for a workspace that is about to be removed.
@@ -148,7 +146,8 @@ func (w *Workspace) examine(ctx context.Context) note {
 	if w.rec.State != Creating { // what is incomplete can't be restored
 		n.Workspace = &w.rec
 	}
-	if n.Unsaved, _ = w.root.Unsaved(ctx, w.rec); n.Unsaved != "" {
+	n.Unsaved, _ = w.root.Unsaved(ctx, w.rec)
+	if n.Unsaved != "" {
 		n.SavedAt = time.Time{}
 	}
 	return n

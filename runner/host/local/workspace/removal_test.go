@@ -147,7 +147,8 @@ func TestRemoveFollowsNoLinks(t *testing.T) {
 	r := newRoot(t)
 	w := acquire(t, r, owner("A", "r1"))
 	sh(t, w.Path, `mkdir `+outside+`/dir; echo kept > `+outside+`/dir/precious; chmod 500 `+outside+`/dir
-		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard; mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
+		ln -s `+outside+` link; ln -s `+outside+`/dir link2; ln `+outside+`/dir/precious hard
+		mkfifo pipe; ln -s / `+w.TmpDir+`/all`)
 	test.OK(t, w.Ready())
 	test.OK(t, w.Release())
 	test.OK(t, r.DeleteTrash(t.Context(), removeAs(t, r, "r2").Trash))

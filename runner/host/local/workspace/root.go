@@ -59,12 +59,11 @@ func OpenRoot(path string) (*Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = files.OwnDir(r.meta())
-	if err == nil {
-		// otherwise a read-only volume would be noticed only after a run has begun
-		err = writable(r.meta())
+	if err := files.OwnDir(r.meta()); err != nil {
+		return nil, rootFailed(r.meta(), err)
 	}
-	if err != nil {
+	// otherwise a read-only volume would be noticed only after a run has begun
+	if err := writable(r.meta()); err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
 	return r, nil
@@ -81,10 +80,13 @@ func FindRoot(path string) (root *Root, ok bool, err error) {
 		return nil, false, err
 	}
 	err = files.CheckOwnDir(r.meta())
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) {
+		return r, false, nil
+	}
+	if err != nil {
 		return nil, false, rootFailed(r.meta(), err)
 	}
-	return r, err == nil, nil
+	return r, true, nil
 }
 
 // CheckRoot returns the errors that OpenRoot and Projects.Claim would return, as far as it can
@@ -141,13 +143,13 @@ func existing(path string) (at string, info fs.FileInfo, err error) {
 // created.
 func writable(path string) error {
 	path, info, err := existing(path)
-	if err == nil && !info.IsDir() {
-		err = syscall.ENOTDIR
+	if err != nil {
+		return err
 	}
-	if err == nil {
-		err = unix.Access(path, unix.W_OK|unix.X_OK)
+	if !info.IsDir() {
+		return syscall.ENOTDIR
 	}
-	return err
+	return unix.Access(path, unix.W_OK|unix.X_OK)
 }
 
 // CheckLinks returns an error if a symlink on the way to a root, which need not exist, belongs
@@ -189,33 +191,34 @@ func CheckLinks(path string) error {
 
 // resolveRoot resolves an existing root and checks its owner and mode.
 func resolveRoot(path string) (*Root, error) {
+	if !filepath.IsAbs(path) {
+		return nil, rootFailed(path, errors.New("not an absolute path"))
+	}
 	real, err := filepath.EvalSymlinks(path)
-	var info fs.FileInfo
-	if err == nil {
-		info, err = os.Stat(real)
+	if err != nil {
+		return nil, rootFailed(path, err)
+	}
+	info, err := os.Stat(real)
+	if err != nil {
+		return nil, rootFailed(path, err)
 	}
 	switch {
-	case !filepath.IsAbs(path):
-		err = errors.New("not an absolute path")
-	case err != nil:
 	case !info.IsDir():
-		err = errors.New("not a directory")
+		return nil, rootFailed(path, errors.New("not a directory"))
 	case real == "/":
-		err = errors.New("it is the root of the file system")
+		return nil, rootFailed(path, errors.New("it is the root of the file system"))
 	case !files.Ours(info):
 		failed := rootFailed(path, errors.New("it belongs to another account"))
-		failed.Hint = "run symphony as that account, without sudo if it is yours; or set workspace.root to a directory of your own"
+		failed.Hint = "run symphony as that account, without sudo if it is yours; " +
+			"or set workspace.root to a directory of your own"
 		return nil, failed
 	case info.Mode().Perm()&0o022 != 0:
 		failed := rootFailed(path, fmt.Errorf("others can write to it (mode %04o)", info.Mode().Perm()))
-		// such as /tmp, which all accounts share
-		if failed.Hint = "chmod go-w " + real; info.Mode()&fs.ModeSticky != 0 {
+		failed.Hint = "chmod go-w " + real
+		if info.Mode()&fs.ModeSticky != 0 { // such as /tmp, which all accounts share
 			failed.Hint = "set workspace.root to a directory of your own, such as ~/symphony"
 		}
 		return nil, failed
-	}
-	if err != nil {
-		return nil, rootFailed(path, err)
 	}
 	clock := func() (string, time.Duration, error) {
 		boot, err := proc.BootID()
@@ -228,7 +231,8 @@ func rootFailed(path string, err error) *reconcile.Error {
 	failed := reconcile.NewError(
 		CodeRootUnusable,
 		fmt.Sprintf("workspace root %s: %v", path, err),
-		"set workspace.root to the absolute path of a directory that this account can create, or owns and can write to alone",
+		"set workspace.root to the absolute path of a directory that this account can create, "+
+			"or owns and can write to alone",
 	).WithCause(err)
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
 		errors.As(files.Failed(err, "open workspace root %s", path), &failed)
@@ -247,10 +251,10 @@ func FreeBytes(path string) (int64, error) {
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Statfs(path, &st)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, files.Failed(err, "read the free space of %s", path)
-	case st.Blocks == 0:
+	}
+	if st.Blocks == 0 {
 		return math.MaxInt64, nil
 	}
 	return int64(st.Bavail) * int64(st.Bsize), nil
@@ -270,9 +274,12 @@ func (r *Root) Dissolve(ctx context.Context) error {
 		return err
 	}
 	notes, err := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix)
-	if all, readErr := os.ReadDir(r.trash()); err != nil ||
-		readErr == nil && len(all) > len(list)+len(notes) {
-		return err // an operator keeps something there
+	if err != nil {
+		return err
+	}
+	all, err := os.ReadDir(r.trash())
+	if err == nil && len(all) > len(list)+len(notes) {
+		return nil // an operator keeps something there
 	}
 	for _, t := range list {
 		if work, _ := t.unsaved(ctx); work != "" {

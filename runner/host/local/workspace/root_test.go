@@ -47,7 +47,8 @@ func TestOpenRootRefuses(t *testing.T) {
 		test.OK(t, os.Chmod(in("another's"), 0))
 	}
 	for _, path := range []string{
-		"relative/root", "", "/", in("file"), in("file/below"), in("shared"), in("broken"), in("linked"), in("open"), in("filed"), in("another's"),
+		"relative/root", "", "/", in("file"), in("file/below"), in("shared"), in("broken"), in("linked"),
+		in("open"), in("filed"), in("another's"),
 	} {
 		if _, err := OpenRoot(path); !isCode(err, CodeRootUnusable) {
 			t.Errorf("%q: %v", path, err)

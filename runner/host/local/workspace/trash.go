@@ -109,39 +109,55 @@ func (r *Root) moveToTrash(path, key string, now time.Time, n note) (to string, 
 	if err := files.OwnDir(r.trash()); err != nil {
 		return "", files.Failed(err, "create the trash")
 	}
-	// A directory can be moved to another parent only if it is writable, because its ".."
-	// changes.
-	if info, statErr := os.Lstat(path); statErr == nil && info.IsDir() && info.Mode().Perm()&0o700 != 0o700 {
-		err = os.Chmod(path, info.Mode().Perm()|0o700)
+	if err := makeMovable(path); err != nil {
+		return "", files.Failed(err, "move %s to the trash", path)
 	}
-	for taken := true; taken; now = now.Add(1) {
+	to = filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
+	for exists(to) {
+		now = now.Add(1)
 		to = filepath.Join(r.trash(), key+"-"+now.UTC().Format(trashTime))
-		_, statErr := os.Lstat(to)
-		taken = statErr == nil
 	}
-	if err == nil {
-		n.Project = r.Trash.Project
-		n.Keep = r.Trash.Keep
-		n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
-		writeNote(to, n)
-		// After a restoration, what an agent has left is still compared with it.
-		// removeOrphanedNotes leaves new files.
-		_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
-		if err = os.Link(r.gitFile(key), to+gitSuffix); err == nil || files.Absent(err) {
-			err = os.Rename(path, to)
-		}
-		if err != nil {
-			removeNotes(to)
-		}
+	n.Project = r.Trash.Project
+	n.Keep = r.Trash.Keep
+	n.Boot, n.Mono, _ = r.clock() // on an error the wall clock counts
+	writeNote(to, n)
+	if err := r.moveWithGitFile(path, key, to); err != nil {
+		removeNotes(to)
+		return "", files.Failed(err, "move %s to the trash", path)
 	}
-	if err == nil {
-		crash.At("workspace.trash.renamed")
-		err = errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash()))
-	}
+	crash.At("workspace.trash.renamed")
+	err = errors.Join(durable.SyncDir(filepath.Dir(path)), durable.SyncDir(r.trash()))
 	if err != nil {
 		return "", files.Failed(err, "move %s to the trash", path)
 	}
 	return to, nil
+}
+
+// makeMovable makes a directory writable: otherwise it could not be moved to another parent,
+// because its ".." changes.
+func makeMovable(path string) error {
+	info, err := os.Lstat(path)
+	if err != nil || !info.IsDir() || info.Mode().Perm()&0o700 == 0o700 {
+		return nil //nolint:nilerr // the move reports what can't be read
+	}
+	return os.Chmod(path, info.Mode().Perm()|0o700)
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// moveWithGitFile moves a workspace to its new path in the trash, with a copy of its GitFile
+// beside it: after a restoration, what an agent has left is still compared with that.
+func (r *Root) moveWithGitFile(path, key, to string) error {
+	// removeOrphanedNotes leaves new files
+	_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
+	err := os.Link(r.gitFile(key), to+gitSuffix)
+	if err != nil && !files.Absent(err) {
+		return err
+	}
+	return os.Rename(path, to)
 }
 
 // DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry
@@ -165,13 +181,15 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 		path = to
 	}
 	err := files.RemoveTree(ctx, path)
-	if err == nil {
-		removeNotes(path)
-	} else if ctx.Err() == nil {
-		n.Undeletable = true
-		writeNote(path, n)
+	if err != nil {
+		if ctx.Err() == nil {
+			n.Undeletable = true
+			writeNote(path, n)
+		}
+		return err
 	}
-	return err
+	removeNotes(path)
+	return nil
 }
 
 // deletingPath returns the path of an entry whose deletion has begun.
@@ -189,12 +207,14 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 		t := trashEntry{path: filepath.Join(r.trash(), e.Name())}
 		t.key, t.deleting = strings.CutSuffix(e.Name(), deletingSuffix)
 		start := max(0, len(t.key)-len(trashTime))
-		if t.at, err = time.Parse(trashTime, t.key[start:]); err == nil {
-			t.note = r.Trash.readNote(t.path)
-			t.key = strings.TrimSuffix(t.key[:start], "-")
-			t.LossAccepted = t.LossAccepted || t.deleting
-			list = append(list, t)
+		t.at, err = time.Parse(trashTime, t.key[start:])
+		if err != nil {
+			continue
 		}
+		t.note = r.Trash.readNote(t.path)
+		t.key = strings.TrimSuffix(t.key[:start], "-")
+		t.LossAccepted = t.LossAccepted || t.deleting
+		list = append(list, t)
 	}
 	return list, nil
 }
@@ -203,24 +223,25 @@ func (r *Root) listTrash() (list []trashEntry, err error) {
 // in this boot, otherwise by the wall clock. The entry of another project is kept for as long
 // as that project wants.
 func (r *Root) left(t trashEntry, now time.Time) time.Duration {
-	keep := t.Keep
-	age := now.Sub(t.at)
-	switch {
-	case t.deleting:
+	if t.deleting {
 		return 0
-	case r.Trash.Short:
+	}
+	keep := t.Keep
+	if r.Trash.Short {
 		keep = 0
-	case t.Project == r.Trash.Project:
+	} else if t.Project == r.Trash.Project {
 		keep = r.Trash.Keep
 	}
 	if t.Unsaved != "" && !t.LossAccepted {
 		keep = max(keep, RecheckUnsaved)
 	}
-	if boot, mono, err := r.clock(); err == nil && boot == t.Boot && mono >= t.Mono {
-		age = mono - t.Mono
-	}
 	if keep <= 0 {
 		return 0
+	}
+	age := now.Sub(t.at)
+	boot, mono, err := r.clock()
+	if err == nil && boot == t.Boot && mono >= t.Mono {
+		age = mono - t.Mono
 	}
 	return keep - age
 }
@@ -253,19 +274,20 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 			continue
 		}
 		work, _ := t.unsaved(ctx)
-		var err error
+		var deleteErr error
 		if work == "" && ctx.Err() == nil {
-			err = r.DeleteTrash(ctx, t.path)
+			deleteErr = r.DeleteTrash(ctx, t.path)
+		}
+		if ctx.Err() != nil { // also of an examination that was not complete
+			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
 		}
 		switch {
-		case ctx.Err() != nil: // also of an examination that was not complete
-			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
 		case work != "":
 			t.Unsaved = work // so that not every pass examines it
 			t.Boot, t.Mono, _ = r.clock()
 			writeNote(t.path, t.note)
 			purged.Unsaved[t.path] = work
-		case err != nil:
+		case deleteErr != nil:
 			purged.Undeletable = append(purged.Undeletable, deletingPath(t.path))
 		default:
 			purged.Removed++
@@ -301,8 +323,11 @@ func (r *Root) removeOrphanedNotes() {
 	for _, name := range notes {
 		path := filepath.Join(r.trash(), name)
 		info, err := os.Lstat(path)
-		_, missing := os.Lstat(strings.TrimSuffix(strings.TrimSuffix(path, gitSuffix), noteSuffix))
-		if err == nil && errors.Is(missing, fs.ErrNotExist) && time.Since(info.ModTime()) > time.Hour {
+		if err != nil || time.Since(info.ModTime()) <= time.Hour {
+			continue
+		}
+		_, err = os.Lstat(strings.TrimSuffix(strings.TrimSuffix(path, gitSuffix), noteSuffix))
+		if errors.Is(err, fs.ErrNotExist) {
 			_ = os.Remove(path)
 		}
 	}
@@ -312,14 +337,20 @@ func (r *Root) removeOrphanedNotes() {
 // examined.
 func changedSince(ctx context.Context, path string, since time.Time) bool {
 	err := filepath.WalkDir(path, func(_ string, d fs.DirEntry, err error) error {
-		var info fs.FileInfo
-		if err = errors.Join(err, ctx.Err()); err == nil {
-			info, err = d.Info()
+		if err != nil {
+			return err
 		}
-		if err == nil && info.ModTime().After(since) {
-			err = errors.New("changed")
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		return err
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		if info.ModTime().After(since) {
+			return errors.New("changed")
+		}
+		return nil
 	})
 	return err != nil
 }
@@ -344,7 +375,8 @@ func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list
 			e.IssueID = t.Workspace.IssueID
 			e.Identifier = t.Workspace.Identifier
 		}
-		if e.Unsaved.Work, e.Unsaved.Items = t.unsaved(ctx); t.LossAccepted && t.Unsaved != "" {
+		e.Unsaved.Work, e.Unsaved.Items = t.unsaved(ctx)
+		if t.LossAccepted && t.Unsaved != "" {
 			e.Unsaved.Work = t.Unsaved
 			_, e.Unsaved.Items = t.examine(ctx)
 		}
@@ -395,11 +427,11 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	if err := r.writeRecord(rec); err != nil {
 		return "", err
 	}
-	if err = os.Rename(t.path, w.Path); err == nil {
-		crash.At("workspace.restore.moved")
-		err = errors.Join(durable.SyncDir(r.Path), durable.SyncDir(r.trash()))
+	if err := os.Rename(t.path, w.Path); err != nil {
+		return "", files.Failed(err, "restore %s", w.Path)
 	}
-	if err != nil {
+	crash.At("workspace.restore.moved")
+	if err := errors.Join(durable.SyncDir(r.Path), durable.SyncDir(r.trash())); err != nil {
 		return "", files.Failed(err, "restore %s", w.Path)
 	}
 	removeNotes(t.path)

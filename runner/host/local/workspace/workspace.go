@@ -64,33 +64,54 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	own := func(name ...string) string { return filepath.Join(append([]string{r.work(key)}, name...)...) }
+	work := r.work(key)
 	w = &Workspace{Key: key, root: r, lease: lease, Workspace: host.Workspace{
-		Path: path, Root: r.Path, TmpDir: own("tmp"), CacheDir: own("cache"),
-		Hooks: host.Dirs{Tmp: own("hooks", "tmp"), Cache: own("hooks", "cache")},
-		Codex: host.Dirs{Tmp: own("codex", "tmp"), Cache: own("codex", "cache")},
+		Path:     path,
+		Root:     r.Path,
+		TmpDir:   filepath.Join(work, "tmp"),
+		CacheDir: filepath.Join(work, "cache"),
+		Hooks: host.Dirs{
+			Tmp:   filepath.Join(work, "hooks", "tmp"),
+			Cache: filepath.Join(work, "hooks", "cache"),
+		},
+		Codex: host.Dirs{
+			Tmp:   filepath.Join(work, "codex", "tmp"),
+			Cache: filepath.Join(work, "codex", "cache"),
+		},
 	}}
-	w.rec, found, err = r.Record(key)
-	if err == nil && found {
-		err = w.rec.checkOwner(path, o)
-	}
-	if err == nil {
-		w.info, err = lookAt(path)
-	}
+	found, err = w.readOwn(o)
 	if err != nil {
 		return nil, false, errors.Join(err, w.Release())
 	}
 	return w, found, nil
 }
 
+// readOwn reads the record of a workspace that must belong to an issue, and looks at the
+// directory. found is false if there is no record.
+func (w *Workspace) readOwn(o Owner) (found bool, err error) {
+	w.rec, found, err = w.root.Record(w.Key)
+	if err != nil {
+		return false, err
+	}
+	if found {
+		if err := w.rec.checkOwner(w.Path, o); err != nil {
+			return true, err
+		}
+	}
+	w.info, err = lookAt(w.Path)
+	return found, err
+}
+
 // lookAt returns nil if nothing is at path, and an error for anything but a real directory.
 func lookAt(path string) (fs.FileInfo, error) {
 	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
-	case err != nil:
+	}
+	if err != nil {
 		return nil, files.Failed(err, "check the workspace %s", path)
+	}
+	switch {
 	case info.Mode().IsRegular():
 		return nil, invalidCwd(path, "it is a file, not a directory")
 	case info.Mode()&fs.ModeSymlink != 0:
@@ -127,11 +148,15 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 		}
 	}
 	crash.At("workspace.make.directory")
-	err := w.makeWork()
-	if err == nil {
-		w.info, err = w.look()
+	if err := w.makeWork(); err != nil {
+		return err
 	}
-	return err
+	info, err := w.look()
+	if err != nil {
+		return err
+	}
+	w.info = info
+	return nil
 }
 
 // takeRecord records that a run holds the workspace. Previous are the runs whose processes it
@@ -180,19 +205,18 @@ const deleteTimeout = 10 * time.Second
 
 // clear removes what an interrupted run left. With keep, the workspace was being removed, and
 // is kept in the trash for its time; otherwise its creation was incomplete, and it is deleted.
-func (w *Workspace) clear(ctx context.Context, keep bool) (err error) {
+func (w *Workspace) clear(ctx context.Context, keep bool) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
 	if keep && w.info != nil {
-		_, err = w.root.moveToTrash(w.Path, w.Key, time.Now(), w.examine(ctx))
-	} else {
-		err = w.dispose(ctx, w.Path)
+		if _, err := w.root.moveToTrash(w.Path, w.Key, time.Now(), w.examine(ctx)); err != nil {
+			return err
+		}
+	} else if err := w.dispose(ctx, w.Path); err != nil {
+		return err
 	}
-	if err == nil {
-		w.info = nil
-		err = w.dispose(ctx, w.root.work(w.Key))
-	}
-	return err
+	w.info = nil
+	return w.dispose(ctx, w.root.work(w.Key))
 }
 
 // dispose moves a directory that need not be kept into the trash and deletes it there. What
@@ -202,18 +226,21 @@ func (w *Workspace) dispose(ctx context.Context, path string) error {
 		return nil
 	}
 	trashed, err := w.root.moveToTrash(path, w.Key, time.Now(), note{LossAccepted: true})
-	if err == nil {
-		_ = w.root.DeleteTrash(ctx, trashed)
+	if err != nil {
+		return err
 	}
-	return err
+	_ = w.root.DeleteTrash(ctx, trashed)
+	return nil
 }
 
+// makeWork makes symphony's directories for the workspace.
 func (w *Workspace) makeWork() error {
 	work := w.WorkDir()
-	for _, dir := range []string{
-		filepath.Dir(work), work, w.TmpDir, w.CacheDir,
-		filepath.Dir(w.Hooks.Tmp), w.Hooks.Tmp, w.Hooks.Cache, filepath.Dir(w.Codex.Tmp), w.Codex.Tmp, w.Codex.Cache,
-	} {
+	dirs := []string{filepath.Dir(work), work, w.TmpDir, w.CacheDir}
+	for _, own := range []host.Dirs{w.Hooks, w.Codex} {
+		dirs = append(dirs, filepath.Dir(own.Tmp), own.Tmp, own.Cache)
+	}
+	for _, dir := range dirs {
 		if err := files.OwnDir(dir); err != nil {
 			return files.Failed(err, "create %s", dir)
 		}
@@ -262,12 +289,16 @@ func (w *Workspace) look() (fs.FileInfo, error) {
 	return info, contained(w.Root, w.Path)
 }
 
+// contained returns an error unless a path has no links and is directly below the root.
 func contained(root, path string) error {
 	real, err := filepath.EvalSymlinks(path)
-	if err == nil && (real != path || filepath.Dir(path) != root) {
+	if err != nil {
+		return files.Failed(err, "resolve the workspace %s", path)
+	}
+	if real != path || filepath.Dir(path) != root {
 		return invalidCwd(path, "it leads to "+real+", outside the workspace root "+root)
 	}
-	return files.Failed(err, "resolve the workspace %s", path)
+	return nil
 }
 
 // Verify checks that the path is still the directory that was acquired, and inside the root
@@ -275,18 +306,23 @@ func contained(root, path string) error {
 // in the workspace. Its error is invalid_workspace_cwd.
 func (w *Workspace) Verify() error {
 	info, err := w.look()
-	if err == nil && !os.SameFile(info, w.info) {
-		err = invalidCwd(w.Path, "it was replaced by another directory")
+	if err != nil {
+		return err
 	}
-	return err
+	if !os.SameFile(info, w.info) {
+		return invalidCwd(w.Path, "it was replaced by another directory")
+	}
+	return nil
 }
 
 // Ready records that the workspace is ready for work: the processes of previous holders have
 // ended, and after_create has succeeded if the directory is new. After a crash before Ready,
 // the next holder starts over. From now on Verify expects the directory that exists now,
 // because the operator's after_create may have replaced it.
-func (w *Workspace) Ready() (err error) {
-	if w.info, err = w.look(); err != nil {
+func (w *Workspace) Ready() error {
+	info, err := w.look()
+	w.info = info
+	if err != nil {
 		return err
 	}
 	if w.rec.State == Creating {
@@ -341,19 +377,28 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = proc.Lock(f, unix.LOCK_EX, wait); err == nil {
-		// The file may have been deleted in between. A lock on a deleted file excludes no
-		// process.
-		open, statErr := f.Stat()
-		named, nameErr := os.Lstat(path)
-		if err = statErr; err == nil && (nameErr != nil || !os.SameFile(open, named)) {
-			err = proc.ErrHeld
-		}
+	err = proc.Lock(f, unix.LOCK_EX, wait)
+	if err == nil {
+		err = checkNamed(f, path)
 	}
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
+}
+
+// checkNamed returns proc.ErrHeld unless an open file is still the one at a path. It may have
+// been deleted in between, and a lock on a deleted file excludes no process.
+func checkNamed(f *os.File, path string) error {
+	open, err := f.Stat()
+	if err != nil {
+		return err
+	}
+	named, err := os.Lstat(path)
+	if err != nil || !os.SameFile(open, named) {
+		return proc.ErrHeld
+	}
+	return nil
 }
 
 // Held reports whether a process holds the lease of a key: a worker, or a hook or agent that
@@ -363,33 +408,35 @@ func (r *Root) Held(key string) (held bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err == nil {
-		err = proc.Lock(f, unix.LOCK_SH, 0)
-		if held = errors.Is(err, proc.ErrHeld); held {
-			err = nil
-		}
-		err = errors.Join(err, f.Close())
+	if err != nil {
+		return false, files.Failed(err, "probe the lease of %s", key)
 	}
-	return held, files.Failed(err, "probe the lease of %s", key)
+	err = proc.Lock(f, unix.LOCK_SH, 0)
+	if errors.Is(err, proc.ErrHeld) {
+		held = true
+		err = nil
+	}
+	return held, files.Failed(errors.Join(err, f.Close()), "probe the lease of %s", key)
 }
 
 // lease takes the lease of a key for a run. If another run holds it, the error names the
 // holder from the record, which may be changing at this moment.
 func (r *Root) lease(key string, o Owner) (*os.File, error) {
 	f, err := lockFile(r.lock(key), r.leaseWait)
-	switch {
-	case err == nil:
+	if err == nil {
 		return f, nil
-	case !errors.Is(err, proc.ErrHeld):
+	}
+	if !errors.Is(err, proc.ErrHeld) {
 		return nil, files.Failed(err, "take the lease of %s", key)
 	}
-	e := reconcile.NewError(CodeBusy, "the workspace "+key+" is in use",
+	busy := reconcile.NewError(CodeBusy, "the workspace "+key+" is in use",
 		"its run, or a process that the run left, still holds the lease "+r.lock(key)).WithCause(err)
-	if rec, ok, err := r.Record(key); err == nil && ok {
-		e.Message += " by run " + rec.RunID
+	rec, ok, err := r.Record(key)
+	if err == nil && ok {
+		busy.Message += " by run " + rec.RunID
 		if rec.StateDir != o.StateDir {
-			e.Message += " of " + rec.StateDir
+			busy.Message += " of " + rec.StateDir
 		}
 	}
-	return nil, e
+	return nil, busy
 }
