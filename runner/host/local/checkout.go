@@ -27,15 +27,10 @@ func (r *run) CheckOut(ctx context.Context, q host.CheckOutRequest) (answer host
 	from.URL = origin.URL
 	m := r.mirror(from, q.Env)
 	to := repository.Checkout{Dir: answer.Space.Path, Commit: q.Commit, Branch: q.Branch}
-	_, err = host.Within(
-		ctx,
-		q.Timeout,
-		codeCheckout,
-		"the checkout",
-		func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)
-		},
-	)
+	checkOut := func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, m.CheckOut(ctx, r.space.Path, origin, to)
+	}
+	_, err = host.Within(ctx, q.Timeout, codeCheckout, "the checkout", checkOut)
 	if err != nil && ctx.Err() == nil {
 		return answer, &reconcile.Error{
 			Code:    codeCheckout,

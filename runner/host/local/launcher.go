@@ -25,9 +25,9 @@ var launchers = strings.Fields(
 // obeyed are patterns for the names of files that launchers obey.
 var obeyed = strings.Fields(
 	`node_modules package.json package.json5 package.yaml .npmrc .yarn* .pnp.* .pnpmfile.* pnpm-workspace.yaml
-	bunfig.toml .bunfig.toml deno.json* .env* .tool-versions mise* .mise* .rtx* .nvmrc .*-version .prototools .volta pyproject.toml
-	uv.toml .venv venv Pipfile pixi.toml [Mm]akefile GNUmakefile [Jj]ustfile .justfile [Tt]askfile* flake.nix shell.nix default.nix
-	devbox.json Cargo.toml .cargo go.mod go.work`,
+	bunfig.toml .bunfig.toml deno.json* .env* .tool-versions mise* .mise* .rtx* .nvmrc .*-version .prototools
+	.volta pyproject.toml uv.toml .venv venv Pipfile pixi.toml [Mm]akefile GNUmakefile [Jj]ustfile .justfile
+	[Tt]askfile* flake.nix shell.nix default.nix devbox.json Cargo.toml .cargo go.mod go.work`,
 )
 
 const (
@@ -46,11 +46,12 @@ type launch struct {
 // find returns the launcher that a shell command starts, and the files in the workspace that
 // it would obey. It reads the words of the command and of the scripts that they name: it does
 // not understand shell, and takes too many programs for launchers rather than too few.
-func (l *launch) find(command string, depth int) (found host.Launcher) {
+func (l *launch) find(command string, depth int) host.Launcher {
 	inWorkspace := true
-	start := true
-	last := "" // start: the next word may be the name of a program
+	start := true // the next word may be the name of a program
+	last := ""
 	for _, word := range shellWords(command) {
+		isFile := localTools().MatchString(word) || (start || depth == 0) && relative().MatchString(word)
 		switch {
 		case word == ";" || dashC().MatchString(word):
 			start = true
@@ -58,18 +59,25 @@ func (l *launch) find(command string, depth int) (found host.Launcher) {
 			inWorkspace = false
 		case slices.Contains(anywhere, word), start && slices.Contains(launchers, filepath.Base(word)):
 			return host.Launcher{Program: word, Files: l.obeyed()}
-		case inWorkspace && (localTools().MatchString(word) || (start || depth == 0) && relative().MatchString(word)):
+		case inWorkspace && isFile:
 			return host.Launcher{Program: word, Files: l.existing(word)}
-		case start && !strings.ContainsAny(word, "=$*?[") && !strings.HasPrefix(word, "-") && !prefix().MatchString(filepath.Base(word)):
-			var exists bool
-			if found, exists = l.program(word, depth, inWorkspace); found.Program != "" {
+		case start && mayBeProgram(word):
+			found, exists := l.program(word, depth, inWorkspace)
+			if found.Program != "" {
 				return found
 			}
 			start = !exists // such as the value of an option
 		}
 		last = word
 	}
-	return found
+	return host.Launcher{}
+}
+
+// mayBeProgram reports whether a word of a shell command can be the name of a program: it is
+// no assignment, pattern, option, or word before the name of a program.
+func mayBeProgram(word string) bool {
+	return !strings.ContainsAny(word, "=$*?[") && !strings.HasPrefix(word, "-") &&
+		!prefix().MatchString(filepath.Base(word))
 }
 
 var (
@@ -111,12 +119,17 @@ func (l *launch) program(name string, depth int, inWorkspace bool) (found host.L
 	}
 	for _, dir := range filepath.SplitList(l.Path) {
 		full := filepath.Join(dir, name)
-		if info, err := os.Stat(full); err == nil && filepath.IsAbs(dir) && info.Mode().IsRegular() &&
-			info.Mode()&0o111 != 0 {
+		if filepath.IsAbs(dir) && isProgram(full) {
 			return l.file(full, depth), true
 		}
 	}
 	return found, false
+}
+
+// isProgram reports whether a path leads to a file that may be executed.
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 // file examines a program.
@@ -143,8 +156,9 @@ func (l *launch) file(name string, depth int) (found host.Launcher) {
 	if !isScript {
 		return found
 	}
-	if found = l.find(interpreter, depth+1); found.Program == "" &&
-		regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter) {
+	found = l.find(interpreter, depth+1)
+	isShell := regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter)
+	if found.Program == "" && isShell {
 		found = l.find(regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAllString(body, ""), depth+1)
 	}
 	if found.Program != "" && found.Program != name {
@@ -213,10 +227,12 @@ func (l *launch) direct() string {
 			candidates = append(candidates, filepath.Join(dir, "codex"))
 		}
 	}
-	for _, pattern := range []string{
-		".local/share/mise/installs/*/*/bin/codex", ".asdf/installs/*/*/bin/codex", ".nvm/versions/node/*/bin/codex",
-		".volta/tools/image/packages/@openai/codex/bin/codex", ".npm-global/bin/codex", ".bun/bin/codex", ".npm/_npx/*/node_modules/.bin/codex",
-	} {
+	installed := []string{
+		".local/share/mise/installs/*/*/bin/codex", ".asdf/installs/*/*/bin/codex",
+		".nvm/versions/node/*/bin/codex", ".volta/tools/image/packages/@openai/codex/bin/codex",
+		".npm-global/bin/codex", ".bun/bin/codex", ".npm/_npx/*/node_modules/.bin/codex",
+	}
+	for _, pattern := range installed {
 		found, _ := fs.Glob(os.DirFS(l.Home), pattern)
 		for _, name := range slices.Backward(found) { // the newest release
 			candidates = append(candidates, filepath.Join(l.Home, name))
@@ -227,15 +243,30 @@ func (l *launch) direct() string {
 		if err != nil {
 			continue
 		}
-		pkg := filepath.Dir(filepath.Dir(real)) // of @openai/codex/bin/codex.js
-		for _, pattern := range []string{"node_modules/@openai/codex-*/vendor/*/*/codex", "../codex-*/vendor/*/*/codex", "vendor/*/*/codex"} {
-			if native, _ := filepath.Glob(filepath.Join(pkg, pattern)); len(native) > 0 &&
-				filepath.Base(real) == "codex.js" {
-				return native[0]
-			}
+		native := nativeCodex(real)
+		if native != "" {
+			return native
 		}
 		if l.file(name, 0).Program == "" {
 			return name
+		}
+	}
+	return ""
+}
+
+// nativeCodex returns the program that the script of codex's npm package starts, "" if path is
+// another file.
+func nativeCodex(path string) string {
+	if filepath.Base(path) != "codex.js" {
+		return ""
+	}
+	pkg := filepath.Dir(filepath.Dir(path)) // of @openai/codex/bin/codex.js
+	for _, pattern := range []string{
+		"node_modules/@openai/codex-*/vendor/*/*/codex", "../codex-*/vendor/*/*/codex", "vendor/*/*/codex",
+	} {
+		found, _ := filepath.Glob(filepath.Join(pkg, pattern)) // the patterns are valid
+		if len(found) > 0 {
+			return found[0]
 		}
 	}
 	return ""

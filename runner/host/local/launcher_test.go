@@ -57,27 +57,29 @@ func TestLaunchers(t *testing.T) {
 		Path: root + "/bin:" + root + "/asdf/shims", Home: root, Writable: []string{root + "/ws"},
 	}}
 	for command, want := range map[string]string{
-		"codex app-server":                                "",
-		"exec codex -c model=npm app-server":              "",
-		"FOO=bar nice -n 5 codex app-server":              "",
-		"cd /srv/go && codex app-server":                  "",
-		"cd /srv && ./codex app-server":                   "",
-		"plain app-server":                                "",
-		"of-npm app-server":                               "",
-		root + "/bin/codex app-server":                    "",
-		"~/bin/codex app-server":                          "",
-		"not-installed app-server":                        "",
-		"npx codex app-server":                            "npx",
-		"env A=b npx -y @openai/codex app-server":         "npx",
-		"bash -lc 'exec pnpm dlx codex app-server'":       "pnpm",
-		"sh -c 'make codex'":                              "make",
-		"/usr/bin/npx codex app-server":                   "/usr/bin/npx",
-		"mise exec -- codex app-server":                   "mise",
-		"codex-by-mise app-server":                        root + "/bin/codex-by-mise",
-		"env -u DISPLAY codex-by-asdf app-server":         root + "/asdf/shims/codex-by-asdf",
-		"wrapped app-server":                              root + "/bin/wrapped, which starts npx",
-		"twice app-server":                                root + "/bin/twice, which starts " + root + "/bin/wrapped, which starts npx",
-		"by-shim app-server":                              root + "/bin/by-shim, which starts " + root + "/asdf/shims/ruby-shim",
+		"codex app-server":                          "",
+		"exec codex -c model=npm app-server":        "",
+		"FOO=bar nice -n 5 codex app-server":        "",
+		"cd /srv/go && codex app-server":            "",
+		"cd /srv && ./codex app-server":             "",
+		"plain app-server":                          "",
+		"of-npm app-server":                         "",
+		root + "/bin/codex app-server":              "",
+		"~/bin/codex app-server":                    "",
+		"not-installed app-server":                  "",
+		"npx codex app-server":                      "npx",
+		"env A=b npx -y @openai/codex app-server":   "npx",
+		"bash -lc 'exec pnpm dlx codex app-server'": "pnpm",
+		"sh -c 'make codex'":                        "make",
+		"/usr/bin/npx codex app-server":             "/usr/bin/npx",
+		"mise exec -- codex app-server":             "mise",
+		"codex-by-mise app-server":                  root + "/bin/codex-by-mise",
+		"env -u DISPLAY codex-by-asdf app-server":   root + "/asdf/shims/codex-by-asdf",
+		"wrapped app-server":                        root + "/bin/wrapped, which starts npx",
+		"twice app-server": root + "/bin/twice, which starts " + root +
+			"/bin/wrapped, which starts npx",
+		"by-shim app-server": root + "/bin/by-shim, which starts " + root +
+			"/asdf/shims/ruby-shim",
 		"node node_modules/.bin/codex app-server":         "node_modules/.bin/codex",
 		"./codex app-server":                              "./codex",
 		"tools/codex app-server":                          "tools/codex",
@@ -146,7 +148,8 @@ func TestLauncherFiles(t *testing.T) {
 
 // The program of codex's npm package is named, not the script that starts it.
 func TestDirectCodex(t *testing.T) {
-	const native = "node/lib/node_modules/@openai/codex/node_modules/@openai/codex-linux-x64/vendor/x86_64-unknown-linux-musl/bin/codex"
+	const native = "node/lib/node_modules/@openai/codex/node_modules/@openai/codex-linux-x64/" +
+		"vendor/x86_64-unknown-linux-musl/bin/codex"
 	root := writeTree(t, map[string]string{
 		"bin/mise*": "ELF", "bin/codex": "->bin/mise", native + "*": "ELF",
 		"node/lib/node_modules/@openai/codex/bin/codex.js*": "#!/usr/bin/env node\n",

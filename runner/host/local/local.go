@@ -86,7 +86,8 @@ func (r *run) Open(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if r.procs, err = tree.CreateProcs(r.file(procsFile)); err != nil {
+	r.procs, err = tree.CreateProcs(r.file(procsFile))
+	if err != nil {
 		return errors.Join(err, marker.Close())
 	}
 	r.tree = marker
@@ -110,14 +111,15 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	defer r.mu.Unlock()
 	r.space = w
 	r.guard = nil
-	if w != nil {
-		r.guard = &git.Guard{
-			Tree:   w.Path,
-			Temp:   []string{w.TmpDir, w.CacheDir},
-			File:   w.GitFile(),
-			Verify: w.Verify,
-			Off:    keepGit,
-		}
+	if w == nil {
+		return
+	}
+	r.guard = &git.Guard{
+		Tree:   w.Path,
+		Temp:   []string{w.TmpDir, w.CacheDir},
+		File:   w.GitFile(),
+		Verify: w.Verify,
+		Off:    keepGit,
 	}
 }
 
@@ -139,11 +141,12 @@ func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.P
 
 // openOwned opens a workspace root, and returns the owner of the workspace for a run.
 func openOwned(q host.PrepareRequest, runID string) (root *workspace.Root, owner workspace.Owner, err error) {
-	if root, err = workspace.OpenRoot(q.Root); err != nil {
+	root, err = workspace.OpenRoot(q.Root)
+	if err != nil {
 		return nil, owner, err
 	}
-	root.Trash = workspace.Trash{Project: q.Issue.Project, Keep: q.KeepRemoved}
 	i := q.Issue
+	root.Trash = workspace.Trash{Project: i.Project, Keep: q.KeepRemoved}
 	owner = workspace.Owner{
 		IssueID:    i.ID,
 		Identifier: i.Identifier,
@@ -166,10 +169,10 @@ func endPrevious(
 	// they belonged to.
 	for _, previous := range space.Previous {
 		left, err := Machine{StateDir: previous.StateDir}.owner(host.LeftRequest{RunID: previous.RunID})
-		if err == nil {
-			err = killAll(ctx, previous.RunID, left)
-		}
 		if err != nil {
+			return answer, err
+		}
+		if err := killAll(ctx, previous.RunID, left); err != nil {
 			return answer, err
 		}
 	}
@@ -302,12 +305,14 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 		answer.Account = m.Account
 	}
 	if r.KeepEnd {
-		if answer.End, err = keepEnd(ctx, r.Path); err != nil {
+		answer.End, err = keepEnd(ctx, r.Path)
+		if err != nil {
 			return answer, err
 		}
 	}
 	if r.Fingerprint {
-		if answer.Fingerprint, err = git.Fingerprint(ctx, r.Path); err != nil {
+		answer.Fingerprint, err = git.Fingerprint(ctx, r.Path)
+		if err != nil {
 			return answer, err
 		}
 	}
@@ -321,11 +326,7 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 			return answer, l.limit
 		}
 	}
-	for _, path := range r.Exist {
-		if _, err := os.Lstat(path); err == nil {
-			answer.Exist = append(answer.Exist, path)
-		}
-	}
+	answer.Exist = text.Filter(r.Exist, exists)
 	answer.Resolved = text.Map(r.Resolve, paths.Real)
 	if r.Around {
 		answer.GitAround = git.DirAround(r.Path)
@@ -348,14 +349,21 @@ func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.Fa
 		}
 	}
 	if r.GitDirs {
-		if answer.GitWritable, err = git.Writable(r.Path, r.Opened...); err != nil {
+		answer.GitWritable, err = git.Writable(r.Path, r.Opened...)
+		if err != nil {
 			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)
 		}
-		if answer.RepoRoot, err = git.Root(r.Path); err != nil {
+		answer.RepoRoot, err = git.Root(r.Path)
+		if err != nil {
 			return answer, fmt.Errorf("repository of %s: %w", r.Path, err)
 		}
 	}
 	return answer, nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 func (Machine) ObeyedByGit(ctx context.Context, r host.ObeyedRequest) (host.Obeyed, error) {

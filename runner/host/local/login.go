@@ -62,17 +62,17 @@ type loginShell struct {
 // run runs the login shell and returns its report.
 func (l loginShell) run(ctx context.Context) (string, error) {
 	report, err := proc.TempFile()
-	if err == nil {
-		defer report.Close()
-		err = proc.SealDescriptors()
-	}
 	if err != nil {
+		return "", fmt.Errorf("login shell: %w", err)
+	}
+	defer report.Close()
+	if err := proc.SealDescriptors(); err != nil {
 		return "", fmt.Errorf("login shell: %w", err)
 	}
 	fd := ">&" + strconv.Itoa(proc.FirstExtra)
 	// exec: a login shell that ends would run ~/.bash_logout.
-	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; builtin echo " + fd +
-		"; exec /usr/bin/env -0 " + fd
+	script := "builtin umask " + fd + "; builtin compgen -A function " + fd + " || builtin true; " +
+		"builtin echo " + fd + "; exec /usr/bin/env -0 " + fd
 	cmd := exec.Command("bash", "-lc", script) //nolint:noctx // waitLogin ends it, with all of its group
 	cmd.Dir = "/"
 	cmd.Env = append([]string{}, l.Env...)
@@ -235,15 +235,13 @@ func findReport(file io.ReaderAt, env string) (report string, found bool) {
 // writeReport appends a report, which is empty if the shell has failed. If that is not
 // possible, the others run their own shells.
 func writeReport(file *os.File, env, report string) {
-	if left, err := proc.Descendants(os.Getpid()); err != nil || len(left) > 0 {
+	left, err := proc.Descendants(os.Getpid())
+	if err != nil || len(left) > 0 {
 		report = ""
 	}
-	if _, err := file.Seek(0, io.SeekEnd); err == nil {
-		_, _ = file.WriteString(
-			strings.Join(
-				[]string{env, proc.Monotonic().String(), strings.TrimSuffix(report, "\x00"), ""},
-				fieldEnd,
-			),
-		)
+	if _, err := file.Seek(0, io.SeekEnd); err != nil {
+		return
 	}
+	fields := []string{env, proc.Monotonic().String(), strings.TrimSuffix(report, "\x00"), ""}
+	_, _ = file.WriteString(strings.Join(fields, fieldEnd))
 }

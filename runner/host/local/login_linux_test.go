@@ -66,7 +66,11 @@ func (s *siblings) login(timeout time.Duration, env ...string) *proctest.Helper 
 func TestSharedLogin(t *testing.T) {
 	s := newSiblings(t, "echo >> ~/logins; export AT=$TMPDIR/x$WAY\n")
 	for _, c := range []struct{ tmp, way, want string }{
-		{"/one", "", "/one/x"}, {"/two", "", "/two/x"}, {"/three", "new", "/three/xnew"}, {"/four", "new", "/four/xnew"}, {"/five", "", "/five/x"},
+		{"/one", "", "/one/x"},
+		{"/two", "", "/two/x"},
+		{"/three", "new", "/three/xnew"},
+		{"/four", "new", "/four/xnew"},
+		{"/five", "", "/five/x"},
 	} {
 		w := s.login(test.Patience(), "TMPDIR="+c.tmp, "WAY="+c.way)
 		w.Up()

@@ -70,10 +70,7 @@ func (p process) Descendants(context.Context) ([]reconcile.Process, error) {
 func (p process) Environ(ctx context.Context) ([]string, error) {
 	below, err := p.Descendants(ctx)
 	errs := []error{err}
-	below = slices.SortedStableFunc(
-		slices.Values(below),
-		func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) },
-	)
+	slices.SortStableFunc(below, func(a, b reconcile.Process) int { return cmp.Compare(a.Start, b.Start) })
 	vars := map[string]string{}
 	for _, q := range append([]reconcile.Process{p.Process()}, below...) {
 		env, err := proc.Environ(q)
@@ -89,10 +86,8 @@ func (p process) Environ(ctx context.Context) ([]string, error) {
 }
 
 func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnswer, error) {
-	return kill(ctx, "thread "+threadID, tree.Owner{
-		ThreadID: threadID,
-		Spare:    p.Process().PID,
-	}, killGrace)
+	o := tree.Owner{ThreadID: threadID, Spare: p.Process().PID}
+	return kill(ctx, "thread "+threadID, o, killGrace)
 }
 
 // Observe implements host.Run. A run that is not open has started nothing.
@@ -106,7 +101,8 @@ func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.O
 		return answer, nil
 	}
 	list, err := proc.Descendants(os.Getpid())
-	if err = errors.Join(err, r.procs.Record(list)); err != nil {
+	err = errors.Join(err, r.procs.Record(list))
+	if err != nil {
 		err = fmt.Errorf("processes not recorded: %w", err)
 	}
 	root := ""
@@ -121,10 +117,8 @@ func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.O
 	holders, lockErr := r.locks.Holders(list)
 	if len(holders) > 0 {
 		boot, bootErr := proc.BootID()
-		lockErr = errors.Join(lockErr, bootErr, killAll(ctx, r.id, tree.Owner{
-			Recorded: holders,
-			Boot:     boot,
-		}))
+		killErr := killAll(ctx, r.id, tree.Owner{Recorded: holders, Boot: boot})
+		lockErr = errors.Join(lockErr, bootErr, killErr)
 	}
 	answer.LockHolders = holders
 	return answer, errors.Join(err, lockErr)
@@ -189,29 +183,32 @@ func (m Machine) owner(q host.LeftRequest) (found tree.Owner, err error) {
 
 func (m Machine) Left(_ context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
 	o, err := m.owner(q)
-	if err == nil {
-		answer.Processes, err = tree.Find(o)
+	if err != nil {
+		return answer, err
 	}
+	answer.Processes, err = tree.Find(o)
 	return answer, err
 }
 
 // End implements host.Machine. It takes at most killBound, even if ctx lasts longer.
 func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftAnswer, err error) {
 	o, err := m.owner(q)
-	worker := reconcile.Handle{Boot: o.Boot, PID: o.Worker.PID, Start: o.Worker.Start}
-	if q.Frozen && err == nil && proc.SameProcess(worker) {
-		// Its descendants are looked for before: afterwards they have another parent.
-		o.Descendants = true
-		if answer.Processes, err = tree.Find(o); err == nil {
-			err = proc.Signal(o.Worker, unix.SIGKILL)
-		}
-		o.Recorded = append(o.Recorded, append(answer.Processes, o.Worker)...)
-		if errors.Is(err, os.ErrProcessDone) {
-			err = nil
-		}
-	}
 	if err != nil {
 		return answer, err
+	}
+	worker := reconcile.Handle{Boot: o.Boot, PID: o.Worker.PID, Start: o.Worker.Start}
+	if q.Frozen && proc.SameProcess(worker) {
+		// Its descendants are looked for before: afterwards they have another parent.
+		o.Descendants = true
+		answer.Processes, err = tree.Find(o)
+		if err != nil {
+			return answer, err
+		}
+		err = proc.Signal(o.Worker, unix.SIGKILL)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			return answer, err
+		}
+		o.Recorded = append(o.Recorded, append(answer.Processes, o.Worker)...)
 	}
 	return kill(ctx, "run "+q.RunID, o, killGrace)
 }
@@ -228,11 +225,14 @@ func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAns
 	}
 	o.Descendants = r.tree != nil
 	answer, err = kill(ctx, "run "+r.id, o, killGrace)
-	if err == nil && len(answer.Processes) == 0 && r.space != nil {
+	if err != nil {
+		return answer, err
+	}
+	if len(answer.Processes) == 0 && r.space != nil {
 		// RestoreGit tries again, and reports the error
 		answer.Locks, _ = git.RemoveLocks(r.space.Path)
 	}
-	return answer, err
+	return answer, nil
 }
 
 func kill(
@@ -243,10 +243,11 @@ func kill(
 ) (answer host.LeftAnswer, err error) {
 	ctx, cancel := context.WithTimeout(ctx, killBound)
 	defer cancel()
-	if answer.Processes, err = tree.Kill(ctx, o, grace); err != nil {
-		err = fmt.Errorf("ending processes of %s: %w", whose, err)
+	answer.Processes, err = tree.Kill(ctx, o, grace)
+	if err != nil {
+		return answer, fmt.Errorf("ending processes of %s: %w", whose, err)
 	}
-	return answer, err
+	return answer, nil
 }
 
 // killAll ends the processes of an owner, even if ctx has ended, and fails if a process is

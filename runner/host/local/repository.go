@@ -23,22 +23,14 @@ func (r *run) Clone(ctx context.Context, q host.CloneRequest) (answer host.Clone
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeRepositoryUnavailable,
-		"the clone",
-		func(ctx context.Context) (host.CloneAnswer, error) {
-			answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
-			if err == nil {
-				err = r.space.SetOrigin(host.Origin{
-					URL:    q.Repository.URL,
-					Commit: answer.BaseCommit,
-				})
-			}
+	clone := func(ctx context.Context) (host.CloneAnswer, error) {
+		answer, err := m.Clone(ctx, r.space.Path, q.Branch, q.Delivered)
+		if err != nil {
 			return answer, err
-		},
-	)
+		}
+		return answer, r.space.SetOrigin(host.Origin{URL: q.Repository.URL, Commit: answer.BaseCommit})
+	}
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", clone)
 }
 
 func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.FetchAnswer, err error) {
@@ -46,27 +38,22 @@ func (r *run) Fetch(ctx context.Context, q host.CloneRequest) (answer host.Fetch
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeRepositoryUnavailable,
-		"the fetch",
-		func(ctx context.Context) (host.FetchAnswer, error) {
-			fetch := m.Fetch
-			if q.Look {
-				unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
-				if unchanged || err != nil {
-					return host.FetchAnswer{}, err
-				}
-				fetch = m.Look
+	fetch := func(ctx context.Context) (host.FetchAnswer, error) {
+		refresh := m.Fetch
+		if q.Look {
+			unchanged, err := m.Unchanged(ctx, q.Branch, q.Delivered)
+			if err != nil || unchanged {
+				return host.FetchAnswer{}, err
 			}
-			answer, err := fetch(ctx, r.space.Path, q.Branch, q.Delivered)
-			if err == nil {
-				err = r.recordBase(q.Repository.URL, answer.Commit)
-			}
+			refresh = m.Look
+		}
+		answer, err := refresh(ctx, r.space.Path, q.Branch, q.Delivered)
+		if err != nil {
 			return answer, err
-		},
-	)
+		}
+		return answer, r.recordBase(q.Repository.URL, answer.Commit)
+	}
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", fetch)
 }
 
 // recordBase records the commit of the base that was fetched, with which the work is compared
@@ -87,19 +74,14 @@ func (r *run) Deliver(ctx context.Context, q host.DeliverRequest) (answer host.D
 		return answer, err
 	}
 	m := r.mirror(q.Repository, q.Env)
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeDeliveryFailed,
-		"the delivery",
-		func(ctx context.Context) (host.DeliverAnswer, error) {
-			answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
-			if err == nil && answer.Base != "" && !q.Try {
-				err = r.moveOrigin(q.Repository.URL)
-			}
+	deliver := func(ctx context.Context) (host.DeliverAnswer, error) {
+		answer, err := m.DeliverWorkspace(ctx, r.space.Path, r.space.Origin(), q)
+		if err != nil || answer.Base == "" || q.Try {
 			return answer, err
-		},
-	)
+		}
+		return answer, r.moveOrigin(q.Repository.URL)
+	}
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", deliver)
 }
 
 // Keep implements host.Run: on this machine the workspace itself keeps its commits.
@@ -124,16 +106,19 @@ func (Machine) DeliverWorkspace(
 	mirrors := Mirrors{Dir: root.MirrorsDir(), RunID: q.RunID}
 	to := q.Repository
 	if to.URL == "" {
-		if to = (host.Repository{URL: mirrors.mirror(q.Source, q.Env).OriginOf(ctx, q.Source.URL)}); to.URL == "" {
-			to = q.Source
-		}
+		to = host.Repository{URL: mirrors.mirror(q.Source, q.Env).OriginOf(ctx, q.Source.URL)}
+	}
+	if to.URL == "" {
+		to = q.Source
 	}
 	m := mirrors.mirror(to, q.Env)
 	answer.Address = m.Address()
-	answer.DeliverAnswer, err = host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery",
-		func(ctx context.Context) (host.DeliverAnswer, error) {
-			return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.DeliverRequest)
-		})
+	deliver := func(ctx context.Context) (host.DeliverAnswer, error) {
+		return m.DeliverWorkspace(ctx, q.Path, rec.Origin, q.DeliverRequest)
+	}
+	answer.DeliverAnswer, err = host.Within(
+		ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", deliver,
+	)
 	return answer, err
 }
 
@@ -152,10 +137,8 @@ func (r *run) moveOrigin(address string) error {
 // run. They do not use the caches and temporary files of the workspace, where an agent could
 // have left a socket of a credential helper.
 func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
-	env = repository.Environ(
-		host.Scrub(env),
-		func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) },
-	)
+	isOfAgent := func(_, value string) bool { return paths.Inside(r.space.WorkDir(), value) }
+	env = repository.Environ(host.Scrub(env), isOfAgent)
 	inherit := func(files ...*os.File) []*os.File {
 		return tree.ExtraFiles(r.tree, append([]*os.File{r.space.Lease()}, files...)...)
 	}
@@ -178,12 +161,8 @@ func (m Mirrors) Mirror(r host.Repository, env []string) host.Mirror { return m.
 
 func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	env = repository.Environ(host.Scrub(env), func(string, string) bool { return false })
-	return repository.New(
-		m.Dir,
-		r,
-		append(env, host.RunMark+"="+m.RunID),
-		func(files ...*os.File) []*os.File { return files },
-	)
+	inherit := func(files ...*os.File) []*os.File { return files }
+	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), inherit)
 }
 
 // Unsaved returns the commits that the mirrors keep of an issue and no remote has.
@@ -252,11 +231,11 @@ func (r *run) ReadTips(ctx context.Context, q host.TipsRequest) (answer host.Tip
 
 func (d directory) AddToBundle(_ context.Context, p host.Part) error {
 	f, err := os.OpenFile(d.file(bundleFile), os.O_WRONLY|os.O_CREATE, 0o600)
-	if err == nil {
-		_, err = f.WriteAt(p.Data, p.Offset)
-		err = errors.Join(err, f.Close())
+	if err != nil {
+		return err
 	}
-	return err
+	_, err = f.WriteAt(p.Data, p.Offset)
+	return errors.Join(err, f.Close())
 }
 
 func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error) {
@@ -265,10 +244,10 @@ func (r *run) CloneBundle(ctx context.Context, q host.BundleRequest) (err error)
 	}
 	m := r.mirror(host.Repository{URL: q.Address, Name: q.Name, Email: q.Email}, q.Env)
 	err = m.CloneBundle(ctx, r.space.Path, q.Branch, q.BundleAnswer, r.file(bundleFile))
-	if err == nil {
-		err = r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
+	if err != nil {
+		return err
 	}
-	return err
+	return r.space.SetOrigin(host.Origin{URL: q.Address, Commit: q.BaseCommit})
 }
 
 func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer host.FetchAnswer, err error) {
@@ -277,10 +256,10 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	}
 	m := r.mirror(host.Repository{URL: q.Address}, q.Env)
 	answer, err = m.FetchBundle(ctx, r.space.Path, q, r.file(bundleFile))
-	if err == nil {
-		err = r.recordBase(q.Address, answer.Commit)
+	if err != nil {
+		return answer, err
 	}
-	return answer, err
+	return answer, r.recordBase(q.Address, answer.Commit)
 }
 
 // removeParts removes what clones and deliveries have left in the directory of the run.
@@ -301,12 +280,13 @@ func (r *run) MakePack(ctx context.Context, q host.PackRequest) (answer host.Pac
 	if err != nil {
 		return answer, err
 	}
-	err = r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env).
-		MakePack(ctx, r.space.Path, q.Commit, q.Have, f)
-	if err == nil {
-		answer.Size, err = f.Seek(0, io.SeekEnd)
+	defer func() { err = errors.Join(err, f.Close()) }()
+	m := r.mirror(host.Repository{URL: q.Address}, r.machine.Account.Env)
+	if err := m.MakePack(ctx, r.space.Path, q.Commit, q.Have, f); err != nil {
+		return answer, err
 	}
-	return answer, errors.Join(err, f.Close())
+	answer.Size, err = f.Seek(0, io.SeekEnd)
+	return answer, err
 }
 
 func (d directory) ReadPack(_ context.Context, offset int64) (p host.Part, err error) {
@@ -317,18 +297,18 @@ func (d directory) ReadPack(_ context.Context, offset int64) (p host.Part, err e
 	defer f.Close()
 	p = host.Part{Offset: offset, Data: make([]byte, host.PartSize)}
 	n, err := f.ReadAt(p.Data, offset)
-	if p.Data = p.Data[:n]; errors.Is(err, io.EOF) {
-		err = nil
+	p.Data = p.Data[:n]
+	if errors.Is(err, io.EOF) {
+		return p, nil
 	}
 	return p, err
 }
 
 func (r *run) RecordDelivered(ctx context.Context, q host.DeliveredRequest) error {
-	err := r.Verify(ctx)
-	if err == nil {
-		// if this fails, the workspace is kept as unsaved
-		_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit)
-		err = r.moveOrigin(q.Address)
+	if err := r.Verify(ctx); err != nil {
+		return err
 	}
-	return err
+	// if this fails, the workspace is kept as unsaved
+	_ = git.SetRemoteBranch(r.space.Path, q.Branch, q.Commit)
+	return r.moveOrigin(q.Address)
 }

@@ -57,7 +57,8 @@ func newCloned(t *testing.T) *cloned {
 	c.answer = test.Must(run.Clone(t.Context(), host.CloneRequest{
 		Repository: c.deliver.Repository, Branch: c.deliver.Branch, Timeout: test.Patience(),
 		Env: append([]string{
-			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir, "TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other",
+			"GIT_DIR=/nowhere", "GIT_INDEX_FILE=/nowhere", "XDG_CACHE_HOME=" + space.CacheDir,
+			"TMPDIR=" + space.TmpDir, "SYMPHONY_RUN_ID=other",
 		}, c.env...),
 	}))
 	test.OK(t, run.Confirm(t.Context(), host.ConfirmRequest{}))
@@ -154,7 +155,8 @@ func TestDeliveryHangs(t *testing.T) {
 	run, _ := c.prepare("r-2")
 	c.sh(
 		c.dir,
-		"printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x remote.git/hooks/pre-receive",
+		"printf 'echo $$ > ../hanging; exec sleep 1000' > remote.git/hooks/pre-receive; chmod +x "+
+			"remote.git/hooks/pre-receive",
 	)
 	limited := c.deliver
 	limited.Timeout = time.Second

@@ -41,15 +41,17 @@ func trash(r host.RootRequest) workspace.Trash {
 }
 
 func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnswer, err error) {
-	answer.FreeBytes = -1
-	if free, err := workspace.FreeBytes(r.Root); err == nil {
-		answer.FreeBytes = free
+	free, err := workspace.FreeBytes(r.Root)
+	if err != nil {
+		free = -1 // not known
 	}
+	answer.FreeBytes = free
 	if !r.Records && !r.Trash && r.StateDir == "" {
 		return answer, nil
 	}
 	root, found, err := workspace.FindRoot(r.Root)
-	if answer.Found = found; err != nil || !found {
+	answer.Found = found
+	if err != nil || !found {
 		return answer, err
 	}
 	if r.StateDir != "" {
@@ -59,23 +61,7 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 		var records []workspace.Record
 		records, err = root.List()
 		for _, rec := range records {
-			space := reconcile.Workspace{
-				IssueID:    rec.IssueID,
-				Identifier: rec.Identifier,
-				Key:        rec.Key,
-				Root:       root.Path,
-				Path:       rec.Path,
-				Project:    rec.Project,
-				Unsaved:    rec.Unsaved,
-				UnsavedAt:  rec.UnsavedAt,
-				KeptSince:  rec.KeptSince,
-				Restored:   rec.Restored,
-			}
-			answer.Workspaces = append(answer.Workspaces, host.WorkspaceRecord{
-				Workspace: space,
-				StateDir:  rec.StateDir,
-				RunID:     rec.RunID,
-			})
+			answer.Workspaces = append(answer.Workspaces, workspaceRecord(root, rec))
 		}
 	}
 	if r.Trash {
@@ -87,14 +73,33 @@ func (Machine) Root(_ context.Context, r host.RootRequest) (answer host.RootAnsw
 	return answer, err
 }
 
+// workspaceRecord returns a record in the words of the port.
+func workspaceRecord(root *workspace.Root, rec workspace.Record) host.WorkspaceRecord {
+	space := reconcile.Workspace{
+		IssueID:    rec.IssueID,
+		Identifier: rec.Identifier,
+		Key:        rec.Key,
+		Root:       root.Path,
+		Path:       rec.Path,
+		Project:    rec.Project,
+		Unsaved:    rec.Unsaved,
+		UnsavedAt:  rec.UnsavedAt,
+		KeptSince:  rec.KeptSince,
+		Restored:   rec.Restored,
+	}
+	return host.WorkspaceRecord{Workspace: space, StateDir: rec.StateDir, RunID: rec.RunID}
+}
+
 func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer host.InspectAnswer, err error) {
 	info, err := os.Stat(r.Path)
-	if answer.Exists = err == nil && info.IsDir(); !answer.Exists {
-		return answer, nil
+	if err != nil || !info.IsDir() {
+		return answer, nil //nolint:nilerr // it does not exist
 	}
+	answer.Exists = true
 	err = withClone(ctx, r, r.Commits > 0, func(clone git.Clone) error {
 		g, commits, found, err := git.Inspect(ctx, r.Path, clone, r.Commits)
-		if answer.Commits = commits; found {
+		answer.Commits = commits
+		if found {
 			answer.Git = &g
 		}
 		return err
@@ -126,12 +131,8 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 	limited, cancel := context.WithTimeout(ctx, hashFor)
 	defer cancel()
 	inherit := func(f ...*os.File) []*os.File { return f }
-	m := repository.New(
-		mirrors,
-		host.Repository{URL: known.Origin.URL},
-		[]string{"PATH=" + os.Getenv("PATH")},
-		inherit,
-	)
+	env := []string{"PATH=" + os.Getenv("PATH")}
+	m := repository.New(mirrors, host.Repository{URL: known.Origin.URL}, env, inherit)
 	using := false
 	err := m.WithHashedClone(limited, r.Path, known.Origin, func(clone git.Clone) error {
 		using = true
@@ -142,13 +143,13 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 		return use(clone)
 	})
 	if err != nil && !using && limited.Err() != nil && ctx.Err() == nil {
-		err = &reconcile.Error{
-			Code: host.CodeGitLimit,
-			Message: "hash the commits of " + r.Path + ": git has not ended within " + text.Took(
-				hashFor.Milliseconds(),
-			),
-			Hint: "try again when the machine is less busy; du -sh .git/objects in the workspace shows how much there is to hash",
-			Err:  err,
+		took := text.Took(hashFor.Milliseconds())
+		return &reconcile.Error{
+			Code:    host.CodeGitLimit,
+			Message: "hash the commits of " + r.Path + ": git has not ended within " + took,
+			Hint: "try again when the machine is less busy; " +
+				"du -sh .git/objects in the workspace shows how much there is to hash",
+			Err: err,
 		}
 	}
 	return err
@@ -161,7 +162,8 @@ const mostKept = 256 << 20
 // keepEnd keeps what a workspace contains at the end of a run.
 func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 	ends := workspace.EndsDir(path)
-	if used, err := diskUsage(ctx, ends); err == nil && used > mostKept {
+	used, err := diskUsage(ctx, ends)
+	if err == nil && used > mostKept {
 		if err := os.RemoveAll(ends); err != nil {
 			return nil, err
 		}
@@ -184,9 +186,11 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 		return answer, err
 	}
 	answer.Unsaved.Work, answer.Unsaved.Items = root.Unsaved(ctx, rec)
-	if answer.InUse, err = root.Held(r.Key); err == nil {
-		answer.Bytes, err = diskUsage(ctx, rec.Path)
+	answer.InUse, err = root.Held(r.Key)
+	if err != nil {
+		return answer, err
 	}
+	answer.Bytes, err = diskUsage(ctx, rec.Path)
 	return answer, err
 }
 
@@ -207,11 +211,13 @@ func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.R
 		return nil, err
 	}
 	root.Trash = trash(r)
-	if list, err = root.Removed(ctx, r.Now, r.Project); err != nil {
+	list, err = root.Removed(ctx, r.Now, r.Project)
+	if err != nil {
 		return nil, err
 	}
 	for i := range list {
-		if list[i].Bytes, err = diskUsage(ctx, list[i].Path); err != nil {
+		list[i].Bytes, err = diskUsage(ctx, list[i].Path)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -220,9 +226,10 @@ func (Machine) ListTrash(ctx context.Context, r host.RootRequest) (list []host.R
 
 func (Machine) Restore(_ context.Context, r host.TrashRequest) (answer host.RestoreAnswer, err error) {
 	root, err := workspace.OpenRoot(r.Root)
-	if err == nil {
-		answer.Path, err = root.Restore(r.Path)
+	if err != nil {
+		return answer, err
 	}
+	answer.Path, err = root.Restore(r.Path)
 	return answer, err
 }
 
@@ -236,13 +243,16 @@ func (Machine) DeleteTrash(ctx context.Context, r host.TrashRequest) error {
 
 func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
 	root, found, err := workspace.FindRoot(r.Root)
-	if err == nil && found {
-		err = root.Projects().Unclaim(r.StateDir)
+	if err != nil || !found {
+		return err
 	}
-	if err == nil && found && r.Dissolve {
-		err = root.Dissolve(ctx)
+	if err := root.Projects().Unclaim(r.StateDir); err != nil {
+		return err
 	}
-	return err
+	if !r.Dissolve {
+		return nil
+	}
+	return root.Dissolve(ctx)
 }
 
 // diskUsage returns the bytes that a path occupies on disk. Files that vanish or can't be read
@@ -257,10 +267,12 @@ func diskUsage(ctx context.Context, path string) (size int64, err error) {
 		case err != nil:
 			return nil //nolint:nilerr // see above
 		}
-		if info, err := d.Info(); err == nil {
-			if st, ok := info.Sys().(*syscall.Stat_t); ok {
-				size += st.Blocks * 512
-			}
+		info, err := d.Info()
+		if err != nil {
+			return nil //nolint:nilerr // see above
+		}
+		if st, ok := info.Sys().(*syscall.Stat_t); ok {
+			size += st.Blocks * 512
 		}
 		return nil
 	})

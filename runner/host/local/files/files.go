@@ -66,17 +66,15 @@ func OwnDir(path string) error {
 // symlink.
 func CheckOwnDir(path string) error {
 	info, err := os.Lstat(path)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !info.IsDir():
+	}
+	if !info.IsDir() {
 		return &fs.PathError{Op: "use", Path: path, Err: syscall.ENOTDIR}
-	case !Ours(info) || info.Mode().Perm()&0o022 != 0:
-		return &fs.PathError{
-			Op:   "use",
-			Path: path,
-			Err:  errors.New("others own it or can write to it"),
-		}
+	}
+	if !Ours(info) || info.Mode().Perm()&0o022 != 0 {
+		err := errors.New("others own it or can write to it")
+		return &fs.PathError{Op: "use", Path: path, Err: err}
 	}
 	return nil
 }
@@ -100,11 +98,7 @@ func ReadRegular(path string, limit int64) ([]byte, error) {
 		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > limit {
-		return nil, &fs.PathError{
-			Op:   "read",
-			Path: path,
-			Err:  errors.New("not a small regular file"),
-		}
+		return nil, &fs.PathError{Op: "read", Path: path, Err: errors.New("not a small regular file")}
 	}
 	return io.ReadAll(io.LimitReader(f, limit))
 }

@@ -46,15 +46,17 @@ func (t *treeRemover) note(err error, path string) {
 
 // remove deletes the entry name of the directory parent; path is for messages only.
 func (t *treeRemover) remove(parent *os.Root, name, path string) {
-	info, err := parent.Lstat(name)
-	if ctxErr := t.ctx.Err(); ctxErr != nil {
-		err = ctxErr
-	}
-	if err != nil || !info.IsDir() {
-		if err == nil {
-			err = parent.Remove(name)
-		}
+	if err := t.ctx.Err(); err != nil {
 		t.note(err, path)
+		return
+	}
+	info, err := parent.Lstat(name)
+	if err != nil {
+		t.note(err, path)
+		return
+	}
+	if !info.IsDir() {
+		t.note(parent.Remove(name), path)
 		return
 	}
 	first := t.volume == nil
@@ -75,23 +77,28 @@ func (t *treeRemover) remove(parent *os.Root, name, path string) {
 		return
 	}
 	defer dir.Close()
-	list, err := dir.Open(".")
-	if err == nil {
-		var names []string
-		mount := mountID(list)
-		if first {
-			t.mount = mount
-		}
-		if mount != t.mount { // mount --bind: the same file system
-			err = errMounted
-		} else {
-			names, err = list.Readdirnames(-1)
-		}
-		_ = list.Close()
-		for _, n := range names {
-			t.remove(dir, n, filepath.Join(path, n))
-		}
+	names, err := t.list(dir, first)
+	for _, n := range names {
+		t.remove(dir, n, filepath.Join(path, n))
 	}
 	t.note(err, path)
 	t.note(parent.Remove(name), path)
+}
+
+// list returns the names in a directory. It does not list another mount than that of the top
+// directory.
+func (t *treeRemover) list(dir *os.Root, isTop bool) ([]string, error) {
+	list, err := dir.Open(".")
+	if err != nil {
+		return nil, err
+	}
+	defer list.Close()
+	mount := mountID(list)
+	if isTop {
+		t.mount = mount
+	}
+	if mount != t.mount { // mount --bind: the same file system
+		return nil, errMounted
+	}
+	return list.Readdirnames(-1)
 }

@@ -56,17 +56,7 @@ func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcA
 		c.cmd.ExtraFiles = []*os.File{lease}
 	}
 	c.cmd.ExtraFiles = ExtraFiles(tree, c.cmd.ExtraFiles...)
-	var err error
-	if c.stdin, err = c.cmd.StdinPipe(); err == nil {
-		c.stdout, err = c.cmd.StdoutPipe()
-	}
-	if err == nil {
-		c.stderr, err = c.cmd.StderrPipe()
-	}
-	if err == nil {
-		c.process, err = proc.Launch(c.cmd)
-	}
-	if err != nil {
+	if err := c.launch(); err != nil {
 		c.closePipes()
 		return nil, fmt.Errorf("start %s: %w", r.Argv[0], err)
 	}
@@ -75,6 +65,24 @@ func startChild(r host.StartRequest, lease, tree *os.File, attr syscall.SysProcA
 		proc.AwaitExit(c.process.PID)
 	}()
 	return c, nil
+}
+
+// launch starts the command with its pipes. After an error, some of them may be open.
+func (c *Child) launch() (err error) {
+	c.stdin, err = c.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	c.stdout, err = c.cmd.StdoutPipe()
+	if err != nil {
+		return err
+	}
+	c.stderr, err = c.cmd.StderrPipe()
+	if err != nil {
+		return err
+	}
+	c.process, err = proc.Launch(c.cmd)
+	return err
 }
 
 // Process is the child.
@@ -137,10 +145,11 @@ func (c *Child) Close() (host.Exit, error) {
 	defer c.mu.Unlock()
 	if !c.reaped {
 		c.reaped = true
-		var err error
-		if c.cmd.ProcessState, err = c.cmd.Process.Wait(); err != nil {
+		state, err := c.cmd.Process.Wait()
+		if err != nil {
 			return host.Exit{Code: -1}, err
 		}
+		c.cmd.ProcessState = state
 	}
 	state := c.cmd.ProcessState
 	return host.Exit{Code: state.ExitCode(), Text: state.String()}, nil

@@ -22,7 +22,7 @@ import (
 // Owner describes which processes belong to a run. Each criterion alone is enough, and the
 // descendants of a process belong, too.
 type Owner struct {
-	// RunID is the value of host.RunMark, ThreadID that of host.ThreadMark. An empty value
+	// RunID is the value of host.RunMark, and ThreadID of host.ThreadMark. An empty value
 	// matches no process.
 	RunID, ThreadID string
 	// Tree is the path of the run's tree file, which its processes inherit as TreeFD. The file
@@ -57,19 +57,18 @@ func (o Owner) marker() (env []string, tree string) {
 	if o.Tree == "" {
 		return env, ""
 	}
-	if dir, err := filepath.EvalSymlinks(filepath.Dir(o.Tree)); err == nil {
-		return env, filepath.Join(dir, filepath.Base(o.Tree))
+	dir, err := filepath.EvalSymlinks(filepath.Dir(o.Tree))
+	if err != nil {
+		return env, filepath.Clean(o.Tree)
 	}
-	return env, filepath.Clean(o.Tree)
+	return env, filepath.Join(dir, filepath.Base(o.Tree))
 }
 
 // containsEntry reports whether an environment, separated by zero bytes, contains one of the
 // entries.
 func containsEntry(environ string, entries []string) bool {
-	return slices.ContainsFunc(
-		strings.Split(environ, "\x00"),
-		func(e string) bool { return slices.Contains(entries, e) },
-	)
+	isOne := func(entry string) bool { return slices.Contains(entries, entry) }
+	return slices.ContainsFunc(strings.Split(environ, "\x00"), isOne)
 }
 
 // Find lists the living processes that belong to the run, sorted by pid. This process and its
@@ -102,12 +101,7 @@ func Find(o Owner) ([]reconcile.Process, error) {
 		t.claimDescendants(o.Worker.PID)
 	}
 	err = t.claimSession(o.Worker, o.Folder)
-	if env, tree := o.marker(); len(env) > 0 || tree != "" {
-		err = errors.Join(
-			err,
-			t.claimAll(func(e proc.Entry) (bool, error) { return hasMarker(e.PID, env, tree) }),
-		)
-	}
+	err = errors.Join(err, t.claimMarked(o.marker()))
 	return t.list(), err
 }
 
@@ -163,10 +157,11 @@ func (t *processTree) claimSession(worker reconcile.Process, folder string) erro
 		return nil
 	}
 	leader, err := proc.Stat(worker.PID)
-	switch {
-	case err != nil && !errors.Is(err, os.ErrProcessDone):
+	isGone := errors.Is(err, os.ErrProcessDone)
+	if err != nil && !isGone {
 		return err
-	case err == nil && leader.Start != worker.Start:
+	}
+	if !isGone && leader.Start != worker.Start {
 		return nil
 	}
 	return t.claimAll(func(e proc.Entry) (bool, error) {
@@ -175,6 +170,14 @@ func (t *processTree) claimSession(worker reconcile.Process, folder string) erro
 		}
 		return worksBelow(e.PID, folder)
 	})
+}
+
+// claimMarked claims the processes with a marker: see Owner.marker.
+func (t *processTree) claimMarked(env []string, tree string) error {
+	if len(env) == 0 && tree == "" {
+		return nil
+	}
+	return t.claimAll(func(e proc.Entry) (bool, error) { return hasMarker(e.PID, env, tree) })
 }
 
 // claimAll claims the processes for which belongs returns true.
@@ -317,9 +320,10 @@ func signalAndWait(
 		for _, sig := range sigs {
 			err = errors.Join(err, proc.Signal(p, sig))
 		}
-		if err == nil {
+		switch {
+		case err == nil:
 			signalled = append(signalled, p)
-		} else if !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, fs.ErrPermission) {
+		case !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, fs.ErrPermission):
 			errs = append(errs, err)
 		}
 	}
@@ -329,7 +333,8 @@ func signalAndWait(
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	for {
-		if signalled = slices.DeleteFunc(signalled, proc.Ended); len(signalled) == 0 {
+		signalled = slices.DeleteFunc(signalled, proc.Ended)
+		if len(signalled) == 0 {
 			return nil
 		}
 		select {

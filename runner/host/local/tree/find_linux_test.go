@@ -38,8 +38,12 @@ func init() {
 		syscall.Syscall(syscall.SYS_EXIT, 0, 0, 0)
 		return err
 	}
-	proctest.Helpers["hidden"] = func(args []string) error { return errors.Join(proc.NonDumpable(), proctest.Idle(args)) }
-	proctest.Helpers["stranger"] = func(args []string) error { return errors.Join(syscall.Setuid(65534), proctest.Idle(args)) }
+	proctest.Helpers["hidden"] = func(args []string) error {
+		return errors.Join(proc.NonDumpable(), proctest.Idle(args))
+	}
+	proctest.Helpers["stranger"] = func(args []string) error {
+		return errors.Join(syscall.Setuid(65534), proctest.Idle(args))
+	}
 	// find prints which processes it finds of the run that it is marked with itself.
 	proctest.Helpers["find"] = func([]string) error {
 		procs, err := Find(Owner{RunID: os.Getenv(host.RunMark)})

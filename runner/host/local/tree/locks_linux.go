@@ -234,16 +234,16 @@ func locksOf(pid int) (locks []heldLock) {
 		}
 		info, _ := proc.Read(proc.Path(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
-			text, is := strings.CutPrefix(line, "lock:")
-			if !is {
+			text, isLock := strings.CutPrefix(line, "lock:")
+			if !isLock {
 				continue
 			}
 			_, text, _ = strings.Cut(text, ":") // the number
-			if l, ok := parseLock(text); ok {
-				if file, err := os.Stat(open); err == nil {
-					l.file = idOf(file)
-					locks = append(locks, heldLock{l, d.Name()})
-				}
+			l, ok := parseLock(text)
+			file, err := os.Stat(open)
+			if ok && err == nil {
+				l.file = idOf(file)
+				locks = append(locks, heldLock{l, d.Name()})
 			}
 		}
 	}

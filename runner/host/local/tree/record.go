@@ -51,10 +51,8 @@ func CreateProcs(path string) (*ProcFile, error) {
 // after a reboot.
 func (p *ProcFile) Record(procs []reconcile.Process) error {
 	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
-		return slices.ContainsFunc(
-			p.procs,
-			func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start },
-		)
+		isSame := func(r reconcile.Process) bool { return r.PID == q.PID && r.Start == q.Start }
+		return slices.ContainsFunc(p.procs, isSame)
 	})
 	if len(added) == 0 {
 		return nil
@@ -78,11 +76,10 @@ func (p *ProcFile) write(procs []reconcile.Process) error {
 		fmt.Fprintf(&b, "%d %d %q\n", q.PID, q.Start, q.Name)
 	}
 	next := filepath.Join(filepath.Dir(p.path), ".procs")
-	err := os.WriteFile(next, b.Bytes(), 0o600)
-	if err == nil {
-		err = os.Rename(next, p.path)
+	if err := os.WriteFile(next, b.Bytes(), 0o600); err != nil {
+		return fmt.Errorf("record processes: %w", err)
 	}
-	if err != nil {
+	if err := os.Rename(next, p.path); err != nil {
 		return fmt.Errorf("record processes: %w", err)
 	}
 	p.procs = procs
@@ -110,7 +107,10 @@ func ReadProcs(path string) (r Recorded, err error) {
 		var p reconcile.Process
 		if n, _ := fmt.Sscanf(line, "worker %d %d\n", &p.PID, &p.Start); n == 2 {
 			r.Worker = p
-		} else if n, _ := fmt.Sscanf(line, "%d %d %q\n", &p.PID, &p.Start, &p.Name); n == 3 && p.PID > 1 && p.Start > 0 {
+			continue
+		}
+		n, _ := fmt.Sscanf(line, "%d %d %q\n", &p.PID, &p.Start, &p.Name)
+		if n == 3 && p.PID > 1 && p.Start > 0 {
 			r.Processes = append(r.Processes, p)
 		}
 	}

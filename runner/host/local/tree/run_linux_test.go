@@ -63,9 +63,11 @@ func wantEnded(t *testing.T, file string) {
 // Neither a child that keeps the output open nor one in another session is left or waited for.
 func TestRunLeavesNoProcess(t *testing.T) {
 	for name, text := range map[string]string{
-		"in the background":  `sleep 1000 & echo $! > "$1"; echo out`,
-		"in another session": `setsid sh -c 'echo $$ > "$1"; exec sleep 1000' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
-		"deaf":               `sh -c 'trap "" TERM; echo $$ > "$1"; while :; do sleep 1000; done' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
+		"in the background": `sleep 1000 & echo $! > "$1"; echo out`,
+		"in another session": `setsid sh -c 'echo $$ > "$1"; ` +
+			`exec sleep 1000' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
+		"deaf": `sh -c 'trap "" TERM; echo $$ > "$1"; while :; do sleep 1000; ` +
+			`done' sh "$1" & until [ -s "$1" ]; do :; done; echo out`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "pid")
