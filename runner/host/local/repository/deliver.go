@@ -229,7 +229,9 @@ func (d *delivery) receive(ctx context.Context) error {
 	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
 }
 
-// findPresentBase finds the base. It updates the mirror if that does not know the base.
+// findPresentBase finds the base. It updates the mirror if that does not know the base, or if
+// the remote has another default branch since the mirror was fetched, and there is something
+// to push: a person may rename main to trunk during a run.
 func (d *delivery) findPresentBase(ctx context.Context) error {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
@@ -237,13 +239,18 @@ func (d *delivery) findPresentBase(ctx context.Context) error {
 		}
 		d.base, _ = d.findBase(ctx) // the update finds what is missing here
 	}
-	if d.base == "" {
+	if d.base == "" || d.brings(ctx) && d.hasOtherDefault(ctx) {
 		return d.withLock(ctx, func(w writer) (err error) {
 			d.base, err = w.update(ctx)
 			return err
 		})
 	}
 	return nil
+}
+
+// brings reports whether there is a commit to push, as far as the mirror knows.
+func (d *delivery) brings(ctx context.Context) bool {
+	return !d.try && d.Commit != "" && d.Commit != d.last && !d.contains(ctx, "refs/heads/"+d.base, d.Commit)
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the

@@ -278,6 +278,16 @@ func (m writer) readHead(ctx context.Context) error {
 	return m.setHead(ctx, reference, len(head.commit) == sha256Length)
 }
 
+// hasOtherDefault reports whether the remote has another default branch than the mirror knows.
+// It does not if the remote can't be asked, which the push reports.
+func (m *Mirror) hasOtherDefault(ctx context.Context) bool {
+	head, err := m.askHead(ctx)
+	if err != nil || head.reference == "" {
+		return false
+	}
+	return head.reference != "refs/heads/"+m.headBranch()
+}
+
 // remoteHead is HEAD of a remote.
 type remoteHead struct {
 	reference string // the default branch, such as refs/heads/main; empty if it names none

@@ -198,6 +198,25 @@ func TestDefaultBranchIsRenamed(t *testing.T) {
 	)
 }
 
+// A default branch that was renamed while the agent worked is the base of the delivery, and
+// nothing is pushed to its new name.
+func TestDefaultBranchIsRenamedDuringRun(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	commit := p.commit("one", "first")
+	p.sh("git -C remote.git branch -m main trunk")
+	ws := filepath.Join(p.dir, "one")
+	toTrunk := host.DeliverRequest{Branch: "trunk"}
+	_, err := p.mirror().DeliverWorkspace(t.Context(), ws, host.Origin{URL: p.remote}, toTrunk)
+	wantFault(t, err, host.CodeInvalidBranch, "it is the base, or the default branch of the remote")
+	test.Equal(t, "delivered", p.mustDeliver("one", ""), host.DeliverAnswer{
+		Commit:  commit,
+		Base:    "trunk",
+		Commits: 1,
+	})
+}
+
 func TestGitIsMissing(t *testing.T) {
 	p := newPlace(t)
 	p.env[0] = "PATH=/nonexistent"
