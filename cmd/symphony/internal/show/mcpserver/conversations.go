@@ -11,129 +11,148 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-type (
-	conversationParams struct {
-		ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same conversation"`
-		ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
-		Settings
-		Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
-		BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own"`
-		DeveloperInstructions string         `json:"developerInstructions,omitempty"`
-	}
-	newConversationOut struct {
-		AgentID        string `json:"agentId"`
-		ConversationID string `json:"conversationId"`
-		Model          string `json:"model,omitempty"`
-		Resumed        bool   `json:"resumed,omitempty" jsonschema:"it has earlier turns"`
-	}
-	item struct {
-		Type     string `json:"type" jsonschema:"what it is"`
-		Text     string `json:"text,omitempty" jsonschema:"of a text"`
-		URL      string `json:"url,omitempty" jsonschema:"of an image: data or https"`
-		ImageURL string `json:"image_url,omitempty" jsonschema:"instead of url"`
-		Path     string `json:"path,omitempty" jsonschema:"of a localImage: absolute"`
-	}
-	// MessageParams are a message to a conversation.
-	MessageParams struct {
-		ConversationID string `json:"conversationId"`
-		Items          []item `json:"items"`
-		ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it sends nothing"`
-	}
-	// turnParams are a turn, with settings of its own.
-	turnParams struct {
-		MessageParams
-		Settings
-		Effort string `json:"effort,omitempty" jsonschema:"how much it thinks, such as low or high"`
-	}
-	// turnOut is a turn that was accepted.
-	turnOut struct {
-		AgentID        string `json:"agentId"`
-		ConversationID string `json:"conversationId"`
-		TurnID         string `json:"turnId"`
-		Status         string `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
-		Steered        bool   `json:"steered,omitempty" jsonschema:"the input was added to this turn, which was running"`
-	}
-	interruptParams struct {
-		ConversationID string `json:"conversationId"`
-	}
-	interruptOut struct {
-		AgentID        string   `json:"agentId"`
-		ConversationID string   `json:"conversationId"`
-		TurnIDs        []string `json:"turnIds" jsonschema:"the turns that were running or waiting, and have ended"`
-	}
-)
+type conversationParams struct {
+	ID string `json:"id,omitempty" jsonschema:"of your choice; a second call with it returns the same conversation"`
 
-// conversations opens conversations with agents, and carries out turns in them.
-type conversations struct{ caller }
+	ConversationID string `json:"conversationId,omitempty" jsonschema:"one to continue, such as that of an ended agent"`
+	Settings
+	Config                map[string]any `json:"config,omitempty" jsonschema:"keys of codex's config.toml"`
+	BaseInstructions      string         `json:"baseInstructions,omitempty" jsonschema:"replace codex's own"`
+	DeveloperInstructions string         `json:"developerInstructions,omitempty"`
+}
 
-// addTools registers the tools of conversations.
-func (c conversations) addTools(t *tools) {
-	addTool(t, "new_conversation", hints(false, false), func(
-		ctx context.Context, in optionalIn[conversationParams],
-	) (newConversationOut, error) {
+type newConversationOut struct {
+	AgentID        string `json:"agentId"`
+	ConversationID string `json:"conversationId"`
+	Model          string `json:"model,omitempty"`
+	Resumed        bool   `json:"resumed,omitempty" jsonschema:"it has earlier turns"`
+}
+
+// item is a part of the input of a turn.
+type item struct {
+	Type     string `json:"type" jsonschema:"what it is"`
+	Text     string `json:"text,omitempty" jsonschema:"of a text"`
+	URL      string `json:"url,omitempty" jsonschema:"of an image: data or https"`
+	ImageURL string `json:"image_url,omitempty" jsonschema:"instead of url"`
+	Path     string `json:"path,omitempty" jsonschema:"of a localImage: absolute"`
+}
+
+// MessageParams are a message to a conversation.
+type MessageParams struct {
+	ConversationID string `json:"conversationId"`
+	Items          []item `json:"items"`
+	ID             string `json:"id,omitempty" jsonschema:"of your choice; a second call with it sends nothing"`
+}
+
+// turnParams are a turn, with settings of its own.
+type turnParams struct {
+	MessageParams
+	Settings
+	Effort string `json:"effort,omitempty" jsonschema:"how much it thinks, such as low or high"`
+}
+
+// turnOut is a turn that was accepted.
+type turnOut struct {
+	AgentID        string `json:"agentId"`
+	ConversationID string `json:"conversationId"`
+	TurnID         string `json:"turnId"`
+	Status         string `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
+
+	Steered bool `json:"steered,omitempty" jsonschema:"the input was added to this turn, which was running"`
+}
+
+type interruptParams struct {
+	ConversationID string `json:"conversationId"`
+}
+
+type interruptOut struct {
+	AgentID        string `json:"agentId"`
+	ConversationID string `json:"conversationId"`
+
+	TurnIDs []string `json:"turnIds" jsonschema:"the turns that were running or waiting, and have ended"`
+}
+
+// conversationTools open conversations with agents, and carry out turns in them.
+type conversationTools struct {
+	caller
+	fullAccess bool // conversations without a sandbox are permitted
+}
+
+func (c conversationTools) addTo(t *calls.Tools) {
+	calls.Add(t, calls.Tool{
+		Name:   "new_conversation",
+		Effect: calls.Adds,
+		Description: "Open a conversation with an agent. " +
+			"Use it after spawn_agent, or with a conversationId to continue one of an ended agent. " +
+			"Do not open another for more work on the same subject: each is a process.",
+	}, func(ctx context.Context, in calls.NestedOptional[conversationParams]) (newConversationOut, error) {
 		return c.open(ctx, in.AgentID, in.Params)
-	}, "Open a conversation with an agent. Use it after spawn_agent, or with a conversationId to continue one of an ended agent. "+
-		"Do not open another for more work on the same subject: each is a process.")
-	addTool(
-		t,
-		"send_user_message",
-		works(),
-		func(ctx context.Context, in nestedIn[MessageParams]) (turnOut, error) {
-			return c.message(ctx, in.AgentID, in.Params)
-		},
-		"Send input to a conversation: it is added to the running turn, or begins one. Use it to correct an agent while it works. Do not use "+
-			"it for work that has to wait, or needs other settings: send_user_turn does that.",
-	)
-	addTool(
-		t,
-		"send_user_turn",
-		works(),
-		func(ctx context.Context, in nestedIn[turnParams]) (turnOut, error) {
-			return c.turn(ctx, in.AgentID, in.Params)
-		},
-		"Begin a turn in a conversation, after those before it, and return immediately. Use it to give work; wait_agent waits for "+
-			"the end. Do not use it to correct a running turn: send_user_message does.",
-	)
-	addTool(
-		t,
-		"interrupt",
-		hints(true, true),
-		func(ctx context.Context, in nestedIn[interruptParams]) (interruptOut, error) {
-			return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
-		},
-		"End the running turn of a conversation, and those that wait. Use it if the agent does the wrong thing. Do not use it to end the "+
-			"agent: kill_agent does.",
-	)
+	})
+	calls.Add(t, calls.Tool{
+		Name:   "send_user_message",
+		Effect: calls.Works,
+		Description: "Send input to a conversation: it is added to the running turn, or begins one. " +
+			"Use it to correct an agent while it works. " +
+			"Do not use it for work that has to wait, or needs other settings: send_user_turn does that.",
+	}, func(ctx context.Context, in calls.Nested[MessageParams]) (turnOut, error) {
+		return c.message(ctx, in.AgentID, in.Params)
+	})
+	calls.Add(t, calls.Tool{
+		Name:   "send_user_turn",
+		Effect: calls.Works,
+		Description: "Begin a turn in a conversation, after those before it, and return immediately. " +
+			"Use it to give work; wait_agent waits for the end. " +
+			"Do not use it to correct a running turn: send_user_message does.",
+	}, func(ctx context.Context, in calls.Nested[turnParams]) (turnOut, error) {
+		return c.turn(ctx, in.AgentID, in.Params)
+	})
+	calls.Add(t, calls.Tool{
+		Name:   "interrupt",
+		Effect: calls.Ends,
+		Description: "End the running turn of a conversation, and those that wait. " +
+			"Use it if the agent does the wrong thing. " +
+			"Do not use it to end the agent: kill_agent does.",
+	}, func(ctx context.Context, in calls.Nested[interruptParams]) (interruptOut, error) {
+		return c.interrupt(ctx, in.AgentID, in.Params.ConversationID)
+	})
 }
 
 // open opens a conversation, or continues one, and waits until that is done.
-func (c conversations) open(
+func (c conversationTools) open(
 	ctx context.Context,
 	agentID string,
 	p conversationParams,
-) (out newConversationOut, err error) {
+) (newConversationOut, error) {
 	a, err := c.agents.Find(ctx, agentID)
 	if err != nil {
-		return out, err
+		return newConversationOut{}, err
+	}
+	policies, err := policiesFor(a, p.Settings, c.fullAccess)
+	if err != nil {
+		return newConversationOut{}, err
 	}
 	params := runner.ConversationCall{
-		ThreadID: p.ConversationID, Model: p.Model, Config: p.Config,
-		BaseInstructions: p.BaseInstructions, DeveloperInstructions: p.DeveloperInstructions,
-	}
-	if params.Cwd, params.ApprovalPolicy, params.SandboxPolicy, err = c.policies(a, p.Settings); err != nil {
-		return out, err
+		ThreadID:              p.ConversationID,
+		Model:                 p.Model,
+		Config:                p.Config,
+		BaseInstructions:      p.BaseInstructions,
+		DeveloperInstructions: p.DeveloperInstructions,
+		Cwd:                   policies.cwd,
+		ApprovalPolicy:        policies.approval,
+		SandboxPolicy:         policies.sandbox,
 	}
 	call := reconcile.Call{ID: callID(agentID, p.ID), Verb: reconcile.CallConversation}
 	if p.ConversationID != "" {
 		known, open, err := c.resumable(ctx, agentID, p.ConversationID)
 		switch {
 		case err != nil:
-			return out, err
+			return newConversationOut{}, err
 		case open:
 			call.ID = known.ID
 		case known.ThreadID != "":
@@ -145,8 +164,8 @@ func (c conversations) open(
 		"it continues: new_conversation with the id %q waits for it again",
 		strings.TrimPrefix(call.ID, agentID+"."),
 	)
-	if _, err = c.do(ctx, agentID, call, params, &result, again); err != nil {
-		return out, err
+	if err := c.do(ctx, agentID, call, params, &result, again); err != nil {
+		return newConversationOut{}, err
 	}
 	return newConversationOut{
 		AgentID:        agentID,
@@ -158,7 +177,7 @@ func (c conversations) open(
 
 // resumable finds a conversation that an agent is to continue, which may be unknown here.
 // open: this agent has it already. One that another live agent has is refused.
-func (c conversations) resumable(
+func (c conversationTools) resumable(
 	ctx context.Context,
 	agentID, id string,
 ) (known reconcile.Call, open bool, err error) {
@@ -166,111 +185,122 @@ func (c conversations) resumable(
 	if err != nil || !found {
 		return known, false, err
 	}
+	if known.Agent == agentID {
+		return known, known.Status != reconcile.CallFailed, nil
+	}
 	other, err := c.agents.Find(ctx, known.Agent)
-	if err == nil && other.Outcome == "" && known.Agent != agentID {
-		err = reconcile.NewError(
+	if err != nil {
+		return known, false, err
+	}
+	if other.Outcome == "" {
+		return known, false, reconcile.NewError(
 			agents.CodeConflict,
 			fmt.Sprintf("conversation %s is open in agent %s", id, known.Agent),
 			"use that agent, or kill it before",
 		)
 	}
-	return known, known.Agent == agentID && known.Status != reconcile.CallFailed, err
+	return known, false, nil
 }
 
 // find finds a conversation by its thread, by its call, or by the id that the client has
 // chosen.
-func (c conversations) find(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
-	known, found, err := c.agents.DB.Clients.Conversation(ctx, callID(agentID, id))
-	if err == nil && !found {
-		known, found, err = c.agents.DB.Clients.Conversation(ctx, id)
+func (c conversationTools) find(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
+	for _, name := range []string{callID(agentID, id), id} {
+		known, found, err := c.agents.DB.Clients.Conversation(ctx, name)
+		if err != nil {
+			return known, false, fmt.Errorf("find the conversation %s: %w", id, err)
+		}
+		if found {
+			return known, true, nil
+		}
 	}
-	return known, found, err
+	return reconcile.Call{}, false, nil
 }
 
-// get returns an agent and one of its conversations.
-func (c conversations) get(
-	ctx context.Context,
-	agentID, id string,
-) (a agents.Agent, known reconcile.Call, err error) {
-	if a, err = c.agents.Find(ctx, agentID); err != nil {
-		return a, known, err
-	}
+// get returns a conversation of an agent.
+func (c conversationTools) get(ctx context.Context, agentID, id string) (reconcile.Call, error) {
 	known, found, err := c.find(ctx, agentID, id)
-	switch {
-	case err != nil:
-	case !found:
-		err = reconcile.NewError(
+	if err != nil {
+		return known, err
+	}
+	if !found {
+		return known, reconcile.NewError(
 			"unknown_conversation",
 			fmt.Sprintf("agent %s has no conversation %q", agentID, id),
 			"new_conversation opens one",
 		)
-	case known.Agent != agentID:
-		err = reconcile.NewError(
+	}
+	if known.Agent != agentID {
+		return known, reconcile.NewError(
 			"unknown_conversation",
 			fmt.Sprintf("conversation %s is one of agent %s", id, known.Agent),
 			"name that agent; if it has ended, new_conversation with this conversationId continues it here",
 		)
-	default:
-		err = agents.Failure(known)
 	}
-	return a, known, err
+	return known, agents.Failure(known)
 }
 
 // turn begins a turn.
-func (c conversations) turn(ctx context.Context, agentID string, p turnParams) (out turnOut, err error) {
-	a, known, err := c.get(ctx, agentID, p.ConversationID)
+func (c conversationTools) turn(ctx context.Context, agentID string, p turnParams) (turnOut, error) {
+	a, err := c.agents.Find(ctx, agentID)
 	if err != nil {
-		return out, err
+		return turnOut{}, err
 	}
-	params := runner.TurnCall{Model: p.Model, Effort: p.Effort}
-	if params.Items, err = inputs(p.Items); err == nil {
-		params.Cwd, params.ApprovalPolicy, params.SandboxPolicy, err = c.policies(a, p.Settings)
+	known, err := c.get(ctx, agentID, p.ConversationID)
+	if err != nil {
+		return turnOut{}, err
+	}
+	items, err := inputs(p.Items)
+	if err != nil {
+		return turnOut{}, err
+	}
+	policies, err := policiesFor(a, p.Settings, c.fullAccess)
+	if err != nil {
+		return turnOut{}, err
 	}
 	// a turn without a policy has that of its conversation
-	if err == nil && p.Sandbox != "" && params.SandboxPolicy == nil {
-		var of runner.ConversationCall
-		if of, err = paramsOf(known); err == nil && of.SandboxPolicy != nil {
-			err = reconcile.NewError(
-				agents.CodeInvalid,
-				"the conversation was opened with another sandbox than workspace-write",
-				"open another conversation",
-			)
+	if p.Sandbox != "" && policies.sandbox == nil {
+		if err := opensInWorkspace(known); err != nil {
+			return turnOut{}, err
 		}
 	}
-	if err != nil {
-		return out, err
-	}
-	turn, err := c.begin(ctx, known, p.ID, params)
-	return newTurnOut(turn, known), err
-}
-
-// begin begins a turn of a conversation, with an id that a client may have chosen.
-func (c conversations) begin(
-	ctx context.Context,
-	known reconcile.Call,
-	id string,
-	params runner.TurnCall,
-) (reconcile.Call, error) {
 	call := reconcile.Call{
-		ID:           callID(known.Agent, id),
+		ID:           callID(agentID, p.ID),
 		Verb:         reconcile.CallTurn,
 		Conversation: known.ID,
 	}
-	return c.agents.Call(ctx, known.Agent, call, params)
+	turn, err := c.agents.Call(ctx, agentID, call, runner.TurnCall{
+		Items:          items,
+		Model:          p.Model,
+		Effort:         p.Effort,
+		Cwd:            policies.cwd,
+		ApprovalPolicy: policies.approval,
+		SandboxPolicy:  policies.sandbox,
+	})
+	return newTurnOut(turn, known), err
 }
 
-// paramsOf returns the parameters with which a conversation was opened.
-func paramsOf(conversation reconcile.Call) (p runner.ConversationCall, err error) {
-	if err = json.Unmarshal(conversation.Params, &p); err != nil {
-		err = fmt.Errorf("parameters of the conversation %s: %w", conversation.ID, err)
+// opensInWorkspace refuses a conversation that was opened with another sandbox than
+// workspace-write.
+func opensInWorkspace(conversation reconcile.Call) error {
+	var params runner.ConversationCall
+	if err := json.Unmarshal(conversation.Params, &params); err != nil {
+		return fmt.Errorf("parameters of the conversation %s: %w", conversation.ID, err)
 	}
-	return p, err
+	if params.SandboxPolicy == nil {
+		return nil
+	}
+	return reconcile.NewError(
+		agents.CodeInvalid,
+		"the conversation was opened with another sandbox than workspace-write",
+		"open another conversation",
+	)
 }
 
-func newTurnOut(turn, known reconcile.Call) turnOut {
+func newTurnOut(turn, conversation reconcile.Call) turnOut {
 	return turnOut{
 		AgentID:        turn.Agent,
-		ConversationID: cmp.Or(known.ThreadID, known.ID),
+		ConversationID: cmp.Or(conversation.ThreadID, conversation.ID),
 		TurnID:         turn.ID,
 		Status:         string(turn.Status),
 	}
@@ -278,47 +308,51 @@ func newTurnOut(turn, known reconcile.Call) turnOut {
 
 // message adds a message to the running turn of a conversation. If there is none, or the
 // message has begun a turn before, it begins a turn.
-func (c conversations) message(
-	ctx context.Context,
-	agentID string,
-	p MessageParams,
-) (out turnOut, err error) {
-	_, known, err := c.get(ctx, agentID, p.ConversationID)
+func (c conversationTools) message(ctx context.Context, agentID string, p MessageParams) (turnOut, error) {
+	if _, err := c.agents.Find(ctx, agentID); err != nil {
+		return turnOut{}, err
+	}
+	known, err := c.get(ctx, agentID, p.ConversationID)
 	if err != nil {
-		return out, err
+		return turnOut{}, err
 	}
-	var params runner.TurnCall
-	if params.Items, err = inputs(p.Items); err != nil {
-		return out, err
-	}
-	calls, err := c.agents.DB.Clients.CallsOf(ctx, known.RunID)
+	items, err := inputs(p.Items)
 	if err != nil {
-		return out, err
+		return turnOut{}, err
 	}
-	call := reconcile.Call{
+	sent, err := c.agents.DB.Clients.CallsOf(ctx, known.RunID)
+	if err != nil {
+		return turnOut{}, fmt.Errorf("read the calls of agent %s: %w", agentID, err)
+	}
+	steer := reconcile.Call{
 		ID:           callID(agentID, p.ID) + steerSuffix,
 		Verb:         reconcile.CallSteer,
 		Conversation: known.ID,
 	}
-	turn, done := steerTarget(calls, call)
-	if turn != nil && !done {
-		_, err = c.do(ctx, agentID, call, params, nil, "send it again with the same id")
-	}
-	if turn == nil || err != nil && exit.From(err).Code == "no_turn" {
+	turn, done := steerTarget(sent, steer)
+	if turn == nil {
 		return c.turn(ctx, agentID, turnParams{MessageParams: p})
 	}
-	out = newTurnOut(*turn, known)
+	out := newTurnOut(*turn, known)
 	out.Steered = true
+	if done {
+		return out, nil
+	}
+	err = c.do(ctx, agentID, steer, runner.TurnCall{Items: items}, nil, "send it again with the same id")
+	if err != nil && exit.From(err).Code == "no_turn" {
+		return c.turn(ctx, agentID, turnParams{MessageParams: p})
+	}
 	return out, err
 }
 
-// so that a message can begin a turn after its turn to steer has just ended
+// steerSuffix tells the call that steers a turn from the turn that the same message begins if
+// the turn to steer has just ended.
 const steerSuffix = ".steer"
 
 // steerTarget returns the turn that a message is to be added to, nil if it is to begin one or
 // has begun one. done: it was added.
-func steerTarget(calls []reconcile.Call, steer reconcile.Call) (turn *reconcile.Call, done bool) {
-	for _, c := range calls {
+func steerTarget(sent []reconcile.Call, steer reconcile.Call) (turn *reconcile.Call, done bool) {
+	for _, c := range sent {
 		switch {
 		case c.ID+steerSuffix == steer.ID:
 			return nil, false
@@ -335,20 +369,23 @@ func steerTarget(calls []reconcile.Call, steer reconcile.Call) (turn *reconcile.
 }
 
 // interrupt ends the running turn of a conversation, and the waiting ones.
-func (c conversations) interrupt(ctx context.Context, agentID, id string) (interruptOut, error) {
+func (c conversationTools) interrupt(ctx context.Context, agentID, id string) (interruptOut, error) {
 	out := interruptOut{AgentID: agentID, TurnIDs: []string{}}
-	_, known, err := c.get(ctx, agentID, id)
+	if _, err := c.agents.Find(ctx, agentID); err != nil {
+		return out, err
+	}
+	known, err := c.get(ctx, agentID, id)
 	if err != nil {
 		return out, err
 	}
 	out.ConversationID = cmp.Or(known.ThreadID, known.ID)
-	calls, err := c.agents.DB.Clients.CallsOf(ctx, known.RunID)
+	sent, err := c.agents.DB.Clients.CallsOf(ctx, known.RunID)
 	if err != nil {
-		return out, err
+		return out, fmt.Errorf("read the calls of agent %s: %w", agentID, err)
 	}
-	for _, c := range calls {
-		if c.Verb == reconcile.CallTurn && c.Conversation == known.ID && !c.Ended() {
-			out.TurnIDs = append(out.TurnIDs, c.ID)
+	for _, call := range sent {
+		if call.Verb == reconcile.CallTurn && call.Conversation == known.ID && !call.Ended() {
+			out.TurnIDs = append(out.TurnIDs, call.ID)
 		}
 	}
 	call := reconcile.Call{
@@ -356,22 +393,23 @@ func (c conversations) interrupt(ctx context.Context, agentID, id string) (inter
 		Verb:         reconcile.CallInterrupt,
 		Conversation: known.ID,
 	}
-	_, err = c.do(
-		ctx,
-		agentID,
-		call,
-		struct{}{},
-		nil,
-		"call interrupt again; kill_agent ends the agent in any case",
-	)
-	return out, err
+	const hint = "call interrupt again; kill_agent ends the agent in any case"
+	return out, c.do(ctx, agentID, call, struct{}{}, nil, hint)
 }
 
 // maxPrompt is how many characters of text codex takes in one input.
 const maxPrompt = 1 << 20
 
 // inputs checks the items of a turn.
-func inputs(items []item) (list []agent.Input, err error) {
+func inputs(items []item) ([]agent.Input, error) {
+	if len(items) == 0 {
+		return nil, reconcile.NewError(
+			agents.CodeInvalid,
+			"items is empty",
+			`send at least {"type":"text","text":…}`,
+		)
+	}
+	var list []agent.Input
 	length := 0
 	for i, item := range items {
 		in := agent.Input{Type: item.Type}
@@ -383,29 +421,24 @@ func inputs(items []item) (list []agent.Input, err error) {
 		case "localImage":
 			in.Path = item.Path
 		}
-		if in.Text+in.URL+in.Path == "" || in.Path != "" && !filepath.IsAbs(in.Path) {
+		isEmpty := in.Text == "" && in.URL == "" && in.Path == ""
+		if isEmpty || in.Path != "" && !filepath.IsAbs(in.Path) {
 			return nil, reconcile.NewError(
 				agents.CodeInvalid,
 				fmt.Sprintf("items[%d] is not valid", i),
-				`an item is {"type":"text","text":…}, {"type":"image","url":…} or {"type":"localImage","path":an absolute path}`,
+				`an item is {"type":"text","text":…}, {"type":"image","url":…} `+
+					`or {"type":"localImage","path":an absolute path}`,
 			)
 		}
 		list = append(list, in)
-		length = length + utf8.RuneCountInString(in.Text)
+		length += utf8.RuneCountInString(in.Text)
 	}
-	switch {
-	case length > maxPrompt:
-		err = reconcile.NewError(
+	if length > maxPrompt {
+		return nil, reconcile.NewError(
 			agents.CodeInvalid,
 			fmt.Sprintf("the input has %d characters, and codex takes %d", length, maxPrompt),
 			"write the text to a file in the directory of the agent, and name the file in the prompt",
 		)
-	case len(list) == 0:
-		err = reconcile.NewError(
-			agents.CodeInvalid,
-			"items is empty",
-			`send at least {"type":"text","text":…}`,
-		)
 	}
-	return list, err
+	return list, nil
 }

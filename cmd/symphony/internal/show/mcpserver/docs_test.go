@@ -15,6 +15,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
@@ -63,7 +64,8 @@ func TestDocumentedTools(t *testing.T) {
 // UPDATE_REFERENCE=1 writes it.
 func TestDocumentedResults(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "..", "docs", "mcp.schemas.json")
-	schemas := map[string]json.RawMessage{"error": test.Must(json.Marshal(schemaOf[callFailure]()))}
+	failure := test.Must(jsonschema.For[calls.Failure](nil))
+	schemas := map[string]json.RawMessage{"error": test.Must(json.Marshal(failure))}
 	for _, group := range Groups() {
 		host, _ := toolHost(t, Options{Groups: []string{group}, outputSchemas: true})
 		for _, tool := range test.Must(host.ListTools(t.Context(), nil)).Tools {
@@ -91,8 +93,8 @@ func argumentsOf(t *testing.T, tool *mcp.Tool) string {
 	test.OK(t, json.Unmarshal(data, schema))
 	names := membersIn(schema)
 	if params := schema.Properties["params"]; params != nil {
-		names = strings.NewReplacer("[`params`]", "`params`: "+membersIn(params), "`params`", "`params`: "+membersIn(params)).
-			Replace(names)
+		nested := "`params`: " + membersIn(params)
+		names = strings.NewReplacer("[`params`]", nested, "`params`", nested).Replace(names)
 	}
 	return names
 }

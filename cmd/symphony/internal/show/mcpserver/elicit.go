@@ -67,52 +67,75 @@ type asker struct {
 func (e *elicitor) asker(req *mcp.CallToolRequest) asker {
 	a := asker{elicitor: e}
 	c := req.ClientCapabilities()
-	if c == nil || c.Elicitation == nil || c.Elicitation.Form == nil && c.Elicitation.URL != nil {
+	if c == nil || c.Elicitation == nil {
+		return a
+	}
+	if c.Elicitation.Form == nil && c.Elicitation.URL != nil { // it can only open pages
 		return a
 	}
 	_, a.round = parseState(req)
 	p := req.Session.InitializeParams()
-	if a.byResult = p == nil || p.ProtocolVersion >= resultProtocol; !a.byResult || a.round < maxRounds {
-		a.session = req.Session
+	a.byResult = p == nil || p.ProtocolVersion >= resultProtocol
+	if a.byResult && a.round >= maxRounds {
+		return a
 	}
+	a.session = req.Session
 	return a
 }
 
-// ask asks the person at the host about a request, once, and does not wait. waits: the person
-// has not answered yet. toAsk: this host is asked by the result of the call instead. If
-// neither is true, the caller of the tool decides.
-func (a asker) ask(ctx context.Context, r reconcile.Request) (waits, toAsk bool) {
+// asked says who decides a request.
+type asked int
+
+const (
+	// callerDecides: the host can't be asked, or was asked; the caller of the tool decides.
+	callerDecides asked = iota
+	// formShown: the host shows a form, and the person has not answered yet.
+	formShown
+	// resultAsks: the result of the call has to ask the host.
+	resultAsks
+)
+
+// ask asks the person at the host about a request, once, and does not wait.
+func (a asker) ask(ctx context.Context, r reconcile.Request) asked {
 	if a.session == nil || r.Secret() { // forms must not ask for secrets
-		return false, false
+		return callerDecides
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.byResult || a.over[key(r)] {
-		return false, !a.over[key(r)]
+	if a.over[key(r)] {
+		return callerDecides
+	}
+	if a.byResult {
+		return resultAsks
 	}
 	if a.waiting[key(r)] == nil {
 		ctx, end := context.WithCancel(context.WithoutCancel(ctx))
 		a.waiting[key(r)] = end
 		go func() {
 			defer end()
-			began := time.Now()
-			answer, err := a.session.Elicit(ctx, formOf(r))
-			if errors.Is(err, mcp.ErrConnectionClosed) { // another host may be asked
-				a.mu.Lock()
-				defer a.mu.Unlock()
-				delete(a.waiting, key(r))
-				return
-			}
-			if err != nil { // which may hold what a person has typed
-				answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
-			}
-			if ctx.Err() == nil {
-				a.decide(ctx, r, answer, time.Since(began))
-			}
-			a.end(r)
+			a.showForm(ctx, r)
 		}()
 	}
-	return true, false
+	return formShown
+}
+
+// showForm shows the host a form about a request, waits for the answer and carries it out.
+func (a asker) showForm(ctx context.Context, r reconcile.Request) {
+	began := time.Now()
+	answer, err := a.session.Elicit(ctx, formOf(r))
+	if errors.Is(err, mcp.ErrConnectionClosed) { // another host may be asked
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		delete(a.waiting, key(r))
+		return
+	}
+	if err != nil { // which may hold what a person has typed
+		answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
+	}
+	if ctx.Err() == nil {
+		a.decide(ctx, r, answer, time.Since(began))
+	}
+	a.end(r)
 }
 
 // inputRequired returns the result that asks the host about these requests; nil without
@@ -147,7 +170,9 @@ func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) {
 		r, err := e.agents.DB.Views.FindRequest(ctx, agent, number)
 		if err != nil {
 			e.tooLate(id, "the request can't be found: "+err.Error())
-		} else if answer, ok := response.(*mcp.ElicitResult); ok {
+			continue
+		}
+		if answer, ok := response.(*mcp.ElicitResult); ok {
 			e.decide(ctx, r, answer, took)
 		}
 	}
@@ -161,10 +186,10 @@ func (e *elicitor) tooLate(id, why string) {
 }
 
 // takeLate returns what tooLate has kept.
-func (e *elicitor) takeLate() (late []string) {
+func (e *elicitor) takeLate() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	late = e.late
+	late := e.late
 	e.late = nil
 	return late
 }
@@ -208,9 +233,9 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 
 // follow asks about new requests, and no longer about those that have ended, until ctx ends.
 func (e *elicitor) follow(ctx context.Context, a asker) {
-	w := poll{agents: e.agents}
+	changes := poll{agents: e.agents}
 	repeat(ctx, func() {
-		err := w.look(ctx, func() error {
+		err := changes.look(ctx, func() error {
 			open, err := e.agents.Requests(ctx)
 			if err != nil {
 				return err
@@ -257,32 +282,53 @@ func (e *elicitor) decide(
 	defer e.end(r)
 	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call
 	log := e.log.With("request", r.ID())
-	var d requests.Decision
-	var decided reconcile.Request
-	var err error
-	switch {
-	case (answer.Action == "decline" || answer.Action == "accept" && r.Kind != reconcile.QuestionRequest) && took < e.person:
-		err = errors.New("the host answered immediately, without asking a person")
-	case answer.Action == "accept":
-		d = decisionOf(r, answer.Content)
-	case answer.Action == "decline":
-		d = requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}
-	default:
-		err = fmt.Errorf("the host answers %s", answer.Action)
-	}
+	d, err := e.decisionIn(r, answer, took)
 	if err == nil {
-		decided, err = e.agents.Decide(ctx, r.ID(), d)
-		switch {
-		case err != nil && exit.From(err).Code == "request_ended":
-			e.tooLate(r.ID(), exit.From(err).Message)
-		case err == nil && decided.Fate == reconcile.RequestRunEnded:
-			// the answer is stored, but no run will read it
-			e.tooLate(r.ID(), "its agent has ended")
-		}
+		err = e.store(ctx, r, d)
 	}
 	if err != nil {
 		log.WarnContext(ctx, "not decided by the host", "error", err, "decide it with", howToDecide(r))
 		return
 	}
 	log.InfoContext(ctx, "decided by the host", slog.String("decision", string(d.How)))
+}
+
+// decisionIn returns the decision in an answer of the host, which has taken so long. Error: it
+// decides nothing.
+func (e *elicitor) decisionIn(
+	r reconcile.Request,
+	answer *mcp.ElicitResult,
+	took time.Duration,
+) (requests.Decision, error) {
+	// A person needs longer. The answers to questions can't come from a host alone.
+	tooFast := errors.New("the host answered immediately, without asking a person")
+	switch answer.Action {
+	case "accept":
+		if took < e.person && r.Kind != reconcile.QuestionRequest {
+			return requests.Decision{}, tooFast
+		}
+		return decisionOf(r, answer.Content), nil
+	case "decline":
+		if took < e.person {
+			return requests.Decision{}, tooFast
+		}
+		return requests.Decision{How: reconcile.DecideDeny, Reason: "declined at the host"}, nil
+	}
+	return requests.Decision{}, fmt.Errorf("the host answers %s", answer.Action)
+}
+
+// store stores a decision, and tells the host if it came too late.
+func (e *elicitor) store(ctx context.Context, r reconcile.Request, d requests.Decision) error {
+	decided, err := e.agents.Decide(ctx, r.ID(), d)
+	if err != nil {
+		known := exit.From(err)
+		if known.Code == "request_ended" {
+			e.tooLate(r.ID(), known.Message)
+		}
+		return err
+	}
+	if decided.Fate == reconcile.RequestRunEnded { // it is stored, but no run will read it
+		e.tooLate(r.ID(), "its agent has ended")
+	}
+	return nil
 }

@@ -33,7 +33,7 @@ func formOf(r reconcile.Request) *mcp.ElicitParams {
 	}
 	return &mcp.ElicitParams{
 		Mode:            "form",
-		Message:         message(r),
+		Message:         formText(r),
 		RequestedSchema: form,
 		Meta:            mcp.Meta{"symphony/request": newRequestState(r)},
 	}
@@ -63,8 +63,8 @@ func questionSchema(q reconcile.RequestQuestion) *jsonschema.Schema {
 	return s
 }
 
-// message is the text of a form.
-func message(r reconcile.Request) string {
+// formText is the text of a form.
+func formText(r reconcile.Request) string {
 	d := r.Detail
 	var b strings.Builder
 	line := func(name, value string) {
@@ -73,13 +73,11 @@ func message(r reconcile.Request) string {
 		}
 	}
 	// Some hosts show three lines until the person unfolds the rest.
-	line(
-		cmp.Or(
-			map[bool]string{true: "Command"}[r.Kind == reconcile.CommandRequest && !view.AsksMore(r)],
-			"Summary",
-		),
-		r.Summary,
-	)
+	if r.Kind == reconcile.CommandRequest && !view.AsksMore(r) {
+		line("Command", r.Summary)
+	} else {
+		line("Summary", r.Summary)
+	}
 	line("Reason", cmp.Or(d.Reason, "none is given"))
 	where := "asks"
 	if r.Outside {
@@ -124,17 +122,17 @@ func message(r reconcile.Request) string {
 }
 
 // decisionOf turns a form of formOf that was accepted into a decision.
-func decisionOf(r reconcile.Request, content map[string]any) (d requests.Decision) {
+func decisionOf(r reconcile.Request, content map[string]any) requests.Decision {
 	if r.Kind != reconcile.QuestionRequest {
 		return requests.Approval(false)
 	}
-	d.How = reconcile.DecideAnswer
+	d := requests.Decision{How: reconcile.DecideAnswer}
 	for i := range r.Detail.Questions {
-		text := ""
+		answer := ""
 		if given := content[answerName(i)]; given != nil {
-			text = strings.TrimSpace(fmt.Sprint(given))
+			answer = strings.TrimSpace(fmt.Sprint(given))
 		}
-		d.Texts = append(d.Texts, text)
+		d.Texts = append(d.Texts, answer)
 	}
 	return d
 }

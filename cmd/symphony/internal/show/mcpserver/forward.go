@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -61,31 +62,40 @@ func forwardEvents(
 	})
 	return func(next mcp.MethodHandler) mcp.MethodHandler {
 		return func(call context.Context, method string, req mcp.Request) (mcp.Result, error) {
-			r, ok := req.(interface {
-				ClientCapabilities() *mcp.ClientCapabilities
-			})
-			if ok && method != "initialize" && method != "server/discover" { // the host is ready
-				wanted := always
-				if c := r.ClientCapabilities(); c != nil && !wanted {
-					_, wanted = c.Experimental[eventMethod]
-				}
-				if wanted {
-					start()
-				}
+			isReady := method != "initialize" && method != "server/discover"
+			if isReady && (always || wantsEvents(req)) {
+				start()
 			}
 			return next(call, method, req)
 		}
 	}
 }
 
+// wantsEvents reports whether the host that sends a request wants events.
+func wantsEvents(req mcp.Request) bool {
+	r, ok := req.(interface {
+		ClientCapabilities() *mcp.ClientCapabilities
+	})
+	if !ok {
+		return false
+	}
+	c := r.ClientCapabilities()
+	if c == nil {
+		return false
+	}
+	_, wanted := c.Experimental[eventMethod]
+	return wanted
+}
+
 // follow sends the events of the live agents until ctx ends or the host is gone.
 func (f *forwarder) follow(ctx context.Context) {
 	ctx, f.gone = context.WithCancel(ctx)
 	defer f.gone()
-	w := poll{agents: f.agents}
+	changes := poll{agents: f.agents}
 	failure := ""
 	repeat(ctx, func() {
-		err := w.look(ctx, func() error { return f.list(ctx, w.read.IsZero()) })
+		isFirst := changes.last.IsZero()
+		err := changes.look(ctx, func() error { return f.list(ctx, isFirst) })
 		for _, a := range f.known {
 			err = errors.Join(err, f.send(ctx, a))
 		}
@@ -96,12 +106,13 @@ func (f *forwarder) follow(ctx context.Context) {
 	})
 }
 
-// list finds the agents that have appeared, and sends the last events of those that have
-// ended.
-func (f *forwarder) list(ctx context.Context, first bool) error {
+// list finds the agents that have appeared, and sends the last events of agents that have
+// ended. isFirst: it skips the events that the agents have logged already, which are for
+// read_events.
+func (f *forwarder) list(ctx context.Context, isFirst bool) error {
 	runs, err := f.agents.DB.Runs.Unsettled(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("find the live agents: %w", err)
 	}
 	for id, a := range f.known {
 		if slices.ContainsFunc(runs, func(r reconcile.Run) bool { return r.ID == id }) {
@@ -118,7 +129,7 @@ func (f *forwarder) list(ctx context.Context, first bool) error {
 			continue
 		}
 		a := &forwarded{run: run, log: eventlog.Follower{Path: f.agents.EventLog(run)}}
-		if first { // earlier events are for read_events
+		if isFirst {
 			err = errors.Join(err, a.log.Read(func([]byte) {}))
 		}
 		f.known[run.ID] = a

@@ -13,6 +13,7 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -29,7 +30,8 @@ var fuzzSeeds = map[string][]string{
 	"list_agents": {`{}`, `{"all":true}`, `null`, `[]`},
 	"kill_agent":  {`{"agentId":"one"}`, `{"agentId":""}`},
 	"new_conversation": {
-		`{"agentId":"one","params":{"id":"main","model":"gpt-5","sandbox":"read-only","approvalPolicy":"never","config":{"a":[{}]}}}`,
+		`{"agentId":"one","params":{"id":"main","model":"gpt-5","sandbox":"read-only","approvalPolicy":"never",
+			"config":{"a":[{}]}}}`,
 		`{"agentId":"one"}`,
 	},
 	"send_user_message": {
@@ -37,8 +39,8 @@ var fuzzSeeds = map[string][]string{
 		`{"agentId":"one","params":"{\"items\":[]}"}`,
 	},
 	"send_user_turn": {
-		`{"agentId":"one","conversationId":"main","items":[{"type":"image","image_url":"data:,"},{"type":"localImage","path":"x"}],
-			"effort":"low"}`,
+		`{"agentId":"one","conversationId":"main","effort":"low",
+			"items":[{"type":"image","image_url":"data:,"},{"type":"localImage","path":"x"}]}`,
 		`"{}"`,
 	},
 	"interrupt": {`{"agentId":"one","params":{"conversationId":"main"}}`},
@@ -90,7 +92,7 @@ func FuzzArguments(f *testing.F) {
 			Arguments: json.RawMessage(arguments),
 		}))
 		text := test.Must(json.Marshal(result.StructuredContent))
-		var failure callFailure
+		var failure calls.Failure
 		if err := json.Unmarshal(text, &failure); err != nil {
 			t.Fatalf("%s %s: %s is no object", name, arguments, text)
 		}

@@ -34,9 +34,9 @@ type HTTP struct {
 
 // NewHTTP returns a handler with the tools of a server. It opens the state of the agents with
 // the first request.
-func NewHTTP(w *environ.Env, log io.Writer, o Options) *HTTP {
+func NewHTTP(env *environ.Env, log io.Writer, o Options) *HTTP {
 	o.overHTTP = true
-	return &HTTP{env: w, log: log, options: o}
+	return &HTTP{env: env, log: log, options: o}
 }
 
 // ServeHTTP implements http.Handler.
@@ -68,7 +68,9 @@ func (h *HTTP) open(ctx context.Context) (http.Handler, error) {
 	h.handler = mcp.NewStreamableHTTPHandler(
 		func(*http.Request) *mcp.Server { return s.mcp },
 		&mcp.StreamableHTTPOptions{
-			SessionTimeout: sessionTimeout, MaxRequestBodyBytes: maxHTTPBody,
+			SessionTimeout:      sessionTimeout,
+			MaxRequestBodyBytes: maxHTTPBody,
+
 			DisableLocalhostProtection: true, // the caller knows all names of its server
 		},
 	)

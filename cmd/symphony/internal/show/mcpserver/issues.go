@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -35,54 +36,49 @@ type (
 	}
 )
 
-// issues operates the issues of a project.
-type issues struct {
+// issueTools operate the issues of a project.
+type issueTools struct {
 	env     *environ.Env
 	project *wiring.Project
 }
 
-// addIssueTools registers the tools about the issues of a project.
-func addIssueTools(t *tools, i issues) {
-	addTool(t, "list_issues", reads(), i.list,
-		"List the issues of the project: what needs a person, runs, waits or is held, and why. "+
-			"Use it for an overview. Do not use it for one issue: show_issue has more.")
-	addTool(t, "show_issue", reads(), func(ctx context.Context, in showIssueIn) (detail.Issue, error) {
-		return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
-	}, "Show one issue: why it runs or does not, what happens next, its runs and its workspace. Use it "+
-		"before you retry or hold one. Do not use it to look for issues: list_issues does.")
-	addTool(t, "run_issue", works(), func(ctx context.Context, in IssueIn) (operateOut, error) {
-		return i.operate(
-			in.Issue,
-			func(p *wiring.Project) (operate.Result, error) { return operate.StartIssue(ctx, p, in.Issue, "") },
-		)
-	}, "Start an agent on an issue now, even if it waits for a slot or a retry, and return immediately. "+
-		"Use it if the issue is urgent; show_issue shows its progress. Do not use it for a held issue: retry_issue does that.")
-	command := func(verb reconcile.Verb) func(context.Context, IssueIn) (operateOut, error) {
-		return func(ctx context.Context, in IssueIn) (operateOut, error) {
-			return i.operate(in.Issue, func(p *wiring.Project) (operate.Result, error) {
-				return operate.Apply(ctx, p, operate.Command{Verb: verb, Issue: in.Issue})
-			})
-		}
-	}
-	addTool(
-		t,
-		"retry_issue",
-		works(),
-		command(reconcile.VerbRetry),
-		"Clear the hold, counters and backoff of an issue. Use it after the cause of a hold is gone. Do not use it "+
-			"to start an issue that waits for a slot: run_issue does.",
-	)
-	addTool(
-		t,
-		"hold_issue",
-		hints(false, true),
-		command(reconcile.VerbHold),
-		"Start no further run of an issue. Use it to postpone an issue. Do not use it to end the current run, which continues.",
-	)
+func (i issueTools) addTo(t *calls.Tools) {
+	calls.Add(t, calls.Tool{
+		Name:   "list_issues",
+		Effect: calls.Reads,
+		Description: "List the issues of the project: what needs a person, runs, waits or is held, and why. " +
+			"Use it for an overview. Do not use it for one issue: show_issue has more.",
+	}, i.list)
+	calls.Add(t, calls.Tool{
+		Name:   "show_issue",
+		Effect: calls.Reads,
+		Description: "Show one issue: why it runs or does not, what happens next, its runs and its workspace. " +
+			"Use it before you retry or hold one. Do not use it to look for issues: list_issues does.",
+	}, i.show)
+	calls.Add(t, calls.Tool{
+		Name:   "run_issue",
+		Effect: calls.Works,
+		Description: "Start an agent on an issue now, even if it waits for a slot or a retry, " +
+			"and return immediately. Use it if the issue is urgent; show_issue shows its progress. " +
+			"Do not use it for a held issue: retry_issue does that.",
+	}, i.start)
+	calls.Add(t, calls.Tool{
+		Name:   "retry_issue",
+		Effect: calls.Works,
+		Description: "Clear the hold, counters and backoff of an issue. " +
+			"Use it after the cause of a hold is gone. " +
+			"Do not use it to start an issue that waits for a slot: run_issue does.",
+	}, i.retry)
+	calls.Add(t, calls.Tool{
+		Name:   "hold_issue",
+		Effect: calls.Sets,
+		Description: "Start no further run of an issue. Use it to postpone an issue. " +
+			"Do not use it to end the current run, which continues.",
+	}, i.hold)
 }
 
 // list returns the overview, which is empty before the first pass.
-func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error) {
+func (i issueTools) list(ctx context.Context, in listIssuesIn) (view.Overview, error) {
 	p := i.reopen(i.env)
 	v, err := view.Read(ctx, p, view.Options{
 		All:    in.All,
@@ -95,13 +91,41 @@ func (i issues) list(ctx context.Context, in listIssuesIn) (view.Overview, error
 	return v, err
 }
 
+func (i issueTools) show(ctx context.Context, in showIssueIn) (detail.Issue, error) {
+	return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
+}
+
+func (i issueTools) start(ctx context.Context, in IssueIn) (operateOut, error) {
+	return i.operate(in.Issue, func(p *wiring.Project) (operate.Result, error) {
+		return operate.StartIssue(ctx, p, in.Issue, "")
+	})
+}
+
+func (i issueTools) retry(ctx context.Context, in IssueIn) (operateOut, error) {
+	return i.apply(ctx, reconcile.VerbRetry, in.Issue)
+}
+
+func (i issueTools) hold(ctx context.Context, in IssueIn) (operateOut, error) {
+	return i.apply(ctx, reconcile.VerbHold, in.Issue)
+}
+
+// apply carries out a command that has only a verb.
+func (i issueTools) apply(ctx context.Context, verb reconcile.Verb, issue string) (operateOut, error) {
+	return i.operate(issue, func(p *wiring.Project) (operate.Result, error) {
+		return operate.Apply(ctx, p, operate.Command{Verb: verb, Issue: issue})
+	})
+}
+
 // reopen returns the project as it is now.
-func (i issues) reopen(env *environ.Env) *wiring.Project {
+func (i issueTools) reopen(env *environ.Env) *wiring.Project {
 	return wiring.NewProject(env, i.project.Path, i.project.StateDir)
 }
 
 // operate carries out a command about an issue.
-func (i issues) operate(issue string, do func(*wiring.Project) (operate.Result, error)) (operateOut, error) {
+func (i issueTools) operate(
+	issue string,
+	do func(*wiring.Project) (operate.Result, error),
+) (operateOut, error) {
 	if issue == "" {
 		return operateOut{}, reconcile.NewError(
 			agents.CodeInvalid,
@@ -110,13 +134,13 @@ func (i issues) operate(issue string, do func(*wiring.Project) (operate.Result, 
 		)
 	}
 	r, err := do(i.reopen(i.env.Silent()))
+	if err == nil {
+		err = r.Err()
+	}
 	out := operateOut{
 		Issue:   issue,
 		RunID:   r.RunID,
 		Message: strings.Join(r.Lines(i.env.Now()), "\n"),
-	}
-	if err == nil {
-		err = r.Err()
 	}
 	if _, failed := errors.AsType[exit.Only](err); failed { // the reason is among the lines
 		return out, reconcile.NewError("command_failed", out.Message, "")

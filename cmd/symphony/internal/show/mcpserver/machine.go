@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -44,52 +45,79 @@ type (
 	}
 )
 
-// addMachineTools registers the tools about the machine of an agent, which need no
-// conversation.
-func addMachineTools(t *tools, c caller) {
-	addTool(t, "get_auth_status", reads(), func(ctx context.Context, in agentIn) (authStatusOut, error) {
-		var login runner.LoginResult
-		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
-		return authStatusOut{
-			AgentID:  in.AgentID,
-			LoggedIn: login.Account != "",
-			Account:  login.Account,
-			Needed:   login.Needed,
-			Provider: login.Provider,
-			EnvKey:   login.EnvKey,
-		}, err
-	}, "Return how the codex of an agent reaches its model. Use it if turns fail because of a login. "+
-		"To log in, run codex login in a terminal.")
-	addTool(t, "get_user_agent", reads(), func(ctx context.Context, in agentIn) (userAgentOut, error) {
-		var login runner.LoginResult
-		err := c.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
-		return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
-	}, "Return the version of an agent's codex. Use it to report a problem.")
-	addTool(
-		t,
-		"git_diff_to_remote",
-		reads(),
-		func(ctx context.Context, in optionalIn[diffParams]) (diffOut, error) {
-			var diff runner.DiffResult
-			call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
-			if err == nil {
-				err = c.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff)
-			}
-			return diffOut{
-				AgentID: in.AgentID,
-				SHA:     diff.SHA,
-				Diff:    cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command"),
-			}, err
-		},
-		"Return what differs between the directory of an agent and its remote git repository. Use it to see what was changed. "+
-			"Do not use it where git knows no remote branch: read_changes needs none.",
-	)
-	addTool(t, "exec_one_off_command", works(), c.execOnce,
-		"Run one command in the sandbox of an agent, without its model. Use it to check a result. "+
-			"Do not use it for what takes longer than a call: give the agent a turn.")
+// machineTools are the tools about the machine of an agent, which need no conversation.
+type machineTools struct {
+	caller
+	fullAccess bool // commands without a sandbox are permitted
 }
 
-func (c caller) execOnce(ctx context.Context, in nestedIn[execParams]) (execOut, error) {
+func (m machineTools) addTo(t *calls.Tools) {
+	calls.Add(t, calls.Tool{
+		Name:   "get_auth_status",
+		Effect: calls.Reads,
+		Description: "Return how the codex of an agent reaches its model. " +
+			"Use it if turns fail because of a login. " +
+			"To log in, run codex login in a terminal.",
+	}, m.authStatus)
+	calls.Add(t, calls.Tool{
+		Name:        "get_user_agent",
+		Effect:      calls.Reads,
+		Description: "Return the version of an agent's codex. Use it to report a problem.",
+	}, m.userAgent)
+	calls.Add(t, calls.Tool{
+		Name:   "git_diff_to_remote",
+		Effect: calls.Reads,
+		Description: "Return what differs between the directory of an agent and its remote git repository. " +
+			"Use it to see what was changed. " +
+			"Do not use it where git knows no remote branch: read_changes needs none.",
+	}, m.diffToRemote)
+	calls.Add(t, calls.Tool{
+		Name:   "exec_one_off_command",
+		Effect: calls.Works,
+		Description: "Run one command in the sandbox of an agent, without its model. " +
+			"Use it to check a result. " +
+			"Do not use it for what takes longer than a call: give the agent a turn.",
+	}, m.execOnce)
+}
+
+func (m machineTools) authStatus(ctx context.Context, in agentIn) (authStatusOut, error) {
+	var login runner.LoginResult
+	err := m.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
+	return authStatusOut{
+		AgentID:  in.AgentID,
+		LoggedIn: login.Account != "",
+		Account:  login.Account,
+		Needed:   login.Needed,
+		Provider: login.Provider,
+		EnvKey:   login.EnvKey,
+	}, err
+}
+
+func (m machineTools) userAgent(ctx context.Context, in agentIn) (userAgentOut, error) {
+	var login runner.LoginResult
+	err := m.ask(ctx, in.AgentID, reconcile.CallLogin, struct{}{}, &login)
+	return userAgentOut{AgentID: in.AgentID, UserAgent: login.UserAgent}, err
+}
+
+func (m machineTools) diffToRemote(
+	ctx context.Context,
+	in calls.NestedOptional[diffParams],
+) (diffOut, error) {
+	out := diffOut{AgentID: in.AgentID}
+	call, err := m.execCall(ctx, in.AgentID, Settings{Cwd: in.Params.Cwd})
+	if err != nil {
+		return out, err
+	}
+	var diff runner.DiffResult
+	if err := m.ask(ctx, in.AgentID, reconcile.CallDiff, call, &diff); err != nil {
+		return out, err
+	}
+	out.SHA = diff.SHA
+	out.Diff = cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")
+	return out, nil
+}
+
+func (m machineTools) execOnce(ctx context.Context, in calls.Nested[execParams]) (execOut, error) {
 	out := execOut{AgentID: in.AgentID}
 	p := in.Params
 	if len(p.Command) == 0 || p.Command[0] == "" {
@@ -99,38 +127,37 @@ func (c caller) execOnce(ctx context.Context, in nestedIn[execParams]) (execOut,
 			`send a program and its arguments: ["git", "status"]`,
 		)
 	}
-	if limit := (c.timeout - time.Second).Milliseconds(); p.TimeoutMS < 0 || p.TimeoutMS > limit {
+	limit := (m.timeout - time.Second).Milliseconds()
+	if p.TimeoutMS < 0 || p.TimeoutMS > limit {
 		return out, reconcile.NewError(
 			agents.CodeInvalid,
 			fmt.Sprintf("timeoutMs %d is not between 0 and %d", p.TimeoutMS, limit),
 			"a turn can take longer",
 		)
 	}
-	call, err := c.execCall(ctx, in.AgentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
-	if err == nil {
-		call.Command = p.Command
-		call.TimeoutMS = p.TimeoutMS
-		err = c.ask(ctx, in.AgentID, reconcile.CallExec, call, &out.ExecResult)
-		out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
-		out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
+	call, err := m.execCall(ctx, in.AgentID, Settings{Cwd: p.Cwd, Sandbox: p.Sandbox})
+	if err != nil {
+		return out, err
 	}
-	return out, err
+	call.Command = p.Command
+	call.TimeoutMS = p.TimeoutMS
+	if err := m.ask(ctx, in.AgentID, reconcile.CallExec, call, &out.ExecResult); err != nil {
+		return out, err
+	}
+	out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
+	out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
+	return out, nil
 }
 
 // execCall returns the parameters of a command with these settings.
-func (c caller) execCall(ctx context.Context, agentID string, s Settings) (call runner.ExecCall, err error) {
-	a, err := c.agents.Find(ctx, agentID)
-	if err == nil {
-		call.Cwd, _, call.SandboxPolicy, err = c.policies(a, s)
+func (m machineTools) execCall(ctx context.Context, agentID string, s Settings) (runner.ExecCall, error) {
+	a, err := m.agents.Find(ctx, agentID)
+	if err != nil {
+		return runner.ExecCall{}, err
 	}
-	return call, err
-}
-
-// ask asks an agent something that needs no conversation, and waits for the result.
-func (c caller) ask(ctx context.Context, agentID string, verb reconcile.CallVerb, params, result any) error {
-	_, err := c.do(ctx, agentID, reconcile.Call{
-		ID:   callID(agentID, ""),
-		Verb: verb,
-	}, params, result, "try again")
-	return err
+	policies, err := policiesFor(a, s, m.fullAccess)
+	if err != nil {
+		return runner.ExecCall{}, err
+	}
+	return runner.ExecCall{Cwd: policies.cwd, SandboxPolicy: policies.sandbox}, nil
 }

@@ -2,6 +2,7 @@ package mcpserver
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -13,32 +14,39 @@ import (
 const (
 	pollStep   = 100 * time.Millisecond
 	pollAnyway = time.Second
+	// waitMargin is the time between the answer of a tool that waits and the timeout of calls.
+	waitMargin = time.Second
 )
 
 // poll tells when the state of the agents may have changed.
 type poll struct {
 	agents  *agents.Agents
 	version int64
-	read    time.Time // zero: the next look reads in any case
+	last    time.Time // when the state was read; zero: the next look reads in any case
 }
 
 // look calls read if something may have changed since read has last succeeded.
-func (w *poll) look(ctx context.Context, read func() error) error {
+func (p *poll) look(ctx context.Context, read func() error) error {
 	// Before reading, so that no change goes unnoticed.
-	version, err := w.agents.DB.Clients.Version(ctx)
-	if err != nil || version == w.version && time.Since(w.read) <= pollAnyway {
+	version, err := p.agents.DB.Clients.Version(ctx)
+	if err != nil {
+		return fmt.Errorf("read whether the agents have changed: %w", err)
+	}
+	if version == p.version && time.Since(p.last) <= pollAnyway {
+		return nil
+	}
+	if err := read(); err != nil {
 		return err
 	}
-	if err = read(); err == nil {
-		w.version = version
-		w.read = time.Now()
-	}
-	return err
+	p.version = version
+	p.last = time.Now()
+	return nil
 }
 
 // repeat calls do at every pollStep until ctx ends.
 func repeat(ctx context.Context, do func()) {
-	for goesOn := true; goesOn; goesOn = wiring.Sleep(ctx, pollStep) {
+	do()
+	for wiring.Sleep(ctx, pollStep) {
 		do()
 	}
 }

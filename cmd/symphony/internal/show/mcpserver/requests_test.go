@@ -21,6 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -176,7 +177,7 @@ func (h *host) call(tool string, arguments map[string]any, code string, out any)
 		h.t.Fatalf("%s: %v", tool, err)
 	}
 	data := test.Must(json.Marshal(result.StructuredContent))
-	var failed callFailure
+	var failed calls.Failure
 	if test.OK(h.t, json.Unmarshal(data, &failed)); result.IsError != (code != "") ||
 		code != "" && failed.Code != code {
 		h.t.Fatalf("%s: %s", tool, data)
@@ -310,8 +311,8 @@ func TestHostThatCannotAsk(t *testing.T) {
 			told := m.asks(install, time.Hour)
 			h := m.host(protocol, time.Hour, elicit)
 			is := h.waitForData()
-			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" || is.ConversationID != "thread-1" ||
-				is.Command != "make install" || is.Cwd != "/src" ||
+			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" ||
+				is.ConversationID != "thread-1" || is.Command != "make install" || is.Cwd != "/src" ||
 				!strings.Contains(is.HowToDecide, "symphony approve one.1") {
 				t.Errorf("%s: %+v", protocol, is)
 			}
@@ -334,7 +335,7 @@ func TestHostThatCannotAsk(t *testing.T) {
 			if got := <-told; !got.ForSession || !out.Taken || out.Decision != "approve_for_session" {
 				t.Errorf("%s: the agent is told %+v, the host %+v", protocol, got, out)
 			}
-			var failed callFailure
+			var failed calls.Failure
 			h.call("deny", map[string]any{"requestId": "one.1"}, "request_ended", &failed)
 			test.Equal(t, "the hint", failed.Hint, "list_requests shows the open requests")
 			test.Lacks(t, "the log", m.log.String(), "hunter2")

@@ -85,20 +85,24 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check reports whether a line is a message.
+// check reports whether a line is a message. It answers one that is none.
 func (f *frames) check(line []byte) bool {
-	code := jsonrpc.CodeInvalidRequest
-	what := "a message of JSON-RPC 2.0, without a batch"
 	if !json.Valid(line) {
-		code = jsonrpc.CodeParseError
-		what = "JSON"
-	} else if _, err := jsonrpc.DecodeMessage(line); err == nil {
-		return true
+		f.refuse(line, jsonrpc.CodeParseError, "JSON")
+		return false
 	}
+	if _, err := jsonrpc.DecodeMessage(line); err != nil {
+		f.refuse(line, jsonrpc.CodeInvalidRequest, "a message of JSON-RPC 2.0, without a batch")
+		return false
+	}
+	return true
+}
+
+// refuse answers a line that is not what it has to be.
+func (f *frames) refuse(line []byte, code int, what string) {
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
 	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"
 	if _, err := fmt.Fprintf(f.out, answer, code, len(line), what); err != nil {
 		f.log.Warn("the host can't be answered", slog.Any("error", err))
 	}
-	return false
 }

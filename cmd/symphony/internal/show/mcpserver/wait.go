@@ -1,9 +1,7 @@
 package mcpserver
 
 import (
-	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,86 +11,65 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/runner"
 )
 
 const (
 	stateRunning = "running" // the states of a wait
 	stateDone    = "done"
 
-	defaultWait = 25 * time.Second
-	maxWait     = 50 * time.Second // hosts cancel a call after a minute
-	// between the answer of wait_agent and the timeout of calls
-	waitMargin   = time.Second
+	defaultWait  = 25 * time.Second
+	maxWait      = 50 * time.Second      // hosts cancel a call after a minute
 	waitStep     = 50 * time.Millisecond // between two looks at the agents
 	progressStep = 3 * time.Second
-	maxMessage   = 16 << 10 // bytes of a message in a result
 )
 
-type (
-	waitAgentIn struct {
-		AgentIDs       []string `json:"agentIds"`
-		Mode           string   `json:"mode,omitempty" jsonschema:"any (default): until one turn has ended; all: until none runs"`
-		TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
-		Cursor         string   `json:"cursor,omitempty" jsonschema:"of the last result; without it, wait for the turns that run now"`
-	}
-	waitAgentOut struct {
-		State  string       `json:"state" jsonschema:"done, also if no turn runs; or running: the time is up, call again with the cursor"`
-		Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
-		Agents []agentState `json:"agents"`
-		Late   []string     `json:"late,omitempty" jsonschema:"answers of the host that changed nothing, because the requests had ended"`
-	}
-	// agentState is what an agent does.
-	agentState struct {
-		AgentID       string              `json:"agentId"`
-		State         string              `json:"state" jsonschema:"idle, active, waiting for approval or ended"`
-		Activity      string              `json:"activity,omitempty" jsonschema:"what it does now"`
-		Conversations []conversationState `json:"conversations"`
-		Requests      []requestState      `json:"requests" jsonschema:"what it asks that is not decided yet"`
-		Tokens        reconcile.Tokens    `json:"tokens"`
-		Outcome       string              `json:"outcome,omitempty" jsonschema:"how the agent ended"`
-		Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`
-	}
-	// conversationState is a conversation with the turns that are open, and those that have
-	// ended since the cursor.
-	conversationState struct {
-		ConversationID string      `json:"conversationId"`
-		Turns          []turnState `json:"turns"`
-	}
-	turnState struct {
-		TurnID      string     `json:"turnId"`
-		Status      string     `json:"status" jsonschema:"queued, running, completed, failed or interrupted"`
-		LastMessage string     `json:"lastMessage,omitempty"`
-		Error       *turnError `json:"error,omitempty"`
-	}
-	turnError struct {
-		Code    string `json:"code"`
-		Message string `json:"message"`
-	}
-)
+type waitAgentIn struct {
+	AgentIDs []string `json:"agentIds"`
+	Mode     string   `json:"mode,omitempty" jsonschema:"any (default): until one turn has ended; all: until none runs"`
 
-// addWaitTools registers the tool that waits for agents.
-func addWaitTools(t *tools, e *elicitor) {
-	type result = mcp.CallToolResult
-	addCallTool(
-		t,
-		"wait_agent",
-		reads(),
-		func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*result, waitAgentOut, error) {
-			w, err := newWaiting(e.asker(req), in)
-			if err != nil {
-				return nil, waitAgentOut{}, err
-			}
-			e.takeAnswers(ctx, req)
-			out, err := w.wait(ctx, progressTo(ctx, req, w.limit))
-			out.limit()
-			out.Late = e.takeLate()
-			return w.inputRequired(w.toAsk), out, err
-		},
-		"Wait until a turn has ended, or an agent asks for approval or has ended. Use it after giving work; the state "+
-			"running means that the time is up: call again with the cursor. Do not use it to read what was done: read_events does.",
-	)
+	TimeoutSeconds *float64 `json:"timeoutSeconds,omitempty" jsonschema:"at most 50; default 25"`
+
+	Cursor string `json:"cursor,omitempty" jsonschema:"of the last result; without it, wait for the turns that run now"`
+}
+
+type waitAgentOut struct {
+	State  string       `json:"state" jsonschema:"done (also if no turn runs), or running: the time is up, call again"`
+	Cursor string       `json:"cursor" jsonschema:"for the next call, which does not repeat what this result contains"`
+	Agents []agentState `json:"agents"`
+
+	Late []string `json:"late,omitempty" jsonschema:"answers of the host that came too late and changed nothing"`
+}
+
+// addWaitTool registers the tool that waits for agents.
+func addWaitTool(t *calls.Tools, e *elicitor) {
+	calls.AddForHost(t, calls.Tool{
+		Name:   "wait_agent",
+		Effect: calls.Reads,
+		Description: "Wait until a turn has ended, or an agent asks for approval or has ended. " +
+			"Use it after giving work; the state running means that the time is up: call again with the cursor. " +
+			"Do not use it to read what was done: read_events does.",
+	}, func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*mcp.CallToolResult, waitAgentOut, error) {
+		return waitAgent(ctx, e, req, in)
+	})
+}
+
+func waitAgent(
+	ctx context.Context,
+	e *elicitor,
+	req *mcp.CallToolRequest,
+	in waitAgentIn,
+) (*mcp.CallToolResult, waitAgentOut, error) {
+	w, err := newWaiting(e.asker(req), in)
+	if err != nil {
+		return nil, waitAgentOut{}, err
+	}
+	e.takeAnswers(ctx, req)
+	news, err := w.wait(ctx, progressTo(ctx, req, w.limit))
+	news.out.limit()
+	news.out.Late = e.takeLate()
+	return w.asker.inputRequired(news.toAsk), news.out, err
 }
 
 // progressTo returns a function that tells the host how long a call has taken, if the host
@@ -103,62 +80,27 @@ func progressTo(
 	limit time.Duration,
 ) func(elapsed time.Duration, message string) {
 	return func(elapsed time.Duration, message string) {
-		if token := req.Params.GetProgressToken(); token != nil {
-			// A host that does not take it still gets the result.
-			_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
-				ProgressToken: token,
-				Progress:      elapsed.Seconds(),
-				Total:         limit.Seconds(),
-				Message:       message,
-			})
+		token := req.Params.GetProgressToken()
+		if token == nil {
+			return
 		}
+		// A host that does not take it still gets the result.
+		_ = req.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{
+			ProgressToken: token,
+			Progress:      elapsed.Seconds(),
+			Total:         limit.Seconds(),
+			Message:       message,
+		})
 	}
-}
-
-// seen is what a host knows of an agent.
-type seen struct {
-	turn    int64 // the order of the last turn whose end it knows
-	request int   // the number of the last request
-	ended   int   // 1 if it has ended
-}
-
-// cursorOf writes what a host knows of agents, such as "a:3.1.0,b:0.0.1".
-func cursorOf(known map[string]seen) string {
-	var parts []string
-	for _, id := range slices.Sorted(maps.Keys(known)) {
-		k := known[id]
-		parts = append(parts, fmt.Sprintf("%s:%d.%d.%d", id, k.turn, k.request, k.ended))
-	}
-	return strings.Join(parts, ",")
-}
-
-func parseCursor(cursor string) (map[string]seen, error) {
-	known := map[string]seen{}
-	for part := range strings.FieldsFuncSeq(cursor, func(r rune) bool { return r == ',' }) {
-		id, numbers, _ := strings.Cut(part, ":")
-		var k seen
-		_, _ = fmt.Sscanf(numbers, "%d.%d.%d", &k.turn, &k.request, &k.ended) // compared below
-		k.ended &= 1
-		known[id] = k
-	}
-	if cursorOf(known) != cursor {
-		return nil, reconcile.NewError(
-			agents.CodeCursor,
-			fmt.Sprintf("cursor %q is not one of wait_agent", cursor),
-			"use the cursor of its last result, or none",
-		)
-	}
-	return known, nil
 }
 
 // waiting is one call of wait_agent.
 type waiting struct {
-	asker
+	asker asker
 	ids   []string
-	all   bool
+	all   bool // it waits until no turn runs
 	limit time.Duration
-	known map[string]seen     // by agent
-	toAsk []reconcile.Request // about which the result asks the host
+	known map[string]seen // by agent
 }
 
 func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
@@ -176,54 +118,62 @@ func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 			"use any or all",
 		)
 	}
-	w := &waiting{
+	known, err := parseCursor(in.Cursor)
+	if err != nil {
+		return nil, err
+	}
+	limit := defaultWait
+	if in.TimeoutSeconds != nil {
+		seconds := min(maxWait.Seconds(), max(0, *in.TimeoutSeconds))
+		limit = time.Duration(seconds * float64(time.Second))
+	}
+	return &waiting{
 		asker: a,
 		ids:   slices.Compact(slices.Sorted(slices.Values(in.AgentIDs))),
 		all:   in.Mode == "all",
-		limit: defaultWait,
-	}
-	if in.TimeoutSeconds != nil {
-		w.limit = time.Duration(min(maxWait.Seconds(), max(0, *in.TimeoutSeconds)) * float64(time.Second))
-	}
-	var err error
-	w.known, err = parseCursor(in.Cursor)
-	return w, err
+		limit: limit,
+		known: known,
+	}, nil
+}
+
+// news is what a look at the agents has found.
+type news struct {
+	out   waitAgentOut
+	toAsk []reconcile.Request // about which the result asks the host
 }
 
 // wait looks at the agents until there is something to say, or the time is up.
-func (w *waiting) wait(
-	ctx context.Context,
-	progress func(elapsed time.Duration, message string),
-) (out waitAgentOut, err error) {
+func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration, message string)) (news, error) {
 	began := time.Now()
 	told := time.Time{}
-	done := false
 	if deadline, ok := ctx.Deadline(); ok {
 		w.limit = min(w.limit, max(0, time.Until(deadline)-waitMargin))
 	}
 	step := time.NewTicker(waitStep)
 	defer step.Stop()
-	changes := poll{agents: w.agents}
+	changes := poll{agents: w.asker.agents}
+	var found news
 	for {
 		timeIsUp := time.Since(began) >= w.limit
 		if timeIsUp {
-			changes.read = time.Time{} // the last look reads in any case
+			changes.last = time.Time{} // the last look reads in any case
 		}
-		err = changes.look(ctx, func() (err error) {
-			out, done, err = w.look(ctx)
+		err := changes.look(ctx, func() error {
+			var err error
+			found, err = w.look(ctx)
 			return err
 		})
-		if err != nil || done || timeIsUp {
-			return out, err
+		if err != nil || found.out.State == stateDone || timeIsUp {
+			return found, err
 		}
 		select {
 		case <-ctx.Done():
-			return out, ctx.Err()
+			return found, ctx.Err()
 		case <-step.C:
 		}
 		if time.Since(told) >= progressStep {
 			told = time.Now()
-			progress(time.Since(began), out.summary())
+			progress(time.Since(began), found.out.summary())
 		}
 	}
 }
@@ -235,7 +185,7 @@ func (o waitAgentOut) limit() {
 		for _, c := range a.Conversations {
 			for i := range c.Turns {
 				message := &c.Turns[i].LastMessage
-				*message = cutText(*message, max(left, 200), "see read_events with the detail full")
+				*message = cutText(*message, max(left, 200), seeFull)
 				left -= len(*message)
 			}
 		}
@@ -255,154 +205,79 @@ func (o waitAgentOut) summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// look reads the agents. done reports that there is something to say.
-func (w *waiting) look(ctx context.Context) (out waitAgentOut, done bool, err error) {
-	requests, err := w.agents.Requests(ctx)
+// look reads the agents. The state is done if there is something to say.
+func (w *waiting) look(ctx context.Context) (news, error) {
+	requests, err := w.asker.agents.Requests(ctx)
 	if err != nil {
-		return out, false, err
+		return news{}, err
 	}
+	var found news
 	now := maps.Clone(w.known)
-	w.toAsk = nil
-	withNews := 0
-	waitFor := 0
-	toDecide := false // how many agents have news, and others a turn; whether to decide a request
+	withNews := 0     // agents
+	waitFor := 0      // agents with a turn, and without news
+	toDecide := false // a request waits for the caller or the host
 	for _, id := range w.ids {
-		a, err := w.agents.Current(ctx, id)
+		a, err := w.asker.agents.Current(ctx, id)
 		if err != nil {
-			return out, false, err
+			return found, err
 		}
 		known, following := w.known[id]
-		calls, err := w.agents.DB.Clients.ConversationsOf(ctx, a.ID, known.turn)
+		sent, err := w.asker.agents.DB.Clients.ConversationsOf(ctx, a.ID, known.turn)
 		if err != nil {
-			return out, false, err
+			return found, fmt.Errorf("read the conversations of agent %s: %w", id, err)
 		}
-		is := seen{turn: lastEnd(calls, known.turn)}
-		busy := slices.ContainsFunc(calls, openTurn)
-		switch {
-		case !following && busy: // the host waits for what runs now
+		is := seen{turn: lastEnd(sent, known.turn)}
+		busy := slices.ContainsFunc(sent, isOpenTurn)
+		if !following && busy { // the host waits for what runs now
 			known = seen{turn: is.turn}
 			following = true
 			w.known[id] = known
-			calls = slices.DeleteFunc(calls, endedTurn)
-		case !following:
-			calls = lastTurns(calls)
+			sent = slices.DeleteFunc(sent, isEndedTurn)
+		} else if !following {
+			sent = lastTurns(sent)
 		}
-		own := slices.DeleteFunc(
-			slices.Clone(requests),
-			func(r reconcile.Request) bool { return r.RunID != a.ID },
-		)
-		state := newAgentState(a, calls, own)
-		out.Agents = append(out.Agents, state)
+		own := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
+		state := newAgentState(a, sent, own)
+		found.out.Agents = append(found.out.Agents, state)
 		if state.State == stateEnded {
 			is.ended = 1
 		}
-		is.request = w.askHost(ctx, own, known.request)
-		toDecide = toDecide || is.request > known.request || len(w.toAsk) > 0
+		var toAsk []reconcile.Request
+		is.request, toAsk = w.askHost(ctx, own, known.request)
+		found.toAsk = append(found.toAsk, toAsk...)
+		toDecide = toDecide || is.request > known.request || len(toAsk) > 0
 		now[id] = is
-		switch news := !following || is.turn > known.turn || is.ended > known.ended; {
-		case busy && (w.all || !news):
+		hasNews := !following || is.turn > known.turn || is.ended > known.ended
+		if busy && (w.all || !hasNews) {
 			waitFor++
-		case news:
+		} else if hasNews {
 			withNews++
 		}
 	}
-	out.Cursor = cursorOf(now)
-	out.State = stateRunning
-	if done = toDecide || waitFor == 0 || withNews > 0 && !w.all; done {
-		out.State = stateDone
+	found.out.Cursor = cursorOf(now)
+	found.out.State = stateRunning
+	if toDecide || waitFor == 0 || withNews > 0 && !w.all {
+		found.out.State = stateDone
 	}
-	return out, done, nil
+	return found, nil
 }
 
 // askHost asks the host about requests. It returns the number of the last one that the caller
-// of wait_agent has to decide instead, at least last.
-func (w *waiting) askHost(ctx context.Context, requests []reconcile.Request, last int) int {
+// of wait_agent has to decide instead, at least last, and those about which the result has to
+// ask the host.
+func (w *waiting) askHost(
+	ctx context.Context,
+	requests []reconcile.Request,
+	last int,
+) (lastToDecide int, toAsk []reconcile.Request) {
 	for _, r := range requests {
-		switch waits, toAsk := w.ask(ctx, r); {
-		case toAsk:
-			w.toAsk = append(w.toAsk, r)
-		case !waits:
+		switch w.asker.ask(ctx, r) {
+		case resultAsks:
+			toAsk = append(toAsk, r)
+		case callerDecides:
 			last = max(last, r.Number)
+		case formShown: // the person decides
 		}
 	}
-	return last
-}
-
-func openTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && !c.Ended() }
-
-func endedTurn(c reconcile.Call) bool { return c.Verb == reconcile.CallTurn && c.Ended() }
-
-// lastEnd returns the place of the last ended turn in the order of ends, at least last.
-func lastEnd(calls []reconcile.Call, last int64) int64 {
-	for _, c := range calls {
-		if endedTurn(c) {
-			last = max(last, c.EndedNo)
-		}
-	}
-	return last
-}
-
-// lastTurns leaves the last ended turn of each conversation.
-func lastTurns(calls []reconcile.Call) []reconcile.Call {
-	last := map[string]int64{}
-	for _, c := range calls {
-		last[c.Conversation] = max(last[c.Conversation], c.EndedNo)
-	}
-	return slices.DeleteFunc(
-		calls,
-		func(c reconcile.Call) bool { return endedTurn(c) && c.EndedNo != last[c.Conversation] },
-	)
-}
-
-func newAgentState(a agents.Agent, calls []reconcile.Call, requests []reconcile.Request) agentState {
-	s := agentState{
-		AgentID: a.Identifier, State: stateIdle, Tokens: a.Tokens,
-		Conversations: []conversationState{}, Requests: []requestState{},
-	}
-	if slices.ContainsFunc(calls, openTurn) {
-		s.State = stateActive
-		s.Activity = a.Activity
-	}
-	for _, r := range requests {
-		s.State = stateWaiting
-		s.Requests = append(s.Requests, newRequestState(r))
-	}
-	if a.Settled { // before, the worker may still store how a turn has ended
-		s.State = stateEnded
-		s.Activity = ""
-		s.Outcome = string(a.Outcome)
-		s.Error = a.ErrorText
-	}
-	for _, c := range calls {
-		if c.Verb != reconcile.CallConversation {
-			continue
-		}
-		turns := turnsOf(calls, c.ID)
-		if c.Status != reconcile.CallFailed || len(turns) > 0 {
-			s.Conversations = append(s.Conversations, conversationState{
-				ConversationID: cmp.Or(c.ThreadID, c.ID),
-				Turns:          turns,
-			})
-		}
-	}
-	return s
-}
-
-func turnsOf(calls []reconcile.Call, conversation string) []turnState {
-	turns := []turnState{}
-	for _, c := range calls {
-		if c.Verb != reconcile.CallTurn || c.Conversation != conversation {
-			continue
-		}
-		t := turnState{TurnID: c.ID, Status: string(c.Status)}
-		var result runner.TurnResult
-		if len(c.Result) > 0 && json.Unmarshal(c.Result, &result) == nil {
-			t.LastMessage = cutText(result.LastMessage, maxMessage, "see read_events with the detail full")
-		}
-		if c.ErrorCode != "" {
-			t.Error = &turnError{Code: c.ErrorCode, Message: c.ErrorText}
-		}
-		turns = append(turns, t)
-	}
-	return turns
+	return last, toAsk
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
@@ -26,7 +27,7 @@ func TestPermittedDirectories(t *testing.T) {
 	open := t.TempDir()
 	other := t.TempDir()
 	home := t.TempDir()
-	s := starter{env: &environ.Env{Dir: home, Home: home}}
+	p := permissions{env: &environ.Env{Dir: home, Home: home}}
 	dir := func(path string) paths.Place { return test.Must(paths.Find(path)) }
 	server := mcp.NewServer(&mcp.Implementation{Name: "server", Version: "1"}, nil)
 	client := mcp.NewClient(&mcp.Implementation{Name: "host", Version: "1"}, nil)
@@ -39,11 +40,11 @@ func TestPermittedDirectories(t *testing.T) {
 		client.Connect(t.Context(), theirs, &mcp.ClientSessionOptions{ProtocolVersion: "2025-06-18"}),
 	)
 	defer connected.Close()
-	ctx := context.WithValue(t.Context(), sessionKey{}, session)
+	ctx := calls.WithSession(t.Context(), session)
 
 	check := func(what string, ctx context.Context, path string, want bool) {
 		t.Helper()
-		permitted := test.Must(s.permit(ctx, dir(path)))
+		permitted := test.Must(p.permit(ctx, dir(path)))
 		if permitted != want {
 			t.Errorf("%s: permitted is %v", what, permitted)
 		}
@@ -52,11 +53,11 @@ func TestPermittedDirectories(t *testing.T) {
 	check("another directory", ctx, other, false)
 	check("without a host", t.Context(), open, false)
 	check("below home", ctx, home, false)
-	s.options.overHTTP = true
+	p.overHTTP = true
 	check("a root of a host of another machine", ctx, open, false)
-	s.options.Dirs = []string{home}
+	p.dirs = []string{home}
 	check("a directory of --dir", ctx, home, true)
-	s.env.Dir = "/"
+	p.env.Dir = "/"
 	check("a server that was started in /", ctx, other, false)
 }
 

@@ -11,7 +11,9 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -21,16 +23,21 @@ import (
 // person has not decided yet.
 const codeNotDecided = "directory_not_decided"
 
-// sessionKey is the key of the context's value with the host's session.
-type sessionKey struct{}
+// permissions say where agents may work.
+type permissions struct {
+	agents   *agents.Agents
+	env      *environ.Env
+	dirs     []string // of --dir
+	overHTTP bool     // hosts may be on other machines
+}
 
 // permit reports whether the operator has permitted agents in a directory. Permitted are the
 // directory in which the server was started, the roots of the host, the directories of --dir,
 // and what is in them. A person is asked about any other. An error refuses hidden directories
 // of the home directory, such as ~/.ssh or ~/.local/bin, and directories of PATH: what an
 // agent leaves there is run or obeyed without a question.
-func (s starter) permit(ctx context.Context, dir paths.Place) (permitted bool, err error) {
-	never, err := s.never(dir)
+func (p permissions) permit(ctx context.Context, dir paths.Place) (bool, error) {
+	never, err := p.never(dir)
 	if err != nil {
 		return false, err
 	}
@@ -41,12 +48,12 @@ func (s starter) permit(ctx context.Context, dir paths.Place) (permitted bool, e
 			"choose the directory of a repository or of a project",
 		)
 	}
-	return s.isIn(dir, s.options.Dirs) || s.isIn(dir, s.startedIn()) || s.isIn(dir, s.roots(ctx)), nil
+	return p.isIn(dir, p.dirs) || p.isIn(dir, p.startedIn()) || p.isIn(dir, p.roots(ctx)), nil
 }
 
 // spawning is a call that starts an agent.
 type spawning struct {
-	asker
+	asker  asker
 	began  time.Time
 	host   string // the name by which the host calls itself
 	prompt string // the agent's work, if the call has it
@@ -55,15 +62,9 @@ type spawning struct {
 	tool     string // that was called
 }
 
-// spawning returns what is known of a call that starts an agent, and carries out what a person
-// has answered at the host.
-func (s starter) spawning(
-	ctx context.Context,
-	e *elicitor,
-	req *mcp.CallToolRequest,
-	prompt string,
-) spawning {
-	began := s.env.Now()
+// newSpawning returns what is known of a call that starts an agent, and carries out what a
+// person has answered at the host.
+func newSpawning(ctx context.Context, began time.Time, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
 	e.takeAnswers(ctx, req)
 	host := ""
 	if info := req.ClientInfo(); info != nil {
@@ -79,8 +80,8 @@ func (s starter) spawning(
 	}
 }
 
-// answeredAgent is the agent of a call that the host repeats after it has asked a person; ""
-// for a new call.
+// answeredAgent returns the agent of a call that the host repeats after it has asked a person;
+// "" for a new call.
 func answeredAgent(req *mcp.CallToolRequest) string {
 	for id := range req.Params.InputResponses {
 		agentID, _ := reconcile.RequestRef(id)
@@ -89,13 +90,13 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 	return ""
 }
 
-// awaitPermission returns when an agent may start. It waits while a person sees a form at the
-// host. It also waits if the request is older than the call: then the host has been told to
-// ask its user. toAsk is a request about which the result of the call has to ask the host
-// instead. Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
-func (s starter) awaitPermission(
+// await returns when an agent may start. It waits while a person sees a form at the host. It
+// also waits if the request is older than the call: then the host has been told to ask its
+// user. toAsk is a request about which the result of the call has to ask the host instead.
+// Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
+func (p permissions) await(
 	ctx context.Context,
-	host spawning,
+	call spawning,
 	one agents.Agent,
 ) (toAsk []reconcile.Request, err error) {
 	if one.Settings.Permission == nil {
@@ -111,30 +112,22 @@ func (s starter) awaitPermission(
 	step := time.NewTicker(pollStep)
 	defer step.Stop()
 	for {
-		one, err = s.agents.Current(ctx, one.Identifier)
+		r, found, err := p.request(ctx, one.Identifier)
 		if err != nil {
 			return nil, err
 		}
-		if one.Outcome != "" {
-			return nil, agents.Ended(one.Run)
-		}
-		r, found, err := s.agents.PermissionOf(ctx, one)
-		if err != nil {
-			return nil, err
-		}
-		approved := r.Decision == reconcile.DecideApprove || r.Decision == reconcile.DecideForSession
-		if found && approved && !r.EndedAt.IsZero() {
+		if found && isGiven(r) {
 			return nil, nil
 		}
 		if found && r.Open() {
-			shown, byResult := host.ask(ctx, r)
-			if byResult {
+			who := call.asker.ask(ctx, r)
+			if who == resultAsks {
 				return []reconcile.Request{r}, nil
 			}
-			host.answered = host.answered || formOpen
-			formOpen = shown
-			if !shown && (host.answered || !r.AskedAt.Before(host.began)) {
-				return nil, notDecided(r, host.tool, one.Identifier)
+			call.answered = call.answered || formOpen
+			formOpen = who == formShown
+			if !formOpen && (call.answered || !r.AskedAt.Before(call.began)) {
+				return nil, notDecided(r, call.tool, one.Identifier)
 			}
 		}
 		select {
@@ -144,10 +137,29 @@ func (s starter) awaitPermission(
 			if !found {
 				return nil, context.DeadlineExceeded
 			}
-			return nil, notDecided(r, host.tool, one.Identifier)
+			return nil, notDecided(r, call.tool, one.Identifier)
 		case <-step.C:
 		}
 	}
+}
+
+// request returns the request of an agent to work in its directory, if it has made one yet. An
+// agent that has ended is an error.
+func (p permissions) request(ctx context.Context, agentID string) (reconcile.Request, bool, error) {
+	one, err := p.agents.Current(ctx, agentID)
+	if err != nil {
+		return reconcile.Request{}, false, err
+	}
+	if one.Outcome != "" {
+		return reconcile.Request{}, false, agents.Ended(one.Run)
+	}
+	return p.agents.PermissionOf(ctx, one)
+}
+
+// isGiven reports whether a permission was given, and has reached the agent.
+func isGiven(r reconcile.Request) bool {
+	approved := r.Decision == reconcile.DecideApprove || r.Decision == reconcile.DecideForSession
+	return approved && !r.EndedAt.IsZero()
 }
 
 // notDecided tells the host how a person decides, and by which call it goes on after that.
@@ -164,43 +176,45 @@ func notDecided(r reconcile.Request, tool, agentID string) error {
 
 // startedIn is the directory in which the server was started. Hosts with windows start it in
 // the home directory or in /, which says nothing about what their users permit.
-func (s starter) startedIn() []string {
-	if s.env.Dir == "/" || paths.SameDir(s.env.Dir, s.env.Home) {
+func (p permissions) startedIn() []string {
+	if p.env.Dir == "/" || paths.SameDir(p.env.Dir, p.env.Home) {
 		return nil
 	}
-	return []string{s.env.Dir}
+	return []string{p.env.Dir}
 }
 
 // roots are the directories that the host has opened. A host of another machine names those of
 // its own machine.
-func (s starter) roots(ctx context.Context) (dirs []string) {
-	session, _ := ctx.Value(sessionKey{}).(*mcp.ServerSession)
-	if session == nil || s.options.overHTTP {
+func (p permissions) roots(ctx context.Context) []string {
+	session := calls.Session(ctx)
+	if session == nil || p.overHTTP {
 		return nil
 	}
-	p := session.InitializeParams()
-	if p == nil || p.Capabilities == nil ||
-		p.Capabilities.RootsV2 == nil { //nolint:staticcheck // hosts of today have it
+	host := session.InitializeParams()
+	if host == nil || host.Capabilities == nil ||
+		host.Capabilities.RootsV2 == nil { //nolint:staticcheck // hosts of today have it
 		return nil
 	}
 	list, err := session.ListRoots(ctx, &mcp.ListRootsParams{}) //nolint:staticcheck // the same
 	if err != nil {
 		return nil // without them the directory is refused
 	}
+	var dirs []string
 	for _, root := range list.Roots {
 		address, err := url.Parse(root.URI)
-		if err == nil && address.Scheme == "file" && filepath.IsAbs(address.Path) {
-			dirs = append(dirs, address.Path)
+		if err != nil || address.Scheme != "file" || !filepath.IsAbs(address.Path) {
+			continue
 		}
+		dirs = append(dirs, address.Path)
 	}
 	return dirs
 }
 
 // isIn reports whether a directory is one of several, or inside one. Those that can't be found
 // are skipped.
-func (s starter) isIn(dir paths.Place, dirs []string) bool {
+func (p permissions) isIn(dir paths.Place, dirs []string) bool {
 	for _, one := range dirs {
-		place, err := paths.Find(s.env.Absolute(one))
+		place, err := paths.Find(p.env.Absolute(one))
 		if err == nil && dir.Inside(place) {
 			return true
 		}
@@ -209,8 +223,8 @@ func (s starter) isIn(dir paths.Place, dirs []string) bool {
 }
 
 // never says why no agent may work in a directory, whoever permits it; empty if one may.
-func (s starter) never(dir paths.Place) (why string, err error) {
-	for _, home := range []string{s.env.Home, s.env.AccountHome} {
+func (p permissions) never(dir paths.Place) (string, error) {
+	for _, home := range []string{p.env.Home, p.env.AccountHome} {
 		if home == "" {
 			continue
 		}
@@ -224,18 +238,19 @@ func (s starter) never(dir paths.Place) (why string, err error) {
 			}
 		}
 	}
-	for _, program := range filepath.SplitList(s.env.Getenv("PATH")) {
-		if filepath.IsAbs(program) && s.isIn(dir, []string{program}) {
+	for _, program := range filepath.SplitList(p.env.Getenv("PATH")) {
+		if filepath.IsAbs(program) && p.isIn(dir, []string{program}) {
 			return program + " is in PATH, and programs are started from there", nil
 		}
 	}
-	obeyed, err := wiring.ObeyedPlaces(s.env)
+	obeyed, err := wiring.ObeyedPlaces(p.env)
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("find the programs and settings that are obeyed: %w", err)
 	}
 	for _, place := range obeyed {
 		if dir.Inside(place) {
-			return "a hidden link in the home directory leads to " + place.Path + ", where programs keep what they obey", nil
+			return "a hidden link in the home directory leads to " + place.Path +
+				", where programs keep what they obey", nil
 		}
 	}
 	return "", nil

@@ -1,0 +1,167 @@
+package mcpserver
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/reconcile"
+	port "github.com/symphony-cron/symphony/runner/host"
+)
+
+const (
+	listedCommits = 50
+	defaultDiff   = 32 << 10 // bytes of a diff in a result of read_changes
+)
+
+type readChangesIn struct {
+	AgentID string `json:"agentId"`
+	Offset  int    `json:"offset,omitempty" jsonschema:"of the diff, in bytes: nextOffset of the last result"`
+
+	Commit string `json:"commit,omitempty" jsonschema:"with offset: the last state.commit; another HEAD is refused"`
+
+	MaxBytes int `json:"maxBytes,omitempty" jsonschema:"of the diff; default 32768, at most 65536"`
+}
+
+type readChangesOut struct {
+	AgentID string         `json:"agentId"`
+	Cwd     string         `json:"cwd"`
+	State   port.GitStatus `json:"state"`
+
+	Commits []port.GitCommit `json:"commits" jsonschema:"those that the base lacks, newest first, at most 50"`
+
+	Diff      string `json:"diff" jsonschema:"since the work left the base; uncommitted work follows # Not committed:"`
+	DiffBytes int    `json:"diffBytes" jsonschema:"the length of the whole diff"`
+
+	NextOffset int `json:"nextOffset,omitempty" jsonschema:"where the rest of the diff begins, if this is not all"`
+}
+
+type deliverChangesIn struct {
+	AgentID string `json:"agentId"`
+	Commit  string `json:"commit,omitempty" jsonschema:"as read_changes showed it; with another HEAD nothing is pushed"`
+}
+
+type deliverChangesOut struct {
+	AgentID string `json:"agentId"`
+	agents.Delivered
+}
+
+// changeTools show what agents have changed in their repositories, and deliver it.
+type changeTools struct {
+	agents  *agents.Agents
+	project *wiring.Project // nil without a workflow
+	deliver bool            // to the origin of the agent's repository
+	timeout time.Duration   // of a delivery
+}
+
+func (c changeTools) addTo(t *calls.Tools) {
+	calls.Add(t, calls.Tool{
+		Name:   "read_changes",
+		Effect: calls.Reads,
+		Description: "Show what an agent has changed in its git repository: branch, commits, changed files, diff. " +
+			"Use it after a turn, to review the work. " +
+			"Do not use it to follow a running turn: read_events does.",
+	}, c.readChanges)
+	calls.Add(t, calls.Tool{
+		Name:   "deliver_changes",
+		Effect: calls.Works,
+		Description: "Push the commits of an agent's worktree to its branch in the remote repository. " +
+			"Use it when your user wants the reviewed work there. " +
+			"Do not use it during a turn, or without a worktree.",
+	}, c.deliverChanges)
+}
+
+func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readChangesOut, error) {
+	one, err := c.agents.Find(ctx, in.AgentID)
+	if err != nil {
+		return readChangesOut{}, err
+	}
+	out := readChangesOut{AgentID: in.AgentID, Cwd: one.WorkspacePath, Commits: []port.GitCommit{}}
+	machine := wiring.ThisMachine()
+	workspace := port.WorkspaceRequest{Path: one.WorkspacePath, Commits: listedCommits}
+	found, err := machine.Inspect(ctx, workspace)
+	if err != nil {
+		return out, fmt.Errorf("examine the directory of agent %s: %w", in.AgentID, err)
+	}
+	if found.Git == nil {
+		return out, reconcile.NewError(
+			"workspace_not_found",
+			"there is no git repository at "+one.WorkspacePath,
+			"list_agents shows whether the agent works there; "+
+				"a worktree without work is removed when its agent ends",
+		)
+	}
+	if found.Git.Commit != nil {
+		workspace.Commit = *found.Git.Commit
+		if err := port.CheckCommit(workspace.Commit, in.Commit); err != nil {
+			return out, err
+		}
+	}
+	out.State = *found.Git
+	out.Commits = append(out.Commits, found.Commits...)
+	diff := &window{
+		skip: max(in.Offset, 0),
+		most: cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff),
+	}
+	_, err = machine.Diff(ctx, workspace, diff)
+	out.Diff = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD")))
+	out.DiffBytes = diff.all
+	end := diff.skip + diff.kept.Len()
+	if end < diff.all && diff.kept.Len() > 0 {
+		out.NextOffset = end
+	}
+	return out, err
+}
+
+// window keeps some of the bytes that are written to it, and counts all.
+type window struct {
+	skip int // so many bytes before those that are kept
+	most int // bytes that are kept
+	all  int // bytes that were written
+	kept bytes.Buffer
+}
+
+// Write implements io.Writer.
+func (w *window) Write(b []byte) (int, error) {
+	from := min(max(w.skip-w.all, 0), len(b))
+	to := min(from+w.most-w.kept.Len(), len(b))
+	w.kept.Write(b[from:to])
+	w.all += len(b)
+	return len(b), nil
+}
+
+func (c changeTools) deliverChanges(ctx context.Context, in deliverChangesIn) (deliverChangesOut, error) {
+	out := deliverChangesOut{AgentID: in.AgentID}
+	to, err := c.destination()
+	if err != nil {
+		return out, err
+	}
+	out.Delivered, err = c.agents.Deliver(ctx, in.AgentID, to, in.Commit, c.timeout)
+	return out, err
+}
+
+// destination returns where the operator permits deliveries to: without a URL to the origin of
+// the agent's repository.
+func (c changeTools) destination() (port.Repository, error) {
+	if c.deliver {
+		return port.Repository{}, nil
+	}
+	if c.project != nil {
+		// as it is now
+		p := wiring.NewProject(c.project.Env, c.project.Path, c.project.StateDir)
+		cfg, err := p.ConfigWithoutKey()
+		if err == nil && cfg.Repository.URL != "" && cfg.Repository.Delivers() {
+			return port.Repository{URL: cfg.Repository.URL, Base: cfg.Repository.Base}, nil
+		}
+	}
+	return port.Repository{}, reconcile.NewError(
+		"delivery_not_permitted",
+		"the operator has not permitted deliveries",
+		"ask your user to start symphony mcp with --deliver, or with a workflow that has repository.url",
+	)
+}
