@@ -6,15 +6,20 @@
 //
 // # Decisions
 //
-//   - Every request of a pass or worker consists of files in query/; only the variables vary. It asks for the fields that the
-//     specification names; what else is needed has requests of its own, which a server may refuse. They are made only where they are
-//     needed: for the comments on held issues and on those of a running agent, and for names that may be mistyped.
-//   - Connections inside an issue are read with a small page size, because Linear prices a query by the product of its page
-//     sizes (10,000 points at most). Further pages are fetched separately, so that nothing is cut silently.
-//   - Reads are not retried here: the caller tries each once more, and the next pass tries again.
+//   - Every request of a pass or worker consists of files in query/; only the variables vary.
+//     It asks for the fields that the specification names. Anything else has requests of its
+//     own, which a server may refuse. They are made only where they are needed: for the
+//     comments on held issues and on issues of a running agent, and for names that may be
+//     mistyped.
+//   - Connections inside an issue are read with a small page size, because Linear prices a
+//     query by the product of its page sizes (10,000 points at most). Further pages are
+//     fetched separately, so that nothing is cut silently.
+//   - Reads are not retried here: the caller tries each once more, and the next pass tries
+//     again.
 //   - Redirects are not followed: the key goes to the configured endpoint only.
-//   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers null, a prompt may want to
-//     distinguish the two, and the order of specification 8.2 treats both alike.
+//   - Priority 0 (Linear's "no priority") stays 0. Specification 11.3 makes only non-integers
+//     null, a prompt may want to distinguish the two, and the order of specification 8.2
+//     treats both alike.
 package linear
 
 import (
@@ -133,9 +138,11 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 }
 
 // connect returns a client without a project.
-func connect(o Options) (c *Client, err error) {
-	c = &Client{fields: document("issue_fields", "relation_fields")}
-	if c.Client, err = service.Connect(o.Options, c.readBudget); err != nil {
+func connect(o Options) (*Client, error) {
+	c := &Client{fields: document("issue_fields", "relation_fields")}
+	var err error
+	c.Client, err = service.Connect(o.Options, c.readBudget)
+	if err != nil {
 		return nil, err
 	}
 	if o.Assignee {
@@ -164,10 +171,11 @@ func (c *Client) send(
 	variables any,
 	limit int64,
 ) (transport.Answer, error) {
-	return c.Send(ctx, transport.Request{Method: http.MethodPost, Limit: limit, Body: struct {
+	body := struct {
 		Query     string `json:"query"`
 		Variables any    `json:"variables,omitempty"`
-	}{query, variables}})
+	}{query, variables}
+	return c.Send(ctx, transport.Request{Method: http.MethodPost, Limit: limit, Body: body})
 }
 
 // ask sends one of the requests in query/ and decodes its data.
@@ -177,12 +185,13 @@ func ask[T any](ctx context.Context, c *Client, query string, variables map[stri
 		return nil, err
 	}
 	env, err := check[T](c, a)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case len(env.Errors) > 0:
+	}
+	if len(env.Errors) > 0 {
 		return nil, c.refusal(a, env.Errors)
-	case env.Data == nil:
+	}
+	if env.Data == nil {
 		return nil, c.Fail("linear_unknown_payload", "the answer contains neither data nor errors")
 	}
 	return env.Data, nil
@@ -248,9 +257,14 @@ func (c *Client) refusal(a transport.Answer, errs []graphqlError) error {
 
 type graphqlError = transport.GraphQLError
 
+// ofKey reports whether the error is about the key.
 func ofKey(e graphqlError) bool {
-	return e.Extensions.Code == "AUTHENTICATION_ERROR" || e.Extensions.Code == "FORBIDDEN" ||
-		e.Extensions.Type == "authentication error" || strings.Contains(e.Message, "API key as a Bearer token")
+	switch e.Extensions.Code {
+	case "AUTHENTICATION_ERROR", "FORBIDDEN":
+		return true
+	}
+	return e.Extensions.Type == "authentication error" ||
+		strings.Contains(e.Message, "API key as a Bearer token")
 }
 
 // ofMissingEntity reports whether the error is Linear's "Entity not found". Its code is the
@@ -297,11 +311,14 @@ func allowances(h http.Header) []transport.Allowance {
 	return text.Map(kinds, func(kind string) transport.Allowance { return transport.ReadAllowance(h, kind) })
 }
 
+// isRateLimit reports whether Linear has refused a request because of a limit.
 func isRateLimit(a transport.Answer, errs []graphqlError) bool {
+	if a.Status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) {
+		return true
+	}
 	// A proxy may have removed the body. The headers of a 400 then show the rate limit.
-	return a.Status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) ||
-		a.Status == http.StatusBadRequest && len(errs) == 0 &&
-			slices.ContainsFunc(allowances(a.Header), exhausted)
+	hasNoErrors := a.Status == http.StatusBadRequest && len(errs) == 0
+	return hasNoErrors && slices.ContainsFunc(allowances(a.Header), exhausted)
 }
 
 // limitEnd returns the time of Retry-After, or else the latest reset of the allowances that

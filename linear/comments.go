@@ -49,10 +49,10 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 				Comments list[wireComment] `json:"comments"`
 			} `json:"issue"`
 		}](ctx, c, document("comments", "comment_fields"), vars)
-		switch {
-		case errors.Is(err, reconcile.ErrGone):
+		if errors.Is(err, reconcile.ErrGone) {
 			return page, c.missing(issueID)
-		case err != nil:
+		}
+		if err != nil {
 			return page, err
 		}
 		page = data.Issue.Comments
@@ -120,10 +120,10 @@ func (c *Client) Edit(ctx context.Context, _, commentID, body string) (string, e
 		"id":   commentID,
 		"body": body,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case !data.Update.Success:
+	}
+	if !data.Update.Success {
 		return "", c.Fail("linear_unknown_payload", "Linear did not change the comment")
 	}
 	return c.Scrub(data.Update.Comment.Body), nil

@@ -87,8 +87,11 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		return reconcile.Issue{}, &malformed{id, identifier, reason}
 	}
 	for name, wrong := range map[string]bool{
-		"description": w.Description.wrong, "branchName": w.BranchName.wrong, "url": w.URL.wrong,
-		"labels": w.Labels.wrong, "assignee": w.Assignee.wrong,
+		"description":         w.Description.wrong,
+		"branchName":          w.BranchName.wrong,
+		"url":                 w.URL.wrong,
+		"labels":              w.Labels.wrong,
+		"assignee":            w.Assignee.wrong,
 		"project description": text.OrEmpty(w.Project.value).Description.wrong,
 	} {
 		if wrong {
@@ -139,8 +142,9 @@ func (c *Client) has(issue reconcile.Issue) bool {
 func (w *wireIssue) fault() string {
 	blank := func(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
 	for _, f := range []struct {
-		name           string
-		wrong, missing bool
+		name    string
+		wrong   bool
+		missing bool
 	}{
 		{"id", w.ID.wrong, blank(w.ID.value)},
 		{"identifier", w.Identifier.wrong, blank(w.Identifier.value)},
@@ -182,34 +186,34 @@ func integer(raw json.RawMessage) *int {
 // labels returns the names of all labels, in lower case; none if the record's labels have a
 // wrong type.
 func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
-	all, err := innerPages(ctx, c, w, "labels", document("more_labels"), func(w *wireIssue) list[wireName] {
-		return text.OrEmpty(w.Labels.value)
-	})
-	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), err
+	labelsOf := func(w *wireIssue) list[wireName] { return text.OrEmpty(w.Labels.value) }
+	all, err := innerPages(ctx, c, w, "labels", document("more_labels"), labelsOf)
+	if err != nil {
+		return nil, err
+	}
+	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), nil
 }
 
 // blockers returns the issues that block this one.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	query := document("more_relations", "relation_fields")
-	all, err := innerPages(
-		ctx,
-		c,
-		w,
-		"relations",
-		query,
-		func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) },
-	)
-	blocking := text.Filter(
-		all,
-		func(n wireRelation) bool { return strings.EqualFold(strings.TrimSpace(n.Type), "blocks") },
-	)
-	return text.Map(blocking, func(n wireRelation) reconcile.BlockerRef {
-		return reconcile.BlockerRef{
-			ID:         n.Issue.ID,
-			Identifier: n.Issue.Identifier,
-			State:      n.Issue.State.Name,
+	relationsOf := func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) }
+	all, err := innerPages(ctx, c, w, "relations", query, relationsOf)
+	if err != nil {
+		return nil, err
+	}
+	blockers := []reconcile.BlockerRef{}
+	for _, r := range all {
+		if !strings.EqualFold(strings.TrimSpace(r.Type), "blocks") {
+			continue
 		}
-	}), err
+		blockers = append(blockers, reconcile.BlockerRef{
+			ID:         r.Issue.ID,
+			Identifier: r.Issue.Identifier,
+			State:      r.Issue.State.Name,
+		})
+	}
+	return blockers, nil
 }
 
 // innerPages returns what a connection of the record contains, with its further pages. A
@@ -229,17 +233,19 @@ func innerPages[T any](
 			data, err := ask[struct {
 				Issue *wireIssue `json:"issue"`
 			}](ctx, c, query, vars)
-			switch {
-			case err != nil:
+			if err != nil {
 				return page, err
-			case data.Issue == nil:
+			}
+			if data.Issue == nil {
 				return page, c.Fail("linear_unknown_payload", "the answer contains no "+what)
-			case data.Issue.Labels.wrong:
+			}
+			if data.Issue.Labels.wrong {
 				c.warn(*w.Identifier.value, "labels")
 			}
 			issue = data.Issue
 		}
-		if page = of(issue); page.Nodes == nil && (issue == w || issue.Labels.wrong) {
+		page = of(issue)
+		if page.Nodes == nil && (issue == w || issue.Labels.wrong) {
 			page.Nodes = []T{}
 		}
 		all = append(all, page.Nodes...)

@@ -74,15 +74,17 @@ func (c *Client) candidates(
 	err = c.eachIssue(ctx, "candidates", query+c.fields, vars, func(w *wireIssue) error {
 		found = true
 		issue, err := c.issue(ctx, w)
-		if m := (*malformed)(nil); errors.As(err, &m) {
+		if err != nil {
+			m, isMalformed := errors.AsType[*malformed](err)
+			if !isMalformed {
+				return err
+			}
 			id := c.Scrub(cmp.Or(m.id, m.identifier, "unknown"))
 			issue = reconcile.Issue{
 				ID:         id,
 				Identifier: c.Scrub(cmp.Or(m.identifier, id)),
 				Malformed:  c.Scrub(m.reason),
 			}
-		} else if err != nil {
-			return err
 		}
 		ofOtherTeam := c.team != "" && issue.Elsewhere // the query asks for a project
 		if !seen[issue.ID] && !ofOtherTeam {
@@ -100,36 +102,36 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	ids = text.Unique(ids)
 	found := make(map[string]reconcile.Issue, len(ids))
 	for some := range slices.Chunk(ids, batch) {
-		err := c.read(ctx, document("by_ids"), some, found, false)
-		missing := slices.DeleteFunc(
-			slices.Clone(some),
-			func(id string) bool { _, has := found[id]; return has },
-		)
-		if err == nil && len(missing) > 0 {
-			err = optional(c.read(ctx, document("archived"), missing, found, true))
-		}
-		if err != nil {
+		if err := c.read(ctx, document("by_ids"), some, found); err != nil {
 			return nil, err
+		}
+		missing := slices.DeleteFunc(slices.Clone(some), func(id string) bool {
+			_, has := found[id]
+			return has
+		})
+		if len(missing) == 0 {
+			continue
+		}
+		archived := map[string]reconcile.Issue{}
+		err := c.read(ctx, document("archived"), missing, archived)
+		// A server that does not know archived issues has none.
+		if err != nil && !errors.Is(err, reconcile.ErrRejected) {
+			return nil, err
+		}
+		for id, issue := range archived {
+			issue.Archived = true
+			found[id] = issue
 		}
 	}
 	return found, nil
 }
 
-// optional drops the error of a request for more than the specification names, if the server
-// does not know that.
-func optional(err error) error {
-	if errors.Is(err, reconcile.ErrRejected) {
-		return nil
-	}
-	return err
-}
-
+// read adds the issues with these ids to found.
 func (c *Client) read(
 	ctx context.Context,
 	query string,
 	ids []string,
 	found map[string]reconcile.Issue,
-	archived bool,
 ) error {
 	vars := map[string]any{"ids": ids, "first": batch}
 	return c.eachIssue(ctx, "issues by id", query+c.fields, vars, func(w *wireIssue) error {
@@ -137,7 +139,6 @@ func (c *Client) read(
 		if err != nil {
 			return c.asUnknown(err)
 		}
-		issue.Archived = archived
 		found[issue.ID] = issue
 		return nil
 	})
@@ -182,19 +183,20 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 			ID string `json:"id"`
 		} `json:"issue"`
 	}](ctx, c, document("by_identifier"), map[string]any{"id": identifier})
-	if err != nil && !errors.Is(err, reconcile.ErrGone) {
-		return nil, err
-	}
-	var found map[string]reconcile.Issue
-	if err == nil {
-		if found, err = c.ByIDs(ctx, []string{data.Issue.ID}); err != nil {
-			return nil, err
-		}
-	}
-	if len(found) == 0 {
+	if errors.Is(err, reconcile.ErrGone) {
 		return nil, c.missing(identifier)
 	}
-	issue := found[data.Issue.ID]
+	if err != nil {
+		return nil, err
+	}
+	found, err := c.ByIDs(ctx, []string{data.Issue.ID})
+	if err != nil {
+		return nil, err
+	}
+	issue, exists := found[data.Issue.ID]
+	if !exists {
+		return nil, c.missing(identifier)
+	}
 	if isAddress { // another workspace may have the same identifier
 		if own, _ := text.IssueAddress(*cmp.Or(issue.URL, &identifier)); own != address {
 			return nil, c.missing(given)
@@ -203,6 +205,7 @@ func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcil
 	return &issue, nil
 }
 
+// missing returns the error of an issue that does not exist.
 func (c *Client) missing(identifier string) error {
 	return reconcile.NewError(
 		"issue_not_found",
@@ -237,8 +240,8 @@ func (c *Client) eachIssue(
 // asUnknown turns *malformed into the error of a request for a certain issue. It returns other
 // errors unchanged.
 func (c *Client) asUnknown(err error) error {
-	m := (*malformed)(nil)
-	if !errors.As(err, &m) {
+	m, isMalformed := errors.AsType[*malformed](err)
+	if !isMalformed {
 		return err
 	}
 	return c.Fail(

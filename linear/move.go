@@ -23,7 +23,6 @@ type wireState struct {
 // Move changes the state of an issue to one of its team, in one request to read and one to
 // change. The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
-	same := func(name string) bool { return reconcile.SameState(name, state) }
 	data, err := ask[struct {
 		Issue struct {
 			State wireState `json:"state"`
@@ -35,21 +34,21 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 			} `json:"team"`
 		} `json:"issue"`
 	}](ctx, c, document("state"), map[string]any{"id": issueID, "name": strings.TrimSpace(state)})
-	switch {
-	case errors.Is(err, reconcile.ErrGone):
+	if errors.Is(err, reconcile.ErrGone) {
 		return c.missing(issueID)
-	case err != nil:
+	}
+	if err != nil {
 		return err
-	case data.Issue.State.Name == "":
+	}
+	if data.Issue.State.Name == "" {
 		return c.Fail("linear_unknown_payload", "the answer contains no state of the issue")
-	case same(data.Issue.State.Name):
+	}
+	if reconcile.SameState(data.Issue.State.Name, state) {
 		return nil
 	}
 	team := data.Issue.Team
-	to := text.First(
-		slices.Concat(team.Named.Nodes, team.States.Nodes),
-		func(s wireState) bool { return same(s.Name) },
-	)
+	states := slices.Concat(team.Named.Nodes, team.States.Nodes)
+	to := text.First(states, func(s wireState) bool { return reconcile.SameState(s.Name, state) })
 	if to.ID == "" {
 		names := text.Map(team.States.Nodes, func(s wireState) string { return c.Scrub(s.Name) })
 		return reconcile.NoState(c.Scrub(fmt.Sprintf("Linear's team %q", team.Name)), state, names)
@@ -59,42 +58,41 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 			Success bool `json:"success"`
 		} `json:"issueUpdate"`
 	}](ctx, c, document("issue_update"), map[string]any{"id": issueID, "stateId": to.ID})
-	if err == nil && !done.Update.Success {
-		err = c.Fail("linear_unknown_payload", "Linear did not move the issue")
+	if err != nil {
+		return err
 	}
-	return err
+	if !done.Update.Success {
+		return c.Fail("linear_unknown_payload", "Linear did not move the issue")
+	}
+	return nil
 }
 
 // movesTo returns the states to which a call of the agent's tool moves the issue of its run.
 // If it is archived, deleted or taken out of the project, or if the text does not show the
 // state, that counts as a state of another name.
-func (t *tool) movesTo(
-	ctx context.Context,
-	issue reconcile.Issue,
-	args json.RawMessage,
-) (states []string, err error) {
+func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) ([]string, error) {
 	in, err := readInput(args)
 	if err != nil || !in.mutates() {
 		return nil, nil //nolint:nilerr // the call itself refuses such arguments
 	}
-	named := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	fields := text.Filter(in.rootFields(), func(f string) bool {
-		return slices.Contains([]string{"issueUpdate", "issueBatchUpdate", "issueArchive", "issueDelete"}, f)
-	})
-	// other mutations, and other issues
-	if len(fields) == 0 || !named(issue.ID) && !named(issue.Identifier) {
+	moves := []string{"issueUpdate", "issueBatchUpdate", "issueArchive", "issueDelete"}
+	fields := text.Filter(in.rootFields(), func(f string) bool { return slices.Contains(moves, f) })
+	if len(fields) == 0 {
+		return nil, nil
+	}
+	isNamed := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
+	if !isNamed(issue.ID) && !isNamed(issue.Identifier) { // it changes other issues
 		return nil, nil
 	}
 	leaves := takenAway().FindString(in.query + string(in.variables))
-	states = text.Filter(
-		append(fields, leaves),
-		func(f string) bool { return f != "" && !strings.HasSuffix(f, "Update") },
-	)
-	ids, all := in.stateIDs()
-	switch {
-	case !all:
+	states := text.Filter(append(fields, leaves), func(f string) bool {
+		return f != "" && !strings.HasSuffix(f, "Update")
+	})
+	ids, isComplete := in.stateIDs()
+	if !isComplete {
 		return append(states, "stateId"), nil
-	case len(ids) == 0:
+	}
+	if len(ids) == 0 {
 		return states, nil
 	}
 	data, err := ask[struct {

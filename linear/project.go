@@ -69,7 +69,8 @@ type place struct {
 // Setup returns what init needs to connect a project to Linear.
 func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
-		Name: "Linear", Endpoint: DefaultEndpoint,
+		Name:        "Linear",
+		Endpoint:    DefaultEndpoint,
 		KeyQuestion: "Linear API key (Settings, Security & access, Personal API keys; it is not shown)",
 		Connect: func(ctx context.Context, endpoint, key, source string) (reconcile.TrackerAccount, error) {
 			c, err := connect(Options{Options: transport.Options{
@@ -91,30 +92,25 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 	found := reconcile.TrackerAccount{Project: c.projectBoard, Team: c.teamBoard}
 	seen := map[string]bool{} // a project that changes between two requests may be on both pages
 	vars := map[string]any{"first": projectPage}
-	err := transport.Pages(
-		c.Client,
-		"projects",
-		vars,
-		func() (page list[reconcile.TrackerProject], err error) {
-			data, err := ask[struct {
-				Viewer   wireUser                       `json:"viewer"`
-				Projects list[reconcile.TrackerProject] `json:"projects"`
-			}](ctx, c, document("projects"), vars)
-			if err != nil {
-				return page, err
+	err := transport.Pages(c.Client, "projects", vars, func() (list[reconcile.TrackerProject], error) {
+		data, err := ask[struct {
+			Viewer   wireUser                       `json:"viewer"`
+			Projects list[reconcile.TrackerProject] `json:"projects"`
+		}](ctx, c, document("projects"), vars)
+		if err != nil {
+			return list[reconcile.TrackerProject]{}, err
+		}
+		found.User = data.Viewer.Name
+		for _, project := range data.Projects.Nodes {
+			if !seen[project.ID] {
+				seen[project.ID] = true
+				found.Projects = append(found.Projects, project)
 			}
-			found.User = data.Viewer.Name
-			for _, project := range data.Projects.Nodes {
-				if !seen[project.ID] {
-					seen[project.ID] = true
-					found.Projects = append(found.Projects, project)
-				}
-			}
-			page = data.Projects
-			page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(found.Projects) < maxProjects
-			return page, nil
-		},
-	)
+		}
+		page := data.Projects
+		page.PageInfo.HasNextPage = page.PageInfo.HasNextPage && len(found.Projects) < maxProjects
+		return page, nil
+	})
 	return found, err
 }
 
@@ -173,9 +169,12 @@ func namesAsked(names reconcile.TrackerNames) map[string]any {
 	states := text.Unique(names.States)
 	labels := text.Unique(names.Labels)
 	return map[string]any{
-		"withStates": len(states) > 0, "states": anyOf(states),
-		"withLabels": len(labels) > 0, "labels": anyOf(labels),
-		"withUsers": names.Assignee != "", "users": userFilter(names.Assignee),
+		"withStates": len(states) > 0,
+		"states":     anyOf(states),
+		"withLabels": len(labels) > 0,
+		"labels":     anyOf(labels),
+		"withUsers":  names.Assignee != "",
+		"users":      userFilter(names.Assignee),
 	}
 }
 
@@ -287,31 +286,39 @@ func (c *Client) Verify(
 // of the team.
 func (c *Client) verifyPlace(ctx context.Context, names reconcile.TrackerNames) (place, error) {
 	slugs := c.slugIDs()
-	var project, team place
-	var err error
-	if len(slugs) > 0 {
-		project, err = c.project(ctx, slugs, names)
-		if err != nil {
-			return place{}, err
-		}
-		if slices.Contains(slugs, project.Slug) {
-			c.settleSlug(project.Slug)
-		}
+	if len(slugs) == 0 {
+		return c.verifyTeam(ctx, names)
+	}
+	project, err := c.project(ctx, slugs, names)
+	if err != nil {
+		return place{}, err
+	}
+	if slices.Contains(slugs, project.Slug) {
+		c.settleSlug(project.Slug)
 	}
 	if c.team == "" {
 		return project, nil
 	}
-	team, err = c.teamPlace(ctx, c.team, names)
-	known, isKnown := errors.AsType[*reconcile.Error](err)
-	if isKnown && known.Code == "tracker_project_not_found" {
-		known.Message = "tracker.team: " + known.Message
-	}
-	if err != nil || len(slugs) == 0 {
-		return team, err
+	team, err := c.verifyTeam(ctx, names)
+	if err != nil {
+		return place{}, err
 	}
 	project.states = team.states
 	project.cut = team.cut
 	return project, nil
+}
+
+// verifyTeam reads the team of the workflow.
+func (c *Client) verifyTeam(ctx context.Context, names reconcile.TrackerNames) (place, error) {
+	team, err := c.teamPlace(ctx, c.team, names)
+	if err != nil {
+		known, isKnown := errors.AsType[*reconcile.Error](err)
+		if isKnown && known.Code == "tracker_project_not_found" {
+			known.Message = "tracker.team: " + known.Message
+		}
+		return place{}, err
+	}
+	return team, nil
 }
 
 func namesOf(all list[wireName]) []string {
@@ -358,8 +365,11 @@ func (c *Client) noPlace(what, called string, asked []string, existing []reconci
 	if len(shown) == 0 {
 		hint = "the user of the key can see no " + what + ": check the key"
 	}
-	return reconcile.NewError("tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("Linear has no %s with the %s %q", what, called, asked[0])), c.Scrub(hint))
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		c.Scrub(fmt.Sprintf("Linear has no %s with the %s %q", what, called, asked[0])),
+		c.Scrub(hint),
+	)
 }
 
 // anyOf returns a filter for names that ignores case; nil for no names.
@@ -421,6 +431,7 @@ func projectSlugs(value string) ([]string, error) {
 	return []string{segment}, nil
 }
 
+// projectSegment returns the part after /project/ in the path of a URL.
 func projectSegment(value string) (string, bool) {
 	u, err := url.Parse(value)
 	if err != nil {

@@ -63,6 +63,7 @@ func Tool(c *Client, readOnly bool) reconcile.AgentTool {
 	}
 }
 
+// tool is the agent's tool.
 type tool struct {
 	client   *Client
 	readOnly bool
@@ -72,12 +73,17 @@ type tool struct {
 // a JSON string.
 func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
 	in, err := readInput(args)
-	switch {
-	case err != nil:
+	if err != nil {
 		return t.client.Refused(agenttool.Refusal("invalid_input", err.Error()))
-	case !in.mutates():
-		return t.answer(t.client.execute(ctx, in.query, in.variables))
-	case t.readOnly:
+	}
+	if !in.mutates() {
+		done, err := t.client.execute(ctx, in.query, in.variables)
+		if err != nil {
+			return t.client.Refused(err)
+		}
+		return done.forAgent()
+	}
+	if t.readOnly {
 		return t.client.Refused(agenttool.ReadOnly(strings.Join(in.rootFields(), ", ")))
 	}
 	mutation := &reconcile.Mutation{
@@ -85,9 +91,16 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 		Query:     in.query,
 		Variables: in.variables,
 	}
-	answer := t.answer(t.mutate(ctx, in, mutation))
+	done, err := t.mutate(ctx, in)
+	if err != nil {
+		answer := t.client.Refused(err)
+		answer.Mutation = mutation
+		return answer
+	}
+	mutation.Success = !done.failed
+	mutation.Created = done.created
+	answer := done.forAgent()
 	answer.Mutation = mutation
-	mutation.Success = answer.Success
 	return answer
 }
 
@@ -96,11 +109,12 @@ func (t *tool) call(ctx context.Context, _ reconcile.Issue, args json.RawMessage
 // issueAddLabel.
 func (t *tool) changesIssue(args json.RawMessage) bool {
 	in, err := readInput(args)
-	return err == nil && !t.readOnly && in.mutates() &&
-		slices.ContainsFunc(
-			in.rootFields(),
-			func(field string) bool { return strings.HasPrefix(field, "issue") },
-		)
+	if err != nil || t.readOnly || !in.mutates() {
+		return false
+	}
+	return slices.ContainsFunc(in.rootFields(), func(field string) bool {
+		return strings.HasPrefix(field, "issue")
+	})
 }
 
 // summary names the operation of a call and what it reads or changes: "mutation issueUpdate",
@@ -121,81 +135,86 @@ func summary(args json.RawMessage) string {
 // describes reports whether the call may change the description of issue.
 func describes(issue reconcile.Issue, args json.RawMessage) bool {
 	has := func(word string) bool { return word != "" && bytes.Contains(args, []byte(word)) }
-	return has("description") && (has("issueUpdate") || has("issueBatchUpdate")) &&
-		(has(issue.ID) || has(issue.Identifier))
+	updates := has("issueUpdate") || has("issueBatchUpdate")
+	isNamed := has(issue.ID) || has(issue.Identifier)
+	return has("description") && updates && isNamed
 }
 
-// mutate sends a mutation and records in done what it created.
-func (t *tool) mutate(
-	ctx context.Context,
-	in input,
-	done *reconcile.Mutation,
-) (body json.RawMessage, failed bool, err error) {
+// executed is Linear's answer to one document.
+type executed struct {
+	body    json.RawMessage
+	failed  bool                // it contains top-level errors, whatever its HTTP status
+	created []reconcile.Created // by a mutation
+}
+
+// forAgent returns the answer as the agent gets it.
+func (e executed) forAgent() reconcile.ToolAnswer {
+	return reconcile.ToolAnswer{Text: string(e.body), Success: !e.failed}
+}
+
+// mutate sends a mutation, and finds out what it has created.
+func (t *tool) mutate(ctx context.Context, in input) (executed, error) {
 	query, asked := askForIDs(in)
-	body, failed, err = t.client.execute(ctx, query, in.variables)
-	if err == nil && failed && len(asked) > 0 {
-		switch errs := withoutData(body); {
+	done, err := t.client.execute(ctx, query, in.variables)
+	if err != nil {
+		return executed{}, t.client.Unsure(err)
+	}
+	if done.failed && len(asked) > 0 {
+		errs := withoutData(done.body)
+		switch {
 		case slices.ContainsFunc(errs, ofDocument) && !slices.ContainsFunc(errs, ofExecution):
 			// Linear executed nothing. The agent's original text is sent, so that an error is
 			// about that.
-			body, failed, err = t.client.execute(ctx, in.query, in.variables)
+			done, err = t.client.execute(ctx, in.query, in.variables)
+			if err != nil {
+				return executed{}, t.client.Unsure(err)
+			}
 		case len(errs) > 0 && !slices.ContainsFunc(errs, ofAgent):
-			err = t.client.Fail(
+			return executed{}, t.client.Unsure(t.client.Fail(
 				"linear_unknown_payload",
 				"Linear did not say what was created: "+transport.Messages(errs),
-			)
+			))
 		}
 	}
-	if err != nil {
-		return nil, false, t.client.Unsure(err)
-	}
-	done.Created, body = takeIDs(body, asked)
-	return body, failed, nil
+	done.created, done.body = takeIDs(done.body, asked)
+	return done, nil
 }
 
-func (t *tool) answer(body json.RawMessage, failed bool, err error) reconcile.ToolAnswer {
-	if err != nil {
-		return t.client.Refused(err)
-	}
-	return reconcile.ToolAnswer{Text: string(body), Success: !failed}
-}
-
-// execute sends one GraphQL document unchanged. The body is Linear's answer; failed reports
-// whether it contains top-level errors, whatever its HTTP status. An answer that refuses the
-// key is an error. A rate-limited request that was not executed is repeated if the limit ends
-// soon; otherwise the error tells the agent when it ends.
-func (c *Client) execute(
-	ctx context.Context,
-	query string,
-	variables json.RawMessage,
-) (body json.RawMessage, failed bool, err error) {
+// execute sends one GraphQL document unchanged. An answer that refuses the key is an error. A
+// rate-limited request that was not executed is repeated if the limit ends soon; otherwise the
+// error tells the agent when it ends.
+func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (executed, error) {
 	var vars any
 	if len(variables) > 0 {
 		vars = variables
 	}
-	var refused error
-	err = c.Patiently(ctx, func() error {
+	var done executed
+	var refused error // which is not repeated
+	err := c.Patiently(ctx, func() error {
 		a, err := c.send(ctx, query, vars, maxAnswer)
 		if err != nil {
 			return err
 		}
 		env, err := check[json.RawMessage](c, a)
-		switch {
-		case errors.As(err, new(*transport.RateLimited)) && env.Data == nil:
-			// with data a part was executed
+		_, isLimit := errors.AsType[*transport.RateLimited](err)
+		if isLimit && env.Data == nil { // with data a part was executed
 			return err
-		case err != nil && (len(env.Errors) == 0 || a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden):
+		}
+		refusesKey := a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden
+		if err != nil && (len(env.Errors) == 0 || refusesKey) {
 			refused = err
-		default:
-			body = json.RawMessage(c.Scrub(string(a.Body)))
-			failed = len(env.Errors) > 0
+			return nil
+		}
+		done = executed{
+			body:   json.RawMessage(c.Scrub(string(a.Body))),
+			failed: len(env.Errors) > 0,
 		}
 		return nil
 	})
 	if err != nil {
-		return body, failed, err
+		return executed{}, err
 	}
-	return body, failed, refused
+	return done, refused
 }
 
 // input is a valid call: one query or mutation.
@@ -236,26 +255,36 @@ func (in input) fields(set ast.SelectionSet) (fields []*ast.Field) {
 }
 
 // readInput parses and checks the agent's arguments. The error is for the agent.
-func readInput(args json.RawMessage) (in input, err error) {
+func readInput(args json.RawMessage) (input, error) {
 	args = bytes.TrimSpace(args)
-	switch {
-	case len(args) == 0:
-		return in, errors.New("no arguments: pass an object with a query")
-	case args[0] == '"':
-		if err := json.Unmarshal(args, &in.query); err != nil {
-			return in, fmt.Errorf("arguments are not valid JSON: %w", err)
-		}
-	case args[0] == '{':
-		if in.query, in.variables, err = readObject(args); err != nil {
-			return in, err
-		}
-	default:
-		return in, errors.New("arguments must be an object with a query, or a query as a string")
+	if len(args) == 0 {
+		return input{}, errors.New("no arguments: pass an object with a query")
 	}
-	in.doc, err = parseOperation(in.query)
-	return in, err
+	var in input
+	switch args[0] {
+	case '"':
+		if err := json.Unmarshal(args, &in.query); err != nil {
+			return input{}, fmt.Errorf("arguments are not valid JSON: %w", err)
+		}
+	case '{':
+		query, variables, err := readObject(args)
+		if err != nil {
+			return input{}, err
+		}
+		in.query = query
+		in.variables = variables
+	default:
+		return input{}, errors.New("arguments must be an object with a query, or a query as a string")
+	}
+	doc, err := parseOperation(in.query)
+	if err != nil {
+		return input{}, err
+	}
+	in.doc = doc
+	return in, nil
 }
 
+// readObject reads {"query": "...", "variables": {...}}.
 func readObject(args json.RawMessage) (query string, variables json.RawMessage, err error) {
 	// Other keys are ignored: agents add an operationName, which one operation does not need.
 	var in map[string]json.RawMessage
@@ -278,24 +307,25 @@ func readObject(args json.RawMessage) (query string, variables json.RawMessage, 
 }
 
 // parseOperation accepts a document with exactly one query or mutation.
-func parseOperation(query string) (doc *ast.QueryDocument, err error) {
+func parseOperation(query string) (*ast.QueryDocument, error) {
 	if strings.TrimSpace(query) == "" {
-		return doc, errors.New("query must not be empty")
+		return nil, errors.New("query must not be empty")
 	}
 	if len(query) > maxQuery {
-		return doc, fmt.Errorf("query is longer than %d bytes", maxQuery)
+		return nil, fmt.Errorf("query is longer than %d bytes", maxQuery)
 	}
-	if doc, err = parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, maxTokens); err != nil {
-		return doc, fmt.Errorf("query is not valid GraphQL: %w", err)
+	doc, err := parser.ParseQueryWithTokenLimit(&ast.Source{Input: query}, maxTokens)
+	if err != nil {
+		return nil, fmt.Errorf("query is not valid GraphQL: %w", err)
 	}
-	switch n := len(doc.Operations); {
-	case n == 0:
-		return doc, errors.New("query contains no operation, only fragments")
-	case n > 1:
-		return doc, fmt.Errorf("query contains %d operations: send one per call", n)
+	if len(doc.Operations) == 0 {
+		return nil, errors.New("query contains no operation, only fragments")
+	}
+	if len(doc.Operations) > 1 {
+		return nil, fmt.Errorf("query contains %d operations: send one per call", len(doc.Operations))
 	}
 	if doc.Operations[0].Operation == ast.Subscription {
-		return doc, errors.New("subscription operations are not supported: use a query or a mutation")
+		return nil, errors.New("subscription operations are not supported: use a query or a mutation")
 	}
 	return doc, nil
 }
@@ -339,11 +369,13 @@ func askForIDs(in input) (query string, asked map[string]string) {
 	asked = map[string]string{}
 	insertions := map[int]string{}
 	for _, f := range in.fields(in.doc.Operations[0].SelectionSet) {
+		creates := creators[f.Name]
 		at := placeIn(query, f.SelectionSet)
-		if at > 0 && creators[f.Name] != "" && !slices.ContainsFunc(in.fields(f.SelectionSet), used) {
-			insertions[at] = " " + idsAlias + ": " + creators[f.Name] + " { id } "
-			asked[f.Alias] = strings.TrimSuffix(creators[f.Name], "s")
+		if creates == "" || at == 0 || slices.ContainsFunc(in.fields(f.SelectionSet), used) {
+			continue
 		}
+		insertions[at] = " " + idsAlias + ": " + creates + " { id } "
+		asked[f.Alias] = strings.TrimSuffix(creates, "s")
 	}
 	// insertions shift what follows
 	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) {
@@ -362,7 +394,8 @@ func placeIn(query string, set ast.SelectionSet) int {
 		case *ast.InlineFragment:
 			return placeIn(query, s.SelectionSet)
 		case *ast.FragmentSpread: // its position is that of the name, which its directives follow
-			if at := offset(query, s.Position, s.Name); at > 0 && len(s.Directives) == 0 {
+			at := offset(query, s.Position, s.Name)
+			if at > 0 && len(s.Directives) == 0 {
 				return at + len(s.Name)
 			}
 		}
@@ -422,10 +455,7 @@ func takeIDs(
 		}
 		ids := idsIn(payload[idsAlias])
 		created = append(created, text.Map(ids, func(id string) reconcile.Created {
-			return reconcile.Created{
-				Kind: asked[key],
-				ID:   id,
-			}
+			return reconcile.Created{Kind: asked[key], ID: id}
 		})...)
 		delete(payload, idsAlias)
 		data[key] = text.JSON(payload)
@@ -450,8 +480,6 @@ func idsIn(value json.RawMessage) []string {
 			return nil
 		}
 	}
-	return text.Filter(
-		text.Map(list, func(e entity) string { return e.ID }),
-		func(id string) bool { return id != "" },
-	)
+	ids := text.Map(list, func(e entity) string { return e.ID })
+	return text.Filter(ids, func(id string) bool { return id != "" })
 }
