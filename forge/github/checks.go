@@ -1,0 +1,220 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	maxName    = 255  // bytes of the name of a check, a branch or a file
+	maxAddress = 2048 // bytes of the address of a check
+)
+
+// commit is a commit with its checks.
+type commit struct {
+	OID    string `json:"oid"`
+	Rollup struct {
+		State    string                 `json:"state"`
+		Contexts transport.List[*check] `json:"contexts"` // null is what the token may not see
+	} `json:"statusCheckRollup"`
+}
+
+// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In
+// the queries, fields that the core has too have its names.
+type check struct {
+	reconcile.Check
+	Status string `json:"status"`
+	Ended  string `json:"conclusion"`
+	Suite  struct {
+		Run *struct {
+			Workflow struct {
+				Name string `json:"name"`
+			} `json:"workflow"`
+		} `json:"workflowRun"`
+	} `json:"checkSuite"`
+}
+
+// checkStates are the states of checks by GitHub's words. A check that has ended with another
+// word has no verdict.
+var checkStates = map[string]string{
+	"SUCCESS":         reconcile.CheckSuccess,
+	"FAILURE":         reconcile.CheckFailure,
+	"TIMED_OUT":       reconcile.CheckFailure,
+	"STARTUP_FAILURE": reconcile.CheckFailure,
+	"ERROR":           reconcile.CheckFailure,
+	"NEUTRAL":         reconcile.CheckSkipped,
+	"SKIPPED":         reconcile.CheckSkipped,
+	"PENDING":         reconcile.CheckPending,
+	"EXPECTED":        reconcile.CheckPending,
+}
+
+// job finds the numbers of the run and the job in the address of a check of GitHub Actions.
+// GraphQL has only 32 bits of them.
+var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
+
+// value returns the check.
+func (c *check) value() reconcile.Check {
+	if run := c.Suite.Run; run != nil {
+		c.Name = run.Workflow.Name + " / " + c.Name
+		if m := job().FindStringSubmatch(c.URL); m != nil {
+			c.Run, _ = strconv.ParseInt(m[1], 10, 64)
+			c.Job, _ = strconv.ParseInt(m[2], 10, 64)
+		}
+	}
+	if c.Status == "COMPLETED" || c.State != "" {
+		c.State = cmp.Or(checkStates[c.Ended+c.State], reconcile.CheckOpen)
+	}
+	c.State = cmp.Or(c.State, reconcile.CheckPending)
+	c.Name = text.Short(c.Name, maxName)
+	c.URL = text.Short(c.URL, maxAddress)
+	return c.Check
+}
+
+// readChecks implements reconcile.Forge.
+func (h hub) readChecks(ctx context.Context, ref string) (reconcile.Checks, error) {
+	c, err := h.readCommit(ctx, ref, nil)
+	if err != nil {
+		return reconcile.Checks{}, err
+	}
+	return h.allChecks(ctx, *c)
+}
+
+var commitID = text.Pattern(`^[0-9a-f]{40}([0-9a-f]{24})?$`)
+
+// readCommit reads a commit, or the newest commit of a branch, with a page of its checks.
+func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, error) {
+	if !commitID().MatchString(ref) {
+		ref = "refs/heads/" + ref
+	}
+	vars := map[string]any{"ref": ref, "after": after}
+	fields, err := h.query(ctx, readPulls, document("commit", "checks"), vars)
+	if err != nil {
+		return nil, err
+	}
+	c, err := decode[*commit](h, "commit", fields["object"])
+	if err != nil {
+		return nil, err
+	}
+	if c == nil || c.OID == "" {
+		return nil, h.gone(readPulls, "there is no commit "+ref)
+	}
+	return c, nil
+}
+
+// allChecks returns the checks of a commit, sorted by their names. It reads those that are not
+// on the first page: GitHub can't be asked for the failed ones alone.
+func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
+	most := reconcile.MaxChecks
+	if checkStates[c.Rollup.State] == reconcile.CheckFailure {
+		most = reconcile.MaxChecksRead
+	}
+	checks := reconcile.Checks{Commit: c.OID, State: checkStates[c.Rollup.State]}
+	for {
+		page := c.Rollup.Contexts
+		for _, one := range page.Nodes {
+			if one == nil {
+				checks.Hidden = true
+				continue
+			}
+			checks.List = append(checks.List, one.value())
+		}
+		checks.Cut = page.PageInfo.HasNextPage
+		if !checks.Cut || len(checks.List) >= most || len(page.Nodes) == 0 {
+			break
+		}
+		next, err := h.readCommit(ctx, c.OID, page.PageInfo.EndCursor)
+		if err != nil {
+			return checks, err
+		}
+		c = *next
+	}
+	checks.List, checks.Cut = shortList(checks.List, checks.Cut)
+	slices.SortStableFunc(checks.List, func(a, b reconcile.Check) int {
+		return cmp.Or(strings.Compare(a.Name, b.Name), cmp.Compare(a.Job, b.Job))
+	})
+	return checks, nil
+}
+
+// shortList returns at most reconcile.MaxChecks checks, and whether others are missing than
+// those that have succeeded. cut: some are missing already.
+func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
+	if len(list) <= reconcile.MaxChecks {
+		return list, cut
+	}
+	weights := map[string]int{
+		reconcile.CheckFailure: 0,
+		reconcile.CheckPending: 1,
+		reconcile.CheckOpen:    2,
+	}
+	weight := func(c reconcile.Check) int {
+		if w, counts := weights[c.State]; counts {
+			return w
+		}
+		return len(weights)
+	}
+	slices.SortStableFunc(list, func(a, b reconcile.Check) int { return cmp.Compare(weight(a), weight(b)) })
+	missing := list[reconcile.MaxChecks:]
+	return list[:reconcile.MaxChecks], cut || weight(missing[0]) < len(weights)
+}
+
+// readRequired implements reconcile.Forge. Classic protections and rulesets both require
+// checks.
+func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
+	fields, err := h.query(ctx, readPulls, document("required"), map[string]any{"number": number})
+	if err != nil {
+		e, known := errors.AsType[*reconcile.Error](err)
+		if known && !reconcile.EndsByItself(e.Code, e.Status) && !errors.Is(err, reconcile.ErrGone) {
+			// an older GitHub Enterprise, or a token that may not see it: no check is called
+			// missing then
+			return nil, nil
+		}
+		return nil, err
+	}
+	p, err := decode[*struct {
+		Base *struct {
+			Protection *struct {
+				Contexts []string `json:"requiredStatusCheckContexts"`
+			} `json:"refUpdateRule"`
+			Rules transport.List[struct {
+				Parameters *struct {
+					Checks []struct {
+						Context string `json:"context"`
+					} `json:"requiredStatusChecks"`
+				} `json:"parameters"`
+			}] `json:"rules"`
+		} `json:"baseRef"`
+	}](h, "pull request", fields["pullRequest"])
+	if err != nil {
+		return nil, err
+	}
+	if p == nil {
+		return nil, h.noPull(readPulls, number)
+	}
+	if p.Base == nil {
+		return nil, nil
+	}
+	var names []string
+	if p.Base.Protection != nil {
+		names = p.Base.Protection.Contexts
+	}
+	for _, rule := range p.Base.Rules.Nodes {
+		if rule.Parameters == nil {
+			continue
+		}
+		for _, check := range rule.Parameters.Checks {
+			names = append(names, check.Context)
+		}
+	}
+	names = names[:min(len(names), reconcile.MaxChecks)]
+	names = text.Map(names, func(name string) string { return text.Short(name, maxName) })
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}

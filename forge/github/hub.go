@@ -1,0 +1,202 @@
+package github
+
+import (
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+//go:embed query
+var queries embed.FS
+
+// document is a request with the fragments that it uses, as the folder query has them.
+func document(names ...string) string { return transport.Document(queries, names...) }
+
+// Options describe the repository and how to reach it.
+type Options struct {
+	transport.Options        // Key is the token
+	Repository        string // OWNER/NAME
+	By                string // what has the token: gh, or $ and the name of a variable
+	Renew             string // what to do if GitHub does not accept the token
+	// Memory keeps the end of a limit between processes. Nil: only this process remembers it.
+	Memory reconcile.TrackerMemory
+}
+
+// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+const LimitKey = "forge" + githubapi.LimitSuffix
+
+// lacksRight is the shared client's hint of an error about what the token may do. explain
+// replaces it.
+const lacksRight = "check the token"
+
+var service = transport.Service{
+	Name:          "GitHub",
+	Prefix:        "forge",
+	Paths:         true,
+	Header:        githubapi.Header,
+	Setting:       "repository.api",
+	Secret:        "GitHub token",
+	Word:          "token",
+	CheckKey:      lacksRight,
+	CheckEndpoint: "correct it",
+	Strange:       "passes try again",
+	Limited:       "GitHub accepts no more requests of this account",
+	Separate:      "account",
+}
+
+// What the token must be allowed.
+const (
+	readPulls   = "read pull requests and checks"
+	writePulls  = "write pull requests"
+	readActions = "read the Actions"
+	runActions  = "run the Actions"
+)
+
+// hub is the repository on GitHub.
+type hub struct {
+	*githubapi.Client
+	o Options
+}
+
+// do sends a request to a path of the repository, for which the token needs a right. The
+// answer has a status of success, or 302.
+func (h hub) do(ctx context.Context, right, method, path string, body any) (transport.Answer, error) {
+	a, err := h.Ask(ctx, transport.Request{
+		Method: method,
+		Path:   "/repos/" + h.o.Repository + path,
+		Body:   body,
+	}, false)
+	if err != nil {
+		return a, h.explain(err, right)
+	}
+	switch a.Status {
+	case http.StatusMovedPermanently, http.StatusTemporaryRedirect, http.StatusPermanentRedirect:
+		return a, h.moved("another name")
+	case http.StatusFound:
+		return a, nil
+	}
+	if a.Status/100 != 2 {
+		return a, h.explain(h.Refusal(a, nil), right)
+	}
+	return a, nil
+}
+
+// send sends a request for which the token may write pull requests, and decodes the answer.
+func send[T any](ctx context.Context, h hub, method, path string, body any) (T, error) {
+	a, err := h.do(ctx, writePulls, method, path, body)
+	if err != nil {
+		var none T
+		return none, err
+	}
+	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a.Body)
+}
+
+// moved returns the error of a repository that has another name now.
+func (h hub) moved(name string) error {
+	return reconcile.NewError(
+		reconcile.CodeForgeMoved,
+		fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
+		"set repository.url to the present address of the repository, if that is the one that you mean",
+	)
+}
+
+// explain completes an error by what an operator can do.
+func (h hub) explain(err error, right string) error {
+	e, known := errors.AsType[*reconcile.Error](err)
+	if !known {
+		return err
+	}
+	_, isLimit := errors.AsType[*transport.RateLimited](err)
+	switch {
+	case isLimit:
+		e.Code = "forge_rate_limited"
+	case e.Status == http.StatusUnauthorized:
+		e.Hint = h.o.Renew
+	case e.Hint == lacksRight:
+		e.Hint = h.lacks(right)
+	case errors.Is(err, reconcile.ErrGone):
+		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))
+	}
+	if status, failed := strings.CutPrefix(e.Message, "HTTP "); failed {
+		e.Message = "GitHub answers " + status
+	} else if e.Code == "forge_graphql_errors" {
+		e.Message = "GitHub answers: " + e.Message
+	}
+	return err
+}
+
+// lacks says which right the token lacks.
+func (h hub) lacks(right string) string {
+	return fmt.Sprintf("%s needs the right to %s of %s", h.o.By, right, h.o.Repository)
+}
+
+// gone returns the error of something that a query did not find.
+func (h hub) gone(right, message string) error {
+	return h.explain(&reconcile.Error{
+		Code:    "forge_graphql_errors",
+		Message: h.Scrub(message),
+		Err:     reconcile.ErrGone,
+	}, right)
+}
+
+// noPull returns the error of a pull request that does not exist.
+func (h hub) noPull(right string, number int) error {
+	return h.gone(right, fmt.Sprint("there is no pull request ", number))
+}
+
+// number implements reconcile.Forge: 12 for https://github.com/acme/shop/pull/12.
+func (h hub) number(address string) (number int, here bool) {
+	path, digits, _ := strings.Cut(address, "/pull/")
+	n, err := strconv.Atoi(digits)
+	if err != nil || n < 1 {
+		return 0, false
+	}
+	return n, strings.HasSuffix(strings.ToLower(path), "/"+strings.ToLower(h.o.Repository))
+}
+
+// query sends a GraphQL query about the repository, for which the token needs a right, and
+// returns the repository's fields. A field is null if what it is about does not exist.
+func (h hub) query(
+	ctx context.Context,
+	right, query string,
+	vars map[string]any,
+) (map[string]json.RawMessage, error) {
+	vars["owner"], vars["name"], _ = strings.Cut(h.o.Repository, "/")
+	data, missing, err := githubapi.GraphQL[struct {
+		Repository map[string]json.RawMessage `json:"repository"`
+	}](ctx, h.Client, query, vars, ofCheck)
+	if err != nil {
+		return nil, h.explain(err, right)
+	}
+	if data.Repository == nil && len(missing) > 0 {
+		return nil, h.gone(right, transport.Messages(missing))
+	}
+	name, err := decode[string](h, "name", data.Repository["nameWithOwner"])
+	if err != nil {
+		return nil, err
+	}
+	if !strings.EqualFold(name, h.o.Repository) {
+		return nil, h.moved(text.Visible(name))
+	}
+	return data.Repository, nil
+}
+
+// ofCheck reports whether an error is about a check that the token may not see, which is null
+// then.
+func ofCheck(e transport.GraphQLError) bool { return slices.Contains(e.Path, any("contexts")) }
+
+// decode reads a field of an answer.
+func decode[T any](h hub, what string, raw json.RawMessage) (T, error) {
+	return githubapi.Decode[T](h.Client.Client, what, raw)
+}

@@ -1,0 +1,145 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// open implements reconcile.Forge. It asks for the pull requests of the branch first.
+func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPull, error) {
+	opened := reconcile.OpenedPull{By: h.o.By}
+	for isRepeated := false; ; isRepeated = true {
+		known, err := h.find(ctx, n)
+		if err != nil {
+			return opened, err
+		}
+		if known.URL != "" {
+			opened.URL = known.URL
+			opened.ID = known.ID
+			return opened, nil
+		}
+		if n.Base == "" { // its name may be another one by now than when the work began
+			n.Base, err = h.defaultBranch(ctx)
+			if err != nil {
+				return opened, err
+			}
+		}
+		made, err := send[struct {
+			URL string `json:"html_url"`
+			ID  string `json:"node_id"`
+		}](ctx, h, http.MethodPost, "/pulls", map[string]string{
+			"title": n.Title,
+			"body":  n.Body,
+			"head":  n.Branch,
+			"base":  n.Base,
+		})
+		if err == nil {
+			opened.URL = made.URL
+			opened.ID = made.ID
+			opened.Opened = true
+			return opened, nil
+		}
+		refused := func(reason string) bool {
+			return errors.Is(err, reconcile.ErrRejected) && strings.Contains(err.Error(), reason)
+		}
+		switch {
+		case refused("No commits between"):
+			return opened, nil
+		case refused("head invalid"):
+			return opened, errors.Join(err, reconcile.ErrNoBranch)
+		case !refused("pull request already exists") || isRepeated:
+			return opened, err
+		}
+		// Another has just opened it, so the list contains it now.
+	}
+}
+
+// defaultBranch returns the default branch of the repository.
+func (h hub) defaultBranch(ctx context.Context) (string, error) {
+	repository, err := send[struct {
+		Base string `json:"default_branch"`
+	}](ctx, h, http.MethodGet, "", nil)
+	return repository.Base, err
+}
+
+// found is a pull request of a branch.
+type found struct {
+	ID      string `json:"id"`
+	URL     string `json:"url"`
+	State   string `json:"state"`
+	Branch  string `json:"headRefName"`
+	Base    string `json:"baseRefName"`
+	Commit  string `json:"headRefOid"`        // the last one while it was open
+	Foreign bool   `json:"isCrossRepository"` // the branch is in a fork
+}
+
+// find returns the open pull request of a branch: of several the known one, or else the newest
+// with the wanted base, or else the newest. If none is open, it returns the newest that was
+// merged or closed when the branch was at the commit.
+func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, error) {
+	fields, err := h.query(ctx, writePulls, document("branch"), map[string]any{"branch": n.Branch})
+	if err != nil {
+		return found{}, err
+	}
+	all, err := decode[transport.List[found]](h, "list of pull requests", fields["pullRequests"])
+	if err != nil {
+		return found{}, err
+	}
+	rank := func(p found) int {
+		switch {
+		case p.Foreign || p.Branch != n.Branch:
+			return 0
+		case p.State != "OPEN" && p.Commit == n.Commit:
+			return 1
+		case p.State != "OPEN":
+			return 0
+		case n.Known != "" && p.ID == n.Known:
+			return 4
+		case n.Base != "" && p.Base == n.Base:
+			return 3
+		}
+		return 2
+	}
+	var best found
+	for _, p := range all.Nodes {
+		if rank(p) > rank(best) {
+			best = p
+		}
+	}
+	return best, nil
+}
+
+// comment implements reconcile.Forge. It writes nothing if the pull request has a comment with
+// the marker.
+func (h hub) comment(ctx context.Context, number int, marker, body string) error {
+	fields, err := h.query(ctx, writePulls, document("comments"), map[string]any{"number": number})
+	if err != nil {
+		return err
+	}
+	pull, err := decode[*struct {
+		Comments transport.List[struct {
+			Own  bool   `json:"viewerDidAuthor"`
+			Body string `json:"body"`
+		}] `json:"comments"`
+	}](h, "pull request", fields["pullRequest"])
+	if err != nil {
+		return err
+	}
+	if pull == nil {
+		return h.noPull(writePulls, number)
+	}
+	for _, c := range pull.Comments.Nodes {
+		if c.Own && strings.Contains(c.Body, marker) {
+			return nil
+		}
+	}
+	path := fmt.Sprintf("/issues/%d/comments", number)
+	_, err = h.do(ctx, writePulls, http.MethodPost, path, map[string]string{"body": body})
+	return err
+}

@@ -1,0 +1,267 @@
+package github
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+const (
+	batch = 50 // pull requests of one request
+	// reviews of each pull request in that request, and of one in each further request
+	reviewPage = 30
+	// enoughReviews is how many bytes of the reviews of one pull request are read before older
+	// ones are left out. 300 reviews with a comment of 200 letters have a tenth of it.
+	enoughReviews = 8 << 20
+	// tooLarge is the code of an answer that has more than a client takes.
+	tooLarge = "answer_too_large"
+)
+
+// pull is a pull request.
+type pull struct {
+	reconcile.Pull
+	Commits transport.List[struct {
+		Commit commit `json:"commit"`
+	}] `json:"commits"`
+	Reviews transport.List[review] `json:"reviews"`
+	// Opinions are the last approval or request for changes of each person who may push.
+	Opinions transport.List[review] `json:"latestOpinionatedReviews"`
+}
+
+// review is a review of a pull request with the comments on its lines.
+type review struct {
+	reconcile.Review
+	Author *struct {
+		Type  string `json:"__typename"`
+		Login string `json:"login"`
+	} `json:"author"`
+	Commit   commit                                  `json:"commit"`
+	Comments transport.List[reconcile.ReviewComment] `json:"comments"`
+}
+
+// read implements reconcile.Forge.
+func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, error) {
+	found := make(map[int]reconcile.Pull, len(numbers))
+	for part := range slices.Chunk(numbers, batch) {
+		if err := h.readBatch(ctx, part, reviewPage, found); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// readBatch adds pull requests with that many reviews to found. If people have written so much
+// that the answer is too large, it asks for half of the pull requests at a time, and for half
+// of the reviews of a single one.
+func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found map[int]reconcile.Pull) error {
+	fields, err := h.query(ctx, readPulls, pullsQuery(numbers), map[string]any{"reviews": reviews})
+	if err != nil {
+		half := len(numbers) / 2
+		switch {
+		case isTooLarge(err) && half > 0:
+			if err := h.readBatch(ctx, numbers[:half], reviews, found); err != nil {
+				return err
+			}
+			return h.readBatch(ctx, numbers[half:], reviews, found)
+		case isTooLarge(err) && reviews > 1:
+			return h.readBatch(ctx, numbers, reviews/2, found)
+		}
+		return err
+	}
+	for _, n := range numbers {
+		raw := fields[fmt.Sprint("p", n)]
+		p, err := decode[*pull](h, "pull request", raw)
+		if err != nil {
+			return err
+		}
+		if p == nil { // it does not exist
+			continue
+		}
+		if p.Number != n {
+			return h.Fail(
+				"forge_unknown_payload",
+				fmt.Sprintf("the answer contains pull request %d instead of %d", p.Number, n),
+			)
+		}
+		for _, newest := range p.Commits.Nodes {
+			p.Checks, err = h.allChecks(ctx, newest.Commit)
+			if err != nil {
+				return err
+			}
+		}
+		if err := h.addOlderReviews(ctx, p, reviews, len(raw)); err != nil {
+			return err
+		}
+		found[n] = p.value()
+	}
+	return nil
+}
+
+// pullsQuery returns the query for pull requests by their numbers.
+func pullsQuery(numbers []int) string {
+	var body strings.Builder
+	for _, n := range numbers {
+		fmt.Fprintf(&body, "    p%d: pullRequest(number: %d) { ...Pull }\n", n, n)
+	}
+	return "query SymphonyPulls($owner: String!, $name: String!, $reviews: Int!) {\n" +
+		"  repository(owner: $owner, name: $name) {\n    nameWithOwner\n" + body.String() + "  }\n}\n" +
+		document("pull", "review", "checks")
+}
+
+// isTooLarge reports whether an answer had more bytes than a client takes.
+func isTooLarge(err error) bool {
+	e, known := errors.AsType[*reconcile.Error](err)
+	return known && e.Code == tooLarge
+}
+
+// addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews and
+// enoughReviews, and the last verdict of everyone who may push, however old it is. Without
+// these verdicts, anyone could hide what a maintainer asks for behind many or long comments.
+// size is how many reviews the first page has, which has taken that many bytes.
+func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) error {
+	if !p.Reviews.PageInfo.HasPreviousPage {
+		return nil
+	}
+	page := p.Reviews
+	for page.PageInfo.HasPreviousPage && len(p.Reviews.Nodes) < reconcile.MaxReviews && bytes < enoughReviews {
+		query := document("reviews", "review")
+		older, took, err := h.readReviews(ctx, p.Number, query, size, page.PageInfo.StartCursor)
+		if err != nil {
+			return err
+		}
+		bytes += took
+		page = older.Reviews
+		if len(page.Nodes) == 0 {
+			break
+		}
+		p.Reviews.Nodes = slices.Concat(page.Nodes, p.Reviews.Nodes)
+	}
+	verdicts, err := h.readVerdicts(ctx, p.Number)
+	if err != nil {
+		return err
+	}
+	known := map[string]bool{}
+	for _, r := range p.Reviews.Nodes {
+		known[r.ID] = true
+	}
+	older := text.Filter(verdicts, func(r review) bool { return !known[r.ID] })
+	p.Reviews.Nodes = slices.Concat(older, p.Reviews.Nodes)
+	return nil
+}
+
+// readVerdicts reads the last verdict of everyone who may push, the oldest first. Of more than
+// reconcile.MaxReviews people it reads the newest verdicts.
+func (h hub) readVerdicts(ctx context.Context, number int) ([]review, error) {
+	var all []review
+	before := ""
+	for len(all) < reconcile.MaxReviews {
+		// a whole page, though long reviews of others may have made their pages small
+		p, _, err := h.readReviews(ctx, number, document("opinions", "review"), reviewPage, before)
+		if err != nil {
+			return nil, err
+		}
+		page := p.Opinions
+		all = slices.Concat(page.Nodes, all)
+		if !page.PageInfo.HasPreviousPage || len(page.Nodes) == 0 {
+			break
+		}
+		before = page.PageInfo.StartCursor
+	}
+	return all, nil
+}
+
+// readReviews sends a query for that many reviews of a pull request. If they are more than an
+// answer may contain, it asks for half of them. It also returns the bytes of the answer.
+func (h hub) readReviews(
+	ctx context.Context,
+	number int,
+	query string,
+	size int,
+	before string,
+) (p *pull, bytes int, err error) {
+	vars := map[string]any{"number": number, "reviews": size}
+	if before != "" {
+		vars["before"] = before
+	}
+	fields, err := h.query(ctx, readPulls, query, vars)
+	if isTooLarge(err) && size > 1 {
+		return h.readReviews(ctx, number, query, size/2, before)
+	}
+	if err != nil {
+		return nil, 0, err
+	}
+	raw := fields["pullRequest"]
+	p, err = decode[*pull](h, "pull request", raw)
+	if err != nil {
+		return nil, 0, err
+	}
+	if p == nil {
+		return nil, 0, h.noPull(readPulls, number)
+	}
+	return p, len(raw), nil
+}
+
+// value returns the pull request.
+func (p *pull) value() reconcile.Pull {
+	p.State = strings.ToLower(p.State)
+	p.Mergeable = strings.ToLower(p.Mergeable)
+	p.Branch = text.Short(p.Branch, maxName)
+	p.Base = text.Short(p.Base, maxName)
+	for _, r := range p.Reviews.Nodes {
+		if r.State != "PENDING" {
+			p.Pull.Reviews = append(p.Pull.Reviews, r.value())
+		}
+	}
+	return p.Pull
+}
+
+// value returns the review.
+func (r review) value() reconcile.Review {
+	v := r.Review
+	v.Role = strings.ToLower(v.Role)
+	v.State = strings.ToLower(v.State)
+	v.Commit = r.Commit.OID
+	v.Author = "ghost"
+	if a := r.Author; a != nil {
+		v.Author = a.Login
+		v.Bot = a.Type == "Bot"
+	}
+	if v.Bot { // a user could have the same login
+		v.Author += "[bot]"
+	}
+	v.Body = text.Short(v.Body, reconcile.MaxReviewText)
+	v.CommentsCut = r.Comments.PageInfo.HasNextPage
+	for _, c := range r.Comments.Nodes {
+		c.File = text.Short(c.File, maxName)
+		c.Body = text.Short(c.Body, reconcile.MaxReviewText)
+		v.Comments = append(v.Comments, c)
+	}
+	return v
+}
+
+// buildsOn implements reconcile.Forge.
+func (h hub) buildsOn(ctx context.Context, number int, commit string) (bool, error) {
+	fields, err := h.query(ctx, readPulls, document("commits"), map[string]any{"number": number})
+	if err != nil {
+		return false, err
+	}
+	p, err := decode[*pull](h, "pull request", fields["pullRequest"])
+	if err != nil {
+		return false, err
+	}
+	if p == nil {
+		return false, h.noPull(readPulls, number)
+	}
+	for _, c := range p.Commits.Nodes {
+		if c.Commit.OID == commit {
+			return true, nil
+		}
+	}
+	return false, nil
+}
