@@ -7,15 +7,20 @@
 // # Decisions
 //
 //   - Reads are not retried. The next pass is the retry.
-//   - The end of a limit is stored in the project's database. Until then no process of the project makes a request.
-//   - Redirects, which GitHub answers for a renamed repository, are followed on the same host only.
+//   - The end of a limit is stored in the project's database. Until then no process of the
+//     project makes a request.
+//   - Redirects, which GitHub answers for a renamed repository, are followed on the same host
+//     only.
 package github
 
 import (
 	"cmp"
+	"fmt"
+	"strings"
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // Client reads the issues of the repositories of one project. It is safe for concurrent use.
@@ -24,11 +29,11 @@ type Client struct {
 	*names
 	comments comments
 	o        Options
-	listing  sync.Mutex // held while the list in Memory is read and written
+	memory   sync.Mutex // held while the list in Memory is read and written
 }
 
 // connect returns a client that has not checked its repositories.
-func connect(o Options) (c *Client, err error) {
+func connect(o Options) (*Client, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	if err != nil {
 		return nil, err
@@ -37,4 +42,25 @@ func connect(o Options) (c *Client, err error) {
 	o.StatusField = cmp.Or(o.StatusField, "Status")
 	n := &names{api: api.Client, o: o, renamed: map[string]string{}}
 	return &Client{requests: r, names: n, comments: comments{r, n}, o: o}, nil
+}
+
+// me returns the login of the token's account, if the workflow asks for it.
+func (c *Client) me(viewer account) string {
+	if strings.EqualFold(c.o.Assignee, "me") {
+		return viewer.Login
+	}
+	return ""
+}
+
+// noRepository returns the error of a repository whose issues the token does not see. said is
+// what GitHub says about it; may be empty.
+func (c *Client) noRepository(repo, said string) error {
+	if said != "" {
+		said = ": " + said
+	}
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
+		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
+	)
 }

@@ -104,10 +104,13 @@ func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Com
 		return reconcile.Comment{}, c.ofIssue(issueID, err)
 	}
 	w, err := githubapi.Decode[wireComment](c.api, "comment", a.Body)
-	if err == nil && w.ID == 0 {
-		err = c.Fail("github_unknown_payload", "the new comment has no id")
+	if err != nil {
+		return reconcile.Comment{}, err
 	}
-	return c.comment(w), err
+	if w.ID == 0 {
+		return reconcile.Comment{}, c.Fail("github_unknown_payload", "the new comment has no id")
+	}
+	return c.comment(w), nil
 }
 
 // edit replaces the text of a comment.
@@ -116,13 +119,8 @@ func (c comments) edit(ctx context.Context, issueID, commentID, body string) (st
 	if err != nil {
 		return "", err
 	}
-	a, err := c.Do(
-		ctx,
-		http.MethodPatch,
-		"/repos/"+repo+"/issues/comments/"+url.PathEscape(commentID),
-		nil,
-		map[string]string{"body": body},
-	)
+	path := "/repos/" + repo + "/issues/comments/" + url.PathEscape(commentID)
+	a, err := c.Do(ctx, http.MethodPatch, path, nil, map[string]string{"body": body})
 	if err != nil {
 		return "", err
 	}

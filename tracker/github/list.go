@@ -21,89 +21,69 @@ import (
 )
 
 const (
-	// listKey is where Memory has the list of candidates.
-	listKey = "github_issues"
 	// listLongest is when the list is read anew although GitHub reports no change: an issue
 	// that was transferred, or a label that was renamed, leaves no trace in the latest
 	// changes.
 	listLongest = 24 * time.Hour
-	// largestList bounds what Memory gets, in bytes. A larger list is read anew by every pass.
-	largestList = 16 << 20
 	perPage     = 100
 )
-
-// list is what Memory has: the candidates of each repository by the last answers.
-type list struct {
-	For string `json:"for"` // the settings that it was read for
-	// the login of the token's account; empty if the settings do not ask for it
-	Me    string           `json:"me,omitempty"`
-	Repos map[string]*part `json:"repos"`
-}
-
-// part is the list of one repository.
-type part struct {
-	Name   string    `json:"name,omitempty"` // its present name, if it was renamed
-	ETag   string    `json:"etag"`
-	Mark   time.Time `json:"mark"` // the newest change in the list
-	At     time.Time `json:"at"`   // when all open issues were read
-	Issues []record  `json:"issues"`
-}
 
 // Candidates implements reconcile.Tracker: the issues in the given states, the newest first.
 // Without states no request is made.
 func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.Issue, error) {
 	wanted := map[string]bool{}
 	for _, s := range states {
-		if s = reconcile.NormalizeState(s); s != "" {
-			wanted[s] = true
+		if state := reconcile.NormalizeState(s); state != "" {
+			wanted[state] = true
 		}
 	}
-	var records []record
-	var me string
-	var err error
-	remembered := c.o.Project == "" && c.o.Memory != nil && !wanted["closed"]
-	switch {
-	case len(wanted) == 0:
+	if len(wanted) == 0 {
 		return []reconcile.Issue{}, nil
+	}
+	remembers := c.o.Project == "" && c.o.Memory != nil && !wanted["closed"]
+	var found listed
+	var err error
+	switch {
 	case c.o.Project != "":
-		records, me, err = c.board(ctx)
-	case !remembered:
-		for _, repo := range c.o.Repositories {
-			var all []record
-			if all, me, err = c.all(ctx, repo, wanted["closed"], time.Time{}); err != nil {
-				break
-			}
-			records = append(records, all...)
-		}
+		found, err = c.board(ctx)
+	case remembers:
+		found, err = c.changed(ctx, wanted)
 	default:
-		records, me, err = c.changed(ctx, wanted)
+		found, err = c.allOfAll(ctx, wanted["closed"])
 	}
 	if err != nil {
 		return nil, err
 	}
-	records = slices.DeleteFunc(
-		records,
-		func(r record) bool { return !c.in(wanted, r) || r.item != nil && r.item.Archived },
-	)
+	isCandidate := func(r record) bool { return c.in(wanted, r) && (r.item == nil || !r.item.Archived) }
+	records := text.Filter(found.records, isCandidate)
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(b.Created.Compare(a.Created), strings.Compare(a.Repo, b.Repo), b.Number-a.Number)
 	})
 	return text.Map(records, func(r record) reconcile.Issue {
 		r.lastCommentAt = nil // the list of a repository lacks it
-		issue := c.issue(r, me)
-		issue.PullsUnread = remembered
+		issue := c.issue(r, found.me)
+		issue.PullsUnread = remembers
 		return issue
 	}), nil
 }
 
+// allOfAll reads the open issues of all repositories, also the closed ones if withClosed.
+func (c *Client) allOfAll(ctx context.Context, withClosed bool) (listed, error) {
+	var found listed
+	for _, repo := range c.o.Repositories {
+		of, err := c.all(ctx, repo, withClosed, time.Time{})
+		if err != nil {
+			return listed{}, err
+		}
+		found.records = append(found.records, of.records...)
+		found.me = of.me
+	}
+	return found, nil
+}
+
 // all reads the open issues of a repository, also the closed ones if withClosed; only those
 // changed at since or later, unless it is zero.
-func (c *Client) all(
-	ctx context.Context,
-	repo string,
-	withClosed bool,
-	since time.Time,
-) ([]record, string, error) {
+func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) (listed, error) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
 	vars := map[string]any{"owner": owner, "name": name}
 	if !withClosed {
@@ -112,21 +92,25 @@ func (c *Client) all(
 	if !since.IsZero() {
 		vars["since"] = since.Format(time.RFC3339)
 	}
+	build := func() (string, map[string]any) { return document("issues") + c.issueFields(), vars }
+	me := ""
 	records := map[int]record{} // an issue that changes between two requests is on both pages
-	var me string
-	err := transport.Pages(c.api, "issues of "+repo, vars, func() (page nodes[json.RawMessage], err error) {
+	err := transport.Pages(c.api, "issues of "+repo, vars, func() (nodes[json.RawMessage], error) {
 		data, _, err := queryIssues[struct {
 			Viewer     account `json:"viewer"`
 			Repository *struct {
 				Name   string                 `json:"nameWithOwner"`
 				Issues nodes[json.RawMessage] `json:"issues"`
 			} `json:"repository"`
-		}](ctx, c.requests, func() (string, map[string]any) { return document("issues") + c.issueFields(), vars })
-		switch {
-		case errors.Is(err, reconcile.ErrGone) || err == nil && data.Repository == nil:
-			return page, c.noRepository(repo, "")
-		case err != nil:
-			return page, err
+		}](ctx, c.requests, build)
+		if errors.Is(err, reconcile.ErrGone) {
+			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
+		}
+		if err != nil {
+			return nodes[json.RawMessage]{}, err
+		}
+		if data.Repository == nil {
+			return nodes[json.RawMessage]{}, c.noRepository(repo, "")
 		}
 		me = c.me(data.Viewer)
 		c.rename(repo, data.Repository.Name)
@@ -137,9 +121,9 @@ func (c *Client) all(
 		return data.Repository.Issues, nil
 	})
 	if err != nil {
-		return nil, "", err
+		return listed{}, err
 	}
-	return sorted(records), me, nil
+	return listed{records: sorted(records), me: me}, nil
 }
 
 // sorted returns the records by their numbers.
@@ -150,20 +134,17 @@ func sorted(records map[int]record) []record {
 }
 
 // changed brings the list in Memory up to date, by one conditional request for each
-// repository, and returns its records. me is the login of the token's account, if the workflow
-// asks for it.
-func (c *Client) changed(
-	ctx context.Context,
-	wanted map[string]bool,
-) (records []record, me string, err error) {
-	c.listing.Lock()
-	defer c.listing.Unlock()
+// repository, and returns it.
+func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, error) {
+	c.memory.Lock()
+	defer c.memory.Unlock()
 	l := c.remembered(ctx)
 	changed := false
 	if settings := c.settings(wanted); l.For != settings {
 		l = list{For: settings, Repos: map[string]*part{}}
 		changed = true
 	}
+	var records []record
 	for _, repo := range c.o.Repositories {
 		p := l.Repos[repo]
 		if p == nil || c.Now().Before(p.At) || c.Now().Sub(p.At) > listLongest {
@@ -171,7 +152,7 @@ func (c *Client) changed(
 		}
 		next, err := c.update(ctx, repo, p, wanted)
 		if err != nil {
-			return nil, "", err
+			return listed{}, err
 		}
 		changed = changed || next != p
 		l.Repos[repo] = next
@@ -179,79 +160,36 @@ func (c *Client) changed(
 	}
 	// with another token the list has changed, too
 	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") {
-		data, _, err := graphQL[struct {
-			Viewer account `json:"viewer"`
-		}](ctx, c.requests, "query { viewer { login } }", nil)
+		login, err := c.login(ctx)
 		if err != nil {
-			return nil, "", err
+			return listed{}, err
 		}
-		l.Me = data.Viewer.Login
+		l.Me = login
 		changed = true
 	}
 	if changed {
-		err = c.remember(ctx, l)
+		if err := c.remember(ctx, l); err != nil {
+			return listed{}, err
+		}
 	}
-	return records, l.Me, err
+	return listed{records: records, me: l.Me}, nil
+}
+
+// login asks for the login of the token's account.
+func (c *Client) login(ctx context.Context) (string, error) {
+	data, _, err := graphQL[struct {
+		Viewer account `json:"viewer"`
+	}](ctx, c.requests, "query { viewer { login } }", nil)
+	if err != nil {
+		return "", err
+	}
+	return data.Viewer.Login, nil
 }
 
 // settings are what the list in Memory depends on.
 func (c *Client) settings(wanted map[string]bool) string {
-	return fmt.Sprintf(
-		"%s %q %q %q %q",
-		c.Endpoint,
-		c.o.Repositories,
-		c.o.StateLabels,
-		slices.Sorted(maps.Keys(wanted)),
-		c.o.Assignee,
-	)
-}
-
-// remembered returns the list in Memory, an empty one if there is none or it cannot be read.
-func (c *Client) remembered(ctx context.Context) (l list) {
-	if c.o.Memory == nil {
-		return l
-	}
-	text, _, err := c.o.Memory.Meta(ctx, listKey)
-	decoder := json.NewDecoder(strings.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err != nil || decoder.Decode(&l) != nil || l.Repos == nil {
-		return list{}
-	}
-	return l
-}
-
-func (c *Client) remember(ctx context.Context, l list) error {
-	stored := string(text.JSON(l))
-	if len(stored) > largestList {
-		c.WarnOnce(
-			fmt.Sprintf(
-				"the open issues take more than %d MiB: every pass reads all of them",
-				largestList>>20,
-			),
-		)
-		stored = ""
-	}
-	return c.o.Memory.SetMeta(ctx, listKey, stored)
-}
-
-// forget drops issues that no longer exist from the list in Memory.
-func (c *Client) forget(ctx context.Context, gone []ref) error {
-	c.listing.Lock()
-	defer c.listing.Unlock()
-	l := c.remembered(ctx)
-	changed := false
-	for _, p := range l.Repos {
-		before := len(p.Issues)
-		p.Issues = slices.DeleteFunc(
-			p.Issues,
-			func(r record) bool { return slices.Contains(gone, ref{r.Repo, r.Number}) },
-		)
-		changed = changed || len(p.Issues) != before
-	}
-	if !changed {
-		return nil
-	}
-	return c.remember(ctx, l)
+	states := slices.Sorted(maps.Keys(wanted))
+	return fmt.Sprintf("%s %q %q %q %q", c.Endpoint, c.o.Repositories, c.o.StateLabels, states, c.o.Assignee)
 }
 
 // update returns the list of a repository as it is now: p itself if nothing has changed.
@@ -263,7 +201,9 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
 	a, err := c.Ask(ctx, transport.Request{
-		Method: http.MethodGet, Path: path, ETag: p.ETag,
+		Method: http.MethodGet,
+		Path:   path,
+		ETag:   p.ETag,
 		Query: url.Values{
 			"state":     {"all"},
 			"sort":      {"updated"},
@@ -271,9 +211,10 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 			"per_page":  {strconv.Itoa(perPage)},
 		},
 	}, true)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
+	}
+	switch {
 	case a.Status == http.StatusNotModified && p.ETag != "":
 		return c.blockersOf(ctx, repo, p, c.elsewhere)
 	case a.Status == http.StatusNotFound || a.Status == http.StatusGone:
@@ -294,11 +235,11 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 	if name := c.present(repo); name != repo {
 		next.Name = name
 	}
-	first := p.At.IsZero()
-	if first {
+	isFirst := p.At.IsZero()
+	if isFirst {
 		next.At = c.Now().UTC()
 	}
-	complete := len(entries) < perPage // or if one is older than the mark
+	isComplete := len(entries) < perPage // or if one is older than the mark
 	changes := make([]record, 0, len(entries))
 	for _, entry := range entries {
 		r := fromREST(repo, entry)
@@ -306,22 +247,19 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 		if r.Updated.After(next.Mark) {
 			next.Mark = r.Updated
 		}
-		complete = complete || !r.Updated.IsZero() && r.Updated.Before(p.Mark)
+		if !r.Updated.IsZero() && r.Updated.Before(p.Mark) {
+			isComplete = true
+		}
 	}
-	if !complete {
-		more, _, err := c.all(ctx, repo, !first, p.Mark)
+	if !isComplete {
+		more, err := c.all(ctx, repo, !isFirst, p.Mark)
 		if err != nil {
 			return nil, err
 		}
-		changes = append(changes, more...)
+		changes = append(changes, more.records...)
 	}
 	next.Issues = c.merge(p.Issues, changes, wanted)
-	return c.blockersOf(
-		ctx,
-		repo,
-		next,
-		func(r record) bool { return r.blocked || slices.ContainsFunc(r.Blockers, open) },
-	)
+	return c.blockersOf(ctx, repo, next, mayBeBlocked)
 }
 
 // merge returns the records with the changes, the later the more recent, without what is no
@@ -346,16 +284,16 @@ func (c *Client) merge(records, changes []record, wanted map[string]bool) []reco
 	return sorted(byNumber)
 }
 
-func open(b blocker) bool { return !b.Closed }
+// mayBeBlocked reports whether an issue has blockers that are open or not known.
+func mayBeBlocked(r record) bool {
+	return r.blocked || slices.ContainsFunc(r.Blockers, func(b blocker) bool { return !b.Closed })
+}
 
 // elsewhere reports whether an open blocker is in a repository whose changes are not seen.
 func (c *Client) elsewhere(r record) bool {
 	return slices.ContainsFunc(r.Blockers, func(b blocker) bool {
-		return !b.Closed &&
-			!slices.ContainsFunc(
-				c.o.Repositories,
-				func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) },
-			)
+		isNamed := func(repo string) bool { return strings.EqualFold(c.present(repo), b.Repo) }
+		return !b.Closed && !slices.ContainsFunc(c.o.Repositories, isNamed)
 	})
 }
 
@@ -369,7 +307,7 @@ func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(
 	}
 	next := *p
 	next.Issues = slices.Clone(p.Issues)
-	err := c.read(ctx, refs, false, func(at ref, r *record, _ string) error {
+	err := c.read(ctx, refs, nil, func(at ref, r *record, _ string) error {
 		i := slices.IndexFunc(next.Issues, func(r record) bool { return r.Number == at.number })
 		if r == nil {
 			next.Issues = slices.Delete(next.Issues, i, i+1)
@@ -378,7 +316,10 @@ func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(
 		next.Issues[i] = *r
 		return nil
 	})
-	return &next, err
+	if err != nil {
+		return nil, err
+	}
+	return &next, nil
 }
 
 // askName learns the present name of a repository that was renamed.
@@ -390,6 +331,9 @@ func (c *Client) askName(ctx context.Context, repo string) error {
 	named, err := githubapi.Decode[struct {
 		Name string `json:"full_name"`
 	}](c.api, "repository", a.Body)
+	if err != nil {
+		return err
+	}
 	c.rename(repo, named.Name)
-	return err
+	return nil
 }

@@ -55,14 +55,14 @@ func (n *names) issueOf(id string) (repo string, number int, err error) {
 	return n.o.Repositories[i], number, nil
 }
 
+// missing returns the error of an issue that does not exist.
 func (n *names) missing(name string) error {
+	repos := strings.Join(n.o.Repositories, ", ")
 	return &reconcile.Error{
-		Code: "issue_not_found",
-		Message: n.api.Scrub(
-			fmt.Sprintf("GitHub shows no issue %q of %s", name, strings.Join(n.o.Repositories, ", ")),
-		),
-		Hint: "check the number, and that the token may read the issue; a pull request is not an issue",
-		Err:  reconcile.ErrGone,
+		Code:    "issue_not_found",
+		Message: n.api.Scrub(fmt.Sprintf("GitHub shows no issue %q of %s", name, repos)),
+		Hint:    "check the number, and that the token may read the issue; a pull request is not an issue",
+		Err:     reconcile.ErrGone,
 	}
 }
 
@@ -70,26 +70,15 @@ func (n *names) missing(name string) error {
 // by its address. It is false for anything else, and for a number alone if the project has
 // several repositories.
 func (n *names) idOf(name string) (string, bool) {
-	name = strings.TrimSpace(name)
-	repos := n.o.Repositories
-	var repo, digits string
-	if u, err := url.Parse(name); err == nil && u.Host != "" {
-		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
-		if len(parts) != 4 || parts[2] != "issues" {
-			return "", false
-		}
-		repo = parts[0] + "/" + parts[1]
-		digits = parts[3]
-	} else if i := strings.LastIndexAny(name, "#-"); i >= 0 {
-		repo = name[:i]
-		digits = name[i+1:]
-	} else {
-		digits = name
+	repo, digits, ok := splitName(strings.TrimSpace(name))
+	if !ok {
+		return "", false
 	}
 	number, err := strconv.Atoi(digits)
 	if err != nil || number < 1 {
 		return "", false
 	}
+	repos := n.o.Repositories
 	if repo == "" || strings.EqualFold(repo, "GH") {
 		if len(repos) > 1 {
 			return "", false
@@ -106,6 +95,24 @@ func (n *names) idOf(name string) (string, bool) {
 	}
 	id, _ := n.called(repos[i], number)
 	return id, true
+}
+
+// splitName divides the name of an issue, such as name-12 or its address, into a repository,
+// which may be empty, and a number. ok is false for the address of something else.
+func splitName(name string) (repo, digits string, ok bool) {
+	u, err := url.Parse(name)
+	if err == nil && u.Host != "" {
+		parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+		if len(parts) != 4 || parts[2] != "issues" {
+			return "", "", false
+		}
+		return parts[0] + "/" + parts[1], parts[3], true
+	}
+	i := strings.LastIndexAny(name, "#-")
+	if i < 0 {
+		return "", name, true
+	}
+	return name[:i], name[i+1:], true
 }
 
 // present returns the present name of a repository, which may have been renamed.
@@ -130,7 +137,10 @@ func (n *names) rename(repo, name string) {
 // issuePath returns the path of an issue, given its id.
 func (n *names) issuePath(id string) (string, error) {
 	repo, number, err := n.issueOf(id)
-	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), err
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("/repos/%s/issues/%d", repo, number), nil
 }
 
 // ofIssue turns the error of a request about an issue that does not exist into
@@ -145,24 +155,24 @@ func (n *names) ofIssue(id string, err error) error {
 // boardAddress reads the address of a project: https://github.com/orgs/LOGIN/projects/NUMBER,
 // or with users instead of orgs, which is kind.
 func boardAddress(address string) (kind, login string, number int, err error) {
+	wrong := reconcile.NewError(
+		"tracker_project_not_found",
+		fmt.Sprintf("%q is not the address of a project", address),
+		"copy it from the browser: https://github.com/orgs/OWNER/projects/1",
+	)
 	u, err := url.Parse(address)
-	if err == nil {
-		if parts := strings.Split(strings.Trim(u.Path, "/"), "/"); len(parts) >= 4 &&
-			owners[parts[0]] != "" &&
-			parts[2] == "projects" {
-			kind = parts[0]
-			login = parts[1]
-			number, err = strconv.Atoi(parts[3])
-		}
+	if err != nil {
+		return "", "", 0, wrong
 	}
-	if err != nil || login == "" || number < 1 {
-		return "", "", 0, reconcile.NewError(
-			"tracker_project_not_found",
-			fmt.Sprintf("%q is not the address of a project", address),
-			"copy it from the browser: https://github.com/orgs/OWNER/projects/1",
-		)
+	parts := strings.Split(strings.Trim(u.Path, "/"), "/")
+	if len(parts) < 4 || owners[parts[0]] == "" || parts[1] == "" || parts[2] != "projects" {
+		return "", "", 0, wrong
 	}
-	return kind, login, number, nil
+	number, err = strconv.Atoi(parts[3])
+	if err != nil || number < 1 {
+		return "", "", 0, wrong
+	}
+	return parts[0], parts[1], number, nil
 }
 
 // owners are the fields of a GraphQL query that return the owner, by the word in the address
@@ -183,4 +193,10 @@ func boardOf(address string) string {
 func sameBoard(a, b string) bool {
 	path := boardOf(a)
 	return path != "" && strings.EqualFold(path, boardOf(b))
+}
+
+// ref names an issue.
+type ref struct {
+	repo   string // as in Options.Repositories
+	number int
 }

@@ -15,16 +15,19 @@ import (
 // batch is how many issues one request reads by their numbers.
 const batch = 50
 
+// ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
 func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	var refs []ref
 	for _, id := range ids {
-		if repo, number, err := c.issueOf(id); err == nil { // another id is not of this project
-			refs = append(refs, ref{repo, number})
+		repo, number, err := c.issueOf(id)
+		if err != nil {
+			continue // it is not of this project
 		}
+		refs = append(refs, ref{repo, number})
 	}
 	found := make(map[string]reconcile.Issue, len(refs))
 	var gone []ref
-	err := c.read(ctx, refs, true, func(at ref, r *record, me string) error {
+	err := c.read(ctx, refs, c.branches(ctx, refs), func(at ref, r *record, me string) error {
 		if r == nil {
 			gone = append(gone, at)
 			return nil
@@ -39,11 +42,13 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		found[issue.ID] = issue
 		return nil
 	})
-	if err == nil && len(gone) > 0 {
-		err = c.forget(ctx, gone)
-	}
 	if err != nil {
 		return nil, err
+	}
+	if len(gone) > 0 {
+		if err := c.forget(ctx, gone); err != nil {
+			return nil, err
+		}
 	}
 	return found, nil
 }
@@ -65,31 +70,20 @@ func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error
 	return nil, c.missing(name)
 }
 
-// ref names an issue.
-type ref struct {
-	repo   string // as in Options.Repositories
-	number int
-}
-
 // read reads issues by their numbers and calls each with every one; with a nil record if there
-// is no such issue. me is the login of the token's account. With pulls it also reads the pull
-// requests of the issues' branches.
+// is no such issue. me is the login of the token's account. It also reads the pull requests of
+// the branches of issues.
 func (c *Client) read(
 	ctx context.Context,
 	refs []ref,
-	pulls bool,
+	branches map[ref]string,
 	each func(at ref, r *record, me string) error,
 ) error {
 	refs = slices.Clone(refs)
-	slices.SortFunc(
-		refs,
-		func(a, b ref) int { return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number) },
-	)
+	slices.SortFunc(refs, func(a, b ref) int {
+		return cmp.Or(strings.Compare(a.repo, b.repo), a.number-b.number)
+	})
 	refs = slices.Compact(refs)
-	var branches map[ref]string
-	if pulls && c.o.Branch != nil && len(refs) > 0 {
-		branches = c.branches(ctx, refs)
-	}
 	for part := range slices.Chunk(refs, batch) {
 		if err := c.readBatch(ctx, part, branches, each); err != nil {
 			return err
@@ -98,6 +92,7 @@ func (c *Client) read(
 	return nil
 }
 
+// readBatch is read for so many issues as one request may have.
 func (c *Client) readBatch(
 	ctx context.Context,
 	refs []ref,
@@ -105,18 +100,14 @@ func (c *Client) readBatch(
 	each func(at ref, r *record, me string) error,
 ) error {
 	repos := text.Unique(text.Map(refs, func(at ref) string { return at.repo }))
-	data, missing, err := queryIssues[map[string]json.RawMessage](
-		ctx,
-		c.requests,
-		func() (string, map[string]any) {
-			return c.numbersQuery(repos, refs, branches)
-		},
-	)
+	build := func() (string, map[string]any) { return c.numbersQuery(repos, refs, branches) }
+	data, missing, err := queryIssues[map[string]json.RawMessage](ctx, c.requests, build)
 	if err != nil {
 		return err
 	}
-	var me account
-	_ = json.Unmarshal((*data)["viewer"], &me)
+	var viewer account
+	_ = json.Unmarshal((*data)["viewer"], &viewer)
+	me := c.me(viewer)
 	// The answer of each repository: its name, and by alias its issues (iN) and lists of pull
 	// requests (pN).
 	answers := make([]map[string]json.RawMessage, len(repos))
@@ -134,19 +125,19 @@ func (c *Client) readBatch(
 	for i, at := range refs {
 		n := slices.Index(repos, at.repo)
 		raw, there := answers[n][fmt.Sprint("i", i)]
-		path := []any{fmt.Sprint("r", n), fmt.Sprint("i", i)}
-		switch {
-		case string(raw) != "null" && there:
-		case slices.ContainsFunc(missing, func(e graphqlError) bool { return slices.Equal(e.Path, path) }):
-			if err := each(at, nil, c.me(me)); err != nil {
+		if !there || string(raw) == "null" {
+			path := []any{fmt.Sprint("r", n), fmt.Sprint("i", i)}
+			isMissing := func(e graphqlError) bool { return slices.Equal(e.Path, path) }
+			if !slices.ContainsFunc(missing, isMissing) { // it must not look as if the issue were gone
+				return c.Fail(
+					"github_unknown_payload",
+					fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo),
+				)
+			}
+			if err := each(at, nil, me); err != nil {
 				return err
 			}
 			continue
-		default: // it must not look as if the issue were gone
-			return c.Fail(
-				"github_unknown_payload",
-				fmt.Sprintf("the answer contains no issue %d of %s", at.number, at.repo),
-			)
 		}
 		r := fromGraphQL(at.repo, c.o.Project, raw)
 		if r.Number != at.number && r.Malformed == "" {
@@ -159,19 +150,11 @@ func (c *Client) readBatch(
 		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
 			r.pullRequest = c.pullRequest(pulls)
 		}
-		if err := each(at, &r, c.me(me)); err != nil {
+		if err := each(at, &r, me); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-// me returns the login of the token's account, if the workflow asks for it.
-func (c *Client) me(viewer account) string {
-	if strings.EqualFold(c.o.Assignee, "me") {
-		return viewer.Login
-	}
-	return ""
 }
 
 // numbersQuery returns the query for issues by their numbers, with its variables.
@@ -199,21 +182,15 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 			}
 			fmt.Fprintf(&body, "    i%d: issue(number: %d) { %s }\n", i, at.number, fields)
 			if branch := branches[at]; branch != "" {
-				fmt.Fprintf(
-					&body,
-					"    p%d: pullRequests(headRefName: %s, first: 5, orderBy: {field: CREATED_AT, direction: DESC}) "+
-						"{ nodes { ...PullFields } }\n",
-					i,
-					param(fmt.Sprint("head", i), branch),
-				)
+				head := param(fmt.Sprint("head", i), branch)
+				fmt.Fprintf(&body, "    p%d: pullRequests(headRefName: %s, first: 5, "+
+					"orderBy: {field: CREATED_AT, direction: DESC}) { nodes { ...PullFields } }\n", i, head)
 			}
 		}
 		body.WriteString("  }\n")
 	}
-	query := "query SymphonyNumbers(" + strings.Join(
-		params,
-		", ",
-	) + ") {\n  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
+	query := "query SymphonyNumbers(" + strings.Join(params, ", ") + ") {\n" +
+		"  viewer { login }\n" + body.String() + "}\n" + c.issueFields()
 	if strings.Contains(query, "...Column") {
 		query += document("column")
 	}
@@ -223,20 +200,12 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	return query, vars
 }
 
-func (c *Client) noRepository(repo, said string) error {
-	if said != "" {
-		said = ": " + said
-	}
-	return reconcile.NewError(
-		"tracker_project_not_found",
-		c.Scrub(fmt.Sprintf("GitHub shows no issues of the repository %q%s", repo, said)),
-		"check the name OWNER/NAME, that the repository has issues, and that the token may read it",
-	)
-}
-
 // branches returns the branch of each issue that has one. Of an open issue the record of the
 // last pass is known.
 func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
+	if c.o.Branch == nil || len(refs) == 0 {
+		return nil
+	}
 	known := map[ref]record{}
 	for _, p := range c.remembered(ctx).Repos {
 		for _, r := range p.Issues {
@@ -292,7 +261,8 @@ func (c *Client) pullRequest(raw json.RawMessage) *reconcile.PullRequest {
 		if found.State == "open" && p.Draft {
 			found.State = "draft"
 		}
-		if found.Review = strings.ToLower(p.Review); found.Review == "review_required" {
+		found.Review = strings.ToLower(p.Review)
+		if found.Review == "review_required" {
 			found.Review = "required"
 		}
 		for _, commit := range p.Commits.Nodes {

@@ -14,9 +14,10 @@ import (
 // rule allows changes of what has a path below the repository. In path, # is a number and *
 // any text.
 type rule struct {
-	methods, path string
-	text          string // the field of a text that people read as a comment; empty for none
-	creates       string // what a POST creates
+	methods string // such as "POST DELETE"
+	path    string // such as issues/#/labels/*
+	text    string // the field of a text that people read as a comment; empty for none
+	creates string // what a POST creates
 }
 
 // changes are what the tool may change in the repository of the run's issue. Everything else
@@ -62,12 +63,14 @@ const itemRule = "items/#"
 
 // target is a path that the rules allow.
 type target struct {
-	path, escaped string // begins with /repos/OWNER/NAME, or with that of the board
-	// OWNER/NAME in the workflow and, after a rename, in escaped; empty on a board
-	repo, now     string
-	rule          string // the path of the rule that allows a change
-	text, creates string // as in rule
-	existing      bool   // the text exists already
+	path     string // begins with /repos/OWNER/NAME, or with the path of the board
+	escaped  string // path as it is sent, with the present name of the repository
+	repo     string // OWNER/NAME in the workflow; empty on a board
+	now      string // OWNER/NAME in escaped: repo, unless it was renamed
+	rule     string // the path of the rule that allows a change
+	text     string // as in rule
+	creates  string // as in rule
+	existing bool   // the text exists already
 }
 
 // target checks a path that the agent has written. It is built anew from its parts, so that
@@ -84,9 +87,14 @@ func (n *names) target(issue reconcile.Issue, method, written string) (target, e
 	now := n.present(repo) // its name after a rename
 	board := boardOf(n.o.Project)
 	for _, base := range []struct {
-		path, sent string
-		rules      []rule
-	}{{"/repos/" + repo, "/repos/" + now, changes}, {"/repos/" + now, "/repos/" + now, changes}, {board, board, onBoard}} {
+		path  string
+		sent  string // instead of path
+		rules []rule
+	}{
+		{path: "/repos/" + repo, sent: "/repos/" + now, rules: changes},
+		{path: "/repos/" + now, sent: "/repos/" + now, rules: changes},
+		{path: board, sent: board, rules: onBoard},
+	} {
 		root := strings.Split(base.path, "/")[1:]
 		if len(root) == 0 || len(parts) < len(root) ||
 			!strings.EqualFold(strings.Join(parts[:len(root)], "/"), base.path[1:]) {
@@ -133,22 +141,24 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 		return t, nil
 	}
 	for _, r := range rules {
-		if slices.Contains(strings.Fields(r.methods), method) && matches(strings.Split(r.path, "/"), rest) {
-			t.rule = r.path
-			t.text = r.text
-			t.creates = r.creates
-			t.existing = method != http.MethodPost
-			return t, nil
+		if !slices.Contains(strings.Fields(r.methods), method) || !matches(strings.Split(r.path, "/"), rest) {
+			continue
 		}
+		t.rule = r.path
+		t.text = r.text
+		t.creates = r.creates
+		t.existing = method != http.MethodPost
+		return t, nil
 	}
 	return t, agenttool.Refusal(
 		"path_refused",
 		method+" "+t.path+" is not among the changes that this tool makes: issues with their "+
-			"comments, labels, assignees and dependencies; labels and milestones; pull requests with comments and reviews. "+
-			"Everything else is for people",
+			"comments, labels, assignees and dependencies; labels and milestones; "+
+			"pull requests with comments and reviews. Everything else is for people",
 	)
 }
 
+// matches reports whether the parts of a path are those of a rule.
 func matches(pattern, parts []string) bool {
 	return slices.EqualFunc(pattern, parts, func(p, part string) bool {
 		return p == "*" || p == part || p == "#" && strings.Trim(part, "0123456789") == ""
@@ -162,24 +172,25 @@ func secret(rest []string) bool {
 		return false
 	}
 	rest = strings.Split(strings.ToLower(strings.Join(rest, "/")), "/")
-	return slices.Contains([]string{"hooks", "secret-scanning"}, rest[0]) ||
-		slices.Contains([]string{"actions", "codespaces", "dependabot", "environments"}, rest[0]) &&
-			slices.ContainsFunc(
-				rest,
-				func(part string) bool { return part == "secrets" || part == "variables" },
-			)
+	switch rest[0] {
+	case "hooks", "secret-scanning":
+		return true
+	case "actions", "codespaces", "dependabot", "environments":
+		return slices.Contains(rest, "secrets") || slices.Contains(rest, "variables")
+	}
+	return false
 }
 
 // segments returns the decoded parts of a path. It refuses what two programs may understand in
 // different ways.
 func segments(path string) ([]string, error) {
-	switch {
-	case strings.ContainsAny(path, "?#"):
+	if strings.ContainsAny(path, "?#") {
 		return nil, agenttool.Refusal(
 			"path_refused",
 			"path must not contain ? or #: put the query into params",
 		)
-	case !strings.HasPrefix(path, "/"):
+	}
+	if !strings.HasPrefix(path, "/") {
 		return nil, agenttool.Refusal(
 			"path_refused",
 			"path must begin with /repos/OWNER/NAME, without a host",
@@ -188,11 +199,7 @@ func segments(path string) ([]string, error) {
 	parts := strings.Split(path[1:], "/")
 	for i, part := range parts {
 		decoded, err := url.PathUnescape(part)
-		again, twice := url.PathUnescape(decoded)
-		odd := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
-		dots := func(s string) bool { return s == "" || s == "." || s == ".." }
-		if err != nil || twice == nil && again != decoded ||
-			strings.ContainsFunc(decoded, odd) || slices.ContainsFunc(strings.Split(decoded, "/"), dots) {
+		if err != nil || isAmbiguous(decoded) {
 			return nil, agenttool.Refusal(
 				"path_refused",
 				"path contains an empty part, a dot, a backslash or a wrong escape",
@@ -201,4 +208,16 @@ func segments(path string) ([]string, error) {
 		parts[i] = decoded
 	}
 	return parts, nil
+}
+
+// isAmbiguous reports whether two programs may understand a decoded part of a path in different
+// ways.
+func isAmbiguous(part string) bool {
+	again, err := url.PathUnescape(part)
+	if err == nil && again != part { // it was escaped twice
+		return true
+	}
+	isOdd := func(r rune) bool { return r < ' ' || r == 0x7f || r == '\\' }
+	isDots := func(s string) bool { return s == "" || s == "." || s == ".." }
+	return strings.ContainsFunc(part, isOdd) || slices.ContainsFunc(strings.Split(part, "/"), isDots)
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -20,12 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const (
-	maxToolBody   = 1 << 20 // bytes of a request
-	maxToolAnswer = 1 << 20 // bytes of an answer
-)
-
-var methods = []string{http.MethodGet, http.MethodPost, http.MethodPatch, http.MethodPut, http.MethodDelete}
+const maxToolAnswer = 1 << 20 // bytes of an answer
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is
 // restricted to the repository of the run's issue and, if the workflow names a board, to the
@@ -40,13 +34,13 @@ func Tool(c *Client) reconcile.AgentTool {
 	}
 	places := "Only paths below /repos/OWNER/NAME of the issue's repository are allowed"
 	if board := boardOf(c.o.Project); board != "" {
-		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, with the item of the issue: " +
-			"GET " + board + "/items finds it"
+		places += ", and of the board GET " + board + "/fields and GET or PATCH " + board + "/items/ITEM, " +
+			"with the item of the issue: GET " + board + "/items finds it"
 	}
 	return reconcile.AgentTool{
 		Name: "github_api",
-		Description: "Send one request to GitHub's REST API with the workflow's own credentials. Use it to " + use +
-			". " + places + ". " +
+		Description: "Send one request to GitHub's REST API with the workflow's own credentials. " +
+			"Use it to " + use + ". " + places + ". " +
 			`Example: {"method": "GET", "path": "/repos/acme/shop/issues/12/comments", "params": {"per_page": 50}}`,
 		InputSchema: agenttool.Object([]string{"method", "path"}, map[string]any{
 			"method": map[string]any{"type": "string", "enum": allowed},
@@ -82,23 +76,20 @@ func summary(args json.RawMessage) string {
 	return strings.TrimSpace(in.Method + " " + in.Path)
 }
 
-// toolCall is a call that the rules allow.
-type toolCall struct {
-	method string
-	target target
-	params url.Values
-	body   json.RawMessage // nil for none
-}
-
 // call runs the tool with the agent's arguments.
 func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMessage) reconcile.ToolAnswer {
-	in, err := t.read(issue, args)
-	switch {
-	case err != nil:
+	in, err := t.c.readCall(issue, args)
+	if err != nil {
 		return t.c.Refused(err)
-	case in.method == http.MethodGet:
-		return t.answer(t.send(ctx, in, maxToolAnswer))
-	case in.target.text != "" && in.target.existing:
+	}
+	if in.method == http.MethodGet {
+		a, err := t.send(ctx, in, maxToolAnswer)
+		if err != nil {
+			return t.c.Refused(err)
+		}
+		return t.answer(a)
+	}
+	if in.target.text != "" && in.target.existing {
 		if err := t.checkAuthor(ctx, in); err != nil {
 			return t.c.Refused(err)
 		}
@@ -108,148 +99,27 @@ func (t *tool) call(ctx context.Context, issue reconcile.Issue, args json.RawMes
 		Variables: in.body,
 	}
 	a, err := t.send(ctx, in, maxToolAnswer)
-	answer := t.answer(a, t.c.Unsure(err))
-	if done.Success = answer.Success; done.Success {
+	if err != nil {
+		answer := t.c.Refused(t.c.Unsure(err))
+		answer.Mutation = done
+		return answer
+	}
+	answer := t.answer(a)
+	answer.Mutation = done
+	if answer.Success {
+		done.Success = true
 		done.Created = created(in, a.Body)
 	}
-	answer.Mutation = done
 	return answer
 }
 
-// read checks a call. The error is for the agent.
-func (t *tool) read(issue reconcile.Issue, args json.RawMessage) (in toolCall, err error) {
-	var written struct {
-		Method string          `json:"method"`
-		Path   string          `json:"path"`
-		Params map[string]any  `json:"params"`
-		Body   json.RawMessage `json:"body"`
+// movesTo returns the states to which a call moves its issue.
+func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.RawMessage) ([]string, error) {
+	in, err := t.c.readCall(issue, args)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the call itself refuses such arguments
 	}
-	if err := json.Unmarshal(args, &written); err != nil {
-		return in, agenttool.Refusal(
-			"invalid_input",
-			"arguments must be an object with method and path, and params an object: "+err.Error(),
-		)
-	}
-	in.method = strings.ToUpper(strings.TrimSpace(written.Method))
-	if !slices.Contains(methods, in.method) {
-		return in, agenttool.Refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
-	}
-	if in.params, err = query(written.Params); err != nil {
-		return in, err
-	}
-	if in.target, err = t.c.target(issue, in.method, strings.TrimSpace(written.Path)); err != nil {
-		return in, err
-	}
-	if in.method == http.MethodGet {
-		return in, nil
-	}
-	if t.c.o.ReadOnly {
-		return in, agenttool.ReadOnly(in.method + " " + in.target.path)
-	}
-	if len(in.params) > 0 { // GitHub's changes have none, and a text there would escape the marker
-		return in, agenttool.Refusal(
-			"invalid_input",
-			"params are for GET: put what "+in.method+" changes into body",
-		)
-	}
-	if body := bytes.TrimSpace(written.Body); len(body) > 0 && string(body) != "null" {
-		in.body = body
-	}
-	if len(in.body) > maxToolBody {
-		return in, agenttool.Refusal(
-			"invalid_input",
-			fmt.Sprintf("the body is longer than %d bytes", maxToolBody),
-		)
-	}
-	if in.target.text != "" {
-		in.body, err = markTexts(in.body, in.target.text)
-	}
-	return in, err
-}
-
-// query turns the agent's params into a query. A list becomes one value with commas, as GitHub
-// expects it.
-func query(params map[string]any) (url.Values, error) {
-	values := url.Values{}
-	for name, value := range params {
-		list, isList := value.([]any)
-		if !isList {
-			list = []any{value}
-		}
-		var words []string
-		for _, v := range list {
-			switch v := v.(type) {
-			case nil:
-			case string, bool:
-				words = append(words, fmt.Sprint(v))
-			case float64:
-				words = append(words, strconv.FormatFloat(v, 'f', -1, 64))
-			default:
-				return nil, agenttool.Refusal("invalid_input", "params."+name+" must be a text, a number, true or false, or a list of these")
-			}
-		}
-		if words != nil {
-			values.Set(name, strings.Join(words, ","))
-		}
-	}
-	return values, nil
-}
-
-// markTexts appends the marker to the texts of a comment or review, so that they are
-// recognised as an agent's. field is that of the text; a review has further ones in a list of
-// comments.
-func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
-	var object map[string]json.RawMessage
-	if json.Unmarshal(body, &object) != nil {
-		if body == nil {
-			return nil, nil // GitHub reports what is missing, or it is a DELETE
-		}
-		return nil, agenttool.Refusal("invalid_input", "the body must be an object")
-	}
-	if err := markText(object, field); err != nil {
-		return nil, err
-	}
-	if list := object["comments"]; list != nil {
-		var comments []map[string]json.RawMessage
-		if json.Unmarshal(list, &comments) != nil {
-			return nil, agenttool.Refusal("invalid_input", "comments must be a list of objects")
-		}
-		for _, comment := range comments {
-			if err := markText(comment, "body"); err != nil {
-				return nil, err
-			}
-		}
-		object["comments"] = text.JSON(comments)
-	}
-	var event string
-	if json.Unmarshal(object["event"], &event) == nil && strings.EqualFold(event, "APPROVE") {
-		return nil, agenttool.Refusal(
-			"mutation_refused",
-			"agents may not approve pull requests: use COMMENT or REQUEST_CHANGES",
-		)
-	}
-	return text.JSON(object), nil
-}
-
-func markText(object map[string]json.RawMessage, field string) error {
-	if object[field] == nil {
-		return nil
-	}
-	var written string
-	if json.Unmarshal(object[field], &written) != nil {
-		return agenttool.Refusal("invalid_input", field+" must be a text")
-	}
-	if written = strings.TrimRight(strings.ReplaceAll(written, agenttool.Marker, ""), " \r\n"); written == "" {
-		return nil
-	}
-	if strings.Contains(written, reconcile.CommentMarker) {
-		return agenttool.Refusal(
-			"mutation_refused",
-			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
-		)
-	}
-	object[field] = text.JSON(written + "\n\n" + agenttool.Marker)
-	return nil
+	return t.c.statesAfter(ctx, issue, in)
 }
 
 // checkAuthor refuses to change or delete a comment or review that no agent has written: its
@@ -259,34 +129,33 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	if err != nil {
 		return err
 	}
+	if a.Status != http.StatusOK {
+		return nil // GitHub reports that there is none
+	}
 	var existing struct {
 		Body string `json:"body"`
 	}
-	text := ""
-	isAgents := false
-	if json.Unmarshal(a.Body, &existing) == nil {
-		text, isAgents = strings.CutSuffix(strings.TrimSpace(existing.Body), agenttool.Marker)
-	}
+	_ = json.Unmarshal(a.Body, &existing) // without a text it is not an agent's
+	written, isAgents := strings.CutSuffix(strings.TrimSpace(existing.Body), agenttool.Marker)
 	// A request that symphony has posted may quote the agent's marker.
-	if a.Status == http.StatusOK && (!isAgents || strings.Contains(text, reconcile.CommentMarker)) {
+	if !isAgents || strings.Contains(written, reconcile.CommentMarker) {
 		return agenttool.Refusal(
 			"mutation_refused",
 			"only comments and reviews that were written with this tool can be changed or deleted",
 		)
 	}
-	return nil // GitHub reports that there is none
+	return nil
 }
 
 // send sends a request within the budget of the run. A rate-limited request, which was not
 // executed, is repeated if the limit ends soon; otherwise the error tells the agent when it
 // ends.
-func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.Answer, err error) {
-	if budget := int64(t.c.o.ToolBudget); budget > 0 && t.spent.Add(1) > budget {
-		return a, agenttool.Refusal(
-			"tool_budget_exceeded",
-			fmt.Sprintf("this run has made its %d requests to GitHub "+
-				"(tracker.provider.tool_budget); say in your last message what is left to do", budget),
-		)
+func (t *tool) send(ctx context.Context, in toolCall, limit int64) (transport.Answer, error) {
+	budget := int64(t.c.o.ToolBudget)
+	if budget > 0 && t.spent.Add(1) > budget {
+		const message = "this run has made its %d requests to GitHub " +
+			"(tracker.provider.tool_budget); say in your last message what is left to do"
+		return transport.Answer{}, agenttool.Refusal("tool_budget_exceeded", fmt.Sprintf(message, budget))
 	}
 	r := transport.Request{
 		Method: in.method,
@@ -297,10 +166,14 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (a transport.
 	if in.body != nil {
 		r.Body = in.body
 	}
-	err = t.c.Patiently(ctx, func() (err error) {
-		if a, err = t.c.Ask(ctx, r, false); err == nil && a.Status/100 == 3 {
-			a, err = t.follow(ctx, r, a, in.target)
+	var a transport.Answer
+	err := t.c.Patiently(ctx, func() error {
+		var err error
+		a, err = t.c.Ask(ctx, r, false)
+		if err != nil || a.Status/100 != 3 {
+			return err
 		}
+		a, err = t.follow(ctx, r, a, in.target)
 		return err
 	})
 	return a, err
@@ -334,9 +207,12 @@ func (t *tool) follow(
 		return a, err
 	}
 	to, err := url.Parse(a.Header.Get("Location"))
-	if err != nil || strings.EqualFold(repository.Name, at.now) ||
-		!strings.Contains(to.Path, fmt.Sprintf("/repositories/%d/", repository.ID)) &&
-			!strings.Contains(strings.ToLower(to.Path), strings.ToLower("/repos/"+repository.Name+"/")) {
+	if err != nil || strings.EqualFold(repository.Name, at.now) {
+		return a, moved
+	}
+	isByID := strings.Contains(to.Path, fmt.Sprintf("/repositories/%d/", repository.ID))
+	named := strings.ToLower("/repos/" + repository.Name + "/")
+	if !isByID && !strings.Contains(strings.ToLower(to.Path), named) {
 		return a, moved
 	}
 	t.c.rename(at.repo, repository.Name)
@@ -346,44 +222,52 @@ func (t *tool) follow(
 
 // created returns what a successful change has created.
 func created(in toolCall, body json.RawMessage) []reconcile.Created {
+	if in.method != http.MethodPost || in.target.creates == "" {
+		return nil
+	}
 	var entity struct {
 		ID     int64 `json:"id"`
 		Number int64 `json:"number"`
 	}
-	if in.method != http.MethodPost || in.target.creates == "" || json.Unmarshal(body, &entity) != nil ||
-		entity.ID == 0 {
+	if json.Unmarshal(body, &entity) != nil || entity.ID == 0 {
 		return nil
 	}
-	return []reconcile.Created{{
-		Kind: in.target.creates,
-		ID:   strconv.FormatInt(cmp.Or(entity.Number, entity.ID), 10),
-	}}
+	id := cmp.Or(entity.Number, entity.ID)
+	return []reconcile.Created{{Kind: in.target.creates, ID: strconv.FormatInt(id, 10)}}
 }
 
 // changesIssue reports whether a call changes an issue itself (its state, assignees, labels
 // …), beyond commenting.
 func (t *tool) changesIssue(args json.RawMessage) bool {
 	var written struct{ Method, Path string }
-	return json.Unmarshal(args, &written) == nil && !t.c.o.ReadOnly && !strings.EqualFold(strings.TrimSpace(written.Method), http.MethodGet) &&
-		(strings.Contains(written.Path, "/issues") || strings.Contains(written.Path, "/projectsV2/")) &&
-		!strings.Contains(written.Path, "/comments") &&
-		!strings.Contains(written.Path, "/reactions")
+	if json.Unmarshal(args, &written) != nil || t.c.o.ReadOnly {
+		return false
+	}
+	if strings.EqualFold(strings.TrimSpace(written.Method), http.MethodGet) {
+		return false
+	}
+	if strings.Contains(written.Path, "/comments") || strings.Contains(written.Path, "/reactions") {
+		return false
+	}
+	return strings.Contains(written.Path, "/issues") || strings.Contains(written.Path, "/projectsV2/")
 }
 
 // describes reports whether a call may change the description of issue.
 func (t *tool) describes(issue reconcile.Issue, args json.RawMessage) bool {
-	in, err := t.read(issue, args)
-	path, ofIssue := t.c.issuePath(issue.ID)
-	return err == nil && ofIssue == nil && in.method == http.MethodPatch && in.target.rule == "issues/#" &&
-		in.target.path == path &&
-		bytes.Contains(in.body, []byte(`"body"`))
+	in, err := t.c.readCall(issue, args)
+	if err != nil {
+		return false
+	}
+	path, err := t.c.issuePath(issue.ID)
+	if err != nil {
+		return false
+	}
+	isIssue := in.target.rule == "issues/#" && in.target.path == path
+	return isIssue && in.method == http.MethodPatch && bytes.Contains(in.body, []byte(`"body"`))
 }
 
 // answer returns GitHub's answer as upstream's tool does: {"status": 200, "body": …}.
-func (t *tool) answer(a transport.Answer, err error) reconcile.ToolAnswer {
-	if err != nil {
-		return t.c.Refused(err)
-	}
+func (t *tool) answer(a transport.Answer) reconcile.ToolAnswer {
 	body := json.RawMessage(bytes.TrimSpace(a.Body))
 	switch {
 	case len(body) == 0:

@@ -1,0 +1,88 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/githubapi"
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Setup returns what init needs to connect a project to GitHub. The projects are repositories,
+// which init knows from git.
+func Setup() reconcile.TrackerSetup {
+	return reconcile.TrackerSetup{
+		Name:     "GitHub",
+		Endpoint: DefaultEndpoint,
+		KeyQuestion: "GitHub token that may read and write issues " +
+			"(Settings, Developer settings, Personal access tokens; it is not shown)",
+		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
+			return setupAccount(ctx, transport.Options{Endpoint: endpoint, Key: token, KeySource: source})
+		},
+		RefusedKey: service.RefusedKey,
+	}
+}
+
+// setupAccount finds out whose token it is.
+func setupAccount(ctx context.Context, o transport.Options) (reconcile.TrackerAccount, error) {
+	c, err := connect(Options{Options: o})
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	a, err := c.Do(ctx, http.MethodGet, "/user", nil, nil)
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	user, err := githubapi.Decode[account](c.api, "account", a.Body)
+	if err != nil {
+		return reconcile.TrackerAccount{}, err
+	}
+	return reconcile.TrackerAccount{
+		User: user.Login,
+		Project: func(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
+			c, err := connect(Options{Options: o, Repositories: []string{repo}})
+			if err != nil {
+				return reconcile.TrackerBoard{}, err
+			}
+			return c.proposal(ctx, repo, label)
+		},
+	}, nil
+}
+
+// proposal describes a repository to init: open and closed, and labels as the states between
+// them. A label that does not exist is created when the agent sets it.
+func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.TrackerBoard, error) {
+	found, err := c.verifyRepository(ctx, repo, "")
+	if err != nil {
+		return reconcile.TrackerBoard{}, err
+	}
+	// labelled returns the state of the first label with a word, or else of one to create.
+	labelled := func(word, otherwise string) reconcile.TrackerState {
+		has := func(l string) bool { return strings.Contains(strings.ToLower(l), word) }
+		name := cmp.Or(text.First(found.labels, has), otherwise)
+		return reconcile.TrackerState{Name: name, Kind: reconcile.StateStarted}
+	}
+	isLabel := func(l string) bool { return strings.EqualFold(l, label) }
+	board := reconcile.TrackerBoard{
+		TrackerProject: found.project,
+		Setting:        found.project.Name,
+		HasLabel:       slices.ContainsFunc(found.labels, isLabel),
+		States: []reconcile.TrackerState{
+			{Name: "open", Kind: reconcile.StateWaiting},
+			labelled("progress", "In Progress"),
+			labelled("review", "Human Review"),
+			{Name: "closed", Kind: reconcile.StateEnded},
+		},
+	}
+	for _, l := range found.labels {
+		if _, known := board.State(l); !known {
+			board.States = append(board.States, reconcile.TrackerState{Name: l})
+		}
+	}
+	return board, nil
+}

@@ -1,0 +1,144 @@
+package github
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// statesAfter returns the states to which a call of the agent's tool moves its issue.
+func (c *Client) statesAfter(ctx context.Context, issue reconcile.Issue, in toolCall) ([]string, error) {
+	if in.method == http.MethodGet {
+		return nil, nil
+	}
+	var body map[string]json.RawMessage // by exact names, as GitHub reads them
+	_ = json.Unmarshal(in.body, &body)  // or a list of labels
+	if in.target.rule == itemRule {
+		return c.columnsIn(ctx, body["fields"])
+	}
+	_, number, err := c.issueOf(issue.ID)
+	if err != nil {
+		return c.renamedState(in, body), err
+	}
+	below, ofIssue := belowIssue(in.target.path, number)
+	if !ofIssue {
+		return c.renamedState(in, body), nil
+	}
+	state := textOf(body["state"])
+	if below == "" && state == "closed" {
+		return []string{state}, nil
+	}
+	if c.o.Project != "" { // labels are no states
+		return nil, nil
+	}
+	return c.labelledState(ctx, issue.ID, in, below, body["labels"])
+}
+
+// belowIssue returns what of a path is below that of an issue: labels for
+// /repos/acme/shop/issues/12/labels. ok is false for the path of something else.
+func belowIssue(path string, number int) (below string, ok bool) {
+	_, rest, ofIssue := strings.Cut(path, "/issues/")
+	first, below, _ := strings.Cut(rest, "/")
+	n, err := strconv.Atoi(first)
+	return below, ofIssue && err == nil && n == number
+}
+
+// labelledState returns the state of the issue after a change of its labels. given are the
+// labels in a change of the issue itself.
+func (c *Client) labelledState(
+	ctx context.Context,
+	id string,
+	in toolCall,
+	below string,
+	given json.RawMessage,
+) ([]string, error) {
+	removed, removes := strings.CutPrefix(below, "labels/")
+	changesIssue := below == "" && given != nil
+	if below != "labels" && !removes && !changesIssue {
+		return nil, nil
+	}
+	found, err := c.ByIDs(ctx, []string{id}) // the agent may have changed them in this turn
+	if err != nil {
+		return nil, err
+	}
+	labels := found[id].Labels
+	named := labelNames(cmp.Or(string(given), string(in.body)))
+	switch {
+	case removes:
+		labels = text.Filter(labels, func(l string) bool { return !reconcile.SameState(l, removed) })
+	case in.method == http.MethodPost:
+		labels = slices.Concat(labels, named)
+	case in.method == http.MethodDelete:
+		labels = nil
+	default:
+		labels = named
+	}
+	has := func(state string) bool {
+		return slices.ContainsFunc(labels, func(l string) bool { return reconcile.SameState(l, state) })
+	}
+	return []string{cmp.Or(text.First(c.o.StateLabels, has), "open")}, nil
+}
+
+// renamedState returns the new name of a label that is a state.
+func (c *Client) renamedState(in toolCall, body map[string]json.RawMessage) []string {
+	_, label, ofLabel := strings.Cut(in.target.path, "/labels/")
+	isIt := func(l string) bool { return reconcile.SameState(l, label) }
+	name := textOf(body["new_name"])
+	if !ofLabel || name == "" || !slices.ContainsFunc(c.o.StateLabels, isIt) {
+		return nil
+	}
+	return []string{name}
+}
+
+// columnsIn returns the columns of the board that a change of the issue's item names.
+func (c *Client) columnsIn(ctx context.Context, fields json.RawMessage) ([]string, error) {
+	var list []struct {
+		ID    json.Number     `json:"id"`
+		Value json.RawMessage `json:"value"`
+	}
+	_ = json.Unmarshal(fields, &list) // GitHub refuses another one
+	board, err := c.statusField(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var states []string
+	for _, f := range list {
+		if f.ID.String() != fmt.Sprint(board.field.ID) {
+			continue
+		}
+		column := text.First(board.field.Options, func(o option) bool { return textOf(f.Value) == o.ID })
+		states = append(states, cmp.Or(column.Name, "open"))
+	}
+	return states, nil
+}
+
+// textOf returns a text; "" for anything else.
+func textOf(raw json.RawMessage) string {
+	var s string
+	_ = json.Unmarshal(raw, &s)
+	return s
+}
+
+// labelNames are the names in a body: a list, or an object with one, of texts or of objects
+// with a name.
+func labelNames(raw string) []string {
+	var object struct{ Labels json.RawMessage }
+	if json.Unmarshal([]byte(raw), &object) == nil {
+		raw = string(object.Labels)
+	}
+	var list []json.RawMessage
+	_ = json.Unmarshal([]byte(raw), &list) // GitHub refuses what is neither
+	return text.Map(list, func(one json.RawMessage) string {
+		var named struct{ Name string }
+		_ = json.Unmarshal(one, &named)
+		return cmp.Or(textOf(one), named.Name)
+	})
+}
