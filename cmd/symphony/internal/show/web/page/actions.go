@@ -19,31 +19,6 @@ type Forms struct {
 	MayAct  bool   // the reader has the token; if not, the forms only show what would be possible
 }
 
-// Forms makes the forms of a project on the overview.
-func (o Overview) Forms(project string) Forms {
-	return Forms{project, o.Address(), o.MayAct}
-}
-
-// Forms makes the forms of the issue's page.
-func (i Issue) Forms() Forms { return Forms{i.Project, i.Path(), i.MayAct} }
-
-// Form is what an operator can do about the issue.
-func (i Issue) Form() IssueForm {
-	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
-	if c := i.Claim; c != nil {
-		form.Claimed = true
-		form.HeldNext = c.HeldNext
-		form.Undelivered = c.Delivery != nil && c.Delivery.Due
-		form.Refused = c.Delivery != nil && c.Delivery.Handover.Refused()
-	}
-	return form
-}
-
-// IssueAddress is the path of an issue's page.
-func IssueAddress(project, identifier string) string {
-	return "/issues/" + url.PathEscape(project) + "/" + url.PathEscape(identifier)
-}
-
 // Action is the address of a command of the API about the project.
 func (f Forms) Action(path ...string) string {
 	address := "/api/v1"
@@ -158,23 +133,26 @@ func (i IssueForm) Can(verb string) bool {
 	case "stop":
 		return running
 	case "retry":
-		return i.HeldNext && running ||
-			i.Claimed &&
-				is(
-					reconcile.StatusHeld,
-					reconcile.StatusQueued,
-					reconcile.StatusWaiting,
-					reconcile.StatusUndelivered,
-				)
+		if running {
+			return i.HeldNext
+		}
+		return i.Claimed && is(
+			reconcile.StatusHeld,
+			reconcile.StatusQueued,
+			reconcile.StatusWaiting,
+			reconcile.StatusUndelivered,
+		)
 	case "hold":
-		return running && !i.HeldNext ||
-			is(
-				reconcile.StatusQueued,
-				reconcile.StatusBlocked,
-				reconcile.StatusWaiting,
-				reconcile.StatusSkipped,
-				detail.StatusReady,
-			)
+		if running {
+			return !i.HeldNext
+		}
+		return is(
+			reconcile.StatusQueued,
+			reconcile.StatusBlocked,
+			reconcile.StatusWaiting,
+			reconcile.StatusSkipped,
+			detail.StatusReady,
+		)
 	case "deliver":
 		return is(reconcile.StatusUndelivered) || i.Undelivered && is(reconcile.StatusHeld)
 	case "verify":
@@ -185,18 +163,13 @@ func (i IssueForm) Can(verb string) bool {
 
 // Tells reports whether a message reaches an agent: the present or a later run's.
 func (i IssueForm) Tells() bool {
-	return !slices.Contains(
-		[]view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown},
-		i.Status,
-	)
+	over := []view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
+	return !slices.Contains(over, i.Status)
 }
 
 // Possible lists what can be done.
 func (i IssueForm) Possible() []string {
-	return slices.DeleteFunc(
-		[]string{"stop", "retry", "hold", "deliver", "verify"},
-		func(verb string) bool { return !i.Can(verb) },
-	)
+	return text.Filter([]string{"stop", "retry", "hold", "deliver", "verify"}, i.Can)
 }
 
 // ProjectForm is the data of the template "project-actions".
@@ -215,11 +188,4 @@ type ProjectButton struct {
 	Forms
 	Verb string
 	Held int // of retry
-}
-
-// Notice is what the last command of the reader said.
-type Notice struct {
-	Command string // as it is typed
-	Lines   []string
-	Failed  bool
 }

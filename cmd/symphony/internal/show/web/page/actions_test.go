@@ -77,7 +77,7 @@ func TestRequestForm(t *testing.T) {
 		{"change", change, true, `wants to change files|<div class="lines sides" tabindex="0" role="region" aria-label="a\x07b">|<code>a\x07b</code>|<div class="hunk"><code>@@ -1 +1 @@</code></div>|<div class="del"><code>&lt;old&gt;</code></div><div class="add"><code>new\x1b]0;x\x07</code>`},
 	} {
 		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: c.mayAct}
-		html := string(draw("request", forms.Request(c.row)))
+		html := string(draw(fragments(), "request", forms.Request(c.row)))
 		for _, want := range strings.Split(strings.ReplaceAll(c.want, " | ", " \x00 "), "|") {
 			test.Contains(t, c.name, html, strings.ReplaceAll(want, " \x00 ", " | "))
 		}
@@ -114,13 +114,13 @@ func TestIssueForm(t *testing.T) {
 			Claimed:    true,
 		}
 		test.Equal(t, string(status), strings.Join(form.Possible(), " "), want)
-		html := string(draw("issue-actions", form))
+		html := string(draw(fragments(), "issue-actions", form))
 		for _, verb := range []string{"stop", "retry", "hold", "deliver"} {
 			has := strings.Contains(html, `action="/api/v1/a%2Fb%20c/`+verb+`?project=web"`)
 			test.Equal(t, string(status)+" "+verb, has, slices.Contains(form.Possible(), verb))
 		}
 		form.MayAct = false
-		if html := string(draw("issue-actions", form)); strings.Contains(html, "<form") ||
+		if html := string(draw(fragments(), "issue-actions", form)); strings.Contains(html, "<form") ||
 			strings.Contains(html, "/login") != (want != "") {
 			t.Errorf("%s: %s", status, html)
 		}
@@ -133,7 +133,7 @@ func TestIssueForm(t *testing.T) {
 	}
 	stays.HeldNext = true
 	test.Equal(t, "held after its run", strings.Join(stays.Possible(), " "), "stop retry")
-	test.Contains(t, "the button", string(draw("issue-actions", stays)), "Do not hold")
+	test.Contains(t, "the button", string(draw(fragments(), "issue-actions", stays)), "Do not hold")
 	held := IssueForm{
 		Forms:       Forms{MayAct: true},
 		Identifier:  "A-1",
@@ -143,7 +143,7 @@ func TestIssueForm(t *testing.T) {
 	}
 	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
 	for _, paused := range []bool{true, false} {
-		html := string(draw("project-actions", Forms{
+		html := string(draw(fragments(), "project-actions", Forms{
 			Project: "web",
 			MayAct:  true,
 		}.Overview(paused, paused)))

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"html/template"
 	"strings"
 	"time"
 
@@ -51,16 +50,6 @@ func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAc
 
 // Brief is the notice in a few words, for the title of a page.
 func (o obstacle) Brief() string { return strings.TrimPrefix(o.Project+": "+o.Title, ": ") }
-
-func (p Page) alarmed() bool { return p.Alerts != nil && len(p.Alerts.Alarms) > 0 }
-
-// Strip is the alarms above a page that does not have them among its own notices.
-func (p Page) Strip() template.HTML {
-	if !p.alarmed() || p.Alerts.InPlace {
-		return ""
-	}
-	return mainOf("strip", p.Alerts.Alarms)
-}
 
 // obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
 type obstacle struct {

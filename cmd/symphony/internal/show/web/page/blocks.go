@@ -1,12 +1,25 @@
 package page
 
 import (
+	"html"
+	"html/template"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
+
+// diffLine is a line of a diff.
+type diffLine struct {
+	Kind     string // add, del, hunk, note or empty
+	Old, New int    // its numbers; 0 where it has none
+	Text     string // without the sign
+	// From and Till are the beginning and the end of what differs, in a line that another
+	// replaces.
+	From, Till int
+	Colours    []colour // of Text, in order; none if its language is not known
+}
 
 // diffBlock is a part of a diff: lines of one kind, or lines that others replace, which a wide
 // window shows side by side.
@@ -28,18 +41,19 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 		last := len(blocks) - 1
 		if last < 0 || blocks[last].Kind != kind || l.Kind == "del" && before == "add" {
 			blocks = append(blocks, diffBlock{Kind: kind})
-			last = last + 1
+			last++
 		}
 		blocks[last].Lines = append(blocks[last].Lines, l)
 		before = l.Kind
 	}
 	for _, b := range blocks {
+		if b.Kind != "pair" {
+			continue
+		}
 		added := len(text.Filter(b.Lines, func(l diffLine) bool { return l.Kind == "add" }))
-		removed := len(b.Lines) - added
+		removed := len(b.Lines) - added // they come first
 		for n := range min(added, removed) {
-			if b.Kind == "pair" {
-				markWords(&b.Lines[n], &b.Lines[removed+n])
-			}
+			markWords(&b.Lines[n], &b.Lines[removed+n])
 		}
 	}
 	return blocks
@@ -48,11 +62,11 @@ func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 // changeBlocks divides the patch of a request. It shows each line of it, whatever the heads of
 // the hunks claim.
 func changeBlocks(c reconcile.RequestChange) []diffBlock {
-	return blocksOf(c.Path, diffLines(eventlog.AsDiff(c)))
+	return blocksOf(c.Path, linesOf(eventlog.AsDiff(c)))
 }
 
-// diffLines divides a diff into lines.
-func diffLines(diff string) (list []diffLine) {
+// linesOf divides a diff into lines.
+func linesOf(diff string) (list []diffLine) {
 	isDiff := strings.HasPrefix(diff, "@@") || strings.Contains(diff, "\n@@")
 	for line := range strings.Lines(diff) {
 		l := diffLine{Text: strings.TrimSuffix(line, "\n")}
@@ -96,4 +110,72 @@ func markWords(old, now *diffLine) {
 	now.From = len(strings.Join(b[:from], ""))
 	old.Till = len(strings.Join(a[:len(a)-end], ""))
 	now.Till = len(strings.Join(b[:len(b)-end], ""))
+}
+
+// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of
+// comments and strings, as far as one can tell.
+func colourLines(file string, lines []diffLine) {
+	known, ok := languageOf(file)
+	if !ok {
+		return
+	}
+	begin := scanner{language: known}
+	old := begin
+	now := begin
+	for i := range lines {
+		switch l := &lines[i]; l.Kind {
+		case "hunk":
+			old = begin
+			now = begin
+		case "note":
+		case "del":
+			l.Colours = old.line(l.Text)
+		case "add":
+			l.Colours = now.line(l.Text)
+		default:
+			l.Colours = now.line(l.Text)
+			old.class = now.class
+			old.until = now.until
+		}
+	}
+}
+
+// Code draws the text of the line with its colours and its mark.
+func (l diffLine) Code() template.HTML {
+	var out strings.Builder
+	at := 0
+	draw := func(class string, end int) {
+		if at >= end {
+			return
+		}
+		shown := html.EscapeString(l.Text[at:end])
+		if class != "" {
+			shown = `<i class="` + class + `">` + shown + "</i>"
+		}
+		out.WriteString(shown)
+		at = end
+	}
+	for _, c := range append(l.Colours, colour{"", len(l.Text)}) {
+		if at <= l.From && l.From < c.end && l.From < l.Till {
+			draw(c.class, l.From)
+			out.WriteString("<mark>")
+		}
+		if at < l.Till && l.Till <= c.end && l.From < l.Till {
+			draw(c.class, l.Till)
+			out.WriteString("</mark>")
+		}
+		draw(c.class, c.end)
+	}
+	return template.HTML(out.String()) //nolint:gosec // tags of ours, and escaped text
+}
+
+// diffLines is the data of the template "diff-lines".
+type diffLines struct {
+	Label  string
+	Blocks []diffBlock
+	Split  bool // old and new lines are side by side where the window is wide
+}
+
+func newDiffLines(label string, blocks []diffBlock, split bool) diffLines {
+	return diffLines{Label: label, Blocks: blocks, Split: split}
 }

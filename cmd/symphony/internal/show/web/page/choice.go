@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Choice is what a reader of the overview has chosen: the query of its address.
@@ -27,8 +28,8 @@ func NewChoice(q url.Values) Choice {
 	if !slices.Contains(view.Statuses, c.Status) {
 		c.Status = ""
 	}
-	c.From, _ = strconv.Atoi(q.Get("from"))
-	c.From = max(c.From, 0)
+	from, _ := strconv.Atoi(q.Get("from")) // 0 for anything but a number
+	c.From = max(from, 0)
 	return c
 }
 
@@ -38,38 +39,23 @@ func (c Choice) Address() string { return c.With("from", rowNumber(c.From)) }
 // With is the address of the overview with this choice, but other values of some keys, from
 // the first row on.
 func (c Choice) With(pairs ...string) string {
-	return address(
-		"/",
-		append([]string{"q", c.Query, "project", c.Project, "status", string(c.Status)}, pairs...)...)
-}
-
-// address is a path with a query of keys and their values. The last value of a key counts;
-// without one it is left out.
-func address(path string, pairs ...string) string {
-	q := url.Values{}
-	for pair := range slices.Chunk(pairs, 2) {
-		if q.Set(pair[0], pair[1]); pair[1] == "" {
-			q.Del(pair[0])
-		}
+	chosen := []string{
+		"q", c.Query,
+		"project", c.Project,
+		"status", string(c.Status),
 	}
-	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
+	return address("/", append(chosen, pairs...)...)
 }
-
-// rowNumber is the number of a row in an address, empty for the first one.
-func rowNumber(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
 
 // mostEnded is how many ended runs a list of issues has at most.
 const mostEnded = 500
 
 // Options are those of the overviews that the page needs. A search reaches all recorded runs.
 func (c Choice) Options() view.Options {
-	o := view.Options{All: true}
-	if c.Lists() {
-		o.List = true
-		o.Ended = mostEnded
-		o.Search = c.selection().Search()
+	if !c.Lists() {
+		return view.Options{All: true}
 	}
-	return o
+	return view.Options{All: true, List: true, Ended: mostEnded, Search: c.selection().Search()}
 }
 
 // selection keeps the issues that the search finds.
@@ -99,3 +85,56 @@ func (c Choice) Results() string {
 
 // Lists reports whether the page is a list of issues that match, and nothing else.
 func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
+
+// ResultChoice is what a reader of the results has chosen: the query of the address as it was
+// written, without the first row.
+type ResultChoice struct {
+	Query   string
+	Outcome string // such as handed_over
+	Label   string
+	Project string
+	Since   string // a day, such as 2026-01-31
+	Until   string // a day
+}
+
+// NewResultChoice reads the query of an address.
+func NewResultChoice(q url.Values) ResultChoice {
+	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
+	return ResultChoice{
+		Query:   given("q"),
+		Outcome: given("outcome"),
+		Label:   given("label"),
+		Project: given("project"),
+		Since:   given("since"),
+		Until:   given("until"),
+	}
+}
+
+// With is the address of the results with this choice, but other values of some keys.
+func (c ResultChoice) With(pairs ...string) string {
+	chosen := []string{
+		"q", c.Query,
+		"outcome", c.Outcome,
+		"label", c.Label,
+		"project", c.Project,
+		"since", c.Since,
+		"until", c.Until,
+	}
+	return address("/results", append(chosen, pairs...)...)
+}
+
+// endedWith is the address of the overview with the runs of a project that ended so.
+func endedWith(project, outcome string) string {
+	return Choice{Project: project, Status: view.StatusEnded, Query: outcome + ":"}.Address()
+}
+
+// resultsWith is the address of the results of a project that a query finds.
+func resultsWith(project, query string) string {
+	return ResultChoice{Project: project, Query: query}.With()
+}
+
+// handedOver is the address of the results that a project has handed over on a day.
+func handedOver(project, day string) string {
+	c := ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}
+	return c.With()
+}

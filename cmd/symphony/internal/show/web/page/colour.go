@@ -1,8 +1,6 @@
 package page
 
 import (
-	"html"
-	"html/template"
 	"path"
 	"slices"
 	"strings"
@@ -239,59 +237,3 @@ func quotedLength(text string) int {
 }
 
 func wordSign(r rune) bool { return r == '_' || unicode.IsLetter(r) || unicode.IsDigit(r) }
-
-// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of
-// comments and strings, as far as one can tell.
-func colourLines(file string, lines []diffLine) {
-	known, ok := languageOf(file)
-	if !ok {
-		return
-	}
-	begin := scanner{language: known}
-	old := begin
-	now := begin
-	for i := range lines {
-		switch l := &lines[i]; l.Kind {
-		case "hunk":
-			old = begin
-			now = begin
-		case "note":
-		case "del":
-			l.Colours = old.line(l.Text)
-		case "add":
-			l.Colours = now.line(l.Text)
-		default:
-			l.Colours = now.line(l.Text)
-			old.class = now.class
-			old.until = now.until
-		}
-	}
-}
-
-// Code draws the text of the line with its colours and its mark.
-func (l diffLine) Code() template.HTML {
-	var out strings.Builder
-	at := 0
-	draw := func(class string, end int) {
-		if at >= end {
-			return
-		}
-		shown := html.EscapeString(l.Text[at:end])
-		if at = end; class != "" {
-			shown = `<i class="` + class + `">` + shown + "</i>"
-		}
-		out.WriteString(shown)
-	}
-	for _, c := range append(l.Colours, colour{"", len(l.Text)}) {
-		if at <= l.From && l.From < c.end && l.From < l.Till {
-			draw(c.class, l.From)
-			out.WriteString("<mark>")
-		}
-		if at < l.Till && l.Till <= c.end && l.From < l.Till {
-			draw(c.class, l.Till)
-			out.WriteString("</mark>")
-		}
-		draw(c.class, c.end)
-	}
-	return template.HTML(out.String()) //nolint:gosec // tags of ours, and escaped text
-}

@@ -28,7 +28,7 @@ func TestColours(t *testing.T) {
 	} {
 		t.Run(c.file, func(t *testing.T) {
 			var got []string
-			for _, b := range blocksOf(c.file, diffLines(c.diff)) {
+			for _, b := range blocksOf(c.file, linesOf(c.diff)) {
 				for _, l := range b.Lines {
 					l.From = 0
 					l.Till = 0

@@ -44,13 +44,3 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 		},
 	)
 }
-
-// InTerminal is what else can be done about the issue.
-func (i Issue) InTerminal() []terminalCommand {
-	p := i.Issue.Project
-	name := text.ShellQuote(i.Name())
-	return []terminalCommand{
-		{"Next prompt", inFull(p, "prompt "+name)},
-		{"Take over", inFull(p, "takeover "+name)},
-	}
-}

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"hash/fnv"
+	"html/template"
 	"path"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -22,14 +24,17 @@ type Diff struct {
 	Added, Removed int        // lines of all of them
 }
 
+// diffTemplate is the template of the page.
+var diffTemplate = sync.OnceValue(func() *template.Template { return parse(nil, "diff.html") })
+
 // Page draws it.
 func (d Diff) Page() Page {
 	d.Files = parseDiff(d.Text)
 	for _, f := range d.Files {
-		d.Added = d.Added + f.Added
-		d.Removed = d.Removed + f.Removed
+		d.Added += f.Added
+		d.Removed += f.Removed
 	}
-	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: mainOf("diff.html", d)}
+	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: markup(diffTemplate(), "diff.html", d)}
 }
 
 // Back is the address of the issue's page.
@@ -45,8 +50,10 @@ type diffFile struct {
 	Hidden         int // lines that are not shown
 }
 
-// Dir and Base are the two parts of the path.
-func (f diffFile) Dir() string  { return path.Dir(f.Path) }
+// Dir is the directory in the path.
+func (f diffFile) Dir() string { return path.Dir(f.Path) }
+
+// Base is the last name in the path.
 func (f diffFile) Base() string { return path.Base(f.Path) }
 
 // Blocks divide the lines.
@@ -58,17 +65,6 @@ func (f diffFile) Split() bool { return f.Added > 0 && f.Removed > 0 }
 // Open reports whether the file is shown at once.
 func (f diffFile) Open() bool { return len(f.Lines) <= longFile }
 
-// diffLine is a line of a diff.
-type diffLine struct {
-	Kind     string // add, del, hunk, note or empty
-	Old, New int    // its numbers; 0 where it has none
-	Text     string // without the sign
-	// From and Till are the beginning and the end of what differs, in a line that another
-	// replaces.
-	From, Till int
-	Colours    []colour // of Text, in order; none if its language is not known
-}
-
 // The limits of a diff on a page.
 const (
 	mostLinesOfFile = 2000
@@ -78,7 +74,7 @@ const (
 
 // parseDiff reads a diff as git writes it. Its content is not trusted: the numbers of lines in
 // the heads of hunks decide which lines are content.
-func parseDiff(data string) (files []diffFile) {
+func parseDiff(data string) []diffFile {
 	p := diffParser{}
 	for line := range strings.Lines(data) {
 		p.line(strings.TrimSuffix(line, "\n"))
@@ -94,6 +90,7 @@ type diffParser struct {
 	notCommitted     bool
 }
 
+// line reads any line of a diff.
 func (p *diffParser) line(line string) {
 	switch {
 	case strings.HasPrefix(line, `\`) && len(p.files) > 0:
@@ -129,7 +126,8 @@ func (p *diffParser) head(line string) {
 	mode, added := strings.CutPrefix(line, "new file mode ")
 	switch {
 	case added:
-		if f.What = "added"; mode != "100644" {
+		f.What = "added"
+		if mode != "100644" {
 			p.add(diffLine{Kind: "note", Text: cmp.Or(kindsOfFile[mode], line)})
 		}
 	case strings.HasPrefix(line, "deleted file mode "):
@@ -141,9 +139,8 @@ func (p *diffParser) head(line string) {
 	}
 }
 
+// hunk reads the head of a hunk, such as "@@ -1,3 +1,4 @@ func main() {".
 func (p *diffParser) hunk(line string) {
-	p.oldLeft = 1
-	p.newLeft = 1
 	numbers, _, _ := strings.Cut(strings.TrimPrefix(line, "@@ "), " @@")
 	before, after, _ := strings.Cut(numbers, " ")
 	p.old, p.oldLeft = rangeOf(strings.TrimPrefix(before, "-"))
@@ -155,12 +152,14 @@ func (p *diffParser) hunk(line string) {
 func rangeOf(s string) (from, count int) {
 	first, rest, several := strings.Cut(s, ",")
 	from, _ = strconv.Atoi(first)
-	if count = 1; several {
-		count, _ = strconv.Atoi(rest)
+	if !several {
+		return from, 1
 	}
+	count, _ = strconv.Atoi(rest)
 	return from, count
 }
 
+// content reads a line of a hunk.
 func (p *diffParser) content(line string) {
 	f := &p.files[len(p.files)-1]
 	l := diffLine{Text: line}
@@ -170,23 +169,23 @@ func (p *diffParser) content(line string) {
 		l.New = p.new
 		l.Text = line[1:]
 		f.Added++
-		p.new = p.new + 1
-		p.newLeft = p.newLeft - 1
+		p.new++
+		p.newLeft--
 	case strings.HasPrefix(line, "-"):
 		l.Kind = "del"
 		l.Old = p.old
 		l.Text = line[1:]
 		f.Removed++
-		p.old = p.old + 1
-		p.oldLeft = p.oldLeft - 1
+		p.old++
+		p.oldLeft--
 	default:
 		l.Old = p.old
 		l.New = p.new
 		l.Text = strings.TrimPrefix(line, " ")
-		p.old = p.old + 1
-		p.oldLeft = p.oldLeft - 1
-		p.new = p.new + 1
-		p.newLeft = p.newLeft - 1
+		p.old++
+		p.oldLeft--
+		p.new++
+		p.newLeft--
 	}
 	p.add(l)
 }
@@ -207,10 +206,11 @@ func (p *diffParser) add(l diffLine) {
 // special characters.
 func pathOf(both string) string {
 	half := both[:len(both)/2]
-	if plain, err := strconv.Unquote(half); err == nil {
-		half = plain
+	plain, err := strconv.Unquote(half)
+	if err != nil { // it is not quoted
+		plain = half
 	}
-	return strings.TrimPrefix(half, "a/")
+	return strings.TrimPrefix(plain, "a/")
 }
 
 // Anchor is the name of the file's place in the page, the same while other files come and go.
@@ -221,10 +221,4 @@ func (f diffFile) Anchor() string {
 		hash.Write([]byte{0})
 	}
 	return fmt.Sprintf("file-%08x", hash.Sum32())
-}
-
-// lineBody is the data of the template "diff-lines". split puts old and new lines side by side
-// where the window is wide.
-func lineBody(label string, blocks []diffBlock, split bool) map[string]any {
-	return map[string]any{"Label": label, "Blocks": blocks, "Split": split}
 }

@@ -3,8 +3,6 @@ package page
 import (
 	"fmt"
 	"html/template"
-	"net/url"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -13,77 +11,13 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/state"
 )
 
-// functions are those of the templates.
-func functions() template.FuncMap {
-	return template.FuncMap{
-		"visible":  text.Visible, // text of agents and trackers without control characters
-		"lines":    text.VisibleLines,
-		"diff":     changeBlocks,
-		"lineBody": lineBody,
-		"icon":     icon,
-		"when":     when,
-		"count":    text.Count,
-		"plural":   text.Plural,
-		"elapsed":  elapsed,
-		"command":  command,
-		"marked":   marked,
-		"seconds":  func(s float64) string { return text.Duration(time.Duration(s * float64(time.Second))) },
-		"words":    func(s any) string { return strings.ReplaceAll(fmt.Sprint(s), "_", " ") },
-		"sentence": func(s string) string { return sentence(text.Visible(s)) },
-
-		"amount":          amount,
-		"dayOf":           dayOf,
-		"dayPlots":        dayPlots,
-		"issueAddress":    IssueAddress,
-		"labelled":        func(label string) string { return Choice{Query: labelPrefix + label}.Address() },
-		"linked":          linked,
-		"latest":          slices.Backward[[]view.ResultDay],
-		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
-		"meter":           meter,
-		"money":           func(c *view.Cost) string { return amount(float64(c.Amount), c.Currency) },
-		"needs":           func(r []view.RequestRow, stuck []view.Row) int { return len(r) + len(stuck) },
-		"outcomesOf":      outcomesOf,
-		"passPlot":        passPlot,
-		"passTook":        durationOf,
-		"projectCommands": projectCommands,
-		"endedWith": func(project, outcome string) string {
-			return Choice{
-				Project: project,
-				Status:  view.StatusEnded,
-				Query:   outcome + ":",
-			}.Address()
-		},
-		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
-		"pullOf": pullOf,
-		"resultsOf": func(project, day string) string {
-			return ResultChoice{
-				Project: project,
-				Outcome: state.ResultHandedOver,
-				Since:   day,
-				Until:   day,
-			}.With()
-		},
-		"resultsWith": func(project, query string) string {
-			return ResultChoice{
-				Project: project,
-				Query:   query,
-			}.With()
-		},
-		"rowOutcome": rowOutcome,
-		"rowRun":     rowRun,
-		"rowText":    rowText,
-		"slotMeter":  slotMeter,
-		"today":      today,
-		"took":       took,
-		"turnTone":   turnTone,
-		"unstarted":  unstarted,
-		"window":     window,
-	}
-}
+// The limits of a line on a page, in bytes. The whole log has everything.
+const (
+	longestText   = 2000
+	longestDetail = 300
+)
 
 // when is a moment, a time.Time or a pointer to one. The script of the pages shows how long
 // ago or in how long it is, so that a page only changes with its facts; without the script it
@@ -135,24 +69,6 @@ func marked(s string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // escaped
 }
 
-// word is a word of a text with the address of the issue that it names; empty if it names
-// none.
-type word struct{ Before, Text, After, Address string }
-
-// linked divides a text into words, which name issues of these lists.
-func linked(project, s string, known map[string]bool) (list []word) {
-	for w := range strings.SplitSeq(s, " ") {
-		name := strings.Trim(w, ",;()")
-		at := strings.Index(w, name)
-		l := word{Before: w[:at], Text: name, After: w[at+len(name):] + " "}
-		if known[project+" "+name] {
-			l.Address = IssueAddress(project, name)
-		}
-		list = append(list, l)
-	}
-	return list
-}
-
 // icons returns the lines of pictures of 16 by 16.
 var icons = sync.OnceValue(func() map[string]string {
 	return map[string]string{
@@ -181,83 +97,10 @@ func icon(name string) template.HTML {
 	)
 }
 
-// Icon is the URL of the page's Picture, which contains all of it.
-func (p Page) Icon() template.URL {
-	return template.URL("data:image/svg+xml," + url.PathEscape(p.Picture())) // ours
-}
-
-// Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for
-// a person.
-func (p Page) Picture() string {
-	colour := "#3d8bfd"
-	number := ""
-	if p.alarmed() {
-		colour = "#e5484d"
-		number = "!"
-	}
-	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="` + colour + `">` +
-		`<rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
-		`<rect x="10" y="4" width="5" height="24" rx="2.5"/>` +
-		`<rect x="18" y="9" width="5" height="14" rx="2.5"/><rect x="26" y="13" width="5" height="6" rx="2.5"/></g>`
-	switch {
-	case p.Requests > 9:
-		number = "9+"
-	case p.Requests > 0:
-		number = fmt.Sprint(p.Requests)
-	}
-	if number != "" {
-		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/>` +
-			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" font-size="15" fill="#fff">` + number + `</text>`
-	}
-	return svg + "</svg>"
-}
-
 // sentence begins a text with a capital letter.
 func sentence(s string) string {
 	first, size := utf8.DecodeRuneInString(s)
 	return string(unicode.ToUpper(first)) + s[size:]
-}
-
-// rowOutcome is the outcome of an ended run; empty for other rows.
-func rowOutcome(r view.Row) reconcile.Outcome {
-	run, _ := r.Detail.(view.RunRow)
-	return text.OrEmpty(run.Outcome)
-}
-
-// rowText is the row's text without its outcome and its hold, which the page shows beside it.
-func rowText(r view.Row) string {
-	if r.HeldNext() {
-		return strings.TrimPrefix(r.Text, view.HeldNextText+"; ")
-	}
-	if run, ended := r.Detail.(view.RunRow); ended {
-		outcome, reason := run.Ending()
-		if outcome == string(rowOutcome(r)) {
-			return reason
-		}
-	}
-	return r.Text
-}
-
-// rowRun is the id of an ended run, of which an issue can have several; empty for other rows.
-func rowRun(r view.Row) string {
-	run, _ := r.Detail.(view.RunRow)
-	return run.RunID
-}
-
-// levelClasses are the classes of projects' verdicts.
-var levelClasses = map[view.Level]string{
-	view.LevelNotTicking:  "bad",
-	view.LevelNeedsPerson: "warn",
-	view.LevelOK:          "good",
-}
-
-func slotMeter(s view.SlotsRow) template.HTML {
-	return meter(
-		"slots",
-		float64(s.Used),
-		float64(s.Most),
-		fmt.Sprintf("%d of %d slots of the %s are used", s.Used, s.Most, s.Scope),
-	)
 }
 
 // amount is a number of tokens, or of money in a currency.
@@ -266,4 +109,22 @@ func amount(n float64, unit string) string {
 		return text.Count(int64(n)) + " tokens"
 	}
 	return fmt.Sprintf("%.2f %s", n, unit)
+}
+
+// money is an amount in its currency, such as "1.20 USD".
+func money(c *view.Cost) string { return amount(float64(c.Amount), c.Currency) }
+
+// seconds is a duration, such as "1m 5s".
+func seconds(s float64) string { return text.Duration(time.Duration(s * float64(time.Second))) }
+
+// inWords is a name of ours as text: handed_over becomes "handed over".
+func inWords(name any) string { return strings.ReplaceAll(fmt.Sprint(name), "_", " ") }
+
+// shorten makes a text visible, which may have several lines, and cuts it.
+func shorten(s string, most int) string {
+	cut := text.Within(s, most)
+	if cut == s {
+		return text.VisibleLines(s)
+	}
+	return text.VisibleLines(cut) + fmt.Sprintf(" … %s more", text.BytesText(int64(len(s)-len(cut))))
 }

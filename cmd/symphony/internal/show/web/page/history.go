@@ -31,8 +31,10 @@ type runItem struct {
 	Turns  []detail.Moment // the oldest first
 }
 
-// Events are what happened, the newest first.
-func (i Issue) Events() (list []event) {
+// eventsOf returns what happened to an issue, the newest first. runPath returns the address of
+// the page of a run.
+func eventsOf(i detail.Issue, runPath func(runID string) string) []event {
+	var list []event
 	for _, m := range i.Timeline {
 		e := event{At: m.At, Text: m.Text}
 		switch m.Kind {
@@ -43,7 +45,7 @@ func (i Issue) Events() (list []event) {
 			if n < 0 {
 				continue
 			}
-			e = i.runEvent(i.Runs[n])
+			e = newRunEvent(i.Runs[n], i.Timeline, runPath(i.Runs[n].RunID))
 		case detail.MomentRequest:
 			e.Title = m.Name + " " + decided(m.Result)
 			e.Tone = "warn"
@@ -51,7 +53,7 @@ func (i Issue) Events() (list []event) {
 				e.Title = m.Name + " waits for you"
 			}
 		default:
-			e.Title = sentence(strings.ReplaceAll(strings.TrimSpace(m.Name+" "+m.Result), "_", " "))
+			e.Title = sentence(inWords(strings.TrimSpace(m.Name + " " + m.Result)))
 			e.Tone = cmp.Or(momentTones[string(m.Kind)], momentTones[m.Result])
 		}
 		list = append(list, e)
@@ -74,21 +76,23 @@ var momentTones = map[string]string{
 
 // decided words the decision on a request, or how it ended without one.
 func decided(result string) string {
-	words := map[string]string{
+	decisions := map[string]string{
 		"approve":             "approved",
 		"approve_for_session": "approved for the session",
 		"deny":                "denied",
 		"answer":              "answered",
 	}
-	return cmp.Or(words[result], strings.ReplaceAll(result, "_", " "))
+	return cmp.Or(decisions[result], inWords(result))
 }
 
-func (i Issue) runEvent(r view.RunRow) event {
+// newRunEvent makes the event of a run, with its turns in the history of the issue. path is the
+// address of its page.
+func newRunEvent(r view.RunRow, timeline []detail.Moment, path string) event {
 	e := event{
 		At:    r.StartedAt,
 		Title: "Run",
 		Tone:  "active",
-		Run:   &runItem{RunRow: r, Log: i.RunPath(r.RunID)},
+		Run:   &runItem{RunRow: r, Log: path},
 	}
 	switch {
 	case r.Kind != reconcile.AgentRun:
@@ -99,7 +103,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 	if r.Outcome == nil {
 		e.Title += " in progress"
 	} else {
-		e.Title = e.Title + " " + strings.ReplaceAll(string(*r.Outcome), "_", " ")
+		e.Title += " " + inWords(*r.Outcome)
 		e.Tone = cmp.Or(outcomeTones[*r.Outcome], "bad")
 	}
 	if r.EndedAt != nil {
@@ -115,7 +119,7 @@ func (i Issue) runEvent(r view.RunRow) event {
 		e.Tone = "bad"
 		e.Run.Errors = append(e.Run.Errors, "not delivered: "+d.Code+": "+d.Message)
 	}
-	e.Run.Turns = text.Filter(i.Timeline, func(m detail.Moment) bool {
+	e.Run.Turns = text.Filter(timeline, func(m detail.Moment) bool {
 		return m.Kind == detail.MomentTurn && text.OrEmpty(m.RunID) == r.RunID
 	})
 	slices.Reverse(e.Run.Turns)
@@ -124,13 +128,18 @@ func (i Issue) runEvent(r view.RunRow) event {
 
 // outcomeTones are the tones of outcomes that are not bad.
 var outcomeTones = map[reconcile.Outcome]string{
-	reconcile.Succeeded: "good", reconcile.InterruptedRun: "warn", reconcile.Canceled: "warn",
+	reconcile.Succeeded:      "good",
+	reconcile.InterruptedRun: "warn",
+	reconcile.Canceled:       "warn",
 }
 
-// turnTone is the tone of a turn that ended so, or has not ended.
+// turnTone is the tone of a turn that ended so; it has not ended if result is empty.
 func turnTone(result string) string {
-	return cmp.Or(map[string]string{"completed": "good", "": "active"}[result], "bad")
+	switch result {
+	case "":
+		return "active"
+	case "completed":
+		return "good"
+	}
+	return "bad"
 }
-
-// Earlier is how many runs are kept that the page does not list.
-func (i Issue) Earlier() int { return i.RunsKept - len(i.Runs) }

@@ -1,11 +1,11 @@
 package page
 
 import (
-	"cmp"
 	"html/template"
 	"net/url"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
@@ -28,6 +28,11 @@ type Issue struct {
 	Details bool
 }
 
+// issueTemplate is the template of the page.
+var issueTemplate = sync.OnceValue(func() *template.Template {
+	return parse(template.FuncMap{"turnTone": turnTone}, "issue.html")
+})
+
 // Page draws it.
 func (i Issue) Page() Page {
 	title := i.Name() + " " + text.OrEmpty(i.Issue.Issue.Title)
@@ -35,7 +40,7 @@ func (i Issue) Page() Page {
 		Title:    title,
 		Requests: len(i.Requests),
 		MayAct:   i.MayAct,
-		Main:     mainOf("issue.html", i),
+		Main:     markup(issueTemplate(), "issue.html", i),
 	}
 }
 
@@ -50,6 +55,23 @@ func (i Issue) LogPath(runID string) string { return i.Path() + "/log?run=" + ur
 
 // RunPath is the address of the page of a run.
 func (i Issue) RunPath(runID string) string { return i.Path() + "/run?run=" + url.QueryEscape(runID) }
+
+// Forms makes the forms of the issue's page.
+func (i Issue) Forms() Forms {
+	return Forms{Project: i.Project, Back: i.Path(), MayAct: i.MayAct}
+}
+
+// Form is what an operator can do about the issue.
+func (i Issue) Form() IssueForm {
+	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
+	if c := i.Claim; c != nil {
+		form.Claimed = true
+		form.HeldNext = c.HeldNext
+		form.Undelivered = c.Delivery != nil && c.Delivery.Due
+		form.Refused = c.Delivery != nil && c.Delivery.Handover.Refused()
+	}
+	return form
+}
 
 // headline shows at a glance whether the issue needs a person.
 type headline struct{ Tone, Icon, Text string }
@@ -102,7 +124,7 @@ func (i Issue) progress() headline {
 func (i Issue) Badge() string {
 	plain := []string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}
 	if slices.Contains(plain, i.Why.Code) {
-		return strings.ReplaceAll(i.Why.Code, "_", " ")
+		return inWords(i.Why.Code)
 	}
 	return i.Status.Label()
 }
@@ -117,14 +139,15 @@ func (i Issue) NextAt() *time.Time {
 
 // Hint is what an operator can do about the error of the claim or about a hook that failed.
 func (i Issue) Hint() string {
-	hint := ""
 	if i.Claim != nil {
-		hint = words.Hint(i.Claim.ErrorCode, i.Name())
+		if hint := words.Hint(i.Claim.ErrorCode, i.Name()); hint != "" {
+			return hint
+		}
 	}
 	if len(i.HookFailures) > 0 {
-		hint = cmp.Or(hint, words.Hint("hook_failed", i.Name()))
+		return words.Hint("hook_failed", i.Name())
 	}
-	return hint
+	return ""
 }
 
 // LogRun is the run whose log the page shows; nil before the first.
@@ -167,27 +190,30 @@ func (i Issue) TokenParts() []part {
 
 // PullRequestWords are the states of the pull request, of its checks and its review, each with
 // its tone.
-func (i Issue) PullRequestWords() (words []headline) {
+func (i Issue) PullRequestWords() []headline {
 	p := i.PullRequest
 	if p == nil {
 		return nil
 	}
 	tones := map[string]string{
-		"merged": "good", "passed": "good", "approved": "good",
-		"failed": "bad", "changes_requested": "bad", "pending": "warn", "required": "warn",
+		"merged":            "good",
+		"passed":            "good",
+		"approved":          "good",
+		"failed":            "bad",
+		"changes_requested": "bad",
+		"pending":           "warn",
+		"required":          "warn",
 	}
+	var list []headline
 	add := func(prefix, word string) {
 		if word != "" {
-			words = append(words, headline{
-				Tone: tones[word],
-				Text: prefix + strings.ReplaceAll(word, "_", " "),
-			})
+			list = append(list, headline{Tone: tones[word], Text: prefix + inWords(word)})
 		}
 	}
 	add("", p.State)
 	add("checks ", p.Checks)
 	add("review ", p.Review)
-	return words
+	return list
 }
 
 // TrackerAddress is that of the issue in the tracker; empty if none is known.
@@ -203,31 +229,57 @@ func (i Issue) OtherLinks() []reconcile.Link {
 	})
 }
 
-// ofWeb returns an address of the web, and nothing for any other.
-func ofWeb(address string) string {
-	if strings.HasPrefix(address, "https://") || strings.HasPrefix(address, "http://") {
-		return address
-	}
-	return ""
-}
-
 // mostDescribed bounds the description, in bytes.
 const mostDescribed = 64 << 10
 
 // Description is that of the issue.
 func (i Issue) Description() template.HTML {
-	return markdown(
-		shorten(strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n"), mostDescribed),
-	)
+	written := strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n")
+	return markdown(shorten(written, mostDescribed))
 }
 
 // Attempts are the runs of agents, the newest first.
 func (i Issue) Attempts() []event {
-	return text.Filter(
-		i.Events(),
-		func(e event) bool { return e.Run != nil && e.Run.Kind == reconcile.AgentRun },
-	)
+	isAttempt := func(e event) bool { return e.Run != nil && e.Run.Kind == reconcile.AgentRun }
+	return text.Filter(i.Events(), isAttempt)
 }
 
 // GitWords describe the branch of the workspace.
 func (i Issue) GitWords() string { return strings.Join(words.Git(i.Workspace.Git), ", ") }
+
+// Events are what happened, the newest first.
+func (i Issue) Events() []event { return eventsOf(i.Issue, i.RunPath) }
+
+// Earlier is how many runs are kept that the page does not list.
+func (i Issue) Earlier() int { return i.RunsKept - len(i.Runs) }
+
+// LogItems are the last lines of the log.
+func (i Issue) LogItems() []logLine {
+	var items []logLine
+	ids := lineIDs{}
+	for _, l := range i.Log {
+		item := newLogLine(ids.of(l), l, longestText)
+		item.Detail = detailText(l.Detail)
+		items = append(items, item)
+	}
+	return items
+}
+
+// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the
+// server; empty if there are none.
+func (i Issue) LogZone() string {
+	if len(i.Log) == 0 {
+		return ""
+	}
+	return i.Log[len(i.Log)-1].At.Local().Format("MST")
+}
+
+// InTerminal is what else can be done about the issue.
+func (i Issue) InTerminal() []terminalCommand {
+	p := i.Issue.Project
+	name := text.ShellQuote(i.Name())
+	return []terminalCommand{
+		{"Next prompt", inFull(p, "prompt "+name)},
+		{"Take over", inFull(p, "takeover "+name)},
+	}
+}

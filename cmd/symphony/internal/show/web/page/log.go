@@ -10,12 +10,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// The limits of a line on a page, in characters. The whole log has everything.
-const (
-	longestText   = 2000
-	longestDetail = 300
-)
-
 // logLine is a line of a run's log. Its texts have no control characters.
 type logLine struct {
 	ID     string // the same in all renderings, so that a line that others push up stays selected
@@ -46,17 +40,6 @@ func (ids lineIDs) of(l eventlog.Line) string {
 	return fmt.Sprintf("line-%d-%d", l.At.UnixNano(), ids[l.At])
 }
 
-// LogItems are the last lines of the log.
-func (i Issue) LogItems() (items []logLine) {
-	ids := lineIDs{}
-	for _, l := range i.Log {
-		item := newLogLine(ids.of(l), l, longestText)
-		item.Detail = detailText(l.Detail)
-		items = append(items, item)
-	}
-	return items
-}
-
 func newLogLine(id string, l eventlog.Line, most int) logLine {
 	item := logLine{
 		ID:     id,
@@ -85,22 +68,4 @@ func detailText(lines []string) string {
 		text.Map(lines, func(line string) string { return shorten(line, longestDetail) }),
 		"\n",
 	)
-}
-
-// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the
-// server; empty if there are none.
-func (i Issue) LogZone() string {
-	if len(i.Log) == 0 {
-		return ""
-	}
-	return i.Log[len(i.Log)-1].At.Local().Format("MST")
-}
-
-// shorten makes a text visible, which may have several lines, and cuts it.
-func shorten(s string, most int) string {
-	cut := text.Within(s, most)
-	if cut == s {
-		return text.VisibleLines(s)
-	}
-	return text.VisibleLines(cut) + fmt.Sprintf(" … %s more", text.BytesText(int64(len(s)-len(cut))))
 }

@@ -2,9 +2,11 @@ package page
 
 import (
 	"fmt"
+	"html/template"
 	"reflect"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
@@ -18,6 +20,46 @@ type Overview struct {
 	Agents   []view.RequestRow // what agents without an issue ask
 	Choice
 	MayAct bool
+}
+
+// Forms makes the forms of a project on the overview.
+func (o Overview) Forms(project string) Forms {
+	return Forms{Project: project, Back: o.Address(), MayAct: o.MayAct}
+}
+
+// overviewTemplate is the template of the page.
+var overviewTemplate = sync.OnceValue(func() *template.Template {
+	return parse(template.FuncMap{
+		"dayOf":           dayOf,
+		"dayPlots":        dayPlots,
+		"endedWith":       endedWith,
+		"labelled":        func(label string) string { return Choice{Query: labelPrefix + label}.Address() },
+		"latest":          slices.Backward[[]view.ResultDay],
+		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
+		"linked":          linked,
+		"meter":           meter,
+		"needs":           func(r []view.RequestRow, stuck []view.Row) int { return len(r) + len(stuck) },
+		"outcomesOf":      outcomesOf,
+		"passPlot":        passPlot,
+		"passTook":        durationOf,
+		"projectCommands": projectCommands,
+		"resultsOf":       handedOver,
+		"resultsWith":     resultsWith,
+		"rowOutcome":      rowOutcome,
+		"rowRun":          rowRun,
+		"rowText":         rowText,
+		"slotMeter":       slotMeter,
+		"today":           today,
+		"unstarted":       unstarted,
+		"window":          window,
+	}, "overview.html")
+})
+
+// levelClasses are the classes of projects' verdicts.
+var levelClasses = map[view.Level]string{
+	view.LevelNotTicking:  "bad",
+	view.LevelNeedsPerson: "warn",
+	view.LevelOK:          "good",
 }
 
 // overview is what the template draws.
@@ -57,19 +99,16 @@ func (o Overview) Page() Page {
 		Requests: requests,
 		MayAct:   o.MayAct,
 		Query:    o.Query,
-		Main:     mainOf("overview.html", new(o.data())),
+		Main:     markup(overviewTemplate(), "overview.html", new(o.data())),
 		Alerts:   a,
 	}
 }
 
 func (o Overview) data() overview {
 	d := overview{Overview: o}
-	of := text.Filter(
-		o.Projects,
-		func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project },
-	)
-	var rows []view.Row
-	d.Shown, rows, _ = o.selection().Select(of)
+	isChosen := func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project }
+	shown, rows, _ := o.selection().Select(text.Filter(o.Projects, isChosen))
+	d.Shown = shown
 	for _, v := range d.Shown {
 		if !o.Lists() {
 			d.Obstacles = append(d.Obstacles, obstaclesOf(v, o.Forms(v.Project.Name), len(o.Projects) > 1)...)
@@ -79,7 +118,7 @@ func (o Overview) data() overview {
 		}
 		d.addLimits(v)
 		if n := v.Counts.Held; n > 1 {
-			d.Held = append(d.Held, ProjectButton{o.Forms(v.Project.Name), "retry", n})
+			d.Held = append(d.Held, ProjectButton{Forms: o.Forms(v.Project.Name), Verb: "retry", Held: n})
 		}
 	}
 	joined := view.Join(d.Shown)
@@ -119,17 +158,16 @@ func (d *overview) addLimits(v view.Overview) {
 	if v.Health == nil || len(v.Health.Limits) == 0 {
 		return
 	}
-	for n := range d.Limits {
-		if known := &d.Limits[n]; reflect.DeepEqual(known.Windows, v.Health.Limits) {
-			known.Projects += ", " + v.Project.Name
+	for n, known := range d.Limits {
+		if reflect.DeepEqual(known.Windows, v.Health.Limits) {
+			d.Limits[n].Projects += ", " + v.Project.Name
 			return
 		}
 	}
-	d.Limits = append(d.Limits, accountLimits{v.Project.Name, v.Health.Limits})
+	d.Limits = append(d.Limits, accountLimits{Projects: v.Project.Name, Windows: v.Health.Limits})
 }
 
-// The statuses of the lists of an overview, and how many rows each has there; and how many
-// rows are on a page of their own.
+// The statuses of the lists of an overview, and how many rows each has there.
 var listed = []struct {
 	status view.Status
 	rows   int
@@ -142,33 +180,6 @@ var listed = []struct {
 	{reconcile.StatusSkipped, 5},
 }
 
-const pageRows = 100
-
-// list is some rows of one status.
-type list struct {
-	Status   view.Status // empty for rows of several
-	Rows     []view.Row
-	More     int    // how many further rows there are
-	Next     string // the address of further rows
-	Previous string
-	Several  bool // the page shows several projects
-	MayAct   bool
-	Known    map[string]bool
-}
-
-// Form is what an operator can do about the issue of a row.
-func (l list) Form(r view.Row) IssueForm {
-	return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r)
-}
-
-// tab is a choice of the list.
-type tab struct {
-	Name    string
-	Address string
-	Count   int
-	Current bool
-}
-
 // addRows makes lists of the rows, and tabs that choose among them.
 func (d *overview) addRows(rows []view.Row) {
 	by := map[view.Status][]view.Row{}
@@ -177,65 +188,73 @@ func (d *overview) addRows(rows []view.Row) {
 		known[r.Project+" "+r.Identifier] = true
 		by[r.Status] = append(by[r.Status], r)
 	}
-	first := tab{"At work", d.With("status", ""), 0, d.Status == ""}
-	if d.Query != "" {
-		first.Name = "All"
-		first.Count = len(rows)
-	}
-	d.Tabs = append(d.Tabs, first)
-	for _, s := range view.Statuses {
-		if n := len(by[s]); n > 0 || s == d.Status {
-			d.Tabs = append(d.Tabs, tab{titleOf(s), d.With("status", string(s)), n, s == d.Status})
-		}
-	}
-	several := d.Several()
+	all := list{Several: d.Several(), MayAct: d.MayAct, Known: known}
+	d.addTabs(len(rows), by)
 	if d.Choice.Lists() {
 		if d.Status != "" {
 			rows = by[d.Status]
 		}
-		from := min(d.From, len(rows))
-		until := min(from+pageRows, len(rows))
-		l := list{
-			Status:  d.Status,
-			Rows:    rows[from:until],
-			More:    len(rows) - until,
-			Several: several,
-			MayAct:  d.MayAct,
-			Known:   known,
-		}
-		if l.More > 0 {
-			l.Next = d.With("from", rowNumber(until))
-		}
-		if from > 0 {
-			l.Previous = d.With("from", rowNumber(max(from-pageRows, 0)))
-		}
-		if len(rows) > 0 {
-			d.Lists = []list{l}
-		}
+		d.addChosen(all, rows)
 		return
 	}
 	d.Stuck = slices.Concat(by[reconcile.StatusHeld], by[reconcile.StatusUndelivered], by[view.StatusKept])
 	for _, kind := range listed {
-		if all := by[kind.status]; len(all) > 0 {
-			n := min(kind.rows, len(all))
-			l := list{
-				Status:  kind.status,
-				Rows:    all[:n],
-				More:    len(all) - n,
-				Several: several,
-				MayAct:  d.MayAct,
-				Known:   known,
-			}
-			if l.More > 0 {
-				l.Next = d.With("status", string(kind.status))
-			}
-			d.Lists = append(d.Lists, l)
+		rows := by[kind.status]
+		if len(rows) == 0 {
+			continue
 		}
+		n := min(kind.rows, len(rows))
+		l := all
+		l.Status = kind.status
+		l.Rows = rows[:n]
+		l.More = len(rows) - n
+		if l.More > 0 {
+			l.Next = d.With("status", string(kind.status))
+		}
+		d.Lists = append(d.Lists, l)
 	}
 }
 
-// titleOf is a status as a heading.
-func titleOf(s view.Status) string { return sentence(s.Label()) }
+// addTabs adds the tab of all rows, and one for each status that has rows or is chosen.
+func (d *overview) addTabs(found int, by map[view.Status][]view.Row) {
+	first := tab{Name: "At work", Address: d.With("status", ""), Current: d.Status == ""}
+	if d.Query != "" {
+		first.Name = "All"
+		first.Count = found
+	}
+	d.Tabs = append(d.Tabs, first)
+	for _, s := range view.Statuses {
+		n := len(by[s])
+		if n == 0 && s != d.Status {
+			continue
+		}
+		d.Tabs = append(d.Tabs, tab{
+			Name:    titleOf(s),
+			Address: d.With("status", string(s)),
+			Count:   n,
+			Current: s == d.Status,
+		})
+	}
+}
+
+// addChosen adds the only list of a page that is one: the rows from the chosen one on.
+func (d *overview) addChosen(l list, rows []view.Row) {
+	if len(rows) == 0 {
+		return
+	}
+	from := min(d.From, len(rows))
+	until := min(from+pageRows, len(rows))
+	l.Status = d.Status
+	l.Rows = rows[from:until]
+	l.More = len(rows) - until
+	if l.More > 0 {
+		l.Next = d.With("from", rowNumber(until))
+	}
+	if from > 0 {
+		l.Previous = d.With("from", rowNumber(max(from-pageRows, 0)))
+	}
+	d.Lists = []list{l}
+}
 
 // Several reports whether the page shows several projects.
 func (d *overview) Several() bool { return len(d.Shown) > 1 }
@@ -248,12 +267,14 @@ func (d *overview) HasHealth() bool {
 
 // verdict tells whether projects need a person.
 type verdict struct {
-	Class, Icon, Title string
-	Reasons            []reason
-	Activity           string
-	Next               *view.NextPass
-	Overdue            bool      // Next was more than a minute ago
-	Dead               *obstacle // the only project has no schedule; nil otherwise
+	Class    string
+	Icon     string
+	Title    string
+	Reasons  []reason
+	Activity string // such as "2 running, 1 queued"
+	Next     *view.NextPass
+	Overdue  bool      // Next was more than a minute ago
+	Dead     *obstacle // the only project has no schedule; nil otherwise
 }
 
 // reason is a part of a verdict, and the address of the list that it counts; empty if there is
@@ -272,12 +293,8 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 		d.Class = "bad"
 		d.Icon = "alert"
 		d.Title = "Nothing runs passes"
-		dead := len(
-			slices.DeleteFunc(
-				slices.Clone(all),
-				func(v view.Overview) bool { return v.Verdict().Level != view.LevelNotTicking },
-			),
-		)
+		isDead := func(v view.Overview) bool { return v.Verdict().Level == view.LevelNotTicking }
+		dead := len(text.Filter(all, isDead))
 		if dead < len(all) {
 			d.Title = fmt.Sprintf("Nothing runs the passes of %d of %d projects", dead, len(all))
 		}
@@ -301,20 +318,20 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 		}
 	}
 	if unreadable > 0 {
-		d.Reasons = append(d.Reasons, reason{text.Plural(unreadable, "unreadable project"), ""})
+		d.Reasons = append(d.Reasons, reason{Text: text.Plural(unreadable, "unreadable project")})
 	}
 	if without > 0 {
-		d.Reasons = append(d.Reasons, reason{text.Plural(without, "project") + " without a pass", ""})
+		d.Reasons = append(d.Reasons, reason{Text: text.Plural(without, "project") + " without a pass"})
 	}
 	if n := len(joined.Requests); n > 0 {
-		d.Reasons = append(d.Reasons, reason{text.Plural(n, "request") + " to answer", "#needs"})
+		d.Reasons = append(d.Reasons, reason{Text: text.Plural(n, "request") + " to answer", Address: "#needs"})
 	}
 	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
 		if counts[s] > 0 {
-			d.Reasons = append(
-				d.Reasons,
-				reason{fmt.Sprintf("%d %s", counts[s], s), c.With("status", string(s))},
-			)
+			d.Reasons = append(d.Reasons, reason{
+				Text:    fmt.Sprintf("%d %s", counts[s], s),
+				Address: c.With("status", string(s)),
+			})
 		}
 	}
 	var goes []string
@@ -330,21 +347,3 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 
 // unstarted reports whether no pass of the project has run yet.
 func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == "no_state" }
-
-// today is the last day of results.
-func today(r *view.Results) view.ResultDay { return r.Days[len(r.Days)-1] }
-
-// window is the length of a limit's window.
-func window(l view.LimitRow) string {
-	if l.Seconds == nil {
-		return l.Window + " limit"
-	}
-	d := time.Duration(*l.Seconds * float64(time.Second))
-	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
-		return fmt.Sprintf("%d days", int(d.Hours()/24))
-	}
-	if d >= time.Hour && d%time.Hour == 0 {
-		return text.Plural(int(d.Hours()), "hour")
-	}
-	return text.Duration(d)
-}

@@ -3,12 +3,9 @@
 package page
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"embed"
 	"fmt"
 	"html/template"
-	"io/fs"
+	"net/url"
 	"strings"
 	"sync"
 
@@ -16,43 +13,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-//go:embed *.html
-var sources embed.FS
-
-//go:embed assets
-var assets embed.FS
-
-// templates are parsed at the first use, because every pass is a start of the same program.
-var templates = sync.OnceValue(func() *template.Template {
-	return template.Must(template.New("").Funcs(functions()).ParseFS(sources, "*.html"))
+// frame has what is around a page, and the pages that show nothing of the projects.
+var frame = sync.OnceValue(func() *template.Template {
+	return parse(nil, "layout.html", "problem.html", "login.html")
 })
-
-// Assets are the files that pages refer to, below /assets.
-func Assets() fs.FS {
-	files, _ := fs.Sub(assets, "assets") // the directory exists
-	return files
-}
-
-// AssetTag is the ETag of all assets: it changes with each of them, and with the templates.
-var AssetTag = sync.OnceValue(func() string {
-	hash := sha256.New()
-	for _, files := range []embed.FS{sources, assets} {
-		// they are part of the program
-		_ = fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, _ error) error {
-			data, _ := files.ReadFile(path)
-			fmt.Fprintln(hash, path, len(data))
-			hash.Write(data)
-			return nil
-		})
-	}
-	return fmt.Sprintf(`"%x"`, hash.Sum(nil)[:8])
-})
-
-// AssetNames are the names of the assets.
-func AssetNames() []string {
-	names, _ := fs.Glob(Assets(), "*.*") // the pattern is valid
-	return names
-}
 
 // Page is a page without its frame: what changes while it is open.
 type Page struct {
@@ -67,6 +31,13 @@ type Page struct {
 	Theme  string  // light or dark; empty for that of the reader's system
 	Live   bool    // it changes while it is open
 	Alerts *Alerts // nil for a page that shows nothing of the projects
+}
+
+// Notice is what the last command of the reader said.
+type Notice struct {
+	Command string // as it is typed
+	Lines   []string
+	Failed  bool
 }
 
 // Heading is what the tab of a browser shows.
@@ -118,29 +89,59 @@ func (p Page) Changes() Changes {
 }
 
 // Document is the page as HTML.
-func (p Page) Document() []byte { return draw("layout.html", p) }
+func (p Page) Document() []byte { return draw(frame(), "layout.html", p) }
 
-// draw executes a template of ours with values of ours: an error is a mistake in one of them,
-// which the tests find.
-func draw(name string, data any) []byte {
-	var out bytes.Buffer
-	if err := templates().ExecuteTemplate(&out, name, data); err != nil {
-		panic(fmt.Errorf("page %s: %w", name, err))
+// alarmed reports whether something stops whole projects.
+func (p Page) alarmed() bool { return p.Alerts != nil && len(p.Alerts.Alarms) > 0 }
+
+// Strip is the alarms above a page that does not have them among its own notices.
+func (p Page) Strip() template.HTML {
+	if !p.alarmed() || p.Alerts.InPlace {
+		return ""
 	}
-	return out.Bytes()
+	return markup(fragments(), "strip", p.Alerts.Alarms)
 }
 
-func mainOf(name string, data any) template.HTML {
-	return template.HTML(draw(name, data)) //nolint:gosec // it is the output of html/template
+// Icon is the URL of the page's Picture, which contains all of it.
+func (p Page) Icon() template.URL {
+	return template.URL("data:image/svg+xml," + url.PathEscape(p.Picture())) // ours
+}
+
+// Picture is the SVG of the page in the tab of a browser. It shows how many requests wait for
+// a person.
+func (p Page) Picture() string {
+	colour := "#3d8bfd"
+	number := ""
+	if p.alarmed() {
+		colour = "#e5484d"
+		number = "!"
+	}
+	svg := `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32"><g fill="` + colour + `">` +
+		`<rect x="2" y="12" width="5" height="8" rx="2.5"/>` +
+		`<rect x="10" y="4" width="5" height="24" rx="2.5"/>` +
+		`<rect x="18" y="9" width="5" height="14" rx="2.5"/><rect x="26" y="13" width="5" height="6" rx="2.5"/></g>`
+	switch {
+	case p.Requests > 9:
+		number = "9+"
+	case p.Requests > 0:
+		number = fmt.Sprint(p.Requests)
+	}
+	if number != "" {
+		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/>` +
+			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" ` +
+			`font-size="15" fill="#fff">` + number + `</text>`
+	}
+	return svg + "</svg>"
 }
 
 // Problem is the page of an error. With login it has the form that takes the token.
 func Problem(e *reconcile.Error, login bool) Page {
-	return Page{Title: e.Message, Main: mainOf("problem.html", struct {
+	data := struct {
 		Error *reconcile.Error
 		Login bool
-	}{e, login})}
+	}{e, login}
+	return Page{Title: e.Message, Main: markup(frame(), "problem.html", data)}
 }
 
 // Login is the page that takes the token.
-func Login() Page { return Page{Title: "Token", Main: mainOf("login.html", nil)} }
+func Login() Page { return Page{Title: "Token", Main: markup(frame(), "login.html", nil)} }

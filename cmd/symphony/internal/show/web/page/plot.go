@@ -1,18 +1,12 @@
 package page
 
 import (
-	"cmp"
 	"fmt"
 	"html"
 	"html/template"
-	"slices"
 	"strings"
-	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // column is a bar of a plot.
@@ -98,67 +92,6 @@ func meter(kind string, used, most float64, label string) template.HTML {
 	)
 }
 
-// dayPlot is a plot of something by day.
-type dayPlot struct {
-	Title, Sum string
-	First      string // the day of the first bar
-	Plot       template.HTML
-}
-
-// dayPlots are the plots of results: handed over issues, tokens, and money if there are
-// prices. What never was more than 0 is left out.
-func dayPlots(r *view.Results) (list []dayPlot) {
-	plot := func(title string, value func(view.ResultDay) float64, format func(float64) string) {
-		sum := 0.0
-		bars := []column{}
-		for i, d := range r.Days {
-			class := "second"
-			if i == len(r.Days)-1 {
-				class = ""
-			}
-			v := value(d)
-			sum += v
-			bars = append(bars, column{v, dayOf(d.Date) + ": " + format(v), class})
-		}
-		in := fmt.Sprintf("%s in %d days", format(sum), len(r.Days))
-		if sum > 0 {
-			list = append(
-				list,
-				dayPlot{title, in, dayOf(r.Days[0].Date), columns(title+" per day: "+in, bars, len(r.Days))},
-			)
-		}
-	}
-	plot(
-		"Handed over",
-		func(d view.ResultDay) float64 { return float64(d.HandedOver) },
-		func(v float64) string {
-			return text.Plural(int(v), "issue")
-		},
-	)
-	plot(
-		"Tokens",
-		func(d view.ResultDay) float64 { return float64(d.Tokens.Total) },
-		func(v float64) string { return text.Count(int64(v)) },
-	)
-	if c := today(r).Cost; c != nil {
-		plot("Cost", func(d view.ResultDay) float64 {
-			if d.Cost == nil {
-				return 0
-			}
-			return float64(d.Cost.Amount)
-		}, func(v float64) string { return amount(v, c.Currency) })
-	}
-	return list
-}
-
-// dayOf formats a date briefly.
-func dayOf(date string) string {
-	if t, err := time.Parse(time.DateOnly, date); err == nil {
-		return t.Format("Mon 2 Jan")
-	}
-	return date
-}
-
 // part is a part of a bar that is 100 wide.
 type part struct {
 	Name, Class string
@@ -180,60 +113,4 @@ func divide(parts []part) []part {
 		x += parts[i].Width
 	}
 	return parts
-}
-
-// outcomesOf adds up the outcomes of all days, the most frequent first.
-func outcomesOf(r *view.Results) (list []part) {
-	runs := map[reconcile.Outcome]int{}
-	for _, d := range r.Days {
-		for o, n := range d.Outcomes {
-			runs[o] += n
-		}
-	}
-	for o, n := range runs {
-		list = append(list, part{Name: string(o), Class: outcomeClasses[o], Count: int64(n)})
-	}
-	slices.SortFunc(
-		list,
-		func(a, b part) int { return cmp.Or(cmp.Compare(b.Count, a.Count), cmp.Compare(a.Name, b.Name)) },
-	)
-	return divide(list)
-}
-
-// outcomeClasses are the classes of outcomes in a plot.
-var outcomeClasses = map[reconcile.Outcome]string{
-	reconcile.Succeeded:      "good",
-	reconcile.Failed:         "bad",
-	reconcile.Lost:           "bad",
-	reconcile.Canceled:       "second",
-	reconcile.TimedOut:       "warn",
-	reconcile.Stalled:        "warn",
-	reconcile.InterruptedRun: "warn",
-}
-
-// passPlot draws the durations of the last passes, the newest at the right.
-func passPlot(passes []wiring.LastPassRow) template.HTML {
-	bars := []column{}
-	failed := 0
-	for _, p := range slices.Backward(passes) {
-		label := fmt.Sprintf(
-			"%s: %s, %s",
-			p.StartedAt.UTC().Format("2 Jan 15:04:05 MST"),
-			p.Trigger,
-			durationOf(p),
-		)
-		b := column{float64(p.DurationMS), label, ""}
-		if len(p.Errors) > 0 {
-			failed++
-			b.class = "bad"
-			b.label = b.label + ", " + p.Errors[0].Code
-		}
-		bars = append(bars, b)
-	}
-	label := fmt.Sprintf("Durations of the last passes: %d, %d of them with an error", len(passes), failed)
-	return columns(label, bars, max(len(bars), passRoom))
-}
-
-func durationOf(p wiring.LastPassRow) string {
-	return text.Duration(time.Duration(p.DurationMS) * time.Millisecond)
 }

@@ -1,61 +1,19 @@
 package page
 
 import (
-	"net/url"
+	"html/template"
 	"path"
-	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/report"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ResultChoice is what a reader of the results has chosen: the query of the address as it was
-// written, without the first row.
-type ResultChoice struct{ Query, Outcome, Label, Project, Since, Until string }
-
-// NewResultChoice reads the query of an address.
-func NewResultChoice(q url.Values) ResultChoice {
-	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
-	return ResultChoice{
-		given("q"),
-		given("outcome"),
-		given("label"),
-		given("project"),
-		given("since"),
-		given("until"),
-	}
-}
-
-// With is the address of the results with this choice, but other values of some keys.
-func (c ResultChoice) With(pairs ...string) string {
-	chosen := []string{
-		"q",
-		c.Query,
-		"outcome",
-		c.Outcome,
-		"label",
-		c.Label,
-		"project",
-		c.Project,
-		"since",
-		c.Since,
-		"until",
-		c.Until,
-	}
-	return address("/results", append(chosen, pairs...)...)
-}
-
-// LastDays is the address of the results of so many days, today among them.
-func (r Results) LastDays(days int) string {
-	return r.Choice.With(
-		"since",
-		r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly),
-		"until",
-		"",
-	)
-}
+// mostSaid is how many bytes of an agent's last words a row shows.
+const mostSaid = 400
 
 // Results is the page of the results.
 type Results struct {
@@ -64,16 +22,28 @@ type Results struct {
 	Projects []string // the names of all
 }
 
-// mostSaid is how many bytes of an agent's last words a row shows.
-const mostSaid = 400
+// resultsTemplate is the template of the page.
+var resultsTemplate = sync.OnceValue(func() *template.Template {
+	return parse(template.FuncMap{
+		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
+		"pullOf": pullOf,
+	}, "results.html")
+})
 
 // Page draws it.
 func (r Results) Page() Page {
-	return Page{Title: "Results", Query: r.Choice.Query, Main: mainOf("results.html", r)}
+	return Page{Title: "Results", Query: r.Choice.Query, Main: markup(resultsTemplate(), "results.html", r)}
+}
+
+// LastDays is the address of the results of so many days, today among them.
+func (r Results) LastDays(days int) string {
+	first := r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly)
+	return r.Choice.With("since", first, "until", "")
 }
 
 // Unreadable are notices about the projects that can't be read.
-func (r Results) Unreadable() (list []obstacle) {
+func (r Results) Unreadable() []obstacle {
+	var list []obstacle
 	for _, p := range r.Found.Unreadable {
 		v := view.Overview{Project: view.ProjectRow{Name: p.Project}, Error: p.Error}
 		list = append(list, obstaclesOf(v, Forms{Project: p.Project}, true)...)
@@ -89,22 +59,24 @@ func (r Results) Tabs() []tab {
 			all += r.Found.Counts[o]
 		}
 	}
-	tabs := []tab{{"All", r.Choice.With("outcome", ""), all, r.Choice.Outcome == ""}}
+	tabs := []tab{{
+		Name:    "All",
+		Address: r.Choice.With("outcome", ""),
+		Count:   all,
+		Current: r.Choice.Outcome == "",
+	}}
 	for _, o := range state.ResultOutcomes {
-		tabs = append(
-			tabs,
-			tab{
-				sentence(strings.ReplaceAll(o, "_", " ")),
-				r.Choice.With("outcome", o),
-				r.Found.Counts[o],
-				r.Choice.Outcome == o,
-			},
-		)
+		tabs = append(tabs, tab{
+			Name:    sentence(inWords(o)),
+			Address: r.Choice.With("outcome", o),
+			Count:   r.Found.Counts[o],
+			Current: r.Choice.Outcome == o,
+		})
 	}
 	return tabs
 }
 
-// First and Last are the numbers of the rows on the page, from 1 on.
+// First is the number of the first row on the page, from 1 on.
 func (r Results) First() int { return min(r.Found.From+1, r.Found.Total) }
 
 // Last is the number of the last row.
@@ -137,11 +109,11 @@ func pullOf(r report.ResultRow) *pull {
 		if p.Checks != "" {
 			word += ", checks " + p.Checks
 		}
-		return &pull{p.URL, "#" + path.Base(p.URL), word}
+		return &pull{URL: p.URL, Name: "#" + path.Base(p.URL), Text: word}
 	}
 	for _, l := range r.Links {
 		if l.Kind == "pull_request" {
-			return &pull{l.URL, "#" + path.Base(l.URL), ""}
+			return &pull{URL: l.URL, Name: "#" + path.Base(l.URL)}
 		}
 	}
 	return nil

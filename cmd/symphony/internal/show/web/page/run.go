@@ -6,6 +6,7 @@ import (
 	"html/template"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
@@ -32,6 +33,9 @@ type Run struct {
 	Failures bool   // only what failed
 }
 
+// runTemplate is the template of the page.
+var runTemplate = sync.OnceValue(func() *template.Template { return parse(nil, "run.html") })
+
 // Page draws it.
 func (r Run) Page() Page {
 	items, earlier := r.items()
@@ -39,32 +43,38 @@ func (r Run) Page() Page {
 		Title:    r.Of.Name() + " run " + r.RunID,
 		Requests: len(r.Of.Requests),
 		MayAct:   r.Of.MayAct,
-		Main: mainOf("run.html", struct {
-			Run
-			*axis
-			Items   []logLine
-			Earlier int
-		}{r, r.axis(), items, earlier}),
+		Main: markup(runTemplate(), "run.html", runPage{
+			Run:     r,
+			axis:    r.axis(),
+			Items:   items,
+			Earlier: earlier,
+		}),
 	}
+}
+
+// runPage is what the template draws.
+type runPage struct {
+	Run
+	*axis
+	Items   []logLine
+	Earlier int // lines before the items
 }
 
 // items are the last lines that the reader wants, and how many are before them.
 func (r Run) items() (list []logLine, earlier int) {
 	query := strings.ToLower(r.Query)
+	isHit := func(line string) bool { return strings.Contains(strings.ToLower(line), query) }
 	ids := lineIDs{}
 	for _, l := range r.Lines {
 		item := logLine{ID: ids.of(l), line: l}
-		if r.Failures && l.Status != eventlog.Failed && l.Status != eventlog.Unended &&
-			l.Kind != eventlog.Fault {
+		isFailure := l.Status == eventlog.Failed || l.Status == eventlog.Unended || l.Kind == eventlog.Fault
+		if r.Failures && !isFailure {
 			continue
 		}
 		if query != "" {
-			item.hits = text.Filter(
-				l.Detail,
-				func(line string) bool { return strings.Contains(strings.ToLower(line), query) },
-			)
+			item.hits = text.Filter(l.Detail, isHit)
 		}
-		if len(item.hits) > 0 || strings.Contains(strings.ToLower(l.Text), query) {
+		if len(item.hits) > 0 || isHit(l.Text) {
 			list = append(list, item)
 		}
 	}
@@ -90,7 +100,7 @@ func (l *logLine) fold(hits []string) {
 		shown = all[:min(len(all), shownChange)]
 		patch := shorten(strings.Join(shown, "\n"), longestWords)
 		file, _, _ := strings.Cut(patch, "\n") // "update PATH": its extension chooses the language
-		l.Blocks = blocksOf(file, diffLines(patch))
+		l.Blocks = blocksOf(file, linesOf(patch))
 	}
 	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
 	l.Detail = detailText(shown)
@@ -121,11 +131,19 @@ type axis struct {
 	bars     strings.Builder
 }
 
+// The rows of an axis.
+const (
+	rowRuns = iota
+	rowTurns
+	rowCommands
+	rowRequests
+)
+
 // axis is drawn above the document.
 func (r Run) axis() *axis {
 	a := &axis{}
 	for _, run := range slices.Backward(r.Of.Runs) {
-		a.Runs = append(a.Runs, r.Of.runEvent(run))
+		a.Runs = append(a.Runs, newRunEvent(run, r.Of.Timeline, r.Of.RunPath(run.RunID)))
 		a.From = cmp.Or(a.From, run.StartedAt)
 		a.To = latest(a.To, run.StartedAt, text.OrEmpty(run.EndedAt))
 	}
@@ -135,26 +153,29 @@ func (r Run) axis() *axis {
 	before := a.From
 	for _, e := range a.Runs {
 		if e.At.After(before) {
-			a.add(0, "wait", "waited", before, e.At)
+			a.add(rowRuns, "wait", "waited", before, e.At)
 		}
 		before = cmp.Or(text.OrEmpty(e.Run.EndedAt), a.To)
-		a.add(0, e.Tone, e.Title, e.At, before)
+		a.add(rowRuns, e.Tone, e.Title, e.At, before)
 	}
 	for _, m := range r.Of.Timeline {
 		until := cmp.Or(text.OrEmpty(m.Until), a.To)
 		if m.Kind == detail.MomentTurn {
-			a.add(1, turnTone(m.Result), m.Name+" "+m.Result, m.At, until)
+			a.add(rowTurns, turnTone(m.Result), m.Name+" "+m.Result, m.At, until)
 		}
 		if m.Kind == detail.MomentRequest {
-			a.add(3, "warn", m.Name+" "+decided(m.Result), m.At, until)
+			a.add(rowRequests, "warn", m.Name+" "+decided(m.Result), m.At, until)
 		}
 	}
 	tones := map[eventlog.Status]string{eventlog.Running: "active", eventlog.Succeeded: "good"}
 	for _, l := range r.Lines {
-		if took := text.OrEmpty(l.DurationMS); l.Status == eventlog.Failed || l.Status == eventlog.Succeeded {
-			a.add(2, tones[l.Status], l.Text, l.At.Add(-time.Duration(took)*time.Millisecond), l.At)
-		} else if l.Status != "" {
-			a.add(2, tones[l.Status], l.Text, l.At, a.To)
+		switch l.Status {
+		case "":
+		case eventlog.Failed, eventlog.Succeeded:
+			duration := time.Duration(text.OrEmpty(l.DurationMS)) * time.Millisecond
+			a.add(rowCommands, tones[l.Status], l.Text, l.At.Add(-duration), l.At)
+		default:
+			a.add(rowCommands, tones[l.Status], l.Text, l.At, a.To)
 		}
 	}
 	return a
@@ -179,7 +200,9 @@ func (a *axis) add(row int, class, title string, from, until time.Time) {
 }
 
 // Bars are the drawing of the axis.
-func (a *axis) Bars() template.HTML { return template.HTML(a.bars.String()) } //nolint:gosec // numbers, classes of ours and escaped text
+func (a *axis) Bars() template.HTML {
+	return template.HTML(a.bars.String()) //nolint:gosec // numbers, classes of ours and escaped text
+}
 
 // Shown returns the entry of the run in the history of the issue; nil if the history no longer
 // lists it.

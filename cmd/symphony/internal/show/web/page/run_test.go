@@ -155,7 +155,7 @@ func TestRun(t *testing.T) {
 // lines differ.
 func TestBlocks(t *testing.T) {
 	draw := func(c reconcile.RequestChange) string {
-		return string(draw("diff-lines", lineBody("a", changeBlocks(c), false)))
+		return string(draw(fragments(), "diff-lines", newDiffLines("a", changeBlocks(c), false)))
 	}
 	html := draw(reconcile.RequestChange{
 		Kind: "update",

@@ -1,0 +1,84 @@
+package page
+
+import (
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// pageRows is how many rows a page has that is nothing but a list.
+const pageRows = 100
+
+// list is some rows of one status.
+type list struct {
+	Status   view.Status // empty for rows of several
+	Rows     []view.Row
+	More     int    // how many further rows there are
+	Next     string // the address of further rows
+	Previous string
+	Several  bool // the page shows several projects
+	MayAct   bool
+	Known    map[string]bool
+}
+
+// Form is what an operator can do about the issue of a row.
+func (l list) Form(r view.Row) IssueForm {
+	return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r)
+}
+
+// tab is a choice of the list.
+type tab struct {
+	Name    string
+	Address string
+	Count   int
+	Current bool
+}
+
+// titleOf is a status as a heading.
+func titleOf(s view.Status) string { return sentence(s.Label()) }
+
+// rowOutcome is the outcome of an ended run; empty for other rows.
+func rowOutcome(r view.Row) reconcile.Outcome {
+	run, _ := r.Detail.(view.RunRow)
+	return text.OrEmpty(run.Outcome)
+}
+
+// rowText is the row's text without its outcome and its hold, which the page shows beside it.
+func rowText(r view.Row) string {
+	if r.HeldNext() {
+		return strings.TrimPrefix(r.Text, view.HeldNextText+"; ")
+	}
+	if run, ended := r.Detail.(view.RunRow); ended {
+		outcome, reason := run.Ending()
+		if outcome == string(rowOutcome(r)) {
+			return reason
+		}
+	}
+	return r.Text
+}
+
+// rowRun is the id of an ended run, of which an issue can have several; empty for other rows.
+func rowRun(r view.Row) string {
+	run, _ := r.Detail.(view.RunRow)
+	return run.RunID
+}
+
+// word is a word of a text with the address of the issue that it names; empty if it names
+// none.
+type word struct{ Before, Text, After, Address string }
+
+// linked divides a text into words, which name issues of these lists.
+func linked(project, s string, known map[string]bool) (list []word) {
+	for w := range strings.SplitSeq(s, " ") {
+		name := strings.Trim(w, ",;()")
+		at := strings.Index(w, name)
+		l := word{Before: w[:at], Text: name, After: w[at+len(name):] + " "}
+		if known[project+" "+name] {
+			l.Address = IssueAddress(project, name)
+		}
+		list = append(list, l)
+	}
+	return list
+}
