@@ -43,10 +43,10 @@ const (
 // ReadToken reads a token of the operator's own, from a file that no other account can read.
 func ReadToken(path string) (Token, error) {
 	data, err := os.ReadFile(path)
-	var info os.FileInfo
-	if err == nil {
-		info, err = os.Stat(path)
+	if err != nil {
+		return "", exit.Usage("serve: --token-file: %v", err)
 	}
+	info, err := os.Stat(path)
 	if err != nil {
 		return "", exit.Usage("serve: --token-file: %v", err)
 	}
@@ -121,35 +121,43 @@ func reachable(at net.IP) (hosts []string) {
 	all, _ := net.InterfaceAddrs() // the names remain
 	for _, one := range all {
 		ip := one.(*net.IPNet).IP
-		if ip.Equal(at) ||
-			at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil) {
+		isAny := at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil)
+		if ip.Equal(at) || isAny {
 			hosts = append(hosts, ip.String())
 		}
 	}
+	if i := slices.Index(hosts, ownAddress()); i > 0 {
+		hosts[0], hosts[i] = hosts[i], hosts[0]
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return hosts
+	}
+	name = strings.ToLower(name)
+	short, _, _ := strings.Cut(name, ".")
+	return text.Unique(append(hosts, name, short, short+".local"))
+}
+
+// ownAddress returns the address from which this machine reaches others; empty if it is not
+// known.
+func ownAddress() string {
 	// nothing is sent
-	if c, err := net.DialUDP("udp4", nil, &net.UDPAddr{
-		IP:   net.IPv4(192, 0, 2, 1),
-		Port: 9,
-	}); err == nil {
-		from, _, _ := net.SplitHostPort(c.LocalAddr().String())
-		if at := slices.Index(hosts, from); at > 0 {
-			hosts[0], hosts[at] = hosts[at], hosts[0]
-		}
-		_ = c.Close()
+	c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+	if err != nil {
+		return ""
 	}
-	if name, err := os.Hostname(); err == nil {
-		short, _, _ := strings.Cut(strings.ToLower(name), ".")
-		hosts = text.Unique(append(hosts, strings.ToLower(name), short, short+".local"))
-	}
-	return hosts
+	defer func() { _ = c.Close() }()
+	from, _, _ := net.SplitHostPort(c.LocalAddr().String())
+	return from
 }
 
 // hostName is the name in a Host header or an address, without the port and in lower case.
 func hostName(address string) string {
-	if name, _, err := net.SplitHostPort(address); err == nil {
-		address = name
+	name, _, err := net.SplitHostPort(address)
+	if err != nil { // it has no port
+		name = address
 	}
-	return strings.ToLower(strings.Trim(address, "[]"))
+	return strings.ToLower(strings.Trim(name, "[]"))
 }
 
 // isCalled reports whether the Host header names this server. Its port may be that of a tunnel
@@ -158,12 +166,18 @@ func hostName(address string) string {
 func (a *access) isCalled(host string) bool {
 	name := hostName(host)
 	_, port, _ := net.SplitHostPort(host) // empty without one
-	return strings.Trim(port, "0123456789") == "" &&
-		(slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") || len(a.open) > 0 && net.ParseIP(name) != nil)
+	if strings.Trim(port, "0123456789") != "" {
+		return false
+	}
+	if slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") {
+		return true
+	}
+	return len(a.open) > 0 && net.ParseIP(name) != nil
 }
 
 // csp lets a page load nothing but this server's own files, and be part of no other page.
-const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; " +
+const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
+	"img-src 'self' data:; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // guard refuses requests with a foreign Host, which a page of another site sends after DNS
@@ -179,34 +193,28 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 		h.Set("Cross-Origin-Resource-Policy", "same-origin")
 		h.Set("Cache-Control", "no-store")
 		if !a.isCalled(r.Host) {
-			s.fail(
-				w,
-				r,
-				reconcile.NewError(
-					"host_refused",
-					fmt.Sprintf("this server is not called %q", r.Host),
-					"add the name with --allow-host",
-				),
-			)
+			s.fail(w, r, reconcile.NewError(
+				"host_refused",
+				fmt.Sprintf("this server is not called %q", r.Host),
+				"add the name with --allow-host",
+			))
 			return
 		}
 		checked := r
 		// The check is for each method at mcpPath, and for each that is not the click on a
 		// link: streams for pages of other sites would leave none for others.
-		if mode := r.Header.Get("Sec-Fetch-Mode"); r.URL.Path == mcpPath || mode != "" && mode != "navigate" {
+		mode := r.Header.Get("Sec-Fetch-Mode")
+		isClick := mode == "" || mode == "navigate"
+		if r.URL.Path == mcpPath || !isClick {
 			checked = r.WithContext(r.Context())
 			checked.Method = http.MethodPost
 		}
 		if a.cross.Check(checked) != nil {
-			s.fail(
-				w,
-				r,
-				reconcile.NewError(
-					"origin_refused",
-					"the request comes from a page of another site",
-					"use the pages of this server",
-				),
-			)
+			s.fail(w, r, reconcile.NewError(
+				"origin_refused",
+				"the request comes from a page of another site",
+				"use the pages of this server",
+			))
 			return
 		}
 		next.ServeHTTP(w, r)
@@ -265,19 +273,32 @@ func (a *access) useCode(given string) bool {
 
 // permit refuses a request without the token that it needs.
 func (a *access) permit(r *http.Request, n need) error {
-	if n == needNothing || n == needReading && !a.public || n == needDetails && a.own || a.mayAct(r) {
+	switch {
+	case n == needNothing:
+		return nil
+	case n == needReading && !a.public:
+		return nil
+	case n == needDetails && a.own:
+		return nil
+	case a.mayAct(r):
 		return nil
 	}
 	if r.Header.Get("Authorization") != "" {
 		return notTheToken()
 	}
-	return reconcile.NewError("unauthorized", "this needs the token of the server",
-		"log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN")
+	return reconcile.NewError(
+		"unauthorized",
+		"this needs the token of the server",
+		"log in with the link or the token that symphony has printed, or send Authorization: Bearer TOKEN",
+	)
 }
 
 func notTheToken() error {
-	return reconcile.NewError("unauthorized", "this is not the token of the server",
-		"each start of the server prints a new one, unless it has a --token-file")
+	return reconcile.NewError(
+		"unauthorized",
+		"this is not the token of the server",
+		"each start of the server prints a new one, unless it has a --token-file",
+	)
 }
 
 // keptFor is how long a browser keeps the token and the theme, in seconds.

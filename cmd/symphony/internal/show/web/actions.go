@@ -20,7 +20,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -84,15 +83,14 @@ func (s actions) stop(r *http.Request, p parameters) (order, error) {
 // older than the end of the run.
 func (s source) checkRuns(r *http.Request, project, issue string) error {
 	v, err := s.issue(r.Context(), project, issue, 0)
-	// without a view the operation itself reports the error
-	if err == nil && v.Status == detail.StatusHandedOver {
-		return reconcile.NewError(
-			"handed_over",
-			issue+" was handed over: nothing is running",
-			"hold it, if no later run may start",
-		)
+	if err != nil || v.Status != detail.StatusHandedOver {
+		return nil //nolint:nilerr // the operation itself reports the error
 	}
-	return nil
+	return reconcile.NewError(
+		"handed_over",
+		issue+" was handed over: nothing is running",
+		"hold it, if no later run may start",
+	)
 }
 
 // severalPath is where one verb is about several issues or requests.
@@ -100,8 +98,13 @@ const severalPath = "/api/v1/several"
 
 // severalVerbs are the verbs there.
 var severalVerbs = []reconcile.Verb{
-	operate.VerbApprove, operate.VerbDeny,
-	reconcile.VerbRetry, reconcile.VerbHold, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
+	operate.VerbApprove,
+	operate.VerbDeny,
+	reconcile.VerbRetry,
+	reconcile.VerbHold,
+	reconcile.VerbStop,
+	reconcile.VerbDeliver,
+	reconcile.VerbVerify,
 }
 
 // mostTargets is how many of them one request may have. Each takes up to 50 ms, and a command
@@ -109,20 +112,23 @@ var severalVerbs = []reconcile.Verb{
 const mostTargets = 500
 
 // several returns the order to do the same about several issues or requests.
-func (s actions) several(r *http.Request, p parameters) (o order, err error) {
-	o.verb = p.Verb
-	switch {
-	case !slices.Contains(severalVerbs, o.verb):
+func (s actions) several(r *http.Request, p parameters) (order, error) {
+	o := order{verb: p.Verb}
+	if !slices.Contains(severalVerbs, o.verb) {
 		return o, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
-	case len(p.Targets) == 0:
+	}
+	if len(p.Targets) == 0 {
 		return o, badRequest("there are no targets to " + string(o.verb))
-	case len(p.Targets) > mostTargets:
+	}
+	if len(p.Targets) > mostTargets {
 		return o, badRequest(
 			fmt.Sprintf("%d targets in one request; the limit is %d", len(p.Targets), mostTargets),
 		)
-	case o.verb == operate.VerbApprove:
+	}
+	if o.verb == operate.VerbApprove {
 		o.decision = requests.Approval(p.ForSession)
-	case o.verb == operate.VerbDeny:
+	}
+	if o.verb == operate.VerbDeny {
 		o.decision = requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
 	}
 	for _, t := range p.Targets {
@@ -147,13 +153,15 @@ func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 		return operate.Target{}, err
 	}
 	owner, isAgent := agents.ProjectOf(r.Context(), wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir), t.Name)
-	switch {
-	case isAgent && !decides:
-		err = badRequest(t.Name + " is an agent without an issue")
-	case o.verb == reconcile.VerbStop:
-		err = s.source.checkRuns(r, t.Project, issue)
+	if isAgent && !decides {
+		return operate.Target{}, badRequest(t.Name + " is an agent without an issue")
 	}
-	return operate.Target{Project: owner, Name: t.Name}, err
+	if o.verb == reconcile.VerbStop {
+		if err := s.source.checkRuns(r, t.Project, issue); err != nil {
+			return operate.Target{}, err
+		}
+	}
+	return operate.Target{Project: owner, Name: t.Name}, nil
 }
 
 func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
@@ -166,10 +174,8 @@ func approval(r *http.Request, p parameters) (order, error) {
 }
 
 func denial(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, operate.VerbDeny, requests.Decision{
-		How:    reconcile.DecideDeny,
-		Reason: p.Reason,
-	}), nil
+	d := requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
+	return aboutRequest(r, operate.VerbDeny, d), nil
 }
 
 func reply(r *http.Request, p parameters) (order, error) {
@@ -178,10 +184,10 @@ func reply(r *http.Request, p parameters) (order, error) {
 		Texts:   p.Texts,
 		Choices: p.Choices,
 	})
-	switch {
-	case len(p.Texts) > 0 && len(p.Choices) > 0:
+	if len(p.Texts) > 0 && len(p.Choices) > 0 {
 		return o, badRequest("texts and choices cannot be combined; a text may be the label of an option")
-	case len(p.Texts)+len(p.Choices) == 0:
+	}
+	if len(p.Texts) == 0 && len(p.Choices) == 0 {
 		return o, badRequest("the answer is missing: give texts, or the numbers of the options as choices")
 	}
 	return o, nil
@@ -209,36 +215,53 @@ func (s actions) command(
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		p, err := readParameters(r)
-		var o order
-		if err == nil {
-			o, err = build(r, p)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, order{}, outcome{}, err)
 		}
-		var target *wiring.Project
-		switch {
-		case err != nil:
-		case o.targets != nil:
-			target = o.targets[0].Project
-		default:
-			target, err = s.source.target(r, o.issue)
+		o, err := build(r, p)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
 		}
-		var done outcome
-		if err == nil {
-			patient(w)
-			done, err = s.commands.run(r.Context(), target, o)
+		target, err := s.projectOf(r, o)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
 		}
-		status := http.StatusOK
-		err = exit.ForCommand(err, string(o.verb))
-		switch {
-		case p.Back != "":
-			s.goBack(w, r, p.Back, noticeOf(o, done, err))
-			return nil
-		case err != nil:
-			return err
-		case done.pending:
-			status = http.StatusAccepted
-		}
-		return answerWith(w, status, done.document)
+		patient(w)
+		done, err := s.commands.run(r.Context(), target, o)
+		return s.answerOrder(w, r, p.Back, o, done, err)
 	}
+}
+
+// projectOf finds the project of an order.
+func (s actions) projectOf(r *http.Request, o order) (*wiring.Project, error) {
+	if o.targets != nil {
+		return o.targets[0].Project, nil
+	}
+	return s.source.target(r, o.issue)
+}
+
+// answerOrder sends a browser back to its page, with a notice of what was done or failed, and
+// answers a program.
+func (s actions) answerOrder(
+	w http.ResponseWriter,
+	r *http.Request,
+	back string,
+	o order,
+	done outcome,
+	err error,
+) error {
+	err = exit.ForCommand(err, string(o.verb))
+	if back != "" {
+		s.goBack(w, r, back, noticeOf(o, done, err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if done.pending {
+		return answerWith(w, http.StatusAccepted, done.document)
+	}
+	return answerWith(w, http.StatusOK, done.document)
 }
 
 // patient gives the answer the time that a command may take.
@@ -305,7 +328,8 @@ func readParameters(r *http.Request) (p parameters, err error) {
 // formNames are the names in the form of a program.
 var formNames = []string{"reason", "for_session", "text", "choice"}
 
-func (p *parameters) readForm(form url.Values) (err error) {
+// readForm reads a form of a program or of a page.
+func (p *parameters) readForm(form url.Values) error {
 	for name := range form {
 		if !form.Has("back") && !slices.Contains(formNames, name) {
 			return badRequest("the body: unknown field " + strconv.Quote(name))
@@ -314,9 +338,11 @@ func (p *parameters) readForm(form url.Values) (err error) {
 	p.Reason = form.Get("reason")
 	p.Texts = form["text"]
 	if v := form.Get("for_session"); v != "" {
-		if p.ForSession, err = strconv.ParseBool(v); err != nil {
+		forSession, err := strconv.ParseBool(v)
+		if err != nil {
 			return badRequest("for_session must be true or false")
 		}
+		p.ForSession = forSession
 	}
 	for _, v := range form["choice"] {
 		n, err := strconv.Atoi(v)
@@ -334,7 +360,7 @@ func (p *parameters) readForm(form url.Values) (err error) {
 		project, name, _ := strings.Cut(v, "/")
 		project, _ = url.PathUnescape(project) // the page has escaped it
 		name, _ = url.PathUnescape(name)
-		p.Targets = append(p.Targets, targetRef{project, name})
+		p.Targets = append(p.Targets, targetRef{Project: project, Name: name})
 	}
 	questions, _ := strconv.Atoi(form.Get("questions"))
 	for i := range min(questions, len(form)) { // each question has a field
@@ -361,30 +387,35 @@ type refreshed struct {
 // does not wait for it.
 func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 	p, err := readParameters(r)
-	var projects []view.Named
-	if err == nil {
-		projects, err = s.source.named(r.Context(), r.URL.Query().Get("project"))
+	if err != nil {
+		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
+	}
+	projects, err := s.source.named(r.Context(), r.URL.Query().Get("project"))
+	if err != nil {
+		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
 	}
 	out := refreshed{
 		Queued:      true,
 		Coalesced:   len(projects) > 0,
 		RequestedAt: s.source.env.Now().UTC(),
+		Operations:  []string{"poll", "reconcile"},
 	}
-	out.Operations = []string{"poll", "reconcile"}
 	for _, target := range projects {
-		out.Coalesced = s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) &&
-			out.Coalesced
+		if !s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) {
+			out.Coalesced = false
+		}
 	}
-	switch {
-	case p.Back != "":
-		s.goBack(
-			w,
-			r,
-			p.Back,
-			noticeOf(order{verb: verbPass}, outcome{lines: []string{"a pass begins"}}, err),
-		)
+	return s.answerRefresh(w, r, p.Back, out, nil)
+}
+
+// answerRefresh is answerOrder for a pass.
+func (s actions) answerRefresh(w http.ResponseWriter, r *http.Request, back string, out refreshed, err error) error {
+	if back != "" {
+		begun := outcome{lines: []string{"a pass begins"}}
+		s.goBack(w, r, back, noticeOf(order{verb: verbPass}, begun, err))
 		return nil
-	case err != nil:
+	}
+	if err != nil {
 		return err
 	}
 	return answerWith(w, http.StatusAccepted, out)

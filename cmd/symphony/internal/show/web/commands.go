@@ -39,8 +39,11 @@ type commands struct {
 
 func newCommands() *commands {
 	return &commands{
-		carryOut: carryOut, free: make(chan struct{}, maxCommands), patience: commandPatience,
-		passes: map[string]int{}, notices: map[string]*page.Notice{},
+		carryOut: carryOut,
+		free:     make(chan struct{}, maxCommands),
+		patience: commandPatience,
+		passes:   map[string]int{},
+		notices:  map[string]*page.Notice{},
 	}
 }
 
@@ -48,10 +51,11 @@ func newCommands() *commands {
 func (c *commands) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !c.closed {
-		c.running.Add(1)
+	if c.closed {
+		return false
 	}
-	return !c.closed
+	c.running.Add(1)
+	return true
 }
 
 // end lets no further command start and waits for those that run.
@@ -85,7 +89,10 @@ func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome
 // do carries out an order in the slot that the caller has taken, and frees the slot.
 func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
-	defer func() { cancel(); <-c.free }()
+	defer func() {
+		cancel()
+		<-c.free
+	}()
 	out, err := c.carryOut(ctx, wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir), o)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		err = reconcile.NewError(
@@ -112,18 +119,24 @@ func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bo
 	}
 	c.passes[p.StateDir] = 1
 	c.running.Go(func() {
-		for again := true; again; {
+		for isAsked := true; isAsked; isAsked = c.another(p) {
 			c.free <- struct{}{}
 			// what fails is an error of the pass, which the views show
 			_, _ = c.do(ctx, p, order{verb: verbPass})
-			c.mu.Lock()
-			c.passes[p.StateDir]--
-			if again = c.passes[p.StateDir] > 0 && !c.closed; !again {
-				delete(c.passes, p.StateDir)
-			}
-			c.mu.Unlock()
 		}
 	})
+	return false
+}
+
+// another reports whether another pass of the project was asked for during one that has ended.
+func (c *commands) another(p *wiring.Project) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.passes[p.StateDir]--
+	if c.passes[p.StateDir] > 0 && !c.closed {
+		return true
+	}
+	delete(c.passes, p.StateDir)
 	return false
 }
 

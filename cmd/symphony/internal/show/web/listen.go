@@ -55,15 +55,19 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 		network = "tcp4" // otherwise 0.0.0.0 would include IPv6
 	}
 	l, err := config.Listen(ctx, network, address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, reconcile.NewError("listen_failed", err.Error(),
-			"another program uses the port: choose one with --port, or any free one with --port 0")
-	case err != nil:
+	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, reconcile.NewError(
 			"listen_failed",
 			err.Error(),
-			"--listen, or server.host in WORKFLOW.md, names an address of this machine: HOST, HOST:PORT or unix:PATH",
+			"another program uses the port: choose one with --port, or any free one with --port 0",
+		)
+	}
+	if err != nil {
+		return nil, reconcile.NewError(
+			"listen_failed",
+			err.Error(),
+			"--listen, or server.host in WORKFLOW.md, names an address of this machine: "+
+				"HOST, HOST:PORT or unix:PATH",
 		)
 	}
 	return l, nil
@@ -73,13 +77,14 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 func tcpAddress(o Options) (string, error) {
 	host := o.host()
 	port := strconv.Itoa(DefaultPort)
-	if _, p, err := net.SplitHostPort(o.Listen); err == nil {
-		port = p
+	_, given, err := net.SplitHostPort(o.Listen)
+	if err == nil {
+		port = given
 	}
 	if o.Port >= 0 {
 		port = strconv.Itoa(o.Port)
 	}
-	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n > 65535 {
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
 		return "", exit.Usage("the port must be a number from 0 to 65535, not %q", port)
 	}
 	return net.JoinHostPort(host, port), nil
@@ -87,9 +92,9 @@ func tcpAddress(o Options) (string, error) {
 
 // host is the host to listen at.
 func (o Options) host() string {
-	host := o.Listen
-	if h, _, err := net.SplitHostPort(o.Listen); err == nil {
-		host = h
+	host, _, err := net.SplitHostPort(o.Listen)
+	if err != nil { // it has no port
+		host = o.Listen
 	}
 	return strings.Trim(cmp.Or(host, defaultHost), "[]")
 }
@@ -97,28 +102,25 @@ func (o Options) host() string {
 // listenSocket opens a unix socket that only this account can use. It replaces one that no
 // process listens at.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
-	failed := func(err error) error {
-		return reconcile.NewError(
-			"listen_failed",
-			err.Error(),
-			"name a path in an existing directory of your own: --listen unix:PATH",
-		)
-	}
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)
-	switch {
-	case err == nil:
+	if err == nil {
 		_ = c.Close()
 		return nil, reconcile.NewError(
 			"listen_failed",
 			"another process listens at "+path,
 			"end it first, or name another path",
 		)
-	case errors.Is(err, syscall.EINVAL):
-		return nil, reconcile.NewError("listen_failed", path+" is too long for a socket",
-			"name a path of at most 100 characters: --listen unix:PATH")
 	}
-	if info, err := os.Lstat(path); err == nil && info.Mode().Type() != os.ModeSocket {
+	if errors.Is(err, syscall.EINVAL) {
+		return nil, reconcile.NewError(
+			"listen_failed",
+			path+" is too long for a socket",
+			"name a path of at most 100 characters: --listen unix:PATH",
+		)
+	}
+	info, err := os.Lstat(path)
+	if err == nil && info.Mode().Type() != os.ModeSocket {
 		return nil, reconcile.NewError(
 			"listen_failed",
 			path+" exists and is not a socket",
@@ -127,7 +129,11 @@ func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	}
 	l, err := privateSocket(ctx, path)
 	if err != nil {
-		return nil, failed(err)
+		return nil, reconcile.NewError(
+			"listen_failed",
+			err.Error(),
+			"name a path in an existing directory of your own: --listen unix:PATH",
+		)
 	}
 	return l, nil
 }
@@ -148,10 +154,11 @@ func privateSocket(ctx context.Context, path string) (net.Listener, error) {
 		return nil, err
 	}
 	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	if err = os.Chmod(inside, 0o600); err == nil {
-		err = os.Rename(inside, path)
+	if err := os.Chmod(inside, 0o600); err != nil {
+		_ = l.Close()
+		return nil, err
 	}
-	if err != nil {
+	if err := os.Rename(inside, path); err != nil {
 		_ = l.Close()
 		return nil, err
 	}

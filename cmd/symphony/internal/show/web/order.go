@@ -67,42 +67,50 @@ func carryOut(ctx context.Context, p *wiring.Project, o order) (outcome, error) 
 		return severally(ctx, o), nil
 	}
 	if o.verb == reconcile.VerbRetry && o.ref == "" {
-		v, err := view.Read(ctx, p, view.Options{})
-		o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target {
-			return operate.Target{
-				Project: p,
-				Name:    h.Identifier,
-			}
-		})
-		return severally(ctx, o), err
+		return retryHeld(ctx, p, o)
 	}
-	var r operate.Result
-	var err error
-	if o.verb == verbPass {
-		r.Pass, err = pass.Run(ctx, p, pass.Options{
-			Trigger:     wiring.TriggerManual,
-			LockTimeout: wiring.CommandPatience,
-		})
-	} else {
-		owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
-		switch {
-		case isAgent && o.verb == reconcile.VerbStop:
-			return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
-		case isAgent && o.decision.How != "":
-			p = owner
-		}
-		r, err = operate.Do(ctx, p, operate.Command{
-			Verb:     o.verb,
-			Issue:    o.ref,
-			NoWait:   true,
-			Decision: o.decision,
-			Text:     o.text,
-		})
-	}
+	r, err := carryOutOne(ctx, p, o)
 	if err != nil {
 		return outcome{}, err
 	}
 	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
+}
+
+// retryHeld retries all held issues of a project.
+func retryHeld(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
+	v, err := view.Read(ctx, p, view.Options{})
+	if err != nil {
+		return outcome{}, err
+	}
+	o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target {
+		return operate.Target{Project: p, Name: h.Identifier}
+	})
+	return severally(ctx, o), nil
+}
+
+// carryOutOne carries out an order about an issue, a request or the project.
+func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Result, error) {
+	if o.verb == verbPass {
+		report, err := pass.Run(ctx, p, pass.Options{
+			Trigger:     wiring.TriggerManual,
+			LockTimeout: wiring.CommandPatience,
+		})
+		return operate.Result{Pass: report}, err
+	}
+	owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
+	if isAgent && o.verb == reconcile.VerbStop {
+		return operate.Result{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+	}
+	if isAgent && o.decision.How != "" {
+		p = owner
+	}
+	return operate.Do(ctx, p, operate.Command{
+		Verb:     o.verb,
+		Issue:    o.ref,
+		NoWait:   true,
+		Decision: o.decision,
+		Text:     o.text,
+	})
 }
 
 // severally carries out an order about several targets. One that fails keeps no other from its

@@ -77,7 +77,8 @@ func New(ctx context.Context, w *environ.Env, o Options) (*Server, error) {
 		kept = o.Token
 	}
 	second, name := secretName(ctx, listener, kept)
-	if s.name = name; second != nil {
+	s.name = name
+	if second != nil {
 		s.listeners = append(s.listeners, second)
 	}
 	s.handler = s.routes()
@@ -243,32 +244,29 @@ func (s *Server) routes() http.Handler {
 			if method == http.MethodHead {
 				method = http.MethodGet
 			}
-			found, ok := known[method] // the zero route needs no access
-			err := s.access.permit(r, found.need)
-			switch {
-			case !ok:
+			found, ok := known[method]
+			if !ok {
 				w.Header().Set("Allow", allowed(known))
-				err = reconcile.NewError(
+				s.fail(w, r, reconcile.NewError(
 					"method_not_allowed",
 					r.Method+" is not a method of "+r.URL.Path,
 					"use "+allowed(known),
-				)
-			case err == nil:
-				err = found.handle(w, r)
+				))
+				return
 			}
-			s.fail(w, r, err)
+			if err := s.access.permit(r, found.need); err != nil {
+				s.fail(w, r, err)
+				return
+			}
+			s.fail(w, r, found.handle(w, r))
 		})
 	}
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
-		s.fail(
-			w,
-			r,
-			reconcile.NewError(
-				"not_found",
-				"there is no "+r.URL.Path,
-				"docs/api.md lists the addresses; the pages begin at /",
-			),
-		)
+		s.fail(w, r, reconcile.NewError(
+			"not_found",
+			"there is no "+r.URL.Path,
+			"docs/api.md lists the addresses; the pages begin at /",
+		))
 	})
 	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -284,10 +282,11 @@ func (s *Server) routes() http.Handler {
 const mcpPath = "/mcp"
 
 // mcpRoutes are the methods of streamable HTTP.
-func (s *Server) mcpRoutes() (list []route) {
+func (s *Server) mcpRoutes() []route {
 	if s.mcp == nil {
 		return nil
 	}
+	var list []route
 	for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
 		list = append(list, route{method, mcpPath, needActing, s.serveMCP})
 	}
