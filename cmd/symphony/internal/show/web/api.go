@@ -51,7 +51,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	}
 	s.access.withhold(r, &v)
 	for i, log := range v.Logs.Sessions {
-		address := "/issues/" + url.PathEscape(v.Project.Name) + "/" + url.PathEscape(v.Identifier) + "/log?run=" + url.QueryEscape(log.Label)
+		address := page.IssueAddress(v.Project.Name, v.Identifier) + "/log?run=" + url.QueryEscape(log.Label)
 		v.Logs.Sessions[i].URL = &address
 	}
 	return answer(w, v)
@@ -74,8 +74,10 @@ func healthz(w http.ResponseWriter, _ *http.Request) error {
 	return answer(w, map[string]string{"status": "ok"})
 }
 
+// answer answers with JSON.
 func answer(w http.ResponseWriter, v any) error { return answerWith(w, http.StatusOK, v) }
 
+// answerWith answers with a status and JSON.
 func answerWith(w http.ResponseWriter, status int, v any) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)

@@ -91,6 +91,7 @@ func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, le
 	return f, func() { s.leave(address, f) }, nil
 }
 
+// leave removes a client from a feed, which ends with its last client.
 func (s *feeds) leave(address string, f *feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,10 +118,11 @@ func (s *feeds) keep(ctx context.Context, f *feed, r render) {
 		f.publish(e)
 		files = changing
 		pause := max(renderStep, renderShare*time.Since(began))
-		for waited := time.Duration(0); waited < renderAnyway || waited < pause; waited = time.Since(began) {
-			if waited >= pause && stampOf(files) != stamp {
-				break
-			}
+		isDue := func() bool {
+			waited := time.Since(began)
+			return waited >= pause && (waited >= renderAnyway || stampOf(files) != stamp)
+		}
+		for !isDue() {
 			select {
 			case <-look.C:
 			case <-ctx.Done():
@@ -143,16 +145,19 @@ func (s *feeds) render(ctx context.Context, r render) (e event, files []string) 
 	return r(ctx)
 }
 
+// publish replaces the newest event, unless nothing has changed.
 func (f *feed) publish(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if e.id != "" && e.id != f.event.id {
-		f.event = e
-		close(f.newer)
-		f.newer = make(chan struct{})
+	if e.id == "" || e.id == f.event.id {
+		return
 	}
+	f.event = e
+	close(f.newer)
+	f.newer = make(chan struct{})
 }
 
+// newest returns the newest event, and a channel that is closed when there is a newer one.
 func (f *feed) newest() (e event, newer <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -191,11 +196,8 @@ func filesOf(p view.ProjectRow) []string {
 // follow sends the events of an address until the client leaves or does not read. A client
 // that connects again names its last event.
 func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
-	f, leave, err := s.feeds.join(
-		r.Context(),
-		fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI()),
-		render,
-	)
+	address := fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI())
+	f, leave, err := s.feeds.join(r.Context(), address, render)
 	if err != nil {
 		return err
 	}
@@ -248,7 +250,8 @@ var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // newEvent makes an event of JSON. Its id depends on the content without the time of the
 // reading, so that it also fits after a restart of the server.
 func newEvent(name string, data []byte) event {
-	id := fmt.Sprintf("%x", sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...)))[:16]
+	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
+	id := fmt.Sprintf("%x", hash[:8])
 	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
 }
 

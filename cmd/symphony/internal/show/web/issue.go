@@ -60,7 +60,6 @@ func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []st
 func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		text := textAnswer{w: w, kind: kind}
-		o := o
 		if id := r.URL.Query().Get("line"); id != "" && !o.Raw {
 			_, lines, err := s.readRun(r)
 			if err != nil {
@@ -81,11 +80,10 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 		if err != nil {
 			return err
 		}
-		o.Run = r.URL.Query().Get("run")
-		err = logs.Print(r.Context(), &term.Env{
-			Env:    *p.Env,
-			Stdout: &text,
-		}, p, r.PathValue("identifier"), o)
+		options := o
+		options.Run = r.URL.Query().Get("run")
+		out := &term.Env{Env: *p.Env, Stdout: &text}
+		err = logs.Print(r.Context(), out, p, r.PathValue("identifier"), options)
 		if err != nil && !text.written {
 			return err
 		}
@@ -123,7 +121,11 @@ func (s details) largeAnswer(r *http.Request) (ctx context.Context, done func(),
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	select {
 	case s.large <- struct{}{}:
-		return ctx, func() { <-s.large; cancel() }, nil
+		done := func() {
+			<-s.large
+			cancel()
+		}
+		return ctx, done, nil
 	case <-ctx.Done():
 		cancel()
 		return nil, nil, reconcile.NewError(
@@ -214,14 +216,17 @@ func (s details) readDiff(r *http.Request) (diff diffJSON, files []string, err e
 	var text limitedText
 	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), "", &text)
 	files = []string{eventlog.Path(p.StateDir, run.ID)}
-	switch {
-	case err != nil && text.full: // git has ended because the text took no more
-	case errors.Is(err, context.DeadlineExceeded):
-		return diff, files, snapshotError(err)
-	case err != nil:
+	if err != nil && !text.full { // with a full text git has ended because it took no more
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = snapshotError(err)
+		}
 		return diff, files, err
 	}
-	return diffJSON{cmp.Or(run.Identifier, r.PathValue("identifier")), text.String(), text.full}, files, nil
+	return diffJSON{
+		Identifier: cmp.Or(run.Identifier, r.PathValue("identifier")),
+		Diff:       text.String(),
+		Cut:        text.full,
+	}, files, nil
 }
 
 // limitedText takes the first maxDiff bytes.

@@ -37,11 +37,9 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	return func(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Add("Vary", "Accept")
 		if r.Method == http.MethodGet && r.Header.Get("Accept") == "text/event-stream" {
-			return s.follow(
-				w,
-				r,
-				func(ctx context.Context) (event, []string) { return s.pageEvent(r.WithContext(ctx), draw) },
-			)
+			return s.follow(w, r, func(ctx context.Context) (event, []string) {
+				return s.pageEvent(r.WithContext(ctx), draw)
+			})
 		}
 		p, _, err := draw(r)
 		if err != nil {
@@ -61,10 +59,14 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 		return
 	}
 	all, err := s.source.overviews(r.Context(), "", view.Options{Alerts: true})
-	asked, failed := agents.OpenRequests(r.Context(), s.source.env)
-	if err == nil && failed == nil {
-		p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
+	if err != nil {
+		return
 	}
+	asked, err := agents.OpenRequests(r.Context(), s.source.env)
+	if err != nil {
+		return
+	}
+	p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
 }
 
 // lastList are the overviews of the last list, without ended runs. With thousands of issues,
@@ -97,28 +99,30 @@ func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, er
 	}
 	var files []string
 	for _, p := range projects {
-		files = append(files, filesOf(view.ProjectRow{
-			WorkflowPath: p.Path,
-			StateDir:     p.StateDir,
-		})...)
+		files = append(files, filesOf(view.ProjectRow{WorkflowPath: p.Path, StateDir: p.StateDir})...)
 	}
 	last := s.lists[s.access.permit(r, needDetails) == nil]
 	last.mu.Lock()
 	defer last.mu.Unlock()
-	if stamp := stampOf(files); stamp != last.stamp || time.Since(last.at) > renderAnyway {
+	stamp := stampOf(files)
+	if stamp != last.stamp || time.Since(last.at) > renderAnyway {
 		last.at = time.Now()
-		if last.all, err = read(); err != nil {
-			last.stamp = ""
+		last.stamp = "" // until it is read
+		last.all, err = read()
+		if err != nil {
 			return nil, err
 		}
 		last.stamp = stamp
 	}
 	all := slices.Clone(last.all)
 	for i, v := range all {
-		if v.Error == nil {
-			if all[i], err = v.WithEnded(ctx, wiring.NewProject(s.source.env, v.Project.WorkflowPath, v.Project.StateDir), o); err != nil {
-				return nil, snapshotError(err)
-			}
+		if v.Error != nil {
+			continue
+		}
+		p := wiring.NewProject(s.source.env, v.Project.WorkflowPath, v.Project.StateDir)
+		all[i], err = v.WithEnded(ctx, p, o)
+		if err != nil {
+			return nil, snapshotError(err)
 		}
 	}
 	return all, nil
@@ -155,10 +159,11 @@ var themes = []string{"light", "dark"}
 
 // theme is the theme that the reader has chosen.
 func theme(r *http.Request) string {
-	if c, err := r.Cookie("theme"); err == nil && slices.Contains(themes, c.Value) {
-		return c.Value
+	c, err := r.Cookie("theme")
+	if err != nil || !slices.Contains(themes, c.Value) {
+		return ""
 	}
-	return ""
+	return c.Value
 }
 
 // setTheme answers POST /theme and returns to the page.
@@ -177,8 +182,11 @@ func setTheme(w http.ResponseWriter, r *http.Request) error {
 // backTo is the page of this server whose form was sent.
 func backTo(r *http.Request) string {
 	u, err := url.Parse(r.PostFormValue("back"))
-	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") ||
-		strings.HasPrefix(u.Path, "//") || strings.Contains(u.Path, `\`) {
+	if err != nil || u.IsAbs() || u.Host != "" {
+		return "/"
+	}
+	isPath := strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//")
+	if !isPath || strings.Contains(u.Path, `\`) {
 		return "/"
 	}
 	return u.RequestURI()
@@ -206,28 +214,31 @@ func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
 // loginPage answers GET /login: with the code of the printed link it lets the browser keep the
 // token; without one it asks for it. A program that previews the link does not use it up.
 func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
-	switch q := r.URL.Query(); {
-	case !q.Has("token"), !isVisit(r):
+	q := r.URL.Query()
+	if !q.Has("token") || !isVisit(r) {
 		s.write(w, r, http.StatusOK, page.Login())
-	case s.access.mayAct(r): // the link is opened again
+		return nil
+	}
+	if s.access.mayAct(r) { // the link is opened again
 		http.Redirect(w, r, "/", http.StatusSeeOther)
-	case s.access.useCode(q.Get("token")):
-		s.keepToken(w, r)
-	default:
+		return nil
+	}
+	if !s.access.useCode(q.Get("token")) {
 		return reconcile.NewError(
 			"unauthorized",
 			"this link is of another start of the server, or was opened before",
 			"enter the token that symphony has printed",
 		)
 	}
+	s.keepToken(w, r)
 	return nil
 }
 
 // isVisit reports whether a browser opens the address as a page. All send one of these headers
 // then, the first one only to addresses of this machine and over HTTPS.
 func isVisit(r *http.Request) bool {
-	return r.Method == http.MethodGet &&
-		(r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != "")
+	isNavigation := r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != ""
+	return r.Method == http.MethodGet && isNavigation
 }
 
 // login answers POST /login.
@@ -242,6 +253,7 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// keepToken lets the browser keep the token, and opens the overview.
 func (s *Server) keepToken(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, s.access.cookie, string(s.token), keptFor)
 	http.Redirect(w, r, "/", http.StatusSeeOther)

@@ -33,13 +33,15 @@ type source struct {
 const patience = 10 * time.Second
 
 // projects opens the projects, each with the name by which addresses call it.
-func (s source) projects(ctx context.Context) (list []view.Named, err error) {
-	var all []*wiring.Project
+func (s source) projects(ctx context.Context) ([]view.Named, error) {
 	if len(s.places) == 0 {
-		if all, err = wiring.AllProjects(s.env); err != nil {
+		all, err := wiring.AllProjects(s.env)
+		if err != nil {
 			return nil, snapshotError(err)
 		}
+		return view.Name(ctx, all), nil
 	}
+	var all []*wiring.Project
 	for _, p := range s.places {
 		all = append(all, wiring.NewProject(s.env, p.Workflow, p.StateDir))
 	}
@@ -63,6 +65,7 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	return all[i : i+1], nil
 }
 
+// noProject returns the error of a server that has no project.
 func noProject() error {
 	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
 }
@@ -89,14 +92,14 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	projects, err := s.named(ctx, name)
-	if err == nil && len(projects) == 0 {
-		err = noProject()
-	}
 	if err != nil {
 		return detail.Issue{}, err
 	}
+	if len(projects) == 0 {
+		return detail.Issue{}, noProject()
+	}
 	var found []detail.Issue
-	var missing, unreadable error = reconcile.NewError("issue_not_found", "no project here has an issue "+ref, ""), nil
+	var missing, unreadable error
 	for _, p := range projects {
 		v, err := detail.Read(ctx, p.Project, ref, detail.Options{
 			Offline: true,
@@ -112,14 +115,23 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 			unreadable = snapshotError(err)
 		}
 	}
-	switch len(found) {
-	case 0:
-		return detail.Issue{}, cmp.Or(unreadable, missing)
-	case 1:
+	if len(found) > 1 {
+		return detail.Issue{}, reconcile.NewError(
+			"issue_ambiguous",
+			ref+" is an issue of several projects",
+			"add ?project= with the name of its project, such as "+found[0].Project.Name,
+		)
+	}
+	if len(found) == 1 {
 		return found[0], nil
 	}
-	return detail.Issue{}, reconcile.NewError("issue_ambiguous", ref+" is an issue of several projects",
-		"add ?project= with the name of its project, such as "+found[0].Project.Name)
+	if unreadable != nil {
+		return detail.Issue{}, unreadable
+	}
+	if missing != nil {
+		return detail.Issue{}, missing
+	}
+	return detail.Issue{}, reconcile.NewError("issue_not_found", "no project here has an issue "+ref, "")
 }
 
 // target is the project of a request about an issue or a project: the one that the address
@@ -131,19 +143,23 @@ func (s source) target(r *http.Request, issue string) (*wiring.Project, error) {
 // projectOf is the project with the name, or that of the issue.
 func (s source) projectOf(ctx context.Context, name, issue string) (*wiring.Project, error) {
 	named, err := s.named(ctx, name)
-	if err != nil && name == view.AgentsProject {
-		if theirs := agents.AsProject(s.env); theirs != nil {
-			return theirs, nil
+	if err != nil {
+		if name != view.AgentsProject {
+			return nil, err
 		}
+		theirs := agents.AsProject(s.env)
+		if theirs == nil {
+			return nil, err
+		}
+		return theirs, nil
 	}
-	switch {
-	case err != nil:
-		return nil, err
-	case len(named) == 1:
-		return named[0].Project, nil
-	case len(named) == 0:
+	if len(named) == 0 {
 		return nil, noProject()
-	case issue == "":
+	}
+	if len(named) == 1 {
+		return named[0].Project, nil
+	}
+	if issue == "" {
 		return nil, badRequest("the server has several projects: add ?project=NAME")
 	}
 	v, err := s.issue(ctx, "", issue, 0)
