@@ -71,11 +71,13 @@ type job struct {
 	// be settled.
 	woken map[string]bool
 	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the
-	// last pass has read, requestStamp that of wiring.RequestFile before this pass. A wait
-	// ends when one of them has changed.
-	sourceStamp, requestStamp string
-	refused                   string // the last error for which the job could not start
-	files                     *watch
+	// last pass has read. A wait ends when it has changed.
+	sourceStamp string
+	// requestStamp identifies the version of wiring.RequestFile before this pass. A wait ends
+	// when it has changed.
+	requestStamp string
+	refused      string // the last error for which the job could not start
+	files        *watch
 	// what it receives is closed after a pass with the files as they are now
 	reload   chan chan struct{}
 	reloaded chan struct{}
@@ -88,7 +90,7 @@ type job struct {
 // 8.1), and reads the workflow before each pass. If there is one project and its first
 // workflow or configuration is invalid, the loop ends at once. It reports later mistakes, and
 // those of one of several projects, and goes on.
-func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Options) (err error) {
+func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Options) error {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
@@ -101,21 +103,22 @@ func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Option
 	l.addJobs(ctx, projects)
 	for _, j := range l.jobs {
 		defer j.close()
-		if err := j.start(ctx); errors.Is(err, context.Canceled) {
+		err := j.start(ctx)
+		if errors.Is(err, context.Canceled) {
 			return nil
-		} else if err != nil && l.alone() {
+		}
+		if err != nil && l.alone() {
 			return err
-		} else if err != nil {
+		}
+		if err != nil {
 			j.refuse(err)
 		}
 	}
 	// Workers that outlive their passes are adopted by the loop where it is the first process
 	// of a container.
-	go proc.ReapOrphans(
-		ctx,
-		reapStep,
-		func(err error) { l.log.Warn("reaping", slog.String("error", err.Error())) },
-	)
+	go proc.ReapOrphans(ctx, reapStep, func(err error) {
+		l.log.Warn("reaping", slog.String("error", err.Error()))
+	})
 	if o.Beside != nil {
 		beside, end := context.WithCancel(ctx)
 		var ended sync.WaitGroup
@@ -199,11 +202,16 @@ func (j *job) start(ctx context.Context) error {
 		return err
 	}
 	lock := wiring.LoopLock(j.p.StateDir)
-	if held, err := wiring.TryLoopLock(ctx, lock); err != nil {
+	held, err := wiring.TryLoopLock(ctx, lock)
+	if err != nil {
 		return fmt.Errorf("loop lock: %w", err)
-	} else if !held {
-		return reconcile.NewError("locked", "another symphony tick --loop is running on "+j.p.StateDir,
-			"a project needs one loop only; end the other one first")
+	}
+	if !held {
+		return reconcile.NewError(
+			"locked",
+			"another symphony tick --loop is running on "+j.p.StateDir,
+			"a project needs one loop only; end the other one first",
+		)
 	}
 	j.lock = lock
 	return nil
@@ -213,13 +221,7 @@ func (j *job) start(ctx context.Context) error {
 // another loop can have the lock of the new one. As any pass, that of the loop then creates
 // the directory again.
 func (j *job) dropLostLock() {
-	if j.lock == nil {
-		return
-	}
-	held, err := j.lock.Stat()
-	now, errNow := os.Stat(j.lock.Path())
-	if err == nil &&
-		(errNow == nil && os.SameFile(held, now) || errNow != nil && !errors.Is(errNow, fs.ErrNotExist)) {
+	if j.lock == nil || stillNamed(j.lock) {
 		return
 	}
 	_ = j.lock.Unlock()
@@ -228,6 +230,20 @@ func (j *job) dropLostLock() {
 		slog.LevelWarn,
 		"the state directory "+j.p.StateDir+" was deleted or replaced while the loop ran; it begins anew",
 	)
+}
+
+// stillNamed reports whether the file of a lock is the one at its path. If that can't be told,
+// it counts as the same.
+func stillNamed(lock *flock.Flock) bool {
+	held, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	now, err := os.Stat(lock.Path())
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return os.SameFile(held, now)
 }
 
 // refuse prints why a job can't start, unless that was the last thing it printed.
@@ -323,9 +339,14 @@ func (j *job) setStatus(status string) {
 	}
 	var lines []string
 	for _, each := range j.jobs {
-		if line, _ := each.status.Load().(string); line != "" {
-			lines = append(lines, map[bool]string{false: each.name + ": "}[j.alone()]+line)
+		line, _ := each.status.Load().(string)
+		if line == "" {
+			continue
 		}
+		if !j.alone() {
+			line = each.name + ": " + line
+		}
+		lines = append(lines, line)
 	}
 	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
 }
@@ -358,13 +379,14 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 		if wiring.Stamp(wiring.RequestFile(j.p.StateDir)) != j.requestStamp {
 			return true
 		}
-		before := seen
-		if seen = j.stampOfSources(); seen != j.sourceStamp {
-			if seen == before { // an editor has finished writing it
+		now := j.stampOfSources()
+		if now != j.sourceStamp {
+			if now == seen { // an editor has finished writing it
 				return true
 			}
 			soon = max(soon, 1)
 		}
+		seen = now
 		step := wakeStep
 		if reported && soon == 0 {
 			step = lookStep
@@ -424,15 +446,12 @@ func (j *job) leave(r pass.Result) {
 	if len(live) == 0 {
 		return
 	}
-	j.w.Note(
-		slog.LevelInfo,
-		fmt.Sprintf(
-			"the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
-			text.Plural(len(live), "worker"),
-			text.ShellQuote(j.p.Path),
-			text.ShellQuote(j.p.StateDir),
-		),
-	)
+	j.w.Note(slog.LevelInfo, fmt.Sprintf(
+		"the loop has ended; still running: %s; to end them: symphony stop --all -w %s --state-dir %s",
+		text.Plural(len(live), "worker"),
+		text.ShellQuote(j.p.Path),
+		text.ShellQuote(j.p.StateDir),
+	))
 }
 
 // close gives back what the job holds. The end of the process would do so, too.
@@ -447,7 +466,7 @@ func (j *job) close() {
 // stopWorkers sends SIGTERM to the workers, which then end their runs as interrupted, and
 // waits for them. It returns the runs whose workers are still alive. The next pass starts the
 // interrupted issues again.
-func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconcile.Run) {
+func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) []reconcile.Run {
 	ctx, cancel := context.WithTimeout(context.Background(), r.StopGrace()+stopSlack)
 	defer cancel()
 	local := &workers.Local{Machine: wiring.NewMachine(j.p.StateDir), StateDir: j.p.StateDir}
@@ -466,16 +485,15 @@ func (j *job) stopWorkers(runs []reconcile.Run, r pass.Result) (living []reconci
 		})
 	}
 	wg.Wait()
-	living = slices.DeleteFunc(
-		runs,
-		func(run reconcile.Run) bool { return !wiring.Alive(j.p.StateDir, run.ID) },
-	)
-	if ended := len(names) - len(living); ended > 0 && !j.options.Quiet {
-		j.w.Note(
-			slog.LevelInfo,
-			fmt.Sprintf("the loop interrupted %s (%s); the next pass starts the issues again",
-				text.Plural(ended, "worker"), strings.Join(names, ", ")),
-		)
+	isAlive := func(run reconcile.Run) bool { return wiring.Alive(j.p.StateDir, run.ID) }
+	living := text.Filter(runs, isAlive)
+	ended := len(runs) - len(living)
+	if ended > 0 && !j.options.Quiet {
+		j.w.Note(slog.LevelInfo, fmt.Sprintf(
+			"the loop interrupted %s (%s); the next pass starts the issues again",
+			text.Plural(ended, "worker"),
+			strings.Join(names, ", "),
+		))
 	}
 	return living
 }

@@ -38,14 +38,16 @@ func (p *printed) newErrors(
 	w *term.Env,
 	errs []*reconcile.Error,
 	o *reconcile.Obstacle,
-) (list []*reconcile.Error) {
+) []*reconcile.Error {
 	if p == nil {
 		return errs
 	}
+	var list []*reconcile.Error
 	now := map[string]fault{}
 	for _, e := range errs {
 		key := e.Code
-		if class := reconcile.ClassOf(e); class != reconcile.ClassTracker && class != reconcile.ClassMachine {
+		class := reconcile.ClassOf(e)
+		if class != reconcile.ClassTracker && class != reconcile.ClassMachine {
 			key += ": " + e.Message
 		}
 		f, known := p.faults[key]
@@ -57,23 +59,20 @@ func (p *printed) newErrors(
 		now[key] = f
 	}
 	for _, key := range slices.Sorted(maps.Keys(p.faults)) {
-		f := p.faults[key]
-		same := func(other fault) bool { return other.code == f.code }
-		switch _, lasts := now[key]; {
-		case lasts:
-		case o != nil && o.Reason == f.code: // this pass has not tried
-			now[key] = f
-		case !slices.ContainsFunc(slices.Collect(maps.Values(now)), same):
-			w.Note(
-				slog.LevelInfo,
-				fmt.Sprintf(
-					"over: %s, after %s; failed passes: %d",
-					f.code,
-					text.Duration(w.Now().Sub(f.since)),
-					f.passes,
-				),
-			)
+		if _, lasts := now[key]; lasts {
+			continue
 		}
+		f := p.faults[key]
+		if o != nil && o.Reason == f.code { // this pass has not tried
+			now[key] = f
+			continue
+		}
+		isSame := func(other fault) bool { return other.code == f.code }
+		if slices.ContainsFunc(slices.Collect(maps.Values(now)), isSame) {
+			continue
+		}
+		lasted := text.Duration(w.Now().Sub(f.since))
+		w.Note(slog.LevelInfo, fmt.Sprintf("over: %s, after %s; failed passes: %d", f.code, lasted, f.passes))
 	}
 	p.faults = now
 	return list
@@ -84,8 +83,9 @@ func (p *printed) newWarnings(warnings []string) []string {
 	if p == nil {
 		return warnings
 	}
-	same := slices.Equal(p.warnings, warnings)
-	if p.warnings = warnings; same {
+	isSame := slices.Equal(p.warnings, warnings)
+	p.warnings = warnings
+	if isSame {
 		return nil
 	}
 	return warnings
@@ -93,7 +93,7 @@ func (p *printed) newWarnings(warnings []string) []string {
 
 // newSentences returns the sentences about waiting issues that are not printed yet. One of
 // which only the times differ counts as printed.
-func (p *printed) newSentences(r pass.Result, at time.Time) (list []string) {
+func (p *printed) newSentences(r pass.Result, at time.Time) []string {
 	all := r.Outlook(at)
 	if p == nil {
 		return all
@@ -107,6 +107,7 @@ func (p *printed) newSentences(r pass.Result, at time.Time) (list []string) {
 		}
 	}
 	timeless := r.Outlook(at)
+	var list []string
 	for i, sentence := range timeless {
 		if !slices.Contains(p.outlook, sentence) {
 			list = append(list, all[i])

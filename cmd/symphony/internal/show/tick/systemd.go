@@ -46,14 +46,19 @@ func (s systemd) tell(lines ...string) {
 	if s.socket == "" {
 		return
 	}
-	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
-	if err == nil {
-		_, err = conn.Write([]byte(strings.Join(lines, "\n")))
-		_ = conn.Close()
-	}
-	if err != nil {
+	if err := s.send(strings.Join(lines, "\n")); err != nil {
 		s.warn("could not notify systemd of " + lines[0] + ": " + err.Error())
 	}
+}
+
+func (s systemd) send(text string) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_, err = conn.Write([]byte(text))
+	return err
 }
 
 // keepAlive sends signs of life while passes proceed. Without them systemd ends the loop, and

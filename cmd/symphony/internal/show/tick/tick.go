@@ -23,9 +23,14 @@ import (
 // Options are the flags of tick. With Loop they are those of Loop, otherwise those of Tick.
 type Options struct {
 	pass.Options
-	Loop, StopOnExit, JSON, Quiet, Wait bool
+	Loop       bool
+	StopOnExit bool
+	JSON       bool
+	Quiet      bool
+	Wait       bool
 	// LogLevel and LogFormat are empty unless a log was asked for.
-	LogLevel, LogFormat string
+	LogLevel  string
+	LogFormat string
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for
 	// nothing.
 	Beside func(ctx context.Context)
@@ -43,8 +48,9 @@ func (o *Options) Check(triggerSet bool) error {
 		wiring.TriggerCommand,
 	}
 	for _, flag := range []struct {
-		name, value string
-		allowed     []string
+		name    string
+		value   string
+		allowed []string
 	}{
 		{"trigger", o.Trigger, triggers},
 		{"log-level", o.LogLevel, []string{"debug", "info", "warn", "error", ""}},
@@ -95,18 +101,21 @@ func Tick(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error 
 	}
 	o.Stays = o.Wait
 	r, err := pass.Run(ctx, p, o.Options)
-	switch {
-	case err != nil && o.Trigger == wiring.TriggerWorker:
-		return err
-	case err != nil:
+	if err != nil {
+		if o.Trigger == wiring.TriggerWorker {
+			return err
+		}
 		return quietError(ctx, w, p, o, err)
-	case r.Holder != nil && o.LockTimeout > 0 && o.Quiet:
-		return exit.Only(exit.Lock) // that another pass holds the lock is not worth a mail
-	case r.Holder != nil && o.LockTimeout > 0:
+	}
+	if r.Holder != nil && o.LockTimeout > 0 {
+		if o.Quiet {
+			return exit.Only(exit.Lock) // that another pass holds the lock is not worth a mail
+		}
 		locked := wiring.LockedError(r.Holder)
 		locked.Hint += ", or with a longer --lock-timeout"
 		return locked
-	case o.Trigger == wiring.TriggerWorker:
+	}
+	if o.Trigger == wiring.TriggerWorker {
 		// its output is discarded; its errors are in the row of the pass
 		return followUp(ctx, p, o, r)
 	}
@@ -153,7 +162,8 @@ func waitForRuns(
 	o Options,
 ) (failed bool, err error) {
 	for _, a := range r.Applied {
-		if a.Kind != reconcile.ActDispatch && a.Kind != reconcile.ActDeliver || a.Err != nil {
+		starts := a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver
+		if !starts || a.Err != nil {
 			continue
 		}
 		run, err := pass.WaitForRun(ctx, p, a.RunID)
@@ -210,29 +220,25 @@ const (
 // line that it gets. What it printed is recorded in the database; while that can't be written,
 // a loop remembers it.
 func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options, errs []*reconcile.Error) {
-	now := quietReport{
-		At:    w.Now(),
-		Codes: text.Map(errs, func(e *reconcile.Error) string { return e.Code }),
-	}
-	last := quietReport{}
-	slices.Sort(now.Codes)
-	now.Codes = slices.Compact(now.Codes)
+	codes := text.Map(errs, func(e *reconcile.Error) string { return e.Code })
+	slices.Sort(codes)
+	now := quietReport{At: w.Now(), Codes: slices.Compact(codes)}
 	db := o.Kept.Opened()
-	err := error(nil)
+	var err error
 	if db == nil {
-		if db, err = state.Open(ctx, p.StateDir); err == nil {
+		db, err = state.Open(ctx, p.StateDir)
+		if err == nil {
 			defer db.Close()
 		}
 	}
-	switch {
-	case o.printed != nil && o.printed.unrecorded != nil:
+	last := quietReport{}
+	if o.printed != nil && o.printed.unrecorded != nil {
 		last = *o.printed.unrecorded
-	case err == nil:
-		text, _, _ := db.Meta(ctx, quietReportKey)
-		_ = json.Unmarshal([]byte(text), &last) // an unreadable report counts as none
+	} else if err == nil {
+		last = recordedReport(ctx, db)
 	}
-	same := slices.Equal(now.Codes, last.Codes)
-	if same && (len(errs) == 0 || now.At.Sub(last.At).Abs() < quietRepeatAfter) {
+	isSame := slices.Equal(now.Codes, last.Codes)
+	if isSame && (len(errs) == 0 || now.At.Sub(last.At).Abs() < quietRepeatAfter) {
 		return
 	}
 	for _, e := range errs {
@@ -242,15 +248,27 @@ func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options,
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
 	if err == nil {
-		if err = db.SetMeta(ctx, quietReportKey, string(text.JSON(now))); err != nil {
+		err = db.SetMeta(ctx, quietReportKey, string(text.JSON(now)))
+		if err != nil {
 			w.PrintError(exit.From(err))
 		}
 	}
-	if o.printed != nil {
-		if o.printed.unrecorded = nil; err != nil {
-			o.printed.unrecorded = &now
-		}
+	if o.printed == nil {
+		return
 	}
+	o.printed.unrecorded = nil
+	if err != nil {
+		o.printed.unrecorded = &now
+	}
+}
+
+// recordedReport returns what the database has of the last pass with --quiet. An unreadable
+// report counts as none.
+func recordedReport(ctx context.Context, db *state.DB) quietReport {
+	var last quietReport
+	stored, _, _ := db.Meta(ctx, quietReportKey)
+	_ = json.Unmarshal([]byte(stored), &last)
+	return last
 }
 
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it
@@ -260,7 +278,9 @@ func quietError(ctx context.Context, w *term.Env, p *wiring.Project, o Options, 
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {
 		reportQuiet(ctx, w, p, o, []*reconcile.Error{known})
-	} else if len(o.printed.newErrors(w, []*reconcile.Error{known}, nil)) > 0 {
+		return exit.Only(exit.Code(known))
+	}
+	if len(o.printed.newErrors(w, []*reconcile.Error{known}, nil)) > 0 {
 		return err
 	}
 	return exit.Only(exit.Code(known))

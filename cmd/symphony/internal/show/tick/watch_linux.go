@@ -2,6 +2,7 @@ package tick
 
 import (
 	"bytes"
+	"errors"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,7 +23,8 @@ type watch struct {
 
 // inWatched are the events of a file that was written and closed, moved, created, or given
 // another mode. A worker that dies, however, closes its alive file.
-const inWatched = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM | unix.IN_CREATE | unix.IN_DELETE | unix.IN_ATTRIB
+const inWatched = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
+	unix.IN_CREATE | unix.IN_DELETE | unix.IN_ATTRIB
 
 // newWatch returns nil if the machine has no inotify instance left for this user.
 func newWatch() *watch {
@@ -52,17 +54,21 @@ func (w *watch) set(files []string) bool {
 	err := w.control(func(fd int) error {
 		for _, file := range files {
 			w.names[filepath.Base(file)] = true
-			if wd, err := unix.InotifyAddWatch(fd, filepath.Dir(file), inWatched); err == nil {
-				w.dirs[wd] = true
-			} else if err != unix.ENOENT {
+			wd, err := unix.InotifyAddWatch(fd, filepath.Dir(file), inWatched)
+			if errors.Is(err, unix.ENOENT) {
+				continue
+			}
+			if err != nil {
 				return err
 			}
+			w.dirs[wd] = true
 		}
 		for wd := range before {
-			if !w.dirs[wd] {
-				// The directory may be gone.
-				_, _ = unix.InotifyRmWatch(fd, uint32(wd)) //nolint:gosec // not negative
+			if w.dirs[wd] {
+				continue
 			}
+			// The directory may be gone.
+			_, _ = unix.InotifyRmWatch(fd, uint32(wd)) //nolint:gosec // not negative
 		}
 		return nil
 	})
@@ -70,16 +76,16 @@ func (w *watch) set(files []string) bool {
 }
 
 // control calls f with the descriptor.
-func (w *watch) control(f func(fd int) error) (err error) {
+func (w *watch) control(f func(fd int) error) error {
 	raw, err := w.file.SyscallConn()
 	if err != nil {
 		return err
 	}
-	controlErr := raw.Control(func(fd uintptr) { err = f(int(fd)) }) //nolint:gosec // a descriptor
-	if controlErr != nil {
-		return controlErr
+	var failed error
+	if err := raw.Control(func(fd uintptr) { failed = f(int(fd)) }); err != nil { //nolint:gosec // a descriptor
+		return err
 	}
-	return err
+	return failed
 }
 
 // changes receives something after a change.
