@@ -6,23 +6,24 @@
 //
 // # Decisions
 //
-//   - Every read reads all files: an id is in a file, not in its name. A thousand files take a tenth of a second.
-//   - The description is the body without the section of comments, so that a comment is no progress.
-//   - Subfolders, hidden files, other extensions, and Markdown without front matter are no issues. Everything else that looks like an
-//     issue and is none is a skip: a symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two files.
-//   - An id that is missing may be in a file that a program is replacing at this moment, or in one that cannot be read. So ByIDs looks
-//     several times before it reports an issue as gone. It fails if a file is unreadable, and if no issue is left. While the folder has a
+//   - Every read reads all files: an id is in a file, not in its name. A thousand files take a
+//     tenth of a second.
+//   - The description is the body without the section of comments, so that a comment is no
+//     progress.
+//   - Subfolders, hidden files, other extensions, and Markdown without front matter are no
+//     issues. A file that looks like an issue and is none is a skip: a symbolic link, a file of
+//     more than 1 MiB, front matter that cannot be read, an id in two files.
+//   - An id that is missing may be in a file that a program is replacing at this moment, or in
+//     a file that cannot be read. So ByIDs looks several times before it reports an issue as
+//     gone. It fails if a file is unreadable, and if no issue is left. While the folder has a
 //     new file that is empty or ends before its id, every missing issue counts as malformed.
-//   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and discarded ones to archive/tasks. An issue there
-//     is finished, whatever its state is.
+//   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and
+//     discarded ones to archive/tasks. An issue there is finished, whatever its state is.
 package file
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -31,23 +32,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// Options configure the adapter.
-type Options struct {
-	Path string // the folder, absolute
-	// Active and Terminal are the states of the workflow. Others are further states to which
-	// agents may move their issues.
-	Active, Terminal, Others []string
-	// states to which symphony itself moves issues; with them, agents do not leave the active
-	// ones
-	Handoff []string
-	// tracker.assignee; of several assignees of an issue it is the one that counts
-	Assignee string
-	ReadOnly bool // the agent's tools change nothing
-	Now      func() time.Time
-	// Warn receives a message about each value that the adapter ignores; nil discards them.
-	Warn func(string)
-}
 
 // Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if there
 // is one.
@@ -73,11 +57,6 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}, nil
 }
 
-type tracker struct {
-	Options
-	settings settings
-}
-
 // Candidates implements reconcile.Tracker: the issues in the given states, the oldest first.
 func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
 	if len(states) == 0 {
@@ -88,8 +67,8 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 		return nil, err
 	}
 	asked := text.Filter(all.records, func(r *record) bool {
-		return r.fault != nil ||
-			slices.ContainsFunc(states, func(s string) bool { return reconcile.SameState(s, r.issue.State) })
+		isState := func(s string) bool { return reconcile.SameState(s, r.issue.State) }
+		return r.fault != nil || slices.ContainsFunc(states, isState)
 	})
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
@@ -98,10 +77,8 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 	return issues, nil
 }
 
-// patience is how long ByIDs looks for an issue that is missing, pause the time between two
-// looks or attempts.
-var patience, pause = 200 * time.Millisecond, 20 * time.Millisecond
-
+// ByIDs implements reconcile.Tracker. An issue that is missing is looked for again until
+// patience is over.
 func (t *tracker) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	ids = slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return id == "" })
 	if len(ids) == 0 {
@@ -127,44 +104,44 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 	found = make(map[string]reconcile.Issue, len(ids))
 	complete = true
 	for _, id := range ids {
-		switch r := all.byID(id); {
-		case (r == nil || r.fault != nil) && all.unreadable != nil:
+		r := all.byID(id)
+		if r != nil && r.fault == nil && r.issue.ID == id {
+			found[id] = t.issue(all, r)
+			continue
+		}
+		complete = false
+		if r != nil && r.fault == nil {
+			continue // it is written in another way
+		}
+		if all.unreadable != nil {
 			return nil, false, all.unreadable
-		case r != nil && r.fault != nil:
+		}
+		if r != nil {
 			found[id] = reconcile.Issue{
 				ID:         id,
 				Identifier: id,
 				State:      r.statusSeen,
 				Malformed:  r.fault(),
 			}
-			complete = false
-		case r == nil && all.nameless() != nil:
+			continue
+		}
+		if other := all.nameless(); other != nil {
 			found[id] = reconcile.Issue{
 				ID:         id,
 				Identifier: id,
-				Malformed:  "no file has this id, and " + all.nameless().fault(),
+				Malformed:  "no file has this id, and " + other.fault(),
 			}
-			complete = false
-		case r == nil || r.issue.ID != id:
-			complete = false
-		default:
-			found[id] = t.issue(all, r)
 		}
 	}
 	if len(found)+len(all.records) == 0 {
 		return nil, false, reconcile.NewError(
 			reconcile.CodeTrackerEmpty,
 			t.Path+" contains no issue any more",
-			"restore it, as by mounting it or by git stash pop; for ten minutes no run is stopped and no issue is released",
+			"restore it, as by mounting it or by git stash pop; "+
+				"for ten minutes no run is stopped and no issue is released",
 		)
 	}
 	return found, complete, nil
-}
-
-// nameless returns a record without an id: its file may belong to any missing issue. Nil if
-// there is none.
-func (f *folder) nameless() *record {
-	return text.First(f.records, func(r *record) bool { return r.nameless })
 }
 
 // Find returns the issue with an id or file name, in any case. The error has the code
@@ -176,49 +153,6 @@ func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) 
 	}
 	issue := t.issue(all, r)
 	return &issue, nil
-}
-
-func (t *tracker) find(ref string) (*folder, *record, error) {
-	all, err := t.read()
-	if err != nil {
-		return nil, nil, err
-	}
-	r := all.byID(ref)
-	if r == nil {
-		base := strings.TrimSuffix(filepath.Base(ref), ".md")
-		r = text.First(
-			all.records,
-			func(r *record) bool { return strings.EqualFold(strings.TrimSuffix(r.name, ".md"), base) },
-		)
-		if r == nil || base == "" {
-			ids := text.Map(all.records, func(r *record) string { return r.issue.Identifier })
-			return nil, nil, gone(
-				fmt.Sprintf("%s contains no issue %q", t.Path, ref)+text.DidYouMean(ref, ids, "%s"),
-				"check the id; `symphony issues` lists what the folder contains",
-			)
-		}
-	}
-	if r.fault != nil {
-		return nil, nil, t.malformed(r)
-	}
-	return all, r, nil
-}
-
-func gone(message, hint string) error {
-	return &reconcile.Error{
-		Code:    "issue_not_found",
-		Message: message,
-		Hint:    hint,
-		Err:     reconcile.ErrGone,
-	}
-}
-
-func (t *tracker) malformed(r *record) error {
-	return reconcile.NewError(
-		"file_malformed",
-		t.Path+": "+r.fault(),
-		"correct the file, or move it out of the folder",
-	)
 }
 
 // issue completes the issue of a record with what depends on the other records.
@@ -241,9 +175,11 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 			issue.BlockedBy = append(issue.BlockedBy, ref)
 		}
 	}
-	if i := slices.IndexFunc(r.assignees, func(name string) bool { return strings.EqualFold(name, bare(t.Assignee)) }); i >= 0 {
+	isWanted := func(name string) bool { return strings.EqualFold(name, bare(t.Assignee)) }
+	switch {
+	case slices.ContainsFunc(r.assignees, isWanted):
 		issue.Assignee = &reconcile.Assignee{ID: t.Assignee}
-	} else if len(r.assignees) > 0 {
+	case len(r.assignees) > 0:
 		issue.Assignee = &reconcile.Assignee{ID: r.assignees[0]}
 	}
 	return issue
@@ -265,9 +201,8 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	}
 	for _, name := range all.plain {
 		if !strings.EqualFold(name, "README.md") {
-			t.Warn(
-				name + " is not an issue, because it has no front matter: begin it with the lines ---, title: …, status: … and ---",
-			)
+			t.Warn(name + " is not an issue, because it has no front matter: " +
+				"begin it with the lines ---, title: …, status: … and ---")
 		}
 	}
 	states := slices.Concat(t.settings.Statuses, t.Others, t.Handoff)
@@ -284,29 +219,23 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	return found, nil
 }
 
-func unknown(names, known []string, complete bool) (list []reconcile.UnknownName) {
+// unknown returns the names that are not known. isComplete: known are all that there are; if
+// not, only a name that resembles another one is reported.
+func unknown(names, known []string, isComplete bool) []reconcile.UnknownName {
+	var list []reconcile.UnknownName
 	others := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
 		return k == "" || slices.ContainsFunc(names, func(n string) bool { return reconcile.SameState(n, k) })
 	})
 	for _, name := range names {
-		exists := slices.ContainsFunc(known, func(k string) bool { return reconcile.SameState(k, name) })
-		if near := text.Nearest(name, others); !exists && (complete || len(near) > 0) {
+		if slices.ContainsFunc(known, func(k string) bool { return reconcile.SameState(k, name) }) {
+			continue
+		}
+		near := text.Nearest(name, others)
+		if isComplete || len(near) > 0 {
 			list = append(list, reconcile.UnknownName{Name: name, Nearest: near})
 		}
 	}
 	return list
-}
-
-// unreadable returns the error of a folder or file that cannot be read.
-func unreadable(path string, err error) error {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
-	}
-	return reconcile.NewError(
-		"file_read",
-		path+": "+err.Error(),
-		"make it readable for the account that symphony runs as; until then nothing is started, stopped or released",
-	).WithCause(err)
 }
 
 // maxComment bounds a comment of an agent, in bytes.
@@ -332,10 +261,8 @@ func (t *tracker) tools() []reconcile.AgentTool {
 					fmt.Sprintf("there is no state %q; states: %s", strings.TrimSpace(state), states),
 				)
 			}
-			return string(text.JSON(map[string]string{
-				"issue": issue.ID,
-				"state": known,
-			})), nil, t.Move(ctx, issue.ID, known)
+			answer := text.JSON(map[string]string{"issue": issue.ID, "state": known})
+			return string(answer), nil, t.Move(ctx, issue.ID, known)
 		},
 	}
 	comment := agenttool.Change{
@@ -346,7 +273,8 @@ func (t *tracker) tools() []reconcile.AgentTool {
 		CommentsOnly: true,
 		ReadOnly:     t.ReadOnly,
 		Do: func(ctx context.Context, issue reconcile.Issue, body string) (string, *reconcile.Created, error) {
-			if body = strings.TrimSpace(body); len(body) > maxComment {
+			body = strings.TrimSpace(body)
+			if len(body) > maxComment {
 				return "", nil, agenttool.Refusal("invalid_input", "the comment is longer than 64 KiB")
 			}
 			c, err := t.post(ctx, issue.ID, authorAgent, body)
@@ -358,7 +286,8 @@ func (t *tracker) tools() []reconcile.AgentTool {
 }
 
 // states are the states to which issues can be moved.
-func (t *tracker) states() (list []string) {
+func (t *tracker) states() []string {
+	var list []string
 	for _, state := range slices.Concat(t.Active, t.Others, t.Handoff, t.settings.Statuses, t.Terminal) {
 		if !slices.ContainsFunc(list, func(s string) bool { return reconcile.SameState(s, state) }) {
 			list = append(list, state)

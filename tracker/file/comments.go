@@ -2,9 +2,7 @@ package file
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -29,13 +27,15 @@ const (
 
 // comment is one comment in a file.
 type comment struct {
-	id, author string
-	at         time.Time
-	body       string
-	text       span // the lines of the body
-	closed     bool // a line of --- follows
+	id     string
+	author string
+	at     time.Time
+	body   string
+	text   span // the lines of the body
+	closed bool // a line of --- follows
 }
 
+// own reports whether symphony or its agent has written the comment.
 func (c comment) own() bool {
 	return strings.EqualFold(c.author, authorSymphony) || strings.EqualFold(c.author, authorAgent)
 }
@@ -48,7 +48,8 @@ func findComments(content []byte, body int) (section span, rest []byte) {
 	begun := 0
 	at := body
 	for line := range bytes.Lines(content[body:]) {
-		switch trimmed := string(bytes.TrimSpace(line)); {
+		trimmed := string(bytes.TrimSpace(line))
+		switch {
 		case begun > 0 && trimmed == commentsEnd:
 			section = span{begun, at}
 			whole = span{heading, at + len(line)}
@@ -108,7 +109,8 @@ func parseComments(content []byte, section span, issue string) (list []comment) 
 		}
 		if begun && c.id == "" {
 			c.id = issue + " " + created
-			if seen[created]++; seen[created] > 1 {
+			seen[created]++
+			if seen[created] > 1 {
 				c.id += fmt.Sprintf("#%d", seen[created])
 			}
 		}
@@ -137,20 +139,6 @@ func (c *comment) complete(content []byte, before []comment) comment {
 	return *c
 }
 
-// Comments returns the comments made after since, the newest first.
-func (t *tracker) Comments(_ context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
-	_, r, err := t.find(issueID)
-	if err != nil {
-		return nil, err
-	}
-	list := text.Map(
-		text.Filter(r.comments, func(c comment) bool { return c.at.After(since) }),
-		comment.public,
-	)
-	slices.Reverse(list)
-	return list, nil
-}
-
 func (c comment) public() reconcile.Comment {
 	out := reconcile.Comment{
 		ID:        c.id,
@@ -163,45 +151,6 @@ func (c comment) public() reconcile.Comment {
 		out.AuthorIDs = []string{name, "@" + name}
 	}
 	return out
-}
-
-// Post writes a comment of symphony's at the end of an issue's comments.
-func (t *tracker) Post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
-	return t.post(ctx, issueID, authorSymphony, body)
-}
-
-func (t *tracker) post(ctx context.Context, issueID, author, body string) (reconcile.Comment, error) {
-	var posted reconcile.Comment
-	err := t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
-		next := addComment(content, r.comments, author, body, t.Now())
-		made := t.parse(r.name, next)
-		if made == nil || len(made.comments) != len(r.comments)+1 {
-			return nil, t.unwritable(r.name, "its comments cannot be read after the change")
-		}
-		posted = made.comments[len(r.comments)].public()
-		return next, nil
-	})
-	return posted, err
-}
-
-// Edit replaces the text of a comment that Post or an agent has written.
-func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
-	body = plain(body)
-	return body, t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {
-		i := slices.IndexFunc(r.comments, func(c comment) bool { return c.id == commentID && c.own() })
-		if i < 0 {
-			return nil, gone(
-				fmt.Sprintf(
-					"%s contains no comment %q of symphony",
-					filepath.Join(t.Path, r.name),
-					commentID,
-				),
-				"nothing to do: the comment was deleted",
-			)
-		}
-		at := r.comments[i].text
-		return slices.Concat(content[:at.start], lines(body+"\n", newline(content)), content[at.end:]), nil
-	})
 }
 
 // addComment returns the file with a comment at the end of its comments.

@@ -45,6 +45,18 @@ func identity(id string) reconcile.Issue {
 
 var unfit = text.Pattern(`[^\pL\pM\pN_.-]+|\.\.+|(?i:\.lock)$`)
 
+// key returns an id as ids are compared: as symphony writes it, in lower case.
+func key(id string) string { return strings.ToLower(identity(id).ID) }
+
+// unusable returns the record of a file that is no issue.
+func unusable(name, why string) *record {
+	return &record{
+		name:  name,
+		issue: identity(strings.TrimSuffix(name, ".md")),
+		fault: func() string { return name + ": " + why },
+	}
+}
+
 // fence is the line before and after the front matter.
 const fence = "---"
 
@@ -160,7 +172,10 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 
 // incomplete returns nil if the issue has a title and a status.
 func (r *record) incomplete(f fields) fault {
-	for _, required := range []struct{ key, value string }{{"title", r.issue.Title}, {"status", r.issue.State}} {
+	for _, required := range []struct{ key, value string }{
+		{"title", r.issue.Title},
+		{"status", r.issue.State},
+	} {
 		node := f.get(required.key)
 		switch {
 		case node != nil && node.Kind != yaml.ScalarNode:
@@ -197,11 +212,8 @@ func (r *record) fill(f fields, content []byte, body int) {
 	r.dependencies = f.list("dependencies")
 	r.assignees = text.Map(f.list("assignee"), bare)
 	r.state = f.get("status")
-	if i := bytes.IndexByte(content[body:], '\n'); i >= 0 {
-		body += i + 1
-	} else {
-		body = len(content)
-	}
+	_, after, _ := bytes.Cut(content[body:], []byte("\n"))
+	body = len(content) - len(after)
 	section, rest := findComments(content, body)
 	r.comments = parseComments(content, section, i.ID)
 	if n := len(r.comments); n > 0 {
@@ -269,10 +281,14 @@ type fields struct {
 
 // otherNames are keys that may be used instead of those of Backlog.md.
 var otherNames = map[string][]string{
-	"status": {"state"}, "dependencies": {"blocked_by"}, "assignee": {"assignees"},
-	"created_date": {"created_at"}, "updated_date": {"updated_at"},
+	"status":       {"state"},
+	"dependencies": {"blocked_by"},
+	"assignee":     {"assignees"},
+	"created_date": {"created_at"},
+	"updated_date": {"updated_at"},
 }
 
+// get returns the value of a key; nil if there is none.
 func (f fields) get(key string) *yaml.Node {
 	for _, name := range append([]string{key}, otherNames[key]...) {
 		node := f.values[name]
@@ -286,6 +302,7 @@ func (f fields) get(key string) *yaml.Node {
 	return nil
 }
 
+// text returns the value of a key that is a text; empty for another value.
 func (f fields) text(key string) string {
 	node := f.get(key)
 	if node == nil || node.Kind != yaml.ScalarNode {
@@ -322,20 +339,23 @@ var priorities = map[string]int{
 	"none":     0,
 }
 
+// priority returns the priority, a word or a number; nil if there is none.
 func (f fields) priority() *int {
 	word := f.text("priority")
 	if n, known := priorities[strings.ToLower(word)]; known {
 		return &n
 	}
-	if n, err := strconv.Atoi(word); err == nil {
-		return &n
+	n, err := strconv.Atoi(word)
+	if err != nil {
+		if node := f.get("priority"); node != nil && node.Value != "" {
+			f.ignored("priority", node)
+		}
+		return nil
 	}
-	if node := f.get("priority"); node != nil && node.Value != "" {
-		f.ignored("priority", node)
-	}
-	return nil
+	return &n
 }
 
+// ignored warns about a value of another kind.
 func (f fields) ignored(key string, node *yaml.Node) {
 	f.t.Warn(fmt.Sprintf("%s:%d: %s cannot be read and is ignored", f.name, node.Line+1, key))
 }
@@ -350,13 +370,15 @@ var (
 )
 
 // decode parses front matter.
-func decode(front []byte) (doc yaml.Node, err error) {
-	if err = yaml.Unmarshal(front, &doc); err == nil || !userLine().Match(front) {
+func decode(front []byte) (yaml.Node, error) {
+	var doc yaml.Node
+	err := yaml.Unmarshal(front, &doc)
+	if err == nil || !userLine().Match(front) {
 		return doc, err
 	}
-	quoted := userLine().ReplaceAllFunc(front, func(line []byte) []byte { return userName().ReplaceAll(line, []byte(`$1"$2"`)) })
-	if yaml.Unmarshal(quoted, &doc) == nil {
-		return doc, nil
+	quote := func(line []byte) []byte { return userName().ReplaceAll(line, []byte(`$1"$2"`)) }
+	if yaml.Unmarshal(userLine().ReplaceAllFunc(front, quote), &doc) != nil {
+		return doc, err // of the text as it was written
 	}
-	return doc, err
+	return doc, nil
 }

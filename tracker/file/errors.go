@@ -1,0 +1,69 @@
+package file
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// gone returns the error of something that does not exist.
+func gone(message, hint string) error {
+	return &reconcile.Error{
+		Code:    "issue_not_found",
+		Message: message,
+		Hint:    hint,
+		Err:     reconcile.ErrGone,
+	}
+}
+
+// malformed returns the error of a file that is no issue.
+func (t *tracker) malformed(r *record) error {
+	return reconcile.NewError(
+		"file_malformed",
+		t.Path+": "+r.fault(),
+		"correct the file, or move it out of the folder",
+	)
+}
+
+// unreadable returns the error of a folder or file that cannot be read.
+func unreadable(path string, err error) error {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return reconcile.NewError(
+		"file_read",
+		path+": "+err.Error(),
+		"make it readable for the account that symphony runs as; "+
+			"until then nothing is started, stopped or released",
+	).WithCause(err)
+}
+
+// folderError returns the error of a folder that cannot be read.
+func folderError(path string, err error) error {
+	what := "does not exist"
+	info, statErr := os.Stat(path)
+	isOther := statErr == nil && !info.IsDir()
+	if isOther {
+		what = "is not a folder"
+	}
+	if !isOther && !errors.Is(err, fs.ErrNotExist) {
+		return unreadable(path, err)
+	}
+	return reconcile.NewError(
+		"tracker_project_not_found",
+		path+" "+what,
+		"create it, or correct tracker.provider.path; until then no run is stopped and no issue is released",
+	)
+}
+
+// unwritable returns the error of a file that was not changed.
+func (t *tracker) unwritable(name, why string) error {
+	return reconcile.NewError(
+		"file_write",
+		filepath.Join(t.Path, name)+" was not changed: "+why,
+		"make the folder and the file writable for the account that symphony runs as",
+	)
+}

@@ -1,0 +1,95 @@
+package file
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// settings are the values of Backlog.md's configuration that matter here.
+type settings struct {
+	Statuses      []string `yaml:"statuses"`
+	DefaultStatus string   `yaml:"default_status"`
+	Prefix        string   `yaml:"task_prefix"`
+	Digits        int      `yaml:"zero_padded_ids"`
+}
+
+// settingsFiles are the places of Backlog.md's configuration, of which the first that exists
+// counts: beside the folder tasks, or in a directory above. Another folder has none.
+func settingsFiles(path string) (list []string) {
+	if filepath.Base(path) != "tasks" {
+		return nil
+	}
+	list = []string{filepath.Join(filepath.Dir(path), "config.yml")}
+	for dir := path; dir != filepath.Dir(dir); {
+		dir = filepath.Dir(dir)
+		list = append(list, filepath.Join(dir, "backlog.config.yml"))
+	}
+	return list
+}
+
+// Beside returns the files and directories outside a folder of issues that are read with it.
+// Some need not exist.
+func Beside(path string) (list []string) {
+	list = settingsFiles(path)
+	if list == nil {
+		return nil
+	}
+	exists := func(file string) bool {
+		_, err := os.Lstat(file)
+		return err == nil
+	}
+	if first := slices.IndexFunc(list, exists); first >= 0 {
+		list = list[:first+1]
+	}
+	beside := func(name string) string { return filepath.Join(filepath.Dir(path), name) }
+	return append(list, text.Map(finishedFolders, beside)...)
+}
+
+// readSettings reads Backlog.md's configuration. A file that cannot be read has no values.
+func readSettings(path string) settings {
+	for _, file := range settingsFiles(path) {
+		root, err := os.OpenRoot(filepath.Dir(file))
+		if err != nil {
+			continue
+		}
+		content, info, err := readFile(root, filepath.Base(file))
+		_ = root.Close()
+		if err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		var s settings
+		if yaml.Unmarshal(content, &s) != nil {
+			return settings{}
+		}
+		return s
+	}
+	return settings{}
+}
+
+// States returns the states that Backlog.md's configuration defines for a folder, in their
+// order; none if there is no configuration.
+func States(path string) (list []reconcile.TrackerState) {
+	s := readSettings(path)
+	waiting := max(0, slices.Index(s.Statuses, s.DefaultStatus))
+	ended := []string{"done", "closed", "canceled", "cancelled", "duplicate"}
+	for i, name := range s.Statuses {
+		state := reconcile.TrackerState{Name: name}
+		switch {
+		case i == len(s.Statuses)-1, slices.Contains(ended, strings.ToLower(name)):
+			state.Kind = reconcile.StateEnded
+		case i == waiting:
+			state.Kind = reconcile.StateWaiting
+		case i > waiting:
+			state.Kind = reconcile.StateStarted
+		}
+		list = append(list, state)
+	}
+	return list
+}
