@@ -71,8 +71,13 @@ const (
 
 func newConn(streams agent.Streams, o *agent.Options) *conn {
 	c := &conn{
-		o: o, streams: streams, lines: newQueue(0), events: newQueue(maxQueuedEvents),
-		ended: make(chan struct{}), drained: make(chan struct{}), pending: make(map[int]*call),
+		o:       o,
+		streams: streams,
+		lines:   newQueue(0),
+		events:  newQueue(maxQueuedEvents),
+		ended:   make(chan struct{}),
+		drained: make(chan struct{}),
+		pending: make(map[int]*call),
 	}
 	c.end = sync.OnceFunc(func() { close(c.ended) })
 	return c
@@ -161,10 +166,8 @@ func (c *conn) write(line []byte) bool {
 	written := make(chan struct{})
 	go func() {
 		if c.await(context.Background(), written, c.o.ReadTimeout) != nil {
-			c.stdinBroke(
-				agent.CodeResponseTimeout,
-				fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout),
-			)
+			text := fmt.Sprintf("agent does not read its stdin (%v)", c.o.ReadTimeout)
+			c.stdinBroke(agent.CodeResponseTimeout, text)
 		}
 	}()
 	_, err := c.streams.Stdin.Write(line)
@@ -175,8 +178,8 @@ func (c *conn) write(line []byte) bool {
 	return err == nil
 }
 
-// await waits until done is closed. The error is that of ctx, or errLate after the limit. Time
-// in which the agent can't be heard does not count.
+// await waits until done is closed. If ctx ends it returns the error of ctx, and errLate after
+// the limit. Time in which the agent can't be heard does not count.
 func (c *conn) await(ctx context.Context, done <-chan struct{}, limit time.Duration) error {
 	for {
 		select {
@@ -235,17 +238,19 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	}
 	timeout := cmp.Or(r.timeout, c.o.ReadTimeout)
 	err := c.await(ctx, r.done, timeout)
-	switch {
-	case errors.Is(err, errLate):
+	if errors.Is(err, errLate) {
 		return nil, &agent.Error{
 			Code:    agent.CodeResponseTimeout,
 			Message: fmt.Sprintf("no answer to %s within %v", r.method, timeout),
 		}
-	case err != nil:
+	}
+	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.method, err)
-	case r.err != nil:
+	}
+	if r.err != nil {
 		return nil, r.err
-	case r.msg.Error != nil:
+	}
+	if r.msg.Error != nil {
 		return nil, r.msg.Error
 	}
 	return r.msg.Result, nil

@@ -220,19 +220,20 @@ func (u *turn) askCommand(line string) error {
 			},
 		})
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case decision == "accept" || decision == "acceptForSession":
-		if decision == "acceptForSession" {
-			u.s.granted.Store(line, true)
-		}
-		u.command(line, item)()
-		return u.interrupted()
 	}
-	u.completed(item)
-	if decision == "cancel" {
+	switch decision {
+	case "acceptForSession":
+		u.s.granted.Store(line, true)
+		u.command(line, item)()
+	case "accept":
+		u.command(line, item)()
+	case "cancel":
+		u.completed(item)
 		return &end{status: "interrupted"}
+	default:
+		u.completed(item)
 	}
 	return u.interrupted()
 }
@@ -243,12 +244,13 @@ func (u *turn) askFile(name string) error {
 		"reason":    nil,
 		"grantRoot": nil,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case decision == "accept" || decision == "acceptForSession":
+	}
+	switch decision {
+	case "accept", "acceptForSession":
 		u.patch(item, name, "asked for")
-	case decision == "cancel":
+	case "cancel":
 		return &end{status: "interrupted"} // the item never completes
 	default:
 		u.completed(item)

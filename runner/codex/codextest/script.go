@@ -139,7 +139,8 @@ func Steps(prompts []string, turn int) (steps []Step, err error) {
 	attempt := 0
 	for _, prompt := range prompts {
 		var sections []section
-		if sections, err = parse(prompt); len(sections) > 0 {
+		sections, err = parse(prompt) // only an error in the last prompt counts
+		if len(sections) > 0 {
 			script = sections
 			attempt = 0
 		}

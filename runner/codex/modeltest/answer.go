@@ -257,7 +257,8 @@ func (a *answer) message(words []string, interval time.Duration) (all bool) {
 				"content_index": 0,
 				"delta":         w,
 			})
-			if all = interval <= 0 || a.sleep(interval); !all {
+			all = interval <= 0 || a.sleep(interval)
+			if !all {
 				return
 			}
 		}
