@@ -61,27 +61,10 @@ func (l *EventLog) open() error {
 
 // Append writes one event as one line. A long payload is shortened.
 func (l *EventLog) Append(e Event) error {
-	e.At = e.At.UTC()
-	if e.Item != nil && e.Item.Kind != ItemOther && !l.Complete {
-		e.Raw = nil
+	data, err := l.encode(e)
+	if err != nil {
+		return fmt.Errorf("event log: %w", err)
 	}
-	e.Raw = shorten(e.Raw, maxPayload, l.redactor)
-	e.Item = e.Item.shorten(maxPayload, l.redactor)
-	data, err := json.Marshal(e)
-	data = l.redactor.Bytes(data)
-	// Raw is not JSON, or a secret ended in the middle of an escape sequence
-	if err != nil || !json.Valid(data) {
-		if e.Raw == nil && e.Item != nil {
-			e.Raw = text.JSON(e.Item)
-		}
-		e.Raw = text.JSON(l.redactor.Text(string(e.Raw)))
-		e.Message = l.redactor.Text(e.Message)
-		e.Item = nil
-		if data, err = json.Marshal(e); err != nil {
-			return fmt.Errorf("event log: %w", err)
-		}
-	}
-	data = append(data, '\n')
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.Complete {
@@ -105,6 +88,30 @@ func (l *EventLog) Append(e Event) error {
 		return fmt.Errorf("event log: %w", err)
 	}
 	return nil
+}
+
+// encode returns an event as a line, without secrets.
+func (l *EventLog) encode(e Event) ([]byte, error) {
+	e.At = e.At.UTC()
+	if e.Item != nil && e.Item.Kind != ItemOther && !l.Complete {
+		e.Raw = nil
+	}
+	e.Raw = shorten(e.Raw, maxPayload, l.redactor)
+	e.Item = e.Item.shorten(maxPayload, l.redactor)
+	data, err := json.Marshal(e)
+	data = l.redactor.Bytes(data)
+	if err == nil && json.Valid(data) {
+		return append(data, '\n'), nil
+	}
+	// Raw is not JSON, or a secret ended in the middle of an escape sequence: both become texts.
+	if e.Raw == nil && e.Item != nil {
+		e.Raw = text.JSON(e.Item)
+	}
+	e.Raw = text.JSON(l.redactor.Text(string(e.Raw)))
+	e.Message = l.redactor.Text(e.Message)
+	e.Item = nil
+	data, err = json.Marshal(e)
+	return append(data, '\n'), err
 }
 
 // rotate starts a new file. After an error the next event tries again.

@@ -46,7 +46,8 @@ func ReworkText(r *reconcile.Rework, logs map[string]string) string {
 	left := 0
 	size := len(strings.Join(parts, "\n\n"))
 	for _, one := range texts {
-		if size += len(one); size > maxRework {
+		size += len(one)
+		if size > maxRework {
 			left++
 			continue
 		}
