@@ -95,38 +95,33 @@ func readEntry(path string) (e entry, there bool, err error) {
 // that can't be read is an error.
 func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	count := 0
-	visit := func(path string, d fs.DirEntry, err error) error {
-		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
-		top, _, _ := strings.Cut(name, "/")
-		switch {
-		case ctx.Err() != nil:
+	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case path == dir && err == nil || files.Absent(err):
+		}
+		if files.Absent(err) || err == nil && path == dir {
 			return nil
-		case err != nil && !isControl(name):
+		}
+		name := strings.ToLower(strings.TrimPrefix(path, dir+"/")) // some file systems ignore case
+		if err != nil && !isControl(name) {
 			return err
-		case err == nil && d.IsDir() && !slices.Contains(controlFiles, name):
-			// loose objects are only read
-			if !slices.Contains(writtenDirs, top) || top == "objects" && len(d.Name()) == 2 {
-				return fs.SkipDir
-			}
-			open(path)
-			return nil
-		case err == nil && d.Type()&fs.ModeSymlink == 0 && !isControl(name) && inProgress[name] == nil:
-			return nil
 		}
 		e := entry{Mode: fs.ModeIrregular}
 		if err == nil {
+			if d.IsDir() && !slices.Contains(controlFiles, name) {
+				return enter(path, name)
+			}
+			isLink := d.Type()&fs.ModeSymlink != 0
+			if !isLink && !isControl(name) && inProgress[name] == nil {
+				return nil
+			}
 			e, _, _ = readEntry(path)
+			if isHarmless(name, e) {
+				return nil
+			}
 		}
-		step := inProgress[name]
-		harmless := step != nil && e.Mode.IsRegular() && !step().Match(e.Data)
-		// old versions of git make HEAD a link, and do not follow it
-		oldHead := name == "head" && strings.HasPrefix(string(e.Data), "refs/")
-		if !harmless && !oldHead {
-			list[path] = e
-			count++
-		}
+		list[path] = e
+		count++
 		if count > maxControlFiles {
 			return fmt.Errorf("%s holds more than %d files that git could run", dir, maxControlFiles)
 		}
@@ -134,8 +129,30 @@ func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 			return fs.SkipDir
 		}
 		return nil
+	})
+}
+
+// enter returns fs.SkipDir for a directory of a git directory in which git neither runs nor
+// writes anything: loose objects, for instance, are only read.
+func enter(path, name string) error {
+	top, _, _ := strings.Cut(name, "/")
+	isLooseObjects := top == "objects" && len(filepath.Base(name)) == 2
+	if !slices.Contains(writtenDirs, top) || isLooseObjects {
+		return fs.SkipDir
 	}
-	return filepath.WalkDir(dir, visit)
+	open(path)
+	return nil
+}
+
+// isHarmless reports whether git runs nothing because of a file in its place: a series of
+// picks without commands, or HEAD as old versions of git make it, a link that they do not
+// follow.
+func isHarmless(name string, e entry) bool {
+	if name == "head" {
+		return strings.HasPrefix(string(e.Data), "refs/")
+	}
+	step := inProgress[name]
+	return step != nil && e.Mode.IsRegular() && !step().Match(e.Data)
 }
 
 // unreadable returns an error if a list of readGitDir contains something that could not be

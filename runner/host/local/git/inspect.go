@@ -368,26 +368,31 @@ const (
 // compared with the recorded one, because with another one a revert would not show.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
-	switch {
-	case err != nil:
+	if err != nil {
 		return "", err
-	case r.commit == "" && len(commit) == len(emptyTree256):
+	}
+	if r.commit == "" && len(commit) == len(emptyTree256) {
 		return emptyTree256, nil
-	case r.commit == "":
+	}
+	if r.commit == "" {
 		return emptyTree, nil
-	case commit == "":
+	}
+	if commit == "" {
 		return r.commit, nil
 	}
-	from, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
-	// they have no common history
-	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.ExitCode() == 1 {
+	list, err := r.output(r.git(ctx, "merge-base", "--all", commit, r.commit))
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	if exited && exit.ExitCode() == 1 { // they have no common history
 		return cmp.Or(r.baseCommit, r.commit), nil
 	}
-	from, _, several := strings.Cut(from, "\n")
-	if several && r.baseCommit != "" {
-		from = r.baseCommit
+	if err != nil {
+		return "", err
 	}
-	return from, err
+	from, _, several := strings.Cut(list, "\n")
+	if several && r.baseCommit != "" {
+		return r.baseCommit, nil
+	}
+	return from, nil
 }
 
 // addNewFiles adds untracked files to a copy of the index, and counts all files that are not
@@ -400,9 +405,7 @@ func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (
 			return
 		}
 		changed++
-		if info, err := os.Lstat(filepath.Join(r.tree, path)); err == nil {
-			size += info.Size()
-		}
+		size += sizeOf(filepath.Join(r.tree, path))
 		if entry[0] == '?' {
 			names.add(path)
 		}
@@ -426,6 +429,15 @@ func (r *reader) addNewFiles(ctx context.Context, most int64, flags ...string) (
 	cmd := r.gitThatStores(ctx, append(add, flags...)...)
 	cmd.Stdin = strings.NewReader(names.String())
 	return changed, r.run(cmd)
+}
+
+// sizeOf returns the size of a file, 0 if it is gone.
+func sizeOf(path string) int64 {
+	info, err := os.Lstat(path)
+	if err != nil {
+		return 0
+	}
+	return info.Size()
 }
 
 const (
@@ -526,16 +538,19 @@ func (w *walker) tables(repo repository) {
 // walk adds everything below root, except for the directory skip.
 func (w *walker) walk(root, skip string) error {
 	return filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case w.ctx.Err() != nil:
+		if w.ctx.Err() != nil {
 			return w.ctx.Err()
-		case files.Absent(err):
+		}
+		if files.Absent(err) {
 			return nil // an agent has just removed it
-		case err != nil && path == root:
+		}
+		if err != nil && path == root {
 			return err
-		case path == skip && d.IsDir():
+		}
+		if path == skip && d.IsDir() {
 			return fs.SkipDir
-		case w.left == 0:
+		}
+		if w.left == 0 {
 			return fs.SkipAll
 		}
 		w.left--

@@ -36,20 +36,23 @@ func RemoveLocks(workspace string) ([]string, error) {
 	var removed []string
 	seen := 0
 	err = fs.WalkDir(dir.FS(), ".", func(path string, entry fs.DirEntry, err error) error {
-		seen++
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil //nolint:nilerr // git reports what can't be read
-		case seen > mostLocked:
-			return fs.SkipAll
-		case entry.IsDir() && withoutLocks(repo.gitDir, path):
-			return fs.SkipDir
-		case entry.Type().IsRegular() && strings.HasSuffix(path, ".lock"):
-			if err := dir.Remove(path); err != nil {
-				return err
-			}
-			removed = append(removed, filepath.Join(".git", path))
 		}
+		seen++
+		if seen > mostLocked {
+			return fs.SkipAll
+		}
+		if entry.IsDir() && withoutLocks(repo.gitDir, path) {
+			return fs.SkipDir
+		}
+		if !entry.Type().IsRegular() || !strings.HasSuffix(path, ".lock") {
+			return nil
+		}
+		if err := dir.Remove(path); err != nil {
+			return err
+		}
+		removed = append(removed, filepath.Join(".git", path))
 		return nil
 	})
 	return removed, err

@@ -159,14 +159,17 @@ func Root(dir string) (string, error) {
 	}
 	for at := real; ; at = filepath.Dir(at) {
 		repo, ok, err := openRepository(at)
-		switch {
-		case err != nil:
+		if err != nil {
 			return "", err
-		case ok && filepath.Dir(repo.gitDir) == filepath.Join(repo.common, "worktrees"):
+		}
+		if ok && filepath.Dir(repo.gitDir) == filepath.Join(repo.common, "worktrees") {
 			return filepath.Dir(repo.common), nil
-		case ok || exists(filepath.Join(at, ".git")) && !isEmpty(filepath.Join(at, ".git")):
+		}
+		dotGit := filepath.Join(at, ".git")
+		if ok || exists(dotGit) && !isEmpty(dotGit) {
 			return at, nil
-		case at == filepath.Dir(at):
+		}
+		if at == filepath.Dir(at) {
 			return real, nil
 		}
 	}
@@ -197,17 +200,19 @@ func (h Head) GitDir() string { return filepath.Dir(h.Objects) }
 // HeadOf reads HEAD of a workspace. Its repository must be a directory .git of its own.
 func HeadOf(workspace string) (h Head, err error) {
 	repo, ok, err := openRepository(workspace)
-	switch {
-	case err != nil:
+	if err != nil {
 		return h, err
-	case !ok:
+	}
+	if !ok {
 		return h, errors.New("it has no git repository")
-	case !repo.inTree || repo.linked:
+	}
+	if !repo.inTree || repo.linked {
 		return h, errors.New("its .git leads to another repository")
-	case exists(filepath.Join(repo.common, "reftable")):
-		return h, errors.New("its references are kept in tables")
 	}
 	r := &reader{repository: repo}
+	if err := r.refuseTables(); err != nil {
+		return h, err
+	}
 	if err := r.readReferences(); err != nil {
 		return h, err
 	}

@@ -166,14 +166,19 @@ func (u *unsavedSearch) deletes(path string) bool {
 // directory. It follows no links.
 func findRepositories(ctx context.Context, top string) (trees, bare, pipes []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		dir := filepath.Dir(path)
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENAMETOOLONG):
-			// git works at no such depth
-		case err != nil:
-			unread = true
+		}
+		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENAMETOOLONG) {
+			return nil // git works at no such depth
+		}
+		if err != nil {
+			unread = true // it is reported, and the rest is searched
+			return nil
+		}
+		dir := filepath.Dir(path)
+		isRules := d.Name() == ".gitignore" || d.Name() == ".gitattributes"
+		switch {
 		case d.Name() == ".git" && path != top:
 			trees = append(trees, dir)
 			if d.IsDir() {
@@ -181,10 +186,10 @@ func findRepositories(ctx context.Context, top string) (trees, bare, pipes []str
 			}
 		case d.Name() == "HEAD" && isBare(dir):
 			bare = append(bare, dir)
-		case d.Type()&fs.ModeNamedPipe != 0 && (d.Name() == ".gitignore" || d.Name() == ".gitattributes"):
+		case isRules && d.Type()&fs.ModeNamedPipe != 0:
 			pipes = append(pipes, path)
 		}
-		return nil // what could not be read is reported, and the rest is searched
+		return nil
 	})
 	return trees, bare, pipes, unread || err != nil
 }
@@ -193,14 +198,16 @@ func findRepositories(ctx context.Context, top string) (trees, bare, pipes []str
 func (u *unsavedSearch) outside(ctx context.Context, known string) {
 	var paths []string
 	print, err := outsideFiles(ctx, u.top, func(path string) { paths = append(paths, path) })
-	switch {
-	case err != nil:
+	if err != nil {
 		u.found = append(u.found, "files that can't be listed")
-	case len(paths) > 0 && print != known:
-		u.found = append(u.found, text.Plural(len(paths), "file")+" in no repository")
-		for i, path := range paths[:min(len(paths), maxNamed+1)] {
-			u.name(i+1, path)
-		}
+		return
+	}
+	if len(paths) == 0 || print == known {
+		return
+	}
+	u.found = append(u.found, text.Plural(len(paths), "file")+" in no repository")
+	for i, path := range paths[:min(len(paths), maxNamed+1)] {
+		u.name(i+1, path)
 	}
 }
 
@@ -220,18 +227,21 @@ func OutsideFiles(ctx context.Context, dir string) string {
 func outsideFiles(ctx context.Context, top string, each func(path string)) (print string, err error) {
 	h := sha256.New()
 	err = filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case errors.Is(err, fs.ErrNotExist):
+		}
+		if errors.Is(err, fs.ErrNotExist) {
 			return nil
-		case err != nil: // it may contain files
+		}
+		if err != nil { // it may contain files
 			fmt.Fprintln(h, err)
 			each(path)
 			return nil
-		case d.IsDir() && (exists(filepath.Join(path, ".git")) || isBare(path)):
+		}
+		if d.IsDir() && (exists(filepath.Join(path, ".git")) || isBare(path)) {
 			return fs.SkipDir
-		case !d.Type().IsRegular():
+		}
+		if !d.Type().IsRegular() {
 			return nil
 		}
 		info, err := d.Info()
@@ -281,13 +291,13 @@ func (u *unsavedSearch) changes(ctx context.Context, r *reader, pipes []string) 
 		changes++
 		u.name(changes, filepath.Join(below, path))
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return []string{unlisted}
-	case changes > 0:
-		return []string{text.Plural(changes, "change") + " not committed"}
 	}
-	return nil
+	if changes == 0 {
+		return nil
+	}
+	return []string{text.Plural(changes, "change") + " not committed"}
 }
 
 // name adds the nth item of a repository.
