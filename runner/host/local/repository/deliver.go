@@ -359,19 +359,23 @@ func (d *delivery) push(ctx context.Context) error {
 		)
 		pushErr := d.runWithin(push, noLimit)
 		at, err := d.remoteCommit(ctx, d.branch)
-		switch {
-		case err != nil && pushErr != nil:
-			return d.failed(host.CodeDeliveryFailed, "", pushErr)
-		case err != nil:
+		if err != nil && pushErr != nil {
+			err = pushErr // it says more
+		}
+		if err != nil {
 			return d.failed(host.CodeDeliveryFailed, "", err)
-		case at == d.Commit:
+		}
+		if at == d.Commit {
 			return nil
-		case pushErr == nil:
+		}
+		if pushErr == nil {
 			err := fmt.Errorf("the remote accepted the push, but has no branch %s", d.branch)
 			return d.failed(host.CodeDeliveryFailed, "", err)
-		case at == expected:
+		}
+		if at == expected {
 			return d.failed(host.CodeDeliveryFailed, "", pushErr)
-		case !d.replaceable(ctx, at):
+		}
+		if !d.replaceable(ctx, at) {
 			return d.conflict(at)
 		}
 		expected = at

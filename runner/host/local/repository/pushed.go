@@ -65,20 +65,49 @@ func (m *Mirror) takePushed(
 		p.Why = "the workspace has commits that were not pushed"
 		return p, nil
 	}
-	why, err := m.fastForward(ctx, workspace, head, from, look)
+	changed, why := changesIn(ctx, workspace)
+	if why != "" {
+		p.Why = why
+		return p, nil
+	}
+	if look {
+		p.Why = "they came while you were at work"
+		p.Possible = !changed.tracked
+		if changed.tracked {
+			p.Why = uncommitted
+		}
+		return p, nil
+	}
+	why, err := m.fastForward(ctx, workspace, head, from, changed)
 	if err != nil {
 		return nil, err
 	}
 	p.Why = why
-	switch {
-	case why != "":
-	case look:
-		p.Why = "they came while you were at work"
-		p.Possible = true
-	default:
-		p.Taken = true
-	}
+	p.Taken = why == ""
 	return p, nil
+}
+
+// uncommitted is why a workspace stays as it is.
+const uncommitted = "files in the workspace have changes that are not committed"
+
+// changes are the files of a workspace that differ from HEAD.
+type changes struct {
+	list    []host.GitChange
+	tracked bool // git tracks one of them
+}
+
+// changesIn lists the files of a workspace that differ from HEAD, or returns why that is not
+// possible: the agent is told, and can merge itself.
+func changesIn(ctx context.Context, workspace string) (c changes, why string) {
+	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
+	if err != nil || !ok {
+		return c, "its files could not be compared with HEAD"
+	}
+	if status.Count > len(status.Changed) {
+		return c, uncommitted
+	}
+	isTracked := func(c host.GitChange) bool { return c.Status != "?" }
+	return changes{list: status.Changed, tracked: slices.ContainsFunc(status.Changed, isTracked)}, ""
 }
 
 // describePushed lists the commits and the files that others have changed since the last
@@ -121,28 +150,13 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 }
 
 // fastForward moves the workspace and its branch to a commit that contains HEAD. It returns
-// why that is not possible, empty if it was done; with look it only looks whether it is. Git
-// works with a repository that no agent can write: neither settings nor hooks of the workspace
-// take part. A worker that dies meanwhile leaves some files of the new commit below the old
-// HEAD: the next fast-forward to that commit goes on from there.
+// why that is not possible, empty if it was done. Git works with a repository that no agent
+// can write: neither settings nor hooks of the workspace take part. A worker that dies
+// meanwhile leaves some files of the new commit below the old HEAD: the next fast-forward to
+// that commit goes on from there.
 func (m *Mirror) fastForward(
-	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
+	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, changed changes,
 ) (why string, err error) {
-	const changed = "files in the workspace have changes that are not committed"
-	status, _, ok, err := git.Inspect(ctx, workspace, git.Clone{}, 0)
-	if err != nil || !ok {
-		return "its files could not be compared with HEAD", nil // the agent is told, and can merge
-	}
-	if status.Count > len(status.Changed) {
-		return changed, nil
-	}
-	tracked := slices.ContainsFunc(status.Changed, func(c host.GitChange) bool { return c.Status != "?" })
-	if look {
-		if tracked {
-			return changed, nil
-		}
-		return "", nil
-	}
 	var moved []submodule
 	if m.remote.Submodules {
 		moved, err = m.submodulesSince(ctx, head.Commit, from.Pushed, "")
@@ -168,13 +182,13 @@ func (m *Mirror) fastForward(
 	if err := w.readCommit(ctx, head.Commit); err != nil {
 		return "", err
 	}
-	if len(status.Changed) > 0 {
-		begun, err := w.takeBegun(ctx, status.Changed, moved, head.Commit, from.Pushed)
+	if len(changed.list) > 0 {
+		begun, err := w.takeBegun(ctx, changed.list, moved, head.Commit, from.Pushed)
 		if err != nil {
 			return "", err
 		}
-		if tracked && !begun {
-			return changed, nil
+		if changed.tracked && !begun {
+			return uncommitted, nil
 		}
 	}
 	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
