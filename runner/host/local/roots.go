@@ -259,12 +259,13 @@ func (Machine) Leave(ctx context.Context, r host.LeaveRequest) error {
 // count as empty.
 func diskUsage(ctx context.Context, path string) (size int64, err error) {
 	err = filepath.WalkDir(path, func(at string, d fs.DirEntry, err error) error {
-		switch {
-		case ctx.Err() != nil:
+		if ctx.Err() != nil {
 			return ctx.Err()
-		case err != nil && at == path && !errors.Is(err, fs.ErrNotExist):
+		}
+		if err != nil && at == path && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("size of %s: %w", path, err)
-		case err != nil:
+		}
+		if err != nil {
 			return nil //nolint:nilerr // see above
 		}
 		info, err := d.Info()
