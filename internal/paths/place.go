@@ -48,8 +48,8 @@ func (s step) same(other step) bool {
 
 // Find looks an absolute path up, following links, also those that lead to nothing.
 //
-// Errors: ErrProc; those of a relative path, of a circle of links, and of a table of mounts
-// that can't be read.
+// It returns ErrProc, or an error for a relative path, a circle of links, and a table of
+// mounts that can't be read.
 func Find(path string) (Place, error) {
 	if !filepath.IsAbs(path) {
 		return Place{}, fmt.Errorf("%q is not an absolute path", path)

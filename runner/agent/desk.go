@@ -325,8 +325,8 @@ func (q *question) answers(a reconcile.RequestAnswer) (map[string][]string, erro
 	return answers, nil
 }
 
-// asAsked translates answers from the stored ids and labels, which are redacted, to those of
-// the agent.
+// asAsked translates answers from the stored ids and labels, which are redacted, to the
+// agent's own.
 func (q *question) asAsked(answers map[string][]string) map[string][]string {
 	all := map[string][]string{}
 	for i, stored := range q.Detail.Questions {

@@ -9,7 +9,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Names of events: those of specification 10.4 and some more.
+// Names of events, of specification 10.4 and some more.
 const (
 	EventSessionStarted = "session_started" // a turn has started; its thread and id are known
 	EventStartupFailed  = "startup_failed"

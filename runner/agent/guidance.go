@@ -112,7 +112,7 @@ func joined(separator string, texts ...string) string {
 
 const notTheWork = " This was not caused by the work."
 
-// whyEnded explains why the last run on the thread ended. attempt is that of the new run.
+// whyEnded explains why the last run on the thread ended. attempt counts the new run.
 func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconcile.Policy) string {
 	if last == nil {
 		return "It is no longer known how the last run on this thread ended."

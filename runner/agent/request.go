@@ -48,9 +48,9 @@ const (
 type Request struct {
 	Kind     RequestKind
 	ThreadID string // may be a sub-agent's
-	ItemID   string
-	// Summary is one line with all that an approval grants. Only commands, which are complete
-	// in Command, and questions are cut.
+	ItemID   string // of the command or the patch that waits, "" for a question
+	// Summary is one line with all that an approval grants, such as "network, write /opt: make
+	// install". Only commands, which are complete in Command, and questions are cut.
 	Summary string
 	Reason  string // given by the agent, or ""
 	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange,

@@ -39,7 +39,7 @@ type Session interface {
 	// Exec runs one command under a sandbox policy, without a turn.
 	Exec(ctx context.Context, p ExecParams) (ExecResult, error)
 	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents,
-	// including those of earlier runs.
+	// also of earlier runs.
 	Usage() Usage
 	UsageByThread() map[string]Usage
 	// RateLimits is the latest state of the account's limits as JSON of the agent, nil if none
@@ -73,10 +73,10 @@ type Streams struct {
 
 // Options configure a session. A duration of zero means no limit, except for the first two
 // timeouts: without ReadTimeout requests get DefaultReadTimeout, and without InitializeTimeout
-// Initialize gets that of other requests.
+// Initialize gets as long as other requests.
 type Options struct {
-	ClientVersion string
-	PID           int // of the agent's process, for events (specification 10.4)
+	ClientVersion string // of symphony, such as "0.1.0"
+	PID           int    // of the agent's process, for events (specification 10.4)
 	// for the answer to a request, and for a blocked write (codex.read_timeout_ms)
 	ReadTimeout time.Duration
 	// for Initialize: with a fresh home the first answer takes longer
@@ -111,24 +111,23 @@ const DefaultReadTimeout = 5 * time.Second
 
 // Server is what the agent reports about itself.
 type Server struct {
-	UserAgent string
-	Home      string
-	Version   string // "" if the user agent has none
+	UserAgent string // such as "symphony/0.169.0 (Debian 12)"
+	Home      string // such as "/home/ann/.codex"; "" if it reports none
+	Version   string // such as "0.169.0"; "" if the user agent has none
 }
 
-// ThreadParams describe a thread. If a policy is nil, that of the agent's configuration
-// applies.
+// ThreadParams describe a thread. If a policy is nil, the agent's configuration decides.
 type ThreadParams struct {
-	Name           string // shown in the agent's own lists, such as "ABC-1: Mend the door"
-	Cwd            string
-	ApprovalPolicy json.RawMessage
-	// nil by default: with a sandbox codex would trust the repository
+	Name           string          // shown in the agent's own lists, such as "ABC-1: Mend the door"
+	Cwd            string          // absolute
+	ApprovalPolicy json.RawMessage // such as "on-request"
+	// such as "workspace-write"; nil by default: with a sandbox codex would trust the repository
 	Sandbox json.RawMessage
 	// the sandbox policy of the turns, from which an agent that is not codex gets its Sandbox
 	TurnPolicy json.RawMessage
-	// overrides of the agent's configuration, with dotted or nested keys
+	// overrides of the agent's configuration, such as "features.goals": false
 	Config map[string]any
-	// Of the model, "" for those of the agent's configuration.
+	// Of the model; "" for what the agent's configuration says.
 	Model, BaseInstructions, DeveloperInstructions string
 }
 
@@ -136,10 +135,11 @@ type ThreadParams struct {
 type TurnParams struct {
 	Input          string  // the prompt, or the continuation guidance
 	Items          []Input // the input in place of Input, if there are any
-	Model, Effort  string  // from this turn on; "" changes nothing
+	Model, Effort  string  // from this turn on, such as "gpt-5.5" and "low"; "" changes nothing
 	Cwd            string
 	ApprovalPolicy json.RawMessage
-	SandboxPolicy  json.RawMessage // sent with every turn, because codex forgets it on resume
+	// such as {"type":"readOnly"}; sent with every turn, because codex forgets it on resume
+	SandboxPolicy json.RawMessage
 	// the permission profile that applies instead of SandboxPolicy; "" for none
 	Permissions string
 	Traceparent string // of the agent's spans, as the W3C writes it; "" for none
@@ -156,9 +156,9 @@ type Input struct {
 
 // ExecParams are a command that is run without a turn.
 type ExecParams struct {
-	Command       []string
+	Command       []string // such as ["git", "status"]
 	Cwd           string
-	Env           map[string]any // variables that differ from those of the agent; nil removes one
+	Env           map[string]any // variables that differ from the agent's own; nil removes one
 	SandboxPolicy json.RawMessage
 	// the permission profile that applies instead of SandboxPolicy; "" for none
 	Permissions string
@@ -181,7 +181,7 @@ type Turn struct {
 
 // Tool is a tool offered to the model (specification 10.5).
 type Tool struct {
-	Name        string // letters, digits, _ and -
+	Name        string // letters, digits, _ and -, such as "hand_over"
 	Description string
 	InputSchema json.RawMessage // JSON Schema of the arguments
 	// Summary describes in a few words what a call does, such as "mutation issueUpdate", ""
@@ -206,10 +206,10 @@ type Usage struct {
 
 // Login is how an agent reaches its model.
 type Login struct {
-	Account  string // the kind and the user of the login, "" if there is none
+	Account  string // such as "chatgpt ann@example.com", "" without a login
 	Needed   bool   // whether the model can't be used without a login
-	Provider string // the service that runs the model, if there is no login
-	EnvKey   string // the variable with the provider's key, "" if it needs none
+	Provider string // the service that runs the model, such as "azure", if there is no login
+	EnvKey   string // the variable with its key, such as AZURE_KEY; "" if it needs none
 }
 
 // Errors that callers tell apart with errors.Is.
@@ -225,7 +225,7 @@ var (
 	ErrNoProbe = errors.New("the agent can't try its sandbox without a turn")
 )
 
-// Code classifies an Error.
+// Code classifies an Error. It is the error_code of a run, such as "turn_failed".
 type Code string
 
 // The categories of specification 10.6.

@@ -48,7 +48,7 @@ func (t *TailFile) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// store appends to the file, which keeps the last limit bytes. The first error is that of Err.
+// store appends to the file, which keeps the last limit bytes. Err returns the first error.
 func (t *TailFile) store(data []byte) {
 	data = data[max(0, len(data)-t.limit):]
 	if err := t.write(data); err != nil && t.err == nil {

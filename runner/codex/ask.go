@@ -80,7 +80,7 @@ func isEmpty(raw json.RawMessage) bool {
 	return slices.Contains([]string{"", "null", `""`, "[]", "{}"}, string(raw))
 }
 
-// permissionsRequest reads a request for permissions beyond those of the sandbox.
+// permissionsRequest reads a request for more than the sandbox permits.
 func permissionsRequest(p *params, place workplace) approval {
 	asked := readPermissions(p.Permissions, p.Cwd)
 	r := newRequest(p, agent.RequestPermissions, uncut(asked.text()))

@@ -231,7 +231,7 @@ func (c *conn) start(r *call) error {
 }
 
 // request sends a request and waits for its result. Errors: *wireError if codex refuses,
-// *agent.Error, or that of ctx.
+// *agent.Error, or the error of ctx.
 func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	if err := c.start(r); err != nil {
 		return nil, err

@@ -112,7 +112,7 @@ func readConfig(home string) (config map[string]any, err error) {
 }
 
 // agentConfig returns the configuration of agents, given the operator's. Apps and plugins are
-// off: they would be those of the operator's account.
+// off, because they would belong to the operator's account.
 func agentConfig(operators map[string]any, home string) map[string]any {
 	config := map[string]any{"features": map[string]any{"apps": false, "plugins": false}}
 	for _, key := range sharedKeys {

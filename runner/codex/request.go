@@ -127,7 +127,7 @@ func (q *requests) finish(id json.RawMessage) bool {
 	return r != nil
 }
 
-// pending counts the unanswered requests, and those of them that wait for an operator.
+// pending counts the unanswered requests, and how many of them wait for an operator.
 func (q *requests) pending() (open, asked int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -186,9 +186,8 @@ func (q *requests) ask(
 	q.emit(r, event, line)
 	go func() {
 		decision := q.o.Ask(r.ctx, what)
-		// the turn or the session has ended, or codex has resolved the request
-		cancelled := r.ctx.Err() != nil
-		settled := !q.finish(r.id) // codex has resolved it
+		cancelled := r.ctx.Err() != nil // the turn or the session has ended
+		settled := !q.finish(r.id)      // codex has resolved the request
 		withdrawn := "withdrawn before a decision: " + kindText(&what) + ": " + what.Summary
 		switch {
 		case settled, cancelled && q.thread.isOurs(r.params):

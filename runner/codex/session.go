@@ -66,8 +66,8 @@ const oldestVersion = "0.159.0"
 const clientName = "symphony"
 
 // specified are the methods that the specification names (10.2). An agent that names no
-// release of codex gets no others, and of their parameters only those of the specification: a
-// peer that was written from its text may end at anything else.
+// release of codex gets no other method, and no parameter that the specification does not
+// name: a peer that was written from its text may end at anything else.
 var specified = []string{"initialize", "thread/start", "turn/start"}
 
 // Session is one conversation with one app-server. It implements agent.Session.

@@ -149,8 +149,9 @@ func (a approval) replaceable() string {
 	return ""
 }
 
-// writableDirs returns the directories that the agent can write: that of the turn, the one in
-// which what is asked for starts, and those of the sandbox. It leaves out what can't be found.
+// writableDirs returns the directories that the agent can write: where the turn works, where
+// the command starts, and what the sandbox lets it write besides. It leaves out what can't be
+// found.
 func (a approval) writableDirs() []paths.Place {
 	var list []paths.Place
 	if a.place.dir.err == nil {

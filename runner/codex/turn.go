@@ -19,7 +19,7 @@ type thread struct {
 	conn  *conn
 	usage *usage
 	life  context.Context // ends with the session
-	// codex's unanswered requests, and those of them that wait for an operator
+	// codex's unanswered requests, and how many of them wait for an operator
 	pending func() (requests, asked int)
 
 	mu      sync.Mutex

@@ -16,7 +16,7 @@ import (
 // account.
 type usage struct {
 	mu sync.Mutex
-	// highest totals, by thread: the session's and those of its sub-agents
+	// highest totals, by thread: of the session and of its sub-agents
 	used   map[string]agent.Usage
 	models []string                  // of the thread, in order of use
 	limits map[string]map[string]any // decoded JSON, by limit id
@@ -79,7 +79,7 @@ func (u *usage) Model() string {
 	return strings.Join(u.models, "+")
 }
 
-// usesModel records the model of the thread, or the one that it was rerouted to.
+// usesModel records the model of the thread, or the model that it was rerouted to.
 func (u *usage) usesModel(model string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -206,7 +206,7 @@ type wireChange struct {
 	}
 }
 
-// itemKinds maps codex's types of items to those of package agent. Other types are
+// itemKinds maps codex's types of items to the kinds of package agent. Other types are
 // agent.ItemOther.
 var itemKinds = map[string]agent.ItemKind{
 	"userMessage":      agent.ItemPrompt,
@@ -264,7 +264,7 @@ func argumentText(args json.RawMessage) string {
 // movedTo separates the two paths of a moved file.
 const movedTo = " → "
 
-// moved returns the path of a file, and the one that it is moved to if there is one.
+// moved returns the path of a file, or "OLD → NEW" if the file is moved.
 func moved(path, to string) string {
 	if to == "" {
 		return path

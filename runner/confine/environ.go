@@ -1,7 +1,7 @@
 // Package confine determines what the programs of a run may use: the environments of hooks, of
 // codex and of codex's commands, and the sandbox of a turn's commands.
 //
-// The environments are derived from that of the worker:
+// The environments are derived from the worker's own:
 //
 //   - hooks, which the operator has written, get all variables but the tracker's key;
 //   - codex gets the same without symphony's own secrets. It needs secrets that its commands
@@ -30,7 +30,7 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
-	// Model and Effort are codex.model and codex.effort, "" for those of the codex home.
+	// Model and Effort are codex.model and codex.effort; "" for what the codex home says.
 	Model, Effort string
 	// AgentHome is the codex home of agents, which shares the login of LoginHome, the
 	// operator's. Empty if agents have the operator's home itself (codex.inherit).
@@ -52,7 +52,7 @@ type Config struct {
 	WritableRoots   []string
 	RootsAreReal    bool // WritableRoots had no links when the run began
 	TrustRepository bool
-	// variables that the agent's commands get even if their names look like those of secrets
+	// variables that the agent's commands get even if their names look like secrets
 	PassEnv []string
 
 	// Secrets are the names of variables that neither hooks nor the agent may see.
@@ -62,8 +62,8 @@ type Config struct {
 	SecretValues []string
 }
 
-// RunHookEnv returns the environment of a run's hooks: that of the worker without the
-// tracker's key, the run's marker, the hooks' directories for temporary files and caches, and
+// RunHookEnv returns the environment of a run's hooks: the worker's own without the tracker's
+// key, the run's marker, the hooks' directories for temporary files and caches, and
 // what builds need.
 func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []string {
 	return c.env(env, runID, w.Hooks)
@@ -129,8 +129,8 @@ func absolutePaths(env []string) (kept []string) {
 	return kept
 }
 
-// HookEnv returns the environment of hooks that do not belong to a run, if env is that of a
-// pass.
+// HookEnv returns the environment of hooks that do not belong to a run, given the environment
+// of a pass.
 func (c Config) HookEnv(env []string) []string {
 	return CleanEnv(env, c.Secrets, c.SecretValues, c.codexHome())
 }
@@ -185,7 +185,7 @@ func nameOf(entry string) string {
 	return name
 }
 
-// SecretsIn returns the secrets in an environment: those of agent.EnvSecrets, and variables
+// SecretsIn returns the secrets in an environment: what agent.EnvSecrets finds, and variables
 // that codex would exclude but agent.pass_env names.
 func (c Config) SecretsIn(env []string) []string {
 	found := agent.EnvSecrets(env)
@@ -218,8 +218,8 @@ func (c Config) ExecEnv(
 	return env, nil
 }
 
-// commandVars are the variables that commands of codex get besides those of codex:
-// directories, and those that agent.pass_env names, with the values in codexEnv. Codex writes
+// commandVars are the variables that commands of codex get besides codex's own: directories,
+// and what agent.pass_env names, with the values in codexEnv. Codex writes
 // these values neither to its home nor to a command line. repository: the workspace has a
 // .git.
 func (c Config) commandVars(

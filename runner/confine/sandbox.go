@@ -23,7 +23,7 @@ import (
 // TurnPolicy returns the sandbox policy of every turn. By default the agent may write the
 // workspace, its temporary and cache directories, and what git commit needs. A policy in the
 // workflow is used as it is, except that a workspaceWrite without writable roots gets these
-// directories, and that its $TMPDIR is that of the commands: codex would take its own.
+// directories, and the $TMPDIR of the commands: codex would take its own.
 func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace) (json.RawMessage, error) {
 	facts, err := m.Facts(ctx, host.FactsRequest{
 		Path:    w.Path,
@@ -384,7 +384,7 @@ const (
 // the machine's fault, otherwise the workspace's.
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe;
-// those of the session.
+// the errors of the session.
 func TrySandbox(
 	ctx context.Context,
 	s agent.Session,

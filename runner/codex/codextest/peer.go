@@ -37,7 +37,7 @@ var specified = map[string]members{
 	},
 }
 
-// members are those of an object.
+// members are the members of an object.
 type members struct {
 	needed []string
 	others []string
@@ -104,7 +104,7 @@ func (p *peer) request(m *message) error {
 	return nil
 }
 
-// objects returns an object, or those of a list.
+// objects returns the object, or the objects in the list.
 func objects(raw json.RawMessage) []map[string]any {
 	var one map[string]any
 	if json.Unmarshal(raw, &one) == nil && one != nil {

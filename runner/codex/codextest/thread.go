@@ -58,7 +58,7 @@ type threadConfig struct {
 	LoginShell *bool `json:"allow_login_shell"`
 }
 
-// environ returns the environment of commands, given that of the server.
+// environ returns the environment of commands, given the environment of the server.
 func (c *threadConfig) environ(env []string) []string {
 	policy := c.Environment
 	looksSecret := regexp.MustCompile("(?i)KEY|SECRET|TOKEN")

@@ -1,7 +1,7 @@
 // Package modeltest is the model for tests with the real codex: a Responses API on the
-// loopback interface that runs a script from the prompt. The scripts are those of package
-// codextest, so that one prompt works with either; turns without continuation guidance are
-// counted over the whole thread.
+// loopback interface that runs a script from the prompt. The scripts are written as for
+// package codextest, so that one prompt works with either; turns without continuation guidance
+// are counted over the whole thread.
 //
 // The server keeps no state between requests: the number of tool outputs after the last prompt
 // tells how far a script has come. Each sh, background, patch, tool and ask-… is a call that

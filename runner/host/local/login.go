@@ -28,8 +28,8 @@ const (
 )
 
 // Login implements host.Run. The profile runs in "/", because some profiles obey files in the
-// working directory, and an agent may have written those of its workspace. What the profile
-// prints is discarded.
+// working directory, and an agent may have written the files of its workspace. What the
+// profile prints is discarded.
 func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	r.mu.Lock()
 	shared := r.logins

@@ -198,7 +198,7 @@ func (m Mirrors) Forget(ctx context.Context, issue string, env []string) error {
 	return nil
 }
 
-// directory is that of a run.
+// directory is the directory of a run.
 type directory string
 
 // Files in the directory of a run whose worker is on another machine.

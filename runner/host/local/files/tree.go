@@ -14,7 +14,7 @@ import (
 
 // RemoveTree deletes path and everything below it. It follows no link, does not enter other
 // mounts, and makes directories writable where necessary. It deletes what it can and returns
-// the first error, or that of ctx. A path that does not exist is no error.
+// the first error, or the error of ctx. A path that does not exist is no error.
 func RemoveTree(ctx context.Context, path string) error {
 	parent, err := os.OpenRoot(filepath.Dir(path))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -34,7 +34,7 @@ var errMounted = errors.New("another file system is mounted there")
 type treeRemover struct {
 	ctx    context.Context
 	volume fs.FileInfo // the top directory, nil until it is known
-	mount  uint64      // that of the top directory
+	mount  uint64      // of the top directory
 	err    error       // the first one
 }
 
@@ -85,8 +85,7 @@ func (t *treeRemover) remove(parent *os.Root, name, path string) {
 	t.note(parent.Remove(name), path)
 }
 
-// list returns the names in a directory. It does not list another mount than that of the top
-// directory.
+// list returns the names in a directory, unless it is in another mount than the top directory.
 func (t *treeRemover) list(dir *os.Root, isTop bool) ([]string, error) {
 	list, err := dir.Open(".")
 	if err != nil {

@@ -42,7 +42,7 @@ func openCommitted(dir, commit string) (*reader, error) {
 	return r, nil
 }
 
-// ChangedFiles returns those of some paths that HEAD has changed since the work left its base.
+// ChangedFiles returns the paths that HEAD has changed since the work left its base.
 // A path names a file, not a directory.
 func ChangedFiles(
 	ctx context.Context,

@@ -278,8 +278,8 @@ func (c configRules) allows(s setting) bool {
 	return false
 }
 
-// allowsAddress reports whether an agent may set the address of a remote: that of a server, or
-// of a repository in the workspace.
+// allowsAddress reports whether an agent may set the address of a remote: it leads to a
+// server, or to a repository in the workspace.
 func (c configRules) allowsAddress(address string) bool {
 	if networkURL(address) {
 		return true

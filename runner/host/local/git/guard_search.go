@@ -393,7 +393,7 @@ func absolute(dir, path string) string {
 }
 
 // treeHooks finds the operator's git hooks that are in places where the agent can write: by
-// core.hooksPath, or by links in the hooks directory of a git directory. It adds those of
+// core.hooksPath, or by links in the hooks directory of a git directory. It adds the hooks of
 // other repositories.
 func (g *Guard) treeHooks(
 	ctx context.Context, s *snapshot, others map[string]string, reaches func(string) bool, env []string,

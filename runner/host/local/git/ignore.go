@@ -21,7 +21,7 @@ const maxIgnore = 1 << 20
 
 // IgnoreFile returns the path of the file whose patterns git ignores in every repository of
 // the account, for instance .DS_Store and __pycache__/: core.excludesFile, or git's default
-// ~/.config/git/ignore. The file need not exist. env is that of the account's git.
+// ~/.config/git/ignore. The file need not exist. env is the environment of the account's git.
 func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	cmd := exec.CommandContext(ctx, "git", "config", "--type=path", "--get", "core.excludesFile")
 	cmd.Dir = "/"

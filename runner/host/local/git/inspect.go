@@ -259,7 +259,7 @@ func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error
 }
 
 // base returns the branch that the work is compared with, and its commit; empty if there is
-// none. If symphony has made the clone, the commit is the one that it recorded.
+// none. If symphony has made the clone, the commit is what it recorded.
 func (r *reader) base() (name, commit string, err error) {
 	candidates := []string{
 		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master",

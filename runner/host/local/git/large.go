@@ -17,7 +17,7 @@ import (
 // compares the two by a filter, which is a program and does not run here.
 
 // changeFilter passes on entries of git status. It leaves out files of Git LFS whose content
-// is that of their pointer in the index.
+// is what their pointer in the index names.
 type changeFilter struct {
 	ctx  context.Context
 	r    *reader

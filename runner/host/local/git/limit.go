@@ -104,7 +104,7 @@ func (a *Answer) String() string { return a.text.String() }
 
 // add adds a path for --stdin of another git.
 func (a *Answer) add(path string) {
-	_, _ = a.Write([]byte(path + "\x00")) // an error is that of the answer
+	_, _ = a.Write([]byte(path + "\x00")) // tooLong tells an error
 }
 
 // Write implements io.Writer.

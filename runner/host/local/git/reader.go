@@ -43,7 +43,7 @@ type reader struct {
 	index      string
 	objects    string   // where git stores new objects; empty as long as it makes none
 	baseCommit string   // the commit of the remote that Origin in Clone has
-	objectDirs []string // Objects of Clone; empty for those of the repository
+	objectDirs []string // Objects of Clone; empty for the repository's own
 }
 
 // openReader opens the repository of a work tree; ok is false if there is none. The caller
@@ -112,8 +112,8 @@ func (r *reader) makeGitDir() error {
 
 func (r *reader) close() error { return os.RemoveAll(r.scratch) }
 
-// readFailed adds dir to an error; nil stays nil. After the end of ctx the error is that of
-// ctx, or the LimitError of within.
+// readFailed adds dir to an error; nil stays nil. After the end of ctx it returns the error
+// of ctx, or the LimitError of within.
 func readFailed(ctx context.Context, dir string, err error) error {
 	if err != nil && ctx.Err() != nil {
 		err = ctx.Err()
@@ -344,8 +344,8 @@ func (r *reader) output(cmd *exec.Cmd) (string, error) {
 }
 
 // eachChange calls f for every entry of git status and its path. The path comes after 8 fields
-// in the entry of a changed file, after 10 in that of a file in conflict, and after 1 in that
-// of an untracked file.
+// in the entry of a changed file, after 10 for a file in conflict, and after 1 for an
+// untracked file.
 func (r *reader) eachChange(ctx context.Context, f func(entry, path string)) error {
 	if r.commit != "" {
 		if err := r.checkSize(ctx, r.commit); err != nil {

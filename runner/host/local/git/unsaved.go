@@ -348,8 +348,8 @@ func (r *reader) showHidden(ctx context.Context) error {
 // empty if there are none.
 func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	unknown := []string{"commits that git can't count"}
-	// Otherwise branches survive in the main repository, except for those of a linked
-	// worktree's submodule, which is deleted with it.
+	// Otherwise branches survive in the main repository, except in a linked worktree's
+	// submodule, which is deleted with it.
 	deleted := u.deletes(r.common) ||
 		strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
 	heads, err := r.readHeads(deleted)

@@ -116,7 +116,7 @@ func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []s
 	return cmd
 }
 
-// existing returns those of some commits that the mirror has, or a directory of objects.
+// existing returns the commits that the mirror has, or a directory of objects.
 func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (have []string, err error) {
 	look := withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
 	look.Stdin = strings.NewReader(strings.Join(ids, "\n") + "\n")

@@ -127,7 +127,8 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 	}
 	settings := [][]string{
 		{"remote.origin.url", c.Address()},
-		// A commit of an agent must not wait for a key of the operator, which it could not use.
+		// A commit of an agent must not wait for a key of the operator, which it could not
+		// use.
 		{"commit.gpgSign", "false"},
 		{"tag.gpgSign", "false"},
 	}
@@ -346,7 +347,7 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 	merge := m.localGit(
 		ctx, "merge-tree", "--write-tree", "-z", "--name-only", "--no-messages", head.Commit, answer.Commit,
 	)
-	merge = withObjects(merge, head.Objects) // which borrow those of the mirror
+	merge = withObjects(merge, head.Objects) // they borrow the mirror's
 	merge.Env = append(merge.Env, "GIT_OBJECT_DIRECTORY="+scratch, allocLimit)
 	out, mergeErr := m.output(merge)
 	if mergeErr == nil {

@@ -262,6 +262,6 @@ func killed(err error) bool {
 	return programDied().MatchString(host.GitOutput(err))
 }
 
-// programDied matches the messages of git, which are joined by semicolons; those of the remote
-// begin with "remote:".
+// programDied matches the messages of git, which are joined by semicolons; messages of the
+// remote begin with "remote:".
 var programDied = text.Pattern(`(?:^|; )(?:error|fatal): \S+ died of signal`)

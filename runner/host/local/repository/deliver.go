@@ -396,7 +396,7 @@ func (d *delivery) replaceable(ctx context.Context, at string) bool {
 		// someone has made the branch, or moved it back
 		return false
 	}
-	// the answer to an earlier push was lost, or the work includes that of someone else
+	// the answer to an earlier push was lost, or the work includes what someone else pushed
 	return d.contains(ctx, d.Commit, at)
 }
 

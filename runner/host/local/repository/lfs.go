@@ -149,7 +149,7 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	return list, errors.Join(err, out.Close())
 }
 
-// inCommit returns those of some pointers that the last commit has, with their paths there.
+// inCommit returns the pointers that the last commit has, with their paths there.
 func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []pointer, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -319,8 +319,8 @@ func (p pointer) object() string {
 	return filepath.Join("lfs", "objects", p.oid[:2], p.oid[2:4], p.oid)
 }
 
-// largeStore is a repository of its own in which git-lfs works. No agent can write it, and
-// of the settings that git-lfs finds in a repository it has those of the base.
+// largeStore is a repository of its own in which git-lfs works. No agent can write it, and the
+// settings that git-lfs finds in a repository come from the base.
 type largeStore struct {
 	*delivery
 	dir string

@@ -173,8 +173,8 @@ func (m writer) update(ctx context.Context) (base string, err error) {
 	return m.findBase(ctx)
 }
 
-// fetchFrom makes branches and tags, and perhaps other references, those of a remote or a
-// bundle.
+// fetchFrom makes the branches, the tags, and perhaps other references the same as in a remote
+// or a bundle.
 func (m writer) fetchFrom(
 	ctx context.Context, git func(context.Context, ...string) *exec.Cmd, from string, others ...string,
 ) error {

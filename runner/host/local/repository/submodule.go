@@ -93,7 +93,7 @@ const deepestSubmodule = 5
 
 // addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror,
 // or among the objects in another directory, unless that is empty. The repository of each is
-// in the git directory of the one that has it, as git submodule makes it. git submodule itself
+// in the git directory of its parent, as git submodule makes it. git submodule itself
 // does not run, because an agent may have written .gitmodules.
 func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, objects string, depth int) error {
 	var list []submodule
@@ -172,7 +172,7 @@ func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submod
 	return from.addSubmodules(ctx, at, own, s.commit, "", depth+1)
 }
 
-// gitDir is the git directory of a submodule, given that of the one that has it.
+// gitDir is the git directory of a submodule, given the git directory of its parent.
 func (s submodule) gitDir(of string) string { return filepath.Join(of, "modules", s.name) }
 
 func (s submodule) failed(err error) error {

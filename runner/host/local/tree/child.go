@@ -167,8 +167,8 @@ func (c *Child) closePipes() {
 const groupGrace = 2 * time.Second
 
 // WaitGroup waits for the end of a command that was started as the leader of a process group.
-// If ctx ends, or after timeout, it ends the group, and returns the error of ctx, or that of
-// late, which it calls before.
+// If ctx ends, or after timeout, it ends the group, and returns the error of ctx, or the
+// result of late, which it calls before.
 func WaitGroup(ctx context.Context, cmd *exec.Cmd, timeout time.Duration, late func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
@@ -223,8 +223,8 @@ type Output struct {
 
 // Run runs a program in a new process group until it ends, until ctx ends, or until it has
 // written more than limit bytes to its standard output. Then Run ends all of its processes,
-// also those in other groups and sessions, and returns what was written before. The error is
-// that of the start, or of ctx. If this process is killed, Linux kills the program, too, but
+// also in other groups and sessions, and returns what was written before. The error comes from
+// the start, or from ctx. If this process is killed, Linux kills the program, too, but
 // none that it has started.
 func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out Output, err error) {
 	tree, err := os.CreateTemp("", "symphony-")

@@ -83,7 +83,7 @@ func systemLocks() (lines []string) {
 	return lines
 }
 
-// Holders returns those of the processes that hold such a lock.
+// Holders returns the processes that hold such a lock.
 func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Process, err error) {
 	own := map[lock]bool{} // the lease's
 	if w.Lease != nil {
@@ -105,8 +105,8 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 			}
 		}
 	}
-	// The file of a lock that nobody holds any more may be gone, and its inode that of another
-	// file.
+	// The file of a lock that nobody holds any more may be gone, and its inode may belong to
+	// another file.
 	maps.DeleteFunc(w.harmless, func(l lock, _ bool) bool { return !still[l] })
 	if len(held) == 0 {
 		return unique(holders), nil
@@ -177,8 +177,8 @@ func idOf(info fs.FileInfo) fileID {
 	return fileID{st.Dev, st.Ino}
 }
 
-// on reports whether a lock is that of a file. Of a process that can't be inspected, only the
-// inode is known.
+// on reports whether a lock is on a file. Of a process that can't be inspected, only the inode
+// is known.
 func (l lock) on(file fileID) bool {
 	return l.file.inode == file.inode && (l.file.dev == file.dev || l.file.dev == noDevice)
 }

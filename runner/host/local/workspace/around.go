@@ -11,7 +11,7 @@ type Agents struct {
 	Root string // the workspace root
 	Path string // such as <root>/ABC-1, or <root>/.symphony/trash/ABC-1-<time>
 	What string // such as "the workspace"
-	// Record is that of the workspace. It is empty if it can't be read.
+	// Record describes the workspace. It is empty if it can't be read.
 	Record Record
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// The directories of checkouts are beside those of the workspace:
+// The directories of checkouts are beside the workspace's own:
 //
 //	work/KEY/tmp, cache               the commands of the agent
 //	work/KEY/verify/tree/KEY          the checkout, which has the same name as the workspace
@@ -66,12 +66,12 @@ func (w *Workspace) RemoveCheckout(ctx context.Context) error {
 	return nil
 }
 
-// KeepCache makes the cache of checkouts, with a copy of what after_create has left in that of
-// the agent's commands. It belongs to the creation of a workspace: an agent writes to its
-// cache later on, and a copy that was interrupted is removed with the incomplete workspace. In
-// files of text and in links, the paths of the workspace and of its cache become those of the
-// checkout and of its cache: an editable package of Python leads to the checkout then, and a
-// script to the interpreter beside it.
+// KeepCache makes the cache of checkouts, with a copy of what after_create has left in the
+// cache of the agent's commands. It belongs to the creation of a workspace: an agent writes to
+// its cache later on, and a copy that was interrupted is removed with the incomplete
+// workspace. In files of text and in links, the paths of the workspace and of its cache become
+// those of the checkout and of its cache: an editable package of Python leads to the checkout
+// then, and a script to the interpreter beside it.
 func (w *Workspace) KeepCache(ctx context.Context) error {
 	if w.rec.State != Creating {
 		return &reconcile.Error{

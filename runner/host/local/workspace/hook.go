@@ -47,7 +47,7 @@ type Hook struct {
 // the hook ended.
 //
 // Its errors are hook_failed, with the exit status and a line of output, hook_timeout, those
-// of Verify, and that of ctx. Errors of log are ignored (specification 14).
+// of Verify, and of ctx. Errors of log are ignored (specification 14).
 func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := w.Verify(); err != nil {
 		return err
@@ -149,7 +149,7 @@ func CheckScript(shell, script string) (message string, line int) {
 	return cmp.Or(message, exit.Error()), line
 }
 
-// waitShell returns the shell's error, hook_timeout, or that of ctx.
+// waitShell returns the shell's error, hook_timeout, or the error of ctx.
 func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 	err := tree.WaitGroup(ctx, cmd, h.Timeout, func() error {
 		return reconcile.NewError(

@@ -46,7 +46,7 @@ func (p Projects) path(endpointAndSlug string) string {
 }
 
 // RefuseClaim is called with the claim of another project in the root before a first claim.
-// Its error is that of the first claim. It may be nil.
+// Claim returns its error. It may be nil.
 type RefuseClaim func(project, stateDir string) error
 
 // Claim records that the state directory works on a project (endpoint and slug) in this root.
@@ -169,8 +169,8 @@ func (p Projects) all() map[string]projectClaim {
 	return claims
 }
 
-// move changes the paths in a record that rename knows as moved: those of the project, and of
-// the repository if it is the same one.
+// move changes the paths in a record that rename knows as moved: of the project, and of the
+// repository if it is the same one.
 func (rec *Record) move(rename func(string) string) (changed bool) {
 	project := rec.Project
 	origin := rec.Origin

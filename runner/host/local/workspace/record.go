@@ -48,9 +48,9 @@ type Owner struct {
 
 // Record describes a workspace. Only the holder of the lease writes it.
 type Record struct {
-	Owner        // StateDir and RunID are those of the last run that held the workspace
+	Owner        // StateDir and RunID name the last run that held the workspace
 	Key   string `json:"key"`
-	// ID is that of host.Workspace.
+	// ID is host.Workspace.ID.
 	ID    string `json:"id"`
 	State State  `json:"state"`
 	// Previous are earlier holders whose processes may still be running, oldest first.
@@ -69,7 +69,7 @@ type Record struct {
 	// it.
 	Origin host.Origin `json:"origin,omitzero"`
 	// Began is the commit where the work began, as after_create has left it (see git.Began).
-	// Agents can move every branch of their repository, also those of the remote. It is empty
+	// Agents can move every branch of their repository, also of the remote. It is empty
 	// if the workspace is older than this field.
 	Began string `json:"began,omitempty"`
 	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
@@ -201,8 +201,8 @@ func (r Record) checkOwner(path string, o Owner) error {
 		path, r.Identifier, r.IssueID, r.Project, r.StateDir), hint)
 }
 
-// The codes of this package's errors. Every error is a *reconcile.Error or wraps that of a
-// context.
+// The codes of this package's errors. Every error is a *reconcile.Error or wraps the error of
+// a context.
 const (
 	CodeInvalidCwd      = "invalid_workspace_cwd"
 	CodeForeign         = "workspace_foreign"

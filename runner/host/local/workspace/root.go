@@ -241,7 +241,7 @@ func rootFailed(path string, err error) *reconcile.Error {
 }
 
 // FreeBytes returns the free space for unprivileged users on the volume of path, in bytes. If
-// path does not exist yet, it is that of the nearest existing parent. A file system without
+// path does not exist yet, the nearest existing parent counts. A file system without
 // limits (ramfs, some FUSE file systems) reports a size of zero; for it the result is
 // math.MaxInt64.
 func FreeBytes(path string) (int64, error) {

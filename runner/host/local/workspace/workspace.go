@@ -264,7 +264,7 @@ func (w *Workspace) GitFile() string { return w.root.gitFile(w.Key) }
 // Agents can't write there.
 func (w *Workspace) MirrorsDir() string { return w.root.MirrorsDir() }
 
-// MirrorsDir is that of its workspaces.
+// MirrorsDir is the directory of mirrors that the workspaces of the root share.
 func (r *Root) MirrorsDir() string { return filepath.Join(r.meta(), "mirrors") }
 
 // Env returns the variables that describe the workspace to its hooks, as NAME=value.
@@ -371,7 +371,7 @@ func (w *Workspace) Release() error {
 
 // lockFile creates the file if necessary and takes an exclusive flock on it. If another
 // process still holds it after wait, the error wraps proc.ErrHeld. The lock ends when all
-// copies of the returned file are closed, including those of children.
+// copies of the returned file are closed, also in children.
 func lockFile(path string, wait time.Duration) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0o600)
 	if err != nil {
