@@ -29,7 +29,8 @@ func Real(path string) string {
 	}
 	links := 0
 	real := "/"
-	for rest := strings.Split(path, "/"); len(rest) > 0; {
+	rest := strings.Split(path, "/")
+	for len(rest) > 0 {
 		name := rest[0]
 		rest = rest[1:]
 		switch name {
@@ -45,7 +46,8 @@ func Real(path string) string {
 			real = next
 			continue
 		}
-		if links++; filepath.IsAbs(target) {
+		links++
+		if filepath.IsAbs(target) {
 			real = "/"
 		}
 		rest = append(strings.Split(target, "/"), rest...)
@@ -55,7 +57,16 @@ func Real(path string) string {
 
 // SameDir reports whether two paths lead to the same directory. Either may contain symlinks.
 func SameDir(a, b string) bool {
+	if a == b {
+		return true
+	}
 	one, err := os.Stat(a)
-	other, otherErr := os.Stat(b)
-	return a == b || err == nil && otherErr == nil && os.SameFile(one, other)
+	if err != nil {
+		return false
+	}
+	other, err := os.Stat(b)
+	if err != nil {
+		return false
+	}
+	return os.SameFile(one, other)
 }

@@ -143,7 +143,8 @@ func TestDeskDecides(t *testing.T) {
 			ask.Questions = []Question{{ID: "q"}}
 			got := desk.Decide(t.Context(), ask)
 			sent := got.Sent
-			if got.Sent = nil; fmt.Sprint(got) != fmt.Sprint(c.want) {
+			got.Sent = nil
+			if fmt.Sprint(got) != fmt.Sprint(c.want) {
 				t.Errorf("%s: the agent gets %+v, want %+v", name, got, c.want)
 			}
 			test.Equal(t, name+": the request before the answer was sent", box.get(1).Fate, "")
@@ -250,7 +251,8 @@ func TestDeskStores(t *testing.T) {
 	test.Lacks(t, "the request", fmt.Sprintf("%+v %s", q.Request, q.Detail.Permissions), testKey)
 	size := 0
 	for _, c := range q.Detail.Changes {
-		if size += len(c.Diff); !utf8.ValidString(c.Diff) {
+		size += len(c.Diff)
+		if !utf8.ValidString(c.Diff) {
 			t.Errorf("the diff of %s was cut inside a character", c.Path)
 		}
 	}

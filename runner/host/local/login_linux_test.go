@@ -2,7 +2,6 @@ package local
 
 import (
 	"context"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -23,7 +22,10 @@ func init() {
 	// profile has set.
 	proctest.Helpers["login"] = func(args []string) error {
 		timeout, err := time.ParseDuration(args[0])
-		if err = errors.Join(err, proctest.SayUp()); err != nil {
+		if err != nil {
+			return err
+		}
+		if err := proctest.SayUp(); err != nil {
 			return err
 		}
 		run := Machine{Logins: os.NewFile(proc.FirstExtra, "logins")}.Run("none")

@@ -171,14 +171,15 @@ func TestDeliveryHangs(t *testing.T) {
 			if data, _ := os.ReadFile(filepath.Join(c.dir, "hanging")); len(data) > 0 {
 				o, err := c.machine.owner(host.LeftRequest{RunID: "r-2"})
 				found, findErr := tree.Find(o)
-				if err = errors.Join(err, findErr); err != nil || len(found) < 2 {
-					t.Errorf("processes of the run: %v, %v", found, err)
+				if err != nil || findErr != nil || len(found) < 2 {
+					t.Errorf("processes of the run: %v, %v, %v", found, err, findErr)
 				}
 				return
 			}
 		}
 	}()
-	if _, err = run.Deliver(ctx, c.deliver); !errors.Is(err, context.Canceled) {
+	_, err = run.Deliver(ctx, c.deliver)
+	if !errors.Is(err, context.Canceled) {
 		t.Errorf("ended by the caller: %v", err)
 	}
 	test.OK(t, run.Finish(t.Context()))

@@ -231,9 +231,11 @@ func TestReadIsWhatIsDelivered(t *testing.T) {
 			var diff strings.Builder
 			var list []host.GitCommit
 			err := p.mirror().WithHashedClone(t.Context(), workspace, origin, func(w git.Clone) (err error) {
-				if _, list, _, err = git.Inspect(t.Context(), workspace, w, 9); err == nil {
-					_, err = git.Diff(t.Context(), workspace, w, &diff)
+				_, list, _, err = git.Inspect(t.Context(), workspace, w, 9)
+				if err != nil {
+					return err
 				}
+				_, err = git.Diff(t.Context(), workspace, w, &diff)
 				return err
 			})
 			_, delivered := p.deliver("one", "")

@@ -158,20 +158,25 @@ func init() {
 	proctest.Helpers["limited"] = func(args []string) error {
 		tree, err := OpenTree(args[0])
 		for n := uint64(2 * TreeFD); err == nil && n >= 40; n-- {
-			var c *Child
-			if err = unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err == nil {
-				c, err = Start(host.StartRequest{
-					Argv: []string{"true"},
-					Env:  []string{"PATH=" + os.Getenv("PATH")},
-				}, tree, tree)
-			}
-			if err == nil {
-				_, err = c.Close()
-			}
+			err = startWithin(n, tree)
 		}
 		proctest.Say("started", err)
 		return nil
 	}
+}
+
+// startWithin starts a child under a limit of n descriptors.
+func startWithin(n uint64, tree *os.File) error {
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: n}); err != nil {
+		return err
+	}
+	env := []string{"PATH=" + os.Getenv("PATH")}
+	c, err := Start(host.StartRequest{Argv: []string{"true"}, Env: env}, tree, tree)
+	if err != nil {
+		return err
+	}
+	_, err = c.Close()
+	return err
 }
 
 func TestProcFile(t *testing.T) {

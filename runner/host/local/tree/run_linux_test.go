@@ -42,8 +42,8 @@ func TestRunReturnsWhatWasWritten(t *testing.T) {
 	// A program need not read its input, however much that is.
 	out, err = Run(t.Context(), script("echo done"), make([]byte, 1<<20), 1<<10)
 	test.Equal(t, "error and output", []any{err, string(out.Stdout)}, []any{nil, "done\n"})
-	if out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10); err != nil || out.Exit.Code >= 0 ||
-		out.Exit.Text != "signal: killed" {
+	out, err = Run(t.Context(), script("kill -9 $$"), nil, 1<<10)
+	if err != nil || out.Exit.Code >= 0 || out.Exit.Text != "signal: killed" {
 		t.Errorf("%+v, %v", out.Exit, err)
 	}
 }
