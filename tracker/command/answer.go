@@ -13,6 +13,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// wrong is what is wrong with an answer, and the rule that it breaks.
+type wrong struct{ message, rule string }
+
+func (w *wrong) Error() string { return w.message }
+
 // record is an object of an answer. Fields that no function asks for are ignored.
 type record struct {
 	path   string // such as issues[3]; empty for the answer itself
@@ -22,24 +27,26 @@ type record struct {
 // parse reads an answer, which is one JSON object. redact is applied before a part of the
 // answer is quoted.
 func parse(data []byte, redact func(string) string) (record, error) {
-	const rule = "print one JSON object and nothing else on the standard output; messages belong on the standard error"
+	const rule = "print one JSON object and nothing else on the standard output; " +
+		"messages belong on the standard error"
 	data = bytes.TrimSpace(data)
 	if len(data) == 0 {
 		return record{}, &wrong{"it printed nothing", rule}
 	}
 	var raw json.RawMessage
 	if err := json.Unmarshal(data, &raw); err != nil {
-		return record{}, &wrong{
-			fmt.Sprintf("the answer is not JSON: %s, at %q", err, fault([]byte(redact(string(data))))),
-			rule,
-		}
+		at := fault([]byte(redact(string(data))))
+		return record{}, &wrong{fmt.Sprintf("the answer is not JSON: %s, at %q", err, at), rule}
 	}
 	return object("the answer", raw)
 }
 
 // fault returns the part of a text that is not JSON.
 func fault(data []byte) string {
-	const before, longest = 20, 60
+	const (
+		before  = 20
+		longest = 60
+	)
 	var raw json.RawMessage
 	if syntax, ok := errors.AsType[*json.SyntaxError](json.Unmarshal(data, &raw)); ok {
 		data = data[max(0, int(syntax.Offset)-before):]
@@ -47,6 +54,7 @@ func fault(data []byte) string {
 	return text.Within(strings.ToValidUTF8(string(data), "?"), longest)
 }
 
+// object reads a part of an answer that must be an object.
 func object(path string, raw json.RawMessage) (record, error) {
 	r := record{path: path}
 	if err := json.Unmarshal(raw, &r.fields); err != nil || r.fields == nil {
@@ -99,11 +107,12 @@ func (r record) value(name string) json.RawMessage {
 }
 
 // list returns the elements of a field that must be a list, each with its path.
-func (r record) list(name string) (elements []json.RawMessage, err error) {
+func (r record) list(name string) ([]json.RawMessage, error) {
 	raw, given := r.fields[name]
 	if !given {
 		return nil, fmt.Errorf("%s is missing", r.at(name))
 	}
+	var elements []json.RawMessage
 	if json.Unmarshal(raw, &elements) != nil || elements == nil {
 		return nil, typeError(r.at(name), "a list", raw)
 	}
@@ -116,6 +125,7 @@ type reader struct {
 	err error
 }
 
+// fail keeps an error, unless there is one already or err is nil.
 func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -125,19 +135,24 @@ func (r *reader) fail(err error) {
 // need reads a string that must be there and must not be blank.
 func (r *reader) need(name string) string {
 	s := r.text(name)
-	switch {
-	case s == nil:
+	if s == nil {
 		r.fail(fmt.Errorf("%s is missing", r.at(name)))
 		return ""
-	case strings.TrimSpace(*s) == "":
+	}
+	if strings.TrimSpace(*s) == "" {
 		r.fail(fmt.Errorf("%s is empty", r.at(name)))
 	}
 	return strings.TrimSpace(*s)
 }
 
 // decode reads a field, nil if there is none. want is what it must be.
-func decode[T any](r *reader, name, want string) (v *T) {
-	if raw := r.value(name); raw != nil && json.Unmarshal(raw, &v) != nil {
+func decode[T any](r *reader, name, want string) *T {
+	raw := r.value(name)
+	if raw == nil {
+		return nil
+	}
+	var v *T
+	if json.Unmarshal(raw, &v) != nil {
 		r.fail(typeError(r.at(name), want, raw))
 		return nil
 	}
@@ -149,12 +164,14 @@ func (r *reader) text(name string) *string { return decode[string](r, name, "a s
 
 // or reads a string with a default.
 func (r *reader) or(name, standard string) string {
-	if s := r.text(name); s != nil && strings.TrimSpace(*s) != "" {
-		return strings.TrimSpace(*s)
+	s := strings.TrimSpace(text.OrEmpty(r.text(name)))
+	if s == "" {
+		return standard
 	}
-	return standard
+	return s
 }
 
+// boolean reads true or false; false if there is neither.
 func (r *reader) boolean(name string) bool {
 	return text.OrEmpty(decode[bool](r, name, "true or false"))
 }
@@ -196,10 +213,12 @@ func (r *reader) each(name string, read func(*reader)) {
 	r.fail(err)
 	for i, raw := range list {
 		element, err := object(fmt.Sprintf("%s[%d]", r.at(name), i), raw)
-		sub := &reader{record: element, err: err}
-		if err == nil {
-			read(sub)
+		if err != nil {
+			r.fail(err)
+			continue
 		}
+		sub := &reader{record: element}
+		read(sub)
 		r.fail(sub.err)
 	}
 }

@@ -23,24 +23,22 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	for _, s := range asked {
 		normal[reconcile.NormalizeState(s)] = true
 	}
-	err := c.issues(
-		ctx,
-		verbCandidates,
-		map[string][]string{"states": asked},
-		func(path string, i reconcile.Issue, err error) error {
-			if err != nil {
-				id := cmp.Or(i.ID, path)
-				found = append(found, reconcile.Issue{
-					ID:         id,
-					Identifier: cmp.Or(i.Identifier, id),
-					Malformed:  c.Redact(err.Error()),
-				})
-			} else if normal[reconcile.NormalizeState(i.State)] {
-				found = append(found, i)
-			}
+	request := map[string][]string{"states": asked}
+	err := c.issues(ctx, verbCandidates, request, func(path string, i reconcile.Issue, err error) error {
+		if err != nil {
+			id := cmp.Or(i.ID, path)
+			found = append(found, reconcile.Issue{
+				ID:         id,
+				Identifier: cmp.Or(i.Identifier, id),
+				Malformed:  c.Redact(err.Error()),
+			})
 			return nil
-		},
-	)
+		}
+		if normal[reconcile.NormalizeState(i.State)] {
+			found = append(found, i)
+		}
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -55,26 +53,23 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	if len(ids) == 0 {
 		return found, nil
 	}
-	err := c.issues(
-		ctx,
-		verbByIDs,
-		map[string][]string{"ids": ids},
-		func(path string, i reconcile.Issue, err error) error {
-			switch {
-			case err != nil && i.Identifier != "":
-				return fmt.Errorf("%w (issue %q)", err, i.Identifier)
-			case err != nil:
+	request := map[string][]string{"ids": ids}
+	err := c.issues(ctx, verbByIDs, request, func(path string, i reconcile.Issue, err error) error {
+		if err != nil {
+			if i.Identifier == "" {
 				return err
-			case !slices.Contains(ids, i.ID):
-				return &wrong{
-					fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
-					"by-ids prints only the issues whose ids are in the request, each under that id",
-				}
 			}
-			found[i.ID] = i
-			return nil
-		},
-	)
+			return fmt.Errorf("%w (issue %q)", err, i.Identifier)
+		}
+		if !slices.Contains(ids, i.ID) {
+			return &wrong{
+				message: fmt.Sprintf("%s.id is %q, which was not asked for", path, i.ID),
+				rule:    "by-ids prints only the issues whose ids are in the request, each under that id",
+			}
+		}
+		found[i.ID] = i
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -107,10 +102,8 @@ func (c *client) issues(
 			return c.invalid(verb, &wrong{fmt.Sprintf("%s.id is %q, as in %s", path, i.ID, other), unique})
 		}
 		if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
-			return c.invalid(
-				verb,
-				&wrong{fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other), unique},
-			)
+			message := fmt.Sprintf("%s.identifier is %q, as in %s", path, i.Identifier, other)
+			return c.invalid(verb, &wrong{message, unique})
 		}
 		ids[i.ID] = path
 		identifiers[i.Identifier] = path
@@ -124,8 +117,11 @@ func (c *client) issues(
 // find returns the issue with an id, or else with an identifier.
 func (c *client) find(ctx context.Context, ref string) (*reconcile.Issue, error) {
 	ref = strings.TrimSpace(ref)
-	missing := reconcile.NewError("issue_not_found", fmt.Sprintf("%s has no issue %q", c.Command[0], ref),
-		"check the identifier; symphony issues lists the issues")
+	missing := reconcile.NewError(
+		"issue_not_found",
+		fmt.Sprintf("%s has no issue %q", c.Command[0], ref),
+		"check the identifier; symphony issues lists the issues",
+	)
 	if ref == "" {
 		return nil, missing
 	}
@@ -141,7 +137,8 @@ func (c *client) find(ctx context.Context, ref string) (*reconcile.Issue, error)
 		return nil, err
 	}
 	id := text.First(list, func(i reconcile.Issue) bool { return strings.EqualFold(i.Identifier, ref) }).ID
-	if found, err = c.ByIDs(ctx, []string{id}); err != nil {
+	found, err = c.ByIDs(ctx, []string{id})
+	if err != nil {
 		return nil, err
 	}
 	if i, there := found[id]; there {

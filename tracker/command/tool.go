@@ -13,6 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// commentRequest asks for the comments of an issue, or for a change of them: action is list, post
+// or edit.
 type commentRequest struct {
 	Action    string     `json:"action"`
 	IssueID   string     `json:"issue_id"`
@@ -58,6 +60,7 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	return found[:min(len(found), maxComments)], nil
 }
 
+// comment reads one comment.
 func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 	fields, err := object(path, raw)
 	if err != nil {
@@ -69,11 +72,12 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 		Author: r.or("author", ""),
 		Body:   text.OrEmpty(r.text("body")),
 	}
-	if at := r.time("created_at"); at != nil {
-		made.CreatedAt = *at
-	} else {
+	at := r.time("created_at")
+	if at == nil {
 		r.fail(fmt.Errorf("%s is missing", r.at("created_at")))
+		return made, r.err
 	}
+	made.CreatedAt = *at
 	if made.Author != "" {
 		made.AuthorIDs = []string{made.Author}
 	}
@@ -82,6 +86,7 @@ func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 	return made, r.err
 }
 
+// post comments on an issue.
 func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
 	answer, err := c.ask(ctx, verbComment, commentRequest{
 		Action:  "post",
@@ -100,6 +105,7 @@ func (c *client) post(ctx context.Context, issueID, body string) (reconcile.Comm
 	return made, nil
 }
 
+// edit replaces the text of a comment.
 func (c *client) edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	_, err := c.ask(ctx, verbComment, commentRequest{
 		Action:    "edit",
@@ -126,7 +132,9 @@ func (c *client) updateTool() agenttool.Change {
 	return agenttool.Change{
 		Name:        updateName,
 		Description: `Move the issue that you work on to another state. Example: {"state": "In Progress"}`,
-		Argument:    "state", Meaning: "The name of the new state.", ReadOnly: c.ReadOnly,
+		Argument:    "state",
+		Meaning:     "The name of the new state.",
+		ReadOnly:    c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, state string) (string, *reconcile.Created, error) {
 			answer, err := c.ask(ctx, verbTool, map[string]any{
 				"issue": map[string]string{
@@ -135,7 +143,8 @@ func (c *client) updateTool() agenttool.Change {
 					"title":      i.Title,
 					"state":      i.State,
 				},
-				"tool": updateName, "arguments": map[string]string{"state": state},
+				"tool":      updateName,
+				"arguments": map[string]string{"state": state},
 			})
 			if err != nil {
 				return "", nil, err
@@ -161,10 +170,7 @@ func (c *client) commentTool() agenttool.Change {
 		ReadOnly:     c.ReadOnly,
 		Do: func(ctx context.Context, i reconcile.Issue, text string) (string, *reconcile.Created, error) {
 			made, err := c.post(ctx, i.ID, text+"\n\n"+agenttool.Marker)
-			return "commented on " + i.Identifier, &reconcile.Created{
-				Kind: "comment",
-				ID:   made.ID,
-			}, err
+			return "commented on " + i.Identifier, &reconcile.Created{Kind: "comment", ID: made.ID}, err
 		},
 	}
 }
