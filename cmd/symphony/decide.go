@@ -51,7 +51,7 @@ func approveCommand(w *term.Env) *cli.Command {
 			Name:  "for-session",
 			Usage: "also allow similar requests until this agent ends",
 		}),
-		Action: decideEach(w, operate.VerbApprove, func(c *cli.Context) requests.Decision {
+		Action: decideEach(w, func(c *cli.Context) requests.Decision {
 			return requests.Approval(c.Bool("for-session"))
 		}),
 	}
@@ -69,7 +69,7 @@ func denyCommand(w *term.Env) *cli.Command {
 			Name:  "reason",
 			Usage: "`TEXT` for the run's log; the agent does not see it",
 		}),
-		Action: decideEach(w, operate.VerbDeny, func(c *cli.Context) requests.Decision {
+		Action: decideEach(w, func(c *cli.Context) requests.Decision {
 			return requests.Decision{How: reconcile.DecideDeny, Reason: c.String("reason")}
 		}),
 	}
@@ -125,14 +125,15 @@ func answerCommand(w *term.Env) *cli.Command {
 // decideEach is the action of a command that decides one request or several alike.
 func decideEach(
 	w *term.Env,
-	verb reconcile.Verb,
 	decision func(*cli.Context) requests.Decision,
 ) cli.ActionFunc {
-	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
-		return operate.Command{Verb: verb, Decision: decision(c)}, nil
-	}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
-		return decide(c, w, p, command.Issue, command.Decision)
-	})
+	order := func(c *cli.Context) (operate.Decision, error) {
+		return operate.Decision{Decision: decision(c)}, nil
+	}
+	one := func(c *cli.Context, p *wiring.Project, request string, command operate.Decision) error {
+		return decide(c, w, p, request, command.Decision)
+	}
+	return onIssues(w, order, one)
 }
 
 func decide(c *cli.Context, w *term.Env, p *wiring.Project, ref string, d requests.Decision) error {

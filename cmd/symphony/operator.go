@@ -22,9 +22,13 @@ import (
 )
 
 func holdCommand(w *term.Env) *cli.Command {
+	hold := func(*cli.Context) (operate.Change, error) {
+		return operate.Change{Verb: reconcile.VerbHold}, nil
+	}
 	return issueCommand(
 		w,
-		reconcile.VerbHold,
+		"hold",
+		hold,
 		"start no further run of an issue; its current run continues",
 		"The issue stays held until symphony retry, or until it reaches a terminal state.",
 		"symphony hold ABC-7 ABC-8",
@@ -32,9 +36,13 @@ func holdCommand(w *term.Env) *cli.Command {
 }
 
 func retryCommand(w *term.Env) *cli.Command {
+	retry := func(c *cli.Context) (operate.Retry, error) {
+		return operate.Retry{Fresh: c.Bool("fresh"), HostGone: c.Bool("host-is-gone")}, nil
+	}
 	return issueCommand(
 		w,
-		reconcile.VerbRetry,
+		"retry",
+		retry,
 		"clear an issue's hold, counters and backoff, so that it is due now",
 		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\n"+
 			"budget is used up.",
@@ -89,32 +97,29 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *c
 		Description: description + "\n\n" + exampleText("symphony "+name),
 		Flags:       workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			return render.Apply(c.Context, w, p, operate.Command{Verb: verb})
+			return render.Apply(c.Context, w, p, operate.Change{Verb: verb})
 		}),
 	}
 }
 
 // issueCommand is verbCommand for a command about issues.
-func issueCommand(
+func issueCommand[C operate.Command](
 	w *term.Env,
-	verb reconcile.Verb,
+	name string,
+	order func(*cli.Context) (C, error),
 	usage, description, example string,
 	more ...cli.Flag,
 ) *cli.Command {
-	name := string(verb)
+	one := func(c *cli.Context, p *wiring.Project, issue string, command C) error {
+		return render.Apply(c.Context, w, p, command.About(issue))
+	}
 	return &cli.Command{
-		Name: name, Usage: usage, UsageText: usageText(name, "ISSUE... [WORKFLOW]"),
+		Name:        name,
+		Usage:       usage,
+		UsageText:   usageText(name, "ISSUE... [WORKFLOW]"),
 		Description: description + severalUsage + "\n\n" + exampleText("symphony "+name+" ABC-7", example),
 		Flags:       severalFlags[pass.ResultJSON](append([]cli.Flag{fieldsFlag()}, more...)...),
-		Action: onIssues(w, func(c *cli.Context) (operate.Command, error) {
-			command := operate.Command{Verb: verb, Fresh: c.Bool("fresh")}
-			if c.Bool("host-is-gone") {
-				command.Verb = reconcile.VerbHostGone
-			}
-			return command, nil
-		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
-			return render.Apply(c.Context, w, p, command)
-		}),
+		Action:      onIssues(w, order, one),
 	}
 }
 
@@ -133,29 +138,30 @@ func runCommand(w *term.Env) *cli.Command {
 			Name:  "model",
 			Usage: "use the model `NAME` in this run",
 		}),
-		Action: onIssues(w, func(c *cli.Context) (operate.Command, error) {
+		Action: onIssues(w, func(c *cli.Context) (operate.Start, error) {
 			model := c.String("model")
 			if c.IsSet("model") && !workflow.IsWord(model) {
-				return operate.Command{}, exit.Usage("run: --model: %q is not the name of a model", model)
+				return operate.Start{}, exit.Usage("run: --model: %q is not the name of a model", model)
 			}
-			return operate.Command{Verb: operate.VerbRun, Model: model}, nil
-		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
-			return runIssue(c.Context, w, p, command.Issue, command.Model)
+			return operate.Start{Model: model}, nil
+		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Start) error {
+			command.Issue = issue
+			return runIssue(c.Context, w, p, command)
 		}),
 	}
 }
 
 // runIssue starts an issue and follows its run until it ends. A signal ends this command, not
 // the run.
-func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, ref, model string) error {
-	r, err := operate.StartIssue(ctx, p, ref, model)
+func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Start) error {
+	r, err := operate.StartIssue(ctx, p, command)
 	if !w.JSON {
 		printPass(w, r.Pass)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case w.JSON:
+	}
+	if w.JSON {
 		w.PrintJSON(r.JSON())
 		return nil
 	}
@@ -199,13 +205,14 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 			},
 			fieldsFlag(),
 		),
-		Action: onIssues(w, func(c *cli.Context) (command operate.Command, err error) {
-			command = operate.Command{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
+		Action: onIssues(w, func(c *cli.Context) (command operate.Delivery, err error) {
+			command = operate.Delivery{Verb: reconcile.VerbDeliver, NoWait: c.Bool("no-wait")}
 			if c.Bool("unverified") {
 				command.UnverifiedBy, err = operate.Account()
 			}
 			return command, err
-		}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
+		}, func(c *cli.Context, p *wiring.Project, issue string, command operate.Delivery) error {
+			command.Issue = issue
 			return deliver(c.Context, w, p, command)
 		}),
 	}
@@ -228,7 +235,7 @@ did not pass.
 			w,
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				return deliver(c.Context, w, p, operate.Command{
+				return deliver(c.Context, w, p, operate.Delivery{
 					Verb:   reconcile.VerbVerify,
 					Issue:  args[0],
 					NoWait: c.Bool("no-wait"),
@@ -240,7 +247,7 @@ did not pass.
 
 // deliver delivers the commits of an issue, or verifies them first, and waits until that has
 // ended unless the command says otherwise.
-func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
+func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Delivery) error {
 	r, err := operate.Deliver(ctx, p, command)
 	switch {
 	case !w.JSON:
@@ -298,28 +305,26 @@ func stopAction(c *cli.Context, w *term.Env) error {
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
 		return onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			return render.Stop(c.Context, w, p, operate.Command{
-				Verb:   reconcile.VerbStopAll,
-				NoWait: c.Bool("no-wait"),
-			})
+			return render.Stop(c.Context, w, p, operate.Stop{All: true, NoWait: c.Bool("no-wait")})
 		})(c)
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing")
 	}
-	return onIssues(w, func(c *cli.Context) (operate.Command, error) {
-		return operate.Command{Verb: reconcile.VerbStop, NoWait: c.Bool("no-wait")}, nil
-	}, func(c *cli.Context, p *wiring.Project, command operate.Command) error {
-		if _, isAgent := agents.ProjectOf(c.Context, p, command.Issue); isAgent {
-			if command.NoWait || w.JSON {
-				return exit.Usage(
-					"stop: %s is an agent: --no-wait and --json are only for issues",
-					command.Issue,
-				)
-			}
-			return stopAgent(c.Context, w, command.Issue)
+	order := func(c *cli.Context) (operate.Stop, error) {
+		return operate.Stop{NoWait: c.Bool("no-wait")}, nil
+	}
+	one := func(c *cli.Context, p *wiring.Project, name string, command operate.Stop) error {
+		_, isAgent := agents.ProjectOf(c.Context, p, name)
+		if !isAgent {
+			command.Issue = name
+			return render.Stop(c.Context, w, p, command)
 		}
-		return render.Stop(c.Context, w, p, command)
-	})(c)
+		if command.NoWait || w.JSON {
+			return exit.Usage("stop: %s is an agent: --no-wait and --json are only for issues", name)
+		}
+		return stopAgent(c.Context, w, name)
+	}
+	return onIssues(w, order, one)(c)
 }
 
 func tellCommand(w *term.Env) *cli.Command {
@@ -343,18 +348,16 @@ start, the command fails and says why.
 			w,
 			[]string{"ISSUE", "TEXT"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				r, err := operate.Do(c.Context, p, operate.Command{
-					Verb:  operate.VerbTell,
-					Issue: args[0],
-					Text:  args[1],
-				})
-				switch {
-				case err == nil && w.JSON:
-					w.PrintJSON(r.JSON())
-				case err == nil:
-					render.Sentences(w, r.Effect)
+				told, err := operate.Do(c.Context, p, operate.Message{Issue: args[0], Text: args[1]})
+				if err != nil {
+					return err
 				}
-				return err
+				if w.JSON {
+					w.PrintJSON(told.Document)
+				} else {
+					render.Sentences(w, told.Effect)
+				}
+				return nil
 			},
 		),
 	}

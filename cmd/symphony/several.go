@@ -73,12 +73,12 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 	return issues, workflow, nil
 }
 
-// onIssues is the action of a command that takes one issue or several. order makes the command
-// about each; one carries it out about a single one.
-func onIssues(
+// onIssues is the action of a command that takes one issue or several. order makes the
+// command, without an issue; one carries it out about a single issue.
+func onIssues[C operate.Command](
 	w *term.Env,
-	order func(*cli.Context) (operate.Command, error),
-	one func(*cli.Context, *wiring.Project, operate.Command) error,
+	order func(*cli.Context) (C, error),
+	one func(c *cli.Context, p *wiring.Project, issue string, command C) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
 		issues, workflow, err := severalArguments(w, c)
@@ -99,14 +99,13 @@ func onIssues(
 			return err
 		}
 		command, err := order(c)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case several:
+		}
+		if several {
 			return onSeveral(c, w, p, issues, command)
 		}
-		command.Issue = issues[0]
-		return one(c, p, command)
+		return one(c, p, issues[0], command)
 	}
 }
 
@@ -167,8 +166,8 @@ func chooseTargets(
 		return nil, err
 	}
 	confined, rows, _ := selection.Select([]view.Overview{all})
-	decides := command.Decision.How != ""
-	how := command.Decision.How
+	decision, decides := command.(operate.Decision)
+	how := decision.How
 	switch {
 	case len(refs) == 0 && decides:
 		takes := func(r view.RequestRow) bool {

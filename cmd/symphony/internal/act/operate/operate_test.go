@@ -73,8 +73,7 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 					reconcile.Change{Insert: &before},
 				),
 			)
-			cmd := Command{Verb: reconcile.VerbDeliver, Issue: "A-1"}
-			cmd.pass = func(ctx context.Context, _ *wiring.Project, o pass.Options) (pass.Result, error) {
+			runPass := func(ctx context.Context, _ *wiring.Project, o pass.Options) (pass.Result, error) {
 				for i, kind := range c.runs {
 					run := before
 					run.ID = "new-" + string(rune('0'+i))
@@ -83,7 +82,8 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 				}
 				return pass.Result{}, nil
 			}
-			r, err := Deliver(t.Context(), p, cmd)
+			command := Delivery{Verb: reconcile.VerbDeliver, Issue: "A-1"}
+			r, err := deliver(t.Context(), p, command, runPass)
 			test.Equal(t, "the run", r.RunID, c.want)
 			test.Equal(t, "it has not started", err != nil, c.want == "")
 			test.OK(t, db.Close())

@@ -8,63 +8,11 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
-
-// Verbs that are no commands to the planner.
-const (
-	VerbRun     reconcile.Verb = "run"
-	VerbApprove reconcile.Verb = "approve"
-	VerbDeny    reconcile.Verb = "deny"
-	VerbAnswer  reconcile.Verb = "answer"
-	VerbTell    reconcile.Verb = "tell"
-)
-
-// Do carries out any command about one issue, request or project. Unless NoWait is set, it
-// waits for the runs that it stops and for deliveries.
-func Do(ctx context.Context, p *wiring.Project, c Command) (r Result, err error) {
-	switch c.Verb {
-	case VerbRun:
-		return StartIssue(ctx, p, c.Issue, c.Model)
-	case VerbApprove, VerbDeny, VerbAnswer:
-		r = Result{Verb: c.Verb}
-		decided, err := requests.Decide(ctx, p, c.Issue, c.Decision)
-		if err == nil {
-			lines, note := requests.Describe(decided)
-			r.Applied = true
-			r.Decided = &decided
-			r.Effect = slices.DeleteFunc(append(lines, note), func(s string) bool { return s == "" })
-		}
-		return r, err
-	case VerbTell:
-		return operate(ctx, p, c, func(o *operation) error { return o.tell(ctx) })
-	case reconcile.VerbStop, reconcile.VerbStopAll:
-		var ended []string
-		add := func(line string) { ended = append(ended, line) }
-		r, err = Stop(ctx, p, c, StopCalls{Ended: add})
-		r.Effect = append(r.Effect, ended...)
-		return r, err
-	case reconcile.VerbDeliver, reconcile.VerbVerify:
-		if r, err = Deliver(ctx, p, c); err != nil || c.NoWait {
-			return r, err
-		}
-		run, err := pass.WaitForRun(ctx, p, r.RunID)
-		if err == nil && (run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused()) {
-			err = reconcile.NewError(
-				cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
-				run.Identifier+" was not delivered",
-				"symphony show "+run.Identifier+" explains it",
-			)
-		}
-		return r, err
-	default:
-		return Apply(ctx, p, c)
-	}
-}
 
 // Target is an issue or a request of a project.
 type Target struct {
@@ -124,22 +72,10 @@ func Each(
 	c Command,
 	tell func(TargetResult),
 ) (results []TargetResult) {
-	atOnce := mostAtOnce
-	switch {
-	case c.Verb == reconcile.VerbStop && c.waitsForRun():
-		atOnce = max(len(targets), 1)
-	case !slices.Contains(passSharingVerbs, c.Verb), c.waitsForRun():
-		atOnce = 1
-	}
-	for some := range slices.Chunk(targets, atOnce) {
+	for some := range slices.Chunk(targets, c.atOnce(len(targets))) {
 		results = append(results, doAll(ctx, some, c, tell)...)
 	}
 	return results
-}
-
-// passSharingVerbs are the verbs whose commands can all be applied by the same pass.
-var passSharingVerbs = []reconcile.Verb{
-	reconcile.VerbHold, reconcile.VerbRetry, reconcile.VerbHostGone, reconcile.VerbStop, reconcile.VerbDeliver, reconcile.VerbVerify,
 }
 
 // doAll carries out a command about all of the targets at the same time.
@@ -153,14 +89,12 @@ func doAll(ctx context.Context, targets []Target, c Command, tell func(TargetRes
 		if passes[t.Project.StateDir] == nil {
 			passes[t.Project.StateDir] = &sharedPass{}
 		}
-		run, stopWaiting := passes[t.Project.StateDir].join()
+		runPass, stopWaiting := passes[t.Project.StateDir].join()
 		running.Go(func() {
 			<-begin // all have joined
 			defer stopWaiting()
-			one := c
-			one.pass = run
-			results[i] = doOne(ctx, t, one)
-			if c.waitsForRun() {
+			results[i] = doOne(ctx, t, c, runPass)
+			if c.waits() {
 				telling.Lock()
 				defer telling.Unlock()
 				tell(results[i])
@@ -169,8 +103,8 @@ func doAll(ctx context.Context, targets []Target, c Command, tell func(TargetRes
 	}
 	close(begin)
 	running.Wait()
-	for _, r := range results {
-		if !c.waitsForRun() {
+	if !c.waits() {
+		for _, r := range results {
 			tell(r)
 		}
 	}
@@ -187,13 +121,13 @@ type sharedPass struct {
 	err     error
 }
 
-// join adds a command, for which the pass then waits. run waits for the others, and returns
+// join adds a command, for which the pass then waits. runPass waits for the others, and returns
 // the result of the pass that is run once for all. A command that ends without a pass calls
 // stopWaiting, so that the others get theirs.
-func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
+func (s *sharedPass) join() (runPass passRunner, stopWaiting func()) {
 	s.missing.Add(1)
 	stopWaiting = sync.OnceFunc(s.missing.Done)
-	return func(ctx context.Context, p *wiring.Project, o pass.Options) (pass.Result, error) {
+	runPass = func(ctx context.Context, p *wiring.Project, o pass.Options) (pass.Result, error) {
 		s.mu.Lock()
 		s.only = append(s.only, o.Only...)
 		s.mu.Unlock()
@@ -205,38 +139,37 @@ func (s *sharedPass) join() (run passRunner, stopWaiting func()) {
 			s.result, s.err = pass.Run(ctx, p, all)
 		})
 		return s.result.About(o.Only[0]), s.err
-	}, stopWaiting
+	}
+	return runPass, stopWaiting
 }
 
-func doOne(ctx context.Context, t Target, c Command) TargetResult {
+// doOne carries out a command about one of several targets.
+func doOne(ctx context.Context, t Target, c Command, runPass passRunner) TargetResult {
 	out := TargetResult{
 		Project: t.Project.Name(),
 		Name:    t.Name,
 		Outcome: OutcomeDone,
 		Lines:   []string{},
 	}
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
 		return out
-	case t.Name == "": // without an issue a stop would be about all of them
-		out.fail(exit.Usage("%s: an empty name names no issue", c.Verb))
+	}
+	if t.Name == "" {
+		out.fail(exit.Usage("%s: an empty name names no issue", c.Name()))
 		return out
 	}
 	// of its own: commands may run at the same time
 	p := wiring.NewProject(t.Project.Env.Silent(), t.Project.Path, t.Project.StateDir)
-	c.Issue = t.Name
-	r, err := Do(ctx, p, c)
+	r, err := c.About(t.Name).do(ctx, p, runPass)
 	out.RunID = text.OrNull(r.RunID)
 	if err == nil {
-		out.Lines = text.Filter(
-			r.Lines(p.Env.Now()),
-			func(line string) bool { return strings.TrimSpace(line) != "" },
-		)
-		if r.Err() == nil {
+		isText := func(line string) bool { return strings.TrimSpace(line) != "" }
+		out.Lines = text.Filter(r.Lines(p.Env.Now()), isText)
+		err = r.Err()
+		if err == nil {
 			return out
 		}
-		err = r.Err()
 		if len(r.Pass.Errors) > 0 {
 			err = r.Pass.Errors[0]
 		}

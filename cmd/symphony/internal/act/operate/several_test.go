@@ -35,7 +35,7 @@ func TestSignalEndsSeveral(t *testing.T) {
 	results := Each(
 		ctx,
 		[]Target{{p, "A"}, {p, "B"}},
-		Command{Verb: reconcile.VerbHold},
+		Change{Verb: reconcile.VerbHold},
 		func(TargetResult) {},
 	)
 	for i, name := range []string{"A", "B"} {
@@ -46,7 +46,7 @@ func TestSignalEndsSeveral(t *testing.T) {
 			"failed canceled "+name,
 		)
 	}
-	unnamed := Each(t.Context(), []Target{{p, ""}}, Command{Verb: reconcile.VerbStop}, func(TargetResult) {})
+	unnamed := Each(t.Context(), []Target{{p, ""}}, Stop{}, func(TargetResult) {})
 	test.Equal(
 		t,
 		"a stop of an issue without a name, which is none of all issues",

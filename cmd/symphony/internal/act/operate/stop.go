@@ -22,20 +22,62 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// stopping is a stop that waits until runs have ended.
-type stopping struct {
-	*operation
-	tell  StopCalls
-	local workers.Local
-	began time.Duration
+// Stop holds an issue and ends its run, or pauses the project and ends every run.
+type Stop struct {
+	Issue  string
+	All    bool // every run, and not only the run of an issue
+	NoWait bool // do not wait until the runs have ended
 }
 
-// StopCalls are functions that Stop calls.
+// Name implements Command.
+func (c Stop) Name() reconcile.Verb {
+	if c.All {
+		return reconcile.VerbStopAll
+	}
+	return reconcile.VerbStop
+}
+
+// About implements Command.
+func (c Stop) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+// Stops that wait are carried out all at once, because each run may take its time to end.
+func (c Stop) atOnce(targets int) int {
+	if c.NoWait {
+		return mostAtOnce
+	}
+	return max(targets, 1)
+}
+
+func (c Stop) waits() bool { return !c.NoWait }
+
+func (c Stop) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	var ended []string
+	calls := StopCalls{Ended: func(line string) { ended = append(ended, line) }}
+	r, err := stop(ctx, p, c, calls, runPass)
+	r.Effect = append(r.Effect, ended...)
+	return Done{r.Result, r.JSON()}, err
+}
+
+// StopCalls are functions that StopRuns calls. Each may be nil.
 type StopCalls struct {
 	Applied func(Result)      // before the wait
 	Ended   func(line string) // for each run that has ended
 	Killed  func(line string) // for each worker that was ended without the database
 	Warn    func(error)       // for each process that could not be asked to end
+}
+
+// StopResult is what became of a Stop.
+type StopResult struct {
+	Result
+	Stopped []StoppedRun
+}
+
+// JSON returns the document of stop --json.
+func (r StopResult) JSON() StopJSON {
+	return StopJSON{r.Pass.JSON(), append([]StoppedRun{}, r.Stopped...)}
 }
 
 // StopJSON is the pass as tick --json prints it, with the runs that were stopped.
@@ -71,28 +113,53 @@ const (
 	lookStep    = 50 * time.Millisecond
 )
 
-// Stop stores the command to stop an issue, or all issues, runs a pass, and waits until the
-// runs have ended. Stopping all issues ends the workers even if the database can't be used.
-// The result of a wait that failed comes with the error.
-func Stop(ctx context.Context, p *wiring.Project, c Command, tell StopCalls) (Result, error) {
-	tell.setDefaults()
-	r, err := operate(ctx, p, c, func(op *operation) error {
-		local := workers.Local{Machine: wiring.NewMachine(p.StateDir), StateDir: p.StateDir}
-		s := &stopping{operation: op, tell: tell, local: local, began: proc.Monotonic()}
+// stopping is a stop that waits until runs have ended.
+type stopping struct {
+	*operation
+	all     bool // every run is to end
+	calls   StopCalls
+	local   workers.Local
+	began   time.Duration
+	stopped []StoppedRun
+}
+
+// StopRuns stores the command to stop an issue, or all issues, runs a pass, and waits until
+// the runs have ended. Stopping all issues ends the workers even if the database can't be
+// used. The result of a wait that failed comes with the error.
+func StopRuns(ctx context.Context, p *wiring.Project, c Stop, calls StopCalls) (StopResult, error) {
+	return stop(ctx, p, c, calls, pass.Run)
+}
+
+func stop(
+	ctx context.Context,
+	p *wiring.Project,
+	c Stop,
+	calls StopCalls,
+	runPass passRunner,
+) (StopResult, error) {
+	calls.setDefaults()
+	s := &stopping{
+		operation: newOperation(p, reconcile.Command{Verb: c.Name()}, runPass),
+		all:       c.All,
+		calls:     calls,
+		local:     workers.Local{Machine: wiring.NewMachine(p.StateDir), StateDir: p.StateDir},
+	}
+	err := s.carryOut(ctx, c.Issue, func() error {
+		s.began = proc.Monotonic()
 		before, _ := s.unsettledRuns(ctx) // the write below reports database errors
-		if err := s.run(ctx); err != nil {
+		if err := s.change(ctx); err != nil {
 			return err
 		}
-		tell.Applied(s.result)
+		calls.Applied(s.result)
 		if !s.result.Applied || c.NoWait {
 			return nil
 		}
 		return s.wait(ctx, before)
 	})
-	if c.Verb == reconcile.VerbStopAll && (state.NeedsRepair(err) || state.IsNewer(err)) {
-		return r, endWorkers(ctx, p, tell, err)
+	if c.All && (state.NeedsRepair(err) || state.IsNewer(err)) {
+		err = endWorkers(ctx, p, calls, err)
 	}
-	return r, err
+	return StopResult{s.result, s.stopped}, err
 }
 
 // setDefaults replaces missing functions by some that do nothing.
@@ -112,11 +179,12 @@ func orNothing[T any](f func(T)) func(T) {
 
 // unsettledRuns returns the command's runs that no pass has settled yet.
 func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
-	rec, err := s.db.Views.StateOf(ctx, s.cmd.IssueID)
-	return slices.DeleteFunc(
-		rec.Runs,
-		func(r reconcile.Run) bool { return s.cmd.IssueID != "" && r.IssueID != s.cmd.IssueID },
-	), err
+	rec, err := s.db.Views.StateOf(ctx, s.command.IssueID)
+	if err != nil {
+		return nil, err
+	}
+	of := func(r reconcile.Run) bool { return s.all || r.IssueID == s.command.IssueID }
+	return text.Filter(rec.Runs, of), nil
 }
 
 // wait waits until every run has ended and is settled, and prints each. If no other pass kills
@@ -140,27 +208,26 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	if slices.ContainsFunc(s.result.Pass.Errors, isFull) {
 		patience = settleEvery // no pass can settle anything
 	}
-	needsPass := func(run reconcile.Run) bool { // its worker is dead, so only a pass can settle it
-		return !wiring.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
-	}
 	nextPass := proc.Monotonic() + settleAfter
 	for {
-		if runs, err = s.collectEnded(ctx, runs); err != nil {
+		runs, err = s.collectEnded(ctx, runs)
+		if err != nil {
 			return err
 		}
 		if len(runs) == 0 {
 			return s.checkLeft(signalled)
 		}
-		switch now := proc.Monotonic(); {
-		case now-s.began > patience:
+		now := proc.Monotonic()
+		if now-s.began > patience {
 			return s.notEnded(ctx, runs)
-		case now > nextPass && (now-s.began > grace || slices.ContainsFunc(runs, needsPass)):
-			options := pass.Options{
+		}
+		if now > nextPass && (now-s.began > grace || slices.ContainsFunc(runs, s.needsPass)) {
+			_, err := pass.Run(ctx, s.p, pass.Options{
 				Trigger:     wiring.TriggerCommand,
 				Only:        s.only,
 				LockTimeout: settleEvery,
-			}
-			if _, err := pass.Run(ctx, s.p, options); err != nil {
+			})
+			if err != nil {
 				return err
 			}
 			nextPass = proc.Monotonic() + settleEvery
@@ -176,22 +243,30 @@ func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	}
 }
 
+// needsPass reports whether the worker of a run is dead, so that only a pass can settle it.
+func (s *stopping) needsPass(run reconcile.Run) bool {
+	return !wiring.Alive(s.p.StateDir, run.ID) && (run.Outcome != "" || run.Phase != reconcile.Starting)
+}
+
 // stopCleanups asks the cleanup runs among runs to end, if every run is to end. They have no
 // claim, so that no command reaches them. A later pass starts the removals again.
 func (s *stopping) stopCleanups(ctx context.Context, runs []reconcile.Run) {
 	short, cancel := context.WithTimeout(ctx, lookStep)
 	defer cancel()
 	for _, run := range runs {
-		if s.cmd.IssueID == "" && run.Kind == reconcile.CleanupRun && run.Outcome == "" {
+		if s.all && run.Kind == reconcile.CleanupRun && run.Outcome == "" {
 			if err := s.local.Stop(short, run); err != nil {
-				s.tell.Warn(err)
+				s.calls.Warn(err)
 			}
 		}
 	}
 }
 
 // collectEnded records and prints the runs that have ended and returns the others.
-func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open []reconcile.Run, err error) {
+func (s *stopping) collectEnded(
+	ctx context.Context,
+	runs []reconcile.Run,
+) (open []reconcile.Run, err error) {
 	for _, r := range runs {
 		run, err := s.db.Runs.Find(ctx, r.ID)
 		if err != nil {
@@ -205,12 +280,13 @@ func (s *stopping) collectEnded(ctx context.Context, runs []reconcile.Run) (open
 		if err != nil {
 			return nil, err
 		}
-		s.result.Stopped = append(s.result.Stopped, row)
-		s.tell.Ended(row.text(run))
+		s.stopped = append(s.stopped, row)
+		s.calls.Ended(row.text(run))
 	}
 	return open, nil
 }
 
+// describe says how a run has ended, and what became of its issue and workspace.
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun, error) {
 	row := StoppedRun{
 		IssueID:    run.IssueID,
@@ -223,16 +299,20 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun,
 		Left:       []reconcile.Process{},
 	}
 	c, claimed, err := s.db.Views.ClaimByIssue(ctx, run.IssueID)
-	switch {
-	case !claimed:
-	case c.Status == reconcile.Held:
-		row.Claim = "held"
-		row.Reason = c.HoldReason
-	case c.Status == reconcile.Waiting:
-		row.Claim = "waiting"
-		row.Reason = string(c.Kind)
-	default:
-		row.Claim = string(c.Status)
+	if err != nil {
+		return row, err
+	}
+	if claimed {
+		switch c.Status {
+		case reconcile.Held:
+			row.Claim = "held"
+			row.Reason = c.HoldReason
+		case reconcile.Waiting:
+			row.Claim = "waiting"
+			row.Reason = string(c.Kind)
+		case reconcile.Running:
+			row.Claim = "running"
+		}
 	}
 	if run.Host != "" && run.WorkspacePath != "" {
 		row.WorkspacePath = new(run.WorkspaceWhere())
@@ -240,7 +320,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun,
 		row.WorkspacePath = &run.WorkspacePath
 	}
 	row.Left = append(row.Left, s.local.Probe(ctx, run).Left...)
-	return row, err
+	return row, nil
 }
 
 // text is the line for a run that has ended.
@@ -287,7 +367,7 @@ func (s *stopping) notEnded(ctx context.Context, open []reconcile.Run) error {
 				Name: "symphony worker",
 			})
 		}
-		s.result.Stopped = append(s.result.Stopped, row)
+		s.stopped = append(s.stopped, row)
 		list = append(list, row.leftTexts()...)
 		if len(row.Left) == 0 {
 			list = append(list, fmt.Sprintf("run %s of %s, not settled by any pass", run.ID, run.Identifier))
@@ -316,32 +396,43 @@ func notStopped(list []string) error {
 // checkLeft returns an error if processes of ended runs or takeovers are still alive. stop
 // --all promises that nothing is left, so it also waits for the passes that ended workers have
 // started.
-func (s *stopping) checkLeft(signalled context.Context) (err error) {
-	var passes []reconcile.Process
-	for end := proc.Monotonic() + stopSlack; s.cmd.IssueID == ""; {
-		passes, err = proc.OwnPasses(s.p.StateDir)
-		if err != nil || len(passes) == 0 || proc.Monotonic() > end || !wiring.Sleep(signalled, lookStep) {
-			break
+func (s *stopping) checkLeft(signalled context.Context) error {
+	var list []string
+	if s.all {
+		passes, err := s.awaitPasses(signalled)
+		if err != nil {
+			return err
 		}
+		list = text.Map(passes, func(p reconcile.Process) string {
+			return fmt.Sprintf("process %d (symphony tick)", p.PID)
+		})
 	}
-	// where it is unsupported, passes end by themselves within seconds
-	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
-		return err
-	}
-	list, err := s.endTakeovers(context.WithoutCancel(signalled))
+	takeovers, err := s.endTakeovers(context.WithoutCancel(signalled))
 	if err != nil {
 		return err
 	}
-	list = append(
-		list,
-		text.Map(
-			passes,
-			func(p reconcile.Process) string { return fmt.Sprintf("process %d (symphony tick)", p.PID) },
-		)...)
-	for _, row := range s.result.Stopped {
+	list = append(takeovers, list...)
+	for _, row := range s.stopped {
 		list = append(list, row.leftTexts()...)
 	}
 	return notStopped(list)
+}
+
+// awaitPasses waits a little for the passes of this state directory, and returns those that
+// have not ended. Where they can't be found, passes end by themselves within seconds.
+func (s *stopping) awaitPasses(ctx context.Context) ([]reconcile.Process, error) {
+	for end := proc.Monotonic() + stopSlack; ; {
+		passes, err := proc.OwnPasses(s.p.StateDir)
+		if errors.Is(err, errors.ErrUnsupported) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(passes) == 0 || proc.Monotonic() > end || !wiring.Sleep(ctx, lookStep) {
+			return passes, nil
+		}
+	}
 }
 
 // endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns
@@ -349,10 +440,13 @@ func (s *stopping) checkLeft(signalled context.Context) (err error) {
 // operators can end.
 func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
 	dirs, err := wiring.Rowless(ctx, s.p, s.db)
+	if err != nil {
+		return nil, err
+	}
 	for _, d := range dirs {
 		run := reconcile.Run{ID: d.Name()}
 		live := s.local.Probe(ctx, run)
-		if live.Alive && s.cmd.IssueID == "" {
+		if live.Alive && s.all {
 			list = append(list, fmt.Sprintf("takeover %s (end it in its terminal)", run.ID))
 		}
 		if live.Alive || len(live.Left) == 0 {
@@ -369,7 +463,7 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 			)
 		}
 	}
-	return list, err
+	return list, nil
 }
 
 // endPatience is how long workers have to end. One that runs a hook may need longer and a
@@ -379,30 +473,25 @@ const endPatience = 20 * time.Second
 // endWorkers is stop --all without a readable database. No worker may be alive while an
 // operator restores the database, and only the process list shows which are. It returns cause,
 // the error of the database, with the next step as its hint.
-func endWorkers(ctx context.Context, p *wiring.Project, tell StopCalls, cause error) error {
-	known := *exit.From(cause)
+func endWorkers(ctx context.Context, p *wiring.Project, calls StopCalls, cause error) error {
 	self := state.Holder{PID: os.Getpid(), Trigger: wiring.TriggerCommand, Since: p.Env.Now()}
 	release, holder, err := state.Acquire(ctx, p.StateDir, self, wiring.CommandPatience, false)
-	if err == nil && holder != nil {
+	if err != nil {
+		return noneEnded(cause, err)
+	}
+	if holder != nil {
 		return wiring.LockedError(holder)
 	}
-	var workers map[string]proc.FoundWorker
-	if err == nil {
-		defer func() { _ = release() }() // the end of the process releases it anyway
-		workers, err = proc.Workers(p.StateDir)
-	}
+	defer func() { _ = release() }() // the end of the process releases it anyway
+	found, err := proc.Workers(p.StateDir)
 	if err != nil {
-		known.Message += "; and no worker was stopped: " + err.Error()
-		known.Hint = "correct the second error and run the command again, or kill the processes named symphony worker"
-		known.Err = errors.Join(cause, err)
-		return &known
+		return noneEnded(cause, err)
 	}
-	maps.DeleteFunc(
-		workers,
-		func(id string, _ proc.FoundWorker) bool { return !wiring.Alive(p.StateDir, id) },
-	)
+	maps.DeleteFunc(found, func(id string, _ proc.FoundWorker) bool {
+		return !wiring.Alive(p.StateDir, id)
+	})
 	// the database, which usually names the workflow of the state directory, can't be read
-	for _, w := range workers {
+	for _, w := range found {
 		if wiring.Exists(w.Workflow) && !wiring.SameFile(w.Workflow, p.Path) {
 			return reconcile.NewError(
 				"state_conflict",
@@ -411,42 +500,70 @@ func endWorkers(ctx context.Context, p *wiring.Project, tell StopCalls, cause er
 			)
 		}
 	}
-	for id, w := range workers {
-		if err := proc.Signal(w.Process, unix.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
-			tell.Warn(fmt.Errorf("run %s: %w", id, err))
+	for id, w := range found {
+		err := proc.Signal(w.Process, unix.SIGTERM)
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			calls.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
 	}
-	isWorker := func(id string) bool { _, ok := workers[id]; return ok }
-	living := wiring.LivingRuns(p)
-	for end := p.Env.Now().Add(endPatience); slices.ContainsFunc(living, isWorker) && p.Env.Now().Before(end); living = wiring.LivingRuns(p) {
-		if !wiring.Sleep(ctx, wiring.WaitStep) {
-			break
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(workers)) {
+	living := awaitEnds(ctx, p, found)
+	code := exit.From(cause).Code
+	for _, id := range slices.Sorted(maps.Keys(found)) {
 		if slices.Contains(living, id) {
 			continue
 		}
 		// In a backup of the database the run is still running. This note keeps its end from
 		// counting against the issue.
-		if err := proc.NoteUnstarted(wiring.AliveFile(p.StateDir, id), known.Code); err != nil {
-			tell.Warn(fmt.Errorf("run %s: %w", id, err))
+		if err := proc.NoteUnstarted(wiring.AliveFile(p.StateDir, id), code); err != nil {
+			calls.Warn(fmt.Errorf("run %s: %w", id, err))
 		}
-		tell.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, workers[id].PID))
+		calls.Killed(fmt.Sprintf("ended the worker of run %s (pid %d)", id, found[id].PID))
 	}
-	hidden := slices.DeleteFunc(slices.Clone(living), isWorker)
-	switch {
-	case len(hidden) > 0:
-		known.Hint = "no process of run " + strings.Join(hidden, ", ") +
-			" is visible from here: before you restore a backup, run the command again as root, or in the container where the worker was started"
-	case len(living) > 0:
-		known.Hint = "still ending: run " + strings.Join(
-			living,
-			", ",
-		) + "; before you restore a backup, wait or run the command again"
-	default:
-		known.Hint = "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, or move " +
-			p.StateDir + " aside to start over"
+	next := *exit.From(cause)
+	next.Hint = restoreHint(p.StateDir, living, found)
+	return &next
+}
+
+// noneEnded is the error of a stop that could not end any worker: the cause, for which the
+// workers have to be found without the database, and why they were not found.
+func noneEnded(cause, err error) error {
+	both := *exit.From(cause)
+	both.Message += "; and no worker was stopped: " + err.Error()
+	both.Hint = "correct the second error and run the command again, or kill the processes named symphony worker"
+	both.Err = errors.Join(cause, err)
+	return &both
+}
+
+// awaitEnds waits until no worker that was found is alive, and returns the runs whose workers
+// are, with those whose workers were not found.
+func awaitEnds(ctx context.Context, p *wiring.Project, found map[string]proc.FoundWorker) []string {
+	for end := p.Env.Now().Add(endPatience); ; {
+		living := wiring.LivingRuns(p)
+		waits := slices.ContainsFunc(living, func(id string) bool {
+			_, is := found[id]
+			return is
+		})
+		if !waits || p.Env.Now().After(end) || !wiring.Sleep(ctx, wiring.WaitStep) {
+			return living
+		}
 	}
-	return &known
+}
+
+// restoreHint is the next step after the workers were asked to end.
+func restoreHint(stateDir string, living []string, found map[string]proc.FoundWorker) string {
+	hidden := slices.DeleteFunc(slices.Clone(living), func(id string) bool {
+		_, is := found[id]
+		return is
+	})
+	if len(hidden) > 0 {
+		return "no process of run " + strings.Join(hidden, ", ") + " is visible from here: " +
+			"before you restore a backup, run the command again as root, " +
+			"or in the container where the worker was started"
+	}
+	if len(living) > 0 {
+		return "still ending: run " + strings.Join(living, ", ") +
+			"; before you restore a backup, wait or run the command again"
+	}
+	return "all workers have ended: restore state.db from a backup, without state.db-wal and state.db-shm, " +
+		"or move " + stateDir + " aside to start over"
 }

@@ -25,40 +25,74 @@ type ToldJSON struct {
 	Message reconcile.Message `json:"message"`
 }
 
+// Message tells the agent of an issue something.
+type Message struct {
+	single
+	Issue string
+	Text  string
+}
+
+// Name implements Command.
+func (Message) Name() reconcile.Verb { return VerbTell }
+
+// About implements Command.
+func (c Message) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (c Message) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	var told reconcile.Message
+	o := newOperation(p, reconcile.Command{Verb: VerbTell}, runPass)
+	err := o.carryOut(ctx, c.Issue, func() (err error) {
+		told, err = o.tell(ctx, c.Text)
+		return err
+	})
+	return Done{o.result, ToldJSON{told}}, err
+}
+
 // tell stores a message for the agent of an issue. A running agent gets it in its turn,
 // otherwise the next run does.
-func (o *operation) tell(ctx context.Context) error {
-	name := o.cmd.Identifier
-	said := strings.TrimSpace(strings.ReplaceAll(o.asked.Text, "\r\n", "\n"))
+func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, error) {
+	name := o.command.Identifier
+	said = strings.TrimSpace(strings.ReplaceAll(said, "\r\n", "\n"))
 	if said == "" || len(said) > reconcile.MaxMessage {
-		return exit.Usage(
+		return reconcile.Message{}, exit.Usage(
 			"tell: TEXT has %d bytes, and must have from 1 to %d; the description of the issue reaches the agent, too",
 			len(said),
 			reconcile.MaxMessage,
 		)
 	}
+	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
+	if err != nil {
+		return reconcile.Message{}, err
+	}
+	if !claimed {
+		if err := o.mayRun(ctx); err != nil {
+			return reconcile.Message{}, err
+		}
+	}
+	account, err := Account()
+	if err != nil {
+		return reconcile.Message{}, err
+	}
 	m := reconcile.Message{
 		ID:         rand.Text(),
-		IssueID:    o.cmd.IssueID,
+		IssueID:    o.command.IssueID,
 		Identifier: name,
 		At:         o.p.Env.Now().UTC(),
+		Words:      reconcile.Words{By: account, Text: said},
 	}
-	m.Text = said
-	c, claimed, err := o.db.Views.ClaimByIssue(ctx, m.IssueID)
-	if err == nil && !claimed {
-		err = o.mayRun(ctx)
-	}
-	if err == nil {
-		m.By, err = Account()
-	}
-	if err == nil {
-		err = o.db.Operator.AddMessage(ctx, m)
-	}
-	if err == nil && c.Status == reconcile.Running {
-		m, err = o.waitUntilTold(ctx, m, c.RunID)
+	if err := o.db.Operator.AddMessage(ctx, m); err != nil {
+		return m, err
 	}
 	o.result.Applied = true
-	o.result.Told = &ToldJSON{m}
+	if c.Status == reconcile.Running {
+		m, err = o.waitUntilTold(ctx, m, c.RunID)
+		if err != nil {
+			return m, err
+		}
+	}
 	switch {
 	case !m.ToldAt.IsZero():
 		o.result.Effect = []string{"told the agent of " + name}
@@ -66,16 +100,15 @@ func (o *operation) tell(ctx context.Context) error {
 		o.result.Effect = []string{
 			"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn",
 		}
+	case c.Status == reconcile.Held:
+		o.result.Effect = []string{
+			"stored: the next run of " + name + " gets it",
+			name + " is held: symphony retry " + name + " starts that run",
+		}
 	default:
 		o.result.Effect = []string{"stored: the next run of " + name + " gets it"}
-		if c.Status == reconcile.Held {
-			o.result.Effect = append(
-				o.result.Effect,
-				name+" is held: symphony retry "+name+" starts that run",
-			)
-		}
 	}
-	return err
+	return m, nil
 }
 
 // Account is the name of the operator's account.
@@ -93,17 +126,18 @@ func (o *operation) mayRun(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	issue, err := wiring.FetchIssue(ctx, o.p, o.cmd.IssueID)
-	if err != nil || cfg.Policy.Active(issue.State) {
+	issue, err := wiring.FetchIssue(ctx, o.p, o.command.IssueID)
+	if err != nil {
 		return err
 	}
+	if cfg.Policy.Active(issue.State) {
+		return nil
+	}
+	active := strings.Join(cfg.Policy.ActiveStates, " or ")
 	return reconcile.NewError(
 		"no_agent",
-		fmt.Sprintf("no agent works on %s in the state %q", o.cmd.Identifier, issue.State),
-		"write it in the tracker, or move the issue to "+strings.Join(
-			cfg.Policy.ActiveStates,
-			" or ",
-		)+" first",
+		fmt.Sprintf("no agent works on %s in the state %q", o.command.Identifier, issue.State),
+		"write it in the tracker, or move the issue to "+active+" first",
 	)
 }
 
@@ -117,12 +151,17 @@ func (o *operation) waitUntilTold(
 		// checked first: it may tell and end before the next line
 		alive := wiring.Alive(o.p.StateDir, runID)
 		list, err := o.db.Views.MessagesOf(ctx, m.IssueID, false, reconcile.MaxMessages)
+		if err != nil {
+			return m, err
+		}
 		is := text.First(list, func(one reconcile.Message) bool { return one.ID == m.ID })
 		m.RunID = is.RunID
 		m.ToldAt = is.ToldAt
-		if err != nil || !m.ToldAt.IsZero() || !alive || o.p.Env.Now().After(end) ||
-			!wiring.Sleep(ctx, tellStep) {
-			return m, err
+		if !m.ToldAt.IsZero() || !alive || o.p.Env.Now().After(end) {
+			return m, nil
+		}
+		if !wiring.Sleep(ctx, tellStep) {
+			return m, nil
 		}
 	}
 }

@@ -357,7 +357,7 @@ func (d *playground) stopAll(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
 	defer cancel()
-	if _, err := operate.Apply(ctx, p, operate.Command{Verb: reconcile.VerbStopAll}); err != nil {
+	if _, err := operate.Do(ctx, p, operate.Stop{All: true, NoWait: true}); err != nil {
 		return err
 	}
 	for len(pass.LiveRuns(ctx, p)) > 0 && wiring.Sleep(ctx, wiring.WaitStep) {

@@ -96,24 +96,15 @@ func (i issueTools) show(ctx context.Context, in showIssueIn) (detail.Issue, err
 }
 
 func (i issueTools) start(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.operate(in.Issue, func(p *wiring.Project) (operate.Result, error) {
-		return operate.StartIssue(ctx, p, in.Issue, "")
-	})
+	return i.operate(ctx, in.Issue, operate.Start{})
 }
 
 func (i issueTools) retry(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.apply(ctx, reconcile.VerbRetry, in.Issue)
+	return i.operate(ctx, in.Issue, operate.Retry{})
 }
 
 func (i issueTools) hold(ctx context.Context, in IssueIn) (operateOut, error) {
-	return i.apply(ctx, reconcile.VerbHold, in.Issue)
-}
-
-// apply carries out a command that has only a verb.
-func (i issueTools) apply(ctx context.Context, verb reconcile.Verb, issue string) (operateOut, error) {
-	return i.operate(issue, func(p *wiring.Project) (operate.Result, error) {
-		return operate.Apply(ctx, p, operate.Command{Verb: verb, Issue: issue})
-	})
+	return i.operate(ctx, in.Issue, operate.Change{Verb: reconcile.VerbHold})
 }
 
 // reopen returns the project as it is now.
@@ -123,8 +114,9 @@ func (i issueTools) reopen(env *environ.Env) *wiring.Project {
 
 // operate carries out a command about an issue.
 func (i issueTools) operate(
+	ctx context.Context,
 	issue string,
-	do func(*wiring.Project) (operate.Result, error),
+	command operate.Command,
 ) (operateOut, error) {
 	if issue == "" {
 		return operateOut{}, reconcile.NewError(
@@ -133,7 +125,7 @@ func (i issueTools) operate(
 			"give an identifier such as ABC-7",
 		)
 	}
-	r, err := do(i.reopen(i.env.Silent()))
+	r, err := operate.Do(ctx, i.reopen(i.env.Silent()), command.About(issue))
 	if err == nil {
 		err = r.Err()
 	}

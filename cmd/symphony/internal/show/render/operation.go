@@ -14,17 +14,17 @@ import (
 // Apply applies a command and prints what became of it: in sentences, with -v as fields, or as
 // JSON.
 func Apply(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
-	r, err := operate.Apply(ctx, p, command)
+	done, err := operate.Do(ctx, p, command)
 	if err != nil {
 		return err
 	}
 	if w.JSON {
-		w.PrintJSON(r.JSON())
+		w.PrintJSON(done.Document)
 	} else {
-		printEffect(w, r)
+		printEffect(w, done.Result)
 	}
-	printNotes(w, r)
-	return r.Err()
+	printNotes(w, done.Result)
+	return done.Err()
 }
 
 // printEffect prints what a command has done. The errors of its pass are warnings if it was
@@ -49,26 +49,28 @@ func printNotes(w *term.Env, r operate.Result) {
 }
 
 // Stop stops runs and prints each that has ended.
-func Stop(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
+func Stop(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Stop) error {
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
 	ran := false
-	tell := operate.StopCalls{
-		Applied: func(r operate.Result) { printEffect(w, r) }, Ended: printLine, Killed: printLine,
-		Warn: func(err error) { w.Note(slog.LevelWarn, err.Error()) },
+	calls := operate.StopCalls{
+		Applied: func(r operate.Result) { printEffect(w, r) },
+		Ended:   printLine,
+		Killed:  printLine,
+		Warn:    func(err error) { w.Note(slog.LevelWarn, err.Error()) },
 	}
 	if w.JSON {
-		tell.Applied = func(operate.Result) { ran = true }
-		tell.Ended = nil
+		calls.Applied = func(operate.Result) { ran = true }
+		calls.Ended = nil
 		// the one JSON object on stdout is the error
-		tell.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) }
+		calls.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) }
 	}
-	r, err := operate.Stop(ctx, p, command, tell)
+	r, err := operate.StopRuns(ctx, p, command, calls)
 	if ran {
 		w.PrintJSON(r.JSON())
 	}
 	if err != nil {
 		return err
 	}
-	printNotes(w, r)
+	printNotes(w, r.Result)
 	return r.Err()
 }

@@ -73,7 +73,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		fmt.Fprintln(w.Stdout, text.Visible(identifier+" stays held: "+hint))
 		return nil
 	}
-	return render.Apply(ctx, w, p, operate.Command{Verb: reconcile.VerbRetry, Issue: identifier})
+	return render.Apply(ctx, w, p, operate.Retry{Issue: identifier})
 }
 
 // holdIssue holds an issue and ends its run. The claim is not held if the operator declined to
@@ -112,10 +112,7 @@ func holdIssue(
 			return c, err
 		}
 	}
-	if err := render.Stop(ctx, w, p, operate.Command{
-		Verb:  reconcile.VerbStop,
-		Issue: identifier,
-	}); err != nil {
+	if err := render.Stop(ctx, w, p, operate.Stop{Issue: identifier}); err != nil {
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)

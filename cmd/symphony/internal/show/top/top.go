@@ -148,25 +148,24 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		}
 		return append([]string{address}, lines...), err
 	}
-	targets := text.Map(c.issues, func(name string) operate.Target {
-		return operate.Target{
-			Project: p,
-			Name:    name,
+	if len(c.issues) == 1 && c.verb == "stop" {
+		name := c.issues[0]
+		if _, isAgent := agents.ProjectOf(ctx, p, name); isAgent {
+			ended, err := agents.Stop(ctx, p.Env, name)
+			return []string{name + " has ended: " + string(ended.Outcome)}, err
 		}
+	}
+	targets := text.Map(c.issues, func(name string) operate.Target {
+		return operate.Target{Project: p, Name: name}
 	})
 	if len(targets) == 0 {
 		targets = []operate.Target{{Project: p}}
-	}
-	if _, isAgent := agents.ProjectOf(ctx, p, targets[0].Name); isAgent && c.verb == "stop" &&
-		len(targets) == 1 {
-		ended, err := agents.Stop(ctx, p.Env, targets[0].Name)
-		return []string{targets[0].Name + " has ended: " + string(ended.Outcome)}, err
 	}
 	done := 0
 	results := operate.Each(
 		ctx,
 		targets,
-		operate.Command{Verb: reconcile.Verb(c.verb)},
+		c.operation(),
 		func(result operate.TargetResult) {
 			lines = append(lines, result.Lines...)
 			if e := result.Error; e != nil {
@@ -180,6 +179,21 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		lines = append(lines, fmt.Sprintf("%d of %d done", done, len(results)))
 	}
 	return lines, operate.ExitCode(results)
+}
+
+// operation is the command as an operation, without its issues.
+func (c command) operation() operate.Command {
+	verb := reconcile.Verb(c.verb)
+	switch verb {
+	case reconcile.VerbStop:
+		return operate.Stop{}
+	case reconcile.VerbDeliver:
+		return operate.Delivery{Verb: verb}
+	case reconcile.VerbRetry:
+		return operate.Retry{}
+	default:
+		return operate.Change{Verb: verb}
+	}
 }
 
 // foreground gives the terminal to a command until it ends.

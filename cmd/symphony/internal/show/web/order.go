@@ -69,11 +69,33 @@ func carryOut(ctx context.Context, p *wiring.Project, o order) (outcome, error) 
 	if o.verb == reconcile.VerbRetry && o.ref == "" {
 		return retryHeld(ctx, p, o)
 	}
-	r, err := carryOutOne(ctx, p, o)
+	done, err := carryOutOne(ctx, p, o)
 	if err != nil {
 		return outcome{}, err
 	}
-	return outcome{lines: r.Lines(p.Env.Now()), document: r.JSON(), pending: r.Err() != nil}, nil
+	return outcome{
+		lines:    done.Lines(p.Env.Now()),
+		document: done.Document,
+		pending:  done.Err() != nil,
+	}, nil
+}
+
+// command is the order as an operation. A page does not wait for the end of runs.
+func (o order) command() operate.Command {
+	switch o.verb {
+	case operate.VerbApprove, operate.VerbDeny, operate.VerbAnswer:
+		return operate.Decision{Request: o.ref, Decision: o.decision}
+	case operate.VerbTell:
+		return operate.Message{Issue: o.ref, Text: o.text}
+	case reconcile.VerbStop:
+		return operate.Stop{Issue: o.ref, NoWait: true}
+	case reconcile.VerbDeliver, reconcile.VerbVerify:
+		return operate.Delivery{Verb: o.verb, Issue: o.ref, NoWait: true}
+	case reconcile.VerbRetry:
+		return operate.Retry{Issue: o.ref}
+	default:
+		return operate.Change{Verb: o.verb, Issue: o.ref}
+	}
 }
 
 // retryHeld retries all held issues of a project.
@@ -89,37 +111,30 @@ func retryHeld(ctx context.Context, p *wiring.Project, o order) (outcome, error)
 }
 
 // carryOutOne carries out an order about an issue, a request or the project.
-func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Result, error) {
+func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Done, error) {
 	if o.verb == verbPass {
 		report, err := pass.Run(ctx, p, pass.Options{
 			Trigger:     wiring.TriggerManual,
 			LockTimeout: wiring.CommandPatience,
 		})
-		return operate.Result{Pass: report}, err
+		return operate.Done{Result: operate.Result{Pass: report}, Document: report.JSON()}, err
 	}
 	owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
 	if isAgent && o.verb == reconcile.VerbStop {
-		return operate.Result{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+		return operate.Done{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
 	}
 	if isAgent && o.decision.How != "" {
 		p = owner
 	}
-	return operate.Do(ctx, p, operate.Command{
-		Verb:     o.verb,
-		Issue:    o.ref,
-		NoWait:   true,
-		Decision: o.decision,
-		Text:     o.text,
-	})
+	return operate.Do(ctx, p, o.command())
 }
 
 // severally carries out an order about several targets. One that fails keeps no other from its
 // turn.
 func severally(ctx context.Context, o order) outcome {
 	out := outcome{lines: []string{""}}
-	command := operate.Command{Verb: o.verb, NoWait: true, Decision: o.decision}
 	done := 0
-	results := operate.Each(ctx, o.targets, command, func(r operate.TargetResult) {
+	results := operate.Each(ctx, o.targets, o.command(), func(r operate.TargetResult) {
 		if r.Error != nil {
 			r.Lines = []string{r.Error.Error()}
 		}

@@ -1,0 +1,199 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Change is a command about what the next passes do: pause, resume or unblock a project, or
+// hold an issue.
+type Change struct {
+	Verb  reconcile.Verb // such as reconcile.VerbPause
+	Issue string         // empty for a command about the project
+}
+
+// Name implements Command.
+func (c Change) Name() reconcile.Verb { return c.Verb }
+
+// About implements Command.
+func (c Change) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (c Change) atOnce(int) int {
+	if c.Verb == reconcile.VerbHold {
+		return mostAtOnce
+	}
+	return 1
+}
+
+func (Change) waits() bool { return false }
+
+func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	o := newOperation(p, reconcile.Command{Verb: c.Verb}, runPass)
+	err := o.carryOut(ctx, c.Issue, func() error {
+		if c.Verb == reconcile.VerbUnblock {
+			if err := o.forgetLimits(ctx); err != nil {
+				return err
+			}
+		}
+		return o.change(ctx)
+	})
+	return Done{o.result, o.result.JSON()}, err
+}
+
+// Retry makes an issue due now, without its hold, counters and backoff.
+type Retry struct {
+	Issue    string
+	Fresh    bool // the agent starts a new thread
+	HostGone bool // the host of the last run is gone for good: another one starts anew
+}
+
+// Name implements Command.
+func (c Retry) Name() reconcile.Verb {
+	if c.HostGone {
+		return reconcile.VerbHostGone
+	}
+	return reconcile.VerbRetry
+}
+
+// About implements Command.
+func (c Retry) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (Retry) atOnce(int) int { return mostAtOnce }
+func (Retry) waits() bool    { return false }
+
+func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
+	err := o.carryOut(ctx, c.Issue, func() error {
+		if c.Fresh {
+			if err := o.db.Operator.EndThreads(ctx, o.command.IssueID); err != nil {
+				return err
+			}
+		}
+		return o.change(ctx)
+	})
+	return Done{o.result, o.result.JSON()}, err
+}
+
+// forgetLimits ends what waits after a fault of the account or a limit of the tracker.
+func (o *operation) forgetLimits(ctx context.Context) error {
+	cfg, err := o.p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		wiring.OpenAccount(o.p, cfg.Codex.Home).Forget(ctx, o.p.Env.Now()),
+		wiring.ForgetLimits(ctx, o.db),
+	)
+}
+
+// change applies the command, and finds out what it has changed and whether that needs another
+// pass.
+func (o *operation) change(ctx context.Context) error {
+	if err := o.apply(ctx, false); err != nil {
+		return err
+	}
+	unchanged := false
+	if o.result.Applied {
+		var err error
+		o.result.Effect, unchanged, err = o.effect(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	alive, err := wiring.ScheduleAlive(ctx, o.db, o.p.Env.Now())
+	if err != nil {
+		return err
+	}
+	starts := []reconcile.Verb{
+		reconcile.VerbRetry,
+		reconcile.VerbHostGone,
+		reconcile.VerbResume,
+		reconcile.VerbUnblock,
+	}
+	needsPass := !o.result.Applied || slices.Contains(starts, o.command.Verb)
+	o.result.Unscheduled = needsPass && !unchanged && !alive && !wiring.Looping(o.p.StateDir)
+	return nil
+}
+
+// effect returns lines about the changes that no action of the pass shows. unchanged is true
+// if there was nothing to change.
+func (o *operation) effect(ctx context.Context) (lines []string, unchanged bool, err error) {
+	const paused = "paused: no new run starts until symphony resume"
+	switch o.command.Verb {
+	case reconcile.VerbStopAll:
+		return []string{paused}, false, nil
+	case reconcile.VerbPause:
+		if n := o.result.Pass.Running; n > 0 {
+			return []string{paused + "; still running: " + text.Plural(n, "run")}, false, nil
+		}
+		return []string{paused}, false, nil
+	case reconcile.VerbResume:
+		return []string{"resumed: the next pass starts what is due"}, false, nil
+	case reconcile.VerbUnblock:
+		return []string{"unblocked: every waiting issue is due"}, false, nil
+	default: // the others have an issue
+		return o.effectOnIssue(ctx)
+	}
+}
+
+// effectOnIssue is effect for a command about an issue. For a retry the lines say why the
+// issue does not start now.
+func (o *operation) effectOnIssue(ctx context.Context) (lines []string, unchanged bool, err error) {
+	line := ""
+	if !o.shown() {
+		line, unchanged, err = o.claimAfter(ctx)
+		if err != nil {
+			return nil, false, err
+		}
+	}
+	lines = []string{line}
+	if o.command.Verb == reconcile.VerbRetry && !unchanged {
+		obstacle := o.result.Pass.ObstacleText(o.p.Env.Now())
+		if obstacle == "" {
+			obstacle = o.result.Pass.WaitText(o.command.IssueID)
+		}
+		lines = append(lines, obstacle)
+	}
+	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), unchanged, nil
+}
+
+// shown reports whether an action of the pass shows what the command has done.
+func (o *operation) shown() bool {
+	kinds := []reconcile.ActionKind{reconcile.ActHold, reconcile.ActStop, reconcile.ActRetry}
+	return slices.ContainsFunc(o.result.Pass.Applied, func(a reconcile.Applied) bool {
+		return a.IssueID == o.command.IssueID && slices.Contains(kinds, a.Kind)
+	})
+}
+
+// claimAfter says what the issue's claim is after the command. unchanged is true if the
+// command had nothing to change.
+func (o *operation) claimAfter(ctx context.Context) (line string, unchanged bool, err error) {
+	name := o.command.Identifier
+	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
+	switch {
+	case err != nil:
+		return "", false, err
+	case o.command.Verb == reconcile.VerbHostGone:
+		return name + " does not wait for a host", true, nil
+	case !claimed:
+		return name + " is neither held nor waiting: there is nothing to retry", true, nil
+	case c.Status == reconcile.Held:
+		return name + " is held", false, nil
+	case c.HoldNext:
+		return name + " will be held when its run ends", false, nil
+	case c.Status == reconcile.Running:
+		return name + " is running; its counters are cleared", false, nil
+	}
+	return name + " is due", false, nil
+}

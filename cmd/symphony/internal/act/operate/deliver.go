@@ -1,0 +1,147 @@
+package operate
+
+import (
+	"cmp"
+	"context"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Delivery pushes the commits of an issue without an agent, or verifies them first.
+type Delivery struct {
+	Verb  reconcile.Verb // reconcile.VerbDeliver or reconcile.VerbVerify
+	Issue string
+	// UnverifiedBy is the account whose user hands the issue over although verify has not
+	// passed, such as "jane"; empty if that is not wanted.
+	UnverifiedBy string
+	NoWait       bool // Do does not wait until the delivery has ended
+}
+
+// Name implements Command.
+func (c Delivery) Name() reconcile.Verb { return c.Verb }
+
+// About implements Command.
+func (c Delivery) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (c Delivery) atOnce(int) int {
+	if c.NoWait {
+		return mostAtOnce
+	}
+	return 1
+}
+
+func (c Delivery) waits() bool { return !c.NoWait }
+
+func (c Delivery) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
+	r, err := deliver(ctx, p, c, runPass)
+	done := Done{r, r.JSON()}
+	if err != nil || c.NoWait {
+		return done, err
+	}
+	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	if err != nil {
+		return done, err
+	}
+	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
+		return done, reconcile.NewError(
+			cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
+			run.Identifier+" was not delivered",
+			"symphony show "+run.Identifier+" explains it",
+		)
+	}
+	return done, nil
+}
+
+// Deliver starts a run without an agent that verifies and pushes the commits of an issue, and
+// hands it over. It does not wait for the end of the run, which the result names. The result
+// of a pass that has started none comes with the error not_started.
+func Deliver(ctx context.Context, p *wiring.Project, c Delivery) (Result, error) {
+	return deliver(ctx, p, c, pass.Run)
+}
+
+func deliver(ctx context.Context, p *wiring.Project, c Delivery, runPass passRunner) (Result, error) {
+	o := newOperation(
+		p,
+		reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy},
+		runPass,
+	)
+	err := o.carryOut(ctx, c.Issue, func() error { return o.deliver(ctx) })
+	return o.result, err
+}
+
+func (o *operation) deliver(ctx context.Context) error {
+	if err := o.undeliverable(ctx); err != nil {
+		return err
+	}
+	before, err := o.db.Runs.OfIssue(ctx, o.command.IssueID, 1)
+	if err != nil {
+		return err
+	}
+	if err := o.apply(ctx, true); err != nil {
+		return err
+	}
+	// The command may have been applied by another pass, such as the pass of a worker that has
+	// ended, and a later pass may have begun another run.
+	runs, err := o.db.Runs.OfIssue(ctx, o.command.IssueID, 5)
+	if err != nil {
+		return err
+	}
+	for _, run := range runs {
+		if len(before) > 0 && run.ID == before[0].ID {
+			break
+		}
+		if run.Kind == reconcile.DeliveryRun {
+			o.result.RunID = run.ID
+			return nil
+		}
+	}
+	return reconcile.NewError(
+		"not_started",
+		"the pass did not deliver "+o.command.Identifier,
+		"symphony show "+o.command.Identifier+" explains it",
+	)
+}
+
+// undeliverable returns an error if there is nothing that a delivery could push now.
+func (o *operation) undeliverable(ctx context.Context) error {
+	cfg, err := o.p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
+	if err != nil {
+		return err
+	}
+	name := o.command.Identifier
+	verb := o.command.Verb
+	message := ""
+	hint := "symphony show " + name + " shows its state"
+	switch {
+	case verb == reconcile.VerbVerify && cfg.Verify.Command == "":
+		message = "WORKFLOW.md has no verify.command"
+		hint = "set it to the command that must succeed, such as make test"
+	case o.command.UnverifiedBy != "" && !c.Delivery.Handover.Asked():
+		message = "no agent has handed " + name + " over"
+	case verb == reconcile.VerbDeliver && !cfg.Repository.Delivers() && c.Delivery.Handover == nil:
+		message = "this workflow delivers nothing"
+		hint = "set repository.url in WORKFLOW.md, without deliver: none"
+	case !claimed || c.WorkspaceRoot == "":
+		message = "no commits of " + name + " wait for delivery"
+	case c.Status == reconcile.Running && !o.ended(ctx, c.RunID):
+		message = name + " is running; its commits are delivered when its run has ended"
+	default:
+		return nil
+	}
+	return reconcile.NewError("nothing_to_deliver", message, hint)
+}
+
+// ended reports whether a run has ended, though no pass has settled it yet.
+func (o *operation) ended(ctx context.Context, runID string) bool {
+	run, err := o.db.Runs.Find(ctx, runID)
+	return err == nil && (run.Outcome != "" || wiring.WorkerDead(o.p, run))
+}

@@ -1,0 +1,182 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Start starts a run of an issue now, although the issue may wait for a slot or a retry.
+type Start struct {
+	single
+	Issue string
+	Model string // instead of the model of the workflow; empty for that
+}
+
+// Name implements Command.
+func (Start) Name() reconcile.Verb { return VerbRun }
+
+// About implements Command.
+func (c Start) About(name string) Command {
+	c.Issue = name
+	return c
+}
+
+func (c Start) do(ctx context.Context, p *wiring.Project, _ passRunner) (Done, error) {
+	r, err := StartIssue(ctx, p, c)
+	return Done{r, r.JSON()}, err
+}
+
+// StartIssue runs a pass confined to the issue. The result names the run that it has started,
+// or that was running already. A run that goes on keeps its model: with another one the error
+// is not_started. The result of a pass with errors comes with the error.
+func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error) {
+	issue, err := wiring.FetchIssue(ctx, p, c.Issue)
+	if err != nil {
+		return Result{}, err
+	}
+	r := Result{Verb: VerbRun}
+	r.Pass, err = pass.Run(ctx, p, pass.Options{
+		Trigger:     wiring.TriggerManual,
+		Only:        []string{issue.ID},
+		AtOnce:      true,
+		Model:       c.Model,
+		Stays:       true,
+		LockTimeout: wiring.CommandPatience,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	if r.Pass.Holder != nil {
+		return r, wiring.LockedError(r.Pass.Holder)
+	}
+	if err := r.Pass.ExitCode(); err != nil {
+		return r, err
+	}
+	r.Applied = true
+	if i := slices.IndexFunc(r.Pass.Applied, startsRun); i >= 0 {
+		r.RunID = r.Pass.Applied[i].RunID
+		return r, nil
+	}
+	claim, err := claimOf(context.WithoutCancel(ctx), p, issue.ID)
+	if err != nil {
+		return r, err
+	}
+	if claim == nil || claim.Status != reconcile.Running {
+		return r, notStarted(issue, r.Pass, claim)
+	}
+	if c.Model != "" {
+		return r, reconcile.NewError(
+			"not_started",
+			issue.Identifier+" is already running, and a run keeps its model",
+			"symphony stop "+issue.Identifier+" first",
+		)
+	}
+	r.RunID = claim.RunID
+	r.Effect = []string{issue.Identifier + " is already running"}
+	return r, nil
+}
+
+func startsRun(a reconcile.Applied) bool {
+	return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
+}
+
+// claimOf reads the claim of an issue, nil if it has none.
+func claimOf(ctx context.Context, p *wiring.Project, issueID string) (*reconcile.Claim, error) {
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	defer db.Close()
+	c, claimed, err := db.Views.ClaimByIssue(ctx, issueID)
+	if err != nil || !claimed {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// notStarted returns the error that explains why the pass started no run of the issue. The
+// claim is nil if the issue has none.
+func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) error {
+	// What the pass says about the issue is more exact than what its claim says.
+	skips := slices.Clone(r.Skips)
+	if claim != nil && claim.Status != reconcile.Held && !waitsForDelivery(claim) {
+		skips = append(skips, r.Waits...)
+	}
+	for _, s := range skips {
+		if s.IssueID == issue.ID {
+			return skippedError(s)
+		}
+	}
+	if claim != nil {
+		return claimedError(issue.Identifier, claim)
+	}
+	e := reconcile.NewError(
+		"not_started",
+		issue.Identifier+" is not in this project",
+		"symphony show "+issue.Identifier+" explains it",
+	)
+	if r.Config != nil && !wiring.Policy(r.Config).Active(issue.State) {
+		e.Message = fmt.Sprintf("%s is in the state %q; runs start only in %s",
+			issue.Identifier, issue.State, strings.Join(r.Config.Policy.ActiveStates, " or "))
+	}
+	return e
+}
+
+// skippedError is the error for an issue that the pass has skipped.
+func skippedError(s reconcile.Skip) error {
+	message := fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)
+	switch s.Reason {
+	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
+		message = s.Identifier + ": " + s.Message
+	}
+	return reconcile.NewError(
+		"not_started",
+		message,
+		"symphony show "+s.Identifier+" shows when it starts",
+	)
+}
+
+// claimedError is the error for an issue whose claim is the reason that no run of it starts.
+func claimedError(name string, c *reconcile.Claim) error {
+	if c.Status == reconcile.Held {
+		return reconcile.NewError(
+			"not_started",
+			fmt.Sprintf("%s is held (%s): %s", name, c.HoldReason, c.HoldMessage),
+			"symphony retry "+name,
+		)
+	}
+	if waitsForDelivery(c) {
+		message := "the commits of " + name + ", if there are any, are delivered first"
+		if c.Delivery.Code != "" {
+			message = name + " has commits that were not delivered: " +
+				c.Delivery.Code + ": " + c.Delivery.Message
+		}
+		return reconcile.NewError(
+			"not_started",
+			message,
+			"symphony deliver "+name+" delivers them now",
+		)
+	}
+	if c.Kind == reconcile.Blocked {
+		return reconcile.NewError(
+			"not_started",
+			fmt.Sprintf("%s is blocked by %s: %s", name, c.ErrorCode, c.ErrorMessage),
+			"symphony ps shows when it is tried again",
+		)
+	}
+	return reconcile.NewError(
+		"not_started",
+		fmt.Sprintf("%s waits until %s (%s)", name, c.DueAt.UTC().Format(time.RFC3339), c.Kind),
+		"symphony retry "+name,
+	)
+}
+
+// waitsForDelivery reports whether the commits of an issue are delivered before its next run.
+func waitsForDelivery(c *reconcile.Claim) bool { return c.Delivery.Due && !c.Delivery.Behind }
