@@ -148,6 +148,10 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 		}
 		return append([]string{address}, lines...), err
 	}
+	if len(c.issues) == 0 {
+		done, err := operate.Do(ctx, p, c.operation())
+		return done.Lines(p.Env.Now()), err
+	}
 	if len(c.issues) == 1 && c.verb == "stop" {
 		name := c.issues[0]
 		if _, isAgent := agents.ProjectOf(ctx, p, name); isAgent {
@@ -158,9 +162,6 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 	targets := text.Map(c.issues, func(name string) operate.Target {
 		return operate.Target{Project: p, Name: name}
 	})
-	if len(targets) == 0 {
-		targets = []operate.Target{{Project: p}}
-	}
 	done := 0
 	results := operate.Each(
 		ctx,
