@@ -42,30 +42,35 @@ func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	}
 	found := contract.Check(ctx, tracker, cfg.Policy.ActiveStates, p.Env.Now())
 	if found.Issues == 0 && len(found.Violations) == 0 {
-		warn(
-			"no issue is in an active state (" + strings.Join(
-				cfg.Policy.ActiveStates,
-				", ",
-			) + "), so that little was checked: create one",
-		)
+		states := strings.Join(cfg.Policy.ActiveStates, ", ")
+		warn("no issue is in an active state (" + states + "), so that little was checked: create one")
 	}
 	r := &TrackerReport{
-		Issues: found.Issues, Longest: found.Longest, LongestMS: found.Longest.Milliseconds(),
+		Issues:     found.Issues,
+		Longest:    found.Longest,
+		LongestMS:  found.Longest.Milliseconds(),
 		Violations: append([]contract.Violation{}, found.Violations...),
 	}
 	for _, v := range found.Violations {
-		shown := reconcile.NewError("tracker_contract", v.Rule+": "+v.Message, v.Why)
-		r.code = max(r.code, exit.Failed)
-		if known, ok := errors.AsType[*reconcile.Error](v.Err); ok {
-			r.code = max(r.code, exit.Code(known))
-			shown.Hint += "; " + known.Hint
-			if v.Rule == contract.RuleReads.Name {
-				shown = known
-			}
-		}
-		r.Errors = append(r.Errors, shown)
+		r.addError(v)
 	}
 	return r, nil
+}
+
+// addError adds a violation for people. The error of a call that failed is shown as it is if
+// the rule says only that calls succeed.
+func (r *TrackerReport) addError(v contract.Violation) {
+	shown := reconcile.NewError("tracker_contract", v.Rule+": "+v.Message, v.Why)
+	r.code = max(r.code, exit.Failed)
+	known, ok := errors.AsType[*reconcile.Error](v.Err)
+	if ok {
+		r.code = max(r.code, exit.Code(known))
+		shown.Hint += "; " + known.Hint
+		if v.Rule == contract.RuleReads.Name {
+			shown = known
+		}
+	}
+	r.Errors = append(r.Errors, shown)
 }
 
 // checkNames warns about the names in the workflow that the tracker does not have.
@@ -83,10 +88,13 @@ func checkNames(
 		warn("the tracker refused to check the project, states and labels: " + err.Error())
 		return nil
 	}
+	if err != nil {
+		return err
+	}
 	for _, e := range WrongNames(cfg, t.Name, found) {
 		warn(e.Message + ": " + e.Hint)
 	}
-	return err
+	return nil
 }
 
 // String is the result in a line.

@@ -69,13 +69,13 @@ var jobEngines = map[string]jobEngine{
 func engineOf(hostName string) (e jobEngine, found bool, err error) {
 	e, found = jobEngines[hostName]
 	if !found && workflow.IsEngine(hostName) {
-		err = reconcile.NewError(
+		return e, false, reconcile.NewError(
 			workflow.CodeInvalid,
 			fmt.Sprintf("no engine for worker.engine.kind %q", hostName),
 			"correct worker.engine.kind",
 		)
 	}
-	return e, found, err
+	return e, found, nil
 }
 
 // NewEngine returns what reaches a host of the project for a run, by the options of a
@@ -162,12 +162,19 @@ func readProgram(path string) (engine.Program, error) {
 		return engine.Program{}, err
 	}
 	defer file.Close()
-	if info, err := file.Stat(); err == nil && !info.Mode().IsRegular() {
+	info, err := file.Stat()
+	if err != nil {
+		return engine.Program{}, err
+	}
+	if !info.Mode().IsRegular() {
 		return engine.Program{}, fmt.Errorf("%s is not a file", path)
 	}
 	sum := sha256.New()
 	size, err := io.Copy(sum, file)
-	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, err
+	if err != nil {
+		return engine.Program{}, fmt.Errorf("read %s: %w", path, err)
+	}
+	return engine.Program{Path: path, Sum: hex.EncodeToString(sum.Sum(nil)), Size: size}, nil
 }
 
 const (
@@ -187,12 +194,14 @@ func Visit(
 	command string,
 	do func(context.Context, host.Machine) error,
 ) error {
-	switch e, isJob, err := engineOf(of.Host); {
-	case err != nil:
+	e, isJob, err := engineOf(of.Host)
+	if err != nil {
 		return err
-	case of.Host == "" || e.sharesHome:
+	}
+	if of.Host == "" || e.sharesHome {
 		return do(ctx, ThisMachine())
-	case isJob:
+	}
+	if isJob {
 		return elsewhereError(of, command)
 	}
 	by, run, err := NewEngine(ctx, p, db, of.Host, workflow.Worker{})
@@ -215,7 +224,8 @@ func Visit(
 		return fmt.Errorf("%s: %w", of.Host, err)
 	}
 	defer client.Close()
-	if err = do(bounded, remote.Machine{Client: client}); err != nil {
+	err = do(bounded, remote.Machine{Client: client})
+	if err != nil {
 		err = fmt.Errorf("%s: %w", of.Host, err)
 	}
 	leaving, end := context.WithTimeout(context.WithoutCancel(ctx), leaveBound)
@@ -224,11 +234,13 @@ func Visit(
 	return err
 }
 
-// HostAnswer is what a host says about itself. Codex, its login and git are empty if a login
-// shell of the account does not find them, Author if git does not know an author of commits
-// there.
+// HostAnswer is what a host says about itself. A field is empty if a login shell of the account
+// does not find the program.
 type HostAnswer struct {
-	Codex, Login, Git, Author string
+	Codex  string // its version, such as 0.104.0
+	Login  string // what codex login status prints: "Logged in using ChatGPT"
+	Git    string // its version, such as 2.51.0
+	Author string // of commits there; empty if git knows none
 	// NoRoot is the directory because of which worker.root can't be made or written there;
 	// empty if it can.
 	NoRoot  string
@@ -254,39 +266,48 @@ func rootAssignment(root string) string {
 
 // AskHost asks a host about itself. It changes nothing there. An engine answers only for
 // itself: to see a machine, a job would have to run.
-func AskHost(ctx context.Context, p *Project, hostName string) (a HostAnswer, err error) {
+func AskHost(ctx context.Context, p *Project, hostName string) (HostAnswer, error) {
 	began := time.Now()
-	if e, isJob, err := engineOf(hostName); isJob || err != nil {
-		if err == nil {
-			err = e.probe(ctx, p)
-		}
+	e, isJob, err := engineOf(hostName)
+	if err != nil {
+		return HostAnswer{}, err
+	}
+	if isJob {
+		err := e.probe(ctx, p)
 		return HostAnswer{Latency: time.Since(began)}, err
 	}
 	to, err := sshname.Parse(hostName)
 	if err != nil {
-		return a, err
+		return HostAnswer{}, err
 	}
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
-		return a, err
+		return HostAnswer{}, err
 	}
-	script := rootAssignment(cfg.Policy.RemoteRoot) + aboutHost
-	lines, err := ssh.Engine{
+	by := ssh.Engine{
 		Host: to,
 		Run:  &engine.Run{Env: p.Environ(), ProgramFor: programFor},
-	}.Ask(ctx, script)
+	}
+	lines, err := by.Ask(ctx, rootAssignment(cfg.Policy.RemoteRoot)+aboutHost)
+	a := answerOf(lines)
 	a.Latency = time.Since(began)
+	return a, err
+}
+
+// answerOf reads the lines of aboutHost, such as "git git version 2.51.0".
+func answerOf(lines []string) HostAnswer {
 	said := map[string]string{}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, " ")
 		said[name] = strings.TrimSpace(value)
 	}
-	a.Codex = strings.TrimPrefix(said["codex"], "codex-cli ")
-	a.Git = strings.TrimPrefix(said["git"], "git version ")
-	a.Login = said["login"]
-	a.Author = said["author"]
-	a.NoRoot = said["no_root"]
-	return a, err
+	return HostAnswer{
+		Codex:  strings.TrimPrefix(said["codex"], "codex-cli "),
+		Git:    strings.TrimPrefix(said["git"], "git version "),
+		Login:  said["login"],
+		Author: said["author"],
+		NoRoot: said["no_root"],
+	}
 }
 
 // RefuseElsewhere returns an error if the workspace of an issue is on another machine, where a

@@ -31,8 +31,9 @@ func NewForge(
 			Renew:      login,
 			Memory:     memory,
 		}
-		var err error
-		if o.Key, err = askGh(ctx, r.API, env); err != nil {
+		token, err := askGh(ctx, r.API, env)
+		o.Key = token
+		if err != nil {
 			o.Key = r.Token.Reveal()
 			o.By = "$" + r.TokenVar
 			o.Renew = "put a valid token into $" + r.TokenVar

@@ -64,16 +64,13 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	complaint := &text.Tail{Limit: 1 << 10}
 	cmd.Stderr = complaint
 	out, err := cmd.Output()
-	if token := strings.TrimSpace(string(out)); err == nil && token != "" &&
-		!strings.ContainsAny(token, " \n") {
-		return token, nil
+	token := strings.TrimSpace(string(out))
+	if err != nil || token == "" || strings.ContainsAny(token, " \n") {
+		said, _ := complaint.Text()
+		why := cmp.Or(text.Visible(text.OneLine(string(said))), fmt.Sprint(err))
+		return "", fmt.Errorf("gh is not logged in to %s (%s)", name, why)
 	}
-	said, _ := complaint.Text()
-	return "", fmt.Errorf(
-		"gh is not logged in to %s (%s)",
-		name,
-		cmp.Or(text.Visible(text.OneLine(string(said))), fmt.Sprint(err)),
-	)
+	return token, nil
 }
 
 // ghFiles is the directory in which gh stores its token, if the system has no keyring.

@@ -33,7 +33,8 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 	}
 	var db *state.DB
 	if p.HasState() {
-		if db, err = state.OpenReadOnly(ctx, p.StateDir); err != nil {
+		db, err = state.OpenReadOnly(ctx, p.StateDir)
+		if err != nil {
 			return "", err
 		}
 		defer db.Close()
@@ -66,8 +67,9 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 		}
 		return "", err
 	}
-	root, err = tryJob(bounded, by, run, cfg)
-	if err = errors.Join(err, jobs.Cancel(ctx)); err != nil {
+	root, tryErr := tryJob(bounded, by, run, cfg)
+	cancelErr := jobs.Cancel(ctx)
+	if err := errors.Join(tryErr, cancelErr); err != nil {
 		return root, err
 	}
 	return root, checkStopped(ctx, jobs)
@@ -116,12 +118,13 @@ func tryJob(
 func checkStopped(ctx context.Context, jobs engine.Jobs) error {
 	for end := time.Now().Add(stopBound); ; {
 		job, err := jobs.Find(ctx)
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case job.State == engine.JobEnded || job.State == engine.JobUnknown:
+		}
+		if job.State == engine.JobEnded || job.State == engine.JobUnknown {
 			return nil
-		case time.Now().After(end):
+		}
+		if time.Now().After(end) {
 			message := fmt.Sprintf("after worker.engine.stop the trial job is still %s", job.State)
 			return reconcile.NewError(
 				engine.CodeUnusable,
@@ -129,10 +132,8 @@ func checkStopped(ctx context.Context, jobs engine.Jobs) error {
 				"correct worker.engine.stop or worker.engine.status",
 			)
 		}
-		select {
-		case <-ctx.Done():
+		if !Sleep(ctx, stopPause) {
 			return ctx.Err()
-		case <-time.After(stopPause):
 		}
 	}
 }

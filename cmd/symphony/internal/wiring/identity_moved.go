@@ -2,7 +2,6 @@ package wiring
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,9 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// movedFrom returns the path that the workflow probably had before it was moved: that of the
-// one project of the account whose workflow is gone and had the same project of the tracker.
-// It is empty if there is none, or more than one.
+// movedFrom returns the path that the workflow probably had before it was moved: the workflow of
+// the only project of the account whose workflow is gone and had the same project of the
+// tracker. It is empty if there is none, or more than one.
 func movedFrom(p *Project) (old string) {
 	cfg, err := p.parseWithoutKey(p.Source)
 	if err != nil {
@@ -73,18 +72,16 @@ func hintMoved(p *Project, e *reconcile.Error) {
 
 // MoveHint is the next step after a workflow was moved.
 func MoveHint(old, path string) string {
-	return "if this WORKFLOW.md was moved from " + old + ": symphony projects move " + text.ShellQuote(
-		old,
-	) + " " + text.ShellQuote(path)
+	return "if this WORKFLOW.md was moved from " + old + ": " +
+		"symphony projects move " + text.ShellQuote(old) + " " + text.ShellQuote(path)
 }
 
 // hintGone adds to the error of a missing workflow what to do if it was moved.
 func (p *Project) hintGone() {
-	var known *reconcile.Error
-	if errors.Is(p.SourceErr, fs.ErrNotExist) && errors.As(p.SourceErr, &known) && p.HasState() {
-		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(
-			p.Path,
-		) + " NEW, with its new path; otherwise restore it"
+	known, ok := errors.AsType[*reconcile.Error](p.SourceErr)
+	if ok && errors.Is(p.SourceErr, fs.ErrNotExist) && p.HasState() {
+		known.Hint = "if it was moved: symphony projects move " + text.ShellQuote(p.Path) +
+			" NEW, with its new path; otherwise restore it"
 	}
 }
 
@@ -96,9 +93,11 @@ func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) err
 	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
 		return nil
 	}
-	return reconcile.NewError(workspace.CodeProjectConflict,
+	return reconcile.NewError(
+		workspace.CodeProjectConflict,
 		fmt.Sprintf("the workspaces of %s, which is gone, are in %s", old, cfg.Workspace.Root),
-		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old))
+		MoveHint(old, p.Path)+"; otherwise symphony projects remove "+text.ShellQuote(old),
+	)
 }
 
 // movedProject returns the identity of a project after its workflow was moved from old to
@@ -128,25 +127,22 @@ func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) erro
 		return err
 	}
 	before := filepath.Dir(old)
-	now := filepath.Dir(path)
 	if !Exists(before) {
-		for i, root := range roots {
-			if below, found := strings.CutPrefix(root, before+"/"); found {
-				roots[i] = filepath.Join(now, below)
-			}
-		}
-		encoded, err := json.Marshal(roots)
-		if err := errors.Join(err, db.SetMeta(ctx, RootsKey, string(encoded)), db.Operator.MoveWorkspaces(ctx, before, now)); err != nil {
+		roots, err = moveRoots(ctx, db, roots, before, filepath.Dir(path))
+		if err != nil {
 			return err
 		}
 	}
 	rename := func(project string) string { return movedProject(project, old, path) }
 	for _, path := range roots {
 		root, found, err := workspace.FindRoot(path)
-		if err == nil && found {
-			err = root.MoveProjects(from, dir, rename)
-		}
 		if err != nil {
+			return err
+		}
+		if !found {
+			continue
+		}
+		if err := root.MoveProjects(from, dir, rename); err != nil {
 			return err
 		}
 	}
@@ -158,4 +154,20 @@ func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) erro
 		return err
 	}
 	return db.SetMeta(ctx, OwnerKey, path)
+}
+
+// moveRoots gives the workspace roots below the folder before, and the workspaces in them, the
+// paths that they have below the folder now.
+func moveRoots(ctx context.Context, db *state.DB, roots []string, before, now string) ([]string, error) {
+	moved := text.Map(roots, func(root string) string {
+		below, found := strings.CutPrefix(root, before+"/")
+		if !found {
+			return root
+		}
+		return filepath.Join(now, below)
+	})
+	if err := db.SetMeta(ctx, RootsKey, string(text.JSON(moved))); err != nil {
+		return nil, err
+	}
+	return moved, db.Operator.MoveWorkspaces(ctx, before, now)
 }

@@ -34,23 +34,23 @@ func OpenAccount(p *Project, codexHome string) *state.Account {
 
 // MaxAgents is the limit of live runs over all projects of the account; 0 for no limit.
 func MaxAgents(p *Project) (int, error) {
-	text, set := p.Lookup(reconcile.MaxAgentsVar)
-	if !set || text == "" {
+	value, _ := p.Lookup(reconcile.MaxAgentsVar)
+	if value == "" {
 		return 0, nil
 	}
-	n, err := strconv.Atoi(text)
-	if err == nil && n > 0 {
-		return n, nil
+	n, err := strconv.Atoi(value)
+	if err != nil || n < 1 {
+		where := "the environment"
+		if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
+			where = p.EnvPath()
+		}
+		return 0, reconcile.NewError(
+			"invalid_config",
+			fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, value),
+			"set it to a whole number of at least 1, or unset it; until then no run starts",
+		)
 	}
-	where := "the environment"
-	if _, inEnv := p.Env.Lookup(reconcile.MaxAgentsVar); !inEnv {
-		where = p.EnvPath()
-	}
-	return 0, reconcile.NewError(
-		"invalid_config",
-		fmt.Sprintf("%s: %s is %q", where, reconcile.MaxAgentsVar, text),
-		"set it to a whole number of at least 1, or unset it; until then no run starts",
-	)
+	return n, nil
 }
 
 // PassAccount is the account as a pass uses it.
@@ -97,12 +97,12 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*re
 
 // NextSlot hands out one of the slots that were taken, nil if the number of runs is not
 // bounded.
-func (a *PassAccount) NextSlot() (slot *os.File, err error) {
+func (a *PassAccount) NextSlot() (*os.File, error) {
 	if a.max == 0 {
 		return nil, nil
 	}
 	select {
-	case slot = <-a.slots:
+	case slot := <-a.slots:
 		return slot, nil
 	default:
 		return nil, reconcile.NewError(
@@ -161,13 +161,17 @@ const longestLow = 2 * time.Hour
 
 // LowUntil returns when the tracker's allowance is full again, if less than a tenth was left
 // at the last answer; otherwise a time in the past.
-func LowUntil(ctx context.Context, p *Project, db *state.DB) (until time.Time, err error) {
-	text, _, err := db.Meta(ctx, LowKey)
-	if err != nil || text == "" {
-		return until, err
-	}
-	if until, err = time.Parse(time.RFC3339, text); err != nil || until.After(p.Env.Now().Add(longestLow)) {
+func LowUntil(ctx context.Context, p *Project, db *state.DB) (time.Time, error) {
+	stored, _, err := db.Meta(ctx, LowKey)
+	if err != nil || stored == "" {
 		return time.Time{}, err
+	}
+	until, err := time.Parse(time.RFC3339, stored)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if until.After(p.Env.Now().Add(longestLow)) {
+		return time.Time{}, nil
 	}
 	return until, nil
 }
@@ -180,7 +184,8 @@ type BlockedRow struct {
 	NextTry time.Time `json:"next_try"`
 	// Until is when the block ends by itself, where that is known.
 	Until *time.Time `json:"until"`
-	// Status is that of the HTTP answer that was the fault, 0 for other faults.
+	// Status is the status of the HTTP answer that was the fault, such as 503; 0 for other
+	// faults.
 	Status int `json:"-"`
 }
 
@@ -204,9 +209,10 @@ func BlockedBy(rec reconcile.State) *BlockedRow {
 // account that can't be read stops nothing, and each pass reports it.
 func AccountBlock(a *state.Account, now time.Time) *BlockedRow {
 	s, err := a.Read(now)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil
+	}
+	switch {
 	case s.Limit != nil:
 		until := s.Limit.Until.UTC()
 		return &BlockedRow{

@@ -31,21 +31,19 @@ func (o *Others) LockIssues(ctx context.Context, project string) (unlock func(),
 func (o *Others) Claimed(ctx context.Context, project string) (by map[string]string, err error) {
 	by = map[string]string{}
 	all, err := AllProjects(o.p.Env)
+	if err != nil {
+		return by, err
+	}
 	for _, other := range all {
 		if other.StateDir == o.p.StateDir {
 			continue
 		}
-		if failed := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); failed != nil {
-			o.warn(
-				fmt.Sprintf(
-					"%s: could not find out which issues this project works on: %v",
-					other.StateDir,
-					failed,
-				),
-			)
+		if err := o.addClaims(ctx, by, other.StateDir, trackerOf(project)); err != nil {
+			const unknown = "%s: could not find out which issues this project works on: %v"
+			o.warn(fmt.Sprintf(unknown, other.StateDir, err))
 		}
 	}
-	return by, err
+	return by, nil
 }
 
 // trackerOf returns what projects (Policy.Project) have in common in which the same id means
@@ -78,7 +76,8 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	if err != nil {
 		return err
 	}
-	workflow, _, err := db.Meta(ctx, OwnerKey)
+	// If these can't be read, the project keeps the issues that its workers work on.
+	workflow, _, ownerErr := db.Meta(ctx, OwnerKey)
 	pass, _, passErr := db.Views.LastPass(ctx)
 	live := Exists(workflow) && o.p.Env.Now().Sub(pass.StartedAt) < abandoned
 	does := map[reconcile.ClaimStatus]string{
@@ -91,7 +90,7 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 			by[c.IssueID] = workflow + " " + does[c.Status]
 		}
 	}
-	return errors.Join(err, passErr)
+	return errors.Join(ownerErr, passErr)
 }
 
 // Sharing lists the workflows of the other projects that have the same project of the tracker.
@@ -103,10 +102,11 @@ func (o *Others) Sharing(project string) (workflows []string) {
 		if path == "" || other.StateDir == o.p.StateDir {
 			continue
 		}
-		if cfg, err := NewProject(o.p.Env, path, other.StateDir).ConfigWithoutKey(); err == nil &&
-			cfg.Policy.Project == project {
-			workflows = append(workflows, path)
+		cfg, err := NewProject(o.p.Env, path, other.StateDir).ConfigWithoutKey()
+		if err != nil || cfg.Policy.Project != project {
+			continue
 		}
+		workflows = append(workflows, path)
 	}
 	return workflows
 }

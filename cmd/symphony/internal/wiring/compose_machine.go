@@ -1,0 +1,91 @@
+package wiring
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/host/local"
+)
+
+// ThisMachine returns this machine, for what belongs to no run: workspace roots and
+// directories.
+func ThisMachine() host.Local { return NewMachine("") }
+
+// NewMachine returns this machine for passes and commands. Workers use NewWorkersMachine.
+func NewMachine(stateDir string) host.Local {
+	return local.Machine{StateDir: stateDir, PrepareHome: prepareHome}
+}
+
+// NewWorkersMachine returns the machine of a worker. accountDir has the locks that all
+// projects of the account share. The worker shares a login shell with the others that have
+// logins, nil for no others.
+func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.File) host.Machine {
+	return local.Machine{
+		StateDir:    stateDir,
+		AccountDir:  accountDir,
+		Projects:    lockedPlaces(w),
+		Logins:      logins,
+		PrepareHome: prepareHome,
+	}
+}
+
+// NewServedMachine returns this machine for a run whose worker is on another one.
+func NewServedMachine(w *environ.Env, stateDir string) host.Local {
+	return local.Machine{
+		StateDir:    stateDir,
+		AccountDir:  stateDir,
+		Projects:    lockedPlaces(w),
+		PrepareHome: prepareHome,
+		Account:     host.Account{Home: w.Home, StateDir: stateDir, Env: host.Scrub(w.Environ)},
+	}
+}
+
+// lockedPlaces returns a function that lists the state directories and workspace roots of all
+// projects of the account. It leaves out the projects that can't be read.
+func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []string) {
+	return func(ctx context.Context) (stateDirs, roots []string) {
+		stateDirs, _ = StateDirs(w)
+		stateDirs = append(stateDirs, AgentsDir(w))
+		for _, dir := range stateDirs {
+			known, _ := storedFiles(ctx, dir)
+			roots = append(roots, known.roots...)
+		}
+		return stateDirs, roots
+	}
+}
+
+// NewCommands returns the port by which commands of the operator are started on this machine.
+func NewCommands() host.Commands { return local.Machine{} }
+
+// NewMirrors returns the mirrors on this machine through which a run clones and delivers on
+// another one.
+func NewMirrors(stateDir, runID string) host.Mirrors {
+	return local.Mirrors{Dir: mirrorsDir(stateDir), RunID: host.HereID(runID)}
+}
+
+// mirrorsDir is the directory of the mirrors on this machine for runs on others.
+func mirrorsDir(stateDir string) string { return filepath.Join(stateDir, "mirrors") }
+
+// KeptHere returns the commits of an issue's work on other machines that this one keeps and no
+// remote has.
+func KeptHere(ctx context.Context, p *Project, issueID string) ([]host.Kept, error) {
+	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Unsaved(ctx, issueID, GitEnv(p))
+}
+
+// ForgetKept keeps the commits of an issue no longer.
+func ForgetKept(ctx context.Context, p *Project, issueID string) error {
+	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Forget(ctx, issueID, GitEnv(p))
+}
+
+// GitEnv is the environment of git that reads a mirror on this machine, and no remote. It has
+// no secrets.
+func GitEnv(p *Project) []string {
+	return text.Filter(p.Environ(), func(entry string) bool {
+		return strings.HasPrefix(entry, "PATH=") || strings.HasPrefix(entry, "HOME=")
+	})
+}

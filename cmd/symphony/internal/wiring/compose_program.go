@@ -1,0 +1,143 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+
+	"golang.org/x/mod/semver"
+
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// RunningProgram is the path with which this program is started again, even after its file was
+// replaced.
+func RunningProgram() (string, error) {
+	const exe = "/proc/self/exe"
+	if Exists(exe) {
+		return exe, nil
+	}
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("own program: %w", err)
+	}
+	return path, nil
+}
+
+// ProgramPath is the path that still names this program after an upgrade: the link by which it
+// was called, if there is one. It is empty if the path of the program can't be found.
+func ProgramPath() string {
+	exe, err := os.Executable()
+	if err != nil {
+		return ""
+	}
+	called, err := exec.LookPath(os.Args[0])
+	if err != nil {
+		return exe
+	}
+	called, err = filepath.Abs(called)
+	if err != nil || !SameFile(called, exe) {
+		return exe
+	}
+	return called
+}
+
+var builtByGoRun = text.Pattern(`(^|/)go-build[0-9]*/|/[0-9a-f]{2}/[0-9a-f]{64}-d/`)
+
+// BuiltByGoRun reports whether a program was built by go run: in a temporary folder, or in the
+// cache of the go command.
+func BuiltByGoRun(path string) bool { return builtByGoRun().MatchString(path) }
+
+// Version is the version of the program, which the go command derives from the tag or commit.
+func Version() string { return ReadBuild().Version }
+
+// Build is what the go command has recorded of the program's source.
+type Build struct {
+	Version string
+	// Commit and Date are of the commit that was checked out, empty if the program was not
+	// built in a git repository.
+	Commit   string
+	Date     string // RFC 3339
+	Modified bool   // the source had changes that were not committed
+}
+
+// ReadBuild returns the build of this program.
+func ReadBuild() Build {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return Build{Version: "devel"}
+	}
+	return buildOf(info)
+}
+
+func buildOf(info *debug.BuildInfo) Build {
+	b := Build{Version: cmp.Or(strings.Trim(info.Main.Version, "()"), "devel")}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String is the version, with the commit and its day if they are known: v1.2.3 (4be0a1f0c6a2,
+// 2026-02-24).
+func (b Build) String() string {
+	if b.Commit == "" {
+		return b.Version
+	}
+	commit := fmt.Sprintf("%.12s", b.Commit)
+	if b.Modified {
+		commit += " with changes"
+	}
+	return fmt.Sprintf("%s (%s, %.10s)", b.Version, commit, b.Date)
+}
+
+// OlderThan reports whether a release is newer than the build. Every release is newer than a
+// build without a version.
+func (b Build) OlderThan(release string) bool { return semver.Compare(b.Version, release) < 0 }
+
+const (
+	// ReleasesVar is the environment variable with the URL that tells the newest release.
+	// Without it, symphony never asks.
+	ReleasesVar = "SYMPHONY_RELEASES"
+	// UpgradeHint says how to install a newer release.
+	UpgradeHint = "upgrade symphony as you installed it; current runs finish with this version"
+)
+
+// NewestRelease asks a URL for the version of the newest release: a text that begins with it.
+func NewestRelease(ctx context.Context, address string) (string, error) {
+	answer, err := transport.Ask(ctx, http.DefaultClient, http.MethodGet, address, nil, nil)
+	if err != nil {
+		return "", releaseUnknown(err.Error())
+	}
+	if answer.Status != http.StatusOK {
+		return "", releaseUnknown(fmt.Sprintf("HTTP %d %s", answer.Status, http.StatusText(answer.Status)))
+	}
+	version, _, _ := strings.Cut(strings.TrimSpace(string(answer.Body)), "\n")
+	if !semver.IsValid(version) {
+		return "", releaseUnknown("the answer has no version like v1.2.3")
+	}
+	return version, nil
+}
+
+func releaseUnknown(why string) error {
+	return reconcile.NewError(
+		"release_unknown",
+		ReleasesVar+": "+why,
+		"compare the URL with where your releases are, or unset "+ReleasesVar+": then symphony does not ask",
+	)
+}

@@ -1,0 +1,280 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/confine"
+	"github.com/symphony-cron/symphony/runner/host"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/runner/workers"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Policy is the policy of the configuration with the resolved workspace root and the time that
+// a run may take to stop.
+func Policy(cfg *workflow.Config) reconcile.Policy {
+	p := cfg.Policy
+	p.WorkspaceRoot = paths.Real(cfg.Workspace.Root)
+	p.StopGrace = reconcile.ShortestStop
+	if cfg.Hooks.AfterRun != "" {
+		p.StopGrace += cfg.Hooks.Timeout
+	}
+	p.Deliver = cfg.Repository.Delivers()
+	return p
+}
+
+// NewRunners returns what starts and watches workers on this machine.
+func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
+	exe, err := RunningProgram()
+	if err != nil {
+		return nil, err
+	}
+	l := &workers.Local{
+		Machine:      NewMachine(p.StateDir),
+		StateDir:     p.StateDir,
+		Exe:          exe,
+		Env:          p.WorkerEnviron(),
+		Workflow:     cfg.Redacted,
+		WorkflowPath: p.Path,
+		Project:      cfg.Policy.Project,
+		KeepRemoved:  cfg.Workspace.KeepRemoved,
+		Scopes:       &proc.ScopeManager{Env: p.Env.Environ},
+	}
+	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
+		l.Root = paths.Real(cfg.Workspace.Root)
+	}
+	literals := cfg.Literals()
+	if len(literals) > 0 {
+		l.Secret, err = json.Marshal(literals)
+		if err != nil {
+			return nil, fmt.Errorf("secrets of the workflow: %w", err)
+		}
+	}
+	return l, nil
+}
+
+// RunnerConfig returns the configuration of a worker.
+func RunnerConfig(p *Project, cfg *workflow.Config) runner.Config {
+	c := runner.Config{
+		Policy:   Policy(cfg),
+		MaxTurns: cfg.Agent.MaxTurns,
+		Hooks: runner.Hooks{
+			AfterCreate:  cfg.Hooks.AfterCreate,
+			BeforeRun:    cfg.Hooks.BeforeRun,
+			AfterRun:     cfg.Hooks.AfterRun,
+			BeforeRemove: cfg.Hooks.BeforeRemove,
+			Timeout:      cfg.Hooks.Timeout,
+			Where:        map[string]string{},
+		},
+		Repository: runner.Repository{
+			Repository: host.Repository{
+				URL:            cfg.Repository.URL,
+				Base:           cfg.Repository.Base,
+				Name:           cfg.Repository.Name,
+				Email:          cfg.Repository.Email,
+				Pushes:         cfg.Repository.Delivers(),
+				SubmoduleHosts: cfg.Repository.SubmoduleHosts,
+				Submodules:     cfg.Repository.Submodules,
+				Sign:           cfg.Repository.Sign,
+				Workflow:       pathInRepository(p.Path),
+			},
+			Branch:   cfg.Repository,
+			Deliver:  cfg.Repository.Delivers(),
+			Token:    cfg.Repository.Token.Reveal(),
+			TokenVar: cfg.Repository.TokenVar,
+		},
+		Handoff: runner.Handoff{
+			State:        cfg.Handoff.State,
+			BlockedState: cmp.Or(cfg.Handoff.BlockedState, cfg.Handoff.State),
+		},
+		Verify: runner.Verify(cfg.Verify),
+		Config: confine.Config{
+			CodexHome:         cfg.Codex.Home,
+			Model:             cfg.Codex.Model,
+			Effort:            cfg.Codex.Effort,
+			ApprovalPolicy:    cfg.Codex.ApprovalPolicy,
+			TurnSandboxPolicy: cfg.Codex.TurnSandboxPolicy,
+			OnQuestion:        questions[cfg.Agent.OnQuestion],
+			Network:           cfg.Agent.Network,
+			WritableRoots:     cfg.Agent.WritableRoots,
+			TrustRepository:   cfg.Agent.TrustRepository,
+			PassEnv:           cfg.Agent.PassEnv,
+			Secrets:           cfg.SecretVars,
+			SecretValues:      Secrets(p, cfg),
+		},
+		AgentKind:         cfg.Agent.Kind,
+		StartAgent:        agentKinds[cfg.Agent.Kind].Start,
+		Command:           cfg.Codex.Command,
+		TrustLauncher:     cfg.Codex.TrustLauncher,
+		ReadTimeout:       cfg.Codex.ReadTimeout,
+		InitializeTimeout: cfg.Codex.ReadTimeout,
+		TurnTimeout:       cfg.Codex.TurnTimeout,
+		StallTimeout:      cfg.Codex.StallTimeout,
+		OnApproval:        approvals[cfg.Agent.OnApproval],
+		AnswerTimeout:     cfg.Agent.AnswerTimeout,
+		KeepGitConfig:     cfg.Agent.KeepGitConfig,
+		ResumeThread:      cfg.Agent.ResumeThread,
+		KeepRemoved:       cfg.Workspace.KeepRemoved,
+	}
+	for key, line := range cfg.Lines {
+		hook, isHook := strings.CutPrefix(key, "hooks.")
+		if isHook {
+			c.Hooks.Where[hook] = fmt.Sprintf("%s:%d", cfg.FileName, line)
+		}
+	}
+	if cfg.Codex.ThreadSandbox != "" {
+		c.ThreadSandbox = json.RawMessage(strconv.Quote(cfg.Codex.ThreadSandbox)) // a plain word
+	}
+	account := OpenAccount(p, cfg.Codex.Home)
+	c.Unreadable = SecretFiles(p, account)
+	if cfg.KeyFromGh {
+		c.Unreadable = append(c.Unreadable, p.ghFiles())
+	}
+	if !cfg.Codex.Inherit {
+		c.LoginHome = account.Home
+		c.AgentHome = account.AgentHome()
+	}
+	if !cfg.Codex.ReadTimeoutSet {
+		c.InitializeTimeout = max(c.InitializeTimeout, 30*time.Second)
+	}
+	return c
+}
+
+var (
+	approvals = map[workflow.Answer]agent.Approval{
+		workflow.Approve: agent.ApprovalApprove,
+		workflow.Deny:    agent.ApprovalDeny,
+		workflow.Fail:    agent.ApprovalFail,
+		workflow.Ask:     agent.ApprovalAsk,
+	}
+	questions = map[workflow.Answer]agent.QuestionPolicy{
+		workflow.Fail: agent.QuestionFail,
+		workflow.Ask:  agent.QuestionAsk,
+	}
+)
+
+// pathInRepository returns the path of a file in the operator's repository around it, such as
+// ops/WORKFLOW.md; empty if it lies in no repository.
+func pathInRepository(file string) string {
+	dir := filepath.Dir(file)
+	for !existsAt(filepath.Join(dir, ".git")) {
+		if dir == filepath.Dir(dir) {
+			return ""
+		}
+		dir = filepath.Dir(dir)
+	}
+	name, err := filepath.Rel(dir, file)
+	if err != nil {
+		return ""
+	}
+	return filepath.ToSlash(name)
+}
+
+// existsAt reports whether there is something at the path, even a link that leads nowhere.
+func existsAt(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
+}
+
+// Secrets returns the secret values of the tracker, of the repository and of monitor.ping_url.
+// If no tracker can be built from the configuration, that is its key.
+func Secrets(p *Project, cfg *workflow.Config) []string {
+	secrets := append(cfg.Monitor.Secrets(), cfg.Repository.Token.Reveal())
+	tracker, err := NewTracker(p, cfg, TrackerOptions{})
+	if err != nil {
+		return append(secrets, cfg.Tracker.APIKey.Reveal())
+	}
+	return append(secrets, tracker.Secrets...)
+}
+
+// SecretFiles are what no agent may read: the directories of the environment files of all
+// projects, also of those that a schedule reads, the files to which links there lead, and
+// codex's login. Each is listed under all names that it has through mounts.
+func SecretFiles(p *Project, account *state.Account) []string {
+	var list []string
+	add := func(path string) {
+		names := []string{paths.Real(path)}
+		place, err := paths.Find(path)
+		if err == nil {
+			names = append(names, place.Names()...)
+		}
+		for _, name := range names {
+			if !slices.ContainsFunc(list, func(dir string) bool { return paths.Inside(dir, name) }) {
+				list = append(list, name)
+			}
+		}
+	}
+	add(filepath.Join(account.Home, "auth.json"))
+	for _, own := range worlds(p.Env) {
+		dir := filepath.Dir(workflow.EnvFilePath(own.Getenv("XDG_CONFIG_HOME"), own.Home, "symphony"))
+		add(dir)
+		entries, _ := os.ReadDir(dir) // it need not exist
+		for _, e := range entries {
+			add(filepath.Join(dir, e.Name()))
+		}
+	}
+	return list
+}
+
+// Launcher returns the launcher that codex.command starts in an environment, if any.
+func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
+	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
+	facts, err := ThisMachine().Facts(ctx, host.FactsRequest{Launch: request})
+	if err != nil {
+		return host.Launcher{} // without a workspace there is nothing to fail
+	}
+	return facts.Launcher
+}
+
+// LauncherWarning explains a launcher in codex.command.
+func LauncherWarning(l host.Launcher) string {
+	return "codex.command starts " + l.Program + "; files that agents can write decide which program it " +
+		"runs outside the sandbox: runs in workspaces with such files end with codex_command_unsafe"
+}
+
+// Inspect starts codex as a worker does, in a temporary workspace below parent.
+func Inspect(
+	ctx context.Context,
+	p *Project,
+	cfg *workflow.Config,
+	parent string,
+) (*runner.Inspection, error) {
+	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
+}
+
+// NewTakeover returns a takeover of an issue's workspace below root.
+func NewTakeover(
+	p *Project,
+	cfg *workflow.Config,
+	issue reconcile.Issue,
+	root string,
+	log *slog.Logger,
+) *runner.Takeover {
+	return &runner.Takeover{
+		Config:   RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")),
+		Machine:  NewMachine(p.StateDir),
+		Hold:     workers.Hold,
+		StateDir: p.StateDir,
+		ID:       NewRunID(p.Env.Now()),
+		Issue:    issue,
+		Root:     root,
+		Env:      p.Environ(),
+		Now:      p.Env.Now,
+		Log:      log,
+	}
+}

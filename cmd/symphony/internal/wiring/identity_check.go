@@ -1,0 +1,156 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+)
+
+// CheckReport is the result of checking a workflow.
+type CheckReport struct {
+	Workflow string             `json:"workflow"`
+	OK       bool               `json:"ok"`
+	Errors   []*reconcile.Error `json:"errors"`
+	Warnings []string           `json:"warnings"`
+	Tracker  *TrackerReport     `json:"tracker,omitempty"` // nil if it was not checked
+}
+
+// Err returns an exit.Only if the check has found an error, which the caller has printed.
+func (out CheckReport) Err() error {
+	if !out.OK {
+		return exit.Only(exit.Workflow)
+	}
+	if out.Tracker != nil && out.Tracker.code != exit.OK {
+		return exit.Only(out.Tracker.code)
+	}
+	return nil
+}
+
+// CheckFile checks the workflow, and its tracker if withTracker is set.
+func CheckFile(ctx context.Context, p *Project, withTracker bool) (CheckReport, error) {
+	out, cfg := CheckResult(p)
+	if cfg != nil {
+		out.Errors = append(out.Errors, folderFaults(p, cfg)...)
+		out.OK = len(out.Errors) == 0
+		launcher := Launcher(ctx, p, cfg, p.Environ())
+		if launcher.Program != "" && !cfg.Codex.TrustLauncher {
+			warning := LauncherWarning(launcher) + ": " + runner.LauncherHint(launcher)
+			out.Warnings = append(out.Warnings, warning)
+		}
+	}
+	if !withTracker || !out.OK {
+		return out, nil
+	}
+	var err error
+	out.Tracker, err = CheckTracker(ctx, p)
+	return out, err
+}
+
+// CheckResult parses the workflow as a pass would, without the tracker's key, and checks every
+// branch of the template. The configuration is nil if the workflow can't be parsed.
+func CheckResult(p *Project) (CheckReport, *workflow.Config) {
+	out := CheckReport{Workflow: p.Path, Warnings: []string{}, Errors: []*reconcile.Error{}}
+	cfg, err := p.parseForCheck()
+	for _, e := range slices.Concat(workflow.Faults(err), workflow.Faults(p.EnvErr)) {
+		hint := cmp.Or(e.Hint, "correct that line")
+		out.Errors = append(out.Errors, reconcile.NewError(e.Code, e.Message, hint))
+	}
+	if cfg != nil {
+		out.Warnings = text.Map(cfg.Warnings, workflow.Warning.String)
+		out.Errors = append(out.Errors, promptFaults(cfg)...)
+	}
+	if err != nil {
+		return out, nil
+	}
+	out.Errors = append(out.Errors, scriptFaults(p, cfg)...)
+	out.OK = len(out.Errors) == 0
+	return out, cfg
+}
+
+// parseForCheck parses the workflow without the tracker's key. The configuration comes with an
+// error, too, as far as it could be parsed.
+func (p *Project) parseForCheck() (*workflow.Config, error) {
+	if p.SourceErr != nil {
+		return nil, p.SourceErr
+	}
+	return p.parseWithoutKey(p.Source)
+}
+
+// promptFaults returns an error for each branch of the prompt with which a run that renders it
+// would fail.
+func promptFaults(cfg *workflow.Config) (list []*reconcile.Error) {
+	if cfg.Prompt == nil {
+		return nil
+	}
+	const hint = "correct that line of the prompt: a run that renders it fails"
+	for _, problem := range cfg.Prompt.Check() {
+		list = append(list, reconcile.NewError(workflow.CodeTemplateRender, problem.String(), hint))
+	}
+	return list
+}
+
+// scriptFaults returns an error for each script that its shell can't read. Nothing is run.
+func scriptFaults(p *Project, cfg *workflow.Config) (list []*reconcile.Error) {
+	for _, h := range []struct{ key, shell, script string }{
+		{"hooks.after_create", "sh", cfg.Hooks.AfterCreate},
+		{"hooks.before_run", "sh", cfg.Hooks.BeforeRun},
+		{"hooks.after_run", "sh", cfg.Hooks.AfterRun},
+		{"hooks.before_remove", "sh", cfg.Hooks.BeforeRemove},
+		{"hooks.on_attention", "sh", cfg.Hooks.OnAttention},
+		{"verify.command", "bash", cfg.Verify.Command},
+	} {
+		if strings.TrimSpace(h.script) == "" {
+			continue
+		}
+		message, inScript := workspace.CheckScript(h.shell, h.script)
+		if message == "" {
+			continue
+		}
+		line := cfg.Lines[h.key]
+		more := strings.Count(strings.TrimSpace(h.script), "\n")
+		if more > 0 { // the script begins on the line after its key
+			line += min(inScript, more+1)
+		}
+		list = append(
+			list,
+			reconcile.NewError(
+				workflow.CodeInvalid,
+				fmt.Sprintf("%s:%d: %s: %s", p.Path, line, h.key, message),
+				fmt.Sprintf("correct the script, which is run by %s; %[1]s -n checks it", h.shell),
+			),
+		)
+	}
+	return list
+}
+
+// folderFaults returns an error if the folder of the issues is missing.
+func folderFaults(p *Project, cfg *workflow.Config) []*reconcile.Error {
+	folder := cfg.Tracker.Folder
+	if folder == "" || Exists(folder) {
+		return nil
+	}
+	var names []string
+	entries, _ := os.ReadDir(filepath.Dir(folder)) // without it nothing is suggested
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, e.Name())
+		}
+	}
+	hint := "create the folder, or correct the path"
+	if near := text.Nearest(filepath.Base(folder), names); len(near) > 0 {
+		hint = "did you mean " + filepath.Join(filepath.Dir(folder), near[0]) + "?"
+	}
+	message := fmt.Sprintf("%s: tracker.provider.path: %s does not exist", p.Path, folder)
+	return []*reconcile.Error{reconcile.NewError("tracker_project_not_found", message, hint)}
+}

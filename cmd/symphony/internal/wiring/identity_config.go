@@ -1,0 +1,123 @@
+package wiring
+
+import (
+	"cmp"
+	"context"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// Config parses the workflow.
+func (p *Project) Config() (*workflow.Config, error) { return p.parse(p.Environment(nil)) }
+
+// ConfigWithoutKey parses the workflow for a command that does not need the tracker's key.
+func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional = true
+	env.GhToken = nil
+	return p.parse(env)
+}
+
+// parseWithoutKey parses a workflow of the project, the present one or another, without the
+// tracker's key.
+func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error) {
+	env := p.Environment(nil)
+	env.KeyOptional = true
+	return workflow.Parse(src, env)
+}
+
+// parse parses the present workflow and finds out where its key is from.
+func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
+	if p.SourceErr != nil {
+		return nil, p.SourceErr
+	}
+	if p.EnvErr != nil {
+		return nil, p.EnvErr
+	}
+	cfg, err := workflow.Parse(p.Source, env)
+	if err != nil {
+		p.addHints(err)
+		return nil, err // not the part that could be parsed
+	}
+	switch {
+	case cfg.KeyIsLiteral:
+		cfg.KeySource = p.Path
+	case cfg.KeyFromGh:
+		cfg.KeySource = "gh auth token"
+	default:
+		cfg.KeySource = p.KeySource(cfg.Tracker.APIKey.Reveal(), cfg.SecretVars...)
+	}
+	return cfg, nil
+}
+
+// addHints adds the next step to the faults of a workflow that have none.
+func (p *Project) addHints(err error) {
+	for _, e := range workflow.Faults(err) {
+		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
+		// the environment file has the name of the old path
+		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {
+			hintMoved(p, e)
+		}
+	}
+}
+
+// Environment resolves the values of the workflow. The variables in extra take precedence.
+func (p *Project) Environment(extra map[string]string) workflow.Environment {
+	return workflow.Environment{
+		Home:    p.Env.Home,
+		Temp:    cmp.Or(p.Env.Getenv("TMPDIR"), "/tmp"),
+		UID:     os.Getuid(),
+		EnvFile: p.EnvPath(),
+		GhToken: p.GhToken,
+		Lookup: func(name string) (string, bool) {
+			if v, ok := extra[name]; ok {
+				return v, true
+			}
+			return p.Lookup(name)
+		},
+	}
+}
+
+// KeySource names the variable or environment file that contains a key, if it is the value of
+// a variable with one of the names.
+func (p *Project) KeySource(key string, names ...string) string {
+	for _, name := range names {
+		fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
+		inEnv, _ := p.Env.Lookup(name)
+		if !fromFile && strings.TrimSpace(inEnv) == key {
+			return "the variable " + name
+		}
+		if strings.TrimSpace(p.OwnEnv[name]) == key {
+			return p.EnvPath()
+		}
+	}
+	return p.SharedEnvPath()
+}
+
+// LastGoodKey names the last valid workflow in the database.
+const LastGoodKey = "last_good_workflow"
+
+// LastGood returns the last valid workflow that a pass has stored, read as if it were at path,
+// and its text; nil if there is none.
+func LastGood(
+	ctx context.Context,
+	p *Project,
+	db *state.DB,
+	path string,
+) (cfg *workflow.Config, stored string, err error) {
+	stored, known, err := db.Meta(ctx, LastGoodKey)
+	if err != nil || !known {
+		return nil, "", err
+	}
+	src, err := workflow.NewSource(path, path, []byte(stored))
+	if err != nil {
+		return nil, stored, err
+	}
+	cfg, err = p.parseWithoutKey(src)
+	return cfg, stored, err
+}

@@ -1,0 +1,157 @@
+package wiring
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// FindIssue finds an issue by its identifier or web address in the database, otherwise in the
+// tracker.
+func FindIssue(
+	ctx context.Context,
+	p *Project,
+	db *state.DB,
+	ref string,
+) (id, identifier string, err error) {
+	id, identifier, found, err := db.Views.FindIssue(ctx, ref)
+	if err != nil || found {
+		return id, identifier, err
+	}
+	issue, err := FetchIssue(ctx, p, ref)
+	if err != nil {
+		return "", "", err
+	}
+	return issue.ID, issue.Identifier, nil
+}
+
+// FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its
+// identifier if only one has it.
+func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{Warn: WarnOn(p.Env)})
+	if err != nil {
+		return nil, err
+	}
+	issue, err := tracker.Find(ctx, ref)
+	unknown, ok := errors.AsType[*reconcile.Error](err)
+	if !ok || unknown.Code != "issue_not_found" || !IsNumber(ref) {
+		return issue, err
+	}
+	names := namesOf(ctx, p, tracker, cfg.Policy.ActiveStates, ref)
+	switch len(names) {
+	case 0:
+		unknown.Hint = NumberHint
+		return nil, err
+	case 1:
+		return tracker.Find(ctx, names[0])
+	default:
+		return nil, NumberOfSeveral(ref, names)
+	}
+}
+
+// KnowsIssue reports whether the project's state has records of an issue with that identifier.
+func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool, err error) {
+	if !p.HasState() {
+		return false, nil
+	}
+	db, err := OpenForReading(ctx, p)
+	if err != nil {
+		return false, err
+	}
+	defer db.Close()
+	_, _, known, err = db.Views.FindIssue(ctx, identifier)
+	return known, err
+}
+
+// IssueName returns the identifier of the issue with a web address, and anything else
+// unchanged.
+func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
+	_, isAddress := text.IssueAddress(ref)
+	if !isAddress {
+		return ref
+	}
+	_, identifier, err := FindIssue(ctx, p, db, ref)
+	if err != nil {
+		return ref
+	}
+	return identifier
+}
+
+// IsNumber reports whether what names an issue is the number of its identifier.
+func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
+
+// NumberHint is the next step for a number with which no identifier ends that is known here.
+const NumberHint = "give the whole identifier: " +
+	"a number alone finds only issues that are active or that symphony knows"
+
+// namesOf returns the identifiers that end with a number, of the issues that the project knows
+// and of the candidates.
+func namesOf(
+	ctx context.Context,
+	p *Project,
+	tracker reconcile.Tracker,
+	states []string,
+	number string,
+) (names []string) {
+	db, err := OpenForReading(ctx, p)
+	if err == nil {
+		names, _ = db.Views.Identifiers(ctx) // without them the candidates decide
+		_ = db.Close()
+	}
+	candidates, _ := tracker.Candidates(ctx, states)
+	for _, c := range candidates {
+		names = append(names, c.Identifier)
+	}
+	return WithNumber(names, number)
+}
+
+// WithNumber returns the identifiers that end with a number, as WEB-7 does with 7, sorted and
+// each once.
+func WithNumber(identifiers []string, number string) []string {
+	found := text.Filter(identifiers, func(name string) bool { return strings.HasSuffix(name, "-"+number) })
+	slices.Sort(found)
+	return slices.Compact(found)
+}
+
+// NumberOfSeveral is the error for a number with which several identifiers end.
+func NumberOfSeveral(number string, identifiers []string) error {
+	return reconcile.NewError(
+		"issue_not_found",
+		number+" is the number of "+strings.Join(identifiers, " and "),
+		"give the identifier, such as "+identifiers[0],
+	)
+}
+
+// NotInTracker is why the tracker does not have an issue.
+const NotInTracker = "the tracker has no such issue, or does not let you read it"
+
+// UnknownIssue is the error for an issue that the database does not know. It suggests a
+// similar identifier, and to ask the tracker unless that was done.
+func UnknownIssue(ctx context.Context, db *state.DB, ref, why string) error {
+	names, err := db.Views.Identifiers(ctx)
+	if err != nil {
+		return err
+	}
+	same := WithNumber(names, ref)
+	if len(same) > 1 {
+		return NumberOfSeveral(ref, same)
+	}
+	hint := "symphony ps --all lists the known issues"
+	if why != NotInTracker {
+		hint += "; symphony show " + ref + " asks the tracker"
+	}
+	return reconcile.NewError(
+		"issue_not_found",
+		ref+" is not known here: "+why+text.DidYouMean(ref, names, "%s"),
+		hint,
+	)
+}

@@ -1,0 +1,209 @@
+package wiring
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/gofrs/flock"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// The triggers of a pass.
+const (
+	TriggerCron    = "cron"
+	TriggerTimer   = "timer"
+	TriggerLoop    = "loop"
+	TriggerManual  = "manual"
+	TriggerCommand = "command"
+	TriggerWorker  = "worker"
+)
+
+// PastRuns is the default number of ended runs in a list.
+const PastRuns = 20
+
+// LastPassRow is the last pass of a project.
+type LastPassRow struct {
+	ID         int64             `json:"id"`
+	Trigger    string            `json:"trigger"`
+	StartedAt  time.Time         `json:"started_at"`
+	DurationMS int64             `json:"duration_ms"`
+	Errors     []reconcile.Error `json:"errors"`
+}
+
+// LastPass returns the last pass of a project, nil if there was none.
+func LastPass(ctx context.Context, db *state.DB) (*LastPassRow, error) {
+	last, err := LastPasses(ctx, db, 1)
+	if err != nil || len(last) == 0 {
+		return nil, err
+	}
+	return &last[0], nil
+}
+
+// LastPasses returns the newest passes of a project, whatever started them, at most limit of
+// them.
+func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, error) {
+	passes, err := db.Views.LastPasses(ctx, limit)
+	if err != nil {
+		return nil, err
+	}
+	return text.Map(passes, func(p state.Pass) LastPassRow {
+		return LastPassRow{
+			ID:         p.ID,
+			Trigger:    p.Trigger,
+			StartedAt:  p.StartedAt.UTC(),
+			DurationMS: p.Duration.Milliseconds(),
+			Errors:     append([]reconcile.Error{}, p.Errors...),
+		}
+	}), nil
+}
+
+// Rhythm is what the last passes that a schedule started (cron, timer, loop) show.
+type Rhythm struct {
+	// Last is the last pass of the schedule that is alive, or of any schedule if none is. It is
+	// zero before the first one.
+	Last  state.Pass
+	Gap   time.Duration // the usual time between passes; 0 if that is not known yet
+	Grace time.Duration // how long after its last pass the schedule counts as dead
+	Alive bool          // see ReadRhythm
+}
+
+// The bounds of the grace of a Rhythm.
+const (
+	shortestSchedule = 3 * time.Minute
+	longestSchedule  = 24 * time.Hour
+)
+
+// ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began
+// within the grace time, which is three times the usual gap between its passes, and no
+// schedule was removed after that pass. If no loop is running, the passes of loops do not
+// count: a loop that has ended starts no more passes, but cron or a timer may.
+func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (Rhythm, error) {
+	r := Rhythm{Grace: shortestSchedule}
+	passes, err := db.Views.ScheduledPasses(ctx)
+	if err != nil || len(passes) == 0 {
+		return r, err
+	}
+	r.Last = passes[0]
+	isLoop := func(p state.Pass) bool { return p.Trigger == TriggerLoop }
+	if slices.ContainsFunc(passes, isLoop) && !Looping(db.Dir()) {
+		passes, err = db.Views.ScheduledPassesWithoutLoop(ctx)
+		if err != nil || len(passes) == 0 {
+			return r, err
+		}
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return r, fmt.Errorf("boot id: %w", err)
+	}
+	r.Gap = usualGap(passes)
+	if r.Gap != 0 {
+		r.Grace = min(max(3*r.Gap, shortestSchedule), longestSchedule)
+	}
+	removed, _, err := db.Meta(ctx, removedKey)
+	if err != nil {
+		return r, err
+	}
+	removedAt, _ := time.Parse(time.RFC3339Nano, removed) // the zero time if none was removed
+	last := passes[0]
+	age := timeBetween(last, state.Pass{StartedAt: now, BootID: boot, Mono: proc.Monotonic()})
+	r.Alive = age >= 0 && age < r.Grace && last.StartedAt.After(removedAt)
+	if r.Alive {
+		r.Last = last
+	}
+	return r, nil
+}
+
+// usualGap is the median of the times between passes, of which the newest is first; 0 if there
+// is only one.
+func usualGap(passes []state.Pass) time.Duration {
+	var gaps []time.Duration
+	for i, p := range passes[1:] {
+		gaps = append(gaps, timeBetween(p, passes[i]))
+	}
+	if len(gaps) == 0 {
+		return 0
+	}
+	slices.Sort(gaps)
+	return gaps[len(gaps)/2]
+}
+
+// ScheduleAlive reports whether a schedule runs passes. Only then do the passes of workers and
+// commands start runs, so that stopping the timer stops the system.
+func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, error) {
+	r, err := ReadRhythm(ctx, db, now)
+	return r.Alive, err
+}
+
+// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a
+// suspend changes the result.
+func timeBetween(a, b state.Pass) time.Duration {
+	if a.BootID != "" && a.BootID == b.BootID {
+		return b.Mono - a.Mono
+	}
+	return b.StartedAt.Sub(a.StartedAt)
+}
+
+// removedKey names, in the database, the time at which the schedule was removed; empty while
+// one is installed.
+const removedKey = "schedule_removed_at"
+
+// RecordSchedule records that a schedule of the project was installed, or that it was removed.
+func RecordSchedule(ctx context.Context, p *Project, installed bool) error {
+	if !p.HasState() {
+		return nil
+	}
+	db, err := state.Open(ctx, p.StateDir)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	removed := ""
+	if !installed {
+		removed = p.Env.Now().UTC().Format(time.RFC3339Nano)
+	}
+	return db.SetMeta(ctx, removedKey, removed)
+}
+
+// LoopLock is the lock that tick --loop holds for its whole life.
+func LoopLock(stateDir string) *flock.Flock {
+	return flock.New(filepath.Join(stateDir, "loop.lock"), flock.SetPermissions(0o600))
+}
+
+// TryLoopLock takes the loop's lock. It outwaits processes that only check whether a loop is
+// running.
+func TryLoopLock(ctx context.Context, lock *flock.Flock) (bool, error) {
+	bounded, cancel := context.WithTimeout(ctx, lookPatience)
+	defer cancel()
+	held, err := lock.TryLockContext(bounded, 10*time.Millisecond)
+	if bounded.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return held, err
+}
+
+// lookPatience is longer than such a check holds the lock.
+const lookPatience = 500 * time.Millisecond
+
+// Looping reports whether a tick --loop is running on the state directory.
+func Looping(stateDir string) bool {
+	lock := LoopLock(stateDir)
+	if !Exists(lock.Path()) {
+		return false
+	}
+	free, err := lock.TryRLock()
+	if free {
+		_ = lock.Unlock()
+	}
+	return err == nil && !free
+}
+
+// RequestFile is written by a worker whose agent asks for something, so that the loop runs a
+// pass.
+func RequestFile(stateDir string) string { return filepath.Join(stateDir, "asked") }

@@ -1,0 +1,157 @@
+package wiring
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/internal/paths"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host/local/workspace"
+	"github.com/symphony-cron/symphony/state"
+	"github.com/symphony-cron/symphony/tracker/file"
+)
+
+// RootsFolder is the directory below the home directory in which init proposes workspace
+// roots.
+const RootsFolder = "symphony"
+
+// RootsKey names the list of workspace roots in the database.
+const RootsKey = "workspace_roots"
+
+// RootsOf returns the workspace roots that a project has used, the current one first.
+func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
+	stored, known, err := db.Meta(ctx, RootsKey)
+	if err != nil {
+		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
+	}
+	roots := []string{}
+	if !known {
+		return roots, nil
+	}
+	if err := json.Unmarshal([]byte(stored), &roots); err != nil {
+		return []string{}, fmt.Errorf("%s: %w", RootsKey, err)
+	}
+	return roots, nil
+}
+
+// TemporaryAbove returns the temporary directory that contains a path, empty for none. A home
+// directory below /tmp is as permanent as the account itself, so /tmp is not temporary for
+// /tmp/build/bin/symphony if HOME is /tmp/build. ~/tmp is, if TMPDIR names it.
+func TemporaryAbove(path string, env *environ.Env) string {
+	home := paths.Real(env.Home)
+	for _, name := range []string{"/tmp", "/var/tmp", "/dev/shm", env.Getenv("TMPDIR")} {
+		if name == "" {
+			continue
+		}
+		temporary := paths.Real(name)
+		if !paths.Inside(temporary, path) {
+			continue
+		}
+		atHome := env.Home != "" && temporary != home && paths.Inside(temporary, home) &&
+			paths.Inside(home, path)
+		if !atHome {
+			return name
+		}
+	}
+	return ""
+}
+
+// RootFits checks the workspace root before a run starts in it. Unless dryRun is set, it
+// claims the root for the project, and a folder of issues for the account.
+func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool) error {
+	root := paths.Real(cfg.Workspace.Root)
+	folder, err := issueFolder(p, cfg, root)
+	if err != nil {
+		return err
+	}
+	if _, err := WritableRoots(ctx, p, cfg); err != nil {
+		return err
+	}
+	if len(cfg.Policy.Hosts) == 0 { // otherwise workspaces are elsewhere
+		if err := workspace.CheckLinks(cfg.Workspace.Root); err != nil {
+			return err
+		}
+		if err := claimRoot(p, cfg, root, dryRun); err != nil {
+			return err
+		}
+	}
+	if folder == "" || !Exists(folder) {
+		return nil
+	}
+	return file.Claim(folder, paths.Real(StateHome(p.Env)), p.Env.Now(), dryRun)
+}
+
+// issueFolder returns the folder of the issues without links, empty if the tracker is none. It
+// refuses one that agents could write.
+func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) {
+	if cfg.Tracker.Folder == "" {
+		return "", nil
+	}
+	issues, err := paths.Find(cfg.Tracker.Folder)
+	if err != nil {
+		return "", fmt.Errorf("find the folder of the issues: %w", err)
+	}
+	workspaces, err := paths.Find(root)
+	if err != nil {
+		return "", fmt.Errorf("find the workspace root: %w", err)
+	}
+	if paths.Meet(issues, workspaces) {
+		return "", reconcile.NewError(
+			"invalid_config",
+			fmt.Sprintf(
+				"%s: tracker.provider.path: %s overlaps workspace.root %s, where agents write",
+				p.Path,
+				issues.Path,
+				root,
+			),
+			"keep the issues where agents cannot write",
+		)
+	}
+	return issues.Path, nil
+}
+
+// claimRoot claims the workspace root for the project, or returns the reason why it can't. In a
+// dry run it only looks for that reason.
+func claimRoot(p *Project, cfg *workflow.Config, root string, dryRun bool) error {
+	var moved error
+	refuse := func(project, stateDir string) error {
+		moved = refuseMoved(p, cfg, project, stateDir)
+		return moved
+	}
+	err := tryClaim(root, cfg.Policy.Project, p.StateDir, refuse, dryRun)
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if ok && known.Code == workspace.CodeProjectConflict && moved == nil {
+		hintMoved(p, known)
+	}
+	return err
+}
+
+func tryClaim(
+	root, project, stateDir string,
+	refuse func(project, stateDir string) error,
+	dryRun bool,
+) error {
+	if dryRun {
+		return workspace.CheckRoot(root, project, stateDir, refuse)
+	}
+	opened, err := workspace.OpenRoot(root)
+	if err != nil {
+		return err
+	}
+	return opened.Projects().Claim(project, stateDir, refuse)
+}
+
+// UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity
+// (Policy.Project) names. The next pass of another project with this folder renews it.
+func UnclaimFolder(w *environ.Env, identity string) error {
+	folder, is := strings.CutPrefix(identity, "file ")
+	if !is {
+		return nil
+	}
+	return file.Unclaim(paths.Real(folder), paths.Real(StateHome(w)))
+}
