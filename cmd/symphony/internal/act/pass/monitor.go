@@ -56,7 +56,8 @@ const reportPause = 15 * time.Second
 func (m *passMonitor) begin(cfg *workflow.Config) {
 	last := m.o.Reported
 	m.onlyFailure = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
-	if m.cfg = cfg; cfg != nil && m.scheduled() && !m.onlyFailure {
+	m.cfg = cfg
+	if cfg != nil && m.scheduled() && !m.onlyFailure {
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
 	}
 }
@@ -67,10 +68,13 @@ const reportedKey = "monitor_faults"
 
 // readReported reads what earlier passes have reported.
 func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workflow.Config) {
-	if cfg != nil && m.scheduled() && cfg.Monitor != (workflow.Monitor{}) {
-		var err error
-		m.reported, _, err = db.Meta(ctx, reportedKey)
-		m.reportedRead = err == nil
+	if cfg == nil || !m.scheduled() || cfg.Monitor == (workflow.Monitor{}) {
+		return
+	}
+	reported, _, err := db.Meta(ctx, reportedKey)
+	if err == nil {
+		m.reported = reported
+		m.reportedRead = true
 	}
 }
 
@@ -112,7 +116,8 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 			faults["monitor.ping_url"] = pingErr.Error()
 		}
 		if m.o.Reported != nil {
-			if *m.o.Reported = (time.Time{}); pingErr == nil && !failed {
+			*m.o.Reported = time.Time{}
+			if pingErr == nil && !failed {
 				*m.o.Reported = m.p.Env.Now()
 			}
 		}

@@ -42,8 +42,8 @@ type Notifier struct {
 func AttentionHook(p *wiring.Project, cfg *workflow.Config) runner.AttentionHook {
 	stateDir := "" // symphony finds the default one by itself
 	base, _ := p.Lookup("XDG_STATE_HOME")
-	if given, _ := p.Lookup("SYMPHONY_STATE_DIR"); given != "" ||
-		state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
+	given, _ := p.Lookup("SYMPHONY_STATE_DIR")
+	if given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
 		stateDir = p.StateDir
 	}
 	return runner.AttentionHook{
@@ -69,13 +69,7 @@ func notifyPeople(ctx context.Context, p *wiring.Project, db *state.DB, r *Resul
 	}
 	ctx = context.WithoutCancel(ctx)
 	hook := AttentionHook(p, r.Config).OfPass(p.StateDir)
-	left, err := db.Attentions.LeftAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
-	if err == nil && left { // by a killed pass: nothing limits their time any more
-		if err = hook.EndLeftovers(ctx); err == nil {
-			err = db.Attentions.GiveUpAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
-		}
-	}
-	r.addError(err)
+	r.addError(giveUpLeft(ctx, p, db, hook))
 	if strings.TrimSpace(r.Config.Hooks.OnAttention) == "" {
 		r.addError(db.Attentions.DropAttentions(ctx, p.Env.Now()))
 		return
@@ -97,23 +91,38 @@ func notifyPeople(ctx context.Context, p *wiring.Project, db *state.DB, r *Resul
 	r.addError(err)
 }
 
-// accountAttentions returns the conditions that stop all projects of a codex account, which
-// are stored with the account.
-func accountAttentions(a *state.Account, now time.Time) []reconcile.Attention {
-	s, err := a.Read(now)
-	switch {
-	case err != nil: // the pass has reported it
-		return nil
-	case s.Limit != nil:
-		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, a.Home, now)}
-	case s.Block != nil:
-		b := *s.Block
-		b.Since = s.Since
-		a := reconcile.BlockAttention(b)
-		a.At = now // its storage time begins now, however old the block is
-		return []reconcile.Attention{a}
+// giveUpLeft ends the hooks of a pass that was killed, whose time nothing limits any more, and
+// gives up their notifications.
+func giveUpLeft(ctx context.Context, p *wiring.Project, db *state.DB, hook runner.AttentionHook) error {
+	now := p.Env.Now()
+	left, err := db.Attentions.LeftAttentions(ctx, now, runner.AttentionPatience, byPass)
+	if err != nil || !left {
+		return err
 	}
-	return nil
+	if err := hook.EndLeftovers(ctx); err != nil {
+		return err
+	}
+	return db.Attentions.GiveUpAttentions(ctx, p.Env.Now(), runner.AttentionPatience, byPass)
+}
+
+// accountAttentions returns the conditions that stop all projects of a codex account, which
+// are stored with the account. There are none if it can't be read, which the pass has reported.
+func accountAttentions(account *state.Account, now time.Time) []reconcile.Attention {
+	s, err := account.Read(now)
+	if err != nil {
+		return nil
+	}
+	if s.Limit != nil {
+		return []reconcile.Attention{reconcile.LimitAttention(*s.Limit, account.Home, now)}
+	}
+	if s.Block == nil {
+		return nil
+	}
+	b := *s.Block
+	b.Since = s.Since
+	blocked := reconcile.BlockAttention(b)
+	blocked.At = now // its storage time begins now, however old the block is
+	return []reconcile.Attention{blocked}
 }
 
 // keptAttentions returns the notifications of workspaces that are kept because of unsaved
@@ -124,7 +133,10 @@ func keptAttentions(ctx context.Context, p *wiring.Project, db *state.DB) ([]rec
 		return nil, err
 	}
 	kept, err := view.Kept(ctx, p.StateDir, db, recorded)
-	return text.Map(kept, reconcile.KeptAttention), err
+	if err != nil {
+		return nil, err
+	}
+	return text.Map(kept, reconcile.KeptAttention), nil
 }
 
 // deliver runs the hook for each open notification, several at once, and reports whether it
@@ -159,7 +171,8 @@ func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 			one, err := n.deliverOne(ctx, bounded, a)
 			mu.Lock()
 			defer mu.Unlock()
-			if errs = append(errs, err); one != nil {
+			errs = append(errs, err)
+			if one != nil {
 				results = append(results, *one)
 				errs = append(errs, one.Err)
 			}
@@ -227,5 +240,9 @@ func (n Notifier) Start(ctx context.Context, log *slog.Logger) (wake func(contex
 		default: // a delivery is about to begin anyway
 		}
 	}
-	return wake, func() { cancel(); <-done }
+	stop = func() {
+		cancel()
+		<-done
+	}
+	return wake, stop
 }

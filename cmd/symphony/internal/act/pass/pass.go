@@ -76,10 +76,13 @@ type Result struct {
 	Unscheduled bool
 }
 
-// addError records err unless it is nil. Each fault of a workflow becomes one error.
+// addError records an error, unless it is nil. Each fault of a workflow becomes one error.
 func (r *Result) addError(err error) {
+	if err == nil {
+		return
+	}
 	faults := workflow.Faults(err)
-	if err != nil && len(faults) == 0 {
+	if len(faults) == 0 {
 		faults = []*reconcile.Error{exit.From(err)}
 	}
 	r.Errors = append(r.Errors, faults...)
@@ -113,13 +116,15 @@ func (r Result) StopGrace() time.Duration {
 }
 
 // About returns the result for one of several issues, without what the pass did about the
-// others.
+// others. An error is about another issue if only its actions have failed with it.
 func (r Result) About(issueID string) Result {
 	all := r.Applied
 	r.Applied = text.Filter(all, func(a reconcile.Applied) bool { return a.IssueID == issueID })
 	r.Errors = text.Filter(r.Errors, func(e *reconcile.Error) bool {
-		fails := func(a reconcile.Applied) bool { return a.Err != nil && exit.From(a.Err).Message == e.Message }
-		return slices.ContainsFunc(r.Applied, fails) || !slices.ContainsFunc(all, fails)
+		failed := func(a reconcile.Applied) bool {
+			return a.Err != nil && exit.From(a.Err).Message == e.Message
+		}
+		return slices.ContainsFunc(r.Applied, failed) || !slices.ContainsFunc(all, failed)
 	})
 	return r
 }
@@ -155,29 +160,25 @@ func Run(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 	return r, err
 }
 
-// run runs one pass.
+// run checks whether a pass can take place, takes the project lock, and runs the pass. The
+// result has the holder of the lock if another pass has it.
 func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r Result, err error) {
 	r.Project = cmp.Or(o.Name, p.Name())
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
 		return r, err
 	}
+	if o.DryRun {
+		return dryRun(ctx, p, o)
+	}
 	cfg, cfgErr := ReadConfig(p)
 	if cfgErr != nil && !p.HasState() {
 		return r, cfgErr
 	}
-	if o.DryRun {
-		return dryRun(ctx, p, o, cfg, cfgErr)
-	}
+	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
 	// A pass that a worker starts gives way to one that waits already: that one sees the end
 	// of the run, too.
-	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
-	release, holder, err := state.Acquire(
-		ctx,
-		p.StateDir,
-		self,
-		o.LockTimeout,
-		o.Trigger == wiring.TriggerWorker,
-	)
+	givesWay := o.Trigger == wiring.TriggerWorker
+	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, givesWay)
 	if err != nil || release == nil {
 		wiring.NameHolder(p.StateDir, holder)
 		r.Holder = holder
@@ -190,34 +191,62 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 		cfg, cfgErr = ReadConfig(p)
 	}
 	m.begin(cfg)
-	// After a signal, too, the holder of the lock opens the database, because an interrupted
-	// pass is recorded.
-	db := o.DB
-	switch {
-	case o.Kept != nil:
-		db, err = o.Kept.open(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt)
-	case db == nil:
-		if db, err = state.Create(context.WithoutCancel(ctx), p.StateDir, r.Pass.StartedAt); err == nil {
-			defer func() { err = errors.Join(err, db.Close()) }()
-		}
-	}
-	if err != nil {
-		return r, err
-	}
-	if err := wiring.TakeOwnership(ctx, p, db); err != nil {
-		return r, err
-	}
+	err = r.runLocked(ctx, p, o, cfg, cfgErr, m)
+	return r, err
+}
 
-	reconcileOnce(ctx, p, db, o, cfg, cfgErr, &r)
-	r.addError(r.count(context.WithoutCancel(ctx), p, db, o))
+// runLocked runs a pass that has the lock. cfgErr is why the configuration can't be used. After
+// a signal, too, the pass opens the database, because an interrupted pass is recorded: its
+// record shows that the schedule is active.
+func (r *Result) runLocked(
+	ctx context.Context,
+	p *wiring.Project,
+	o Options,
+	cfg *workflow.Config,
+	cfgErr error,
+	m *passMonitor,
+) (err error) {
+	uninterrupted := context.WithoutCancel(ctx)
+	db, closeDB, err := openDB(uninterrupted, p.StateDir, o, r.Pass.StartedAt)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeDB()) }()
+	if err := wiring.TakeOwnership(ctx, p, db); err != nil {
+		return err
+	}
+	reconcileOnce(ctx, p, db, o, cfg, cfgErr, r)
+	r.addError(r.count(uninterrupted, p, db, o))
 	m.readReported(ctx, db, r.Config)
 	if err := wiring.RegisterProject(p); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
-	notifyPeople(ctx, p, db, &r)
-	// also an interrupted pass: its record shows that the schedule is active
-	r.record(context.WithoutCancel(ctx), p, db, o)
-	return r, nil
+	notifyPeople(ctx, p, db, r)
+	r.record(uninterrupted, p, db, o)
+	return nil
+}
+
+// openDB returns the database of the caller or of the loop, or opens it for this pass.
+// closeDB closes only what this pass has opened.
+func openDB(
+	ctx context.Context,
+	stateDir string,
+	o Options,
+	now time.Time,
+) (db *state.DB, closeDB func() error, err error) {
+	leaveOpen := func() error { return nil }
+	if o.Kept != nil {
+		db, err = o.Kept.open(ctx, stateDir, now)
+		return db, leaveOpen, err
+	}
+	if o.DB != nil {
+		return o.DB, leaveOpen, nil
+	}
+	db, err = state.Create(ctx, stateDir, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	return db, db.Close, nil
 }
 
 // record stores the pass, removes old runs, and finds out whether anything runs the next pass.
@@ -248,15 +277,17 @@ func (r *Result) record(ctx context.Context, p *wiring.Project, db *state.DB, o 
 // and reconciles current runs.
 func ReadConfig(p *wiring.Project) (*workflow.Config, error) {
 	cfg, err := p.Config()
-	if err == nil {
-		_, err = wiring.MaxAgents(p)
+	if err != nil {
+		return nil, err
 	}
+	_, err = wiring.MaxAgents(p)
 	return cfg, err
 }
 
-// reconcileOnce plans and applies on an open database.
+// reconcileOnce plans and applies on an open database. cfg is nil if the workflow is invalid:
+// then the last valid one counts, with which nothing is started.
 func reconcileOnce(
-	ctx context.Context,
+	interruptible context.Context,
 	p *wiring.Project,
 	db *state.DB,
 	o Options,
@@ -264,39 +295,30 @@ func reconcileOnce(
 	cfgErr error,
 	r *Result,
 ) {
-	interruptible := ctx // a signal ends requests to the tracker, and nothing else
-	ctx = context.WithoutCancel(ctx)
+	// A signal ends requests to the tracker, and nothing else.
+	ctx := context.WithoutCancel(interruptible)
 	askTracker := !slices.Contains(o.Only, NoIssue)
 	r.addObstacle(cfgErr)
-	current := cfg != nil
-	if !current {
+	if cfg != nil {
+		r.Warnings = workflowWarnings(cfg)
+	} else {
 		var hasKey bool
-		if cfg, hasKey = lastGoodConfig(ctx, p, db, r); cfg == nil {
+		cfg, hasKey = lastGoodConfig(ctx, p, db, r)
+		if cfg == nil {
 			return
 		}
 		askTracker = askTracker && hasKey
+		r.Warnings = nil // the lines of an older text would mislead
 	}
 	r.Config = cfg
-	r.Warnings = nil
-	if current { // the lines of an older text would mislead
-		r.Warnings = workflowWarnings(cfg)
-	}
 	rootErr := wiring.RootFits(ctx, p, cfg, false)
 	r.addObstacle(rootErr)
-	options := reconcile.Options{
-		DispatchOff: cfgErr != nil || rootErr != nil,
-		Only:        o.Only,
-		AtOnce:      o.AtOnce,
-	}
-	if !o.Delivers && (o.Trigger == wiring.TriggerWorker || o.Trigger == wiring.TriggerCommand) {
-		alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
-		r.addError(err)
-		options.DispatchOff = options.DispatchOff || !alive
-	}
 	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
-	if err == nil {
-		runners.Logins, err = proc.SharedFile()
+	if err != nil {
+		r.addObstacle(err)
+		return
 	}
+	runners.Logins, err = proc.SharedFile()
 	if err != nil {
 		r.addObstacle(err)
 		return
@@ -312,12 +334,29 @@ func reconcileOnce(
 	}
 	low, err := wiring.LowUntil(ctx, p, db)
 	r.addError(err)
-	options.TrackerLow = low.After(p.Env.Now())
 	deps = crash.Deps(deps)
-	r.addReport(reconcile.Tick(interruptible, deps, options))
+	waits := r.waitsForSchedule(ctx, p, db, o)
+	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
+		DispatchOff: cfgErr != nil || rootErr != nil || waits,
+		Only:        o.Only,
+		AtOnce:      o.AtOnce,
+		TrackerLow:  low.After(p.Env.Now()),
+	}))
 	exchangeComments(interruptible, p, db, o, deps.Tracker, r)
 	watchPulls(interruptible, p, db, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
+}
+
+// waitsForSchedule reports whether a pass starts no run because no schedule is active: passes
+// of workers and commands start runs only then, so that stopping the timer stops the system.
+func (r *Result) waitsForSchedule(ctx context.Context, p *wiring.Project, db *state.DB, o Options) bool {
+	byItself := o.Trigger == wiring.TriggerWorker || o.Trigger == wiring.TriggerCommand
+	if !byItself || o.Delivers {
+		return false
+	}
+	alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
+	r.addError(err)
+	return !alive
 }
 
 // addObstacle adds an error, unless it is nil, for which the pass starts nothing. The first
@@ -359,15 +398,22 @@ func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o O
 		skips = text.Map(stored, func(s state.StoredSkip) reconcile.Skip { return s.Skip })
 	}
 	open, err := view.OpenRequests(ctx, p, db)
-	for _, request := range open {
+	for _, request := range open { // none of a list that can't be read
 		asking[request.RunID] = true
 	}
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 	return err
 }
 
-// newDeps builds what reconcile.Tick works with.
-func newDeps(p *wiring.Project, db *state.DB, cfg *workflow.Config, o Options, askTracker bool, r *Result,
+// newDeps builds the parts that reconcile.Tick works with. Without a database, as in a dry run,
+// the tracker's adapter remembers nothing.
+func newDeps(
+	p *wiring.Project,
+	db *state.DB,
+	cfg *workflow.Config,
+	o Options,
+	askTracker bool,
+	r *Result,
 ) (reconcile.Deps, *workers.Local, error) {
 	runners, err := wiring.NewRunners(p, cfg)
 	if err != nil {
@@ -394,27 +440,41 @@ func newDeps(p *wiring.Project, db *state.DB, cfg *workflow.Config, o Options, a
 		NewRunID:     wiring.RunIDs(db, p.Env.Now),
 	}
 	if askTracker {
-		var mu sync.Mutex // a pass makes two requests at once
-		warn := func(text string) {
-			mu.Lock()
-			defer mu.Unlock()
-			r.warn(text)
-		}
-		options := wiring.TrackerOptions{Warn: warn}
-		if db != nil { // a dry run remembers nothing
-			options.Memory = db
-		}
-		tracker, err := wiring.NewTracker(p, cfg, options)
+		d.Tracker, err = newTracker(p, db, cfg, r)
 		if err != nil {
 			return reconcile.Deps{}, nil, err
 		}
-		d.Tracker = wiring.VerifyNames(tracker, db, cfg, p.Path, warn)
-		reads := wantsComments(cfg.Tracker) || d.Tracker.LastComments != nil
-		if db != nil && d.Tracker.Comments != nil && reads { // its own comments end no hold
-			d.Tracker = answers.KeepHolds(d.Tracker, db, warn)
-		}
 	}
 	return d, runners, nil
+}
+
+// newTracker builds the tracker's adapter for a pass.
+func newTracker(
+	p *wiring.Project,
+	db *state.DB,
+	cfg *workflow.Config,
+	r *Result,
+) (*reconcile.TrackerAdapter, error) {
+	var mu sync.Mutex // a pass makes two requests at once
+	warn := func(text string) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.warn(text)
+	}
+	options := wiring.TrackerOptions{Warn: warn}
+	if db != nil {
+		options.Memory = db
+	}
+	t, err := wiring.NewTracker(p, cfg, options)
+	if err != nil {
+		return nil, err
+	}
+	t = wiring.VerifyNames(t, db, cfg, p.Path, warn)
+	readsComments := wantsComments(cfg.Tracker) || t.LastComments != nil
+	if db != nil && t.Comments != nil && readsComments {
+		t = answers.KeepHolds(t, db, warn) // its own comments end no hold
+	}
+	return t, nil
 }
 
 // handsOff are the runners of a pass that must not use its workspace root: they watch runs,
@@ -425,17 +485,12 @@ func (handsOff) Workspaces(context.Context) ([]reconcile.Workspace, error) { ret
 func (handsOff) TrashDue(time.Time, int64) (bool, error)                   { return false, nil }
 
 // dryRun plans a pass and changes nothing: no lock, no directory, no row.
-func dryRun(
-	ctx context.Context,
-	p *wiring.Project,
-	o Options,
-	cfg *workflow.Config,
-	cfgErr error,
-) (r Result, err error) {
+func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err error) {
 	r.DryRun = true
 	r.Project = cmp.Or(o.Name, p.Name())
-	if cfgErr != nil {
-		return r, cfgErr
+	cfg, err := ReadConfig(p)
+	if err != nil {
+		return r, err
 	}
 	r.Config = cfg
 	r.Warnings = workflowWarnings(cfg)
@@ -449,13 +504,15 @@ func dryRun(
 	deps.Store = emptyStore{}
 	var db *state.DB
 	if p.HasState() {
-		if db, err = state.OpenReadOnly(ctx, p.StateDir); err != nil {
+		db, err = state.OpenReadOnly(ctx, p.StateDir)
+		if err != nil {
 			return r, err
 		}
 		defer db.Close()
 		_, placeErr := wiring.OriginalPath(ctx, p, db)
 		_, ownerErr := wiring.OwnerPath(ctx, p, db)
-		if err := errors.Join(placeErr, ownerErr, loadOldRoots(ctx, db, runners, cfg, true)); err != nil {
+		rootsErr := loadOldRoots(ctx, db, runners, cfg, true)
+		if err := errors.Join(placeErr, ownerErr, rootsErr); err != nil {
 			return r, err
 		}
 		deps.Store = db.Store
@@ -490,15 +547,23 @@ func workflowWarnings(cfg *workflow.Config) []string {
 // change may have repaired.
 func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
 	last, known, err := db.Meta(ctx, wiring.LastGoodKey)
-	if err == nil && known && last != string(cfg.Redacted) {
-		account := wiring.OpenAccount(p, cfg.Codex.Home)
-		_, addErr := db.Operator.AddCommand(ctx, reconcile.Command{
-			Verb:      reconcile.VerbUnblock,
-			CreatedAt: p.Env.Now(),
-		})
-		err = errors.Join(wiring.ForgetLimits(ctx, db), account.TryNow(ctx, p.Env.Now()), addErr)
+	now := string(cfg.Redacted)
+	if err == nil && known && last != now {
+		err = endWaits(ctx, p, db, cfg)
 	}
-	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, string(cfg.Redacted)))
+	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, now))
+}
+
+// endWaits ends what waits after a fault: limits of the tracker, a block of the account, and,
+// in this pass, blocks of the project and the backoff of its issues.
+func endWaits(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
+	now := p.Env.Now()
+	account := wiring.OpenAccount(p, cfg.Codex.Home)
+	_, err := db.Operator.AddCommand(ctx, reconcile.Command{
+		Verb:      reconcile.VerbUnblock,
+		CreatedAt: now,
+	})
+	return errors.Join(err, wiring.ForgetLimits(ctx, db), account.TryNow(ctx, now))
 }
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while
@@ -511,8 +576,11 @@ func lastGoodConfig(
 	r *Result,
 ) (cfg *workflow.Config, hasKey bool) {
 	cfg, text, err := wiring.LastGood(ctx, p, db, p.Path)
-	if err != nil || cfg == nil {
+	if err != nil {
 		r.addError(err)
+		return nil, false
+	}
+	if cfg == nil {
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
@@ -541,22 +609,22 @@ func loadOldRoots(
 		return err
 	}
 	elsewhere := len(cfg.Policy.Hosts) > 0
-	if current := wiring.Policy(cfg).WorkspaceRoot; elsewhere && slices.Contains(roots, current) {
+	current := wiring.Policy(cfg).WorkspaceRoot
+	if elsewhere && slices.Contains(roots, current) {
 		runners.Root = current
 	}
-	runners.OldRoots = slices.DeleteFunc(
-		slices.Clone(roots),
-		func(r string) bool { return r == runners.Root },
-	)
-	if readOnly || elsewhere || len(roots) > 0 && roots[0] == runners.Root {
+	runners.OldRoots = text.Filter(roots, func(root string) bool { return root != runners.Root })
+	isStored := len(roots) > 0 && roots[0] == runners.Root
+	if readOnly || elsewhere || isStored {
 		return nil
 	}
 	roots = append([]string{runners.Root}, runners.OldRoots...)
-	return db.SetMeta(ctx, wiring.RootsKey, string(text.JSON(roots[:min(len(roots), rootsKept)])))
+	roots = roots[:min(len(roots), rootsKept)]
+	return db.SetMeta(ctx, wiring.RootsKey, string(text.JSON(roots)))
 }
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it.
-// until is what earlier passes stored.
+// until is the time that earlier passes have stored.
 func saveLowBudget(
 	ctx context.Context,
 	p *wiring.Project,
@@ -568,17 +636,18 @@ func saveLowBudget(
 	if t == nil || t.Budget == nil {
 		return nil
 	}
-	if b := t.Budget(); !b.At.IsZero() {
-		until = b.LowUntil()
+	budget := t.Budget()
+	if !budget.At.IsZero() {
+		until = budget.LowUntil()
 	}
 	at := until.UTC().Format(time.RFC3339)
 	if r.TrackerLow {
-		if o := r.Obstacle; o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
+		o := r.Obstacle
+		if o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		r.warn(
-			"less than a tenth of the tracker's allowance is left: until " + at + " passes check running issues only",
-		)
+		r.warn("less than a tenth of the tracker's allowance is left: " +
+			"until " + at + " passes check running issues only")
 	}
 	if !until.After(p.Env.Now()) {
 		at = ""

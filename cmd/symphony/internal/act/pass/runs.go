@@ -15,11 +15,12 @@ import (
 func Unsettled(ctx context.Context, p *wiring.Project, kept *KeptDB) []reconcile.Run {
 	db := kept.Opened()
 	if db == nil {
-		var err error
-		if db, err = wiring.OpenForReading(ctx, p); err != nil {
+		own, err := wiring.OpenForReading(ctx, p)
+		if err != nil {
 			return nil
 		}
-		defer db.Close()
+		defer own.Close()
+		db = own
 	}
 	runs, _ := db.Runs.Unsettled(ctx)
 	return runs
@@ -58,9 +59,12 @@ func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Ru
 			return run, nil
 		}
 		if !wiring.Sleep(ctx, wiring.WaitStep) {
-			return run, reconcile.NewError("canceled", "ended by a signal; the run of "+run.Identifier+" continues",
-				"symphony logs -f "+run.Identifier+" follows it, symphony stop "+run.Identifier+" ends it").
-				WithCause(ctx.Err())
+			name := run.Identifier
+			return run, reconcile.NewError(
+				"canceled",
+				"ended by a signal; the run of "+name+" continues",
+				"symphony logs -f "+name+" follows it, symphony stop "+name+" ends it",
+			).WithCause(ctx.Err())
 		}
 	}
 }

@@ -20,18 +20,19 @@ type narrator struct {
 }
 
 // Sentences describes what a pass did, one line for each action that an operator has to know
-// of.
+// of: "started WEB-7 Fix the total".
 func (r Result) Sentences(now time.Time) (list []string) {
 	n := narrator{r, now}
 	for _, a := range r.Applied {
-		if line := n.action(a); line != "" && !slices.Contains(list, line) {
+		line := n.action(a)
+		if line != "" && !slices.Contains(list, line) {
 			list = append(list, line)
 		}
 	}
 	return list
 }
 
-// action is the sentence for an action, empty if that of another action of the pass covers it.
+// action is the sentence for an action, empty if the sentence for another action covers it.
 func (n narrator) action(a reconcile.Applied) string {
 	subject := strings.TrimSpace(a.Identifier + " " + a.Title)
 	switch a.Kind {
@@ -53,8 +54,7 @@ func (n narrator) action(a reconcile.Applied) string {
 	case reconcile.ActRetry:
 		return n.retried(a, subject)
 	case reconcile.ActReap:
-		settles := func(b reconcile.Applied) bool { return b.Kind == reconcile.ActSettle && b.RunID == a.RunID }
-		if a.Err == nil && slices.ContainsFunc(n.Applied, settles) {
+		if a.Err == nil && slices.ContainsFunc(n.Applied, settles(a.RunID)) {
 			return ""
 		}
 		return n.did(a, "end", "ended", "the processes that the run of "+subject+" has left")
@@ -66,12 +66,17 @@ func (n narrator) action(a reconcile.Applied) string {
 	return a.String()
 }
 
+// settles returns a function that reports whether an action settles a run.
+func settles(runID string) func(reconcile.Applied) bool {
+	return func(a reconcile.Applied) bool { return a.Kind == reconcile.ActSettle && a.RunID == runID }
+}
+
 // did makes a sentence of a verb and its object: done, planned in a dry run, or failed.
 func (n narrator) did(a reconcile.Applied, verb, done, object string) string {
-	switch {
-	case n.DryRun:
+	if n.DryRun {
 		return "would " + verb + " " + object
-	case a.Err != nil:
+	}
+	if a.Err != nil {
 		return "could not " + verb + " " + object
 	}
 	return done + " " + object
@@ -110,6 +115,8 @@ func stopReason(a reconcile.Action) string {
 	return "it is now in " + a.State
 }
 
+// released is the sentence for a claim that was given up: the issue is finished, or no longer
+// one of the project's.
 func (n narrator) released(a reconcile.Applied, subject string) string {
 	if a.Reason == reconcile.StopTerminal || a.Reason == reconcile.StopInactive {
 		return n.did(a, "finish", "finished", subject+": "+stopReason(a.Action))
@@ -117,15 +124,21 @@ func (n narrator) released(a reconcile.Applied, subject string) string {
 	return n.did(a, "release", "released", subject+": "+stopReason(a.Action))
 }
 
+// held is the sentence for a hold.
 func (n narrator) held(a reconcile.Applied, subject string) string {
-	ends := "; symphony retry " + a.Identifier + " ends the hold"
-	switch {
-	case a.Reason != reconcile.HoldOperator:
+	if a.Reason != reconcile.HoldOperator {
 		return n.did(a, "hold", "held", subject+": "+a.Message) // which names what ends the hold
-	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
+	}
+	ends := "; symphony retry " + a.Identifier + " ends the hold"
+	if goesOn(a) {
 		return n.did(a, "hold", "will hold", subject+" when its run has ended"+ends)
 	}
 	return n.did(a, "hold", "held", subject+": no run of it starts"+ends)
+}
+
+// goesOn reports whether an action leaves a claim whose run goes on.
+func goesOn(a reconcile.Applied) bool {
+	return a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running
 }
 
 // retried is the sentence for a claim that is due now.
@@ -136,7 +149,7 @@ func (n narrator) retried(a reconcile.Applied, subject string) string {
 	switch {
 	case a.Reason == string(reconcile.NoSlot), slices.ContainsFunc(n.Applied, follows):
 		return "" // said by the reasons for which issues wait, or by the start
-	case a.Change != nil && a.Change.Claim != nil && a.Change.Claim.Status == reconcile.Running:
+	case goesOn(a):
 		return n.did(a, "clear", "cleared", "the failures and limits of "+subject+"; its run continues")
 	case a.Reason == reconcile.HoldHostLost:
 		return n.did(a, "give up", "gave up", "what its host has of "+subject+": "+a.Message)
@@ -151,36 +164,54 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 	if a.Err != nil {
 		return "could not settle the run of " + subject
 	}
-	next := ""
-	if c := a.Change.Claim; c != nil && c.Status == reconcile.Waiting && c.DueAt.After(n.now) &&
-		a.Reason != string(reconcile.Succeeded) {
-		next = "; next try in " + text.Duration(c.DueAt.Sub(n.now))
+	succeeded := a.Reason == string(reconcile.Succeeded)
+	switch a.RunKind {
+	case reconcile.CleanupRun:
+		if !succeeded {
+			return "could not remove the workspace of " + subject + whyEnded(a)
+		}
+		if a.IssueID == "" {
+			return "deleted removed workspaces, whose time in the trash was over"
+		}
+		if a.Message != "" {
+			return n.kept(a.IssueID, subject)
+		}
+		return "removed the workspace of " + subject
+	case reconcile.DeliveryRun:
+		if succeeded {
+			return "delivered the commits of " + subject
+		}
+		return "could not deliver the commits of " + subject + whyEnded(a) + n.nextTry(a)
+	default:
+		how := words.Endings[reconcile.Outcome(a.Reason)]
+		if succeeded {
+			return "the run of " + subject + " " + how + whyEnded(a)
+		}
+		return "the run of " + subject + " " + how + whyEnded(a) + n.nextTry(a)
 	}
-	why := ""
+}
+
+// whyEnded is why a run ended, as the end of a sentence; empty if there is nothing to say.
+func whyEnded(a reconcile.Applied) string {
 	switch {
 	case a.Message == "stopped: "+reconcile.StopAll:
-		why = " by symphony stop --all"
+		return " by symphony stop --all"
 	case a.Message == "stopped: "+reconcile.StopOperator:
-		why = " by an operator"
+		return " by an operator"
 	case a.Message != "":
-		why = ": " + a.Message
+		return ": " + a.Message
 	}
-	ok := a.Reason == string(reconcile.Succeeded)
-	switch {
-	case a.RunKind == reconcile.CleanupRun && a.IssueID == "" && ok:
-		return "deleted removed workspaces, whose time in the trash was over"
-	case a.RunKind == reconcile.CleanupRun && ok && a.Message != "":
-		return n.kept(a.IssueID, subject)
-	case a.RunKind == reconcile.CleanupRun && ok:
-		return "removed the workspace of " + subject
-	case a.RunKind == reconcile.CleanupRun:
-		return "could not remove the workspace of " + subject + why
-	case a.RunKind == reconcile.DeliveryRun && ok:
-		return "delivered the commits of " + subject
-	case a.RunKind == reconcile.DeliveryRun:
-		return "could not deliver the commits of " + subject + why + next
+	return ""
+}
+
+// nextTry is when the issue of a run that did not succeed is tried again, as the end of a
+// sentence; empty if it is due already, or not tried again.
+func (n narrator) nextTry(a reconcile.Applied) string {
+	c := a.Change.Claim
+	if c == nil || c.Status != reconcile.Waiting || !c.DueAt.After(n.now) {
+		return ""
 	}
-	return "the run of " + subject + " " + words.Endings[reconcile.Outcome(a.Reason)] + why + next
+	return "; next try in " + text.Duration(c.DueAt.Sub(n.now))
 }
 
 // kept is the sentence for a workspace that was not removed because of unsaved work, empty if
@@ -212,62 +243,64 @@ func (n narrator) groups() (list []waitingGroup) {
 		if s.Reason == reconcile.SkipUnsavedWork {
 			s.Message = ""
 		}
-		i := slices.IndexFunc(
-			list,
-			func(g waitingGroup) bool { return g.Reason == s.Reason && g.Message == s.Message },
-		)
-		if i < 0 {
-			i = len(list)
-			list = append(list, waitingGroup{Skip: s})
+		isSame := func(g waitingGroup) bool { return g.Reason == s.Reason && g.Message == s.Message }
+		i := slices.IndexFunc(list, isSame)
+		if i >= 0 {
+			list[i].names = append(list[i].names, s.Identifier)
+			continue
 		}
-		list[i].names = append(list[i].names, s.Identifier)
+		list = append(list, waitingGroup{Skip: s, names: []string{s.Identifier}})
 	}
 	return list
 }
 
+// number returns the first text for one issue, and the second for several.
+func (g waitingGroup) number(one, several string) string {
+	if len(g.names) > 1 {
+		return several
+	}
+	return one
+}
+
 // text returns why the issues are not started, and what has to happen before they are.
 func (g waitingGroup) text() string {
-	several := len(g.names) > 1
-	one := func(singular, plural string) string {
-		if several {
-			return plural
-		}
-		return singular
-	}
 	names := namesText(g.names)
-	if !several && g.Title != "" {
+	if len(g.names) == 1 && g.Title != "" {
 		names += " " + g.Title
 	}
+	waits := names + g.number(" waits", " wait")
 	switch g.Reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
-		return names + one(" waits: ", " wait: ") + g.Message + one("; it starts when one is free", "; they start when one is free")
+		starts := g.number("; it starts when one is free", "; they start when one is free")
+		return waits + ": " + g.Message + starts
 	case reconcile.SkipBlockedBy:
-		return names + one(" waits for ", " wait for ") + g.Subject
+		return waits + " for " + g.Subject
 	case reconcile.SkipBlocked:
-		return names + one(" waits", " wait") + " until the fault is over: " + g.Message
+		return waits + " until the fault is over: " + g.Message
 	case reconcile.SkipLabel:
-		return "skipped " + names + ": " + one("it lacks the ", "they lack the ") + g.Subject
+		return "skipped " + names + ": " + g.number("it lacks the ", "they lack the ") + g.Subject
 	case reconcile.SkipAssignee:
-		return "skipped " + names + ": " + one(
-			"it is not assigned to ",
-			"they are not assigned to ",
-		) + g.Subject
+		assigned := g.number("it is not assigned to ", "they are not assigned to ")
+		return "skipped " + names + ": " + assigned + g.Subject
 	case reconcile.SkipUnreadable:
-		return names + ": " + g.Message + "; until it is corrected, only its state is obeyed, if that is final"
+		return names + ": " + g.Message +
+			"; until it is corrected, only its state is obeyed, if that is final"
 	case reconcile.SkipMalformed, reconcile.SkipPullRequest:
 		return "skipped " + names + ": " + g.Message
 	case reconcile.SkipUnsavedWork:
-		return "kept the " + one("workspace of ", "workspaces of ") + names + ", which " + one("has", "have") +
-			" unsaved work; symphony ps --all shows which"
+		return "kept the " + g.number("workspace of ", "workspaces of ") + names +
+			", which " + g.number("has", "have") + " unsaved work; symphony ps --all shows which"
 	}
-	return names + one(" waits: ", " wait: ") + g.Message
+	return waits + ": " + g.Message
 }
 
+// namesText lists names: "WEB-1, WEB-2 and WEB-3", or "WEB-1, WEB-2, WEB-3 and 5 more".
 func namesText(names []string) string {
-	switch more := len(names) - mostNamed; {
-	case len(names) == 1:
+	if len(names) == 1 {
 		return names[0]
-	case more > 1:
+	}
+	more := len(names) - mostNamed
+	if more > 1 {
 		return strings.Join(names[:mostNamed], ", ") + fmt.Sprintf(" and %d more", more)
 	}
 	last := len(names) - 1
@@ -288,46 +321,53 @@ func (r Result) WaitText(issueID string) string {
 // issues.
 func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
-	groups := slices.DeleteFunc(
-		n.groups(),
-		func(g waitingGroup) bool { return n.Obstacle != nil && g.Reason == n.Obstacle.Reason },
-	)
-	list = append(list, n.ObstacleText(n.now))
-	list = append(list, text.Map(groups[:min(len(groups), mostGroups)], waitingGroup.text)...)
+	if obstacle := n.ObstacleText(now); obstacle != "" {
+		list = append(list, obstacle)
+	}
+	groups := text.Filter(n.groups(), func(g waitingGroup) bool {
+		return n.Obstacle == nil || g.Reason != n.Obstacle.Reason
+	})
+	for _, g := range groups[:min(len(groups), mostGroups)] {
+		list = append(list, g.text())
+	}
 	if len(groups) > mostGroups {
 		list = append(list, "other issues wait for other reasons: see symphony ps --all")
 	}
 	list = append(list, n.counts())
 	if n.Unscheduled && n.Running+n.Retrying > 0 {
-		list = append(
-			list,
-			"no schedule is active: symphony tick starts the next runs; symphony schedule install sets up a schedule that does",
-		)
+		list = append(list, "no schedule is active: symphony tick starts the next runs; "+
+			"symphony schedule install sets up a schedule that does")
 	}
-	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+	return list
 }
 
 // ObstacleText explains why nothing starts, and until when; empty if nothing is in the way of
 // every issue.
 func (r Result) ObstacleText(now time.Time) string {
 	o := r.Obstacle
-	switch {
-	case o == nil:
+	if o == nil {
 		return ""
-	case o.Reason == reconcile.SkipPaused:
+	}
+	if o.Reason == reconcile.SkipPaused {
 		return "the project is paused: nothing new starts until symphony resume"
 	}
 	line := "nothing new starts: " + o.Message
-	if slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == o.Reason }) {
+	if r.hasError(o.Reason) {
 		line = "nothing new starts until this error is gone: " + o.Reason
 	}
 	return line + obstacleEnd(o, now, ", in ")
 }
 
+// hasError reports whether the pass had an error with a code, which is printed by itself.
+func (r Result) hasError(code string) bool {
+	return slices.ContainsFunc(r.Errors, func(e *reconcile.Error) bool { return e.Code == code })
+}
+
 // obstacleEnd is when an obstacle ends, as the end of a sentence; empty if that is not known.
 // before precedes the time that is left.
 func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
-	switch left := o.Until.Sub(now); {
+	left := o.Until.Sub(now)
+	switch {
 	case o.Tester != "":
 		return "; the run of " + o.Tester + " tests whether it is over"
 	case o.Until.IsZero() || left <= 0:
@@ -342,23 +382,31 @@ func obstacleEnd(o *reconcile.Obstacle, now time.Time, before string) string {
 // counts returns how many issues run, wait and are held after the pass.
 func (n narrator) counts() string {
 	line := n.Text()
-	switch {
-	case line == "" && n.Skips != nil && n.Config != nil:
-		line = "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
-		if labels := n.Config.Policy.RequiredLabels; len(labels) > 0 {
-			line += " with the label " + strings.Join(labels, " and ")
-		}
-		return line
-	case line == "":
-		return "nothing is running"
-	case n.Running == 0:
+	if line == "" {
+		return n.nothing()
+	}
+	if n.Running == 0 {
 		line = "nothing is running; " + line
 	}
-	if left := n.NextDue.Sub(n.now); !n.NextDue.IsZero() && left > 0 {
+	left := n.NextDue.Sub(n.now)
+	if !n.NextDue.IsZero() && left > 0 {
 		line += "; the next retry is in " + text.Duration(left)
 	}
 	if n.DryRun {
 		return "then: " + line
+	}
+	return line
+}
+
+// nothing is the line for a project without running, waiting or held issues.
+func (n narrator) nothing() string {
+	if n.Skips == nil || n.Config == nil { // the pass has not read the candidates
+		return "nothing is running"
+	}
+	line := "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
+	labels := n.Config.Policy.RequiredLabels
+	if len(labels) > 0 {
+		line += " with the label " + strings.Join(labels, " and ")
 	}
 	return line
 }
@@ -374,12 +422,13 @@ func (r Result) Sum() string {
 // Summary is the sum of the issues, and the reason if the pass started nothing.
 func (r Result) Summary(now time.Time) string {
 	sum := r.Sum()
-	switch d := r.NextDue.Sub(now); {
-	case r.NextDue.IsZero():
-	case d > 0:
-		sum += ", next due in " + text.Duration(d)
-	default:
-		sum += ", one is due"
+	if !r.NextDue.IsZero() {
+		left := r.NextDue.Sub(now)
+		if left > 0 {
+			sum += ", next due in " + text.Duration(left)
+		} else {
+			sum += ", one is due"
+		}
 	}
 	return sum + text.Visible(r.whyNothing(now))
 }
@@ -391,10 +440,8 @@ func (r Result) whyNothing(now time.Time) string {
 	if o == nil {
 		return ""
 	}
-	// the error is printed above
-	said := func(e *reconcile.Error) bool { return e.Code == o.Reason }
 	line := "; nothing starts: " + o.Reason
-	if !slices.ContainsFunc(r.Errors, said) {
+	if !r.hasError(o.Reason) {
 		line += ": " + o.Message
 	}
 	return line + obstacleEnd(o, now, "; for another ")
@@ -446,8 +493,10 @@ type actionJSON struct {
 // JSON returns the pass as tick --json prints it.
 func (r Result) JSON() ResultJSON {
 	out := ResultJSON{
-		Project: r.Project, Actions: []actionJSON{}, Errors: []*reconcile.Error{},
-		Counts: r.Counts,
+		Project: r.Project,
+		Actions: []actionJSON{},
+		Counts:  r.Counts,
+		Errors:  []*reconcile.Error{},
 	}
 	if r.Holder != nil {
 		out.Skipped = "locked"
@@ -457,22 +506,25 @@ func (r Result) JSON() ResultJSON {
 		return out
 	}
 	out.Pass = &passJSON{
-		&r.Pass.ID,
-		r.Pass.Trigger,
-		text.Rfc3339(r.Pass.StartedAt),
-		r.Pass.Duration.Milliseconds(),
-		r.DryRun,
+		Trigger:    r.Pass.Trigger,
+		StartedAt:  text.Rfc3339(r.Pass.StartedAt),
+		DurationMS: r.Pass.Duration.Milliseconds(),
+		DryRun:     r.DryRun,
 	}
-	if r.Pass.ID == 0 {
-		out.Pass.ID = nil
+	if r.Pass.ID != 0 {
+		out.Pass.ID = &r.Pass.ID
 	}
 	for _, a := range r.Applied {
-		if a.Err == nil {
-			out.Actions = append(
-				out.Actions,
-				actionJSON{string(a.Kind), a.IssueID, a.Identifier, text.OrNull(a.RunID), a.Reason},
-			)
+		if a.Err != nil {
+			continue
 		}
+		out.Actions = append(out.Actions, actionJSON{
+			Action:     string(a.Kind),
+			IssueID:    a.IssueID,
+			Identifier: a.Identifier,
+			RunID:      text.OrNull(a.RunID),
+			Reason:     a.Reason,
+		})
 	}
 	if o := r.Obstacle; o != nil {
 		out.Obstacle = &obstacleJSON{
