@@ -67,29 +67,47 @@ func Open(ctx context.Context, w *environ.Env) (*Agents, error) {
 	if err != nil {
 		return nil, err
 	}
-	a := &Agents{DB: db, p: openProject(w)}
-	a.account = wiring.OpenPassAccount(a.p, "", func(string) {})
-	a.runners = &workers.Local{
-		Machine:  wiring.NewMachine(dir),
-		StateDir: dir,
-		Env:      a.p.WorkerEnviron(),
-		NextSlot: a.account.NextSlot,
-		Scopes:   &proc.ScopeManager{Env: w.Environ},
-	}
-	if a.runners.Exe, err = wiring.RunningProgram(); err == nil {
-		a.boot, err = proc.BootID()
-	}
+	a, err := newAgents(w, db)
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return a, nil
 }
 
-// openProject returns the directory of the agents as a project without a workflow.
-func openProject(w *environ.Env) *wiring.Project {
-	return wiring.NewProject(w, filepath.Join(wiring.AgentsDir(w), "WORKFLOW.md"), wiring.AgentsDir(w))
+func newAgents(w *environ.Env, db *state.DB) (*Agents, error) {
+	exe, err := wiring.RunningProgram()
+	if err != nil {
+		return nil, err
+	}
+	boot, err := proc.BootID()
+	if err != nil {
+		return nil, err
+	}
+	p := openProject(w)
+	account := wiring.OpenPassAccount(p, "", func(string) {})
+	return &Agents{
+		DB:      db,
+		p:       p,
+		account: account,
+		boot:    boot,
+		runners: &workers.Local{
+			Machine:  wiring.NewMachine(p.StateDir),
+			StateDir: p.StateDir,
+			Exe:      exe,
+			Env:      p.WorkerEnviron(),
+			NextSlot: account.NextSlot,
+			Scopes:   &proc.ScopeManager{Env: w.Environ},
+		},
+	}, nil
 }
 
+// openProject returns the directory of the agents as a project without a workflow.
+func openProject(w *environ.Env) *wiring.Project {
+	dir := wiring.AgentsDir(w)
+	return wiring.NewProject(w, filepath.Join(dir, "WORKFLOW.md"), dir)
+}
+
+// create creates the state directory of the agents, or migrates an older one.
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 	release, err := lock(ctx, dir)
 	if err != nil {
@@ -101,20 +119,20 @@ func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 
 // lock takes the lock of the state directory, under which agents are started and settled.
 func lock(ctx context.Context, dir string) (release func() error, err error) {
-	release, held, err := state.Acquire(ctx, dir, state.Holder{
-		PID:     os.Getpid(),
-		Trigger: "agents",
-		Since:   time.Now(),
-	}, lockPatience, false)
-	if err == nil && held != nil {
+	me := state.Holder{PID: os.Getpid(), Trigger: "agents", Since: time.Now()}
+	release, held, err := state.Acquire(ctx, dir, me, lockPatience, false)
+	if err != nil {
+		return nil, err
+	}
+	if held != nil {
 		wiring.NameHolder(dir, held)
-		err = reconcile.NewError(
+		return nil, reconcile.NewError(
 			"state_busy",
 			"the state of agents is locked by "+held.String(),
 			"try again; if it stays, end that process",
 		)
 	}
-	return release, err
+	return release, nil
 }
 
 // Close closes the database.
@@ -141,6 +159,7 @@ func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error)
 	return agent, err
 }
 
+// spawn is Spawn under the lock.
 func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	now := a.p.Env.Now()
 	if err := a.DB.NewerNow(ctx); err != nil { // under the lock, which its migration needs
@@ -151,13 +170,18 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	}
 	_ = a.prune(ctx, now) // the next spawn tries again
 	known, found, err := a.DB.Clients.FreeAgent(ctx, s.ID)
-	// its client was killed before it could start the worker
-	if err == nil && found && known.Settled && known.Worker.PID == 0 {
-		_, err = a.DB.Operator.ForgetIssue(ctx, s.ID)
+	if err != nil {
+		return Agent{}, err
+	}
+	if found && known.Settled && known.Worker.PID == 0 {
+		// Its client was killed before it could start the worker.
+		if _, err := a.DB.Operator.ForgetIssue(ctx, s.ID); err != nil {
+			return Agent{}, err
+		}
 		found = false
 	}
-	if err != nil || found {
-		return a.same(known, s, err)
+	if found {
+		return a.same(known, s)
 	}
 	if err := a.directoryFree(ctx, s); err != nil {
 		return Agent{}, err
@@ -186,16 +210,13 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 		return Agent{}, err
 	}
 	if exists != nil {
-		return a.same(*exists, s, nil)
+		return a.same(*exists, s)
 	}
-	if err = a.start(ctx, run, s); err == nil {
-		return Agent{run, s}, nil
+	if err := a.start(ctx, run, s); err != nil {
+		// The worker may have started all the same.
+		return Agent{}, errors.Join(err, a.settle(context.WithoutCancel(ctx)))
 	}
-	// The worker may have started all the same.
-	if settled := a.settle(context.WithoutCancel(ctx)); settled != nil {
-		err = errors.Join(err, settled)
-	}
-	return Agent{}, err
+	return Agent{run, s}, nil
 }
 
 // directoryFree refuses a directory in which a live agent works, unless it is shared, and one
@@ -237,19 +258,18 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 }
 
 // same returns the agent of an id that is taken, if it is the one that s describes.
-func (a *Agents) same(run reconcile.Run, s Settings, err error) (Agent, error) {
-	switch {
-	case err != nil:
-		return Agent{}, err
-	case run.IssueID != s.ID:
+func (a *Agents) same(run reconcile.Run, s Settings) (Agent, error) {
+	if run.IssueID != s.ID {
 		return Agent{}, reconcile.NewError(
 			CodeConflict,
 			fmt.Sprintf("the ids %s and %s differ only in case", s.ID, run.IssueID),
 			"choose another id",
 		)
-	case run.Outcome != "":
+	}
+	if run.Outcome != "" {
 		return Agent{}, Ended(run)
-	case run.WorkspacePath != s.Cwd:
+	}
+	if run.WorkspacePath != s.Cwd {
 		return Agent{}, reconcile.NewError(
 			CodeConflict,
 			fmt.Sprintf("agent %s works in %s, not in %s", s.ID, run.WorkspacePath, s.Cwd),
@@ -269,7 +289,8 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 	}
 	// Later a new agent shows whether the block is over: a machine may have no issues whose
 	// runs would.
-	if b := wiring.AccountBlock(a.account.Account, now); b != nil && now.Before(b.NextTry) {
+	b := wiring.AccountBlock(a.account.Account, now)
+	if b != nil && now.Before(b.NextTry) {
 		return reconcile.NewError(
 			b.Reason,
 			"the codex account can't be used: "+b.Message,
@@ -277,35 +298,39 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 		)
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, false)
-	if err == nil && slots != nil && slots.Free == 0 {
-		err = reconcile.NewError(
+	if err != nil {
+		return err
+	}
+	if slots != nil && slots.Free == 0 {
+		return reconcile.NewError(
 			"no_slot",
 			"all slots of "+reconcile.MaxAgentsVar+" are taken",
 			"end an agent, or wait until a run has ended",
 		)
 	}
-	return err
+	return nil
 }
 
+// start writes the files of an agent and starts its worker.
 func (a *Agents) start(ctx context.Context, run reconcile.Run, s Settings) error {
 	dir := host.RunDir(a.runners.StateDir, run.ID)
 	settings, err := json.Marshal(s)
-	if err == nil {
-		err = os.MkdirAll(dir, 0o700)
+	if err != nil {
+		return fmt.Errorf("write the settings: %w", err)
 	}
-	if err == nil {
-		err = durable.WriteFile(filepath.Join(dir, settingsFile), settings, 0o600)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
 	}
-	if err == nil {
-		err = unix.Mkfifo(filepath.Join(dir, wakeFile), 0o600)
+	if err := durable.WriteFile(filepath.Join(dir, settingsFile), settings, 0o600); err != nil {
+		return err
 	}
-	if err == nil {
-		err = a.runners.Prepare(ctx, run)
+	if err := unix.Mkfifo(filepath.Join(dir, wakeFile), 0o600); err != nil {
+		return err
 	}
-	if err == nil {
-		err = a.runners.Start(ctx, run)
+	if err := a.runners.Prepare(ctx, run); err != nil {
+		return err
 	}
-	return err
+	return a.runners.Start(ctx, run)
 }
 
 // List returns the agents, newest first. Agents that have died are settled before.
@@ -314,6 +339,9 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 		return nil, err
 	}
 	runs, err := a.DB.Clients.FreeAgents(ctx)
+	if err != nil {
+		return nil, err
+	}
 	for _, run := range runs {
 		one, err := a.agent(run)
 		if err != nil {
@@ -321,21 +349,21 @@ func (a *Agents) List(ctx context.Context) (list []Agent, err error) {
 		}
 		list = append(list, one)
 	}
-	return list, err
+	return list, nil
 }
 
 // Find returns an agent. Error: CodeUnknown.
 func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 	run, found, err := a.DB.Clients.FreeAgent(ctx, id)
-	if err == nil && !found {
-		err = reconcile.NewError(
+	if err != nil {
+		return Agent{}, err
+	}
+	if !found {
+		return Agent{}, reconcile.NewError(
 			CodeUnknown,
 			fmt.Sprintf("there is no agent %q", id),
 			"list_agents, or symphony agents, shows the agents",
 		)
-	}
-	if err != nil {
-		return Agent{}, err
 	}
 	return a.agent(run)
 }
@@ -343,29 +371,36 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 // Current is Find, after the end of an agent whose worker has exited was recorded.
 func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Find(ctx, id)
-	if err == nil && !one.Settled && !workers.Alive(a.runners.StateDir, one.ID) {
-		if err = a.Settle(ctx); err == nil {
-			one, err = a.Find(ctx, id)
-		}
+	if err != nil || one.Settled || workers.Alive(a.runners.StateDir, one.ID) {
+		return one, err
 	}
-	return one, err
+	if err := a.Settle(ctx); err != nil {
+		return one, err
+	}
+	return a.Find(ctx, id)
 }
 
 // live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
 func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Current(ctx, id)
-	if err == nil && one.Outcome != "" {
-		err = reconcile.NewError(CodeEnded, fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
-			"spawn another; its conversations can be resumed there")
+	if err != nil {
+		return one, err
 	}
-	return one, err
+	if one.Outcome != "" {
+		return one, reconcile.NewError(
+			CodeEnded,
+			fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
+			"spawn another; its conversations can be resumed there",
+		)
+	}
+	return one, nil
 }
 
+// agent returns the agent of a run, with its settings.
 func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 	s, err := readSettings(host.RunDir(a.runners.StateDir, run.ID))
 	if errors.Is(err, os.ErrNotExist) { // it was never started, or pruned
-		s = Settings{ID: run.IssueID, Cwd: run.WorkspacePath}
-		err = nil
+		return Agent{run, Settings{ID: run.IssueID, Cwd: run.WorkspacePath}}, nil
 	}
 	return Agent{run, s}, err
 }
@@ -402,23 +437,27 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	// alive.
 	err = a.locked(ctx, func() (err error) {
 		if workers.Alive(a.runners.StateDir, run.ID) {
-			if err = a.runners.Kill(ctx, run); err != nil {
+			if err := a.runners.Kill(ctx, run); err != nil {
 				return err
 			}
 		}
-		if err = a.settle(ctx); err == nil {
-			run, err = a.DB.Runs.Find(ctx, run.ID)
+		if err := a.settle(ctx); err != nil {
+			return err
 		}
+		run, err = a.DB.Runs.Find(ctx, run.ID)
 		return err
 	})
-	if err == nil && !run.Settled {
-		err = reconcile.NewError(
+	if err != nil {
+		return err
+	}
+	if !run.Settled {
+		return reconcile.NewError(
 			"leftover_process",
 			fmt.Sprintf("agent %s has left processes that can't be ended", id),
 			"end them yourself: ps -ef shows them",
 		)
 	}
-	return err
+	return nil
 }
 
 // locked calls do under the lock of the state directory.
@@ -459,43 +498,48 @@ func (a *Agents) settle(ctx context.Context) error {
 // processes are left that can't be ended, the run stays unsettled, so that the next call tries
 // again.
 func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
-	now := a.p.Env.Now()
-	left, err := a.runners.Reap(ctx, run, func([]reconcile.Process) (err error) {
-		if run.Outcome == "" {
-			err = a.DB.Store.EndDead(
-				ctx,
-				now,
-				run,
-				reconcile.Lost,
-				reconcile.CodeWorkerLost,
-				"its worker has died",
-			)
-		}
-		return err
-	})
-	if err == nil {
-		run, err = a.DB.Runs.Find(ctx, run.ID)
-	}
-	if err == nil {
-		err = a.DB.Clients.EndCalls(ctx, run, now)
-	}
-	if err == nil && len(left) == 0 {
-		// prune removes it, too
-		_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile))
-		if err = a.DB.Clients.SettleAgent(ctx, run); err == nil {
-			if one, failed := a.agent(run); failed == nil && one.HasWorktree() {
-				limited, cancel := context.WithTimeout(ctx, removeFor)
-				_, _ = a.removeWorktree(limited, one, false) // a later prune tries again
-				cancel()
-			}
-		}
-	}
+	err := a.endDead(ctx, run)
 	if errors.Is(err, reconcile.ErrConflict) {
-		// the worker has recorded its outcome just before it exited, or a worker has just
-		// taken the run: the next call settles it
-		err = nil
+		// The worker has recorded its outcome just before it exited, or a worker has just
+		// taken the run: the next call settles it.
+		return nil
 	}
 	return err
+}
+
+func (a *Agents) endDead(ctx context.Context, run reconcile.Run) error {
+	now := a.p.Env.Now()
+	const died = "its worker has died"
+	left, err := a.runners.Reap(ctx, run, func([]reconcile.Process) error {
+		if run.Outcome != "" {
+			return nil
+		}
+		return a.DB.Store.EndDead(ctx, now, run, reconcile.Lost, reconcile.CodeWorkerLost, died)
+	})
+	if err != nil {
+		return err
+	}
+	run, err = a.DB.Runs.Find(ctx, run.ID)
+	if err != nil {
+		return err
+	}
+	if err := a.DB.Clients.EndCalls(ctx, run, now); err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return nil
+	}
+	_ = os.Remove(filepath.Join(host.RunDir(a.runners.StateDir, run.ID), wakeFile)) // prune does so, too
+	if err := a.DB.Clients.SettleAgent(ctx, run); err != nil {
+		return err
+	}
+	one, err := a.agent(run)
+	if err == nil && one.HasWorktree() {
+		limited, cancel := context.WithTimeout(ctx, removeFor)
+		defer cancel()
+		_, _ = a.removeWorktree(limited, one, false) // a later prune tries again
+	}
+	return nil
 }
 
 // removeFor is how long kill_agent, for which a person or a model waits, tries to remove a
@@ -512,17 +556,23 @@ const (
 // prune deletes agents that have ended long ago, with their calls and files.
 func (a *Agents) prune(ctx context.Context, now time.Time) error {
 	old, err := a.DB.Views.PastIssues(ctx, now.Add(-keepFor), maxKept)
+	if err != nil {
+		return err
+	}
+	var failed []error
 	forgotten := 0
 	for _, agent := range old {
-		one, failed := a.Find(ctx, agent.IssueID)
-		// work in it exists nowhere else
-		if failed == nil && one.HasWorktree() || forgotten == pruneMost {
-			continue
+		if forgotten == pruneMost {
+			break
+		}
+		one, err := a.Find(ctx, agent.IssueID)
+		if err == nil && one.HasWorktree() {
+			continue // work in it exists nowhere else
 		}
 		forgotten++
-		err = errors.Join(err, a.forget(ctx, agent.IssueID))
+		failed = append(failed, a.forget(ctx, agent.IssueID))
 	}
-	return err
+	return errors.Join(failed...)
 }
 
 // Reap settles the agents of this account, for a program that does not use them. It does
