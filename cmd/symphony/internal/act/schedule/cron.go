@@ -26,11 +26,11 @@ func (c cron) installed() string { return c.was }
 
 func (c cron) remove(ctx context.Context) error {
 	changed, line := withLine(c.crontab, "", c.mark())
-	err := writeCrontab(ctx, c.caller.Env, changed)
-	if err == nil {
-		c.changes.done("removed from your crontab: " + line)
+	if err := writeCrontab(ctx, c.caller.Env, changed); err != nil {
+		return err
 	}
-	return err
+	c.changes.done("removed from your crontab: " + line)
+	return nil
 }
 
 func (c cron) addStatus(_ context.Context, out *Status) {
@@ -69,14 +69,14 @@ func cronWord(word string) string { return strings.ReplaceAll(text.ShellQuote(wo
 func (c cron) mark() string { return " # " + c.name() }
 
 func (cron) refuse(context.Context, time.Duration) error {
-	if _, err := exec.LookPath("crontab"); err == nil {
-		return nil
+	if _, err := exec.LookPath("crontab"); err != nil {
+		return reconcile.NewError(
+			"no_scheduler",
+			"the program crontab was not found",
+			"install cron, or keep symphony tick --loop running",
+		)
 	}
-	return reconcile.NewError(
-		"no_scheduler",
-		"the program crontab was not found",
-		"install cron, or keep symphony tick --loop running",
-	)
+	return nil
 }
 
 // readCrontab reads the user's crontab. A crontab that can't be read must not be written.
@@ -105,13 +105,15 @@ func withLine(crontab, line, mark string) (text, was string) {
 	if line != "" {
 		line += "\n"
 	}
-	for l := range strings.Lines(crontab) {
-		if bare := strings.TrimRight(l, "\n"); strings.HasSuffix(bare, mark) && !strings.HasPrefix(l, "#") {
-			l = line
-			line = ""
+	for present := range strings.Lines(crontab) {
+		bare := strings.TrimRight(present, "\n")
+		if strings.HasSuffix(bare, mark) && !strings.HasPrefix(bare, "#") {
 			was = bare
+			b.WriteString(line)
+			line = ""
+			continue
 		}
-		b.WriteString(l)
+		b.WriteString(present)
 	}
 	if line != "" && crontab != "" && !strings.HasSuffix(crontab, "\n") {
 		b.WriteString("\n")

@@ -104,11 +104,10 @@ func (s *files) write() error {
 		if f.text == s.list[i].text {
 			continue
 		}
-		err := os.MkdirAll(filepath.Dir(f.path), 0o755)
-		if err == nil {
-			err = durable.WriteFile(f.path, []byte(f.text), 0o644)
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+			return fileError(err)
 		}
-		if err != nil {
+		if err := durable.WriteFile(f.path, []byte(f.text), 0o644); err != nil {
 			return fileError(err)
 		}
 		s.changes.done("wrote " + f.path)
@@ -119,9 +118,11 @@ func (s *files) write() error {
 // removeFiles removes the files that exist.
 func (s *files) removeFiles(paths ...string) error {
 	for _, path := range paths {
-		if err := os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+		err := os.Remove(path)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
-		} else if err != nil {
+		}
+		if err != nil {
 			return fileError(err)
 		}
 		s.changes.done("removed " + path)

@@ -139,12 +139,13 @@ type LaunchdStatus struct {
 func (l *launchd) addStatus(ctx context.Context, out *Status) {
 	said, err := l.launchctl(ctx, "print", l.service())
 	row := &LaunchdStatus{Label: l.name(), Path: l.list[0].path, Loaded: err == nil}
-	if code, err := strconv.Atoi(lineAfter(said, "\tlast exit code = ")); err == nil {
+	code, notKnown := strconv.Atoi(lineAfter(said, "\tlast exit code = "))
+	if notKnown == nil {
 		row.Exit = &code
 	}
 	out.Launchd = row
 	switch {
-	case err != nil:
+	case !row.Loaded:
 		out.addProblem(
 			"%s is not loaded: symphony schedule install -w %s",
 			row.Label,

@@ -25,8 +25,9 @@ import (
 
 // Options are the flags of schedule.
 type Options struct {
-	System, Cron bool
-	RunAs        string
+	System bool   // units of the whole machine, which need root
+	Cron   bool   // a line in the crontab
+	RunAs  string // with System: the account that passes run as
 }
 
 // Changes are what an operation has done, and what an operator has to know besides.
@@ -53,7 +54,7 @@ type scheduler interface {
 	install(ctx context.Context) error
 	// installed is what install has written, as far as it was read and still exists.
 	installed() string
-	// options are those with which install has written it.
+	// options are the options with which install has written it.
 	options() Options
 	addStatus(ctx context.Context, out *Status)
 	remove(ctx context.Context) error
@@ -89,13 +90,15 @@ func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 		return nil, nil, err
 	}
 	s := &plan{caller: p, account: a, program: wiring.ProgramPath(), changes: &Changes{}}
-	if u, err := user.LookupId(strconv.Itoa(a.uid)); err != nil || u.HomeDir != a.home {
+	known, err := user.LookupId(strconv.Itoa(a.uid))
+	if err != nil || known.HomeDir != a.home {
 		// systemd and cron would set the one of the password database, if any
 		s.vars = append(s.vars, "HOME="+a.home)
 	}
 	for _, name := range pathVars {
-		if v := p.Env.Getenv(name); filepath.IsAbs(v) {
-			s.vars = append(s.vars, name+"="+v)
+		value := p.Env.Getenv(name)
+		if filepath.IsAbs(value) {
+			s.vars = append(s.vars, name+"="+value)
 		}
 	}
 	if p.StateDir != state.DefaultDir(p.Env.Getenv("XDG_STATE_HOME"), p.Env.Home, p.Path) {
@@ -138,8 +141,8 @@ func failed(hint, format string, args ...any) error {
 	return reconcile.NewError("schedule_failed", fmt.Sprintf(format, args...), hint)
 }
 
-// passAccount returns the account that passes run as. With --system under sudo it is that of
-// the user who called sudo, not root.
+// passAccount returns the account that passes run as. With --system under sudo it is the account
+// of the user who called sudo, not root.
 func passAccount(w *environ.Env, o Options) (account, error) {
 	name := o.RunAs
 	if name == "" && o.System && os.Geteuid() == 0 {
@@ -223,7 +226,8 @@ func Supported(ctx context.Context, p *wiring.Project) (kinds []string, err erro
 		usual = newLaunchd(s)
 		name = "launchd"
 	}
-	if err = usual.refuse(ctx, 0); err == nil {
+	err = usual.refuse(ctx, 0)
+	if err == nil {
 		kinds = append(kinds, name)
 	}
 	if (cron{plan: s}).refuse(ctx, 0) == nil {
@@ -239,13 +243,16 @@ func Install(ctx context.Context, p *wiring.Project, o Options) (Changes, error)
 	if err != nil {
 		return Changes{}, err
 	}
-	if err = s.installable(ctx, kind, managerPatience); err == nil {
-		err = kind.install(ctx)
+	if err := s.installable(ctx, kind, managerPatience); err != nil {
+		return *s.changes, err
 	}
-	if err == nil && !o.System { // the state of another account is not this one's to write
-		err = wiring.RecordSchedule(ctx, p, true)
+	if err := kind.install(ctx); err != nil {
+		return *s.changes, err
 	}
-	return *s.changes, err
+	if o.System { // the state of another account is not this one's to write
+		return *s.changes, nil
+	}
+	return *s.changes, wiring.RecordSchedule(ctx, p, true)
 }
 
 // installable returns the first reason why Install must not write anything; nil for none.
@@ -253,30 +260,41 @@ func (s *plan) installable(ctx context.Context, kind scheduler, patience time.Du
 	if err := s.caller.Nested(); err != nil {
 		return err
 	}
-	path := paths.Real(s.program)
-	why := ""
-	if temporary := wiring.TemporaryAbove(path, s.caller.Env); temporary != "" {
-		why = "is below " + temporary
+	if err := s.programStays(); err != nil {
+		return err
 	}
-	if wiring.BuiltByGoRun(path) {
-		why = "was built by go run"
-	}
-	if s.program == "" {
-		path = "the program"
-		why = "no longer exists"
-	}
-	if why != "" {
+	timer := packagedTimer(ctx, s.caller)
+	if timer != "" {
 		return reconcile.NewError(
-			"temporary_program",
-			fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
-			"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy",
+			"schedule_foreign",
+			timer+" runs passes of this project already",
+			"keep it, or run systemctl --user disable --now "+text.ShellQuote(timer)+" first",
 		)
 	}
-	if name := packagedTimer(ctx, s.caller); name != "" {
-		return reconcile.NewError("schedule_foreign", name+" runs passes of this project already",
-			"keep it, or run systemctl --user disable --now "+text.ShellQuote(name)+" first")
-	}
 	return kind.refuse(ctx, patience)
+}
+
+// programStays returns an error unless the program is where a schedule will find it later.
+func (s *plan) programStays() error {
+	path := paths.Real(s.program)
+	temporary := wiring.TemporaryAbove(path, s.caller.Env)
+	why := ""
+	switch {
+	case s.program == "":
+		path = "the program"
+		why = "no longer exists"
+	case wiring.BuiltByGoRun(path):
+		why = "was built by go run"
+	case temporary != "":
+		why = "is below " + temporary
+	default:
+		return nil
+	}
+	return reconcile.NewError(
+		"temporary_program",
+		fmt.Sprintf("%s %s: a schedule needs a permanent program", path, why),
+		"copy the program to a permanent place, such as ~/bin/symphony, and install the schedule with that copy",
+	)
 }
 
 // Remove removes what Install wrote. The workflow need not exist. What was removed before an
@@ -286,26 +304,20 @@ func Remove(ctx context.Context, p *wiring.Project, o Options) (Changes, error) 
 		return Changes{}, err
 	}
 	changes, removed, as, err := remove(ctx, p, o)
-	switch {
-	case removed:
+	if removed {
 		if as == "" {
 			err = errors.Join(err, wiring.RecordSchedule(ctx, p, false))
 		}
-		changes.done(
-			fmt.Sprintf(
-				"running workers continue; symphony stop --all -w %s ends them%s",
-				text.ShellQuote(p.Path),
-				as,
-			),
-		)
-	case err == nil:
+		stop := "symphony stop --all -w " + text.ShellQuote(p.Path)
+		changes.done("running workers continue; " + stop + " ends them" + as)
+	} else if err == nil {
 		changes.done("nothing is installed for " + p.Path)
 	}
 	return changes, err
 }
 
-// remove is Remove without its last line. It returns whether something was removed, and the
-// account that has run its passes.
+// remove is Remove without its last line. It returns whether something was removed, and ", as
+// NAME" if passes have run as another account.
 func remove(
 	ctx context.Context,
 	p *wiring.Project,
@@ -316,17 +328,15 @@ func remove(
 		return changes, false, "", found.problem
 	}
 	for _, kind := range found.kinds {
-		switch has := kind.options(); {
-		case o.Cron && !has.Cron || o.System && !has.System:
+		has := kind.options()
+		if o.Cron && !has.Cron || o.System && !has.System {
 			continue
-		case has.System && os.Geteuid() != 0:
-			needsRoot = rootOnly(
-				"sudo " + text.ShellQuote(
-					wiring.ProgramPath(),
-				) + " schedule remove --system -w " + text.ShellQuote(p.Path),
-			)
+		}
+		if has.System && os.Geteuid() != 0 {
+			needsRoot = rootOnly(removeAsRoot(p))
 			continue
-		case has.System:
+		}
+		if has.System {
 			as = ", as " + has.RunAs
 		}
 		if err := kind.remove(ctx); err != nil {
@@ -335,6 +345,12 @@ func remove(
 		removed = true
 	}
 	return *found.changes, removed, as, needsRoot
+}
+
+// removeAsRoot is the command that removes the units of the machine.
+func removeAsRoot(p *wiring.Project) string {
+	return "sudo " + text.ShellQuote(wiring.ProgramPath()) +
+		" schedule remove --system -w " + text.ShellQuote(p.Path)
 }
 
 // Installed reports whether Install has written a schedule for a project.
@@ -353,10 +369,9 @@ func Move(ctx context.Context, old, p *wiring.Project) (all Changes, err error) 
 		o := kind.options()
 		changes, err := Install(ctx, p, o)
 		add(changes)
-		if known, ok := errors.AsType[*reconcile.Error](err); ok && o.System && os.Geteuid() != 0 {
-			known.Hint += " && sudo " + text.ShellQuote(
-				wiring.ProgramPath(),
-			) + " schedule remove --system -w " + text.ShellQuote(old.Path)
+		known, ok := errors.AsType[*reconcile.Error](err)
+		if ok && o.System && os.Geteuid() != 0 {
+			known.Hint += " && " + removeAsRoot(old)
 		}
 		if err != nil {
 			return all, err

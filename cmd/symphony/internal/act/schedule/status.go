@@ -60,10 +60,12 @@ func Running(ctx context.Context, p *wiring.Project, flags string) (what, hint s
 	if len(found.kinds) > 0 {
 		return "an installed schedule", "symphony schedule remove " + flags
 	}
-	if name := packagedTimer(ctx, p); name != "" {
-		return name, "systemctl --user disable --now " + text.ShellQuote(name)
+	timer := packagedTimer(ctx, p)
+	if timer != "" {
+		return timer, "systemctl --user disable --now " + text.ShellQuote(timer)
 	}
-	if line := found.lineByHand(p); line != "" {
+	line := found.lineByHand(p)
+	if line != "" {
 		return "a line in your crontab", "delete it with crontab -e: " + line
 	}
 	return "", ""
@@ -80,19 +82,13 @@ func packagedTimer(ctx context.Context, p *wiring.Project) string {
 		if !strings.HasPrefix(name, "symphony@") || !wiring.Exists(filepath.Join(dir, name)) {
 			continue
 		}
-		folder, err := runProgram(
-			ctx,
-			p.Env,
-			"",
-			nil,
-			"systemd-escape",
-			"--unescape",
-			"--path",
-			"--instance",
-			name,
-		)
-		if err == nil &&
-			paths.Real(filepath.Join(strings.TrimSuffix(folder, "\n"), "WORKFLOW.md")) == paths.Real(p.Path) {
+		unescape := []string{"--unescape", "--path", "--instance", name}
+		said, err := runProgram(ctx, p.Env, "", nil, "systemd-escape", unescape...)
+		if err != nil {
+			continue
+		}
+		folder := strings.TrimSuffix(said, "\n")
+		if paths.Real(filepath.Join(folder, "WORKFLOW.md")) == paths.Real(p.Path) {
 			return name
 		}
 	}
@@ -116,34 +112,37 @@ func (in installation) lineByHand(p *wiring.Project) string {
 // that is yet to be installed does. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
 	found := findInstalled(ctx, p)
-	none := len(found.kinds) == 0 && found.lineByHand(p) == ""
 	carries := func(forms ...string) bool {
-		return none || slices.ContainsFunc(found.kinds, func(kind scheduler) bool {
-			return slices.ContainsFunc(
-				forms,
-				func(form string) bool { return strings.Contains(kind.installed(), form) },
-			)
-		})
+		none := len(found.kinds) == 0 && found.lineByHand(p) == ""
+		return none || found.carries(forms)
 	}
-	words := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
-	if stateFlag == "" &&
-		carries(
-			" --state-dir "+cronWord(p.StateDir)+" ",
-			" --state-dir "+argumentWord(p.StateDir)+" ",
-			words,
-		) {
+	inCron := " --state-dir " + cronWord(p.StateDir) + " "
+	inUnit := " --state-dir " + argumentWord(p.StateDir) + " "
+	inPlist := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
+	if stateFlag == "" && carries(inCron, inUnit, inPlist) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
-		v := p.Env.Getenv(name)
-		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(v)
-		if v != "" &&
-			carries(" "+name+"="+cronWord(v)+" ", "\nEnvironment="+unitWord(name+"="+v)+"\n", inPlist) {
-			vars = append(vars, name+"="+v)
+		value := p.Env.Getenv(name)
+		inCron := " " + name + "=" + cronWord(value) + " "
+		inUnit := "\nEnvironment=" + unitWord(name+"="+value) + "\n"
+		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(value)
+		if value != "" && carries(inCron, inUnit, inPlist) {
+			vars = append(vars, name+"="+value)
 		}
 	}
 	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
+}
+
+// carries reports whether one of the installed schedules contains one of the texts.
+func (in installation) carries(forms []string) bool {
+	return slices.ContainsFunc(in.kinds, func(kind scheduler) bool {
+		installed := kind.installed()
+		return slices.ContainsFunc(forms, func(form string) bool {
+			return strings.Contains(installed, form)
+		})
+	})
 }
 
 // Status is the JSON of schedule status.
