@@ -1,0 +1,283 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// gitVersion is the version that git prints.
+var gitVersion = text.Pattern(`git version (\d+)\.(\d+)`)
+
+// checkGit finds git as hooks and agents do. An old git does not know GIT_CONFIG_COUNT (see
+// confine.Config.AtHome).
+func checkGit(ctx context.Context, e *environment) []finding {
+	list := e.checkProgram(ctx, "git", "agents can't commit, and repositories can't be cloned")
+	old := oldGit(list[0].Message)
+	if old != "" {
+		return warn(
+			old+" is older than 2.31: codex would let it run programs of an agent outside the sandbox",
+			"upgrade git",
+		)
+	}
+	if e.config.Repository.URL != "" && e.lacks(ctx, "git") {
+		list[0].Status = statusFail
+	}
+	own, err := e.shellIn(ctx, e.p.Environ, "command -v git")
+	if err == nil && own == "" && list[0].Status == statusOK {
+		return fail(
+			"only the login shell finds git, and symphony looks for it in "+e.p.Env.Getenv("PATH")+" itself",
+			"link git into a directory of that PATH, or set PATH in the crontab or the unit",
+		)
+	}
+	return list
+}
+
+// oldGit returns the version in a text, such as "git version 2.30", if it is older than 2.31.
+func oldGit(said string) string {
+	m := gitVersion().FindStringSubmatch(said)
+	if m == nil {
+		return ""
+	}
+	major, _ := strconv.Atoi(m[1]) // digits
+	minor, _ := strconv.Atoi(m[2])
+	if major > 2 || major == 2 && minor >= 31 {
+		return ""
+	}
+	return m[0]
+}
+
+// checkRepository asks the remote for the branch that work begins at, as a clone does, and for
+// branches beside which those of issues can't exist.
+func checkRepository(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports
+		return nil
+	}
+	ref := "HEAD"
+	if repository.Base != "" {
+		ref = "refs/heads/" + repository.Base
+	}
+	asked := text.ShellQuote(ref)
+	for _, folder := range repository.BranchFolders() {
+		asked += " " + text.ShellQuote("refs/heads/"+folder)
+	}
+	answer, err := e.shellIn(
+		ctx,
+		e.gitEnviron,
+		"if said=$(git ls-remote -- "+text.ShellQuote(repository.URL)+" "+asked+" 2>&1); then "+
+			"echo found $(cut -sf2 <<< \"$said\")\n"+
+			`else grep -v '^Warning: ' <<< "$said"; fi`,
+	)
+	if errors.Is(err, context.DeadlineExceeded) {
+		list := fail(
+			"repository_unavailable: "+repository.URL+" does not answer",
+			repositoryHint(repository, answer),
+		)
+		list[0].network = true
+		return list
+	}
+	if err != nil {
+		return failWith(err)
+	}
+	names := strings.Fields(answer)
+	found := len(names) > 0 && names[0] == "found"
+	if !found {
+		list := fail(
+			"repository_unavailable: "+cmp.Or(answer, "git says nothing"),
+			repositoryHint(repository, answer),
+		)
+		list[0].network = gitUnreachable().MatchString(answer)
+		return list
+	}
+	if !slices.Contains(names, ref) {
+		return fail(
+			"repository_unavailable: "+repository.URL+" has no commit at "+ref,
+			repositoryHint(repository, ""),
+		)
+	}
+	for _, folder := range repository.BranchFolders() {
+		if slices.Contains(names, "refs/heads/"+folder) {
+			return fail(fmt.Sprintf("%s: the remote has a branch %q, so git can't make %s there",
+				host.CodeBranchInTheWay, folder, repository.Branch),
+				"rename that branch, or begin repository.branch with something else than "+folder+"/")
+		}
+	}
+	if list := checkLocalClone(ctx, e, repository.URL); list != nil {
+		return list
+	}
+	return ok("%s answers", repository.URL)
+}
+
+// gitEnviron is the environment of git that talks to the remote.
+func (e *environment) gitEnviron() []string {
+	return wiring.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile)
+}
+
+// checkLocalClone finds what a clone on this machine lacks, if it is the remote.
+func checkLocalClone(ctx context.Context, e *environment, address string) []finding {
+	dir := strings.TrimPrefix(address, "file://")
+	if !filepath.IsAbs(dir) {
+		return nil
+	}
+	lacks, err := e.shellIn(ctx, e.p.Environ, "export GIT_NO_LAZY_FETCH=1\ncd "+text.ShellQuote(dir)+` || exit
+[ "$(git rev-parse --is-shallow-repository)" != true ] || { echo history; exit; }
+git config --get-regexp '^remote\..*\.promisor$' >/dev/null || exit
+git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case lacks == "history":
+		return fail(
+			"repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
+			"git -C "+dir+" fetch --unshallow",
+		)
+	case lacks == "files":
+		return fail(
+			"repository_unavailable: "+dir+" is a partial clone, which lacks files",
+			"git -C "+dir+" fetch --refetch --no-filter",
+		)
+	}
+	return nil
+}
+
+// inScratch makes a script run in a new directory. It prints ok, or in one line what the
+// script has said.
+func inScratch(script string) string {
+	return `set -f; d=$(mktemp -d) || exit; trap 'rm -rf "$d"' EXIT; cd "$d" || exit
+said=$({ ` + script + `; } 2>&1 </dev/null) && echo ok || echo $said`
+}
+
+// identity sets the author of commits in the repository in which a script works.
+func identity(r workflow.Repository) string {
+	script := "true"
+	if r.Name != "" {
+		script += " && git config user.name " + text.ShellQuote(r.Name)
+	}
+	if r.Email != "" {
+		script += " && git config user.email " + text.ShellQuote(r.Email)
+	}
+	return script
+}
+
+// checkCommit makes a commit in a repository of its own, as an agent would: a hook or a
+// setting of the account may keep all agents from it.
+func checkCommit(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if repository.URL == "" || e.lacks(ctx, "git") {
+		return nil
+	}
+	said, err := e.shell(
+		ctx,
+		inScratch("git init -q && git config commit.gpgSign false && "+identity(repository)+
+			" && echo try > file && git add file && git commit -q -m 'try a commit'"),
+	)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case said == "ok":
+		return nil
+	case noIdentity().MatchString(said):
+		return fail(
+			host.CodeNoIdentity+": the agent's commits would have no author",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global",
+		)
+	}
+	return fail("git refuses a commit as an agent makes it: "+text.Short(said, mostSaid),
+		"correct the setting or the hook, which git config --show-origin --list shows")
+}
+
+const mostSaid = 300 // bytes of what git has said
+
+// noIdentity matches what git says about a commit without an author.
+var noIdentity = text.Pattern(`tell me who you are|no email was given|empty ident|identity unknown`)
+
+// checkSignature signs a commit as a delivery does, where nobody could type a passphrase.
+func checkSignature(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if !repository.Sign || !repository.Delivers() || e.lacks(ctx, "git") {
+		return nil
+	}
+	said, err := e.shellIn(
+		ctx,
+		e.gitEnviron,
+		"unset DISPLAY WAYLAND_DISPLAY GPG_TTY; export SSH_ASKPASS_REQUIRE=never\n"+
+			inScratch("git init -q --bare && "+identity(repository)+
+				" && git commit-tree -S -m 'try a signature' $(git hash-object -t tree -w /dev/null)"),
+	)
+	switch {
+	case err != nil:
+		return failWith(err)
+	case said == "ok":
+		return ok("git signs commits")
+	}
+	return fail(
+		"git can't sign a commit: "+text.Short(said, mostSaid),
+		"correct user.signingKey and gpg.format in your git configuration: the key must need no passphrase, or an agent must have it",
+	)
+}
+
+// repositoryHint is the next step after an answer of git ls-remote, which is empty if there is
+// no such branch.
+func repositoryHint(repository workflow.Repository, answer string) string {
+	look := "git ls-remote " + text.ShellQuote(repository.URL)
+	switch {
+	case strings.Contains(answer, "could not read Username"):
+		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
+	case strings.Contains(answer, "Permission denied (publickey"):
+		return "give the server the public key of this account, which ssh-keygen makes, or write an https address into repository.url"
+	case strings.Contains(answer, "Host key verification failed"):
+		return "run " + look + " in a terminal, and confirm the key of the server"
+	case answer == "" && repository.Base == "":
+		return "push a first commit to it, or set repository.base to a branch that has one"
+	case answer == "":
+		heads := strings.Replace(look, "ls-remote", "ls-remote --heads", 1)
+		return "correct repository.base: " + heads + " lists the branches"
+	}
+	return "correct repository.url or repository.base, or see what is wrong with " + look
+}
+
+// ghBound is enough for gh, which asks GitHub whether its login is valid.
+const ghBound = 5 * time.Second
+
+// mentionsGh matches a workflow in which gh is a word.
+var mentionsGh = text.Pattern(`\bgh\b`)
+
+// checkGh finds gh, and whether it is logged in, if the workflow mentions it.
+func checkGh(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	needed := repository.OpensPullRequests() && repository.Token == ""
+	if !needed && !mentionsGh().Match(e.config.Redacted) {
+		return nil
+	}
+	found := e.checkProgram(ctx, "gh", "the workflow uses it")
+	if found[0].Status != statusOK {
+		return found
+	}
+	ctx, cancel := context.WithTimeout(ctx, ghBound)
+	defer cancel()
+	answer, err := e.shell(ctx, "if gh auth status >/dev/null 2>&1; then echo in; else echo out; fi")
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		list := warn("gh auth status does not answer", "run it yourself; it needs the network")
+		list[0].network = true
+		return list
+	case err != nil:
+		return failWith(err)
+	case answer == "in":
+		return found
+	}
+	return warn("gh is not logged in to GitHub, and the workflow uses it",
+		"run gh auth login as this account, or put GH_TOKEN=… into "+e.p.EnvPath())
+}

@@ -1,0 +1,99 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// checkHosts asks each machine on which agents work.
+func checkHosts(ctx context.Context, e *environment) []finding {
+	hosts := e.config.Policy.Hosts
+	list := make([][]finding, len(hosts))
+	var asked sync.WaitGroup
+	for i, name := range hosts {
+		asked.Go(func() { list[i] = e.checkHost(ctx, name) })
+	}
+	asked.Wait()
+	return slices.Concat(list...)
+}
+
+func (e *environment) checkHost(ctx context.Context, name string) []finding {
+	a, err := wiring.AskHost(ctx, e.p, name)
+	// another program may be a codex, too
+	own := strings.HasPrefix(e.config.Codex.Command, "codex ")
+	repository := e.config.Repository
+	switch {
+	case err != nil:
+		known := exit.From(err)
+		return fail(known.Error(), known.Hint)
+	case workflow.IsEngine(name):
+		return ok(
+			"%s answers within %v; what its machines have was not examined",
+			name,
+			a.Latency.Round(100*time.Millisecond),
+		)
+	case a.NoRoot != "":
+		return fail(fmt.Sprintf("%s: worker.root can't be made or written: %s", name, a.NoRoot),
+			"correct worker.root, or the directory there")
+	case own && a.Codex == "":
+		return fail(
+			name+": a login shell does not find codex",
+			"install it there: npm install -g @openai/codex; then run codex login there",
+		)
+	case own && strings.HasPrefix(a.Login, "Not logged in"):
+		return warn(
+			name+": codex is not logged in",
+			"run codex login there, unless its model provider needs no login",
+		)
+	case a.Git == "" && repository.URL != "":
+		return fail(
+			name+": a login shell does not find git, with which workspaces are cloned",
+			"install it there",
+		)
+	case repository.URL != "" && a.Author == "" && (repository.Name == "" || repository.Email == ""):
+		return fail(
+			name+": git does not know an author for the agents' commits",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global there",
+		)
+	case a.Git == "":
+		return warn(
+			name+": a login shell does not find git",
+			"install it there, unless hooks and agents need none",
+		)
+	}
+	latency := a.Latency.Round(100 * time.Millisecond)
+	if own {
+		return ok("%s: codex %s, git %s, answers within %v", name, a.Codex, a.Git, latency)
+	}
+	return ok("%s: git %s, answers within %v", name, a.Git, latency)
+}
+
+// checkEngine runs a trial job, if that was asked for.
+func checkEngine(ctx context.Context, e *environment) []finding {
+	if !e.tryEngine {
+		return nil
+	}
+	hosts := e.config.Policy.Hosts
+	if len(hosts) != 1 || !workflow.IsEngine(hosts[0]) {
+		return fail(
+			"--engine: the workflow names no engine that starts jobs",
+			"set worker.engine.kind, or leave --engine out",
+		)
+	}
+	began := time.Now()
+	root, err := wiring.TryEngine(ctx, e.p, hosts[0])
+	if err != nil {
+		known := exit.From(err)
+		return fail("trial job: "+known.Error(), known.Hint)
+	}
+	return ok("a trial job was started, reached and ended within %v; it could make a workspace in %s",
+		time.Since(began).Round(100*time.Millisecond), root)
+}

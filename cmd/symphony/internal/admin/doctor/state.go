@@ -1,0 +1,136 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/schedule"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// checkState checks whether the database exists, belongs to this workflow and is intact, and
+// whether its state keeps runs from starting. It creates nothing.
+func checkState(ctx context.Context, e *environment) (list []finding) {
+	dir := e.p.StateDir
+	exists, err := state.CheckDir(dir)
+	if err != nil {
+		return failWith(err)
+	}
+	db, err := state.OpenReadOnly(ctx, dir)
+	if !exists || errors.Is(err, state.ErrNoState) {
+		return ok("%s, which the first pass creates", dir)
+	}
+	if err != nil {
+		list = failWith(err)
+		if list[0].code == "state_outdated" { // the next pass migrates it
+			list[0].Status = statusWarn
+		}
+		return list
+	}
+	defer db.Close()
+	_, ownerErr := wiring.OwnerPath(ctx, e.p, db)
+	_, copyErr := wiring.OriginalPath(ctx, e.p, db)
+	for _, err := range []error{ownerErr, copyErr, db.Newer(), db.QuickCheck(ctx)} {
+		if err != nil {
+			list = append(list, failWith(err)...)
+		}
+	}
+	if list == nil {
+		list = ok("%s, schema %d, intact", dir, db.Schema())
+	}
+	rec, err := db.Store.State(ctx)
+	if err != nil { // the checks above have found why
+		return list
+	}
+	block := wiring.BlockedBy(rec)
+	if block != nil {
+		list = append(list, warn(
+			"blocked by "+block.Reason+": "+block.Message,
+			"symphony ps shows when it is tried again",
+		)...)
+	}
+	if rec.Paused {
+		list = append(list, warn("the project is paused: no new run starts", "symphony resume")...)
+	}
+	return list
+}
+
+// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the
+// last pass ended.
+func checkSchedule(ctx context.Context, e *environment) (list []finding) {
+	if e.machine && e.as == asCalled {
+		return checkScheduler(ctx, e)
+	}
+	st, err := schedule.ReadStatus(ctx, e.p)
+	if err != nil || e.as != asCalled {
+		return nil // checkState reports the error; the schedule is the same in both environments
+	}
+	which := " -w " + text.ShellQuote(e.p.Path)
+	now := e.p.Env.Now()
+	hint := "symphony schedule install" + which + ", or keep symphony tick --loop" + which + " running"
+	if len(st.Timers) > 0 || st.Launchd != nil || st.Cron != nil {
+		hint = "it is installed; see symphony schedule status" + which
+	}
+	last := st.LastPass
+	run := st.LastRun
+	switch {
+	case last == nil:
+		list = warn("no pass has run yet", hint)
+	case st.Loop:
+		list = ok("symphony tick --loop is running")
+	case run == nil:
+		list = warn(
+			"neither cron nor a timer nor --loop has run a pass yet: runs start only when you run a pass yourself",
+			hint,
+		)
+	case st.Alive:
+		list = ok("active, last pass %s ago (%s)", text.Age(now, run.StartedAt), run.Trigger)
+	default:
+		list = warn(
+			fmt.Sprintf(
+				"it has stopped: the last pass of %s began %s ago",
+				run.Trigger,
+				text.Age(now, run.StartedAt),
+			),
+			hint,
+		)
+	}
+	if last != nil && len(last.Errors) > 0 {
+		errs := text.Map(last.Errors, func(e reconcile.Error) string { return e.Code + ": " + e.Message })
+		list = append(list, warn(fmt.Sprintf("the last pass (%s ago, by %s) had errors: %s",
+			text.Age(now, last.StartedAt), last.Trigger, strings.Join(errs, "; ")),
+			"run symphony tick, which prints the next step")...)
+	}
+	for _, text := range st.Problems {
+		list = append(list, warn(text, "")...) // the problem names the next step
+	}
+	return list
+}
+
+// checkScheduler reports which schedules this machine can have.
+func checkScheduler(ctx context.Context, e *environment) []finding {
+	kinds, err := schedule.Supported(ctx, e.p)
+	if len(kinds) > 0 {
+		return ok("%s can run passes", strings.Join(kinds, " or "))
+	}
+	list := failWith(err)
+	list[0].Status = statusWarn
+	return list
+}
+
+// checkSharing names the other projects with the same project of the tracker.
+func checkSharing(_ context.Context, e *environment) []finding {
+	others := wiring.NewOthers(e.p, nil).Sharing(e.config.Policy.Project)
+	if len(others) == 0 {
+		return nil
+	}
+	return ok(
+		"%s has the same project of the tracker; an issue that one has claimed is not started by another",
+		strings.Join(others, ", "),
+	)
+}
