@@ -32,10 +32,14 @@ func findSharing(w *environ.Env, rows []ProjectRow) {
 	sharing := map[string][]int{} // rows by project of the tracker
 	for i, r := range rows {
 		rows[i].SharedWith = []string{}
-		if cfg, err := wiring.NewProject(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey(); r.WorkflowExists &&
-			err == nil {
-			sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
+		if !r.WorkflowExists {
+			continue
 		}
+		cfg, err := wiring.NewProject(w, r.WorkflowPath, r.StateDir).ConfigWithoutKey()
+		if err != nil { // it shares nothing while it is invalid
+			continue
+		}
+		sharing[cfg.Policy.Project] = append(sharing[cfg.Policy.Project], i)
 	}
 	for _, same := range sharing {
 		for _, i := range same {
@@ -51,10 +55,11 @@ func findSharing(w *environ.Env, rows []ProjectRow) {
 // Projects returns the projects of the account.
 func Projects(ctx context.Context, w *environ.Env) (ProjectsJSON, error) {
 	rows, err := knownProjects(ctx, w)
-	if err == nil {
-		findSharing(w, rows)
+	if err != nil {
+		return nil, err
 	}
-	return rows, err
+	findSharing(w, rows)
+	return rows, nil
 }
 
 // Space is a workspace that may be removed.
@@ -90,10 +95,7 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 			return nil, err
 		}
 		for _, rec := range root.Workspaces {
-			// a database that can't be examined may exist
-			_, err := os.Stat(filepath.Join(rec.StateDir, "state.db"))
-			if gone := errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR); rec.StateDir != stateDir &&
-				!gone {
+			if rec.StateDir != stateDir && !isGone(rec.StateDir) {
 				continue
 			}
 			found, err := machine.Examine(ctx, host.ExamineRequest{Root: rec.Root, Key: rec.Key})
@@ -113,18 +115,22 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 	return list, nil
 }
 
+// isGone reports whether a state directory has no database any more. One that can't be
+// examined may exist.
+func isGone(stateDir string) bool {
+	_, err := os.Stat(filepath.Join(stateDir, "state.db"))
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
+}
+
 // refuseBusy refuses a project with workers or a loop. hint explains how to stop the workers.
 func refuseBusy(p *wiring.Project, hint string) error {
-	if living := wiring.LivingRuns(p); len(living) > 0 {
+	living := wiring.LivingRuns(p)
+	if len(living) > 0 {
+		workers := text.Plural(len(living), "worker")
 		ids := strings.Join(living, ", ")
 		return reconcile.NewError(
 			codeBusy,
-			fmt.Sprintf(
-				"%s still running on %s: run %s",
-				text.Plural(len(living), "worker"),
-				p.StateDir,
-				ids,
-			),
+			fmt.Sprintf("%s still running on %s: run %s", workers, p.StateDir, ids),
 			hint,
 		)
 	}

@@ -48,7 +48,7 @@ type mover struct {
 }
 
 // MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new
-// path: its state directory and environment file get the names that follow from that path, and
+// path: its state directory and environment file get the names that belong to that path, and
 // its schedule is installed again. An interrupted move can be repeated. What was moved comes
 // with an error of the schedule.
 func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved MovedJSON, err error) {
@@ -148,9 +148,8 @@ func (m *mover) defaultDir(path string) string {
 
 // check refuses a project that is in use, and a new path that has been used by another one.
 func (m *mover) check(ctx context.Context) error {
-	hint := "wait for them, or stop them: symphony stop --all --state-dir " + text.ShellQuote(
-		m.from,
-	) + " -w " + text.ShellQuote(m.new)
+	hint := "wait for them, or stop them: symphony stop --all --state-dir " +
+		text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
 	if err := refuseBusy(wiring.NewProject(m.w, m.new, m.from), hint); err != nil {
 		return err
 	}
@@ -176,8 +175,8 @@ func (m *mover) move(ctx context.Context) error {
 		if err := m.clear(ctx); err != nil {
 			return err
 		}
-		if err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to)); err != nil &&
-			!errors.Is(err, fs.ErrNotExist) {
+		err := os.Rename(envFile(m.w, m.from), envFile(m.w, m.to))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("move the environment file: %w", err)
 		}
 		if err := os.Rename(m.from, m.to); err != nil {
@@ -202,31 +201,46 @@ func (m *mover) clear(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { _ = release() }() // it fails if the lock file has been removed
-	db, err := state.OpenReadOnly(ctx, m.to)
-	if err == nil {
-		var runs []reconcile.Run
-		err = db.Newer()
-		if err == nil {
-			runs, err = db.Runs.Recent(ctx, 1)
-		}
-		err = errors.Join(err, db.Close())
-		if err == nil && len(runs) > 0 {
-			return reconcile.NewError(codeNotMoved, m.new+" has runs of its own, in "+m.to,
-				"remove that project first: symphony projects remove "+text.ShellQuote(m.to))
-		}
-	}
-	if err != nil && !errors.Is(err, state.ErrNoState) {
+	has, err := hasRuns(ctx, m.to)
+	if err != nil {
 		return err
 	}
+	if has {
+		return reconcile.NewError(
+			codeNotMoved,
+			m.new+" has runs of its own, in "+m.to,
+			"remove that project first: symphony projects remove "+text.ShellQuote(m.to),
+		)
+	}
 	left, err := removeState(m.to)
-	if err == nil && len(left) > 0 {
-		err = reconcile.NewError(
+	if err != nil {
+		return err
+	}
+	if len(left) > 0 {
+		return reconcile.NewError(
 			codeNotMoved,
 			m.to+" contains "+strings.Join(left, ", ")+", which symphony did not make",
 			"move that away",
 		)
 	}
-	return err
+	return nil
+}
+
+// hasRuns reports whether a state directory has runs; it need not have a database.
+func hasRuns(ctx context.Context, stateDir string) (has bool, err error) {
+	db, err := state.OpenReadOnly(ctx, stateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if err := db.Newer(); err != nil {
+		return false, err
+	}
+	runs, err := db.Runs.Recent(ctx, 1)
+	return len(runs) > 0, err
 }
 
 // moveSchedule installs for the new path what is installed for the old one. named is what runs
@@ -238,9 +252,13 @@ func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, nam
 	}
 	old := wiring.NewProject(m.w, m.old, stateDir)
 	changes, err = schedule.Move(ctx, old, wiring.NewProject(m.w, m.new, stateDir))
+	if err != nil {
+		return changes, "", err
+	}
 	old.StateDir = m.defaultDir(m.old)
-	if what, hint := schedule.Running(ctx, old, ""); err == nil && what != "" {
+	what, hint := schedule.Running(ctx, old, "")
+	if what != "" {
 		named = what + " still names " + m.old + ": " + strings.Replace(hint, "delete", "change", 1)
 	}
-	return changes, named, err
+	return changes, named, nil
 }

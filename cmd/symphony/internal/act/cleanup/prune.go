@@ -31,9 +31,11 @@ const maxPastIssues = 1000
 
 // PruneOptions select what Prune removes, and how the operator is asked.
 type PruneOptions struct {
-	DryRun, Force bool
-	OlderThan     time.Duration
-	// identifiers or ids of the only issues to remove something of; empty for all
+	DryRun    bool // nothing is removed
+	Force     bool // work that exists nowhere else is removed, too
+	OlderThan time.Duration
+	// Issues are the identifiers or ids of the only issues to remove something of; empty for
+	// all.
 	Issues []string
 	// Discard is asked about each workspace with unsaved work; nil: it is kept.
 	Discard func(context.Context, Space) (bool, error)
@@ -103,17 +105,23 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	}
 	c := &pruner{p: p, cfg: cfg, options: o}
 	found, err := c.find(ctx)
-	if err == nil {
-		err = c.missing(found)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil && !o.DryRun && o.Discard != nil {
-		err = c.askAboutUnsaved(ctx, found)
+	if err := c.missing(found); err != nil {
+		return nil, err
 	}
-	if err != nil || o.DryRun || found.Empty() {
-		return found, err
+	if !o.DryRun && o.Discard != nil {
+		if err := c.askAboutUnsaved(ctx, found); err != nil {
+			return nil, err
+		}
+	}
+	if o.DryRun || found.Empty() {
+		return found, nil
 	}
 	if o.Confirm != nil {
-		if sure, err := o.Confirm(ctx, found); err != nil || !sure {
+		sure, err := o.Confirm(ctx, found)
+		if err != nil || !sure {
 			return nil, err
 		}
 	}
@@ -122,24 +130,37 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 		return nil, err
 	}
 	// While the operator was asked, an issue may have been reopened or a workspace changed.
-	c.agreed = map[string]string{}
-	for _, s := range found.Workspaces {
-		c.agreed[s.Path] = s.work()
-	}
-	for _, t := range found.Trash {
-		for _, r := range t.rows {
-			c.agreed[r.Path] = r.loss.work()
-		}
-	}
-	for _, r := range found.Runs {
-		for _, l := range r.Commits {
-			c.agreed[l.Path] = l.work()
-		}
-	}
-	if found, err = c.find(ctx); err == nil {
-		err = c.remove(context.WithoutCancel(ctx), found)
-	}
+	c.agreed = found.work()
+	found, err = c.findAndRemove(ctx)
 	return found, errors.Join(err, release())
+}
+
+// work maps what would be removed to the unsaved work in it.
+func (f *PruneJSON) work() map[string]string {
+	work := map[string]string{}
+	for _, s := range f.Workspaces {
+		work[s.Path] = s.work()
+	}
+	for _, t := range f.Trash {
+		for _, r := range t.rows {
+			work[r.Path] = r.loss.work()
+		}
+	}
+	for _, r := range f.Runs {
+		for _, l := range r.Commits {
+			work[l.Path] = l.work()
+		}
+	}
+	return work
+}
+
+// findAndRemove searches again, and removes what the operator has agreed to.
+func (c *pruner) findAndRemove(ctx context.Context) (*PruneJSON, error) {
+	found, err := c.find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return found, c.remove(context.WithoutCancel(ctx), found)
 }
 
 // claimedIn returns the issues with a claim or an unsettled run.
@@ -188,22 +209,38 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	if err != nil {
 		return nil, err
 	}
-	claimed := claimedIn(rec) // nothing of these issues is removed
 	spaces, err := listSpaces(ctx, c.p.StateDir, roots)
 	if err != nil {
 		return nil, err
 	}
-	spaces = slices.DeleteFunc(spaces, func(s Space) bool {
-		return claimed[s.IssueID] || s.rec.Project != c.cfg.Policy.Project ||
-			!c.wants(s.IssueID, s.Identifier)
+	claimed := claimedIn(rec) // nothing of these issues is removed
+	spaces = text.Filter(spaces, func(s Space) bool {
+		return !claimed[s.IssueID] && s.rec.Project == c.cfg.Policy.Project &&
+			c.wants(s.IssueID, s.Identifier)
 	})
-	past = slices.DeleteFunc(past, func(i state.PastIssue) bool { return !c.wants(i.IssueID, i.Identifier) })
+	past = text.Filter(past, func(i state.PastIssue) bool { return c.wants(i.IssueID, i.Identifier) })
 	why, err := c.finished(ctx, spaces, past)
 	if err != nil {
 		return nil, err
 	}
+	c.selectSpaces(f, spaces, why)
+	c.selectRuns(ctx, f, past, why)
+	if err := c.findTrash(ctx, f, roots); err != nil {
+		return nil, err
+	}
+	if len(c.options.Issues) == 0 {
+		if err := c.findRunDirs(ctx, f, db); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// selectSpaces selects the workspaces of finished issues. why maps those to the reason.
+func (c *pruner) selectSpaces(f *PruneJSON, spaces []Space, why map[string]string) {
 	for _, s := range spaces {
-		if s.Why = why[s.IssueID]; s.Why == "" {
+		s.Why = why[s.IssueID]
+		if s.Why == "" {
 			continue
 		}
 		f.names = append(f.names, s.IssueID, s.Identifier)
@@ -213,23 +250,32 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 			f.Kept = append(f.Kept, s)
 		}
 	}
+}
+
+// selectRuns selects the runs of finished issues, unless a mirror has the only copy of their
+// commits.
+func (c *pruner) selectRuns(
+	ctx context.Context,
+	f *PruneJSON,
+	past []state.PastIssue,
+	why map[string]string,
+) {
 	for _, i := range past {
-		reason := why[i.IssueID]
-		if reason == "" {
+		if why[i.IssueID] == "" {
 			continue
 		}
 		f.names = append(f.names, i.IssueID, i.Identifier)
 		commits, err := c.keptHere(ctx, i)
 		if err != nil {
-			f.Warnings = append(f.Warnings, i.Identifier+" stays: it is not known which of its commits only "+
-				"this machine has: "+err.Error())
+			f.Warnings = append(f.Warnings, i.Identifier+" stays: "+
+				"it is not known which of its commits only this machine has: "+err.Error())
 			continue
 		}
 		runs := prunedRuns{
 			IssueID:    i.IssueID,
 			Identifier: i.Identifier,
 			Runs:       i.Runs,
-			Why:        reason,
+			Why:        why[i.IssueID],
 			Commits:    commits,
 		}
 		if slices.ContainsFunc(commits, func(l loss) bool { return !c.mayRemove(l) }) {
@@ -238,39 +284,41 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 			f.Runs = append(f.Runs, runs)
 		}
 	}
-	if err := c.findTrash(ctx, f, roots); err != nil {
-		return nil, err
-	}
-	if len(c.options.Issues) == 0 {
-		err = c.findRunDirs(ctx, f, db)
-	}
-	return f, err
 }
 
 // keptHere returns what the mirrors of this machine have of an issue's work on another one,
 // and no remote has. Mirrors are shared, so each path is followed by the commit.
 func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error) {
 	kept, err := wiring.KeptHere(ctx, c.p, i.IssueID)
+	if err != nil {
+		return nil, err
+	}
 	return text.Map(kept, func(k host.Kept) loss {
 		return loss{
 			Path:    k.Mirror + " " + k.Commit,
 			Unsaved: text.Plural(len(k.Commits), "commit") + " not on any remote",
 			Items:   k.Commits,
 		}
-	}), err
+	}), nil
 }
 
 // findRunDirs selects the run directories without a row that are neither new nor in use.
 func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) error {
 	dirs, err := wiring.Rowless(ctx, c.p, db)
+	if err != nil {
+		return err
+	}
 	for _, e := range dirs {
 		info, err := e.Info()
-		if err == nil && c.p.Env.Now().Sub(info.ModTime()) >= wiring.OrphanAge &&
-			!wiring.Alive(c.p.StateDir, e.Name()) {
+		if err != nil { // it has just been removed
+			continue
+		}
+		isOld := c.p.Env.Now().Sub(info.ModTime()) >= wiring.OrphanAge
+		if isOld && !wiring.Alive(c.p.StateDir, e.Name()) {
 			f.RunDirs = append(f.RunDirs, host.RunDir(c.p.StateDir, e.Name()))
 		}
 	}
-	return err
+	return nil
 }
 
 // mayRemove reports whether something may be removed, together with its unsaved work: the
@@ -306,19 +354,25 @@ func (c *pruner) finished(
 		return nil, err
 	}
 	for _, id := range ids {
-		if issue, there := issues[id]; !there {
+		issue, there := issues[id]
+		switch {
+		case !there:
 			why[id] = "not in the tracker"
-		} else if c.cfg.Policy.Terminal(issue.State) {
+		case c.cfg.Policy.Terminal(issue.State):
 			why[id] = issue.State
 		}
 	}
 	return why, nil
 }
 
-// wants reports whether something of an issue may be removed.
+// wants reports whether something of an issue, which has these names, may be removed.
 func (c *pruner) wants(names ...string) bool {
-	return len(c.options.Issues) == 0 ||
-		slices.ContainsFunc(names, func(name string) bool { return slices.Contains(c.options.Issues, name) })
+	if len(c.options.Issues) == 0 {
+		return true
+	}
+	return slices.ContainsFunc(names, func(name string) bool {
+		return slices.Contains(c.options.Issues, name)
+	})
 }
 
 // missing returns an error for an issue of the command line of which nothing was found.
@@ -334,32 +388,39 @@ func (c *pruner) missing(f *PruneJSON) error {
 }
 
 // findTrash selects the contents of this project's trash, however recent, except work that
-// exists nowhere else.
+// exists nowhere else. The rows of a root follow one another.
 func (c *pruner) findTrash(ctx context.Context, f *PruneJSON, roots []string) error {
 	rows, err := trashOf(ctx, c.p, c.cfg, roots)
+	if err != nil {
+		return err
+	}
 	for _, r := range rows {
 		if !c.wants(r.IssueID, r.Identifier) {
 			continue
 		}
 		f.names = append(f.names, r.IssueID, r.Identifier)
-		if !r.Discarded && !c.mayRemove(r.loss) {
-			if r.Unsaved != nil {
-				f.KeptTrash = append(f.KeptTrash, r.loss)
-			}
-			continue
-		}
-		if n := len(f.Trash); n == 0 || f.Trash[n-1].rows[0].root != r.root {
-			f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
-		}
-		t := &f.Trash[len(f.Trash)-1]
-		t.Entries = t.Entries + 1
-		t.Bytes = t.Bytes + r.Bytes
-		t.rows = append(t.rows, r)
-		if r.loss.Unsaved != "" {
-			t.Discarded = append(t.Discarded, r.loss)
+		if r.Discarded || c.mayRemove(r.loss) {
+			f.addTrash(r)
+		} else if r.Unsaved != nil {
+			f.KeptTrash = append(f.KeptTrash, r.loss)
 		}
 	}
-	return err
+	return nil
+}
+
+// addTrash adds an entry to the trash of its root.
+func (f *PruneJSON) addTrash(r TrashRow) {
+	n := len(f.Trash)
+	if n == 0 || f.Trash[n-1].rows[0].root != r.root {
+		f.Trash = append(f.Trash, prunedTrash{Path: filepath.Dir(r.Path), Discarded: []loss{}})
+	}
+	t := &f.Trash[len(f.Trash)-1]
+	t.Entries++
+	t.Bytes += r.Bytes
+	t.rows = append(t.rows, r)
+	if r.loss.Unsaved != "" {
+		t.Discarded = append(t.Discarded, r.loss)
+	}
 }
 
 // askAboutUnsaved asks about each workspace with unsaved work.
@@ -395,10 +456,8 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	machine := wiring.ThisMachine()
 	for _, t := range f.Trash {
 		for _, r := range t.rows {
-			if err := machine.DeleteTrash(ctx, host.TrashRequest{
-				Root: r.root,
-				Path: r.Path,
-			}); err != nil {
+			err := machine.DeleteTrash(ctx, host.TrashRequest{Root: r.root, Path: r.Path})
+			if err != nil {
 				f.Warnings = append(f.Warnings, "could not be deleted: "+err.Error())
 			}
 		}
@@ -406,24 +465,14 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	selected := f.Workspaces
 	f.Workspaces = []Space{}
 	for _, s := range selected {
-		issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
-		// It moves a workspace to the trash as a cleanup run does.
-		hand := wiring.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
-		unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
-		switch {
-		case err != nil && exit.From(err).Code == reconcile.CodeWorkspaceBusy:
-			// its lease has been taken since
-			err = nil
-			s.InUse = true
-			f.Kept = append(f.Kept, s)
-		case unsaved != "": // for instance by before_remove
-			s.Unsaved = unsaved
-			f.Kept = append(f.Kept, s)
-		default:
-			f.Workspaces = append(f.Workspaces, s)
-		}
-		if err := errors.Join(err, hand.Close(ctx)); err != nil {
+		left, err := c.removeSpace(ctx, s)
+		if err != nil {
 			return err
+		}
+		if left != nil {
+			f.Kept = append(f.Kept, *left)
+		} else {
+			f.Workspaces = append(f.Workspaces, s)
 		}
 	}
 	for i, r := range f.Runs {
@@ -446,6 +495,28 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 		crash.At("prune.run")
 	}
 	return nil
+}
+
+// removeSpace moves a workspace to the trash as a cleanup run does. It returns the workspace if
+// it stays: because a run has taken its lease since, or because it has unsaved work now, for
+// instance by the hook before_remove.
+func (c *pruner) removeSpace(ctx context.Context, s Space) (left *Space, err error) {
+	issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
+	hand := wiring.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
+	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
+	unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
+	if err != nil {
+		if exit.From(err).Code != reconcile.CodeWorkspaceBusy {
+			return nil, err
+		}
+		s.InUse = true
+		return &s, nil
+	}
+	if unsaved != "" {
+		s.Unsaved = unsaved
+		return &s, nil
+	}
+	return nil, nil
 }
 
 // Empty reports whether there is nothing to remove.

@@ -26,7 +26,8 @@ import (
 // RemoveOptions select what RemoveProject removes beside the project, and how the operator is
 // asked.
 type RemoveOptions struct {
-	Workspaces, Force bool
+	Workspaces bool // remove its workspaces, too
+	Force      bool // also those with work that exists nowhere else
 	// Confirm is asked before anything is removed, and gets lines that name what is removed
 	// and what is kept.
 	Confirm func(ctx context.Context, lines []string) (bool, error)
@@ -60,7 +61,8 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if err != nil {
 		return nil, err
 	}
-	if sure, err := o.Confirm(ctx, lines); err != nil || !sure {
+	sure, err := o.Confirm(ctx, lines)
+	if err != nil || !sure {
 		return nil, err
 	}
 	release, err := wiring.LockProject(ctx, w, row.StateDir)
@@ -113,27 +115,43 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 			strings.Join(dirs, " or "),
 		)
 	}
-	// What an interrupted removal has left is no longer listed. It is in a place of the
-	// account's state directories, and contains nothing, or files that symphony makes there.
 	row := readState(ctx, w, path)
 	if row.Error == nil && row.WorkflowPath != "" {
 		return row, nil
 	}
-	home := wiring.StateHome(w)
-	registered, err := state.RegisteredDirs(home)
+	ours, err := isLeft(w, path)
 	if err != nil {
 		return row, err
 	}
-	entries, err := os.ReadDir(path)
-	isOurs := func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }
-	isPath := func(dir string) bool { return paths.Real(dir) == path }
-	ours := len(entries) == 0 || slices.ContainsFunc(entries, isOurs)
-	place := filepath.Dir(path) == paths.Real(home) || slices.ContainsFunc(registered, isPath)
-	if err == nil && ours && place {
-		return row, nil
+	if !ours {
+		return row, reconcile.NewError(
+			codeUnknown,
+			path+" is not a project of this account",
+			"give the WORKFLOW.md or the state directory of a project that symphony projects lists",
+		)
 	}
-	return row, reconcile.NewError(codeUnknown, path+" is not a project of this account",
-		"give the WORKFLOW.md or the state directory of a project that symphony projects lists")
+	return row, nil
+}
+
+// isLeft reports whether a directory is what an interrupted removal has left, which is no
+// longer listed: it is in a place of the account's state directories, and contains nothing, or
+// files that symphony makes there.
+func isLeft(w *environ.Env, path string) (bool, error) {
+	home := wiring.StateHome(w)
+	registered, err := state.RegisteredDirs(home)
+	if err != nil {
+		return false, err
+	}
+	isPath := func(dir string) bool { return paths.Real(dir) == path }
+	if filepath.Dir(path) != paths.Real(home) && !slices.ContainsFunc(registered, isPath) {
+		return false, nil
+	}
+	entries, err := os.ReadDir(path)
+	if err != nil { // it is no directory
+		return false, nil
+	}
+	isOurs := func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }
+	return len(entries) == 0 || slices.ContainsFunc(entries, isOurs), nil
 }
 
 // check refuses a project that is in use, or whose workspaces must not be removed, and reads
@@ -162,7 +180,8 @@ func (r *remover) check(ctx context.Context) (err error) {
 			"repair the database first (symphony doctor), or leave out --workspaces and remove them yourself",
 		)
 	}
-	if r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots); err != nil || !r.options.Workspaces {
+	r.spaces, err = listSpaces(ctx, r.row.StateDir, r.row.Roots)
+	if err != nil || !r.options.Workspaces {
 		return err
 	}
 	for _, s := range r.spaces {
@@ -198,12 +217,13 @@ func (r *remover) checkTrash(ctx context.Context) error {
 				return err
 			}
 			for _, row := range rows {
-				if row.Unsaved != nil && !r.options.Force && !row.Discarded {
+				if row.Unsaved == nil {
+					continue
+				}
+				if !r.options.Force && !row.Discarded {
 					return unsavedError(row.loss)
 				}
-				if row.Unsaved != nil {
-					r.trash = append(r.trash, row)
-				}
+				r.trash = append(r.trash, row)
 			}
 		}
 	}
@@ -226,14 +246,15 @@ func (r *remover) spacesUnknown() bool {
 func (r *remover) announce() (lines []string, err error) {
 	line := func(verb, what string) { lines = append(lines, fmt.Sprintf("%-6s %s", verb, what)) }
 	line("remove", r.row.StateDir)
-	if env := envFile(r.w, r.row.StateDir); wiring.Exists(env) {
+	env := envFile(r.w, r.row.StateDir)
+	if wiring.Exists(env) {
 		others, err := r.sharers()
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case len(others) > 0:
+		}
+		if len(others) > 0 {
 			line("keep", env+", also used by "+strings.Join(others, ", "))
-		default:
+		} else {
 			line("remove", env)
 		}
 	}
@@ -257,20 +278,29 @@ func (r *remover) announce() (lines []string, err error) {
 		line("keep", r.row.WorkflowPath)
 	}
 	last, err := r.last()
-	if accounts := filepath.Join(wiring.StateHome(r.w), accountsDir); last && wiring.Exists(accounts) {
+	if err != nil {
+		return nil, err
+	}
+	accounts := filepath.Join(wiring.StateHome(r.w), accountsDir)
+	if last && wiring.Exists(accounts) {
 		line("remove", accounts+", with the threads of agents")
 	}
-	return lines, err
+	return lines, nil
 }
 
 // last reports whether no other project and no agents without an issue use what the projects
 // of the account share.
 func (r *remover) last() (bool, error) {
 	others, err := wiring.StateDirs(r.w)
-	if dir := wiring.AgentsDir(r.w); wiring.Exists(dir) {
-		others = append(others, dir)
+	if err != nil {
+		return false, err
 	}
-	return !slices.ContainsFunc(others, func(dir string) bool { return dir != r.row.StateDir }), err
+	agents := wiring.AgentsDir(r.w)
+	if wiring.Exists(agents) {
+		others = append(others, agents)
+	}
+	isOther := func(dir string) bool { return dir != r.row.StateDir }
+	return !slices.ContainsFunc(others, isOther), nil
 }
 
 // losses lists the work that exists nowhere else and is destroyed.
@@ -296,42 +326,13 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		}
 	}
 	for _, path := range r.row.Roots {
-		root, err := wiring.ThisMachine().Root(ctx, host.RootRequest{
-			Root:     path,
-			StateDir: r.row.StateDir,
-		})
-		for _, identity := range root.Projects {
-			err = errors.Join(err, wiring.UnclaimFolder(r.w, identity))
-		}
-		if err == nil {
-			err = wiring.ThisMachine().Leave(ctx, host.LeaveRequest{
-				Root:     path,
-				StateDir: r.row.StateDir,
-				Dissolve: r.options.Workspaces,
-			})
-		}
-		if err != nil {
+		if err := r.leaveRoot(ctx, path); err != nil {
 			return nil, err
-		}
-		if r.options.Workspaces && !root.Found {
-			// the last step of an interrupted removal; it fails unless the folder is empty
-			_ = os.Remove(path)
-		}
-		if r.options.Workspaces &&
-			filepath.Dir(path) == paths.Real(filepath.Join(r.w.Home, wiring.RootsFolder)) {
-			_ = os.Remove(filepath.Dir(path)) // the same for the folder that init proposes
 		}
 	}
 	crash.At("projects.remove.roots")
-	others, err := r.sharers()
-	if err != nil {
+	if err := r.removeEnvFile(); err != nil {
 		return nil, err
-	}
-	if env := envFile(r.w, r.row.StateDir); len(others) == 0 {
-		if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return nil, err
-		}
-		_ = os.Remove(filepath.Dir(env)) // fails unless it is empty
 	}
 	left, err := removeState(r.row.StateDir)
 	if err != nil {
@@ -342,50 +343,112 @@ func (r *remover) remove(ctx context.Context) (*RemovedJSON, error) {
 		return nil, err
 	}
 	last, err := r.last()
-	if err == nil && last {
-		err = os.RemoveAll(filepath.Join(home, accountsDir))
-		_ = os.Remove(home) // fails unless it is empty
-	}
 	if err != nil {
 		return nil, err
 	}
+	if last {
+		err := os.RemoveAll(filepath.Join(home, accountsDir))
+		_ = os.Remove(home) // fails unless it is empty
+		if err != nil {
+			return nil, err
+		}
+	}
 	return &RemovedJSON{r.row.StateDir, left, r.losses()}, nil
+}
+
+// leaveRoot removes the project's entries in a workspace root, and with Workspaces the root, if
+// nothing else is in it.
+func (r *remover) leaveRoot(ctx context.Context, path string) error {
+	machine := wiring.ThisMachine()
+	root, err := machine.Root(ctx, host.RootRequest{Root: path, StateDir: r.row.StateDir})
+	if err != nil {
+		return err
+	}
+	for _, identity := range root.Projects {
+		if err := wiring.UnclaimFolder(r.w, identity); err != nil {
+			return err
+		}
+	}
+	err = machine.Leave(ctx, host.LeaveRequest{
+		Root:     path,
+		StateDir: r.row.StateDir,
+		Dissolve: r.options.Workspaces,
+	})
+	if err != nil || !r.options.Workspaces {
+		return err
+	}
+	if !root.Found {
+		// the last step of an interrupted removal; it fails unless the folder is empty
+		_ = os.Remove(path)
+	}
+	proposed := paths.Real(filepath.Join(r.w.Home, wiring.RootsFolder)) // by init
+	if filepath.Dir(path) == proposed {
+		_ = os.Remove(proposed) // fails unless it is empty
+	}
+	return nil
+}
+
+// removeEnvFile removes the project's environment file, unless other projects read it.
+func (r *remover) removeEnvFile() error {
+	others, err := r.sharers()
+	if err != nil || len(others) > 0 {
+		return err
+	}
+	env := envFile(r.w, r.row.StateDir)
+	if err := os.Remove(env); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	_ = os.Remove(filepath.Dir(env)) // fails unless it is empty
+	return nil
 }
 
 // removeWorkspaces deletes the workspaces of the project, and those in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
-		answer, err := wiring.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
-			PrepareRequest: host.PrepareRequest{Root: s.rec.Root, Issue: host.Issue{
-				ID:         s.IssueID,
-				Identifier: s.Identifier,
-				Project:    s.rec.Project,
-				StateDir:   s.rec.StateDir,
-			}},
-			Now: r.w.Now(), Discard: s.Unsaved != "",
-		})
-		switch {
-		case err == nil && answer.Unsaved != "":
-			err = unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
-		case err == nil && answer.Trash != "":
-			err = wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
-				Root: s.rec.Root,
-				Path: answer.Trash,
-			})
-		}
-		if err != nil {
+		if err := r.removeWorkspace(ctx, s); err != nil {
 			return err
 		}
 	}
 	for _, row := range r.trash {
-		if err := wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+		err := wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
 			Root: row.root,
 			Path: row.Path,
-		}); err != nil {
+		})
+		if err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// removeWorkspace deletes a workspace, unless it has unsaved work that was not announced.
+func (r *remover) removeWorkspace(ctx context.Context, s Space) error {
+	answer, err := wiring.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
+		PrepareRequest: host.PrepareRequest{
+			Root: s.rec.Root,
+			Issue: host.Issue{
+				ID:         s.IssueID,
+				Identifier: s.Identifier,
+				Project:    s.rec.Project,
+				StateDir:   s.rec.StateDir,
+			},
+		},
+		Now:     r.w.Now(),
+		Discard: s.Unsaved != "",
+	})
+	if err != nil {
+		return err
+	}
+	if answer.Unsaved != "" {
+		return unsavedError(loss{Path: s.Path, Unsaved: answer.Unsaved})
+	}
+	if answer.Trash == "" {
+		return nil
+	}
+	return wiring.ThisMachine().DeleteTrash(ctx, host.TrashRequest{
+		Root: s.rec.Root,
+		Path: answer.Trash,
+	})
 }
 
 // RemovedJSON is what projects remove --json prints.
@@ -403,9 +466,12 @@ func envFile(w *environ.Env, stateDir string) string {
 // environment file.
 func (r *remover) sharers() ([]string, error) {
 	dirs, err := wiring.StateDirs(r.w)
-	return slices.DeleteFunc(dirs, func(dir string) bool {
-		return dir == r.row.StateDir || filepath.Base(dir) != filepath.Base(r.row.StateDir)
-	}), err
+	if err != nil {
+		return nil, err
+	}
+	return text.Filter(dirs, func(dir string) bool {
+		return dir != r.row.StateDir && filepath.Base(dir) == filepath.Base(r.row.StateDir)
+	}), nil
 }
 
 // stateFiles lists what symphony makes in a state directory, in the order of removal.
@@ -425,8 +491,11 @@ func removeState(dir string) (left []string, err error) {
 		crash.At("projects.remove.file")
 	}
 	entries, err := os.ReadDir(dir)
-	if left = text.Map(entries, os.DirEntry.Name); err == nil && len(left) == 0 {
-		err = os.Remove(dir)
+	if err != nil {
+		return left, err
 	}
-	return left, err
+	if len(entries) == 0 {
+		return left, os.Remove(dir)
+	}
+	return text.Map(entries, os.DirEntry.Name), nil
 }

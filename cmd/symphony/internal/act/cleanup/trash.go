@@ -157,6 +157,9 @@ func trashOf(
 // listTrash lists what a project of the tracker has in the trash of a root.
 func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
 	entries, err := wiring.ThisMachine().ListTrash(ctx, r)
+	if err != nil {
+		return nil, err
+	}
 	for _, e := range entries {
 		row := TrashRow{
 			IssueID:    e.IssueID,
@@ -175,18 +178,22 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 		}
 		rows = append(rows, row)
 	}
-	return rows, err
+	return rows, nil
 }
 
 // allRoots returns the workspace roots on this machine that a project has used, and the one
 // that it uses now.
 func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
 	roots, err := wiring.RootsOf(ctx, db)
-	if len(cfg.Policy.Hosts) > 0 { // workspaces are elsewhere
-		return roots, err
+	if err != nil {
+		return nil, err
 	}
-	if current := wiring.Policy(cfg).WorkspaceRoot; err == nil && !slices.Contains(roots, current) {
+	if len(cfg.Policy.Hosts) > 0 { // workspaces are elsewhere
+		return roots, nil
+	}
+	current := wiring.Policy(cfg).WorkspaceRoot
+	if !slices.Contains(roots, current) {
 		roots = append([]string{current}, roots...)
 	}
-	return roots, err
+	return roots, nil
 }
