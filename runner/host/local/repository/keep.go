@@ -99,15 +99,21 @@ func isFaultHere(err error) bool {
 		strings.Contains(said, "Disk quota exceeded") || strings.Contains(said, "Too many open files")
 }
 
-// Forget implements host.Mirror.
+// Forget implements host.Mirror. It waits for no other user of the mirror if nothing of the
+// issue is kept.
 func (m *Mirror) Forget(ctx context.Context, issue string) error {
-	if !m.exists() {
+	const what = "forget the commits of the workspace"
+	kept, err := m.kept(ctx, issue)
+	if err != nil {
+		return m.failed(host.CodeDeliveryFailed, what, err)
+	}
+	if kept == "" {
 		return nil
 	}
-	err := m.withLock(ctx, func(writer) error {
+	err = m.withLock(ctx, func(writer) error {
 		return m.run(m.localGit(ctx, "update-ref", "-d", keptRef(issue)))
 	})
-	return m.failed(host.CodeDeliveryFailed, "forget the commits of the workspace", err)
+	return m.failed(host.CodeDeliveryFailed, what, err)
 }
 
 // In returns the mirrors below a directory, whatever their remotes are: only for what is done

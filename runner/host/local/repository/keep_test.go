@@ -52,3 +52,15 @@ func TestKeepFails(t *testing.T) {
 	p.env[0] = "PATH=" + os.Getenv("PATH")
 	test.Equal(t, "kept", test.Must(p.mirror().Unsaved(t.Context(), "A-1")).Commit, first)
 }
+
+// To forget the commits of an issue of which nothing is kept takes no lock, for which a fetch
+// of another issue would be waited for.
+func TestForgetNothing(t *testing.T) {
+	p := newPlace(t)
+	p.mustClone("one")
+	test.OK(t, p.mirror().withLock(t.Context(), func(writer) error {
+		ctx, cancel := context.WithTimeout(t.Context(), test.Patience())
+		defer cancel()
+		return p.mirror().Forget(ctx, "A-1")
+	}))
+}
