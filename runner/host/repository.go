@@ -38,8 +38,8 @@ type Repository struct {
 type Kept struct {
 	Mirror string `json:"mirror"` // its path
 	Commit string `json:"commit"` // the newest
-	// Commits are those that no branch or tag of the remote has, the newest first and at most
-	// 100, such as "1a2b3c4 Fix the total".
+	// Commits are those that no branch or tag of the remote has and that were not delivered,
+	// the newest first and at most 100, such as "1a2b3c4 Fix the total".
 	Commits []string `json:"commits"`
 }
 

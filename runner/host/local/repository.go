@@ -165,15 +165,16 @@ func (m Mirrors) mirror(r host.Repository, env []string) *repository.Mirror {
 	return repository.New(m.Dir, r, append(env, host.RunMark+"="+m.RunID), inherit)
 }
 
-// Unsaved returns the commits that the mirrors keep of an issue and no remote has.
-func (m Mirrors) Unsaved(ctx context.Context, issue string, env []string) ([]host.Kept, error) {
+// Unsaved returns the commits that the mirrors keep of an issue and that were not delivered.
+// delivered is the commit that was pushed last for it, empty for none.
+func (m Mirrors) Unsaved(ctx context.Context, issue, delivered string, env []string) ([]host.Kept, error) {
 	all, err := repository.In(m.Dir, env)
 	if err != nil {
 		return nil, err
 	}
 	list := []host.Kept{}
 	for _, mirror := range all {
-		found, err := mirror.Unsaved(ctx, issue)
+		found, err := mirror.Unsaved(ctx, issue, delivered)
 		if err != nil {
 			return nil, err
 		}

@@ -8,8 +8,10 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // ThisMachine returns this machine, for what belongs to no run: workspace roots and
@@ -71,10 +73,19 @@ func NewMirrors(stateDir, runID string) host.Mirrors {
 // mirrorsDir is the directory of the mirrors on this machine for runs on others.
 func mirrorsDir(stateDir string) string { return filepath.Join(stateDir, "mirrors") }
 
-// KeptHere returns the commits of an issue's work on other machines that this one keeps and no
-// remote has.
-func KeptHere(ctx context.Context, p *Project, issueID string) ([]host.Kept, error) {
-	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Unsaved(ctx, issueID, GitEnv(p))
+// KeptHere returns the commits of an issue's work on other machines that this one keeps and
+// that were not delivered. db is nil before the first pass.
+func KeptHere(ctx context.Context, p *Project, db *state.DB, issueID string) ([]host.Kept, error) {
+	var last reconcile.Delivered
+	if db != nil {
+		var err error
+		last, _, err = db.Delivered(ctx, issueID)
+		if err != nil {
+			return nil, err
+		}
+	}
+	mirrors := local.Mirrors{Dir: mirrorsDir(p.StateDir)}
+	return mirrors.Unsaved(ctx, issueID, last.Commit, GitEnv(p))
 }
 
 // ForgetKept keeps the commits of an issue no longer.

@@ -133,16 +133,30 @@ func In(dir string, env []string) ([]*Mirror, error) {
 const maxListed = 100
 
 // Unsaved returns the commits that are kept of an issue, without those on a branch or a tag of
-// the remote.
-func (m *Mirror) Unsaved(ctx context.Context, issue string) (host.Kept, error) {
+// the remote and those below delivered, the commit that was pushed last for the issue: a forge
+// may have squashed them, and deleted their branch. It is empty if nothing was pushed.
+func (m *Mirror) Unsaved(ctx context.Context, issue, delivered string) (host.Kept, error) {
 	commit, err := m.kept(ctx, issue)
 	found := host.Kept{Mirror: m.path, Commit: commit}
 	if err != nil || commit == "" {
 		return found, err
 	}
-	log := m.localGit(ctx, "log", "--format=%h %s", fmt.Sprintf("--max-count=%d", maxListed),
-		found.Commit, "--not", "--branches", "--tags")
-	out, err := m.output(log)
+	pushed, err := m.signedCopy(ctx, commit)
+	if err != nil {
+		return found, err
+	}
+	if pushed == "" {
+		pushed = commit
+	}
+	args := []string{
+		"log", "--format=%h %s", fmt.Sprintf("--max-count=%d", maxListed),
+		"--ignore-missing", // of delivered, which another mirror may have
+		pushed, "--not", "--branches", "--tags",
+	}
+	if delivered != "" {
+		args = append(args, delivered)
+	}
+	out, err := m.output(m.localGit(ctx, args...))
 	if err != nil {
 		return found, fmt.Errorf("list the commits that %s keeps: %w", m.path, err)
 	}

@@ -45,12 +45,53 @@ func TestKeepFails(t *testing.T) {
 		wantFault(t, err, host.CodeGitKilled, "signal: killed")
 		test.Equal(t, command+" is killed here", isHere(err), true)
 		if command == "for-each-ref" {
-			found, err := p.mirror().Unsaved(t.Context(), "A-1")
+			found, err := p.mirror().Unsaved(t.Context(), "A-1", "")
 			test.Contains(t, "what is kept", test.Err(found, err).Error(), "signal: killed")
 		}
 	}
 	p.env[0] = "PATH=" + os.Getenv("PATH")
-	test.Equal(t, "kept", test.Must(p.mirror().Unsaved(t.Context(), "A-1")).Commit, first)
+	test.Equal(t, "kept", test.Must(p.mirror().Unsaved(t.Context(), "A-1", "")).Commit, first)
+}
+
+// Commits that were delivered are not lost, although no branch of the remote has them any more:
+// a forge may squash them, and they may have been pushed as signed copies.
+func TestDeliveredCommitsAreSaved(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		signs bool
+	}{
+		{"as they are", false},
+		{"as signed copies", true},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPlace(t)
+			p.makeSigningKey()
+			mirror := p.mirrorOf(host.Repository{URL: p.remote, Sign: c.signs})
+			workspace := filepath.Join(p.dir, "one")
+			p.mustClone("one")
+			kept := p.commit("one", "first")
+			p.sh("git --git-dir " + mirror.path + " fetch -q one HEAD")
+			test.OK(t, mirror.Keep(t.Context(), "A-1", host.Work{Commit: kept}))
+			request := host.DeliverRequest{Branch: "work/one"}
+			origin := host.Origin{URL: p.remote}
+			answer := test.Must(mirror.DeliverWorkspace(t.Context(), workspace, origin, request))
+			test.Equal(t, "another commit was pushed", answer.Commit != kept, c.signs)
+
+			p.sh(`cd person; git commit -q --allow-empty -m squashed; git push -q origin main :work/one`)
+			test.Must(mirror.Fetch(t.Context(), workspace, "work/one", answer.Commit))
+			found := test.Must(mirror.Unsaved(t.Context(), "A-1", ""))
+			test.Equal(t, "unsaved without a delivery", len(found.Commits), 1)
+			found = test.Must(mirror.Unsaved(t.Context(), "A-1", answer.Commit))
+			test.Equal(t, "unsaved", found.Commits, nil)
+
+			later := p.commit("one", "later")
+			p.sh("git --git-dir " + mirror.path + " fetch -q one HEAD")
+			test.OK(t, mirror.Keep(t.Context(), "A-1", host.Work{Commit: later}))
+			found = test.Must(mirror.Unsaved(t.Context(), "A-1", answer.Commit))
+			test.Equal(t, "unsaved after more work", len(found.Commits), 1)
+		})
+	}
 }
 
 // To forget the commits of an issue of which nothing is kept takes no lock, for which a fetch

@@ -103,6 +103,17 @@ func (d *delivery) signedCopies(ctx context.Context) (map[string]string, error) 
 	return known, nil
 }
 
+// signedCopy returns the copy of a commit, empty if it was not signed.
+func (m *Mirror) signedCopy(ctx context.Context, original string) (string, error) {
+	id, err := m.output(
+		m.localGit(ctx, "for-each-ref", "--format=%(objectname)", signedRefs+original),
+	)
+	if err != nil {
+		return "", fmt.Errorf("find the signed copy in %s: %w", m.path, err)
+	}
+	return id, nil
+}
+
 // signOne makes the signed copy of a commit, whose parents have copies or stay as they are.
 func (d *delivery) signOne(ctx context.Context, original string, copies map[string]string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, signTimeout)

@@ -9,15 +9,22 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
+// makeSigningKey gives the operator a key for signatures.
+func (p *place) makeSigningKey() {
+	p.t.Helper()
+	p.sh(`ssh-keygen -q -t ed25519 -N '' -f key
+		echo "a@example.org $(cat key.pub)" > signers
+		git config --file home/.gitconfig gpg.format ssh
+		git config --file home/.gitconfig user.signingKey $PWD/key.pub
+		git config --file home/.gitconfig gpg.ssh.allowedSignersFile $PWD/signers`)
+}
+
 // Commits are signed with the operator's key before they are pushed, once each, and the
 // workspace goes on with the copies.
 func TestSignedDelivery(t *testing.T) {
 	t.Parallel()
 	p := newPlace(t)
-	p.sh(`ssh-keygen -q -t ed25519 -N '' -f key; git config --file home/.gitconfig gpg.format ssh
-		git config --file home/.gitconfig user.signingKey $PWD/key.pub
-		echo "a@example.org $(cat key.pub)" > signers
-		git config --file home/.gitconfig gpg.ssh.allowedSignersFile $PWD/signers`)
+	p.makeSigningKey()
 	deliver := func(name, delivered string) (host.DeliverAnswer, error) {
 		signs := p.mirrorOf(host.Repository{URL: p.remote, Sign: true})
 		return signs.DeliverWorkspace(t.Context(), filepath.Join(p.dir, name), host.Origin{URL: p.remote},

@@ -224,7 +224,7 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 		return nil, err
 	}
 	c.selectSpaces(f, spaces, why)
-	c.selectRuns(ctx, f, past, why)
+	c.selectRuns(ctx, f, db, past, why)
 	if err := c.findTrash(ctx, f, roots); err != nil {
 		return nil, err
 	}
@@ -257,6 +257,7 @@ func (c *pruner) selectSpaces(f *PruneJSON, spaces []Space, why map[string]strin
 func (c *pruner) selectRuns(
 	ctx context.Context,
 	f *PruneJSON,
+	db *state.DB,
 	past []state.PastIssue,
 	why map[string]string,
 ) {
@@ -265,7 +266,7 @@ func (c *pruner) selectRuns(
 			continue
 		}
 		f.names = append(f.names, i.IssueID, i.Identifier)
-		commits, err := c.keptHere(ctx, i)
+		commits, err := c.keptHere(ctx, db, i)
 		if err != nil {
 			f.Warnings = append(f.Warnings, i.Identifier+" stays: "+
 				"it is not known which of its commits only this machine has: "+err.Error())
@@ -287,9 +288,9 @@ func (c *pruner) selectRuns(
 }
 
 // keptHere returns what the mirrors of this machine have of an issue's work on another one,
-// and no remote has. Mirrors are shared, so each path is followed by the commit.
-func (c *pruner) keptHere(ctx context.Context, i state.PastIssue) ([]loss, error) {
-	kept, err := wiring.KeptHere(ctx, c.p, i.IssueID)
+// and was not delivered. Mirrors are shared, so each path is followed by the commit.
+func (c *pruner) keptHere(ctx context.Context, db *state.DB, i state.PastIssue) ([]loss, error) {
+	kept, err := wiring.KeptHere(ctx, c.p, db, i.IssueID)
 	if err != nil {
 		return nil, err
 	}

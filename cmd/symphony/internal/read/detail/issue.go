@@ -229,7 +229,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 		if v.Workspace, err = r.workspace(ctx); err != nil {
 			return v, err
 		}
-		kept, err := wiring.KeptHere(ctx, p, r.id)
+		kept, err := wiring.KeptHere(ctx, p, r.DB, r.id)
 		if err == nil {
 			v.KeptHere = kept
 		} else {
