@@ -1207,7 +1207,8 @@ func TestWithConfig(t *testing.T) {
 	two := []string{"core.hooksPath=/dev/null", "safe.bareRepository=explicit"}
 	for _, c := range []struct{ env, settings, want []string }{
 		{
-			[]string{"A=1"}, two[:1],
+			[]string{"A=1"},
+			two[:1],
 			[]string{"A=1", "GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"},
 		},
 		{[]string{"GIT_CONFIG_COUNT=1", "GIT_CONFIG_KEY_0=a.b", "GIT_CONFIG_VALUE_0=c"}, two, []string{
@@ -1216,7 +1217,8 @@ func TestWithConfig(t *testing.T) {
 			"GIT_CONFIG_KEY_2=safe.bareRepository", "GIT_CONFIG_VALUE_2=explicit", "GIT_CONFIG_COUNT=3",
 		}},
 		{
-			[]string{"GIT_CONFIG_COUNT=many"}, two[:1],
+			[]string{"GIT_CONFIG_COUNT=many"},
+			two[:1],
 			[]string{"GIT_CONFIG_KEY_0=core.hooksPath", "GIT_CONFIG_VALUE_0=/dev/null", "GIT_CONFIG_COUNT=1"},
 		},
 	} {

@@ -173,8 +173,8 @@ func findRepositories(ctx context.Context, top string) (trees, bare, pipes []str
 			return nil // git works at no such depth
 		}
 		if err != nil {
-			unread = true // it is reported, and the rest is searched
-			return nil
+			unread = true
+			return nil //nolint:nilerr // it is reported, and the rest is searched
 		}
 		dir := filepath.Dir(path)
 		isRules := d.Name() == ".gitignore" || d.Name() == ".gitattributes"

@@ -115,14 +115,16 @@ func TestCloneFails(t *testing.T) {
 		parts  []string
 	}{
 		{
-			host.Repository{URL: filepath.Join(p.dir, "none.git")}, "w",
+			host.Repository{URL: filepath.Join(p.dir, "none.git")},
+			"w",
 			[]string{"fatal: ", "does not appear to be a git repository"},
 		},
 		{host.Repository{URL: "git@host:org/app.git"}, "w", []string{
 			"(git@host:org/app.git): git@host: Permission denied (publickey).",
 		}},
 		{
-			host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"}, "w",
+			host.Repository{URL: "http://user:secret@127.0.0.1:1/app.git"},
+			"w",
 			[]string{"fatal: unable to access 'http://127.0.0.1:1/app.git/'"},
 		},
 		{host.Repository{URL: filepath.Join(p.dir, "empty.git")}, "w", []string{"it has no commit"}},
