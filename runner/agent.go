@@ -28,6 +28,7 @@ type agentProcess struct {
 	stderr  *agent.TailFile
 	drained chan struct{} // closed when stderr has been read to its end
 	ready   chan struct{} // closed when session is set
+	gone    chan struct{} // closed when the session has ended
 	started []string      // the environment that codex.command was started with
 	environ []string      // the environment of codex; set once codex has answered
 
@@ -100,6 +101,7 @@ func launchAgent(
 		stderr:  stderr,
 		drained: make(chan struct{}),
 		ready:   make(chan struct{}),
+		gone:    make(chan struct{}),
 	}
 	go g.drain()
 	o := options(g)
@@ -110,6 +112,10 @@ func launchAgent(
 	o.InitializeTimeout = j.Config.InitializeTimeout
 	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
+	go func() {
+		defer close(g.gone)
+		<-g.session.Done()
+	}()
 	j.observe(host.ObserveRequest{})
 	return g, nil
 }
@@ -239,14 +245,6 @@ func (g *agentProcess) busy() bool {
 	defer g.mu.Unlock()
 	return err != nil ||
 		slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
-}
-
-// asker passes requests of the agent to an operator. ending is closed when the run must end.
-func (g *agentProcess) asker(ending <-chan struct{}) agent.Asker {
-	return func(ctx context.Context, ask agent.Request) agent.Decision {
-		<-g.ready
-		return g.desk(ending, g.session.Done()).Decide(ctx, ask)
-	}
 }
 
 // desk passes requests to an operator. ending is closed when the run must end, gone when what

@@ -275,7 +275,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		OnApproval:   c.Config.OnApproval,
 		OnQuestion:   c.Config.OnQuestion,
 		Busy:         g.busy,
-		Ask:          g.asker(nil),
+		Ask:          c.desk(nil, g.gone).Decide,
 		Now:          c.Now,
 		OnEvent:      (&listener{job: c.job}).follow(g),
 	}

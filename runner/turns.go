@@ -189,10 +189,13 @@ func (t *turnLoop) start(ctx context.Context) (thread openedThread, err error) {
 // set, because the agent may send lines before.
 func (t *turnLoop) options(g *agentProcess) agent.Options {
 	o := agent.Options{
-		TurnTimeout: t.Config.TurnTimeout, StallTimeout: t.Config.StallTimeout,
-		OnApproval: t.Config.OnApproval, OnQuestion: t.Config.OnQuestion, Busy: g.busy,
-		Ask: g.asker(t.ending),
-		Now: t.Now,
+		TurnTimeout:  t.Config.TurnTimeout,
+		StallTimeout: t.Config.StallTimeout,
+		OnApproval:   t.Config.OnApproval,
+		OnQuestion:   t.Config.OnQuestion,
+		Busy:         g.busy,
+		Ask:          t.desk(t.ending, g.gone).Decide,
+		Now:          t.Now,
 		OnEvent: func(e agent.Event) {
 			<-g.ready
 			t.onEvent(g, e)
