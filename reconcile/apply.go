@@ -59,15 +59,23 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 		if action.Kind != ActEnd {
 			run = *action.Change.Insert
 		}
-		err := a.Runners.Start(ctx, run)
-		var known *Error
-		if err == nil || errors.As(err, &known) {
-			return err
-		}
-		return NewError(CodeSpawnFailed, MessageSpawnFailed+" for "+action.Identifier+": "+err.Error(),
-			"the next pass tries again").WithCause(err)
+		return startError(action.Identifier, a.Runners.Start(ctx, run))
 	})
 	return a.done
+}
+
+// startError names the issue whose worker could not be started, unless the error already says
+// what is wrong and what to do. nil stays nil.
+func startError(identifier string, err error) error {
+	if err == nil {
+		return nil
+	}
+	var known *Error
+	if errors.As(err, &known) {
+		return err
+	}
+	message := MessageSpawnFailed + " for " + identifier + ": " + err.Error()
+	return NewError(CodeSpawnFailed, message, "the next pass tries again").WithCause(err)
 }
 
 // leadingUpdates returns the first actions that may share a transaction: updates that delete
@@ -83,9 +91,9 @@ func leadingUpdates(actions []Action) []Action {
 	return actions[:min(n, 100)]
 }
 
-// storeTogether stores updates in one transaction, because each transaction syncs the disk
-// while workers wait. It returns false if nothing was stored. Then each update is stored
-// separately, so that one failure does not affect the others.
+// storeTogether stores updates in a single transaction, because each transaction syncs the
+// disk while workers wait. It returns false if nothing was stored. Then each update is stored
+// separately, so that a failure does not affect the others.
 func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	var changes []Change
 	for _, u := range updates {
@@ -103,27 +111,33 @@ func (a *applier) one(ctx context.Context, action Action) {
 		endsCommand && a.keepCommands {
 		return
 	}
-	var err error
-	switch action.Kind {
-	case ActReap:
-		err = a.reap(ctx, action)
-	case ActStop:
-		err = a.Store.RequestStop(ctx, action.RunID, action.Reason, Instant{a.Boot, a.Mono()})
-		if err == nil && action.Change != nil {
-			err = a.Store.Commit(ctx, a.Now(), *action.Change)
-		}
-	case ActDispatch, ActRemoveWorkspace, ActDeliver:
-		err = a.insert(ctx, &action)
-	case ActEnd: // its worker takes the run
-	default:
-		err = a.Store.Commit(ctx, a.Now(), *action.Change)
-	}
+	err := a.carryOut(ctx, &action)
 	if err != nil || action.Kind != actUpdate {
 		a.done = append(a.done, Applied{Action: action, Err: err})
 	}
-	if err == nil {
-		return
+	if err != nil {
+		a.omitDependents(action, err)
 	}
+}
+
+// carryOut stores an action, and ends the processes of a run that is reaped.
+func (a *applier) carryOut(ctx context.Context, action *Action) error {
+	switch action.Kind {
+	case ActReap:
+		return a.reap(ctx, *action)
+	case ActStop:
+		return a.requestStop(ctx, *action)
+	case ActDispatch, ActRemoveWorkspace, ActDeliver:
+		return a.insert(ctx, action)
+	case ActEnd:
+		return nil // its worker takes the run
+	default:
+		return a.Store.Commit(ctx, a.Now(), *action.Change)
+	}
+}
+
+// omitDependents notes which later actions must not be carried out after one has failed.
+func (a *applier) omitDependents(action Action, err error) {
 	if action.IssueID != "" {
 		a.failed[action.IssueID] = true
 	}
@@ -131,7 +145,7 @@ func (a *applier) one(ctx context.Context, action Action) {
 	case ActStop:
 		a.keepCommands = true
 	case ActReap, ActSettle:
-		// After codeLeftover the slots are known: the plan has counted that of a run with
+		// After codeLeftover the slots are known: the plan has counted the slot of a run with
 		// remaining processes as taken.
 		var known *Error
 		if !errors.As(err, &known) || known.Code != codeLeftover {
@@ -139,6 +153,15 @@ func (a *applier) one(ctx context.Context, action Action) {
 		}
 	default: // no other issue depends on it
 	}
+}
+
+// requestStop asks a worker to end, and stores the claim that was planned with it.
+func (a *applier) requestStop(ctx context.Context, action Action) error {
+	err := a.Store.RequestStop(ctx, action.RunID, action.Reason, Instant{a.Boot, a.Mono()})
+	if err != nil || action.Change == nil {
+		return err
+	}
+	return a.Store.Commit(ctx, a.Now(), *action.Change)
 }
 
 func (a *applier) reap(ctx context.Context, action Action) error {

@@ -13,7 +13,7 @@ import (
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
-	// how long a tracker has no issue before its issues count as gone
+	// how long a tracker contains no issue before its issues count as gone
 	emptyFor     = 10 * time.Minute
 	longestReset = 24 * time.Hour // more than any tracker asks to wait
 )
@@ -27,7 +27,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		return nil
 	}
 	t.loadWorkspaces(work)
-	// The requests depend on the claims after the local half, which a dry run has not stored.
+	// The requests depend on the claims after the local half, which a dry run did not store.
 	claims := compute(t.snapshot).remaining()
 	tracked, refreshErr, candidatesErr := t.request(ctx, t.idsToAsk(claims), t.wantCandidates(claims))
 	if refreshErr == nil && candidatesErr == nil {
@@ -36,14 +36,12 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	if t.interrupted(ctx) {
 		return nil
 	}
-	if refreshErr != nil || candidatesErr != nil {
-		err := refreshErr
-		// An error with the time of the next request says more.
-		if err == nil || resetOf(err).IsZero() && !resetOf(candidatesErr).IsZero() {
-			err = candidatesErr
-		}
+	requested := len(tracked.Refreshed) > 0 || tracked.Fetched
+	err := moreTelling(refreshErr, candidatesErr)
+	switch {
+	case err != nil:
 		t.trackerFailed(work, err)
-	} else if requested := len(tracked.Refreshed) > 0 || tracked.Fetched; requested && t.snapshot.TrackerBlock != nil {
+	case requested && t.snapshot.TrackerBlock != nil:
 		t.store(work, Change{TrackerBlock: &Block{}})
 	}
 	if refreshErr != nil {
@@ -62,8 +60,20 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	return tracked
 }
 
-// interrupted reports whether a signal has ended the wait for the tracker, which is no fault
-// of the tracker.
+// moreTelling returns the error of the refresh or, if only the other one says when the tracker
+// may be asked again, the error of the candidates. It is nil if both are.
+func moreTelling(refreshErr, candidatesErr error) error {
+	if refreshErr == nil {
+		return candidatesErr
+	}
+	if resetOf(refreshErr).IsZero() && !resetOf(candidatesErr).IsZero() {
+		return candidatesErr
+	}
+	return refreshErr
+}
+
+// interrupted reports whether a signal ended the wait for the tracker, which is no fault of
+// the tracker.
 func (t *tick) interrupted(ctx context.Context) bool {
 	if ctx.Err() == nil {
 		return false
@@ -80,8 +90,8 @@ func (t *tick) trackerFailed(ctx context.Context, err error) {
 	t.report.Obstacle = &Obstacle{Reason: known.Code, Message: known.Message, Until: resetOf(err)}
 }
 
-// request makes both requests, that for the issues with these ids unless there are none, that
-// for the candidates if they are wanted.
+// request asks for the issues with these ids, unless there are none, and for the candidates if
+// they are wanted.
 func (t *tick) request(
 	ctx context.Context,
 	ids []string,
@@ -131,18 +141,23 @@ func (t *tick) askAgain(ctx context.Context, tracked *Tracked, ids []string) err
 	return nil
 }
 
-// pullsAtOnce is how many issues readPulls asks for at a time: as many as one request to
-// GitHub reads.
+// pullsAtOnce is how many issues readPulls asks for at a time: as many as a request to GitHub
+// reads.
 const pullsAtOnce = 50
 
-// readPulls reads the candidates that the pass may begin once more, if their list lacks pull
-// requests. It ends when every free slot has an issue of which these are known, or no issue is
+// readPulls reads candidates again that the pass may begin, if their list lacks pull requests.
+// It ends when there is an issue with known pull requests for every free slot, or no issue is
 // left.
 func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 	ctx, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
+	pullsUnread := func(i Issue) bool { return i.PullsUnread }
+	if !slices.ContainsFunc(tracked.Candidates, pullsUnread) {
+		return nil
+	}
 	s := t.snapshot
-	for s.Tracker = tracked; slices.ContainsFunc(tracked.Candidates, func(i Issue) bool { return i.PullsUnread }); {
+	s.Tracker = tracked
+	for {
 		var ids []string
 		for _, skip := range compute(s).plan.Skips {
 			if skip.Reason == SkipPullRequest && skip.Subject == "" && len(ids) < pullsAtOnce {
@@ -151,7 +166,7 @@ func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 			}
 		}
 		if len(ids) == 0 {
-			break
+			return nil
 		}
 		found, err := t.Tracker.ByIDs(ctx, ids)
 		if err != nil {
@@ -160,10 +175,9 @@ func (t *tick) readPulls(ctx context.Context, tracked *Tracked) error {
 		maps.Copy(found, tracked.ByID)
 		tracked.ByID = found
 	}
-	return nil
 }
 
-// savePullRequests stores the pull requests that the refresh has found, for the views.
+// savePullRequests stores the pull requests that the refresh found, for the views.
 func (t *tick) savePullRequests(ctx context.Context, refreshed map[string]Issue) {
 	issues := slices.Collect(maps.Values(refreshed))
 	issues = slices.DeleteFunc(issues, func(i Issue) bool { return i.PullRequest == nil })
@@ -188,14 +202,15 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	if since := s.Now.Sub(s.LastSweep); since >= 0 && since < sweepEvery {
 		return
 	}
-	if s.TrashDue, err = t.Runners.TrashDue(s.Now, t.Policy.MinFreeBytes); err != nil {
+	s.TrashDue, err = t.Runners.TrashDue(s.Now, t.Policy.MinFreeBytes)
+	if err != nil {
 		_ = t.fail("trash", err)
 	}
 	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
 }
 
-// idsToAsk lists the issues to refresh: those of the claims and, in a sweep, those of
-// unclaimed workspaces.
+// idsToAsk lists the issues to refresh: every claimed issue and, in a sweep, every issue with
+// an unclaimed workspace.
 func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
@@ -235,7 +250,7 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 }
 
 // limited reports whether the tracker's last rate limit still lasts. A pass that starts an
-// issue at once asks nevertheless: its operator's command has just got an answer.
+// issue at once asks nevertheless: its operator's command just got an answer.
 func (t *tick) limited() bool {
 	b := t.snapshot.TrackerBlock
 	now := t.snapshot.Now
@@ -253,8 +268,8 @@ func (t *tick) limited() bool {
 	return true
 }
 
-// stillEmpty reports whether an error means that the tracker contains no issue, and it has
-// contained none for so long that they are gone.
+// stillEmpty reports whether an error means that the tracker contains no issue, and for so
+// long that the known issues are gone.
 func (t *tick) stillEmpty(err error) bool {
 	var known *Error
 	b := t.snapshot.TrackerBlock

@@ -26,7 +26,7 @@ func (b DailyBudget) Most() float64 {
 	return float64(b.Tokens)
 }
 
-// Used returns what the uses of one day come to, in the unit of Most.
+// Used returns the sum of the uses of a day, in the unit of Most.
 func (b DailyBudget) Used(uses []ModelUse) (used float64) {
 	for _, u := range uses {
 		if b.Amount > 0 {
@@ -38,7 +38,7 @@ func (b DailyBudget) Used(uses []ModelUse) (used float64) {
 	return used
 }
 
-// Reached reports whether the uses of one day have used the budget up.
+// Reached reports whether the uses of a day reached the budget.
 func (b DailyBudget) Reached(uses []ModelUse) bool { return b.Set() && b.Used(uses) >= b.Most() }
 
 // Text describes a used-up budget and its end, in the time zone of now.
@@ -62,8 +62,8 @@ func clockOf(at, now time.Time) string {
 	return at.Format(layout)
 }
 
-// ModelUse is what was used of one model. Model is empty if it is unknown; several models of
-// one run are joined by a plus.
+// ModelUse is the use of a model. Model is empty if it is unknown; several models of a run are
+// joined by a plus.
 type ModelUse struct {
 	Model  string `json:"model"`
 	Tokens Tokens `json:"tokens"`
@@ -90,8 +90,8 @@ func (p Prices) Of(model string) (Price, bool) {
 	return price, known
 }
 
-// atMost is what tokens may have cost: if several models used them, all of them at the highest
-// price.
+// atMost returns the highest possible cost of tokens: if several models used them, all of them
+// at the highest price.
 func (p Prices) atMost(u ModelUse) (amount float64) {
 	for model := range strings.SplitSeq(u.Model, "+") {
 		price, _ := p.Of(model)
@@ -100,7 +100,7 @@ func (p Prices) atMost(u ModelUse) (amount float64) {
 	return amount
 }
 
-// Cost returns what tokens cost. Cached tokens are part of the input, and reasoning tokens
+// Cost returns the cost of tokens. Cached tokens are part of the input, and reasoning tokens
 // part of the output.
 func (p Price) Cost(t Tokens) float64 {
 	cached := min(t.Cached, t.Input)

@@ -19,8 +19,8 @@ type Call struct {
 	// ErrorCode and ErrorText explain why the call failed.
 	ErrorCode, ErrorText          string
 	CreatedAt, StartedAt, EndedAt time.Time
-	// EndedNo is the order in which the calls of the run have ended, from 1. 0: it has not
-	// ended.
+	// EndedNo is the call's place in the order in which the calls of the run ended, from 1; 0
+	// before its end.
 	EndedNo int64
 }
 
@@ -31,10 +31,10 @@ const (
 	CallConversation CallVerb = "conversation" // open a conversation
 	CallTurn         CallVerb = "turn"         // carry out a turn in it, after the earlier ones
 	CallSteer        CallVerb = "steer"        // add input to its running turn
-	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop those that wait
-	CallExec         CallVerb = "exec"         // run one command in the sandbox
+	CallInterrupt    CallVerb = "interrupt"    // end its running turn, and drop its waiting turns
+	CallExec         CallVerb = "exec"         // run a command in the sandbox
 	CallLogin        CallVerb = "login"        // find out how codex reaches its model
-	CallDiff         CallVerb = "diff"         // find out what differs from the remote repository
+	CallDiff         CallVerb = "diff"         // list the differences from the remote repository
 )
 
 // CallStatus is how far a call is.
@@ -48,19 +48,19 @@ const (
 	CallInterrupted CallStatus = "interrupted" // the turn was ended before it was done
 )
 
-// Ended reports whether the call has a result or an error.
+// Ended reports whether the call ended, with a result or an error.
 func (c Call) Ended() bool { return c.Status != CallQueued && c.Status != CallRunning }
 
-// Message is what an operator tells the agent of an issue.
+// Message is an operator's message to the agent of an issue.
 type Message struct {
 	ID         string    `json:"id"`
 	IssueID    string    `json:"issue_id"`
 	Identifier string    `json:"issue_identifier"` // not stored
 	At         time.Time `json:"at"`
 	Words
-	// the last run that has begun to tell its agent; empty before that
+	// the last run that began to tell its agent; empty before that
 	RunID  string    `json:"run_id"`
-	ToldAt time.Time `json:"told_at,omitzero"` // when that run's agent has got it
+	ToldAt time.Time `json:"told_at,omitzero"` // when that run's agent got it
 }
 
 // Words are a text with the account of the operator who wrote it.
@@ -71,6 +71,6 @@ type Words struct {
 
 // The limits of messages.
 const (
-	MaxMessage  = 8 << 10 // bytes of one
+	MaxMessage  = 8 << 10 // bytes per message
 	MaxMessages = 20      // that wait for the agent of an issue
 )

@@ -11,9 +11,9 @@ import (
 type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	Hint    string `json:"hint,omitempty"` // what to do next; may be empty
+	Hint    string `json:"hint,omitempty"` // the next step for the reader; may be empty
 	Err     error  `json:"-"`              // the cause, nil if there is none
-	// Status is that of the HTTP answer which was the error, 0 for other errors.
+	// Status is the status of the HTTP answer that is the error, 0 for other errors.
 	Status int `json:"http_status,omitempty"`
 	// Class overrides the class of the code in the table below. Of the error that ends a run
 	// only the code is stored: an adapter whose errors can end a run adds its codes to the
@@ -32,7 +32,7 @@ func (e *Error) WithCause(err error) *Error {
 	return e
 }
 
-// Error implements error: "<code>: <what and where>".
+// Error implements error: "<code>: <fault and place>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
 func (e *Error) Unwrap() error { return e.Err }
@@ -44,15 +44,15 @@ type Class string
 // The classes. An error without a class is a plain failure of the command.
 const (
 	ClassUsage    Class = "usage"    // the command line
-	ClassWorkflow Class = "workflow" // WORKFLOW.md, or what it names
+	ClassWorkflow Class = "workflow" // WORKFLOW.md, or anything that it names
 	ClassTracker  Class = "tracker"  // the tracker, or the network between
 	// this machine, the database, or the agent's program or account
 	ClassMachine Class = "machine"
-	ClassIssue   Class = "issue" // the work on one issue
-	ClassLock    Class = "lock"  // another pass has the lock
+	ClassIssue   Class = "issue" // the work on an issue
+	ClassLock    Class = "lock"  // another pass holds the lock
 )
 
-// ClassOf returns the class of an error, empty if it has none.
+// ClassOf returns the class of an error, or "".
 func ClassOf(err error) Class {
 	var known *Error
 	switch {
@@ -97,11 +97,11 @@ const (
 	// CodeWorkspaceGone: the workspace with the commits to deliver does not exist. An
 	// operator's retry gives them up.
 	CodeWorkspaceGone = "workspace_gone"
-	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
-	// Git LFS.
+	// CodeIncomplete: a clone of the delivered commit would lack files of submodules or of Git
+	// LFS.
 	CodeIncomplete = "delivery_incomplete"
-	// CodeBranchCheckedOut: a person has checked out the branch of an issue where it would be
-	// pushed, and can switch to another one.
+	// CodeBranchCheckedOut: where the branch of an issue would be pushed, a person checked it
+	// out, and can switch to another branch.
 	CodeBranchCheckedOut = "branch_checked_out"
 	CodeRebooted         = "rebooted"
 	// CodeTerminated: a signal that no pass sent ended the worker.
@@ -110,14 +110,14 @@ const (
 	CodeResourceLimit = "resource_limit"
 	// CodeMaxTokens: the issue used up its tokens during a turn, which was interrupted.
 	CodeMaxTokens = "max_tokens"
-	// CodeDeliveryConflict: someone else has made or changed the branch.
+	// CodeDeliveryConflict: someone else made or changed the branch.
 	CodeDeliveryConflict = "delivery_conflict"
-	// CodeOthersPushed: a delivery waits for an agent, which merges what others have pushed to
-	// the branch.
+	// CodeOthersPushed: a delivery waits for an agent, which merges the commits that others
+	// pushed to the branch.
 	CodeOthersPushed = "others_pushed"
 	// CodeWorkersWouldDie: a worker started by this pass would be ended when the pass ends.
 	CodeWorkersWouldDie = "workers_would_die"
-	// CodeNoState: the tracker has no state of the name in the workflow.
+	// CodeNoState: the workflow names a state that the tracker does not know.
 	CodeNoState = "tracker_state_not_found"
 	// CodeTrackerEmpty: a tracker that contained issues contains none.
 	CodeTrackerEmpty = "tracker_empty"
@@ -155,7 +155,8 @@ var faults = byCode(
 		ClassWorkflow,
 		ClassTracker,
 		`unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable forge_login forge_moved`,
+		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable
+		forge_login forge_moved`,
 	},
 	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
 	fault{
@@ -174,7 +175,8 @@ var faults = byCode(
 		ClassMachine,
 		ClassMachine,
 		`codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
-		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer state_outdated state_read
+		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer
+		state_outdated state_read
 		state_readonly state_replaced state_unsupported_filesystem state_write`,
 	},
 	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Feedback is what brings an issue back that was handed over with a pull request. The zero
-// value brings none back.
+// Feedback says when an issue that was handed over comes back to an agent: failed checks,
+// reviews or conflicts of its pull request. With the zero value none does.
 type Feedback struct {
 	Checks, Reviews, Conflicts bool
 	State                      string // to which the issue is moved then
@@ -21,18 +21,18 @@ type Feedback struct {
 // On reports whether pull requests are watched.
 func (f Feedback) On() bool { return f.State != "" }
 
-// Watch is what symphony remembers of a pull request that it has opened, for the time after
-// the handover.
+// Watch is the stored state of a pull request that symphony opened, for the time after the
+// handover.
 type Watch struct {
 	IssueID    string      `json:"-"`
 	Identifier string      `json:"-"`
-	Delivered  Delivered   `json:"-"` // what it has pushed last
+	Delivered  Delivered   `json:"-"` // symphony's last push
 	Claim      ClaimStatus `json:"-"` // the status of the issue's claim; empty if there is none
 	// its agent waits for a person, whose review is the only cause then
 	Blocked bool `json:"-"`
 
-	// Renamed is the present address, if the repository of Delivered.PullRequest has another
-	// name or owner now. Saving the watch stores it.
+	// Renamed is the present address, if the repository of Delivered.PullRequest was renamed
+	// or moved to another owner. Saving the watch stores it.
 	Renamed string `json:"-"`
 
 	Pull   Pull   `json:"pull"` // as it was read last
@@ -48,10 +48,10 @@ type Watch struct {
 	ReranAt  time.Time `json:"reran_at,omitzero"` // the same, kept
 	HeadAt   time.Time `json:"head_at,omitzero"`  // when the newest commit was first seen
 	Required Required  `json:"required,omitzero"`
-	// what the issue has come back for, until it is handed over again
+	// why the issue came back, until it is handed over again
 	Rework  *Rework `json:"rework,omitempty"`
 	History []Round `json:"history,omitempty"` // all rounds, the oldest first
-	// what has happened to the pull request, the oldest first
+	// the events of the pull request, the oldest first
 	Seen []Observation `json:"seen,omitempty"`
 	// the reason for which the issue was held; empty if it was not, or is not any more
 	Held string `json:"held,omitempty"`
@@ -59,16 +59,17 @@ type Watch struct {
 	Ended bool `json:"ended,omitempty"`
 }
 
-// Pushed is the newest commit of the pull request if someone else has pushed it than symphony.
+// Pushed is the newest commit of the pull request if someone other than symphony pushed it.
 type Pushed struct {
 	Commit string `json:"commit"`
-	On     string `json:"on"`               // what symphony had pushed last
+	On     string `json:"on"`               // the last commit that symphony had pushed
 	Builds bool   `json:"builds,omitempty"` // Commit contains On; otherwise the branch was replaced
 }
 
-// KnownFailures are the failed checks of a commit that bring the issue back no more, by their
-// names: it has come back for those in Told, and those in OfBase fail on the base, too. A
-// check of another name that fails later on the same commit is a new cause.
+// KnownFailures are the names of the failed checks of a commit for which the issue does not
+// come back again: it came back for the checks in Told already, and the checks in OfBase fail
+// on the base, too. A check of another name that fails later on the same commit is a new
+// cause.
 type KnownFailures struct {
 	Commit string   `json:"commit"`
 	Told   []string `json:"told,omitempty"`
@@ -83,21 +84,21 @@ type Required struct {
 	Names []string  `json:"names,omitempty"`
 }
 
-// Round is one return of an issue.
+// Round is a return of an issue.
 type Round struct {
 	At     time.Time `json:"at"`
 	Causes string    `json:"causes"`
 }
 
-// Observation is the first time that a pass has read that all checks of a commit have ended,
-// or that the pull request has.
+// Observation is the first time that a pass saw that all checks of a commit, or the pull
+// request, had ended.
 type Observation struct {
 	At     time.Time `json:"at"`
 	Commit string    `json:"commit"`
 	What   string    `json:"what"` // CheckSuccess, CheckFailure, PullMerged or PullClosed
 }
 
-// Rework is what an issue has come back for.
+// Rework is the reason why an issue came back.
 type Rework struct {
 	Round    int       `json:"round"`
 	Rounds   int       `json:"rounds"` // how many the workflow allows
@@ -187,7 +188,7 @@ func (w *Watch) Failed(f Feedback, now time.Time) []Check {
 	})
 }
 
-// pending reports whether a check of the newest commit has not ended.
+// pending reports whether a check of the newest commit is not finished.
 func (w *Watch) pending() bool {
 	return slices.ContainsFunc(w.Pull.Checks.all(), func(c Check) bool { return c.State == CheckPending })
 }
@@ -206,7 +207,7 @@ func (w *Watch) late(now time.Time) bool {
 	return !since.IsZero() && now.Sub(since) >= checkPatient
 }
 
-// knownFailures are those of the newest commit.
+// knownFailures returns the known failures of the newest commit.
 func (w *Watch) knownFailures() KnownFailures {
 	if w.Failures.Commit == w.Pull.Checks.Commit {
 		return w.Failures
@@ -214,9 +215,9 @@ func (w *Watch) knownFailures() KnownFailures {
 	return KnownFailures{Commit: w.Pull.Checks.Commit}
 }
 
-// Late names a check of the newest commit that has not reported for an hour, and since when it
-// is awaited; empty if there is none. It is at work, or the base requires it and it has never
-// begun.
+// Late names a check of the newest commit that did not report for an hour, and since when it
+// is awaited; empty if there is none. It is at work, or the base requires it and it never
+// began.
 func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 	if !w.late(now) || w.Pull.Checks.Commit != w.Pull.Head {
 		return "", time.Time{}
@@ -231,7 +232,8 @@ func (w *Watch) Late(now time.Time) (name string, since time.Time) {
 		return "", time.Time{}
 	}
 	for _, required := range w.Required.Names {
-		// A job of GitHub Actions is required by its name alone, without that of its workflow.
+		// A job of GitHub Actions is required by its name alone, without the name of its
+		// workflow.
 		reports := func(c Check) bool { return c.Name == required || strings.HasSuffix(c.Name, " / "+required) }
 		if !slices.ContainsFunc(w.Pull.Checks.List, reports) {
 			return required, since
@@ -247,8 +249,8 @@ func (w *Watch) WantsRequired(now time.Time) bool {
 	return w.Pull.State == pullOpen && w.late(now) && !fresh
 }
 
-// unlisted is the name of a check that stands for those that the token may not see, or that
-// are too many.
+// unlisted is the name of a check that stands for the checks that the token may not see, or
+// that are too many.
 const unlisted = "a check that is not listed"
 
 func (c Checks) all() []Check {
@@ -259,7 +261,7 @@ func (c Checks) all() []Check {
 	return list
 }
 
-// OwnFailures are those of the failed checks that do not fail on the base as well.
+// OwnFailures returns the failed checks that do not fail on the base as well.
 func OwnFailures(failed []Check, base Checks) []Check {
 	return slices.DeleteFunc(slices.Clone(failed), func(c Check) bool {
 		fails := func(b Check) bool { return b.Name == c.Name && b.State == CheckFailure }
@@ -286,8 +288,7 @@ func (w *Watch) Asks(f Feedback, now time.Time) bool {
 		w.Causes(f, w.Failed(f, now), now) != nil
 }
 
-// NewReviews lists the reviews that ask for something, once nobody has written for two
-// minutes.
+// NewReviews lists the reviews that ask for a change, once nobody wrote for two minutes.
 func (w *Watch) NewReviews(f Feedback, now time.Time) []Review {
 	if w.unquiet(f, now) != nil {
 		return nil
@@ -295,7 +296,8 @@ func (w *Watch) NewReviews(f Feedback, now time.Time) []Review {
 	return w.unanswered(f)
 }
 
-// unanswered lists the reviews that ask for something for which the issue has not come back.
+// unanswered lists the reviews that ask for a change and for which the issue did not come
+// back.
 func (w *Watch) unanswered(f Feedback) (list []Review) {
 	if !f.Reviews {
 		return nil
@@ -309,8 +311,8 @@ func (w *Watch) unanswered(f Feedback) (list []Review) {
 	return list
 }
 
-// listensTo reports whether the author of a review may bring an issue back: one of the
-// reviewers or, if none are named, a person who may push to the repository.
+// listensTo reports whether the author of a review may bring an issue back: a reviewer or, if
+// no reviewers are named, a person who may push to the repository.
 func (f Feedback) listensTo(r Review) bool {
 	if len(f.Reviewers) == 0 {
 		return r.Writer && !r.Bot
@@ -320,8 +322,8 @@ func (f Feedback) listensTo(r Review) bool {
 
 func (w *Watch) handled(cause string) bool { return slices.Contains(w.Handled, cause) }
 
-// Ours reports whether the newest commit of the pull request is the one that symphony has
-// pushed last, or builds on it: what people push there is part of the work.
+// Ours reports whether the newest commit of the pull request is symphony's last push, or
+// builds on it: commits that people push there are part of the work.
 func (w *Watch) Ours() bool {
 	return w.Pull.Head == w.Delivered.Commit || w.pushKnown() && w.Pushed.Builds
 }
@@ -330,15 +332,15 @@ func (w *Watch) pushKnown() bool {
 	return w.Pushed.Commit == w.Pull.Head && w.Pushed.On == w.Delivered.Commit
 }
 
-// UnknownPush reports whether someone else has pushed the newest commit, and it is not known
-// whether that builds on the one of symphony.
+// UnknownPush reports whether someone else pushed the newest commit, and it is not known
+// whether it builds on symphony's commit.
 func (w *Watch) UnknownPush() bool {
 	return w.Pull.State == pullOpen && w.Pull.Head != w.Delivered.Commit && !w.pushKnown()
 }
 
-// Is reports whether a pull request that was read is the one that symphony has opened. Where
-// it was read before, the forge's id tells, which stays if the repository gets another name or
-// owner. Otherwise the address tells, or else the branch and its commit.
+// Is reports whether p is the pull request that symphony opened. If the pull request was read
+// before, the forge's ids are compared, which stay if the repository gets another name or
+// owner. Otherwise the addresses are compared, or else the branch and its commit.
 func (w *Watch) Is(p Pull) bool {
 	if w.Pull.ID != "" {
 		return w.Pull.ID == p.ID
@@ -347,8 +349,8 @@ func (w *Watch) Is(p Pull) bool {
 		w.Delivered.Branch == p.Branch && w.Delivered.Commit == p.Head
 }
 
-// Causes returns what brings the issue back now; nil for nothing. failed are the failed checks
-// that are the pull request's own.
+// Causes returns the causes that bring the issue back now; nil for none. failed are the failed
+// checks that are the pull request's own.
 func (w *Watch) Causes(f Feedback, failed []Check, now time.Time) *Rework {
 	if !w.Ours() {
 		return nil
@@ -393,7 +395,7 @@ func (w *Watch) BeginReruns(runs []int64) {
 	w.RerunAt = time.Time{}
 }
 
-// ForgetReruns undoes BeginReruns: nothing has run again.
+// ForgetReruns undoes BeginReruns: nothing ran again.
 func (w *Watch) ForgetReruns(runs []int64) {
 	w.Reran = slices.DeleteFunc(w.Reran, func(run int64) bool { return slices.Contains(runs, run) })
 }
@@ -403,9 +405,9 @@ func (w *Watch) Settling(now time.Time) bool {
 	return w.Rerun == w.Pull.Head && now.Sub(w.RerunAt).Abs() < rerunSettles
 }
 
-// Update takes over the present state of the pull request, and notes when its checks have
-// ended, or the pull request itself. Of the reviews it keeps those that may ask for something:
-// what strangers write can't push them out.
+// Update takes over the present state of the pull request, and notes the end of its checks and
+// of the pull request. It keeps only reviews that may ask for a change, so that strangers'
+// reviews can't push these out.
 func (w *Watch) Update(p Pull, f Feedback, now time.Time) {
 	if w.HeadAt.IsZero() || w.Pull.Head != p.Head {
 		w.HeadAt = now
@@ -477,8 +479,8 @@ func (w *Watch) BeginRound(r *Rework) {
 	w.Handled = w.Handled[max(0, len(w.Handled)-mostHandled):]
 }
 
-// TakeBack undoes the last BeginRound: its causes count again. The issue has not been moved
-// yet, and someone has pushed meanwhile.
+// TakeBack undoes the last BeginRound: its causes count again. The issue was not moved yet,
+// and someone pushed meanwhile.
 func (w *Watch) TakeBack() {
 	r := w.Rework
 	w.Rework = nil
@@ -499,8 +501,8 @@ func (w *Watch) TakeBack() {
 	}
 }
 
-// Summary describes the pull request in the words of views. How its checks are is the forge's
-// sum, which also counts those that are not listed.
+// Summary describes the pull request for views. The state of its checks is the forge's sum,
+// which also counts checks that are not listed.
 func (p Pull) Summary() *PullRequest {
 	words := map[string]string{
 		CheckPending: "pending",

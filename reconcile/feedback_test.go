@@ -34,8 +34,16 @@ func TestCauses(t *testing.T) {
 		{"one at work", func(w *Watch, _ *Feedback) {
 			w.Pull.Checks.List = []Check{check("lint", CheckFailure), check("test", CheckPending)}
 		}, ""},
-		{"without a verdict", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("lint", CheckOpen)} }, ""},
-		{"that fails on the base", func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("base", CheckFailure)} }, ""},
+		{
+			"without a verdict",
+			func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("lint", CheckOpen)} },
+			"",
+		},
+		{
+			"that fails on the base",
+			func(w *Watch, _ *Feedback) { w.Pull.Checks.List = []Check{check("base", CheckFailure)} },
+			"",
+		},
 		{"hidden", func(w *Watch, _ *Feedback) {
 			w.Pull.Checks.Hidden = true
 			w.Pull.Checks.State = CheckFailure
@@ -82,7 +90,11 @@ func TestCauses(t *testing.T) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges)}
 			w.Pull.Checks.List = []Check{check("lint", CheckFailure)}
 		}, ""},
-		{"changes asked for", func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", reviewChanges)} }, "kim asks for changes"},
+		{
+			"changes asked for",
+			func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", reviewChanges)} },
+			"kim asks for changes",
+		},
 		{"approved with words", func(w *Watch, _ *Feedback) { w.Pull.Reviews = []Review{review("1", "approved")} }, ""},
 		{"a stranger", func(w *Watch, _ *Feedback) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges)}
@@ -268,10 +280,15 @@ func TestWaitsFor(t *testing.T) {
 			"a failed check that was answered without a commit", func(*Watch) {},
 			"review_or_merge: a review or a merge; lint failed, which was answered without a commit",
 		},
-		{"with a conflict", func(w *Watch) {
-			w.Pull.Mergeable = pullConflicts
-			w.Handled = []string{"conflict a"}
-		}, "review_or_merge: a review or a merge; lint failed, it conflicts with its base, which was answered without a commit"},
+		{
+			"with a conflict",
+			func(w *Watch) {
+				w.Pull.Mergeable = pullConflicts
+				w.Handled = []string{"conflict a"}
+			},
+			"review_or_merge: a review or a merge; lint failed, it conflicts with its base, which was " +
+				"answered without a commit",
+		},
 		{"approved", func(w *Watch) {
 			w.Pull.Reviews = []Review{review("1", "approved", noon)}
 		}, "merge: a merge; lint failed, which was answered without a commit"},
@@ -293,7 +310,10 @@ func TestWaitsFor(t *testing.T) {
 			w.Pull.Reviews = []Review{review("1", reviewChanges, noon.Add(-time.Minute))}
 		}, "quiet: two quiet minutes after the review by kim"},
 		{"an older one, too", func(w *Watch) {
-			w.Pull.Reviews = []Review{review("1", reviewChanges, noon.Add(-time.Hour)), review("2", reviewComment, noon.Add(-time.Minute))}
+			w.Pull.Reviews = []Review{
+				review("1", reviewChanges, noon.Add(-time.Hour)),
+				review("2", reviewComment, noon.Add(-time.Minute)),
+			}
 		}, "quiet: two quiet minutes after the review by kim"},
 		{"a replaced branch", func(w *Watch) {
 			w.Pull.Head = "b"

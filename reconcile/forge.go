@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Forge is where the pull requests of a project's repository are, whatever its tracker is. Its
-// errors are *Error with a class. What it returns is data from outside: it is bounded in size
-// and number and valid UTF-8, but contains any character. What prints it escapes it.
+// Forge hosts the pull requests of a project's repository, whatever its tracker is. Its errors
+// are *Error with a class. The values that it returns are data from outside: bounded in size
+// and number and valid UTF-8, but with any character. Whoever prints them escapes them.
 type Forge struct {
 	// Open opens a pull request for a branch that was pushed. None is opened if the branch has
-	// an open one, or if a person has merged or closed one at the commit, or if the base
-	// contains the commit; so it may be repeated. The error wraps ErrNoBranch if there is no
-	// such branch.
+	// an open pull request, or if a person merged or closed a pull request at the commit, or
+	// if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if
+	// there is no such branch.
 	Open func(ctx context.Context, n NewPull) (OpenedPull, error)
-	// Number returns the number of the pull request with an address, 0 if it is none, and
-	// whether the address is in this repository. That of a pull request of a repository that
-	// has another name now is not, although the pull request is: Pull.ID tells.
+	// Number returns the number of the pull request at an address, 0 if it is none, and
+	// whether the address is in this repository. After the repository was renamed, an address
+	// under its old name is not here, although the pull request is: compare Pull.ID.
 	Number func(address string) (number int, here bool)
-	// Read reads pull requests by their numbers, with one request for each 50. One that does
-	// not exist is not in the answer. Without numbers no request is made.
+	// Read reads pull requests by their numbers, with a request for each 50. The answer omits
+	// pull requests that do not exist. Without numbers no request is made.
 	Read func(ctx context.Context, numbers []int) (map[int]Pull, error)
-	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. Those of
-	// Pull.Base tell whether a failure is the pull request's own. The error wraps ErrGone if
-	// there is no such commit.
+	// ReadChecks reads the checks of a commit, or of the newest commit of a branch. The checks
+	// of Pull.Base tell whether a failure is the pull request's own. The error wraps ErrGone
+	// if there is no such commit.
 	ReadChecks func(ctx context.Context, ref string) (Checks, error)
 	// BuildsOn reports whether a commit is among the newest 100 of a pull request, so that its
 	// newest commit contains it. The error wraps ErrGone if there is no such pull request.
@@ -40,17 +40,17 @@ type Forge struct {
 	// Rerun runs the failed jobs of a workflow run (Check.Run) again. It does nothing if the
 	// run is at work.
 	Rerun func(ctx context.Context, run int64) error
-	// Comment comments on a pull request, unless one of the newest 100 comments there, written
-	// by the same account, contains marker, which the body contains. The error wraps ErrGone
-	// if there is no such pull request.
+	// Comment comments on a pull request, unless a comment by the same account among the
+	// newest 100 there contains marker, which the body contains. The error wraps ErrGone if
+	// there is no such pull request.
 	Comment func(ctx context.Context, number int, marker, body string) error
 }
 
-// Bounds of what a Forge returns.
+// Bounds of the values that a Forge returns.
 const (
 	MaxLog        = 16 << 10 // bytes of ReadLog
 	MaxReviewText = 8 << 10  // bytes of the text of a review or of a comment in it
-	MaxChecks     = 500      // of a commit: the failed ones first, then those that have not ended
+	MaxChecks     = 500      // of a commit: the failed checks first, then the unfinished checks
 	MaxChecksRead = 2000     // of a commit with a failed check, to find all that have failed
 	// MaxReviews is how many of a pull request are read: the newest ones, fewer if they are
 	// long, and the last verdicts of people who may push.
@@ -60,13 +60,13 @@ const (
 // ErrNoBranch is wrapped by the error of a pull request whose branch does not exist.
 var ErrNoBranch = errors.New("the branch does not exist")
 
-// CodeForgeMoved is the code of the error that the repository has another name or owner than
-// the workflow says.
+// CodeForgeMoved is the code of an error: the repository's name or owner is not the name or
+// owner in the workflow.
 const CodeForgeMoved = "forge_moved"
 
 // NewPull is a pull request to open. It merges Branch, which was pushed to Commit, into Base;
-// into the default branch if that is empty. Known is the ID of the pull request that the issue
-// has had so far, empty for none: a branch may have several open ones, with other bases.
+// into the default branch if that is empty. Known is the ID of the issue's pull request so
+// far, empty for none: a branch may have several open pull requests, with other bases.
 type NewPull struct{ Branch, Commit, Base, Title, Body, Known string }
 
 // OpenedPull is the pull request of a branch.
@@ -89,8 +89,8 @@ type Pull struct {
 	Branch string `json:"branch"`
 	Head   string `json:"head"` // the newest commit of Branch
 	Base   string `json:"base"` // the name of the branch
-	// mergeable or conflicting; unknown after a push to either branch, until the forge has
-	// found out
+	// mergeable or conflicting; unknown after a push to either branch, until the forge
+	// computed it
 	Mergeable string `json:"mergeable"`
 	// of Head; soon after a push, Checks.Commit may still be the commit before
 	Checks  Checks   `json:"checks"`
@@ -103,16 +103,16 @@ type Checks struct {
 	// of all together: pending, success or failure; empty if there are none
 	State string  `json:"state"`
 	List  []Check `json:"list,omitempty"`
-	// there are more, of which only State is known: not only those that have succeeded
+	// there are more checks, of which only State is known: not only successful ones
 	Cut bool `json:"cut,omitempty"`
 	// Hidden: the token may not see some. Fine-grained tokens of GitHub see no checks of
 	// Actions and apps in private repositories.
 	Hidden bool `json:"hidden,omitempty"`
 }
 
-// Check is a check of a commit, or what another program has reported as its status.
+// Check is a check of a commit, or the status that another program reported for it.
 type Check struct {
-	// of a job of GitHub Actions after that of its workflow: CI / test
+	// for a job of GitHub Actions, after the workflow's name: CI / test
 	Name  string `json:"name"`
 	State string `json:"state"`         // CheckFailure or another
 	URL   string `json:"url,omitempty"` // an address that any program may have set
@@ -124,17 +124,17 @@ type Check struct {
 const (
 	CheckPending = "pending" // it waits or is at work
 	CheckSuccess = "success"
-	CheckFailure = "failure" // also one that took too long, or could not start
+	CheckFailure = "failure" // also if it took too long, or could not start
 	CheckSkipped = "skipped" // or neutral
-	// it has ended without a verdict: it was cancelled or replaced, or needs a person
+	// it ended without a verdict: it was cancelled or replaced, or needs a person
 	CheckOpen = "open"
 )
 
-// Review is a review of a pull request that its author has submitted. A comment on a line, or
-// an answer to one, outside a larger review is a review too.
+// Review is a review of a pull request that its author submitted. A comment on a line, or an
+// answer to it, outside a larger review is a review too.
 type Review struct {
 	ID string `json:"id"`
-	// the login, that of an app followed by [bot]; ghost for a deleted account
+	// the login, for an app followed by [bot]; ghost for a deleted account
 	Author string `json:"author"`
 	Bot    bool   `json:"bot,omitempty"`
 	// of the author in the repository: owner, member, collaborator, contributor, none and
@@ -146,7 +146,7 @@ type Review struct {
 	At     time.Time `json:"at"`
 	Commit string    `json:"commit"` // that was reviewed
 	Body   string    `json:"body,omitempty"`
-	// Comments are those on lines. CommentsCut: there are more.
+	// Comments are the comments on lines. CommentsCut: there are more.
 	Comments    []ReviewComment `json:"comments,omitempty"`
 	CommentsCut bool            `json:"comments_cut,omitempty"`
 }

@@ -7,38 +7,39 @@ import (
 	"unicode"
 )
 
-// Handover is what an agent has asked for with its tool hand_over: that symphony comments on
-// its issue and moves it, once its commits are verified and delivered. Without a summary and
-// without Blocked it is only a verification, for which an operator has asked.
+// Handover is an agent's request by its tool hand_over: symphony is to comment on its issue
+// and move it, once its commits are verified and delivered. Without a summary and without
+// Blocked it is only a verification, for which an operator asked.
 type Handover struct {
 	RunID string    `json:"run_id"` // of the agent
 	At    time.Time `json:"at"`
-	// Summary is what the agent has done. Instead, Blocked is what it needs from a person.
+	// Summary is the agent's report of its work. Instead, Blocked is the agent's request to a
+	// person.
 	Summary string `json:"summary,omitempty"`
 	Blocked string `json:"blocked,omitempty"`
-	// to which the issue is moved, unless the workflow names another one by then
+	// to which the issue is moved, unless the workflow names another state by then
 	State string `json:"state"`
-	// Delivers: the agent's commits have to be pushed before. Verifies: verify has to pass
-	// before. Commented: the comment is posted.
+	// Delivers: the agent's commits must be pushed before. Verifies: verify must pass before.
+	// Commented: the comment is posted.
 	Delivers  bool `json:"delivers,omitempty"`
 	Verifies  bool `json:"verifies,omitempty"`
 	Commented bool `json:"commented,omitempty"`
-	// Commit is HEAD of a workspace on another machine after the turn, of which this machine
-	// has a copy; empty if it has none.
+	// Commit is HEAD of a workspace on another machine after the turn, copied to this machine;
+	// empty if there is no copy.
 	Commit string `json:"commit,omitempty"`
-	// Verification is how verify has ended last; nil if it was not run yet.
+	// Verification is the last result of verify; nil if it was not run yet.
 	Verification *Verification `json:"verification,omitempty"`
-	// UnverifiedBy is the account whose user hands the issue over although verify has not
-	// passed; empty for none.
+	// UnverifiedBy is the account whose user hands the issue over although verify did not
+	// pass; empty for none.
 	UnverifiedBy string `json:"unverified,omitempty"`
 }
 
-// Verification is how the workflow's verify command has ended in the workspace of an issue.
+// Verification is the result of the workflow's verify command in the workspace of an issue.
 type Verification struct {
 	At     time.Time `json:"at"`               // when it ended
 	Commit string    `json:"commit,omitempty"` // of HEAD; empty without a repository
 	// Round counts the failures in a row, also over several runs; an operator's retry begins
-	// again. If the command has passed, they are those before that.
+	// again. If the command passed, it is the count before that.
 	Round   int    `json:"round,omitempty"`
 	Command string `json:"command"` // its first line
 	// Exit is its exit code. 125 to 127: it could not be run, which is no fault of the agent.
@@ -46,16 +47,16 @@ type Verification struct {
 	Late   bool   `json:"late,omitempty"` // it was ended at verify.timeout_ms
 	TookMS int64  `json:"took_ms"`
 	Output string `json:"output,omitempty"` // the end of it, at most 16 KiB
-	// Runs are files that the command runs and that the work has changed since its base, such
-	// as Makefile or scripts/test.sh.
+	// Runs are files that the command runs and that the work changed since its base, such as
+	// Makefile or scripts/test.sh.
 	Runs []string `json:"runs,omitempty"`
-	// InWorkspace: the command has run in the workspace, and not in a checkout of the commit.
-	// Git ignores IgnoredCount files and directories there, of which Ignored names the first.
+	// InWorkspace: the command ran in the workspace, and not in a checkout of the commit. Git
+	// ignores IgnoredCount files and directories there; Ignored names the first of them.
 	InWorkspace  bool     `json:"in_workspace,omitempty"`
 	Ignored      []string `json:"ignored,omitempty"`
 	IgnoredCount int      `json:"ignored_count,omitempty"`
-	// Offline is the setting that opens the network to the sandbox of a command that has
-	// failed without one: "agent.network: true".
+	// Offline is the setting that opens the network to the sandbox, if a command failed
+	// without network: "agent.network: true".
 	Offline string `json:"offline,omitempty"`
 }
 
@@ -67,7 +68,7 @@ const (
 	exitNotFound      = 127
 )
 
-// Passed reports whether the command has succeeded.
+// Passed reports whether the command succeeded.
 func (v *Verification) Passed() bool { return v != nil && v.Exit == 0 && !v.Late }
 
 // Unusable reports whether the command could not be run at all.
@@ -98,8 +99,8 @@ func (v *Verification) String() string {
 	return fmt.Sprintf("%s: `%s`, %s%s", words, strings.ReplaceAll(v.Command, "`", "'"), took, end)
 }
 
-// Caveats are sentences about what the result does not prove, in Markdown. For most results
-// there are none.
+// Caveats are sentences in Markdown that limit the proof of the result, such as files that the
+// work changed and the command runs. For most results there are none.
 func (v *Verification) Caveats() (sentences []string) {
 	if len(v.Runs) > 0 {
 		sentences = append(
@@ -130,8 +131,8 @@ func codeList(names []string, count int) string {
 	return list
 }
 
-// Verification returns how verify ended last for the issue, as the run knows it; nil if it has
-// not run.
+// Verification returns the last result of verify for the issue, as the run knows it; nil if it
+// did not run.
 func (d *DeliveryResult) Verification() *Verification {
 	if d == nil || d.Handover == nil {
 		return nil
@@ -139,12 +140,12 @@ func (d *DeliveryResult) Verification() *Verification {
 	return d.Handover.Verification
 }
 
-// Asked reports whether an agent has asked for the handover. One without an agent is only a
-// verification, for which an operator has asked.
+// Asked reports whether an agent asked for the handover. A handover without an agent is only a
+// verification, for which an operator asked.
 func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
 
-// Waits reports whether symphony has to finish the handover: the agent has asked for it, and
-// verify has not failed for it.
+// Waits reports whether symphony still must finish the handover: the agent asked for it, and
+// verify did not fail for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
 
 // About returns the handover of a commit, which a later delivery may have to find; nil for no
@@ -158,8 +159,8 @@ func (h *Handover) About(commit string) *Handover {
 	return &next
 }
 
-// Refused reports whether verify has failed for the handover, and no user has decided to hand
-// over nevertheless.
+// Refused reports whether verify failed for the handover, and no user decided to hand over
+// nevertheless.
 func (h *Handover) Refused() bool {
 	return h != nil && h.Verification != nil && !h.Verification.Passed() && !h.Verification.Unusable() &&
 		h.UnverifiedBy == ""
@@ -202,9 +203,9 @@ func (h *Handover) withoutRounds() *Handover {
 	return &next
 }
 
-// Delivery is what remains to be done about the work of an issue's runs: their commits are not
-// in the repository of the workflow yet, or the issue is not handed over. If it is not due,
-// nothing remains.
+// Delivery is the rest of the work after an issue's runs: their commits are not in the
+// repository of the workflow yet, or the issue is not handed over. If it is not due, nothing
+// remains.
 type Delivery struct {
 	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
 	// Behind: it waits for an agent. Others have pushed to the branch since its last delivery,
@@ -221,12 +222,12 @@ type Delivery struct {
 	// workspace root. They stay after a delivery.
 	Host string `json:"host,omitempty"`
 	Root string `json:"root,omitempty"`
-	// Handover is what the agent has asked for and symphony has not finished, or has refused.
+	// Handover is the agent's request that symphony did not finish yet, or refused.
 	Handover *Handover `json:"handover,omitempty"`
 }
 
-// runsOn is the host on which a delivery run works: that of the workspace, unless nothing of
-// it is needed any more.
+// runsOn is the host on which a delivery run works: the host of the workspace, unless nothing
+// of it is needed any more.
 func (d Delivery) runsOn() string {
 	if h := d.Handover; h != nil && !h.Delivers && !h.NeedsVerify("") {
 		return ""
@@ -234,8 +235,8 @@ func (d Delivery) runsOn() string {
 	return d.Host
 }
 
-// done returns the delivery when nothing remains. What verify has refused stays for the next
-// agent.
+// done returns the delivery when nothing remains. A handover that verify refused stays for the
+// next agent.
 func (d Delivery) done() Delivery {
 	next := Delivery{Host: d.Host, Root: d.Root}
 	if d.Handover.Refused() {
@@ -244,7 +245,7 @@ func (d Delivery) done() Delivery {
 	return next
 }
 
-// DeliveryResult is what became of the commits of one run.
+// DeliveryResult is the result of the delivery of a run's commits.
 type DeliveryResult struct {
 	// nothing remains to be pushed, and the issue was handed over if the agent asked for it
 	Done   bool   `json:"done"`
@@ -252,8 +253,7 @@ type DeliveryResult struct {
 	Commit string `json:"commit"`
 	// how many are on the branch and not on its base; 0: there was nothing to push
 	Commits int `json:"commits"`
-	// PullRequest is the address of the branch's pull request, if the run has opened or found
-	// one.
+	// PullRequest is the address of the branch's pull request, if the run opened or found it.
 	PullRequest string `json:"pull_request"`
 	// of a failure; empty if Done is false and no delivery was tried
 	Code    string `json:"code"`
@@ -261,11 +261,11 @@ type DeliveryResult struct {
 	// Behind: nothing was pushed, because others have pushed to the branch meanwhile. The next
 	// run's agent merges that.
 	Behind bool `json:"behind,omitempty"`
-	// Handover is what the agent has asked for. It stays when it is done.
+	// Handover is the agent's request. It stays when it is done.
 	Handover *Handover `json:"handover,omitempty"`
 }
 
-// Delivered is what symphony pushed last for an issue.
+// Delivered is symphony's last push for an issue.
 type Delivered struct {
 	URL    string    `json:"-"` // of the repository
 	Branch string    `json:"branch"`
@@ -276,17 +276,17 @@ type Delivered struct {
 	// or it is not known yet.
 	PullRequest string `json:"pull_request"`
 	// PullID is its Pull.ID, where that is known. It is not stored here, but tells
-	// RecordDelivered that only the address is another one.
+	// RecordDelivered that only the address changed.
 	PullID string `json:"-"`
 }
 
-// behind returns the delivery when others have pushed to the branch. What was handed over is
-// handed over again after the merge.
+// behind returns the delivery when others pushed to the branch. If the issue was handed over,
+// it is handed over again after the merge.
 func (d Delivery) behind() Delivery {
 	return Delivery{Due: true, Behind: true, Host: d.Host, Root: d.Root}
 }
 
-// failed returns the delivery after one more failure.
+// failed returns the delivery after a further failure.
 func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	if d.Tries == 0 {
 		d.FailedAt = at
@@ -303,8 +303,8 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	return d
 }
 
-// visible replaces what a file's name could hide in Markdown: line breaks, control characters
-// and marks of direction.
+// visible replaces characters of a file's name that could hide something in Markdown: line
+// breaks, control characters and marks of direction.
 func visible(r rune) rune {
 	if r == '`' {
 		return '\''

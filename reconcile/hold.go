@@ -19,13 +19,13 @@ const (
 	HoldInterrupted = "interrupted"
 	HoldLeftover    = "leftover_process"
 	HoldHostLost    = "host_lost"
-	// the engine of its host has a reason that waiting does not end
+	// the engine of its host names a reason that waiting does not end
 	HoldNeverStarts = "never_starts"
-	// HoldVerifyFailed: verify has failed in as many rounds as the workflow allows, or twice
-	// for one commit.
+	// HoldVerifyFailed: verify failed in as many rounds as the workflow allows, or twice for
+	// the same commit.
 	HoldVerifyFailed = "verify_failed"
 	// HoldRefused: hand_over, or the delivery of a run, was refused several times in a row for
-	// the same reason, and nothing has changed meanwhile.
+	// the same reason, and nothing changed meanwhile.
 	HoldRefused = "hand_over_refused"
 	// HoldPolicy: the provider of the model refuses the work by its rules, as it would again.
 	HoldPolicy = "agent_policy"
@@ -34,8 +34,8 @@ const (
 	HoldFeedbackRounds = "feedback_rounds"
 )
 
-// holdRule is what a hold does. A reason without a row is ended by an operator, a comment or a
-// move of its issue away and back. A limit of the workflow also has a case in reachedCap, a
+// holdRule describes a hold. A reason without a row is ended by an operator, a comment or a
+// move of its issue away and back. A limit of the workflow also needs a case in reachedCap, a
 // field in Policy and a key.
 type holdRule struct {
 	// afterRun is the next step of operators if a run ends with the reason as its error code,
@@ -43,9 +43,9 @@ type holdRule struct {
 	// from here, with ISSUE for the identifier of the issue.
 	afterRun        string
 	uncounted       bool   // the run does not count against the issue
-	ends            string // what ends it
+	ends            string // how it ends
 	staysInactive   bool   // it goes on while its issue is not active
-	moveEnds        bool   // an active issue ends it: a person has moved it
+	moveEnds        bool   // an active issue ends it: a person moved it
 	ignoresComments bool   // comments do not end it
 }
 
@@ -60,20 +60,25 @@ var holdRules = map[string]holdRule{
 		ends: "the answer of its host ends the hold; if the host is gone for good: symphony retry --host-is-gone ISSUE",
 	},
 	HoldNeverStarts: {
-		afterRun: "correct what the engine names in `worker.engine`, or let the administrator of the cluster do so; then " +
+		afterRun: "correct what the engine names in `worker.engine`, or let the administrator of the " +
+			"cluster do so; then " +
 			"`symphony retry ISSUE`",
 		uncounted: true,
 	},
 	HoldVerifyFailed: {
-		afterRun: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify ISSUE`, let an agent go on " +
+		afterRun: "read the output in `symphony show ISSUE`; correct the cause and `symphony verify " +
+			"ISSUE`, let an agent go on " +
 			"with `symphony retry ISSUE`, or hand the issue over as it is: `symphony deliver --unverified ISSUE`",
 	},
 	HoldRefused: {
-		afterRun: "correct what the message names, for example settings or hooks of git with which no commit succeeds; then " +
-			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits yourself: `symphony deliver ISSUE`",
+		afterRun: "correct what the message names, for example settings or hooks of git with which no " +
+			"commit succeeds; then " +
+			"`symphony retry ISSUE`, which lets an agent go on. If you have corrected the commits " +
+			"yourself: `symphony deliver ISSUE`",
 	},
 	HoldPolicy: {
-		afterRun: "the provider of the model refuses this work by its rules: change the issue or the prompt and start a new conversation " +
+		afterRun: "the provider of the model refuses this work by its rules: change the issue or the " +
+			"prompt and start a new conversation " +
 			"with `symphony retry --fresh ISSUE`, or do the work yourself",
 	},
 	HoldPullClosed:     pullHold,
@@ -89,7 +94,7 @@ var pullHold = holdRule{
 // hold, otherwise "".
 func HoldStep(code string) string { return holdRules[code].afterRun }
 
-// HoldCodes returns the codes for which HoldStep has a step, sorted.
+// HoldCodes returns the codes for which HoldStep returns a step, sorted.
 func HoldCodes() []string {
 	return slices.DeleteFunc(
 		slices.Sorted(maps.Keys(holdRules)),
@@ -100,14 +105,14 @@ func HoldCodes() []string {
 // CommentEnds reports whether a new comment ends a hold.
 func CommentEnds(reason string) bool { return !holdRules[reason].ignoresComments }
 
-// HoldEnds returns what ends the hold of a claim.
+// HoldEnds returns how the hold of a claim ends.
 func (c Claim) HoldEnds() string {
 	ends := cmp.Or(holdRules[c.HoldReason].ends,
 		"symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
 	return strings.Replace(ends, "ISSUE", c.Identifier, 1)
 }
 
-// HoldText returns why a claim is held and what ends the hold.
+// HoldText returns why a claim is held and how the hold ends.
 func (c Claim) HoldText() string {
 	line := c.HoldEnds()
 	if c.HoldMessage != "" {
@@ -170,11 +175,11 @@ func (p *planner) caps() {
 	}
 }
 
-// reachedCap returns the limit that a claim has reached, as the reason of a hold; empty for
-// none.
+// reachedCap returns the limit that a claim reached, as the reason of a hold; empty for none.
 func (s *Snapshot) reachedCap(c Claim) (reason, message string) {
 	used := s.Tokens[c.IssueID] - c.TokenBase
-	switch pol := s.Policy; {
+	pol := s.Policy
+	switch {
 	case pol.MaxFailures > 0 && c.Failures >= pol.MaxFailures:
 		message = fmt.Sprintf(
 			"%s in a row failed, the last with %s: %s",

@@ -9,7 +9,8 @@ import (
 type LabelSet struct {
 	Label string // in lower case, as in Issue.Labels
 	By    string // who set it, for people: a name or a login; empty if the tracker does not say
-	// what tracker.operators may call that user, as in Comment.AuthorIDs; none for programs
+	// the user's possible names in tracker.operators, as in Comment.AuthorIDs; none for
+	// programs
 	ByIDs []string
 	Own   bool      // it was set with symphony's key, which agents use, too
 	At    time.Time // when it was set, by the tracker's clock
@@ -18,11 +19,10 @@ type LabelSet struct {
 	ChangedAt time.Time
 }
 
-// NotByOperator returns why a label does not count as set by one of the operators, such as
-// `kim, who is not in tracker.operators, has set it`. It is empty if the label counts. An
-// agent can rename a label that an operator has set, so that a label which was changed later
-// does not count. Neither does one that was changed in the very moment in which it was set:
-// GitHub's times are whole seconds.
+// NotByOperator returns why a label does not count as set by an operator, such as `kim, who is
+// not in tracker.operators, has set it`. It is empty if the label counts. An agent can rename
+// a label that an operator set, so a label that was changed later does not count. Nor does a
+// label that was changed in the second in which it was set: GitHub's times are whole seconds.
 func (l LabelSet) NotByOperator(operators []string) string {
 	isOperator := func(name string) bool { return SameUser(name, l.ByIDs...) }
 	switch {
@@ -33,7 +33,8 @@ func (l LabelSet) NotByOperator(operators []string) string {
 	case !slices.ContainsFunc(operators, isOperator):
 		return l.By + ", who is not in tracker.operators, has set it"
 	case !l.ChangedAt.IsZero() && !l.ChangedAt.Before(l.At):
-		return "the label was changed after " + l.By + " had set it, perhaps renamed: take it off the issue and set it again"
+		return "the label was changed after " + l.By + " had set it, perhaps renamed: take it off the " +
+			"issue and set it again"
 	}
 	return ""
 }

@@ -213,7 +213,8 @@ func (l *life) move(t *rapid.T) {
 	if rarely(t, "comment") {
 		commentedAt(l.now)(&i)
 	}
-	if l.issues[i.ID] = i; i.State == "gone" {
+	l.issues[i.ID] = i
+	if i.State == "gone" {
 		delete(l.issues, i.ID)
 	}
 }
@@ -234,26 +235,30 @@ func (l *life) end(t *rapid.T) {
 	p := l.workers[id]
 	p.alive = false
 	if r.Phase == EndingThere {
-		if r.HeartbeatAt = l.now; rapid.Bool().Draw(t, "confirmed") {
+		r.HeartbeatAt = l.now
+		if rapid.Bool().Draw(t, "confirmed") {
 			r = l.confirms(r)
 		}
 		l.runs[id] = r
 		return
 	}
 	r.Tokens.Total += 10
-	if r.Outcome = rapid.SampledFrom([]Outcome{"", Succeeded, Failed, InterruptedRun}).Draw(t, "outcome"); r.Outcome != "" {
+	r.Outcome = rapid.SampledFrom([]Outcome{"", Succeeded, Failed, InterruptedRun}).Draw(t, "outcome")
+	if r.Outcome != "" {
 		if r.Host != "" && !rarely(t, "lost") {
 			r = l.confirms(r)
 		}
 		r.EndedAt = l.now
 		r.ErrorCode = rapid.SampledFrom([]string{"", "network", "workspace_busy"}).Draw(t, "code")
 	}
-	switch pushed := rapid.Bool().Draw(t, "pushed"); {
+	pushed := rapid.Bool().Draw(t, "pushed")
+	switch {
 	case r.Kind == DeliveryRun && r.Outcome == Succeeded:
 		l.unpushed[r.IssueID] = false
 	case r.Kind == AgentRun && rapid.Bool().Draw(t, "commits"):
 		r.Turns = 1
-		if r.Delivery.Done = pushed && r.Outcome != ""; !r.Delivery.Done &&
+		r.Delivery.Done = pushed && r.Outcome != ""
+		if !r.Delivery.Done &&
 			rapid.Bool().Draw(t, "push failed") &&
 			r.Outcome != "" {
 			r.Delivery.Code = "delivery_failed"
@@ -269,7 +274,17 @@ func (l *life) end(t *rapid.T) {
 func (l *life) order(t *rapid.T) {
 	l.orders++
 	i := issueNo(1 + upTo(t, 4, "issue"))
-	verb := rapid.SampledFrom([]Verb{VerbStop, VerbHold, VerbRetry, VerbPause, VerbResume, VerbStopAll, VerbUnblock, VerbDeliver, VerbHostGone}).
+	verb := rapid.SampledFrom([]Verb{
+		VerbStop,
+		VerbHold,
+		VerbRetry,
+		VerbPause,
+		VerbResume,
+		VerbStopAll,
+		VerbUnblock,
+		VerbDeliver,
+		VerbHostGone,
+	}).
 		Draw(t, "verb")
 	l.commands[l.orders] = Command{
 		ID:         l.orders,

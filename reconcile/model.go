@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// Issue is the tracker's record of one piece of work, normalised (specification 4.1.1 and
-// 11.3). A pointer is nil if the tracker has no value.
+// Issue is the tracker's record of a piece of work, normalised (specification 4.1.1 and 11.3).
+// A pointer is nil if the tracker stores no value.
 type Issue struct {
 	ID          string       `json:"id"`
 	Identifier  string       `json:"identifier"`
@@ -26,9 +26,9 @@ type Issue struct {
 	UpdatedAt   *time.Time   `json:"updated_at"`
 
 	Assignee *Assignee `json:"assignee"` // nil for an unassigned issue
-	Project  string    `json:"project"`  // the slug id of the issue's project, empty if it has none
-	// ProjectDescription is the short description of that project; nil where the tracker has
-	// none or was not asked for it.
+	Project  string    `json:"project"`  // the slug id of the issue's project, empty without a project
+	// ProjectDescription is the short description of that project; nil if it is empty in the
+	// tracker or was not requested.
 	ProjectDescription *string `json:"project_description,omitempty"`
 
 	// the issue is no longer in the project or team of the workflow
@@ -44,14 +44,15 @@ type Issue struct {
 	// OtherPull is an open pull request of another account that closes the issue; nil if there
 	// is none or the tracker does not know it.
 	OtherPull *OtherPull `json:"-"`
-	// PullsUnread: the list of candidates does not tell whether there is one. ByIDs does.
+	// PullsUnread: the list of candidates does not tell whether there is a pull request. ByIDs
+	// does.
 	PullsUnread bool `json:"-"`
 	// Malformed is the reason why a candidate cannot be worked on: its record lacks a required
 	// field. Then only ID, Identifier and State are set, as far as they could be read.
 	Malformed string `json:"-"`
 	// Unreadable is set in the stored record of an issue at work: why the tracker's record
 	// could not be read at the last look, such as "TASK-1.md:3: did not find expected key".
-	// The other fields are those of the last record that could.
+	// The other fields come from the last readable record.
 	Unreadable string `json:"unreadable,omitempty"`
 }
 
@@ -65,10 +66,10 @@ type PullRequest struct {
 	Review string `json:"review"`
 }
 
-// OtherPull is a pull request that neither symphony nor an agent has opened.
+// OtherPull is a pull request that neither symphony nor an agent opened.
 type OtherPull struct {
 	URL    string
-	Author string // the login, that of an app followed by [bot]; ghost for a deleted account
+	Author string // the login, for an app followed by [bot]; ghost for a deleted account
 }
 
 // BlockerRef names an issue that blocks another. A blocker without a state counts as open.
@@ -103,6 +104,11 @@ func (i Issue) Fingerprint() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
+// commentedAfter reports whether the newest comment is later than t.
+func (i Issue) commentedAfter(t time.Time) bool {
+	return i.LastCommentAt != nil && i.LastCommentAt.After(t)
+}
+
 // Comment is a comment on an issue in the tracker.
 type Comment struct {
 	ID     string
@@ -117,8 +123,8 @@ type Comment struct {
 	CreatedAt time.Time
 }
 
-// SameUser reports whether a name in tracker.operators is one of a user's ids. Only the case
-// of ASCII letters is ignored: letters of other alphabets can look like these.
+// SameUser reports whether a name in tracker.operators is among a user's ids. Only the case of
+// ASCII letters is ignored: letters of other alphabets can look like these.
 func SameUser(name string, ids ...string) bool {
 	lower := func(s string) string {
 		return strings.Map(func(r rune) rune {
@@ -132,7 +138,7 @@ func SameUser(name string, ids ...string) bool {
 	return name != "" && slices.ContainsFunc(ids, func(id string) bool { return lower(id) == lower(name) })
 }
 
-// ClaimStatus is what symphony does with an issue. An issue without a claim is unclaimed
+// ClaimStatus says how far symphony is with an issue. An issue without a claim is unclaimed
 // (specification 7.1).
 type ClaimStatus string
 
@@ -161,7 +167,7 @@ const (
 )
 
 // Claim is symphony's record of an issue that it works on. Only a pass writes it: it holds the
-// project lock, and Version must still be the one that it read.
+// project lock, and Version must not have changed since the pass read it.
 type Claim struct {
 	IssueID, Identifier string
 	Status              ClaimStatus
@@ -179,7 +185,7 @@ type Claim struct {
 	HeldAt                  time.Time
 	// the time of the newest comment when the hold began; a later comment ends the hold
 	HoldCommentAt time.Time
-	// the claim is to be held for the operator when its current run has ended
+	// the claim will be held for the operator when its current run ends
 	HoldNext bool
 
 	Failures      int   // failed runs in a row
@@ -195,8 +201,8 @@ type Claim struct {
 	ClaimedAt, UpdatedAt time.Time
 }
 
-// Fault returns why a waiting claim waits: the failure of its delivery, or else that of its
-// last run. Both are empty if nothing failed.
+// Fault returns why a claim waits: its delivery failed or, if not, its last run did. Both are
+// empty if nothing failed.
 func (c Claim) Fault() (code, message string) {
 	if c.Delivery.Due && c.Delivery.Code != "" {
 		return c.Delivery.Code, c.Delivery.Message
@@ -217,7 +223,7 @@ const (
 	VerbRetry   Verb = "retry"
 	VerbPause   Verb = "pause"
 	VerbResume  Verb = "resume"
-	VerbUnblock Verb = "unblock" // an operator's, or a pass's that has found a changed workflow
+	VerbUnblock Verb = "unblock" // by an operator, or by a pass that found a changed workflow
 	VerbDeliver Verb = "deliver"
 	VerbVerify  Verb = "verify" // run verify again, and then deliver
 	// VerbHostGone: the host of the issue's run is gone for good.
@@ -295,12 +301,12 @@ func (b Block) stopsRunsOn(host string) bool {
 
 const codeRepositoryUnavailable = "repository_unavailable"
 
-// Phase is the step that a run has reached (specification 7.2).
+// Phase is the present step of a run (specification 7.2).
 type Phase string
 
 // The phases of a run, in their order.
 const (
-	Starting            Phase = "starting" // the row exists, no worker has taken it yet
+	Starting            Phase = "starting" // the row exists, no worker took it yet
 	PreparingWorkspace  Phase = "preparing_workspace"
 	BuildingPrompt      Phase = "building_prompt"
 	LaunchingAgent      Phase = "launching_agent"
@@ -308,10 +314,10 @@ const (
 	StreamingTurn       Phase = "streaming_turn"
 	Finishing           Phase = "finishing"
 	DeliveringWork      Phase = "delivering" // pushing the commits
-	EndingThere         Phase = "ending"     // its worker has died: another one ends it on its host
+	EndingThere         Phase = "ending"     // its worker died: another worker ends it on its host
 )
 
-// Outcome is how a run ended. Every run gets exactly one.
+// Outcome is how a run ended. Every run gets a single outcome.
 type Outcome string
 
 const (
@@ -324,7 +330,7 @@ const (
 	Lost           Outcome = "lost"
 )
 
-// RunKind is what a run does: work on an issue, remove a workspace, push the commits of
+// RunKind is the task of a run: work on an issue, remove a workspace, push the commits of
 // earlier runs, or carry out the calls of clients.
 type RunKind string
 
@@ -338,7 +344,7 @@ const (
 )
 
 // The reasons for which a pass stops a run. After all but StopOperator the tracker's answer
-// decides what follows.
+// decides how the issue goes on.
 const (
 	StopTerminal = "terminal"       // the issue reached a terminal state
 	StopInactive = "inactive"       // the issue left the active states
@@ -378,7 +384,7 @@ func (t Tokens) with(o Tokens, f func(n, m int64) int64) Tokens {
 	}
 }
 
-// Run is one worker process for one issue (the specification's run attempt, 4.1.5 and 4.1.6).
+// Run is a worker process for an issue (the specification's run attempt, 4.1.5 and 4.1.6).
 type Run struct {
 	ID                   string
 	Kind                 RunKind
@@ -394,8 +400,8 @@ type Run struct {
 	Settled     bool
 	Issue       Issue  // the tracker's record when the run was dispatched
 	Fingerprint string // the issue's fingerprint when the run was dispatched
-	Worker      Handle // the process that owns the run, zero until it has taken the run
-	// the machine of its processes and its workspace; empty for this one
+	Worker      Handle // the process that owns the run, zero until it takes the run
+	// the machine of its processes and its workspace; empty for this machine
 	Host   string
 	Remote RemoteState
 	// when its worker last had a link to the host; zero if it had none
@@ -417,8 +423,8 @@ type Run struct {
 	// the agent's latest rate-limit record as JSON, nil if none came (specification 13.5)
 	RateLimits             []byte
 	LastEvent, LastMessage string
-	// Activity is what the agent does now: its last command, or the first line of its last
-	// sentence.
+	// Activity is the present work of the agent: its last command, or the first line of its
+	// last sentence.
 	Activity    string
 	LastEventAt time.Time
 	Links       []Link // in the order in which the agent named them
@@ -431,16 +437,16 @@ type Run struct {
 	StartedAt, EndedAt time.Time
 }
 
-// RemoteState is what is known here of the part of a run on its host (Run.Host). Empty:
-// nothing was begun there.
+// RemoteState is the known state of a run's part on its host (Run.Host). Empty: nothing was
+// begun there.
 type RemoteState string
 
 const (
 	// RemoteBegun: it may be at work there, whatever is known of its worker.
 	RemoteBegun RemoteState = "begun"
-	// RemoteEnded: its host has confirmed that nothing of it is left.
+	// RemoteEnded: its host confirmed that nothing of it is left.
 	RemoteEnded RemoteState = "ended"
-	// RemoteGone: an operator has said so, or the workflow (worker.when_lost).
+	// RemoteGone: an operator said so, or the workflow (worker.when_lost).
 	RemoteGone RemoteState = "gone"
 )
 
@@ -459,7 +465,7 @@ type Handle struct {
 	Start uint64 // start time in clock ticks since that boot
 }
 
-// LastSeen is the state of an issue that its thread has last been informed about.
+// LastSeen is the state of an issue about which its thread was last informed.
 type LastSeen struct {
 	// the time of the newest comment that the thread was given, or that existed when the
 	// thread began
@@ -477,7 +483,7 @@ type Thread struct {
 	// the directory in which codex keeps it, with links resolved; empty if unknown
 	CodexHome string
 	Failed    int  // how many of its latest runs failed in a row
-	Ended     bool // an operator has asked for a new thread
+	Ended     bool // an operator asked for a new thread
 }
 
 // Mutation is a change that an agent made in the tracker with its tool, or tried to make.

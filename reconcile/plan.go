@@ -6,18 +6,20 @@ import (
 	"time"
 )
 
-// Compute decides what a pass does. It is pure: it uses no clock, disk, network or process. So
-// every rule can be tested by a row of a table, and a dry run prints the plan itself.
+// Compute decides the actions of a pass. It is pure: it uses no clock, disk, network or
+// process. So every rule can be tested by a row of a table, and a dry run prints the plan
+// itself.
 //
-//	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps ─► deliveries ─► dispatch ─► sweep
+//	clock ─► ended runs ─► commands ─► other projects ─► refresh ─► caps
+//	      ─► deliveries ─► dispatch ─► sweep
 //
-// Each step sees the claims as the earlier steps leave them, so that one pass may settle a run
-// and dispatch the next one. Without the tracker's answer the steps are: clock, ended runs,
+// Each step sees the claims as the earlier steps leave them, so that the same pass may settle
+// a run and dispatch the next. Without the tracker's answer the steps are: clock, ended runs,
 // commands, deliveries.
 func Compute(s Snapshot) Plan { return compute(s).plan }
 
-// compute is Compute, but returns the planner, which also has the claims as the plan leaves
-// them.
+// compute is Compute, but returns the planner, which also contains the claims as the plan
+// leaves them.
 func compute(s Snapshot) *planner {
 	p := &planner{
 		draft:    draft{s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}},
@@ -64,7 +66,8 @@ func (d *draft) describeActions() {
 	for i := range d.plan.Actions {
 		a := &d.plan.Actions[i]
 		var issue Issue
-		switch run, known := runs[a.RunID]; {
+		run, known := runs[a.RunID]
+		switch {
 		case a.Change != nil && a.Change.Claim != nil:
 			issue = a.Change.Claim.Issue
 		case a.Change != nil && a.Change.Insert != nil:
@@ -138,8 +141,8 @@ func (p *planner) commands() {
 		case VerbUnblock:
 			p.unblock(cmd)
 		case VerbStopAll:
-			// It concerns every claim even in a pass for one issue, because that pass deletes
-			// the command.
+			// It concerns every claim even in a pass for a single issue, because that pass
+			// deletes the command.
 			for _, c := range p.everyClaim() {
 				if c.Status == Running {
 					p.stop(*c, StopAll, nil)
@@ -169,9 +172,9 @@ func (d *draft) setPaused(cmd Command) {
 	d.update(&Change{Paused: &paused, Commands: []int64{cmd.ID}})
 }
 
-// unblock ends the blocks of the project, and the waiting of every claim, even in a pass for
-// one issue, because that pass deletes the command. The blocks of the account are not the
-// planner's.
+// unblock ends the blocks of the project, and the waiting of every claim, even in a pass for a
+// single issue, because that pass deletes the command. The planner does not end blocks of the
+// account.
 func (p *planner) unblock(cmd Command) {
 	p.makeDueBy(p.s.Now, p.everyClaim())
 	change := &Change{
@@ -223,7 +226,7 @@ func (p *planner) issueCommand(cmd Command) {
 }
 
 // retryNow carries out the command retry. It returns the claim due now, or with cleared
-// counters if it has a run; false without a claim.
+// counters if a run is at work on it; false without a claim.
 func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool) {
 	switch {
 	case c == nil:
@@ -237,7 +240,7 @@ func (s *Snapshot) retryNow(c *Claim) (next Claim, message string, possible bool
 }
 
 // holdNow carries out the commands hold and stop. It returns the claim held, or to be held
-// after its run. Without a claim it is a new one.
+// after its run. Without a claim it makes a new claim.
 func (s *Snapshot) holdNow(c *Claim, cmd Command) (next Claim, message string) {
 	switch {
 	case c == nil:

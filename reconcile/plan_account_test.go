@@ -46,8 +46,20 @@ func TestAccount(t *testing.T) {
 			Block:   auth(1, 0),
 			Probing: true,
 		}, nil, nil, "skip A-2 blocked"},
-		{"our own probe lives", Account{Block: auth(1, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-time.Minute) }, "skip A-2 blocked"},
-		{"a run from before the block is no probe", Account{Block: auth(0, 0)}, nil, func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) }, "dispatch A-2 probe"},
+		{
+			"our own probe lives",
+			Account{Block: auth(1, 0)},
+			nil,
+			func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-time.Minute) },
+			"skip A-2 blocked",
+		},
+		{
+			"a run from before the block is no probe",
+			Account{Block: auth(0, 0)},
+			nil,
+			func(_ *Claim, r *Run) { r.StartedAt = noon.Add(-2 * time.Hour) },
+			"dispatch A-2 probe",
+		},
 		{"the project's own block, too", Account{Block: auth(0, 0)}, &Block{
 			Code:    "network",
 			Since:   noon,

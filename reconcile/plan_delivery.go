@@ -90,7 +90,8 @@ func (h *Handover) forCommand(cmd Command) *Handover {
 		return &Handover{At: cmd.CreatedAt, Verifies: true}
 	}
 	next := *h
-	if next.UnverifiedBy = cmd.UnverifiedBy; h.At.After(cmd.CreatedAt) {
+	next.UnverifiedBy = cmd.UnverifiedBy
+	if h.At.After(cmd.CreatedAt) {
 		next.UnverifiedBy = "" // the command was about an earlier handover
 	}
 	if cmd.Verb == VerbVerify {
@@ -110,15 +111,16 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 		c.Delivery.Host = r.Host
 		c.Delivery.Root = r.WorkspaceRoot
 	}
-	// an agent that has worked may have changed what an earlier handover was about
+	// an agent that worked may have changed the work that an earlier handover is about
 	if r.Turns > 0 || r.Delivery.Handover != nil {
 		c.Delivery.Handover = r.Delivery.Handover
 	}
-	switch d := r.Delivery; {
+	d := r.Delivery
+	switch {
 	case r.Remote == RemoteGone:
 		c.Delivery = Delivery{}
 	case !s.Policy.Deliver && !c.Delivery.Handover.Waits():
-		// what is due stays due until the workflow delivers again
+		// a due delivery stays due until the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
 	case d.Behind:
@@ -145,7 +147,8 @@ const maxRefusals = 3
 
 // awaitDelivery makes a waiting claim with undelivered commits wait for its delivery.
 func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
-	switch tries := c.Delivery.Tries; {
+	tries := c.Delivery.Tries
+	switch {
 	case c.Status != Waiting || !s.undelivered(c):
 	case c.Delivery.Code == CodeIncomplete && c.Delivery.Repeats >= maxRefusals:
 		// Only a change of the commits can help, and no agent changes them meanwhile.
@@ -165,7 +168,7 @@ func (s *Snapshot) awaitDelivery(c Claim, since time.Time) Claim {
 	return c
 }
 
-// afterDelivery returns the claim after a delivery run has ended. A hold that the operator's
+// afterDelivery returns the claim after the end of a delivery run. A hold that the operator's
 // command interrupted continues.
 func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
@@ -175,7 +178,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	staysHeld := c.HoldReason != "" || c.HoldNext
 	switch {
 	case r.Delivery.Behind && staysHeld:
-		// No agent comes to hand over again: what was handed over stays.
+		// No agent comes to hand over again: the present handover stays.
 		const message = "others have pushed to its branch meanwhile, and no agent merges that while it is held"
 		c.Delivery = c.Delivery.failed(CodeDeliveryConflict, message, ended)
 		c = s.awaitDelivery(c, ended)

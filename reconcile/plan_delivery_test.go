@@ -66,9 +66,27 @@ func TestSettleWithDelivery(t *testing.T) {
 		story, want string
 		tries       int
 	}{
-		{"pushed", ends(Succeeded, DeliveryResult{Done: true}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
-		{"pushed after a failure", ends(Failed, DeliveryResult{Done: true}), "settle A-1 failed", "retry backoff #2 in 20s failures=1 runs=1", 0},
-		{"not tried", ends(Lost, DeliveryResult{}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
+		{
+			"pushed",
+			ends(Succeeded, DeliveryResult{Done: true}),
+			"settle A-1 succeeded",
+			"retry continuation #1 in 1s runs=1",
+			0,
+		},
+		{
+			"pushed after a failure",
+			ends(Failed, DeliveryResult{Done: true}),
+			"settle A-1 failed",
+			"retry backoff #2 in 20s failures=1 runs=1",
+			0,
+		},
+		{
+			"not tried",
+			ends(Lost, DeliveryResult{}),
+			"settle A-1 lost; deliver A-1 delivering",
+			"running #2 failures=1 runs=1",
+			0,
+		},
 		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
 		{"others have pushed", ends(Succeeded, DeliveryResult{
 			Behind:   true,
@@ -78,7 +96,13 @@ func TestSettleWithDelivery(t *testing.T) {
 			Done:     true,
 			Handover: over,
 		}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
-		{"not handed over", ends(Lost, DeliveryResult{Handover: over}), "settle A-1 lost; deliver A-1 delivering", "running #2 failures=1 runs=1", 0},
+		{
+			"not handed over",
+			ends(Lost, DeliveryResult{Handover: over}),
+			"settle A-1 lost; deliver A-1 delivering",
+			"running #2 failures=1 runs=1",
+			0,
+		},
 		{
 			"no turn, so no commits", func(_ *Claim, r *Run) { r.Outcome = Failed }, "settle A-1 failed",
 			"retry backoff #2 in 20s failures=1 runs=1", 0,
@@ -110,10 +134,34 @@ func TestSettleWithDelivery(t *testing.T) {
 				r.Delivery.Behind = true
 			}, "settle A-1 canceled", "held max_runs runs=1", 2,
 		},
-		{"refused again", delivery(Failed, "delivery_failed"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
-		{"the worker died", delivery(Lost, "worker_lost"), "settle A-1 lost", "retry delivery_failed #1 in 20s runs=1", 2},
-		{"a machine's fault blocks no agent", delivery(Failed, "disk_full"), "settle A-1 failed", "retry delivery_failed #1 in 20s runs=1", 2},
-		{"interrupted", delivery(InterruptedRun, "terminated"), "settle A-1 interrupted", "retry delivery_failed #1 in 10s runs=1", 1},
+		{
+			"refused again",
+			delivery(Failed, "delivery_failed"),
+			"settle A-1 failed",
+			"retry delivery_failed #1 in 20s runs=1",
+			2,
+		},
+		{
+			"the worker died",
+			delivery(Lost, "worker_lost"),
+			"settle A-1 lost",
+			"retry delivery_failed #1 in 20s runs=1",
+			2,
+		},
+		{
+			"a machine's fault blocks no agent",
+			delivery(Failed, "disk_full"),
+			"settle A-1 failed",
+			"retry delivery_failed #1 in 20s runs=1",
+			2,
+		},
+		{
+			"interrupted",
+			delivery(InterruptedRun, "terminated"),
+			"settle A-1 interrupted",
+			"retry delivery_failed #1 in 10s runs=1",
+			1,
+		},
 		{
 			"of a held claim", delivery(Succeeded, "", func(c *Claim) { c.HoldReason = HoldMaxRuns }),
 			"settle A-1 succeeded", "held max_runs runs=1", 0,
@@ -209,8 +257,16 @@ func TestIncompleteDelivery(t *testing.T) {
 	}{
 		{"held", held(one).answer(one), ""},
 		{"held, and handed over", held(review).answer(review), ""},
-		{"retry lets an agent go on", held(one).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
-		{"retry of what is in review", held(review).answer(review).command(VerbRetry, one), "retry A-1 operator; deliver A-1 delivering"},
+		{
+			"retry lets an agent go on",
+			held(one).answer(one).command(VerbRetry, one),
+			"retry A-1 operator; dispatch A-1 requested",
+		},
+		{
+			"retry of what is in review",
+			held(review).answer(review).command(VerbRetry, one),
+			"retry A-1 operator; deliver A-1 delivering",
+		},
 		{"moved back", held(review).answer(one), "retry A-1 moved; dispatch A-1 requested"},
 		{"deliver", held(one).answer(one).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
 	} {
@@ -258,29 +314,65 @@ func TestUndelivered(t *testing.T) {
 		{"later, handed over", newScene().claim(one, later).answer(review), ""},
 		{"later, gone", newScene().claim(one, later).answer(), ""},
 		{"a cap is reached", newScene().claim(one, func(c *Claim) { later(c); c.Failures = 10 }).answer(one), ""},
-		{"held by an operator, terminal", newScene().held(one, HoldOperator).edit(func(s *Snapshot) { s.Claims[0].Delivery.Due = true }).answer(done), ""},
+		{
+			"held by an operator, terminal",
+			newScene().held(one, HoldOperator).edit(func(s *Snapshot) { s.Claims[0].Delivery.Due = true }).answer(done),
+			"",
+		},
 		{"delivery under way, terminal", newScene().running(one, busy).answer(done), ""},
-		{"of another project", newScene().claim(one, func(c *Claim) { undelivered(0)(c); c.Project = otherProject }), ""},
+		{
+			"of another project",
+			newScene().claim(one, func(c *Claim) { undelivered(0)(c); c.Project = otherProject }),
+			"",
+		},
 		{"behind, active", newScene().claim(one, behind).answer(one), "dispatch A-1 continuation"},
 		{"behind, without the tracker", newScene().claim(one, behind), ""},
 		{"behind, handed over by a person", newScene().claim(one, behind).answer(review), "deliver A-1 delivering"},
 		{"behind, terminal", newScene().claim(one, behind).workspace(one).answer(done), "deliver A-1 delivering"},
-		{"deliver, behind", newScene().claim(one, behind).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
+		{
+			"deliver, behind",
+			newScene().claim(one, behind).command(VerbDeliver, one),
+			"retry A-1 operator; deliver A-1 delivering",
+		},
 		{"paused", newScene().claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Paused = true }).answer(one), ""},
 		{"the day's budget is used up", newScene().claim(one, undelivered(0)).answer(one).edit(func(s *Snapshot) {
 			s.Policy.DailyBudget = DailyBudget{Tokens: 1}
 			s.Today = []ModelUse{{Tokens: Tokens{Total: 1}}}
 		}), "deliver A-1 delivering"},
-		{"slots do not matter", newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "deliver A-1 delivering"},
-		{"and a delivery takes none", newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }), "dispatch A-2"},
+		{
+			"slots do not matter",
+			newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }),
+			"deliver A-1 delivering",
+		},
+		{
+			"and a delivery takes none",
+			newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }),
+			"dispatch A-2",
+		},
 
-		{"deliver, later", newScene().claim(one, later).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
-		{"deliver, paused", newScene().claim(one, later).command(VerbDeliver, one).edit(func(s *Snapshot) { s.Paused = true }), "retry A-1 operator; deliver A-1 delivering"},
-		{"deliver, held", newScene().held(one, HoldMaxRuns).command(VerbDeliver, one), "retry A-1 operator; deliver A-1 delivering"},
+		{
+			"deliver, later",
+			newScene().claim(one, later).command(VerbDeliver, one),
+			"retry A-1 operator; deliver A-1 delivering",
+		},
+		{
+			"deliver, paused",
+			newScene().claim(one, later).command(VerbDeliver, one).edit(func(s *Snapshot) { s.Paused = true }),
+			"retry A-1 operator; deliver A-1 delivering",
+		},
+		{
+			"deliver, held",
+			newScene().held(one, HoldMaxRuns).command(VerbDeliver, one),
+			"retry A-1 operator; deliver A-1 delivering",
+		},
 		{"deliver, running", newScene().running(one, nil).command(VerbDeliver, one), ""},
 		{"deliver, unclaimed", newScene().command(VerbDeliver, one), ""},
 		{"retry", newScene().claim(one, later).command(VerbRetry, one), "retry A-1 operator; deliver A-1 requested"},
-		{"retry without a workspace", newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one), "retry A-1 operator; dispatch A-1 requested"},
+		{
+			"retry without a workspace",
+			newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one),
+			"retry A-1 operator; dispatch A-1 requested",
+		},
 	} {
 		t.Run(
 			row.rule,

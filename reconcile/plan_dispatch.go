@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// contender is a due retry or an unclaimed candidate. Both compete for the same slots, in one
-// order.
+// contender is a due retry or an unclaimed candidate. Both compete for the same slots, in the
+// same order.
 type contender struct {
 	issue Issue
 	claim *Claim // nil for a candidate
@@ -25,8 +25,8 @@ type dispatch struct {
 	noHost  *Obstacle                // why no host can take a run; nil if that is not known
 	lost    map[string]time.Duration // of LostHosts
 	// obstacle keeps every issue from starting. The block of the agent or the account, and the
-	// budget of the day, keep all but those that a person wants (isWanted). Each is nil if it
-	// is not in the way.
+	// budget of the day, stop only contenders that no person wants (isWanted). Each is nil if
+	// it is not in the way.
 	obstacle, block, budget *Obstacle
 	candidates              map[string]Issue // by id; nil until a candidate is blocked
 }
@@ -136,8 +136,8 @@ func (b Block) obstacle(tester string) *Obstacle {
 	}
 }
 
-// dispatchBlocks returns the blocks of this machine under which only one run may start at a
-// time.
+// dispatchBlocks returns the blocks of this machine under which only a single run may start at
+// a time.
 func (p *planner) dispatchBlocks() []*Block {
 	host := ""
 	if len(p.s.Policy.Hosts) > 0 {
@@ -177,8 +177,8 @@ func (d *dispatch) contenders() []contender {
 			continue
 		}
 		if p.s.Tracker.Refreshed[issue.ID] {
-			// The two requests may have seen the issue at different moments. What the refresh
-			// released must not start here.
+			// The two requests may have seen the issue at different moments. An issue that the
+			// refresh released must not start here.
 			refreshed, visible := p.s.Tracker.ByID[issue.ID]
 			if !visible || refreshed.Elsewhere {
 				continue
@@ -201,8 +201,8 @@ func (d *dispatch) contenders() []contender {
 	return list
 }
 
-// lastProbe is when the contender's last probe of the block failed, zero if it has made none.
-// Contenders take turns, because one of them may itself cause the fault.
+// lastProbe is when the contender's last probe of the block failed, zero if it made none.
+// Contenders take turns, because the fault may be due to a single contender.
 func (c contender) lastProbe(b Block) (at time.Time) {
 	if c.claim != nil && c.claim.Kind == Blocked && c.claim.DueAt.After(b.Since) {
 		at = c.claim.DueAt
@@ -234,8 +234,8 @@ func rank(i Issue) (priority int, created int64) {
 	return priority, created
 }
 
-// obstacle returns what keeps every issue from starting, except for the blocks that a run may
-// test; nil for nothing.
+// obstacle returns the obstacle that keeps every issue from starting, except for the blocks
+// that a run may test; nil for none.
 func (s *Snapshot) obstacle() *Obstacle {
 	limit := s.Account.Limit
 	least := s.Policy.MinFreeBytes
@@ -281,8 +281,8 @@ func (s *Snapshot) budget() *Obstacle {
 	return &Obstacle{Reason: SkipBudget, Message: b.Text(s.Now), Until: DayEnd(s.Now)}
 }
 
-// laterObstacle is what would keep the next pass from starting runs, for a pass that starts
-// none itself; nil for nothing.
+// laterObstacle is the obstacle that would keep the next pass from starting runs, for a pass
+// that starts none itself; nil for none.
 func (d *dispatch) laterObstacle() *Obstacle {
 	wanted := func(c *Claim) bool {
 		return c.Status == Waiting && d.s.isWanted(contender{
@@ -296,9 +296,9 @@ func (d *dispatch) laterObstacle() *Obstacle {
 	return cmp.Or(d.obstacle, d.block, d.budget)
 }
 
-// isWanted reports whether a person wants this run now: by symphony run or retry, or by what
-// ended a hold, such as a comment. Neither a used-up budget nor a block keeps such a run from
-// starting; it tests whether the block is over.
+// isWanted reports whether a person wants this run now: by symphony run or retry, or by ending
+// a hold, for example with a comment. Neither a used-up budget nor a block keeps such a run
+// from starting; it tests whether the block is over.
 func (s *Snapshot) isWanted(c contender) bool {
 	return s.atOnce(c.issue.ID) || c.claim != nil && c.claim.Kind == Requested
 }
@@ -349,14 +349,15 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 	case account.Slots != nil && account.Slots.Free <= 0:
 		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
-	if _, reason, message = d.chooseHost(c); reason == "" && issue.PullsUnread && s.begins(c) {
+	_, reason, message = d.chooseHost(c)
+	if reason == "" && issue.PullsUnread && s.begins(c) {
 		return SkipPullRequest, "", "the next pass reads whether it has an open pull request"
 	}
 	return reason, "", message
 }
 
-// begins reports whether a run would be the first step on the issue, which no operator asks
-// for: it has neither a claim nor a workspace.
+// begins reports whether a run would be the first step on the issue, without an operator's
+// request: there is neither a claim nor a workspace.
 func (s *Snapshot) begins(c contender) bool {
 	return c.claim == nil && !s.atOnce(c.issue.ID) &&
 		!slices.ContainsFunc(s.Workspaces, func(w Workspace) bool {

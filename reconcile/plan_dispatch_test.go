@@ -20,15 +20,35 @@ func TestEligible(t *testing.T) {
 	}{
 		{"active in other letters", issueNo(1, inState(" in PROGRESS ")), nil, "dispatch A-1"},
 		{"not active: no candidate", issueNo(1, inState("Backlog")), nil, ""},
-		{"active and terminal: no candidate", issueNo(1), func(s *Snapshot) { s.Policy.TerminalStates = []string{"in progress"} }, ""},
+		{
+			"active and terminal: no candidate",
+			issueNo(1),
+			func(s *Snapshot) { s.Policy.TerminalStates = []string{"in progress"} },
+			"",
+		},
 		{"archived: no candidate", issueNo(1, func(i *Issue) { i.Archived = true }), nil, ""},
 
-		{"one of two labels", issueNo(1, func(i *Issue) { i.Labels = []string{"agent"} }), func(s *Snapshot) { s.Policy.RequiredLabels = []string{"agent", "ok"} }, "skip A-1 label"},
-		{"assignee", issueNo(1, func(i *Issue) { i.Assignee = &Assignee{ID: "u1"} }), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "dispatch A-1"},
+		{
+			"one of two labels",
+			issueNo(1, func(i *Issue) { i.Labels = []string{"agent"} }),
+			func(s *Snapshot) { s.Policy.RequiredLabels = []string{"agent", "ok"} },
+			"skip A-1 label",
+		},
+		{
+			"assignee",
+			issueNo(1, func(i *Issue) { i.Assignee = &Assignee{ID: "u1"} }),
+			func(s *Snapshot) { s.Policy.Assignee = "u1" },
+			"dispatch A-1",
+		},
 		{"unassigned", issueNo(1), func(s *Snapshot) { s.Policy.Assignee = "u1" }, "skip A-1 assignee"},
 
 		{"Todo, blockers terminal", issueNo(1, inState("Todo"), blockedBy("Done", "canceled")), nil, "dispatch A-1"},
-		{"Todo, a blocker open", issueNo(1, inState("todo"), blockedBy("Done", "In Progress")), nil, "skip A-1 blocked_by"},
+		{
+			"Todo, a blocker open",
+			issueNo(1, inState("todo"), blockedBy("Done", "In Progress")),
+			nil,
+			"skip A-1 blocked_by",
+		},
 		{"Todo, a blocker without a state", issueNo(1, inState("Todo"), blockedBy("?")), nil, "skip A-1 blocked_by"},
 		{"blockers count in Todo only", issueNo(1, blockedBy("Todo", "?")), nil, "dispatch A-1"},
 
@@ -53,7 +73,12 @@ func TestEligible(t *testing.T) {
 			s.Liveness["c"] = Liveness{Alive: true}
 		}, "skip A-1 workspace_busy"},
 		{"dispatch off", issueNo(1), func(s *Snapshot) { s.DispatchOff = true }, ""},
-		{"returned twice", issueNo(1), func(s *Snapshot) { s.Tracker.Candidates = append(s.Tracker.Candidates, issueNo(1)) }, "dispatch A-1"},
+		{
+			"returned twice",
+			issueNo(1),
+			func(s *Snapshot) { s.Tracker.Candidates = append(s.Tracker.Candidates, issueNo(1)) },
+			"dispatch A-1",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().candidates(row.issue)
@@ -81,10 +106,13 @@ func TestOtherPullOfClaim(t *testing.T) {
 		s    *scene
 		want string
 	}{
-		"running":       {newScene().running(i, nil), ""},
-		"due retry":     {newScene().claim(i, nil), "dispatch A-1 backoff"},
-		"continuation":  {newScene().claim(i, func(c *Claim) { c.Kind = Continuation }), "dispatch A-1 continuation"},
-		"end of a hold": {newScene().held(i, HoldMaxRuns).command(VerbRetry, i), "retry A-1 operator; dispatch A-1 requested"},
+		"running":      {newScene().running(i, nil), ""},
+		"due retry":    {newScene().claim(i, nil), "dispatch A-1 backoff"},
+		"continuation": {newScene().claim(i, func(c *Claim) { c.Kind = Continuation }), "dispatch A-1 continuation"},
+		"end of a hold": {
+			newScene().held(i, HoldMaxRuns).command(VerbRetry, i),
+			"retry A-1 operator; dispatch A-1 requested",
+		},
 	} {
 		equal(t, name, story(Compute(row.s.same().candidates(i).Snapshot)), row.want)
 	}
@@ -142,7 +170,10 @@ func TestCandidateThatTheRefreshContradicts(t *testing.T) {
 		"inactive": {new(issueNo(1, inState("Human Review"))), "release A-1 inactive"},
 		"missing":  {nil, "release A-1 missing"},
 		"moved":    {new(issueNo(1, func(i *Issue) { i.Elsewhere = true })), "release A-1 moved"},
-		"blocked":  {new(issueNo(1, inState("Todo"), blockedBy("Todo"))), "release A-1 blocked_by; skip A-1 blocked_by"},
+		"blocked": {
+			new(issueNo(1, inState("Todo"), blockedBy("Todo"))),
+			"release A-1 blocked_by; skip A-1 blocked_by",
+		},
 	} {
 		s := newScene().claim(issueNo(1), nil).answer().candidates(issueNo(1))
 		if row.refreshed != nil {
@@ -163,7 +194,8 @@ func TestOrder(t *testing.T) {
 		), issueNo(8, sameAge), issueNo(7, sameAge), issueNo(6), issueNo(5, priority(0)), issueNo(4, priority(5)),
 		issueNo(3, priority(4)), issueNo(2, priority(1)), issueNo(1, priority(2)),
 	)
-	const want = "dispatch A-2; dispatch A-1; dispatch A-3; dispatch A-4; dispatch A-5; dispatch A-6; dispatch A-7; dispatch A-8; dispatch A-9"
+	const want = "dispatch A-2; dispatch A-1; dispatch A-3; dispatch A-4; dispatch A-5; dispatch A-6; " +
+		"dispatch A-7; dispatch A-8; dispatch A-9"
 	equal(t, "plan", story(Compute(s.Snapshot)), want)
 }
 
@@ -227,8 +259,16 @@ func TestSlots(t *testing.T) {
 		want string
 	}{
 		{"two are free", func(s *scene) { s.Policy.MaxConcurrent = 4 }, "dispatch A-3; dispatch A-4; skip A-5 no_slot"},
-		{"none is free", func(s *scene) { s.Policy.MaxConcurrent = 2 }, "skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot"},
-		{"one of a state", func(s *scene) { s.Policy.MaxByState["todo"] = 2 }, "dispatch A-3; dispatch A-5; skip A-4 no_slot_in_state"},
+		{
+			"none is free",
+			func(s *scene) { s.Policy.MaxConcurrent = 2 },
+			"skip A-3 no_slot; skip A-4 no_slot; skip A-5 no_slot",
+		},
+		{
+			"one of a state",
+			func(s *scene) { s.Policy.MaxByState["todo"] = 2 },
+			"dispatch A-3; dispatch A-5; skip A-4 no_slot_in_state",
+		},
 		{"a running issue changed its state", func(s *scene) {
 			s.Policy.MaxByState["todo"] = 1
 			s.answer(issueNo(1))
@@ -329,7 +369,12 @@ func TestBlock(t *testing.T) {
 		{"a run from before the block is no probe", block(0, 0), startedBefore, "dispatch A-2 probe"},
 		{"one at a time", block(1, 0), probing(0), "skip A-2 blocked"},
 		{"the probe completed a turn", block(1, 5*time.Minute), probing(1), "dispatch A-2; dispatch A-3 backoff"},
-		{"the probe succeeded", block(1, 5*time.Minute), func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome = Succeeded }, "settle A-1 succeeded; dispatch A-2; dispatch A-3 backoff"},
+		{
+			"the probe succeeded",
+			block(1, 5*time.Minute),
+			func(c *Claim, r *Run) { probing(1)(c, r); r.Outcome = Succeeded },
+			"settle A-1 succeeded; dispatch A-2; dispatch A-3 backoff",
+		},
 		{"the probe failed by the issue's fault before a turn", block(1, 5*time.Minute), func(c *Claim, r *Run) {
 			probing(0)(c, r)
 			r.Outcome = Failed

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// Runs on other machines. Each belongs to one host, where its processes and its workspace are;
-// its worker, which decides, is here. A run whose worker has died may still be at work there:
-// only its host, or an operator, can confirm that it has ended.
+// Runs on other machines. Each belongs to a host, where its processes and its workspace are;
+// its worker, which decides, is here. A run whose worker died may still be at work there: only
+// its host, or an operator, can confirm its end.
 
 const (
 	// silenceBound is how long workers may hear nothing from a host before it gets no further
@@ -63,8 +63,8 @@ func (p *planner) endOnHost(r Run, live Liveness) {
 // lastHeard is when the run's host was last heard of, as far as it is known.
 func (r Run) lastHeard() time.Time { return cmp.Or(r.HeardAt, r.StartedAt) }
 
-// Lost returns for how long a worker has heard nothing from its host; 0 if that is not long,
-// or not known.
+// Lost returns for how long a worker heard nothing from its host; 0 if that is not long, or
+// not known.
 func (r Run) Lost(now time.Time) time.Duration {
 	silence := now.Sub(r.lastHeard())
 	if r.Remote != RemoteBegun || r.Outcome != "" || silence < silenceBound {
@@ -100,7 +100,7 @@ func (p *planner) unverifiedHost(issueID string) string {
 	return ""
 }
 
-// DeliveryWait is why a delivery waits for the host that has the commits, and what ends that.
+// DeliveryWait is why a delivery waits for the host with the commits, and how the wait ends.
 type DeliveryWait struct {
 	// Reason is SkipUnverified or SkipBlocked; empty if the delivery does not wait for a host
 	Host, Reason string
@@ -109,8 +109,8 @@ type DeliveryWait struct {
 	Until        time.Time // when the host is tried again; zero if that is not a matter of time
 }
 
-// DeliveryWait returns what the delivery of a claim waits for; the zero value if it does not
-// wait for a host.
+// DeliveryWait returns why the delivery of a claim waits for a host; the zero value if it does
+// not.
 func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
 	if c.Status != Waiting || !c.Delivery.Due || c.Delivery.Behind {
 		return DeliveryWait{}
@@ -151,7 +151,7 @@ func (s *State) deliveryWait(c Claim, unverified string, now time.Time) Delivery
 }
 
 // remoteWorkspace returns the newest workspace of the issue on a host that may still be used;
-// one without a host if there is none.
+// a workspace without a host if there is none.
 func (s *Snapshot) remoteWorkspace(issueID string) (newest Workspace) {
 	for _, w := range s.RemoteWorkspaces {
 		if w.IssueID == issueID && w.Project == s.Policy.Project && !w.Abandoned &&
@@ -177,8 +177,8 @@ func (d *dispatch) surveyHosts() {
 }
 
 // chooseHost returns the host for a contender's run, empty for this machine; or the reason why
-// none can take it. The issue stays on the host that has its workspace. Otherwise the host
-// with the fewest runs is chosen, of these the first in the workflow.
+// none can take it. The issue stays on the host of its workspace. Otherwise the host with the
+// fewest runs is chosen, of these the first in the workflow.
 func (d *dispatch) chooseHost(c contender) (host, reason, message string) {
 	hosts := d.s.Policy.Hosts
 	if len(hosts) == 0 {
@@ -240,7 +240,7 @@ func hostsText(hostsByObstacle map[string][]string) string {
 
 // hostObstacle returns why a host gets no further run now, and whether its slots are taken
 // (SkipNoSlot), it is lost (SkipUnverified) or blocked (SkipBlocked). Both are empty if it may
-// get one.
+// get a run.
 func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	if limit := d.s.Policy.MaxPerHost; limit > 0 && d.onHost[host] >= limit {
 		return takenText(limit, ""), SkipNoSlot
@@ -256,12 +256,13 @@ func (d *dispatch) hostObstacle(host string) (obstacle, kind string) {
 	return "", ""
 }
 
-// setRemoteBlock sets the block of a host in the snapshot and returns what is to be stored. A
+// setRemoteBlock sets the block of a host in the snapshot and returns the blocks to store. A
 // block without a code ends it.
 func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
-	blocks := map[string]Block{} // those of the snapshot stay
+	blocks := map[string]Block{} // the map of the original snapshot stays unchanged
 	maps.Copy(blocks, s.RemoteBlocks)
-	if blocks[host] = b; b.Code == "" {
+	blocks[host] = b
+	if b.Code == "" {
 		delete(blocks, host)
 	}
 	s.RemoteBlocks = blocks
@@ -269,8 +270,8 @@ func (s *Snapshot) setRemoteBlock(host string, b Block) map[string]Block {
 }
 
 // hostIsGone carries out the command retry --host-is-gone: the issue's workspace on its host
-// counts as abandoned, and a run whose end the host has not confirmed counts as ended. The
-// next plan settles that run.
+// counts as abandoned, and a run whose end the host did not confirm counts as ended. The next
+// plan settles that run.
 func (p *planner) hostIsGone(cmd Command) {
 	change := &Change{}
 	message := ""
@@ -291,7 +292,8 @@ func (p *planner) hostIsGone(cmd Command) {
 		change = p.put(p.s.startElsewhere(*c))
 		message = "its workspace on " + host + " is given up"
 	}
-	if change.Commands = []int64{cmd.ID}; message == "" {
+	change.Commands = []int64{cmd.ID}
+	if message == "" {
 		p.update(change)
 		return
 	}

@@ -72,8 +72,13 @@ func TestVerdicts(t *testing.T) {
 		{"its worker has died", dead(), "reap A-1 worker_lost; end A-1 begun", "running #1 runs=1"},
 		{"its worker has ended, its host has not confirmed that", dead(failed), "end A-1 begun", "running #1 runs=1"},
 		{"another worker ends it there", alive(ending(0)), "", "running #1 runs=1"},
-		{"that worker takes longer than a stop may", alive(ending(0), func(_ *Claim, r *Run) { r.StopAt = Instant{Boot: thisBoot} }).
-			edit(func(s *Snapshot) { s.Mono = time.Hour }), "", "running #1 runs=1"},
+		{
+			"that worker takes longer than a stop may",
+			alive(ending(0), func(_ *Claim, r *Run) { r.StopAt = Instant{Boot: thisBoot} }).
+				edit(func(s *Snapshot) { s.Mono = time.Hour }),
+			"",
+			"running #1 runs=1",
+		},
 		{
 			"that worker is frozen", alive(ending(0)).edit(func(s *Snapshot) {
 				s.Liveness["run-A-1"] = Liveness{
@@ -85,16 +90,43 @@ func TestVerdicts(t *testing.T) {
 		},
 		{"that worker has had no answer", dead(ending(time.Second)), "", "running #1 runs=1"},
 		{"the next one is due", dead(ending(time.Minute)), "end A-1 begun", "running #1 runs=1"},
-		{"the host is silent", dead(ending(time.Minute), heard(31*time.Minute)), "hold A-1 host_lost; end A-1 begun", "held host_lost runs=1"},
 		{
-			"the host is silent, and the workflow does not wait for it", dead(ending(time.Minute), heard(31*time.Minute)).edit(restarts),
-			"retry A-1 host_lost", "running #1 runs=1",
+			"the host is silent",
+			dead(ending(time.Minute), heard(31*time.Minute)),
+			"hold A-1 host_lost; end A-1 begun",
+			"held host_lost runs=1",
 		},
-		{"silent for less than that", dead(ending(time.Minute), heard(29*time.Minute)).edit(restarts), "end A-1 begun", "running #1 runs=1"},
-		{"held, and the workflow does not wait any more", dead(ending(time.Minute), heard(31*time.Minute), lost).edit(restarts), "retry A-1 host_lost", "held host_lost runs=1"},
+		{
+			"the host is silent, and the workflow does not wait for it",
+			dead(ending(time.Minute), heard(31*time.Minute)).edit(restarts),
+			"retry A-1 host_lost",
+			"running #1 runs=1",
+		},
+		{
+			"silent for less than that",
+			dead(ending(time.Minute), heard(29*time.Minute)).edit(restarts),
+			"end A-1 begun",
+			"running #1 runs=1",
+		},
+		{
+			"held, and the workflow does not wait any more",
+			dead(ending(time.Minute), heard(31*time.Minute), lost).edit(restarts),
+			"retry A-1 host_lost",
+			"held host_lost runs=1",
+		},
 		{"held, and tried again", dead(ending(time.Minute), lost), "end A-1 begun", "held host_lost runs=1"},
-		{"the host has confirmed the end", dead(failed, remote(RemoteEnded)), "settle A-1 lost", "retry backoff #2 in 20s failures=1 runs=1"},
-		{"it does so while the claim is held", dead(failed, lost, remote(RemoteEnded)), "settle A-1 lost", "retry backoff #2 in 20s failures=1 runs=1"},
+		{
+			"the host has confirmed the end",
+			dead(failed, remote(RemoteEnded)),
+			"settle A-1 lost",
+			"retry backoff #2 in 20s failures=1 runs=1",
+		},
+		{
+			"it does so while the claim is held",
+			dead(failed, lost, remote(RemoteEnded)),
+			"settle A-1 lost",
+			"retry backoff #2 in 20s failures=1 runs=1",
+		},
 		{"an operator has said so", dead(failed, remote(RemoteGone)), "settle A-1 lost", "retry requested #1 in 0s"},
 		{
 			"nothing was begun there", dead(func(_ *Claim, r *Run) {
@@ -112,17 +144,54 @@ func TestVerdicts(t *testing.T) {
 			}),
 			"settle A-1 failed", "held never_starts",
 		},
-		{"an operator has said so while a worker tries to end it", alive(ending(0), remote(RemoteGone)), "reap A-1; settle A-1 lost", "retry requested #1 in 0s"},
-		{"this machine cannot start workers", dead(failed).edit(func(s *Snapshot) { s.MachineBlock = &Block{Code: "x"} }), "", "running #1 runs=1"},
-		{"retry does not start it twice", dead(ending(time.Second), lost).command(VerbRetry, one).same().candidates(), "retry A-1 operator", "retry requested #1 in 0s"},
-		{"retry --host-is-gone", dead(ending(time.Second), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
-		{"retry --host-is-gone while a worker tries to end it", alive(ending(0), lost).command(VerbHostGone, one), "retry A-1 host_lost", "held host_lost runs=1"},
 		{
-			"an operator has stopped it, then its host is silent", dead(ending(time.Minute), heard(31*time.Minute), func(c *Claim, _ *Run) { c.HoldNext = true }),
-			"hold A-1 host_lost; end A-1 begun", "held host_lost runs=1 then held",
+			"an operator has said so while a worker tries to end it",
+			alive(ending(0), remote(RemoteGone)),
+			"reap A-1; settle A-1 lost",
+			"retry requested #1 in 0s",
 		},
-		{"its host answers", dead(failed, lost, remote(RemoteEnded), func(c *Claim, _ *Run) { c.HoldNext = true }), "settle A-1 lost", "held operator runs=1"},
-		{"it is moved meanwhile", dead(ending(time.Second), lost).answer(issueNo(1, inState("Human Review"))), "", "held host_lost"},
+		{
+			"this machine cannot start workers",
+			dead(failed).edit(func(s *Snapshot) { s.MachineBlock = &Block{Code: "x"} }),
+			"",
+			"running #1 runs=1",
+		},
+		{
+			"retry does not start it twice",
+			dead(ending(time.Second), lost).command(VerbRetry, one).same().candidates(),
+			"retry A-1 operator",
+			"retry requested #1 in 0s",
+		},
+		{
+			"retry --host-is-gone",
+			dead(ending(time.Second), lost).command(VerbHostGone, one),
+			"retry A-1 host_lost",
+			"held host_lost runs=1",
+		},
+		{
+			"retry --host-is-gone while a worker tries to end it",
+			alive(ending(0), lost).command(VerbHostGone, one),
+			"retry A-1 host_lost",
+			"held host_lost runs=1",
+		},
+		{
+			"an operator has stopped it, then its host is silent",
+			dead(ending(time.Minute), heard(31*time.Minute), func(c *Claim, _ *Run) { c.HoldNext = true }),
+			"hold A-1 host_lost; end A-1 begun",
+			"held host_lost runs=1 then held",
+		},
+		{
+			"its host answers",
+			dead(failed, lost, remote(RemoteEnded), func(c *Claim, _ *Run) { c.HoldNext = true }),
+			"settle A-1 lost",
+			"held operator runs=1",
+		},
+		{
+			"it is moved meanwhile",
+			dead(ending(time.Second), lost).answer(issueNo(1, inState("Human Review"))),
+			"",
+			"held host_lost",
+		},
 		{
 			"the daemon was killed", dead(func(_ *Claim, r *Run) {
 				r.Outcome = InterruptedRun
@@ -131,15 +200,20 @@ func TestVerdicts(t *testing.T) {
 			}),
 			"settle A-1 interrupted", "retry interrupted #1 in 0s interruptions=1",
 		},
-		{"retry --host-is-gone of a waiting issue with a workspace there", newScene().hosted().claim(one, func(c *Claim) { c.Kind = Blocked }).
-			edit(func(s *Snapshot) {
-				s.RemoteWorkspaces = []Workspace{{
-					IssueID: one.ID,
-					Project: thisProject,
-					Host:    "far",
-				}}
-			}).
-			command(VerbHostGone, one), "retry A-1 host_lost", "retry requested #1 in 0s"},
+		{
+			"retry --host-is-gone of a waiting issue with a workspace there",
+			newScene().hosted().claim(one, func(c *Claim) { c.Kind = Blocked }).
+				edit(func(s *Snapshot) {
+					s.RemoteWorkspaces = []Workspace{{
+						IssueID: one.ID,
+						Project: thisProject,
+						Host:    "far",
+					}}
+				}).
+				command(VerbHostGone, one),
+			"retry A-1 host_lost",
+			"retry requested #1 in 0s",
+		},
 		{"retry --host-is-gone of a live run", alive().command(VerbHostGone, one), "", "running #1 runs=1"},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
@@ -195,14 +269,26 @@ func TestHosts(t *testing.T) {
 		}), "near"},
 		{"all are full", two(two(newScene().hosted(), "near", 1), "far", 3), "no_slot near, far: both slots are taken"},
 		{"it has a workspace", home(newScene().hosted().running(issueNo(1), on("far")), "far"), "far"},
-		{"the host of its workspace is full", home(two(newScene().hosted(), "far", 1), "far"), "no_slot far: both slots are taken"},
+		{
+			"the host of its workspace is full",
+			home(two(newScene().hosted(), "far", 1), "far"),
+			"no_slot far: both slots are taken",
+		},
 		{"the host of its workspace is not in the workflow any more", home(newScene().hosted(), "old"), "near"},
-		{"that host is gone", home(newScene().hosted(), "far").edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }), "near"},
-		{"an operator asks: a host without a fault", newScene().hosted().running(issueNo(1), on("far")).edit(block(time.Minute)).
-			edit(func(s *Snapshot) {
-				s.Only = []string{"id-9"}
-				s.AtOnce = true
-			}), "far"},
+		{
+			"that host is gone",
+			home(newScene().hosted(), "far").edit(func(s *Snapshot) { s.RemoteWorkspaces[0].Abandoned = true }),
+			"near",
+		},
+		{
+			"an operator asks: a host without a fault",
+			newScene().hosted().running(issueNo(1), on("far")).edit(block(time.Minute)).
+				edit(func(s *Snapshot) {
+					s.Only = []string{"id-9"}
+					s.AtOnce = true
+				}),
+			"far",
+		},
 		{"an operator asks: only a blocked one", home(newScene().hosted(), "near").edit(block(time.Minute)).
 			edit(func(s *Snapshot) {
 				s.Only = []string{"id-9"}
@@ -214,9 +300,14 @@ func TestHosts(t *testing.T) {
 			"it is being tested", two(newScene().hosted(), "far", 2).running(issueNo(1), on("near")).edit(block(0)),
 			"no_slot far: both slots are taken; near: host_unreachable: no route",
 		},
-		{"the only host is blocked", home(newScene().hosted(), "near").edit(block(time.Minute)), "blocked near: host_unreachable: no route"},
 		{
-			"a host is silent", home(two(newScene().hosted(), "near", 1), "near").edit(silent).edit(func(s *Snapshot) { s.Policy.MaxPerHost = 3 }),
+			"the only host is blocked",
+			home(newScene().hosted(), "near").edit(block(time.Minute)),
+			"blocked near: host_unreachable: no route",
+		},
+		{
+			"a host is silent",
+			home(two(newScene().hosted(), "near", 1), "near").edit(silent).edit(func(s *Snapshot) { s.Policy.MaxPerHost = 3 }),
 			"blocked near: lost for 40s",
 		},
 		{

@@ -52,8 +52,8 @@ func (p *planner) refresh() {
 	}
 }
 
-// lastReadable returns the last record of an issue that could be read, in the state of one
-// that could not.
+// lastReadable returns the last readable record of an issue, with the state of the unreadable
+// record.
 func lastReadable(c Claim, now Issue) Issue {
 	issue := c.Issue
 	issue.State = now.State
@@ -77,13 +77,13 @@ func (p *planner) noteUnreadable(c Claim, issue Issue) {
 	})
 }
 
-// handoffGrace is how long a run may continue after its own agent has moved the issue, to
-// complete the turn and report tokens.
+// handoffGrace is how long a run may continue after its own agent moved the issue, to complete
+// the turn and report tokens.
 const handoffGrace = 2 * time.Minute
 
-// handingOver reports whether the run's own agent has moved the issue to its present state, or
-// may have, because the worker has not read that state yet. Such a run ends by itself after
-// its turn. If someone else moved the issue, the run is stopped.
+// handingOver reports whether the run's own agent moved the issue to its present state, or may
+// have, because the worker did not read that state yet. Such a run ends by itself after its
+// turn. If someone else moved the issue, the run is stopped.
 func (p *planner) handingOver(c Claim, issue Issue, visible bool) bool {
 	r := p.runs[c.RunID]
 	if r == nil || r.MovedAt.IsZero() || !visible {
@@ -121,16 +121,16 @@ func (p Policy) StopReason(issue Issue, visible bool) (reason, message string) {
 	return "", ""
 }
 
-// stillActive makes a waiting claim eligible for dispatch, and ends a hold on which someone
-// has commented. back: the issue has come back to the active states, while its claim was kept
-// for its undelivered work.
+// stillActive makes a waiting claim eligible for dispatch, and ends a hold after a new
+// comment. back: the issue came back to the active states, while its claim was kept for its
+// undelivered work.
 func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 	switch {
 	case c.Status == Waiting && p.s.undelivered(c):
 	case c.Status == Waiting:
 		p.eligible[c.IssueID] = true
-		// It waited for the tracker, which has answered now. A code of another class, such as
-		// a missing key, keeps its delay.
+		// It waited for the tracker, which answers now. A code of another class, such as a
+		// missing key, keeps its delay.
 		if f, _ := faultOf(c.ErrorCode); c.Kind == Blocked && f.class == ClassTracker &&
 			c.DueAt.After(p.s.Now) {
 			c.DueAt = p.s.Now
@@ -140,7 +140,7 @@ func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "moved", "a person has moved it, which ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
-	case c.Status == Held && CommentEnds(c.HoldReason) && issue.LastCommentAt != nil && issue.LastCommentAt.After(c.HoldCommentAt):
+	case c.Status == Held && CommentEnds(c.HoldReason) && issue.commentedAfter(c.HoldCommentAt):
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
@@ -188,8 +188,8 @@ func (p *planner) sweep() {
 	}
 }
 
-// recheckUnsaved is how long after one cleanup run has found unsaved work the next one
-// examines the workspace again.
+// recheckUnsaved is how long after a cleanup run found unsaved work the next run examines the
+// workspace again.
 const recheckUnsaved = time.Hour
 
 // removeWorkspace starts cleanup runs for the workspaces of an issue.
@@ -203,7 +203,7 @@ func (p *planner) removeWorkspace(issueID string) {
 	}
 }
 
-// cleanUp starts a cleanup run, unless one for the same issue is under way or the host is
+// cleanUp starts a cleanup run, unless a cleanup of the same issue is under way or the host is
 // blocked: then a later sweep starts it. Without an issue, the run empties the trash.
 func (p *planner) cleanUp(w Workspace, reason, message string) {
 	if p.removing[w.IssueID] || p.s.MachineBlock != nil ||

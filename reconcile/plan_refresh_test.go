@@ -18,15 +18,46 @@ func TestRefresh(t *testing.T) {
 	}{
 		{"as it was", &was, "", "dispatch A-1 backoff", "", ""},
 		{
-			"terminal, in other letters", changed(inState(" DONE ")), "stop A-1 terminal",
-			"release A-1 terminal; remove_workspace A-1 terminal", "release A-1 terminal; remove_workspace A-1 terminal",
+			"terminal, in other letters",
+			changed(inState(" DONE ")),
+			"stop A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal",
+			"release A-1 terminal; remove_workspace A-1 terminal",
 			"release A-1 terminal; remove_workspace A-1 terminal",
 		},
-		{"neither active nor terminal", changed(inState("Human Review")), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
-		{"archived", changed(func(i *Issue) { i.Archived = true }), "stop A-1 inactive", "release A-1 inactive", "release A-1 inactive", ""},
+		{
+			"neither active nor terminal",
+			changed(inState("Human Review")),
+			"stop A-1 inactive",
+			"release A-1 inactive",
+			"release A-1 inactive",
+			"",
+		},
+		{
+			"archived",
+			changed(func(i *Issue) { i.Archived = true }),
+			"stop A-1 inactive",
+			"release A-1 inactive",
+			"release A-1 inactive",
+			"",
+		},
 		{"not returned", nil, "stop A-1 missing", "release A-1 missing", "release A-1 missing", ""},
-		{"label gone", changed(func(i *Issue) { i.Labels = []string{"other"} }), "stop A-1 label", "release A-1 label", "release A-1 label", ""},
-		{"unassigned", changed(func(i *Issue) { i.Assignee = nil }), "stop A-1 assignee", "release A-1 assignee", "release A-1 assignee", ""},
+		{
+			"label gone",
+			changed(func(i *Issue) { i.Labels = []string{"other"} }),
+			"stop A-1 label",
+			"release A-1 label",
+			"release A-1 label",
+			"",
+		},
+		{
+			"unassigned",
+			changed(func(i *Issue) { i.Assignee = nil }),
+			"stop A-1 assignee",
+			"release A-1 assignee",
+			"release A-1 assignee",
+			"",
+		},
 	} {
 		ours := func(i *Issue) {
 			if i.Labels == nil {
@@ -104,7 +135,12 @@ func TestUpdate(t *testing.T) {
 		{"description", func(i *Issue) { i.Description = &description }, 1, "running #1 failures=2"},
 		{"title", func(i *Issue) { i.Title = "other work" }, 1, "running #1 failures=2 idle=2 runs=5"},
 		{"a comment", commentedAt(noon), 1, "running #1 failures=2 idle=2 runs=5"},
-		{"a blocker, which stops no running work", func(i *Issue) { i.State = "Todo"; blockedBy("Todo")(i) }, 1, "running #1 failures=2"},
+		{
+			"a blocker, which stops no running work",
+			func(i *Issue) { i.State = "Todo"; blockedBy("Todo")(i) },
+			1,
+			"running #1 failures=2",
+		},
 	} {
 		s := newScene().running(was, func(c *Claim, _ *Run) {
 			c.Failures = 2
@@ -128,11 +164,26 @@ func TestCaps(t *testing.T) {
 		want  string
 	}{
 		{"10 failures", func(c *Claim) { c.Failures = 10 }, nil, "hold A-1 max_failures"},
-		{"10 failures, no cap", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.Policy.MaxFailures = 0 }, "dispatch A-1 backoff"},
+		{
+			"10 failures, no cap",
+			func(c *Claim) { c.Failures = 10 },
+			func(s *Snapshot) { s.Policy.MaxFailures = 0 },
+			"dispatch A-1 backoff",
+		},
 		{"3 idle runs", func(c *Claim) { c.IdleRuns = 3 }, nil, "hold A-1 max_idle_runs"},
-		{"3 idle runs, no cap", func(c *Claim) { c.IdleRuns = 3 }, func(s *Snapshot) { s.Policy.MaxIdleRuns = 0 }, "dispatch A-1 backoff"},
+		{
+			"3 idle runs, no cap",
+			func(c *Claim) { c.IdleRuns = 3 },
+			func(s *Snapshot) { s.Policy.MaxIdleRuns = 0 },
+			"dispatch A-1 backoff",
+		},
 		{"20 runs", func(c *Claim) { c.Runs = 20 }, nil, "hold A-1 max_runs"},
-		{"20 runs, no cap", func(c *Claim) { c.Runs = 20 }, func(s *Snapshot) { s.Policy.MaxRuns = 0 }, "dispatch A-1 backoff"},
+		{
+			"20 runs, no cap",
+			func(c *Claim) { c.Runs = 20 },
+			func(s *Snapshot) { s.Policy.MaxRuns = 0 },
+			"dispatch A-1 backoff",
+		},
 		{"tokens below", nil, func(s *Snapshot) {
 			s.Tokens["id-1"] = 999
 			s.Policy.MaxTokens = 1000
@@ -155,8 +206,18 @@ func TestCaps(t *testing.T) {
 			c.IdleRuns = 3
 			c.Issue.State = "Todo"
 		}, nil, "dispatch A-1 backoff"},
-		{"an issue that is no longer active is released, not held", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") }, "release A-1 missing"},
-		{"with dispatch off too", func(c *Claim) { c.Failures = 10 }, func(s *Snapshot) { s.DispatchOff = true }, "hold A-1 max_failures"},
+		{
+			"an issue that is no longer active is released, not held",
+			func(c *Claim) { c.Failures = 10 },
+			func(s *Snapshot) { delete(s.Tracker.ByID, "id-1") },
+			"release A-1 missing",
+		},
+		{
+			"with dispatch off too",
+			func(c *Claim) { c.Failures = 10 },
+			func(s *Snapshot) { s.DispatchOff = true },
+			"hold A-1 max_failures",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().claim(one, row.claim).answer(one)
@@ -251,7 +312,8 @@ func TestProjectChange(t *testing.T) {
 	}
 	equal(t, "no answer: the project may be mistyped", story(Compute(s.Snapshot)), "settle A-4 succeeded")
 
-	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release A-3 project_change; " +
+	const want = "settle A-4 succeeded; stop A-1 project_change; release A-2 project_change; release " +
+		"A-3 project_change; " +
 		"release A-4 project_change; dispatch A-6 backoff"
 	s.same()
 	delete(s.Tracker.Refreshed, "id-5") // the allowance was low
@@ -356,10 +418,24 @@ func TestHandoff(t *testing.T) {
 		{"moved otherwise", -time.Second, 0, "Human Review", &done, "stop A-1 terminal"},
 		{"the change is under way", -time.Minute, 0, "", &review, ""},
 		{"under way for too long", -2 * time.Minute, 0, "", &review, "stop A-1 inactive"},
-		{"suspended for 8 hours since the last heartbeat", -8*time.Hour - time.Minute, -8 * time.Hour, "Human Review", &review, ""},
+		{
+			"suspended for 8 hours since the last heartbeat",
+			-8*time.Hour - time.Minute,
+			-8 * time.Hour,
+			"Human Review",
+			&review,
+			"",
+		},
 		{"set back an hour since", time.Hour - time.Minute, time.Hour, "Human Review", &review, ""},
 		{"set on a year, and a heartbeat since", -time.Minute, -time.Second, "Human Review", &review, ""},
-		{"over, whatever the clock says", time.Hour - 2*time.Minute, time.Hour, "Human Review", &review, "stop A-1 inactive"},
+		{
+			"over, whatever the clock says",
+			time.Hour - 2*time.Minute,
+			time.Hour,
+			"Human Review",
+			&review,
+			"stop A-1 inactive",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(issueNo(1), func(_ *Claim, r *Run) {

@@ -47,7 +47,7 @@ func (p *planner) ended() {
 }
 
 // working reports whether a worker is, or may be, at work. A worker that only ends its run on
-// a host is not overdue, and not needed once an operator has given up the host.
+// a host is not overdue, and not needed once an operator gave up the host.
 func (s *Snapshot) working(r Run, live Liveness) bool {
 	switch {
 	case live.Unknown:
@@ -58,7 +58,7 @@ func (s *Snapshot) working(r Run, live Liveness) bool {
 	return r.Phase == EndingThere || !s.overdue(r)
 }
 
-// overdue reports whether a worker has not ended in time after a stop.
+// overdue reports whether a worker did not end in time after a stop.
 func (s *Snapshot) overdue(r Run) bool {
 	return r.StopAt.Boot != "" && r.StopAt.Boot == s.Boot &&
 		s.Mono-r.StopAt.Mono > max(s.Policy.StopGrace, ShortestStop)
@@ -113,7 +113,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 	c := p.claims[r.IssueID]
 	if c != nil && c.Status == Held && c.HoldReason == HoldHostLost && c.RunID == r.ID {
 		// It was held only because its end was not confirmed: it continues like the claim of
-		// any run that has ended.
+		// any ended run.
 		next := *c
 		next.Status = Running
 		next.HoldReason = ""
@@ -137,7 +137,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 		p.blockAfter(r, change)
 	case r.StopReason == StopProject:
 		change = p.drop(*c, StopProject)
-	case r.Remote == RemoteGone && !c.HoldNext: // the operator has asked for a new start
+	case r.Remote == RemoteGone && !c.HoldNext: // the operator asked for a new start
 		change = p.put(p.s.startElsewhere(*c))
 	case r.Kind == DeliveryRun:
 		change = p.put(p.s.afterDelivery(*c, r))
@@ -156,7 +156,7 @@ func (p *planner) settle(r Run, giveUp bool) {
 	})
 }
 
-// afterRun returns the claim after its run has ended.
+// afterRun returns the claim after the end of its run.
 func (s *Snapshot) afterRun(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	c.Status = Waiting

@@ -51,14 +51,26 @@ func TestSettle(t *testing.T) {
 		// After a success the next run is due in a second, with attempt 1.
 		{"succeeded with progress", and(ends(Succeeded, ""), progress), "retry continuation #1 in 1s runs=1"},
 		{"succeeded, nothing changed", ends(Succeeded, ""), "retry continuation #1 in 1s idle=1 runs=1"},
-		{"the issue's state changed: progress", and(ends(Succeeded, ""), before(func(c *Claim) { c.Issue.State = "Todo"; c.IdleRuns = 2 })), "retry continuation #1 in 1s runs=1"},
+		{
+			"the issue's state changed: progress",
+			and(ends(Succeeded, ""), before(func(c *Claim) { c.Issue.State = "Todo"; c.IdleRuns = 2 })),
+			"retry continuation #1 in 1s runs=1",
+		},
 		{"success resets failures and interruptions", and(ends(Succeeded, ""), attempt(4), before(func(c *Claim) {
 			c.Failures = 3
 			c.Interruptions = 1
 			c.IdleRuns = 1
 		})), "retry continuation #1 in 1s idle=2 runs=1"},
-		{"the delay counts from the run's end", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(-time.Minute) }), "retry continuation #1 in -59s runs=1"},
-		{"an end in the future is now", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(time.Hour) }), "retry continuation #1 in 1s runs=1"},
+		{
+			"the delay counts from the run's end",
+			and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(-time.Minute) }),
+			"retry continuation #1 in -59s runs=1",
+		},
+		{
+			"an end in the future is now",
+			and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.EndedAt = noon.Add(time.Hour) }),
+			"retry continuation #1 in 1s runs=1",
+		},
 
 		// A failure increments the attempt and backs off: 10 s, doubled up to
 		// max_retry_backoff_ms.
@@ -75,20 +87,52 @@ func TestSettle(t *testing.T) {
 		{"stopped: inactive", stopped(StopInactive), "retry continuation #1 in 0s"},
 		{"the worker found the issue no longer active", ends(Canceled, StopInactive), "retry continuation #1 in 0s"},
 		{"stop --all: continues after resume", stopped(StopAll), "retry interrupted #1 in 0s"},
-		{"stop ISSUE: held for the operator", and(stopped(StopOperator), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
+		{
+			"stop ISSUE: held for the operator",
+			and(stopped(StopOperator), before(func(c *Claim) { c.HoldNext = true })),
+			"held operator runs=1",
+		},
 		{"stop ISSUE, then retry while it ended", stopped(StopOperator), "retry continuation #1 in 0s"},
-		{"hold ISSUE: held after a success too", and(ends(Succeeded, ""), before(func(c *Claim) { c.HoldNext = true })), "held operator runs=1"},
+		{
+			"hold ISSUE: held after a success too",
+			and(ends(Succeeded, ""), before(func(c *Claim) { c.HoldNext = true })),
+			"held operator runs=1",
+		},
 		{"another project: released", stopped(StopProject), "unclaimed"},
-		{"another project: released in spite of a hold", and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })), "unclaimed"},
-		{"the turn had completed before the stop", and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.StopReason = StopInactive }), "retry continuation #1 in 1s runs=1"},
+		{
+			"another project: released in spite of a hold",
+			and(stopped(StopProject), before(func(c *Claim) { c.HoldNext = true })),
+			"unclaimed",
+		},
+		{
+			"the turn had completed before the stop",
+			and(ends(Succeeded, ""), progress, func(_ *Claim, r *Run) { r.StopReason = StopInactive }),
+			"retry continuation #1 in 1s runs=1",
+		},
 
 		// The first interruption in a row is not counted, the second is a failure, the third
 		// is held in the tracker half.
 		{"interrupted", ends(InterruptedRun, "terminated"), "retry interrupted #1 in 0s interruptions=1"},
-		{"interrupted twice", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 1 })), "retry backoff #2 in 20s failures=1 runs=1 interruptions=2"},
-		{"interrupted three times", and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=3"},
-		{"a turn was completed in between", and(ends(InterruptedRun, "terminated"), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry interrupted #1 in 0s interruptions=1"},
-		{"a turn completed in a stopped run resets interruptions too", and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })), "retry continuation #1 in 0s"},
+		{
+			"interrupted twice",
+			and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 1 })),
+			"retry backoff #2 in 20s failures=1 runs=1 interruptions=2",
+		},
+		{
+			"interrupted three times",
+			and(ends(InterruptedRun, "terminated"), before(func(c *Claim) { c.Interruptions = 2 })),
+			"retry interrupted #1 in 0s interruptions=3",
+		},
+		{
+			"a turn was completed in between",
+			and(ends(InterruptedRun, "terminated"), turns(1), before(func(c *Claim) { c.Interruptions = 2 })),
+			"retry interrupted #1 in 0s interruptions=1",
+		},
+		{
+			"a turn completed in a stopped run resets interruptions too",
+			and(stopped(StopInactive), turns(1), before(func(c *Claim) { c.Interruptions = 2 })),
+			"retry continuation #1 in 0s",
+		},
 
 		// A busy workspace is retried without a failure, with the same attempt.
 		{"workspace busy keeps the counts", and(ends(Failed, "workspace_busy"), before(func(c *Claim) {
@@ -182,11 +226,35 @@ func TestAfterDeath(t *testing.T) {
 		then string
 	}{
 		{"died", func(*Run) {}, Lost, "worker_lost", "retry backoff #2 in 20s failures=1 runs=1"},
-		{"never started", func(r *Run) { r.Phase = Starting }, Lost, "spawn_failed", "retry backoff #2 in 20s failures=1 runs=1"},
+		{
+			"never started",
+			func(r *Run) { r.Phase = Starting },
+			Lost,
+			"spawn_failed",
+			"retry backoff #2 in 20s failures=1 runs=1",
+		},
 		{"reboot", rebooted, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
-		{"reboot before it had started", func(r *Run) { rebooted(r); r.Phase = Starting }, InterruptedRun, "rebooted", "retry interrupted #1 in 0s interruptions=1"},
-		{"died while it was stopped", func(r *Run) { r.StopReason = StopInactive }, Canceled, "inactive", "retry continuation #1 in 0s"},
-		{"reboot while it was stopped", func(r *Run) { rebooted(r); r.StopReason = StopAll }, Canceled, "operator_all", "retry interrupted #1 in 0s"},
+		{
+			"reboot before it had started",
+			func(r *Run) { rebooted(r); r.Phase = Starting },
+			InterruptedRun,
+			"rebooted",
+			"retry interrupted #1 in 0s interruptions=1",
+		},
+		{
+			"died while it was stopped",
+			func(r *Run) { r.StopReason = StopInactive },
+			Canceled,
+			"inactive",
+			"retry continuation #1 in 0s",
+		},
+		{
+			"reboot while it was stopped",
+			func(r *Run) { rebooted(r); r.StopReason = StopAll },
+			Canceled,
+			"operator_all",
+			"retry interrupted #1 in 0s",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			p := compute(newScene().running(one, func(_ *Claim, r *Run) { row.run(r) }).dead(one, 0).Snapshot)
@@ -227,7 +295,14 @@ func TestWhichRunsAreSettled(t *testing.T) {
 		{"asked before a reboot", alive, "", Instant{"boot-1", 0}, 0, ""},
 		{"dead with an outcome", Liveness{}, Succeeded, Instant{}, 0, "settle A-1 succeeded"},
 		{"dead without", Liveness{}, "", Instant{}, 0, "reap A-1 worker_lost; settle A-1 lost"},
-		{"processes left", Liveness{Left: make([]Process, 2)}, Succeeded, Instant{}, 0, "reap A-1; settle A-1 succeeded"},
+		{
+			"processes left",
+			Liveness{Left: make([]Process, 2)},
+			Succeeded,
+			Instant{},
+			0,
+			"reap A-1; settle A-1 succeeded",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(one, func(_ *Claim, r *Run) {
@@ -328,8 +403,22 @@ func TestRefused(t *testing.T) {
 		due string
 	}{
 		{"did not begin", func(r *Run) { r.Phase = Starting }, "disk_full", "failed to spawn agent", true, "0s"},
-		{"no process for it", func(r *Run) { r.Phase = Starting }, CodeResourceLimit, "failed to spawn agent", true, "0s"},
-		{"could not store its outcome", func(*Run) {}, "state_replaced", "its worker could not store how it ended", false, "10s"},
+		{
+			"no process for it",
+			func(r *Run) { r.Phase = Starting },
+			CodeResourceLimit,
+			"failed to spawn agent",
+			true,
+			"0s",
+		},
+		{
+			"could not store its outcome",
+			func(*Run) {},
+			"state_replaced",
+			"its worker could not store how it ended",
+			false,
+			"10s",
+		},
 	} {
 		t.Run(row.rule, func(t *testing.T) {
 			s := newScene().running(one, func(c *Claim, r *Run) {

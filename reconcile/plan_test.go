@@ -106,20 +106,40 @@ func TestRepaired(t *testing.T) {
 		want string
 	}{
 		{"blocked", blocked().claim(issueNo(2), nil).same(), "skip A-3 blocked"},
-		{"unblock", blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}), "dispatch A-2 backoff; dispatch A-3"},
+		{
+			"unblock",
+			blocked().claim(issueNo(2), nil).same().command(VerbUnblock, Issue{}),
+			"dispatch A-2 backoff; dispatch A-3",
+		},
 		{"retry", blocked().claim(issueNo(2), asked).same(), "dispatch A-2 probe; skip A-3 blocked"},
-		{"retry of two", blocked().claim(issueNo(1), asked).claim(issueNo(2), asked).same(), "dispatch A-1 probe; dispatch A-2 probe; skip A-3 blocked"},
+		{
+			"retry of two",
+			blocked().claim(issueNo(1), asked).claim(issueNo(2), asked).same(),
+			"dispatch A-1 probe; dispatch A-2 probe; skip A-3 blocked",
+		},
 		{"run", blocked().edit(func(s *Snapshot) {
 			s.Only = []string{"id-3"}
 			s.AtOnce = true
 		}), "dispatch A-3 probe"},
-		{"run in a backoff", newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
-			edit(func(s *Snapshot) {
-				s.Only = []string{"id-2"}
-				s.AtOnce = true
-			}), "dispatch A-2 backoff"},
-		{"the day's budget is used up", newScene().claim(issueNo(2), nil).same().candidates(issueNo(3)).edit(spent), "skip A-3 budget"},
-		{"retry in spite of the budget", newScene().claim(issueNo(2), asked).same().candidates(issueNo(3)).edit(spent), "dispatch A-2 requested; skip A-3 budget"},
+		{
+			"run in a backoff",
+			newScene().claim(issueNo(2), func(c *Claim) { c.DueAt = noon.Add(wait) }).same().candidates().
+				edit(func(s *Snapshot) {
+					s.Only = []string{"id-2"}
+					s.AtOnce = true
+				}),
+			"dispatch A-2 backoff",
+		},
+		{
+			"the day's budget is used up",
+			newScene().claim(issueNo(2), nil).same().candidates(issueNo(3)).edit(spent),
+			"skip A-3 budget",
+		},
+		{
+			"retry in spite of the budget",
+			newScene().claim(issueNo(2), asked).same().candidates(issueNo(3)).edit(spent),
+			"dispatch A-2 requested; skip A-3 budget",
+		},
 		{"run in spite of the budget", newScene().candidates(issueNo(3)).edit(spent).
 			edit(func(s *Snapshot) {
 				s.Only = []string{"id-3"}

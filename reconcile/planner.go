@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// draft is a plan in the making, and what it leaves of the snapshot.
+// draft is a plan in the making, with the snapshot as it would be after it.
 type draft struct {
 	s      Snapshot
 	claims map[string]*Claim // by issue id
@@ -15,8 +15,7 @@ type draft struct {
 	plan   Plan
 }
 
-// planner makes the decisions of a plan. What becomes of a single claim is decided by methods
-// of Snapshot.
+// planner makes the decisions of a plan. Methods of Snapshot decide about a single claim.
 type planner struct {
 	draft
 	removing map[string]bool // by issue id: the workspace is being removed
@@ -100,7 +99,8 @@ func (d *draft) release(c Claim, reason, message string) {
 // run is ending already, only the change is stored.
 func (d *draft) stop(c Claim, reason string, change *Change) {
 	r := d.runs[c.RunID]
-	switch ending := r == nil || r.Outcome != "" || r.StopReason != ""; {
+	ending := r == nil || r.Outcome != "" || r.StopReason != ""
+	switch {
 	case !ending:
 		r.StopReason = reason
 		d.act(ActStop, c, reason, "", change)

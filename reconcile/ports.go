@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// ErrConflict means that a row has changed since the pass read it. Nothing was written.
+// ErrConflict means that a row changed since the pass read it. Nothing was written.
 var ErrConflict = errors.New("changed by another process")
 
 // Deps are the dependencies of a pass.
@@ -35,27 +35,28 @@ type Deps struct {
 
 // Store is the database, as a pass uses it. All times are UTC, stored to the millisecond.
 type Store interface {
-	// State reads everything that a plan needs in one consistent view.
+	// State reads everything that a plan needs in a single consistent view.
 	State(ctx context.Context) (State, error)
-	// UsedOn returns what runs have used so far, those at work included, on the day of UTC of
-	// a time, by model.
+	// UsedOn returns the use of runs so far, including runs at work, on the day of UTC of a
+	// time, by model.
 	UsedOn(ctx context.Context, at time.Time) ([]ModelUse, error)
-	// Commit makes the changes, in order, in one durable transaction. After an error nothing
-	// was changed; the error wraps ErrConflict if another process changed a row first.
+	// Commit makes the changes, in order, in a single durable transaction. After an error
+	// nothing was changed; the error wraps ErrConflict if another process changed a row first.
 	Commit(ctx context.Context, now time.Time, changes ...Change) error
-	// RequestStop sets the stop reason of a run that has neither an outcome nor a stop reason;
+	// RequestStop sets the stop reason of a run with neither an outcome nor a stop reason;
 	// other runs stay as they are.
 	RequestStop(ctx context.Context, runID, reason string, at Instant) error
 	// ReapFailed counts a pass that could not end the remaining processes of a dead run.
 	ReapFailed(ctx context.Context, runID string) error
 	// EndDead records the outcome of a run whose worker is dead. The caller holds the lock on
-	// the run's alive file. The error is ErrConflict if the run already has an outcome, or is
-	// in another phase.
+	// the run's alive file. The error is ErrConflict if the run already ended with an outcome,
+	// or is in another phase.
 	EndDead(ctx context.Context, now time.Time, run Run, outcome Outcome, code, message string) error
-	// SaveSkips replaces the stored skips with those of this pass, and with the claims that
+	// SaveSkips replaces the stored skips by the skips of this pass, and by the claims that
 	// wait for a slot.
 	SaveSkips(ctx context.Context, now time.Time, skips []Skip) error
-	// SavePullRequests stores the pull requests of issues, each of which has one.
+	// SavePullRequests stores the pull requests of issues. Each issue must have a pull
+	// request.
 	SavePullRequests(ctx context.Context, now time.Time, issues []Issue) error
 	// SaveSweep stores when the issues of unclaimed workspaces were last refreshed.
 	SaveSweep(ctx context.Context, now time.Time) error
@@ -66,10 +67,10 @@ type Tracker interface {
 	// Candidates returns the project's issues in the given states, in the tracker's order.
 	// Malformed is the fault of a record that is no issue.
 	Candidates(ctx context.Context, states []string) ([]Issue, error)
-	// ByIDs returns the full records of the issues that are still visible, archived ones
-	// included, with the time of their newest comment. A malformed record fails the call, or
-	// is returned with what is wrong with it: then the rest of it is not known. Without ids no
-	// request is made. The error CodeTrackerEmpty means that the tracker has no issue left.
+	// ByIDs returns the full records of the issues that are still visible, including archived
+	// issues, with the time of their newest comment. A malformed record fails the call, or is
+	// returned with its fault: then the rest of it is not known. Without ids no request is
+	// made. The error CodeTrackerEmpty means that no issue is left in the tracker.
 	ByIDs(ctx context.Context, ids []string) (map[string]Issue, error)
 }
 
@@ -77,9 +78,9 @@ type Tracker interface {
 // tracker lacks the ability.
 type TrackerAdapter struct {
 	Tracker
-	Name string // what people call the tracker, for messages
-	// Find returns the issue with an identifier or id. The error has the code issue_not_found
-	// if there is none.
+	Name string // the tracker's usual name, for messages
+	// Find returns the issue with an identifier or id. The code of the error is
+	// issue_not_found if there is none.
 	Find func(ctx context.Context, identifier string) (*Issue, error)
 	// Comments returns the comments made after since, the newest first.
 	Comments func(ctx context.Context, issueID string, since time.Time) ([]Comment, error)
@@ -91,16 +92,16 @@ type TrackerAdapter struct {
 	// wraps ErrGone if the issue or the comment no longer exists.
 	Post func(ctx context.Context, issueID, body string) (Comment, error)
 	Edit func(ctx context.Context, issueID, commentID, body string) (text string, err error)
-	// Move changes the state of an issue to one that the workflow names, as the workflow
-	// spells it. It does nothing if the issue is in that state. The error wraps ErrGone if the
-	// issue no longer exists, and has the code CodeNoState if the tracker has no such state.
+	// Move changes the state of an issue to a state of the workflow, as the workflow spells
+	// it. It does nothing if the issue is in that state. The error wraps ErrGone if the issue
+	// no longer exists, and its code is CodeNoState if the tracker knows no such state.
 	Move   func(ctx context.Context, issueID, state string) error
 	Create func(ctx context.Context, n NewIssue) (*Issue, error)
 	// Verify checks that the names in a workflow exist. If its error wraps ErrRejected, the
 	// tracker cannot check them, and nothing is known to be wrong.
 	Verify func(ctx context.Context, names TrackerNames) (TrackerFindings, error)
-	// LabelsSet returns the labels that an issue has now, with who set each of them last. The
-	// error has the code issue_not_found if the issue is not visible.
+	// LabelsSet returns the present labels of an issue, with who set each of them last. The
+	// code of the error is issue_not_found if the issue is not visible.
 	LabelsSet func(ctx context.Context, issueID string) ([]LabelSet, error)
 
 	Budget  func() Budget // the allowance of requests after the last answer
@@ -118,15 +119,15 @@ var ErrGone = errors.New("it no longer exists")
 // may be made.
 type Limited interface{ ResetAt() time.Time }
 
-// Low reports whether less than a tenth of the allowance was left at the last answer and has
-// not been renewed since.
+// Low reports whether less than a tenth of the allowance was left at the last answer and the
+// allowance was not renewed since.
 func (t *TrackerAdapter) Low(now time.Time) bool {
 	return t.Budget != nil && now.Before(t.Budget().LowUntil())
 }
 
-// TimeThere returns a time of this machine by the tracker's clock, as far as the tracker has
-// told its time: 12:00:30 if it is half a minute ahead at noon. The tracker tells whole
-// seconds, and its answer takes a moment: a difference of less than two seconds is none.
+// TimeThere returns a time of this machine by the tracker's clock, as far as the tracker told
+// its time: 12:00:30 if it is half a minute ahead at noon. The tracker tells whole seconds,
+// and its answer takes a moment: a difference of less than two seconds is none.
 func (t *TrackerAdapter) TimeThere(here time.Time) time.Time {
 	if t.Budget == nil {
 		return here
@@ -142,8 +143,8 @@ func (t *TrackerAdapter) TimeThere(here time.Time) time.Time {
 	return here.Add(ahead)
 }
 
-// TrackerMemory is what an adapter keeps between processes, in the project's database. Passes
-// and workers share it.
+// TrackerMemory stores an adapter's values between processes, in the project's database.
+// Passes and workers share it.
 type TrackerMemory interface {
 	// Meta returns the value of a key; false if there is none.
 	Meta(ctx context.Context, key string) (string, bool, error)
@@ -184,7 +185,7 @@ type TrackerFindings struct {
 	User           string        // the name of the user whose key is used
 	States, Labels []UnknownName // states that the project lacks, labels that the tracker lacks
 	Assignee       *UnknownName  // nil if the assignee exists or none was looked up
-	OwnOperators   []string      // the operators whose comments can't be told from those of agents
+	OwnOperators   []string      // the operators whose comments look like comments of agents
 }
 
 // TrackerProject identifies a project, or a team.
@@ -210,11 +211,11 @@ func (u UnknownName) String() string {
 	return fmt.Sprintf("%q (did you mean %q?)", u.Name, u.Nearest[0])
 }
 
-// statesShown is how many states the error of a missing one names.
+// statesShown is how many existing states the error of a missing state names.
 const statesShown = 20
 
-// NoState returns the error of a move to a state that does not exist. where is what has the
-// states, such as "the team".
+// NoState returns the error of a move to a state that does not exist. where names the owner of
+// the states, such as "the team".
 func NoState(where, state string, states []string) *Error {
 	shown := strings.Join(states[:min(len(states), statesShown)], ", ")
 	return NewError(CodeNoState, fmt.Sprintf("%s has no state %q; it has %s", where, state, shown),
@@ -234,16 +235,16 @@ type AgentTool struct {
 	Describes func(issue Issue, args json.RawMessage) bool
 	// MovesTo returns the states to which a call moves issues. Nil: no call does.
 	MovesTo func(ctx context.Context, issue Issue, args json.RawMessage) ([]string, error)
-	// Summary describes in a few words what a call does, such as "mutation issueUpdate", ""
-	// for arguments that it can't read. Nil: the arguments say it.
+	// Summary describes a call in a few words, such as "mutation issueUpdate", "" for
+	// arguments that it can't read. Nil: the arguments say it.
 	Summary func(args json.RawMessage) string
 }
 
 // ToolAnswer is the result of a call.
 type ToolAnswer struct {
-	Text     string // what the agent reads
+	Text     string // for the agent
 	Success  bool
-	Mutation *Mutation // what the run records; nil for a call that only reads
+	Mutation *Mutation // for the run's record; nil for a call that only reads
 }
 
 // TrackerSetup is how init connects a project to a tracker before there is a workflow.
@@ -251,14 +252,14 @@ type TrackerSetup struct {
 	Name        string // the tracker's name
 	Endpoint    string // the default of tracker.endpoint
 	KeyQuestion string // asks for the key, and tells where to find it
-	// Connect returns what the key has access to. If the key is refused, the error names
-	// source as its origin, unless that is empty. RefusedKey reports whether an error is about
-	// the key, so that another key may help.
+	// Connect returns the user and the projects of the key. If the key is refused, the error
+	// names source as its origin, unless that is empty. RefusedKey reports whether an error is
+	// about the key, so that another key may help.
 	Connect    func(ctx context.Context, endpoint, key, source string) (TrackerAccount, error)
 	RefusedKey func(error) bool
 }
 
-// TrackerAccount is what a key has access to.
+// TrackerAccount is the user of a key, with the projects to which it gives access.
 type TrackerAccount struct {
 	User     string           // the name of the key's user
 	Projects []TrackerProject // the most recently changed first; 500 at most
@@ -273,11 +274,11 @@ type NewIssue struct {
 	Title, Body, State string
 	Labels             []string
 	// Taken reports whether a deleted issue had that identifier: its records must not become
-	// those of the new issue. It is nil where no issue has records.
+	// the records of the new issue. It is nil where issues leave no records.
 	Taken func(identifier string) (bool, error)
 }
 
-// TrackerBoard is what init needs to know about a project or team.
+// TrackerBoard describes a project or team for init.
 type TrackerBoard struct {
 	TrackerProject
 	// Setting is the value to write as tracker.project_slug: the URL if it ends in the slug,
@@ -318,8 +319,8 @@ type Runners interface {
 	Probe(ctx context.Context, run Run) Liveness
 	// Prepare writes the run's directory and syncs it. It comes before the run's row.
 	Prepare(ctx context.Context, run Run) error
-	// Start starts the run's worker as a detached process. It returns when the worker has
-	// taken the run or refused it, or after 5 s.
+	// Start starts the run's worker as a detached process. It returns when the worker took the
+	// run or refused it, or after 5 s.
 	Start(ctx context.Context, run Run) error
 	// Stop asks the run's worker to end, and waits for its end until ctx ends. A worker that
 	// takes longer is no error.
@@ -344,25 +345,25 @@ type Others interface {
 	// LockIssues keeps other projects from starting runs for the issues of the tracker of a
 	// project (Policy.Project) until unlock.
 	LockIssues(ctx context.Context, project string) (unlock func(), err error)
-	// Claimed returns the issues of that tracker that other projects have claimed, with a
-	// sentence that names the workflow and what for. Without a live worker an issue counts
-	// only if that project has a workflow and has had a pass within a day.
+	// Claimed returns the issues of that tracker that other projects claimed, with a sentence
+	// that names the workflow and the purpose. Without a live worker an issue counts only if
+	// that project has a workflow and ran a pass within a day.
 	Claimed(ctx context.Context, project string) (by map[string]string, err error)
 }
 
 // Accounts is the account that several projects share, as a pass uses it.
 type Accounts interface {
-	// Look reads the state. If that fails, the account counts as one without faults.
+	// Look reads the state. If that fails, the account counts as an account without faults.
 	Look(ctx context.Context, now time.Time) Account
 	// TakeSlots reserves free slots for the workers that this pass starts, up to want in all,
-	// and returns what the pass has reserved; a dry run only counts. Nil slots: the number of
-	// runs is not bounded.
+	// and returns the slots that the pass reserved; a dry run only counts. Nil slots: the
+	// number of runs is not bounded.
 	TakeSlots(ctx context.Context, want int, dryRun bool) (*Slots, error)
 	// Release gives back the slots that were not used.
 	Release()
 	// Probe records that the run, which is stored next, tests whether the block is over. If
 	// another project was first, or the block is over, the error wraps ErrConflict and nothing
-	// was written. The record has the time of the run's start, so that the run counts as
+	// was written. The record's time is the time of the run's start, so that the run counts as
 	// started under the block.
 	Probe(ctx context.Context, b Block, run Run) error
 }

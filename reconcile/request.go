@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// RequestKind is what an agent asks for.
+// RequestKind is the kind of an agent's request.
 type RequestKind string
 
 const (
@@ -98,7 +98,7 @@ func (r Request) Attention() Attention {
 	}
 }
 
-// Secret reports whether one of the request's questions asks for a secret.
+// Secret reports whether any of the request's questions asks for a secret.
 func (r Request) Secret() bool {
 	return slices.ContainsFunc(r.Detail.Questions, func(q RequestQuestion) bool { return q.Secret })
 }
@@ -135,14 +135,14 @@ type RequestDetail struct {
 	SealKey []byte `json:"seal_key,omitempty"`
 }
 
-// RequestChange is one file of a patch.
+// RequestChange is a file of a patch.
 type RequestChange struct {
 	Path string `json:"path"`
 	Kind string `json:"kind"` // add, update, delete
 	Diff string `json:"diff"`
 }
 
-// RequestQuestion is one of the questions of a request.
+// RequestQuestion is a question of a request.
 type RequestQuestion struct {
 	ID      string          `json:"id"`
 	Header  string          `json:"header,omitempty"`
@@ -152,12 +152,12 @@ type RequestQuestion struct {
 	Other    bool `json:"other,omitempty"`
 	Secret   bool `json:"secret,omitempty"`   // the answer must not be shown
 	Optional bool `json:"optional,omitempty"` // an answer is not required
-	Several  bool `json:"several,omitempty"`  // more than one option may be chosen
+	Several  bool `json:"several,omitempty"`  // several options may be chosen
 	// the type of a text: "integer", "number", or empty for any
 	Type string `json:"type,omitempty"`
 }
 
-// RequestOption is one of the offered answers.
+// RequestOption is an offered answer.
 type RequestOption struct {
 	Label       string `json:"label"`
 	Description string `json:"description,omitempty"`
@@ -180,7 +180,8 @@ type RequestAnswer struct {
 // that trackers do not show.
 const CommentMarker = "<!-- symphony:"
 
-// Marked reports whether a comment has a marker. One that a person has quoted does not count.
+// Marked reports whether a comment contains a marker. A marker that a person quoted does not
+// count.
 func Marked(body string) bool {
 	for line := range strings.Lines(body) {
 		if strings.HasPrefix(strings.TrimSpace(line), CommentMarker) {
@@ -190,23 +191,23 @@ func Marked(body string) bool {
 	return false
 }
 
-// AttentionKind is what a notification is about.
+// AttentionKind is the subject of a notification.
 type AttentionKind string
 
 const (
 	AttentionRequest AttentionKind = "request" // an agent asks for something
 	AttentionHold    AttentionKind = "hold"    // an issue is held
 	AttentionBlocked AttentionKind = "blocked" // no run can start
-	// the workspace of a finished issue has work that exists nowhere else
+	// the workspace of a finished issue contains work that exists nowhere else
 	AttentionKept     AttentionKind = "kept"
 	AttentionDelivery AttentionKind = "delivery" // commits could not be pushed several times
-	AttentionReady    AttentionKind = "ready"    // an agent has handed its issue over to a person
+	AttentionReady    AttentionKind = "ready"    // an agent handed its issue over to a person
 )
 
 // Attention is a notification, sent once by hooks.on_attention.
 type Attention struct {
 	Key string // identifies the notification, so that it is sent once
-	// keys of equivalent notifications: if one of them was sent, this one is not
+	// keys of equivalent notifications: if any of them was sent, this notification is not
 	Like                []string
 	Kind                AttentionKind
 	IssueID, Identifier string // empty for a blocked project
@@ -223,7 +224,7 @@ const (
 	attentionTries = 3
 )
 
-// issueAttention is about a state that an issue has been in since then.
+// issueAttention is about the state of an issue since then.
 func issueAttention(kind AttentionKind, issueID, identifier string, since time.Time, text string) Attention {
 	return Attention{
 		Key:  fmt.Sprintf("%s:%s:%d", kind, issueID, since.UnixMilli()),
@@ -244,7 +245,7 @@ func HoldAttention(c Claim) Attention {
 func BlockAttention(b Block) Attention { return blocked(b.Code, b.Since, b) }
 
 // KeptAttention returns the notification of a finished issue's workspace that is kept because
-// of unsaved work. Its storage time begins now, however long the workspace has been kept.
+// of unsaved work. Its storage time begins now, however long the workspace was kept before.
 func KeptAttention(w Workspace) Attention {
 	text := fmt.Sprintf("the workspace of %s is %s", w.Identifier, w.KeptText())
 	return issueAttention(AttentionKept, w.IssueID, w.Identifier, w.KeptSince, text)
@@ -279,7 +280,7 @@ func ReadyAttention(c Claim, release Release, now time.Time) (Attention, bool) {
 }
 
 // OutageAttention returns the notification of a fault of the tracker, whatever its code; false
-// until it has lasted 5 minutes.
+// before it lasted 5 minutes.
 func OutageAttention(b Block, now time.Time) (Attention, bool) {
 	a := blocked("tracker", b.Since, b)
 	a.At = now
@@ -288,7 +289,7 @@ func OutageAttention(b Block, now time.Time) (Attention, bool) {
 
 // LimitAttention returns the notification of an allowance that is used up. The end that codex
 // reports for an allowance varies by some minutes, so limits whose ends are less than half an
-// hour apart count as one and are notified once.
+// hour apart count as the same limit and are notified once.
 func LimitAttention(l Limit, home string, now time.Time) Attention {
 	endsAbout := func(t time.Time) Attention {
 		return blocked(CodeAgentQuota, t.Round(time.Hour), Block{

@@ -11,14 +11,14 @@ import (
 // Snapshot is everything that a plan depends on: the same Snapshot gives the same Plan.
 type Snapshot struct {
 	Options
-	// State is what the database contains, except for MachineBlock: that is the fault that
-	// this pass has found, nil if it has not checked.
+	// State is the content of the database, except for MachineBlock, which is the fault that
+	// this pass found, nil if it did not check.
 	State
 	Now     time.Time
 	Boot    string        // boot id of this machine
 	Mono    time.Duration // CLOCK_MONOTONIC
 	Policy  Policy
-	Account Account // the state that the projects of one codex home share
+	Account Account // the state that all projects of a codex home share
 	// by another project of the account: the sentences of Others.Claimed, by the issue's id
 	Claimed  map[string]string
 	Liveness map[string]Liveness // of every unsettled run, by its id
@@ -27,7 +27,7 @@ type Snapshot struct {
 	Workspaces []Workspace // the recorded workspaces under the current root
 	SweepDue   bool        // this pass refreshes the issues of unclaimed workspaces
 	TrashDue   bool        // this pass deletes removed workspaces
-	// what runs have used on this day of UTC; not read without a budget
+	// the use of runs on this day of UTC; not read without a budget
 	Today     []ModelUse
 	FreeBytes int64 // free space of the workspace volume; negative if unknown
 }
@@ -50,7 +50,7 @@ type State struct {
 	// faults of the machine, nil if there is none
 	AgentBlock, TrackerBlock, MachineBlock *Block
 	RemoteBlocks                           map[string]Block // faults of the hosts of runs
-	// on the hosts of runs, oldest first, as a run has last seen them
+	// on the hosts of runs, oldest first, in the state that a run saw last
 	RemoteWorkspaces []Workspace
 	// used by each claimed issue over all of its runs
 	Tokens    map[string]int64
@@ -59,7 +59,7 @@ type State struct {
 	Unblocked time.Time
 }
 
-// Options limit what a pass does.
+// Options limit a pass.
 type Options struct {
 	DryRun bool // plan, but change nothing
 	// DispatchOff: start no agent, because the workflow is invalid or the schedule is dead.
@@ -71,8 +71,8 @@ type Options struct {
 	Only   []string
 	AtOnce bool
 	// TrackerLow: less than a tenth of the tracker's allowance was left at its last answer,
-	// and the allowance has not been renewed since. The pass asks only for the issues of
-	// running claims.
+	// and the allowance was not renewed since. The pass asks only for the issues of running
+	// claims.
 	TrackerLow bool
 }
 
@@ -82,18 +82,18 @@ func (o Options) concerns(issueID string) bool { return o.all() || slices.Contai
 // all reports whether the pass may touch every issue.
 func (o Options) all() bool { return len(o.Only) == 0 }
 
-// atOnce reports whether an operator has asked for a run of the issue now.
+// atOnce reports whether an operator asked for a run of the issue now.
 func (o Options) atOnce(issueID string) bool { return o.AtOnce && slices.Contains(o.Only, issueID) }
 
-// Liveness is what a probe found of a run's processes.
+// Liveness is the result of a probe of a run's processes.
 type Liveness struct {
 	Alive bool // the worker holds the lock on its alive file
-	// Beats is the number of heartbeats, BeatAt the monotonic time of the last one. Before the
-	// first heartbeat BeatAt is the time at which the run was prepared. BeatAt is zero if
-	// unknown.
+	// Beats is the number of heartbeats, BeatAt the monotonic time of the last heartbeat.
+	// Before the first heartbeat BeatAt is the time at which the run was prepared. BeatAt is
+	// zero if unknown.
 	Beats   int64
 	BeatAt  time.Duration
-	Frozen  bool      // the worker is alive but its heartbeat has stopped
+	Frozen  bool      // the worker is alive but its heartbeat stopped
 	Unknown bool      // the probe failed or was not made: nothing is done about the run
 	Left    []Process // processes of the run that outlived its worker
 	// the error code because of which a dead worker did not begin, or did not record its
@@ -104,17 +104,17 @@ type Liveness struct {
 // dead reports whether no worker can write the run's row any more.
 func (l Liveness) dead() bool { return !l.Alive && !l.Unknown }
 
-// Process is one process that belongs to a run.
+// Process is a process that belongs to a run.
 type Process struct {
 	PID   int    `json:"pid"`
 	Start uint64 `json:"start"`
 	Name  string `json:"name"`
 }
 
-// Tracked is what the tracker answered in this pass.
+// Tracked is the tracker's answer in this pass.
 type Tracked struct {
 	Refreshed  map[string]bool  // the ids of the issues for which the refresh asked
-	ByID       map[string]Issue // those of them that the tracker returned
+	ByID       map[string]Issue // the refreshed issues that the tracker returned
 	Candidates []Issue          // in the tracker's order
 	Fetched    bool             // the candidates were read; they are not if nothing could start
 	// less than a tenth of the tracker's allowance is left, so that nothing is started
@@ -125,14 +125,14 @@ type Tracked struct {
 type Workspace struct {
 	IssueID, Identifier      string
 	Key, Root, Path, Project string
-	Host                     string // the machine that has it; empty for this one
-	Abandoned                bool   // an operator has said that the host is gone
+	Host                     string // the machine where it is; empty for this machine
+	Abandoned                bool   // an operator said that the host is gone
 	// the unsaved work for which the last cleanup run kept the workspace; empty if there was
 	// none
 	Unsaved   string
 	UnsavedAt time.Time // when that run found it
 	KeptSince time.Time // when the first such run since the last agent's found it
-	// an operator has brought it back from the trash, and no run has used it since
+	// an operator brought it back from the trash, and no run used it since
 	Restored bool
 }
 
@@ -152,7 +152,7 @@ func (r Run) WorkspaceWhere() string {
 	}.Where()
 }
 
-// KeptText explains why the workspace is kept and what to do.
+// KeptText explains why the workspace is kept, and the next step.
 func (w Workspace) KeptText() string {
 	if w.Host != "" {
 		return fmt.Sprintf("kept: %s, in %s; push or copy it, or remove it there", w.Unsaved, w.Where())
@@ -172,7 +172,7 @@ type Policy struct {
 	Project        string
 	ActiveStates   []string
 	TerminalStates []string
-	// normalised: an issue in one of these is not begun while another one blocks it
+	// normalised: an issue in these states is not begun while another blocks it
 	WaitingStates  []string
 	RequiredLabels []string
 	Assignee       string // an email, an id, "me", or empty for any issue
@@ -181,7 +181,7 @@ type Policy struct {
 	MaxByState      map[string]int // by normalised state
 	MaxRetryBackoff time.Duration
 
-	// An issue that reaches one of these caps is held; 0 disables a cap.
+	// An issue that reaches any of these caps is held; 0 disables a cap.
 	MaxFailures int
 	MaxIdleRuns int
 	MaxRuns     int
@@ -193,10 +193,10 @@ type Policy struct {
 	Deliver       bool   // commits of runs are pushed to the repository of the workflow
 	// how long a worker may take to end after a stop was requested; 10 s is the minimum
 	StopGrace    time.Duration
-	MinFreeBytes int64 // nothing is dispatched if the workspace volume has less free space
+	MinFreeBytes int64 // nothing is dispatched if less space is free on the workspace volume
 
-	// Hosts are the machines on which runs work, none for this one. MaxPerHost is the number
-	// of agents that each may have at once, 0 for any. LostAfter is how long a run works
+	// Hosts are the machines on which runs work, none for this machine. MaxPerHost is the
+	// number of agents that each may run at once, 0 for any. LostAfter is how long a run works
 	// without a link to its worker; then its host ends it. RestartLost: after twice that time
 	// without an answer, the issue starts on another host.
 	Hosts      []string
@@ -207,8 +207,7 @@ type Policy struct {
 	RestartLost bool
 }
 
-// Active reports whether agents work on issues in this state: it is an active state and not a
-// terminal one.
+// Active reports whether agents work on issues in this state: it is active and not terminal.
 func (p Policy) Active(state string) bool {
 	return contains(p.ActiveStates, state) && !p.Terminal(state)
 }
@@ -257,7 +256,7 @@ type Account struct {
 	// Over is when a limit or a block last ended, zero if unknown. Faults of runs that began
 	// before it are outdated.
 	Over time.Time
-	// nil if the number of live runs is not bounded, or if this pass has not asked for slots
+	// nil if the number of live runs is not bounded, or if this pass did not ask for slots
 	Slots *Slots
 }
 
@@ -278,12 +277,12 @@ type Slots struct {
 // projects.
 const MaxAgentsVar = "SYMPHONY_MAX_AGENTS"
 
-// Text describes what is used up and until when, in the time zone of now.
+// Text names the used-up allowance and its end, in the time zone of now.
 func (l Limit) Text(home string, now time.Time) string {
 	return fmt.Sprintf("codex's %s limit of %s is used up until %s", l.Window, home, clockOf(l.Until, now))
 }
 
-// ActionKind names what a pass does.
+// ActionKind is the kind of an action of a pass.
 type ActionKind string
 
 const (
@@ -296,13 +295,13 @@ const (
 	ActRelease         ActionKind = "release"
 	ActRemoveWorkspace ActionKind = "remove_workspace"
 	ActDeliver         ActionKind = "deliver"
-	ActEnd             ActionKind = "end" // a run whose worker has died, on its host
+	ActEnd             ActionKind = "end" // a run whose worker died, on its host
 	// stores a change that needs no report, such as an issue's new record
 	actUpdate ActionKind = "update"
 )
 
-// Action is one step of a plan. It is stored before it takes effect and may be repeated
-// without harm.
+// Action is a step of a plan. It is stored before it takes effect and may be repeated without
+// harm.
 type Action struct {
 	Kind                ActionKind
 	IssueID, Identifier string
@@ -314,11 +313,11 @@ type Action struct {
 	// of the run that RunID names; empty for a run that this action starts
 	RunKind RunKind
 
-	Change *Change // what is stored for the action; nil for a reap and for most stops
+	Change *Change // the change to store for the action; nil for a reap and for most stops
 	// the block of the account that this dispatch tests, with a zero NextTry if an operator
 	// asked for it; nil for none
 	Probe   *Block
-	Outcome Outcome // what a reap records for a dead run that recorded none
+	Outcome Outcome // the outcome that a reap records for a dead run that recorded none
 	Kill    bool    // of a reap: the worker is alive and is killed first
 	GiveUp  bool    // of a reap: the run is settled even if processes remain
 }
@@ -330,7 +329,7 @@ type Release struct {
 	State string
 }
 
-// Change is one transaction of a pass: the claim, and everything that must be stored together
+// Change is a transaction of a pass: the claim, and everything that must be stored together
 // with it.
 type Change struct {
 	// the new content, with the Version that it replaces (0 inserts); nil leaves claims alone
@@ -345,24 +344,32 @@ type Change struct {
 	AgentBlock, TrackerBlock, MachineBlock *Block
 	Paused                                 *bool     // nil keeps the pause as it is
 	Unblocked                              time.Time // the new State.Unblocked; zero keeps it
-	// RemoteBlocks are new blocks of hosts. One without a code ends a block.
+	// RemoteBlocks are new blocks of hosts. A Block without a code ends the block of its host.
 	RemoteBlocks map[string]Block
 	HostGone     string // the id of a run that counts as ended on its host
 	Abandon      string // the id of an issue whose workspaces on hosts count as abandoned
-	Watch        *Watch // what is known of a pull request; nil keeps it
+	Watch        *Watch // the state of a pull request; nil keeps the stored state
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
-	return c.Claim == nil && !c.Delete && c.Insert == nil && c.Settle == "" && len(c.Commands) == 0 &&
-		c.AgentBlock == nil && c.TrackerBlock == nil && c.MachineBlock == nil && c.Paused == nil && c.Unblocked.IsZero() &&
-		len(c.RemoteBlocks) == 0 && c.HostGone == "" && c.Abandon == "" && c.Watch == nil
+	ofIssue := c.Claim != nil || c.Delete || c.Insert != nil || c.Settle != "" ||
+		len(c.Commands) > 0 || c.Abandon != "" || c.Watch != nil
+	ofMachine := c.AgentBlock != nil || c.TrackerBlock != nil || c.MachineBlock != nil ||
+		c.Paused != nil || !c.Unblocked.IsZero()
+	ofHosts := len(c.RemoteBlocks) > 0 || c.HostGone != ""
+	return !ofIssue && !ofMachine && !ofHosts
 }
 
 // String is the line that symphony tick -v prints for the action.
 func (a Action) String() string {
 	line := string(a.Kind)
-	for _, part := range [][2]string{{" ", a.Identifier}, {" run=", a.RunID}, {" reason=", a.Reason}, {": ", a.Message}} {
+	for _, part := range [][2]string{
+		{" ", a.Identifier},
+		{" run=", a.RunID},
+		{" reason=", a.Reason},
+		{": ", a.Message},
+	} {
 		if part[1] != "" {
 			line += part[0] + part[1]
 		}
@@ -386,10 +393,9 @@ type Skip struct {
 	Title      string   `json:"title"` // of the issue; empty where only its record is known
 	URL        string   `json:"url"`   // the same
 	Labels     []string `json:"-"`
-	// what a label, an assignee, a blocker or a pull request is called; empty for other
-	// reasons
+	// the name of a label, an assignee, a blocker or a pull request; empty for other reasons
 	Subject string `json:"-"`
-	// in the queue for a slot, from 1 on; 0 if the issue does not wait for one
+	// in the queue for a slot, from 1 on; 0 if the issue does not wait for a slot
 	Place int `json:"place"`
 }
 
@@ -423,7 +429,7 @@ type Obstacle struct {
 	Tester  string    // the issue whose run tests whether it is over, empty for none
 }
 
-// Plan is what a pass will do, in order.
+// Plan lists the actions of a pass, in order.
 type Plan struct {
 	Actions  []Action
 	Skips    []Skip    // candidates that are not started; nil if the candidates were not read

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Status is what goes on with an issue, in one word. Every view, command and page names and
-// counts issues by it.
+// Status is the state of an issue in a word, such as "running". Every view, command and page
+// names and counts issues by it.
 type Status string
 
 // The statuses of issues that symphony works on or will work on, and of candidates that get no
@@ -20,7 +20,7 @@ const (
 	StatusRunning     Status = "running"
 	StatusQueued      Status = "queued"  // for a slot
 	StatusBlocked     Status = "blocked" // by another issue
-	StatusWaiting     Status = "waiting" // for a time, or for the end of what stops every issue
+	StatusWaiting     Status = "waiting" // for a time, or for the end of a fault that stops every issue
 	StatusSkipped     Status = "skipped" // it will not run
 )
 
@@ -32,9 +32,9 @@ func (s Status) Label() string {
 	return strings.ReplaceAll(string(s), "_", " ")
 }
 
-// IssueStatus is the status of the claim's issue. asking is set if its run has an open
-// request, stopped if nothing starts at present, whatever the issue: then none waits for a
-// slot.
+// IssueStatus is the status of the claim's issue. asking is set if its run waits for the
+// answer to a request, stopped if nothing starts at present, whatever the issue: then none
+// waits for a slot.
 func (c Claim) IssueStatus(asking, stopped bool) Status {
 	switch {
 	case c.Status == Running && asking:
@@ -80,22 +80,22 @@ type Counts struct {
 	Running  int `json:"running"`  // claims with a run
 	Retrying int `json:"retrying"` // claims that wait for their next run
 	Held     int `json:"held"`
-	// Undelivered counts those that wait because their commits could not be pushed.
+	// Undelivered counts issues that wait because their commits could not be pushed.
 	Undelivered int `json:"undelivered"`
-	// of the running ones, those whose agent waits for an operator
+	// running issues whose agent waits for an operator
 	NeedsAnswer int `json:"needs_answer"`
 	// Blocked is the same number under the name of the specification's reference.
 	Blocked int `json:"blocked"`
-	// Queued, BlockedBy, Waiting and Skipped count claims and candidates that have no run: for
-	// a slot, by another issue, for anything else, and those that will not run.
+	// Queued, BlockedBy, Waiting and Skipped count claims and candidates without a run: they
+	// wait for a slot, for another issue, for anything else, or will not run.
 	Queued    int `json:"queued"`
 	BlockedBy int `json:"blocked_by"`
 	Waiting   int `json:"waiting"`
 	Skipped   int `json:"skipped"`
 }
 
-// Count counts claims, and the skips of issues without a claim. asking has the ids of runs
-// with an open request; stopped is that of IssueStatus.
+// Count counts claims, and the skips of issues without a claim. asking holds the ids of runs
+// with an open request; stopped is explained at IssueStatus.
 func Count(claims []Claim, asking map[string]bool, skips []Skip, stopped bool) (n Counts) {
 	claimed := map[string]bool{}
 	for _, c := range claims {
@@ -116,8 +116,16 @@ func Count(claims []Claim, asking map[string]bool, skips []Skip, stopped bool) (
 // Plus is the sum of two counts.
 func (n Counts) Plus(m Counts) Counts {
 	return Counts{
-		n.Running + m.Running, n.Retrying + m.Retrying, n.Held + m.Held, n.Undelivered + m.Undelivered, n.NeedsAnswer + m.NeedsAnswer,
-		n.Blocked + m.Blocked, n.Queued + m.Queued, n.BlockedBy + m.BlockedBy, n.Waiting + m.Waiting, n.Skipped + m.Skipped,
+		n.Running + m.Running,
+		n.Retrying + m.Retrying,
+		n.Held + m.Held,
+		n.Undelivered + m.Undelivered,
+		n.NeedsAnswer + m.NeedsAnswer,
+		n.Blocked + m.Blocked,
+		n.Queued + m.Queued,
+		n.BlockedBy + m.BlockedBy,
+		n.Waiting + m.Waiting,
+		n.Skipped + m.Skipped,
 	}
 }
 
@@ -140,7 +148,7 @@ func (n *Counts) field(s Status) *int {
 // Of is the number of issues with the status.
 func (n Counts) Of(s Status) int { return *n.field(s) }
 
-// Add counts an issue with the status. One that needs an answer is also running.
+// Add counts an issue with the status. An issue that needs an answer is also running.
 func (n *Counts) Add(s Status) {
 	*n.field(s)++
 	if s == StatusNeedsAnswer {

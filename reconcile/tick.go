@@ -8,15 +8,15 @@ import (
 	"time"
 )
 
-// Report is what a pass did, or in a dry run would do.
+// Report describes the work of a pass; after a dry run, the work that it would do.
 type Report struct {
 	Applied      []Applied
 	Skips, Waits []Skip // of the last plan; Skips is nil if the candidates were not read
 	Errors       []*Error
 	Claims       []Claim // after the pass
-	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest that was
-	// in the future when the pass planned: it may be past by now, and a pass after it has
-	// something to do. Both are zero if there is none.
+	// NextDue is the earliest due time of a waiting claim. NextWake is the earliest time that
+	// was in the future when the pass planned: it may be past by now, and then the next pass
+	// finds work. Both are zero if there is none.
 	NextDue, NextWake time.Time
 	// nothing was started, because less than a tenth of the tracker's allowance is left
 	TrackerLow bool
@@ -25,12 +25,11 @@ type Report struct {
 	Obstacle *Obstacle
 }
 
-// Tick runs one pass. The local half, which needs only this machine, is applied before the
+// Tick runs a pass. The local half, which needs only this machine, is applied before the
 // tracker is asked, so that a tracker that hangs delays no settlement. A dry run applies
 // nothing, and plans both halves at once.
 //
-// Cancelling ctx ends the wait for the tracker and nothing else: the pass finishes what it has
-// begun.
+// Cancelling ctx only ends the wait for the tracker: the pass finishes the work that it began.
 func Tick(ctx context.Context, d Deps, o Options) Report {
 	t := &tick{Deps: d, snapshot: Snapshot{Options: o, FreeBytes: -1}, reaped: map[string]bool{}}
 	if d.Accounts != nil {
@@ -45,32 +44,32 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 	return t.report
 }
 
-// tick is the state of one pass.
+// tick is the state of a pass.
 type tick struct {
 	Deps
 	snapshot Snapshot
 	report   Report
 	planned  time.Time // the time of the last plan
-	// the runs whose remaining processes this pass has failed to end
+	// the runs whose remaining processes this pass failed to end
 	reaped map[string]bool
-	// of this machine: the one that this pass has found, and the one in the database
+	// blocks of this machine: found by this pass, and stored in the database
 	foundBlock, storedBlock *Block
-	slots                   *Slots // the account's slots that this pass has reserved
+	slots                   *Slots // the account's slots that this pass reserved
 	unlockIssues            func() // set by othersAllow
-	// the tracker has contained no issue for so long that they are gone
+	// the tracker contains no issue, and for so long that the known issues are gone
 	gone bool
 }
 
 // trackerHalf asks the tracker, then plans with its answer and applies the plan. Without an
-// answer the pass is over, except for a dry run, which has not planned yet. ctx bounds the
-// requests to the tracker, work everything else.
+// answer the pass is over, except for a dry run, whose plan is still to be made. ctx bounds
+// the requests to the tracker, work everything else.
 func (t *tick) trackerHalf(ctx, work context.Context) {
 	tracked := t.ask(ctx)
 	if tracked == nil && !t.snapshot.DryRun {
 		return
 	}
 	// While the pass waited, an agent may have moved its issue. The row of its run shows that.
-	// If the run has ended since, the answer may be older than its end.
+	// If the run ended meanwhile, the answer may be older than its end.
 	again, cancel := context.WithTimeout(ctx, trackerBound)
 	defer cancel()
 	for working := t.working(); len(working) > 0; {
@@ -109,39 +108,50 @@ func (t *tick) working() (ids []string) {
 	return ids
 }
 
-// load reads the database, then probes the workers. A worker may record its outcome and exit
-// between the two. So if a worker is dead and its run has no outcome, the database is read
-// again.
+// load fills the snapshot anew, without an answer of the tracker. It returns false if the
+// database can't be read.
 func (t *tick) load(ctx context.Context) bool {
-	rec, err := t.Store.State(ctx)
-	if err == nil {
-		t.snapshot.Liveness = t.probe(ctx, rec.Runs)
-		isDead := func(r Run) bool { return r.Outcome == "" && t.snapshot.Liveness[r.ID].dead() }
-		if slices.ContainsFunc(rec.Runs, isDead) {
-			rec, err = t.Store.State(ctx)
-		}
-	}
-	s := &t.snapshot
-	if err == nil && t.Policy.DailyBudget.Set() {
-		s.Today, err = t.Store.UsedOn(ctx, t.Now())
-	}
-	if err != nil {
+	if err := t.readState(ctx); err != nil {
 		_ = t.fail("state_read", err)
 		return false
 	}
-	s.State = rec
+	s := &t.snapshot
 	s.Now = t.Now()
 	s.Boot = t.Boot
 	s.Mono = t.Mono()
 	s.Policy = t.Policy
 	s.Tracker = nil
-	t.storedBlock = rec.MachineBlock
+	t.storedBlock = s.MachineBlock
 	s.MachineBlock = t.foundBlock
 	if t.Accounts != nil {
 		s.Account = t.Accounts.Look(ctx, s.Now)
 		s.Account.Slots = t.slots
 	}
 	return true
+}
+
+// readState reads the database and probes the workers. A worker may record its outcome and exit
+// between the two. So if a worker is dead and its run has no outcome, the database is read
+// again.
+func (t *tick) readState(ctx context.Context) error {
+	s := &t.snapshot
+	stored, err := t.Store.State(ctx)
+	if err != nil {
+		return err
+	}
+	s.Liveness = t.probe(ctx, stored.Runs)
+	isDead := func(r Run) bool { return r.Outcome == "" && s.Liveness[r.ID].dead() }
+	if slices.ContainsFunc(stored.Runs, isDead) {
+		stored, err = t.Store.State(ctx)
+		if err != nil {
+			return err
+		}
+	}
+	s.State = stored
+	if t.Policy.DailyBudget.Set() {
+		s.Today, err = t.Store.UsedOn(ctx, t.Now())
+	}
+	return err
 }
 
 const (
@@ -152,15 +162,15 @@ const (
 	secondProbe = 2 * time.Second
 )
 
-// probe probes the workers of the runs that concern the pass, and a second time those without
-// a recent heartbeat: a worker that is silent both times is frozen. Other runs count as
-// unknown, because probing a dead one reads every process of the machine.
+// probe probes the workers of the runs that concern the pass, and probes workers without a
+// recent heartbeat a second time: a worker that is silent both times is frozen. Other runs
+// count as unknown, because to probe a dead worker reads every process of the machine.
 func (t *tick) probe(ctx context.Context, runs []Run) map[string]Liveness {
 	live := make(map[string]Liveness, len(runs))
 	var silent []Run
 	for _, r := range runs {
 		l := Liveness{Unknown: true}
-		if t.snapshot.concerns(r.IssueID) && !t.reaped[r.ID] { // one attempt in a pass is enough
+		if t.snapshot.concerns(r.IssueID) && !t.reaped[r.ID] { // a single attempt in a pass is enough
 			l = t.Runners.Probe(ctx, r)
 		}
 		live[r.ID] = l
@@ -199,7 +209,7 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 	planned := compute(*s)
 	for _, allows := range []func(context.Context, Plan) bool{t.machineAllows, t.othersAllow, t.accountAllows} {
 		if !allows(ctx, planned.plan) {
-			planned = compute(*s) // the snapshot now has the reason
+			planned = compute(*s) // the snapshot now contains the reason
 		}
 	}
 	plan := planned.plan
@@ -230,10 +240,11 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 		}
 	}
 	if failed { // the claims are not as planned
-		if rec, err := t.Store.State(ctx); err != nil {
+		stored, err := t.Store.State(ctx)
+		if err != nil {
 			_ = t.fail("state_read", err)
 		} else {
-			s.Claims = rec.Claims
+			s.Claims = stored.Claims
 		}
 	}
 	if plan.Skips != nil && s.all() {
@@ -247,25 +258,26 @@ func (t *tick) planAndApply(ctx context.Context) bool {
 // it blocks the machine in the snapshot, so that the pass continues without starting workers.
 func (t *tick) machineAllows(ctx context.Context, plan Plan) bool {
 	s := &t.snapshot
-	switch starts := slices.ContainsFunc(plan.Actions, Action.starts); {
-	case !starts && s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.all():
-		t.setMachineBlock(ctx, nil) // there is nothing to start
-		return true
-	case !starts, t.CheckMachine == nil:
-		return true
-	}
-	err := t.CheckMachine(ctx)
-	if err == nil {
-		t.setMachineBlock(ctx, nil)
+	if !slices.ContainsFunc(plan.Actions, Action.starts) {
+		if s.Tracker != nil && s.Tracker.Fetched && !s.DispatchOff && s.all() {
+			t.setMachineBlock(ctx, nil) // there is nothing to start
+		}
 		return true
 	}
-	known := t.fail(CodeWorkersWouldDie, err)
-	b := &Block{Code: known.Code, Message: known.Message, Since: s.Now}
-	if t.storedBlock != nil {
-		b.Since = t.storedBlock.Since
+	if t.CheckMachine == nil {
+		return true
 	}
-	t.setMachineBlock(ctx, b)
-	return false
+	if err := t.CheckMachine(ctx); err != nil {
+		known := t.fail(CodeWorkersWouldDie, err)
+		b := &Block{Code: known.Code, Message: known.Message, Since: s.Now}
+		if t.storedBlock != nil {
+			b.Since = t.storedBlock.Since
+		}
+		t.setMachineBlock(ctx, b)
+		return false
+	}
+	t.setMachineBlock(ctx, nil)
+	return true
 }
 
 // setMachineBlock sets the block in the snapshot, and stores it for ps; nil clears it.
@@ -279,7 +291,7 @@ func (t *tick) setMachineBlock(ctx context.Context, b *Block) {
 	}
 }
 
-// othersAllow reports whether no other project has claimed an issue that a plan starts. Until
+// othersAllow reports whether no other project claimed an issue that a plan starts. Until
 // unlockIssues no other project starts a run for an issue of the same tracker. A dry run only
 // looks.
 func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
@@ -295,14 +307,15 @@ func (t *tick) othersAllow(ctx context.Context, plan Plan) bool {
 		t.unlockIssues = unlock
 	}
 	var err error
-	if t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project); err != nil {
+	t.snapshot.Claimed, err = t.Others.Claimed(ctx, t.Policy.Project)
+	if err != nil {
 		return t.startNothing(err)
 	}
 	taken := func(a Action) bool { return a.Kind == ActDispatch && t.snapshot.Claimed[a.IssueID] != "" }
 	return !slices.ContainsFunc(plan.Actions, taken)
 }
 
-// startNothing lets the pass continue without starting agents after an error about what
+// startNothing lets the pass continue without starting agents after an error about state that
 // projects share. It returns false.
 func (t *tick) startNothing(err error) bool {
 	_ = t.fail("account_state", err)
@@ -332,7 +345,7 @@ func (t *tick) accountAllows(ctx context.Context, plan Plan) bool {
 	return slots == nil || slots.Free >= want
 }
 
-// fail adds an error to the report, with this code if it has none.
+// fail adds an error to the report, with this code if the error is without a code.
 func (t *tick) fail(code string, err error) *Error {
 	known := &Error{Code: code, Message: err.Error(), Err: err}
 	errors.As(err, &known)
@@ -347,7 +360,7 @@ func (t *tick) store(ctx context.Context, c Change) {
 	}
 }
 
-// wrote adds the error of a write to the database to the report, if there is one.
+// wrote adds the error of a write to the database, if any, to the report.
 func (t *tick) wrote(err error) {
 	if err != nil {
 		_ = t.fail("state_write", err)

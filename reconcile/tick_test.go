@@ -199,13 +199,49 @@ func TestWhatIsAsked(t *testing.T) {
 		want string
 	}{
 		{"nothing is claimed", newScene(), Options{}, nil, candidates},
-		{"claims of every status", newScene().running(issueNo(1), nil).claim(issueNo(2), later).held(issueNo(3), HoldOperator), Options{}, nil, "ids id-1 id-2 id-3"},
+		{
+			"claims of every status",
+			newScene().running(issueNo(1), nil).claim(issueNo(2), later).held(issueNo(3), HoldOperator),
+			Options{},
+			nil,
+			"ids id-1 id-2 id-3",
+		},
 		{"no slot free", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{}, nil, "ids id-1 id-2"},
-		{"no slot free, but a retry is due", newScene().running(issueNo(1), nil).claim(issueNo(2), nil), Options{}, nil, candidates + "; ids id-1 id-2"},
-		{"a slot that this pass frees", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{}, nil, candidates + "; ids id-1"},
-		{"the same in a dry run", newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }), Options{DryRun: true}, nil, candidates + "; ids id-1"},
-		{"a claim that this pass makes", newScene().command(VerbHold, issueNo(1)), Options{DryRun: true}, nil, candidates + "; ids id-1"},
-		{"one issue", newScene().running(issueNo(1), nil).claim(issueNo(2), later), Options{Only: []string{"id-2"}}, nil, "ids id-2"},
+		{
+			"no slot free, but a retry is due",
+			newScene().running(issueNo(1), nil).claim(issueNo(2), nil),
+			Options{},
+			nil,
+			candidates + "; ids id-1 id-2",
+		},
+		{
+			"a slot that this pass frees",
+			newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }),
+			Options{},
+			nil,
+			candidates + "; ids id-1",
+		},
+		{
+			"the same in a dry run",
+			newScene().running(issueNo(1), func(_ *Claim, r *Run) { r.Outcome = Failed }),
+			Options{DryRun: true},
+			nil,
+			candidates + "; ids id-1",
+		},
+		{
+			"a claim that this pass makes",
+			newScene().command(VerbHold, issueNo(1)),
+			Options{DryRun: true},
+			nil,
+			candidates + "; ids id-1",
+		},
+		{
+			"one issue",
+			newScene().running(issueNo(1), nil).claim(issueNo(2), later),
+			Options{Only: []string{"id-2"}},
+			nil,
+			"ids id-2",
+		},
 		{"one issue, at once", newScene().running(issueNo(1), nil), Options{
 			Only:   []string{"id-2"},
 			AtOnce: true,
@@ -437,9 +473,25 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 	}{
 		{"it answers", nil, nil, "settle A-1 succeeded; release A-1 inactive; dispatch A-2", "unclaimed", "", ""},
 		{"it fails", nil, errTracker, "settle A-1 succeeded", "retry continuation #1 in 0s", "linear_api_request", ""},
-		{"it limits requests", nil, rateLimited(reset), "settle A-1 succeeded", "retry continuation #1 in 0s", "tracker_rate_limited", reset.String()},
+		{
+			"it limits requests",
+			nil,
+			rateLimited(reset),
+			"settle A-1 succeeded",
+			"retry continuation #1 in 0s",
+			"tracker_rate_limited",
+			reset.String(),
+		},
 		{"a signal comes", nil, context.Canceled, "", "running #1", "canceled", ""},
-		{"it has been empty for long", empty, empty, "settle A-1 succeeded; release A-1 missing; dispatch A-2", "unclaimed", "", ""},
+		{
+			"it has been empty for long",
+			empty,
+			empty,
+			"settle A-1 succeeded; release A-1 missing; dispatch A-2",
+			"unclaimed",
+			"",
+			"",
+		},
 		{"it was empty", empty, nil, "settle A-1 succeeded; release A-1 inactive; dispatch A-2", "unclaimed", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -449,7 +501,8 @@ func TestRunEndsDuringTheRequests(t *testing.T) {
 			}).same().candidates(issueNo(2))
 			s.Policy.Deliver = true
 			w := worldOf(s.Snapshot)
-			if w.refused = c.first; c.first != nil {
+			w.refused = c.first
+			if c.first != nil {
 				w.trackerBlock = &Block{Code: CodeTrackerEmpty, Since: noon.Add(-emptyFor)}
 			}
 			ctx, cancel := context.WithCancel(t.Context())

@@ -7,13 +7,14 @@ import (
 	"time"
 )
 
-// Waits is what a watched pull request waits for, such as "checks, which are at work" since
+// Waits says why a watched pull request waits, such as for "checks, which are at work" since
 // 10:05.
 type Waits struct {
 	// Code is rework, hold, person, quiet, late_check, checks, review, review_or_merge or
 	// merge.
 	Code string `json:"code"`
-	// Text names it in a line, without the time: `the check "sign", which has not reported`.
+	// Text names the reason in a line, without the time: `the check "sign", which has not
+	// reported`.
 	Text string `json:"text"`
 	// Since is when that began; null where it is not known.
 	Since *time.Time `json:"since"`
@@ -21,16 +22,16 @@ type Waits struct {
 
 // The codes.
 const (
-	WaitsRework = "rework"     // an agent answers what the issue has come back for
-	WaitsHold   = "hold"       // the issue is held, and an operator has to end that
-	WaitsPerson = "person"     // a person has replaced the branch
+	WaitsRework = "rework"     // an agent works on the causes for which the issue came back
+	WaitsHold   = "hold"       // the issue is held, and an operator must end that
+	WaitsPerson = "person"     // a person replaced the branch
 	WaitsQuiet  = "quiet"      // two minutes without a further review
-	WaitsLate   = "late_check" // a check has not reported for an hour
+	WaitsLate   = "late_check" // a check did not report for an hour
 	WaitsChecks = "checks"     // checks are at work
 	WaitsReview = "review"     // nothing keeps it from a review
-	// it is red, and the agent has answered that without a commit
+	// it is red, and the agent answered that without a commit
 	WaitsReviewOrMerge = "review_or_merge"
-	WaitsMerge         = "merge" // a reviewer has approved it
+	WaitsMerge         = "merge" // a reviewer approved it
 )
 
 func newWaits(code, text string, since time.Time) *Waits {
@@ -42,8 +43,8 @@ func newWaits(code, text string, since time.Time) *Waits {
 	return w
 }
 
-// WaitsFor is what an open pull request waits for; nil if it has not been read yet, or if
-// nothing more is expected of it.
+// WaitsFor returns why an open pull request waits; nil if it was not read yet, or if nothing
+// more is expected from it.
 func (w *Watch) WaitsFor(f Feedback, now time.Time) *Waits {
 	if w.Ended || w.Pull.State != pullOpen {
 		return nil
@@ -70,7 +71,8 @@ func (w *Watch) WaitsFor(f Feedback, now time.Time) *Waits {
 	return w.waitsForPerson()
 }
 
-// waitsForPerson is what a pull request waits for that has nothing else to wait for.
+// waitsForPerson returns the wait for a person, of a pull request without other reasons to
+// wait.
 func (w *Watch) waitsForPerson() *Waits {
 	code := WaitsReview
 	text := "a review"
@@ -91,8 +93,8 @@ func (w *Watch) waitsForPerson() *Waits {
 	return newWaits(code, text, w.HeadAt)
 }
 
-// answered lists what is still wrong with the newest commit although the issue has come back
-// for it: "lint failed".
+// answered lists the faults of the newest commit that are left although the issue came back
+// for them: "lint failed".
 func (w *Watch) answered() (list []string) {
 	var failed []string
 	known := w.knownFailures()

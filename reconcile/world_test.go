@@ -176,7 +176,8 @@ func (w *world) step(what string, effect func() error) error {
 	err := effect()
 	if err == nil {
 		w.log = append(w.log, what)
-		if w.dead = now; now {
+		w.dead = now
+		if now {
 			return errDead
 		}
 	}
@@ -307,10 +308,12 @@ func (w *world) commit(now time.Time, c Change) {
 		w.runs[r.ID] = r
 	}
 	for host, b := range c.RemoteBlocks {
-		if w.remoteBlocks = maps.Clone(w.remoteBlocks); w.remoteBlocks == nil {
+		w.remoteBlocks = maps.Clone(w.remoteBlocks)
+		if w.remoteBlocks == nil {
 			w.remoteBlocks = map[string]Block{}
 		}
-		if w.remoteBlocks[host] = b; b.Code == "" {
+		w.remoteBlocks[host] = b
+		if b.Code == "" {
 			delete(w.remoteBlocks, host)
 		}
 	}
@@ -325,7 +328,8 @@ func (w *world) commit(now time.Time, c Change) {
 func setBlock(at **Block, b *Block) {
 	if b != nil {
 		kept := *b
-		if *at = &kept; b.Code == "" {
+		*at = &kept
+		if b.Code == "" {
 			*at = nil
 		}
 	}
@@ -414,7 +418,8 @@ func (w *world) summary(i Issue) string {
 func (w *world) Probe(_ context.Context, run Run) Liveness {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch p := w.workers[run.ID]; {
+	p := w.workers[run.ID]
+	switch {
 	case w.dead:
 		return Liveness{Unknown: true}
 	case p == nil:
@@ -505,7 +510,8 @@ func (w *world) Stop(_ context.Context, run Run) error {
 func (w *world) Reap(_ context.Context, run Run, record func([]Process) error) ([]Process, error) {
 	var left []Process
 	err := w.step("reap", func() error {
-		switch p := w.workers[run.ID]; {
+		p := w.workers[run.ID]
+		switch {
 		case p == nil:
 		case p.alive:
 			return conflict("reap %s", run.ID)

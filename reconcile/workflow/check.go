@@ -30,8 +30,8 @@ type dictionary map[string]bool
 
 func (d dictionary) AddFilter(name string, _ any) { d[name] = true }
 
-// shape is what is known of a value: the fields of an object, the items of a list, neither of
-// a plain value.
+// shape describes a value: the fields of an object, the items of a list, neither of a plain
+// value.
 type shape struct {
 	fields map[string]*shape
 	items  *shape
@@ -77,11 +77,12 @@ func (c *checker) report(line int, format string, args ...any) {
 	}
 }
 
-// unknown reports a name that does not exist, with the most similar one that does.
+// unknown reports a name that does not exist, with the most similar existing name.
 func (c *checker) unknown(what, prefix, name string, known []string) {
 	message := "unknown " + what + " " + prefix + name
 	slices.Sort(known)
-	switch near := cmp.Or(text.Nearest(name, known)...); {
+	near := cmp.Or(text.Nearest(name, known)...)
+	switch {
 	case name == "blank" || name == "empty":
 		message += "; write {% if x %}, {% if x == nil %} or {% if x == \"\" %} instead"
 	case near != "":
@@ -116,8 +117,8 @@ func (c *checker) nodes(list []render.Node) {
 	}
 }
 
-// inlineComment matches the beginning of Liquid's comment in one tag, {% # … %}, which the
-// library does not know.
+// inlineComment matches the beginning of Liquid's comment in a single tag, {% # … %}, which
+// the library does not know.
 var inlineComment = text.Pattern(`\{%-?\s*#`)
 
 // text finds tags that are not closed on their line. The library treats them as text.
@@ -181,7 +182,8 @@ func (c *checker) loop(n *render.BlockNode) {
 	c.vars["forloop"] = object("first", "last", "index", "index0", "rindex", "rindex0", "length")
 	c.nodes(n.Body)
 	for _, own := range []string{name, "forloop"} {
-		if c.vars[own] = outer[own]; c.vars[own] == nil {
+		c.vars[own] = outer[own]
+		if c.vars[own] == nil {
 			delete(c.vars, own)
 		}
 	}

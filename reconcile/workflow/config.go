@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Config is the typed configuration of one workflow (specification 5.3 and 6.4); keys.go
+// Config is the typed configuration of a workflow (specification 5.3 and 6.4); keys.go
 // documents the values. All paths are absolute and clean; symlinks in them are not resolved.
 type Config struct {
 	// Policy is the planner's part. WorkspaceRoot and StopGrace, which depend on the machine,
@@ -32,12 +32,12 @@ type Config struct {
 	Codex      Codex
 	Worker     Worker
 	Server     Server
-	WhenLost   string // worker.when_lost; Policy has the same
+	WhenLost   string // worker.when_lost; also in Policy
 
 	Prompt *Prompt
-	// Warnings are sorted by line. They do not include those of Prompt.Check.
+	// Warnings are sorted by line. They do not include the warnings of Prompt.Check.
 	Warnings     []Warning
-	NeedsKey     bool // the tracker has a key
+	NeedsKey     bool // the tracker uses a key
 	KeyIsLiteral bool // the file contains the tracker's key itself
 	KeyFromGh    bool // the key is the token of gh
 	// where the key comes from, for messages; set by the caller of Parse
@@ -46,13 +46,13 @@ type Config struct {
 	FileName  string
 	// Redacted is the file, byte for byte, but with $SYMPHONY_LITERAL_API_KEY instead of a
 	// literal tracker.api_key, and $SYMPHONY_LITERAL_PING_URL instead of a literal
-	// monitor.ping_url. Parse accepts it if the environment has the variables of Literals.
+	// monitor.ping_url. Parse accepts it if the variables of Literals are in the environment.
 	Redacted []byte
 	// KeyVar is the variable that contains, or would contain, the tracker's key; empty if the
 	// tracker needs none.
 	KeyVar string
 	// SecretVars are the names of the environment variables that neither agents nor hooks may
-	// get, sorted: KeyVar, LINEAR_API_KEY, SYMPHONY_LITERAL_API_KEY, and those of
+	// get, sorted: KeyVar, LINEAR_API_KEY, SYMPHONY_LITERAL_API_KEY, and the variables of
 	// repository.token and monitor.ping_url.
 	SecretVars []string
 }
@@ -80,12 +80,13 @@ type Monitor struct {
 	MetricsFile string // empty for none
 }
 
-// Secrets returns what an agent could send pings with: the URL, and the parts of it that
-// identify the check.
+// Secrets returns the texts with which an agent could send pings: the URL, and the parts of it
+// that identify the check.
 func (m Monitor) Secrets() []string {
 	secrets := []string{m.PingURL.Reveal()}
 	for part := range strings.SplitSeq(m.PingURL.Reveal(), "/") {
-		if part, _, _ = strings.Cut(part, "?"); len(part) >= tokenLength && !strings.Contains(part, ".") {
+		part, _, _ = strings.Cut(part, "?")
+		if len(part) >= tokenLength && !strings.Contains(part, ".") {
 			secrets = append(secrets, part)
 		}
 	}
@@ -106,7 +107,7 @@ type Handoff struct {
 	mergedState  string // feedback.merged_state
 }
 
-// States are those that are set.
+// States returns the states that are set.
 func (h Handoff) States() []string {
 	return text.Filter(
 		text.Unique([]string{h.State, h.BlockedState, h.mergedState}),
@@ -114,8 +115,8 @@ func (h Handoff) States() []string {
 	)
 }
 
-// Verify is the shell script that has to pass before an issue is handed over; without a
-// command there is none.
+// Verify is the shell script that must pass before an issue is handed over; without a command
+// there is none.
 type Verify struct {
 	Command string
 	Timeout time.Duration
@@ -131,14 +132,13 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// AgentCodex is the kind of agents: codex. What symphony uses of a kind is in agents.go of
-// package wiring.
+// AgentCodex is the kind of agents: codex. agents.go of package wiring lists the functions of a
+// kind that symphony uses.
 const AgentCodex = "codex"
 
-// Agent limits how long an agent works and what it may do (specification 5.3.5, design 5 and
-// 9).
+// Agent limits the time and the rights of an agent (specification 5.3.5, design 5 and 9).
 type Agent struct {
-	Kind                   string // the kind of agent; no key chooses it, because there is one
+	Kind                   string // the kind of agent; no key chooses it, because there is only codex
 	MaxTurns               int
 	OnApproval, OnQuestion Answer
 	AnswerTimeout          time.Duration
@@ -167,8 +167,8 @@ const (
 // Codex configures how the agent is started and watched (specification 5.3.6).
 type Codex struct {
 	Command       string // as written
-	Home          string // empty for that of the environment
-	Model, Effort string // "" for those of the codex home
+	Home          string // empty for the home in the environment
+	Model, Effort string // "" for the defaults of the codex home
 	Inherit       bool   // agents have that home itself, not only its login
 	// start Command even if files that an agent can write decide which program that is
 	TrustLauncher     bool
@@ -183,7 +183,7 @@ type Codex struct {
 
 // Server is the address of the HTTP server (specification 13.7).
 type Server struct {
-	Port int    // -1 if the file has none, 0 for any free one
+	Port int    // -1 if the file names none, 0 for any free port
 	Host string // empty for the default
 }
 
@@ -235,8 +235,8 @@ type Environment struct {
 	KeyOptional bool
 	// the path of the environment file, for hints; this package does not read it
 	EnvFile string
-	// GhToken returns the token that gh has for an API of GitHub, empty if it has none. Nil:
-	// gh is not asked.
+	// GhToken returns gh's token for an API of GitHub, empty if there is none. Nil: gh is not
+	// asked.
 	GhToken func(api string) string
 }
 
@@ -278,7 +278,8 @@ func (e Environment) expandPath(text, dir string) (string, error) {
 	if strings.ContainsFunc(path, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return "", errors.New("the path contains control characters")
 	}
-	switch rest, tilde := strings.CutPrefix(path, "~"); {
+	rest, tilde := strings.CutPrefix(path, "~")
+	switch {
 	case strings.TrimSpace(path) == "":
 		return "", errors.New("the path is empty")
 	case !tilde:

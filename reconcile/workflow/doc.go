@@ -6,7 +6,7 @@
 //	Read ─► Source ─► Parse ─► Config ─► Policy  (the input of the planner)
 //	                     └───► Prompt ─► Render  (the agent's instructions)
 //
-// A key is one row of the table in keys.go, which drives parsing, defaults, validation,
+// A key is a row of the table in keys.go, which drives parsing, defaults, validation,
 // completion and documentation.
 //
 // # Decisions
@@ -16,7 +16,7 @@
 // all faults are reported together.
 //
 // A string instead of a list of strings is an error, as in symphony's first implementation:
-// "Todo, In Progress" read as one state would silently match nothing.
+// "Todo, In Progress" read as a single state would silently match nothing.
 //
 // A null value counts as an absent key. If the variable that they name is not set,
 // tracker.api_key and tracker.assignee fall back to LINEAR_API_KEY and LINEAR_ASSIGNEE, and
@@ -26,7 +26,7 @@
 // A literal api_key never leaves the file: Redacted contains $SYMPHONY_LITERAL_API_KEY
 // instead, which Parse resolves like any other variable, but without a fallback.
 //
-// The template engine is strict, but checks only what it renders. So ParsePrompt also walks
-// the whole template and looks up every name: Check then reports a misspelt name even in a
-// branch that is not taken. The tags that read files (include, render) are disabled.
+// The template engine is strict, but checks only the parts that it renders. So ParsePrompt
+// also walks the whole template and looks up every name: Check then reports a misspelt name
+// even in a branch that is not taken. The tags that read files (include, render) are disabled.
 package workflow

@@ -10,7 +10,7 @@ import (
 )
 
 // filterWords are the words of keys with which programs choose issues, each with the key of
-// symphony that does so; "" if there is none. A key with such a word that has no effect would
+// symphony that does so; "" if there is none. A key with such a word and without effect would
 // let agents work on issues that it excludes, so that it is an error and not ignored.
 var filterWords = map[string]string{
 	"label":     "tracker.required_labels",
@@ -48,15 +48,16 @@ var choosingWords = []string{
 // orchestrator.labels. Below them, as in orchestrator.docker.labels, only other words count.
 var choosingSections = []string{"orchestrator", "scheduler", "symphony", "agent", "agents"}
 
-// narrowingWords are the words of keys below that of a filter, such as labels.include.
+// narrowingWords are the words of keys below the key of a filter, such as labels.include.
 var narrowingWords = []string{"include", "exclude", "filter", "filters", "required", "ignore"}
 
 // filterKeys are the keys that choose issues, for the hint of a filter without a counterpart.
-const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels and tracker.assignee"
+const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, tracker.required_labels " +
+	"and tracker.assignee"
 
-// refuseFilter reports an unknown key that chooses issues in another program, or is a
-// misspelled one of symphony. It reports false for other keys. Below an unknown section it
-// looks at all keys.
+// refuseFilter reports an unknown key that chooses issues in another program, or misspells a
+// key of symphony. It reports false for other keys. Below an unknown section it looks at all
+// keys.
 func (r *frontMatter) refuseFilter(f field) bool {
 	section, word, inSection := cutLast(f.key)
 	known := slices.Contains(r.parents, section)
@@ -110,18 +111,19 @@ func (r *frontMatter) refuseFilter(f field) bool {
 	return refused
 }
 
-// filterOf reports whether one of the words of a key, such as labels in pickup_labels, is that
-// of a filter, and which key of symphony is one for it.
+// filterOf reports whether a key contains a word of a filter, such as labels in pickup_labels,
+// and which key of symphony does the same.
 func filterOf(key string) (use string, is bool) {
 	for _, word := range wordsOf(key) {
-		if use, is = filterWords[word]; is {
+		use, is = filterWords[word]
+		if is {
 			return use, true
 		}
 	}
 	return "", false
 }
 
-// hasWord reports whether one of the words of a key is in a list.
+// hasWord reports whether any of the words of a key is in a list.
 func hasWord(key string, list []string) bool {
 	return slices.ContainsFunc(wordsOf(key), func(word string) bool { return slices.Contains(list, word) })
 }

@@ -96,7 +96,17 @@ func describe(data []byte) string {
 	if err != nil {
 		return out.String()
 	}
-	for _, section := range []any{cfg.Policy, cfg.Tracker, cfg.Polling, cfg.Monitor, cfg.Workspace, cfg.Repository, cfg.Hooks, cfg.Agent, cfg.Codex} {
+	for _, section := range []any{
+		cfg.Policy,
+		cfg.Tracker,
+		cfg.Polling,
+		cfg.Monitor,
+		cfg.Workspace,
+		cfg.Repository,
+		cfg.Hooks,
+		cfg.Agent,
+		cfg.Codex,
+	} {
 		v := reflect.ValueOf(section)
 		for i := range v.NumField() {
 			if !v.Type().Field(i).IsExported() {

@@ -5,14 +5,14 @@ import (
 	"strings"
 )
 
-// Key describes one key of the front matter. The table of keys is the only place to change for
-// a key: parsing, defaults, validation, suggestions, completion and documentation are derived
+// Key describes a key of the front matter. The table of keys is the only place to change for a
+// key: parsing, defaults, validation, suggestions, completion and documentation are derived
 // from it.
 type Key struct {
 	Name    string // dotted
 	Type    string
 	Default string // as it would be written in the file; empty if there is none
-	Meaning string // one line
+	Meaning string // a single line
 
 	Words []string // the allowed values of a choice
 	Kinds []string // the kinds of trackers that have the key; nil for all
@@ -47,7 +47,7 @@ func (k Key) of(kinds ...string) Key {
 	return k
 }
 
-// choosing marks a key that chooses issues. Where it has no effect it is an error, because
+// choosing marks a key that chooses issues. Where it would be ignored it is an error, because
 // agents would work on other issues, too.
 func (k Key) choosing() Key {
 	k.chooses = true
@@ -102,7 +102,7 @@ const (
 	typeCodex    = "codex value"
 )
 
-// Keys lists every key that has an effect, in the order in which they are documented.
+// Keys lists every key with an effect, in the order in which they are documented.
 func Keys() []Key { return keys(&Config{}) }
 
 // keys returns the table, with pointers into a configuration.
@@ -147,7 +147,8 @@ func trackerKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Tracker.Team,
-			"key of a team, such as WEB: agents work only on its issues; without tracker.project_slug on those of every project "+
+			"key of a team, such as WEB: agents work only on its issues; without tracker.project_slug "+
+				"on those of every project "+
 				"and of none",
 		).of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
@@ -176,7 +177,8 @@ func trackerKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Tracker.Operators,
-			"users whose comments may answer agents' questions: logins, emails or ids; if empty, questions are not posted to the tracker",
+			"users whose comments may answer agents' questions: logins, emails or ids; if empty, "+
+				"questions are not posted to the tracker",
 		),
 		key(
 			"tracker.explain_holds",
@@ -191,7 +193,7 @@ func trackerKeys(c *Config) []Key {
 	}
 }
 
-// providerKeys are those of each kind of tracker, below tracker.provider.
+// providerKeys returns the keys of each kind of tracker, below tracker.provider.
 func providerKeys(c *Config) []Key {
 	list := []Key{
 		key("tracker.provider.endpoint", typeURL, "", nil, "").sameAs("tracker.endpoint"),
@@ -216,7 +218,8 @@ func passKeys(c *Config) []Key {
 			typeURL,
 			"",
 			&c.Monitor.PingURL,
-			"address to which scheduled passes send pings, as healthchecks.io expects them; better $NAME, a variable that contains it",
+			"address to which scheduled passes send pings, as healthchecks.io expects them; better "+
+				"$NAME, a variable that contains it",
 		).
 			then((*reader).pingURL),
 		key(
@@ -245,7 +248,8 @@ func workspaceKeys(c *Config) []Key {
 			"git address",
 			"",
 			&c.Repository.URL,
-			"repository that symphony clones into new workspaces, and to which it pushes commits; without it, hooks do both. \".\" and ./PATH are "+
+			"repository that symphony clones into new workspaces, and to which it pushes commits; "+
+				"without it, hooks do both. \".\" and ./PATH are "+
 				"relative to WORKFLOW.md",
 		).
 			naming(NamesRepository).then((*reader).repositoryURL),
@@ -263,7 +267,8 @@ func workspaceKeys(c *Config) []Key {
 			"",
 			DeliverBranch,
 			&c.Repository.Deliver,
-			"what happens to the commits of a run: branch pushes them to the issue's branch, pull-request also opens a pull request on GitHub, "+
+			"what happens to the commits of a run: branch pushes them to the issue's branch, "+
+				"pull-request also opens a pull request on GitHub, "+
 				"none leaves them in the workspace",
 		).
 			oneOf(DeliverBranch, DeliverPullRequest, DeliverNone),
@@ -301,7 +306,8 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Handoff.State,
-			"state to which symphony moves an issue that its agent hands over, after its commits are delivered; without it, agents move issues",
+			"state to which symphony moves an issue that its agent hands over, after its commits are "+
+				"delivered; without it, agents move issues",
 		),
 		key("handoff.blocked_state", typeString, "", &c.Handoff.BlockedState,
 			"the same for an agent that needs something from a person; default: handoff.state"),
@@ -311,7 +317,8 @@ func workspaceKeys(c *Config) []Key {
 			typeShell,
 			"",
 			&c.Verify.Command,
-			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is handed over; needs handoff.state",
+			"has to succeed in a checkout of the commit, in the agent's sandbox, before an issue is "+
+				"handed over; needs handoff.state",
 		).
 			naming(NamesScript),
 		key(
@@ -326,7 +333,8 @@ func workspaceKeys(c *Config) []Key {
 			typeInteger,
 			"3",
 			&c.Verify.Rounds,
-			"how often it may fail in a row, each time with its output as the agent's next turn; then the issue is held",
+			"how often it may fail in a row, each time with its output as the agent's next turn; then "+
+				"the issue is held",
 		).atLeast(1),
 		key(
 			"verify.in_workspace",
@@ -341,7 +349,8 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Feedback.State,
-			"state to which symphony moves an issue back if its pull request needs work; without it, pull requests are not watched",
+			"state to which symphony moves an issue back if its pull request needs work; without it, "+
+				"pull requests are not watched",
 		),
 		key(
 			"feedback.checks",
@@ -412,7 +421,8 @@ func workspaceKeys(c *Config) []Key {
 			typeShell,
 			"",
 			&c.Hooks.OnAttention,
-			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a blocked project, unsaved or undelivered work",
+			"runs in the home directory when an operator is needed: a request, a hold, a handoff, a "+
+				"blocked project, unsaved or undelivered work",
 		).
 			naming(NamesHomeScript),
 		key(
@@ -521,7 +531,8 @@ func agentKeys(c *Config) []Key {
 			typeBudget,
 			"0",
 			&c.Agent.budget,
-			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with agent.prices, 20 USD; 0: no limit",
+			"start no run or turn once a day (UTC) has used this much: 5M for tokens or, with "+
+				"agent.prices, 20 USD; 0: no limit",
 		).
 			then((*reader).budget),
 	}
@@ -613,7 +624,8 @@ func workerKeys(c *Config) []Key {
 			"",
 			engineSSH,
 			&c.Worker.Engine,
-			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a cluster; or command, as jobs of any engine",
+			"what starts agents on other machines: ssh, on worker.ssh_hosts; slurm, as jobs of a "+
+				"cluster; or command, as jobs of any engine",
 		).
 			oneOf(append([]string{engineSSH}, Engines()...)...).then((*reader).engine),
 		key("worker.engine.args", typeStrings, "[]", &c.Worker.EngineArgs,
@@ -645,7 +657,8 @@ func workerKeys(c *Config) []Key {
 			"path on the hosts",
 			"",
 			&c.Policy.RemoteRoot,
-			"directory of the workspaces on the hosts; ~ is the home directory there; default: workspace.root, else ~/symphony_workspaces",
+			"directory of the workspaces on the hosts; ~ is the home directory there; default: "+
+				"workspace.root, else ~/symphony_workspaces",
 		).
 			naming(NamesHome).
 			then((*reader).remoteRoot),
@@ -661,7 +674,8 @@ func workerKeys(c *Config) []Key {
 			typeString,
 			"hold",
 			&c.WhenLost,
-			"what follows if a host has not answered for twice that time: hold the issue, or restart it on another host",
+			"what follows if a host has not answered for twice that time: hold the issue, or restart it "+
+				"on another host",
 		).oneOf("hold", "restart").
 			then(func(r *reader, _ field) { r.cfg.Policy.RestartLost = r.cfg.WhenLost == "restart" }),
 	}

@@ -12,28 +12,32 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// LabelRow is an entry of agent.by_label. It applies to issues with its label; what it leaves
-// out stays as in the other keys.
+// LabelRow is an entry of agent.by_label. It applies to issues with its label; settings that
+// it leaves out stay as in the other keys.
 type LabelRow struct {
 	Label    string          `json:"label"` // in lower case
 	Model    string          `json:"model,omitempty"`
 	Effort   string          `json:"effort,omitempty"`
 	MaxTurns int             `json:"max_turns,omitempty"`
 	Sandbox  json.RawMessage `json:"sandbox,omitempty"` // in place of codex.turn_sandbox_policy
-	// SetBy is operators if the row is only for issues whose label one of tracker.operators
-	// has set; empty for all issues.
+	// SetBy is operators if the row is only for issues whose label was set by a user in
+	// tracker.operators; empty for all issues.
 	SetBy string `json:"set_by,omitempty"`
 }
 
 // SetByOperators is the value of set_by in a row of agent.by_label.
 const SetByOperators = "operators"
 
-// String lists what the row sets.
+// String lists the settings of the row.
 func (l LabelRow) String() string {
 	line := l.Label + ":"
 	turns := strings.TrimPrefix(strconv.Itoa(l.MaxTurns), "0")
 	for _, set := range [][2]string{
-		{"model", l.Model}, {"effort", l.Effort}, {"max_turns", turns}, {"sandbox", string(l.Sandbox)}, {"set_by", l.SetBy},
+		{"model", l.Model},
+		{"effort", l.Effort},
+		{"max_turns", turns},
+		{"sandbox", string(l.Sandbox)},
+		{"set_by", l.SetBy},
 	} {
 		if set[1] != "" {
 			line += " " + set[0] + " " + set[1]
@@ -42,8 +46,8 @@ func (l LabelRow) String() string {
 	return line
 }
 
-// RowFor returns the first row of agent.by_label whose label is among those of an issue, nil
-// if there is none. Rows with set_by need a label that is also in byOperators.
+// RowFor returns the first row of agent.by_label whose label is among the labels of an issue,
+// nil if there is none. Rows with set_by need a label that is also in byOperators.
 func (a *Agent) RowFor(labels, byOperators []string) *LabelRow {
 	i := slices.IndexFunc(a.ByLabel, func(row LabelRow) bool {
 		return slices.Contains(labels, row.Label) &&
@@ -66,9 +70,9 @@ func (a *Agent) LabelsToProve(labels []string) []string {
 	return found
 }
 
-// ForIssue returns the configuration for an issue with these labels. byOperators are those
-// that one of tracker.operators is known to have set. A model that is not empty replaces that
-// of the file.
+// ForIssue returns the configuration for an issue with these labels. byOperators are the
+// labels that a user in tracker.operators is known to have set. A model that is not empty
+// replaces the model of the file.
 func (c *Config) ForIssue(labels, byOperators []string, model string) *Config {
 	own := *c
 	if row := c.Agent.RowFor(labels, byOperators); row != nil {
@@ -102,16 +106,17 @@ func (r *reader) byLabel(f field) {
 			continue
 		}
 		row := r.labelRow(at, entries)
-		if row.Label = strings.ToLower(row.Label); row.Label == "" {
+		row.Label = strings.ToLower(row.Label)
+		if row.Label == "" {
 			r.invalid(at, "an entry has no label", labelsHint)
 		}
 		r.cfg.Agent.ByLabel = append(r.cfg.Agent.ByLabel, row)
 	}
 }
 
-// narrowByLabel refuses rows with a wider sandbox than that of the other keys, unless an
-// operator has to set their label: an agent may have a tool that changes labels. It refuses
-// set_by where nothing would ever count.
+// narrowByLabel refuses rows with a wider sandbox than the other keys give, unless an operator
+// must set their label: an agent may have a tool that changes labels. It refuses set_by where
+// nothing would ever count.
 func (r *reader) narrowByLabel() {
 	at := r.field("agent.by_label")
 	for i, row := range r.cfg.Agent.ByLabel {
@@ -134,13 +139,14 @@ func (r *reader) narrowByLabel() {
 					row.Label,
 					more,
 				),
-				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write `set_by: operators` in the row",
+				"let the sandbox of a row only take rights away, as {type: readOnly} does, or write "+
+					"`set_by: operators` in the row",
 			)
 		}
 	}
 }
 
-// operatorsSet checks whether the tracker can say that one of the operators has set a label.
+// operatorsSet checks whether the tracker can say that an operator set a label.
 func (r *reader) operatorsSet(row field) {
 	if r.tracker.name == "" {
 		return // an unknown kind, which is reported
@@ -158,12 +164,15 @@ func (r *reader) operatorsSet(row field) {
 
 func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow) {
 	for _, k := range []Key{
-		key("label", typeString, "", &row.Label, ""), key("model", typeString, "", &row.Model, "").then((*reader).word),
-		key("effort", typeString, "", &row.Effort, "").then((*reader).word), key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
+		key("label", typeString, "", &row.Label, ""),
+		key("model", typeString, "", &row.Model, "").then((*reader).word),
+		key("effort", typeString, "", &row.Effort, "").then((*reader).word),
+		key("max_turns", typeInteger, "", &row.MaxTurns, "").atLeast(1),
 		key("sandbox", typeCodex, "", &row.Sandbox, "").then((*reader).turnSandboxPolicy),
 		key("set_by", typeString, "", &row.SetBy, "").then(func(r *reader, f field) {
 			if row.SetBy != SetByOperators {
-				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: operators`, or leave it out")
+				r.invalid(f, "must be operators, is "+strconv.Quote(row.SetBy), "write `set_by: "+
+					"operators`, or leave it out")
 			}
 		}),
 	} {
@@ -175,7 +184,7 @@ func (r *reader) labelRow(at field, entries map[string]yaml.Node) (row LabelRow)
 		}
 	}
 	if row.Sandbox != nil && row.Sandbox[0] != '{' {
-		row.Sandbox = nil // turnSandboxPolicy has refused it
+		row.Sandbox = nil // turnSandboxPolicy already refused it
 	}
 	for _, name := range slices.Sorted(maps.Keys(entries)) {
 		r.invalid(at, "an entry has the unknown key "+name, labelsHint)

@@ -73,7 +73,15 @@ Go.
 		{nil, "", "one", "low", 3, "", ""},
 		{[]string{"docs"}, "", "two", "low", 3, `{"type":"readOnly"}`, `docs: model two sandbox {"type":"readOnly"}`},
 		{[]string{"docs", "hard"}, "", "one", "high", 9, "", "hard: effort high max_turns 9"},
-		{[]string{"docs"}, "three", "three", "low", 3, `{"type":"readOnly"}`, `docs: model two sandbox {"type":"readOnly"}`},
+		{
+			[]string{"docs"},
+			"three",
+			"three",
+			"low",
+			3,
+			`{"type":"readOnly"}`,
+			`docs: model two sandbox {"type":"readOnly"}`,
+		},
 	} {
 		own := cfg.ForIssue(c.labels, nil, c.model)
 		row := ""

@@ -3,13 +3,13 @@ package workflow
 import "encoding/json"
 
 // Naming is how the value of a key names files that a pass or a run reads, runs or writes.
-// What names them has to say so in the table of keys: agents beside the project must not
-// change these files.
+// Every such key must say so in the table of keys: agents beside the project must not change
+// these files.
 type Naming int
 
 const (
 	NamesNothing    Naming = iota
-	NamesPaths             // one path or several, absolute once the file is parsed
+	NamesPaths             // a path or several, absolute once the file is parsed
 	NamesHome              // a path that may begin with ~
 	NamesScript            // a shell script, which runs in a workspace
 	NamesHomeScript        // a shell script, which runs in the home directory
@@ -52,7 +52,7 @@ func (c *Config) Named() []Named {
 
 // named returns the values of a key in a configuration.
 func (k Key) named(c *Config) []string {
-	if k.Name == "workspace.root" { // which has a default that depends on the machine
+	if k.Name == "workspace.root" { // its default depends on the machine
 		return []string{c.Workspace.Root}
 	}
 	if k.Name == "agent.by_label" {

@@ -31,15 +31,20 @@ func TestRedacted(t *testing.T) {
 		{literalFile(`"` + literalKey + `"`), literalFile(`"` + placeholder + `"`)},
 		{literalFile("'" + literalKey + "'# mine"), literalFile("'" + placeholder + "'# mine")},
 		{literalFile(literalKey + " # not " + literalKey), literalFile(placeholder + " # not " + placeholder)},
-		{strings.ReplaceAll(literalFile(literalKey), "\n", "\r\n"), strings.ReplaceAll(literalFile(placeholder), "\n", "\r\n")},
+		{
+			strings.ReplaceAll(literalFile(literalKey), "\n", "\r\n"),
+			strings.ReplaceAll(literalFile(placeholder), "\n", "\r\n"),
+		},
 		{"\ufeff" + literalFile(literalKey), "\ufeff" + literalFile(placeholder)},
 		{
 			"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + literalKey + ", project_slug: b}\n---\nGo.\n",
 			"---\ntracker: {kind: linear, assignee: Zoë, api_key: " + placeholder + ", project_slug: b}\n---\nGo.\n",
 		},
 		{
-			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + literalKey + "\n  provider:\n    api_key: '" + literalKey + "'\n---\nGo.\n",
-			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n  provider:\n    api_key: '" + placeholder + "'\n---\nGo.\n",
+			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + literalKey + "\n" +
+				"  provider:\n    api_key: '" + literalKey + "'\n---\nGo.\n",
+			"---\ntracker:\n  kind: linear\n  project_slug: b\n  api_key: " + placeholder + "\n" +
+				"  provider:\n    api_key: '" + placeholder + "'\n---\nGo.\n",
 		},
 		{literalFile("&k !!str " + literalKey), literalFile("&k !!str " + placeholder)},
 		{literalFile(">-\n    " + literalKey), literalFile(">-\n    " + placeholder)},
@@ -108,7 +113,8 @@ func TestPingURL(t *testing.T) {
 	_, err := Parse(
 		source(
 			t,
-			"---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: $P}\nagent: {pass_env: [P]}\n---\nGo.\n",
+			"---\ntracker: {kind: file, provider: {path: i}}\nmonitor: {ping_url: $P}\nagent: "+
+				"{pass_env: [P]}\n---\nGo.\n",
 		),
 		testEnv(),
 	)
@@ -297,9 +303,17 @@ func TestPassThrough(t *testing.T) {
 		)
 	}
 	for _, tt := range []struct{ value, want, code string }{
-		{"{type: workspaceWrite, writableRoots: [], networkAccess: true}", `{"networkAccess":true,"type":"workspaceWrite","writableRoots":[]}`, ""},
+		{
+			"{type: workspaceWrite, writableRoots: [], networkAccess: true}",
+			`{"networkAccess":true,"type":"workspaceWrite","writableRoots":[]}`,
+			"",
+		},
 		{"{type: workspaceWrite, writableRoots: ~}", `{"type":"workspaceWrite"}`, ""},
-		{"{type: x, n: 9007199254740993, f: 1.5, s: \"1\", l: [{a: ~, b: 1}]}", `{"f":1.5,"l":[{"b":1}],"n":9007199254740993,"s":"1","type":"x"}`, ""},
+		{
+			"{type: x, n: 9007199254740993, f: 1.5, s: \"1\", l: [{a: ~, b: 1}]}",
+			`{"f":1.5,"l":[{"b":1}],"n":9007199254740993,"s":"1","type":"x"}`,
+			"",
+		},
 		{"{type: x, n: .nan}", "", CodeInvalid},
 		{"{type: x, 1: y}", "", CodeInvalid},
 		{"{type: x, a: {b: 1, b: 2}}", "", CodeInvalid},
@@ -343,7 +357,8 @@ func FuzzParse(f *testing.F) {
 		"---\na: &a [*a]\ntracker: {active_states: *a, api_key: *a}\ncodex: {approval_policy: &b {c: *b}}\n---\n",
 	)
 	f.Add(
-		"---\ntracker: {kind: linear, project_slug: b, api_key: abcdefgh}\n\u2028hooks: {before_run: abcdefgh}\n---\nabcdefgh",
+		"---\ntracker: {kind: linear, project_slug: b, api_key: abcdefgh}\n\u2028hooks: {before_run: " +
+			"abcdefgh}\n---\nabcdefgh",
 	)
 	f.Fuzz(func(t *testing.T, text string) {
 		src, err := NewSource("WORKFLOW.md", "/srv/flow/WORKFLOW.md", []byte(text))

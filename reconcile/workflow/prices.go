@@ -16,7 +16,8 @@ import (
 )
 
 const (
-	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of a million tokens"
+	pricesHint = "write for instance {gpt-5.5: {input: 1.25, cached: 0.125, output: 10}}: the prices of " +
+		"a million tokens"
 	budgetHint = "write for instance 5M, 2000000 or, with agent.prices, 20 USD"
 )
 
@@ -58,7 +59,7 @@ func (r *reader) prices(f field) {
 	}
 }
 
-// price reads one entry. Cached tokens without a price cost as much as other input.
+// price reads an entry. Cached tokens without a price cost as much as other input.
 func (r *values) price(f field) reconcile.Price {
 	var written map[string]string
 	err := f.node.Decode(&written)
@@ -91,7 +92,7 @@ func (r *values) price(f field) reconcile.Price {
 var budgetPattern = text.Pattern(`^([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)$`)
 
 // budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money
-// needs a price for every model, because tokens without one would not count.
+// needs a price for every model, because tokens without a price would not count.
 func (r *reader) budget(f field) {
 	if f.node == nil {
 		return

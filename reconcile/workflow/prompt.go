@@ -42,7 +42,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	}
 	line := firstLine
 	// The library panics on letters and numbers that its scanner cannot read. The tags are
-	// parsed one by one to find the line.
+	// parsed separately to find the line.
 	defer func() {
 		if r := recover(); r != nil {
 			p = nil
@@ -113,8 +113,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
 }
 
-// maxSteps bounds the passes through loops of one rendering. A million take less than a
-// second.
+// maxSteps bounds the passes through loops of a rendering. A million take less than a second.
 const maxSteps = 1_000_000
 
 const (
@@ -144,7 +143,8 @@ func countStep(c render.Context) (string, error) {
 	return "", nil
 }
 
-const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} around text that is none"
+const templateHint = "the prompt is a Liquid template: check {{ … }} and {% … %}, or put {% raw %} " +
+	"around text that is none"
 
 var liquidPrefix = text.Pattern(`^Liquid error.*?\): `)
 
@@ -183,7 +183,8 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 			renderHint(bad),
 		)
 	}
-	if text = strings.TrimSpace(rendered.String()); len(text) > MaxPrompt {
+	text = strings.TrimSpace(rendered.String())
+	if len(text) > MaxPrompt {
 		return "", reconcile.NewError(
 			CodeTemplateRender,
 			fmt.Sprintf("%s: the prompt is longer than %d bytes", p.file, MaxPrompt),
@@ -198,7 +199,7 @@ const (
 	shortenHint = "shorten it, for instance with {{ issue.description | truncate: 20000 }}"
 )
 
-// renderHint returns what to do after an error of a rendering, or a panic.
+// renderHint returns the next step after an error of a rendering, or a panic.
 func renderHint(failed any) string {
 	for {
 		switch known := failed.(type) {
@@ -229,8 +230,8 @@ func (p *Prompt) explain(err liquid.SourceError) string {
 }
 
 // bindings returns the variables of a template (specification 4.1.1 and 5.4). All keys exist,
-// and unknown values are nil. assignee_id is not in the specification, but symphony's first
-// implementation has it. Neither is project_description.
+// and unknown values are nil. assignee_id is not in the specification, but in symphony's first
+// implementation. Nor is project_description.
 func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	blockers := text.Map(issue.BlockedBy, func(b reconcile.BlockerRef) any {
 		return map[string]any{
@@ -264,7 +265,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	if issue.Assignee != nil {
 		vars["assignee_id"] = issue.Assignee.ID
 	}
-	// Liquid has two names for nil, of which the library knows one.
+	// Liquid knows two names for nil, and the library only one of them.
 	root := map[string]any{"issue": vars, "attempt": nil, "null": nil, stepVar: new(int)}
 	if attempt > 0 {
 		root["attempt"] = attempt

@@ -16,10 +16,10 @@ import (
 
 // maxValue bounds each value that a template makes, and the whole text, in bytes. Otherwise a
 // template that doubles a string sixty times would take all memory. It is more than MaxPrompt,
-// so that a template can shorten what is too long.
+// so that a template can shorten a long value.
 const maxValue = 4 * MaxPrompt
 
-// errTooLarge is the error of what would be larger than maxValue.
+// errTooLarge is the error of a value that would be larger than maxValue.
 type errTooLarge struct{ what string }
 
 func (e errTooLarge) Error() string {
@@ -50,7 +50,7 @@ func (b boundedFilters) AddFilter(name string, filter any) {
 }
 
 // growth returns how much larger than its arguments the result of a filter can be, in bytes.
-// It is 0 for filters whose result has at most six times their size.
+// It is 0 for filters whose result is at most six times as large.
 func growth(name string, args []any) int {
 	arg := func(i int) string {
 		if i < len(args) && args[i] != nil {
@@ -69,7 +69,7 @@ func growth(name string, args []any) int {
 	return 0
 }
 
-// length returns how many elements a list, a map or a range has.
+// length returns the number of elements of a list, a map or a range.
 func length(list any) int {
 	if r, is := list.(liquidvalues.Range); is {
 		return max(0, r.Len())
@@ -120,7 +120,7 @@ func dateSize(format string) int {
 }
 
 // sizeOf returns about how many bytes a value takes, or any larger number than maxValue. A
-// value that is several times in a list counts several times, as in what is written.
+// value that is several times in a list counts several times, as in the output.
 func sizeOf(value any) int {
 	const header = 16
 	size := header

@@ -54,10 +54,11 @@ func TestRender(t *testing.T) {
 		want, fails    string
 	}{
 		{
-			name:     "fields",
-			issue:    full,
-			template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
-			want:     "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
+			name:  "fields",
+			issue: full,
+			template: "{{ issue.id }} {{ issue.identifier }} {{ issue.priority }} {{ issue.state }} {{ " +
+				"issue.branch_name }} {{ issue.url }} {{ issue.assignee_id }}",
+			want: "id-1 ABC-1 2 Todo ann/abc-1 https://linear.app/x user-1",
 		},
 		{
 			name:     "description of the project",
@@ -84,10 +85,11 @@ func TestRender(t *testing.T) {
 			want:     "2026-01-02T02:04:05.678Z 2026",
 		},
 		{
-			name:     "lists",
-			issue:    full,
-			template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels contains 'bug' %}yes{% endif %}",
-			want:     "bug, ready|2|yes",
+			name:  "lists",
+			issue: full,
+			template: "{{ issue.labels | join: ', ' }}|{{ issue.labels.size }}|{% if issue.labels " +
+				"contains 'bug' %}yes{% endif %}",
+			want: "bug, ready|2|yes",
 		},
 		{
 			name:     "blockers",
@@ -126,16 +128,18 @@ func TestRender(t *testing.T) {
 			want:     "none",
 		},
 		{
-			name:     "null in a blocker",
-			issue:    full,
-			template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% endunless %}{% endfor %}",
-			want:     "ABC-3",
+			name:  "null in a blocker",
+			issue: full,
+			template: "{% for b in issue.blocked_by %}{% unless b.state %}{{ b.identifier }}{% " +
+				"endunless %}{% endfor %}",
+			want: "ABC-3",
 		},
 		{
-			name:     "of a tracker",
-			issue:    bare,
-			template: "[{{ issue.native_ref }}{% if issue.native_ref %}{{ issue.native_ref.number }}{% endif %}]{% if issue.dispatchable %}yes{% endif %}",
-			want:     "[]yes",
+			name:  "of a tracker",
+			issue: bare,
+			template: "[{{ issue.native_ref }}{% if issue.native_ref %}{{ issue.native_ref.number }}{% " +
+				"endif %}]{% if issue.dispatchable %}yes{% endif %}",
+			want: "[]yes",
 		},
 		{
 			name:     "first attempt",
@@ -257,9 +261,11 @@ func TestCheckAgreesWithRender(t *testing.T) {
 		"{% capture x %}{{ issue.title }}{% endcapture %}{{ x | upcase | truncate: 5, '…' }}",
 		"{% case issue.state %}{% when 'Todo' or 'Doing', 'Review' %}a{% else %}b{% endcase %}",
 		"{% if issue.priority and issue.priority <= 2 or issue.labels contains \"a\\\"b\" %}x{% endif %}",
-		"{{ issue.labels | first }}{{ issue.labels.first }}{{ issue.labels[0] }}{{ issue.blocked_by[0].state }}{{ issue['title'] }}",
+		"{{ issue.labels | first }}{{ issue.labels.first }}{{ issue.labels[0] }}{{ " +
+			"issue.blocked_by[0].state }}{{ issue['title'] }}",
 		"{% for pair in issue %}{{ pair[0] }}{% endfor %}",
-		"{% for l in issue.labels %}{% assign last_label = l %}{% cycle 'a', 'b' %}{% if forloop.first %}{% continue %}{% endif %}{% break %}{% endfor %}{{ last_label }}",
+		"{% for l in issue.labels %}{% assign last_label = l %}{% cycle 'a', 'b' %}{% if forloop.first " +
+			"%}{% continue %}{% endif %}{% break %}{% endfor %}{{ last_label }}",
 		"{% comment %}{{ nothing }}{% endcomment %}{% raw %}{{ nothing }}{% endraw %}",
 		"{%- if issue.title -%} a {%- endif -%}",
 		"{{ issue.created_at | date: \"%Y\" | default: '-' }}{{ -1 | abs }}{{ 1.5 | plus: 1 }}{{ true }}{{ nil }}",
@@ -328,7 +334,15 @@ func TestRenderTwice(t *testing.T) {
 }
 
 func FuzzPrompt(f *testing.F) {
-	for _, seed := range []string{"{{ issue.title | truncate: 3 }}", "{% for b in issue.blocked_by %}{{ b.x }}{% endfor %}", "{{ ¬ }}", "{% if a['b'].c[1..2] contains 'd' %}{% endif %}", "{{ 'a", "{% raw %}{{", "{% cycle 1 %}"} {
+	for _, seed := range []string{
+		"{{ issue.title | truncate: 3 }}",
+		"{% for b in issue.blocked_by %}{{ b.x }}{% endfor %}",
+		"{{ ¬ }}",
+		"{% if a['b'].c[1..2] contains 'd' %}{% endif %}",
+		"{{ 'a",
+		"{% raw %}{{",
+		"{% cycle 1 %}",
+	} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {

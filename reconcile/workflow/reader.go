@@ -52,10 +52,10 @@ type values struct {
 type reader struct {
 	values
 	cfg     *Config
-	tracker tracker // what tracker.kind names
+	tracker tracker // the kind in tracker.kind
 }
 
-// field is a value in the file. key is the key as written, which may be one of
+// field is a value in the file. key is the key as written, which may lie below
 // tracker.provider.
 type field struct {
 	key  string
@@ -63,8 +63,8 @@ type field struct {
 	node *yaml.Node
 }
 
-// field returns the value of a key. If the file has none, node is nil and line is that of the
-// section, or 1.
+// field returns the value of a key. If the key is not in the file, node is nil and line is the
+// line of the section, or 1.
 func (r *frontMatter) field(key string) field {
 	if f, given := r.fields[key]; given {
 		return f
@@ -114,7 +114,7 @@ func (r *frontMatter) load() bool {
 	return true
 }
 
-// section reads the keys of one map.
+// section reads the keys of a map.
 func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name := node.Content[i]
@@ -203,7 +203,8 @@ func (r *frontMatter) mergeProvider() {
 			k.Kinds != nil && slices.Contains(TrackerKinds(), kind) && !slices.Contains(k.Kinds, kind) {
 			continue
 		}
-		switch other := r.fields[k.same]; {
+		other := r.fields[k.same]
+		switch {
 		case other.node == nil:
 			r.fields[k.same] = given
 		case other.node.Kind != given.node.Kind || other.node.Value != given.node.Value:
@@ -309,7 +310,8 @@ func (r *values) path(f field, value string) string {
 	return path
 }
 
-// elsewhere matches what would otherwise be a relative path: file:///srv, D:/work, C:\work.
+// elsewhere matches texts that would otherwise be relative paths: file:///srv, D:/work,
+// C:\work.
 var elsewhere = text.Pattern(`^(?:[A-Za-z][A-Za-z0-9+.-]*://|[A-Za-z]:[/\\])`)
 
 // item returns the field with the line of an item of its list.
@@ -339,8 +341,8 @@ func (r *values) wrong(k Key, f field, hint string) {
 }
 
 // variable looks up a variable. If it is not set, the usual variable is used instead; if it is
-// set to nothing, there is no value. The placeholder has no fallback, because it stands for
-// one particular key.
+// set to nothing, there is no value. The placeholder is used without a fallback, because it
+// stands for a particular key.
 func (r *values) variable(name, usual string) string {
 	value, set := r.env.lookup(name)
 	if !set && name != LiteralKeyVar {

@@ -24,7 +24,7 @@ type Repository struct {
 	TokenVar      string // the variable that contains it
 	Name, Email   string // of the author of commits; empty for the account's
 	branchPattern *Prompt
-	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
+	// SubmoduleHosts are hosts, besides the host of URL, from which submodules may come.
 	SubmoduleHosts []string
 	Submodules     bool // clones have submodules
 	Sign           bool // commits are signed with the operator's key before they are pushed
@@ -214,7 +214,8 @@ func (r *reader) pullRequests() {
 	default:
 		repository.API = api
 	}
-	if repository.OwnerName = name; name == "" {
+	repository.OwnerName = name
+	if name == "" {
 		r.invalid(
 			f,
 			"repository.url does not end with the owner and the name of a repository",
@@ -224,8 +225,7 @@ func (r *reader) pullRequests() {
 }
 
 // OnGitHub returns the address of the API of GitHub, or of GitHub Enterprise, for an address
-// of git, and the repository's name, owner/name. Each is empty if the address has no such
-// part.
+// of git, and the repository's name, owner/name. Each is empty if the address lacks this part.
 func OnGitHub(address string) (api, name string) {
 	host, path := splitAddress(address)
 	switch {

@@ -21,8 +21,8 @@ type sandboxPolicy struct {
 // noSandbox are the types of policies with which codex confines nothing.
 var noSandbox = []string{"dangerFullAccess", "externalSandbox"}
 
-// widens says what an agent may do under a policy that it may not do with the other settings
-// of the file: those of codex and agent. It is empty if the policy only takes rights away.
+// widens lists the rights of an agent under a policy beyond its rights under the file's other
+// settings of codex and agent. It is empty if the policy only takes rights away.
 func (c *Config) widens(policy json.RawMessage) string {
 	base := c.Codex.TurnSandboxPolicy
 	if base != nil && sameJSON(policy, base) {
@@ -61,7 +61,7 @@ func (c *Config) widens(policy json.RawMessage) string {
 }
 
 // moreRoots is widens for the writable roots of two policies of the type workspaceWrite. A
-// policy without them gets those of agent.writable_roots.
+// policy without roots gets the roots of agent.writable_roots.
 func (c *Config) moreRoots(row, base *[]string) string {
 	if row == nil && base == nil {
 		return ""

@@ -83,7 +83,8 @@ func (r trackerReader) apiKey(f field) {
 	}
 	r.cfg.withhold(APIKeyVar, LiteralKeyVar, OTLPHeadersVar)
 	r.cfg.withhold(r.tracker.keyVars...)
-	if r.cfg.KeyVar = canonical; isVar && name != LiteralKeyVar {
+	r.cfg.KeyVar = canonical
+	if isVar && name != LiteralKeyVar {
 		r.cfg.KeyVar = name
 		r.cfg.withhold(name)
 	}
@@ -119,7 +120,7 @@ func (r trackerReader) apiKey(f field) {
 }
 
 // keyVariable returns a reference to the variable that contains the key if the file names
-// none, preferably to one that is set; "" if the tracker has no key.
+// none, preferably to a variable that is set; "" if the tracker needs no key.
 func (r trackerReader) keyVariable() string {
 	for _, name := range r.tracker.keyVars {
 		if v, _ := r.env.lookup(name); strings.TrimSpace(v) != "" {
@@ -233,8 +234,8 @@ func (r trackerReader) assignee(f field) {
 }
 
 // root reads the workspace root. If it names a variable that is not set, the default is used
-// (specification 5.3.3). The default has the number of the account, because all accounts of a
-// machine share its temporary directory.
+// (specification 5.3.3). The default contains the number of the account, because all accounts
+// of a machine share its temporary directory.
 func (r *reader) root(f field) {
 	root := &r.cfg.Workspace.Root
 	*root = filepath.Join(r.env.Temp, fmt.Sprintf("symphony_workspaces-%d", r.env.UID))
@@ -267,9 +268,9 @@ func (r *reader) hookTimeout(f field) {
 	}
 }
 
-// writableRoots refuses directories that would give an agent access to more: those that
+// writableRoots refuses directories that would give an agent access to more: directories that
 // overlap the workspaces of other issues, that contain WORKFLOW.md, or that are inside another
-// one, where an agent could replace them with a link.
+// root, where an agent could replace them with a link.
 func (r *reader) writableRoots(f field) {
 	roots := []string{}
 	for i, written := range r.cfg.Agent.WritableRoots {
@@ -286,7 +287,8 @@ func (r *reader) writableRoots(f field) {
 			return other != "" && paths.Overlap(other, path)
 		}
 		outer := slices.IndexFunc(roots, overlap)
-		switch root := r.cfg.Workspace.Root; {
+		root := r.cfg.Workspace.Root
+		switch {
 		case path == "":
 		case overlap(root):
 			r.invalid(f, path+" overlaps workspace.root "+root+", and thereby the workspaces of other issues",
@@ -297,7 +299,8 @@ func (r *reader) writableRoots(f field) {
 		case outer >= 0:
 			r.invalid(
 				f,
-				path+" and "+roots[outer]+": one contains the other, and an agent could replace the inner one with a link",
+				path+" and "+roots[outer]+": one contains the other, and an agent could replace the "+
+					"inner one with a link",
 				"name only the outer one",
 			)
 		default:
@@ -310,7 +313,7 @@ func (r *reader) writableRoots(f field) {
 // passEnv reads the names of the variables that the agent's commands get. The tracker's key
 // and symphony's own variables are refused: no agent needs them, and often more people may
 // edit a workflow than may see the key. It does not check that the variables are set, because
-// the schedule has another environment than the command that checks the file.
+// the schedule's environment differs from the environment of the command that checks the file.
 func (r *reader) passEnv(f field) {
 	names := []string{}
 	for i, name := range r.cfg.Agent.PassEnv {
@@ -373,13 +376,15 @@ func (r *reader) command(f field) {
 
 // approvalPolicy passes codex's value through (specification 5.3.6).
 func (r *reader) approvalPolicy(f field) {
-	switch policy := string(r.cfg.Codex.ApprovalPolicy); {
+	policy := string(r.cfg.Codex.ApprovalPolicy)
+	switch {
 	case policy == "":
 		r.cfg.Codex.ApprovalPolicy = json.RawMessage(`"never"`)
 	case policy == `"on-failure"` || strings.HasPrefix(policy, `{"reject":`):
 		r.warn(
 			f,
-			"current versions of codex no longer accept this value: use untrusted, on-request, never or {granular: …}",
+			"current versions of codex no longer accept this value: "+
+				"use untrusted, on-request, never or {granular: …}",
 		)
 	case policy == `""`:
 		r.invalid(f, "empty", "leave it out for never")
@@ -404,7 +409,7 @@ func (r *values) codexWord(f field, word string, known ...string) {
 	}
 }
 
-// word refuses what can't be a name of codex or a model provider.
+// word refuses a text that can't be a name of codex or a model provider.
 func (r *values) word(f field) {
 	if f.node != nil && !IsWord(f.node.Value) {
 		r.invalid(
@@ -505,7 +510,7 @@ func (r *reader) handoff() {
 	}
 }
 
-// feedback checks what brings issues back that were handed over.
+// feedback checks the keys that say when issues come back after the handover.
 func (r *reader) feedback() {
 	c := r.cfg
 	f := r.field("feedback.state")

@@ -36,14 +36,7 @@ type Source struct {
 // missing_workflow_file if the file cannot be read, and workflow_parse_error if it cannot be
 // split.
 func Read(path string) (Source, error) {
-	resolved, err := filepath.Abs(path)
-	if err == nil {
-		resolved, err = filepath.EvalSymlinks(resolved)
-	}
-	var data []byte
-	if err == nil {
-		data, _, err = readRegular(resolved)
-	}
+	resolved, data, err := readThroughLinks(path)
 	if err != nil {
 		message := "there is no workflow file " + path
 		hint := "write one with symphony init, or go to the folder of your WORKFLOW.md, or name it with -w FILE"
@@ -59,6 +52,20 @@ func Read(path string) (Source, error) {
 		}
 	}
 	return NewSource(path, resolved, data)
+}
+
+// readThroughLinks reads a file, and returns its absolute path without symlinks, too.
+func readThroughLinks(path string) (resolved string, data []byte, err error) {
+	absolute, err := filepath.Abs(path)
+	if err != nil {
+		return "", nil, err
+	}
+	resolved, err = filepath.EvalSymlinks(absolute)
+	if err != nil {
+		return "", nil, err
+	}
+	data, _, err = readRegular(resolved)
+	return resolved, data, err
 }
 
 // A process of the account that holds a lease on a file lets nobody open it. The worker of an
@@ -79,7 +86,7 @@ func openRegular(path string) (*os.File, error) {
 	}
 }
 
-// readRegular reads a regular file, up to one byte more than maxFile.
+// readRegular reads a regular file, at most a byte more than maxFile.
 func readRegular(path string) ([]byte, fs.FileInfo, error) {
 	file, err := openRegular(path)
 	if err != nil {
@@ -87,11 +94,11 @@ func readRegular(path string) ([]byte, fs.FileInfo, error) {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err == nil && !info.Mode().IsRegular() {
-		err = errors.New("not a regular file")
-	}
 	if err != nil {
 		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, errors.New("not a regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(file, maxFile+1))
 	return data, info, err
@@ -223,8 +230,8 @@ var (
 	comment     = text.Pattern(`[ \t]#.*$`)
 )
 
-// envValue parses the text after =, and returns the value or what is wrong with the text. As
-// in a shell, # starts a comment only after a blank.
+// envValue parses the text after =, and returns the value or the fault of the text. As in a
+// shell, # starts a comment only after a blank.
 func envValue(text string) (value, wrong string) {
 	value = strings.TrimLeft(text, " \t")
 	switch {

@@ -78,11 +78,15 @@ func TestLines(t *testing.T) {
 		text, body string
 		line       string
 	}{
-		"plain":           {front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
-		"blank lines":     {front + "\n \n\n{{ x | }}\n\n", "{{ x | }}", "WORKFLOW.md:9:"},
-		"BOM":             {"\ufeff" + front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
-		"CRLF":            {strings.ReplaceAll(front+"a\n{{ x | }}\n", "\n", "\r\n"), "a\n{{ x | }}", "WORKFLOW.md:7:"},
-		"blanks at fence": {"--- \ntracker: {kind: linear, project_slug: b}\n---\t\n{{ x | }}", "{{ x | }}", "WORKFLOW.md:4:"},
+		"plain":       {front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
+		"blank lines": {front + "\n \n\n{{ x | }}\n\n", "{{ x | }}", "WORKFLOW.md:9:"},
+		"BOM":         {"\ufeff" + front + "{{ x | }}", "{{ x | }}", "WORKFLOW.md:6:"},
+		"CRLF":        {strings.ReplaceAll(front+"a\n{{ x | }}\n", "\n", "\r\n"), "a\n{{ x | }}", "WORKFLOW.md:7:"},
+		"blanks at fence": {
+			"--- \ntracker: {kind: linear, project_slug: b}\n---\t\n{{ x | }}",
+			"{{ x | }}",
+			"WORKFLOW.md:4:",
+		},
 		"no last newline": {front + "a\n\nb {{ x | }}", "a\n\nb {{ x | }}", "WORKFLOW.md:8:"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -96,7 +100,8 @@ func TestLines(t *testing.T) {
 }
 
 func TestCRLFAndBOMInFrontMatter(t *testing.T) {
-	text := "\ufeff---\r\ntracker:\r\n  kind: linear\r\n  project_slug: b\r\nhooks:\r\n  before_run: |\r\n    one\r\n    two\r\nagent:\r\n  max_turns: x\r\n---\r\nGo.\r\n"
+	text := "\ufeff---\r\ntracker:\r\n  kind: linear\r\n  project_slug: b\r\nhooks:\r\n  before_run: " +
+		"|\r\n    one\r\n    two\r\nagent:\r\n  max_turns: x\r\n---\r\nGo.\r\n"
 	wantCode(t, test.Err(Parse(source(t, text), testEnv())), CodeInvalid, "WORKFLOW.md:10: agent.max_turns")
 	cfg, err := Parse(source(t, strings.Replace(text, "max_turns: x", "max_turns: 7", 1)), testEnv())
 	test.Equal(

@@ -15,14 +15,13 @@ import (
 
 // Tracker is the source of the issues (specification 5.3.1).
 type Tracker struct {
-	Kind        string // one of TrackerKinds
+	Kind        string // a name in TrackerKinds
 	Place       string // where the issues are, for people: the slug of a project
 	PlaceKey    string // the key that names it
 	Endpoint    string
 	APIKey      Secret // empty only if Environment.KeyOptional allows it
 	ProjectSlug string // as written; the slug of a URL
-	// the key of a team of Linear, in upper case: only its issues; empty for those of every
-	// team
+	// the key of a team of Linear, in upper case: only its issues; empty for every team
 	Team        string
 	NamedStates []string // the states that the file names, without the defaults
 	CAFile      string
@@ -51,12 +50,12 @@ func (t Tracker) Within() string {
 	return "project " + t.Place + " and team " + t.Team
 }
 
-// tracker defines the keys below tracker for one kind of tracker.
+// tracker defines the keys below tracker for a kind of tracker.
 type tracker struct {
-	name, title      string   // the value of tracker.kind, and what people call it
+	name, title      string   // the value of tracker.kind, and the usual name
 	endpoint         string   // the default of tracker.endpoint
 	active, terminal []string // the defaults of tracker.active_states and tracker.terminal_states
-	// a terminal state, whatever the file lists, unless it is an active one; empty for none
+	// a state that is terminal unless it is active, whatever the file lists; empty for none
 	always   string
 	keyVars  []string // the variables that contain the key if the file names none
 	needsKey bool
@@ -67,25 +66,25 @@ type tracker struct {
 	// orders: blocked issues in the first active state wait, too. The specification names only
 	// Todo.
 	orders bool
-	// tellsLabels: the tracker says who has set a label of an issue.
+	// tellsLabels: the tracker says who set a label of an issue.
 	tellsLabels bool
 	keys        func(*Config) []Key // below tracker.provider
-	check       func(trackerReader) // checks what depends on several keys; may be nil
+	check       func(trackerReader) // checks the rules between several keys; may be nil
 }
 
-// trackers are the kinds of trackers. Each has a file of its own.
+// trackers are the kinds of trackers, each in its own file.
 var trackers = []tracker{linearTracker, fileTracker, gitHubTracker, commandTracker}
 
 // KeyVars returns the variables that may contain the key of a kind of tracker, the preferred
-// one first; nil for a tracker without a key. With ofGitHub, gh may have it.
+// variable first; nil for a tracker without a key. With ofGitHub, gh may know the key.
 func KeyVars(kind string) (names []string, ofGitHub bool) {
 	i := slices.IndexFunc(trackers, func(t tracker) bool { return t.name == kind })
 	return trackers[i].keyVars, trackers[i].ofGitHub
 }
 
-// UsualStates returns the states that a project of a kind of tracker has unless someone has
-// changed them: the defaults of tracker.active_states and tracker.terminal_states for Linear,
-// and none for other kinds, which know only states in use.
+// UsualStates returns the states in a project of a kind of tracker, if nobody changed them:
+// the defaults of tracker.active_states and tracker.terminal_states for Linear, and none for
+// other kinds, which know only states in use.
 func UsualStates(kind string) []string {
 	if kind != linearTracker.name {
 		return nil
@@ -151,7 +150,7 @@ func (r trackerReader) place(f field, place, identity string) {
 }
 
 // agentRoots returns the directories beside the workspaces that agents may write. It warns if
-// they may write anywhere, and thereby what keeps the issues.
+// they may write anywhere, and so where the issues are kept, too.
 func (r trackerReader) agentRoots(issues string) []string {
 	everywhere := "agents can write " + issues + ", and thereby move and answer every issue"
 	roots := r.cfg.Agent.WritableRoots
@@ -171,10 +170,11 @@ func (r trackerReader) agentRoots(issues string) []string {
 	return roots
 }
 
-// decides reports whether who can write a directory decides what a path leads to, whatever the
-// names of the two: the path is in the directory or leads through a link there. Neither an
-// empty nor a relative path is compared, such as those of a workflow that is no file. A path
-// that can't be looked up is an error of the field, unless the machine had no descriptor left.
+// decides reports whether someone who can write a directory decides where a path leads,
+// whatever the names of the two: the path is in the directory or leads through a link there.
+// Empty and relative paths are not compared, such as the paths of a workflow that is no file.
+// A path that can't be looked up is an error of the field, unless the machine ran out of
+// descriptors.
 func (r trackerReader) decides(f field, dir, path string) bool {
 	if !filepath.IsAbs(dir) || !filepath.IsAbs(path) {
 		return false
@@ -200,13 +200,13 @@ func (r trackerReader) decides(f field, dir, path string) bool {
 }
 
 // NamesProjectDescription reports whether a template may use issue.project_description, which
-// a tracker then has to be asked for.
+// must then be requested from the tracker.
 func NamesProjectDescription(template string) bool {
 	return strings.Contains(template, "project_description")
 }
 
 // projectDescription warns about each line of the prompt that names issue.project_description,
-// if the tracker has no such text.
+// if the tracker knows no such text.
 func (r *reader) projectDescription() {
 	if r.tracker.name == "" || r.tracker.describes {
 		return

@@ -30,7 +30,8 @@ func fileKeys(c *Config) []Key {
 
 // folder checks provider.path.
 func (r trackerReader) folder(f field) {
-	switch dir := r.cfg.Tracker.Folder; {
+	dir := r.cfg.Tracker.Folder
+	switch {
 	case dir == "" && f.node != nil: // reported
 	case dir == "":
 		r.invalid(f, "missing", "write the path of a folder with Markdown files, such as backlog/tasks")

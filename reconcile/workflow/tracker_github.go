@@ -61,7 +61,7 @@ func gitHubKeys(c *Config) []Key {
 
 // GitHub selects the issues on GitHub, with tracker.kind github.
 type GitHub struct {
-	Repos          []string // owner/name, as written; one or more
+	Repos          []string // owner/name, as written; at least 1
 	StateLabels    []string // labels that are states
 	PriorityLabels []string // the most urgent first
 	Project        string   // the address of a board of the repositories' owner; empty for none
@@ -114,7 +114,8 @@ func (r trackerReader) repositories(f field) {
 	names := map[string]string{}
 	for i, repo := range g.Repos {
 		_, name, _ := strings.Cut(strings.ToLower(repo), "/")
-		switch other := names[name]; {
+		other := names[name]
+		switch {
 		case repo == "": // reported
 		case !repositoryName().MatchString(repo) || name == "." || name == "..":
 			r.invalid(item(i), strconv.Quote(repo)+" is not the name of a repository", hint)

@@ -45,7 +45,8 @@ func (r trackerReader) project(f field) {
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
 	slug := &r.cfg.Tracker.ProjectSlug
 	if name, isVar := reference(*slug); isVar {
-		if *slug = r.variable(name, ""); *slug == "" {
+		*slug = r.variable(name, "")
+		if *slug == "" {
 			r.fail(
 				CodeMissingProject,
 				f,

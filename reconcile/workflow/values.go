@@ -73,7 +73,8 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 		n, err := strconv.ParseInt(k.Default, 10, 64)
 		return n, err == nil || k.Default == ""
 	}
-	switch n, ok := digits(f.node); {
+	n, ok := digits(f.node)
+	switch {
 	case !ok:
 		r.wrong(k, f, "")
 	case n < k.min:
@@ -171,7 +172,7 @@ func (r *values) stateLimits(k Key, f field) (map[string]int, bool) {
 	return limits, true
 }
 
-// passThrough returns a value for codex as JSON, nil if the file has none. Nulls in it are
+// passThrough returns a value for codex as JSON, nil if it is not in the file. Nulls in it are
 // omitted, like null keys.
 func (r *values) passThrough(f field) (json.RawMessage, bool) {
 	switch {
@@ -188,27 +189,38 @@ func (r *values) passThrough(f field) (json.RawMessage, bool) {
 		raw, err := json.Marshal(f.node.Value)
 		return raw, err == nil
 	}
-	var value any
-	err := f.node.Decode(&value)
-	if err == nil {
-		var raw []byte
-		if raw, err = json.Marshal(withoutNulls(value)); err == nil {
-			return raw, true
-		}
+	raw, err := jsonOf(f.node)
+	if err != nil {
+		r.notJSON(f, err)
+		return nil, false
 	}
+	return raw, true
+}
+
+// jsonOf writes a value of YAML as JSON, without the members that are null.
+func jsonOf(node *yaml.Node) (json.RawMessage, error) {
+	var value any
+	if err := node.Decode(&value); err != nil {
+		return nil, err
+	}
+	return json.Marshal(withoutNulls(value))
+}
+
+// notJSON reports a value of YAML that can't be written as JSON.
+func (r *values) notJSON(f field, err error) {
 	what := text.YAMLMessage(err)
 	if strings.Contains(what, "already defined") {
 		what = "a key is given twice"
 	}
 	r.invalid(f, "can't be written as JSON: "+what, "use strings as keys, each once, and plain values")
-	return nil, false
 }
 
 func withoutNulls(value any) any {
 	switch v := value.(type) {
 	case map[string]any:
 		for name, member := range v {
-			if v[name] = withoutNulls(member); member == nil {
+			v[name] = withoutNulls(member)
+			if member == nil {
 				delete(v, name)
 			}
 		}
@@ -221,7 +233,7 @@ func withoutNulls(value any) any {
 }
 
 // Parse reads the configuration (specification 6.1, 6.3 and 6.4). Its error joins all faults,
-// sorted by line. The Config then has only Warnings, and Prompt if the template is valid.
+// sorted by line. The Config then contains only Warnings, and Prompt if the template is valid.
 func Parse(src Source, env Environment) (*Config, error) {
 	cfg := &Config{
 		Redacted: src.Data,
@@ -359,7 +371,8 @@ func (r *reader) redact() {
 	if r.cfg.KeyIsLiteral {
 		key := r.cfg.Tracker.APIKey.Reveal()
 		hint := "set it in a variable, and write api_key: $" + r.cfg.KeyVar
-		if r.cfg.Redacted = nil; len(key) < shortestKey {
+		r.cfg.Redacted = nil
+		if len(key) < shortestKey {
 			r.invalid(r.field("tracker.api_key"), "too short for a key", hint)
 			return
 		}

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/sshname"
 )
 
-// Worker is what starts runs on other machines, and its options.
+// Worker is the engine that starts runs on other machines, and its options.
 type Worker struct {
 	Engine     string
 	EngineArgs []string
@@ -21,22 +21,22 @@ type Worker struct {
 	EnginePass                   []string
 }
 
-// The kinds of engines. Those that start agents as jobs are in Engines, too.
+// The kinds of engines. Kinds that start agents as jobs are in Engines, too.
 const (
 	engineSSH     = "ssh"
 	EngineSlurm   = "slurm"
 	EngineCommand = "command"
 )
 
-// Engines are the kinds of engines that start agents as jobs: each is one host, whichever
-// machine it chooses.
+// Engines are the kinds of engines that start agents as jobs: each counts as a single host,
+// whichever machine it chooses.
 func Engines() []string { return []string{EngineSlurm, EngineCommand} }
 
 // IsEngine reports whether a host is such an engine, and no machine that ssh reaches.
 func IsEngine(host string) bool { return slices.Contains(Engines(), host) }
 
-// engine completes the machines on which agents work: an engine that starts jobs is one of
-// them, whichever machine it chooses.
+// engine completes the machines on which agents work: an engine that starts jobs counts as a
+// machine, whichever machine it chooses.
 func (r *reader) engine(field) {
 	kind := r.cfg.Worker.Engine
 	if !IsEngine(kind) {
@@ -52,7 +52,7 @@ func (r *reader) engine(field) {
 	r.cfg.Policy.Hosts = []string{kind}
 }
 
-// engineCommand checks one of the commands of an engine.
+// engineCommand checks a command of an engine.
 func (r *reader) engineCommand(f field) {
 	if f.node == nil || strings.TrimSpace(f.node.Value) == "" {
 		r.invalid(f, "missing", "write the command; docs/hosts.md has examples for several engines")
@@ -82,8 +82,8 @@ func (r *reader) enginePass(f field) {
 // ownArgs are options of sbatch that symphony gives itself, or that would make another job of
 // it.
 var ownArgs = []string{
-	"array", "chdir", "clusters", "error", "job-name", "no-requeue", "output", "parsable", "requeue", "signal", "test-only", "wait",
-	"wrap",
+	"array", "chdir", "clusters", "error", "job-name", "no-requeue", "output", "parsable", "requeue",
+	"signal", "test-only", "wait", "wrap",
 }
 
 // engineArgs checks the options of sbatch.
@@ -115,7 +115,8 @@ func (r *reader) hosts(f field) {
 				"give the machine another alias, or write user@"+name,
 			)
 		} else if _, err := sshname.Parse(name); err != nil {
-			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an IPv6 address with a port in brackets")
+			r.invalid(f, err.Error(), "write an alias of ssh's configuration, or user@host:port; an "+
+				"IPv6 address with a port in brackets")
 		} else if slices.Contains(r.cfg.Policy.Hosts[:i], name) {
 			r.invalid(f, name+" is named twice", "keep one of them")
 		}
@@ -126,7 +127,7 @@ func (r *reader) hosts(f field) {
 func (r *reader) remoteRoot(f field) {
 	root := &r.cfg.Policy.RemoteRoot
 	if len(r.cfg.Policy.Hosts) == 0 {
-		return // it has no effect
+		return // without effect
 	}
 	if *root == "" {
 		*root = "~/symphony_workspaces"
@@ -144,12 +145,17 @@ func (r *reader) remoteRoot(f field) {
 
 func inHome(path string) bool { return strings.HasPrefix(path, "~/") && len(path) > 2 }
 
-// onHosts refuses what does not work on other machines yet, and warns about what has no
-// effect.
+// onHosts refuses settings that do not work on other machines yet, and warns about settings
+// without effect.
 func (r *reader) onHosts() {
 	c := r.cfg
 	if len(c.Policy.Hosts) == 0 {
-		for _, key := range []string{"worker.max_concurrent_agents_per_host", "worker.root", "worker.lost_after_ms", "worker.when_lost"} {
+		for _, key := range []string{
+			"worker.max_concurrent_agents_per_host",
+			"worker.root",
+			"worker.lost_after_ms",
+			"worker.when_lost",
+		} {
 			r.warnKey(
 				key,
 				"no effect without worker.ssh_hosts or worker.engine.kind "+strings.Join(Engines(), " or "),

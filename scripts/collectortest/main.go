@@ -1,7 +1,7 @@
-// Command collectortest is the OTLP receiver of OpenTelemetry's collector. It posts what was
-// exported to a file to the receiver, as symphony does, and prints the spans that the receiver
-// passes on, and those that the reader of files finds. It is a module of its own, so that the
-// program does not depend on the collector.
+// Command collectortest is the OTLP receiver of OpenTelemetry's collector. It posts the
+// content of an export file to the receiver, as symphony does, and prints the spans that the
+// receiver passes on, and the spans that the reader of files finds. It is a separate module,
+// so that the program does not depend on the collector.
 package main
 
 import (

@@ -1,7 +1,7 @@
 // Baseline does the minimum of work for the same result as the program. scripts/bench divides
-// the cost of the program by that of baseline.
+// the cost of the program by the cost of baseline.
 //
-//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, one per line, decodes the issues and stores each once
+//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, a line each, decodes the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
 //	baseline rows DATABASE SQL...              reads all rows of the queries
 //	baseline spin DURATION                     uses that much CPU time, as the programs of a slow login profile do
@@ -57,7 +57,7 @@ func run(command, database string, args []string) {
 	check(db.Close())
 }
 
-// check panics with an error: this program has no other way to handle one.
+// check panics with an error: this program cannot handle errors in any other way.
 func check(err error) {
 	if err != nil {
 		panic(err)
@@ -77,7 +77,7 @@ func spin(limit time.Duration) {
 	}
 }
 
-// issue has the fields that the program requests and stores.
+// issue lists the fields that the program requests and stores.
 type issue struct {
 	ID          string    `json:"id"`
 	Identifier  string    `json:"identifier"`
@@ -125,7 +125,7 @@ func fetch(endpoint string, body []byte) []issue {
 	return answer.Data.Issues.Nodes
 }
 
-// store writes the issues of a page that were not stored before in one transaction.
+// store writes the issues of a page that were not stored before in a single transaction.
 func store(db *sql.DB, issues []issue, stored map[string]bool) {
 	if len(issues) == 0 {
 		return
@@ -151,7 +151,7 @@ func heartbeats(db *sql.DB, run string) {
 	tick := time.NewTicker(5 * time.Second)
 	for {
 		var stop string
-		// Like a worker it waits for the write lock, and reads whether it has to stop.
+		// Like a worker it waits for the write lock, and reads whether it must stop.
 		err := db.QueryRowContext(ctx, `UPDATE runs SET heartbeat_at = ?, beats = beats + 1 WHERE id = ?
 			RETURNING coalesce(stop_reason, '')`, time.Now().UnixMilli(), run).Scan(&stop)
 		if ctx.Err() == nil {

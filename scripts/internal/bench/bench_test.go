@@ -236,8 +236,17 @@ func BenchmarkCommands(b *testing.B) {
 		queries []string
 	}{
 		{"ps", []string{`SELECT * FROM claims`, `SELECT * FROM runs WHERE settled = 0`}},
-		{"show ABC-50", []string{`SELECT * FROM claims WHERE identifier = 'ABC-50'`, `SELECT * FROM runs WHERE identifier = 'ABC-50' COLLATE NOCASE`}},
-		{"report --since 30d", []string{fmt.Sprintf(`SELECT * FROM runs WHERE ended_at >= %d`, since), `SELECT * FROM claims`}},
+		{
+			"show ABC-50",
+			[]string{
+				`SELECT * FROM claims WHERE identifier = 'ABC-50'`,
+				`SELECT * FROM runs WHERE identifier = 'ABC-50' COLLATE NOCASE`,
+			},
+		},
+		{
+			"report --since 30d",
+			[]string{fmt.Sprintf(`SELECT * FROM runs WHERE ended_at >= %d`, since), `SELECT * FROM claims`},
+		},
 	} {
 		args := strings.Fields(c.command)
 		b.Run(args[0], func(b *testing.B) {

@@ -112,9 +112,15 @@ func (c *checker) print(out io.Writer) {
 		{"commits of agents, delivered", fmt.Sprintf("%d, %d", c.commits, c.delivered)},
 		{"issues handed over after the storm", fmt.Sprintf("%d of %d", c.handedOver, len(c.tracker.Issues()))},
 		{"pull requests", counts(c.forge.states())},
-		{"returns of issues, answers, judged at the end", fmt.Sprintf("%d, %d, %d", c.returns, c.answered, c.judgedAtEnd)},
+		{
+			"returns of issues, answers, judged at the end",
+			fmt.Sprintf("%d, %d, %d", c.returns, c.answered, c.judgedAtEnd),
+		},
 		{"checked commands of the operator", fmt.Sprint(c.commands)},
-		{"checked attempts, threads, samples", fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread)},
+		{
+			"checked attempts, threads, samples",
+			fmt.Sprintf("%d, %d, %d (%d unread)", c.attempts, c.threads, c.samples, c.unread),
+		},
 	} {
 		fmt.Fprintf(out, "%-36s %s\n", line[0], line[1])
 	}

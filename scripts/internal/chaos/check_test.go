@@ -31,7 +31,8 @@ var columns = []string{
 	"runs never settled", "runs forgotten", "outcomes changed", "claims lost", "attempts lost", "tokens lost", "commands lost",
 	"healthy runs killed", "processes left", "paths left", "unexpected ends", "commits lost", "commits delivered twice",
 	"commits on a wrong branch", "handed over without delivery", "issues not handed over", "leftovers in the mirror",
-	"turns lost by a link", "handed over unverified", "handed over twice", "two pull requests of a branch", "causes handled twice",
+	"turns lost by a link", "handed over unverified", "handed over twice", "two pull requests of a " +
+		"branch", "causes handled twice",
 	"causes lost", "merged but not moved on", "comments doubled",
 }
 
@@ -405,7 +406,8 @@ func (c *checker) handOver(ctx context.Context) {
 	c.checkHandovers()
 	has := commits(c.remote.git, "--all")
 	for _, i := range c.tracker.Issues() {
-		switch made := c.made(i.Identifier); {
+		made := c.made(i.Identifier)
+		switch {
 		case isLeft(i):
 			c.fault("issues not handed over", "%s is %s", i.Identifier, i.State)
 		case len(made) == 0 || !has[made[len(made)-1].id]:

@@ -103,7 +103,8 @@ func (f *forge) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		6: http.StatusOK,
 	}
 	way := f.way()
-	switch status := fails[way]; {
+	status := fails[way]
+	switch {
 	case way <= 0:
 		panic(http.ErrAbortHandler)
 	case status != 0:
@@ -320,7 +321,8 @@ func (c *checker) judgePull(ctx context.Context, random *rand.Rand) {
 func (c *checker) checkPulls(ctx context.Context) {
 	open := map[string]githubtest.Pull{}
 	for _, p := range c.forge.hub.Pulls(ctx) {
-		switch other := open[p.Branch]; {
+		other := open[p.Branch]
+		switch {
 		case p.State != "open":
 		case other.Number != 0:
 			c.fault(
@@ -395,7 +397,8 @@ func (c *checker) rounds(ctx context.Context) (list []round) {
 				)
 			}
 		}
-		if told[k] = now.Handled; now.Rework == nil || !now.Rework.At.After(latest[k]) {
+		told[k] = now.Handled
+		if now.Rework == nil || !now.Rework.At.After(latest[k]) {
 			continue
 		}
 		r := round{now.Rework, w[1], w[2], stage.Get(strconv.Atoi(w[0]))}
@@ -509,7 +512,8 @@ func (c *checker) checkFeedback(ctx context.Context) {
 				c.tracker.Edit(j.named.Identifier, func(i *lineartest.Issue) { i.Description = &text }),
 			)
 		}
-		switch p := j.pull; n % 7 {
+		p := j.pull
+		switch n % 7 {
 		case 0:
 			f.end(p.Number, true)
 		case 1:

@@ -145,7 +145,8 @@ func (s *scene) prepareAgent() string {
 	// There is no sandbox, because the end of a sandbox ends all processes that the agent
 	// leaves behind.
 	return fmt.Sprintf(
-		"  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate '%s' '%s' app-server\"",
+		"  home: '%s'\n  turn_sandbox_policy: {type: dangerFullAccess}\n  command: \"exec '%s' gate "+
+			"'%s' '%s' app-server\"",
 		s.AgentHome,
 		exe,
 		s.gateDir,

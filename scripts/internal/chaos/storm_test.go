@@ -44,7 +44,8 @@ func (s *scene) storm(ctx context.Context, c *checker) error {
 	errs := make([]error, len(actors))
 	for n, actor := range actors {
 		all.Go(func() {
-			if errs[n] = actor(ctx); errs[n] != nil {
+			errs[n] = actor(ctx)
+			if errs[n] != nil {
 				cancel() // the storm needs all of them
 			}
 		})

@@ -46,8 +46,8 @@ var chapters = []chapter{
 	{"Develop", []string{"docs/architecture.md", "CONTRIBUTING.md", "CHANGELOG.md"}},
 }
 
-// page is one document. File and Name are the paths of the document below the source and of
-// the page below the site, with slashes.
+// page is a document. File and Name are the paths of the document below the source and of the
+// page below the site, with slashes.
 type page struct {
 	File, Name, Title string
 	Root              string // leads from the page to the top of the site
@@ -100,7 +100,7 @@ func render(source, out string) error {
 	return err
 }
 
-// read parses and renders one document. Links to documents lead to their pages.
+// read parses and renders a document. Links to documents lead to their pages.
 func read(root, file string) (*page, error) {
 	p := &page{
 		File: file,
@@ -120,7 +120,11 @@ func read(root, file string) (*page, error) {
 		switch n := n.(type) {
 		case *ast.Heading:
 			if id, _ := n.AttributeString("id"); entering {
-				p.Headings = append(p.Headings, heading{n.Level, string(id.([]byte)), strings.ReplaceAll(string(n.Lines().Value(source)), "`", "")})
+				p.Headings = append(p.Headings, heading{
+					n.Level,
+					string(id.([]byte)),
+					strings.ReplaceAll(string(n.Lines().Value(source)), "`", ""),
+				})
 			}
 		case *ast.Link:
 			if to := string(n.Destination); entering && !strings.Contains(to, "://") {
@@ -136,5 +140,5 @@ func read(root, file string) (*page, error) {
 	return p, err
 }
 
-// htmlName makes the name of a document that of its page.
+// htmlName turns the name of a document into the name of its page.
 var htmlName = strings.NewReplacer("README.md", "index.html", ".md", ".html")

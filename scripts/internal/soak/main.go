@@ -68,7 +68,7 @@ type soak struct {
 	samples []sample
 }
 
-// sample is what the loop uses at a moment.
+// sample is the use of resources by the loop at a moment.
 type sample struct {
 	at                      time.Duration
 	done                    int // issues that were worked on and released
@@ -171,7 +171,7 @@ func (s *soak) feed(ctx context.Context) {
 	}
 }
 
-// tail is the end of what the loop has printed.
+// tail returns the end of the loop's output, as an error.
 func (s *soak) tail() error {
 	text, err := os.ReadFile(filepath.Join(s.Dir, "loop.log"))
 	return errors.Join(err, errors.New(string(text[max(0, len(text)-2000):])))
@@ -230,7 +230,7 @@ func (s *soak) measure(at time.Duration) {
 	}
 }
 
-// judge compares the last tenth of the samples with the second one.
+// judge compares the last tenth of the samples with the second tenth.
 func (s *soak) judge() {
 	tenth := max(len(s.samples)/10, 1)
 	if len(s.samples) < 3*tenth {

@@ -24,18 +24,18 @@ func (p Process) String() string { return fmt.Sprintf("%d %s", p.PID, strings.Jo
 func (p Process) IsWorker() bool { return len(p.Args) > 1 && p.Args[1] == "worker" }
 
 // Processes lists the processes whose arguments contain the folder, or whose environment
-// contains mark, if that is not empty. Every user may read the arguments, also those of a
-// worker. Zombies have no arguments and are left out.
+// contains mark, if that is not empty. Every user may read the arguments, also of a worker.
+// Zombies lack arguments and are left out.
 func Processes(dir, mark string) (list []Process, err error) {
 	if !filepath.IsAbs(dir) {
-		// an empty one would match every process
+		// an empty path would match every process
 		return nil, fmt.Errorf("list the processes of %q: not an absolute path", dir)
 	}
 	entries, err := proc.Scan()
 	for _, e := range entries {
 		cmdline, err := os.ReadFile(proc.Path(e.PID, "cmdline"))
 		if err != nil || len(cmdline) == 0 || e.PID == os.Getpid() {
-			continue // it has ended, or is this one
+			continue // it ended, or is this process
 		}
 		if bytes.Contains(cmdline, []byte(dir+"/")) || mark != "" && marked(e.PID, mark) {
 			list = append(list, Process{e.PID, e.Parent, Args(cmdline)})
@@ -46,7 +46,7 @@ func Processes(dir, mark string) (list []Process, err error) {
 
 func marked(pid int, mark string) bool {
 	environ, err := os.ReadFile(proc.Path(pid, "environ"))
-	// else it has ended, or belongs to another user
+	// else it ended, or belongs to another user
 	return err == nil && bytes.Contains(environ, []byte(mark))
 }
 

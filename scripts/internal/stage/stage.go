@@ -12,19 +12,20 @@ import (
 	"github.com/symphony-cron/symphony/linear/lineartest"
 )
 
-// Project is a workflow with its state and an empty home in one folder.
+// Project is a workflow with its state and an empty home in the same folder.
 type Project struct {
 	Dir, StateDir, Workflow string
 	Home, AgentHome, Tmp    string
-	// Env is the environment of its commands. It has only PATH from the caller, so that no
-	// slow login profile is measured.
+	// Env is the environment of its commands. Only PATH comes from the caller, so that no slow
+	// login profile is measured.
 	Env []string
 }
 
-// NewProject creates the folders of a project in the existing folder dir. Their paths are
-// those that /proc shows.
+// NewProject creates the folders of a project in the existing folder dir. Their paths are as
+// /proc shows them.
 func NewProject(dir string) (p Project, err error) {
-	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+	dir, err = filepath.EvalSymlinks(dir)
+	if err != nil {
 		return p, err
 	}
 	p = Project{
@@ -71,7 +72,7 @@ func Build(ctx context.Context, out string) error {
 // failure is an error that unwinds the stack up to the next Catch.
 type failure struct{ error }
 
-// Must panics with an error. A script has one way to handle its own errors: clean up and
+// Must panics with an error. A script handles all its own errors in the same way: clean up and
 // report.
 func Must(err error) {
 	if err != nil {

@@ -1,7 +1,7 @@
 //go:build linux
 
-// Command testcost measures the CPU and the processes of the tests. It runs one package or
-// test after the other, each in a process of its own, and waits for all processes that are
+// Command testcost measures the CPU and the processes of the tests. It runs the packages or
+// tests one after the other, each in its own process, and waits for all processes that are
 // left.
 package main
 
@@ -26,7 +26,7 @@ import (
 	"github.com/symphony-cron/symphony/scripts/internal/stage"
 )
 
-// cost is what a command and all its descendants used.
+// cost is the use of a command and all its descendants.
 type cost struct {
 	name         string
 	user, system time.Duration
@@ -37,7 +37,7 @@ type cost struct {
 
 func (c cost) cpu() time.Duration { return c.user + c.system }
 
-// meter runs commands and collects what they cost.
+// meter runs commands and collects their costs.
 type meter struct {
 	dir    string // temporary
 	least  time.Duration
@@ -46,7 +46,7 @@ type meter struct {
 }
 
 const (
-	// the budget: the CPU of all packages, divided by that of a build
+	// the budget: the CPU of all packages, divided by the CPU of a build
 	most       = 2.0
 	buildOnly  = "go build (no cache)" // its row in the table
 	accounting = "processes"           // the file of the kernel's process accounting
@@ -69,7 +69,7 @@ func run(packages bool, n int, least time.Duration, patterns []string) {
 	dir := stage.Get(os.MkdirTemp("", "testcost-"))
 	defer os.RemoveAll(dir)
 	m := &meter{dir: dir, least: least}
-	// Processes whose parent has ended become children of this one, so that their CPU is
+	// Processes whose parent ended become children of this process, so that their CPU is
 	// counted.
 	stage.Must(unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 	defer m.account()()
@@ -98,8 +98,8 @@ func run(packages bool, n int, least time.Duration, patterns []string) {
 	}
 }
 
-// account starts the accounting of the kernel, which writes one record for each process that
-// ends. The function ends it.
+// account starts the accounting of the kernel, which writes a record for each process that
+// ends. The returned function ends it.
 func (m *meter) account() (end func()) {
 	path := filepath.Join(m.dir, accounting)
 	if err := os.WriteFile(path, nil, 0o600); err != nil || unix.Acct(path) != nil {
@@ -133,12 +133,12 @@ func testDirs(patterns []string) []string {
 		"go",
 		append([]string{"list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.Dir}}{{end}}"}, patterns...)...)
 	list.Stderr = os.Stderr
-	// a package without tests has an empty line
+	// the line of a package without tests is empty
 	dirs := strings.Split(string(stage.Get(list.Output())), "\n")
 	return slices.DeleteFunc(dirs, func(dir string) bool { return dir == "" })
 }
 
-// pkg measures the tests of a package, and those of an expensive one by name, too.
+// pkg measures the tests of a package and, if it is expensive, each test by name, too.
 func (m *meter) pkg(dir string, each bool) cost {
 	name := stage.Get(filepath.Rel(stage.Get(os.Getwd()), dir))
 	binary := filepath.Join(m.dir, "test")
@@ -154,7 +154,7 @@ func (m *meter) pkg(dir string, each bool) cost {
 	return c
 }
 
-// test runs the test of that name, or all without one.
+// test runs the test of that name, or all if name is empty.
 func (m *meter) test(title, dir, binary, name string) (cost, []byte) {
 	args := []string{"-test.v", "-test.count=1", "-test.timeout=30m"}
 	if name != "" {
@@ -182,7 +182,7 @@ var (
 	failure = regexp.MustCompile(`^\s*--- FAIL: (\S+)`)
 )
 
-// failures returns what failed tests printed, or all output of a test that ended early.
+// failures returns the output of failed tests, or all output of a test that ended early.
 func failures(out []byte) []byte {
 	if bytes.Contains(out, []byte("\npanic: ")) {
 		return out
@@ -202,7 +202,7 @@ func failures(out []byte) []byte {
 	return failed
 }
 
-// children measures each test below another by itself. out is the output of that one.
+// children measures each test below another by itself. out is the output of the test above.
 func (m *meter) children(title, dir, binary, above string, out []byte) {
 	var names []string
 	depth := 0
@@ -226,8 +226,8 @@ func (m *meter) children(title, dir, binary, above string, out []byte) {
 	}
 }
 
-// measure runs a command and waits for all processes that it leaves. It ends those that stay,
-// as an error.
+// measure runs a command and waits for all processes that it leaves. It ends processes that
+// stay, as an error.
 func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 	before := used()
 	processes := m.processes()
@@ -283,7 +283,7 @@ func (m *meter) reap(child int) (err error) {
 func endChildren() (killed []string) {
 	for _, path := range stage.Get(filepath.Glob("/proc/self/task/*/children")) {
 		for _, pid := range strings.Fields(string(stage.Get(os.ReadFile(path)))) {
-			line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // empty if it has just ended
+			line, _ := os.ReadFile("/proc/" + pid + "/cmdline") // empty if it just ended
 			killed = append(killed, strings.ReplaceAll(string(line), "\x00", " "))
 			_ = unix.Kill(stage.Get(strconv.Atoi(pid)), unix.SIGKILL)
 		}
