@@ -145,9 +145,13 @@ func (w *Env) Environment() *environ.Env {
 	return &own
 }
 
+// Piped reports whether stdout is no terminal: then programs may read what is printed, so that
+// it has exact values, a record a line and neither colours nor titles.
+func (w *Env) Piped() bool { return w.Width == 0 }
+
 // OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be
 // asked.
-func (w *Env) OnTerminal() bool { return w.Width > 0 && w.FromTerminal() }
+func (w *Env) OnTerminal() bool { return !w.Piped() && w.FromTerminal() }
 
 // FromTerminal reports whether stdin is a terminal, so that the end of the terminal ends this
 // process.
@@ -289,14 +293,14 @@ func (w *Env) Size() (columns, lines int) {
 
 // HasPager reports whether Paged would use a pager.
 func (w *Env) HasPager(ctx context.Context) bool {
-	return w.Width > 0 && !w.JSON && w.pagerCommand(ctx) != nil
+	return !w.Piped() && !w.JSON && w.pagerCommand(ctx) != nil
 }
 
 // Paged runs answer, whose output may be longer than the screen, with a pager as its stdout.
 // Without a terminal, or if wanted is false, there is no pager.
 func (w *Env) Paged(ctx context.Context, wanted bool, answer func() error) error {
 	command := w.pagerCommand(context.WithoutCancel(ctx)) // the pager reacts to signals itself
-	if !wanted || w.Width == 0 || w.JSON || command == nil {
+	if !wanted || w.Piped() || w.JSON || command == nil {
 		return answer()
 	}
 	out := w.Stdout

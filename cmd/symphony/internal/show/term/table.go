@@ -61,7 +61,7 @@ func (w *Env) PrintTable(title string, t Table) {
 	if len(t.Rows) == 0 {
 		return
 	}
-	if w.Width == 0 {
+	if w.Piped() {
 		for _, row := range t.Rows {
 			fmt.Fprintf(w.Stdout, "%s\t%s\n", strings.ToLower(title), strings.Join(row, "\t"))
 		}

@@ -52,7 +52,7 @@ func CutCells(s string, width int) string {
 
 // AgoText is "3m ago" on a terminal and the time in a pipe.
 func AgoText(w *Env, now, t time.Time) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return text.Rfc3339(t)
 	}
 	return text.Age(now, t) + " ago"
@@ -60,7 +60,7 @@ func AgoText(w *Env, now, t time.Time) string {
 
 // LastedText is a duration, in a pipe as seconds with three decimals.
 func LastedText(w *Env, d time.Duration) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return fmt.Sprintf("%.3f", max(d, 0).Seconds())
 	}
 	return text.Duration(d)
