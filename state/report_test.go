@@ -130,13 +130,13 @@ func TestReleaseKeepsWhatTheClaimCameTo(t *testing.T) {
 	other, err := db.Views.Releases(ctx, idle.IssueID, 5)
 	test.Equal(t, "releases of an issue without a run, and error", []any{len(other), err}, []any{0, nil})
 	// the first run ended before
-	results := test.Must(db.Views.Results(ctx, epoch.Add(30*time.Minute)))
-	test.Equal(t, "Results.Handovers", results.Handovers, []Handover{{want[0].ClaimedAt, at}})
+	days := test.Must(db.Views.Days(ctx, epoch.Add(30*time.Minute)))
+	test.Equal(t, "Days.Handovers", days.Handovers, []Handover{{want[0].ClaimedAt, at}})
 	runs := map[reconcile.Outcome]int{}
-	for _, o := range results.Outcomes {
+	for _, o := range days.Outcomes {
 		runs[o.Outcome] += o.Runs
 	}
-	test.Equal(t, "Results.Outcomes", runs, map[reconcile.Outcome]int{
+	test.Equal(t, "Days.Outcomes", runs, map[reconcile.Outcome]int{
 		reconcile.Failed:    1,
 		reconcile.Succeeded: 2,
 	})
@@ -252,37 +252,28 @@ func TestReportOfRuns(t *testing.T) {
 	r := reported(t, db, epoch, epoch.Add(26*time.Hour))
 
 	use := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
-	wantUses := []RunUse{
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 2, 0, 2, 0, 20 * time.Minute, reconcile.ModelUse{
-			Model:  "m",
-			Tokens: use.Plus(use),
-		}},
-		{a.IssueID, "ABC-1", "Title", "", []string{"bug"}, 1, 1, 0, 0, 10 * time.Minute, reconcile.ModelUse{
-			Model:  "n",
-			Tokens: use,
-		}},
-		{b.IssueID, "ABC-2", "Title", "", []string{"bug"}, 1, 0, 0, 0, 10 * time.Minute, reconcile.ModelUse{
-			Model:  "m",
-			Tokens: use,
-		}},
+	var ids []string
+	for _, run := range r.Runs {
+		ids = append(ids, run.ID)
 	}
-	test.Equal(t, "Uses", r.Uses, wantUses)
-	wantFailures := []FailedRow{
-		{
-			a.IssueID,
-			"ABC-1",
-			"Title",
-			2,
-			runID(3),
-			reconcile.Failed,
-			"turn_failed",
-			"why of 3",
-			epoch.Add(time.Hour),
-			nil,
-			nil,
+	test.Equal(t, "ids of Runs", ids, []string{runID(2), runID(3), runID(4), runID(5)})
+	test.Equal(t, "a run", r.Runs[1], EndedRun{
+		Run: reconcile.Run{
+			ID:         runID(3),
+			Kind:       reconcile.AgentRun,
+			IssueID:    a.IssueID,
+			Identifier: "ABC-1",
+			Issue:      reconcile.Issue{Title: "Title", State: "Todo", Labels: []string{"bug"}},
+			Outcome:    reconcile.Failed,
+			ErrorCode:  "turn_failed",
+			ErrorText:  "why of 3",
+			StartedAt:  epoch.Add(50 * time.Minute),
+			EndedAt:    epoch.Add(time.Hour),
+			Model:      "m",
+			Tokens:     use,
 		},
-	}
-	test.Equal(t, "Failures", r.Failures, wantFailures)
+		Runtime: 10 * time.Minute,
+	})
 	// Days are whole, and so are their models.
 	wantDays := []ModelDay{
 		{"2026-11-20", reconcile.ModelUse{Model: "m", Tokens: use.Plus(use).Plus(use)}},

@@ -2,10 +2,12 @@ package state
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -32,28 +34,40 @@ type Search struct {
 // condition is the search as SQL over two columns, with its arguments. It begins with AND
 // unless it is empty.
 func (s Search) condition(found, labels string) (sql string, args []any) {
-	escaped := strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
-	add := func(column string, patterns []string) {
-		if len(patterns) == 0 {
-			return
-		}
-		like := column + ` LIKE ? ESCAPE '\'`
-		sql += ` AND (` + like + strings.Repeat(` OR `+like, len(patterns)-1) + `)`
-		for _, p := range patterns {
-			args = append(args, "%"+escaped.Replace(p)+"%")
-		}
-	}
-	add(found, s.Texts)
+	var c likes
+	c.add(found, s.Texts)
 	for _, word := range s.Words {
-		add(found, []string{word})
+		c.add(found, []string{word})
 	}
-	quoted := make([]string, len(s.Labels))
-	for i, label := range s.Labels {
-		text, _ := jsonOf(label).Value() // a string is valid JSON
-		quoted[i] = text.(string)
+	c.add(labels, text.Map(s.Labels, jsonString))
+	return c.sql, c.args
+}
+
+// likes are conditions in SQL that all have to hold.
+type likes struct {
+	sql  string
+	args []any
+}
+
+// likeEscaper escapes what a pattern of LIKE does not take literally.
+var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
+
+// add adds the condition that a column contains one of some texts, unless there is none.
+func (l *likes) add(column string, texts []string) {
+	if len(texts) == 0 {
+		return
 	}
-	add(labels, quoted)
-	return sql, args
+	like := column + ` LIKE ? ESCAPE '\'`
+	l.sql += ` AND (` + like + strings.Repeat(` OR `+like, len(texts)-1) + `)`
+	for _, one := range texts {
+		l.args = append(l.args, "%"+likeEscaper.Replace(one)+"%")
+	}
+}
+
+// jsonString is a label as the column of labels has it: as a string of JSON.
+func jsonString(label string) string {
+	encoded, _ := json.Marshal(label) // a string is valid JSON
+	return string(encoded)
 }
 
 // ResultFilter chooses results.
@@ -71,7 +85,7 @@ type Result struct {
 	Outcome string `json:"outcome"`
 	Release
 	Message string `json:"message"` // why the issue is held or not delivered
-	// PullRequest is that of the issue's branch as it was read last; null if none is known.
+	// PullRequest belongs to the issue's branch, as it was read last; null if none is known.
 	PullRequest *PullRequest `json:"pull_request"`
 }
 
@@ -85,77 +99,104 @@ type FoundResults struct {
 // resultsQuery finds the results without reading them. Only the last release of an issue is
 // merged: before it, the pull request has brought the issue back.
 const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
-	SELECT id, r.issue_id, released_at AS at, CASE WHEN NOT ` + handedOver + ` THEN 'released'
+	SELECT id, r.issue_id, released_at AS at,
+		CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
-			AND NOT EXISTS (SELECT 1 FROM releases AS later WHERE later.issue_id = r.issue_id AND later.id > r.id) THEN 'merged'
+			AND NOT EXISTS (SELECT 1 FROM releases AS later WHERE later.issue_id = r.issue_id AND later.id > r.id)
+			THEN 'merged'
 		ELSE 'handed_over' END AS outcome,
 		r.identifier || char(10) || title || char(10) || words AS found, labels
 	FROM releases AS r LEFT JOIN watches USING (issue_id) LEFT JOIN pull_requests USING (issue_id)
 	UNION ALL
-	SELECT 0, c.issue_id, coalesce(held_at, unixepoch(nullif(delivery, '') ->> '$.failed_at') * 1000, updated_at),
+	SELECT 0, c.issue_id,
+		coalesce(held_at, unixepoch(nullif(delivery, '') ->> '$.failed_at') * 1000, updated_at),
 		iif(status = 'held', 'held', 'undelivered'),
-		c.identifier || char(10) || (issue ->> '$.title') || char(10) || hold_reason || ': ' || hold_message || char(10) || error_code || ': '
-			|| error_message || char(10) || coalesce(nullif(delivery, '') ->> '$.message', '') || char(10) ||
+		c.identifier || char(10) || (issue ->> '$.title') || char(10) ||
+			hold_reason || ': ' || hold_message || char(10) || error_code || ': ' || error_message || char(10) ||
+			coalesce(nullif(delivery, '') ->> '$.message', '') || char(10) ||
 			coalesce((SELECT words FROM runs WHERE runs.issue_id = c.issue_id AND kind = 'agent'
 				ORDER BY id DESC LIMIT 1), ''),
 		coalesce(issue ->> '$.labels', '[]')
-	FROM claims AS c WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '')
+	FROM claims AS c
+	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '')
 	WHERE at >= ? AND at < ?`
 
+// foundResult is a result that resultsQuery has found.
+type foundResult struct {
+	release int64 // its id; 0 for a claim
+	issueID string
+	at      time.Time
+	outcome string
+}
+
+func foundResultFields(r *foundResult) []any {
+	return []any{&r.release, &r.issueID, stampOf(&r.at), &r.outcome}
+}
+
 // FindResults returns the results that match.
-func (v Views) FindResults(ctx context.Context, f ResultFilter) (found FoundResults, err error) {
-	type key struct {
-		id      int64 // of the release; 0 for a claim
-		issueID string
-		at      int64
-		outcome string
-	}
-	until := stamp(f.Until)
-	if until == nil {
-		until = int64(1) << 62
+func (v Views) FindResults(ctx context.Context, f ResultFilter) (FoundResults, error) {
+	var found FoundResults
+	err := v.view(ctx, "find the results", func(t tx) error { return found.read(t, f) })
+	return found, err
+}
+
+// endOfTime is later than any time in the database.
+const endOfTime = int64(1) << 62
+
+func (found *FoundResults) read(t tx, f ResultFilter) error {
+	until := endOfTime
+	if !f.Until.IsZero() {
+		until = f.Until.UnixMilli()
 	}
 	condition, args := f.condition("found", "labels")
-	args = append([]any{f.Since.UnixMilli(), until}, args...)
-	err = v.view(ctx, "find the results", func(t tx) error {
-		keys, err := rows(t, func(k *key) []any { return []any{&k.id, &k.issueID, &k.at, &k.outcome} },
-			resultsQuery+condition+` ORDER BY at DESC, id DESC, issue_id`, args...)
-		found.Counts = map[string]int{}
-		for _, k := range keys {
-			if found.Counts[k.outcome]++; k.outcome == ResultMerged {
-				found.Counts[ResultHandedOver]++
-			}
-		}
-		if len(f.Outcomes) > 0 {
-			keys = slices.DeleteFunc(keys, func(k key) bool {
-				return !slices.Contains(f.Outcomes, k.outcome) &&
-					(k.outcome != ResultMerged || !slices.Contains(f.Outcomes, ResultHandedOver))
-			})
-		}
-		found.Total = len(keys)
-		keys = keys[min(f.From, len(keys)):]
-		for _, k := range keys[:min(f.Limit, len(keys))] {
-			r := Result{Outcome: k.outcome}
-			if k.id > 0 {
-				r.Release, err = row(
-					t,
-					releaseFields,
-					`SELECT `+releaseColumns+` FROM releases WHERE id = ?`,
-					k.id,
-				)
-			} else if err == nil {
-				err = r.readClaim(t, k.issueID, time.UnixMilli(k.at).UTC())
-			}
-			if err == nil {
-				r.PullRequest, err = pullRequestOf(t, k.issueID)
-			}
-			if err != nil {
-				return err
-			}
-			found.List = append(found.List, r)
-		}
+	all, err := rows(t, foundResultFields, resultsQuery+condition+` ORDER BY at DESC, id DESC, issue_id`,
+		append([]any{f.Since.UnixMilli(), until}, args...)...)
+	if err != nil {
 		return err
-	})
-	return found, err
+	}
+	found.Counts = map[string]int{}
+	for _, r := range all {
+		found.Counts[r.outcome]++
+		if r.outcome == ResultMerged {
+			found.Counts[ResultHandedOver]++
+		}
+	}
+	wanted := text.Filter(all, func(r foundResult) bool { return f.wants(r.outcome) })
+	found.Total = len(wanted)
+	wanted = wanted[min(f.From, len(wanted)):]
+	for _, one := range wanted[:min(f.Limit, len(wanted))] {
+		r, err := one.read(t)
+		if err != nil {
+			return err
+		}
+		found.List = append(found.List, r)
+	}
+	return nil
+}
+
+// wants reports whether the filter names an outcome, or none at all. A merged result is handed
+// over, too.
+func (f ResultFilter) wants(outcome string) bool {
+	if len(f.Outcomes) == 0 || slices.Contains(f.Outcomes, outcome) {
+		return true
+	}
+	return outcome == ResultMerged && slices.Contains(f.Outcomes, ResultHandedOver)
+}
+
+// read reads the result.
+func (found foundResult) read(t tx) (Result, error) {
+	r := Result{Outcome: found.outcome}
+	var err error
+	if found.release > 0 {
+		r.Release, err = row(t, releaseFields, `SELECT `+releaseColumns+` FROM releases WHERE id = ?`, found.release)
+	} else {
+		err = r.readClaim(t, found.issueID, found.at)
+	}
+	if err != nil {
+		return r, err
+	}
+	r.PullRequest, err = pullRequestOf(t, found.issueID)
+	return r, err
 }
 
 // readClaim reads the result of a claim that is held, or whose commits are not pushed, since a
@@ -166,7 +207,8 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 		return err
 	}
 	r.Release, err = releaseOf(t, at, c, reconcile.Release{Reason: c.HoldReason})
-	if r.Message = c.HoldMessage; c.Status != reconcile.Held {
+	r.Message = c.HoldMessage
+	if c.Status != reconcile.Held {
 		r.Reason = c.Delivery.Code
 		r.Message = c.Delivery.Message
 	}
@@ -178,15 +220,14 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 func pullRequestOf(t tx, issueID string) (*PullRequest, error) {
 	watches, err := rows(t, func(w *reconcile.Watch) []any { return []any{jsonOf(w)} },
 		`SELECT watch FROM watches WHERE issue_id = ?`, issueID)
-	if err == nil && len(watches) > 0 && watches[0].Pull.State != "" {
+	if err != nil {
+		return nil, err
+	}
+	if len(watches) > 0 && watches[0].Pull.State != "" {
 		return &PullRequest{IssueID: issueID, PullRequest: *watches[0].Pull.Summary()}, nil
 	}
-	described, err := rows(
-		t,
-		pullRequestFields,
-		`SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`,
-		issueID,
-	)
+	described, err := rows(t, pullRequestFields,
+		`SELECT `+pullRequestColumns+` FROM pull_requests WHERE issue_id = ?`, issueID)
 	if err != nil || len(described) == 0 {
 		return nil, err
 	}

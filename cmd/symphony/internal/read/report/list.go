@@ -29,46 +29,66 @@ const (
 
 // ParseQuery reads the query of an address: text, label and outcome, each of which may be
 // repeated, project, since, until, from and limit. Days are those of the zone of now.
-func ParseQuery(values url.Values, now time.Time) (q Query, err error) {
-	given := func(key string) (list []string) {
-		for _, v := range values[key] {
-			if v = strings.TrimSpace(v); v != "" {
-				list = append(list, v)
-			}
-		}
-		return list
+func ParseQuery(values url.Values, now time.Time) (Query, error) {
+	q := Query{
+		Project: values.Get("project"),
+		ResultFilter: state.ResultFilter{
+			Search: state.Search{
+				Texts:  append(given(values, "q"), given(values, "text")...),
+				Labels: given(values, "label"),
+			},
+			Outcomes: given(values, "outcome"),
+			Limit:    usualLimit,
+		},
 	}
-	q = Query{Project: values.Get("project"), ResultFilter: state.ResultFilter{
-		Search:   state.Search{Texts: append(given("q"), given("text")...), Labels: given("label")},
-		Outcomes: given("outcome"),
-		Limit:    usualLimit,
-	}}
 	for _, o := range q.Outcomes {
 		if !slices.Contains(state.ResultOutcomes, o) {
 			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
 				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
 		}
 	}
-	for key, at := range map[string]*time.Time{"since": &q.Since, "until": &q.Until} {
-		if s := strings.TrimSpace(values.Get(key)); s != "" {
-			if *at, err = ParseTime("results", key, s, now, map[string]int{"until": 1}[key]); err != nil {
-				return q, err
-			}
+	var err error
+	if since := strings.TrimSpace(values.Get("since")); since != "" {
+		q.Since, err = ParseTime("results", "since", since, now, 0)
+		if err != nil {
+			return q, err
 		}
 	}
-	for key, n := range map[string]*int{"from": &q.From, "limit": &q.Limit} {
-		if s := values.Get(key); s != "" {
-			if *n, err = strconv.Atoi(s); err != nil || *n < 0 || key == "limit" && *n > mostLimit {
-				return q, exit.Usage(
-					"results: %s must be a whole number that is not negative (limit: at most %d), not %q",
-					key,
-					mostLimit,
-					s,
-				)
-			}
+	if until := strings.TrimSpace(values.Get("until")); until != "" {
+		q.Until, err = ParseTime("results", "until", until, now, 1) // the whole day
+		if err != nil {
+			return q, err
+		}
+	}
+	if from := values.Get("from"); from != "" {
+		q.From, err = strconv.Atoi(from)
+		if err != nil || q.From < 0 {
+			return q, noNumber("from", from)
+		}
+	}
+	if limit := values.Get("limit"); limit != "" {
+		q.Limit, err = strconv.Atoi(limit)
+		if err != nil || q.Limit < 0 || q.Limit > mostLimit {
+			return q, noNumber("limit", limit)
 		}
 	}
 	return q, nil
+}
+
+// given returns the values of a key that are not blank.
+func given(values url.Values, key string) (list []string) {
+	for _, v := range values[key] {
+		v = strings.TrimSpace(v)
+		if v != "" {
+			list = append(list, v)
+		}
+	}
+	return list
+}
+
+func noNumber(key, value string) error {
+	return exit.Usage("results: %s must be a whole number that is not negative (limit: at most %d), not %q",
+		key, mostLimit, value)
 }
 
 // ResultList are some of the results that match a query, the latest first.
@@ -76,7 +96,7 @@ type ResultList struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Total       int       `json:"total"` // how many match
 	From        int       `json:"from"`  // the number of the first one here
-	// that of the first one after these; null if there are no more
+	// the number of the first one after these; null if there are no more
 	Next *int `json:"next"`
 	// Counts are the numbers of results by outcome, whatever outcomes the query names. A
 	// merged result is handed over, too.
@@ -115,25 +135,24 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 	}
 	from := q.From
 	limit := q.Limit
-	if len(projects) > 1 { // the first ones of all may be those of one project
+	if len(projects) > 1 { // all that are wanted may be in the same project
 		q.From = 0
 		q.Limit = from + limit
 	}
 	for _, p := range projects {
 		r.GeneratedAt = p.Env.Now().UTC()
-		f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
-		err := f.Open(ctx)
+		err := r.add(ctx, p, q.ResultFilter)
 		if err == nil {
-			err = r.add(ctx, &f, q.ResultFilter)
+			continue
 		}
-		switch {
-		case err == nil:
-		case len(projects) == 1:
+		if len(projects) == 1 {
 			return r, err
-		case ctx.Err() != nil:
+		}
+		if ctx.Err() != nil {
 			return r, ctx.Err()
-		case exit.From(err).Code != "no_state":
-			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, exit.From(err)})
+		}
+		if problem := exit.From(err); problem.Code != "no_state" {
+			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, problem})
 		}
 	}
 	if len(projects) > 1 {
@@ -147,15 +166,20 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 	return r, nil
 }
 
-// add adds the results of a project, whose database it closes.
-func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.ResultFilter) error {
+// add adds the results of a project.
+func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultFilter) error {
+	f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
+	if err := f.Open(ctx); err != nil {
+		return err
+	}
 	defer f.DB.Close()
 	found, err := f.DB.Views.FindResults(ctx, filter)
 	if err != nil {
 		return err
 	}
 	var prices reconcile.Prices
-	if cfg, invalid := f.Project.ConfigWithoutKey(); invalid == nil {
+	cfg, invalid := f.Project.ConfigWithoutKey()
+	if invalid == nil {
 		prices = cfg.Agent.Prices
 	}
 	r.Total += found.Total
@@ -164,10 +188,12 @@ func (r *ResultList) add(ctx context.Context, f *view.Facts, filter state.Result
 	}
 	for _, one := range found.List {
 		sortLinks(one.Links)
-		r.Results = append(
-			r.Results,
-			ResultRow{f.Name, one, one.Runtime.Seconds(), view.Spend(prices, one.Models...)},
-		)
+		r.Results = append(r.Results, ResultRow{
+			Project: f.Name,
+			Result:  one,
+			Seconds: one.Runtime.Seconds(),
+			Spent:   view.Spend(prices, one.Models...),
+		})
 	}
 	return nil
 }

@@ -83,6 +83,20 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 			Created: map[string]int{},
 		}
 	}
+	ended := func(n string, outcome reconcile.Outcome) state.EndedRun {
+		return state.EndedRun{Run: reconcile.Run{
+			IssueID:    n,
+			Identifier: "ABC-" + n,
+			Outcome:    outcome,
+			ErrorCode:  "turn_failed",
+			ErrorText:  "why",
+			Model:      tokens.Model,
+			Tokens:     tokens.Tokens,
+		}}
+	}
+	undelivered := ended("4", reconcile.Succeeded)
+	undelivered.Undelivered = true
+	undelivered.AfterRunError = "exit 1"
 	r := state.Report{
 		Since: at.Add(-time.Hour), Until: at.Add(time.Hour),
 		Releases: []state.Release{
@@ -90,30 +104,16 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 			release("2", reconcile.StopLabel, "Todo"),
 			release("3", reconcile.StopMissing, ""),
 		},
-		Uses: []state.RunUse{{
-			IssueID:    "1",
-			Identifier: "ABC-1",
-			Runs:       2,
-			Succeeded:  1,
-			Failed:     1,
-			ModelUse:   tokens,
-		}, {
-			IssueID:    "4",
-			Identifier: "ABC-4",
-			Runs:       3,
-			ModelUse:   tokens,
-		}},
+		Runs: []state.EndedRun{
+			ended("1", reconcile.Succeeded),
+			ended("1", reconcile.Failed),
+			ended("4", reconcile.Canceled),
+			ended("4", reconcile.InterruptedRun),
+			undelivered,
+		},
 		PullRequests: map[string]state.PullRequest{"1": {
 			IssueID:     "1",
 			PullRequest: reconcile.PullRequest{Checks: "failed"},
-		}},
-		Failures: []state.FailedRow{{
-			IssueID:    "1",
-			Identifier: "ABC-1",
-			Runs:       1,
-			Code:       "turn_failed",
-			Text:       "why",
-			At:         at,
 		}},
 	}
 	claims := view.Claims{Running: []view.RunningRow{
@@ -145,11 +145,77 @@ func TestReportOfEveryKindOfIssue(t *testing.T) {
 	if p := f.HandedOver[0].PullRequest; p == nil || p.Checks != "failed" || f.LetGo[0].PullRequest != nil {
 		t.Errorf("the pull request is %+v", p)
 	}
-	if tot := f.Totals; tot.Runs != 5 || tot.Succeeded != 1 || tot.Failed != 1 || tot.Stopped != 3 ||
-		tot.Running != 1 ||
-		tot.Issues != 2 ||
-		tot.Tokens.Total != 30 ||
-		tot.Seconds != 1800 {
-		t.Errorf("totals are %+v", tot)
+	test.Equal(t, "totals", f.Totals, UseTotals{
+		Use: Use{
+			Runs:      5,
+			Running:   1,
+			Succeeded: 1,
+			Failed:    2,
+			Seconds:   1800,
+			Spent:     view.Spent{Tokens: view.Tokens{Input: 60, Total: 60}},
+		},
+		Stopped: 2,
+		Issues:  2,
+	})
+	test.Equal(t, "why ABC-1 failed", *f.Failed[0].Error, "turn_failed: why")
+	test.Equal(t, "the failed hooks of ABC-4", []any{len(f.Hooks), f.Hooks[0].Identifier, *f.Hooks[0].Error},
+		[]any{1, "ABC-4", "exit 1"})
+}
+
+// TestUses sums up runs by issue and model. The labels of all of them are those of the last.
+func TestUses(t *testing.T) {
+	run := func(issue, model, label string, outcome reconcile.Outcome) state.EndedRun {
+		return state.EndedRun{
+			Run: reconcile.Run{
+				IssueID:    issue,
+				Identifier: "ABC-" + issue,
+				Issue:      reconcile.Issue{Title: label, Labels: []string{label}},
+				Outcome:    outcome,
+				Model:      model,
+				Tokens:     reconcile.Tokens{Total: 10},
+			},
+			Runtime: time.Minute,
+		}
 	}
+	uses := usesOf([]state.EndedRun{
+		run("1", "m", "bug", reconcile.Stalled),
+		run("1", "n", "bug", reconcile.Succeeded),
+		run("2", "m", "ui", reconcile.Canceled),
+		run("1", "m", "new", reconcile.Failed),
+	})
+	var got []modelUse
+	for _, u := range uses {
+		got = append(got, *u)
+	}
+	test.Equal(t, "uses", got, []modelUse{
+		{
+			IssueID:    "1",
+			Identifier: "ABC-1",
+			Title:      "new",
+			Labels:     []string{"new"},
+			Runs:       2,
+			Failed:     2,
+			Runtime:    2 * time.Minute,
+			ModelUse:   reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Total: 20}},
+		},
+		{
+			IssueID:    "1",
+			Identifier: "ABC-1",
+			Title:      "bug",
+			Labels:     []string{"bug"},
+			Runs:       1,
+			Succeeded:  1,
+			Runtime:    time.Minute,
+			ModelUse:   reconcile.ModelUse{Model: "n", Tokens: reconcile.Tokens{Total: 10}},
+		},
+		{
+			IssueID:    "2",
+			Identifier: "ABC-2",
+			Title:      "ui",
+			Labels:     []string{"ui"},
+			Runs:       1,
+			Runtime:    time.Minute,
+			ModelUse:   reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Total: 10}},
+		},
+	})
 }

@@ -236,7 +236,7 @@ func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 		}).Has(word)
 	})
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, wiring.PastRuns))
-	return text.Map(runs, func(r state.EndedRun) RunRow {
+	return text.Map(runs, func(r state.FoundRun) RunRow {
 		row := f.RunRow(r.Run)
 		row.found = r.Found
 		return row

@@ -39,39 +39,47 @@ func (f *Facts) results(ctx context.Context) (*Results, error) {
 	if f.Config != nil {
 		prices = f.Config.Agent.Prices
 	}
-	r := &Results{}
 	first := f.Now.UTC().Truncate(24*time.Hour).AddDate(0, 0, 1-resultDays)
+	r := &Results{}
 	for n := range resultDays {
-		date := reconcile.DayOf(first.AddDate(0, 0, n))
 		r.Days = append(r.Days, ResultDay{
-			Date:     date,
+			Date:     reconcile.DayOf(first.AddDate(0, 0, n)),
 			Outcomes: map[reconcile.Outcome]int{},
 			Spent:    Spend(prices),
 		})
 	}
-	found, err := f.DB.Views.Results(ctx, first)
-	day := func(date string) *ResultDay {
-		if i := slices.IndexFunc(r.Days, func(d ResultDay) bool { return d.Date == date }); i >= 0 {
-			return &r.Days[i]
-		}
-		return &ResultDay{Outcomes: map[reconcile.Outcome]int{}} // the clock was ahead
+	found, err := f.DB.Views.Days(ctx, first)
+	if err != nil {
+		return nil, err
 	}
 	for _, h := range found.Handovers {
-		day(reconcile.DayOf(h.At)).HandedOver++
+		r.day(reconcile.DayOf(h.At)).HandedOver++
 		r.handovers = append(r.handovers, h.At.Sub(h.ClaimedAt))
 	}
 	for _, o := range found.Outcomes {
-		d := day(o.Date)
-		d.Outcomes[o.Outcome] += o.Runs
-		d.Seconds += o.Runtime.Seconds()
+		day := r.day(o.Date)
+		day.Outcomes[o.Outcome] += o.Runs
+		day.Seconds += o.Runtime.Seconds()
 	}
-	for _, u := range found.Days {
-		day(u.Date).Add(u.ModelUse, prices)
+	for _, u := range found.Uses {
+		r.day(u.Date).Add(u.ModelUse, prices)
 	}
 	r.median()
-	return r, err
+	return r, nil
 }
 
+// day is the day with that date. A date in the future, of a clock that was ahead, has a day
+// that is not listed.
+func (r *Results) day(date string) *ResultDay {
+	for i := range r.Days {
+		if r.Days[i].Date == date {
+			return &r.Days[i]
+		}
+	}
+	return &ResultDay{Outcomes: map[reconcile.Outcome]int{}}
+}
+
+// median sets the median time to a handover.
 func (r *Results) median() {
 	slices.Sort(r.handovers)
 	if n := len(r.handovers); n > 0 {

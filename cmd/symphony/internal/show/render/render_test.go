@@ -52,7 +52,7 @@ func TestLongReport(t *testing.T) {
 				Spent: view.Spent{Tokens: view.Tokens{Total: int64(n) * 123_456}},
 			},
 		})
-		r.Failed = append(r.Failed, state.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
+		r.Failed = append(r.Failed, report.FailedRow{Identifier: "ABC", Runs: n * 10, At: at})
 	}
 	page := reportText(t, 100, r, ReportOptions{Rows: 10})
 	test.Contains(

@@ -199,7 +199,7 @@ func (p *reportPage) table(title string, t term.Table) {
 
 // troubles prints what failed, what is held or waits, and what is not delivered.
 func (p *reportPage) troubles() {
-	failures := func(title string, rows []state.FailedRow) {
+	failures := func(title string, rows []report.FailedRow) {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
 		t.Figures = []int{2}
 		for _, f := range rows {

@@ -1,0 +1,76 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/internal/text"
+)
+
+// usualPeriod is how far back a report reaches without --since: a night.
+const usualPeriod = 12 * time.Hour
+
+// Period is the time of a report. Since is part of it, Until is not.
+type Period struct {
+	Since, Until time.Time
+	Present      bool // it reaches up to now, so that the present claims belong to it
+}
+
+// ParsePeriod reads --since and --until of report.
+func ParsePeriod(since, until string, now time.Time) (Period, error) {
+	p := Period{Since: now.Add(-usualPeriod), Until: now, Present: true}
+	if until != "" {
+		end, err := ParseTime("report", "until", until, now, 1)
+		if err != nil {
+			return p, err
+		}
+		if end.Before(now) {
+			p = Period{Since: end.Add(-usualPeriod), Until: end}
+		}
+	}
+	if since != "" {
+		begin, err := ParseTime("report", "since", since, now, 0)
+		if err != nil {
+			return p, err
+		}
+		p.Since = begin
+	}
+	if !p.Since.Before(p.Until) {
+		return p, exit.Usage(
+			"report: there is no time between %s and %s: --since must be before --until and in the past",
+			text.Rfc3339(p.Since),
+			text.Rfc3339(p.Until),
+		)
+	}
+	return p, nil
+}
+
+// ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local
+// clock, which stands for the beginning of the day that comes so many days after it.
+func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
+	if age, ok := parseAge(text); ok {
+		return now.Add(-age), nil
+	}
+	if day, err := time.Parse(time.DateOnly, text); err == nil {
+		// time.Date also knows the zones in which a day of summer time begins at one o'clock.
+		return time.Date(day.Year(), day.Month(), day.Day()+daysAfter, 0, 0, 0, 0, now.Location()), nil
+	}
+	t, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or "+
+			"a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+	}
+	return t, nil
+}
+
+// parseAge reads a duration; days are whole and at most a century, which a Duration can hold.
+func parseAge(text string) (time.Duration, bool) {
+	if number, isDays := strings.CutSuffix(text, "d"); isDays {
+		n, err := strconv.ParseUint(number, 10, 32)
+		return time.Duration(n) * 24 * time.Hour, err == nil && n <= 36500
+	}
+	d, err := time.ParseDuration(text)
+	return d, err == nil && d >= 0
+}

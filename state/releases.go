@@ -1,0 +1,147 @@
+package state
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// Release is an issue that was released after at least one run, with a summary of the runs
+// since it was claimed.
+type Release struct {
+	IssueID    string  `json:"issue_id"`
+	Identifier string  `json:"issue_identifier"`
+	Title      string  `json:"title"`
+	URL        *string `json:"url"`
+	Branch     *string `json:"branch_name"`
+	Reason     string  `json:"reason"` // a reason to stop or to skip
+	From       string  `json:"from_state"`
+	// null if the tracker no longer returned the issue
+	To        *string              `json:"to_state"`
+	ClaimedAt time.Time            `json:"claimed_at"`
+	At        time.Time            `json:"at"`
+	Runs      int                  `json:"runs"`
+	Runtime   time.Duration        `json:"-"`
+	Models    []reconcile.ModelUse `json:"-"`
+	Links     []reconcile.Link     `json:"links"`
+	// how many objects the agents created in the tracker, by kind
+	Created map[string]int `json:"created"`
+	Labels  []string       `json:"labels"`
+	// the result that the last agent has reported, or the first line of its last message
+	Words   string `json:"last_words"`
+	Commits int    `json:"commits"` // that its run has delivered
+}
+
+const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state,
+	claimed_at, released_at, runs, runtime_ms, usage, links, created, labels, words, commits`
+
+func releaseFields(r *Release) []any {
+	return []any{
+		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To),
+		stampOf(&r.ClaimedAt), stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models),
+		jsonOf(&r.Links), jsonOf(&r.Created), jsonOf(&r.Labels), &r.Words, &r.Commits,
+	}
+}
+
+// handedOver is true for the release of an issue that was handed over.
+const handedOver = `reason IN ('` + reconcile.StopTerminal + `', '` + reconcile.StopInactive + `')`
+
+// readReleases returns the releases that match, where being the end of the statement.
+func readReleases(t tx, where string, args ...any) ([]Release, error) {
+	return rows(t, releaseFields, `SELECT `+releaseColumns+` FROM releases `+where, args...)
+}
+
+// Releases returns the newest releases of an issue, at most limit of them.
+func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Release, error) {
+	return readAll(ctx, v.conn, "read the releases", releaseFields,
+		`SELECT `+releaseColumns+` FROM releases WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
+}
+
+// recordRelease records the release of a claim, unless the claim had no run.
+func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+	r, err := releaseOf(t, now, c, release)
+	if err != nil || r.Runs == 0 {
+		return err
+	}
+	return t.run(
+		`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`,
+		releaseFields(&r)...)
+}
+
+// releaseOf is what the release of a claim records, with the sums of its runs.
+func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) (Release, error) {
+	r := Release{
+		IssueID:    c.IssueID,
+		Identifier: c.Identifier,
+		Title:      c.Issue.Title,
+		URL:        c.Issue.URL,
+		Branch:     c.Issue.BranchName,
+		Reason:     release.Reason,
+		From:       c.Issue.State,
+		To:         &release.State,
+		ClaimedAt:  c.ClaimedAt,
+		At:         now,
+		Links:      []reconcile.Link{},
+		Created:    map[string]int{},
+		Labels:     append([]string{}, c.Issue.Labels...),
+	}
+	runs, err := rows(t, claimedRunFields, `SELECT model, runtime_ms, links, issue ->> '$.state', words, delivery,
+		tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total
+		FROM runs WHERE issue_id = ? AND kind = 'agent' AND started_at >= ? ORDER BY id`,
+		c.IssueID, stamp(c.ClaimedAt))
+	if err != nil {
+		return r, fmt.Errorf("runs of the claim: %w", err)
+	}
+	if len(runs) == 0 {
+		return r, nil
+	}
+	last := runs[len(runs)-1]
+	r.From = runs[0].state
+	r.Runs = len(runs)
+	r.Words = last.words
+	r.Commits = last.delivery.Commits
+	for _, run := range runs {
+		r.Runtime += run.runtime
+		r.Links = reconcile.MergeLinks(r.Links, run.links)
+		r.addUse(run.ModelUse)
+	}
+	kinds, err := rows(t, itself[string], `SELECT c.kind FROM runs JOIN created c ON c.run_id = runs.id
+		WHERE runs.issue_id = ? AND runs.kind = 'agent' AND runs.started_at >= ?`, c.IssueID, stamp(c.ClaimedAt))
+	if err != nil {
+		return r, fmt.Errorf("what the agents created: %w", err)
+	}
+	for _, kind := range kinds {
+		r.Created[kind]++
+	}
+	return r, nil
+}
+
+// addUse adds what a run has used of a model.
+func (r *Release) addUse(use reconcile.ModelUse) {
+	for i, known := range r.Models {
+		if known.Model == use.Model {
+			r.Models[i].Tokens = known.Tokens.Plus(use.Tokens)
+			return
+		}
+	}
+	r.Models = append(r.Models, use)
+}
+
+// claimedRun is the part of a run that the release of its claim sums up.
+type claimedRun struct {
+	reconcile.ModelUse
+	runtime  time.Duration
+	links    []reconcile.Link
+	state    string // of the issue when the run began
+	words    string
+	delivery reconcile.DeliveryResult
+}
+
+func claimedRunFields(r *claimedRun) []any {
+	return slices.Concat(
+		[]any{&r.Model, millisOf(&r.runtime), jsonOf(&r.links), &r.state, &r.words, jsonOf(&r.delivery)},
+		tokenFields(&r.Tokens))
+}
