@@ -31,15 +31,15 @@ type IssueHead struct {
 	unreadable string // why the tracker's record can't be read; empty if it can
 }
 
-func (f *Facts) headOf(c reconcile.Claim) IssueHead {
+func (f *Facts) headOf(c *reconcile.Claim) IssueHead {
 	return IssueHead{
-		f.Name,
-		c.IssueID,
-		c.Identifier,
-		c.Issue.URL,
-		c.Issue.Title,
-		c.Issue.Labels,
-		c.Issue.Unreadable,
+		Project:    f.Name,
+		IssueID:    c.IssueID,
+		Identifier: c.Identifier,
+		IssueURL:   c.Issue.URL,
+		Title:      c.Issue.Title,
+		labels:     c.Issue.Labels,
+		unreadable: c.Issue.Unreadable,
 	}
 }
 
@@ -98,14 +98,33 @@ type BlockedSession struct {
 func (v Overview) blockedSessions() []BlockedSession {
 	list := []BlockedSession{}
 	for _, r := range v.Running {
-		if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
-			list = append(list, BlockedSession{
-				r.IssueHead, r.State, v.Requests[i].Summary, r.Host, r.WorkspacePath, r.SessionID, v.Requests[i].AskedAt,
-				r.LastEvent, r.LastMessage, r.LastEventAt,
-			})
+		request := v.requestOf(r.RunID)
+		if request == nil {
+			continue
 		}
+		list = append(list, BlockedSession{
+			IssueHead:     r.IssueHead,
+			State:         r.State,
+			Error:         request.Summary,
+			WorkerHost:    r.Host,
+			WorkspacePath: r.WorkspacePath,
+			SessionID:     r.SessionID,
+			BlockedAt:     request.AskedAt,
+			LastEvent:     r.LastEvent,
+			LastMessage:   r.LastMessage,
+			LastEventAt:   r.LastEventAt,
+		})
 	}
 	return list
+}
+
+// requestOf is the first open request of a run; nil if it has none.
+func (v Overview) requestOf(runID string) *RequestRow {
+	i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == runID })
+	if i < 0 {
+		return nil
+	}
+	return &v.Requests[i]
 }
 
 // The verdicts about a run.
@@ -142,19 +161,20 @@ type HeldRow struct {
 	text        string // Message, with what went wrong near its beginning
 }
 
-func (f *Facts) heldRow(c reconcile.Claim) HeldRow {
+func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {
 	row := HeldRow{
-		f.headOf(c),
-		c.HoldReason,
-		c.HoldText(),
-		c.HeldAt,
-		c.ErrorCode,
-		c.Delivery.Due,
-		c.HoldText(),
+		IssueHead:   f.headOf(c),
+		Reason:      c.HoldReason,
+		Message:     c.HoldText(),
+		HeldAt:      c.HeldAt,
+		ErrorCode:   c.ErrorCode,
+		Undelivered: c.Delivery.Due,
+		text:        c.HoldText(),
 	}
 	if c.HoldReason == reconcile.HoldMaxFailures {
-		c.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
-		row.text = c.HoldText()
+		brief := *c
+		brief.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
+		row.text = brief.HoldText()
 	}
 	return row
 }
@@ -180,13 +200,13 @@ func (v *Overview) count() {
 	v.Counts = reconcile.Count(v.claims, asking, v.skips, v.obstacle != "")
 }
 
-// Claims makes a row of each claim.
+// Claims makes a row of each claim, sorted by the identifiers.
 func (f *Facts) Claims() Claims {
 	v := Claims{
-		[]RunningRow{},
-		make([]RetryingRow, 0, len(f.Recorded.Claims)),
-		[]HeldRow{},
-		[]UndeliveredRow{},
+		Running:     []RunningRow{},
+		Retrying:    make([]RetryingRow, 0, len(f.Recorded.Claims)),
+		Held:        []HeldRow{},
+		Undelivered: []UndeliveredRow{},
 	}
 	runs := map[string]reconcile.Run{}
 	for _, r := range f.Recorded.Runs {
@@ -196,82 +216,94 @@ func (f *Facts) Claims() Claims {
 	for i := range claims {
 		claims[i] = &f.Recorded.Claims[i]
 	}
-	slices.SortStableFunc(
-		claims,
-		func(a, b *reconcile.Claim) int { return text.CompareNatural(a.Identifier, b.Identifier) },
-	)
-	for _, one := range claims {
-		c := *one
+	slices.SortStableFunc(claims, func(a, b *reconcile.Claim) int {
+		return text.CompareNatural(a.Identifier, b.Identifier)
+	})
+	for _, c := range claims {
 		if !f.wants(c.IssueID) {
 			continue
 		}
 		if d := c.Delivery; d.Due && !d.Behind {
-			row := UndeliveredRow{f.headOf(c), d.Tries, text.OrNull(d.FailedAt), ErrorText(d.Code, d.Message)}
-			v.Undelivered = append(v.Undelivered, row)
+			v.Undelivered = append(v.Undelivered, UndeliveredRow{
+				IssueHead: f.headOf(c),
+				Tries:     d.Tries,
+				Since:     text.OrNull(d.FailedAt),
+				Error:     ErrorText(d.Code, d.Message),
+			})
 		}
 		switch c.Status {
 		case reconcile.Running:
-			r := runs[c.RunID]
-			row := RunningRow{
-				IssueHead:     f.headOf(c),
-				State:         c.Issue.State,
-				Activity:      r.Activity,
-				TurnCount:     r.Turns,
-				StartedAt:     r.StartedAt,
-				Tokens:        Tokens(r.Tokens),
-				Phase:         r.Phase,
-				LastEvent:     text.OrNull(r.LastEvent),
-				LastMessage:   r.LastMessage,
-				LastEventAt:   text.OrNull(r.LastEventAt),
-				RunID:         c.RunID,
-				PID:           text.OrNull(r.Worker.PID),
-				Attempt:       r.Attempt,
-				StopReason:    text.OrNull(r.StopReason),
-				HeartbeatAt:   text.OrNull(r.HeartbeatAt),
-				ThreadID:      text.OrNull(r.ThreadID),
-				WorkspacePath: text.OrNull(r.WorkspacePath),
-				Host:          text.OrNull(r.Host),
-				Alive:         r.ID != "" && wiring.Alive(f.Project.StateDir, r.ID),
-				HeldNext:      c.HoldNext,
-				WaitsFor:      []string{},
-				Run:           r,
-			}
-			if f.Config != nil {
-				row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{
-					Model:  r.Model,
-					Tokens: r.Tokens,
-				}).Cost
-			}
-			row.lost = r.Lost(f.Now)
-			row.Verdict = verdictLive
-			if r.Host != "" &&
-				(row.lost > 0 || r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive) {
-				row.Verdict = verdictUnverifiable
-			}
-			if r.ThreadID != "" && r.TurnID != "" {
-				row.SessionID = new(r.ThreadID + "-" + r.TurnID)
-			}
-			for _, q := range f.Requests {
-				if q.RunID == c.RunID {
-					row.WaitsFor = append(row.WaitsFor, q.ID())
-				}
-			}
-			v.Running = append(v.Running, row)
+			v.Running = append(v.Running, f.runningRow(c, runs[c.RunID]))
 		case reconcile.Waiting:
-			code, message := c.Fault()
-			reason := ErrorText(code, message)
-			wait := f.Recorded.DeliveryWait(c, f.Now)
-			if wait.Reason != "" {
-				reason = new(strings.TrimPrefix(text.OrEmpty(reason)+"; "+wait.Message+"; "+wait.Ends, "; "))
-			}
-			at := f.lastPlaces[c.IssueID]
-			v.Retrying = append(v.Retrying, RetryingRow{
-				f.headOf(c), max(c.Attempt, 1), c.DueAt, reason, c.Kind,
-				text.OrNull(at.Host), text.OrNull(at.Path), c, wait,
-			})
+			v.Retrying = append(v.Retrying, f.retryingRow(c))
 		case reconcile.Held:
 			v.Held = append(v.Held, f.heldRow(c))
 		}
 	}
 	return v
+}
+
+// runningRow is the row of a claim with the run r.
+func (f *Facts) runningRow(c *reconcile.Claim, r reconcile.Run) RunningRow {
+	row := RunningRow{
+		IssueHead:     f.headOf(c),
+		State:         c.Issue.State,
+		Activity:      r.Activity,
+		TurnCount:     r.Turns,
+		LastEvent:     text.OrNull(r.LastEvent),
+		LastMessage:   r.LastMessage,
+		StartedAt:     r.StartedAt,
+		LastEventAt:   text.OrNull(r.LastEventAt),
+		Tokens:        Tokens(r.Tokens),
+		Cost:          f.costOf(r),
+		RunID:         c.RunID,
+		PID:           text.OrNull(r.Worker.PID),
+		Attempt:       r.Attempt,
+		Phase:         r.Phase,
+		StopReason:    text.OrNull(r.StopReason),
+		HeartbeatAt:   text.OrNull(r.HeartbeatAt),
+		ThreadID:      text.OrNull(r.ThreadID),
+		WorkspacePath: text.OrNull(r.WorkspacePath),
+		Host:          text.OrNull(r.Host),
+		Verdict:       verdictLive,
+		Alive:         r.ID != "" && wiring.Alive(f.Project.StateDir, r.ID),
+		lost:          r.Lost(f.Now),
+		HeldNext:      c.HoldNext,
+		WaitsFor:      []string{},
+		Run:           r,
+	}
+	endsThere := r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive
+	if r.Host != "" && (row.lost > 0 || endsThere) {
+		row.Verdict = verdictUnverifiable
+	}
+	if r.ThreadID != "" && r.TurnID != "" {
+		row.SessionID = new(r.ThreadID + "-" + r.TurnID)
+	}
+	for _, q := range f.Requests {
+		if q.RunID == c.RunID {
+			row.WaitsFor = append(row.WaitsFor, q.ID())
+		}
+	}
+	return row
+}
+
+func (f *Facts) retryingRow(c *reconcile.Claim) RetryingRow {
+	why := ErrorText(c.Fault())
+	wait := f.Recorded.DeliveryWait(*c, f.Now)
+	if wait.Reason != "" {
+		said := text.OrEmpty(why) + "; " + wait.Message + "; " + wait.Ends
+		why = new(strings.TrimPrefix(said, "; "))
+	}
+	at := f.lastPlaces[c.IssueID]
+	return RetryingRow{
+		IssueHead:     f.headOf(c),
+		Attempt:       max(c.Attempt, 1),
+		DueAt:         c.DueAt,
+		Error:         why,
+		Kind:          c.Kind,
+		WorkerHost:    text.OrNull(at.Host),
+		WorkspacePath: text.OrNull(at.Path),
+		Claim:         *c,
+		wait:          wait,
+	}
 }

@@ -33,16 +33,40 @@ type Row struct {
 	// WaitsFor is what the issue's watched pull request waits for; null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 
-	// Detail is the row of one of the overview's lists that this row was made of: a
-	// RunningRow, RetryingRow, HeldRow, KeptRow, WatchedRow, SkippedRow or RunRow.
-	Detail any      `json:"-"`
-	Labels []string `json:"-"` // of the issue
-	place  int      // in the queue for a slot
+	// Claimed is set for the issues that symphony has claimed.
+	Claimed bool `json:"-"`
+	// HeldNext: the issue is held when its run has ended.
+	HeldNext bool `json:"-"`
+	// Undelivered: the issue is held, and its commits are not pushed yet.
+	Undelivered bool `json:"-"`
+	// LastSign is when the agent of a run was last heard of; nil for an issue without a run.
+	LastSign *time.Time `json:"-"`
+	Labels   []string   `json:"-"` // of the issue
+	// Entry is the entry of the overview's list that this row was made of.
+	Entry Entry `json:"-"`
+
+	place  int // in the queue for a slot
 	paused bool
 	found  string // more text in which a search looks
 	// unreadable is why the tracker's record can't be read; empty if it can.
 	unreadable string
 }
+
+// Entry is an entry of one of the overview's lists: a RunningRow, RetryingRow, HeldRow,
+// KeptRow, WatchedRow, SkippedRow or RunRow. Those lists and their JSON have exact values, a
+// Row has what all entries have in common.
+type Entry interface{ addTo(v *Overview) }
+
+func (r RunningRow) addTo(v *Overview)  { v.Running = append(v.Running, r) }
+func (r RetryingRow) addTo(v *Overview) { v.Retrying = append(v.Retrying, r) }
+func (r HeldRow) addTo(v *Overview)     { v.Held = append(v.Held, r) }
+func (r KeptRow) addTo(v *Overview)     { v.Kept = append(v.Kept, r) }
+func (r SkippedRow) addTo(v *Overview)  { v.Skipped = append(v.Skipped, r) }
+func (r RunRow) addTo(v *Overview)      { v.Ended = append(v.Ended, r) }
+
+// addTo adds nothing: a running issue, too, can have a watched pull request, so Watched is
+// confined by the issues of all rows.
+func (r WatchedRow) addTo(*Overview) {}
 
 // Label is the status as people read it. An issue that waits while the project is paused is
 // paused.
@@ -65,33 +89,6 @@ func (r Row) Has(words ...string) bool {
 	)
 }
 
-// HeldNext reports whether the issue is held when its run has ended.
-func (r Row) HeldNext() bool {
-	running, ok := r.Detail.(RunningRow)
-	return ok && running.HeldNext
-}
-
-// LastSign is when the agent of a run was last heard of; nil for an issue without a run.
-func (r Row) LastSign() *time.Time {
-	running, _ := r.Detail.(RunningRow)
-	return running.LastEventAt
-}
-
-// Undelivered reports whether the issue is held with commits that are not pushed yet.
-func (r Row) Undelivered() bool {
-	held, ok := r.Detail.(HeldRow)
-	return ok && held.Undelivered
-}
-
-// Claimed reports whether symphony has claimed the issue.
-func (r Row) Claimed() bool {
-	switch r.Detail.(type) {
-	case SkippedRow, KeptRow, WatchedRow, RunRow:
-		return false
-	}
-	return true
-}
-
 // Status is what goes on with an issue.
 type Status = reconcile.Status
 
@@ -102,7 +99,7 @@ const (
 	StatusEnded    Status = "ended"
 )
 
-// Statuses are those of rows, in their order: first those that need a person.
+// Statuses are all statuses of rows in the order of a list: first what needs a person.
 var Statuses = []Status{
 	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning,
 	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview,
@@ -117,7 +114,10 @@ func (v Overview) rows() []Row {
 		list = append(list, v.runningRow(r))
 	}
 	for _, r := range v.Held {
-		list = append(list, r.row(reconcile.StatusHeld, &r.HeldAt, r.text, r))
+		row := r.row(reconcile.StatusHeld, &r.HeldAt, r.text, r)
+		row.Claimed = true
+		row.Undelivered = r.Undelivered
+		list = append(list, row)
 	}
 	for _, r := range v.Retrying {
 		list = append(list, v.retryingRow(r))
@@ -126,10 +126,9 @@ func (v Overview) rows() []Row {
 		list = append(list, r.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
 	for _, r := range v.Skipped {
-		if r.Reason == reconcile.SkipUnsavedWork { // Kept has it
-			continue
+		if r.Reason != reconcile.SkipUnsavedWork { // Kept has these
+			list = append(list, v.skippedRow(r))
 		}
-		list = append(list, v.skippedRow(r))
 	}
 	list = append(list, v.watchedRows(list)...)
 	slices.SortStableFunc(list, func(a, b Row) int {
@@ -156,8 +155,8 @@ func (v Overview) endedRows() (list []Row) {
 			Tokens:     r.Tokens.Total,
 			Cost:       r.Cost,
 			Text:       strings.TrimSuffix(outcome+": "+reason, ": "),
-			Detail:     r,
 			Labels:     r.labels,
+			Entry:      r,
 			found:      r.found,
 		})
 	}
@@ -175,14 +174,16 @@ func (v Overview) complete(list []Row) []Row {
 		waits[w.IssueID] = w.WaitsFor
 	}
 	for i := range list {
-		if w, watched := waits[list[i].IssueID]; watched && list[i].Status != StatusEnded {
-			list[i].WaitsFor = &w
+		row := &list[i]
+		row.Project = v.Project.Name
+		row.PullRequest = text.OrNull(pulls[row.IssueID])
+		row.paused = v.Paused && row.Status == reconcile.StatusWaiting
+		wait, watched := waits[row.IssueID]
+		if watched && row.Status != StatusEnded {
+			row.WaitsFor = &wait
 		}
-		list[i].Project = v.Project.Name
-		list[i].PullRequest = text.OrNull(pulls[list[i].IssueID])
-		list[i].paused = v.Paused && list[i].Status == reconcile.StatusWaiting
-		if why := list[i].unreadable; why != "" {
-			list[i].Text = UnreadableText + why + "; " + list[i].Text
+		if row.unreadable != "" {
+			row.Text = UnreadableText + row.unreadable + "; " + row.Text
 		}
 	}
 	return list
@@ -195,8 +196,8 @@ const UnreadableText = "the tracker's record can't be read: "
 // HeldNextText begins the text of a row whose issue is held when its run has ended.
 const HeldNextText = "held after this run"
 
-// row makes a row of one of the lists.
-func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Row {
+// row makes a row of an entry of one of the lists.
+func (h IssueHead) row(status Status, at *time.Time, text string, entry Entry) Row {
 	return Row{
 		Status:     status,
 		IssueID:    h.IssueID,
@@ -205,22 +206,25 @@ func (h IssueHead) row(status Status, at *time.Time, text string, detail any) Ro
 		URL:        h.IssueURL,
 		At:         at,
 		Text:       text,
-		Detail:     detail,
 		Labels:     h.labels,
+		Entry:      entry,
 		unreadable: h.unreadable,
 	}
 }
 
 func (v Overview) runningRow(r RunningRow) Row {
 	row := r.row(reconcile.StatusRunning, &r.StartedAt, r.doing(), r)
+	row.Claimed = true
+	row.HeldNext = r.HeldNext
+	row.LastSign = r.LastEventAt
 	row.State = &r.State
 	row.Turn = r.TurnCount
 	row.Tokens = r.Tokens.Total
 	row.Cost = r.Cost
-	if i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == r.RunID }); i >= 0 {
+	if request := v.requestOf(r.RunID); request != nil {
 		row.Status = reconcile.StatusNeedsAnswer
-		row.At = &v.Requests[i].AskedAt
-		row.Text = v.Requests[i].Summary
+		row.At = &request.AskedAt
+		row.Text = request.Summary
 	}
 	if r.HeldNext {
 		row.Text = HeldNextText + "; " + row.Text
@@ -231,6 +235,7 @@ func (v Overview) runningRow(r RunningRow) Row {
 func (v Overview) retryingRow(r RetryingRow) Row {
 	why := cmp.Or(Plain(text.OrEmpty(r.Error)), words.Waits[r.Kind].Short)
 	row := r.row(r.Claim.IssueStatus(false, v.obstacle != ""), &r.DueAt, why, r)
+	row.Claimed = true
 	switch {
 	case r.wait.Reason != "":
 		row.Text = r.wait.Message + "; " + r.wait.Ends
@@ -252,8 +257,8 @@ func (v Overview) skippedRow(r SkippedRow) Row {
 		URL:        text.OrNull(r.URL),
 		At:         &r.Since,
 		Text:       words.Skip(r.Skip),
-		Detail:     r,
 		Labels:     r.Labels,
+		Entry:      r,
 	}
 	if r.Reason == reconcile.SkipNoSlot || r.Reason == reconcile.SkipNoSlotInState {
 		v.addQueue(&row, r.Place)
@@ -322,9 +327,11 @@ func (r RunRow) Ending() (outcome, reason string) {
 	return outcome, reason
 }
 
-// Plain rewords the errors of runs that were stopped.
+// Plain rewords the errors of runs that were stopped: "inactive: stopped: inactive" becomes
+// "stopped: the issue left the active states".
 func Plain(e string) string {
-	switch code, reason, _ := strings.Cut(e, ": "); {
+	code, reason, _ := strings.Cut(e, ": ")
+	switch {
 	case reason != "stopped: "+code:
 		return e
 	case code == reconcile.StopOperator || code == reconcile.StopAll:

@@ -50,8 +50,9 @@ type RunRow struct {
 	found     string // the text in which a search looks; empty unless the run has ended
 }
 
+// RunRow is the row of a run.
 func (f *Facts) RunRow(r reconcile.Run) RunRow {
-	row := RunRow{
+	return RunRow{
 		Project:       f.Name,
 		RunID:         r.ID,
 		issueID:       r.IssueID,
@@ -70,15 +71,17 @@ func (f *Facts) RunRow(r reconcile.Run) RunRow {
 		EndedAt:       text.OrNull(r.EndedAt),
 		Turns:         r.Turns,
 		Tokens:        Tokens(r.Tokens),
+		Cost:          f.costOf(r),
 		ThreadID:      text.OrNull(r.ThreadID),
 	}
-	if f.Config != nil {
-		row.Cost = Spend(f.Config.Agent.Prices, reconcile.ModelUse{
-			Model:  r.Model,
-			Tokens: r.Tokens,
-		}).Cost
+}
+
+// costOf is what the tokens of a run cost; nil without agent.prices.
+func (f *Facts) costOf(r reconcile.Run) *Cost {
+	if f.Config == nil {
+		return nil
 	}
-	return row
+	return Spend(f.Config.Agent.Prices, reconcile.ModelUse{Model: r.Model, Tokens: r.Tokens}).Cost
 }
 
 // ErrorText is "<code>: <message>", nil where there is neither. The errors that the

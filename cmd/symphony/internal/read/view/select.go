@@ -28,19 +28,16 @@ var (
 )
 
 // NewSelection reads filters of the form KEY=VALUE and the key of an order, which a "-" before
-// it reverses. An empty order is that of the statuses. Filters with different keys all have to
-// match, of those with the same key one.
+// it reverses. An empty order sorts by the statuses. Filters with different keys all have to
+// match; of several filters with the same key, one is enough.
 func NewSelection(filters []string, order string, limit int) (Selection, error) {
 	s := Selection{filters: map[string][]string{}, limit: limit}
 	for _, filter := range filters {
 		key, value, found := strings.Cut(filter, "=")
 		switch {
 		case !found || value == "":
-			return s, exit.Usage(
-				"--filter needs KEY=VALUE with one of the keys %s, not %q",
-				strings.Join(FilterKeys, ", "),
-				filter,
-			)
+			return s, exit.Usage("--filter needs KEY=VALUE with one of the keys %s, not %q",
+				strings.Join(FilterKeys, ", "), filter)
 		case !slices.Contains(FilterKeys, key):
 			return s, unknownWord("--filter has no key %q%s (keys: %s)", key, FilterKeys)
 		case key == "status" && !slices.Contains(Statuses, Status(value)):
@@ -126,31 +123,32 @@ func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more
 
 func (s Selection) keeps(r Row) bool {
 	for key, values := range s.filters {
-		if !slices.ContainsFunc(values, func(value string) bool {
-			switch key {
-			case "status":
-				return r.Status == Status(value)
-			case "project":
-				return strings.EqualFold(r.Project, value)
-			case "label":
-				return slices.ContainsFunc(
-					r.Labels,
-					func(label string) bool { return strings.EqualFold(label, value) },
-				)
-			}
-			all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text, r.found}, "\n"))
-			return strings.Contains(all, strings.ToLower(value))
-		}) {
+		matches := func(value string) bool { return r.matches(key, value) }
+		if !slices.ContainsFunc(values, matches) {
 			return false
 		}
 	}
 	return true
 }
 
+// matches reports whether the row has the value of one of FilterKeys.
+func (r Row) matches(key, value string) bool {
+	switch key {
+	case "status":
+		return r.Status == Status(value)
+	case "project":
+		return strings.EqualFold(r.Project, value)
+	case "label":
+		return slices.ContainsFunc(r.Labels, func(label string) bool { return strings.EqualFold(label, value) })
+	}
+	all := strings.ToLower(strings.Join([]string{r.Identifier, r.Title, r.Text, r.found}, "\n"))
+	return strings.Contains(all, strings.ToLower(value))
+}
+
 // CompareRows orders rows by one of SortKeys.
 func CompareRows(key string, a, b Row) int { return Selection{sort: key}.compare(a, b) }
 
-// compare orders rows: those of more tokens and of longer ago first.
+// compare orders rows. By tokens the row with more comes first, by time the one of longer ago.
 func (s Selection) compare(a, b Row) int {
 	switch s.sort {
 	case "issue":
@@ -171,9 +169,7 @@ func (v Overview) confine(rows []Row) Overview {
 	v.Rows = append([]Row{}, rows...)
 	v.Hosts = append([]HostRow{}, v.Hosts...)
 	undelivered := v.Undelivered
-	requests := v.Requests
-	pulls := v.PullRequests
-	v.Claims = Claims{[]RunningRow{}, []RetryingRow{}, []HeldRow{}, []UndeliveredRow{}}
+	v.Claims = Claims{Running: []RunningRow{}, Retrying: []RetryingRow{}, Held: []HeldRow{}}
 	v.Kept = []KeptRow{}
 	if v.Skipped != nil {
 		v.Skipped = []SkippedRow{}
@@ -186,26 +182,13 @@ func (v Overview) confine(rows []Row) Overview {
 	for _, r := range rows {
 		issues[r.IssueID] = true
 		counted[r.IssueID] = counted[r.IssueID] || r.Status != StatusEnded && r.Status != StatusKept
-		switch d := r.Detail.(type) {
-		case RunningRow:
-			v.Running = append(v.Running, d)
-		case RetryingRow:
-			v.Retrying = append(v.Retrying, d)
-		case HeldRow:
-			v.Held = append(v.Held, d)
-		case KeptRow:
-			v.Kept = append(v.Kept, d)
-		case SkippedRow:
-			v.Skipped = append(v.Skipped, d)
-		case RunRow:
-			v.Ended = append(v.Ended, d)
-		}
+		r.Entry.addTo(&v)
 	}
 	v.Undelivered = text.Filter(undelivered, func(u UndeliveredRow) bool { return issues[u.IssueID] })
-	v.PullRequests = text.Filter(pulls, func(p PullRequestRow) bool { return issues[p.IssueID] })
+	v.PullRequests = text.Filter(v.PullRequests, func(p PullRequestRow) bool { return issues[p.IssueID] })
 	v.Watched = text.Filter(v.Watched, func(w WatchedRow) bool { return issues[w.IssueID] })
 	v.LookErrors = append([]LookErrorRow{}, v.LookErrors...)
-	v.Requests = text.Filter(requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
+	v.Requests = text.Filter(v.Requests, func(r RequestRow) bool { return issues[r.Request.IssueID] })
 	v.Blocked = v.blockedSessions()
 	v.claims = text.Filter(v.claims, func(c reconcile.Claim) bool { return counted[c.IssueID] })
 	v.skips = text.Filter(v.skips, func(s reconcile.Skip) bool { return counted[s.IssueID] })

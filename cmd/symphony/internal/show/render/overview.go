@@ -29,36 +29,30 @@ type OverviewOptions struct {
 // Overviews prints overviews: on a terminal as a page, in a pipe as rows and with everything
 // else on stderr, with --json as JSON.
 func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o OverviewOptions) error {
-	confined, rows, more := o.Selection.Select(all)
+	s := selected{all: all, projects: o.Projects}
+	s.confined, s.rows, s.more = o.Selection.Select(all)
 	switch {
 	case w.JSON && o.Projects:
-		w.PrintJSON(confined)
+		w.PrintJSON(s.confined)
 		return nil
 	case w.JSON:
-		w.PrintJSON(confined[0])
+		w.PrintJSON(s.confined[0])
 		return nil
 	case o.Quiet:
-		printIdentifiers(w, rows)
+		printIdentifiers(w, s.rows)
 		return nil
-	case w.Width == 0:
-		for _, v := range confined {
-			printRequests(w, v.GeneratedAt, requestsOf(v, o.Projects))
-		}
-		for _, r := range rows {
-			printRow(w, r, o.Projects)
-		}
-		rest := newPage(stderrOf(w), all, confined, nil, more, o.Projects)
-		fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
+	case w.Piped():
+		printRecords(w, s)
 		return nil
 	}
 	_, height := w.Size()
-	p := newPage(w, all, confined, rows, more, o.Projects)
+	p := newPage(w, s)
 	lines := slices.Concat(p.head, p.body, p.foot)
 	paged := o.Pager && screenLines(lines, w.Width) >= height && w.HasPager(ctx)
 	if paged { // the pager shows the beginning first, and old ones print links as text
 		plain := *w
 		plain.Links = false
-		p = newPage(&plain, all, confined, rows, more, o.Projects)
+		p = newPage(&plain, s)
 		lines = slices.Concat(p.head, p.foot, p.body)
 	}
 	return w.Paged(ctx, paged, func() error {
@@ -68,6 +62,29 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 		}
 		return err
 	})
+}
+
+// selected are overviews and what a selection has left of them.
+type selected struct {
+	all      []view.Overview
+	confined []view.Overview // to the rows
+	rows     []view.Row
+	more     int  // rows that the limit of the selection has cut
+	projects bool // the rows name their projects
+}
+
+// printRecords prints overviews for programs: a record a line, and everything that is none on
+// stderr.
+func printRecords(w *term.Env, s selected) {
+	for _, v := range s.confined {
+		printRequests(w, v.GeneratedAt, requestsOf(v, s.projects))
+	}
+	for _, r := range s.rows {
+		printRow(w, r, s.projects)
+	}
+	s.rows = nil
+	rest := newPage(stderrOf(w), s)
+	fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
 }
 
 // screenLines is how many lines of the screen a page takes. The terminal continues those that
@@ -102,38 +119,39 @@ func printIdentifiers(w *term.Env, rows []view.Row) {
 // page is a screen: what an operator has to see, the table of the issues, and the summary.
 type page struct{ head, body, foot []string }
 
-// newPage makes the page of the confined overviews. Obstacles and summary are those of the
-// whole ones.
-func newPage(w *term.Env, all, confined []view.Overview, rows []view.Row, more int, projects bool) page {
+// newPage makes the page of the selected rows. What stops projects, and the summary, are about
+// all overviews, whatever is selected.
+func newPage(w *term.Env, s selected) page {
 	var head, foot bytes.Buffer
 	out := *w
 	out.Stdout = &head
-	for i, v := range all {
-		if w.Width > 0 {
-			printRequests(&out, v.GeneratedAt, requestsOf(confined[i], projects))
+	for i, v := range s.all {
+		if !w.Piped() {
+			printRequests(&out, v.GeneratedAt, requestsOf(s.confined[i], s.projects))
 		}
-		printObstacles(&out, v, projects)
+		printObstacles(&out, v, s.projects)
 	}
 	out.Stdout = &foot
-	for _, v := range confined {
+	for _, v := range s.confined {
 		printHints(&out, v)
 	}
-	for _, v := range all {
-		printWatched(&out, v, projects)
+	for _, v := range s.all {
+		printWatched(&out, v, s.projects)
 	}
-	fmt.Fprintln(&foot, summary(w, all))
+	fmt.Fprintln(&foot, summary(w, s.all))
 	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
-	if len(rows) > 0 && len(p.head) > 0 {
+	if len(s.rows) > 0 && len(p.head) > 0 {
 		p.head = append(p.head, "")
 	}
-	switch known := slices.ContainsFunc(all, func(v view.Overview) bool { return len(v.Rows) > 0 }); {
-	case len(rows) == 0 && known && w.Width > 0:
+	known := slices.ContainsFunc(s.all, func(v view.Overview) bool { return len(v.Rows) > 0 })
+	switch {
+	case len(s.rows) > 0:
+		p.body = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
+	case known && !w.Piped():
 		p.body = []string{"no issue matches the filter"}
-	case len(rows) > 0:
-		p.body = Rows(confined[0].GeneratedAt, rows, projects).Lines(w, "")
 	}
-	if more > 0 {
-		p.body = append(p.body, fmt.Sprintf("… %d more", more))
+	if s.more > 0 {
+		p.body = append(p.body, fmt.Sprintf("… %d more", s.more))
 	}
 	return p
 }
@@ -149,14 +167,14 @@ func linesOf(s string) []string {
 // from its end.
 func (p page) fit(height int) []string {
 	room := max(height-len(p.foot), 0)
-	if least := min(len(p.body), 1); len(p.head) > room-least {
+	least := min(len(p.body), 1) // lines that the table keeps
+	if len(p.head) > room-least {
 		fits := max(room-least-1, 0)
-		p.head = append(
-			slices.Clone(p.head[:fits]),
-			fmt.Sprintf("… %s: symphony ps shows them", text.Plural(len(p.head)-fits, "more line")),
-		)
+		rest := text.Plural(len(p.head)-fits, "more line")
+		p.head = append(slices.Clone(p.head[:fits]), fmt.Sprintf("… %s: symphony ps shows them", rest))
 	}
-	if room = max(room-len(p.head), 0); len(p.body) > room {
+	room = max(room-len(p.head), 0)
+	if len(p.body) > room {
 		fits := max(room-1, 0)
 		p.body = append(slices.Clone(p.body[:fits]), fmt.Sprintf("… %d more", len(p.body)-max(fits, 1)))
 	}
@@ -232,11 +250,8 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		cells[columnStatus] = r.Label()
 		cells[columnTitle] = r.Title
 		cells[columnNow] = r.Text
-		d, _ := r.Detail.(view.RunningRow)
-		if r.Status == reconcile.StatusRunning && d.LastEventAt != nil &&
-			now.Sub(*d.LastEventAt) >= time.Minute {
-			// the last sign of life
-			cells[columnNow] += ", " + text.Age(now, *d.LastEventAt) + " ago"
+		if r.Status == reconcile.StatusRunning && r.LastSign != nil && now.Sub(*r.LastSign) >= time.Minute {
+			cells[columnNow] += ", " + text.Age(now, *r.LastSign) + " ago"
 		}
 		if projects {
 			cells[columnProject] = r.Project
@@ -257,12 +272,17 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 
 // statusColours has the colour of each status: red for what needs a person.
 var statusColours = map[view.Status]string{
-	reconcile.StatusNeedsAnswer: term.ColourStuck, reconcile.StatusHeld: term.ColourStuck,
-	reconcile.StatusUndelivered: term.ColourStuck, view.StatusKept: term.ColourStuck,
-	reconcile.StatusRunning: term.ColourRuns, view.StatusEnded: term.ColourOver,
-	reconcile.StatusQueued: term.ColourWaits, reconcile.StatusBlocked: term.ColourWaits,
-	reconcile.StatusWaiting: term.ColourWaits, reconcile.StatusSkipped: term.ColourWaits,
-	view.StatusInReview: term.ColourWaits,
+	reconcile.StatusNeedsAnswer: term.ColourStuck,
+	reconcile.StatusHeld:        term.ColourStuck,
+	reconcile.StatusUndelivered: term.ColourStuck,
+	view.StatusKept:             term.ColourStuck,
+	reconcile.StatusRunning:     term.ColourRuns,
+	reconcile.StatusQueued:      term.ColourWaits,
+	reconcile.StatusBlocked:     term.ColourWaits,
+	reconcile.StatusWaiting:     term.ColourWaits,
+	reconcile.StatusSkipped:     term.ColourWaits,
+	view.StatusInReview:         term.ColourWaits,
+	view.StatusEnded:            term.ColourOver,
 }
 
 // pullName is the short name of a pull request, #7 for …/pull/7, or else the other text.
@@ -276,11 +296,11 @@ func pullName(url, other string) string {
 
 // rowTime is since when the row has its status; of a claim that waits, when it goes on.
 func rowTime(now time.Time, r view.Row) string {
-	_, candidate := r.Detail.(view.SkippedRow)
+	waits := r.Status == reconcile.StatusWaiting || r.Status == reconcile.StatusQueued
 	switch {
 	case r.At == nil:
 		return ""
-	case candidate, r.Status != reconcile.StatusWaiting && r.Status != reconcile.StatusQueued:
+	case !r.Claimed || !waits:
 		return text.Age(now, *r.At)
 	case !r.At.After(now):
 		return "due"
@@ -291,47 +311,63 @@ func rowTime(now time.Time, r view.Row) string {
 // printRow prints a row for a program: the exact values of the list that it comes from, the
 // title, and with projects the project.
 func printRow(w *term.Env, r view.Row, projects bool) {
-	kind := ""
-	cells := []string{r.Identifier}
-	switch d := r.Detail.(type) {
-	case view.RunningRow:
-		kind = "running"
-		cells = append(cells, d.State, phaseOf(d), fmt.Sprint(d.TurnCount), text.Rfc3339(d.StartedAt), fmt.Sprint(d.Tokens.Total), r.Text)
-	case view.RetryingRow:
-		kind = "waiting"
-		cells = append(cells, string(d.Kind), fmt.Sprint(d.Attempt), text.Rfc3339(d.DueAt), text.OrEmpty(d.Error))
-	case view.HeldRow:
-		kind = "held"
-		cells = append(cells, d.Reason, text.Rfc3339(d.HeldAt), d.Message)
-	case view.KeptRow:
-		kind = "kept"
-		cells = append(cells, text.Rfc3339(d.Since), "kept: "+d.Unsaved, d.Path)
-	case view.WatchedRow:
-		since := ""
-		if d.WaitsFor.Since != nil {
-			since = text.Rfc3339(*d.WaitsFor.Since)
-		}
-		kind = "in_review"
-		cells = append(cells, d.WaitsFor.Code, since, d.WaitsFor.Text, d.PullRequest)
-	case view.SkippedRow:
-		kind = "skipped"
-		cells = append(cells, d.Reason, text.Rfc3339(d.Since), d.Message)
-	case view.RunRow:
-		outcome := outcomeOf(d)
-		if d.Kind != reconcile.AgentRun {
-			outcome = string(d.Kind) + " " + outcome
-		}
-		kind = "ended"
-		cells = append(cells, d.RunID, outcome, text.Rfc3339(*d.EndedAt), term.LastedText(w, d.EndedAt.Sub(d.StartedAt)), fmt.Sprint(d.Turns),
-			fmt.Sprint(d.Tokens.Total), errorsOfRun(d))
-	}
-	cells = append(cells, r.Title)
+	list, values := valuesOf(w, r)
+	cells := slices.Concat([]string{r.Identifier}, values, []string{r.Title})
 	if projects {
 		cells = append(cells, r.Project)
 	}
 	var t term.Table
 	t.Add(cells...)
-	w.PrintTable(kind, t)
+	w.PrintTable(list, t)
+}
+
+// valuesOf returns the name of the list that a row comes from, and the values of its entry.
+func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
+	switch e := r.Entry.(type) {
+	case view.RunningRow:
+		return "running", []string{
+			e.State,
+			phaseOf(e),
+			fmt.Sprint(e.TurnCount),
+			text.Rfc3339(e.StartedAt),
+			fmt.Sprint(e.Tokens.Total),
+			r.Text,
+		}
+	case view.RetryingRow:
+		return "waiting", []string{
+			string(e.Kind),
+			fmt.Sprint(e.Attempt),
+			text.Rfc3339(e.DueAt),
+			text.OrEmpty(e.Error),
+		}
+	case view.HeldRow:
+		return "held", []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
+	case view.KeptRow:
+		return "kept", []string{text.Rfc3339(e.Since), "kept: " + e.Unsaved, e.Path}
+	case view.WatchedRow:
+		since := ""
+		if e.WaitsFor.Since != nil {
+			since = text.Rfc3339(*e.WaitsFor.Since)
+		}
+		return "in_review", []string{e.WaitsFor.Code, since, e.WaitsFor.Text, e.PullRequest}
+	case view.SkippedRow:
+		return "skipped", []string{e.Reason, text.Rfc3339(e.Since), e.Message}
+	case view.RunRow:
+		outcome := outcomeOf(e)
+		if e.Kind != reconcile.AgentRun {
+			outcome = string(e.Kind) + " " + outcome
+		}
+		return "ended", []string{
+			e.RunID,
+			outcome,
+			text.Rfc3339(*e.EndedAt),
+			term.LastedText(w, e.EndedAt.Sub(e.StartedAt)),
+			fmt.Sprint(e.Turns),
+			fmt.Sprint(e.Tokens.Total),
+			errorsOfRun(e),
+		}
+	}
+	return "", nil
 }
 
 func phaseOf(r view.RunningRow) string {
@@ -353,20 +389,27 @@ const watchStep = time.Second
 // each print.
 func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]view.Overview, error)) error {
 	_, isFile := w.Stdout.(*os.File)
-	screen := isFile && w.Width > 0 && !w.JSON && w.Getenv("TERM") != "dumb"
-	for {
+	screen := isFile && !w.Piped() && !w.JSON && w.Getenv("TERM") != "dumb"
+	show := func() error {
 		all, err := read()
-		if err == nil && screen {
-			printScreen(w, all, o)
-		} else if err == nil {
-			err = Overviews(ctx, w, all, o)
-		}
-		switch {
-		case ctx.Err() != nil:
-			return nil //nolint:nilerr // a signal ended the watch
-		case err != nil:
+		if err != nil {
 			return err
-		case !wiring.Sleep(ctx, watchStep):
+		}
+		if screen {
+			printScreen(w, all, o)
+			return nil
+		}
+		return Overviews(ctx, w, all, o)
+	}
+	for {
+		err := show()
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // a signal ended the watch
+		}
+		if err != nil {
+			return err
+		}
+		if !wiring.Sleep(ctx, watchStep) {
 			return nil
 		}
 	}
@@ -378,11 +421,12 @@ const clearScreen = "\x1b[H\x1b[2J"
 // printScreen clears the terminal and prints the lines that fit, in one write, so that the
 // screen does not flicker.
 func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
+	width, height := w.Size()
 	screen := *w
-	height := 0
-	screen.Width, height = w.Size()
-	confined, rows, more := o.Selection.Select(all)
-	lines := newPage(&screen, all, confined, rows, more, o.Projects).fit(height - 1)
+	screen.Width = width
+	s := selected{all: all, projects: o.Projects}
+	s.confined, s.rows, s.more = o.Selection.Select(all)
+	lines := newPage(&screen, s).fit(height - 1)
 	for i := range lines {
 		lines[i] = term.CutCells(lines[i], screen.Width)
 	}
@@ -395,7 +439,8 @@ func printHints(w *term.Env, v view.Overview) {
 		return
 	}
 	hint := func(identifier, code string) {
-		if next := words.Hint(code, identifier); next != "" {
+		next := words.Hint(code, identifier)
+		if next != "" {
 			printField(w, "hint", identifier+": "+next)
 		}
 	}
@@ -408,8 +453,8 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles prints what keeps a project from starting runs, if named is set with the
-// project's name.
+// printObstacles prints what keeps a project from starting runs, with the project's name if
+// named is set.
 func printObstacles(w *term.Env, v view.Overview, named bool) {
 	now := v.GeneratedAt
 	name := ""
@@ -417,7 +462,8 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 		name = v.Project.Name + ": "
 	}
 	line := func(label, colour, format string, args ...any) {
-		for _, l := range strings.Split(hang(w, fmt.Sprintf("%-9s", label), name+text.Visible(fmt.Sprintf(format, args...))), "\n") {
+		said := name + text.Visible(fmt.Sprintf(format, args...))
+		for l := range strings.SplitSeq(hang(w, fmt.Sprintf("%-9s", label), said), "\n") {
 			fmt.Fprintln(w.Stdout, w.Paint(colour, l))
 		}
 	}
@@ -437,30 +483,20 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 	if b := v.Budget; b != nil && b.Reached {
 		line("BUDGET", term.ColourWaits, "%s, in %s", *b.Message, text.Duration(b.Until.Sub(now)))
-		fmt.Fprintln(
-			w.Stdout,
-			hang(w, "         ", "raise agent.budget_per_day, or start one issue with symphony run"),
-		)
+		next := "raise agent.budget_per_day, or start one issue with symphony run"
+		fmt.Fprintln(w.Stdout, hang(w, "         ", next))
 	}
 	if v.LowUntil != nil {
-		line(
-			"LOW",
-			term.ColourWaits,
+		line("LOW", term.ColourWaits,
 			"less than a tenth of the tracker's allowance is left: no new run starts for another %s",
-			text.Duration(v.LowUntil.Sub(now)),
-		)
+			text.Duration(v.LowUntil.Sub(now)))
 	}
 	if v.Paused {
 		line("PAUSED", term.ColourWaits, "no new run starts; symphony resume ends the pause")
 	}
 	for _, e := range v.LookErrors {
 		if !v.PassFailedSo(e.Code, e.Message) {
-			line(
-				"ERROR",
-				term.ColourStuck,
-				"the last look at pull requests %s",
-				lookErrorText(w, now, e.LookError),
-			)
+			line("ERROR", term.ColourStuck, "the last look at pull requests %s", lookErrorText(w, now, e.LookError))
 		}
 	}
 	if v.LastPass == nil {
@@ -481,12 +517,8 @@ func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 		if until.Sub(now) >= 24*time.Hour {
 			layout = "2 Jan 15:04"
 		}
-		return fmt.Sprintf(
-			"codex limit used up until %s, in %s (%s)",
-			until.Format(layout),
-			text.Duration(until.Sub(now)),
-			b.Reason,
-		)
+		return fmt.Sprintf("codex limit used up until %s, in %s (%s)",
+			until.Format(layout), text.Duration(until.Sub(now)), b.Reason)
 	}
 	line := fmt.Sprintf("%s: %s (for %s", b.Reason, b.Message, text.Age(now, b.Since))
 	if b.NextTry.After(now) {
@@ -497,7 +529,7 @@ func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 
 // hang wraps a text on a terminal, behind its label.
 func hang(w *term.Env, label, s string) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return label + s
 	}
 	return term.Hang(label, s, w.Width)

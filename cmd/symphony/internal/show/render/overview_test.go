@@ -103,6 +103,7 @@ func TestRowsOfProjects(t *testing.T) {
 		{
 			Project:    "api",
 			Status:     reconcile.StatusWaiting,
+			Claimed:    true,
 			Identifier: "API-10",
 			Title:      "Two lamps",
 			At:         &due,
@@ -111,6 +112,7 @@ func TestRowsOfProjects(t *testing.T) {
 		{
 			Project:    "api",
 			Status:     reconcile.StatusWaiting,
+			Claimed:    true,
 			Identifier: "API-11",
 			At:         &now,
 			Text:       "no slot is free",
@@ -124,7 +126,7 @@ API-10  waiting  api       Two lamps      in 8m          no slot is free
 API-11  waiting  api                        due          no slot is free`)
 	test.Equal(t, "the rows", got, want)
 	quiet := now.Add(-3 * time.Minute)
-	rows[0].Detail = view.RunningRow{LastEventAt: &quiet}
+	rows[0].LastSign = &quiet
 	test.Contains(
 		t,
 		"a run that is silent",

@@ -97,9 +97,9 @@ func (f Forms) RowForm(r view.Row) IssueForm {
 		Forms:       f,
 		Identifier:  r.Identifier,
 		Status:      r.Status,
-		Claimed:     r.Claimed(),
-		Undelivered: r.Undelivered(),
-		HeldNext:    r.HeldNext(),
+		Claimed:     r.Claimed,
+		Undelivered: r.Undelivered,
+		HeldNext:    r.HeldNext,
 	}
 }
 

@@ -17,6 +17,12 @@ var moment = time.Date(2026, 2, 24, 9, 0, 0, 0, time.UTC)
 
 // shop is a project with issues of every kind.
 func shop(name string) view.Overview {
+	entries := map[view.Status]view.Entry{
+		reconcile.StatusNeedsAnswer: view.RunningRow{},
+		reconcile.StatusRunning:     view.RunningRow{},
+		reconcile.StatusHeld:        view.HeldRow{},
+		reconcile.StatusWaiting:     view.RetryingRow{},
+	}
 	row := func(status view.Status, identifier, title, text string) view.Row {
 		return view.Row{
 			Project:    name,
@@ -28,10 +34,12 @@ func shop(name string) view.Overview {
 			At:         &moment,
 			Turn:       2,
 			Tokens:     31_900,
+			Claimed:    status != view.StatusEnded,
+			Entry:      entries[status],
 		}
 	}
 	ended := row(view.StatusEnded, "ABC-1", "Fix the footer", "succeeded")
-	ended.Detail = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded), EndedAt: &moment}
+	ended.Entry = view.RunRow{RunID: "run-1", Outcome: new(reconcile.Succeeded), EndedAt: &moment}
 	v := view.Overview{
 		Counts:      reconcile.Counts{Running: 2, NeedsAnswer: 1, Held: 1, Waiting: 1},
 		GeneratedAt: moment,
@@ -190,7 +198,6 @@ func TestRows(t *testing.T) {
 	v := shop("web")
 	v.Paused = true
 	v.Counts.Held = 6
-	running := view.RunningRow{HeldNext: true, LastEventAt: &moment}
 	v.Rows = []view.Row{
 		{
 			Project:    "web",
@@ -200,7 +207,9 @@ func TestRows(t *testing.T) {
 			Text:       "held after this run; npm test",
 			Tokens:     9,
 			Cost:       &view.Cost{Currency: "USD", Amount: 0.25},
-			Detail:     running,
+			Claimed:    true,
+			HeldNext:   true,
+			LastSign:   &moment,
 		},
 		{
 			Project:    "web",
@@ -215,7 +224,7 @@ func TestRows(t *testing.T) {
 			Status:     reconcile.StatusHeld,
 			Identifier: fmt.Sprint("H-", n),
 			Text:       "2 runs failed",
-			Detail:     view.HeldRow{},
+			Claimed:    true,
 		})
 	}
 	main := string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main)
@@ -451,6 +460,7 @@ func TestChoice(t *testing.T) {
 			Status:     reconcile.StatusSkipped,
 			Identifier: fmt.Sprintf("X-%d", n),
 			Title:      "many & more",
+			Entry:      view.SkippedRow{},
 		})
 	}
 	page := func(query string) string {

@@ -41,16 +41,16 @@ func titleOf(s view.Status) string { return sentence(s.Label()) }
 
 // rowOutcome is the outcome of an ended run; empty for other rows.
 func rowOutcome(r view.Row) reconcile.Outcome {
-	run, _ := r.Detail.(view.RunRow)
+	run, _ := r.Entry.(view.RunRow)
 	return text.OrEmpty(run.Outcome)
 }
 
 // rowText is the row's text without its outcome and its hold, which the page shows beside it.
 func rowText(r view.Row) string {
-	if r.HeldNext() {
+	if r.HeldNext {
 		return strings.TrimPrefix(r.Text, view.HeldNextText+"; ")
 	}
-	if run, ended := r.Detail.(view.RunRow); ended {
+	if run, ended := r.Entry.(view.RunRow); ended {
 		outcome, reason := run.Ending()
 		if outcome == string(rowOutcome(r)) {
 			return reason
@@ -61,7 +61,7 @@ func rowText(r view.Row) string {
 
 // rowRun is the id of an ended run, of which an issue can have several; empty for other rows.
 func rowRun(r view.Row) string {
-	run, _ := r.Detail.(view.RunRow)
+	run, _ := r.Entry.(view.RunRow)
 	return run.RunID
 }
 
