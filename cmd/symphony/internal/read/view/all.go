@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
-// Named is a project with a name that no other one of the list has: that of its folder, with a
-// number behind it if others have it, too.
+// Named is a project with a name that no other project of a list has: the name of its folder,
+// with a number behind it if another folder is called the same, for example web and web-2.
 type Named struct {
 	*wiring.Project
 	Name string
@@ -23,13 +23,7 @@ type Named struct {
 func Name(ctx context.Context, projects []*wiring.Project) []Named {
 	var list []Named
 	for _, p := range projects {
-		if p.SourceErr != nil {
-			// otherwise reading the project reports why
-			if db, err := wiring.OpenForReading(ctx, p); err == nil {
-				p = ownerOf(ctx, p, db)
-				db.Close()
-			}
-		}
+		p = withWorkflow(ctx, p)
 		list = append(list, Named{p, newProjectRow(p.Path, p.StateDir).Name})
 	}
 	slices.SortStableFunc(list, func(a, b Named) int {
@@ -39,6 +33,20 @@ func Name(ctx context.Context, projects []*wiring.Project) []Named {
 		list[i].Name = name
 	}
 	return list
+}
+
+// withWorkflow returns the project with the workflow that owns its state directory, where only
+// that is known. If the directory can't be read, reading the project reports why.
+func withWorkflow(ctx context.Context, p *wiring.Project) *wiring.Project {
+	if p.SourceErr == nil {
+		return p
+	}
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return p
+	}
+	defer db.Close()
+	return ownerOf(ctx, p, db)
 }
 
 func unique(list []Named) (names []string) {
@@ -72,15 +80,7 @@ func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, err
 			return nil, ctx.Err()
 		}
 		if err != nil {
-			row := ProjectRow{Name: p.Name, StateDir: p.StateDir}
-			if p.SourceErr == nil {
-				row.WorkflowPath = p.Path
-			}
-			v = Overview{
-				GeneratedAt: p.Env.Now().UTC(),
-				Project:     row,
-				Error:       exit.From(err),
-			}.confine(nil)
+			v = unreadable(p, err)
 		}
 		all = append(all, v)
 	}
@@ -91,6 +91,19 @@ func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, err
 		)
 	})
 	return all, nil
+}
+
+// unreadable is the overview of a project that can't be read.
+func unreadable(p Named, err error) Overview {
+	row := ProjectRow{Name: p.Name, StateDir: p.StateDir}
+	if p.SourceErr == nil {
+		row.WorkflowPath = p.Path
+	}
+	return Overview{
+		GeneratedAt: p.Env.Now().UTC(),
+		Project:     row,
+		Error:       exit.From(err),
+	}.confine(nil)
 }
 
 // Judge joins the verdicts of several projects: the worst level, and the reasons with the

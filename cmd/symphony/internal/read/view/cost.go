@@ -80,16 +80,18 @@ func (s Spent) joined(more Spent) Spent {
 // Add adds the use of one model.
 func (s *Spent) Add(u reconcile.ModelUse, prices reconcile.Prices) {
 	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
+	if s.Cost == nil || u.Tokens == (reconcile.Tokens{}) {
+		return
+	}
 	price, known := prices.Of(u.Model)
-	switch c := s.Cost; {
-	case c == nil || u.Tokens == (reconcile.Tokens{}):
-	case known && !strings.Contains(u.Model, "+"):
-		// with a plus it is several models: how much each used is not recorded
-		c.Amount += Amount(price.Cost(u.Tokens))
-	default:
-		c.Unpriced += u.Tokens.Total
-		if name := cmp.Or(u.Model, unknownModel); !slices.Contains(c.Models, name) {
-			c.Models = append(c.Models, name)
-		}
+	several := strings.Contains(u.Model, "+") // how much each of them used is not recorded
+	if known && !several {
+		s.Cost.Amount += Amount(price.Cost(u.Tokens))
+		return
+	}
+	s.Cost.Unpriced += u.Tokens.Total
+	name := cmp.Or(u.Model, unknownModel)
+	if !slices.Contains(s.Cost.Models, name) {
+		s.Cost.Models = append(s.Cost.Models, name)
 	}
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"errors"
 	"math"
 	"path/filepath"
 	"slices"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -46,10 +46,11 @@ type Facts struct {
 
 // Open opens the database. Where the command line named only a state directory, the workflow
 // is the one that it belongs to.
-func (f *Facts) Open(ctx context.Context) (err error) {
-	f.DB, err = wiring.OpenForReading(ctx, f.Project)
+func (f *Facts) Open(ctx context.Context) error {
+	db, err := wiring.OpenForReading(ctx, f.Project)
+	f.DB = db
 	if err == nil && f.Project.SourceErr != nil {
-		f.Project = ownerOf(ctx, f.Project, f.DB)
+		f.Project = ownerOf(ctx, f.Project, db)
 	}
 	f.Name = cmp.Or(f.Name, newProjectRow(f.Project.Path, f.Project.StateDir).Name)
 	return err
@@ -58,49 +59,71 @@ func (f *Facts) Open(ctx context.Context) (err error) {
 // ownerOf returns the project with the workflow that owns its state directory; the project
 // itself if that is not known.
 func ownerOf(ctx context.Context, p *wiring.Project, db *state.DB) *wiring.Project {
-	if path, known, err := db.Meta(ctx, wiring.OwnerKey); err == nil && known {
-		return wiring.NewProject(p.Env, path, p.StateDir)
+	path, known, err := db.Meta(ctx, wiring.OwnerKey)
+	if err != nil || !known {
+		return p
 	}
-	return p
+	return wiring.NewProject(p.Env, path, p.StateDir)
 }
 
 // Read reads the facts beside the recorded state, which the caller has read. Without a
 // database they come from the workflow and the account.
 func (f *Facts) Read(ctx context.Context) error {
-	if err := f.readAlerts(ctx); err != nil || f.DB == nil {
+	err := f.readAlerts(ctx)
+	if err != nil || f.DB == nil {
 		return err
 	}
-	var errs [3]error
-	f.Budget, errs[0] = f.ReadBudget(ctx)
-	f.comments, errs[1] = f.DB.Store.Comments(ctx, nil)
-	f.Low, errs[2] = wiring.LowUntil(ctx, f.Project, f.DB)
+	f.Budget, err = f.ReadBudget(ctx)
+	if err != nil {
+		return err
+	}
+	f.comments, err = f.DB.Store.Comments(ctx, nil)
+	if err != nil {
+		return err
+	}
+	f.Low, err = wiring.LowUntil(ctx, f.Project, f.DB)
+	if err != nil {
+		return err
+	}
 	if f.rhythm.Gap > 0 && f.Schedule {
 		f.NextPass = &NextPass{
 			At:      f.rhythm.Last.StartedAt.Add(f.rhythm.Gap),
 			Trigger: f.rhythm.Last.Trigger,
 		}
 	}
-	return errors.Join(errs[:]...)
+	return nil
 }
 
 // readAlerts reads what Options.Alerts asks for.
-func (f *Facts) readAlerts(ctx context.Context) (err error) {
+func (f *Facts) readAlerts(ctx context.Context) error {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
-	// The tracker's and the machine's block matter most, then the account's, then the agent's.
-	f.Block = wiring.BlockedBy(f.Recorded)
-	if f.Config != nil && f.Recorded.TrackerBlock == nil && f.Recorded.MachineBlock == nil {
-		if b := wiring.AccountBlock(wiring.OpenAccount(f.Project, f.Config.Codex.Home), f.Now); b != nil {
-			f.Block = b
-		}
-	}
-	if f.Instant, err = Instant(); err != nil || f.DB == nil {
+	f.Block = f.readBlock()
+	var err error
+	f.Instant, err = Instant()
+	if err != nil || f.DB == nil {
 		return err
 	}
-	var errs [2]error
-	f.Requests, errs[0] = OpenRequests(ctx, f.Project, f.DB)
-	f.rhythm, errs[1] = wiring.ReadRhythm(ctx, f.DB, f.Now)
+	f.Requests, err = OpenRequests(ctx, f.Project, f.DB)
+	if err != nil {
+		return err
+	}
+	f.rhythm, err = wiring.ReadRhythm(ctx, f.DB, f.Now)
+	if err != nil {
+		return err
+	}
 	f.Schedule = f.rhythm.Alive || wiring.Looping(f.Project.StateDir)
-	return errors.Join(errs[:]...)
+	return nil
+}
+
+// readBlock returns the block that matters most: the tracker's and the machine's, then the
+// account's, then the agent's; nil if there is none.
+func (f *Facts) readBlock() *wiring.BlockedRow {
+	recorded := wiring.BlockedBy(f.Recorded)
+	if f.Config == nil || f.Recorded.TrackerBlock != nil || f.Recorded.MachineBlock != nil {
+		return recorded
+	}
+	account := wiring.OpenAccount(f.Project, f.Config.Codex.Home)
+	return cmp.Or(wiring.AccountBlock(account, f.Now), recorded)
 }
 
 // Obstacle is what keeps every issue from starting at present, as a clause; empty if nothing
@@ -145,10 +168,10 @@ func Instant() (reconcile.Instant, error) {
 // OpenRequests are the unanswered requests of living workers. A request ends with its worker.
 func OpenRequests(ctx context.Context, p *wiring.Project, db *state.DB) ([]reconcile.Request, error) {
 	all, err := db.Views.OpenRequests(ctx)
-	return slices.DeleteFunc(
-		all,
-		func(r reconcile.Request) bool { return !wiring.Alive(p.StateDir, r.RunID) },
-	), err
+	if err != nil {
+		return nil, err
+	}
+	return text.Filter(all, func(r reconcile.Request) bool { return wiring.Alive(p.StateDir, r.RunID) }), nil
 }
 
 // NextPass is the schedule's next pass.
@@ -159,9 +182,9 @@ type NextPass struct {
 
 // ProjectRow names the project. Kind and slug are null where the workflow can't be read.
 type ProjectRow struct {
-	// Name is that of the folder of WORKFLOW.md, or of the state directory where the workflow
-	// is not known. In the rows of several projects with the same name, the later ones have a
-	// number behind it.
+	// Name is the name of the folder of WORKFLOW.md, or of the state directory where the
+	// workflow is not known. In the rows of several projects with the same name, the later ones
+	// have a number behind it.
 	Name         string  `json:"name"`
 	WorkflowPath string  `json:"workflow_path"`
 	StateDir     string  `json:"state_dir"`
@@ -210,20 +233,22 @@ func (f *Facts) ReadBudget(ctx context.Context) (*BudgetRow, error) {
 	}
 	b := f.Config.Policy.DailyBudget
 	var err error
-	if f.Today, err = f.DB.Store.UsedOn(ctx, f.Now); err != nil {
+	f.Today, err = f.DB.Store.UsedOn(ctx, f.Now)
+	if err != nil {
 		return nil, err
 	}
 	row := &BudgetRow{
 		Written: b.Written,
 		Unit:    "tokens",
 		Most:    b.Most(),
+		Used:    math.Round(b.Used(f.Today)*1e4) / 1e4, // as Amount
+		Reached: b.Reached(f.Today),
 		Until:   reconcile.DayEnd(f.Now),
 	}
-	row.Used = math.Round(b.Used(f.Today)*1e4) / 1e4 // as Amount
 	if b.Amount > 0 {
 		row.Unit = b.Prices.Currency
 	}
-	if row.Reached = b.Reached(f.Today); row.Reached {
+	if row.Reached {
 		row.Message = new(b.Text(f.Project.Env.Now()))
 	}
 	return row, nil

@@ -59,27 +59,37 @@ const shownPasses = 20
 // slots here: the passes report it.
 func (f *Facts) health(ctx context.Context) (*Health, error) {
 	passes, err := wiring.LastPasses(ctx, f.DB, shownPasses)
-	h := &Health{Passes: passes, Limits: []LimitRow{}, Slots: []SlotsRow{}}
-	h.Schedule = ScheduleHealth{
-		Active:  f.Schedule,
-		Trigger: text.OrNull(f.rhythm.Last.Trigger),
-		LastAt:  text.OrNull(f.rhythm.Last.StartedAt),
-		Usual:   text.OrNull(f.rhythm.Gap.Seconds()),
-		Grace:   f.rhythm.Grace.Seconds(),
+	if err != nil {
+		return nil, err
+	}
+	h := &Health{
+		Schedule: ScheduleHealth{
+			Active:  f.Schedule,
+			Trigger: text.OrNull(f.rhythm.Last.Trigger),
+			LastAt:  text.OrNull(f.rhythm.Last.StartedAt),
+			Usual:   text.OrNull(f.rhythm.Gap.Seconds()),
+			Grace:   f.rhythm.Grace.Seconds(),
+		},
+		Passes: passes,
+		Limits: []LimitRow{},
+		Slots:  []SlotsRow{},
 	}
 	if f.Config == nil {
-		return h, err
+		return h, nil
 	}
 	account := wiring.OpenAccount(f.Project, f.Config.Codex.Home)
 	limits, _ := account.Windows(f.Now)
 	for _, l := range limits {
-		h.Limits = append(
-			h.Limits,
-			LimitRow{l.Name, l.UsedPercent, text.OrNull(l.Length.Seconds()), text.OrNull(l.ResetsAt), l.At},
-		)
+		h.Limits = append(h.Limits, LimitRow{
+			Window:  l.Name,
+			Used:    l.UsedPercent,
+			Seconds: text.OrNull(l.Length.Seconds()),
+			Resets:  text.OrNull(l.ResetsAt),
+			At:      l.At,
+		})
 	}
 	h.Slots = f.slots(ctx, account)
-	return h, err
+	return h, nil
 }
 
 // slots counts the runs of agents by the limits that apply to them.
@@ -97,10 +107,13 @@ func (f *Facts) slots(ctx context.Context, account *state.Account) []SlotsRow {
 	for _, name := range slices.Sorted(maps.Keys(policy.MaxByState)) {
 		rows = append(rows, SlotsRow{"state", name, byState[name], policy.MaxByState[name]})
 	}
-	if most, err := wiring.MaxAgents(f.Project); err == nil && most > 0 {
-		if count, err := account.CountSlots(ctx, most, 0); err == nil {
-			rows = append(rows, SlotsRow{"account", "", count.Taken, most})
-		}
+	most, err := wiring.MaxAgents(f.Project)
+	if err != nil || most == 0 {
+		return rows
 	}
-	return rows
+	count, err := account.CountSlots(ctx, most, 0)
+	if err != nil {
+		return rows
+	}
+	return append(rows, SlotsRow{"account", "", count.Taken, most})
 }

@@ -21,10 +21,8 @@ type Joined struct {
 
 // Join joins the overviews of several projects.
 func Join(all []Overview) Joined {
-	j := Joined{Overview{
-		Schedule: len(all) > 0,
-		Paused:   len(all) > 0,
-	}.confine(nil), append([]Overview{}, all...)}
+	empty := Overview{Schedule: len(all) > 0, Paused: len(all) > 0}
+	j := Joined{Overview: empty.confine(nil), Projects: append([]Overview{}, all...)}
 	for _, v := range all {
 		if v.GeneratedAt.After(j.GeneratedAt) {
 			j.GeneratedAt = v.GeneratedAt

@@ -2,7 +2,6 @@ package view
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -26,15 +25,15 @@ type KeptRow struct {
 // of unsaved work. It reads their records, because the skips of the last pass are older. A
 // root that can't be read has none: the passes report it.
 func Kept(
-	ctx context.Context,
-	stateDir string,
-	db *state.DB,
-	recorded reconcile.State,
+	ctx context.Context, stateDir string, db *state.DB, recorded reconcile.State,
 ) (list []reconcile.Workspace, err error) {
 	if db == nil {
 		return nil, nil
 	}
 	roots, err := wiring.RootsOf(ctx, db)
+	if err != nil {
+		return nil, err
+	}
 	claimed := func(id string) bool {
 		return slices.ContainsFunc(recorded.Claims, func(c reconcile.Claim) bool { return c.IssueID == id })
 	}
@@ -51,34 +50,43 @@ func Kept(
 			list = append(list, w)
 		}
 	}
-	return list, err
+	return list, nil
 }
 
 // KeptRow takes title and address from the issue's last run.
 func (f *Facts) KeptRow(w reconcile.Workspace, last reconcile.Run) KeptRow {
-	head := IssueHead{
-		f.Name,
-		w.IssueID,
-		w.Identifier,
-		last.Issue.URL,
-		last.Issue.Title,
-		last.Issue.Labels,
-		"",
+	return KeptRow{
+		IssueHead: IssueHead{
+			Project:    f.Name,
+			IssueID:    w.IssueID,
+			Identifier: w.Identifier,
+			IssueURL:   last.Issue.URL,
+			Title:      last.Issue.Title,
+			labels:     last.Issue.Labels,
+		},
+		Path:      w.Where(),
+		Unsaved:   w.Unsaved,
+		Since:     w.KeptSince.UTC(),
+		CheckedAt: w.UnsavedAt.UTC(),
 	}
-	return KeptRow{head, w.Where(), w.Unsaved, w.KeptSince.UTC(), w.UnsavedAt.UTC()}
 }
 
 // KeptRows returns the rows of the issues that are wanted.
 func (f *Facts) KeptRows(ctx context.Context) ([]KeptRow, error) {
-	rows := []KeptRow{}
 	kept, err := Kept(ctx, f.Project.StateDir, f.DB, f.Recorded)
+	if err != nil {
+		return nil, err
+	}
+	rows := []KeptRow{}
 	for _, w := range kept {
 		if !f.wants(w.IssueID) {
 			continue
 		}
-		last, _, runErr := f.DB.Runs.Last(ctx, w.IssueID)
+		last, _, err := f.DB.Runs.Last(ctx, w.IssueID)
+		if err != nil {
+			return nil, err
+		}
 		rows = append(rows, f.KeptRow(w, last))
-		err = errors.Join(err, runErr)
 	}
-	return rows, err
+	return rows, nil
 }

@@ -3,7 +3,6 @@ package view
 import (
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -36,16 +35,18 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		return f.alerts(ctx)
 	}
 	err := f.confine(ctx, o.Issues)
-	if err == nil {
-		f.Recorded, err = f.DB.Views.State(ctx, o.Cache)
-	}
-	if err == nil {
-		f.lastPlaces, err = f.DB.Views.LastPlaces(ctx)
-	}
-	if err == nil {
-		err = f.Read(ctx)
-	}
 	if err != nil {
+		return Overview{}, err
+	}
+	f.Recorded, err = f.DB.Views.State(ctx, o.Cache)
+	if err != nil {
+		return Overview{}, err
+	}
+	f.lastPlaces, err = f.DB.Views.LastPlaces(ctx)
+	if err != nil {
+		return Overview{}, err
+	}
+	if err := f.Read(ctx); err != nil {
 		return Overview{}, err
 	}
 	kept, err := f.KeptRows(ctx)
@@ -56,7 +57,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		GeneratedAt:  f.Now,
 		Claims:       f.Claims(),
 		Kept:         kept,
-		Requests:     []RequestRow{},
+		Requests:     f.requestRows(),
 		Issues:       o.Issues,
 		Paused:       f.Recorded.Paused,
 		ProjectBlock: f.Block,
@@ -80,19 +81,14 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 			v.Totals.Add(r, f.Now)
 		}
 	}
-	for _, r := range f.Requests {
-		if !f.wants(r.IssueID) {
-			continue
-		}
-		row := f.RequestRow(r)
-		if i := slices.IndexFunc(v.Running, func(run RunningRow) bool { return run.RunID == r.RunID }); i >= 0 {
-			row.IssueURL = v.Running[i].IssueURL
-			row.Title = v.Running[i].Title
-		}
-		v.Requests = append(v.Requests, row)
+	for i := range v.Requests {
+		request := &v.Requests[i]
+		run := text.First(v.Running, func(run RunningRow) bool { return run.RunID == request.RunID })
+		request.IssueURL = run.IssueURL
+		request.Title = run.Title
 	}
 	v.Blocked = v.blockedSessions()
-	if err := v.addHistory(ctx, f, o); err != nil {
+	if err := v.addHistory(ctx, &f, o); err != nil {
 		return v, err
 	}
 	if err := v.addWatched(ctx, &f); err != nil {
@@ -104,10 +100,21 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	return v, nil
 }
 
+// requestRows are the rows of the open requests of the wanted issues.
+func (f *Facts) requestRows() []RequestRow {
+	wanted := text.Filter(f.Requests, func(r reconcile.Request) bool { return f.wants(r.IssueID) })
+	return text.Map(wanted, f.RequestRow)
+}
+
 // alerts reads the overview of Options.Alerts.
-func (f *Facts) alerts(ctx context.Context) (v Overview, err error) {
-	if f.Recorded, err = f.DB.Views.Settings(ctx); err == nil {
-		err = f.readAlerts(ctx)
+func (f *Facts) alerts(ctx context.Context) (Overview, error) {
+	var err error
+	f.Recorded, err = f.DB.Views.Settings(ctx)
+	if err != nil {
+		return Overview{}, err
+	}
+	if err := f.readAlerts(ctx); err != nil {
+		return Overview{}, err
 	}
 	return Overview{
 		GeneratedAt:  f.Now,
@@ -116,23 +123,19 @@ func (f *Facts) alerts(ctx context.Context) (v Overview, err error) {
 		Schedule:     f.Schedule,
 		Project:      f.ProjectRow(),
 		scheduledAt:  f.rhythm.Last.StartedAt,
-	}, err
+	}, nil
 }
 
 // confine confines the rows to issues, given by identifiers or ids.
 func (f *Facts) confine(ctx context.Context, refs []string) error {
 	for _, ref := range refs {
 		id, _, known, err := f.DB.Views.FindIssue(ctx, ref)
-		if err == nil && !known {
-			err = wiring.UnknownIssue(
-				ctx,
-				f.DB,
-				ref,
-				"it is neither claimed nor skipped, and has had no run",
-			)
-		}
 		if err != nil {
 			return err
+		}
+		if !known {
+			const where = "it is neither claimed nor skipped, and has had no run"
+			return wiring.UnknownIssue(ctx, f.DB, ref, where)
 		}
 		f.Only = append(f.Only, id)
 	}
@@ -143,38 +146,68 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 const HandoverDays = 7
 
 // addHistory adds the last passes and runs, what they used and left, and what Options ask for.
-func (v *Overview) addHistory(ctx context.Context, f Facts, o Options) error {
-	var errs [4]error
-	v.LastPass, errs[0] = wiring.LastPass(ctx, f.DB)
-	v.RateLimits, errs[1] = f.DB.Views.RateLimits(ctx)
-	if o.All && !o.List || o.Health {
-		v.Health, errs[2] = f.health(ctx)
+func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
+	var err error
+	v.LastPass, err = wiring.LastPass(ctx, f.DB)
+	if err != nil {
+		return err
+	}
+	v.RateLimits, err = f.DB.Views.RateLimits(ctx)
+	if err != nil {
+		return err
+	}
+	history := o.All && !o.List
+	if history || o.Health {
+		v.Health, err = f.health(ctx)
+		if err != nil {
+			return err
+		}
 	}
 	if o.Health {
-		v.Handovers = new(state.Handovers)
-		*v.Handovers, errs[3] = f.DB.Views.Handovers(ctx, f.Now.AddDate(0, 0, -HandoverDays), f.Now)
+		handovers, err := f.DB.Views.Handovers(ctx, f.Now.AddDate(0, 0, -HandoverDays), f.Now)
+		if err != nil {
+			return err
+		}
+		v.Handovers = &handovers
 	}
-	return errors.Join(
-		errors.Join(errs[:]...),
-		v.addTotals(ctx, f),
-		v.addSkips(ctx, f, o),
-		v.addPullRequests(ctx, f),
-		v.addEnded(ctx, f, o),
-	)
+	if err := v.addTotals(ctx, f); err != nil {
+		return err
+	}
+	if err := v.addSkips(ctx, f, o); err != nil {
+		return err
+	}
+	if err := v.addPullRequests(ctx, f); err != nil {
+		return err
+	}
+	if !history {
+		return nil
+	}
+	v.Ended, err = f.ended(ctx, o)
+	if err != nil {
+		return err
+	}
+	v.Results, err = f.results(ctx)
+	return err
 }
 
 // addTotals adds what settled runs have used.
-func (v *Overview) addTotals(ctx context.Context, f Facts) error {
+func (v *Overview) addTotals(ctx context.Context, f *Facts) error {
 	totals, err := f.DB.Runs.Totals(ctx)
+	if err != nil {
+		return err
+	}
 	v.Totals.Tokens = Tokens(reconcile.Tokens(v.Totals.Tokens).Plus(totals.Tokens))
 	v.Totals.Seconds += totals.Runtime.Seconds()
-	return err
+	return nil
 }
 
 // addSkips adds the candidates that the last pass did not start, as far as they are not
 // claimed since, and the places in the queue.
-func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
+func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 	skipped, err := f.DB.Views.Skips(ctx)
+	if err != nil {
+		return err
+	}
 	claimed := map[string]reconcile.Claim{}
 	for _, c := range f.Recorded.Claims {
 		claimed[c.IssueID] = c
@@ -182,7 +215,8 @@ func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 	v.places = placesOf(skipped, claimed)
 	rows := []SkippedRow{}
 	for _, s := range skipped {
-		if _, is := claimed[s.IssueID]; is || !f.wants(s.IssueID) {
+		_, is := claimed[s.IssueID]
+		if is || !f.wants(s.IssueID) {
 			continue
 		}
 		s.Place = v.places[s.IssueID]
@@ -191,18 +225,18 @@ func (v *Overview) addSkips(ctx context.Context, f Facts, o Options) error {
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
-	slices.SortFunc(
-		rows,
-		func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) },
-	)
+	slices.SortFunc(rows, func(a, b SkippedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) })
 	if o.All || len(o.Issues) > 0 {
 		v.Skipped = rows
 	}
-	return err
+	return nil
 }
 
-func (v *Overview) addPullRequests(ctx context.Context, f Facts) error {
+func (v *Overview) addPullRequests(ctx context.Context, f *Facts) error {
 	pulls, err := f.DB.Views.PullRequests(ctx)
+	if err != nil {
+		return err
+	}
 	v.PullRequests = []PullRequestRow{}
 	for _, p := range pulls {
 		if f.wants(p.IssueID) {
@@ -212,35 +246,24 @@ func (v *Overview) addPullRequests(ctx context.Context, f Facts) error {
 	slices.SortFunc(v.PullRequests, func(a, b PullRequestRow) int {
 		return cmp.Or(b.SeenAt.Compare(a.SeenAt), text.CompareNatural(a.Identifier, b.Identifier))
 	})
-	return err
+	return nil
 }
 
-// addEnded adds the ended runs and the results, if they are asked for.
-func (v *Overview) addEnded(ctx context.Context, f Facts, o Options) error {
-	if !o.All || o.List {
-		return nil
-	}
-	ended, err := f.ended(ctx, o)
-	var resultsErr error
-	v.Results, resultsErr = f.results(ctx)
-	v.Ended = ended
-	return errors.Join(err, resultsErr)
-}
-
+// ended returns the rows of the ended runs for which Options ask, the newest first.
 func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 	search := o.Search
-	search.Words = text.Filter(search.Words, func(word string) bool {
-		return !(Row{
-			Project: f.Name,
-			Status:  StatusEnded,
-		}).Has(word)
-	})
+	// Each row has the name of the project and the status; the database need not find these.
+	row := Row{Project: f.Name, Status: StatusEnded}
+	search.Words = text.Filter(search.Words, func(word string) bool { return !row.Has(word) })
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, wiring.PastRuns))
+	if err != nil {
+		return nil, err
+	}
 	return text.Map(runs, func(r state.FoundRun) RunRow {
 		row := f.RunRow(r.Run)
 		row.found = r.Found
 		return row
-	}), err
+	}), nil
 }
 
 // WithEnded adds the ended runs that a search finds to an overview that was read with
@@ -255,8 +278,11 @@ func (v Overview) WithEnded(ctx context.Context, p *wiring.Project, o Options) (
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	var err error
 	v.Ended, err = f.ended(ctx, o)
+	if err != nil {
+		return v, err
+	}
 	v.Rows = slices.Concat(v.Rows, v.complete(v.endedRows()))
-	return v, err
+	return v, nil
 }
 
 // placesOf numbers the issues that still wait for a slot in the order of the stored queue, by

@@ -62,8 +62,8 @@ type Question struct {
 	Secret   bool     `json:"secret"`
 }
 
-// RequestRow takes the time that is left from the monotonic clock, so that a stepped wall
-// clock changes nothing.
+// RequestRow is the row of a request. It takes the time that is left from the monotonic clock,
+// so that a stepped wall clock changes nothing.
 func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 	expires := f.Now.Add(r.Left(f.Now, f.Instant))
 	if expires.Sub(r.ExpiresAt).Abs() < time.Second {
@@ -85,7 +85,14 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 		Request:    r,
 		InTracker:  f.comments[r.Attention().Key].ID != "",
 		Detail: RequestDetail{
-			d.Reason, d.Command, d.Cwd, append([]reconcile.RequestChange{}, d.Changes...), d.GrantRoot, d.Permissions, d.Server, d.Cut,
+			Reason:      d.Reason,
+			Command:     d.Command,
+			Cwd:         d.Cwd,
+			Changes:     append([]reconcile.RequestChange{}, d.Changes...),
+			GrantRoot:   d.GrantRoot,
+			Permissions: d.Permissions,
+			Server:      d.Server,
+			Cut:         d.Cut,
 		},
 	}
 	for i, q := range r.Detail.Questions {
@@ -107,15 +114,19 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 // without an issue.
 const AgentsProject = "agents"
 
-// RequestRows are the unanswered requests of a state directory that is not a project's, in the
-// shape of those of a project with that name.
+// RequestRows are the unanswered requests of a state directory that is not a project's. Their
+// rows name it as if it were one.
 func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name string) ([]RequestRow, error) {
 	open, err := OpenRequests(ctx, p, db)
-	f := Facts{Name: name, Now: p.Env.Now()}
-	if err == nil {
-		f.Instant, err = Instant()
+	if err != nil {
+		return nil, err
 	}
-	return text.Map(open, f.RequestRow), err
+	now, err := Instant()
+	if err != nil {
+		return nil, err
+	}
+	f := Facts{Name: name, Now: p.Env.Now(), Instant: now}
+	return text.Map(open, f.RequestRow), nil
 }
 
 // HowToAnswer explains how to answer the request.

@@ -55,10 +55,9 @@ func NewJudgement(all []Overview) Judgement {
 			Reasons: []string{"no pass has run yet as this account"},
 		}
 	}
-	out.Projects = text.Map(
-		all,
-		func(v Overview) JudgedProject { return JudgedProject{v.Project, v.Verdict(), v.Counts} },
-	)
+	out.Projects = text.Map(all, func(v Overview) JudgedProject {
+		return JudgedProject{v.Project, v.Verdict(), v.Counts}
+	})
 	return out
 }
 
@@ -81,43 +80,12 @@ func (v Overview) Verdict() Verdict {
 		return Verdict{LevelNeedsPerson, []string{e.Code + ": " + e.Message}, []string{e.Code}}
 	}
 	out := Verdict{Level: LevelOK, Reasons: []string{}}
-	add := func(level Level, brief, more string) {
-		if level == LevelNotTicking || out.Level == LevelOK {
-			out.Level = level
-		}
-		out.Reasons = append(out.Reasons, brief+more)
-		if !slices.Contains(out.Brief, brief) {
-			out.Brief = append(out.Brief, brief)
-		}
+	if reason := v.notTicking(); reason != "" {
+		out.add(LevelNotTicking, reason, "")
 	}
-	switch {
-	case v.Schedule:
-	case v.LastPass == nil:
-		add(LevelNotTicking, "no pass has run yet", "")
-	case !v.scheduledAt.IsZero(): // passes of workers and operators may have run since
-		add(
-			LevelNotTicking,
-			"no schedule is active; its last pass was "+text.Age(v.GeneratedAt, v.scheduledAt)+" ago",
-			"",
-		)
-	default:
-		add(LevelNotTicking, "no schedule is active; no scheduled pass has run yet", "")
-	}
-	const idle = "nothing new starts"
-	stopped := func(by Level) { // what stops the project, if that has the level
-		if b := v.ProjectBlock; b != nil && levelOf(b.Reason, b.Status) == by {
-			add(by, idle, ": "+b.Reason+": "+b.Message)
-		}
-		if p := v.LastPass; p != nil && len(p.Errors) > 0 &&
-			(v.ProjectBlock == nil || v.ProjectBlock.Reason != p.Errors[0].Code) {
-			if e := p.Errors[0]; levelOf(e.Code, e.Status) == by {
-				add(by, "the last pass failed", ": "+e.Code+": "+e.Message)
-			}
-		}
-	}
-	stopped(LevelNeedsPerson)
+	v.addStops(&out, LevelNeedsPerson)
 	if n := len(v.Requests); n > 0 {
-		add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
+		out.add(LevelNeedsPerson, text.Plural(n, "request")+" to answer", "")
 	}
 	counts := map[Status]int{}
 	unreadable := 0
@@ -128,21 +96,63 @@ func (v Overview) Verdict() Verdict {
 		}
 	}
 	if unreadable > 0 {
-		add(LevelNeedsPerson, text.Plural(unreadable, "unreadable record"), "")
+		out.add(LevelNeedsPerson, text.Plural(unreadable, "unreadable record"), "")
 	}
 	for _, s := range []Status{reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept} {
 		if counts[s] > 0 {
-			add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
+			out.add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
 		}
 	}
-	stopped(LevelOK)
+	v.addStops(&out, LevelOK)
 	if b := v.Budget; b != nil && b.Reached {
-		add(LevelOK, idle, ": "+*b.Message)
+		out.add(LevelOK, nothingStarts, ": "+*b.Message)
 	}
 	if v.Paused {
-		add(LevelNeedsPerson, "paused", "")
+		out.add(LevelNeedsPerson, "paused", "")
 	}
 	return out
+}
+
+// add adds a reason. The first level that is not ok stays, unless nothing runs passes.
+func (v *Verdict) add(level Level, brief, more string) {
+	if level == LevelNotTicking || v.Level == LevelOK {
+		v.Level = level
+	}
+	v.Reasons = append(v.Reasons, brief+more)
+	if !slices.Contains(v.Brief, brief) {
+		v.Brief = append(v.Brief, brief)
+	}
+}
+
+// notTicking is why nothing runs passes; empty if something does.
+func (v Overview) notTicking() string {
+	switch {
+	case v.Schedule:
+		return ""
+	case v.LastPass == nil:
+		return "no pass has run yet"
+	case v.scheduledAt.IsZero(): // passes of workers and operators have run
+		return "no schedule is active; no scheduled pass has run yet"
+	}
+	return "no schedule is active; its last pass was " + text.Age(v.GeneratedAt, v.scheduledAt) + " ago"
+}
+
+const nothingStarts = "nothing new starts"
+
+// addStops adds the block and the error that stop the project, if they have that level.
+func (v Overview) addStops(out *Verdict, level Level) {
+	block := v.ProjectBlock
+	if block != nil && levelOf(block.Reason, block.Status) == level {
+		out.add(level, nothingStarts, ": "+block.Reason+": "+block.Message)
+	}
+	if v.LastPass == nil || len(v.LastPass.Errors) == 0 {
+		return
+	}
+	e := v.LastPass.Errors[0]
+	isBlock := block != nil && block.Reason == e.Code
+	if !isBlock && levelOf(e.Code, e.Status) == level {
+		out.add(level, "the last pass failed", ": "+e.Code+": "+e.Message)
+	}
 }
 
 // levelOf is the level of a fault that stops a project.

@@ -62,15 +62,17 @@ func (v *Overview) addWatched(ctx context.Context, f *Facts) error {
 		}
 		v.Watched = append(v.Watched, WatchedRow{head, w.Pull.URL, *waits})
 	}
-	slices.SortFunc(
-		v.Watched,
-		func(a, b WatchedRow) int { return text.CompareNatural(a.Identifier, b.Identifier) },
-	)
+	slices.SortFunc(v.Watched, func(a, b WatchedRow) int {
+		return text.CompareNatural(a.Identifier, b.Identifier)
+	})
 	errs, err := f.DB.Views.LookErrors(ctx)
+	if err != nil {
+		return err
+	}
 	for _, e := range errs {
 		v.LookErrors = append(v.LookErrors, LookErrorRow{f.Name, e})
 	}
-	return err
+	return nil
 }
 
 // PassFailedSo reports whether the last pass has an error, which is then shown already.
