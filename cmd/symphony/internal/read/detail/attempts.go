@@ -41,71 +41,73 @@ func ReadAttempts(ctx context.Context, p *wiring.Project, ref string) (a Attempt
 	defer f.DB.Close()
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey() // for the prices
 	id, identifier, known, err := f.DB.Views.FindIssue(ctx, ref)
-	if err == nil && !known {
-		err = wiring.UnknownIssue(ctx, f.DB, ref, "it has had no run")
+	if err != nil {
+		return a, err
 	}
+	if !known {
+		return a, wiring.UnknownIssue(ctx, f.DB, ref, "it has had no run")
+	}
+	runs, err := f.DB.Runs.Since(ctx, id, time.Time{})
 	if err != nil {
 		return a, err
 	}
 	a = AttemptList{GeneratedAt: f.Now, Identifier: identifier, Attempts: []Attempt{}}
-	runs, err := f.DB.Runs.Since(ctx, id, time.Time{})
 	for i, run := range runs {
-		end, readErr := eventlog.WorkEnd(p.StateDir, run.ID)
-		if readErr != nil {
-			return a, readErr
+		end, err := eventlog.WorkEnd(p.StateDir, run.ID)
+		if err != nil {
+			return a, err
 		}
 		a.Attempts = append(a.Attempts, Attempt{i + 1, f.RunRow(run), end})
 	}
-	return a, err
+	return a, nil
 }
 
 // between returns the trees that two attempts have left, such as "1..2". 0 is where the work
 // began.
 func between(
-	ctx context.Context,
-	p *wiring.Project,
-	db *state.DB,
-	run reconcile.Run,
-	attempts string,
-) (trees [2]string, err error) {
+	ctx context.Context, p *wiring.Project, db *state.DB, run reconcile.Run, attempts string,
+) (from, to string, err error) {
 	runs, err := db.Runs.Since(ctx, run.IssueID, time.Time{})
-	base := ""
-	for i, word := range strings.SplitN(attempts, "..", 2) {
-		n, wrong := strconv.Atoi(word)
-		switch {
-		case err != nil:
-			return trees, err
-		case wrong != nil || n < 0 || word == attempts || attempts == "0..0":
-			return trees, exit.Usage(
-				"diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q",
-				attempts,
-			)
-		case n > len(runs):
-			return trees, exit.Usage(
-				"diff: %s has no attempt %d: %d are recorded",
-				run.Identifier,
-				n,
-				len(runs),
-			)
-		case n == 0:
+	if err != nil {
+		return "", "", err
+	}
+	first, second, isPair := strings.Cut(attempts, "..")
+	if !isPair || attempts == "0..0" {
+		return "", "", notTwoAttempts(attempts)
+	}
+	var ends [2]host.WorkEnd // of no attempt it stays empty
+	for i, word := range []string{first, second} {
+		n, err := strconv.Atoi(word)
+		if err != nil || n < 0 {
+			return "", "", notTwoAttempts(attempts)
+		}
+		if n > len(runs) {
+			return "", "", exit.Usage("diff: %s has no attempt %d: %d are recorded", run.Identifier, n, len(runs))
+		}
+		if n == 0 {
 			continue
 		}
-		end, readErr := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
-		if end == nil {
-			why := fmt.Sprintf(
-				"what attempt %d of %s has left was not recorded: it has not ended, its worker was lost, or it had no git "+
-					"repository",
-				n,
-				run.Identifier,
-			)
-			hint := "symphony show " + run.Identifier + " --attempts lists what is known"
-			if readErr != nil {
-				return trees, readErr
-			}
-			return trees, reconcile.NewError(host.CodeEndNotKept, why, hint)
+		end, err := eventlog.WorkEnd(p.StateDir, runs[n-1].ID)
+		if err != nil {
+			return "", "", err
 		}
-		trees[i] = end.Tree
-		base = end.Base
+		if end == nil {
+			return "", "", notKept(run.Identifier, n)
+		}
+		ends[i] = *end
 	}
-	return [2]string{cmp.Or(trees[0], base), cmp.Or(trees[1], base)}, err
+	base := cmp.Or(ends[1].Base, ends[0].Base)
+	return cmp.Or(ends[0].Tree, base), cmp.Or(ends[1].Tree, base), nil
+}
+
+func notTwoAttempts(attempts string) error {
+	return exit.Usage(
+		"diff: --attempt needs two attempts such as 1..2, or 0..2 from where the work began, not %q", attempts)
+}
+
+func notKept(identifier string, attempt int) error {
+	why := fmt.Sprintf("what attempt %d of %s has left was not recorded: "+
+		"it has not ended, its worker was lost, or it had no git repository", attempt, identifier)
+	return reconcile.NewError(host.CodeEndNotKept, why,
+		"symphony show "+identifier+" --attempts lists what is known")
 }

@@ -14,11 +14,7 @@ import (
 // between attempts such as "1..2", as git diff does, and returns the run whose workspace it
 // is. Nothing that the repository names is run.
 func WriteDiff(
-	ctx context.Context,
-	p *wiring.Project,
-	ref string,
-	attempts string,
-	w io.Writer,
+	ctx context.Context, p *wiring.Project, ref, attempts string, w io.Writer,
 ) (run reconcile.Run, err error) {
 	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
@@ -31,29 +27,30 @@ func WriteDiff(
 	}
 	q := host.WorkspaceRequest{Path: run.WorkspacePath}
 	if attempts != "" {
-		trees, err := between(ctx, p, db, run, attempts)
+		q.From, q.To, err = between(ctx, p, db, run, attempts)
 		if err != nil {
 			return run, err
 		}
-		q.From = trees[0]
-		q.To = trees[1]
 	}
-	var found bool
+	found := false
 	err = wiring.Visit(ctx, p, db, run, "diff", func(ctx context.Context, m host.Machine) error {
 		found, err = m.Diff(ctx, q, w)
 		return err
 	})
-	if err == nil && !found {
-		err = reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
+	if err != nil {
+		return run, err
+	}
+	if !found {
+		return run, reconcile.NewError("workspace_not_found", "there is no git repository at "+run.WorkspaceWhere(),
 			"symphony show "+run.Identifier+" says what is there")
 	}
-	return run, err
+	return run, nil
 }
 
 // Diff is what WriteDiff writes.
 type Diff struct {
 	Identifier string `json:"issue_identifier"`
-	// those that are compared, such as 1..2; null for all that has changed
+	// the attempts that are compared, such as 1..2; null for all that has changed
 	Attempts *string `json:"attempts"`
 	Diff     string  `json:"diff"`
 }
@@ -68,15 +65,19 @@ func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, 
 		return run, wiring.UnknownIssue(ctx, db, ref, "it has no workspace")
 	}
 	run, found, err := db.Runs.Last(ctx, id)
-	if err == nil && !found {
+	if err != nil {
+		return run, err
+	}
+	if !found {
 		run, _, err = db.Clients.FreeAgent(ctx, id)
+		if err != nil {
+			return run, err
+		}
 	}
-	if run.Identifier = identifier; err == nil && run.WorkspacePath == "" {
-		err = reconcile.NewError(
-			"workspace_not_found",
-			identifier+" has had no workspace yet",
-			"symphony show "+identifier+" explains it",
-		)
+	run.Identifier = identifier
+	if run.WorkspacePath == "" {
+		return run, reconcile.NewError("workspace_not_found", identifier+" has had no workspace yet",
+			"symphony show "+identifier+" explains it")
 	}
-	return run, err
+	return run, nil
 }

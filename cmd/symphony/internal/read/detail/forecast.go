@@ -30,30 +30,9 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	}
 	policy := wiring.Policy(r.Config)
 	if r.claim == nil {
-		const never = "nothing to do: no agent works on such an issue"
-		state := r.issue.State
-		switch {
-		case r.issue.Elsewhere:
-			within := r.Config.Tracker.Within()
-			next := "a pass starts it once it is in the " + within
-			return forecast{
-				reason:  "other_project",
-				message: "it is not in the " + within,
-				next:    next,
-			}, nil
-		case r.issue.Archived:
-			return forecast{
-				reason:  "archived",
-				message: reconcile.MessageArchived,
-				next:    never,
-			}, nil
-		case policy.Terminal(state):
-			return forecast{reason: "terminal", message: "its state is " + state, next: never}, nil
-		case !policy.Active(state):
-			next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
-			return forecast{reason: "not_active", message: "its state is " + state, next: next}, nil
-		case r.source != SourceTracker:
-			return f, nil // the issue may have changed since
+		f = r.unseen(policy)
+		if f.reason != "" || r.source != SourceTracker {
+			return f, nil // without the tracker's answer the issue may have changed since
 		}
 	}
 	s, err := r.snapshot(ctx, policy)
@@ -88,6 +67,29 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	return f, nil
 }
 
+// unseen is why no pass sees an issue that is not claimed; the zero value if passes see it.
+func (r *issueReader) unseen(policy reconcile.Policy) forecast {
+	const never = "nothing to do: no agent works on such an issue"
+	state := r.issue.State
+	switch {
+	case r.issue.Elsewhere:
+		within := r.Config.Tracker.Within()
+		return forecast{
+			reason:  "other_project",
+			message: "it is not in the " + within,
+			next:    "a pass starts it once it is in the " + within,
+		}
+	case r.issue.Archived:
+		return forecast{reason: "archived", message: reconcile.MessageArchived, next: never}
+	case policy.Terminal(state):
+		return forecast{reason: "terminal", message: "its state is " + state, next: never}
+	case !policy.Active(state):
+		next := "a pass starts it once its state is " + strings.Join(r.Config.Policy.ActiveStates, " or ")
+		return forecast{reason: "not_active", message: "its state is " + state, next: next}
+	}
+	return forecast{}
+}
+
 // snapshot returns the snapshot of a pass for this issue alone at the time at which the issue
 // is due.
 func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (reconcile.Snapshot, error) {
@@ -118,17 +120,20 @@ func (r *issueReader) snapshot(ctx context.Context, policy reconcile.Policy) (re
 			Fetched:    true,
 		},
 	}
-	if s.Commands = nil; reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
+	s.Commands = nil
+	if reconcile.DayOf(s.Now) == reconcile.DayOf(r.Now) {
 		s.Today = r.Today
 	}
-	s.Account = account.Look(ctx, s.Now)
 	s.Tracker.Low = r.Low.After(s.Now)
-	if s.Account.Slots, err = account.TakeSlots(ctx, 1, true); err != nil {
+	s.Account = account.Look(ctx, s.Now)
+	s.Account.Slots, err = account.TakeSlots(ctx, 1, true)
+	if err != nil {
 		return s, err
 	}
 	// the next pass says which can't be read
 	others := wiring.NewOthers(r.Project, func(string) {})
-	if s.Claimed, err = others.Claimed(ctx, policy.Project); err != nil {
+	s.Claimed, err = others.Claimed(ctx, policy.Project)
+	if err != nil {
 		return s, err
 	}
 	for _, run := range r.Recorded.Runs {

@@ -36,7 +36,8 @@ func HookFailures(p *wiring.Project, run reconcile.Run) []HookFailure {
 	var output []string
 	for line := range strings.Lines(string(log)) {
 		line = strings.TrimRight(line, "\r\n")
-		switch mark, marked := strings.CutPrefix(line, "--- "); {
+		mark, marked := strings.CutPrefix(line, "--- ")
+		switch {
 		case hook == "" && marked:
 			hook = mark
 			output = []string{}

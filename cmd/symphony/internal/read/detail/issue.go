@@ -6,7 +6,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
@@ -161,7 +160,6 @@ type issueReader struct {
 	skip           state.StoredSkip // of the last pass, if it was skipped
 	skipped        bool
 	releases       []state.Release // the newest first
-	released       *state.Release  // the newest, nil if there was none
 	runs           []reconcile.Run // the newest first
 	blocks         []string        // the issues that it blocks
 	uses           []reconcile.ModelUse
@@ -193,14 +191,10 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 		Timeline:     []Moment{},
 		KeptHere:     []host.Kept{},
 	}
-	err = r.Open(ctx)
-	switch {
-	case errors.Is(err, state.ErrNoState) && !o.Offline && p.SourceErr == nil:
-		// the tracker may know the issue
-		r.DB = nil
-	case err != nil:
+	if err := r.open(ctx, o); err != nil {
 		return v, err
-	default:
+	}
+	if r.DB != nil {
 		defer r.DB.Close()
 		if err := r.readIssue(ctx, ref, &v); err != nil {
 			return v, err
@@ -222,32 +216,53 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	v.Claim = newClaimRow(r.claim)
 	v.Schedule = r.Schedule
 	v.Project = r.ProjectRow()
-	v.Released = r.released
+	v.Released = r.released()
 	r.addOpen(&v)
 	r.addRuns(&v)
 	if !o.Brief {
-		if v.Workspace, err = r.workspace(ctx); err != nil {
-			return v, err
-		}
-		kept, err := wiring.KeptHere(ctx, p, r.DB, r.id)
-		if err == nil {
-			v.KeptHere = kept
-		} else {
-			v.KeptErr = exit.From(err)
-		}
-		if err := r.addLog(&v, cmp.Or(o.Lines, shownLines)); err != nil {
-			return v, err
-		}
-		if v.Timeline, err = r.timeline(ctx); err != nil {
+		if err := r.addWork(ctx, &v, cmp.Or(o.Lines, shownLines)); err != nil {
 			return v, err
 		}
 	}
-	if v.SpecIssue, err = r.specIssue(ctx, v); err != nil {
+	v.SpecIssue, err = r.specIssue(ctx, v)
+	if err != nil {
 		return v, err
 	}
 	plan, err := r.forecast(ctx)
 	r.explain(ctx, &v, plan)
 	return v, err
+}
+
+// open opens the database. DB stays nil before the first pass, when only the tracker may know
+// the issue.
+func (r *issueReader) open(ctx context.Context, o Options) error {
+	mayAsk := !o.Offline && r.Project.SourceErr == nil
+	err := r.Open(ctx)
+	if errors.Is(err, state.ErrNoState) && mayAsk {
+		r.DB = nil
+		return nil
+	}
+	return err
+}
+
+// addWork adds the workspace, the end of the log and the timeline.
+func (r *issueReader) addWork(ctx context.Context, v *Issue, lines int) error {
+	var err error
+	v.Workspace, err = r.workspace(ctx)
+	if err != nil {
+		return err
+	}
+	kept, err := wiring.KeptHere(ctx, r.Project, r.DB, r.id)
+	if err != nil {
+		v.KeptErr = exit.From(err)
+	} else {
+		v.KeptHere = kept
+	}
+	if err := r.addLog(v, lines); err != nil {
+		return err
+	}
+	v.Timeline, err = r.timeline(ctx)
+	return err
 }
 
 // addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does
@@ -258,32 +273,44 @@ func (r *issueReader) addRow(v *Issue) error {
 		return nil
 	}
 	labels := r.Config.Agent.LabelsToProve(r.issue.Labels)
-	var proofs []wiring.LabelProof
-	if len(labels) > 0 {
-		run := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
-		if run.ID != "" {
-			known, err := wiring.Proofs(host.RunDir(r.Project.StateDir, run.ID))
-			if err != nil {
-				return err
-			}
-			proofs = known
-		}
+	proofs, err := r.proofsOf(labels)
+	if err != nil {
+		return err
 	}
 	v.ByLabel = r.Config.Agent.RowFor(r.issue.Labels, wiring.ByOperators(proofs))
 	for _, label := range labels {
-		at := slices.IndexFunc(proofs, func(proof wiring.LabelProof) bool { return proof.Label == label })
-		switch {
-		case at < 0:
-			unknown := wiring.LabelProof{
-				Label:   label,
-				LeftOut: "the next run asks the tracker who has set it",
-			}
-			v.LabelsLeftOut = append(v.LabelsLeftOut, unknown)
-		case proofs[at].LeftOut != "":
-			v.LabelsLeftOut = append(v.LabelsLeftOut, proofs[at])
+		proof := text.First(proofs, func(proof wiring.LabelProof) bool { return proof.Label == label })
+		if proof.Label == "" {
+			proof = wiring.LabelProof{Label: label, LeftOut: "the next run asks the tracker who has set it"}
+		}
+		if proof.LeftOut != "" {
+			v.LabelsLeftOut = append(v.LabelsLeftOut, proof)
 		}
 	}
 	return nil
+}
+
+// proofsOf returns who has set labels, as the agent's newest run has found out; none if there
+// are no labels to prove.
+func (r *issueReader) proofsOf(labels []string) ([]wiring.LabelProof, error) {
+	run := r.lastOfAgent()
+	if len(labels) == 0 || run.ID == "" {
+		return nil, nil
+	}
+	return wiring.Proofs(host.RunDir(r.Project.StateDir, run.ID))
+}
+
+// lastOfAgent is the agent's newest run; the zero value if there is none.
+func (r *issueReader) lastOfAgent() reconcile.Run {
+	return text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+}
+
+// released is the newest release; nil if there was none.
+func (r *issueReader) released() *state.Release {
+	if len(r.releases) == 0 {
+		return nil
+	}
+	return &r.releases[0]
 }
 
 // addOpen adds the open requests and the commands that no pass has carried out yet.
@@ -320,14 +347,15 @@ func (r *issueReader) addRuns(v *Issue) {
 			v.Totals.Add(run, v.GeneratedAt)
 		}
 	}
-	if r.released != nil {
-		v.Links = reconcile.MergeLinks(v.Links, r.released.Links)
+	if v.Released != nil {
+		v.Links = reconcile.MergeLinks(v.Links, v.Released.Links)
 	}
 	if r.Config == nil {
 		return
 	}
 	spent := view.Spend(r.Config.Agent.Prices, r.uses...)
-	if pruned := v.Totals.Total - spent.Tokens.Total; pruned > 0 {
+	pruned := v.Totals.Total - spent.Tokens.Total // what runs used that are no longer recorded
+	if pruned > 0 {
 		spent.Add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.Config.Agent.Prices)
 	}
 	v.Cost = spent.Cost
@@ -335,20 +363,18 @@ func (r *issueReader) addRuns(v *Issue) {
 
 // addLog adds the end of the log of the agent's newest run.
 func (r *issueReader) addLog(v *Issue, lines int) error {
-	run := text.First(r.runs, func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun })
+	run := r.lastOfAgent()
 	if run.ID == "" {
 		return nil
 	}
-	tail, err := eventlog.ReadTail(
-		r.Project.StateDir,
-		run,
-		lines,
-		r.Now,
-		run.Outcome != "" || wiring.WorkerDead(r.Project, run),
-	)
+	ended := run.Outcome != "" || wiring.WorkerDead(r.Project, run)
+	tail, err := eventlog.ReadTail(r.Project.StateDir, run, lines, r.Now, ended)
+	if err != nil {
+		return err
+	}
 	v.Log = append(v.Log, tail.Lines...)
 	v.LastMessage = text.OrNull(tail.Message)
-	return err
+	return nil
 }
 
 // readIssue reads what the database knows of the issue.
@@ -357,13 +383,17 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	if err != nil {
 		return err
 	}
-	if r.Recorded, err = r.DB.Views.StateOf(ctx, id); err != nil {
+	r.Recorded, err = r.DB.Views.StateOf(ctx, id)
+	if err != nil {
 		return err
 	}
 	if known {
 		r.id = id
 		r.identifier = identifier
-		if err := errors.Join(r.readRuns(ctx, v), r.readOutside(ctx, v)); err != nil {
+		if err := r.readRuns(ctx, v); err != nil {
+			return err
+		}
+		if err := r.readOutside(ctx, v); err != nil {
 			return err
 		}
 	}
@@ -372,7 +402,8 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 		r.source = SourceRun
 	}
 	for i := range r.Recorded.Claims {
-		if c := &r.Recorded.Claims[i]; c.IssueID == r.id {
+		c := &r.Recorded.Claims[i]
+		if c.IssueID == r.id {
 			r.claim = c
 			r.issue = &c.Issue
 			r.source = SourceClaim
@@ -383,36 +414,55 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 
 // readRuns reads the runs of the issue, and what all of them have used.
 func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
-	var errs [4]error
-	r.runs, errs[0] = r.DB.Runs.OfIssue(ctx, r.id, shownRuns)
-	v.RunsKept, errs[1] = r.DB.Runs.Count(ctx, r.id)
-	r.uses, errs[2] = r.DB.Runs.UseOf(ctx, r.id)
-	var totals state.Totals
-	totals, errs[3] = r.DB.Runs.TotalsOf(ctx, r.id)
+	var err error
+	r.runs, err = r.DB.Runs.OfIssue(ctx, r.id, shownRuns)
+	if err != nil {
+		return err
+	}
+	v.RunsKept, err = r.DB.Runs.Count(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	r.uses, err = r.DB.Runs.UseOf(ctx, r.id)
+	if err != nil {
+		return err
+	}
+	totals, err := r.DB.Runs.TotalsOf(ctx, r.id)
+	if err != nil {
+		return err
+	}
 	v.Totals = view.Totals{Tokens: view.Tokens(totals.Tokens), Seconds: totals.Runtime.Seconds()}
-	return errors.Join(errs[:]...)
+	return nil
 }
 
 // readOutside reads what passes have found in the tracker and in the repository: the skip, the
 // releases, the pull request, the delivery.
 func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
-	var errs [5]error
-	r.blocks, errs[4] = r.DB.Views.BlockedByIssue(ctx, r.identifier)
-	r.skip, r.skipped, errs[0] = r.DB.Views.SkipOf(ctx, r.id)
-	r.releases, errs[1] = r.DB.Views.Releases(ctx, r.id, shownMoments)
-	if len(r.releases) > 0 {
-		r.released = &r.releases[0]
+	var err error
+	r.blocks, err = r.DB.Views.BlockedByIssue(ctx, r.identifier)
+	if err != nil {
+		return err
 	}
-	all, err := r.DB.Views.PullRequests(ctx)
-	if p, found := all[r.id]; found {
-		v.PullRequest = &p
+	r.skip, r.skipped, err = r.DB.Views.SkipOf(ctx, r.id)
+	if err != nil {
+		return err
 	}
-	errs[2] = err
+	r.releases, err = r.DB.Views.Releases(ctx, r.id, shownMoments)
+	if err != nil {
+		return err
+	}
+	pulls, err := r.DB.Views.PullRequests(ctx)
+	if err != nil {
+		return err
+	}
+	if pull, found := pulls[r.id]; found {
+		v.PullRequest = &pull
+	}
 	delivered, found, err := r.DB.Views.Delivered(ctx, r.id)
-	if errs[3] = err; found {
+	if found {
 		v.Delivered = &delivered
 	}
-	return errors.Join(errs[:]...)
+	return err
 }
 
 // readWatch reads what the watched pull request of the issue waits for.
@@ -427,42 +477,49 @@ func (r *issueReader) readWatch(ctx context.Context, v *Issue) error {
 	}
 	v.WaitsFor = watch.WaitsFor(feedback, v.GeneratedAt)
 	failed, err := r.DB.Views.LookErrors(ctx)
+	if err != nil {
+		return err
+	}
 	for _, e := range failed {
 		if e.PullRequest == "" || e.PullRequest == watch.Pull.URL {
 			v.LookErrors = append(v.LookErrors, e)
 		}
 	}
-	return err
+	return nil
 }
 
 // askTracker asks the tracker about an issue without a claim. If it does not answer, what the
 // database knows is shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
-	switch {
-	case r.claim != nil, offline && r.id != "":
+	isKnown := r.id != ""
+	if r.claim != nil || offline && isKnown {
 		return nil
-	case offline:
+	}
+	if offline {
 		return wiring.UnknownIssue(ctx, r.DB, r.identifier, "the tracker was not asked")
 	}
 	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
 	defer cancel()
 	issue, err := wiring.FetchIssue(bounded, r.Project, cmp.Or(r.id, r.identifier))
-	switch {
-	case err == nil:
-		r.id = issue.ID
-		r.identifier = issue.Identifier
-		r.issue = issue
-		r.source = SourceTracker
-	case r.id != "":
+	if err != nil && isKnown {
 		v.TrackerErr = exit.From(err)
-	case r.DB != nil && !wiring.IsNumber(r.identifier) && exit.From(err).Code == "issue_not_found":
-		return wiring.UnknownIssue(ctx, r.DB, r.identifier, wiring.NotInTracker)
-	default:
+		return nil
+	}
+	if err != nil {
+		isGone := exit.From(err).Code == "issue_not_found"
+		if isGone && r.DB != nil && !wiring.IsNumber(r.identifier) {
+			return wiring.UnknownIssue(ctx, r.DB, r.identifier, wiring.NotInTracker)
+		}
 		return err
 	}
+	r.id = issue.ID
+	r.identifier = issue.Identifier
+	r.issue = issue
+	r.source = SourceTracker
 	return nil
 }
 
+// knownIssue is the newest record of the issue.
 func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
 	row := KnownIssue{
 		ID:         r.id,
@@ -470,8 +527,8 @@ func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
 		Labels:     []string{},
 		BlockedBy:  []string{},
 		Blocks:     append([]string{}, r.blocks...),
+		Recorded:   map[string]bool{},
 	}
-	row.Recorded = map[string]bool{}
 	if r.issue == nil {
 		if r.skipped {
 			row.Title = text.OrNull(r.skip.Title)
@@ -488,19 +545,20 @@ func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
 	if a := r.issue.Assignee; a != nil {
 		row.Assignee = text.OrNull(cmp.Or(a.Email, a.ID))
 	}
-	if release := r.released; r.source == SourceRun && release != nil && release.To != nil &&
-		release.At.After(r.runs[0].StartedAt) {
+	release := r.released()
+	if r.source == SourceRun && release != nil && release.To != nil && release.At.After(r.runs[0].StartedAt) {
 		row.State = release.To
 		row.Source = new(SourceRelease)
 	}
 	row.Labels = append(row.Labels, r.issue.Labels...)
 	for _, b := range r.issue.BlockedBy {
-		if b.Identifier != nil {
-			row.BlockedBy = append(row.BlockedBy, *b.Identifier)
-			if r.DB != nil {
-				// after an error it has no link
-				_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier)
-			}
+		if b.Identifier == nil {
+			continue
+		}
+		row.BlockedBy = append(row.BlockedBy, *b.Identifier)
+		if r.DB != nil {
+			// after an error it has no link
+			_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier)
 		}
 	}
 	return row
@@ -511,8 +569,13 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 		return nil
 	}
 	row := &ClaimRow{
-		Status: c.Status, Attempt: c.Attempt, Delivery: text.OrNull(c.Delivery),
-		ClaimedAt: c.ClaimedAt, Failures: c.Failures, Runs: c.Runs, HeldNext: c.HoldNext,
+		Status:    c.Status,
+		Attempt:   c.Attempt,
+		Delivery:  text.OrNull(c.Delivery),
+		ClaimedAt: c.ClaimedAt,
+		Failures:  c.Failures,
+		Runs:      c.Runs,
+		HeldNext:  c.HoldNext,
 	}
 	if c.Status != reconcile.Running {
 		code, message := c.Fault()
@@ -537,22 +600,18 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	if run.ID == "" {
 		return nil, nil
 	}
-	row := &WorkspaceRow{Path: run.WorkspacePath, Host: text.OrNull(run.Host)}
-	if row.Host != nil {
-		row.Exists = run.Remote == reconcile.RemoteBegun // it was not looked for yet
-		for _, w := range r.Recorded.RemoteWorkspaces {
-			if w.Host != *row.Host || w.Path != row.Path {
-				continue
-			}
-			if row.Exists = true; w.Unsaved != "" {
-				row.Kept = new(r.KeptRow(w, run))
-			}
-		}
+	if run.Host != "" {
+		return r.remoteWorkspace(run), nil
+	}
+	row := &WorkspaceRow{Path: run.WorkspacePath}
+	found, inspectErr := wiring.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
+	if !found.Exists {
 		return row, nil
 	}
-	found, inspectErr := wiring.ThisMachine().Inspect(ctx, host.WorkspaceRequest{Path: row.Path})
-	if row.Exists = found.Exists; !row.Exists {
-		return row, nil
+	row.Exists = true
+	row.Git = found.Git
+	if inspectErr != nil {
+		row.Error = exit.From(inspectErr)
 	}
 	kept, err := view.Kept(ctx, r.Project.StateDir, r.DB, r.Recorded)
 	if err != nil {
@@ -563,11 +622,27 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 			row.Kept = new(r.KeptRow(k, run))
 		}
 	}
-	if inspectErr != nil {
-		row.Error = exit.From(inspectErr)
-	}
-	row.Git = found.Git
 	return row, ctx.Err()
+}
+
+// remoteWorkspace is the workspace of a run on another machine, as the last run there has
+// described it.
+func (r *issueReader) remoteWorkspace(run reconcile.Run) *WorkspaceRow {
+	row := &WorkspaceRow{
+		Path:   run.WorkspacePath,
+		Host:   &run.Host,
+		Exists: run.Remote == reconcile.RemoteBegun, // it was not looked for yet
+	}
+	for _, w := range r.Recorded.RemoteWorkspaces {
+		if w.Host != run.Host || w.Path != run.WorkspacePath {
+			continue
+		}
+		row.Exists = true
+		if w.Unsaved != "" {
+			row.Kept = new(r.KeptRow(w, run))
+		}
+	}
+	return row
 }
 
 // Address is the address of the issue's page, or of its pull request; empty where none is

@@ -39,14 +39,14 @@ func TestReleasedIssue(t *testing.T) {
 		{"deleted", reconcile.StopMissing, "", "", forecast{}, time.Time{}, "released: the tracker no longer returns it"},
 		{"never released", "", "", "Todo", inactive, time.Time{}, ""},
 	} {
-		r := issueReader{released: &state.Release{
-			From:   "Todo",
-			To:     text.OrNull(c.to),
-			Reason: c.reason,
-			At:     now,
-		}}
-		if c.reason == "" {
-			r.released = nil
+		r := issueReader{}
+		if c.reason != "" {
+			r.releases = []state.Release{{
+				From:   "Todo",
+				To:     text.OrNull(c.to),
+				Reason: c.reason,
+				At:     now,
+			}}
 		}
 		r.skip.Since = c.skipped
 		r.skipped = !c.skipped.IsZero()

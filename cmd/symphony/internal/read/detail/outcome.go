@@ -9,9 +9,10 @@ import (
 
 // byPerson are the codes of reasons that end only when a person does something.
 var byPerson = []string{
-	reconcile.SkipPaused, reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipMalformed, reconcile.SkipUnsavedWork,
-	reconcile.SkipPullRequest,
-	"not_active", "terminal", "other_project", "archived", "invalid_config", "missing_workflow_file", "workflow_parse_error",
+	reconcile.SkipPaused, reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipMalformed,
+	reconcile.SkipUnsavedWork, reconcile.SkipPullRequest,
+	"not_active", "terminal", "other_project", "archived",
+	"invalid_config", "missing_workflow_file", "workflow_parse_error",
 }
 
 // How long the pass that a worker starts at the end of its run may take to settle the run, and
@@ -27,12 +28,8 @@ func (v Issue) GoesOn() bool {
 	switch v.Status {
 	case reconcile.StatusRunning:
 		return v.Why.Code != "ended" && v.Why.Code != "worker_lost" || v.Schedule || v.endedWithin(settleTime)
-	case reconcile.StatusQueued,
-		reconcile.StatusBlocked,
-		reconcile.StatusWaiting,
-		reconcile.StatusUndelivered,
-		StatusReady,
-		reconcile.StatusSkipped:
+	case reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, reconcile.StatusUndelivered,
+		reconcile.StatusSkipped, StatusReady:
 		return (v.Schedule || v.endedWithin(decideTime)) && !slices.Contains(byPerson, v.Why.Code)
 	default:
 		return false

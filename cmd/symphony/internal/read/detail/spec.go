@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// SpecIssue is the part of an Issue that section 13.7 of the specification names and that has
-// another name above, or none. Readers of other implementations find it where they expect it.
+// SpecIssue repeats what section 13.7 of the specification names and what Issue has under
+// another name, or not at all. Programs for other implementations find it where they expect it.
 type SpecIssue struct {
 	ID         string   `json:"issue_id"`
 	Identifier string   `json:"issue_identifier"`
@@ -64,11 +64,13 @@ type RecentEvent struct {
 // specIssue makes the part of the issue that the specification names of what was read already.
 func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err error) {
 	s = SpecIssue{
-		ID: r.id, Identifier: r.identifier, Logs: Logs{[]SessionLog{}}, Tracked: v.Issue,
-		RecentEvents: text.Map(
-			v.Log,
-			func(l eventlog.Line) RecentEvent { return RecentEvent{l.At, l.Kind, l.Text} },
-		),
+		ID:         r.id,
+		Identifier: r.identifier,
+		Logs:       Logs{[]SessionLog{}},
+		Tracked:    v.Issue,
+		RecentEvents: text.Map(v.Log, func(l eventlog.Line) RecentEvent {
+			return RecentEvent{l.At, l.Kind, l.Text}
+		}),
 	}
 	r.Only = []string{r.id}
 	claims := r.Claims()
@@ -88,15 +90,15 @@ func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err 
 		s.LastError = v.Claim.Error
 	}
 	for _, run := range r.runs {
-		if path := eventlog.Path(r.Project.StateDir, run.ID); wiring.Exists(path) {
+		path := eventlog.Path(r.Project.StateDir, run.ID)
+		if wiring.Exists(path) {
 			s.Logs.Sessions = append(s.Logs.Sessions, SessionLog{Label: run.ID, Path: path})
 		}
 	}
 	if s.LastError == nil {
-		ended := text.First(
-			r.runs,
-			func(run reconcile.Run) bool { return run.Kind == reconcile.AgentRun && run.Outcome != "" },
-		)
+		ended := text.First(r.runs, func(run reconcile.Run) bool {
+			return run.Kind == reconcile.AgentRun && run.Outcome != ""
+		})
 		s.LastError = view.ErrorText(ended.ErrorCode, ended.ErrorText)
 	}
 	return s, nil

@@ -3,7 +3,6 @@ package detail
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
 )
 
 // Moment is something that happened to an issue, or that lasts.
@@ -55,8 +55,8 @@ const (
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its
 // run at once.
 var latestFirst = []MomentKind{
-	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked, MomentRequest, MomentMessage, MomentTurn,
-	MomentRun, MomentClaim,
+	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked,
+	MomentRequest, MomentMessage, MomentTurn, MomentRun, MomentClaim,
 }
 
 const (
@@ -73,62 +73,41 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	if r.claim != nil {
 		list = append(list, Moment{At: r.claim.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
 	}
-	var errs []error
 	for _, run := range r.runs {
-		list = append(list, runMoment(r.RunRow(run)))
-		if run.Kind == reconcile.AgentRun {
-			turns, err := eventlog.Turns(r.Project.StateDir, run)
-			list = append(list, turnMoments(run, turns)...)
-			errs = append(errs, err)
+		moments, err := r.momentsOf(run)
+		if err != nil {
+			return nil, err
 		}
-		if h := run.Delivery.Handover; h.Asked() && h.RunID == run.ID {
-			said := text.Within(text.OneLine(h.Blocked+h.Summary), shownWords)
-			list = append(list, Moment{
-				At:   h.At,
-				Kind: MomentAsked,
-				Name: "agent hands over",
-				Text: said,
-			})
-		}
+		list = append(list, moments...)
 	}
 	requests, err := r.DB.Views.RequestsOfIssue(ctx, r.id, shownMoments)
-	errs = append(errs, err)
+	if err != nil {
+		return nil, err
+	}
 	list = append(list, text.Map(requests, requestMoment)...)
 	messages, err := r.DB.Views.MessagesOf(ctx, r.id, false, shownMoments)
-	errs = append(errs, err)
+	if err != nil {
+		return nil, err
+	}
 	list = append(list, text.Map(messages, messageMoment)...)
-	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
-	errs = append(errs, err)
-	// a hold by an operator has no notification
-	if c := r.claim; c != nil && c.Status == reconcile.Held {
-		known := func(h reconcile.Attention) bool { return h.At.Equal(c.HeldAt) }
-		if now := reconcile.HoldAttention(*c); !slices.ContainsFunc(holds, known) {
-			holds = append(holds, now)
-		}
+	holds, err := r.holds(ctx)
+	if err != nil {
+		return nil, err
 	}
-	for _, h := range holds {
-		_, why, _ := strings.Cut(h.Text, "): ")
-		list = append(list, Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why})
+	list = append(list, text.Map(holds, holdMoment)...)
+	watch, _, err := r.DB.Watch(ctx, r.id)
+	if err != nil {
+		return nil, err
 	}
-	w, _, err := r.DB.Watch(ctx, r.id)
-	list = append(list, pullMoments(w)...)
-	errs = append(errs, err)
+	list = append(list, pullMoments(watch)...)
 	for _, release := range r.releases {
-		m := Moment{
-			At:   release.At,
-			Kind: MomentReleased,
-			Name: "released",
-			Text: cmp.Or(words.Releases[release.Reason], release.Reason),
-		}
-		if release.Reason == reconcile.StopTerminal || release.Reason == reconcile.StopInactive {
-			m.Kind = MomentHandover
-			m.Name = "handed over"
-			m.Text = release.From + " → " + text.OrEmpty(release.To)
-		}
-		list = append(list, m, Moment{At: release.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
+		list = append(list,
+			releaseMoment(release),
+			Moment{At: release.ClaimedAt, Kind: MomentClaim, Name: "claimed"})
 	}
-	if n := len(r.runs); n == shownRuns { // what is older than the runs that are shown is left out
-		list = slices.DeleteFunc(list, func(m Moment) bool { return m.At.Before(r.runs[n-1].StartedAt) })
+	if len(r.runs) == shownRuns { // there may be older runs, which are not shown
+		oldest := r.runs[shownRuns-1].StartedAt
+		list = slices.DeleteFunc(list, func(m Moment) bool { return m.At.Before(oldest) })
 	}
 	slices.SortStableFunc(list, func(a, b Moment) int {
 		return cmp.Or(
@@ -136,7 +115,68 @@ func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 			cmp.Compare(slices.Index(latestFirst, a.Kind), slices.Index(latestFirst, b.Kind)),
 		)
 	})
-	return list, errors.Join(errs...)
+	return list, nil
+}
+
+// momentsOf returns a run with its turns and the handover for which its agent asked.
+func (r *issueReader) momentsOf(run reconcile.Run) ([]Moment, error) {
+	list := []Moment{runMoment(r.RunRow(run))}
+	if run.Kind == reconcile.AgentRun {
+		turns, err := eventlog.Turns(r.Project.StateDir, run)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, turnMoments(run, turns)...)
+	}
+	if h := run.Delivery.Handover; h.Asked() && h.RunID == run.ID {
+		list = append(list, Moment{
+			At:   h.At,
+			Kind: MomentAsked,
+			Name: "agent hands over",
+			Text: text.Within(text.OneLine(h.Blocked+h.Summary), shownWords),
+		})
+	}
+	return list, nil
+}
+
+// holds returns the holds of the issue. The present one is added if it has no notification: an
+// operator has held the issue.
+func (r *issueReader) holds(ctx context.Context) ([]reconcile.Attention, error) {
+	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
+	if err != nil {
+		return nil, err
+	}
+	c := r.claim
+	if c == nil || c.Status != reconcile.Held {
+		return holds, nil
+	}
+	isKnown := slices.ContainsFunc(holds, func(h reconcile.Attention) bool { return h.At.Equal(c.HeldAt) })
+	if !isKnown {
+		holds = append(holds, reconcile.HoldAttention(*c))
+	}
+	return holds, nil
+}
+
+func holdMoment(h reconcile.Attention) Moment {
+	_, why, _ := strings.Cut(h.Text, "): ")
+	return Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why}
+}
+
+func releaseMoment(release state.Release) Moment {
+	if release.Reason == reconcile.StopTerminal || release.Reason == reconcile.StopInactive {
+		return Moment{
+			At:   release.At,
+			Kind: MomentHandover,
+			Name: "handed over",
+			Text: release.From + " → " + text.OrEmpty(release.To),
+		}
+	}
+	return Moment{
+		At:   release.At,
+		Kind: MomentReleased,
+		Name: "released",
+		Text: cmp.Or(words.Releases[release.Reason], release.Reason),
+	}
 }
 
 func runMoment(r view.RunRow) Moment {
@@ -155,30 +195,32 @@ func runMoment(r view.RunRow) Moment {
 		m.Name += fmt.Sprintf(", attempt %d", r.Attempt)
 	}
 	var parts []string
-	if e := view.Plain(text.OrEmpty(r.Error)); e != "" {
-		parts = append(parts, e)
+	if r.Error != nil {
+		parts = append(parts, view.Plain(*r.Error))
 	}
 	if v := r.Verification(); v != nil {
 		parts = append(parts, v.String())
 	}
-	if d := r.Delivery; d != nil {
-		switch {
-		case d.Code != "":
-			parts = append(parts, "not delivered: "+d.Code+": "+d.Message)
-		case d.PullRequest != "":
-			parts = append(
-				parts,
-				fmt.Sprintf("%s delivered: %s", text.Plural(d.Commits, "commit"), d.PullRequest),
-			)
-		case d.Commits > 0:
-			parts = append(
-				parts,
-				fmt.Sprintf("%s delivered to %s", text.Plural(d.Commits, "commit"), d.Branch),
-			)
-		}
+	if r.Delivery != nil {
+		parts = append(parts, deliveryText(*r.Delivery))
 	}
+	parts = slices.DeleteFunc(parts, func(part string) bool { return part == "" })
 	m.Text = strings.Join(parts, "; ")
 	return m
+}
+
+// deliveryText is what became of the commits of a run; empty if there were none.
+func deliveryText(d reconcile.DeliveryResult) string {
+	commits := text.Plural(d.Commits, "commit")
+	switch {
+	case d.Code != "":
+		return "not delivered: " + d.Code + ": " + d.Message
+	case d.PullRequest != "":
+		return commits + " delivered: " + d.PullRequest
+	case d.Commits > 0:
+		return commits + " delivered to " + d.Branch
+	}
+	return ""
 }
 
 // sights are the names and results of what has happened to a pull request.
@@ -225,8 +267,13 @@ func pullMoments(w reconcile.Watch) (list []Moment) {
 func turnMoments(run reconcile.Run, turns []eventlog.Turn) []Moment {
 	return text.Map(turns, func(t eventlog.Turn) Moment {
 		m := Moment{
-			At: t.At, Until: text.OrNull(t.Until), Kind: MomentTurn, RunID: &run.ID,
-			Name: fmt.Sprintf("turn %d", t.Number), Result: t.Result, Text: t.Text,
+			At:     t.At,
+			Until:  text.OrNull(t.Until),
+			Kind:   MomentTurn,
+			RunID:  &run.ID,
+			Name:   fmt.Sprintf("turn %d", t.Number),
+			Result: t.Result,
+			Text:   t.Text,
 		}
 		if m.Until == nil && !run.EndedAt.IsZero() {
 			m.Until = &run.EndedAt

@@ -34,7 +34,8 @@ type Next struct {
 
 // explain sets the status, why the issue has it, and what happens next.
 func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
-	switch c := r.claim; {
+	c := r.claim
+	switch {
 	case c != nil && c.Status == reconcile.Running:
 		v.Status = reconcile.StatusRunning
 		v.Since = nil
@@ -47,26 +48,7 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)
 	default:
-		v.Why = r.whyNotRunning(f)
-		v.Next = r.nextRun(v.Why, f)
-		switch {
-		case c != nil:
-			if v.Status = c.IssueStatus(false, r.Obstacle() != ""); v.Status == reconcile.StatusUndelivered {
-				v.Since = text.OrNull(c.Delivery.FailedAt)
-			}
-		case f.action == reconcile.ActDispatch:
-			v.Status = StatusReady
-		case v.Why.Code == whyUnclaimed:
-			v.Status = StatusUnknown
-		default:
-			v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(r.Obstacle() != "")
-			if r.ConfigErr != nil {
-				v.Status = reconcile.StatusWaiting
-			}
-			if r.skipped && r.skip.Reason == v.Why.Code {
-				v.Since = &r.skip.Since
-			}
-		}
+		r.explainWait(v, f)
 	}
 	if r.claim != nil && r.claim.Issue.Unreadable != "" {
 		v.Why.Message = view.UnreadableText + r.claim.Issue.Unreadable + "; " + v.Why.Message
@@ -76,6 +58,33 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	}
 }
 
+// explainWait explains an issue that is claimed and waits, or that is not claimed.
+func (r *issueReader) explainWait(v *Issue, f forecast) {
+	v.Why = r.whyNotRunning(f)
+	v.Next = r.nextRun(v.Why, f)
+	stopped := r.Obstacle() != ""
+	switch {
+	case r.claim != nil:
+		v.Status = r.claim.IssueStatus(false, stopped)
+		if v.Status == reconcile.StatusUndelivered {
+			v.Since = text.OrNull(r.claim.Delivery.FailedAt)
+		}
+	case f.action == reconcile.ActDispatch:
+		v.Status = StatusReady
+	case v.Why.Code == whyUnclaimed:
+		v.Status = StatusUnknown
+	default:
+		v.Status = reconcile.Skip{Reason: v.Why.Code}.IssueStatus(stopped)
+		if r.ConfigErr != nil {
+			v.Status = reconcile.StatusWaiting
+		}
+		if r.skipped && r.skip.Reason == v.Why.Code {
+			v.Since = &r.skip.Since
+		}
+	}
+}
+
+// explainRun explains the status of a claim with a run.
 func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	held := ""
 	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
@@ -124,8 +133,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	}
 }
 
-// explainLostLink says since when nothing was heard of the host of a run, and what follows
-// from that.
+// explainLostLink says since when nothing was heard of the host of a run, and what happens if
+// that lasts.
 func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 	silence := text.Duration(run.Lost(r.Now))
 	v.Why = Why{
@@ -169,21 +178,19 @@ const (
 // isReleased reports whether an unclaimed issue is still as it was when a pass released it: no
 // pass will start it, nor has one skipped it since.
 func (r *issueReader) isReleased(f forecast) bool {
-	switch {
-	case r.released == nil || f.action != "":
+	release := r.released()
+	if release == nil || f.action != "" {
 		return false
-	case f.reason == "":
-		return !r.skipped || r.skip.Since.Before(r.released.At)
 	}
-	return f.next != "" ||
-		slices.Contains(
-			[]string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy},
-			f.reason,
-		)
+	if f.reason == "" {
+		return !r.skipped || r.skip.Since.Before(release.At)
+	}
+	outside := []string{reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy}
+	return f.next != "" || slices.Contains(outside, f.reason)
 }
 
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
-	release := r.released
+	release := r.released()
 	v.Status = StatusHandedOver
 	v.Since = &release.At
 	moved := release.From
@@ -196,7 +203,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Status = StatusReleased
 		v.Why = Why{whyReleased, reason}
 	}
-	if last := cmp.Or(release.To, &release.From); r.source == SourceTracker && state != "" && state != *last {
+	last := *cmp.Or(release.To, &release.From)
+	if r.source == SourceTracker && state != "" && state != last {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
@@ -205,10 +213,8 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	}
 	switch {
 	case f.reason == "not_active" && r.Config != nil:
-		v.Next.Message += "; if it is moved to " + strings.Join(
-			r.Config.Policy.ActiveStates,
-			" or ",
-		) + ", a pass starts it again"
+		active := strings.Join(r.Config.Policy.ActiveStates, " or ")
+		v.Next.Message += "; if it is moved to " + active + ", a pass starts it again"
 	case f.reason == reconcile.SkipLabel && r.Config != nil && r.issue != nil:
 		missing := strings.Join(r.Config.Policy.MissingLabels(*r.issue), " and the label ")
 		v.Next.Message = "set the label " + missing + " again, and a pass starts it"
@@ -248,10 +254,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 		fault := exit.From(r.ConfigErr)
 		return Why{fault.Code, "no run starts until the workflow is valid: " + fault.Message}
 	case now && c != nil && r.trackerFault() != nil:
-		return Why{
-			r.trackerFault().Code,
-			"no run starts until the tracker answers: " + r.trackerFault().Message,
-		}
+		fault := r.trackerFault()
+		return Why{fault.Code, "no run starts until the tracker answers: " + fault.Message}
 	case f.reason != "" && (now || f.reason == reconcile.SkipPaused):
 		return Why{f.reason, f.message}
 	case c == nil && f.action == reconcile.ActDispatch:
@@ -335,13 +339,11 @@ func (r *issueReader) nextRun(why Why, f forecast) Next {
 		}
 		return r.atPass(message)
 	case f.action == reconcile.ActDeliver:
-		return r.atPass(
-			pass + " delivers its commits, without an agent; symphony deliver " + r.identifier + " tries now",
-		)
+		now := "symphony deliver " + r.identifier + " tries now"
+		return r.atPass(pass + " delivers its commits, without an agent; " + now)
 	case r.Recorded.Paused && r.undelivered():
-		return Next{
-			Message: "a pass delivers its commits after symphony resume; symphony deliver " + r.identifier + " does it now",
-		}
+		now := "symphony deliver " + r.identifier + " does it now"
+		return Next{Message: "a pass delivers its commits after symphony resume; " + now}
 	case f.action == reconcile.ActHold:
 		return r.atPass(pass + " holds it: " + f.message)
 	case f.action == reconcile.ActRelease:
@@ -357,18 +359,15 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 	if condition, known := words.Once[reason]; known {
 		return Next{Message: "a pass starts it " + condition}
 	}
+	run := "symphony run " + r.identifier + " starts it now"
 	switch reason {
 	case reconcile.SkipNoSlot, reconcile.SkipNoSlotInState:
 		if f.accountFull {
 			return Next{Message: "a pass starts it once a slot of the account is free and its turn has come"}
 		}
-		return Next{
-			Message: "a pass starts it once a slot is free and its turn has come; symphony run " + r.identifier + " starts it now",
-		}
+		return Next{Message: "a pass starts it once a slot is free and its turn has come; " + run}
 	case reconcile.SkipPullRequest:
-		return Next{
-			Message: "a pass starts it once that pull request is closed; symphony run " + r.identifier + " starts it now",
-		}
+		return Next{Message: "a pass starts it once that pull request is closed; " + run}
 	case reconcile.SkipBlocked:
 		next := Next{Message: "a pass tries again; symphony unblock tries now"}
 		if r.Block != nil {
@@ -376,9 +375,7 @@ func (r *issueReader) startOnce(reason string, f forecast) Next {
 		}
 		return next
 	case reconcile.SkipBudget:
-		next := Next{
-			Message: "symphony run " + r.identifier + " starts it now, a pass when the next day (UTC) begins",
-		}
+		next := Next{Message: run + ", a pass when the next day (UTC) begins"}
 		if r.Budget != nil {
 			next.At = new(latest(r.Budget.Until, r.due()))
 		}
