@@ -103,15 +103,15 @@ type started struct {
 }
 
 // Running returns the lines of the commands and calls that have begun and not ended, the
-// oldest first, with the time that each has taken until now. After the end of the run they are
-// those that it has ended.
+// oldest first, with the time that each has taken until now. If the run has ended, it has ended
+// them.
 func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	for _, s := range r.running {
 		s.line.Minor = false
-		if took := now.Sub(s.line.At).Milliseconds(); ended {
+		if ended {
 			s.line.Status = Unended
 		} else {
-			s.line.DurationMS = &took
+			s.line.DurationMS = new(now.Sub(s.line.At).Milliseconds())
 		}
 		lines = append(lines, s.line)
 	}
@@ -137,16 +137,17 @@ func (r *Reader) Read(data []byte) (Line, bool) {
 // say.
 func (r *Reader) follow(i *agent.Item, l *Line) {
 	at := slices.IndexFunc(r.running, func(s started) bool { return s.id == i.ID })
-	switch {
-	case !i.Ended:
+	if !i.Ended {
 		r.running = append(r.running, started{i.ID, *l})
-	case at >= 0:
-		if l.DurationMS == nil && l.Kind != Change {
-			took := l.At.Sub(r.running[at].line.At).Milliseconds()
-			l.DurationMS = &took
-		}
-		r.running = slices.Delete(r.running, at, at+1)
+		return
 	}
+	if at < 0 {
+		return
+	}
+	if l.DurationMS == nil && l.Kind != Change {
+		l.DurationMS = new(l.At.Sub(r.running[at].line.At).Milliseconds())
+	}
+	r.running = slices.Delete(r.running, at, at+1)
 }
 
 func (r *Reader) describe(e agent.Event) (Line, bool) {
@@ -173,9 +174,7 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		return describeMutation(e.Raw, message), true
 	case agent.EventWorkEnd:
 		return Line{Kind: Note, Text: "the run has " + message, Minor: true}, true
-	case agent.EventSessionStarted,
-		agent.EventToolCallCompleted,
-		agent.EventToolCallFailed,
+	case agent.EventSessionStarted, agent.EventToolCallCompleted, agent.EventToolCallFailed,
 		agent.EventUnsupportedToolCall:
 		// The item of a call reports the same.
 		return Line{Kind: Note, Text: message, Minor: true}, true
@@ -205,7 +204,8 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 
 // AboutRequest reports whether an event is about something that the agent asks of a person.
 func AboutRequest(name string) bool {
-	return name == agent.EventTurnInputRequired || strings.HasPrefix(name, "approval_") ||
+	return name == agent.EventTurnInputRequired ||
+		strings.HasPrefix(name, "approval_") ||
 		strings.HasPrefix(name, "question_") ||
 		strings.HasPrefix(name, "request_")
 }
@@ -259,11 +259,8 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 	case agent.ItemMessage:
 		return Line{Kind: Words, Text: cmp.Or(strings.TrimSpace(i.Text), message)}, i.Ended
 	case agent.ItemReasoning:
-		return Line{
-			Kind:  Note,
-			Text:  message,
-			Minor: true,
-		}, i.Ended && message != string(agent.ItemReasoning)
+		thought := message != string(agent.ItemReasoning) // otherwise its text is not known
+		return Line{Kind: Note, Text: message, Minor: true}, i.Ended && thought
 	case agent.ItemCommand:
 		l.Kind = Command
 		l.Text = cmp.Or(strings.TrimSpace(i.Command), message)
@@ -272,9 +269,8 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 		l.Kind = Change
 		l.Text = cmp.Or(r.changes(i.Changes), message)
 		for _, c := range i.Changes {
-			l.Detail = append(
-				append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path))),
-				linesOf(AsDiff(c))...)
+			l.Detail = append(l.Detail, strings.TrimSpace(c.Kind+" "+r.short(c.Path)))
+			l.Detail = append(l.Detail, linesOf(AsDiff(c))...)
 		}
 	case agent.ItemTool, agent.ItemMCPTool:
 		l.Kind = Call
@@ -318,9 +314,11 @@ func (r *Reader) changes(changes []agent.FileChange) string {
 				removed++
 			}
 		}
-		name := strings.TrimSpace(
-			cmp.Or(map[string]string{"update": "edit"}[c.Kind], c.Kind) + " " + r.short(c.Path),
-		)
+		verb := c.Kind
+		if verb == "update" {
+			verb = "edit"
+		}
+		name := strings.TrimSpace(verb + " " + r.short(c.Path))
 		if added > 0 {
 			name += fmt.Sprintf(" +%d", added)
 		}
@@ -351,7 +349,8 @@ func AsDiff(c agent.FileChange) string {
 }
 
 func linesOf(s string) []string {
-	if s = strings.Trim(s, "\r\n"); strings.TrimSpace(s) == "" {
+	s = strings.Trim(s, "\r\n")
+	if strings.TrimSpace(s) == "" {
 		return nil
 	}
 	lines := strings.Split(s, "\n")

@@ -41,33 +41,42 @@ const tailWindow = 256 << 10
 
 // ReadTail returns the last lines of a run's log, at most n of them, and the agent's last
 // message. ended is set if the run has ended. A run without a log has none.
-func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (t Tail, err error) {
+func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (Tail, error) {
 	for window := int64(tailWindow); ; window *= 8 {
-		r := Reader{Workspace: run.WorkspacePath}
-		t = Tail{}
-		whole, err := eachOfLast(Path(stateDir, run.ID), window, func(data []byte) {
-			l, ok := r.Read(data)
-			if !ok || l.Minor {
-				return
-			}
-			if l.Kind == Words && ofThread(data, run.ThreadID) {
-				t.Message = l.Text
-			}
-			t.Lines = append(t.Lines, l)
-		})
+		t, whole, err := readTail(stateDir, run, window, now, ended)
 		if err != nil {
 			return t, err
 		}
-		if t.Lines = append(t.Lines, r.Running(now, ended)...); whole ||
-			len(t.Lines) >= n && t.Message != "" {
-			break
+		enough := len(t.Lines) >= n && t.Message != ""
+		if !enough && !whole {
+			continue
 		}
+		t.Lines = t.Lines[max(0, len(t.Lines)-n):]
+		for i := range t.Lines {
+			t.Lines[i], _ = t.Lines[i].Short()
+		}
+		return t, nil
 	}
-	t.Lines = t.Lines[max(0, len(t.Lines)-n):]
-	for i := range t.Lines {
-		t.Lines[i], _ = t.Lines[i].Short()
-	}
-	return t, nil
+}
+
+// readTail returns the lines in the last window bytes of a run's log. whole reports that there
+// are no more.
+func readTail(
+	stateDir string, run reconcile.Run, window int64, now time.Time, ended bool,
+) (t Tail, whole bool, err error) {
+	r := Reader{Workspace: run.WorkspacePath}
+	whole, err = eachOfLast(Path(stateDir, run.ID), window, func(data []byte) {
+		l, ok := r.Read(data)
+		if !ok || l.Minor {
+			return
+		}
+		if l.Kind == Words && ofThread(data, run.ThreadID) {
+			t.Message = l.Text
+		}
+		t.Lines = append(t.Lines, l)
+	})
+	t.Lines = append(t.Lines, r.Running(now, ended)...)
+	return t, whole, err
 }
 
 // ReadRun returns the whole log of a run, without minor lines other than what the agent
@@ -75,7 +84,8 @@ func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bo
 func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lines []Line, err error) {
 	r := Reader{Workspace: run.WorkspacePath}
 	err = EachLine(stateDir, run.ID, func(data []byte) {
-		if l, ok := r.Read(data); ok && (!l.Minor || l.Reasoning() != "") {
+		l, ok := r.Read(data)
+		if ok && (!l.Minor || l.Reasoning() != "") {
 			lines = append(lines, l)
 		}
 	})
@@ -133,9 +143,11 @@ func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err e
 // WorkEnd returns what a run has left in its workspace; nil if its log does not say so.
 func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	_, err = eachOfLast(Path(stateDir, runID), tailWindow, func(data []byte) {
+		if !bytes.Contains(data, []byte(agent.EventWorkEnd)) { // most lines need no decoding
+			return
+		}
 		var e agent.Event
-		if bytes.Contains(data, []byte(agent.EventWorkEnd)) && json.Unmarshal(data, &e) == nil &&
-			e.Name == agent.EventWorkEnd {
+		if json.Unmarshal(data, &e) == nil && e.Name == agent.EventWorkEnd {
 			end = &host.WorkEnd{}
 			_ = json.Unmarshal(e.Raw, end) // as the worker has written it
 		}
@@ -143,6 +155,8 @@ func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	return end, err
 }
 
+// ofThread reports whether a line of a log is about a thread. A line without a thread is about
+// all of them.
 func ofThread(data []byte, thread string) bool {
 	var e struct {
 		ThreadID string `json:"thread_id"`
@@ -191,10 +205,11 @@ func (f *Follower) ReadPrevious(path string, show func([]byte)) error {
 	if err := previous.open(); err != nil || previous.file == nil {
 		return err
 	}
-	if same, err := f.stillAt(path); same || err != nil {
+	same, err := f.stillAt(path)
+	if same || err != nil {
 		return err // replaced in between: Read shows it
 	}
-	_, err := eachLine(previous.file, show)
+	_, err = eachLine(previous.file, show)
 	return err
 }
 
@@ -233,19 +248,18 @@ func (f *Follower) stillAt(path string) (bool, error) {
 // end.
 func (f *Follower) Read(show func([]byte)) error {
 	for {
-		if err := f.open(); err != nil || f.file == nil {
+		err := f.open()
+		if err != nil || f.file == nil {
 			return err
 		}
 		// Checked before reading: everything that was written to the old file is read below.
 		same, err := f.stillAt(f.Path)
-		if errors.Is(err, fs.ErrNotExist) {
-			same = true
-			err = nil // the new file is about to be created
-		}
-		if err != nil {
+		isMoved := errors.Is(err, fs.ErrNotExist) // the new file is about to be created
+		if err != nil && !isMoved {
 			return err
 		}
-		if f.rest, err = eachLine(io.MultiReader(bytes.NewReader(f.rest), f.file), show); err != nil || same {
+		f.rest, err = eachLine(io.MultiReader(bytes.NewReader(f.rest), f.file), show)
+		if err != nil || same || isMoved {
 			return err
 		}
 		f.Rest(show)
@@ -261,6 +275,7 @@ func (f *Follower) Rest(show func([]byte)) {
 	f.rest = nil
 }
 
+// Close closes the log. A later Read opens it again, from its beginning.
 func (f *Follower) Close() {
 	if f.file != nil {
 		_ = f.file.Close() // it was only read
@@ -316,10 +331,11 @@ func Turns(stateDir string, run reconcile.Run) (list []Turn, err error) {
 		if json.Unmarshal(line, &e) != nil {
 			return
 		}
-		var p agent.PromptEvent
+		last := len(list) - 1
 		result, ends := turnResults[e.Name]
-		switch last := len(list) - 1; {
+		switch {
 		case e.Name == agent.EventPrompt:
+			var p agent.PromptEvent
 			_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no number
 			if p.Turn == 0 && last >= 0 {
 				p.Turn = list[last].Number + 1

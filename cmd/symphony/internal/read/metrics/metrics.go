@@ -25,8 +25,8 @@ const gauge, counter = "gauge", "counter"
 // readable is the one metric of a project that can't be read.
 const readable = "symphony_project_readable"
 
-// families are the metrics in their order. Those of the schedule stay true in a file that no
-// pass replaces any more: whether the schedule is dead follows from the age of its last pass.
+// families are the metrics in their order. The metrics of the schedule stay true in a file that
+// no pass replaces any more: the age of the last pass shows whether the schedule is dead.
 var families = []family{
 	{readable, gauge, "Whether the state of the project can be read."},
 	{"symphony_build_info", gauge, "The version of symphony that made these metrics."},
@@ -107,15 +107,8 @@ func Text(all []view.Overview, version string) []byte {
 				if s.label != "" {
 					own = "," + label(s.label, s.of)
 				}
-				fmt.Fprintf(
-					&b,
-					"%s%s{%s%s} %s\n",
-					head,
-					f.name,
-					labels,
-					own,
-					strconv.FormatFloat(s.value, 'f', -1, 64),
-				)
+				value := strconv.FormatFloat(s.value, 'f', -1, 64)
+				fmt.Fprintf(&b, "%s%s{%s%s} %s\n", head, f.name, labels, own, value)
 				head = ""
 			}
 		}
@@ -125,9 +118,8 @@ func Text(all []view.Overview, version string) []byte {
 
 // label writes a label with its value.
 func label(name, value string) string {
-	return name + `="` + strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`).
-		Replace(strings.ToValidUTF8(value, "?")) +
-		`"`
+	escape := strings.NewReplacer(`\`, `\\`, "\n", `\n`, `"`, `\"`)
+	return name + `="` + escape.Replace(strings.ToValidUTF8(value, "?")) + `"`
 }
 
 // sample is one value, with the label that tells it from the project's others; none if the

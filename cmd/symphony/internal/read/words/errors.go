@@ -32,33 +32,39 @@ var runErrors = []RunError{
 	},
 	{
 		"codex_incompatible",
-		"install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, which is " +
-			"under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or switch it off; then `symphony unblock`",
+		"install codex 0.159 or later with `npm install -g @openai/codex`; or correct the quoted value, " +
+			"which is under `codex` or in codex's `config.toml`; or answer once what `codex.command` asks, or " +
+			"switch it off; then `symphony unblock`",
 	},
 	{"agent_auth", "run `codex login` as the account that symphony runs as, with the same `codex.home`"},
 	{"agent_quota", "nothing to do: the account's allowance is used up; work continues after the reset"},
 	{
 		"network",
-		"check the network, and the provider in codex's config.toml; work continues when the model can be reached. If the error " +
-			"stays although codex works, `symphony retry --fresh ISSUE` starts a new conversation",
+		"check the network, and the provider in codex's config.toml; work continues when the model can be " +
+			"reached. If the error stays although codex works, `symphony retry --fresh ISSUE` starts a new " +
+			"conversation",
 	},
 	{
 		"sandbox_unavailable",
-		"allow the machine to sandbox commands, which codex tries before the first turn: permit unprivileged user " +
-			"namespaces (`sysctl user.max_user_namespaces=15000`; on some systems `kernel.unprivileged_userns_clone=1` or " +
-			"`kernel.apparmor_restrict_unprivileged_userns=0`), or let the container create namespaces (`--security-opt seccomp=unconfined " +
-			"--security-opt apparmor=unconfined`). Only in a dedicated container or machine: `codex.turn_sandbox_policy: {type: " +
-			"externalSandbox}` (codex confines nothing) or `{type: dangerFullAccess}` (no sandbox at all)",
+		"allow the machine to sandbox commands, which codex tries before the first turn: permit " +
+			"unprivileged user namespaces (`sysctl user.max_user_namespaces=15000`; on some systems " +
+			"`kernel.unprivileged_userns_clone=1` or `kernel.apparmor_restrict_unprivileged_userns=0`), or " +
+			"let the container create namespaces (`--security-opt seccomp=unconfined --security-opt " +
+			"apparmor=unconfined`). Only in a dedicated container or machine: `codex.turn_sandbox_policy: " +
+			"{type: externalSandbox}` (codex confines nothing) or `{type: dangerFullAccess}` (no sandbox at " +
+			"all)",
 	},
 	{
 		"sandbox_failed",
-		"look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a missing path in " +
-			"`agent.writable_roots`: codex can sandbox commands elsewhere, but not in this workspace",
+		"look for a `.git`, `.codex` or `.agents` in the workspace that is a symlink or broken, and for a " +
+			"missing path in `agent.writable_roots`: codex can sandbox commands elsewhere, but not in this " +
+			"workspace",
 	},
 	{
 		"codex_command_unsafe",
-		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher such as npx " +
-			"would start files that an agent can write. If no agent can change them, set `codex.trust_launcher: true`",
+		"write the path of codex itself, which `symphony doctor` prints, into `codex.command`: a launcher " +
+			"such as npx would start files that an agent can write. If no agent can change them, set " +
+			"`codex.trust_launcher: true`",
 	},
 	{
 		"login_shell_failed",
@@ -87,8 +93,9 @@ var runErrors = []RunError{
 	},
 	{
 		"git_identity_missing",
-		"run `git config --global user.name \"Your Name\"` and `git config --global user.email you@example.com`, or " +
-			"set `repository.git_name` and `repository.git_email`; then `symphony unblock`",
+		"run `git config --global user.name \"Your Name\"` and `git config --global user.email " +
+			"you@example.com`, or set `repository.git_name` and `repository.git_email`; then `symphony " +
+			"unblock`",
 	},
 	{
 		"git_killed",
@@ -96,20 +103,20 @@ var runErrors = []RunError{
 	},
 	{
 		"git_limit",
-		"look at the agent's commits with `git log --oneline` in the workspace, without their files: one of them, or the " +
-			"index, lists millions of files, or they add more than 16 GiB of content of Git LFS, or git has not ended in " +
-			"time. `symphony retry ISSUE` lets the agent correct it; " +
-			"nothing of it was removed",
+		"look at the agent's commits with `git log --oneline` in the workspace, without their files: one " +
+			"of them, or the index, lists millions of files, or they add more than 16 GiB of content of Git " +
+			"LFS, or git has not ended in time. `symphony retry ISSUE` lets the agent correct it; nothing of " +
+			"it was removed",
 	},
 	{
 		"delivery_failed",
-		"correct the fault that git, the remote or GitHub reports; unless the issue is held, passes deliver again without " +
-			"an agent, and `symphony deliver ISSUE` delivers now",
+		"correct the fault that git, the remote or GitHub reports; unless the issue is held, passes " +
+			"deliver again without an agent, and `symphony deliver ISSUE` delivers now",
 	},
 	{
 		"delivery_incomplete",
-		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the files that the " +
-			"message names; then `symphony deliver ISSUE`",
+		"correct it in the workspace (`symphony takeover ISSUE`): a clone of the branch would lack the " +
+			"files that the message names; then `symphony deliver ISSUE`",
 	},
 	{
 		"repository_changed",
@@ -118,18 +125,19 @@ var runErrors = []RunError{
 	},
 	{
 		"delivery_conflict",
-		"delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git fetch` in the " +
-			"workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
+		"delete or rename the branch on the remote; or, if symphony has pushed to it before, run `git " +
+			"fetch` in the workspace and merge it (`symphony takeover ISSUE`); then `symphony deliver ISSUE`",
 	},
 	{
 		"verify_unusable",
-		"correct `verify.command`, or install what it needs where the agent works; passes try again without an agent, and " +
-			"`symphony verify ISSUE` tries now",
+		"correct `verify.command`, or install what it needs where the agent works; passes try again " +
+			"without an agent, and `symphony verify ISSUE` tries now",
 	},
 	{"not_verified", "nothing to do: the next delivery runs verify for the commits that were made since"},
 	{
 		"others_pushed",
-		"nothing to do: others have pushed to the branch, and the agent of the next run merges that before it hands over",
+		"nothing to do: others have pushed to the branch, and the agent of the next run merges that " +
+			"before it hands over",
 	},
 	{
 		"workspace_gone",
@@ -138,8 +146,8 @@ var runErrors = []RunError{
 	},
 	{
 		"invalid_branch",
-		"correct `repository.branch`: its result for this issue is not a branch name, or is the base, or the remote has " +
-			"branches below it",
+		"correct `repository.branch`: its result for this issue is not a branch name, or is the base, or " +
+			"the remote has branches below it",
 	},
 	{
 		"branch_in_the_way",
@@ -161,8 +169,8 @@ var runErrors = []RunError{
 	{"host_system, host_unusable", "correct what the message names on that host; then `symphony unblock`"},
 	{
 		"host_lost",
-		"find out whether the host is alive; once it answers, the run is ended there and its issue goes on. If the host is gone " +
-			"for good: `symphony retry --host-is-gone ISSUE`",
+		"find out whether the host is alive; once it answers, the run is ended there and its issue goes " +
+			"on. If the host is gone for good: `symphony retry --host-is-gone ISSUE`",
 	},
 	{
 		"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn",
@@ -171,8 +179,8 @@ var runErrors = []RunError{
 	},
 	{
 		"workspace_taken",
-		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its identifier to " +
-			"another issue. No failure is counted",
+		"remove the workspace of the first issue with `symphony prune ISSUE`: the tracker has given its " +
+			"identifier to another issue. No failure is counted",
 	},
 	{
 		"workspace_foreign",
