@@ -19,18 +19,16 @@ func Check(w *term.Env, p *wiring.Project, out wiring.CheckReport) {
 	for _, e := range out.Errors {
 		w.PrintError(e)
 	}
-	for _, text := range out.Warnings {
-		w.Note(slog.LevelWarn, text)
+	for _, warning := range out.Warnings {
+		w.Note(slog.LevelWarn, warning)
 	}
 	if w.JSON {
 		w.PrintJSON(out)
 		return
 	}
 	if out.OK {
-		fmt.Fprintln(
-			w.Stdout,
-			text.Visible(fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())),
-		)
+		line := fmt.Sprintf("%s is valid; its environment file is %s", out.Workflow, p.EnvPath())
+		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 	if out.Tracker != nil {
 		fmt.Fprintln(w.Stdout, out.Tracker)

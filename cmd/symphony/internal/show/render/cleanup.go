@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
@@ -27,20 +28,9 @@ func Trash(w *term.Env, rows cleanup.TrashJSON) {
 	}
 	t := term.Table{Head: []string{"ISSUE", "SIZE", "REMOVED", "DELETED", "UNSAVED WORK", "NAME"}}
 	for _, r := range rows {
-		size := text.BytesText(r.Bytes)
-		deleted := "kept"
+		size := either(w, text.BytesText(r.Bytes), fmt.Sprint(r.Bytes))
+		deleted := deletedText(w, r.DeletedAt)
 		work := "none"
-		if w.Width == 0 {
-			size = fmt.Sprint(r.Bytes)
-		}
-		switch at := r.DeletedAt; {
-		case at != nil && w.Width == 0:
-			deleted = text.Rfc3339(*at)
-		case at != nil && !at.After(w.Now()):
-			deleted = "by the next pass that cleans up"
-		case at != nil:
-			deleted = "in " + text.Duration(at.Sub(w.Now()))
-		}
 		if r.Unsaved != nil {
 			work = *r.Unsaved
 			if r.Discarded {
@@ -52,16 +42,27 @@ func Trash(w *term.Env, rows cleanup.TrashJSON) {
 	w.PrintTable("TRASH", t)
 }
 
+// deletedText is when a removed workspace is deleted.
+func deletedText(w *term.Env, at *time.Time) string {
+	switch {
+	case at == nil:
+		return "kept"
+	case w.Piped():
+		return text.Rfc3339(*at)
+	case !at.After(w.Now()):
+		return "by the next pass that cleans up"
+	}
+	return "in " + text.Duration(at.Sub(w.Now()))
+}
+
 // Restored prints the path of a restored workspace.
 func Restored(w *term.Env, r cleanup.RestoreJSON) {
 	if w.JSON {
 		w.PrintJSON(r)
 		return
 	}
-	fmt.Fprintln(
-		w.Stdout,
-		text.Visible("restored "+r.Restored+"; passes do not remove it before a run has used it"),
-	)
+	line := "restored " + r.Restored + "; passes do not remove it before a run has used it"
+	fmt.Fprintln(w.Stdout, text.Visible(line))
 }
 
 // Projects prints the projects of the account.
@@ -95,24 +96,16 @@ func Projects(w *term.Env, rows cleanup.ProjectsJSON) {
 		if r.LastPass != nil {
 			last = term.AgoText(w, w.Now(), *r.LastPass)
 		}
-		t.Add(
-			name,
-			schedule,
-			strconv.Itoa(r.Running),
-			strconv.Itoa(r.Retrying),
-			strconv.Itoa(r.Held),
-			last,
-			r.StateDir,
-		)
+		running := strconv.Itoa(r.Running)
+		waiting := strconv.Itoa(r.Retrying)
+		held := strconv.Itoa(r.Held)
+		t.Add(name, schedule, running, waiting, held, last, r.StateDir)
 	}
 	w.PrintTable("PROJECTS", t)
 	for _, r := range rows {
 		if len(r.SharedWith) > 0 {
-			others := strings.Join(r.SharedWith, ", ")
-			fmt.Fprintln(
-				w.Stderr,
-				text.Visible(r.WorkflowPath+" has the same project of the tracker as "+others),
-			)
+			line := r.WorkflowPath + " has the same project of the tracker as " + strings.Join(r.SharedWith, ", ")
+			fmt.Fprintln(w.Stderr, text.Visible(line))
 		}
 	}
 }
@@ -125,7 +118,8 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 		out.Stdout = w.Stderr
 	} else {
 		fmt.Fprintln(w.Stdout, text.Visible("the project of "+m.From+" is now that of "+m.WorkflowPath))
-		fmt.Fprintln(w.Stdout, text.Visible("its state is in "+m.StateDir+", its environment file is "+m.EnvironmentFile))
+		where := "its state is in " + m.StateDir + ", its environment file is " + m.EnvironmentFile
+		fmt.Fprintln(w.Stdout, text.Visible(where))
 	}
 	ScheduleChanges(&out, m.Schedule)
 	if m.Named != "" {
@@ -165,14 +159,8 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, r := range f.Runs {
 		runs += r.Runs
 	}
-	fmt.Fprintf(
-		w.Stdout,
-		"%s %s, %s, %s\n",
-		done,
-		text.Plural(len(f.Workspaces), "workspace"),
-		text.Plural(runs, "run"),
-		text.BytesText(size),
-	)
+	fmt.Fprintf(w.Stdout, "%s %s, %s, %s\n",
+		done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
 }
 
 // PruneLines prints a line for each thing that is removed or kept; planned, if nothing is
@@ -218,10 +206,8 @@ func Removed(w *term.Env, r *cleanup.RemovedJSON) {
 		return
 	}
 	for _, name := range r.Left {
-		fmt.Fprintln(
-			w.Stdout,
-			text.Visible("kept "+filepath.Join(r.Removed, name)+", which symphony did not make"),
-		)
+		line := "kept " + filepath.Join(r.Removed, name) + ", which symphony did not make"
+		fmt.Fprintln(w.Stdout, text.Visible(line))
 	}
 	fmt.Fprintln(w.Stdout, text.Visible("removed "+r.Removed))
 }

@@ -3,11 +3,11 @@ package render
 import (
 	"cmp"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -25,7 +25,7 @@ func Issue(w *term.Env, v detail.Issue) {
 	printHead(w, v)
 	printNext(w, v)
 	printRequests(w, v.GeneratedAt, v.Requests)
-	if w.Width > 0 && len(v.Requests) > 0 {
+	if !w.Piped() && len(v.Requests) > 0 {
 		fmt.Fprintln(w.Stdout)
 	}
 	printResults(w, v)
@@ -65,7 +65,7 @@ func printHead(w *term.Env, v detail.Issue) {
 	i := v.Issue
 	identifier := text.Visible(i.Identifier)
 	title := text.Visible(text.OrEmpty(i.Title))
-	if w.Width == 0 {
+	if w.Piped() {
 		fmt.Fprintf(w.Stdout, "issue\t%s\t%s\n", identifier, title)
 		if i.URL != nil {
 			printField(w, "url", *i.URL)
@@ -76,15 +76,13 @@ func printHead(w *term.Env, v detail.Issue) {
 		return
 	}
 	room := w.Width - term.Cells(identifier) - len(columnGap)
-	// before it is bold: a coloured word is not broken
+	// It is wrapped before it is bold, because a coloured word is not broken.
 	lines := term.Wrap(term.CutCells(title, titleLines*room), room)
 	for n := range lines {
 		lines[n] = w.Bold(lines[n])
 	}
-	fmt.Fprintln(
-		w.Stdout,
-		w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+strings.Repeat(" ", w.Width-room)),
-	)
+	margin := strings.Repeat(" ", w.Width-room)
+	fmt.Fprintln(w.Stdout, w.Bold(identifier)+columnGap+strings.Join(lines, "\n"+margin))
 	if i.URL != nil {
 		fmt.Fprintln(w.Stdout, w.Link(*i.URL, w.Dim(text.Visible(*i.URL))))
 	}
@@ -104,7 +102,8 @@ func statusLine(w *term.Env, v detail.Issue, name string) string {
 	}
 	status := strings.TrimSuffix(s.word+" "+sinceText(w, v), " ")
 	lines := term.Wrap(name+status+": "+text.Visible(v.Why.Message), w.Width-len(columnGap))
-	if rest, whole := strings.CutPrefix(lines[0], name+status); whole { // it is not broken
+	rest, whole := strings.CutPrefix(lines[0], name+status)
+	if whole { // a status that is broken stays plain
 		lines[0] = name + w.Bold(w.Paint(s.colour, status)) + rest
 	}
 	return strings.Join(lines, "\n"+columnGap)
@@ -112,7 +111,7 @@ func statusLine(w *term.Env, v detail.Issue, name string) string {
 
 // WaitStatus prints on stderr what an issue does that an operator waits for.
 func WaitStatus(w *term.Env, v detail.Issue) {
-	if w.Width > 0 && !w.JSON {
+	if !w.Piped() && !w.JSON {
 		fmt.Fprintln(w.Stderr, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 	}
 }
@@ -122,14 +121,9 @@ func WaitEnd(w *term.Env, v detail.Issue) {
 	switch {
 	case w.JSON:
 		w.PrintJSON(v)
-	case w.Width == 0:
-		fmt.Fprintf(
-			w.Stdout,
-			"%s\t%s\t%s\n",
-			v.Status,
-			text.Visible(v.Issue.Identifier),
-			text.Visible(v.Why.Message),
-		)
+	case w.Piped():
+		fmt.Fprintf(w.Stdout, "%s\t%s\t%s\n",
+			v.Status, text.Visible(v.Issue.Identifier), text.Visible(v.Why.Message))
 	default:
 		fmt.Fprintln(w.Stdout, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 		printField(w, "next", nextLine(w, v))
@@ -145,7 +139,7 @@ func sinceText(w *term.Env, v detail.Issue) string {
 	switch {
 	case v.Status == detail.StatusHandedOver, v.Status == detail.StatusReleased:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
-	case w.Width == 0:
+	case w.Piped():
 		return text.Rfc3339(*v.Since)
 	}
 	return "for " + text.Age(v.GeneratedAt, *v.Since)
@@ -154,7 +148,7 @@ func sinceText(w *term.Env, v detail.Issue) string {
 // printNext prints what happens next, and what an operator can do about a failure.
 func printNext(w *term.Env, v detail.Issue) {
 	// on a terminal the requests follow, with the commands that answer them
-	if w.Width == 0 || len(v.Requests) == 0 {
+	if w.Piped() || len(v.Requests) == 0 {
 		printField(w, "next", nextLine(w, v))
 	}
 	hint := ""
@@ -182,7 +176,7 @@ func printNext(w *term.Env, v detail.Issue) {
 // more is the name of another line of a field: in a pipe every line has a name, on a terminal
 // only the first.
 func more(w *term.Env, name string) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return name
 	}
 	return ""
@@ -200,56 +194,29 @@ func printResults(w *term.Env, v detail.Issue) {
 		}
 		printField(w, "state", *i.State+source[text.OrEmpty(i.Source)])
 	}
-	d := v.Delivered
-	switch p := v.PullRequest; {
-	case p != nil && w.Width == 0:
-		printField(w, "pull request", pullRequestText(w, now, p.PullRequest, p.SeenAt))
-	case p != nil:
-		printField(
-			w,
-			"pull request",
-			fmt.Sprintf("%s (seen %s)", pullRequestState(p.PullRequest), term.AgoText(w, now, p.SeenAt)),
-		)
-		printField(w, "", p.URL)
-	case d != nil && d.PullRequest != "":
-		printField(w, "pull request", d.PullRequest)
-	}
+	printPullRequest(w, v)
 	if v.WaitsFor != nil {
 		printField(w, "waits for", waitsText(w, now, *v.WaitsFor))
 	}
 	for _, e := range v.LookErrors {
 		printField(w, "last look", lookErrorText(w, now, e))
 	}
+	d := v.Delivered
 	if d != nil {
-		printField(
-			w,
-			"delivered",
-			fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)),
-		)
+		printField(w, "delivered", fmt.Sprintf("%.12s on %s, %s", d.Commit, d.Branch, term.AgoText(w, now, d.At)))
 	}
-	if p := v.Verification; p != nil {
-		printField(w, "verify", p.String()+", "+term.AgoText(w, now, p.At))
-		for _, sentence := range p.Caveats() {
-			printField(w, "", sentence)
-		}
-		if p.Offline != "" {
-			printField(w, "", "The sandbox had no network; "+p.Offline+" opens it.")
-		}
-		if !p.Passed() {
-			printOutput(w, p.Output)
-		}
+	if v.Verification != nil {
+		printVerification(w, now, v.Verification)
 	}
 	for _, l := range v.Links {
-		if (v.PullRequest == nil || l.URL != v.PullRequest.URL) && (d == nil || l.URL != d.PullRequest) {
+		isPull := v.PullRequest != nil && l.URL == v.PullRequest.URL || d != nil && l.URL == d.PullRequest
+		if !isPull {
 			printField(w, "link", l.URL)
 		}
 	}
 	if p := v.Workspace; p != nil && p.Kept != nil {
-		printField(
-			w,
-			"kept",
-			p.Kept.Unsaved+"; push or copy it, or discard it with symphony prune --force "+p.Kept.Identifier,
-		)
+		next := "push or copy it, or discard it with symphony prune --force " + p.Kept.Identifier
+		printField(w, "kept", p.Kept.Unsaved+"; "+next)
 	}
 	if e := v.KeptErr; e != nil {
 		printField(w, "kept here", "not known: "+e.Message)
@@ -260,6 +227,37 @@ func printResults(w *term.Env, v detail.Issue) {
 			commits, text.ShellQuote(k.Mirror), k.Commit))
 	}
 	printUsed(w, v)
+}
+
+// printPullRequest prints the pull request as the tracker described it last, or else its
+// address as it was delivered.
+func printPullRequest(w *term.Env, v detail.Issue) {
+	const name = "pull request"
+	p := v.PullRequest
+	switch {
+	case p != nil && w.Piped():
+		printField(w, name, pullRequestText(w, v.GeneratedAt, p.PullRequest, p.SeenAt))
+	case p != nil:
+		seen := term.AgoText(w, v.GeneratedAt, p.SeenAt)
+		printField(w, name, fmt.Sprintf("%s (seen %s)", pullRequestState(p.PullRequest), seen))
+		printField(w, "", p.URL)
+	case v.Delivered != nil && v.Delivered.PullRequest != "":
+		printField(w, name, v.Delivered.PullRequest)
+	}
+}
+
+// printVerification prints how verify ended, and the end of its output if it failed.
+func printVerification(w *term.Env, now time.Time, p *reconcile.Verification) {
+	printField(w, "verify", p.String()+", "+term.AgoText(w, now, p.At))
+	for _, sentence := range p.Caveats() {
+		printField(w, "", sentence)
+	}
+	if p.Offline != "" {
+		printField(w, "", "The sandbox had no network; "+p.Offline+" opens it.")
+	}
+	if !p.Passed() {
+		printOutput(w, p.Output)
+	}
 }
 
 // verifyLines is how many lines of the output of verify are printed. The JSON has all.
@@ -277,25 +275,28 @@ func printOutput(w *term.Env, output string) {
 func printUsed(w *term.Env, v detail.Issue) {
 	t := v.Totals
 	work := text.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
-	switch c := v.Cost; {
-	case t.Total == 0 && t.Seconds == 0:
+	if t.Total == 0 && t.Seconds == 0 {
 		return
-	case t.Total == 0:
+	}
+	if t.Total == 0 {
 		printField(w, "tokens", "none yet, "+work)
 		return
-	case c != nil:
-		line := costText(c) + " " + c.Currency + ", an estimate"
-		if c.Unpriced > 0 {
-			line += fmt.Sprintf(
-				"; without %s tokens of %s, which has no price",
-				countText(w, c.Unpriced),
-				strings.Join(c.Models, ", "),
-			)
-		}
-		printField(w, "cost", line)
+	}
+	if c := v.Cost; c != nil {
+		printField(w, "cost", costText(c)+" "+c.Currency+", an estimate"+unpriced(w, c))
 	}
 	printField(w, "tokens", fmt.Sprintf("%s (%s in, %s of them cached; %s out), %s",
 		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
+}
+
+// unpriced is the end of a line about a cost that says what it leaves out; empty if that is
+// nothing.
+func unpriced(w *term.Env, c *view.Cost) string {
+	if c.Unpriced == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; without %s tokens of %s, which has no price",
+		countText(w, c.Unpriced), strings.Join(c.Models, ", "))
 }
 
 // messageLines is how many lines of a terminal the last message of a running agent may take.
@@ -303,39 +304,20 @@ const messageLines = 10
 
 // printLog prints what the agent said last, as it is, and the end of the log.
 func printLog(w *term.Env, v detail.Issue) {
-	if w.Width == 0 {
-		for line := range strings.SplitSeq(text.OrEmpty(v.LastMessage), "\n") {
-			if v.LastMessage != nil {
+	if w.Piped() {
+		if v.LastMessage != nil {
+			for line := range strings.SplitSeq(*v.LastMessage, "\n") {
 				printField(w, "message", line)
 			}
 		}
 		for _, l := range v.Log {
 			line := strings.ReplaceAll(l.Text, "\n", " ")
-			fmt.Fprintf(
-				w.Stdout,
-				"event\t%s\t%s\t%s\t%s\n",
-				text.Rfc3339(l.At),
-				l.Kind,
-				l.Status,
-				text.Visible(line),
-			)
+			fmt.Fprintf(w.Stdout, "event\t%s\t%s\t%s\t%s\n", text.Rfc3339(l.At), l.Kind, l.Status, text.Visible(line))
 		}
 		return
 	}
 	if v.LastMessage != nil {
-		var lines []string
-		for line := range strings.SplitSeq(*v.LastMessage, "\n") {
-			lines = append(lines, wrapped(w, columnGap, line, w.Width)...)
-		}
-		whole := ""
-		if v.Status == reconcile.StatusRunning && len(lines) > messageLines {
-			lines = lines[len(lines)-messageLines:]
-			whole = "  the end; all of it: symphony logs " + text.Visible(
-				v.Issue.Identifier,
-			) + " --last message"
-		}
-		fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE")+w.Dim(whole))
-		fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
+		printMessage(w, v)
 	}
 	if len(v.Log) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("LOG")+w.Dim("  symphony logs "+text.Visible(v.Issue.Identifier)))
@@ -345,9 +327,24 @@ func printLog(w *term.Env, v detail.Issue) {
 	}
 }
 
+// printMessage prints the last message on a terminal, of a running agent its end.
+func printMessage(w *term.Env, v detail.Issue) {
+	var lines []string
+	for line := range strings.SplitSeq(*v.LastMessage, "\n") {
+		lines = append(lines, wrapped(w, columnGap, line, w.Width)...)
+	}
+	whole := ""
+	if v.Status == reconcile.StatusRunning && len(lines) > messageLines {
+		lines = lines[len(lines)-messageLines:]
+		whole = "  the end; all of it: symphony logs " + text.Visible(v.Issue.Identifier) + " --last message"
+	}
+	fmt.Fprintln(w.Stdout, w.Bold("LAST MESSAGE")+w.Dim(whole))
+	fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
+}
+
 // printPlaces prints where the work, its thread and its log are.
 func printPlaces(w *term.Env, v detail.Issue) {
-	if w.Width > 0 && (v.Workspace != nil || v.LogDir != nil) {
+	if !w.Piped() && (v.Workspace != nil || v.LogDir != nil) {
 		fmt.Fprintln(w.Stdout, w.Bold("FILES"))
 	}
 	printWorkspace(w, v.Workspace)
@@ -409,7 +406,7 @@ func nextLine(w *term.Env, v detail.Issue) string {
 	line := v.Next.Message
 	switch at := v.Next.At; {
 	case at == nil:
-	case w.Width == 0:
+	case w.Piped():
 		line += " (" + text.Rfc3339(*at) + ")"
 	case !at.After(v.GeneratedAt):
 		line += " (now)"
@@ -453,11 +450,8 @@ func printWorkspace(w *term.Env, p *detail.WorkspaceRow) {
 	name := more(w, "file")
 	for n, c := range g.Changed {
 		if n == listedFiles {
-			printField(
-				w,
-				name,
-				fmt.Sprintf("… %s, symphony diff shows them", text.Plural(g.Count-n, "more file")),
-			)
+			rest := text.Plural(g.Count-n, "more file")
+			printField(w, name, fmt.Sprintf("… %s, symphony diff shows them", rest))
 			break
 		}
 		printField(w, name, c.Status+" "+c.Path)
@@ -515,7 +509,7 @@ func printRuns(w *term.Env, v detail.Issue) {
 	switch {
 	case len(v.Runs) == 0:
 		return
-	case w.Width == 0:
+	case w.Piped():
 		w.PrintTable("RUNS", rows)
 	default:
 		fmt.Fprintln(w.Stdout, w.Bold("RUNS"))
@@ -530,16 +524,9 @@ func printRuns(w *term.Env, v detail.Issue) {
 			}
 		}
 	}
-	if more := v.RunsKept - len(v.Runs); more > 0 {
-		printField(
-			w,
-			"before",
-			fmt.Sprintf(
-				"%s; symphony logs %s --all shows them",
-				text.Plural(more, "more run"),
-				v.Issue.Identifier,
-			),
-		)
+	if older := v.RunsKept - len(v.Runs); older > 0 {
+		printField(w, "before", fmt.Sprintf("%s; symphony logs %s --all shows them",
+			text.Plural(older, "more run"), v.Issue.Identifier))
 	}
 }
 
@@ -551,42 +538,39 @@ func Attempts(w *term.Env, a detail.AttemptList) {
 	}
 	t := term.Table{
 		Head: []string{
-			"#",
-			"OUTCOME",
-			"FILES",
-			"+",
-			"-",
-			"COMMITS",
-			"TOKENS",
-			"COST",
-			"TOOK",
-			"STARTED",
-			"TURNS",
-			"RUN",
-			"ERROR",
+			"#", "OUTCOME", "FILES", "+", "-", "COMMITS", "TOKENS", "COST", "TOOK", "STARTED", "TURNS", "RUN", "ERROR",
 		},
-		State: 1, Figures: []int{0, 2, 3, 4, 5, 6, 7, 10}, Optional: []int{12}, Wrap: true,
-		Shrink: []term.Shrink{{Column: 12, Cells: 24}, {Column: 11}, {Column: 10}, {Column: 9}},
+		State:    1,
+		Figures:  []int{0, 2, 3, 4, 5, 6, 7, 10},
+		Optional: []int{12},
+		Wrap:     true,
+		Shrink:   []term.Shrink{{Column: 12, Cells: 24}, {Column: 11}, {Column: 10}, {Column: 9}},
 	}
 	for _, r := range a.Attempts {
 		end := cmp.Or(text.OrEmpty(r.EndedAt), a.GeneratedAt)
-		changes := make([]string, 4)
+		var files, added, removed, commits string
 		if c := r.Changes; c != nil {
-			changes = text.Map(
-				[]int{c.Files, c.Added, c.Removed, c.Commits},
-				func(n int) string { return fmt.Sprint(n) },
-			)
+			files = fmt.Sprint(c.Files)
+			added = fmt.Sprint(c.Added)
+			removed = fmt.Sprint(c.Removed)
+			commits = fmt.Sprint(c.Commits)
 		}
 		t.AddIn(
 			outcomeColour(r.RunRow),
-			slices.Concat([]string{fmt.Sprint(r.Number), outcomeOf(r.RunRow)}, changes, []string{
-				countText(w, r.Tokens.Total), costText(r.Cost), term.LastedText(w, end.Sub(r.StartedAt)),
-				term.AgoText(
-					w,
-					a.GeneratedAt,
-					r.StartedAt,
-				), fmt.Sprint(r.Turns), r.RunID, errorsOfRun(r.RunRow),
-			})...)
+			fmt.Sprint(r.Number),
+			outcomeOf(r.RunRow),
+			files,
+			added,
+			removed,
+			commits,
+			countText(w, r.Tokens.Total),
+			costText(r.Cost),
+			term.LastedText(w, end.Sub(r.StartedAt)),
+			term.AgoText(w, a.GeneratedAt, r.StartedAt),
+			fmt.Sprint(r.Turns),
+			r.RunID,
+			errorsOfRun(r.RunRow),
+		)
 	}
 	w.PrintTable("ATTEMPTS", t)
 }

@@ -42,14 +42,14 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	}
 	head := w.Dim(l.At.Local().Format(time.TimeOnly)) + "  "
 	margin := logMargin
-	if w.Width == 0 {
+	if w.Piped() {
 		head = text.Rfc3339(l.At) + "  "
 	}
 	for _, line := range o.text(w, l) {
 		fmt.Fprintln(w.Stdout, head+line)
 		head = margin
 	}
-	if w.Width > 0 {
+	if !w.Piped() {
 		margin += "    "
 	}
 	detail := func(line string) { fmt.Fprintln(w.Stdout, margin+line) }
@@ -62,7 +62,7 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 		case l.Kind == eventlog.Change:
 			detail(w.PaintDiff(text.Visible(line)))
 			continue
-		case l.Kind == eventlog.Prompt && !o.Whole && w.Width > 0 && term.Cells(text.Visible(line)) > room:
+		case l.Kind == eventlog.Prompt && !o.Whole && !w.Piped() && term.Cells(text.Visible(line)) > room:
 			line = term.CutCells(text.Visible(line), room)
 			left = cmp.Or(left, "the whole prompt")
 		}
@@ -88,17 +88,15 @@ func LogLine(w *term.Env, l eventlog.Line, width int) string {
 // with its status and its ending.
 func cutLogText(w *term.Env, l eventlog.Line, width int) string {
 	label, ending := logLabel(w, l)
-	text := term.CutCells(
-		text.Visible(strings.Join(strings.Fields(l.Text), " ")),
-		width-term.Cells(label+ending),
-	)
+	said := text.Visible(strings.Join(strings.Fields(l.Text), " "))
+	said = term.CutCells(said, width-term.Cells(label+ending))
 	if l.Kind == eventlog.Words {
-		text = w.Bold(text)
+		said = w.Bold(said)
 	}
 	if ending != "" {
 		ending = w.Red(ending)
 	}
-	return label + text + ending
+	return label + said + ending
 }
 
 // text is the text of a line behind its time.
@@ -113,7 +111,7 @@ func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
 		}
 		return lines
 	}
-	if l.Status != "" && !o.Whole && w.Width > 0 {
+	if l.Status != "" && !o.Whole && !w.Piped() {
 		return []string{cutLogText(w, l, room)}
 	}
 	label, ending := logLabel(w, l)
@@ -136,14 +134,14 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	ending = l.Ending
 	if l.DurationMS != nil {
 		took := text.Took(*l.DurationMS)
-		if w.Width > 0 {
+		if !w.Piped() {
 			took = fmt.Sprintf("%6s", took)
 		}
 		label += took + " "
-	} else if w.Width > 0 && l.Status != "" {
+	} else if !w.Piped() && l.Status != "" {
 		label += strings.Repeat(" ", 7)
 	}
-	if w.Width > 0 {
+	if !w.Piped() {
 		label = "  " + label
 	}
 	if l.Status == eventlog.Unended {
@@ -159,9 +157,10 @@ func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 // indentation.
 func wrapped(w *term.Env, label, line string, width int) []string {
 	line = text.Visible(strings.TrimRight(line, " \r\t"))
-	if w.Width == 0 || term.Cells(label+line) <= width {
+	if w.Piped() || term.Cells(label+line) <= width {
 		return []string{label + line}
 	}
-	text := strings.TrimLeft(line, " ")
-	return strings.Split(term.Hang(label+line[:len(line)-len(text)], text, width), "\n")
+	said := strings.TrimLeft(line, " ")
+	indent := line[:len(line)-len(said)]
+	return strings.Split(term.Hang(label+indent, said, width), "\n")
 }

@@ -52,10 +52,8 @@ func printFields(w *term.Env, r pass.Result, errs []*reconcile.Error) {
 	if r.DryRun {
 		name = "dry run"
 		for _, s := range r.Skips {
-			fmt.Fprintln(
-				w.Stdout,
-				text.Visible(fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)),
-			)
+			line := fmt.Sprintf("skip %s reason=%s: %s", s.Identifier, s.Reason, s.Message)
+			fmt.Fprintln(w.Stdout, text.Visible(line))
 		}
 	}
 	for _, e := range errs {
@@ -70,7 +68,7 @@ func Sentences(w *term.Env, sentences []string) {
 	const hanging = "  "
 	for _, s := range sentences {
 		s = text.Visible(s)
-		if w.Width > 0 {
+		if !w.Piped() {
 			s = strings.Join(term.Wrap(s, w.Width-len(hanging)), "\n"+hanging)
 		}
 		fmt.Fprintln(w.Stdout, s)
@@ -81,13 +79,9 @@ func Sentences(w *term.Env, sentences []string) {
 // Errors and warnings are logged where they are printed.
 func PassLog(ctx context.Context, log *slog.Logger, r pass.Result) {
 	if r.Holder != nil {
-		log.LogAttrs(
-			ctx,
-			slog.LevelInfo,
-			"locked",
+		log.LogAttrs(ctx, slog.LevelInfo, "locked",
 			slog.Int("pid", r.Holder.PID),
-			slog.String("trigger", r.Holder.Trigger),
-		)
+			slog.String("trigger", r.Holder.Trigger))
 		return
 	}
 	if r.DryRun {
@@ -107,22 +101,19 @@ func PassLog(ctx context.Context, log *slog.Logger, r pass.Result) {
 		log.LogAttrs(ctx, level, message, attrs...)
 	}
 	for _, s := range r.Skips {
-		log.LogAttrs(
-			ctx,
-			slog.LevelDebug,
-			"skip",
+		log.LogAttrs(ctx, slog.LevelDebug, "skip",
 			slog.String("issue_id", s.IssueID),
 			slog.String("issue_identifier", s.Identifier),
 			slog.String("reason", s.Reason),
-			slog.String("message", s.Message),
-		)
+			slog.String("message", s.Message))
 	}
 	attrs := []slog.Attr{
-		slog.String(
-			"trigger",
-			r.Pass.Trigger,
-		), slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()), slog.Int("running", r.Running),
-		slog.Int("retrying", r.Retrying), slog.Int("held", r.Held), slog.Int("skipped", len(r.Skips)),
+		slog.String("trigger", r.Pass.Trigger),
+		slog.Int64("duration_ms", r.Pass.Duration.Milliseconds()),
+		slog.Int("running", r.Running),
+		slog.Int("retrying", r.Retrying),
+		slog.Int("held", r.Held),
+		slog.Int("skipped", len(r.Skips)),
 	}
 	if o := r.Obstacle; o != nil {
 		attrs = append(attrs, slog.String("obstacle", o.Reason), slog.String("obstacle_message", o.Message))

@@ -28,20 +28,20 @@ const fieldWidth = 12
 // break addresses and paths: they can be copied.
 func printField(w *term.Env, name, value string) {
 	value = text.Visible(strings.ReplaceAll(value, "\n", " "))
-	if w.Width == 0 {
+	if w.Piped() {
 		fmt.Fprintf(w.Stdout, "%s\t%s\n", name, value)
 		return
 	}
 	label := "  " + w.Dim(fmt.Sprintf("%-*s", fieldWidth, name)) + "  "
-	switch fits := term.Cells(label)+term.Cells(value) <= w.Width; {
-	case fits, !strings.Contains(value, " "):
+	fits := term.Cells(label)+term.Cells(value) <= w.Width
+	if fits || !strings.Contains(value, " ") {
 		fmt.Fprintln(w.Stdout, label+w.Link(value, value))
-	default:
-		fmt.Fprintln(w.Stdout, term.Hang(label, value, w.Width))
+		return
 	}
+	fmt.Fprintln(w.Stdout, term.Hang(label, value, w.Width))
 }
 
-// errorsOfRun joins the error of a run, that of its after_run hook and that of its delivery.
+// errorsOfRun joins the errors of a run, of its after_run hook and of its delivery.
 func errorsOfRun(r view.RunRow) string {
 	line := text.OrEmpty(r.Error)
 	if r.AfterRunError != nil {
@@ -82,8 +82,7 @@ func outcomeWith(outcome reconcile.Outcome, d reconcile.DeliveryResult) string {
 	return string(outcome)
 }
 
-// outcomeColour is the colour of a run's outcome: an operator should look at those that are
-// red.
+// outcomeColour is the colour of a run's outcome: red if an operator should look at it.
 func outcomeColour(r view.RunRow) string {
 	switch outcomeOf(r) {
 	case string(reconcile.Succeeded), string(reconcile.Canceled), string(reconcile.InterruptedRun):
@@ -100,43 +99,40 @@ const notDelivered = "not delivered"
 // printRequests prints open requests. It cuts nothing at the terminal's edge, because the
 // operator approves exactly what is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
-	if w.Width > 0 && len(rows) > 0 {
+	if !w.Piped() && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
 	}
 	for _, r := range rows {
-		outside := "-"
-		answer := r.HowToAnswer()
-		if r.Outside {
-			outside = "runs outside the sandbox"
-		}
-		if w.Width == 0 {
-			var t term.Table
-			t.Add(
-				r.ID,
-				text.Rfc3339(r.AskedAt),
-				text.Rfc3339(r.ExpiresAt),
-				string(r.Kind),
-				outside,
-				r.Summary,
-				answer,
-				r.Title,
-			)
-			w.PrintTable("REQUEST", t)
+		if w.Piped() {
+			printRequestRecord(w, r)
 			continue
 		}
 		head := fmt.Sprintf("  %s  %s", text.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
 		if r.Outside {
-			head += ", " + w.Red(outside)
+			head += ", " + w.Red(runsOutside)
 		}
-		head += fmt.Sprintf(
-			", asked %s ago, %s left",
-			text.Age(now, r.AskedAt),
-			text.Duration(r.ExpiresAt.Sub(now)),
-		)
+		asked := text.Age(now, r.AskedAt)
+		left := text.Duration(r.ExpiresAt.Sub(now))
+		head += fmt.Sprintf(", asked %s ago, %s left", asked, left)
 		fmt.Fprintln(w.Stdout, w.Yellow(head))
 		Request(w, r.Request)
-		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(answer)))
+		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(r.HowToAnswer())))
 	}
+}
+
+const runsOutside = "runs outside the sandbox"
+
+// printRequestRecord prints an open request for a program.
+func printRequestRecord(w *term.Env, r view.RequestRow) {
+	outside := "-"
+	if r.Outside {
+		outside = runsOutside
+	}
+	asked := text.Rfc3339(r.AskedAt)
+	expires := text.Rfc3339(r.ExpiresAt)
+	var t term.Table
+	t.Add(r.ID, asked, expires, string(r.Kind), outside, r.Summary, r.HowToAnswer(), r.Title)
+	w.PrintTable("REQUEST", t)
 }
 
 // RequestHead prints which request it is, and whether what it asks for runs outside the
@@ -144,7 +140,7 @@ func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 func RequestHead(w *term.Env, r reconcile.Request) {
 	fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 	if r.Outside {
-		fmt.Fprintln(w.Stdout, "  "+w.Red("runs outside the sandbox"))
+		fmt.Fprintln(w.Stdout, "  "+w.Red(runsOutside))
 	}
 }
 
@@ -188,10 +184,8 @@ func Request(w *term.Env, r reconcile.Request) {
 		}
 	}
 	if d.Cut > 0 {
-		fmt.Fprintln(
-			w.Stdout,
-			"  "+w.Red(fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)),
-		)
+		missing := fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)
+		fmt.Fprintln(w.Stdout, "  "+w.Red(missing))
 	}
 }
 
@@ -211,7 +205,8 @@ func RunEnd(w *term.Env, p *wiring.Project, run reconcile.Run) {
 			fmt.Fprintln(w.Stdout, text.Visible("  verify| "+strings.TrimRight(line, "\n")))
 		}
 	}
-	if hint := words.Hint(cmp.Or(code, run.Delivery.Code), run.Identifier); hint != "" {
+	hint := words.Hint(cmp.Or(code, run.Delivery.Code), run.Identifier)
+	if hint != "" {
 		fmt.Fprintln(w.Stderr, "  "+hint)
 	}
 }
@@ -238,7 +233,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	if v := run.Delivery.Verification(); v != nil && !v.At.Before(run.StartedAt) && run.ErrorCode == "" {
 		line += "; " + v.String()
 	}
-	switch d := run.Delivery; {
+	d := run.Delivery
+	switch {
 	case d.Code != "":
 		line += undelivered(d, outcome)
 	case d.Behind && run.Kind != reconcile.DeliveryRun:
@@ -248,8 +244,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	case run.Kind == reconcile.DeliveryRun && run.Outcome == reconcile.Succeeded && d.PullRequest == "":
 		line += "; there was nothing to push"
 	}
-	if pr := run.Delivery.PullRequest; pr != "" {
-		line += "; pull request " + pr
+	if d.PullRequest != "" {
+		line += "; pull request " + d.PullRequest
 	}
 	return text.Visible(line)
 }

@@ -69,32 +69,15 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 // head prints the answers: how many issues were handed over, failed or are stuck, and what
 // that cost.
 func (p *reportPage) head() {
-	if p.Width == 0 {
+	if p.Piped() {
 		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
 		if b := p.Budget; b != nil {
-			fmt.Fprintf(
-				p.Stdout,
-				"budget\t%s\t%s\t%s\t%v\n",
-				text.Visible(b.Written),
-				figure(b.Used),
-				figure(b.Most),
-				b.Reached,
-			)
+			fmt.Fprintf(p.Stdout, "budget\t%s\t%s\t%s\t%v\n",
+				text.Visible(b.Written), figure(b.Used), figure(b.Most), b.Reached)
 		}
 		if h := p.Handovers; h != nil {
-			fmt.Fprintf(
-				p.Stdout,
-				"handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
-				h.Issues,
-				h.First,
-				h.Verified,
-				h.PullRequests,
-				h.Merged,
-				h.Closed,
-				h.Checked,
-				h.Green,
-				h.Rounds,
-			)
+			fmt.Fprintf(p.Stdout, "handovers\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\t%d\n",
+				h.Issues, h.First, h.Verified, h.PullRequests, h.Merged, h.Closed, h.Checked, h.Green, h.Rounds)
 		}
 		return
 	}
@@ -110,11 +93,7 @@ func (p *reportPage) head() {
 	if t.Cost != nil {
 		cost = costText(t.Cost) + " " + t.Cost.Currency + " for " + cost
 	}
-	cost += fmt.Sprintf(
-		": %s, %s of work",
-		text.Plural(t.Runs+t.Running, "run"),
-		text.Duration(seconds(t.Seconds)),
-	)
+	cost += fmt.Sprintf(": %s, %s of work", text.Plural(t.Runs+t.Running, "run"), text.Duration(seconds(t.Seconds)))
 	p.paragraph("1", strings.Join(done, ", "))
 	if h := p.Handovers; h != nil {
 		p.paragraph("", handoverLine(*h))
@@ -130,10 +109,8 @@ func (p *reportPage) head() {
 		p.paragraph(colour, budgetLine(p.Env, *b))
 	}
 	period := text.Duration(p.Until.Sub(p.Since))
-	p.paragraph(
-		term.ColourOver,
-		fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period),
-	)
+	p.paragraph(term.ColourOver,
+		fmt.Sprintf("%s to %s (%s)", clockText(p.Env, p.Since), clockText(p.Env, p.Until), period))
 }
 
 // paragraph prints a text in as many lines as it needs.
@@ -174,8 +151,9 @@ func clockText(w *term.Env, t time.Time) string {
 	return either(w, t.In(w.Now().Location()).Format("2006-01-02 15:04"), text.Rfc3339(t))
 }
 
+// either is the first text on a terminal and the second in a pipe.
 func either(w *term.Env, onTerminal, inPipe string) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return inPipe
 	}
 	return onTerminal
@@ -191,7 +169,7 @@ func (p *reportPage) table(title string, t term.Table) {
 		t.Cut(p.rows)
 	}
 	p.PrintTable(title, t)
-	if rest > 0 && p.Width > 0 {
+	if rest > 0 && !p.Piped() {
 		p.left = true
 		fmt.Fprintln(p.Stdout, p.Dim(fmt.Sprintf("  and %d more", rest)))
 	}
@@ -224,13 +202,8 @@ func (p *reportPage) troubles() {
 	p.table("HELD", held)
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
-		waiting.Add(
-			x.Identifier,
-			x.Title,
-			string(x.Kind),
-			dueText(p.Env, p.GeneratedAt, x),
-			text.OrEmpty(x.Error),
-		)
+		due := dueText(p.Env, p.GeneratedAt, x)
+		waiting.Add(x.Identifier, x.Title, string(x.Kind), due, text.OrEmpty(x.Error))
 	}
 	p.table("WAITING", waiting)
 	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")
@@ -258,7 +231,7 @@ func textTable(columns ...string) term.Table {
 
 // interruptions prints when nothing could run, and when the schedule ran no pass.
 func (p *reportPage) interruptions() {
-	// it may end with when the outage ends
+	// A message is wrapped, because its end may say when the outage ends.
 	outages := term.Table{Head: []string{"CODE", "FROM", "FOR", "MESSAGE"}, Wrap: true}
 	for _, o := range p.Outages {
 		lasted := either(p.Env, text.Duration(p.GeneratedAt.Sub(o.Since))+", ongoing", "")
@@ -271,7 +244,7 @@ func (p *reportPage) interruptions() {
 	missed := term.Table{Head: []string{"FROM", "TO", "FOR", "PASSES"}, Figures: []int{2, 3}}
 	for _, m := range p.Schedule.Missed {
 		to := clockText(p.Env, m.To)
-		if p.Width > 0 && m.Open {
+		if !p.Piped() && m.Open {
 			to = "none since"
 		}
 		missed.Add(
@@ -288,7 +261,7 @@ func (p *reportPage) interruptions() {
 // stderr.
 func (p *reportPage) remarks(by string) {
 	remark := func(line string) {
-		if p.Width == 0 {
+		if p.Piped() {
 			p.Note(slog.LevelInfo, line)
 			return
 		}
@@ -302,22 +275,11 @@ func (p *reportPage) remarks(by string) {
 	}
 	if c := p.Totals.Cost; c != nil {
 		line := "cost is in " + c.Currency + ", an estimate by agent.prices at the price of each run's model"
-		if c.Unpriced > 0 {
-			line += fmt.Sprintf(
-				"; without %s tokens of %s, which has no price",
-				countText(p.Env, c.Unpriced),
-				strings.Join(c.Models, ", "),
-			)
-		}
-		remark(line)
+		remark(line + unpriced(p.Env, c))
 	}
 	if p.RunsSince.After(p.Since) && p.RunsSince.Sub(p.Since) > time.Minute {
-		remark(
-			"runs are complete since " + clockText(
-				p.Env,
-				p.RunsSince,
-			) + "; days, outages and what was handed over reach further back",
-		)
+		remark("runs are complete since " + clockText(p.Env, p.RunsSince) +
+			"; days, outages and what was handed over reach further back")
 	}
 }
 
@@ -347,7 +309,7 @@ func newTable(head []string, list ...step) term.Table {
 func dueText(w *term.Env, now time.Time, r view.RetryingRow) string {
 	left := r.DueAt.Sub(now)
 	switch {
-	case w.Width == 0:
+	case w.Piped():
 		return text.Rfc3339(r.DueAt)
 	case left <= 0:
 		return "due"

@@ -17,19 +17,13 @@ import (
 func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 	t := newTable(
 		[]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
-		step{
-			"FROM",
-			0,
-		},
+		step{"FROM", 0},
 		step{"TITLE", 24},
 		step{"RUNS", 0},
 		step{"TIME", 0},
 		step{"LOOK AT", 24},
 		step{"TITLE", 16},
-		step{
-			"TO",
-			8,
-		},
+		step{"TO", 8},
 		step{"LOOK AT", 18},
 		step{"TITLE", 12},
 		step{"TOKENS", 0},
@@ -48,7 +42,7 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 			}
 		}
 		lookAt, address := p.lookAt(r)
-		if p.Width > 0 && !p.Links && !strings.HasPrefix(lookAt, address) {
+		if !p.Piped() && !p.Links && !strings.HasPrefix(lookAt, address) {
 			lookAt += " " + address
 		}
 		t.Add(
@@ -78,21 +72,16 @@ func Results(w *term.Env, r report.ResultList) error {
 	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
 	t := newTable(
 		[]string{
-			"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS", "LOOK AT", "LAST WORDS",
+			"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS",
+			"LOOK AT", "LAST WORDS",
 		},
-		step{
-			"LAST WORDS",
-			24,
-		},
+		step{"LAST WORDS", 24},
 		step{"LABELS", 0},
 		step{"COMMITS", 0},
 		step{"TITLE", 24},
 		step{"LAST WORDS", 0},
 		step{"RUNS", 0},
-		step{
-			"LOOK AT",
-			24,
-		},
+		step{"LOOK AT", 24},
 		step{"TIME", 0},
 		step{"TITLE", 16},
 		step{"TOKENS", 0},
@@ -125,7 +114,7 @@ func Results(w *term.Env, r report.ResultList) error {
 		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
 	}
 	w.PrintTable("RESULTS", t)
-	if w.Width > 0 {
+	if !w.Piped() {
 		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
 	}
 	return nil
@@ -134,7 +123,7 @@ func Results(w *term.Env, r report.ResultList) error {
 // lookAt is where the work on an issue can be seen: its pull request, the links that its
 // agents left, or else the issue itself.
 func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
-	if p.Width == 0 {
+	if p.Piped() {
 		if pull := r.PullRequest; pull != nil {
 			return pullRequestText(p.Env, p.GeneratedAt, pull.PullRequest, pull.SeenAt), ""
 		}
@@ -148,7 +137,8 @@ func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 		return "", ""
 	}
 	first := r.Links[0]
-	if shown = first.URL; first.Kind == "pull_request" {
+	shown = first.URL
+	if first.Kind == "pull_request" {
 		shown = pullName(first.URL, first.URL)
 	}
 	if more := len(r.Links) - 1; more > 0 {

@@ -56,12 +56,17 @@ func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 	}
 	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
 		"fact": func(name, value string) string {
-			if w.Width > 0 {
-				return term.Hang(fmt.Sprintf("%-10s ", name), value, w.Width) + "\n"
+			if w.Piped() {
+				return name + "\t" + value + "\n"
 			}
-			return name + "\t" + value + "\n"
+			return term.Hang(fmt.Sprintf("%-10s ", name), value, w.Width) + "\n"
 		},
-		"is":      func(is bool, word string) string { return map[bool]string{false: "not "}[is] + word },
+		"is": func(is bool, word string) string {
+			if is {
+				return word
+			}
+			return "not " + word
+		},
 		"soon":    func(t time.Time) string { return soonText(w, now, t) },
 		"ago":     func(t time.Time) string { return term.AgoText(w, now, t) },
 		"lasted":  func(ms int64) string { return text.Duration(time.Duration(ms) * time.Millisecond) },
@@ -77,7 +82,7 @@ func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 
 // soonText is "in 3m" on a terminal and the time in a pipe.
 func soonText(w *term.Env, now, t time.Time) string {
-	if w.Width == 0 {
+	if w.Piped() {
 		return "at " + text.Rfc3339(t)
 	}
 	return "in " + text.Duration(t.Sub(now))

@@ -15,11 +15,11 @@ import (
 // used prints what was used by issue, label or day, and the total. The whole report has the
 // issues and, for more than two days, the days.
 func (p *reportPage) used(by string) {
-	if p.Width > 0 && len(p.Issues) == 0 && by != ByDay {
+	if !p.Piped() && len(p.Issues) == 0 && by != ByDay {
 		fmt.Fprintln(p.Stdout, "no run was active in this period")
 		return
 	}
-	if by == ByDay || by == "" && (p.Width == 0 || len(p.Days) > 2) {
+	if by == ByDay || by == "" && (p.Piped() || len(p.Days) > 2) {
 		p.days()
 	}
 	switch by {
@@ -34,12 +34,8 @@ func (p *reportPage) used(by string) {
 		t := useTable("LABEL", "ISSUES")
 		t.Figures = append(t.Figures, 1)
 		for _, l := range p.Labels {
-			p.addUse(
-				&t,
-				l.Use,
-				cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", "")),
-				strconv.Itoa(l.Issues),
-			)
+			name := cmp.Or(text.OrEmpty(l.Label), either(p.Env, "(none)", ""))
+			p.addUse(&t, l.Use, name, strconv.Itoa(l.Issues))
 		}
 		p.sums("LABELS", t, strconv.Itoa(p.Totals.Issues))
 	}
@@ -50,18 +46,8 @@ func (p *reportPage) used(by string) {
 func useTable(first, second string) term.Table {
 	t := newTable(
 		[]string{
-			first,
-			second,
-			"RUNS",
-			"OK",
-			"FAILED",
-			"TIME",
-			"INPUT",
-			"CACHED",
-			"OUTPUT",
-			"REASONING",
-			"TOKENS",
-			"COST",
+			first, second,
+			"RUNS", "OK", "FAILED", "TIME", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST",
 		},
 		step{"TITLE", 30},
 		step{"REASONING", 0},
@@ -98,10 +84,10 @@ func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
 	return append(cells, costText(s.Cost))
 }
 
-// sums prints a table of what runs came to, with the sum of all rows, which are those of so
-// many issues, in its last line.
+// sums prints a table of what runs came to. Its last line is the sum of all rows; issues is
+// that line's second cell, how many issues they are about.
 func (p *reportPage) sums(title string, t term.Table, issues string) {
-	if p.Width == 0 {
+	if p.Piped() {
 		p.table(title, t)
 		var sum term.Table
 		p.addUse(&sum, p.Totals.Use, strconv.Itoa(p.Totals.Issues))

@@ -41,12 +41,8 @@ func summary(w *term.Env, all []view.Overview) string {
 			needy = append(needy, v.Project.Name)
 		}
 	}
-	return verdictLine(
-		w,
-		all,
-		verdict.Level,
-		[]string{fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))},
-	)
+	brief := fmt.Sprintf("%d of %d projects: %s", len(needy), len(all), strings.Join(needy, ", "))
+	return verdictLine(w, all, verdict.Level, []string{brief})
 }
 
 // summaryLines is how many lines of a terminal the reasons of several projects may take.
@@ -57,7 +53,8 @@ const summaryLines = 2
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	var watched []string
 	for _, v := range all {
-		if line := watchedText(w, v, len(all) > 1); line != "" {
+		line := watchedText(w, v, len(all) > 1)
+		if line != "" {
 			watched = append(watched, line)
 		}
 	}
@@ -86,13 +83,14 @@ func activityText(all []view.Overview) string {
 	candidates := 0
 	for _, v := range all {
 		n = n.Plus(v.Counts)
-		candidates = candidates + v.Candidates()
+		candidates += v.Candidates()
 	}
 	var parts []string
 	idle := n.Running == 0
 	if idle {
 		parts = []string{"nothing running"}
-		if reason := idleReason(all); reason != "" {
+		reason := idleReason(all)
+		if reason != "" {
 			parts[0] += ": " + reason
 		}
 	}
@@ -127,7 +125,8 @@ func idleReason(all []view.Overview) string {
 		return ""
 	}
 	v := all[0]
-	switch p := v.LastPass; {
+	p := v.LastPass
+	switch {
 	case len(v.Issues) > 0:
 		return "symphony show " + v.Issues[0] + " shows why"
 	case v.ProjectBlock != nil, v.Paused, v.Budget != nil && v.Budget.Reached, p == nil, len(p.Errors) > 0:

@@ -17,7 +17,7 @@ func waitsText(w *term.Env, now time.Time, v reconcile.Waits) string {
 	if v.Since == nil {
 		return v.Text
 	}
-	if w.Width == 0 {
+	if w.Piped() {
 		return fmt.Sprintf("%s (since %s)", v.Text, text.Rfc3339(*v.Since))
 	}
 	return fmt.Sprintf("%s (for %s)", v.Text, text.Age(now, *v.Since))
@@ -34,12 +34,14 @@ const mostNamed = 3
 // printWatched prints a line about the watched pull requests of a project. It names those that
 // may need a person: a check does not report, or the branch was replaced.
 func printWatched(w *term.Env, v view.Overview, named bool) {
-	if line := watchedText(w, v, named); line != "" {
+	line := watchedText(w, v, named)
+	if line != "" {
 		fmt.Fprintln(w.Stdout, hang(w, "", line))
 	}
 }
 
-// watchedText is that line; empty if nothing is watched.
+// watchedText is the line about the watched pull requests of a project; empty if nothing is
+// watched.
 func watchedText(w *term.Env, v view.Overview, named bool) string {
 	if len(v.Watched) == 0 {
 		return ""
@@ -50,7 +52,8 @@ func watchedText(w *term.Env, v view.Overview, named bool) string {
 	}
 	var list []string
 	for _, r := range v.Watched {
-		if code := r.WaitsFor.Code; code == reconcile.WaitsLate || code == reconcile.WaitsPerson {
+		code := r.WaitsFor.Code
+		if code == reconcile.WaitsLate || code == reconcile.WaitsPerson {
 			list = append(list, r.Identifier+" waits for "+waitsText(w, v.GeneratedAt, r.WaitsFor))
 		}
 	}
