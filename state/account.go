@@ -38,8 +38,8 @@ const (
 	longestWindow = 8 * 24 * time.Hour
 	// clockSlack is how far in the future the time of a record may be.
 	clockSlack = time.Minute
-	// mainLimitID is the id, as JSON, of the limit that applies to agents. Other limits are
-	// those of single models.
+	// mainLimitID is the id, as JSON, of the limit that applies to agents. Each other limit
+	// applies to a single model.
 	mainLimitID = `"codex"`
 )
 
@@ -123,9 +123,13 @@ type AccountState struct {
 // account_state, neither is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
+	if err != nil {
+		return AccountState{}, err
+	}
 	s := AccountState{Limit: exhausted(rec, now), Over: rec.OverAt}
-	if l := exhausted(rec, rec.At); l != nil && s.Limit == nil && l.Until.After(s.Over) {
-		s.Over = l.Until
+	was := exhausted(rec, rec.At)
+	if s.Limit == nil && was != nil && was.Until.After(s.Over) {
+		s.Over = was.Until
 	}
 	if s.Over.After(now) {
 		s.Over = time.Time{} // the clock was ahead
@@ -136,22 +140,13 @@ func (a *Account) Read(now time.Time) (AccountState, error) {
 		s.Probe = rec.Block.Probe
 		s.Since = rec.Block.Since
 	}
-	return s, err
+	return s, nil
 }
 
 // load reads limits.json. If it does not exist the record is empty.
-func (a *Account) load() (rec accountRecord, err error) {
+func (a *Account) load() (accountRecord, error) {
 	path := a.LimitsFile()
-	text, err := os.ReadFile(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return accountRecord{}, nil
-	}
-	if err == nil {
-		err = json.Unmarshal(text, &rec)
-	}
-	if b := rec.Block; err == nil && b != nil && !reconcile.AccountFault(b.Code) {
-		err = fmt.Errorf("unknown block %q", b.Code)
-	}
+	rec, err := readAccount(path)
 	if err != nil {
 		return accountRecord{}, problem(
 			"account_state",
@@ -163,27 +158,39 @@ func (a *Account) load() (rec accountRecord, err error) {
 	return rec, nil
 }
 
+func readAccount(path string) (rec accountRecord, err error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return rec, nil
+	}
+	if err != nil {
+		return rec, err
+	}
+	if err := json.Unmarshal(text, &rec); err != nil {
+		return rec, err
+	}
+	if rec.Block != nil && !reconcile.AccountFault(rec.Block.Code) {
+		return rec, fmt.Errorf("unknown block %q", rec.Block.Code)
+	}
+	return rec, nil
+}
+
+// windowNames are the members of codex's rate-limit record that are windows.
+var windowNames = []string{"primary", "secondary"}
+
 // exhausted returns the used-up window that is reset last; nil for none. It ignores a record
 // from the future, which was written by a wrong clock. An account with credits can go on after
 // its windows are used up.
 func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
-	if rec.At.After(now.Add(clockSlack)) {
-		return nil
-	}
-	type member struct { // either credits or a window
-		HasCredits  bool    `json:"hasCredits"`
-		Unlimited   bool    `json:"unlimited"`
-		UsedPercent float64 `json:"usedPercent"`
-		ResetsAt    float64 `json:"resetsAt"`
-	}
-	var credits member
-	if json.Unmarshal(rec.RateLimits["credits"], &credits) == nil &&
-		(credits.HasCredits || credits.Unlimited) {
+	if rec.At.After(now.Add(clockSlack)) || rec.hasCredits() {
 		return nil
 	}
 	var last *reconcile.Limit
-	for _, name := range []string{"primary", "secondary"} {
-		var w member
+	for _, name := range windowNames {
+		var w struct {
+			UsedPercent float64 `json:"usedPercent"`
+			ResetsAt    float64 `json:"resetsAt"`
+		}
 		if json.Unmarshal(rec.RateLimits[name], &w) != nil || w.UsedPercent < 100 || w.ResetsAt <= 0 {
 			continue
 		}
@@ -198,6 +205,17 @@ func exhausted(rec accountRecord, now time.Time) *reconcile.Limit {
 	return last
 }
 
+func (rec accountRecord) hasCredits() bool {
+	var credits struct {
+		HasCredits bool `json:"hasCredits"`
+		Unlimited  bool `json:"unlimited"`
+	}
+	if json.Unmarshal(rec.RateLimits["credits"], &credits) != nil {
+		return false
+	}
+	return credits.HasCredits || credits.Unlimited
+}
+
 // Window is one window of the account's rate limits, as codex described it last.
 type Window struct {
 	Name        string // primary or secondary
@@ -210,7 +228,10 @@ type Window struct {
 // Windows returns the windows of the account's rate limits that have not been reset since.
 func (a *Account) Windows(now time.Time) (list []Window, err error) {
 	rec, err := a.load()
-	for _, name := range []string{"primary", "secondary"} {
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range windowNames {
 		var w struct {
 			UsedPercent *float64 `json:"usedPercent"`
 			Minutes     float64  `json:"windowDurationMins"`
@@ -232,12 +253,12 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 			list = append(list, window)
 		}
 	}
-	return list, err
+	return list, nil
 }
 
 // SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one,
-// member by member. A null member changes nothing. A record of the main limit replaces that of
-// any other limit, and is never replaced by one.
+// member by member. A null member changes nothing. The record of the main limit replaces the
+// record of any other limit, and is never replaced by one.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {
 	var update map[string]json.RawMessage
 	if err := json.Unmarshal(changed, &update); err != nil {
@@ -247,11 +268,11 @@ func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte)
 	return a.change(ctx, func(rec *accountRecord) bool {
 		id := update["limitId"]
 		known := rec.RateLimits["limitId"]
-		switch {
-		case id == nil || known == nil || slices.Equal(id, known):
-		case string(known) == mainLimitID:
+		isOther := id != nil && known != nil && !slices.Equal(id, known)
+		if isOther && string(known) == mainLimitID {
 			return false
-		default:
+		}
+		if isOther {
 			rec.RateLimits = nil
 		}
 		was := rec.RateLimits
@@ -288,7 +309,8 @@ func (a *Account) Failed(ctx context.Context, now time.Time, code, message strin
 // older than the run.
 func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	over := func(rec accountRecord) bool { return rec.Block != nil && !began.Before(rec.Block.Since) }
-	if rec, err := a.load(); err != nil || !over(rec) {
+	rec, err := a.load()
+	if err != nil || !over(rec) {
 		return nil //nolint:nilerr // an unreadable file blocks nothing
 	}
 	return a.change(ctx, func(rec *accountRecord) bool {
@@ -312,36 +334,43 @@ func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block
 			return false
 		}
 		b := rec.Block.Clamped(now)
-		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
-		if tried = !b.NextTry.After(now) || read.NextTry.IsZero(); tried {
-			rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
+		if b.NextTry.After(now) && !read.NextTry.IsZero() {
+			return false
 		}
-		return tried
+		b.Since = b.Since.Truncate(time.Millisecond) // as the run's start is stored
+		rec.Block = &accountBlock{Block: b.Tried(now.UTC()), Probe: alive}
+		tried = true
+		return true
 	})
-	if err == nil && !tried {
+	if err != nil {
+		return err
+	}
+	if !tried {
 		return fmt.Errorf("the block of %s: %w", a.Home, reconcile.ErrConflict)
 	}
-	return err
+	return nil
 }
 
 // TryNow makes the next try of a block due.
 func (a *Account) TryNow(ctx context.Context, now time.Time) error {
-	if rec, err := a.load(); err != nil || rec.Block == nil {
+	rec, err := a.load()
+	if err != nil || rec.Block == nil {
 		return nil //nolint:nilerr // an unreadable file blocks nothing
 	}
 	return a.change(ctx, func(rec *accountRecord) bool {
-		due := rec.Block != nil && rec.Block.NextTry.After(now)
-		if due {
-			rec.Block.NextTry = now.UTC()
+		if rec.Block == nil || !rec.Block.NextTry.After(now) {
+			return false
 		}
-		return due
+		rec.Block.NextTry = now.UTC()
+		return true
 	})
 }
 
 // Forget ends the block and the limit. If the account is still refused, the next run finds
 // out.
 func (a *Account) Forget(ctx context.Context, now time.Time) error {
-	if rec, err := a.load(); err != nil || rec.Block == nil && exhausted(rec, now) == nil {
+	rec, err := a.load()
+	if err != nil || rec.Block == nil && exhausted(rec, now) == nil {
 		return nil //nolint:nilerr // an unreadable file blocks nothing
 	}
 	return a.change(ctx, func(rec *accountRecord) bool {
@@ -364,10 +393,8 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 		return nil
 	}
 	rec.CodexHome = a.Home
-	return a.fault(
-		"write "+limitsName,
-		durable.WriteFile(a.LimitsFile(), append(text.JSON(rec), '\n'), fileMode),
-	)
+	err = durable.WriteFile(a.LimitsFile(), append(text.JSON(rec), '\n'), fileMode)
+	return a.fault("write "+limitsName, err)
 }
 
 // lock takes one of the account's locks, and creates the directory if necessary.
@@ -382,10 +409,11 @@ func (a *Account) lock(ctx context.Context, name string, patience time.Duration)
 	l := flock.New(path, flock.SetPermissions(fileMode))
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	switch got, err := l.TryLockContext(ctx, accountPoll); {
-	case err != nil && !errors.Is(err, context.DeadlineExceeded):
+	got, err := l.TryLockContext(ctx, accountPoll)
+	if err != nil && !errors.Is(err, context.DeadlineExceeded) {
 		return nil, a.fault("lock "+name, err)
-	case !got:
+	}
+	if !got {
 		return nil, problem(
 			"account_state",
 			fmt.Sprintf("shared state of the projects of %s: another process keeps %s locked", a.Home, path),
@@ -438,16 +466,8 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 		Max:   limit,
 		Free:  min(want, max(limit-len(taken), 0)),
 	}
-	for n := 1; len(free) < count.Free && err == nil; n++ {
-		name := strconv.Itoa(n)
-		if slices.Contains(taken, name) ||
-			slices.ContainsFunc(free, func(f *os.File) bool { return filepath.Base(f.Name()) == name }) {
-			continue
-		}
-		var f *os.File
-		if f, err = a.lockSlot(name); f != nil {
-			free = append(free, f)
-		}
+	if err == nil {
+		free, err = a.addSlots(free, taken, count.Free)
 	}
 	if err != nil {
 		closeAll(free)
@@ -455,6 +475,26 @@ func (a *Account) TakeSlots(ctx context.Context, limit, want int) ([]*os.File, r
 	}
 	closeAll(free[count.Free:])
 	return free[:count.Free:count.Free], count, nil
+}
+
+// addSlots creates and locks slots with new names until there are as many free ones as wanted.
+// It returns all that are locked, also with an error.
+func (a *Account) addSlots(free []*os.File, taken []string, want int) ([]*os.File, error) {
+	for n := 1; len(free) < want; n++ {
+		name := strconv.Itoa(n)
+		isFree := slices.ContainsFunc(free, func(f *os.File) bool { return filepath.Base(f.Name()) == name })
+		if isFree || slices.Contains(taken, name) {
+			continue
+		}
+		f, err := a.lockSlot(name)
+		if err != nil {
+			return free, err
+		}
+		if f != nil {
+			free = append(free, f)
+		}
+	}
+	return free, nil
 }
 
 // CountSlots returns how many slots TakeSlots could take, and changes nothing.
@@ -485,12 +525,12 @@ func (a *Account) lockFreeSlots() (free []*os.File, taken []string, err error) {
 	}
 	for _, e := range entries {
 		f, err := a.lockSlot(e.Name())
-		switch {
-		case err != nil:
+		if err != nil {
 			return free, taken, err
-		case f == nil:
+		}
+		if f == nil {
 			taken = append(taken, e.Name())
-		default:
+		} else {
 			free = append(free, f)
 		}
 	}
@@ -503,17 +543,19 @@ func (a *Account) lockSlot(name string) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
+	err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for errors.Is(err, unix.EINTR) {
 		err = unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	}
-	if err == nil {
-		return f, nil
-	}
-	f.Close()
 	if errors.Is(err, unix.EWOULDBLOCK) {
+		f.Close()
 		return nil, nil
 	}
-	return nil, err
+	if err != nil {
+		f.Close()
+		return nil, err
+	}
+	return f, nil
 }
 
 func closeAll(files []*os.File) {

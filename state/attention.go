@@ -24,15 +24,8 @@ func attentionFields(a *reconcile.Attention) []any {
 // HoldsOfIssue returns the notifications of holds of an issue, the newest first, at most limit
 // of them.
 func (v Views) HoldsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Attention, error) {
-	return readAll(
-		ctx,
-		v.conn,
-		"read the holds",
-		attentionFields,
-		`SELECT `+attentionColumns+` FROM attentions WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`,
-		issueID,
-		limit,
-	)
+	return readAll(ctx, v.conn, "read the holds", attentionFields, `SELECT `+attentionColumns+` FROM attentions
+		WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`, issueID, limit)
 }
 
 // addAttention stores a notification in the transaction of the event that it reports. Its time
@@ -41,11 +34,8 @@ func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 	if a.At.IsZero() {
 		a.At = now
 	}
-	return t.run(
-		`INSERT INTO attentions (`+attentionColumns+`) VALUES (`+marks(
-			attentionColumns,
-		)+`) ON CONFLICT (key) DO NOTHING`,
-		attentionFields(&a)...)
+	return t.run(`INSERT INTO attentions (`+attentionColumns+`) VALUES (`+marks(attentionColumns)+`)
+		ON CONFLICT (key) DO NOTHING`, attentionFields(&a)...)
 }
 
 // takeable is the condition for a notification that a process may take. Either no process has
@@ -56,9 +46,11 @@ func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 // A request must still be open: a notification is pointless if it was answered or withdrawn,
 // or if its run has ended. A question of an ended run can still be answered, unless the answer
 // is a secret.
-const takeable = `done_at IS NULL AND (taken_at IS NULL OR error = '' AND (taken_at < :overdue OR taken_at > :now))
-	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id WHERE q.issue_id = attentions.issue_id
-		AND attentions.ref = q.identifier || '.' || q.number AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
+const takeable = `done_at IS NULL
+	AND (taken_at IS NULL OR error = '' AND (taken_at < :overdue OR taken_at > :now))
+	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id
+		WHERE q.issue_id = attentions.issue_id AND attentions.ref = q.identifier || '.' || q.number
+		AND (q.decision IS NOT NULL OR q.fate IS NOT NULL
 			OR (r.id IS NULL OR r.outcome IS NOT NULL)
 				AND (q.kind <> 'question' OR json_extract(q.detail, '$.seal_key') IS NOT NULL)))`
 
@@ -68,9 +60,12 @@ const overdue = `done_at IS NULL AND taken_by = :by AND (taken_at < :overdue OR 
 
 // attentionTimes are the parameters of takeable and overdue, and more.
 func attentionTimes(now time.Time, patience time.Duration, more ...any) []any {
-	return append(
-		[]any{sql.Named("overdue", stamp(now.Add(-patience))), sql.Named("now", stamp(now))},
-		more...)
+	times := []any{sql.Named("overdue", stamp(now.Add(-patience))), sql.Named("now", stamp(now))}
+	return append(times, more...)
+}
+
+func openAttentionFields(a *OpenAttention) []any {
+	return append(attentionFields(&a.Attention), &a.TakenBy)
 }
 
 // OpenAttentions returns the notifications that may be taken, oldest first; only those of one
@@ -85,10 +80,7 @@ func (a Attentions) OpenAttentions(
 	standing ...reconcile.Attention,
 ) (all []OpenAttention, err error) {
 	err = a.view(ctx, "read the notifications", func(t tx) error {
-		all, err = rows(
-			t,
-			func(a *OpenAttention) []any { return append(attentionFields(&a.Attention), &a.TakenBy) },
-			`SELECT `+attentionColumns+`, taken_by FROM attentions
+		all, err = rows(t, openAttentionFields, `SELECT `+attentionColumns+`, taken_by FROM attentions
 			WHERE `+takeable+` AND :issue IN ('', issue_id) ORDER BY at, key`,
 			attentionTimes(now, patience, sql.Named("issue", issueID))...)
 		if err != nil || issueID != "" {
@@ -98,18 +90,16 @@ func (a Attentions) OpenAttentions(
 		if err := readSettings(t, a.dir, &settings); err != nil {
 			return err
 		}
-		if b := settings.TrackerBlock; b != nil {
-			if outage, long := reconcile.OutageAttention(*b, now); long {
+		if settings.TrackerBlock != nil {
+			outage, long := reconcile.OutageAttention(*settings.TrackerBlock, now)
+			if long {
 				standing = append(standing, outage)
 			}
 		}
 		for _, a := range standing {
-			known, err := row(
-				t,
-				itself[bool],
+			known, err := row(t, itself[bool],
 				`SELECT EXISTS (SELECT 1 FROM attentions WHERE key IN (SELECT value FROM json_each(?)))`,
-				jsonOf(append([]string{a.Key}, a.Like...)),
-			)
+				jsonOf(append([]string{a.Key}, a.Like...)))
 			if err != nil {
 				return err
 			}
@@ -151,16 +141,9 @@ func (a Attentions) DoneAttention(ctx context.Context, now time.Time, key, failu
 // LeftAttentions reports whether the process that by names died while it delivered a
 // notification. Its hook may still run.
 func (a Attentions) LeftAttentions(
-	ctx context.Context,
-	now time.Time,
-	patience time.Duration,
-	by string,
+	ctx context.Context, now time.Time, patience time.Duration, by string,
 ) (bool, error) {
-	left, _, err := readOne(
-		ctx,
-		a.conn,
-		"look for unfinished notifications",
-		itself[bool],
+	left, _, err := readOne(ctx, a.conn, "look for unfinished notifications", itself[bool],
 		`SELECT EXISTS (SELECT 1 FROM attentions WHERE `+overdue+`)`,
 		attentionTimes(now, patience, sql.Named("by", by))...)
 	return left, err
@@ -169,10 +152,7 @@ func (a Attentions) LeftAttentions(
 // GiveUpAttentions closes the unfinished notifications of the process that by names, whose
 // hook has ended, except those that may be taken again.
 func (a Attentions) GiveUpAttentions(
-	ctx context.Context,
-	now time.Time,
-	patience time.Duration,
-	by string,
+	ctx context.Context, now time.Time, patience time.Duration, by string,
 ) error {
 	return a.update(ctx, "give up notifications", full, statement(`UPDATE attentions SET done_at = :now,
 		error = iif(error = '', 'not finished by ' || taken_by, error) WHERE `+overdue+` AND NOT (`+takeable+`)`,
@@ -187,13 +167,6 @@ func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
 	if err != nil || !some {
 		return err
 	}
-	return a.update(
-		ctx,
-		"drop notifications",
-		full,
-		statement(
-			`UPDATE attentions SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`,
-			stamp(now),
-		),
-	)
+	return a.update(ctx, "drop notifications", full, statement(`UPDATE attentions
+		SET done_at = ?, error = 'the workflow has no hooks.on_attention' WHERE done_at IS NULL`, stamp(now)))
 }

@@ -24,9 +24,8 @@ func callFields(c *reconcile.Call) []any {
 
 // FreeAgents returns the newest run of each agent without an issue, newest first.
 func (c Clients) FreeAgents(ctx context.Context) ([]reconcile.Run, error) {
-	return Runs(
-		c,
-	).list(ctx, `WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
+	return Runs(c).list(ctx,
+		`WHERE id IN (SELECT max(id) FROM runs WHERE kind = 'free' GROUP BY issue_id) ORDER BY id DESC`)
 }
 
 // FreeAgent returns the run of an agent without an issue; false if there is none.
@@ -39,13 +38,8 @@ func (c Clients) FreeAgent(ctx context.Context, agent string) (reconcile.Run, bo
 // both by either id; then nothing is stored.
 func (c Clients) AddAgent(ctx context.Context, run reconcile.Run) (exists *reconcile.Run, err error) {
 	err = c.update(ctx, "add agent "+run.Identifier, full, func(t tx) error {
-		known, err := row(
-			t,
-			runFields,
-			`SELECT `+runColumns+` FROM runs WHERE kind = 'free' AND issue_id = ? COLLATE NOCASE
-			ORDER BY id DESC LIMIT 1`,
-			run.IssueID,
-		)
+		known, err := row(t, runFields, `SELECT `+runColumns+` FROM runs
+			WHERE kind = 'free' AND issue_id = ? COLLATE NOCASE ORDER BY id DESC LIMIT 1`, run.IssueID)
 		if errors.Is(err, sql.ErrNoRows) {
 			return insertRun(t, run)
 		}
@@ -80,14 +74,7 @@ func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored recon
 
 // Call returns a call by its ID; false if there is none.
 func (c Clients) Call(ctx context.Context, id string) (reconcile.Call, bool, error) {
-	return readOne(
-		ctx,
-		c.conn,
-		"read a call",
-		callFields,
-		`SELECT `+callColumns+` FROM calls WHERE id = ?`,
-		id,
-	)
+	return readOne(ctx, c.conn, "read a call", callFields, `SELECT `+callColumns+` FROM calls WHERE id = ?`, id)
 }
 
 // Conversation returns the newest call that opened a conversation with this ID or on this
@@ -107,7 +94,8 @@ func (c Clients) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, e
 // ended after the number since, oldest first.
 func (c Clients) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
 	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
-		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?)) ORDER BY created_at, id`, runID, since)
+		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?))
+		ORDER BY created_at, id`, runID, since)
 }
 
 // Version changes when another process has changed the database.
@@ -117,7 +105,8 @@ func (c Clients) Version(ctx context.Context) (int64, error) {
 }
 
 // endCall is the part of an UPDATE that numbers the ends of calls.
-const endCall = `ended_no = 1 + (SELECT max(ended_no) FROM calls AS other WHERE other.run_id = calls.run_id), ended_at = ?`
+const endCall = `ended_at = ?,
+	ended_no = 1 + (SELECT max(ended_no) FROM calls AS other WHERE other.run_id = calls.run_id)`
 
 // QueuedCalls returns the calls of a run that wait, oldest first.
 func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error) {
@@ -128,49 +117,27 @@ func (j Journal) QueuedCalls(ctx context.Context, runID string) ([]reconcile.Cal
 // BeginCall marks a waiting call as running. If it no longer waits the error is
 // reconcile.ErrConflict.
 func (j Journal) BeginCall(ctx context.Context, id string, now time.Time) error {
-	return j.update(
-		ctx,
-		"begin a call",
-		full,
-		change(
-			"call "+id,
-			`UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`,
-			stamp(now),
-			id,
-		),
-	)
+	return j.update(ctx, "begin a call", full, change("call "+id,
+		`UPDATE calls SET status = 'running', started_at = ? WHERE id = ? AND status = 'queued'`, stamp(now), id))
 }
 
 // EndCall stores how a call ended, once. The parameters of a turn, which may contain images,
 // are not kept.
 func (j Journal) EndCall(ctx context.Context, call reconcile.Call) error {
-	return j.update(ctx, "end a call", full, func(t tx) error {
-		return t.must(
-			"call "+call.ID,
-			`UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, `+endCall+`,
+	return j.update(ctx, "end a call", full, change("call "+call.ID,
+		`UPDATE calls SET status = ?, thread_id = ?, result = ?, error_code = ?, error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE id = ? AND status IN ('queued', 'running')`,
-			call.Status,
-			call.ThreadID,
-			textOf((*[]byte)(&call.Result)),
-			call.ErrorCode,
-			call.ErrorText,
-			stamp(call.EndedAt),
-			call.ID,
-		)
-	})
+		call.Status, call.ThreadID, textOf((*[]byte)(&call.Result)), call.ErrorCode, call.ErrorText,
+		stamp(call.EndedAt), call.ID))
 }
 
 // EndCalls ends the calls of an ended run that are still open: no worker will carry them out.
 func (c Clients) EndCalls(ctx context.Context, run reconcile.Run, now time.Time) error {
-	return c.update(ctx, "end the calls of agent "+run.Identifier, full, func(t tx) error {
-		return t.run(
-			`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
+	why := "agent " + run.Identifier + " has ended: " + cmp.Or(run.ErrorText, string(run.Outcome))
+	return c.update(ctx, "end the calls of agent "+run.Identifier, full, statement(
+		`UPDATE calls SET status = 'failed', error_code = 'agent_ended', error_text = ?, `+endCall+`,
 			params = iif(verb IN ('turn', 'steer'), '{}', params) WHERE run_id = ? AND status IN ('queued', 'running')`,
-			"agent "+run.Identifier+" has ended: "+cmp.Or(run.ErrorText, string(run.Outcome)),
-			stamp(now),
-			run.ID,
-		)
-	})
+		why, stamp(now), run.ID))
 }
 
 // SettleAgent marks the ended run of an agent as settled.

@@ -28,31 +28,17 @@ const commentColumns = `key, issue_id, number, id, at, text, shown, problem, see
 
 func commentFields(c *Comment) []any {
 	return []any{
-		&c.Key,
-		&c.IssueID,
-		&c.Number,
-		&c.ID,
-		stampOf(&c.At),
-		&c.Text,
-		&c.Shown,
-		&c.Problem,
-		jsonOf(&c.Seen),
-		&c.Done,
+		&c.Key, &c.IssueID, &c.Number, &c.ID, stampOf(&c.At),
+		&c.Text, &c.Shown, &c.Problem, jsonOf(&c.Seen), &c.Done,
 	}
 }
 
 // Comments returns the comments that are not done, and those with one of the keys, by their
 // keys.
 func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment, error) {
-	list, err := readAll(
-		ctx,
-		s.conn,
-		"read symphony's comments",
-		commentFields,
-		`SELECT `+commentColumns+` FROM comments
-		WHERE done = 0 OR key IN (SELECT value FROM json_each(?))`,
-		jsonOf(append([]string{}, keys...)),
-	)
+	list, err := readAll(ctx, s.conn, "read symphony's comments", commentFields,
+		`SELECT `+commentColumns+` FROM comments WHERE done = 0 OR key IN (SELECT value FROM json_each(?))`,
+		jsonOf(append([]string{}, keys...)))
 	byKey := make(map[string]Comment, len(list))
 	for _, c := range list {
 		byKey[c.Key] = c
@@ -63,24 +49,18 @@ func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment,
 // AskedSince returns the numbers of the requests of an issue that comments have shown since a
 // time, or perhaps: a pass that was killed may have made the comment.
 func (s Store) AskedSince(ctx context.Context, issueID string, since time.Time) ([]int, error) {
-	number := func(n *int) []any { return []any{n} }
-	return readAll(
-		ctx,
-		s.conn,
-		"read the requests that comments show",
-		number,
+	return readAll(ctx, s.conn, "read the requests that comments show", itself[int],
 		`SELECT number FROM comments WHERE issue_id = ? AND number > 0 AND at >= ? ORDER BY number`,
-		issueID,
-		stamp(since),
-	)
+		issueID, stamp(since))
 }
 
 // SaveComment stores a comment. One with an id is from then on known to be symphony's
 // (Journal.Created).
 func (s Store) SaveComment(ctx context.Context, c Comment) error {
 	return s.update(ctx, "store a comment of symphony", full, func(t tx) error {
-		const insert = `INSERT OR REPLACE INTO comments (` + commentColumns + `) VALUES (`
-		if err := t.run(insert+marks(commentColumns)+`)`, commentFields(&c)...); err != nil {
+		err := t.run(`INSERT OR REPLACE INTO comments (`+commentColumns+`) VALUES (`+marks(commentColumns)+`)`,
+			commentFields(&c)...)
+		if err != nil {
 			return err
 		}
 		return noGuidance(t, "symphony", c.ID, c.IssueID, "", c.At)
@@ -93,14 +73,8 @@ func noGuidance(t tx, kind, id, issueID, runID string, at time.Time) error {
 	if id == "" {
 		return nil
 	}
-	return t.run(
-		`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?) ON CONFLICT (id) DO NOTHING`,
-		id,
-		kind,
-		issueID,
-		runID,
-		stamp(at),
-	)
+	return t.run(`INSERT INTO created (id, kind, issue_id, run_id, at) VALUES (?, ?, ?, ?, ?)
+		ON CONFLICT (id) DO NOTHING`, id, kind, issueID, runID, stamp(at))
 }
 
 // Hold is a hold that a comment ends, if it is newer than CommentAt.
@@ -110,27 +84,22 @@ type Hold struct {
 	Since           time.Time // when the hold began
 }
 
+func holdFields(h *Hold) []any {
+	return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt), stampOf(&h.Since)}
+}
+
 // Holds returns the holds that a comment may end.
 func (s Store) Holds(ctx context.Context) ([]Hold, error) {
-	fields := func(h *Hold) []any { return []any{&h.IssueID, &h.Reason, stampOf(&h.CommentAt), stampOf(&h.Since)} }
-	all, err := readAll(ctx, s.conn, "read the holds", fields,
+	all, err := readAll(ctx, s.conn, "read the holds", holdFields,
 		`SELECT issue_id, hold_reason, hold_comment_at, held_at FROM claims WHERE status = ?`, reconcile.Held)
 	return text.Filter(all, func(h Hold) bool { return reconcile.CommentEnds(h.Reason) }), err
 }
 
 // KeepHold records that no comment up to h.CommentAt ends the hold.
 func (s Store) KeepHold(ctx context.Context, h Hold) error {
-	return s.update(
-		ctx,
-		"keep the hold",
-		full,
-		statement(
-			`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`,
-			stamp(h.CommentAt),
-			h.IssueID,
-			reconcile.Held,
-		),
-	)
+	return s.update(ctx, "keep the hold", full, statement(
+		`UPDATE claims SET hold_comment_at = ? WHERE issue_id = ? AND status = ?`,
+		stamp(h.CommentAt), h.IssueID, reconcile.Held))
 }
 
 // PullRequest is the newest pull request of an issue's branch, as the tracker described it at
@@ -152,14 +121,16 @@ func pullRequestFields(p *PullRequest) []any {
 // reads them again.
 func (s Store) SavePullRequests(ctx context.Context, now time.Time, issues []reconcile.Issue) error {
 	return s.update(ctx, "store the pull requests", normal, func(t tx) error {
-		return each(issues, func(i reconcile.Issue) error {
+		for _, i := range issues {
 			p := PullRequest{i.ID, i.Identifier, *i.PullRequest, now}
-			return t.run(
-				`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(
-					pullRequestColumns,
-				)+`)`,
+			err := t.run(
+				`INSERT OR REPLACE INTO pull_requests (`+pullRequestColumns+`) VALUES (`+marks(pullRequestColumns)+`)`,
 				pullRequestFields(&p)...)
-		})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 

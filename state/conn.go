@@ -114,10 +114,13 @@ func (t tx) count(query string, args ...any) (int64, error) {
 // the row in that error.
 func (t tx) must(what, query string, args ...any) error {
 	n, err := t.count(query, args...)
-	if err == nil && n == 0 {
-		err = fmt.Errorf("%s: %w", what, reconcile.ErrConflict)
+	if err != nil {
+		return err
 	}
-	return err
+	if n == 0 {
+		return fmt.Errorf("%s: %w", what, reconcile.ErrConflict)
+	}
+	return nil
 }
 
 // statement is a transaction of one statement.
@@ -128,16 +131,6 @@ func statement(query string, args ...any) func(tx) error {
 // change is a transaction of one statement that must change a row.
 func change(what, query string, args ...any) func(tx) error {
 	return func(t tx) error { return t.must(what, query, args...) }
-}
-
-// each calls do with the elements of a list, until one fails.
-func each[T any](list []T, do func(T) error) error {
-	for _, v := range list {
-		if err := do(v); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // reader executes queries outside a transaction.
@@ -184,15 +177,17 @@ type preparing struct {
 	statements map[string]*sql.Stmt
 }
 
-func (p preparing) prepare(ctx context.Context, query string) (s *sql.Stmt, err error) {
-	s, found := p.statements[query]
+func (p preparing) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	known, found := p.statements[query]
 	if found {
-		return s, nil
+		return known, nil
 	}
-	if s, err = p.PrepareContext(ctx, query); err == nil {
-		p.statements[query] = s
+	s, err := p.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, err
 	}
-	return s, err
+	p.statements[query] = s
+	return s, nil
 }
 
 func (p preparing) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
@@ -212,26 +207,33 @@ func (p preparing) QueryContext(ctx context.Context, query string, args ...any) 
 }
 
 // update runs f in an immediate transaction of the given durability. An error from f rolls
-// everything back.
-//
-// If the database is busy, update repeats the transaction as long as other writers make
-// progress, up to turnTimeout. SQLite has no queue: under load a writer can be unlucky for
-// longer than the busy timeout. If nothing was written during the timeout, one process keeps
-// the database locked, which is an error.
+// everything back. If the database is busy, f may run several times.
 func (c *conn) update(ctx context.Context, doing string, level durability, f func(tx) error) error {
 	c.write.Lock()
 	defer c.write.Unlock()
-	ctx = uninterrupted(ctx)
 	crash.Method("before")
-	_, err := c.sql.ExecContext(
-		ctx,
-		fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds()),
-	)
-	start := time.Now()
-	again := err == nil
-	for again {
+	err := c.writeInTurn(uninterrupted(ctx), doing, level, f)
+	crash.Method("after")
+	c.patience = busyTimeout
+	if isBusy(err) {
+		c.patience = retryTimeout
+	}
+	return fault(c.dir, doing, err)
+}
+
+// writeInTurn repeats the transaction of update while the database is busy, as long as other
+// writers make progress, up to turnTimeout. SQLite has no queue: under load a writer can be
+// unlucky for longer than the busy timeout. If nothing was written during the timeout, one
+// process keeps the database locked, which is an error.
+func (c *conn) writeInTurn(ctx context.Context, doing string, level durability, f func(tx) error) error {
+	pragmas := fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds())
+	_, err := c.sql.ExecContext(ctx, pragmas)
+	if err != nil {
+		return err
+	}
+	for start := time.Now(); ; {
 		before := c.lastWrite()
-		err = transact(ctx, c.sql, nil, func(t tx) error {
+		err := transact(ctx, c.sql, nil, func(t tx) error {
 			if err := c.checkFiles(doing); err != nil {
 				return err
 			}
@@ -241,14 +243,11 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 			crash.At("state.transaction")
 			return nil
 		})
-		again = isBusy(err) && c.lastWrite() != before && time.Since(start) <= turnTimeout
+		othersWrite := c.lastWrite() != before
+		if !isBusy(err) || !othersWrite || time.Since(start) > turnTimeout {
+			return err
+		}
 	}
-	c.patience = busyTimeout
-	if isBusy(err) {
-		c.patience = retryTimeout
-	}
-	crash.Method("after")
-	return fault(c.dir, doing, err)
 }
 
 // lastWrite returns the modification time and size of the WAL, which change with every write
@@ -293,7 +292,8 @@ func (c *conn) checkFiles(doing string) error {
 			return problem(
 				"state_replaced",
 				fmt.Sprintf("%s: %s was removed or replaced while it was in use", doing, path),
-				"the workers that use the old file end by themselves; what they did not store is lost, and their runs are retried",
+				"the workers that use the old file end by themselves; "+
+					"what they did not store is lost, and their runs are retried",
 				nil,
 			)
 		case i == 0 && now.Size() == 0:
@@ -324,11 +324,11 @@ func rows[T any](t tx, fields func(*T) []any, query string, args ...any) ([]T, e
 // row executes a query and returns its first row; sql.ErrNoRows if there is none.
 func row[T any](t tx, fields func(*T) []any, query string, args ...any) (v T, err error) {
 	all, err := rows(t, fields, query, args...)
-	if err == nil && len(all) == 0 {
-		err = sql.ErrNoRows
-	}
 	if err != nil {
 		return v, err
+	}
+	if len(all) == 0 {
+		return v, sql.ErrNoRows
 	}
 	return all[0], nil
 }
@@ -400,9 +400,11 @@ func fieldOf[S int64 | string](read func(S), write func() any) field {
 // stampOf stores a time as milliseconds since 1970, and the zero time as NULL.
 func stampOf(t *time.Time) field {
 	return fieldOf(func(ms int64) {
-		if *t = (time.Time{}); ms != 0 {
-			*t = time.UnixMilli(ms).UTC()
+		if ms == 0 {
+			*t = time.Time{}
+			return
 		}
+		*t = time.UnixMilli(ms).UTC()
 	}, func() any { return stamp(*t) })
 }
 
@@ -458,9 +460,11 @@ func orNull[T comparable](v *T) field {
 // nilOf stores a text, and nil as the empty text.
 func nilOf(s **string) field {
 	return fieldOf(func(text string) {
-		if *s = nil; text != "" {
-			*s = &text
+		if text == "" {
+			*s = nil
+			return
 		}
+		*s = &text
 	}, func() any {
 		if *s == nil {
 			return ""
@@ -490,7 +494,8 @@ func jsonOf(v any) field {
 	}
 }
 
-// tokenColumns are those of every table with tokens but runs.
+// tokenColumns are the columns for tokens in every table but runs, where their names begin with
+// tokens_.
 const tokenColumns = `input, cached, output, reasoning, total`
 
 func tokenFields(t *reconcile.Tokens) []any {

@@ -73,25 +73,38 @@ func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 		return nil, err
 	}
 	exists, err := databaseExists(dir)
-	if err == nil && !exists {
-		err = fault(dir, "create the database", createDatabase(ctx, dir, now))
-	}
 	if err != nil {
 		return nil, err
+	}
+	if !exists {
+		if err := createDatabase(ctx, dir, now); err != nil {
+			return nil, fault(dir, "create the database", err)
+		}
 	}
 	db, err := connect(ctx, dir, "rw", "")
 	if err != nil {
 		return nil, err
 	}
-	err = useWAL(ctx, db.sql) // a restored backup may be in another journal mode
-	if err == nil && db.schema < schemaVersion {
-		err = migrate(ctx, db.sql, migrations, db.schema, schemaVersion, now)
-		db.schema = schemaVersion
-	}
-	if err != nil {
+	if err := db.prepare(ctx, now); err != nil {
 		return nil, errors.Join(fault(dir, "open the state", err), db.Close())
 	}
 	return db, nil
+}
+
+// prepare brings an existing database to the present schema and to WAL mode. A restored backup
+// may be in another mode.
+func (db *DB) prepare(ctx context.Context, now time.Time) error {
+	if err := useWAL(ctx, db.sql); err != nil {
+		return err
+	}
+	if db.schema >= schemaVersion {
+		return nil
+	}
+	if err := migrate(ctx, db.sql, migrations, db.schema, schemaVersion, now); err != nil {
+		return err
+	}
+	db.schema = schemaVersion
+	return nil
 }
 
 // createDatabase creates the database under a temporary name and renames it when it is
@@ -103,26 +116,7 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	if err := removeAll(path, path+"-wal", path+"-shm", path+"-journal"); err != nil {
 		return err
 	}
-	// SQLite gives the WAL the same permissions
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode)
-	if err != nil {
-		return err
-	}
-	if err := f.Close(); err != nil {
-		return err
-	}
-	pool, err := openPool(path, "rw", "")
-	if err != nil {
-		return err
-	}
-	_, err = pool.ExecContext(ctx, `PRAGMA synchronous = OFF`) // the whole file is synced below
-	if err == nil {
-		err = migrate(ctx, pool, migrations, 0, schemaVersion, now)
-	}
-	if err == nil {
-		err = useWAL(ctx, pool) // the last step, so that the WAL stays empty
-	}
-	if err := errors.Join(err, pool.Close()); err != nil {
+	if err := fillDatabase(ctx, path, now); err != nil {
 		return err
 	}
 	if err := durable.SyncDir(path); err != nil {
@@ -139,14 +133,42 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	return durable.SyncDir(dir)
 }
 
+// fillDatabase creates a database with no rows, which is not on disk yet.
+func fillDatabase(ctx context.Context, path string, now time.Time) (err error) {
+	// SQLite gives the WAL the same permissions
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDWR, fileMode)
+	if err != nil {
+		return err
+	}
+	if err := f.Close(); err != nil {
+		return err
+	}
+	pool, err := openPool(path, "rw", "")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, pool.Close()) }()
+	_, err = pool.ExecContext(ctx, `PRAGMA synchronous = OFF`) // createDatabase syncs the whole file
+	if err != nil {
+		return err
+	}
+	if err := migrate(ctx, pool, migrations, 0, schemaVersion, now); err != nil {
+		return err
+	}
+	return useWAL(ctx, pool) // the last step, so that the WAL stays empty
+}
+
 // useWAL switches a database to WAL mode, which persists in its file. SQLite's busy timeout
 // does not cover this switch, so only a pass that holds the lock may call it.
 func useWAL(ctx context.Context, pool *sql.DB) error {
 	mode, err := row(tx{pool, ctx}, itself[string], `PRAGMA journal_mode = wal`)
-	if err == nil && mode != "wal" {
-		err = fmt.Errorf("the journal mode is %s and can't be changed to wal", mode)
+	if err != nil {
+		return err
 	}
-	return err
+	if mode != "wal" {
+		return fmt.Errorf("the journal mode is %s and can't be changed to wal", mode)
+	}
+	return nil
 }
 
 //go:embed migration/*.sql
@@ -159,20 +181,17 @@ const schemaVersion = 1
 // Each transaction applies one migration and stores its number.
 func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now time.Time) error {
 	for version := from + 1; version <= to; version++ {
-		names, err := fs.Glob(files, fmt.Sprintf("migration/%04d_*.sql", version))
-		if err != nil || len(names) != 1 {
-			return errors.Join(fmt.Errorf("want one migration to schema %d, found %q", version, names), err)
-		}
-		script, err := fs.ReadFile(files, names[0])
+		script, err := migrationTo(files, version)
 		if err != nil {
 			return err
 		}
 		err = transact(ctx, pool, nil, func(t tx) error {
-			if err := t.run(string(script)); err != nil {
+			if err := t.run(script); err != nil {
 				return err
 			}
-			if err := t.run(fmt.Sprintf(`PRAGMA user_version = %d; INSERT INTO meta (key, value)
-				VALUES ('created_at', '%d') ON CONFLICT (key) DO NOTHING`, version, now.UnixMilli())); err != nil {
+			err := t.run(fmt.Sprintf(`PRAGMA user_version = %d; INSERT INTO meta (key, value)
+				VALUES ('created_at', '%d') ON CONFLICT (key) DO NOTHING`, version, now.UnixMilli()))
+			if err != nil {
 				return err
 			}
 			return setMeta(t, metaSchema, strconv.Itoa(version))
@@ -185,6 +204,19 @@ func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now t
 	return nil
 }
 
+// migrationTo returns the script that migrates the schema before a version to it.
+func migrationTo(files fs.FS, version int) (string, error) {
+	names, err := fs.Glob(files, fmt.Sprintf("migration/%04d_*.sql", version))
+	if err != nil {
+		return "", fmt.Errorf("look for the migration to schema %d: %w", version, err)
+	}
+	if len(names) != 1 {
+		return "", fmt.Errorf("want one migration to schema %d, found %q", version, names)
+	}
+	script, err := fs.ReadFile(files, names[0])
+	return string(script), err
+}
+
 // Open opens the database in dir for reading and writing. It never creates one: if no pass has
 // run yet, the error wraps ErrNoState. It refuses the database of a newer program.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
@@ -195,12 +227,12 @@ func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, 
 // can write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
-	var e *reconcile.Error
-	if !errors.As(err, &e) || e.Code != "state_readonly" && e.Code != "disk_full" {
+	if !hasCode(err, "state_readonly", "disk_full") {
 		return db, err
 	}
 	options := "&immutable=1"
-	if wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal")); statErr == nil && wal.Size() > 0 {
+	wal, statErr := os.Stat(filepath.Join(dir, databaseName+"-wal"))
+	if statErr == nil && wal.Size() > 0 {
 		options = "&readonly_shm=1" // SQLite indexes the WAL in this process's own memory
 	}
 	unlocked, unlockedErr := open(ctx, dir, "ro", options)
@@ -212,16 +244,15 @@ func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 
 func open(ctx context.Context, dir, mode, options string) (*DB, error) {
 	db, err := openAny(ctx, dir, mode, options)
-	if err == nil && db.schema < schemaVersion {
-		err := problem(
-			"state_outdated",
-			db.dir+" was written by an older symphony",
-			"run: symphony tick (it migrates)",
-			nil,
-		)
-		return nil, errors.Join(err, db.Close())
+	if err != nil {
+		return nil, err
 	}
-	return db, err
+	if db.schema < schemaVersion {
+		outdated := problem("state_outdated", db.dir+" was written by an older symphony",
+			"run: symphony tick (it migrates)", nil)
+		return nil, errors.Join(outdated, db.Close())
+	}
+	return db, nil
 }
 
 // openAny opens an existing database of any schema that this program may read.
@@ -244,7 +275,9 @@ func openAny(ctx context.Context, dir, mode, options string) (*DB, error) {
 // are still there is an error.
 func databaseExists(dir string) (bool, error) {
 	const doing = "open the state"
-	unreadable := func(err error) error { return dirError(dir, "cannot be read", "check its path and permissions", err) }
+	unreadable := func(err error) error {
+		return dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
 	// Look for leftovers before the database itself: otherwise those of a database that
 	// another process creates in between would look like those of one that is gone.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
@@ -278,30 +311,39 @@ func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 		return nil, fmt.Errorf("open the state: %w", err)
 	}
 	c := &conn{dir: dir, sql: pool}
-	err = c.readVersion(ctx)
-	if err == nil && mode == "rw" {
-		if err = c.Newer(); err == nil {
-			err = c.rememberFiles()
-		}
-	}
-	if err != nil {
+	if err := c.check(ctx, mode); err != nil {
 		return nil, errors.Join(err, pool.Close())
 	}
 	return newDB(c), nil
 }
 
+// check checks the file that was opened.
+func (c *conn) check(ctx context.Context, mode string) error {
+	if err := c.readVersion(ctx); err != nil {
+		return err
+	}
+	if mode != "rw" {
+		return nil
+	}
+	if err := c.Newer(); err != nil {
+		return err
+	}
+	return c.rememberFiles()
+}
+
 // readVersion reads the schema, and refuses a file that is not a symphony database.
-func (c *conn) readVersion(ctx context.Context) (err error) {
+func (c *conn) readVersion(ctx context.Context) error {
 	const doing = "open the state"
-	if c.schema, err = row(c.reader(ctx), itself[int], `PRAGMA user_version`); err != nil {
+	schema, err := row(c.reader(ctx), itself[int], `PRAGMA user_version`)
+	if err != nil {
 		return fault(c.dir, doing, err)
 	}
-	if c.schema <= 0 {
+	if schema <= 0 {
 		return corrupt(c.dir, doing, errors.New("schema version 0"))
 	}
+	c.schema = schema
 	_, _, err = c.Meta(ctx, metaSchema)
-	// there is no table meta
-	if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Code == "state_error" {
+	if hasCode(err, "state_error") { // there is no table meta
 		return corrupt(c.dir, doing, err)
 	}
 	return err
@@ -381,21 +423,31 @@ func Backup(ctx context.Context, dir string) (data []byte, schema int, err error
 		return nil, 0, err
 	}
 	defer db.Close()
-	if err := db.QuickCheck(ctx); err != nil { // Serialize fills unreadable pages with zeros
+	if err := db.QuickCheck(ctx); err != nil { // serialize fills unreadable pages with zeros
 		return nil, 0, err
 	}
-	conn, err := db.sql.Conn(ctx)
-	if err == nil {
-		err = conn.Raw(func(driver any) (err error) {
-			data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
-			if err == nil && len(data) == 0 {
-				err = errors.New("not enough memory")
-			}
-			return err
-		})
-		err = errors.Join(err, conn.Close())
-	}
+	data, err = serialize(ctx, db.sql)
 	return data, db.schema, fault(dir, "back up the state", err)
+}
+
+// serialize returns the content of a database file.
+func serialize(ctx context.Context, pool *sql.DB) (data []byte, err error) {
+	conn, err := pool.Conn(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, conn.Close()) }()
+	err = conn.Raw(func(driver any) error {
+		data, err = driver.(interface{ Serialize() ([]byte, error) }).Serialize()
+		if err != nil {
+			return err
+		}
+		if len(data) == 0 {
+			return errors.New("not enough memory")
+		}
+		return nil
+	})
+	return data, err
 }
 
 // Keys of meta that this package writes itself.
@@ -445,17 +497,9 @@ func parseMillis(text string) (time.Time, error) {
 
 // readSettings reads what applies to the project as a whole.
 func readSettings(t tx, dir string, all *reconcile.State) error {
-	list, err := rows(
-		t,
-		func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} },
-		`SELECT key, value FROM meta`,
-	)
+	meta, err := readMeta(t)
 	if err != nil {
 		return err
-	}
-	meta := map[string]string{}
-	for _, pair := range list {
-		meta[pair[0]] = pair[1]
 	}
 	schema, err := strconv.Atoi(meta[metaSchema])
 	if err != nil {
@@ -469,21 +513,40 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 		metaTrackerBlock: &all.TrackerBlock,
 		metaHostBlock:    &all.MachineBlock,
 	} {
-		if text, blocked := meta[key]; blocked {
-			*block = new(reconcile.Block)
-			if err := jsonOf(*block).Scan(text); err != nil {
-				return err
-			}
+		text, blocked := meta[key]
+		if !blocked {
+			continue
+		}
+		*block = new(reconcile.Block)
+		if err := jsonOf(*block).Scan(text); err != nil {
+			return err
 		}
 	}
-	if all.RemoteBlocks, err = remoteBlocks(meta); err != nil {
+	all.RemoteBlocks, err = remoteBlocks(meta)
+	if err != nil {
 		return err
 	}
 	_, all.Paused = meta[metaPaused]
-	if all.LastSweep, err = parseMillis(meta[metaSweep]); err == nil {
-		all.Unblocked, err = parseMillis(meta[metaUnblocked])
+	all.LastSweep, err = parseMillis(meta[metaSweep])
+	if err != nil {
+		return err
 	}
+	all.Unblocked, err = parseMillis(meta[metaUnblocked])
 	return err
+}
+
+// readMeta returns all values of meta by their keys.
+func readMeta(t tx) (map[string]string, error) {
+	list, err := rows(t, func(pair *[2]string) []any { return []any{&pair[0], &pair[1]} },
+		`SELECT key, value FROM meta`)
+	if err != nil {
+		return nil, err
+	}
+	meta := map[string]string{}
+	for _, pair := range list {
+		meta[pair[0]] = pair[1]
+	}
+	return meta, nil
 }
 
 // remoteBlocks returns the blocks of hosts among the values of meta.

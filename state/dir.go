@@ -103,30 +103,32 @@ func EnsureDir(dir string) error {
 		return err
 	}
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
-		err := os.MkdirAll(dir, dirMode)
-		switch {
-		case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
-			return diskFull(dir, "create the state directory", err)
-		case err != nil:
-			return dirError(dir, "cannot be created: "+err.Error(),
-				"choose another with --state-dir, or create it yourself with mode 0700", err)
-		}
-		if err := durable.SyncDir(filepath.Dir(dir)); err != nil {
-			return fault(dir, "create the state directory", err)
+		if err := createDir(dir); err != nil {
+			return err
 		}
 	}
 	_, open, err := checkDir(dir)
-	if err == nil && open {
-		if err := os.Chmod(dir, dirMode); err != nil {
-			return dirError(
-				dir,
-				"is open to other users, and its mode cannot be changed",
-				"run: chmod 700 "+dir,
-				err,
-			)
-		}
+	if err != nil || !open {
+		return err
 	}
-	return err
+	if err := os.Chmod(dir, dirMode); err != nil {
+		return dirError(dir, "is open to other users, and its mode cannot be changed",
+			"run: chmod 700 "+dir, err)
+	}
+	return nil
+}
+
+// createDir creates the state directory.
+func createDir(dir string) error {
+	err := os.MkdirAll(dir, dirMode)
+	if errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
+		return diskFull(dir, "create the state directory", err)
+	}
+	if err != nil {
+		return dirError(dir, "cannot be created: "+err.Error(),
+			"choose another with --state-dir, or create it yourself with mode 0700", err)
+	}
+	return fault(dir, "create the state directory", durable.SyncDir(filepath.Dir(dir)))
 }
 
 // CheckDir returns the error that EnsureDir would return, as far as that can be known without
@@ -149,13 +151,14 @@ func checkDir(dir string) (exists, open bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, false, nil
 	}
+	if err != nil {
+		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
+	}
 	var st unix.Stat_t
-	if err == nil {
-		err = unix.Stat(dir, &st)
+	if err := unix.Stat(dir, &st); err != nil {
+		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
 	}
 	switch {
-	case err != nil:
-		return true, false, dirError(dir, "cannot be read", "check its path and permissions", err)
 	case !info.IsDir():
 		return true, false, dirError(dir, "is not a directory", "choose another with --state-dir", nil)
 	case int(st.Uid) != os.Geteuid():
@@ -165,16 +168,12 @@ func checkDir(dir string) (exists, open bool, err error) {
 		return true, false, nil
 	}
 	empty, err := isEmpty(dir)
-	switch {
-	case err != nil:
+	if err != nil {
 		return true, true, dirError(dir, "cannot be read", "check its path and permissions", err)
-	case !empty:
-		return true, true, dirError(
-			dir,
-			fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
-			"if it is symphony's, run: chmod 700 "+dir,
-			nil,
-		)
+	}
+	if !empty {
+		return true, true, dirError(dir, fmt.Sprintf("is open to other users (mode %04o)", info.Mode().Perm()),
+			"if it is symphony's, run: chmod 700 "+dir, nil)
 	}
 	return true, true, nil
 }
@@ -221,11 +220,7 @@ func refuseFilesystem(dir, name string) error {
 	}
 	return problem(
 		"state_unsupported_filesystem",
-		fmt.Sprintf(
-			"state directory %s is on %s, where file locks and SQLite's WAL are unreliable",
-			dir,
-			name,
-		),
+		fmt.Sprintf("state directory %s is on %s, where file locks and SQLite's WAL are unreliable", dir, name),
 		"choose a directory on a local disk with --state-dir or SYMPHONY_STATE_DIR",
 		nil,
 	)
@@ -252,11 +247,10 @@ func RegisterDir(home, dir string) error {
 	if _, err := os.Stat(path); err == nil {
 		return nil
 	}
-	err := os.MkdirAll(filepath.Dir(path), dirMode)
-	if err == nil {
-		err = durable.WriteFile(path, []byte(dir+"\n"), fileMode)
+	if err := os.MkdirAll(filepath.Dir(path), dirMode); err != nil {
+		return fmt.Errorf("register %s: %w", dir, err)
 	}
-	if err != nil {
+	if err := durable.WriteFile(path, []byte(dir+"\n"), fileMode); err != nil {
 		return fmt.Errorf("register %s: %w", dir, err)
 	}
 	return nil
@@ -354,14 +348,14 @@ func (h *Holder) String() string {
 // Acquire waits for the lock up to timeout. With giveWay it does not wait if another process
 // is already waiting, because the pass of that process will see everything that the caller has
 // written. The lock is released at the latest when the process ends; its file stays.
-func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool) (
-	release func() error, held *Holder, err error,
-) {
+func Acquire(
+	ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool,
+) (release func() error, held *Holder, err error) {
 	dir, err = filepath.Abs(dir)
-	if err == nil {
-		err = EnsureDir(dir)
-	}
 	if err != nil {
+		return nil, nil, fmt.Errorf("lock the project: %w", err)
+	}
+	if err := EnsureDir(dir); err != nil {
 		return nil, nil, err
 	}
 	defer func() { err = fault(dir, "lock the project", err) }()
@@ -384,30 +378,24 @@ func Acquire(ctx context.Context, dir string, self Holder, timeout time.Duration
 	if err := writeHolder(lock.Path(), text.JSON(self)); err != nil {
 		return nil, nil, errors.Join(err, lock.Unlock())
 	}
-	return sync.OnceValue(func() error {
-		return fault(
-			dir,
-			"release the project lock",
-			errors.Join(writeHolder(lock.Path(), nil), lock.Unlock()),
-		)
-	}), nil, nil
+	release = func() error {
+		err := errors.Join(writeHolder(lock.Path(), nil), lock.Unlock())
+		return fault(dir, "release the project lock", err)
+	}
+	return sync.OnceValue(release), nil, nil
 }
 
 // waitFor tries to take the lock until the timeout. It releases the waiter's lock before its
 // pass reads anything, so that the pass sees what was written by every process that gave way
 // to it.
-func waitFor(
-	ctx context.Context,
-	lock *flock.Flock,
-	timeout time.Duration,
-	giveWay bool,
-) (got bool, err error) {
+func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
 	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
 	lockWaiter := waiter.TryRLock // beside others
 	if giveWay {
 		lockWaiter = waiter.TryLock
 	}
-	if locked, err := lockWaiter(); err != nil || giveWay && !locked {
+	locked, err := lockWaiter()
+	if err != nil || giveWay && !locked {
 		return false, err
 	}
 	defer func() { err = errors.Join(err, waiter.Unlock()) }()

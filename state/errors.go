@@ -71,11 +71,10 @@ func fault(dir, doing string, err error) error {
 	case sqlite3.SQLITE_IOERR:
 		// SQLite reports an I/O error if the shared memory of the WAL can't grow on a full
 		// disk.
-		var st unix.Statfs_t
-		switch statErr := unix.Statfs(dir, &st); {
-		case statErr == nil && (st.Bavail == 0 || st.Files > 0 && st.Ffree == 0):
+		if isFull(dir) {
 			return diskFull(dir, doing, err)
-		case sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ:
+		}
+		if sq.Code() == sqlite3.SQLITE_IOERR_SHORT_READ {
 			return problem(
 				"state_io",
 				fmt.Sprintf("%s: %s or its -wal was truncated or removed by another program", doing, path),
@@ -96,6 +95,15 @@ func fault(dir, doing string, err error) error {
 			"check the permissions of "+path+" and of the files next to it", err)
 	}
 	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), "", err)
+}
+
+// isFull reports whether the file system of dir has no space or no inodes left.
+func isFull(dir string) bool {
+	var st unix.Statfs_t
+	if unix.Statfs(dir, &st) != nil {
+		return false
+	}
+	return st.Bavail == 0 || st.Files > 0 && st.Ffree == 0
 }
 
 func diskFull(dir, doing string, err error) error {
@@ -133,8 +141,8 @@ func missing(dir, doing string) error {
 // restoreHint explains how to restore a database. A WAL that is left belongs to the file that
 // is gone and would damage another.
 func restoreHint(dir string) string {
-	return "stop the workers (symphony stop --all) and remove state.db-wal and state.db-shm; then restore a backup of state.db, " +
-		"or move " + dir + " aside to start over"
+	return "stop the workers (symphony stop --all) and remove state.db-wal and state.db-shm; " +
+		"then restore a backup of state.db, or move " + dir + " aside to start over"
 }
 
 // NeedsRepair reports whether err means that an operator must restore the database before it

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -23,16 +24,15 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 const same = `d.pull_request IN ('', w.pull_request)`
 
 func watchFields(w *reconcile.Watch) []any {
-	return append(
-		append([]any{&w.IssueID, &w.Identifier}, deliveredFields(&w.Delivered)...),
-		&w.Claim,
-		&w.Blocked,
-		jsonOf(w),
-	)
+	return slices.Concat(
+		[]any{&w.IssueID, &w.Identifier},
+		deliveredFields(&w.Delivered),
+		[]any{&w.Claim, &w.Blocked, jsonOf(w)})
 }
 
 // watched joins what was delivered with what is known of its pull request.
-const watched = ` FROM deliveries AS d LEFT JOIN claims AS c USING (issue_id) LEFT JOIN watches AS w ON w.issue_id = d.issue_id
+const watched = ` FROM deliveries AS d
+	LEFT JOIN claims AS c USING (issue_id) LEFT JOIN watches AS w ON w.issue_id = d.issue_id
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
 // Watches returns what is known of the pull requests of which something is still expected.
@@ -67,12 +67,9 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 		return err
 	}
 	w.Rework = nil
-	return j.update(
-		ctx,
-		"record that a pull request was answered",
-		full,
-		func(t tx) error { return saveWatch(t, w) },
-	)
+	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error {
+		return saveWatch(t, w)
+	})
 }
 
 // LookError is why the last look at pull requests failed. It is kept until a look succeeds.
@@ -101,8 +98,8 @@ func (c *conn) LookErrors(ctx context.Context) ([]LookError, error) {
 	return list, nil
 }
 
-// SaveLookErrors stores the errors of a look at pull requests in the place of those of the
-// look before. An error that was there already keeps its time.
+// SaveLookErrors stores the errors of the last look at pull requests in place of earlier ones.
+// An error that was there already keeps its time.
 func (s Store) SaveLookErrors(ctx context.Context, list []LookError) error {
 	last, err := s.LookErrors(ctx)
 	if err != nil || len(last)+len(list) == 0 {

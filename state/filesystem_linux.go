@@ -3,8 +3,10 @@ package state
 import "golang.org/x/sys/unix"
 
 // networkFilesystem returns the name of the file system if it is a network file system, whose
-// locks are unreliable. int32 on some architectures
-func networkFilesystem(st *unix.Statfs_t) string { return filesystemName(int64(st.Type)) }
+// locks are unreliable.
+func networkFilesystem(st *unix.Statfs_t) string {
+	return filesystemName(int64(st.Type)) // an int32 on some architectures
+}
 
 // filesystemName is networkFilesystem for the type that statfs(2) returns.
 func filesystemName(kind int64) string {

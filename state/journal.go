@@ -4,41 +4,42 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"slices"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
 const runColumns = `id, kind, issue_id, identifier, attempt, phase, outcome, error_code, error_text,
 	stop_reason, stop_mono, stop_boot, reap_tries, settled, issue, fingerprint,
 	worker_boot, worker_pid, worker_start, host, workspace_path, workspace_root, workspace_id,
-	thread_id, turn_id, turns, turns_done, progress, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
+	thread_id, turn_id, turns, turns_done, progress,
+	tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 	rate_limits, last_event, last_message, last_event_at, handoff_at, handoff_state,
 	beats, heartbeat_at, started_at, ended_at, model, links, after_run_error, delivery, activity, remote, heard_at`
 
 func runFields(r *reconcile.Run) []any {
 	return []any{
-		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase, orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
-		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled, jsonOf(&r.Issue),
-		&r.Fingerprint, &r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host, &r.WorkspacePath, &r.WorkspaceRoot,
-		&r.WorkspaceID, &r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress, &r.Tokens.Input, &r.Tokens.Cached,
-		&r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total, textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage,
-		stampOf(&r.LastEventAt), stampOf(&r.MovedAt), &r.MovedTo, &r.Beats, stampOf(&r.HeartbeatAt),
-		stampOf(&r.StartedAt), stampOf(&r.EndedAt), &r.Model, jsonOf(&r.Links), &r.AfterRunError,
-		jsonOf(&r.Delivery), &r.Activity, &r.Remote, stampOf(&r.HeardAt),
+		&r.ID, &r.Kind, &r.IssueID, &r.Identifier, &r.Attempt, &r.Phase,
+		orNull(&r.Outcome), &r.ErrorCode, &r.ErrorText,
+		orNull(&r.StopReason), orNull(&r.StopAt.Mono), orNull(&r.StopAt.Boot), &r.ReapTries, &r.Settled,
+		jsonOf(&r.Issue), &r.Fingerprint,
+		&r.Worker.Boot, &r.Worker.PID, bitsOf(&r.Worker.Start), &r.Host,
+		&r.WorkspacePath, &r.WorkspaceRoot, &r.WorkspaceID,
+		&r.ThreadID, &r.TurnID, &r.Turns, &r.TurnsDone, &r.Progress,
+		&r.Tokens.Input, &r.Tokens.Cached, &r.Tokens.Output, &r.Tokens.Reasoning, &r.Tokens.Total,
+		textOf(&r.RateLimits), &r.LastEvent, &r.LastMessage, stampOf(&r.LastEventAt),
+		stampOf(&r.MovedAt), &r.MovedTo,
+		&r.Beats, stampOf(&r.HeartbeatAt), stampOf(&r.StartedAt), stampOf(&r.EndedAt),
+		&r.Model, jsonOf(&r.Links), &r.AfterRunError, jsonOf(&r.Delivery), &r.Activity,
+		&r.Remote, stampOf(&r.HeardAt),
 	}
 }
 
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run.
 // If the run was taken, has ended or was never recorded, the error is reconcile.ErrConflict
 // and the worker must not touch anything.
-func (j Journal) TakeRun(
-	ctx context.Context,
-	id string,
-	h reconcile.Handle,
-	now time.Time,
-) (reconcile.Run, error) {
+func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
 	return j.take(ctx, id, h, now, reconcile.PreparingWorkspace, `phase = 'starting' AND outcome IS NULL`)
 }
 
@@ -51,9 +52,7 @@ func (j Journal) take(
 	now time.Time,
 	phase reconcile.Phase,
 	condition string,
-) (
-	run reconcile.Run, err error,
-) {
+) (run reconcile.Run, err error) {
 	err = j.update(ctx, "take run "+id, full, func(t tx) error {
 		run, err = row(t, runFields, `UPDATE runs SET phase = ?, worker_boot = ?, worker_pid = ?,
 			worker_start = ?, heartbeat_at = ? WHERE id = ? AND `+condition+` RETURNING `+runColumns,
@@ -70,10 +69,11 @@ func (j Journal) take(
 // decisions depend on the decisive ones; a heartbeat sets the others. Token counts never
 // decrease: SaveThread may have raised them already.
 const (
-	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id, thread_id, turn_id, turns, turns_done, progress,
-		handoff_at, handoff_state, model, links, remote, delivery`
-	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id, :thread_id, :turn_id, :turns, :turns_done, :progress,
-		:handoff_at, :handoff_state, :model, :links, :remote, :delivery`
+	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id,
+		thread_id, turn_id, turns, turns_done, progress, handoff_at, handoff_state, model, links, remote, delivery`
+	decisiveValues = `:phase, :workspace_path, :workspace_root, :workspace_id,
+		:thread_id, :turn_id, :turns, :turns_done, :progress, :handoff_at, :handoff_state, :model, :links,
+		:remote, :delivery`
 	setHeartbeat = `heartbeat_at = :now, beats = :beats, last_event = :last_event, last_message = :last_message,
 		last_event_at = :last_event_at, heard_at = :heard_at, activity = :activity, rate_limits = :rate_limits,
 		rate_limits_at = iif(rate_limits IS :rate_limits, rate_limits_at, :now),
@@ -86,38 +86,35 @@ const (
 // workerValues are the parameters of the statements that write these columns.
 func workerValues(now time.Time, r reconcile.Run) []any {
 	return []any{
-		sql.Named("id", r.ID), sql.Named("now", stamp(now)),
-		sql.Named(
-			"phase",
-			r.Phase,
-		), sql.Named("workspace_path", r.WorkspacePath), sql.Named("workspace_root", r.WorkspaceRoot),
-		sql.Named(
-			"workspace_id",
-			r.WorkspaceID,
-		), sql.Named("thread_id", r.ThreadID), sql.Named("turn_id", r.TurnID),
-		sql.Named("turns", r.Turns), sql.Named("turns_done", r.TurnsDone), sql.Named("progress", r.Progress),
-		sql.Named(
-			"handoff_at",
-			stamp(r.MovedAt),
-		), sql.Named("handoff_state", r.MovedTo), sql.Named("model", r.Model),
-		sql.Named(
-			"links",
-			jsonOf(&r.Links),
-		), sql.Named("delivery", jsonOf(&r.Delivery)), sql.Named("remote", r.Remote),
+		sql.Named("id", r.ID),
+		sql.Named("now", stamp(now)),
+		sql.Named("phase", r.Phase),
+		sql.Named("workspace_path", r.WorkspacePath),
+		sql.Named("workspace_root", r.WorkspaceRoot),
+		sql.Named("workspace_id", r.WorkspaceID),
+		sql.Named("thread_id", r.ThreadID),
+		sql.Named("turn_id", r.TurnID),
+		sql.Named("turns", r.Turns),
+		sql.Named("turns_done", r.TurnsDone),
+		sql.Named("progress", r.Progress),
+		sql.Named("handoff_at", stamp(r.MovedAt)),
+		sql.Named("handoff_state", r.MovedTo),
+		sql.Named("model", r.Model),
+		sql.Named("links", jsonOf(&r.Links)),
+		sql.Named("delivery", jsonOf(&r.Delivery)),
+		sql.Named("remote", r.Remote),
 		sql.Named("heard_at", stamp(r.HeardAt)),
-		sql.Named(
-			"beats",
-			r.Beats,
-		), sql.Named("last_event", r.LastEvent), sql.Named("last_message", r.LastMessage),
-		sql.Named(
-			"activity",
-			r.Activity,
-		), sql.Named("last_event_at", stamp(r.LastEventAt)), sql.Named("rate_limits", textOf(&r.RateLimits)),
-		sql.Named(
-			"input",
-			r.Tokens.Input,
-		), sql.Named("cached", r.Tokens.Cached), sql.Named("output", r.Tokens.Output),
-		sql.Named("reasoning", r.Tokens.Reasoning), sql.Named("total", r.Tokens.Total),
+		sql.Named("beats", r.Beats),
+		sql.Named("last_event", r.LastEvent),
+		sql.Named("last_message", r.LastMessage),
+		sql.Named("activity", r.Activity),
+		sql.Named("last_event_at", stamp(r.LastEventAt)),
+		sql.Named("rate_limits", textOf(&r.RateLimits)),
+		sql.Named("input", r.Tokens.Input),
+		sql.Named("cached", r.Tokens.Cached),
+		sql.Named("output", r.Tokens.Output),
+		sql.Named("reasoning", r.Tokens.Reasoning),
+		sql.Named("total", r.Tokens.Total),
 	}
 }
 
@@ -131,50 +128,34 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 //
 // A heartbeat alone survives the death of any process, but perhaps not a power failure. Every
 // other change is on disk when UpdateRun returns.
-func (j Journal) UpdateRun(
-	ctx context.Context,
-	now time.Time,
-	run reconcile.Run,
-) (stopReason string, err error) {
+func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error) {
 	doing := "update run " + run.ID
-	values := workerValues(now, run)
-	// The first statement finds its row only if nothing decisive has changed.
-	for _, try := range []struct {
-		level     durability
-		statement string
-	}{
-		{normal, `UPDATE runs SET ` + setHeartbeat + ofWorker + ` AND (` + decisiveColumns + `) IS (` + decisiveValues + `)`},
-		{full, `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker},
-	} {
-		err = j.update(ctx, doing, try.level, func(t tx) error {
-			stopReason, err = row(
-				t,
-				itself[string],
-				try.statement+` RETURNING coalesce(stop_reason, '')`,
-				values...)
+	write := func(statement string) func(tx) error {
+		return func(t tx) error {
+			stopReason, err = row(t, itself[string], statement+` RETURNING coalesce(stop_reason, '')`,
+				workerValues(now, run)...)
 			if errors.Is(err, sql.ErrNoRows) {
-				err = reconcile.ErrConflict
+				return reconcile.ErrConflict
 			}
 			return err
-		})
-		if !errors.Is(err, reconcile.ErrConflict) {
-			break
 		}
+	}
+	// The first statement finds its row only if nothing decisive has changed.
+	err = j.update(ctx, doing, normal, write(
+		`UPDATE runs SET `+setHeartbeat+ofWorker+` AND (`+decisiveColumns+`) IS (`+decisiveValues+`)`))
+	if errors.Is(err, reconcile.ErrConflict) {
+		err = j.update(ctx, doing, full, write(
+			`UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+ofWorker))
+	}
+	if err == nil {
+		return stopReason, nil
 	}
 	if isDuplicate(err) {
 		message := "an earlier run of " + run.Identifier + " may still be at work on a host"
 		err = reconcile.NewError("host_unverified", message, "the next pass tries again")
 	}
-	if err != nil {
-		stopReason, _, _ = readOne(
-			ctx,
-			j.conn,
-			doing,
-			itself[string],
-			`SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`,
-			run.ID,
-		)
-	}
+	stopReason, _, _ = readOne(ctx, j.conn, doing, itself[string],
+		`SELECT coalesce(stop_reason, '') FROM runs WHERE id = ?`, run.ID)
 	return stopReason, err
 }
 
@@ -182,20 +163,18 @@ func (j Journal) UpdateRun(
 // has an outcome already or was never taken, Finish writes nothing and returns
 // reconcile.ErrConflict.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
-	return j.update(ctx, "finish run "+run.ID, full, func(t tx) error {
-		return t.must(
-			"run "+run.ID,
-			`UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
+	values := append(
+		workerValues(now, run),
+		sql.Named("outcome", run.Outcome),
+		sql.Named("error_code", run.ErrorCode),
+		sql.Named("error_text", run.ErrorText),
+		sql.Named("after_run_error", run.AfterRunError),
+	)
+	return j.update(ctx, "finish run "+run.ID, full, change("run "+run.ID,
+		`UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+`,
 			outcome = :outcome, error_code = :error_code, error_text = :error_text, after_run_error = :after_run_error,
 			ended_at = :now, runtime_ms = max(0, :now - started_at)`+ofWorker,
-			append(
-				workerValues(now, run),
-				sql.Named("outcome", run.Outcome),
-				sql.Named("error_code", run.ErrorCode),
-				sql.Named("error_text", run.ErrorText),
-				sql.Named("after_run_error", run.AfterRunError),
-			)...)
-	})
+		values...))
 }
 
 // SaveCreated stores what a run's agent has created in the tracker. It does so even if the
@@ -210,24 +189,20 @@ func (j Journal) SaveCreated(
 		return nil
 	}
 	return j.update(ctx, "store what the agent created in the tracker", full, func(t tx) error {
-		return each(
-			created,
-			func(c reconcile.Created) error { return noGuidance(t, c.Kind, c.ID, issueID, runID, now) },
-		)
+		for _, c := range created {
+			if err := noGuidance(t, c.Kind, c.ID, issueID, runID, now); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-// Created returns those of the ids of tracker objects that agents of this project or symphony
-// created, and those of the replies that have decided a request.
+// Created returns which of some tracker objects, given by their ids, were created by agents of
+// this project or by symphony, or are replies that have decided a request.
 func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, error) {
-	ours, err := readAll(
-		ctx,
-		j.conn,
-		"read what agents created",
-		itself[string],
-		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`,
-		jsonOf(append([]string{}, ids...)),
-	)
+	ours, err := readAll(ctx, j.conn, "read what agents created", itself[string],
+		`SELECT id FROM created WHERE id IN (SELECT value FROM json_each(?))`, jsonOf(append([]string{}, ids...)))
 	return setOf(ours), err
 }
 
@@ -272,9 +247,7 @@ func saveThread(
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
-	err = t.must(
-		"run "+runID,
-		`INSERT INTO threads AS old
+	err = t.must("run "+runID, `INSERT INTO threads AS old
 			(thread_id, issue_id, run_id, workspace_id, input, cached, output, reasoning, total, updated_at)
 		SELECT ?, ?, id, ?, ?, ?, ?, ?, ?, ? FROM runs WHERE id = ? AND outcome IS NULL
 		ON CONFLICT (thread_id) DO UPDATE SET
@@ -287,17 +260,8 @@ func saveThread(
 			input = max(input, excluded.input), cached = max(cached, excluded.cached),
 			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
 			total = max(total, excluded.total), updated_at = excluded.updated_at`,
-		threadID,
-		issueID,
-		workspaceID,
-		used.Input,
-		used.Cached,
-		used.Output,
-		used.Reasoning,
-		used.Total,
-		stamp(now),
-		runID,
-	)
+		threadID, issueID, workspaceID,
+		used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
 	if err != nil {
 		return err
 	}
@@ -309,15 +273,19 @@ func saveThread(
 			sum(output - base_output) AS output, sum(reasoning - base_reasoning) AS reasoning,
 			sum(total - base_total) AS total FROM threads WHERE run_id = ?1) AS own
 		WHERE id = ?1`, runID)
-	more := used.Since(known)
-	if err != nil || more == (reconcile.Tokens{}) {
+	if err != nil {
 		return err
 	}
-	// What the run's model has used counts for the day (UTC) of the report.
+	more := used.Since(known)
+	if more == (reconcile.Tokens{}) {
+		return nil
+	}
+	// What the run's model has used counts for the day (UTC) on which it is reported.
 	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
-		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ? ON CONFLICT (day, model) DO UPDATE SET input = input + excluded.input,
-		cached = cached + excluded.cached, output = output + excluded.output,
-		reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
+		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ?
+		ON CONFLICT (day, model) DO UPDATE SET
+			input = input + excluded.input, cached = cached + excluded.cached, output = output + excluded.output,
+			reasoning = reasoning + excluded.reasoning, total = total + excluded.total`,
 		reconcile.DayOf(now), more.Input, more.Cached, more.Output, more.Reasoning, more.Total, runID)
 }
 
@@ -327,6 +295,10 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 	return readOne(ctx, j.conn, "read the thread", tokenFields, threadTokens, threadID)
 }
 
+func threadFields(th *reconcile.Thread) []any {
+	return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended}
+}
+
 // LastThread returns the issue's newest thread, and the newest one that codex can have in the
 // codex home: one that is stored there or whose home is unknown. Usually they are the same.
 // Either is empty if there is none. With an empty home every thread counts as stored there.
@@ -334,51 +306,49 @@ func (j Journal) Thread(ctx context.Context, threadID string) (reconcile.Tokens,
 // Failed of the second counts its latest runs that ended without success, back to the last one
 // that succeeded or was stopped (interrupted, canceled). Runs without a thread and runs that
 // failed by a fault of the machine don't count.
-func (j Journal) LastThread(
-	ctx context.Context,
-	issueID, home string,
-) (newest, here reconcile.Thread, err error) {
+func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
 	err = j.view(ctx, "read the last thread", func(t tx) error {
-		threads, err := rows(
-			t,
-			func(th *reconcile.Thread) []any { return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended} },
-			`SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''), coalesce(t.ended, 0)
-			FROM runs AS r LEFT JOIN threads AS t USING (thread_id) WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`,
-			issueID,
-		)
+		threads, err := rows(t, threadFields, `SELECT r.thread_id, r.workspace_id, coalesce(t.codex_home, ''),
+			coalesce(t.ended, 0) FROM runs AS r LEFT JOIN threads AS t USING (thread_id)
+			WHERE r.issue_id = ? AND r.thread_id <> '' ORDER BY r.id DESC`, issueID)
 		if err != nil || len(threads) == 0 {
 			return err
 		}
 		newest = threads[0]
-		at := slices.IndexFunc(
-			threads,
-			func(th reconcile.Thread) bool { return home == "" || th.CodexHome == "" || th.CodexHome == home },
-		)
-		if at < 0 {
+		here = text.First(threads, func(th reconcile.Thread) bool {
+			return home == "" || th.CodexHome == "" || th.CodexHome == home
+		})
+		if here.ID == "" {
 			return nil
 		}
-		here = threads[at]
-		codes, err := rows(t, itself[string], `SELECT error_code FROM runs
-			WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
-				SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
-				AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, here.ID)
-		here.Failed = len(slices.DeleteFunc(codes, func(code string) bool {
-			// codex might accept a new thread
-			return reconcile.MachineFault(code) && code != "codex_incompatible"
-		}))
+		here.Failed, err = countFailures(t, issueID, here.ID)
 		return err
 	})
 	return newest, here, err
 }
 
+// countFailures counts the latest runs of a thread that ended without success, for
+// Thread.Failed.
+func countFailures(t tx, issueID, threadID string) (int, error) {
+	codes, err := rows(t, itself[string], `SELECT error_code FROM runs
+		WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
+			SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
+			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
+	n := 0
+	for _, code := range codes {
+		// Of the faults of the machine, a new thread might help against one: codex might
+		// accept it.
+		if !reconcile.MachineFault(code) || code == "codex_incompatible" {
+			n++
+		}
+	}
+	return n, err
+}
+
 // EndThreads makes the next run of an issue start a new thread.
 func (o Operator) EndThreads(ctx context.Context, issueID string) error {
-	return o.update(
-		ctx,
-		"end the threads of the issue",
-		full,
-		statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID),
-	)
+	return o.update(ctx, "end the threads of the issue", full,
+		statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID))
 }
 
 // LastSeen returns what the agent knows of its issue in a thread; false if that was never
@@ -415,7 +385,8 @@ func (j Journal) RecordLastSeen(
 // turn in it; false if there is none, or if it was pruned.
 func (j Journal) LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error) {
 	return readOne(ctx, j.conn, "read the thread's last run", runFields, `SELECT `+runColumns+` FROM runs
-		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
+		WHERE issue_id = ? AND thread_id = ? AND outcome IS NOT NULL
+		ORDER BY turns > 0 DESC, id DESC LIMIT 1`, issueID, threadID)
 }
 
 const deliveredColumns = `url, branch, "commit", base, at, pull_request`
@@ -434,11 +405,12 @@ func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Deliver
 // has lost the run, because a later delivery must know what is on the branch.
 func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
 	return j.update(ctx, "record what was delivered", full, func(t tx) error {
-		err := t.run(
-			`INSERT INTO deliveries (issue_id, `+deliveredColumns+`) VALUES (?, `+marks(deliveredColumns)+`)
-			ON CONFLICT (issue_id) DO UPDATE SET url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
-			base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`,
-			append([]any{issueID}, deliveredFields(&d)...)...)
+		values := append([]any{issueID}, deliveredFields(&d)...)
+		err := t.run(`INSERT INTO deliveries (issue_id, `+deliveredColumns+`)
+			VALUES (?, `+marks(deliveredColumns)+`)
+			ON CONFLICT (issue_id) DO UPDATE SET
+				url = excluded.url, branch = excluded.branch, "commit" = excluded."commit",
+				base = excluded.base, at = excluded.at, pull_request = excluded.pull_request`, values...)
 		if err != nil || d.PullID == "" {
 			return err
 		}
@@ -454,38 +426,19 @@ const metaRemoteBlock = "blocked_on:"
 // TakeRemote makes the process h the owner of a run whose worker is dead, to end the run on
 // its host. The run has an outcome, which stays. If the run is settled, or its host has
 // confirmed its end, the error is reconcile.ErrConflict.
-func (j Journal) TakeRemote(
-	ctx context.Context,
-	id string,
-	h reconcile.Handle,
-	now time.Time,
-) (reconcile.Run, error) {
-	return j.take(
-		ctx,
-		id,
-		h,
-		now,
-		reconcile.EndingThere,
-		`remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`,
-	)
+func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
+	return j.take(ctx, id, h, now, reconcile.EndingThere,
+		`remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
 }
 
 // SaveRemote stores what the process that took a run by TakeRemote knows of it on its host:
 // whether it has ended there, when it last had a link, and the commit of its handover.
 func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time) error {
-	update := change(
-		"run "+r.ID,
+	return j.update(ctx, "update run "+r.ID, full, change("run "+r.ID,
 		`UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?
 		WHERE id = ? AND remote = ? AND phase = ?`,
-		r.Remote,
-		stamp(r.HeardAt),
-		jsonOf(&r.Delivery),
-		stamp(now),
-		r.ID,
-		reconcile.RemoteBegun,
-		reconcile.EndingThere,
-	)
-	return j.update(ctx, "update run "+r.ID, full, update)
+		r.Remote, stamp(r.HeardAt), jsonOf(&r.Delivery), stamp(now),
+		r.ID, reconcile.RemoteBegun, reconcile.EndingThere))
 }
 
 // SaveRemoteWorkspace stores the workspace of a run's issue on the run's host; nil if there is
@@ -493,20 +446,10 @@ func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time)
 func (j Journal) SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error {
 	return j.update(ctx, "store the workspace on "+run.Host, full, func(t tx) error {
 		if w == nil {
-			return t.run(
-				`DELETE FROM remote_workspaces WHERE issue_id = ? AND host = ? AND root = ?`,
-				run.IssueID,
-				run.Host,
-				run.WorkspaceRoot,
-			)
+			return t.run(`DELETE FROM remote_workspaces WHERE issue_id = ? AND host = ? AND root = ?`,
+				run.IssueID, run.Host, run.WorkspaceRoot)
 		}
-		return t.run(
-			`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace) VALUES (?, ?, ?, ?, ?)`,
-			run.IssueID,
-			run.Host,
-			run.WorkspaceRoot,
-			run.ID,
-			jsonOf(w),
-		)
+		return t.run(`INSERT OR REPLACE INTO remote_workspaces (issue_id, host, root, run_id, workspace)
+			VALUES (?, ?, ?, ?, ?)`, run.IssueID, run.Host, run.WorkspaceRoot, run.ID, jsonOf(w))
 	})
 }

@@ -22,55 +22,49 @@ func messageFields(m *reconcile.Message) []any {
 func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 	return o.update(ctx, "store a message", full, func(t tx) error {
 		n, err := t.count(
-			`INSERT INTO calls (`+messageColumns+`, verb, status) SELECT `+marks(
-				messageColumns,
-			)+`, 'tell', 'queued'
+			`INSERT INTO calls (`+messageColumns+`, verb, status) SELECT `+marks(messageColumns)+`, 'tell', 'queued'
 			WHERE (SELECT count(*) FROM calls WHERE verb = 'tell' AND agent = ? AND ended_at IS NULL) < ?`,
 			append(messageFields(&m), m.IssueID, reconcile.MaxMessages)...)
-		if err == nil && n == 0 {
-			err = problem(
-				"too_many_messages",
-				fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
-				"symphony show explains when its next run starts; a comment or the description in the tracker reaches the agent, too",
-				nil,
-			)
+		if err != nil || n > 0 {
+			return err
 		}
-		return err
+		return problem(
+			"too_many_messages",
+			fmt.Sprintf("%d messages wait for the agent of this issue already", reconcile.MaxMessages),
+			"symphony show explains when its next run starts; "+
+				"a comment or the description in the tracker reaches the agent, too",
+			nil,
+		)
 	})
 }
 
 // MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the
 // newest first; with untold only those that it has not got.
 func (c *conn) MessagesOf(
-	ctx context.Context,
-	issueID string,
-	untold bool,
-	limit int,
+	ctx context.Context, issueID string, untold bool, limit int,
 ) ([]reconcile.Message, error) {
 	return readAll(ctx, c, "read the messages", messageFields, `SELECT `+messageColumns+` FROM calls
-		WHERE verb = 'tell' AND agent = ? AND (ended_at IS NULL OR NOT ?) ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, untold, limit)
+		WHERE verb = 'tell' AND agent = ? AND (ended_at IS NULL OR NOT ?)
+		ORDER BY created_at DESC, id DESC LIMIT ?`, issueID, untold, limit)
 }
 
 // MarkMessages records that a run begins to tell its agent messages, or with a time that the
 // agent has got them.
 func (j Journal) MarkMessages(
-	ctx context.Context,
-	list []reconcile.Message,
-	runID string,
-	told time.Time,
+	ctx context.Context, list []reconcile.Message, runID string, told time.Time,
 ) error {
 	if len(list) == 0 {
 		return nil
 	}
 	return j.update(ctx, "record what the agent was told", full, func(t tx) error {
-		return each(list, func(m reconcile.Message) error {
-			return t.run(
+		for _, m := range list {
+			err := t.run(
 				`UPDATE calls SET run_id = ?1, ended_at = ?2, status = iif(?2 IS NULL, 'running', 'completed')
-				WHERE id = ?3 AND ended_at IS NULL`,
-				runID,
-				stamp(told),
-				m.ID,
-			)
-		})
+				WHERE id = ?3 AND ended_at IS NULL`, runID, stamp(told), m.ID)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }

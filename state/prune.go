@@ -49,8 +49,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// Passes, except the newest ones and those that ScheduledPasses returns.
 			fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
 				WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
-				AND id NOT IN (SELECT id FROM passes WHERE "trigger" IN ('cron', 'timer', 'loop') ORDER BY id DESC LIMIT %d)
-				ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, scheduledKept),
+				AND id NOT IN (SELECT id FROM passes WHERE %s ORDER BY id DESC LIMIT %d)
+				ORDER BY id LIMIT ?2)`, keepPasses, mostPasses, bySchedule, scheduledKept),
 			// Threads whose last run was pruned: no run resumes them.
 			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
@@ -62,7 +62,8 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			`DELETE FROM comments WHERE key IN (SELECT key FROM comments WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = comments.issue_id) LIMIT ?2)`,
 			// Pull requests of issues that are not refreshed any more.
-			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests WHERE seen_at < ?1 LIMIT ?2)`,
+			`DELETE FROM pull_requests WHERE issue_id IN (SELECT issue_id FROM pull_requests
+				WHERE seen_at < ?1 LIMIT ?2)`,
 			// Notifications, but only while there is no block: a block whose notification is
 			// deleted would be notified again.
 			`DELETE FROM attentions WHERE key IN (SELECT key FROM attentions WHERE at < ?1
@@ -125,21 +126,16 @@ type PastIssue struct {
 	Runs       int
 }
 
+func pastIssueFields(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} }
+
 // PastIssues returns the issues without a claim whose runs are all settled and ended before a
 // time, oldest first.
 func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]PastIssue, error) {
-	return readAll(
-		ctx,
-		v.conn,
-		"list past issues",
-		func(p *PastIssue) []any { return []any{&p.IssueID, &p.Identifier, &p.Runs} },
+	return readAll(ctx, v.conn, "list past issues", pastIssueFields,
 		`SELECT issue_id, max(identifier), count(*) FROM runs
 		WHERE issue_id <> '' AND NOT EXISTS (SELECT 1 FROM claims WHERE claims.issue_id = runs.issue_id)
 		GROUP BY issue_id HAVING min(settled) = 1 AND max(max(started_at), coalesce(max(ended_at), 0)) < ?
-		ORDER BY max(id) LIMIT ?`,
-		stamp(before),
-		limit,
-	)
+		ORDER BY max(id) LIMIT ?`, stamp(before), limit)
 }
 
 // ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their
@@ -157,9 +153,18 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 		if err := deleteRequests(t, runIDs); err != nil {
 			return err
 		}
-		return each([]string{
-			`calls WHERE agent`, `threads WHERE issue_id`, `pull_requests WHERE issue_id`, `comments WHERE issue_id`, `created WHERE issue_id`,
-		}, func(which string) error { return t.run(`DELETE FROM `+which+` = ?`, issueID) })
+		for _, statement := range []string{
+			`DELETE FROM calls WHERE agent = ?`,
+			`DELETE FROM threads WHERE issue_id = ?`,
+			`DELETE FROM pull_requests WHERE issue_id = ?`,
+			`DELETE FROM comments WHERE issue_id = ?`,
+			`DELETE FROM created WHERE issue_id = ?`,
+		} {
+			if err := t.run(statement, issueID); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	return runIDs, err
 }
@@ -168,16 +173,19 @@ func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []str
 // their new paths. Repeated, it changes nothing.
 func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 	return o.update(ctx, "move workspaces", full, func(t tx) error {
-		const here = "AND host = ''"
-		columns := [][3]string{
-			{"claims", "workspace_root"},
-			{"runs", "workspace_root", here},
-			{"runs", "workspace_path", here},
+		for _, statement := range []string{
+			`UPDATE claims SET workspace_root = ?2 || substr(workspace_root, length(?1))
+				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1`,
+			`UPDATE runs SET workspace_root = ?2 || substr(workspace_root, length(?1))
+				WHERE substr(workspace_root || '/', 1, length(?1)) = ?1 AND host = ''`,
+			`UPDATE runs SET workspace_path = ?2 || substr(workspace_path, length(?1))
+				WHERE substr(workspace_path || '/', 1, length(?1)) = ?1 AND host = ''`,
+		} {
+			if err := t.run(statement, from+"/", to); err != nil {
+				return err
+			}
 		}
-		return each(columns, func(column [3]string) error {
-			const move = `UPDATE %s SET %[2]s = ?2 || substr(%[2]s, length(?1)) WHERE substr(%[2]s || '/', 1, length(?1)) = ?1 %[3]s`
-			return t.run(fmt.Sprintf(move, column[0], column[1], column[2]), from+"/", to)
-		})
+		return nil
 	})
 }
 
@@ -186,11 +194,18 @@ func (o Operator) MoveWorkspaces(ctx context.Context, from, to string) error {
 func (o Operator) MoveProjects(ctx context.Context, rename func(project string) string) error {
 	return o.update(ctx, "move projects", full, func(t tx) error {
 		projects, err := rows(t, itself[string], `SELECT DISTINCT project FROM claims`)
+		if err != nil {
+			return err
+		}
 		for _, project := range projects {
-			if name := rename(project); err == nil && name != project {
-				err = t.run(`UPDATE claims SET project = ? WHERE project = ?`, name, project)
+			name := rename(project)
+			if name == project {
+				continue
+			}
+			if err := t.run(`UPDATE claims SET project = ? WHERE project = ?`, name, project); err != nil {
+				return err
 			}
 		}
-		return err
+		return nil
 	})
 }

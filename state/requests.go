@@ -14,7 +14,8 @@ import (
 // derived from the run, so that a crash can't record one without the other. A decided request
 // counts as answered even before its worker has read the decision, as long as the run has not
 // ended.
-const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind, q.summary, q.detail, q.outside, q.asked_at,
+const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind,
+	q.summary, q.detail, q.outside, q.asked_at,
 	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at,
 	` + requestFate + `, q.ended_at, q.told_run`
 
@@ -26,36 +27,28 @@ const (
 
 func requestFields(r *reconcile.Request) []any {
 	return []any{
-		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind, &r.Summary, jsonOf(&r.Detail), &r.Outside,
-		stampOf(&r.AskedAt), stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot, &r.Decision, jsonOf(&r.Answer),
-		stampOf(&r.DecidedAt), &r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
+		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind,
+		&r.Summary, jsonOf(&r.Detail), &r.Outside, stampOf(&r.AskedAt),
+		stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot,
+		&r.Decision, jsonOf(&r.Answer), stampOf(&r.DecidedAt),
+		&r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
 	}
 }
 
 // AddRequest stores a request of a run's agent, and returns it with its number. It is on disk
 // before an operator can see it. If the run has ended the error is reconcile.ErrConflict.
 func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error) {
-	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) (err error) {
-		r.Number, err = row(
-			t,
-			itself[int],
+	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) error {
+		var err error
+		r.Number, err = row(t, itself[int],
 			`INSERT INTO requests (issue_id, number, identifier, run_id, thread_id, kind, summary,
 				detail, outside, asked_at, expires_at, expires_mono, expires_boot)
-			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0), ?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
+			SELECT ?1, 1 + coalesce((SELECT max(number) FROM requests WHERE issue_id = ?1), 0),
+				?, id, ?, ?, ?, ?, ?, ?, ?, ?, ?
 			FROM runs WHERE id = ? AND outcome IS NULL RETURNING number`,
-			r.IssueID,
-			r.Identifier,
-			r.ThreadID,
-			r.Kind,
-			r.Summary,
-			jsonOf(r.Detail),
-			r.Outside,
-			stamp(r.AskedAt),
-			stamp(r.ExpiresAt),
-			r.Deadline.Mono,
-			r.Deadline.Boot,
-			r.RunID,
-		)
+			r.IssueID, r.Identifier, r.ThreadID, r.Kind, r.Summary,
+			jsonOf(r.Detail), r.Outside, stamp(r.AskedAt), stamp(r.ExpiresAt), r.Deadline.Mono, r.Deadline.Boot,
+			r.RunID)
 		if errors.Is(err, sql.ErrNoRows) {
 			return fmt.Errorf("run %s: %w", r.RunID, reconcile.ErrConflict)
 		}
@@ -89,12 +82,8 @@ func (c *conn) RequestByID(ctx context.Context, issueID string, number int) (rec
 // FindRequest returns a request by its number and the identifier of its issue in any case. If
 // there is none the error wraps ErrNotFound.
 func (v Views) FindRequest(ctx context.Context, identifier string, number int) (reconcile.Request, error) {
-	r, err := request(
-		v.reader(ctx),
-		`WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`,
-		identifier,
-		number,
-	)
+	r, err := request(v.reader(ctx),
+		`WHERE q.identifier = ? COLLATE NOCASE AND q.number = ? ORDER BY q.asked_at DESC LIMIT 1`, identifier, number)
 	return r, fault(v.dir, "read a request", err)
 }
 
@@ -119,7 +108,8 @@ func (v Views) RequestsOfIssue(ctx context.Context, issueID string, limit int) (
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
-		AND (`+requestFate+` = 'run_ended' OR q.fate = 'answered' AND r.outcome IN ('lost', 'interrupted') AND q.ended_at >= r.heartbeat_at)
+		AND (`+requestFate+` = 'run_ended'
+			OR q.fate = 'answered' AND r.outcome IN ('lost', 'interrupted') AND q.ended_at >= r.heartbeat_at)
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
 
@@ -130,14 +120,14 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 		return nil
 	}
 	return j.update(ctx, "record the answers that run "+runID+" received", full, func(t tx) error {
-		return each(answered, func(r reconcile.Request) error {
-			return t.run(
-				`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
-				runID,
-				r.IssueID,
-				r.Number,
-			)
-		})
+		for _, r := range answered {
+			err := t.run(`UPDATE requests SET told_run = ? WHERE issue_id = ? AND number = ? AND told_run = ''`,
+				runID, r.IssueID, r.Number)
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
@@ -147,10 +137,11 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 func (j Journal) ResolveRequest(
 	ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate,
 ) (r reconcile.Request, err error) {
-	err = j.update(ctx, "resolve a request", full, func(t tx) (err error) {
-		if err := t.run(`UPDATE requests SET fate = ?1, ended_at = ? WHERE issue_id = ? AND number = ? AND fate IS NULL
+	err = j.update(ctx, "resolve a request", full, func(t tx) error {
+		err := t.run(`UPDATE requests SET fate = ?1, ended_at = ? WHERE issue_id = ? AND number = ? AND fate IS NULL
 			AND (?1 <> 'answered' OR decision IS NOT NULL) AND (?1 <> 'expired' OR decision IS NULL)`,
-			fate, stamp(now), issueID, number); err != nil {
+			fate, stamp(now), issueID, number)
+		if err != nil {
 			return err
 		}
 		r, err = request(t, byNumber, issueID, number)
@@ -168,8 +159,9 @@ func (j Journal) ResolveRequest(
 func (o Operator) DecideRequest(
 	ctx context.Context, now time.Time, at reconcile.Instant, r reconcile.Request, dead bool,
 ) (is reconcile.Request, err error) {
-	err = o.update(ctx, "decide "+r.ID(), full, func(t tx) (err error) {
-		if is, err = request(t, byNumber, r.IssueID, r.Number); err != nil {
+	err = o.update(ctx, "decide "+r.ID(), full, func(t tx) error {
+		is, err = request(t, byNumber, r.IssueID, r.Number)
+		if err != nil {
 			return err
 		}
 		switch {
@@ -191,41 +183,28 @@ func (o Operator) DecideRequest(
 		if err := noGuidance(t, "reply", r.Answer.Reply, r.IssueID, r.RunID, now); err != nil {
 			return err
 		}
-		return t.run(
-			`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3, fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
+		return t.run(`UPDATE requests SET decision = ?1, answer = ?2, decided_at = ?3,
+				fate = ?4, ended_at = iif(?4 IS NULL, NULL, ?3)
 			WHERE issue_id = ?5 AND number = ?6`,
-			r.Decision,
-			jsonOf(r.Answer),
-			stamp(now),
-			orNull(&is.Fate),
-			r.IssueID,
-			r.Number,
-		)
+			r.Decision, jsonOf(r.Answer), stamp(now), orNull(&is.Fate), r.IssueID, r.Number)
 	})
 	return is, err
 }
 
 func requestEnded(r reconcile.Request) error {
-	what := ""
+	what := string(r.Fate) + ": the agent no longer waits for it"
 	hint := "symphony ps shows the open requests"
 	switch {
 	case r.Decision != "":
-		what = fmt.Sprintf(
-			"%s: decided by %s at %s",
-			r.Fate,
-			r.Decision,
-			r.DecidedAt.UTC().Format(time.RFC3339),
-		)
+		at := r.DecidedAt.UTC().Format(time.RFC3339)
+		what = fmt.Sprintf("%s: decided by %s at %s", r.Fate, r.Decision, at)
 	case r.Fate == reconcile.RequestExpired:
-		what = "expired: it was not decided by " + r.ExpiresAt.UTC().
-			Format(time.RFC3339) +
-			", and the agent went on without it"
+		until := r.ExpiresAt.UTC().Format(time.RFC3339)
+		what = "expired: it was not decided by " + until + ", and the agent went on without it"
 		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
 	case r.Fate == reconcile.RequestRunEnded:
 		what = "run_ended: run " + r.RunID + ", which asked, has ended"
 		hint = "its agent no longer waits; the next run asks again if necessary"
-	default:
-		what = string(r.Fate) + ": the agent no longer waits for it"
 	}
 	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
 }
@@ -240,12 +219,9 @@ func commandFields(c *reconcile.Command) []any {
 // of cmd is ignored.
 func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int64, err error) {
 	err = o.update(ctx, "add the command "+string(cmd.Verb), full, func(t tx) error {
-		id, err = row(
-			t,
-			itself[int64],
+		id, err = row(t, itself[int64],
 			`INSERT INTO commands (verb, issue_id, identifier, created_at, unverified) VALUES (?, ?, ?, ?, ?)
-			RETURNING id`,
-			commandFields(&cmd)[1:]...)
+			RETURNING id`, commandFields(&cmd)[1:]...)
 		return err
 	})
 	return id, err
@@ -253,13 +229,7 @@ func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int
 
 // CommandDone reports whether a pass has consumed the command with that id.
 func (o Operator) CommandDone(ctx context.Context, id int64) (bool, error) {
-	done, _, err := readOne(
-		ctx,
-		o.conn,
-		"look for the command",
-		itself[bool],
-		`SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`,
-		id,
-	)
+	done, _, err := readOne(ctx, o.conn, "look for the command", itself[bool],
+		`SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`, id)
 	return done, err
 }

@@ -18,8 +18,9 @@ var _ reconcile.Store = Store{}
 // State implements reconcile.Store. The tokens of an issue include those of its unsettled
 // runs.
 func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
-	err = s.view(ctx, "read the state", func(t tx) (err error) {
-		if all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`); err != nil {
+	err = s.view(ctx, "read the state", func(t tx) error {
+		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)
+		if err != nil {
 			return err
 		}
 		return readRecords(t, s.dir, &all)
@@ -28,11 +29,13 @@ func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 }
 
 // readRecords reads everything that a plan needs except the claims.
-func readRecords(t tx, dir string, all *reconcile.State) (err error) {
-	if err := readSettings(t, dir, all); err != nil {
+func readRecords(t tx, dir string, all *reconcile.State) error {
+	err := readSettings(t, dir, all)
+	if err != nil {
 		return err
 	}
-	if all.Runs, err = rows(t, runFields, `SELECT `+runColumns+` FROM runs WHERE settled = 0 ORDER BY id`); err != nil {
+	all.Runs, err = rows(t, runFields, `SELECT `+runColumns+` FROM runs WHERE settled = 0 ORDER BY id`)
+	if err != nil {
 		return err
 	}
 	all.RemoteWorkspaces, err = rows(t, func(w *reconcile.Workspace) []any { return []any{jsonOf(w)} },
@@ -40,7 +43,8 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	if err != nil {
 		return err
 	}
-	if all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`); err != nil {
+	all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`)
+	if err != nil {
 		return err
 	}
 	type used struct {
@@ -49,6 +53,9 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	}
 	settled, err := rows(t, func(u *used) []any { return []any{&u.issueID, &u.tokens} },
 		`SELECT issue_id, total FROM issue_totals JOIN claims USING (issue_id)`)
+	if err != nil {
+		return err
+	}
 	all.Tokens = make(map[string]int64, len(settled))
 	for _, u := range settled {
 		all.Tokens[u.issueID] = u.tokens
@@ -56,15 +63,14 @@ func readRecords(t tx, dir string, all *reconcile.State) (err error) {
 	for _, r := range all.Runs {
 		all.Tokens[r.IssueID] += r.Tokens.Total
 	}
-	return err
+	return nil
 }
 
 // UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of
 // workers at work are among the totals of the day.
 func (c *conn) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
-	return readAll(ctx, c, "read what was used today", func(u *reconcile.ModelUse) []any {
-		return append([]any{&u.Model}, tokenFields(&u.Tokens)...)
-	}, `SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
+	return readAll(ctx, c, "read what was used today", modelUseFields,
+		`SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
 }
 
 // Commit implements reconcile.Store. It applies each change in this order: settle a run, write
@@ -75,90 +81,133 @@ func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.C
 		return nil
 	}
 	return s.update(ctx, "store the decisions of a pass", full, func(t tx) error {
-		return each(changes, func(c reconcile.Change) error { return commit(t, now, c) })
+		for _, c := range changes {
+			if err := commit(t, now, c); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 }
 
-func commit(t tx, now time.Time, c reconcile.Change) (err error) {
-	step := func(due bool, do func() error) {
-		if due && err == nil {
-			err = do()
+func commit(t tx, now time.Time, c reconcile.Change) error {
+	if c.Settle != "" {
+		if err := settle(t, c.Settle); err != nil {
+			return err
 		}
 	}
-	step(c.Settle != "", func() error { return settle(t, c.Settle) })
-	step(c.Claim != nil, func() error { return commitClaim(t, now, c) })
-	step(c.Insert != nil, func() error { return insertRun(t, *c.Insert) })
-	for _, id := range c.Commands { // an earlier change of the same pass may have deleted it
-		step(true, func() error { return t.run(`DELETE FROM commands WHERE id = ?`, id) })
+	if c.Claim != nil {
+		if err := commitClaim(t, now, c); err != nil {
+			return err
+		}
 	}
+	if c.Insert != nil {
+		if err := insertRun(t, *c.Insert); err != nil {
+			return err
+		}
+	}
+	for _, id := range c.Commands { // an earlier change of the same pass may have deleted it
+		if err := t.run(`DELETE FROM commands WHERE id = ?`, id); err != nil {
+			return err
+		}
+	}
+	if err := commitBlocks(t, now, c); err != nil {
+		return err
+	}
+	if c.HostGone != "" {
+		err := t.must("run "+c.HostGone, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`,
+			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
+		if err != nil {
+			return err
+		}
+	}
+	if c.Abandon != "" {
+		err := t.run(`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true'))
+			WHERE issue_id = ?`, c.Abandon)
+		if err != nil {
+			return err
+		}
+	}
+	if c.Watch != nil {
+		if err := saveWatch(t, *c.Watch); err != nil {
+			return err
+		}
+	}
+	if !c.Unblocked.IsZero() {
+		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
+			return err
+		}
+	}
+	if c.Paused == nil {
+		return nil
+	}
+	if *c.Paused {
+		return setMeta(t, metaPaused, "1")
+	}
+	return clearMeta(t, metaPaused)
+}
+
+// commitBlocks stores or ends the blocks of a change.
+func commitBlocks(t tx, now time.Time, c reconcile.Change) error {
 	for key, block := range map[string]*reconcile.Block{
 		metaAgentBlock:   c.AgentBlock,
 		metaTrackerBlock: c.TrackerBlock,
 		metaHostBlock:    c.MachineBlock,
 	} {
-		step(block != nil, func() error { return saveBlock(t, now, key, *block) })
+		if block == nil {
+			continue
+		}
+		if err := saveBlock(t, now, key, *block); err != nil {
+			return err
+		}
 	}
 	for host, block := range c.RemoteBlocks {
-		step(true, func() error { return saveBlock(t, now, metaRemoteBlock+host, block) })
+		if err := saveBlock(t, now, metaRemoteBlock+host, block); err != nil {
+			return err
+		}
 	}
-	step(c.HostGone != "", func() error {
-		return t.must("run "+c.HostGone, `UPDATE runs SET remote = ? WHERE id = ? AND remote = ?`,
-			reconcile.RemoteGone, c.HostGone, reconcile.RemoteBegun)
-	})
-	step(c.Abandon != "", func() error {
-		return t.run(
-			`UPDATE remote_workspaces SET workspace = json_set(workspace, '$.Abandoned', json('true')) WHERE issue_id = ?`,
-			c.Abandon,
-		)
-	})
-	step(c.Watch != nil, func() error { return saveWatch(t, *c.Watch) })
-	step(
-		!c.Unblocked.IsZero(),
-		func() error { return setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)) },
-	)
-	step(c.Paused != nil && *c.Paused, func() error { return setMeta(t, metaPaused, "1") })
-	step(c.Paused != nil && !*c.Paused, func() error { return clearMeta(t, metaPaused) })
-	return err
+	return nil
 }
 
 // commitClaim saves or deletes a claim. It records a release, and adds a notification if the
 // issue was handed over, the claim becomes held or its delivery fails again and again.
 func commitClaim(t tx, now time.Time, c reconcile.Change) error {
-	switch {
-	case c.Delete:
+	claim := *c.Claim
+	if c.Delete {
 		if c.Release != nil {
-			if err := errors.Join(recordRelease(t, now, *c.Claim, *c.Release), addReady(t, now, *c.Claim, *c.Release)); err != nil {
+			if err := recordRelease(t, now, claim, *c.Release); err != nil {
+				return err
+			}
+			if err := addReady(t, now, claim, *c.Release); err != nil {
 				return err
 			}
 		}
-		return t.must(
-			claimVersion(*c.Claim, c.Claim.Version),
-			`DELETE FROM claims WHERE issue_id = ? AND version = ?`,
-			c.Claim.IssueID,
-			c.Claim.Version,
-		)
-	case c.Claim.Status == reconcile.Held:
-		was, err := row(
-			t,
-			itself[reconcile.ClaimStatus],
-			`SELECT status FROM claims WHERE issue_id = ?`,
-			c.Claim.IssueID,
-		)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return t.must(claimVersion(claim, claim.Version), `DELETE FROM claims WHERE issue_id = ? AND version = ?`,
+			claim.IssueID, claim.Version)
+	}
+	if claim.Status == reconcile.Held {
+		if err := addHold(t, now, claim); err != nil {
 			return err
 		}
-		if was != reconcile.Held {
-			if err := addAttention(t, now, reconcile.HoldAttention(*c.Claim)); err != nil {
-				return err
-			}
-		}
 	}
-	if a, due := reconcile.DeliveryAttention(*c.Claim); due {
+	if a, due := reconcile.DeliveryAttention(claim); due {
 		if err := addAttention(t, now, a); err != nil {
 			return err
 		}
 	}
-	return saveClaim(t, now, *c.Claim)
+	return saveClaim(t, now, claim)
+}
+
+// addHold adds the notification of a claim that becomes held.
+func addHold(t tx, now time.Time, c reconcile.Claim) error {
+	was, err := row(t, itself[reconcile.ClaimStatus], `SELECT status FROM claims WHERE issue_id = ?`, c.IssueID)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	if was == reconcile.Held {
+		return nil
+	}
+	return addAttention(t, now, reconcile.HoldAttention(c))
 }
 
 // addReady adds the notification of an issue that its agent, and no person, has moved to where
@@ -168,15 +217,9 @@ func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release)
 	if !ready {
 		return nil
 	}
-	byAgent, err := row(
-		t,
-		itself[bool],
-		`SELECT EXISTS (SELECT 1 FROM runs WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL
-		AND handoff_state IN ('', ?))`,
-		c.IssueID,
-		stamp(c.ClaimedAt),
-		release.State,
-	)
+	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs
+		WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL AND handoff_state IN ('', ?))`,
+		c.IssueID, stamp(c.ClaimedAt), release.State)
 	if err != nil || !byAgent {
 		return err
 	}
@@ -208,13 +251,9 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 // RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that
 // has an outcome.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
-	return s.update(
-		ctx,
-		"ask run "+runID+" to stop",
-		full,
-		statement(`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
-		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID),
-	)
+	return s.update(ctx, "ask run "+runID+" to stop", full, statement(
+		`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
+		WHERE id = ? AND outcome IS NULL AND stop_reason IS NULL`, orNull(&reason), at.Mono, at.Boot, runID))
 }
 
 func (s Store) ReapFailed(ctx context.Context, runID string) error {
@@ -231,14 +270,10 @@ func (s Store) EndDead(
 	outcome reconcile.Outcome,
 	code, message string,
 ) error {
-	return s.update(
-		ctx,
-		"end run "+run.ID,
-		full,
-		change("run "+run.ID, `UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
-		ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
-		WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase),
-	)
+	return s.update(ctx, "end run "+run.ID, full, change("run "+run.ID,
+		`UPDATE runs SET outcome = ?, error_code = ?, error_text = ?,
+			ended_at = ?, runtime_ms = max(0, coalesce(heartbeat_at, started_at) - started_at)
+		WHERE id = ? AND outcome IS NULL AND phase = ?`, outcome, code, message, stamp(now), run.ID, run.Phase))
 }
 
 // SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts.
@@ -250,10 +285,10 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 		return err
 	}
 	stored := map[string]StoredSkip{}
-	next := map[string]StoredSkip{}
 	for _, skip := range list {
 		stored[skip.IssueID] = skip
 	}
+	next := map[string]StoredSkip{}
 	for _, skip := range slices.Backward(skips) {
 		since := now
 		if was := stored[skip.IssueID]; was.Reason == skip.Reason {
@@ -269,7 +304,8 @@ func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.S
 			return err
 		}
 		for _, skip := range next {
-			if err := t.run(`INSERT INTO skips (`+skipColumns+`) VALUES (`+marks(skipColumns)+`)`, skipFields(&skip)...); err != nil {
+			err := t.run(`INSERT INTO skips (`+skipColumns+`) VALUES (`+marks(skipColumns)+`)`, skipFields(&skip)...)
+			if err != nil {
 				return err
 			}
 		}
@@ -288,15 +324,8 @@ const skipColumns = `issue_id, identifier, reason, message, since, title, url, p
 
 func skipFields(s *StoredSkip) []any {
 	return []any{
-		&s.IssueID,
-		&s.Identifier,
-		&s.Reason,
-		&s.Message,
-		stampOf(&s.Since),
-		&s.Title,
-		&s.URL,
-		&s.Place,
-		jsonOf(&s.Labels),
+		&s.IssueID, &s.Identifier, &s.Reason, &s.Message, stampOf(&s.Since),
+		&s.Title, &s.URL, &s.Place, jsonOf(&s.Labels),
 	}
 }
 
@@ -309,9 +338,7 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	}
 	p.Errors = append([]reconcile.Error{}, p.Errors...) // stored as [], not null
 	err = s.update(ctx, "record the pass", level, func(t tx) error {
-		id, err = row(
-			t,
-			itself[int64],
+		id, err = row(t, itself[int64],
 			`INSERT INTO passes (`+passColumns+`) VALUES (`+marks(passColumns)+`) RETURNING id`,
 			passFields(&p)[1:]...)
 		return err
@@ -339,8 +366,8 @@ const passColumns = `"trigger", started_at, duration_ms, actions, skipped, error
 
 func passFields(p *Pass) []any {
 	return []any{
-		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped, jsonOf(&p.Errors), &p.BootID,
-		&p.Mono,
+		&p.ID, &p.Trigger, stampOf(&p.StartedAt), millisOf(&p.Duration), &p.Actions, &p.Skipped,
+		jsonOf(&p.Errors), &p.BootID, &p.Mono,
 	}
 }
 
@@ -350,9 +377,10 @@ const claimColumns = `issue_id, identifier, status, version, run_id, attempt, ki
 
 func claimFields(c *reconcile.Claim) []any {
 	return []any{
-		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind, stampOf(&c.DueAt), &c.ErrorCode,
-		&c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt), &c.HoldNext, &c.Failures,
-		&c.IdleRuns, &c.Runs, &c.Interruptions, &c.TokenBase, jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot,
+		&c.IssueID, &c.Identifier, &c.Status, &c.Version, &c.RunID, &c.Attempt, &c.Kind, stampOf(&c.DueAt),
+		&c.ErrorCode, &c.ErrorMessage, &c.HoldReason, &c.HoldMessage, stampOf(&c.HeldAt), stampOf(&c.HoldCommentAt),
+		&c.HoldNext, &c.Failures, &c.IdleRuns, &c.Runs, &c.Interruptions, &c.TokenBase,
+		jsonOf(&c.Issue), &c.Project, &c.WorkspaceRoot,
 		stampOf(&c.ClaimedAt), stampOf(&c.UpdatedAt), jsonOf(&c.Delivery),
 	}
 }
@@ -377,11 +405,8 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 		return err
 	}
 	c.TokenBase = max(c.TokenBase, used)
-	return t.must(
-		claimVersion(c, was),
-		`INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
-		ON CONFLICT (issue_id) DO NOTHING`,
-		claimFields(&c)...)
+	return t.must(claimVersion(c, was), `INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
+		ON CONFLICT (issue_id) DO NOTHING`, claimFields(&c)...)
 }
 
 func claimVersion(c reconcile.Claim, version int64) string {
@@ -393,17 +418,13 @@ func claimVersion(c reconcile.Claim, version int64) string {
 func insertRun(t tx, r reconcile.Run) error {
 	err := t.run(`INSERT INTO runs (`+runColumns+`) VALUES (`+marks(runColumns)+`)`, runFields(&r)...)
 	if isDuplicate(err) {
-		return fmt.Errorf(
-			"run %s: the id is taken, or %s has a live run: %w",
-			r.ID,
-			r.Identifier,
-			reconcile.ErrConflict,
-		)
+		return fmt.Errorf("run %s: the id is taken, or %s has a live run: %w",
+			r.ID, r.Identifier, reconcile.ErrConflict)
 	}
-	if err == nil {
-		err = t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
+	if err != nil {
+		return err
 	}
-	return err
+	return t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
 }
 
 // Totals is what settled runs have used.
@@ -423,8 +444,8 @@ func settle(t tx, runID string) error {
 		issueID string
 		Totals
 	}
-	used, err := row(t, func(s *share) []any { return append([]any{&s.issueID}, totalFields(&s.Totals)...) },
-		`UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
+	shareFields := func(s *share) []any { return slices.Concat([]any{&s.issueID}, totalFields(&s.Totals)) }
+	used, err := row(t, shareFields, `UPDATE runs SET settled = 1 WHERE id = ? AND settled = 0 AND outcome IS NOT NULL
 		RETURNING issue_id, tokens_input, tokens_cached, tokens_output, tokens_reasoning, tokens_total,
 			iif(kind = 'agent', runtime_ms, 0)`, runID)
 	if errors.Is(err, sql.ErrNoRows) {
@@ -434,9 +455,11 @@ func settle(t tx, runID string) error {
 		return err
 	}
 	values := totalFields(&used.Totals)
-	if err := t.run(`UPDATE meta SET value = CAST(value + CASE key WHEN 'totals_input' THEN ?1 WHEN 'totals_cached' THEN ?2
-		WHEN 'totals_output' THEN ?3 WHEN 'totals_reasoning' THEN ?4 WHEN 'totals_total' THEN ?5 ELSE ?6 END AS TEXT)
-		WHERE key LIKE 'totals_%'`, values...); err != nil {
+	err = t.run(`UPDATE meta SET value = CAST(value + CASE key
+			WHEN 'totals_input' THEN ?1 WHEN 'totals_cached' THEN ?2 WHEN 'totals_output' THEN ?3
+			WHEN 'totals_reasoning' THEN ?4 WHEN 'totals_total' THEN ?5 ELSE ?6 END AS TEXT)
+		WHERE key LIKE 'totals_%'`, values...)
+	if err != nil {
 		return err
 	}
 	return t.run(`INSERT INTO issue_totals (issue_id, `+totalColumns+`) VALUES (?7, ?1, ?2, ?3, ?4, ?5, ?6)

@@ -54,17 +54,22 @@ func Large(ctx context.Context, dir string, now time.Time, s Size) error {
 	}
 	for _, statement := range []string{
 		`UPDATE runs SET runtime_ms = ended_at - started_at WHERE ended_at IS NOT NULL`,
-		`UPDATE issue_totals SET runtime_ms = (SELECT sum(runtime_ms) FROM runs WHERE runs.issue_id = issue_totals.issue_id)`,
+		`UPDATE issue_totals
+			SET runtime_ms = (SELECT sum(runtime_ms) FROM runs WHERE runs.issue_id = issue_totals.issue_id)`,
 		`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
-			SELECT date(coalesce(ended_at, heartbeat_at) / 1000, 'unixepoch') AS day, model, sum(tokens_input),
-			sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total) FROM runs GROUP BY day, model`,
-		`INSERT INTO releases (issue_id, identifier, title, reason, from_state, to_state, claimed_at, released_at, runs, runtime_ms, usage, links,
-			labels, words, commits)
-			SELECT 'done-' || id, 'ABC-' || (10000 + rowid), issue ->> '$.title', 'inactive', 'Todo', 'Human Review', started_at, ended_at, 3,
-			3 * runtime_ms, json_array(json_object('model', model, 'tokens', json_object('total', tokens_total))), links,
-			labels, words, 1 FROM runs WHERE settled = 1 AND rowid % 8 = 0`,
+			SELECT date(coalesce(ended_at, heartbeat_at) / 1000, 'unixepoch') AS day, model,
+				sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)
+			FROM runs GROUP BY day, model`,
+		`INSERT INTO releases (issue_id, identifier, title, reason, from_state, to_state,
+				claimed_at, released_at, runs, runtime_ms, usage, links, labels, words, commits)
+			SELECT 'done-' || id, 'ABC-' || (10000 + rowid), issue ->> '$.title', 'inactive', 'Todo', 'Human Review',
+				started_at, ended_at, 3, 3 * runtime_ms,
+				json_array(json_object('model', model, 'tokens', json_object('total', tokens_total))),
+				links, labels, words, 1
+			FROM runs WHERE settled = 1 AND rowid % 8 = 0`,
 		fmt.Sprintf(`WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[1]d)
-			INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped) SELECT 'cron', %[2]d - 60000 * (%[1]d - i), 50, 0, 0 FROM n`,
+			INSERT INTO passes ("trigger", started_at, duration_ms, actions, skipped)
+			SELECT 'cron', %[2]d - 60000 * (%[1]d - i), 50, 0, 0 FROM n`,
 			s.Passes, now.Add(-30*time.Second).UnixMilli()),
 	} {
 		_, execErr := pool.ExecContext(ctx, statement)
