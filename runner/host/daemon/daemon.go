@@ -87,6 +87,7 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 		released: make(chan struct{}),
 	}
 	d.server.Released = d.release
+	d.server.LostAfter = o.LostAfter
 	if err := o.Ready(); err != nil {
 		o.Log.Info("the program that has started this one has ended", "error", err)
 	}

@@ -119,8 +119,10 @@ func (c *Client) open(ctx context.Context) (s *stream, w welcome, err error) {
 func (c *Client) keep(s *stream, w welcome) {
 	defer close(c.done)
 	pause := time.Duration(0)
+	longest := maxPause
 	for err := error(nil); ; {
 		if err == nil {
+			longest = longestPause(w.LostAfter)
 			had := c.session.have()
 			c.use(s)
 			_ = s.run(c.session, w.Received, c.deliver)
@@ -134,7 +136,7 @@ func (c *Client) keep(s *stream, w welcome) {
 			return
 		case <-time.After(pause):
 		}
-		pause = min(max(2*pause, 50*time.Millisecond), maxPause)
+		pause = min(max(2*pause, 50*time.Millisecond), longest)
 		if s, w, err = c.open(c.ctx); Ends(err) {
 			c.mu.Lock()
 			c.refused = err
@@ -142,6 +144,16 @@ func (c *Client) keep(s *stream, w welcome) {
 			return
 		}
 	}
+}
+
+// longestPause is the longest pause between two attempts to connect to a server that ends the
+// run after a silence: a tenth of that, so that a host which is reachable again for a short
+// time is not missed. For 20 s it is 2 s, for 15 minutes maxPause.
+func longestPause(lostAfter time.Duration) time.Duration {
+	if lostAfter <= 0 {
+		return maxPause
+	}
+	return min(lostAfter/10, maxPause)
 }
 
 func (c *Client) use(s *stream) {

@@ -37,6 +37,7 @@ type rig struct {
 	links  atomic.Pointer[net.Conn] // the client's end of the newest
 	slow   atomic.Bool              // new links are
 	down   atomic.Bool              // there are no new links
+	failed atomic.Int64             // links that were asked for meanwhile
 }
 
 // slowConn is a connection whose writes take time.
@@ -61,6 +62,7 @@ func newRig(t *testing.T, m host.Machine) *rig {
 
 func (r *rig) dial(context.Context) (io.ReadWriteCloser, error) {
 	if r.down.Load() {
+		r.failed.Add(1)
 		return nil, errors.New("no link")
 	}
 	near, far := net.Pipe()
@@ -102,6 +104,22 @@ func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer
 		g.ended <- struct{}{}
 		return host.FactsAnswer{}, ctx.Err()
 	}
+}
+
+// A client of a server that soon ends the run waits no longer than a tenth of that between two
+// attempts to connect: 20 take 2 s here, and would take two minutes with the longest pause.
+func TestSoonLost(t *testing.T) {
+	r := &rig{dir: t.TempDir()}
+	r.Server = NewServer(newGate(), ours, r.dir)
+	r.LostAfter = time.Second
+	r.client = test.Must(Connect(t.Context(), r.dial, ours))
+	t.Cleanup(func() {
+		r.client.Close()
+		test.OK(t, r.Close())
+	})
+	r.down.Store(true)
+	r.breakLink()
+	test.Until(t, "20 attempts", func() bool { return r.failed.Load() >= 20 })
 }
 
 // A call is carried out once, and answered once, although the link breaks before, during and

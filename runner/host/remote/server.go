@@ -23,6 +23,9 @@ type Server struct {
 	Released func() error
 	// Run is the run.
 	Run host.Run
+	// LostAfter is how long the server works without a client, before who serves it ends the
+	// run. Clients learn it, so that none waits longer between two attempts to connect.
+	LostAfter time.Duration
 
 	of       Incarnation
 	methods  map[string]method
@@ -141,6 +144,7 @@ func (s *Server) Serve(conn io.ReadWriteCloser) error {
 		return errors.Join(err, stream.write(w))
 	}
 	w.Received = client.session.have()
+	w.LostAfter = s.LostAfter
 	defer s.leave()
 	defer context.AfterFunc(s.ctx, stream.end)()
 	if err := stream.write(w); err != nil {

@@ -25,6 +25,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -61,9 +62,11 @@ type hello struct {
 
 // welcome is the first message of a server. With a fault it does not serve the client.
 type welcome struct {
-	Protocol int    `json:"protocol"`
-	Received int64  `json:"received"` // the last frame of the client
-	Fault    *fault `json:"fault,omitempty"`
+	Protocol int   `json:"protocol"`
+	Received int64 `json:"received"` // the last frame of the client
+	// LostAfter is Server.LostAfter.
+	LostAfter time.Duration `json:"lost_after,omitempty"`
+	Fault     *fault        `json:"fault,omitempty"`
 }
 
 // frame is every later message. Without a number it is a sign of life.
