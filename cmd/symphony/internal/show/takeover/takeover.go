@@ -55,12 +55,8 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bo
 		)
 	}
 	if then == "" {
-		line, err := term.AskLine(
-			ctx,
-			w,
-			"Let a run continue "+text.Visible(identifier)+"? [r]etry, [H]old: ",
-			false,
-		)
+		question := "Let a run continue " + text.Visible(identifier) + "? [r]etry, [H]old: "
+		line, err := term.AskLine(ctx, w, question, false)
 		if ctx.Err() != nil {
 			return interrupted
 		}
@@ -102,13 +98,10 @@ func holdIssue(
 		return c, err
 	}
 	if claimed && c.Status == reconcile.Running && !yes {
-		fmt.Fprintln(
-			w.Stdout,
-			text.Visible(
-				fmt.Sprintf("%s is running (run %s) and has to be stopped first", identifier, c.RunID),
-			),
-		)
-		if confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: "); err != nil || !confirmed {
+		const running = "%s is running (run %s) and has to be stopped first"
+		fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf(running, identifier, c.RunID)))
+		confirmed, err := term.Confirm(ctx, w, "Stop it? [y]es, [N]o: ")
+		if err != nil || !confirmed {
 			return c, err
 		}
 	}
@@ -116,14 +109,17 @@ func holdIssue(
 		return c, err
 	}
 	c, _, err = db.Views.ClaimByIssue(ctx, id)
-	if err == nil && c.Status != reconcile.Held {
-		err = reconcile.NewError(
+	if err != nil {
+		return c, fmt.Errorf("read the claim of %s: %w", identifier, err)
+	}
+	if c.Status != reconcile.Held {
+		return c, reconcile.NewError(
 			"not_held",
 			identifier+" could not be held",
 			"symphony show "+identifier+" shows its state",
 		)
 	}
-	return c, err
+	return c, nil
 }
 
 // leftBehind returns the newest thread of an issue, and what was pushed last.
@@ -136,9 +132,16 @@ func leftBehind(
 	if err != nil {
 		return thread, delivered, err
 	}
-	thread, _, threadErr := db.Journal.LastThread(ctx, id, "")
+	defer func() { err = errors.Join(err, db.Close()) }()
+	thread, _, err = db.Journal.LastThread(ctx, id, "")
+	if err != nil {
+		return thread, delivered, fmt.Errorf("read the newest thread: %w", err)
+	}
 	delivered, _, err = db.Views.Delivered(ctx, id)
-	return thread, delivered, errors.Join(threadErr, err, db.Close())
+	if err != nil {
+		return thread, delivered, fmt.Errorf("read what was delivered: %w", err)
+	}
+	return thread, delivered, nil
 }
 
 // openSession takes the workspace of a held issue and opens codex's terminal in it, on the
@@ -190,20 +193,12 @@ func openSession(
 	if thread.ID != "" {
 		what = "thread " + thread.ID
 	}
-	fmt.Fprintln(
-		w.Stdout,
-		text.Visible(fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)),
-	)
+	taken := fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)
+	fmt.Fprintln(w.Stdout, text.Visible(taken))
 	if names := takeover.WithheldPassEnv(); len(names) > 0 {
-		fmt.Fprintln(
-			w.Stderr,
-			text.Visible(
-				"symphony: commands in this session do not get "+strings.Join(
-					names,
-					", ",
-				)+" (agent.pass_env)",
-			),
-		)
+		withheld := strings.Join(names, ", ")
+		warning := "symphony: commands in this session do not get " + withheld + " (agent.pass_env)"
+		fmt.Fprintln(w.Stderr, text.Visible(warning))
 	}
 	in := w.Stdin.(*os.File) // Run has checked that it is a terminal
 	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{

@@ -31,17 +31,19 @@ func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (open
 	cmd := exec.CommandContext(ctx, program[0], append(program[1:], address)...)
 	cmd.Dir = w.Dir
 	cmd.Env = w.Environ
-	if !terminal { // Ctrl-C there is not meant for the browser
-		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	} else {
+	if terminal {
 		cmd.Stdin = w.Stdin
 		cmd.Stdout = w.Stdout
 		cmd.Stderr = w.Stderr
+	} else { // Ctrl-C in the terminal is not meant for the browser
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	}
 	if err := cmd.Run(); err != nil {
-		return false, reconcile.NewError("browser_failed", fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),
-			"open the address yourself, or set BROWSER to an installed program").
-			WithCause(err)
+		return false, reconcile.NewError(
+			"browser_failed",
+			fmt.Sprintf("the page could not be opened with %s: %v", program[0], err),
+			"open the address yourself, or set BROWSER to an installed program",
+		).WithCause(err)
 	}
 	return true, nil
 }

@@ -12,12 +12,7 @@ import (
 // Edit opens a file in the operator's editor and waits for its end: $VISUAL, $EDITOR, or else
 // the first of editor, vi and nano that is installed.
 func (w *Env) Edit(ctx context.Context, path string) error {
-	editor := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"))
-	for _, name := range []string{"editor", "vi", "nano"} {
-		if _, err := exec.LookPath(name); editor == "" && err == nil {
-			editor = name
-		}
-	}
+	editor := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"), installedEditor())
 	failed := func(message string, err error) error {
 		hint := "set EDITOR to an installed program, or edit " + path + " yourself"
 		return &reconcile.Error{Code: "editor_failed", Message: message, Hint: hint, Err: err}
@@ -25,8 +20,7 @@ func (w *Env) Edit(ctx context.Context, path string) error {
 	if editor == "" {
 		return failed("there is no editor", nil)
 	}
-	// Not ended by a signal: Ctrl-C belongs to the editor.
-	// it may have arguments
+	// It may have arguments, and is not ended by a signal: Ctrl-C belongs to the editor.
 	cmd := exec.CommandContext(context.WithoutCancel(ctx), "sh", "-c", editor+` "$1"`, editor, path)
 	cmd.Dir = w.Dir
 	cmd.Env = w.Environ
@@ -37,4 +31,15 @@ func (w *Env) Edit(ctx context.Context, path string) error {
 		return failed(fmt.Sprintf("the editor %q ended with an error: %v", editor, err), err)
 	}
 	return nil
+}
+
+// installedEditor returns the first usual editor that is installed; empty if there is none.
+func installedEditor() string {
+	for _, name := range []string{"editor", "vi", "nano"} {
+		_, err := exec.LookPath(name)
+		if err == nil {
+			return name
+		}
+	}
+	return ""
 }

@@ -29,18 +29,19 @@ import (
 type Env struct {
 	environ.Env
 	Palette
-	Stdin          io.Reader
-	Stdout, Stderr io.Writer
-	Width          int          // of the terminal in columns; 0 if stdout is not a terminal
-	JSON           bool         // the command prints JSON, errors too
-	JSONLines      bool         // JSON objects are printed one per line
-	Query          JSONQuery    // what of the JSON is printed
-	OutputFailed   bool         // an answer could not be printed, which has been reported
-	Verbose        bool         // the command prints details that only some operators want
-	Journal        bool         // stderr goes to systemd's journal
-	StdoutIsFile   bool         // stdout goes to a regular file, which agents may be able to read
-	StderrIsFile   bool         // the same for stderr
-	Log            *slog.Logger // replaces the lines on stderr; nil without a log
+	Stdin        io.Reader
+	Stdout       io.Writer
+	Stderr       io.Writer
+	Width        int          // of the terminal in columns; 0 if stdout is not a terminal
+	JSON         bool         // the command prints JSON, errors too
+	JSONLines    bool         // JSON objects are printed one per line
+	Query        JSONQuery    // what of the JSON is printed
+	OutputFailed bool         // an answer could not be printed, which has been reported
+	Verbose      bool         // the command prints details that only some operators want
+	Journal      bool         // stderr goes to systemd's journal
+	StdoutIsFile bool         // stdout goes to a regular file, which agents may be able to read
+	StderrIsFile bool         // the same for stderr
+	Log          *slog.Logger // replaces the lines on stderr; nil without a log
 	// Printed, unless nil, is called with every document before a query selects from it, and
 	// its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
@@ -54,8 +55,11 @@ type Env struct {
 func NewEnv() (*Env, error) {
 	dir, err := os.Getwd()
 	if err != nil {
-		return nil, reconcile.NewError("working_directory", "the working directory: "+err.Error(),
-			"it may have been removed: cd to a directory that exists").WithCause(err)
+		return nil, reconcile.NewError(
+			"working_directory",
+			"the working directory: "+err.Error(),
+			"it may have been removed: cd to a directory that exists",
+		).WithCause(err)
 	}
 	w := &Env{
 		Env:    environ.Env{Dir: dir, Now: time.Now},
@@ -63,22 +67,31 @@ func NewEnv() (*Env, error) {
 		Stdout: os.Stdout,
 		Stderr: os.Stderr,
 	}
-	w.Environ, w.Caller = environ.Split(os.Environ(), strings.Split(os.Getenv(environ.FromFileVar), ",")...)
+	fromFile := strings.Split(os.Getenv(environ.FromFileVar), ",")
+	w.Environ, w.Caller = environ.Split(os.Environ(), fromFile...)
 	w.Journal = isJournal(os.Getenv("JOURNAL_STREAM"), os.Stderr)
 	w.StdoutIsFile = isRegular(os.Stdout)
 	w.StderrIsFile = isRegular(os.Stderr)
-	if u, err := user.Current(); err == nil {
-		w.AccountHome = u.HomeDir
-	}
+	w.AccountHome = accountHome()
 	w.Home = cmp.Or(w.Getenv("HOME"), w.AccountHome) // some containers have no HOME
-	if term.IsTerminal(int(os.Stdout.Fd())) {
-		w.Width = terminalWidth()
-		w.Links = w.Getenv("TERM") != "dumb"
-		w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
-	} else {
+	if !term.IsTerminal(int(os.Stdout.Fd())) {
 		w.Stdout = &output{to: os.Stdout}
+		return w, nil
 	}
+	w.Width = terminalWidth()
+	w.Links = w.Getenv("TERM") != "dumb"
+	w.Colour = w.Links && w.Getenv("NO_COLOR") == ""
 	return w, nil
+}
+
+// accountHome returns the home directory of this account, whatever $HOME is; empty if it is not
+// known.
+func accountHome() string {
+	u, err := user.Current()
+	if err != nil {
+		return ""
+	}
+	return u.HomeDir
 }
 
 // isRegular reports whether what is written to a stream ends in a regular file.
@@ -115,10 +128,11 @@ func (w *Env) CheckOutput() {
 
 // terminalWidth is the width of the terminal at stdout.
 func terminalWidth() int {
-	if width, _, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 {
-		return max(width, 40)
+	width, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || width <= 0 {
+		return 80 // the terminal does not know its size
 	}
-	return 80 // the terminal does not know its size
+	return max(width, 40)
 }
 
 // ForCommand returns the environment of another command at the same terminal, whose size may
@@ -249,7 +263,8 @@ func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line stri
 	select {
 	case r := <-w.typed:
 		w.typed = nil
-		if w.InputEnded = r.ended; secret || r.ended {
+		w.InputEnded = r.ended
+		if secret || r.ended {
 			fmt.Fprintln(w.Stderr)
 		}
 		return strings.TrimSuffix(r.line, "\n"), r.err
@@ -273,7 +288,8 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	if yes := strings.ToLower(strings.TrimSpace(answer)); yes != "y" && yes != "yes" {
+	given := strings.ToLower(strings.TrimSpace(answer))
+	if given != "y" && given != "yes" {
 		fmt.Fprintln(w.Stderr, "symphony: nothing was changed")
 		return false, nil
 	}
@@ -283,12 +299,15 @@ func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
 // Size returns the present size of the terminal in columns and lines; 80 by 24 where it is not
 // known.
 func (w *Env) Size() (columns, lines int) {
-	if out, ok := w.Stdout.(*os.File); ok {
-		if columns, lines, err := term.GetSize(int(out.Fd())); err == nil && columns > 0 && lines > 0 {
-			return columns, lines
-		}
+	out, ok := w.Stdout.(*os.File)
+	if !ok {
+		return max(w.Width, 80), 24
 	}
-	return max(w.Width, 80), 24
+	columns, lines, err := term.GetSize(int(out.Fd()))
+	if err != nil || columns <= 0 || lines <= 0 {
+		return max(w.Width, 80), 24
+	}
+	return columns, lines
 }
 
 // HasPager reports whether Paged would use a pager.
@@ -341,16 +360,26 @@ type pager struct {
 }
 
 // Write implements io.Writer.
-func (p *pager) Write(b []byte) (n int, err error) {
+func (p *pager) Write(b []byte) (int, error) {
 	if p.in == nil && p.gone == nil {
-		if p.in, p.gone = p.cmd.StdinPipe(); p.gone == nil {
-			p.gone = p.cmd.Start()
-		}
+		p.gone = p.start()
 	}
-	if p.gone == nil {
-		n, p.gone = p.in.Write(b)
+	if p.gone != nil {
+		return 0, p.gone
 	}
+	var n int
+	n, p.gone = p.in.Write(b)
 	return n, p.gone
+}
+
+// start starts the program.
+func (p *pager) start() error {
+	in, err := p.cmd.StdinPipe()
+	if err != nil {
+		return err
+	}
+	p.in = in
+	return p.cmd.Start()
 }
 
 // Unread reports whether the operator has left the pager, so that no more output is read.
@@ -370,11 +399,14 @@ func (p *pager) end() error {
 		return p.gone
 	}
 	_ = p.in.Close() // it may have ended
-	if err := p.cmd.Wait(); p.cmd.ProcessState == nil ||
-		slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
-		return reconcile.NewError("pager_failed", fmt.Sprintf("the pager %q could not be started: %v", p.cmd.Args[len(p.cmd.Args)-1], err),
-			"set PAGER to an installed program, or use --no-pager").
-			WithCause(err)
+	err := p.cmd.Wait()
+	if p.cmd.ProcessState != nil && !slices.Contains(notStarted, p.cmd.ProcessState.ExitCode()) {
+		return nil
 	}
-	return nil
+	program := p.cmd.Args[len(p.cmd.Args)-1]
+	return reconcile.NewError(
+		"pager_failed",
+		fmt.Sprintf("the pager %q could not be started: %v", program, err),
+		"set PAGER to an installed program, or use --no-pager",
+	).WithCause(err)
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/itchyny/gojq"
@@ -45,35 +46,39 @@ func (w *Env) NewJSONQuery(fields []string, jq string) (JSONQuery, error) {
 // PrintJSON prints a value on stdout: as JSON, in which control characters are escapes, or as
 // w.Query wants it. An error of the query is printed and sets w.OutputFailed.
 func (w *Env) PrintJSON(v any) {
+	const hint = "try the same with --json alone"
 	data, err := encode(v)
-	if err == nil {
-		if w.Printed != nil {
-			w.Printed(v, data)
-		}
-		err = w.printQueried(data)
-	}
 	if err != nil {
-		w.outputFailed(err, "try the same with --json alone")
+		w.outputFailed(err, hint)
+		return
+	}
+	if w.Printed != nil {
+		w.Printed(v, data)
+	}
+	if err := w.printQueried(data); err != nil {
+		w.outputFailed(err, hint)
 	}
 }
 
+// outputFailed prints why an answer could not be printed, and sets w.OutputFailed.
 func (w *Env) outputFailed(err error, hint string) {
 	w.OutputFailed = true
-	w.PrintError(
-		reconcile.NewError("output_failed", "the command is done, but its answer can't be printed: "+err.Error(),
-			hint).
-			WithCause(err),
-	)
+	w.PrintError(reconcile.NewError(
+		"output_failed",
+		"the command is done, but its answer can't be printed: "+err.Error(),
+		hint,
+	).WithCause(err))
 }
 
 // printJSONError prints an error as the only member of an object. With --jq it prints nothing,
 // because its reader expects other values.
 func (w *Env) printJSONError(e *reconcile.Error) {
+	if w.Query.jq != nil {
+		return
+	}
 	query := w.Query
 	w.Query = JSONQuery{}
-	if query.jq == nil {
-		w.PrintJSON(ErrorJSON{*e})
-	}
+	w.PrintJSON(ErrorJSON{*e})
 	w.Query = query
 }
 
@@ -82,6 +87,7 @@ type ErrorJSON struct {
 	Error reconcile.Error `json:"error"`
 }
 
+// encode returns a value as a line of JSON.
 func encode(v any) ([]byte, error) {
 	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
@@ -90,19 +96,24 @@ func encode(v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-func (w *Env) printQueried(data []byte) (err error) {
+// printQueried prints what the query selects from a document.
+func (w *Env) printQueried(data []byte) error {
 	if len(w.Query.Fields) > 0 {
-		if data, err = pick(data, w.Query.Fields); err != nil {
+		picked, err := pick(data, w.Query.Fields)
+		if err != nil {
 			return err
 		}
+		data = picked
 	}
 	if w.Query.jq != nil {
 		return w.printValues(data)
 	}
-	var out bytes.Buffer
 	if w.JSONLines {
-		out.Write(data)
-	} else if err = json.Indent(&out, data, "", "  "); err != nil {
+		fmt.Fprint(w.Stdout, text.VisibleJSON(string(data)))
+		return nil
+	}
+	var out bytes.Buffer
+	if err := json.Indent(&out, data, "", "  "); err != nil {
 		return err
 	}
 	fmt.Fprint(w.Stdout, text.VisibleJSON(out.String()))
@@ -127,16 +138,15 @@ func pick(data []byte, names []string) ([]byte, error) {
 	if err := json.Unmarshal(data, &members); err != nil {
 		return nil, err
 	}
-	var out bytes.Buffer
-	for i, name := range names {
+	var picked []string
+	for _, name := range names {
 		value, ok := members[name]
 		if !ok {
 			value = json.RawMessage("null")
 		}
-		fmt.Fprintf(&out, "%s%q:%s", map[bool]string{true: "{", false: ","}[i == 0], name, value)
+		picked = append(picked, fmt.Sprintf("%q:%s", name, value))
 	}
-	out.WriteString("}\n")
-	return out.Bytes(), nil
+	return []byte("{" + strings.Join(picked, ",") + "}\n"), nil
 }
 
 // printValues prints the values of the jq expression, one per line: strings as they are, null
@@ -161,7 +171,8 @@ func (w *Env) printValues(data []byte) error {
 		case string:
 			line = text.VisibleLines(v)
 		case error:
-			if halt, ok := errors.AsType[*gojq.HaltError](v); ok && halt.Value() == nil {
+			halt, ok := errors.AsType[*gojq.HaltError](v)
+			if ok && halt.Value() == nil {
 				return nil
 			}
 			return fmt.Errorf("--jq: %w", v)
@@ -177,9 +188,10 @@ func (w *Env) printValues(data []byte) error {
 }
 
 // decode reads a document and keeps its numbers as they are written.
-func decode(data []byte) (v any, err error) {
+func decode(data []byte) (any, error) {
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber()
-	err = dec.Decode(&v)
+	var v any
+	err := dec.Decode(&v)
 	return v, err
 }

@@ -88,6 +88,7 @@ func (m model) press(msg tea.KeyPressMsg) (model, tea.Cmd) {
 	return m.pressInList(name)
 }
 
+// pressInFilter reacts to a key that changes the filter.
 func (m model) pressInFilter(name, text string) model {
 	switch {
 	case name == "esc":
@@ -108,6 +109,7 @@ func (m model) pressInFilter(name, text string) model {
 	return m
 }
 
+// pressInList reacts to a key in the list.
 func (m model) pressInList(name string) (model, tea.Cmd) {
 	page := max(m.space()-1, 1)
 	switch name {
@@ -131,7 +133,8 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 		m.marks = nil
 		return m.filtered(""), nil
 	case "t":
-		m.order = view.SortKeys[(max(slices.Index(view.SortKeys, m.order), 0)+1)%len(view.SortKeys)]
+		at := max(slices.Index(view.SortKeys, m.order), 0)
+		m.order = view.SortKeys[(at+1)%len(view.SortKeys)]
 		m.note = note{lines: []string{"sorted by " + m.order}}
 		return m.arrange(), nil
 	case "?":
@@ -142,6 +145,19 @@ func (m model) pressInList(name string) (model, tea.Cmd) {
 		}
 	}
 	return m, nil
+}
+
+// verbOf returns the command of a key that is about all marked issues.
+func verbOf(key string) string {
+	switch key {
+	case "s":
+		return "stop"
+	case "r":
+		return "retry"
+	case "h":
+		return "hold"
+	}
+	return "deliver"
 }
 
 // act reacts to a key about the selected issue.
@@ -160,14 +176,14 @@ func (m model) act(name string, r row) (model, tea.Cmd) {
 	case "a":
 		return m.answer(r)
 	case "s", "r", "h", "v":
-		verb := map[string]string{"s": "stop", "r": "retry", "h": "hold", "v": "deliver"}[name]
+		verb := verbOf(name)
 		commands := m.commands(verb)
 		asked := m.marked()
 		if name != "s" && len(asked) < 2 {
 			return m.start(commands...)
 		}
 		m.mode = asking
-		m.question = question{askText(verb, asked), commands}
+		m.question = question{text: askText(verb, asked), commands: commands}
 	case "o":
 		return m.start(m.command(r, "open"))
 	case "space":
@@ -204,6 +220,7 @@ func askText(verb string, rows []row) string {
 	return fmt.Sprintf("%s %s?%s [y]es, [N]o: ", strings.ToUpper(verb[:1])+verb[1:], names, effect)
 }
 
+// hasRun reports whether an agent works on the issue of a row.
 func hasRun(r row) bool {
 	return r.Status == reconcile.StatusRunning || r.Status == reconcile.StatusNeedsAnswer
 }
@@ -212,8 +229,8 @@ func hasRun(r row) bool {
 // decision, or of all marked issues.
 func (m model) answer(r row) (model, tea.Cmd) {
 	if len(m.marked()) > 1 {
-		return m, tea.Sequence(
-			text.Map(m.commands("approve"), func(c command) tea.Cmd { return m.effects.show(c) })...)
+		shown := text.Map(m.commands("approve"), m.effects.show)
+		return m, tea.Sequence(shown...)
 	}
 	requests := r.overview.Requests
 	i := slices.IndexFunc(requests, func(q view.RequestRow) bool { return q.Request.IssueID == r.IssueID })

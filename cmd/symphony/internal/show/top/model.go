@@ -18,9 +18,10 @@ import (
 // model is what the screen shows. Update and View touch nothing but their values: effects
 // reads the state and starts commands.
 type model struct {
-	env           *term.Env
-	effects       effects
-	width, height int // of the window in cells; 0 until it is known
+	env     *term.Env
+	effects effects
+	width   int // of the window in cells; 0 until it is known
+	height  int
 
 	overviews []view.Overview
 	readAt    time.Time // when the last read succeeded; zero before the first one
@@ -56,10 +57,11 @@ type effects struct {
 
 // command is one of symphony's commands about issues of a project, or about the project.
 type command struct {
-	verb           string
-	issues         []string
-	words          []string // as an operator types them
-	path, stateDir string   // of the project's workflow and its state directory
+	verb     string
+	issues   []string
+	words    []string // as an operator types them
+	path     string   // of the project's workflow
+	stateDir string   // of the project
 }
 
 // String is the command as an operator types it.
@@ -119,71 +121,6 @@ type (
 	}
 )
 
-// step is the time between two reads.
-const step = time.Second
-
-// Init implements tea.Model.
-func (m model) Init() tea.Cmd { return m.effects.read("") }
-
-// Update implements tea.Model.
-func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
-	var cmd tea.Cmd
-	switch msg := msg.(type) {
-	case tea.WindowSizeMsg:
-		m.width = msg.Width
-		m.height = msg.Height
-	case tea.KeyPressMsg:
-		m, cmd = m.press(msg)
-	case tea.PasteMsg:
-		if m.mode == filtering {
-			m = m.filtered(m.filter + strings.TrimSpace(msg.Content))
-		}
-	case readMsg:
-		if m.err = msg.err; msg.err == nil {
-			m.overviews = msg.overviews
-			m.readAt = m.env.Now()
-			m = m.arrange()
-		}
-		cmd = tea.Tick(step, func(time.Time) tea.Msg { return refreshMsg{} })
-	case refreshMsg:
-		cmd = m.effects.read(m.filter)
-	case endedMsg:
-		m = m.ended(msg)
-	case logMsg:
-		if msg.key == m.log.key {
-			m.log = msg
-		}
-	}
-	m = m.scroll()
-	_, isNew := msg.(readMsg)
-	if r, ok := m.selected(); ok && m.logWidth() > 0 && (isNew || r.key() != m.log.key) {
-		if r.key() != m.log.key {
-			m.log = logMsg{key: r.key()}
-		}
-		cmd = tea.Batch(cmd, m.effects.log(r))
-	}
-	return m, cmd
-}
-
-// ended notes what a command said.
-func (m model) ended(msg endedMsg) model {
-	if msg.background {
-		m.running--
-	}
-	m.note = note{
-		command: msg.command.String(),
-		lines:   msg.lines[max(len(msg.lines)-noteLines, 0):],
-		failed:  msg.err != nil,
-	}
-	if msg.err != nil && len(m.note.lines) == 0 {
-		m.note.lines = []string{msg.err.Error()}
-	}
-	return m
-}
-
-// noteLines is how many lines about a command are shown.
-const noteLines = 4
-
 // arrange makes the rows of the overviews: one of each issue, which is that of its newest run
 // where only ended runs are left. The selection stays on its issue.
 func (m model) arrange() model {
@@ -196,37 +133,30 @@ func (m model) arrange() model {
 		v := &m.overviews[i]
 		seen := map[string]bool{}
 		for _, r := range v.Rows {
-			if r.Status == view.StatusEnded && seen[r.IssueID] || !r.Has(strings.Fields(m.filter)...) {
+			isOlder := r.Status == view.StatusEnded && seen[r.IssueID]
+			if isOlder || !r.Has(strings.Fields(m.filter)...) {
 				continue
 			}
 			seen[r.IssueID] = true
 			m.rows = append(m.rows, row{r, v})
 		}
 	}
-	slices.SortStableFunc(
-		m.rows,
-		func(a, b row) int { return view.CompareRows(cmp.Or(m.order, view.SortKeys[0]), a.Row, b.Row) },
-	)
+	order := cmp.Or(m.order, view.SortKeys[0])
+	slices.SortStableFunc(m.rows, func(a, b row) int { return view.CompareRows(order, a.Row, b.Row) })
 	if selected.overview == nil {
 		return m
 	}
-	if same := slices.IndexFunc(m.rows, func(r row) bool { return r.key() == selected.key() }); same >= 0 {
+	same := slices.IndexFunc(m.rows, func(r row) bool { return r.key() == selected.key() })
+	if same >= 0 {
 		m.at = same
 	}
 	return m
 }
 
+// filtered returns the model with another filter.
 func (m model) filtered(filter string) model {
 	m.filter = filter
 	return m.arrange()
-}
-
-// scroll keeps the selected row within the rows, and on the screen.
-func (m model) scroll() model {
-	m.at = max(min(m.at, len(m.rows)-1), 0)
-	space := m.space()
-	m.first = max(min(m.first, m.at, len(m.rows)-space), m.at-space+1, 0)
-	return m
 }
 
 // selected returns the row under the cursor.
@@ -247,12 +177,15 @@ func (m model) marked() []row {
 }
 
 // commands are the commands about the marked issues, one for each project.
-func (m model) commands(verb string) (list []command) {
+func (m model) commands(verb string) []command {
+	var list []command
 	for i := range m.overviews {
 		own := text.Filter(m.marked(), func(r row) bool { return r.overview == &m.overviews[i] })
-		if names := text.Map(own, func(r row) string { return r.Identifier }); len(names) > 0 {
-			list = append(list, m.command(own[0], verb, names[1:]...))
+		if len(own) == 0 {
+			continue
 		}
+		names := text.Map(own, func(r row) string { return r.Identifier })
+		list = append(list, m.command(own[0], verb, names[1:]...))
 	}
 	return list
 }
@@ -264,7 +197,13 @@ func (m model) command(r row, verb string, more ...string) command {
 	p := r.overview.Project
 	words := text.Filter(append([]string{r.Identifier}, more...), func(s string) bool { return s != "" })
 	issues := text.Filter(words, func(s string) bool { return !strings.HasPrefix(s, "--") })
-	c := command{verb, issues, append([]string{verb}, words...), p.WorkflowPath, p.StateDir}
+	c := command{
+		verb:     verb,
+		issues:   issues,
+		words:    append([]string{verb}, words...),
+		path:     p.WorkflowPath,
+		stateDir: p.StateDir,
+	}
 	if len(issues) > 1 && verb != "approve" { // top has asked
 		c.words = append(c.words, "--yes")
 	}

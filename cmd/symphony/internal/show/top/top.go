@@ -43,8 +43,11 @@ type Program func(ctx context.Context, w *term.Env, args []string) int
 // Commands that print are given the terminal and carried out by program.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
-		return reconcile.NewError("not_a_terminal", "top needs a terminal with a cursor that can be moved",
-			"symphony ps prints the same once, symphony ps --watch every second")
+		return reconcile.NewError(
+			"not_a_terminal",
+			"top needs a terminal with a cursor that can be moved",
+			"symphony ps prints the same once, symphony ps --watch every second",
+		)
 	}
 	r := runner{ctx: ctx, env: w, program: program, interrupts: make(chan os.Signal, 1)}
 	m := model{
@@ -55,9 +58,16 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) e
 	// has the terminal, and may come only when that command has ended.
 	signal.Notify(r.interrupts, syscall.SIGINT)
 	defer signal.Stop(r.interrupts)
-	_, err := tea.NewProgram(m, tea.WithContext(ctx), tea.WithEnvironment(w.Environ), tea.WithFPS(framesPerSecond),
-		tea.WithInput(w.Stdin), tea.WithOutput(w.Stdout), tea.WithoutSignalHandler()).
-		Run()
+	screen := tea.NewProgram(
+		m,
+		tea.WithContext(ctx),
+		tea.WithEnvironment(w.Environ),
+		tea.WithFPS(framesPerSecond),
+		tea.WithInput(w.Stdin),
+		tea.WithOutput(w.Stdout),
+		tea.WithoutSignalHandler(),
+	)
+	_, err := screen.Run()
 	if ctx.Err() != nil {
 		err = nil // a signal has ended it
 	}
@@ -77,10 +87,12 @@ type runner struct {
 // searchedRuns is how many recorded runs a filter finds at most.
 const searchedRuns = 200
 
+// read reads the overviews of p, or of all projects if that is nil.
 func (r *runner) read(p *wiring.Project) func(filter string) tea.Cmd {
 	return func(filter string) tea.Cmd {
 		o := view.Options{All: true}
-		if o.Search.Words = strings.Fields(filter); filter != "" {
+		o.Search.Words = strings.Fields(filter)
+		if filter != "" {
 			o.Ended = searchedRuns
 		}
 		return func() tea.Msg {
@@ -103,19 +115,15 @@ func (r *runner) log(selected row) tea.Cmd {
 	return func() tea.Msg {
 		of := selected.overview.Project
 		p := wiring.NewProject(r.env.Environment().Silent(), of.WorkflowPath, of.StateDir)
-		var tail eventlog.Tail
-		if db, err := wiring.OpenForReading(r.ctx, p); err == nil { // the state tells of errors
-			defer db.Close()
-			run, _, _ := db.Runs.Last(r.ctx, selected.IssueID)
-			tail, _ = eventlog.ReadTail(
-				p.StateDir,
-				run,
-				logLines,
-				r.env.Now(),
-				run.Outcome != "" || wiring.WorkerDead(p, run),
-			)
+		db, err := wiring.OpenForReading(r.ctx, p)
+		if err != nil { // the state tells of errors
+			return logMsg{key: selected.key()}
 		}
-		return logMsg{selected.key(), tail.Lines}
+		defer db.Close()
+		run, _, _ := db.Runs.Last(r.ctx, selected.IssueID)
+		hasEnded := run.Outcome != "" || wiring.WorkerDead(p, run)
+		tail, _ := eventlog.ReadTail(p.StateDir, run, logLines, r.env.Now(), hasEnded)
+		return logMsg{key: selected.key(), lines: tail.Lines}
 	}
 }
 
@@ -127,26 +135,25 @@ func (r *runner) background(c command) tea.Cmd {
 			defer r.wait.Done()
 		}
 		lines, err := r.carryOut(context.WithoutCancel(r.ctx), c)
-		if told := new(exit.Only); err != nil && !errors.As(err, told) {
+		_, isTold := errors.AsType[exit.Only](err)
+		if err != nil && !isTold {
 			known := exit.From(err)
 			lines = append(lines, known.Error(), known.Hint)
 		}
-		return endedMsg{c, slices.DeleteFunc(lines, func(line string) bool { return line == "" }), err, true}
+		return endedMsg{
+			command:    c,
+			lines:      text.Filter(lines, func(line string) bool { return line != "" }),
+			err:        err,
+			background: true,
+		}
 	}
 }
 
-func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err error) {
+// carryOut carries out a command, and returns what is said about it.
+func (r *runner) carryOut(ctx context.Context, c command) ([]string, error) {
 	p := wiring.NewProject(r.env.Environment().Silent(), c.path, c.stateDir)
 	if c.verb == "open" {
-		address, err := operate.Address(ctx, p, c.issues[0], false)
-		if err != nil {
-			return nil, err
-		}
-		opened, err := r.env.OpenPage(ctx, address, false)
-		if err == nil && !opened {
-			lines = []string{term.NoDisplay}
-		}
-		return append([]string{address}, lines...), err
+		return r.openPage(ctx, p, c.issues[0])
 	}
 	if len(c.issues) == 0 {
 		done, err := operate.Do(ctx, p, c.operation())
@@ -162,20 +169,16 @@ func (r *runner) carryOut(ctx context.Context, c command) (lines []string, err e
 	targets := text.Map(c.issues, func(name string) operate.Target {
 		return operate.Target{Project: p, Name: name}
 	})
+	var lines []string
 	done := 0
-	results := operate.Each(
-		ctx,
-		targets,
-		c.operation(),
-		func(result operate.TargetResult) {
-			lines = append(lines, result.Lines...)
-			if e := result.Error; e != nil {
-				lines = append(lines, e.Error(), e.Hint)
-			} else {
-				done++
-			}
-		},
-	)
+	results := operate.Each(ctx, targets, c.operation(), func(result operate.TargetResult) {
+		lines = append(lines, result.Lines...)
+		if e := result.Error; e != nil {
+			lines = append(lines, e.Error(), e.Hint)
+			return
+		}
+		done++
+	})
 	if len(results) > 1 {
 		lines = append(lines, fmt.Sprintf("%d of %d done", done, len(results)))
 	}
@@ -197,13 +200,29 @@ func (c command) operation() operate.Command {
 	}
 }
 
+// openPage opens the page of an issue in the browser.
+func (r *runner) openPage(ctx context.Context, p *wiring.Project, issue string) ([]string, error) {
+	address, err := operate.Address(ctx, p, issue, false)
+	if err != nil {
+		return nil, err
+	}
+	opened, err := r.env.OpenPage(ctx, address, false)
+	if err != nil {
+		return []string{address}, err
+	}
+	if !opened {
+		return []string{address, term.NoDisplay}, nil
+	}
+	return []string{address}, nil
+}
+
 // foreground gives the terminal to a command until it ends.
 func (r *runner) foreground(c command) tea.Cmd {
 	env := r.env.ForCommand()
 	pager, stays := pagerFor(env)
 	env.Environ = append(slices.Clone(env.Environ), "PAGER="+pager)
-	paged := !slices.Contains(c.words, "--follow") &&
-		slices.Contains([]string{"show", "logs", "diff"}, c.verb)
+	prints := slices.Contains([]string{"show", "logs", "diff"}, c.verb)
+	paged := prints && !slices.Contains(c.words, "--follow")
 	v := &visit{
 		line:  c.String(),
 		pause: paged && !stays,
@@ -229,7 +248,8 @@ func (r *runner) untilInterrupt(env *term.Env, c command) error {
 		case <-ctx.Done():
 		}
 	}()
-	if code := r.program(ctx, env, append([]string{"symphony"}, c.words...)); code != exit.OK {
+	code := r.program(ctx, env, append([]string{"symphony"}, c.words...))
+	if code != exit.OK {
 		return fmt.Errorf("exit status %d", code)
 	}
 	return nil
@@ -245,7 +265,8 @@ func pagerFor(w *term.Env) (pager string, stays bool) {
 		}
 		pager = "less -R"
 	}
-	if name, _, _ := strings.Cut(strings.TrimSpace(pager), " "); filepath.Base(name) == "less" {
+	name, _, _ := strings.Cut(strings.TrimSpace(pager), " ")
+	if filepath.Base(name) == "less" {
 		return pager + " -+F -+X", true
 	}
 	return cmp.Or(pager, "cat"), false
@@ -260,10 +281,13 @@ type visit struct {
 	env   *term.Env
 }
 
-// SetStdin, SetStdout and SetStderr implement tea.ExecCommand. A command has the streams of
-// top.
-func (v *visit) SetStdin(io.Reader)  {}
+// SetStdin implements tea.ExecCommand. A command has the streams of top.
+func (v *visit) SetStdin(io.Reader) {}
+
+// SetStdout implements tea.ExecCommand.
 func (v *visit) SetStdout(io.Writer) {}
+
+// SetStderr implements tea.ExecCommand.
 func (v *visit) SetStderr(io.Writer) {}
 
 // Run implements tea.ExecCommand.
@@ -278,8 +302,8 @@ func (v *visit) Run() error {
 	if err == nil && !v.pause {
 		return nil
 	}
-	// The question at which Ctrl-C ended the command may still read the line.
-	// an end of the input returns, too
+	// The question at which Ctrl-C ended the command may still read the line. An end of the
+	// input returns, too.
 	_, _ = term.AskLine(context.Background(), v.env, "press enter to return to symphony top ", false)
 	return err
 }
