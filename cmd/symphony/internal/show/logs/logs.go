@@ -110,13 +110,8 @@ func FollowRun(ctx context.Context, w *term.Env, p *wiring.Project, runID string
 		return err
 	}
 	defer db.Close()
-	return (&printer{
-		w:      w,
-		p:      p,
-		db:     db,
-		o:      Options{Follow: true},
-		newest: true,
-	}).printLog(ctx, runID)
+	pr := &printer{w: w, p: p, db: db, o: Options{Follow: true}, newest: true}
+	return pr.printLog(ctx, runID)
 }
 
 // printer prints the logs of one issue.
@@ -126,64 +121,91 @@ type printer struct {
 	db *state.DB
 	o  Options
 
-	id, identifier string // of the issue
-	// print the last lines, while the log is read for the first time with Tail
+	id         string // of the issue
+	identifier string // of the issue
+	// held are functions that print the last lines, while the log is read for the first time
+	// with Tail.
 	held   []func()
 	holds  bool
 	asked  []string // the ids of the requests that were printed
 	newest bool     // the run is the newest of the issue
-	// the last line on the terminal, which names what runs now, and which the next output
-	// replaces
+	// status is the last line on the terminal. It names what runs now, and the next output
+	// replaces it.
 	status string
 }
 
 // findIssue finds the issue in the database. An issue without a run can be followed; findIssue
 // then asks the tracker for it.
-func (pr *printer) findIssue(ctx context.Context, ref string) (err error) {
-	var known bool
-	pr.id, pr.identifier, known, err = pr.db.Views.FindIssue(ctx, ref)
-	switch {
-	case err != nil || known:
+func (pr *printer) findIssue(ctx context.Context, ref string) error {
+	id, identifier, known, err := pr.db.Views.FindIssue(ctx, ref)
+	if err != nil {
 		return err
-	case !pr.o.Follow || pr.o.Run != "":
+	}
+	if known {
+		pr.id = id
+		pr.identifier = identifier
+		return nil
+	}
+	if !pr.o.Follow || pr.o.Run != "" {
 		return wiring.UnknownIssue(ctx, pr.db, ref, "it has had no run")
 	}
 	issue, err := wiring.FetchIssue(ctx, pr.p, ref)
-	if err == nil {
-		pr.id = issue.ID
-		pr.identifier = issue.Identifier
+	if err != nil {
+		return err
 	}
-	return err
+	pr.id = issue.ID
+	pr.identifier = issue.Identifier
+	return nil
 }
 
 // runs returns the runs that the options select, the oldest first.
-func (pr *printer) runs(ctx context.Context) (runs []reconcile.Run, err error) {
-	e := reconcile.NewError("run_not_found", pr.identifier+" has had no run yet",
-		"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one")
-	mayBeEmpty := pr.o.Follow
-	switch {
-	case pr.o.Run != "":
-		runs, err = pr.db.Runs.ByPrefix(ctx, pr.id, pr.o.Run, 2)
-		e.Message = pr.identifier + " has no run " + pr.o.Run
-		e.Hint = "symphony show " + pr.identifier + " lists the latest"
-		if len(runs) > 1 {
-			runs = nil
-			e.Message = "several runs of " + pr.identifier + " begin with " + pr.o.Run
-		}
-		mayBeEmpty = false
-	case pr.o.All || !pr.o.Since.IsZero():
-		runs, err = pr.db.Runs.Since(ctx, pr.id, pr.o.Since)
-		mayBeEmpty = mayBeEmpty || !pr.o.Since.IsZero()
-	case pr.o.Last != "":
-		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, searchedRuns)
-		slices.Reverse(runs)
-	default:
-		runs, err = pr.db.Runs.OfAgents(ctx, pr.id, 1)
+func (pr *printer) runs(ctx context.Context) ([]reconcile.Run, error) {
+	if pr.o.Run != "" {
+		return pr.namedRun(ctx)
 	}
-	if err != nil || len(runs) > 0 || mayBeEmpty {
-		return runs, err
+	runs, err := pr.selectedRuns(ctx)
+	if err != nil {
+		return nil, err
 	}
-	return nil, e
+	mayBeEmpty := pr.o.Follow || !pr.o.Since.IsZero()
+	if len(runs) == 0 && !mayBeEmpty {
+		return nil, reconcile.NewError(
+			"run_not_found",
+			pr.identifier+" has had no run yet",
+			"symphony show "+pr.identifier+" shows why; symphony logs -f "+pr.identifier+" waits for one",
+		)
+	}
+	return runs, nil
+}
+
+// namedRun returns the run whose id begins as the options say.
+func (pr *printer) namedRun(ctx context.Context) ([]reconcile.Run, error) {
+	runs, err := pr.db.Runs.ByPrefix(ctx, pr.id, pr.o.Run, 2)
+	if err != nil {
+		return nil, err
+	}
+	hint := "symphony show " + pr.identifier + " lists the latest"
+	switch len(runs) {
+	case 0:
+		return nil, reconcile.NewError("run_not_found", pr.identifier+" has no run "+pr.o.Run, hint)
+	case 1:
+		return runs, nil
+	}
+	message := "several runs of " + pr.identifier + " begin with " + pr.o.Run
+	return nil, reconcile.NewError("run_not_found", message, hint)
+}
+
+// selectedRuns returns the runs that options other than Run select, the oldest first.
+func (pr *printer) selectedRuns(ctx context.Context) ([]reconcile.Run, error) {
+	if pr.o.All || !pr.o.Since.IsZero() {
+		return pr.db.Runs.Since(ctx, pr.id, pr.o.Since)
+	}
+	if pr.o.Last == "" {
+		return pr.db.Runs.OfAgents(ctx, pr.id, 1)
+	}
+	runs, err := pr.db.Runs.OfAgents(ctx, pr.id, searchedRuns)
+	slices.Reverse(runs)
+	return runs, err
 }
 
 // printLast prints the last event of a kind, in full, from the newest run that has one.
@@ -199,7 +221,10 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 		pr.printHeadline(run)
 		if pr.o.Raw {
 			pr.printRaw(line)
-		} else if l, ok := (&eventlog.Reader{Workspace: run.WorkspacePath}).Read(line); ok {
+			return nil
+		}
+		reader := eventlog.Reader{Workspace: run.WorkspacePath}
+		if l, ok := reader.Read(line); ok {
 			render.Log{Whole: true}.Print(pr.w, l)
 		}
 		return nil
@@ -269,7 +294,8 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	for first := true; ; first = false {
 		// The run is read before its log: a run that has ended writes no more.
 		var err error
-		if run, err = pr.db.Runs.Find(context.WithoutCancel(ctx), runID); err != nil {
+		run, err = pr.db.Runs.Find(context.WithoutCancel(ctx), runID)
+		if err != nil {
 			return err
 		}
 		ended := run.Outcome != "" || wiring.WorkerDead(pr.p, run)
@@ -325,14 +351,18 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 		return nil
 	}
 	open, err := view.OpenRequests(context.WithoutCancel(ctx), pr.p, pr.db)
-	for _, r := range open {
-		if r.RunID == run.ID && !slices.Contains(pr.asked, r.ID()) {
-			pr.asked = append(pr.asked, r.ID())
-			pr.printStatus("")
-			fmt.Fprintln(pr.w.Stdout, pr.w.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
-		}
+	if err != nil {
+		return err
 	}
-	return err
+	for _, r := range open {
+		if r.RunID != run.ID || slices.Contains(pr.asked, r.ID()) {
+			continue
+		}
+		pr.asked = append(pr.asked, r.ID())
+		pr.printStatus("")
+		fmt.Fprintln(pr.w.Stdout, pr.w.Yellow("waits for you: "+text.Visible(view.HowToAnswer(r))))
+	}
+	return nil
 }
 
 // printRunning prints the commands that run now, or that the end of the run has ended.
@@ -347,9 +377,11 @@ func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 // showRunning shows on a terminal, in the last line, what runs now.
 func (pr *printer) showRunning(log *eventlog.Reader) {
 	w := pr.w
-	if running := log.Running(w.Now(), false); w.Width > 0 && w.Getenv("TERM") != "dumb" && len(running) > 0 {
-		pr.printStatus(render.LogLine(w, running[len(running)-1], w.Width))
+	running := log.Running(w.Now(), false)
+	if len(running) == 0 || w.Width == 0 || w.Getenv("TERM") == "dumb" {
+		return
 	}
+	pr.printStatus(render.LogLine(w, running[len(running)-1], w.Width))
 }
 
 // printStatus replaces the status line.
@@ -421,6 +453,7 @@ func (pr *printer) printHeadline(run reconcile.Run) {
 	fmt.Fprintln(pr.w.Stdout, pr.w.Bold(text.Visible(line)))
 }
 
+// printText prints a line of a log other than the events.
 func (pr *printer) printText(line []byte) {
 	visible := text.Visible(string(line))
 	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
@@ -432,10 +465,11 @@ func (pr *printer) printRaw(line []byte) {
 	var e struct {
 		At time.Time `json:"at"`
 	}
-	if json.Unmarshal(line, &e) != nil || !e.At.Before(pr.o.Since) {
-		visible := text.VisibleJSON(string(line))
-		pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
+	if json.Unmarshal(line, &e) == nil && e.At.Before(pr.o.Since) {
+		return
 	}
+	visible := text.VisibleJSON(string(line))
+	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }
 
 // printEvent prints what an event tells a reader.
@@ -443,15 +477,12 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	l, ok := log.Read(line)
 	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
 	old := l.Kind != eventlog.Unknown && l.At.Before(pr.o.Since)
-	if !ok || l.Minor && !pr.o.Whole || running || old {
+	minor := l.Minor && !pr.o.Whole
+	if !ok || minor || running || old {
 		return
 	}
-	pr.hold(func() {
-		pr.print(l, render.Log{
-			Whole:  pr.o.Whole,
-			Prompt: pr.promptCommand(run, l.Turn),
-		})
-	})
+	options := render.Log{Whole: pr.o.Whole, Prompt: pr.promptCommand(run, l.Turn)}
+	pr.hold(func() { pr.print(l, options) })
 }
 
 // promptCommand is the command that prints the whole prompt of a turn: only of the last turn
