@@ -45,55 +45,87 @@ type Rule struct{ Name, Why string }
 // The rules.
 var (
 	RuleReads = Rule{
-		"reads", "every pass reads the candidates and the issues that it works on; a failed read starts, stops and releases nothing",
+		Name: "reads",
+		Why: "every pass reads the candidates and the issues that it works on; " +
+			"a failed read starts, stops and releases nothing",
 	}
 	RuleErrors = Rule{
-		"errors",
-		"the code and the class of an error decide what a pass does and what people read",
+		Name: "errors",
+		Why:  "the code and the class of an error decide what a pass does and what people read",
 	}
-	RuleFields    = Rule{"fields", "an issue needs id, identifier, title and state, none empty"}
+	RuleFields = Rule{
+		Name: "fields",
+		Why:  "an issue needs id, identifier, title and state, none empty",
+	}
 	RuleMalformed = Rule{
-		"malformed", "a malformed record is never worked on; asked for by its id, it fails the call or is returned as malformed",
+		Name: "malformed",
+		Why: "a malformed record is never worked on; " +
+			"asked for by its id, it fails the call or is returned as malformed",
 	}
 	RuleUnique = Rule{
-		"unique",
-		"runs, workspaces and branches belong to one id and identifier; two issues must not share them",
+		Name: "unique",
+		Why:  "runs, workspaces and branches belong to one id and identifier; two issues must not share them",
 	}
-	RuleStates = Rule{"states", "only issues in the given states may be returned: others would be started"}
-	RuleCase   = Rule{"case", "names of states are compared without regard to case and outer blanks"}
-	RuleOrder  = Rule{
-		"order", "two calls return the same issues in the same order, so that issues of equal rank do not overtake each other",
+	RuleStates = Rule{
+		Name: "states",
+		Why:  "only issues in the given states may be returned: others would be started",
 	}
-	RuleLabels   = Rule{"labels", "labels are in lower case, without blanks around them, and each only once"}
+	RuleCase = Rule{
+		Name: "case",
+		Why:  "names of states are compared without regard to case and outer blanks",
+	}
+	RuleOrder = Rule{
+		Name: "order",
+		Why: "two calls return the same issues in the same order, " +
+			"so that issues of equal rank do not overtake each other",
+	}
+	RuleLabels = Rule{
+		Name: "labels",
+		Why:  "labels are in lower case, without blanks around them, and each only once",
+	}
 	RuleBlockers = Rule{
-		"blockers", "a blocker needs an id or an identifier and is never the issue itself; a blocker without a state counts as open",
+		Name: "blockers",
+		Why: "a blocker needs an id or an identifier and is never the issue itself; " +
+			"a blocker without a state counts as open",
 	}
 	RuleTimes = Rule{
-		"times", "times are in UTC and not in the future, and no issue was updated before it was created: they decide order and progress",
+		Name: "times",
+		Why: "times are in UTC and not in the future, and no issue was updated before it was created: " +
+			"they decide order and progress",
 	}
 	RuleByIDs = Rule{
-		"by-ids",
-		"the same issue has the same values in both reads; one that is missing here is stopped and released",
+		Name: "by-ids",
+		Why:  "the same issue has the same values in both reads; one that is missing here is stopped and released",
 	}
 	RuleOnlyAsked = Rule{
-		"only-asked",
-		"by id, only the issues that were asked for are returned, each under its own id",
+		Name: "only-asked",
+		Why:  "by id, only the issues that were asked for are returned, each under its own id",
 	}
 	RuleUnknownID = Rule{
-		"unknown-id", "an id that does not exist is left out of the answer and is not an error: otherwise one deleted issue fails every pass",
+		Name: "unknown-id",
+		Why: "an id that does not exist is left out of the answer and is not an error: " +
+			"otherwise one deleted issue fails every pass",
 	}
-	RuleNothing = Rule{"nothing", "without states or ids there is nothing to read, and no error"}
-	RuleFind    = Rule{
-		"find", "symphony run, hold and show find an issue by its identifier or id; an unknown one is the error issue_not_found",
+	RuleNothing = Rule{
+		Name: "nothing",
+		Why:  "without states or ids there is nothing to read, and no error",
 	}
-	RuleComments = Rule{"comments", "comments have an id and a time, and the newest comes first"}
-	RuleSince    = Rule{
-		"since",
-		"only comments after the given time are returned: others would be given to the agent again",
+	RuleFind = Rule{
+		Name: "find",
+		Why: "symphony run, hold and show find an issue by its identifier or id; " +
+			"an unknown one is the error issue_not_found",
+	}
+	RuleComments = Rule{
+		Name: "comments",
+		Why:  "comments have an id and a time, and the newest comes first",
+	}
+	RuleSince = Rule{
+		Name: "since",
+		Why:  "only comments after the given time are returned: others would be given to the agent again",
 	}
 	RuleLastComment = Rule{
-		"last-comment",
-		"last_comment_at is the time of the newest comment: a later comment ends a hold",
+		Name: "last-comment",
+		Why:  "last_comment_at is the time of the newest comment: a later comment ends a hold",
 	}
 )
 
@@ -126,6 +158,7 @@ type check struct {
 	full   map[string]reconcile.Issue // what ByIDs returned for the candidates
 }
 
+// violated adds a violation.
 func (c *check) violated(rule Rule, format string, args ...any) {
 	c.Violations = append(c.Violations, Violation{
 		Rule:    rule.Name,
@@ -139,23 +172,24 @@ func (c *check) call(rule Rule, what string, call func() error) bool {
 	began := time.Now()
 	err := call()
 	c.Longest = max(c.Longest, time.Since(began))
-	if err == nil {
-		return true
+	if err != nil {
+		c.Violations = append(c.Violations, Violation{
+			Rule:    rule.Name,
+			Message: what + ": " + err.Error(),
+			Why:     rule.Why,
+			Err:     err,
+		})
+		c.classified(what, err)
+		return false
 	}
-	c.Violations = append(c.Violations, Violation{
-		Rule:    rule.Name,
-		Message: what + ": " + err.Error(),
-		Why:     rule.Why,
-		Err:     err,
-	})
-	c.classified(what, err)
-	return false
+	return true
 }
 
+// classified checks the error of a call.
 func (c *check) classified(what string, err error) {
-	var known *reconcile.Error
+	known, ok := errors.AsType[*reconcile.Error](err)
 	switch {
-	case !errors.As(err, &known) || known.Code == "":
+	case !ok || known.Code == "":
 		c.violated(RuleErrors, "%s: the error has no code: %s", what, err)
 	case reconcile.ClassOf(err) == "" && known.Code != "issue_not_found":
 		c.violated(RuleErrors, "%s: the error %s has no class", what, known.Code)
@@ -164,6 +198,7 @@ func (c *check) classified(what string, err error) {
 	}
 }
 
+// candidates reads the candidates. ok is false if the call failed.
 func (c *check) candidates(states []string) (issues []reconcile.Issue, ok bool) {
 	ok = c.call(RuleReads, fmt.Sprintf("the issues in the states %q", states), func() (err error) {
 		issues, err = c.t.Candidates(c.ctx, states)
@@ -178,9 +213,11 @@ func (c *check) records(issues []reconcile.Issue) {
 	identifiers := map[string]string{}
 	for _, i := range issues {
 		name := called(i)
-		if ids[i.ID] && i.ID != "" {
+		other, twice := identifiers[i.Identifier]
+		switch {
+		case ids[i.ID] && i.ID != "":
 			c.violated(RuleUnique, "two issues have the id %q", i.ID)
-		} else if other, twice := identifiers[i.Identifier]; twice && i.Identifier != "" {
+		case twice && i.Identifier != "":
 			c.violated(RuleUnique, "the issues %q and %q have the same identifier %q", other, i.ID, i.Identifier)
 		}
 		ids[i.ID] = true
@@ -204,8 +241,14 @@ func (c *check) records(issues []reconcile.Issue) {
 // zone than a date without one.
 const latest = 24 * time.Hour
 
+// record checks one record.
 func (c *check) record(name string, i reconcile.Issue) {
-	for _, f := range []struct{ name, value string }{{"id", i.ID}, {"identifier", i.Identifier}, {"title", i.Title}, {"state", i.State}} {
+	for _, f := range []struct{ name, value string }{
+		{"id", i.ID},
+		{"identifier", i.Identifier},
+		{"title", i.Title},
+		{"state", i.State},
+	} {
 		if strings.TrimSpace(f.value) == "" {
 			c.violated(RuleFields, "%s has no %s", name, f.name)
 		}
@@ -230,7 +273,11 @@ func (c *check) record(name string, i reconcile.Issue) {
 	for _, at := range []struct {
 		name string
 		time *time.Time
-	}{{"created_at", i.CreatedAt}, {"updated_at", i.UpdatedAt}, {"last_comment_at", i.LastCommentAt}} {
+	}{
+		{"created_at", i.CreatedAt},
+		{"updated_at", i.UpdatedAt},
+		{"last_comment_at", i.LastCommentAt},
+	} {
 		switch {
 		case at.time == nil:
 		case at.time.After(c.now.Add(latest)):
@@ -264,13 +311,8 @@ func (c *check) again(first []reconcile.Issue) {
 	}
 	for _, i := range second {
 		if !slices.ContainsFunc(other, func(o reconcile.Issue) bool { return o.ID == i.ID }) {
-			c.violated(
-				RuleCase,
-				"%s in state %q was not returned for the states %q",
-				called(i),
-				i.State,
-				shouted,
-			)
+			const message = "%s in state %q was not returned for the states %q"
+			c.violated(RuleCase, message, called(i), i.State, shouted)
 			break
 		}
 	}
@@ -283,13 +325,12 @@ func (c *check) again(first []reconcile.Issue) {
 // them.
 func common(in, and []reconcile.Issue) []string {
 	return idsOf(text.Filter(in, func(i reconcile.Issue) bool {
-		return slices.ContainsFunc(
-			and,
-			func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) },
-		)
+		isSame := func(o reconcile.Issue) bool { return o.ID == i.ID && unchanged(i, o) }
+		return slices.ContainsFunc(and, isSame)
 	}))
 }
 
+// byIDs reads the candidates by their ids, and ids that do not exist.
 func (c *check) byIDs(issues []reconcile.Issue) {
 	asked := idsOf(text.Filter(issues, usable))
 	read := func(rule Rule, what string, ids []string) (found map[string]reconcile.Issue, ok bool) {
@@ -341,11 +382,11 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 // same compares a candidate with what ByIDs has returned.
 func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 	again, there := found[i.ID]
-	switch {
-	case !there:
+	if !there {
 		c.violated(RuleByIDs, "%s is missing by its id", called(i))
 		return
-	case !unchanged(i, again):
+	}
+	if !unchanged(i, again) {
 		return
 	}
 	i.LastCommentAt = nil
@@ -360,22 +401,18 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 		x := a.Field(n).Interface()
 		y := b.Field(n).Interface()
 		if !reflect.DeepEqual(x, y) && !bothEmpty(a.Field(n), b.Field(n)) {
-			c.violated(
-				RuleByIDs,
-				"%s: %s is %s among the candidates and %s by its id",
-				called(i),
-				tag,
-				shown(x),
-				shown(y),
-			)
+			const message = "%s: %s is %s among the candidates and %s by its id"
+			c.violated(RuleByIDs, message, called(i), tag, shown(x), shown(y))
 		}
 	}
 }
 
+// bothEmpty reports whether two lists are empty, of which one may be nil.
 func bothEmpty(a, b reflect.Value) bool {
 	return a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0
 }
 
+// find looks for a candidate by its names, and for an unknown one.
 func (c *check) find(issues []reconcile.Issue) {
 	if c.t.Find == nil {
 		return
@@ -393,11 +430,11 @@ func (c *check) find(issues []reconcile.Issue) {
 		}
 	}
 	found, err := c.t.Find(c.ctx, UnknownID)
-	var known *reconcile.Error
+	known, _ := errors.AsType[*reconcile.Error](err)
 	switch {
 	case err == nil:
 		c.violated(RuleFind, "an unknown identifier led to %s", called(*found))
-	case !errors.As(err, &known) || known.Code != "issue_not_found":
+	case known == nil || known.Code != "issue_not_found":
 		c.violated(RuleFind, "an unknown identifier gave another error: %s", err)
 	}
 }
