@@ -10,122 +10,108 @@ import (
 
 // language is what colours need to know of a language.
 type language struct {
+	files   string // the extensions of its files, with blanks between them
 	comment string // begins a comment that ends with its line
-	// pairs of begin and end of comments and strings that may have several lines; those of
-	// comments come first
+	// blocks are pairs of begin and end of comments and strings that may have several lines;
+	// those of comments come first.
 	blocks []string
-	// the signs around strings that end with their line at the latest; a backslash escapes
-	// them
+	// quotes are the signs around strings that end with their line at the latest; a backslash
+	// escapes them.
 	quotes string
 	words  string // the coloured words, with blanks between them; of languageOf around each
 }
 
-const wordsOfC = "break case catch class const continue default do else enum extern false final finally for if import interface new null" +
-	" package private protected public return static struct super switch this throw throws true try void while"
+const wordsOfC = "break case catch class const continue default do else enum extern false final finally " +
+	"for if import interface new null package private protected public return static struct super switch " +
+	"this throw throws true try void while"
 
-// languages are those of the files with these extensions.
-var languages = []struct {
-	files string
-	language
-}{
+// languages are the languages whose files have colours.
+var languages = []language{
 	{
-		".go",
-		language{
-			"//",
-			[]string{"/*", "*/", "`", "`"},
-			`"'`,
-			"break case chan const continue default defer else fallthrough false for" +
-				" func go goto if import interface map nil package range return select struct switch true type var",
-		},
+		files:   ".go",
+		comment: "//",
+		blocks:  []string{"/*", "*/", "`", "`"},
+		quotes:  `"'`,
+		words: "break case chan const continue default defer else fallthrough false for func go goto if " +
+			"import interface map nil package range return select struct switch true type var",
 	},
 	{
-		".js .jsx .mjs .cjs .ts .tsx",
-		language{
-			"//",
-			[]string{"/*", "*/", "`", "`"},
-			`"'`,
-			wordsOfC + " as async await export extends from" +
-				" function in instanceof let of type typeof undefined var yield",
-		},
+		files:   ".js .jsx .mjs .cjs .ts .tsx",
+		comment: "//",
+		blocks:  []string{"/*", "*/", "`", "`"},
+		quotes:  `"'`,
+		words: wordsOfC + " as async await export extends from function in instanceof let of type typeof " +
+			"undefined var yield",
 	},
 	{
-		".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php",
-		language{"//", []string{"/*", "*/", `"""`, `"""`}, `"'`, wordsOfC +
-			" as async await echo extends fun func function implements in instanceof is let override throws using val var when"},
+		files:   ".java .kt .kts .scala .groovy .gradle .cs .dart .swift .php",
+		comment: "//",
+		blocks:  []string{"/*", "*/", `"""`, `"""`},
+		quotes:  `"'`,
+		words: wordsOfC + " as async await echo extends fun func function implements in instanceof is let " +
+			"override throws using val var when",
 	},
 	{
-		".c .h .cc .cpp .hpp .m .proto",
-		language{
-			"//",
-			[]string{"/*", "*/"},
-			`"'`,
-			wordsOfC + " auto char delete double float inline int long" +
-				" namespace nullptr short signed sizeof template typedef union unsigned using virtual",
-		},
+		files:   ".c .h .cc .cpp .hpp .m .proto",
+		comment: "//",
+		blocks:  []string{"/*", "*/"},
+		quotes:  `"'`,
+		words: wordsOfC + " auto char delete double float inline int long namespace nullptr short signed " +
+			"sizeof template typedef union unsigned using virtual",
 	},
 	{
-		".rs",
-		language{
-			"//",
-			[]string{"/*", "*/"},
-			`"`,
-			"as async await break const continue crate dyn else enum false fn for if impl in let" +
-				" loop match mod move mut pub ref return self Self static struct super trait true type unsafe use where while",
-		},
+		files:   ".rs",
+		comment: "//",
+		blocks:  []string{"/*", "*/"},
+		quotes:  `"`,
+		words: "as async await break const continue crate dyn else enum false fn for if impl in let loop " +
+			"match mod move mut pub ref return self Self static struct super trait true type unsafe use " +
+			"where while",
 	},
-	{".css", language{"", []string{"/*", "*/"}, `"'`, ""}},
-	{".scss .less", language{"//", []string{"/*", "*/"}, `"'`, ""}},
-	{".json", language{"", nil, `"`, "true false null"}},
+	{files: ".css", blocks: []string{"/*", "*/"}, quotes: `"'`},
+	{files: ".scss .less", comment: "//", blocks: []string{"/*", "*/"}, quotes: `"'`},
+	{files: ".json", quotes: `"`, words: "true false null"},
 	{
-		".sql",
-		language{
-			"--",
-			[]string{"/*", "*/"},
-			`"'`,
-			"ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL" +
-				" ON OR ORDER SELECT SET TABLE UPDATE VALUES WHERE",
-		},
+		files:   ".sql",
+		comment: "--",
+		blocks:  []string{"/*", "*/"},
+		quotes:  `"'`,
+		words: "ALTER AND AS BY CREATE DELETE DROP FROM GROUP INDEX INSERT INTO JOIN LIMIT NOT NULL ON OR " +
+			"ORDER SELECT SET TABLE UPDATE VALUES WHERE",
 	},
-	{".html .xml .svg .vue .md", language{"", []string{"<!--", "-->"}, "", ""}},
+	{files: ".html .xml .svg .vue .md", blocks: []string{"<!--", "-->"}},
 	{
-		".py",
-		language{
-			"#",
-			[]string{`"""`, `"""`, "'''", "'''"},
-			`"'`,
-			"and as assert async await break class continue def del elif else" +
-				" except False finally for from global if import in is lambda None nonlocal not or pass raise return self True try while with yield",
-		},
+		files:   ".py",
+		comment: "#",
+		blocks:  []string{`"""`, `"""`, "'''", "'''"},
+		quotes:  `"'`,
+		words: "and as assert async await break class continue def del elif else except False finally for " +
+			"from global if import in is lambda None nonlocal not or pass raise return self True try while " +
+			"with yield",
 	},
 	{
-		".rb",
-		language{
-			"#",
-			nil,
-			`"'`,
-			"and begin break case class def do else elsif end ensure false if in module next nil not or require" +
-				" rescue return self super then true unless until when while yield",
-		},
+		files:   ".rb",
+		comment: "#",
+		quotes:  `"'`,
+		words: "and begin break case class def do else elsif end ensure false if in module next nil not or " +
+			"require rescue return self super then true unless until when while yield",
 	},
 	{
-		".sh .bash .zsh",
-		language{
-			"#",
-			[]string{"'", "'"},
-			`"`,
-			"case do done elif else esac exit export fi for function if in local return" +
-				" then until while",
-		},
+		files:   ".sh .bash .zsh",
+		comment: "#",
+		blocks:  []string{"'", "'"},
+		quotes:  `"`,
+		words:   "case do done elif else esac exit export fi for function if in local return then until while",
 	},
 	// an apostrophe may belong to a word
-	{".yml .yaml .toml .ini .cfg .tf", language{"#", nil, `"`, "true false null"}},
+	{files: ".yml .yaml .toml .ini .cfg .tf", comment: "#", quotes: `"`, words: "true false null"},
 }
 
 // languageOf returns the language of a file by its name; ok is false if it is not known.
 func languageOf(name string) (l language, ok bool) {
 	for _, known := range languages {
 		if slices.Contains(strings.Fields(known.files), path.Ext(name)) {
-			l = known.language
+			l = known
 			l.words = " " + l.words + " "
 			return l, true
 		}
@@ -151,15 +137,18 @@ type scanner struct {
 	class, until string
 }
 
-func (s *scanner) line(text string) (colours []colour) {
+// line returns the colours of the next line.
+func (s *scanner) line(text string) []colour {
+	var colours []colour
 	for at := 0; at < len(text) && len(colours) < mostParts; {
 		class, length := s.part(text, at)
 		at += length
-		if last := len(colours) - 1; last >= 0 && colours[last].class == class {
+		last := len(colours) - 1
+		if last >= 0 && colours[last].class == class {
 			colours[last].end = at
-		} else {
-			colours = append(colours, colour{class, at})
+			continue
 		}
+		colours = append(colours, colour{class: class, end: at})
 	}
 	return colours
 }
@@ -172,7 +161,7 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	switch {
 	case s.until != "":
 		return s.block(text, 0)
-	case s.comment != "" && strings.HasPrefix(text, s.comment) && (s.comment != "#" || at == 0 || line[at-1] == ' ' || line[at-1] == '\t'):
+	case s.beginsComment(line, at):
 		return "comment", len(text)
 	case begin >= 0 && begin%2 == 0:
 		s.class = "string"
@@ -207,6 +196,15 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 		return "word", length
 	}
 	return "", length
+}
+
+// beginsComment reports whether a comment that ends with the line begins at a place. A # begins
+// one only after a blank.
+func (s *scanner) beginsComment(line string, at int) bool {
+	if s.comment == "" || !strings.HasPrefix(line[at:], s.comment) {
+		return false
+	}
+	return s.comment != "#" || at == 0 || line[at-1] == ' ' || line[at-1] == '\t'
 }
 
 // block returns the class and length of the rest of a comment or string, whose end is sought
