@@ -37,7 +37,8 @@ func (a *Agents) Call(
 	if err := a.DB.NewerNow(ctx); err != nil {
 		return stored, err
 	}
-	if call.Params, err = json.Marshal(params); err != nil {
+	call.Params, err = json.Marshal(params)
+	if err != nil {
 		return stored, fmt.Errorf("parameters of %s: %w", call.Verb, err)
 	}
 	call.RunID = one.ID
@@ -48,15 +49,15 @@ func (a *Agents) Call(
 		if _, ended := a.live(ctx, agentID); ended != nil {
 			return stored, ended
 		}
+	}
+	if err != nil {
 		return stored, err
 	}
-	if err == nil {
-		err = conflict(stored, agentID, call)
+	if err := conflict(stored, agentID, call); err != nil {
+		return stored, err
 	}
-	if err == nil {
-		wake(host.RunDir(a.runners.StateDir, one.ID))
-	}
-	return stored, err
+	wake(host.RunDir(a.runners.StateDir, one.ID))
+	return stored, nil
 }
 
 // conflict returns an error if the stored call with the ID of a new one is another call.
@@ -75,10 +76,13 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 // is not woken finds it a little later.
 func wake(dir string) {
 	// Not by package os, whose write would wait for room in the FIFO.
-	if fd, err := unix.Open(filepath.Join(dir, wakeFile), unix.O_WRONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err == nil {
-		_, _ = unix.Write(fd, []byte{1})
-		_ = unix.Close(fd)
+	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
+	fd, err := unix.Open(filepath.Join(dir, wakeFile), flags, 0)
+	if err != nil { // nothing reads it
+		return
 	}
+	_, _ = unix.Write(fd, []byte{1})
+	_ = unix.Close(fd)
 }
 
 const (
@@ -88,22 +92,23 @@ const (
 
 // Await waits until a call has ended or ctx ends, and returns it as it is then, without an
 // error if ctx has ended.
-func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err error) {
+func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
 	all := context.WithoutCancel(ctx)
 	settle := time.NewTicker(settleStep)
 	defer settle.Stop()
 	for {
 		call, found, err := a.DB.Clients.Call(all, id)
-		switch {
-		case err != nil:
+		if err != nil {
 			return call, err
-		case !found:
+		}
+		if !found {
 			return call, reconcile.NewError(
 				"unknown_call",
 				fmt.Sprintf("there is no call %q", id),
 				"use an id that a tool has returned",
 			)
-		case call.Ended():
+		}
+		if call.Ended() {
 			return call, nil
 		}
 		select {
@@ -122,14 +127,17 @@ func (a *Agents) Await(ctx context.Context, id string) (call reconcile.Call, err
 // Error: unknown_conversation.
 func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, error) {
 	call, found, err := a.DB.Clients.Conversation(ctx, id)
-	if err == nil && !found {
-		err = reconcile.NewError(
+	if err != nil {
+		return call, err
+	}
+	if !found {
+		return call, reconcile.NewError(
 			"unknown_conversation",
 			fmt.Sprintf("there is no conversation %q", id),
 			"new_conversation opens one",
 		)
 	}
-	return call, err
+	return call, nil
 }
 
 // Failure is the error of a call that failed, nil for others.

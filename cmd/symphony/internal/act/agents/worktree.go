@@ -71,7 +71,8 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 	if err != nil {
 		return err
 	}
-	if w.Source = facts.RepoRoot; w.Base == "" {
+	w.Source = facts.RepoRoot
+	if w.Base == "" {
 		at, err := machine.Inspect(ctx, host.WorkspaceRequest{Path: top})
 		if err != nil {
 			return err
@@ -121,9 +122,10 @@ func (w Worktree) check(ctx context.Context, machine host.Machine) error {
 		Branch: w.Branch,
 		Base:   w.Base,
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
+	}
+	switch {
 	case !facts.HasBase:
 		return reconcile.NewError(
 			CodeInvalid,
@@ -196,25 +198,26 @@ func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err er
 		return err
 	}
 	one, err := a.Current(ctx, id)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case !one.Settled:
+	}
+	if !one.Settled {
 		return reconcile.NewError(CodeConflict, "agent "+id+" has not ended", "symphony stop "+id+" ends it")
 	}
 	return a.locked(ctx, func() error {
-		if one.HasWorktree() {
-			unsaved, err := a.removeWorktree(ctx, one, discard)
-			if err == nil && unsaved != "" {
-				err = reconcile.NewError(
-					CodeConflict,
-					fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
-					"symphony prune --force "+id+" discards it",
-				)
-			}
-			if err != nil {
-				return err
-			}
+		if !one.HasWorktree() {
+			return a.forget(ctx, id)
+		}
+		unsaved, err := a.removeWorktree(ctx, one, discard)
+		if err != nil {
+			return err
+		}
+		if unsaved != "" {
+			return reconcile.NewError(
+				CodeConflict,
+				fmt.Sprintf("%s is kept: %s", one.WorkspacePath, unsaved),
+				"symphony prune --force "+id+" discards it",
+			)
 		}
 		return a.forget(ctx, id)
 	})
@@ -237,9 +240,9 @@ type Delivered struct {
 	Commits int    `json:"commits"`
 }
 
-// Deliver pushes the commits of an agent's worktree to its branch, in a repository, or with an
-// empty URL in the one from which the operator's was cloned. Commit is that of
-// host.DeliverRequest. Limit is the time that it may take.
+// Deliver pushes the commits of an agent's worktree to its branch in a repository. An empty URL
+// stands for the repository from which the operator's was cloned. Commit has the meaning that
+// it has in host.DeliverRequest. Limit is the time that the delivery may take.
 func (a *Agents) Deliver(
 	ctx context.Context,
 	id string,
@@ -250,43 +253,18 @@ func (a *Agents) Deliver(
 	if err := a.p.Nested(); err != nil {
 		return d, err
 	}
-	one, err := a.Current(ctx, id)
-	switch {
-	case err != nil:
-		return d, err
-	case !one.HasWorktree():
-		return d, reconcile.NewError(
-			CodeInvalid,
-			"agent "+id+" has no worktree",
-			"spawn_agent makes one with worktree: true",
-		)
-	}
-	calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
+	one, err := a.deliverable(ctx, id)
 	if err != nil {
 		return d, err
-	}
-	for _, call := range calls {
-		if !call.Ended() && one.Outcome == "" {
-			return d, reconcile.NewError(
-				CodeConflict,
-				"agent "+id+" is at work",
-				"wait_agent until its turn has ended, or interrupt it",
-			)
-		}
 	}
 	env, err := a.gitEnv(ctx, one)
 	if err != nil {
 		return d, err
 	}
 	file := filepath.Join(host.RunDir(a.runners.StateDir, one.ID), deliveredFile)
-	last, err := os.ReadFile(file)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	d, err = readDelivered(file)
+	if err != nil {
 		return d, err
-	}
-	if err == nil {
-		if err := json.Unmarshal(last, &d); err != nil {
-			return d, fmt.Errorf("%s: %w", file, err)
-		}
 	}
 	tree := one.Settings.Worktree
 	answer, err := wiring.NewMachine(a.p.StateDir).DeliverWorkspace(ctx, host.WorkspaceDelivery{
@@ -302,8 +280,8 @@ func (a *Agents) Deliver(
 			Env:        env,
 		},
 	})
-	if known, _ := errors.AsType[*reconcile.Error](err); known != nil &&
-		known.Code == host.CodeRepositoryChanged {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if ok && known.Code == host.CodeRepositoryChanged {
 		return d, reconcile.NewError(
 			known.Code,
 			fmt.Sprintf("the remote does not have the commit of %s where the work began", tree.Base),
@@ -319,8 +297,56 @@ func (a *Agents) Deliver(
 		Commit:  answer.Commit,
 		Commits: answer.Commits,
 	}
-	if data, err := json.Marshal(d); answer.Commits > 0 && err == nil {
-		return d, durable.WriteFile(file, data, 0o600)
+	if answer.Commits == 0 {
+		return d, nil
+	}
+	data, err := json.Marshal(d)
+	if err != nil {
+		return d, fmt.Errorf("record the delivery: %w", err)
+	}
+	return d, durable.WriteFile(file, data, 0o600)
+}
+
+// deliverable returns an agent with a worktree that is not at work.
+func (a *Agents) deliverable(ctx context.Context, id string) (Agent, error) {
+	one, err := a.Current(ctx, id)
+	if err != nil {
+		return one, err
+	}
+	if !one.HasWorktree() {
+		return one, reconcile.NewError(
+			CodeInvalid,
+			"agent "+id+" has no worktree",
+			"spawn_agent makes one with worktree: true",
+		)
+	}
+	calls, err := a.DB.Clients.CallsOf(ctx, one.ID)
+	if err != nil {
+		return one, err
+	}
+	for _, call := range calls {
+		if !call.Ended() && one.Outcome == "" {
+			return one, reconcile.NewError(
+				CodeConflict,
+				"agent "+id+" is at work",
+				"wait_agent until its turn has ended, or interrupt it",
+			)
+		}
+	}
+	return one, nil
+}
+
+// readDelivered reads what was pushed for an agent last. It is empty before the first delivery.
+func readDelivered(file string) (d Delivered, err error) {
+	data, err := os.ReadFile(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return d, nil
+	}
+	if err != nil {
+		return d, err
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return d, fmt.Errorf("%s: %w", file, err)
 	}
 	return d, nil
 }
