@@ -35,8 +35,9 @@ var names = []string{projectDB, agentsDB, limits, projectEnv, sharedEnv} // in t
 
 // placesOf returns where each file of a backup belongs.
 func placesOf(p *wiring.Project) map[string]string {
-	home := ""
-	if cfg, err := p.ConfigWithoutKey(); err == nil {
+	home := "" // the default one
+	cfg, err := p.ConfigWithoutKey()
+	if err == nil {
 		home = cfg.Codex.Home
 	}
 	return map[string]string{
@@ -59,25 +60,31 @@ func Write(
 	m = archive.Manifest{Kind: kind, Version: wiring.Version(), MadeAt: p.Env.Now().UTC()}
 	places := placesOf(p)
 	for _, name := range names {
-		f := archive.File{Name: name}
-		schema := 0
-		switch {
-		case filepath.Base(name) == "state.db":
-			f.Data, schema, err = state.Backup(ctx, filepath.Dir(places[name]))
-			m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
-		case filepath.Ext(name) == ".env" && !secrets:
+		if filepath.Ext(name) == ".env" && !secrets {
 			continue
-		default:
-			f.Data, err = os.ReadFile(places[name])
 		}
-		switch {
-		case err == nil:
-			m.Files = append(m.Files, f)
-		case name == projectDB || !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, state.ErrNoState):
+		data, schema, err := readPlace(ctx, places[name])
+		missing := errors.Is(err, fs.ErrNotExist) || errors.Is(err, state.ErrNoState)
+		if missing && name != projectDB {
+			continue
+		}
+		if err != nil {
 			return m, wiring.NoState(p, err)
 		}
+		m.Schema = cmp.Or(m.Schema, schema) // the project's is the first
+		m.Files = append(m.Files, archive.File{Name: name, Data: data})
 	}
 	return m, archive.Write(p.Env.Absolute(path), m)
+}
+
+// readPlace reads a file of a backup in its place. schema is the version of a database; 0 for
+// another file.
+func readPlace(ctx context.Context, path string) (data []byte, schema int, err error) {
+	if filepath.Base(path) == "state.db" {
+		return state.Backup(ctx, filepath.Dir(path))
+	}
+	data, err = os.ReadFile(path)
+	return data, 0, err
 }
 
 // Restored is what Restore has done.
@@ -110,16 +117,13 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 		return out, err
 	}
 	stage := filepath.Join(p.StateDir, "restoring")
-	// also that of a restoration that was killed
+	// also the stage of a restoration that was killed
 	defer func() { err = errors.Join(err, os.RemoveAll(stage), release()) }()
-	if _, err := state.OpenReadOnly(ctx, p.StateDir); state.NeedsRepair(err) {
+	if err := refuseState(ctx, p); err != nil {
 		return out, err
-	} else if !errors.Is(err, state.ErrNoState) {
-		return out, reconcile.NewError("state_exists", p.StateDir+" has a state, which is not replaced",
-			"to give it up: symphony stop --all, then move it aside: mv "+text.ShellQuote(p.StateDir)+" "+text.ShellQuote(p.StateDir+".old"))
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err = os.RemoveAll(stage); err != nil {
+	if err := os.RemoveAll(stage); err != nil {
 		return out, err
 	}
 	// before anything is placed; symphony ignores limits that are damaged
@@ -128,7 +132,8 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 			return out, err
 		}
 	}
-	if out.From, err = assignTo(ctx, p, filepath.Join(stage, filepath.Dir(projectDB))); err != nil {
+	out.From, err = assignTo(ctx, p, filepath.Join(stage, filepath.Dir(projectDB)))
+	if err != nil {
 		return out, err
 	}
 	for _, f := range m.Files[1:] {
@@ -138,7 +143,10 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 			continue
 		}
 		out.Made = append(out.Made, place)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(place), 0o700), durable.WriteFile(place, f.Data, 0o600)); err != nil {
+		if err := os.MkdirAll(filepath.Dir(place), 0o700); err != nil {
+			return out, err
+		}
+		if err := durable.WriteFile(place, f.Data, 0o600); err != nil {
 			return out, err
 		}
 	}
@@ -148,6 +156,26 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
 
+// refuseState returns an error if the project has a state, also one that can't be used.
+func refuseState(ctx context.Context, p *wiring.Project) error {
+	db, err := state.OpenReadOnly(ctx, p.StateDir)
+	if errors.Is(err, state.ErrNoState) {
+		return nil
+	}
+	if state.NeedsRepair(err) {
+		return err
+	}
+	if err == nil {
+		_ = db.Close() // it was only read
+	}
+	aside := "mv " + text.ShellQuote(p.StateDir) + " " + text.ShellQuote(p.StateDir+".old")
+	return reconcile.NewError(
+		"state_exists",
+		p.StateDir+" has a state, which is not replaced",
+		"to give it up: symphony stop --all, then move it aside: "+aside,
+	)
+}
+
 // examine puts a database of the backup at path into stage and migrates it there. It refuses
 // one that is damaged or of a newer program.
 func examine(ctx context.Context, p *wiring.Project, path, stage string, f archive.File) error {
@@ -155,7 +183,10 @@ func examine(ctx context.Context, p *wiring.Project, path, stage string, f archi
 		return nil
 	}
 	staged := filepath.Join(stage, f.Name)
-	if err := errors.Join(os.MkdirAll(filepath.Dir(staged), 0o700), os.WriteFile(staged, f.Data, 0o600)); err != nil {
+	if err := os.MkdirAll(filepath.Dir(staged), 0o700); err != nil {
+		return err
+	}
+	if err := os.WriteFile(staged, f.Data, 0o600); err != nil {
 		return err
 	}
 	db, err := state.Create(ctx, filepath.Dir(staged), p.Env.Now())
@@ -180,17 +211,34 @@ func assignTo(ctx context.Context, p *wiring.Project, dir string) (from string, 
 	if err != nil {
 		return "", err
 	}
-	if from, err = wiring.OwnerPath(ctx, p, db); err != nil {
+	from, err = wiring.OwnerPath(ctx, p, db)
+	if err != nil {
 		return "", err
 	}
+	if err := moveLeftRoots(ctx, p, db); err != nil {
+		return from, err
+	}
+	return from, wiring.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir)
+}
+
+// moveLeftRoots gives issues whose workspaces stay behind the present workspace root, so that
+// the next runs use it.
+func moveLeftRoots(ctx context.Context, p *wiring.Project, db *state.DB) error {
 	roots, err := wiring.RootsOf(ctx, db)
-	cfg, wrong := p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil {
+		return nil //nolint:nilerr // the next pass reports it
+	}
 	for _, root := range roots {
-		// Workspaces stay behind. Where their root does not exist, the next runs use the
-		// present one.
-		if err == nil && wrong == nil && !wiring.Exists(root) {
-			err = db.Operator.MoveWorkspaces(ctx, root, paths.Real(cfg.Workspace.Root))
+		if wiring.Exists(root) {
+			continue
+		}
+		if err := db.Operator.MoveWorkspaces(ctx, root, paths.Real(cfg.Workspace.Root)); err != nil {
+			return err
 		}
 	}
-	return from, errors.Join(err, wiring.GiveTo(ctx, db, cmp.Or(from, p.Path), p.Path, place, p.StateDir))
+	return nil
 }
