@@ -34,9 +34,9 @@ const (
 	readStep = 30 * time.Second   // between two reads
 )
 
-// Pass reads the open pull requests with one request, and does what follows from them. What it
-// does about one is stored before, or can be repeated: a cause brings an issue back once,
-// whatever dies. It returns the errors, each of one pull request at most.
+// Pass reads the open pull requests with one request, and brings their issues back or moves them
+// on. Each step is stored before it is taken, or can be repeated: a cause brings an issue back
+// once, whatever dies. It returns the errors, each of one pull request at most.
 func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	watches, err := d.DB.Store.Watches(ctx)
 	if err != nil {
@@ -70,7 +70,8 @@ func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 		}
 		known := exit.From(err)
 		e := state.LookError{Code: known.Code, Message: known.Message, Since: d.Now().UTC()}
-		if of, is := errors.AsType[pullError](err); is {
+		of, is := errors.AsType[pullError](err)
+		if is {
 			e.PullRequest = of.address
 		}
 		list = append(list, e)
@@ -94,7 +95,7 @@ func about(address string, err error) error {
 	return exit.About("pull request "+address, pullError{address, err})
 }
 
-// read reads the open pull requests, and does what follows from them.
+// read reads the open pull requests, acts on them, and stores them for views.
 func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []error) {
 	forge, err := d.Forge(ctx)
 	if err != nil {
@@ -128,8 +129,8 @@ type followed struct {
 	asks   bool   // something may have to be done
 }
 
-// follow does what follows from the present states of pull requests. It reads the issues of
-// those that ask for something at once.
+// follow acts on the present states of pull requests. It reads the issues of all that ask for
+// something with one request.
 func (d Watcher) follow(
 	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
 ) (errs []error) {
@@ -300,7 +301,8 @@ func (d Watcher) look(
 ) error {
 	there := issue
 	there.State = d.Feedback.State
-	if reason, _ := d.Policy.StopReason(there, true); reason != "" { // no agent would work on it
+	reason, _ := d.Policy.StopReason(there, true)
+	if reason != "" { // no agent would work on it
 		return nil
 	}
 	failed := w.Failed(d.Feedback, d.Now())
@@ -310,30 +312,26 @@ func (d Watcher) look(
 			return err
 		}
 		own := reconcile.OwnFailures(failed, base)
-		w.IgnoreFailures(
-			slices.DeleteFunc(failed, func(c reconcile.Check) bool { return slices.Contains(own, c) }),
-		)
+		w.IgnoreFailures(text.Filter(failed, func(c reconcile.Check) bool {
+			return !slices.Contains(own, c)
+		}))
 		failed = own
 	}
-	if runs := w.Reruns(failed); len(runs) > 0 {
+	runs := w.Reruns(failed)
+	if len(runs) > 0 {
 		return d.rerun(ctx, forge, w, runs)
 	}
 	if w.Settling(d.Now()) {
 		failed = nil
 	}
 	rework := w.Causes(d.Feedback, failed, d.Now())
-	switch {
-	case rework == nil:
+	if rework == nil {
 		return nil
-	case rework.Round > rework.Rounds:
-		return d.hold(
-			ctx,
-			w,
-			issue,
-			reconcile.HoldFeedbackRounds,
-			fmt.Sprintf("it came back %s (%s), and now: %s",
-				text.Plural(w.Rounds, "time"), w.AllCauses(), rework.Causes()),
-		)
+	}
+	if rework.Round > rework.Rounds {
+		times := text.Plural(w.Rounds, "time")
+		why := fmt.Sprintf("it came back %s (%s), and now: %s", times, w.AllCauses(), rework.Causes())
+		return d.hold(ctx, w, issue, reconcile.HoldFeedbackRounds, why)
 	}
 	w.BeginRound(rework)
 	if err := d.save(ctx, w); err != nil {
@@ -392,11 +390,11 @@ func (d Watcher) hold(
 	claim := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now())
 	next := *w
 	next.Held = reason
-	err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: &next})
-	if err == nil {
-		*w = next
+	if err := d.DB.Store.Commit(ctx, d.Now(), reconcile.Change{Claim: &claim, Watch: &next}); err != nil {
+		return err
 	}
-	return err
+	*w = next
+	return nil
 }
 
 // save stores what is known of a pull request; without its checks and reviews once it is not

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,18 +61,16 @@ type decided struct {
 
 // NewJSON returns the JSON of a decided request, which never contains an answer.
 func NewJSON(r reconcile.Request) JSON {
-	return JSON{
-		decided{
-			r.ID(),
-			r.Identifier,
-			r.RunID,
-			r.Kind,
-			r.Summary,
-			r.Decision,
-			text.OrNull(r.Fate),
-			!r.EndedAt.IsZero(),
-		},
-	}
+	return JSON{Request: decided{
+		ID:         r.ID(),
+		Identifier: r.Identifier,
+		RunID:      r.RunID,
+		Kind:       r.Kind,
+		Summary:    r.Summary,
+		Decision:   r.Decision,
+		Fate:       text.OrNull(r.Fate),
+		Taken:      !r.EndedAt.IsZero(),
+	}}
 }
 
 // Open opens the database with the requests of a project. Agents must not: they would answer
@@ -127,18 +124,17 @@ func DecideIn(
 	d Decision,
 ) (reconcile.Request, error) {
 	r, named, err := Find(ctx, p, db, ref, d.How)
-	switch {
-	case err != nil:
-	case !named:
-		err = reconcile.NewError(
+	if err != nil {
+		return r, err
+	}
+	if !named {
+		return r, reconcile.NewError(
 			"request_not_found",
 			"there is no request "+ref,
 			"name a request, such as "+r.ID(),
 		)
-	default:
-		err = d.Incomplete(r, named)
 	}
-	if err != nil {
+	if err := d.Incomplete(r, named); err != nil {
 		return r, err
 	}
 	return Record(ctx, p, db, r, d)
@@ -173,7 +169,6 @@ func Record(
 	r reconcile.Request,
 	d Decision,
 ) (reconcile.Request, error) {
-	var err error
 	if d.How == reconcile.DecideForSession && r.Kind == reconcile.DirectoryRequest {
 		return r, exit.Usage(
 			"approve: %s is asked once, before its agent starts: leave out the session",
@@ -183,26 +178,40 @@ func Record(
 	r.Decision = d.How
 	r.Answer = reconcile.RequestAnswer{Reason: d.Reason}
 	if d.How == reconcile.DecideAnswer {
-		if r.Answer, err = AnswersTo(r, d.Texts, d.Choices); err != nil {
+		answer, err := AnswersTo(r, d.Texts, d.Choices)
+		if err != nil {
 			return r, err
 		}
+		r.Answer = answer
 	}
-	at, err := view.Instant()
-	if err != nil {
-		return r, err
-	}
-	if r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, !wiring.Alive(p.StateDir, r.RunID)); err == nil &&
-		r.Fate == "" {
-		r, err = waitForWorker(ctx, p, db, r)
-	}
+	r, err := store(ctx, p, db, r)
 	if errors.Is(err, state.ErrNotFound) {
-		err = reconcile.NewError(
+		return r, reconcile.NewError(
 			"request_not_found",
 			"the request no longer exists",
 			"symphony ps shows the open requests",
 		)
 	}
 	return r, err
+}
+
+// store stores a decided request. If its worker lives, it waits until the worker has acted.
+func store(
+	ctx context.Context,
+	p *wiring.Project,
+	db *state.DB,
+	r reconcile.Request,
+) (reconcile.Request, error) {
+	at, err := view.Instant()
+	if err != nil {
+		return r, err
+	}
+	ended := !wiring.Alive(p.StateDir, r.RunID)
+	r, err = db.Operator.DecideRequest(ctx, p.Env.Now(), at, r, ended)
+	if err != nil || r.Fate != "" {
+		return r, err
+	}
+	return waitForWorker(ctx, p, db, r)
 }
 
 // Find finds the request that ref names, or the first one of the issue that ref names that
@@ -216,27 +225,28 @@ func Find(
 	if err != nil {
 		return r, false, err
 	}
-	candidates = slices.DeleteFunc(
-		candidates,
-		func(r reconcile.Request) bool { return !strings.EqualFold(r.Identifier, ref) },
-	)
-	if identifier, number := reconcile.RequestRef(ref); number > 0 {
+	candidates = text.Filter(candidates, func(r reconcile.Request) bool {
+		return strings.EqualFold(r.Identifier, ref)
+	})
+	identifier, number := reconcile.RequestRef(ref)
+	if number > 0 {
 		r, err = db.Views.FindRequest(ctx, identifier, number)
-		switch {
-		case err == nil && len(candidates) > 0:
-			return r, true, exit.Usage(
-				"%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
-				r.ID(),
-				r.Identifier,
-				candidates[0].ID(),
-				r.Identifier,
-			)
-		case err == nil:
-			named = true
-			candidates = []reconcile.Request{r}
-		case !errors.Is(err, state.ErrNotFound):
+		if err != nil && !errors.Is(err, state.ErrNotFound) {
 			return r, false, err
 		}
+		named = err == nil
+	}
+	if named && len(candidates) > 0 {
+		return r, true, exit.Usage(
+			"%s is a request of %s, and an issue that asks %s: name that request, or, at a terminal, the issue %s",
+			r.ID(),
+			r.Identifier,
+			candidates[0].ID(),
+			r.Identifier,
+		)
+	}
+	if named {
+		candidates = []reconcile.Request{r}
 	}
 	if len(candidates) == 0 {
 		return r, named, reconcile.NewError(
@@ -365,7 +375,8 @@ func AnswersTo(
 // CheckAnswer returns the answer to one question that an operator has typed: the text, or the
 // label of the option with that number.
 func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string) (string, error) {
-	if n, err := strconv.Atoi(typed); err == nil && len(q.Options) > 0 {
+	n, notNumber := strconv.Atoi(typed)
+	if notNumber == nil && len(q.Options) > 0 {
 		return optionNumber(r, q, n)
 	}
 	_, err := parseAnswer(r, q, typed)
@@ -395,7 +406,8 @@ func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) 
 	}
 	var all []string
 	for part := range strings.SplitSeq(text, ",") {
-		if one, err = parseOne(r, q, part); err != nil {
+		one, err := parseOne(r, q, part)
+		if err != nil {
 			return nil, err
 		}
 		all = append(all, one)
