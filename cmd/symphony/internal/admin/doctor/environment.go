@@ -40,7 +40,7 @@ type environment struct {
 	machine bool
 	// tryEngine: a trial job is asked for.
 	tryEngine bool
-	other     *environment // that of the caller, for the one of the schedule
+	other     *environment // the caller's environment, if this one is the schedule's
 
 	// All checks share one login shell, one codex and one answer of the tracker.
 	login   func() loginShell
@@ -60,7 +60,8 @@ func newEnvironment(
 	e := &environment{as: as, p: p, other: other}
 	readable := *p
 	readable.EnvErr = nil // checkEnvFile reports it
-	if e.machine = !named && errors.Is(p.SourceErr, fs.ErrNotExist); e.machine {
+	e.machine = !named && errors.Is(p.SourceErr, fs.ErrNotExist)
+	if e.machine {
 		readable.Source = defaults
 		readable.SourceErr = nil
 	}
@@ -71,8 +72,7 @@ func newEnvironment(
 	return e
 }
 
-// defaults is a workflow in which codex and the account are those of every workflow that does
-// not change them.
+// defaults is a workflow that changes nothing of codex and the account.
 var defaults = workflow.Source{
 	FrontMatter: []byte("tracker: {kind: file, provider: {path: issues}}\n"),
 	Body:        "{{ issue.title }}",
@@ -208,7 +208,8 @@ func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 			Env:     append(env, host.RunMark+"="+id),
 			Timeout: loginBound,
 		})
-		if shell = (loginShell{profile, time.Since(began), err}); err != nil || shell.took <= slowLogin {
+		shell = loginShell{profile, time.Since(began), err}
+		if err != nil || shell.took <= slowLogin {
 			break
 		}
 	}
@@ -275,14 +276,14 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 		}
 	}
 	if e.other != nil {
-		if path, err := e.other.program(ctx, name); err == nil && filepath.IsAbs(path) {
+		path, err := e.other.program(ctx, name)
+		if err == nil && filepath.IsAbs(path) {
 			return fmt.Sprintf("add to %s: export PATH=%s:$PATH", profile, filepath.Dir(path))
 		}
 	}
 	caller := cmp.Or(e.other, e)
 	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc has set it
-		if info, err := os.Stat(filepath.Join(dir, name)); filepath.IsAbs(dir) && err == nil &&
-			info.Mode().Perm()&0o111 != 0 {
+		if filepath.IsAbs(dir) && isProgram(filepath.Join(dir, name)) {
 			return fmt.Sprintf(
 				"it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH",
 				dir,
@@ -291,4 +292,10 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 		}
 	}
 	return fmt.Sprintf("install it where bash -lc finds it, or add its directory to PATH in %s", profile)
+}
+
+// isProgram reports whether there is an executable file at the path.
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().Perm()&0o111 != 0
 }

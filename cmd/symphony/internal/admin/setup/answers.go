@@ -39,12 +39,26 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 
 // answers fill in an example.
 type answers struct {
-	Tracker, Path, Example, Endpoint, Project, Team, Repository, Base, Root, Review string
-	Active, Terminal, Labels                                                        []string
+	Tracker    string // the kind, such as linear
+	Path       string // the folder of issues, for the kind file
+	Example    string // one of ExampleNames
+	Endpoint   string
+	Project    string
+	Team       string
+	Repository string // an address, or a path from the workflow
+	Base       string // the branch at which work begins
+	Root       string // of the workspaces
+	Labels     []string
+
+	Active   []string // states
+	Terminal []string
+	Review   string // the state in which an issue is handed over
 	// Waiting and Begun are the active states of issues that wait and of issues that have been
 	// begun; empty for none.
-	Waiting, Begun string
-	// Stacks are those of the repository. The first one is verified.
+	Waiting string
+	Begun   string
+
+	// Stacks are the languages and tools of the repository. The first one is verified.
 	Stacks []Stack
 }
 
@@ -75,37 +89,38 @@ func (s *starter) findStates(ctx context.Context) error {
 	if s.answers.Example == reviewExample {
 		what = "State after the agent's review"
 	}
-	return s.setValue(
-		ctx,
-		what,
-		"--review-state",
-		s.options.ReviewState,
-		handover,
-		func(_ context.Context, name string) error {
-			state, err := s.state(name)
-			if err == nil && slices.Contains(s.answers.Active, state.Name) {
-				err = exit.Usage(
-					"init: the state %q is active: agents would work again on issues that were handed over",
-					state.Name,
-				)
-			}
-			if err == nil && slices.Contains(s.answers.Terminal, state.Name) {
-				err = exit.Usage(
-					"init: the state %q ends an issue: its workspace would be removed before your review",
-					state.Name,
-				)
-			}
-			s.answers.Review = state.Name
-			return err
-		},
-	)
+	return s.setValue(ctx, what, "--review-state", s.options.ReviewState, handover, s.setReview)
 }
 
+// setReview sets the state in which an issue is handed over.
+func (s *starter) setReview(_ context.Context, name string) error {
+	state, err := s.state(name)
+	if err != nil {
+		return err
+	}
+	if slices.Contains(s.answers.Active, state.Name) {
+		return exit.Usage(
+			"init: the state %q is active: agents would work again on issues that were handed over",
+			state.Name,
+		)
+	}
+	if slices.Contains(s.answers.Terminal, state.Name) {
+		return exit.Usage(
+			"init: the state %q ends an issue: its workspace would be removed before your review",
+			state.Name,
+		)
+	}
+	s.answers.Review = state.Name
+	return nil
+}
+
+// setActive sets the active states, which are separated by commas.
 func (s *starter) setActive(_ context.Context, text string) error {
 	var names []string
 	parts := map[string][]string{}
-	for name := range strings.SplitSeq(text, ",") {
-		if name = strings.TrimSpace(name); name == "" {
+	for part := range strings.SplitSeq(text, ",") {
+		name := strings.TrimSpace(part)
+		if name == "" {
 			continue
 		}
 		state, err := s.state(name)
@@ -175,7 +190,8 @@ func proposeStates(example string, states []reconcile.TrackerState) (active []st
 	reviews := parts["review"]
 	human := func(name string) bool { return strings.Contains(strings.ToLower(name), "human") }
 	// the review by a person comes before that by agents
-	if at := slices.IndexFunc(reviews, human); at > 0 {
+	at := slices.IndexFunc(reviews, human)
+	if at > 0 {
 		reviews[0], reviews[at] = reviews[at], reviews[0]
 	}
 	if example != reviewExample {
@@ -243,18 +259,23 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		return exit.Usage("init: %q is neither the address of a repository nor a directory", address)
 	}
 	s.answers.Repository = address
-	s.clone = address
-	if own := filepath.Dir(s.p.Path); !isDir {
+	own := filepath.Dir(s.p.Path)
+	if !isDir {
 		s.clone = ""
 		if workflow.WithoutPassword(s.git(ctx, own, "remote", "get-url", "origin")) == address {
 			s.clone = own
 		}
+		return nil
 	}
+	s.clone = address
 	top := paths.Real(address)
-	dir := paths.Real(filepath.Dir(s.p.Path))
-	if rel, err := filepath.Rel(dir, top); err == nil && isDir && s.answers.Example != reviewExample &&
-		paths.Inside(top, dir) {
-		s.answers.Repository = rel // it moves with the workflow
+	dir := paths.Real(own)
+	if s.answers.Example == reviewExample || !paths.Inside(top, dir) {
+		return nil
+	}
+	relative, err := filepath.Rel(dir, top)
+	if err == nil {
+		s.answers.Repository = relative // it moves with the workflow
 	}
 	return nil
 }
@@ -267,33 +288,35 @@ func (d dialog) expand(path string) string {
 	return path
 }
 
-// findRoot sets the directory for workspaces: that of the flag, or ~/symphony/PROJECT, with a
-// number if that exists. It warns about a temporary directory.
+// findRoot sets the directory for workspaces: the one of the flag, or ~/symphony/PROJECT. It
+// warns about a temporary directory.
 func (s *starter) findRoot(context.Context) error {
 	root := s.options.Root
 	if root == "" {
-		other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
-		name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
-		name = cmp.Or(name, s.project.Slug)
-		root = "~/" + wiring.RootsFolder + "/" + name
-		for n := 2; wiring.Exists(s.expand(root)); n++ {
-			root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
-		}
-	} else if expanded := s.expand(root); !filepath.IsAbs(expanded) {
-		root = s.w.Absolute(expanded)
+		root = s.proposeRoot()
+	} else if !filepath.IsAbs(s.expand(root)) {
+		root = s.w.Absolute(s.expand(root))
 	}
 	s.answers.Root = root
-	if temporary := wiring.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env); temporary != "" {
-		s.w.Note(
-			slog.LevelWarn,
-			fmt.Sprintf(
-				"the workspace root %s is below %s, which the system may clear; name another directory with --root",
-				root,
-				temporary,
-			),
-		)
+	temporary := wiring.TemporaryAbove(paths.Real(s.expand(root)), &s.w.Env)
+	if temporary != "" {
+		const warning = "the workspace root %s is below %s, which the system may clear; " +
+			"name another directory with --root"
+		s.w.Note(slog.LevelWarn, fmt.Sprintf(warning, root, temporary))
 	}
 	return nil
+}
+
+// proposeRoot returns ~/symphony/PROJECT, with a number if that exists.
+func (s *starter) proposeRoot() string {
+	other := func(r rune) bool { return (r < 'a' || r > 'z') && (r < '0' || r > '9') }
+	name := strings.Join(strings.FieldsFunc(strings.ToLower(s.project.Name), other), "-")
+	name = cmp.Or(name, s.project.Slug)
+	root := "~/" + wiring.RootsFolder + "/" + name
+	for n := 2; wiring.Exists(s.expand(root)); n++ {
+		root = fmt.Sprintf("~/%s/%s-%d", wiring.RootsFolder, name, n)
+	}
+	return root
 }
 
 // render fills in an example and checks the result as symphony check does: a name with a brace
@@ -316,11 +339,11 @@ func (s *starter) render() ([]byte, error) {
 		"part": part,
 	})
 	t, err := t.ParseFS(exampleFiles, "examples/*")
-	var out bytes.Buffer
-	if err == nil {
-		err = t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
+	}
+	var out bytes.Buffer
+	if err := t.ExecuteTemplate(&out, s.answers.Example+".md", s.answers); err != nil {
 		return nil, fmt.Errorf("example %s: %w", s.answers.Example, err)
 	}
 	written := *s.p
