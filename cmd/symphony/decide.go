@@ -155,20 +155,21 @@ func decide(c *cli.Context, w *term.Env, p *wiring.Project, ref string, d reques
 		if !w.OnTerminal() {
 			return missing
 		}
-		if asked, err := askDecision(c.Context, w, r, &d); err != nil || !asked {
-			if err == nil {
-				fmt.Fprintln(
-					w.Stderr,
-					"symphony: nothing was decided; "+text.Visible(r.ID())+" is still open",
-				)
-			}
+		asked, err := askDecision(c.Context, w, r, &d)
+		if err != nil {
 			return err
 		}
+		if !asked {
+			fmt.Fprintln(w.Stderr, "symphony: nothing was decided; "+text.Visible(r.ID())+" is still open")
+			return nil
+		}
 	}
-	if r, err = requests.Record(c.Context, p, db, r, d); err == nil {
-		printDecided(w, r)
+	r, err = requests.Record(c.Context, p, db, r, d)
+	if err != nil {
+		return err
 	}
-	return err
+	printDecided(w, r)
+	return nil
 }
 
 // printDecided prints the decision, but never the answer to a secret question.

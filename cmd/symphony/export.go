@@ -43,11 +43,11 @@ that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has th
 		),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			since, err := report.ParseTime("export", "since", cmp.Or(c.String("since"), "24h"), w.Now(), 0)
-			if err == nil && c.String("otlp") == "" {
-				err = exit.Usage("export: --otlp is missing")
-			}
 			if err != nil {
 				return err
+			}
+			if c.String("otlp") == "" {
+				return exit.Usage("export: --otlp is missing")
 			}
 			o := export.Options{
 				To:      c.String("otlp"),
@@ -56,16 +56,15 @@ that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has th
 				Content: c.Bool("content"),
 			}
 			r, err := export.Runs(c.Context, p, o)
-			if err == nil && o.To != "-" {
-				fmt.Fprintf(
-					w.Stdout,
-					"exported %s as %s to %s\n",
-					text.Plural(r.Runs, "run"),
-					text.Plural(r.Spans, "span"),
-					r.To,
-				)
+			if err != nil {
+				return err
 			}
-			return err
+			if o.To != "-" {
+				runs := text.Plural(r.Runs, "run")
+				spans := text.Plural(r.Spans, "span")
+				fmt.Fprintf(w.Stdout, "exported %s as %s to %s\n", runs, spans, r.To)
+			}
+			return nil
 		}),
 	}
 }

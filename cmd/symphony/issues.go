@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -103,7 +102,8 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 		return err
 	}
 	if len(issues) == 0 { // because a name in WORKFLOW.md is wrong?
-		if _, err := wiring.VerifyNames(tracker, nil, cfg, p.Path, wiring.WarnOn(p.Env)).Candidates(c.Context, states); err != nil {
+		verified := wiring.VerifyNames(tracker, nil, cfg, p.Path, wiring.WarnOn(p.Env))
+		if _, err := verified.Candidates(c.Context, states); err != nil {
 			return err
 		}
 	}
@@ -126,7 +126,9 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 		// In JSON an empty list, also of an issue that could not be read completely.
 		row.Labels = append([]string{}, issue.Labels...)
 		row.BlockedBy = append([]reconcile.BlockerRef{}, issue.BlockedBy...)
-		if i := slices.IndexFunc(skips, func(s reconcile.Skip) bool { return s.IssueID == issue.ID }); i >= 0 {
+		isOfIssue := func(s reconcile.Skip) bool { return s.IssueID == issue.ID }
+		i := slices.IndexFunc(skips, isOfIssue)
+		if i >= 0 {
 			row.Skip = &skips[i]
 			why = skips[i].Message
 		}
@@ -152,15 +154,9 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	case w.JSON:
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
-		fmt.Fprintln(
-			w.Stderr,
-			text.Visible(
-				"No issue has the state "+strings.Join(
-					states,
-					" or ",
-				)+"; --state NAME lists those in another one.",
-			),
-		)
+		line := "No issue has the state " + strings.Join(states, " or ") +
+			"; --state NAME lists those in another one."
+		fmt.Fprintln(w.Stderr, text.Visible(line))
 	default:
 		w.PrintTable("ISSUES", table)
 	}
@@ -215,11 +211,11 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 			}
 			if n.Body == "-" {
 				data, err := io.ReadAll(io.LimitReader(w.Stdin, maxBody+1))
-				if err == nil && len(data) > maxBody {
-					err = errors.New("the text is longer than 1 MiB")
-				}
 				if err != nil {
 					return exit.Usage("issues new: stdin: %v", err)
+				}
+				if len(data) > maxBody {
+					return exit.Usage("issues new: stdin: the text is longer than 1 MiB")
 				}
 				n.Body = string(data)
 			}
@@ -257,7 +253,8 @@ func issuesNew(c *cli.Context, w *term.Env) error {
 func refuseNew(ctx context.Context, cfg *workflow.Config, tracker *reconcile.TrackerAdapter) error {
 	place := cfg.Tracker.Place
 	if tracker.Verify != nil {
-		if found, err := tracker.Verify(ctx, reconcile.TrackerNames{}); err == nil {
+		found, err := tracker.Verify(ctx, reconcile.TrackerNames{})
+		if err == nil {
 			place = cmp.Or(found.Project.URL, place)
 		}
 	}

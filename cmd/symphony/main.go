@@ -40,13 +40,7 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 	command := commandOf(args)
 	app := newApp(w)
 	w.JSON = wantsJSON(args)
-	arranged, err := arrange(app, args)
-	if err == nil {
-		err = helpTopic(app, args)
-	}
-	if err == nil {
-		err = app.RunContext(ctx, arranged)
-	}
+	err := runApp(ctx, app, args)
 	if app.Command(command) != nil {
 		err = exit.ForCommand(err, command)
 	}
@@ -56,6 +50,18 @@ func run(ctx context.Context, w *term.Env, args []string) int {
 		code = cmp.Or(code, exit.Failed)
 	}
 	return code
+}
+
+// runApp parses a command line and runs its command.
+func runApp(ctx context.Context, app *cli.App, args []string) error {
+	arranged, err := arrange(app, args)
+	if err != nil {
+		return err
+	}
+	if err := helpTopic(app, args); err != nil {
+		return err
+	}
+	return app.RunContext(ctx, arranged)
 }
 
 // inFull spells out the two short forms of a command line: "symphony --version", and "symphony
@@ -74,14 +80,14 @@ func inFull(args []string) []string {
 // wantsJSON looks for --json before the command line is parsed, so that a mistake in it is
 // printed as JSON, too. A reader of --jq expects other values than the error.
 func wantsJSON(args []string) bool {
-	if end := slices.Index(args, "--"); end >= 0 {
+	end := slices.Index(args, "--")
+	if end >= 0 {
 		args = args[:end]
 	}
 	given := func(name string) bool {
-		return slices.ContainsFunc(
-			args,
-			func(arg string) bool { return arg == name || strings.HasPrefix(arg, name+"=") },
-		)
+		return slices.ContainsFunc(args, func(arg string) bool {
+			return arg == name || strings.HasPrefix(arg, name+"=")
+		})
 	}
 	return given("--json") && !given("--jq")
 }

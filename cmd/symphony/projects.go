@@ -78,30 +78,39 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 		besides.Stdout = w.Stderr // the one JSON document is the move
 		return render.ScheduleError(&besides, err)
 	case "remove":
-		removed, err := cleanup.RemoveProject(c.Context, w.Environment(), args[0], cleanup.RemoveOptions{
-			Workspaces: c.Bool("workspaces"), Force: c.Bool("force"),
-			Confirm: func(ctx context.Context, lines []string) (bool, error) {
-				out := w.Stdout
-				if w.JSON {
-					out = w.Stderr
-				}
-				for _, line := range lines {
-					fmt.Fprintln(out, text.Visible(line))
-				}
-				if c.Bool("yes") {
-					return true, nil
-				}
-				return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
-			},
-		})
-		if err == nil && removed != nil {
-			render.Removed(w, removed)
-		}
-		return err
+		return removeProject(c, w, args[0])
 	}
 	rows, err := cleanup.Projects(c.Context, w.Environment())
-	if err == nil {
-		render.Projects(w, rows)
+	if err != nil {
+		return err
 	}
-	return err
+	render.Projects(w, rows)
+	return nil
+}
+
+// removeProject removes a project, once the operator has seen what that removes.
+func removeProject(c *cli.Context, w *term.Env, path string) error {
+	confirm := func(ctx context.Context, lines []string) (bool, error) {
+		out := w.Stdout
+		if w.JSON {
+			out = w.Stderr
+		}
+		for _, line := range lines {
+			fmt.Fprintln(out, text.Visible(line))
+		}
+		if c.Bool("yes") {
+			return true, nil
+		}
+		return term.Confirm(ctx, w, "Remove? [y]es, [N]o: ")
+	}
+	removed, err := cleanup.RemoveProject(c.Context, w.Environment(), path, cleanup.RemoveOptions{
+		Workspaces: c.Bool("workspaces"),
+		Force:      c.Bool("force"),
+		Confirm:    confirm,
+	})
+	if err != nil || removed == nil {
+		return err
+	}
+	render.Removed(w, removed)
+	return nil
 }

@@ -35,11 +35,12 @@ func showCommand(w *term.Env) *cli.Command {
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
 				if c.Bool("attempts") {
-					a, err := detail.ReadAttempts(c.Context, p, args[0])
-					if err == nil {
-						render.Attempts(w, a)
+					attempts, err := detail.ReadAttempts(c.Context, p, args[0])
+					if err != nil {
+						return err
 					}
-					return err
+					render.Attempts(w, attempts)
+					return nil
 				}
 				v, err := detail.Read(c.Context, p, args[0], detail.Options{Offline: c.Bool("offline")})
 				if err != nil {
@@ -87,14 +88,15 @@ func diffCommand(w *term.Env) *cli.Command {
 				if w.JSON {
 					var diff strings.Builder
 					run, err := detail.WriteDiff(c.Context, p, args[0], attempts, &diff)
-					if err == nil {
-						w.PrintJSON(detail.Diff{
-							Identifier: run.Identifier,
-							Attempts:   text.OrNull(attempts),
-							Diff:       diff.String(),
-						})
+					if err != nil {
+						return err
 					}
-					return err
+					w.PrintJSON(detail.Diff{
+						Identifier: run.Identifier,
+						Attempts:   text.OrNull(attempts),
+						Diff:       diff.String(),
+					})
+					return nil
 				}
 				return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
 					return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))

@@ -24,22 +24,23 @@ discard this work with symphony prune --force ISSUE.
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			tellElsewhere(w, p)
 			rows, err := cleanup.Trash(c.Context, p)
-			if err == nil {
-				render.Trash(w, rows)
+			if err != nil {
+				return err
 			}
-			return err
+			render.Trash(w, rows)
+			return nil
 		}),
 	}
 }
 
 // tellElsewhere names the machines that a command does not reach.
 func tellElsewhere(w *term.Env, p *wiring.Project) {
-	if cfg, err := p.ConfigWithoutKey(); err == nil && len(cfg.Policy.Hosts) > 0 {
-		fmt.Fprintln(
-			w.Stderr,
-			"symphony: workspaces on other machines are not looked at: "+strings.Join(cfg.Policy.Hosts, ", "),
-		)
+	cfg, err := p.ConfigWithoutKey()
+	if err != nil || len(cfg.Policy.Hosts) == 0 { // the command reports the error
+		return
 	}
+	hosts := strings.Join(cfg.Policy.Hosts, ", ")
+	fmt.Fprintln(w.Stderr, "symphony: workspaces on other machines are not looked at: "+hosts)
 }
 
 func restoreCommand(w *term.Env) *cli.Command {
@@ -56,10 +57,11 @@ symphony trash lists. Passes do not remove a restored workspace before a run has
 			[]string{"ISSUE"},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
 				restored, err := cleanup.Restore(c.Context, p, args[0])
-				if err == nil {
-					render.Restored(w, restored)
+				if err != nil {
+					return err
 				}
-				return err
+				render.Restored(w, restored)
+				return nil
 			},
 		),
 	}
