@@ -82,12 +82,17 @@ func Write(path string, m Manifest) error {
 	if err := errors.Join(append(errs, w.Close(), zip.Close())...); err != nil {
 		return err
 	}
-	err := durable.WriteFile(path, out.Bytes(), 0o600)
-	if err == nil {
-		return nil
+	if err := durable.WriteFile(path, out.Bytes(), 0o600); err != nil {
+		return notWritten(path, err)
 	}
+	return nil
+}
+
+// notWritten explains why there is no file at a path.
+func notWritten(path string, err error) error {
 	reason := err
-	if at, ok := errors.AsType[*fs.PathError](err); ok { // of a file with another name beside it
+	at, ok := errors.AsType[*fs.PathError](err)
+	if ok { // of a file with another name beside it
 		reason = at.Err
 	}
 	return reconcile.NewError(

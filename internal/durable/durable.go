@@ -27,10 +27,10 @@ func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	_, err = f.Write(data)
 	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
 	crash.At("durable.written")
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
 	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	if err := os.Rename(f.Name(), path); err != nil {
 		return errors.Join(err, os.Remove(f.Name()))
 	}
 	crash.At("durable.renamed")

@@ -77,10 +77,13 @@ func (c *Client) Do(
 		Query:  query,
 		Body:   body,
 	}, true)
-	if err == nil && a.Status/100 != 2 {
-		err = c.Refusal(a, nil)
+	if err != nil {
+		return a, err
 	}
-	return a, err
+	if a.Status/100 != 2 {
+		return a, c.Refusal(a, nil)
+	}
+	return a, nil
 }
 
 // Ask sends one request and, with follow, follows redirects on the same host. It returns the
@@ -97,16 +100,20 @@ func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a t
 	defer cancel()
 	for n := 0; ; n++ {
 		a, err = c.Send(ctx, r)
-		if err == nil && isLimit(a) {
-			return transport.Answer{}, c.reached(ctx, a)
-		}
-		if err != nil || !follow || !slices.Contains(redirects, a.Status) {
+		if err != nil {
 			return a, err
 		}
-		var ok bool
-		if r.To, ok = sameHost(a.URL, a.Header.Get("Location")); !ok || n == maxRedirects {
+		if isLimit(a) {
+			return transport.Answer{}, c.reached(ctx, a)
+		}
+		if !follow || !slices.Contains(redirects, a.Status) {
+			return a, nil
+		}
+		to, ok := sameHost(a.URL, a.Header.Get("Location"))
+		if !ok || n == maxRedirects {
 			return transport.Answer{}, c.Refusal(a, nil)
 		}
+		r.To = to
 	}
 }
 

@@ -26,9 +26,9 @@ func (c *Client) mayAsk(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		ms, err := strconv.ParseInt(stored, 10, 64)
-		if at := time.UnixMilli(ms).UTC(); err == nil && at.After(until) &&
-			!at.After(now.Add(transport.LongestLimit)) {
+		ms, _ := strconv.ParseInt(stored, 10, 64) // 0, which is long over, if none is stored
+		at := time.UnixMilli(ms).UTC()
+		if at.After(until) && !at.After(now.Add(transport.LongestLimit)) {
 			until = at
 		}
 	}

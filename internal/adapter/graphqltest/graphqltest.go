@@ -56,15 +56,15 @@ func (r *Request) Validate(schema *ast.Schema) (faults []error) {
 	if len(faults) > 0 {
 		return faults
 	}
-	given := map[string]any{} // the validator changes it
 	data, err := json.Marshal(r.values)
-	if err == nil {
-		err = json.Unmarshal(data, &given)
-	}
-	if err == nil {
-		_, err = validator.VariableValues(schema, r.OperationDefinition, given)
-	}
 	if err != nil {
+		return []error{err}
+	}
+	given := map[string]any{} // a copy, which the validator changes
+	if err := json.Unmarshal(data, &given); err != nil {
+		return []error{err}
+	}
+	if _, err := validator.VariableValues(schema, r.OperationDefinition, given); err != nil {
 		return []error{err}
 	}
 	return nil

@@ -48,11 +48,14 @@ func (s Service) RateLimit(until time.Time) error {
 // LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time
 // after now.
 func LimitEnd(h http.Header, now, announced time.Time) time.Time {
-	value := h.Get("Retry-After")
-	if n, err := strconv.ParseFloat(value, 64); err == nil && n >= 0 {
-		announced = now.Add(time.Duration(min(n, 1e9) * float64(time.Second)))
-	} else if at, err := http.ParseTime(value); err == nil {
-		announced = at
+	value := h.Get("Retry-After") // seconds, or a date
+	seconds, notSeconds := strconv.ParseFloat(value, 64)
+	date, notDate := http.ParseTime(value)
+	switch {
+	case notSeconds == nil && seconds >= 0:
+		announced = now.Add(time.Duration(min(seconds, 1e9) * float64(time.Second)))
+	case notDate == nil:
+		announced = date
 	}
 	return PlausibleEnd(now, announced)
 }
