@@ -66,10 +66,11 @@ type Options struct {
 // Run takes the issues to their handoff, and shows what can be looked at afterwards unless the
 // folder is removed.
 func Run(ctx context.Context, w *term.Env, o Options) (err error) {
-	dir, err := os.MkdirTemp("", "symphony-demo-")
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+	made, err := os.MkdirTemp("", "symphony-demo-")
+	if err != nil {
+		return err
 	}
+	dir, err := filepath.EvalSymlinks(made)
 	if err != nil {
 		return err
 	}
@@ -77,7 +78,8 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	}
 	d := &playground{w: w, dir: dir, Options: o, began: w.Now(), ended: map[string]bool{}}
-	for _, step := range []func(context.Context) error{d.makeRepository, d.addIssues, d.writeWorkflow, d.openTracker} {
+	steps := []func(context.Context) error{d.makeRepository, d.addIssues, d.writeWorkflow, d.openTracker}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return errors.Join(err, os.RemoveAll(dir))
 		}
@@ -94,12 +96,8 @@ func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 func Agent(args []string, w *term.Env) int { return codextest.Main(args, w.Stdin, w.Stdout, w.Stderr) }
 
 func (d *playground) say(format string, args ...any) {
-	fmt.Fprintf(
-		d.w.Stdout,
-		"%5.1fs  %s\n",
-		d.w.Now().Sub(d.began).Seconds(),
-		text.Visible(fmt.Sprintf(format, args...)),
-	)
+	after := d.w.Now().Sub(d.began).Seconds()
+	fmt.Fprintf(d.w.Stdout, "%5.1fs  %s\n", after, text.Visible(fmt.Sprintf(format, args...)))
 }
 
 func (d *playground) workflow() string   { return filepath.Join(d.dir, "WORKFLOW.md") }
@@ -132,7 +130,10 @@ func (d *playground) addIssues(context.Context) error {
 	if d.Repository != "" {
 		source = ownIssues
 	}
-	if err := errors.Join(yaml.Unmarshal(source, &issues), os.Mkdir(filepath.Join(d.dir, "issues"), 0o700)); err != nil {
+	if err := yaml.Unmarshal(source, &issues); err != nil {
+		return fmt.Errorf("read the issues of the demo: %w", err)
+	}
+	if err := os.Mkdir(filepath.Join(d.dir, "issues"), 0o700); err != nil {
 		return err
 	}
 	for n, issue := range issues {
@@ -204,11 +205,12 @@ func (d *playground) writeWorkflow(context.Context) error {
 			text.ShellQuote(home),
 		)
 	}
-	var text bytes.Buffer
-	if err := template.Must(template.New("").Delims("[[", "]]").Parse(workflowText)).Execute(&text, values); err != nil {
-		return err
+	parsed := template.Must(template.New("").Delims("[[", "]]").Parse(workflowText))
+	var source bytes.Buffer
+	if err := parsed.Execute(&source, values); err != nil {
+		return fmt.Errorf("write the workflow of the demo: %w", err)
 	}
-	return os.WriteFile(d.workflow(), text.Bytes(), 0o600)
+	return os.WriteFile(d.workflow(), source.Bytes(), 0o600)
 }
 
 // openTracker opens the folder of the issues and reads them.
@@ -218,9 +220,11 @@ func (d *playground) openTracker(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if d.tracker, err = wiring.NewTracker(p, cfg, wiring.TrackerOptions{}); err == nil {
-		d.issues, err = d.readIssues(ctx)
+	d.tracker, err = wiring.NewTracker(p, cfg, wiring.TrackerOptions{})
+	if err != nil {
+		return err
 	}
+	d.issues, err = d.readIssues(ctx)
 	return err
 }
 
@@ -250,19 +254,17 @@ func (d *playground) play(ctx context.Context) error {
 			Stays:       true,
 			LockTimeout: wiring.CommandPatience,
 		})
-		if err == nil && len(r.Errors) > 0 {
-			err = r.Errors[0]
-		}
-		if err == nil {
-			err = d.show(ctx, r)
-		}
 		if err != nil {
 			return err
 		}
-		waiting := slices.ContainsFunc(
-			d.issues,
-			func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" },
-		)
+		if len(r.Errors) > 0 {
+			return r.Errors[0]
+		}
+		if err := d.show(ctx, r); err != nil {
+			return err
+		}
+		isOpen := func(i reconcile.Issue) bool { return i.State == "Todo" || i.State == "In Progress" }
+		waiting := slices.ContainsFunc(d.issues, isOpen)
 		idle := r.Holder == nil && r.Running+r.Retrying+r.Held == 0 && len(r.Applied) == 0
 		if idle && !waiting && len(pass.LiveRuns(ctx, d.project())) == 0 {
 			d.say("every issue is handed over, and nothing runs")
@@ -284,10 +286,9 @@ func (d *playground) play(ctx context.Context) error {
 // approve does what a person would: it moves an issue in review, for which others wait, to its
 // end.
 func (d *playground) approve(ctx context.Context) error {
-	blocker := text.First(
-		d.issues,
-		func(i reconcile.Issue) bool { return i.ID == "DEMO-1" && i.State == "Human Review" },
-	)
+	blocker := text.First(d.issues, func(i reconcile.Issue) bool {
+		return i.ID == "DEMO-1" && i.State == "Human Review"
+	})
 	if blocker.ID == "" {
 		return nil
 	}
@@ -297,11 +298,13 @@ func (d *playground) approve(ctx context.Context) error {
 
 // show prints which issues have changed their states, which runs have ended, and what the pass
 // did.
-func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
+func (d *playground) show(ctx context.Context, r pass.Result) error {
 	before := d.issues
-	if d.issues, err = d.readIssues(ctx); err != nil {
+	now, err := d.readIssues(ctx)
+	if err != nil {
 		return err
 	}
+	d.issues = now
 	for _, was := range before {
 		for _, issue := range d.issues {
 			if issue.ID == was.ID && issue.State != was.State {
@@ -318,13 +321,9 @@ func (d *playground) show(ctx context.Context, r pass.Result) (err error) {
 			continue
 		}
 		d.ended[e.RunID] = true
-		line := fmt.Sprintf(
-			"run of %s %s, %s, %s tokens",
-			e.Identifier,
-			*e.Outcome,
-			text.Plural(e.Turns, "turn"),
-			text.Count(e.Tokens.Total),
-		)
+		turns := text.Plural(e.Turns, "turn")
+		tokens := text.Count(e.Tokens.Total)
+		line := fmt.Sprintf("run of %s %s, %s, %s tokens", e.Identifier, *e.Outcome, turns, tokens)
 		if e.Error != nil {
 			line += ": " + *e.Error
 		}

@@ -160,11 +160,12 @@ func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	if s.keyFromGh || exists(path) {
 		return nothing, nil
 	}
-	line := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" + s.keys.names[0] + "=" + s.key + "\n"
-	if err = os.MkdirAll(filepath.Dir(path), 0o700); err == nil {
-		err = durable.WriteFile(path, []byte(line), 0o600)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return nothing, err
 	}
-	if err != nil {
+	lines := "# Read by every pass of " + s.p.Path + ", also of scheduled ones.\n" +
+		s.keys.names[0] + "=" + s.key + "\n"
+	if err := durable.WriteFile(path, []byte(lines), 0o600); err != nil {
 		return nothing, err
 	}
 	return func() error { return os.Remove(path) }, nil

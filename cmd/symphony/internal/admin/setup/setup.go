@@ -115,7 +115,9 @@ func nothing() error { return nil }
 // and what belongs to it.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	s := &starter{
-		dialog: dialog{w, w.OnTerminal() && !w.JSON}, p: p, options: o,
+		dialog:  dialog{w, w.OnTerminal() && !w.JSON},
+		p:       p,
+		options: o,
 		answers: answers{Example: cmp.Or(o.Example, ExampleNames[0]), Endpoint: o.Endpoint},
 	}
 	if err := s.check(ctx); err != nil {
@@ -145,7 +147,8 @@ func (s *starter) check(ctx context.Context) error {
 	dir := filepath.Dir(s.p.Path)
 	name := s.answers.Example
 	info, dirErr := os.Stat(dir)
-	switch nested := s.p.Nested(); {
+	nested := s.p.Nested()
+	switch {
 	case !slices.Contains(ExampleNames, name):
 		nearest := text.DidYouMean(name, ExampleNames, "%q")
 		return exit.Usage(
@@ -171,7 +174,9 @@ func (s *starter) check(ctx context.Context) error {
 		return s.p.EnvErr
 	}
 	what := "Tracker (" + strings.Join(TrackerNames(), ", ") + ")"
-	if err := s.setValue(ctx, what, "--tracker", s.options.Tracker, s.proposeTracker(ctx), s.setTracker); err != nil {
+	proposal := s.proposeTracker(ctx)
+	err := s.setValue(ctx, what, "--tracker", s.options.Tracker, proposal, s.setTracker)
+	if err != nil {
 		return err
 	}
 	if s.options.Team != "" && s.kind.name != linearKind.name {
@@ -182,8 +187,8 @@ func (s *starter) check(ctx context.Context) error {
 		if s.options.Path != "" {
 			return exit.Usage("init: --path works only with --tracker file")
 		}
-		var err error
-		if s.tracker, err = wiring.TrackerSetup(s.kind.name); err != nil {
+		s.tracker, err = wiring.TrackerSetup(s.kind.name)
+		if err != nil {
 			return err
 		}
 		label = cmp.Or(label, DefaultLabel)
@@ -209,7 +214,8 @@ func (s *starter) proposeTracker(ctx context.Context) string {
 	if s.options.Team != "" {
 		return linearKind.name
 	}
-	return kinds[slices.IndexFunc(kinds, func(k kind) bool { return k.suits == nil || k.suits(s, ctx) })].name
+	suits := func(k kind) bool { return k.suits == nil || k.suits(s, ctx) }
+	return text.First(kinds, suits).name
 }
 
 func (s *starter) setTracker(_ context.Context, name string) error {
@@ -262,17 +268,21 @@ func (d dialog) ask(ctx context.Context, question, what, proposal string) (strin
 		question += " [" + text.Visible(proposal) + "]"
 	}
 	line, err := term.AskLine(ctx, d.w, question+": ", what == "key")
-	if line = strings.TrimSpace(line); !d.w.InputEnded {
-		line = cmp.Or(line, proposal)
+	if err != nil {
+		return "", err
 	}
-	if err == nil && line == "" {
-		err = reconcile.NewError(
+	line = strings.TrimSpace(line)
+	if line == "" && !d.w.InputEnded {
+		line = proposal
+	}
+	if line == "" {
+		return "", reconcile.NewError(
 			"canceled",
 			"no "+what+" was given, so nothing was written",
 			"run symphony init again",
 		)
 	}
-	return line, err
+	return line, nil
 }
 
 // setValue sets a value from its flag, asks until the answer is right, or takes the proposal.
@@ -281,12 +291,13 @@ func (d dialog) setValue(
 	what, flag, given, proposal string,
 	set func(context.Context, string) error,
 ) error {
-	switch {
-	case given != "":
+	if given != "" {
 		return set(ctx, given)
-	case !d.interactive && proposal == "":
-		return exit.Usage("init: the project's team has no state to propose: give %s", flag)
-	case !d.interactive:
+	}
+	if !d.interactive {
+		if proposal == "" {
+			return exit.Usage("init: the project's team has no state to propose: give %s", flag)
+		}
 		return set(ctx, proposal)
 	}
 	for {
@@ -294,10 +305,11 @@ func (d dialog) setValue(
 		if err != nil {
 			return err
 		}
-		if err = set(ctx, answer); err == nil {
+		wrong := set(ctx, answer)
+		if wrong == nil {
 			return nil
 		}
-		d.printError(err)
+		d.printError(wrong)
 	}
 }
 
@@ -312,14 +324,20 @@ func (s *starter) write(ctx context.Context, source []byte) error {
 		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
 	}
 	undo, err := s.kind.write(s, ctx)
-	if err == nil {
-		err = durable.WriteFile(s.p.Path, source, 0o644)
+	if err != nil {
+		return notWritten(errors.Join(err, undo()))
 	}
-	if err == nil {
-		return nil
+	if err := durable.WriteFile(s.p.Path, source, 0o644); err != nil {
+		return notWritten(errors.Join(err, undo()))
 	}
-	if err = errors.Join(err, undo()); exit.From(err).Code != "internal" {
-		return err // a full disk has a code of its own
+	return nil
+}
+
+// notWritten explains an error of the file system, unless it has a code of its own, as a full
+// disk has.
+func notWritten(err error) error {
+	if exit.From(err).Code != "internal" {
+		return err
 	}
 	return reconcile.NewError(
 		"init_failed",
@@ -340,11 +358,10 @@ func (s *starter) report(ctx context.Context) {
 	}
 	beyond := *w.Environment()
 	beyond.Dir = filepath.Dir(filepath.Dir(s.p.Path))
-	if other := wiring.FindWorkflow(&beyond); other != "" && filepath.Dir(s.p.Path) != w.Home {
-		w.Note(
-			slog.LevelWarn,
-			other+" is another project: if both deliver to one repository, set repository.branch differently in one of them",
-		)
+	other := wiring.FindWorkflow(&beyond)
+	if other != "" && filepath.Dir(s.p.Path) != w.Home {
+		w.Note(slog.LevelWarn, other+" is another project: if both deliver to one repository, "+
+			"set repository.branch differently in one of them")
 	}
 	s.findIssue(ctx)
 	lines, all := s.kind.summary(s)
@@ -355,16 +372,8 @@ func (s *starter) report(ctx context.Context) {
 	}
 	if len(s.answers.Stacks) > 0 {
 		found := s.answers.Stacks[0]
-		lines = slices.Insert(
-			lines,
-			1,
-			fmt.Sprintf(
-				"found %s (%s): before an issue is handed over, symphony runs %s",
-				found.Name,
-				found.Files[0],
-				found.Verify,
-			),
-		)
+		const line = "found %s (%s): before an issue is handed over, symphony runs %s"
+		lines = slices.Insert(lines, 1, fmt.Sprintf(line, found.Name, found.Files[0], found.Verify))
 		all.Verify = found.Verify
 	}
 	if w.JSON {

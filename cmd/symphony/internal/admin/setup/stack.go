@@ -129,16 +129,15 @@ func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 	switch row.Name {
 	case "Node":
 		err := json.Unmarshal([]byte(d.git(ctx, dir, "show", "HEAD:package.json")), &manifest)
-		// as npm init writes it
-		if test := manifest.Scripts.Test; err == nil &&
-			(test == "" || strings.Contains(test, "no test specified")) {
+		if err != nil { // npm test shows what is wrong with it
+			return row
+		}
+		test := manifest.Scripts.Test
+		if test == "" || strings.Contains(test, "no test specified") { // as npm init writes it
 			own := strings.NewReplacer(
-				"npm test",
-				"node --test",
-				"yarn test",
-				"yarn node --test",
-				"bun run test",
-				"bun test",
+				"npm test", "node --test",
+				"yarn test", "yarn node --test",
+				"bun run test", "bun test",
 			)
 			row.Verify = own.Replace(row.Verify)
 		}

@@ -88,16 +88,19 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 		})
 	}
 	if w.OnTerminal() {
-		if sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: "); err != nil ||
-			!sure {
+		sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: ")
+		if err != nil || !sure {
 			return err
 		}
 	}
-	err := cmp.Or(context.Cause(ctx), archive.Write(path, m))
-	if err == nil {
-		fmt.Fprintln(w.Stdout, "written to "+text.Visible(path))
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
 	}
-	return err
+	if err := archive.Write(path, m); err != nil {
+		return err
+	}
+	fmt.Fprintln(w.Stdout, "written to "+text.Visible(path))
+	return nil
 }
 
 // printed returns what a command prints, without secrets. An error becomes part of it: a
