@@ -276,7 +276,7 @@ func (v *verified) check(ctx context.Context) error {
 	if err != nil && !errors.Is(err, reconcile.ErrRejected) {
 		v.unchecked = true
 		warn("project, states and labels are not checked: " + err.Error())
-		return nil //nolint:nilerr // the next pass tries again
+		return nil // the next pass tries again
 	}
 	if err != nil {
 		v.unchecked = true

@@ -159,7 +159,8 @@ func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 		if e.Number == 0 {
 			continue // of a hold that has ended
 		}
-		if e.request, err = d.DB.RequestByID(ctx, e.IssueID, e.Number); errors.Is(err, state.ErrNotFound) {
+		e.request, err = d.DB.RequestByID(ctx, e.IssueID, e.Number)
+		if errors.Is(err, state.ErrNotFound) {
 			e.Done = true
 			err = d.DB.Store.SaveComment(ctx, e.Comment)
 		}
@@ -220,7 +221,8 @@ func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 // killed may have written the present text.
 func (e *entry) compare(list []reconcile.Comment) {
 	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
-	if e.gone = at < 0; e.gone {
+	e.gone = at < 0
+	if e.gone {
 		return
 	}
 	shown := hashOf(list[at].Body)
@@ -244,7 +246,8 @@ func answerable(r reconcile.Request) bool {
 // after reports whether the ith comment was made after symphony's. The order decides, because
 // times may be rounded; if there is no comment of symphony any more, the time.
 func after(list []reconcile.Comment, i int, e *entry) bool {
-	if at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID }); at >= 0 {
+	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
+	if at >= 0 {
 		return i > at
 	}
 	return list[i].CreatedAt.After(e.At)
@@ -339,18 +342,19 @@ func (d Exchange) decide(
 	r.Answer.By = by
 	r.Answer.Reply = replyID
 	is, err := d.DB.Operator.DecideRequest(ctx, d.Now(), d.At, r, !d.Alive(r.RunID))
-	var known *reconcile.Error
-	if errors.As(err, &known) && known.Code == "request_ended" || errors.Is(err, state.ErrNotFound) {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if ok && known.Code == "request_ended" || errors.Is(err, state.ErrNotFound) {
 		return "", nil // its worker is about to record that
 	}
-	if err == nil {
-		e.request = is
+	if err != nil {
+		return "", err
 	}
-	return "", err
+	e.request = is
+	return "", nil
 }
 
-// write makes the comment, or changes its text if that is out of date. That of a pass that was
-// killed is changed in any case, because an agent may have imitated it.
+// write makes the comment, or changes its text if that is out of date. The comment of a pass
+// that was killed is changed in any case, because an agent may have imitated it.
 func (d Exchange) write(ctx context.Context, e *entry) error {
 	body := e.body
 	ended := true
@@ -361,29 +365,7 @@ func (d Exchange) write(ctx context.Context, e *entry) error {
 	if e.ID != "" && e.Text == hashOf(body) && !ended && !e.changed {
 		return nil
 	}
-	var err error
-	tried := !e.At.IsZero()
-	switch {
-	case e.ID == "" && tried:
-		err = d.find(ctx, e, body)
-	case !tried:
-		e.At = d.Now()
-		err = d.DB.Store.SaveComment(ctx, e.Comment)
-	}
-	switch {
-	case err != nil:
-	case e.ID != "" && (e.changed || e.Text != hashOf(body)):
-		var shown string
-		shown, err = d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
-		e.Shown = hashOf(shown)
-	case e.ID == "" && (e.Number == 0 || !ended):
-		var made reconcile.Comment
-		if made, err = d.Tracker.Post(ctx, e.IssueID, body); err == nil {
-			e.ID = made.ID
-			e.At = made.CreatedAt
-			e.Shown = hashOf(made.Body)
-		}
-	}
+	err := d.show(ctx, e, body, ended)
 	switch {
 	case errors.Is(err, reconcile.ErrGone):
 		e.Done = true
@@ -394,6 +376,41 @@ func (d Exchange) write(ctx context.Context, e *entry) error {
 		e.Done = ended
 	}
 	return d.DB.Store.SaveComment(ctx, e.Comment)
+}
+
+// show lets the comment have a text. That it will be made is stored before, so that the next
+// pass looks for it if this one is killed.
+func (d Exchange) show(ctx context.Context, e *entry, body string, ended bool) error {
+	tried := !e.At.IsZero()
+	if !tried {
+		e.At = d.Now()
+		if err := d.DB.Store.SaveComment(ctx, e.Comment); err != nil {
+			return err
+		}
+	} else if e.ID == "" {
+		if err := d.find(ctx, e, body); err != nil {
+			return err
+		}
+	}
+	if e.ID == "" {
+		if e.Number > 0 && ended { // there is nothing to say any more
+			return nil
+		}
+		made, err := d.Tracker.Post(ctx, e.IssueID, body)
+		if err != nil {
+			return err
+		}
+		e.ID = made.ID
+		e.At = made.CreatedAt
+		e.Shown = hashOf(made.Body)
+		return nil
+	}
+	if !e.changed && e.Text == hashOf(body) {
+		return nil
+	}
+	shown, err := d.Tracker.Edit(ctx, e.IssueID, e.ID, body)
+	e.Shown = hashOf(shown)
+	return err
 }
 
 // find looks for the comment of a pass that was killed. A tracker may have lost the marker;

@@ -147,8 +147,8 @@ func isLeft(w *environ.Env, path string) (bool, error) {
 		return false, nil
 	}
 	entries, err := os.ReadDir(path)
-	if err != nil { // it is no directory
-		return false, nil
+	if err != nil {
+		return false, nil //nolint:nilerr // it is no directory
 	}
 	isOurs := func(e os.DirEntry) bool { return slices.Contains(stateFiles, e.Name()) }
 	return len(entries) == 0 || slices.ContainsFunc(entries, isOurs), nil

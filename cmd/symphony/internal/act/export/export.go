@@ -81,13 +81,16 @@ func Runs(ctx context.Context, p *wiring.Project, o Options) (r Result, err erro
 		r.Runs++
 		r.Spans += len(one.spans)
 	}
-	if err = out.close(); err == nil && out.rejected > 0 {
-		err = failed(
+	if err := out.close(); err != nil {
+		return r, err
+	}
+	if out.rejected > 0 {
+		return r, failed(
 			out.name+" has rejected "+text.Plural(out.rejected, "span")+": "+out.reason,
 			"see the log of the collector",
 		)
 	}
-	return r, err
+	return r, nil
 }
 
 // export reads the spans of the run and sends them, at most so many in a message.
