@@ -197,7 +197,8 @@ func onProject(
 	do func(c *cli.Context, p *wiring.Project, args []string) error,
 ) cli.ActionFunc {
 	return func(c *cli.Context) error {
-		if w.Verbose = c.Bool("verbose"); w.JSON && w.Verbose {
+		w.Verbose = c.Bool("verbose")
+		if w.JSON && w.Verbose {
 			return exit.Usage("%s: -v and --json cannot be combined", c.Command.Name)
 		}
 		args, positional, err := arguments(w, c, names...)
@@ -241,7 +242,8 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 		}
 	}
 	path = cmp.Or(path, "WORKFLOW.md")
-	if info, err := os.Stat(w.Absolute(path)); err == nil && info.IsDir() {
+	info, err := os.Stat(w.Absolute(path))
+	if err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
 	}
 	p := wiring.NewProject(w.Environment(), path, stateDir)

@@ -140,10 +140,10 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 // there go to stderr: a host reads only messages of the protocol.
 func takeStdout() (*os.File, error) {
 	fd, err := unix.FcntlInt(1, unix.F_DUPFD_CLOEXEC, 3)
-	if err == nil {
-		err = unix.Dup2(2, 1)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("stdout: %w", err)
+	}
+	if err := unix.Dup2(2, 1); err != nil {
 		return nil, fmt.Errorf("stdout: %w", err)
 	}
 	os.Stdout = os.Stderr

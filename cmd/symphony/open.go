@@ -32,10 +32,13 @@ or, on macOS, open. Without a display it only prints the address. Unlike in gh, 
 				}
 				fmt.Fprintln(w.Stdout, text.Visible(address))
 				opened, err := w.OpenPage(c.Context, address, true)
-				if err == nil && !opened {
+				if err != nil {
+					return err
+				}
+				if !opened {
 					fmt.Fprintln(w.Stderr, "symphony: "+term.NoDisplay)
 				}
-				return err
+				return nil
 			},
 		),
 	}

@@ -63,7 +63,8 @@ Example:
 			if err != nil {
 				return err
 			}
-			if pruned, err := pruneAgents(c, w, p, issues); pruned || err != nil {
+			pruned, err := pruneAgents(c, w, p, issues)
+			if err != nil || pruned {
 				return err
 			}
 			tellElsewhere(w, p)
@@ -78,10 +79,11 @@ Example:
 				askBeforePrune(w, &o)
 			}
 			removed, err := cleanup.Prune(c.Context, p, o)
-			if err == nil && removed != nil {
-				render.Pruned(w, removed)
+			if err != nil || removed == nil {
+				return err
 			}
-			return err
+			render.Pruned(w, removed)
+			return nil
 		},
 	}
 }

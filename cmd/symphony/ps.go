@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -192,8 +191,8 @@ func issuesAndWorkflow(w *term.Env, args []string) (issues []string, workflow st
 	if _, isAddress := text.IssueAddress(last); isAddress {
 		return args, ""
 	}
-	if _, err := os.Stat(w.Absolute(last)); !issueShaped(last) &&
-		(err == nil || strings.ContainsAny(last, "/.")) {
+	isPath := wiring.Exists(w.Absolute(last)) || strings.ContainsAny(last, "/.")
+	if isPath && !issueShaped(last) {
 		return args[:len(args)-1], last
 	}
 	return args, ""

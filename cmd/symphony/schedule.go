@@ -105,10 +105,14 @@ func runSchedule(
 		changes, err = schedule.Remove(ctx, p, o)
 	case "status":
 		status, err := schedule.ReadStatus(ctx, p)
-		if err == nil && render.Schedule(w, status) {
-			err = exit.Only(exit.Failed)
+		if err != nil {
+			return err
 		}
-		return err
+		hasProblems := render.Schedule(w, status)
+		if hasProblems {
+			return exit.Only(exit.Failed)
+		}
+		return nil
 	}
 	render.ScheduleChanges(w, changes)
 	return render.ScheduleError(w, err)

@@ -182,13 +182,18 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 }
 
 // serverOf is the section server of the first workflow that has server.port, else of the first
-// one. Its port is -1 without a valid workflow, of which the server shows what the state
-// directory knows.
+// valid one. ok is false, and the port -1, without a valid workflow.
 func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
 	server.Port = -1
 	for _, p := range projects {
 		cfg, err := p.ConfigWithoutKey()
-		if err == nil && (!ok || server.Port < 0 && cfg.Server.Port >= 0) {
+		if err != nil { // the server shows what the state directory knows
+			continue
+		}
+		if cfg.Server.Port >= 0 {
+			return cfg.Server, true
+		}
+		if !ok {
 			server = cfg.Server
 			ok = true
 		}
@@ -196,17 +201,16 @@ func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
 	return server, ok
 }
 
-// newLoopServer returns what serves the page beside the passes of a loop: nil unless a flag or
-// the workflow asks for it. That the address of the workflow can't be used is a warning,
-// because passes do not need the server.
+// newLoopServer returns a function that serves the page beside the passes of a loop: nil unless
+// a flag or the workflow asks for it. If the address of the workflow can't be used, that is a
+// warning, because passes do not need the server.
 func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (func(context.Context), error) {
 	asked := c.IsSet("port") || c.IsSet("listen")
-	if server, _ := serverOf(projects); !asked && server.Port < 0 {
+	server, _ := serverOf(projects)
+	if !asked && server.Port < 0 {
 		if c.IsSet("token-file") || c.IsSet("allow-host") {
-			w.Note(
-				slog.LevelWarn,
-				"there is no server for --token-file and --allow-host: give --port, or write server.port into a valid WORKFLOW.md",
-			)
+			w.Note(slog.LevelWarn, "there is no server for --token-file and --allow-host: "+
+				"give --port, or write server.port into a valid WORKFLOW.md")
 		}
 		return nil, nil
 	}
