@@ -357,6 +357,10 @@ const (
 	StopProject  = "project_change" // the workflow now names another project
 )
 
+// StoppedText is the text with which a worker records that its run has ended because it was
+// stopped for a reason: "stopped: inactive".
+func StoppedText(reason string) string { return "stopped: " + reason }
+
 // Tokens are cumulative counts (specification 13.5).
 type Tokens struct {
 	Input     int64 `json:"input"`

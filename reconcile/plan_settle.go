@@ -150,9 +150,19 @@ func (p *planner) settle(r Run, giveUp bool) {
 	if r.ErrorCode != "" && message != "" && r.ErrorCode != r.StopReason {
 		message = r.ErrorCode + ": " + message
 	}
+	stoppedBy := ""
+	if r.StopReason != "" && r.ErrorText == StoppedText(r.StopReason) {
+		stoppedBy = r.StopReason
+	}
 	p.plan.Actions = append(p.plan.Actions, Action{
-		Kind: ActSettle, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID,
-		Reason: string(r.Outcome), Message: message, Change: change,
+		Kind:       ActSettle,
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		RunID:      r.ID,
+		Reason:     string(r.Outcome),
+		Message:    message,
+		StoppedBy:  stoppedBy,
+		Change:     change,
 	})
 }
 

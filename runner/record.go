@@ -105,7 +105,7 @@ func (r *record) store(ctx context.Context) error {
 		return err
 	}
 	if reason != "" { // possibly together with an error of the write
-		r.cancel(canceled("stopped", reason))
+		r.cancel(runEnd{reconcile.Canceled, reason, reconcile.StoppedText(reason)})
 	}
 	return err
 }

@@ -80,9 +80,10 @@ func TestStoppedRunSentence(t *testing.T) {
 		reconcile.StopOperator: "the run of WEB-1 was stopped by an operator",
 	} {
 		a := reconcile.Applied{Action: reconcile.Action{
-			Reason:  string(reconcile.Canceled),
-			Message: "stopped: " + reason,
-			Change:  &reconcile.Change{},
+			Reason:    string(reconcile.Canceled),
+			Message:   reconcile.StoppedText(reason),
+			StoppedBy: reason,
+			Change:    &reconcile.Change{},
 		}}
 		test.Equal(t, "it", (narrator{}).settled(a, "WEB-1"), want)
 	}

@@ -194,9 +194,9 @@ func (n narrator) settled(a reconcile.Applied, subject string) string {
 // whyEnded is why a run ended, as the end of a sentence; empty if there is nothing to say.
 func whyEnded(a reconcile.Applied) string {
 	switch {
-	case a.Message == "stopped: "+reconcile.StopAll:
+	case a.StoppedBy == reconcile.StopAll:
 		return " by symphony stop --all"
-	case a.Message == "stopped: "+reconcile.StopOperator:
+	case a.StoppedBy == reconcile.StopOperator:
 		return " by an operator"
 	case a.Message != "":
 		return ": " + a.Message

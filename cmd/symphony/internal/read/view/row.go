@@ -332,7 +332,7 @@ func (r RunRow) Ending() (outcome, reason string) {
 func Plain(e string) string {
 	code, reason, _ := strings.Cut(e, ": ")
 	switch {
-	case reason != "stopped: "+code:
+	case reason != reconcile.StoppedText(code):
 		return e
 	case code == reconcile.StopOperator || code == reconcile.StopAll:
 		return "stopped by an operator"
