@@ -100,8 +100,9 @@ func toolRequest(p *params) (r agent.Request, isTool bool) {
 		Params json.RawMessage `json:"tool_params"`
 	}
 	unmarshal(p.Meta, &meta)
-	if named := toolInMessage().FindStringSubmatch(p.Message); meta.Tool == "" && named != nil {
-		meta.Tool = named[1] // up to codex 0.166
+	named := toolInMessage().FindStringSubmatch(p.Message)
+	if meta.Tool == "" && named != nil { // up to codex 0.166
+		meta.Tool = named[1]
 	}
 	r = newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server = p.ServerName

@@ -123,7 +123,9 @@ func (c *commands) ofPartialClone(ctx context.Context, err error) error {
 	name := strings.TrimSuffix(strings.TrimPrefix(first, "remote."), ".promisor")
 	mend := "git -C " + dir + " fetch --refetch --no-filter " + name
 	return &reconcile.Error{
-		Code: host.CodeRepositoryUnavailable, Hint: mend, Err: err,
+		Code:    host.CodeRepositoryUnavailable,
 		Message: dir + " is a partial clone, which lacks files: run " + mend,
+		Hint:    mend,
+		Err:     err,
 	}
 }

@@ -73,10 +73,11 @@ func (d *delivery) sign(ctx context.Context) error {
 // notSigned is the error of a commit that could not be signed.
 func (d *delivery) notSigned(original string, err error) error {
 	return &reconcile.Error{
-		Code: host.CodeDeliveryFailed, Err: err,
+		Code:    host.CodeDeliveryFailed,
 		Message: fmt.Sprintf("commit %.12s can't be signed: %v", original, err),
-		Hint: "correct user.signingKey and gpg.format in your git configuration, which symphony doctor tries, " +
-			"or leave out repository.sign",
+		Hint: "correct user.signingKey and gpg.format in your git configuration, " +
+			"which symphony doctor tries, or leave out repository.sign",
+		Err: err,
 	}
 }
 

@@ -304,6 +304,15 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 	return left, err
 }
 
+// sendAll sends all signals to a process, also after one that has failed.
+func sendAll(p reconcile.Process, sigs []unix.Signal) error {
+	var errs []error
+	for _, sig := range sigs {
+		errs = append(errs, proc.Signal(p, sig))
+	}
+	return errors.Join(errs...)
+}
+
 // signalAndWait sends the signals to each process and waits until all have ended, at most for
 // wait or until ctx ends. It does not wait for a process that it may not signal: the caller
 // finds it again.
@@ -316,16 +325,15 @@ func signalAndWait(
 	var signalled []reconcile.Process
 	var errs []error
 	for _, p := range procs {
-		var err error
-		for _, sig := range sigs {
-			err = errors.Join(err, proc.Signal(p, sig))
+		err := sendAll(p, sigs)
+		if errors.Is(err, os.ErrProcessDone) || errors.Is(err, fs.ErrPermission) {
+			continue
 		}
-		switch {
-		case err == nil:
-			signalled = append(signalled, p)
-		case !errors.Is(err, os.ErrProcessDone) && !errors.Is(err, fs.ErrPermission):
+		if err != nil {
 			errs = append(errs, err)
+			continue
 		}
+		signalled = append(signalled, p)
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("end processes: %w", err)
