@@ -337,7 +337,24 @@ func (f *search) config(dir, path string, depth int) error {
 		f.add(dir, filepath.Base(path), e.digest())
 		return nil //nolint:nilerr // it is reported
 	}
-	own := slices.Contains(f.own, dir)
+	isOwn := slices.Contains(f.own, dir)
+	for _, s := range f.rulesFor(dir, list).risky(list) {
+		f.add(dir, s.String(), digest(s.key(), s.value))
+		if s.section == "core" && s.name == "hookspath" && !isOwn {
+			f.hooks[f.relative(dir)+": core.hooksPath is "+s.value] = absolute(filepath.Dir(dir), s.value)
+		}
+		if strings.HasPrefix(s.section, "include") && s.name == "path" && !strings.HasPrefix(s.value, "~") {
+			if err := f.included(absolute(filepath.Dir(path), s.value), depth+1); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// rulesFor returns the rules for the settings in a git directory. The workspace's own was
+// restored, so that all of its remotes are allowed.
+func (f *search) rulesFor(dir string, list []setting) configRules {
 	rules := configRules{}
 	if f.known != nil { // what was there before the agent is known in any case
 		rules.tree = f.tree
@@ -345,32 +362,24 @@ func (f *search) config(dir, path string, depth int) error {
 			rules.module = dir
 		}
 	}
-	allowed := rules.allowsAddress
-	if own { // it was restored
-		allowed = nil
+	if slices.Contains(f.own, dir) {
+		rules.remotes = remotesOf(list, nil)
+	} else {
+		rules.remotes = remotesOf(list, rules.allowsAddress)
 	}
-	rules.remotes = remotesOf(list, allowed)
-	for _, s := range rules.risky(list) {
-		f.add(dir, s.String(), digest(s.key(), s.value))
-		if s.section == "core" && s.name == "hookspath" && !own {
-			f.hooks[f.relative(dir)+": core.hooksPath is "+s.value] = absolute(filepath.Dir(dir), s.value)
-		}
-		if !strings.HasPrefix(s.section, "include") || s.name != "path" || strings.HasPrefix(s.value, "~") {
-			continue
-		}
-		file := absolute(filepath.Dir(path), s.value)
-		real, err := filepath.EvalSymlinks(filepath.Dir(file))
-		if via := linksIn(filepath.Dir(file)); via != "" {
-			f.add(file, "leads elsewhere", digest(via, real))
-		}
-		if err != nil {
-			continue // it does not exist
-		}
-		if err := f.config(file, filepath.Join(real, filepath.Base(file)), depth+1); err != nil {
-			return err
-		}
+	return rules
+}
+
+// included checks a configuration file that another one includes.
+func (f *search) included(file string, depth int) error {
+	real, err := filepath.EvalSymlinks(filepath.Dir(file))
+	if via := linksIn(filepath.Dir(file)); via != "" {
+		f.add(file, "leads elsewhere", digest(via, real))
 	}
-	return nil
+	if err != nil {
+		return nil //nolint:nilerr // it does not exist
+	}
+	return f.config(file, filepath.Join(real, filepath.Base(file)), depth)
 }
 
 // linksIn returns the targets of the links in a path.
