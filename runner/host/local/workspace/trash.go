@@ -168,7 +168,8 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	n := r.Trash.readNote(path)
 	n.LossAccepted = true
 	n.Workspace = nil
-	if to := deletingPath(path); to != path {
+	to := deletingPath(path)
+	if to != path {
 		writeNote(to, n)
 		err := os.Rename(path, to)
 		// otherwise it was restored or deleted by another process
@@ -250,12 +251,15 @@ func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 // without those that could not be deleted before.
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range list {
 		if r.left(t, now) <= 0 && !t.Undeletable {
 			paths = append(paths, t.path)
 		}
 	}
-	return paths, err
+	return paths, nil
 }
 
 // PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is
@@ -265,6 +269,9 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 	purged.Unsaved = map[string]string{}
 	r.removeOrphanedNotes()
 	list, err := r.listTrash()
+	if err != nil {
+		return purged, err
+	}
 	for _, t := range list {
 		if t.Undeletable {
 			purged.Undeletable = append(purged.Undeletable, t.path)
@@ -274,26 +281,27 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 			continue
 		}
 		work, _ := t.unsaved(ctx)
-		var deleteErr error
-		if work == "" && ctx.Err() == nil {
-			deleteErr = r.DeleteTrash(ctx, t.path)
-		}
-		if ctx.Err() != nil { // also of an examination that was not complete
+		if ctx.Err() != nil { // the examination was not complete
 			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
 		}
-		switch {
-		case work != "":
+		if work != "" {
 			t.Unsaved = work // so that not every pass examines it
 			t.Boot, t.Mono, _ = r.clock()
 			writeNote(t.path, t.note)
 			purged.Unsaved[t.path] = work
-		case deleteErr != nil:
-			purged.Undeletable = append(purged.Undeletable, deletingPath(t.path))
-		default:
-			purged.Removed++
+			continue
 		}
+		err := r.DeleteTrash(ctx, t.path)
+		if ctx.Err() != nil {
+			return purged, fmt.Errorf("purge the trash of %s: %w", r.Path, ctx.Err())
+		}
+		if err != nil {
+			purged.Undeletable = append(purged.Undeletable, deletingPath(t.path))
+			continue
+		}
+		purged.Removed++
 	}
-	return purged, err
+	return purged, nil
 }
 
 // unsaved describes and names the work in an entry of the trash that exists nowhere else. It
@@ -359,6 +367,9 @@ func changedSince(ctx context.Context, path string, since time.Time) bool {
 // work. It does not measure Bytes.
 func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list []host.Removed, err error) {
 	entries, err := r.listTrash()
+	if err != nil {
+		return nil, err
+	}
 	for _, t := range entries {
 		if t.Project != project {
 			continue
@@ -382,7 +393,7 @@ func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list
 		}
 		list = append(list, e)
 	}
-	return list, errors.Join(err, ctx.Err())
+	return list, ctx.Err()
 }
 
 // Restore moves an entry of the trash back to its path, which it returns. Passes do not remove
