@@ -118,8 +118,8 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "It is no longer known how the last run on this thread ended."
 	}
 	if to := last.MovedTo; to != "" && !p.Active(to) {
-		const back = "In the last run the issue was handed over (state %q). It has come back and is now in state %q."
-		return fmt.Sprintf(back, to, issue.State)
+		return fmt.Sprintf("In the last run the issue was handed over (state %q). "+
+			"It has come back and is now in state %q.", to, issue.State)
 	}
 	reason := sentence(last.ErrorText)
 	code := last.ErrorCode

@@ -125,13 +125,18 @@ func (c *conn) read(handle func(*message)) {
 			handle(c.noise.skip(readMessage(bytes.Clone(line))))
 		}
 	}
-	text := "agent ended: its stdout was closed"
-	if err := lines.Err(); errors.Is(err, bufio.ErrTooLong) {
-		text = fmt.Sprintf("agent's stdout: a line has more than %d MiB", maxLine>>20)
-	} else if err != nil {
-		text = "agent's stdout: " + err.Error()
+	c.fail(agent.CodePortExit, whyEnded(lines.Err()))
+}
+
+// whyEnded says why nothing more can be read from the agent's stdout. err is nil at its end.
+func whyEnded(err error) string {
+	if err == nil {
+		return "agent ended: its stdout was closed"
 	}
-	c.fail(agent.CodePortExit, text)
+	if errors.Is(err, bufio.ErrTooLong) {
+		return fmt.Sprintf("agent's stdout: a line has more than %d MiB", maxLine>>20)
+	}
+	return "agent's stdout: " + err.Error()
 }
 
 // send queues one message. sent, which may be nil, is called in a new goroutine once the

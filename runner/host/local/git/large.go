@@ -109,11 +109,8 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 		return false
 	}
 	defer root.Close()
-	file, err := root.OpenFile(
-		filepath.FromSlash(c.path()),
-		os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW,
-		0,
-	)
+	path := filepath.FromSlash(c.path())
+	file, err := root.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if err != nil {
 		return false
 	}
