@@ -139,7 +139,7 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 		}
 	}
 	if otel, ok := config["otel"].(map[string]any); ok {
-		resolveCertificates(otel, home, false)
+		resolveCertificates(otel, home)
 	}
 	shareRestrictions(operators, config)
 	return config
@@ -155,18 +155,28 @@ func hasLoginFile(home string) bool {
 // the account's home.
 func isRelative(path string) bool { return !filepath.IsAbs(path) && !strings.HasPrefix(path, "~") }
 
-// resolveCertificates makes the paths of certificates in tables named tls absolute, which
-// codex resolves from the directory of config.toml.
-func resolveCertificates(table map[string]any, home string, tls bool) {
+// resolveCertificates makes the paths of certificates absolute, which codex resolves from the
+// directory of config.toml. They are in tables named tls, at any depth.
+func resolveCertificates(table map[string]any, home string) {
 	for key, value := range table {
-		switch v := value.(type) {
-		case map[string]any:
-			resolveCertificates(v, home, key == "tls")
-		case string:
-			certificateKey := key == "ca-certificate" || strings.HasPrefix(key, "client-")
-			if tls && certificateKey && isRelative(v) {
-				table[key] = filepath.Join(home, v)
-			}
+		below, isTable := value.(map[string]any)
+		if !isTable {
+			continue
+		}
+		resolveCertificates(below, home)
+		if key == "tls" {
+			resolveCertificatesOf(below, home)
+		}
+	}
+}
+
+// resolveCertificatesOf does so in one table named tls.
+func resolveCertificatesOf(tls map[string]any, home string) {
+	for key, value := range tls {
+		path, isText := value.(string)
+		names := key == "ca-certificate" || strings.HasPrefix(key, "client-")
+		if isText && names && isRelative(path) {
+			tls[key] = filepath.Join(home, path)
 		}
 	}
 }

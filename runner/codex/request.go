@@ -100,12 +100,11 @@ func (q *requests) emit(r *request, name, line string) {
 
 // begin records a request whose answer takes time. Its context ends with the turn, the request
 // or the session.
-func (q *requests) begin(r *request, asked bool) {
+func (q *requests) begin(r *request) {
 	parent := q.thread.life
 	if t := q.thread.current(); t != nil {
 		parent = t.ctx
 	}
-	r.asked = asked
 	r.ctx, r.cancel = context.WithCancel(parent)
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -154,7 +153,7 @@ func (q *requests) serveTool(r *request) {
 		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
 		return
 	}
-	q.begin(r, false)
+	q.begin(r)
 	go func() {
 		result := q.o.CallTool(r.ctx, r.Tool, r.Arguments)
 		event := agent.EventToolCallCompleted
@@ -182,7 +181,8 @@ func (q *requests) ask(
 		q.reply(r, to.event, to.line, to.result)
 		return
 	}
-	q.begin(r, true)
+	r.asked = true
+	q.begin(r)
 	q.emit(r, event, line)
 	go func() {
 		decision := q.o.Ask(r.ctx, what)

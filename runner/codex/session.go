@@ -390,7 +390,7 @@ func (s *Session) openThread(
 		},
 	})
 	if err != nil {
-		return "", responseError(method, err, true)
+		return "", handshakeError(method, err)
 	}
 	id = readParams(result).Thread.ID
 	if id == "" {
@@ -465,7 +465,7 @@ func (s *Session) models(ctx context.Context, cwd string) (models, error) {
 func (s *Session) read(ctx context.Context, method string, params object, into any) error {
 	result, err := s.conn.request(ctx, &call{method: method, aside: true, params: params})
 	if err != nil {
-		return responseError(method, err, true)
+		return handshakeError(method, err)
 	}
 	if err := json.Unmarshal(result, into); err != nil {
 		return incompatible(method, err.Error())
@@ -542,7 +542,7 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 		params:  params,
 	})
 	if err != nil {
-		return out, responseError(method, err, false)
+		return out, responseError(method, err)
 	}
 	if err := json.Unmarshal(result, &out); err != nil {
 		return out, incompatible(method, err.Error())

@@ -154,7 +154,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 		},
 	})
 	if err != nil {
-		return th.result(t, responseError(method, err, false))
+		return th.result(t, responseError(method, err))
 	}
 	return th.result(t, th.awaitEnd(ctx, t))
 }
@@ -303,7 +303,7 @@ func (th *thread) Steer(ctx context.Context, input []agent.Input) error {
 	if err != nil && th.current() != t {
 		return agent.ErrNoTurn
 	}
-	return responseError(method, err, false)
+	return responseError(method, err)
 }
 
 // Interrupt implements agent.Session. A running shell command goes on until codex exits.
@@ -319,7 +319,7 @@ func (th *thread) Interrupt(ctx context.Context) error {
 	th.mu.Unlock()
 	_, err := th.conn.request(ctx, &call{method: method, params: params})
 	if err != nil {
-		err = responseError(method, err, false)
+		err = responseError(method, err)
 	} else {
 		err = th.await(ctx, t, t.ended)
 	}

@@ -341,36 +341,61 @@ const (
 )
 
 // responseError turns a *wireError into an *agent.Error and returns other errors as they are.
-// Only during the handshake does it take a refusal for a sign of an incompatible release.
-func responseError(method string, err error, handshake bool) error {
-	var e *wireError
-	if !errors.As(err, &e) {
+func responseError(method string, err error) error {
+	var refusal *wireError
+	if !errors.As(err, &refusal) {
 		return err
 	}
+	return refusal.asAgentError(method)
+}
+
+// handshakeError is responseError for the handshake, where a refusal is also a sign of an
+// incompatible release.
+func handshakeError(method string, err error) error {
+	var refusal *wireError
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	out := refusal.asAgentError(method)
+	if out.Err == nil && refusal.Code != codeOverloaded && refusal.isNotUnderstood() {
+		out.Code = agent.CodeIncompatible
+	}
+	return out
+}
+
+// asAgentError returns the refusal of a request in the words of the port.
+func (e *wireError) asAgentError(method string) *agent.Error {
 	out := &agent.Error{
 		Code:    agent.CodeResponseError,
 		Message: oneLine(method+": "+e.Message, errorLength),
 	}
-	has := func(text string) bool { return strings.Contains(e.Message, text) }
-	notUnderstood := e.Code == codeMethodNotFound || has("Invalid request") || has("unknown variant") ||
-		has("requires experimentalApi")
 	switch {
-	case has("no rollout found"), has("invalid session id"), has("This chat uses "), has("thread's model provider"):
+	case e.says("no rollout found", "invalid session id", "This chat uses ", "thread's model provider"):
 		out.Err = agent.ErrNoThread
-	case has("already has an active writer"):
+	case e.says("already has an active writer"):
 		out.Err = agent.ErrThreadBusy
-	case has("no active turn to steer"): // codex ends a turn before it reports that
+	case e.says("no active turn to steer"): // codex ends a turn before it reports that
 		out.Err = agent.ErrNoTurn
 	case e.Code == codeOverloaded:
 		out.Code = agent.CodeNetwork
-	case handshake && notUnderstood:
-		out.Code = agent.CodeIncompatible // it does not understand the request
 	default:
 		out.Code = cmp.Or(classify(nil, e.Message), out.Code)
 	}
 	return out
 }
 
+// isNotUnderstood reports whether codex does not know the method or a part of the parameters.
+func (e *wireError) isNotUnderstood() bool {
+	return e.Code == codeMethodNotFound ||
+		e.says("Invalid request", "unknown variant", "requires experimentalApi")
+}
+
+// says reports whether the message contains one of some texts.
+func (e *wireError) says(texts ...string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(e.Message, text) })
+}
+
+// incompatible is the error of an answer that this program does not understand.
 func incompatible(method, what string) *agent.Error {
 	return &agent.Error{
 		Code:    agent.CodeIncompatible,
