@@ -294,10 +294,10 @@ func formsOf(value string) []string {
 	}
 	var all []string
 	for _, v := range plain {
-		inJSON := quote(v, false)
+		inJSON := quote(v)
 		escapedSlashes := strings.ReplaceAll(inJSON, "/", `\/`)
-		for _, once := range []string{inJSON, quote(v, true), ascii(inJSON), escapedSlashes} {
-			all = append(all, once, quote(once, false), quote(once, true))
+		for _, once := range []string{inJSON, quoteHTML(v), ascii(inJSON), escapedSlashes} {
+			all = append(all, once, quote(once), quoteHTML(once))
 		}
 		all = append(all, v, url.QueryEscape(v), url.PathEscape(v))
 		all = append(all, base64Forms(v)...)
@@ -305,17 +305,18 @@ func formsOf(value string) []string {
 	return all
 }
 
-// quote encodes a text as JSON without the quotes. html escapes the characters of HTML, as
-// some JSON encoders do.
-func quote(value string, html bool) string {
-	quoted := text.JSON(value)
-	if html {
-		var b bytes.Buffer
-		json.HTMLEscape(&b, quoted)
-		quoted = b.Bytes()
-	}
-	return string(quoted[1 : len(quoted)-1])
+// quote encodes a text as JSON without the quotes.
+func quote(value string) string { return withoutQuotes(text.JSON(value)) }
+
+// quoteHTML does so and escapes the characters of HTML, as some JSON encoders do.
+func quoteHTML(value string) string {
+	var escaped bytes.Buffer
+	json.HTMLEscape(&escaped, text.JSON(value))
+	return withoutQuotes(escaped.Bytes())
 }
+
+// withoutQuotes returns what is between the quotes.
+func withoutQuotes(quoted []byte) string { return string(quoted[1 : len(quoted)-1]) }
 
 // ascii escapes the characters of a JSON string that are not ASCII, as some JSON encoders do.
 func ascii(quoted string) string {

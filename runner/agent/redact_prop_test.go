@@ -22,8 +22,8 @@ import (
 // written maps names to forms in which a program may write a secret.
 var written = map[string]func(secret, before, after string) string{
 	"plain":    func(s, _, _ string) string { return s },
-	"in JSON":  func(s, _, _ string) string { return quote(s, false) },
-	"for HTML": func(s, _, _ string) string { return quote(s, true) },
+	"in JSON":  func(s, _, _ string) string { return quote(s) },
+	"for HTML": func(s, _, _ string) string { return quoteHTML(s) },
 	"in a URL": func(s, _, _ string) string { return url.QueryEscape(s) },
 	"base64":   func(s, _, _ string) string { return base64.StdEncoding.EncodeToString([]byte(s)) },
 	"a login":  func(s, b, a string) string { return base64.StdEncoding.EncodeToString([]byte(b + s + a)) },

@@ -105,15 +105,11 @@ func (r *run) held() error {
 	return nil
 }
 
-// hold sets the workspace that a run has acquired, nil for none.
+// hold sets the workspace that a run has acquired.
 func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.space = w
-	r.guard = nil
-	if w == nil {
-		return
-	}
 	r.guard = &git.Guard{
 		Tree:   w.Path,
 		Temp:   []string{w.TmpDir, w.CacheDir},
@@ -121,6 +117,14 @@ func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 		Verify: w.Verify,
 		Off:    keepGit,
 	}
+}
+
+// holdNone forgets the workspace of a run, whose lease was released.
+func (r *run) holdNone() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.space = nil
+	r.guard = nil
 }
 
 func (r *run) Prepare(ctx context.Context, q host.PrepareRequest) (answer host.PrepareAnswer, err error) {
@@ -296,7 +300,7 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 		return answer, err
 	}
 	answer, err = r.space.EndRemoval(ctx)
-	r.hold(nil, false) // EndRemoval has released the lease
+	r.holdNone()
 	return answer, err
 }
 
