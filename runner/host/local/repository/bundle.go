@@ -176,7 +176,8 @@ func (m *Mirror) FetchBundle(
 	// the JSON of the request has its own Branch and Delivered in place of these
 	from.Branch = q.Branch
 	from.Delivered = q.Delivered
-	return m.refresh(ctx, workspace, q.Delivered, q.Look, func(w writer) (host.CloneAnswer, error) {
+	to := refreshRequest{workspace: workspace, delivered: q.Delivered, look: q.Look}
+	return m.refresh(ctx, to, func(w writer) (host.CloneAnswer, error) {
 		return w.fetchBundle(ctx, from, bundle)
 	})
 }

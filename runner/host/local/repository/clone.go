@@ -187,7 +187,8 @@ func (c clone) checkIdentity(ctx context.Context) error {
 // with HEAD. The workspace borrows the objects. What others have pushed on top of the
 // delivered commit of a branch is brought into the workspace, where that is possible.
 func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, delivered, false, func(w writer) (host.CloneAnswer, error) {
+	q := refreshRequest{workspace: workspace, delivered: delivered}
+	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
 		return w.fetch(ctx, branch, delivered)
 	})
 }
@@ -195,20 +196,24 @@ func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string)
 // Look does what Fetch does while an agent is at work in the workspace: only remote references
 // change there.
 func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
-	return m.refresh(ctx, workspace, delivered, true, func(w writer) (host.CloneAnswer, error) {
+	q := refreshRequest{workspace: workspace, delivered: delivered, look: true}
+	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
 		return w.fetch(ctx, branch, delivered)
 	})
 }
 
-// refresh does what Fetch does, or with look what Look does, given what brings the new commits
-// into the mirror.
+// refreshRequest is what Fetch and Look are asked for.
+type refreshRequest struct {
+	workspace string
+	delivered string // the commit that was delivered last, empty if there is none
+	look      bool   // an agent is at work there: only remote references change
+}
+
+// refresh does what Fetch and Look do. update brings the new commits into the mirror.
 func (m *Mirror) refresh(
-	ctx context.Context,
-	workspace, delivered string,
-	look bool,
-	update func(writer) (host.CloneAnswer, error),
+	ctx context.Context, q refreshRequest, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
-	workspace, err = filepath.EvalSymlinks(workspace)
+	workspace, err := filepath.EvalSymlinks(q.workspace)
 	if err != nil {
 		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
@@ -243,22 +248,22 @@ func (m *Mirror) refresh(
 	if err := setRemoteBranches(workspace, head, branches, from.Base); err != nil {
 		return answer, failed(err)
 	}
-	if !look && m.isCopy(ctx, head, delivered) {
-		if err := git.MoveHead(workspace, head.Commit, delivered); err != nil {
+	if !q.look && m.isCopy(ctx, head, q.delivered) {
+		if err := git.MoveHead(workspace, head.Commit, q.delivered); err != nil {
 			return answer, failed(err)
 		}
-		head.Commit = delivered
+		head.Commit = q.delivered
 	}
 	if head.Commit == "" {
 		return answer, nil
 	}
-	if !look {
+	if !q.look {
 		if err := m.fetchSubmodules(ctx, workspace, head, from); err != nil {
 			return answer, failed(err)
 		}
 	}
 	if from.Pushed != "" {
-		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, look)
+		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, q.look)
 		if err != nil {
 			return answer, failed(err)
 		}
