@@ -73,7 +73,7 @@ type Options struct {
 	// ProjectSlug is the project's slug id, or its URL, which ends in the slug id.
 	ProjectSlug string
 	// Team is the key of a team, such as WEB. Without ProjectSlug its issues are read, with a
-	// project or without. With ProjectSlug those of the project that are the team's.
+	// project or without. With ProjectSlug only the team's issues in the project are read.
 	Team string
 	// Assignee: read the assignees of issues, which a workflow may ask for.
 	Assignee bool
@@ -88,7 +88,7 @@ type Options struct {
 type Client struct {
 	*transport.Client
 	fields string // the fragments of the fields of an issue
-	team   string // the key of the team whose issues are read; empty for those of every team
+	team   string // the key of the team whose issues are read; empty for all teams
 
 	mu sync.Mutex
 	// the possible slug ids of the project, the most likely first; none for issues with and

@@ -140,7 +140,7 @@ func (c *Client) project(ctx context.Context, slugs []string, names reconcile.Tr
 	return found, nil
 }
 
-// teamPlace reads a team, given its key, and looks up names. The error is that of project.
+// teamPlace reads a team, given its key, and looks up names. Its error is as in project.
 func (c *Client) teamPlace(ctx context.Context, key string, names reconcile.TrackerNames) (place, error) {
 	vars := namesAsked(names)
 	vars["key"] = key

@@ -230,7 +230,7 @@ func (in input) rootFields() []string {
 	return text.Map(in.fields(in.doc.Operations[0].SelectionSet), func(f *ast.Field) string { return f.Name })
 }
 
-// fields lists the fields of a selection set, those of fragments included. Each fragment is
+// fields lists the fields of a selection set and of its fragments. Each fragment is
 // included once, even if it contains itself.
 func (in input) fields(set ast.SelectionSet) (fields []*ast.Field) {
 	entered := map[string]bool{}
@@ -377,7 +377,7 @@ func askForIDs(in input) (query string, asked map[string]string) {
 		insertions[at] = " " + idsAlias + ": " + creates + " { id } "
 		asked[f.Alias] = strings.TrimSuffix(creates, "s")
 	}
-	// insertions shift what follows
+	// an insertion shifts the text after it
 	for _, at := range slices.Backward(slices.Sorted(maps.Keys(insertions))) {
 		query = query[:at] + insertions[at] + query[at:]
 	}
@@ -393,7 +393,7 @@ func placeIn(query string, set ast.SelectionSet) int {
 			return offset(query, s.Position, s.Alias)
 		case *ast.InlineFragment:
 			return placeIn(query, s.SelectionSet)
-		case *ast.FragmentSpread: // its position is that of the name, which its directives follow
+		case *ast.FragmentSpread: // its position is where its name begins; directives come after that
 			at := offset(query, s.Position, s.Name)
 			if at > 0 && len(s.Directives) == 0 {
 				return at + len(s.Name)

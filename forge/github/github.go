@@ -1,7 +1,7 @@
 // Package github is the adapter to the pull requests of a repository on GitHub. Adapter
 // returns the value that the rest of the program uses.
 //
-// The codes of its errors are those of package transport with the prefix forge;
+// The codes of its errors are the codes of package transport with the prefix forge;
 // forge_rate_limited, which wraps transport.RateLimited; and reconcile.CodeForgeMoved:
 // redirects are not followed, except to the log of a job, whose host does not get the token.
 package github

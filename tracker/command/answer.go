@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// wrong is what is wrong with an answer, and the rule that it breaks.
+// wrong is a mistake in an answer, and the rule that it breaks.
 type wrong struct{ message, rule string }
 
 func (w *wrong) Error() string { return w.message }
@@ -145,7 +145,7 @@ func (r *reader) need(name string) string {
 	return strings.TrimSpace(*s)
 }
 
-// decode reads a field, nil if there is none. want is what it must be.
+// decode reads a field, nil if there is none. want says in words which type it must have.
 func decode[T any](r *reader, name, want string) *T {
 	raw := r.value(name)
 	if raw == nil {

@@ -48,7 +48,7 @@ type Options struct {
 	Timeout time.Duration    // 30 s if zero
 }
 
-// Output is what a program has written, and how it ended.
+// Output is the output of a program, and how it ended.
 type Output struct {
 	Stdout, Stderr []byte // Stderr may be the end of it
 	Exit           int    // negative for a signal

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The exit codes with a meaning are those of sysexits.h. Small ones would be taken for what an
+// The exit codes with a meaning are from sysexits.h. Small ones would be taken for what an
 // interpreter, jq or a crash means by them.
 const (
 	exitNotFound      = 66 // EX_NOINPUT
@@ -125,8 +125,8 @@ func (c *client) notRun(verb string, err error) error {
 // saidLines is how many lines of the end of the standard error are shown.
 const saidLines = 3
 
-// said returns the end of what the program has written to its standard error, after a
-// separator; empty if that is nothing.
+// said returns the end of the program's standard error, after a separator; empty if the program
+// has written nothing there.
 func (c *client) said(out Output, separator string) string {
 	lines := []string{}
 	for line := range strings.Lines(c.Redact(string(out.Stderr))) {

@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// commentRequest asks for the comments of an issue, or for a change of them: action is list, post
-// or edit.
+// commentRequest asks for the comments of an issue, or for a change of them: action is list,
+// post or edit.
 type commentRequest struct {
 	Action    string     `json:"action"`
 	IssueID   string     `json:"issue_id"`
@@ -54,7 +54,7 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	}
 	byTime := func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) }
 	if slices.IsSortedFunc(found, byTime) {
-		slices.Reverse(found) // also those of one minute, to which the program may round
+		slices.Reverse(found) // also comments of one minute, to which the program may round
 	}
 	slices.SortStableFunc(found, func(a, b reconcile.Comment) int { return byTime(b, a) })
 	return found[:min(len(found), maxComments)], nil

@@ -39,7 +39,7 @@ type Report struct {
 	Violations []Violation   // in the order of the rules; empty if the tracker keeps all
 }
 
-// Rule is a rule for trackers: its name, and what it is good for.
+// Rule is a rule for trackers: its name, and the reason for it.
 type Rule struct{ Name, Why string }
 
 // The rules.

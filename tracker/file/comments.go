@@ -121,7 +121,7 @@ func parseComments(content []byte, section span, issue string) (list []comment) 
 	return list
 }
 
-// commentEnds reports whether what follows a line of --- is no further text of the comment.
+// commentEnds reports whether the text after a line of --- no longer belongs to the comment.
 func commentEnds(rest []byte) bool {
 	rest = bytes.TrimSpace(rest)
 	return len(rest) == 0 || commentHead().Match(rest)

@@ -27,7 +27,7 @@ const (
 // writing.
 const writingFor = 10 * time.Minute
 
-// folder is what a read has found.
+// folder is the result of reading a folder.
 type folder struct {
 	records []*record // sorted by name, with numbers in their order
 	ids     map[string]*record

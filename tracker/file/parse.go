@@ -279,7 +279,7 @@ type fields struct {
 	values map[string]*yaml.Node
 }
 
-// otherNames are keys that may be used instead of those of Backlog.md.
+// otherNames are keys that may be used instead of Backlog.md's.
 var otherNames = map[string][]string{
 	"status":       {"state"},
 	"dependencies": {"blocked_by"},

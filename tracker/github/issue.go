@@ -91,7 +91,7 @@ func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.Othe
 	return nil
 }
 
-// assignee chooses one of several accounts: the one that the workflow names, or else the
+// assignee chooses one of several accounts: if the workflow names one of them that, else the
 // first.
 func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 	if len(logins) == 0 {

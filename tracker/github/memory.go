@@ -18,7 +18,7 @@ const (
 	largestList = 16 << 20
 )
 
-// list is what Memory has: the candidates of each repository by the last answers.
+// list is the value in Memory: the candidates of each repository by the last answers.
 type list struct {
 	For string `json:"for"` // the settings that it was read for
 	// the login of the token's account; empty if the settings do not ask for it

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// names are those of issues and repositories: as GitHub, the workflow and people have them. It
+// names translates the names of issues and repositories: of GitHub, the workflow and people. It
 // sends nothing.
 type names struct {
 	api *transport.Client
@@ -179,7 +179,7 @@ func boardAddress(address string) (kind, login string, number int, err error) {
 // of a project.
 var owners = map[string]string{"orgs": "organization", "users": "user"}
 
-// boardOf returns the path of a project in the REST API; empty if the address is not that of a
+// boardOf returns the path of a project in the REST API; empty if it is not the address of a
 // project.
 func boardOf(address string) string {
 	kind, login, number, err := boardAddress(address)
@@ -189,7 +189,7 @@ func boardOf(address string) string {
 	return fmt.Sprintf("/%s/%s/projectsV2/%d", kind, login, number)
 }
 
-// sameBoard reports whether two addresses, perhaps of views, are those of the same project.
+// sameBoard reports whether two addresses, perhaps of views, lead to the same project.
 func sameBoard(a, b string) bool {
 	path := boardOf(a)
 	return path != "" && strings.EqualFold(path, boardOf(b))

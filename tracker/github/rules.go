@@ -53,7 +53,7 @@ var changes = []rule{
 }
 
 // onBoard are all calls that the tool may make on the board of tracker.provider.project: the
-// item must be that of the run's issue, because a board may have issues of other repositories.
+// item must belong to the run's issue, because a board may have issues of other repositories.
 var onBoard = []rule{
 	{methods: "GET", path: "fields"},
 	{methods: "GET PATCH", path: itemRule},
@@ -158,7 +158,7 @@ func (t target) allowed(method string, rest []string, rules []rule) (target, err
 	)
 }
 
-// matches reports whether the parts of a path are those of a rule.
+// matches reports whether the parts of a path fit the path of a rule.
 func matches(pattern, parts []string) bool {
 	return slices.EqualFunc(pattern, parts, func(p, part string) bool {
 		return p == "*" || p == part || p == "#" && strings.Trim(part, "0123456789") == ""

@@ -42,8 +42,8 @@ func (c *Client) statesAfter(ctx context.Context, issue reconcile.Issue, in tool
 	return c.labelledState(ctx, issue.ID, in, below, body["labels"])
 }
 
-// belowIssue returns what of a path is below that of an issue: labels for
-// /repos/acme/shop/issues/12/labels. ok is false for the path of something else.
+// belowIssue returns the part of a path below an issue: labels for
+// /repos/acme/shop/issues/12/labels and 12. ok is false for the path of something else.
 func belowIssue(path string, number int) (below string, ok bool) {
 	_, rest, ofIssue := strings.Cut(path, "/issues/")
 	first, below, _ := strings.Cut(rest, "/")

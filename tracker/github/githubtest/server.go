@@ -44,7 +44,7 @@ type Server struct {
 	// NoDependencies: GraphQL does not know which issues block others, as on older servers of
 	// GitHub Enterprise.
 	NoDependencies bool
-	Check          CheckFunc // that of package openapi; nil: nothing is checked
+	Check          CheckFunc // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitHub's published
 	// descriptions, one at a time.
 	Errorf func(format string, args ...any)

@@ -51,7 +51,7 @@ type deliverChangesOut struct {
 	agents.Delivered
 }
 
-// changeTools show what agents have changed in their repositories, and deliver it.
+// changeTools show the changes of agents in their repositories, and deliver them.
 type changeTools struct {
 	agents  *agents.Agents
 	project *wiring.Project // nil without a workflow

@@ -258,7 +258,7 @@ func (c conversationTools) turn(ctx context.Context, agentID string, p turnParam
 	if err != nil {
 		return turnOut{}, err
 	}
-	// a turn without a policy has that of its conversation
+	// a turn without a policy has the policy of its conversation
 	if p.Sandbox != "" && policies.sandbox == nil {
 		if err := opensInWorkspace(known); err != nil {
 			return turnOut{}, err

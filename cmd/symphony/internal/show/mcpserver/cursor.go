@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// seen is what a host knows of an agent.
+// seen is the last news of an agent that a host has.
 type seen struct {
 	turn    int64 // the order of the last turn whose end it knows
 	request int   // the number of the last request

@@ -58,7 +58,7 @@ type agentEvent struct {
 	Dropped int64 `json:"dropped,omitempty" jsonschema:"how many events before this one the host did not read in time"`
 }
 
-// newAgentEvent makes an event whose turn is that of the host.
+// newAgentEvent makes an event. Its turn has the id that the host knows.
 func newAgentEvent(agentID string, e agent.Event) agentEvent {
 	event := agentEvent{
 		AgentID: agentID,

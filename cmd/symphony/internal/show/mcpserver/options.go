@@ -36,8 +36,8 @@ type Options struct {
 	Events bool
 	// Deliver permits to push the work of agents to the origin of the operator's repository.
 	Deliver bool
-	// Dirs are directories in which agents may work, beside that of the server and the roots
-	// of the host.
+	// Dirs are directories in which agents may work, beside the server's own and the roots of
+	// the host.
 	Dirs    []string
 	Project *wiring.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.

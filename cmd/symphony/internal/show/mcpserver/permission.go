@@ -183,8 +183,8 @@ func (p permissions) startedIn() []string {
 	return []string{p.env.Dir}
 }
 
-// roots are the directories that the host has opened. A host of another machine names those of
-// its own machine.
+// roots are the directories that the host has opened. A host of another machine names
+// directories of its own machine, which count for nothing here.
 func (p permissions) roots(ctx context.Context) []string {
 	session := calls.Session(ctx)
 	if session == nil || p.overHTTP {

@@ -148,6 +148,6 @@ func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser
 	if ctx.Err() != nil {
 		err = nil // a signal is how a host ends a server
 	}
-	cancel() // what follows the agents must not read a database that is closed
+	cancel() // the followers of agents must not read a database that is closed
 	return errors.Join(err, s.starter.endAll(context.WithoutCancel(ctx)), s.starter.agents.Close())
 }

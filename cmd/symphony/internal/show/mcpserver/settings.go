@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Settings are those of a conversation, or of one turn in it.
+// Settings of a conversation, or of one turn in it.
 type Settings struct {
 	Model          string `json:"model,omitempty"`
 	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
@@ -43,8 +43,8 @@ func policiesFor(a agents.Agent, s Settings, fullAccessPermitted bool) (policies
 	return policies{cwd: cwd, approval: approval, sandbox: sandbox}, nil
 }
 
-// directory checks that a directory is in that of the agent, because two agents in one
-// directory are refused. "" is the agent's.
+// directory checks that a directory is in the agent's, because two agents in one directory are
+// refused. "" is the agent's.
 func directory(a agents.Agent, dir string) (string, error) {
 	if dir == "" {
 		return "", nil
@@ -100,7 +100,7 @@ func approvalPolicy(word string) (json.RawMessage, error) {
 	)
 }
 
-// sandboxPolicy returns codex's policy for the name of a sandbox, nil for that of a run.
+// sandboxPolicy returns codex's policy for the name of a sandbox; nil for the sandbox of runs.
 func sandboxPolicy(word string, fullAccessPermitted bool) (json.RawMessage, error) {
 	switch word {
 	case "", "workspace-write":

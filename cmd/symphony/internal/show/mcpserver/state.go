@@ -20,7 +20,7 @@ const (
 
 const maxMessage = 16 << 10 // bytes of a message in a result
 
-// agentState is what an agent does.
+// agentState describes an agent, its conversations and its open requests.
 type agentState struct {
 	AgentID       string              `json:"agentId"`
 	State         string              `json:"state" jsonschema:"idle, active, waiting for approval or ended"`

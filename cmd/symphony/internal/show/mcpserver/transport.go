@@ -98,7 +98,7 @@ func (f *frames) check(line []byte) bool {
 	return true
 }
 
-// refuse answers a line that is not what it has to be.
+// refuse answers a line that is no message. what names a right one.
 func (f *frames) refuse(line []byte, code int, what string) {
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
 	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"

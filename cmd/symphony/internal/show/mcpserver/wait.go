@@ -136,7 +136,7 @@ func newWaiting(a asker, in waitAgentIn) (*waiting, error) {
 	}, nil
 }
 
-// news is what a look at the agents has found.
+// news is the result of a look at the agents.
 type news struct {
 	out   waitAgentOut
 	toAsk []reconcile.Request // about which the result asks the host

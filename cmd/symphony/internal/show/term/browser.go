@@ -16,7 +16,7 @@ const NoDisplay = "there is no display to open it on; set BROWSER to use a brows
 
 // OpenPage shows a page in the operator's web browser and waits for the program that opens it.
 // It returns false where there is no display. The program is $BROWSER, which may have
-// arguments, else that of the system; with terminal it may use the terminal.
+// arguments, else the system's; with terminal it may use the terminal.
 func (w *Env) OpenPage(ctx context.Context, address string, terminal bool) (opened bool, err error) {
 	program := strings.Fields(w.Getenv("BROWSER"))
 	switch {

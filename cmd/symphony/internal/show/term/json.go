@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// JSONQuery is what the flags --json FIELDS and --jq select from the JSON of a command. The
+// JSONQuery selects from the JSON of a command by the flags --json FIELDS and --jq. The
 // zero value selects all.
 type JSONQuery struct {
 	// members of the document, or of its elements if it is a list; none stands for all
@@ -82,7 +82,7 @@ func (w *Env) printJSONError(e *reconcile.Error) {
 	w.Query = query
 }
 
-// ErrorJSON is what every command prints with --json if it fails before it has an answer.
+// ErrorJSON is printed by every command with --json that fails before it has an answer.
 type ErrorJSON struct {
 	Error reconcile.Error `json:"error"`
 }

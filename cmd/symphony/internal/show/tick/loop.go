@@ -89,7 +89,7 @@ type job struct {
 // Loop repeats passes over projects, each at its own interval, until a signal (specification
 // 8.1), and reads the workflow before each pass. If there is one project and its first
 // workflow or configuration is invalid, the loop ends at once. It reports later mistakes, and
-// those of one of several projects, and goes on.
+// mistakes in one of several projects, and goes on.
 func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Options) error {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
@@ -218,7 +218,7 @@ func (j *job) start(ctx context.Context) error {
 }
 
 // dropLostLock gives up the lock of a state directory that was deleted or replaced, because
-// another loop can have the lock of the new one. As any pass, that of the loop then creates
+// another loop can have the lock of the new one. As any pass, the next one then creates
 // the directory again.
 func (j *job) dropLostLock() {
 	if j.lock == nil || stillNamed(j.lock) {

@@ -13,15 +13,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// printed is what a loop has printed about things that last: it prints only what has changed.
+// printed remembers what a loop has printed about lasting things, to print only changes.
 // It is nil without a loop.
 type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
 	// by code, and by message unless they are faults of a tracker or the machine
 	faults map[string]fault
-	// unrecorded is what --quiet has printed and could not record in the database; nil if that
-	// has the last report.
+	// unrecorded is the last report of --quiet, if it could not be recorded in the database;
+	// nil if it was.
 	unrecorded *quietReport
 }
 

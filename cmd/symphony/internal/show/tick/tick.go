@@ -20,7 +20,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options are the flags of tick. With Loop they are those of Loop, otherwise those of Tick.
+// Options are the flags of tick. With Loop set they are for Loop, otherwise for Tick.
 type Options struct {
 	pass.Options
 	Loop       bool
@@ -34,7 +34,7 @@ type Options struct {
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for
 	// nothing.
 	Beside func(ctx context.Context)
-	// printed is what a loop has printed; nil without a loop.
+	// printed remembers what a loop has printed; nil without a loop.
 	printed *printed
 }
 
@@ -204,7 +204,7 @@ func report(ctx context.Context, w *term.Env, p *wiring.Project, o Options, r pa
 	}
 }
 
-// quietReport is what the last pass with --quiet printed.
+// quietReport are the errors that the last pass with --quiet printed.
 type quietReport struct {
 	Codes []string  `json:"codes"`
 	At    time.Time `json:"at"`
@@ -215,10 +215,10 @@ const (
 	quietRepeatAfter = time.Hour
 )
 
-// reportQuiet prints errors if their codes differ from those of the last pass, repeats them
-// every hour while they stay the same, and prints a line when they are over. Cron mails every
-// line that it gets. What it printed is recorded in the database; while that can't be written,
-// a loop remembers it.
+// reportQuiet prints errors if the last pass had others by their codes, repeats them every hour
+// while they stay the same, and prints a line when they are over. Cron mails every line that it
+// gets. The database records the printed errors; while it can't be written, a loop remembers
+// them.
 func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options, errs []*reconcile.Error) {
 	codes := text.Map(errs, func(e *reconcile.Error) string { return e.Code })
 	slices.Sort(codes)

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// model is what the screen shows. Update and View touch nothing but their values: effects
+// model has the values that the screen shows. Update and View touch nothing but their values: effects
 // reads the state and starts commands.
 type model struct {
 	env     *term.Env
@@ -88,7 +88,7 @@ type question struct {
 	commands []command
 }
 
-// note is what is said about a command.
+// note is a message about a command.
 type note struct {
 	command string
 	lines   []string
@@ -121,8 +121,8 @@ type (
 	}
 )
 
-// arrange makes the rows of the overviews: one of each issue, which is that of its newest run
-// where only ended runs are left. The selection stays on its issue.
+// arrange makes the rows of the overviews: one of each issue. If only ended runs of an issue are
+// left, its row is about the newest. The selection stays on its issue.
 func (m model) arrange() model {
 	var selected row
 	if m.at < len(m.rows) {

@@ -73,13 +73,13 @@ func (Token) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte("[redacted]")) 
 // access decides which requests are answered.
 type access struct {
 	token  [sha256.Size]byte // its hash, so that a comparison takes the same time for all guesses
-	code   Token             // that of the printed link
+	code   Token             // of the printed link
 	used   *atomic.Bool      // the link was opened
 	public bool              // other machines can reach the server: reading needs the token, too
 	own    bool              // only this account can reach the server, by a socket
 	// names in the Host header, without ports; beside them those below localhost
 	hosts  []string
-	open   []string // those of hosts by which other machines reach the server
+	open   []string // the names among hosts by which other machines reach the server
 	port   string   // empty for a socket
 	cross  *http.CrossOriginProtection
 	cookie string
@@ -160,9 +160,9 @@ func hostName(address string) string {
 	return strings.ToLower(strings.Trim(name, "[]"))
 }
 
-// isCalled reports whether the Host header names this server. Its port may be that of a tunnel
-// or a proxy, but is a number. After DNS rebinding the header has a name, so that any address
-// is one of this machine, or of what forwards to it.
+// isCalled reports whether the Host header names this server. Its port may belong to a tunnel
+// or a proxy, but is a number. After DNS rebinding the header has a name, so that any address is
+// one of this machine, or of a program that forwards to it.
 func (a *access) isCalled(host string) bool {
 	name := hostName(host)
 	_, port, _ := net.SplitHostPort(host) // empty without one

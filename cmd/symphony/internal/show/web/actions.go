@@ -240,8 +240,8 @@ func (s actions) projectOf(r *http.Request, o order) (*wiring.Project, error) {
 	return s.source.target(r, o.issue)
 }
 
-// answerOrder sends a browser back to its page, with a notice of what was done or failed, and
-// answers a program.
+// answerOrder sends a browser back to its page, with a notice of the outcome, and answers a
+// program.
 func (s actions) answerOrder(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -426,7 +426,7 @@ const (
 	noteKept   = 60 // seconds that a browser keeps the name of a notice
 )
 
-// noticeOf is what the next page shows of an order.
+// noticeOf is the notice of an order on the next page.
 func noticeOf(o order, done outcome, err error) page.Notice {
 	n := page.Notice{
 		Command: o.String(),

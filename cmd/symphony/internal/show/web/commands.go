@@ -121,7 +121,7 @@ func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bo
 	c.running.Go(func() {
 		for isAsked := true; isAsked; isAsked = c.another(p) {
 			c.free <- struct{}{}
-			// what fails is an error of the pass, which the views show
+			// the views show the errors of the pass
 			_, _ = c.do(ctx, p, order{verb: verbPass})
 		}
 	})

@@ -34,7 +34,7 @@ const (
 	renderAnyway = 10 * time.Second
 )
 
-// feed is what the clients of one address see. It is rendered once for all of them, while
+// feed is the stream of one address. It is rendered once for all of them, while
 // there are any.
 type feed struct {
 	clients int // guarded by feeds.mu

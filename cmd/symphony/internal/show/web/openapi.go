@@ -10,8 +10,8 @@ import (
 var (
 	//go:embed openapi.json
 	addresses string
-	// schemas are those of the types of answers. A test writes them, because they are those of
-	// the commands.
+	// schemas describe the types of answers. A test writes them, because the commands have the
+	// same types.
 	//go:embed schemas.json
 	schemas string
 )

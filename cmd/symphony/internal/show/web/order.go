@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// order is what a request asks for.
+// order is an operation that a request asks for.
 type order struct {
 	verb     reconcile.Verb
 	ref      string            // the issue or the request; empty for an order about the project
@@ -53,7 +53,7 @@ func (o order) String() string {
 	return line
 }
 
-// outcome is what became of an order.
+// outcome is the result of an order.
 type outcome struct {
 	lines    []string
 	document any  // the JSON of the command

@@ -154,7 +154,7 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 	}.Page(), files, nil
 }
 
-// themes are what a reader can choose beside the theme of the system.
+// themes can be chosen beside the theme of the system.
 var themes = []string{"light", "dark"}
 
 // theme is the theme that the reader has chosen.

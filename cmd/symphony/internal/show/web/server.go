@@ -43,8 +43,8 @@ type Options struct {
 	// port unless it is negative; 0 stands for a free one.
 	Listen string
 	Port   int
-	// Hosts are names by which browsers may address the server, beside those of this machine
-	// and of Listen.
+	// Hosts are names by which browsers may address the server, beside the names of this
+	// machine and of Listen.
 	Hosts []string
 	Token Token
 	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never
@@ -94,7 +94,7 @@ func (s *Server) Announce(say func(line string), link bool) (everywhere string) 
 	base := "http://" + address.String()
 	if address.Network() == "unix" {
 		say("serving at the socket " + address.String())
-		base = "http://HOST" // that of a proxy or a tunnel
+		base = "http://HOST" // of a proxy or a tunnel
 	} else {
 		say("serving at " + base + "/")
 	}

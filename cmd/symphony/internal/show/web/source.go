@@ -86,8 +86,8 @@ func (s source) overviews(ctx context.Context, name string, o view.Options) ([]v
 	return all, nil
 }
 
-// issue reads an issue of the project, or of the one that knows it if name is empty, with the
-// last lines of its log. The tracker is not asked.
+// issue reads an issue of the project, or if name is empty of the project that knows it, with
+// the last lines of its log. The tracker is not asked.
 func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.Issue, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -134,13 +134,13 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	return detail.Issue{}, reconcile.NewError("issue_not_found", "no project here has an issue "+ref, "")
 }
 
-// target is the project of a request about an issue or a project: the one that the address
-// names, the only one, or that of the issue.
+// target is the project of a request: the address names it, the server has no other, or it has
+// the issue.
 func (s source) target(r *http.Request, issue string) (*wiring.Project, error) {
 	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
 }
 
-// projectOf is the project with the name, or that of the issue.
+// projectOf is the project with the name, or the project that has the issue.
 func (s source) projectOf(ctx context.Context, name, issue string) (*wiring.Project, error) {
 	named, err := s.named(ctx, name)
 	if err != nil {

@@ -43,14 +43,14 @@ func New(server *mcp.Server, o Options) *Tools {
 	return t
 }
 
-// Tool is what hosts and models read of a tool.
+// Tool describes a tool to hosts and models.
 type Tool struct {
 	Name        string
 	Effect      Effect
 	Description string
 }
 
-// Effect is what a call of a tool may change.
+// Effect says how much a call of a tool may change.
 type Effect struct {
 	reads       bool // and changes nothing
 	beyond      bool // this machine, because an agent works

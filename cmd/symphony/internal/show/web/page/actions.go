@@ -91,7 +91,7 @@ func (r RequestForm) Asks() string {
 	return r.Summary
 }
 
-// RowForm is what an operator can do about the issue of a row.
+// RowForm has the commands of an operator about the issue of a row.
 func (f Forms) RowForm(r view.Row) IssueForm {
 	return IssueForm{
 		Forms:       f,
@@ -179,7 +179,7 @@ type ProjectForm struct {
 	Blocked bool // a fault keeps new runs from starting
 }
 
-// Overview is what an operator can do about the project.
+// Overview has the commands of an operator about the project.
 func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
 
 // ProjectButton is a command about the project at the end of a notice: refresh, unblock,

@@ -17,12 +17,11 @@ func IssueAddress(project, identifier string) string {
 func address(path string, pairs ...string) string {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
-		key, value := pair[0], pair[1]
-		if value == "" {
-			q.Del(key)
-		} else {
-			q.Set(key, value)
+		if pair[1] == "" {
+			q.Del(pair[0])
+			continue
 		}
+		q.Set(pair[0], pair[1])
 	}
 	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
 }

@@ -187,7 +187,7 @@ func unscheduled(v view.Overview, several bool) obstacle {
 	return o
 }
 
-// blockOf is the notice of what stops the whole project.
+// blockOf is the notice of a fault that stops the whole project.
 func blockOf(v view.Overview) obstacle {
 	b := v.ProjectBlock
 	o := obstacle{

@@ -15,7 +15,7 @@ type diffLine struct {
 	Kind     string // add, del, hunk, note or empty
 	Old, New int    // its numbers; 0 where it has none
 	Text     string // without the sign
-	// From and Till are the beginning and the end of what differs, in a line that another
+	// From and Till are the beginning and the end of the difference, in a line that another
 	// replaces.
 	From, Till int
 	Colours    []colour // of Text, in order; none if its language is not known

@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Choice is what a reader of the overview has chosen: the query of its address.
+// Choice is the choice of a reader of the overview: the query of its address.
 type Choice struct {
 	Query   string // q: a part of an identifier, of a title or of what the agent does
 	Project string // project: a name
@@ -50,7 +50,7 @@ func (c Choice) With(pairs ...string) string {
 // mostEnded is how many ended runs a list of issues has at most.
 const mostEnded = 500
 
-// Options are those of the overviews that the page needs. A search reaches all recorded runs.
+// Options select the overviews that the page needs. A search reaches all recorded runs.
 func (c Choice) Options() view.Options {
 	if !c.Lists() {
 		return view.Options{All: true}
@@ -86,7 +86,7 @@ func (c Choice) Results() string {
 // Lists reports whether the page is a list of issues that match, and nothing else.
 func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
 
-// ResultChoice is what a reader of the results has chosen: the query of the address as it was
+// ResultChoice is the choice of a reader of the results: the query of the address as it was
 // written, without the first row.
 type ResultChoice struct {
 	Query   string

@@ -8,12 +8,12 @@ import (
 	"unicode/utf8"
 )
 
-// language is what colours need to know of a language.
+// language says how to tell comments, strings and words of a language.
 type language struct {
 	files   string // the extensions of its files, with blanks between them
 	comment string // begins a comment that ends with its line
 	// blocks are pairs of begin and end of comments and strings that may have several lines;
-	// those of comments come first.
+	// the pairs of comments come first.
 	blocks []string
 	// quotes are the signs around strings that end with their line at the latest; a backslash
 	// escapes them.
@@ -153,7 +153,7 @@ func (s *scanner) line(text string) []colour {
 	return colours
 }
 
-// part returns the class and the length of what is at a place of a line.
+// part returns the class and the length of the part that begins at a place of a line.
 func (s *scanner) part(line string, at int) (class string, length int) {
 	text := line[at:]
 	first, size := utf8.DecodeRuneInString(text)
@@ -175,7 +175,7 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 		return "string", len(`'"'`)
 	case strings.ContainsRune(s.quotes, first):
 		return "string", quotedLength(text)
-	case first == '\\' && len(text) > size: // of a shell: what follows is itself
+	case first == '\\' && len(text) > size: // of a shell: the next sign is itself
 		_, next := utf8.DecodeRuneInString(text[size:])
 		return "", size + next
 	case !wordSign(first):

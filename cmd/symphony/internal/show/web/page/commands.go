@@ -7,7 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// terminalCommand is what a terminal does and the page does not.
+// terminalCommand is a command that a terminal has and the page has not.
 type terminalCommand struct{ Purpose, Line string }
 
 // inFull is a command of symphony as it can be typed in any folder.

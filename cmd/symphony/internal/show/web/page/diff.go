@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Diff is the page of what has changed in the workspace of an issue.
+// Diff is the page of the changes in the workspace of an issue.
 type Diff struct {
 	Project, Name string
 	Text          string // as git writes it
@@ -40,7 +40,7 @@ func (d Diff) Page() Page {
 // Back is the address of the issue's page.
 func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 
-// diffFile is what has changed in a file.
+// diffFile has the changes of one file.
 type diffFile struct {
 	Path           string
 	What           string // added, deleted or changed

@@ -22,7 +22,7 @@ type event struct {
 	Run         *runItem // nil for other events
 }
 
-// runItem is what the page shows of a run.
+// runItem is a run in the history of an issue.
 type runItem struct {
 	view.RunRow
 	Took   string // empty while it runs

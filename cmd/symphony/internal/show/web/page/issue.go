@@ -61,7 +61,7 @@ func (i Issue) Forms() Forms {
 	return Forms{Project: i.Project, Back: i.Path(), MayAct: i.MayAct}
 }
 
-// Form is what an operator can do about the issue.
+// Form has the commands of an operator about the issue.
 func (i Issue) Form() IssueForm {
 	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
 	if c := i.Claim; c != nil {
@@ -120,7 +120,7 @@ func (i Issue) progress() headline {
 	}
 }
 
-// Badge is the word for the status; where the reason is more exact, that of the reason.
+// Badge is the word for the status, or for the reason where that is more exact.
 func (i Issue) Badge() string {
 	plain := []string{"ended", "worker_lost", "stopping", string(reconcile.Delivering)}
 	if slices.Contains(plain, i.Why.Code) {
@@ -137,7 +137,7 @@ func (i Issue) NextAt() *time.Time {
 	return i.Next.At
 }
 
-// Hint is what an operator can do about the error of the claim or about a hook that failed.
+// Hint tells an operator how to mend the error of the claim, or a hook that failed.
 func (i Issue) Hint() string {
 	if i.Claim != nil {
 		if hint := words.Hint(i.Claim.ErrorCode, i.Name()); hint != "" {
@@ -216,10 +216,10 @@ func (i Issue) PullRequestWords() []headline {
 	return list
 }
 
-// TrackerAddress is that of the issue in the tracker; empty if none is known.
+// TrackerAddress is the address of the issue in the tracker; empty if none is known.
 func (i Issue) TrackerAddress() string { return ofWeb(i.Address(false)) }
 
-// PullRequestAddress is that of the issue's pull request; empty if none is known.
+// PullRequestAddress is the address of the issue's pull request; empty if none is known.
 func (i Issue) PullRequestAddress() string { return ofWeb(i.Address(true)) }
 
 // OtherLinks are the pages that agents named, without the pull request.
@@ -232,7 +232,7 @@ func (i Issue) OtherLinks() []reconcile.Link {
 // mostDescribed bounds the description, in bytes.
 const mostDescribed = 64 << 10
 
-// Description is that of the issue.
+// Description is the text of the issue, drawn as Markdown.
 func (i Issue) Description() template.HTML {
 	written := strings.ReplaceAll(text.OrEmpty(i.Issue.Issue.Description), "\r\n", "\n")
 	return markdown(shorten(written, mostDescribed))
@@ -247,7 +247,7 @@ func (i Issue) Attempts() []event {
 // GitWords describe the branch of the workspace.
 func (i Issue) GitWords() string { return strings.Join(words.Git(i.Workspace.Git), ", ") }
 
-// Events are what happened, the newest first.
+// Events are the history of the issue, the newest first.
 func (i Issue) Events() []event { return eventsOf(i.Issue, i.RunPath) }
 
 // Earlier is how many runs are kept that the page does not list.
@@ -265,8 +265,8 @@ func (i Issue) LogItems() []logLine {
 	return items
 }
 
-// LogZone is the time zone of the lines, which is that of symphony logs in a terminal of the
-// server; empty if there are none.
+// LogZone is the time zone of the lines, as symphony logs uses it in a terminal of the server;
+// empty if there are no lines.
 func (i Issue) LogZone() string {
 	if len(i.Log) == 0 {
 		return ""
@@ -274,7 +274,7 @@ func (i Issue) LogZone() string {
 	return i.Log[len(i.Log)-1].At.Local().Format("MST")
 }
 
-// InTerminal is what else can be done about the issue.
+// InTerminal are the commands about the issue that only a terminal has.
 func (i Issue) InTerminal() []terminalCommand {
 	p := i.Issue.Project
 	name := text.ShellQuote(i.Name())

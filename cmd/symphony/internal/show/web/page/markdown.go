@@ -57,7 +57,7 @@ func markdown(s string) template.HTML {
 				tables = append(tables, n)
 			}
 		case *ast.Heading:
-			n.Level = 3 // below those of the page
+			n.Level = 3 // below the headings of the page
 		case *ast.FencedCodeBlock:
 			n.Info = nil // it would name classes
 		}

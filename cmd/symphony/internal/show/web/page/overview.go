@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Overview is the page of all projects, or of what a reader has chosen of them.
+// Overview is the page of all projects, or of a choice of projects and issues.
 type Overview struct {
 	Projects []view.Overview   // all of them
 	Agents   []view.RequestRow // what agents without an issue ask
@@ -62,14 +62,14 @@ var levelClasses = map[view.Level]string{
 	view.LevelOK:          "good",
 }
 
-// overview is what the template draws.
+// overview is the data of the template.
 type overview struct {
 	Overview
 	Shown     []view.Overview // the chosen projects with the chosen issues
 	Verdict   verdict
 	Obstacles []obstacle
 	Requests  []view.RequestRow
-	Stuck     []view.Row // issues that need a person, beside those of the requests
+	Stuck     []view.Row // issues that need a person and have no request
 	Lists     []list
 	Tabs      []tab
 	Results   *view.Results

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// frame has what is around a page, and the pages that show nothing of the projects.
+// frame is the template around every page, with the pages that show nothing of the projects.
 var frame = sync.OnceValue(func() *template.Template {
 	return parse(nil, "layout.html", "problem.html", "login.html")
 })
@@ -28,19 +28,19 @@ type Page struct {
 
 	Query  string  // of the search, which each page has
 	Path   string  // of the page, with its query
-	Theme  string  // light or dark; empty for that of the reader's system
+	Theme  string  // light or dark; empty for the theme of the reader's system
 	Live   bool    // it changes while it is open
 	Alerts *Alerts // nil for a page that shows nothing of the projects
 }
 
-// Notice is what the last command of the reader said.
+// Notice is the answer to the last command of the reader.
 type Notice struct {
 	Command string // as it is typed
 	Lines   []string
 	Failed  bool
 }
 
-// Heading is what the tab of a browser shows.
+// Heading is the title of the tab in a browser.
 func (p Page) Heading() string {
 	heading := text.Visible(p.Title) + " · symphony"
 	if p.alarmed() {
@@ -62,7 +62,7 @@ func (p Page) Version() string {
 	return version
 }
 
-// Changes are what the script of an open page applies to it.
+// Changes are applied to an open page by its script.
 type Changes struct {
 	Version string       `json:"version"`
 	Title   string       `json:"title"`

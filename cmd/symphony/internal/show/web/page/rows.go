@@ -23,7 +23,7 @@ type list struct {
 	Known    map[string]bool
 }
 
-// Form is what an operator can do about the issue of a row.
+// Form has the commands of an operator about the issue of a row.
 func (l list) Form(r view.Row) IssueForm {
 	return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r)
 }

@@ -52,7 +52,7 @@ func (r Run) Page() Page {
 	}
 }
 
-// runPage is what the template draws.
+// runPage is the data of the template.
 type runPage struct {
 	Run
 	*axis
