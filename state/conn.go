@@ -314,7 +314,7 @@ func rows[T any](t tx, fields func(*T) []any, query string, args ...any) ([]T, e
 	for found.Next() {
 		var v T
 		if err := found.Scan(fields(&v)...); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%w: %w", errStored, err)
 		}
 		all = append(all, v)
 	}

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 	"modernc.org/sqlite"
@@ -44,8 +43,7 @@ func fault(dir, doing string, err error) error {
 	case errors.As(err, &known), errors.Is(err, reconcile.ErrConflict), errors.Is(err, ErrNotFound),
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%s: %w", doing, err)
-	case errors.Is(err, errStored), strings.HasPrefix(err.Error(), "sql: Scan error"):
-		// database/sql has no type for a Scan error, and its text quotes the value.
+	case errors.Is(err, errStored):
 		return corrupt(dir, doing, err)
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return diskFull(dir, doing, err)

@@ -289,6 +289,16 @@ func TestReportOfRuns(t *testing.T) {
 	)
 }
 
+// TestReportOfDamagedRun: a value that can't have been stored is called damage, whatever the
+// report was reading.
+func TestReportOfDamagedRun(t *testing.T) {
+	db := newState(t)
+	ranFor(t, db, claim(t, db, 1), 1, epoch, "m", reconcile.Succeeded)
+	test.Must(db.sql.ExecContext(ctx, `UPDATE runs SET outcome = NULL, settled = 0`))
+	_, err := db.Views.Report(ctx, epoch, epoch.Add(-time.Hour), epoch.Add(time.Hour))
+	wantCode(t, err, "state_corrupt")
+}
+
 func TestOutagesLastFromTheFirstBlockToItsEnd(t *testing.T) {
 	db := newState(t)
 	at := func(minutes int) time.Time { return epoch.Add(time.Duration(minutes) * time.Minute) }
