@@ -3,8 +3,10 @@ package runner
 import (
 	"context"
 	"errors"
+	"os"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -45,6 +47,37 @@ func TestEndedThere(t *testing.T) {
 	j.link = endedLink{err: ended}
 	code, message = j.endOfLink()
 	test.Equal(t, "an ended link", []string{code, message}, []string{"host_ended", "a signal"})
+}
+
+// servedLink is a link to a host that serves the run, and that nobody watches any more.
+type servedLink struct{ Link }
+
+func (servedLink) Lost() time.Duration { return 0 }
+
+func (servedLink) Done() <-chan struct{} {
+	done := make(chan struct{})
+	close(done)
+	return done
+}
+
+func (servedLink) Err() error { return nil }
+
+// A write of the row that fails does not end a run that works on another machine: the project's
+// directory that has to exist is the one on this machine.
+func TestFailedWriteWhileElsewhere(t *testing.T) {
+	r := newRig(t, "say done")
+	far := Far{Machine: r.Machine, Account: host.Account{StateDir: "/only/there"}, Link: servedLink{}}
+	r.Reach = func(context.Context, func(string)) (Far, bool, error) { return far, true, nil }
+	var ended error
+	j := r.newJob(r.run, func(err error) { ended = err })
+	test.OK(t, (&farStep{j}).reach(t.Context()))
+	locked := errors.New("the database is locked")
+	r.journal.refuse = func(reconcile.Run) error { return locked }
+	test.Equal(t, "the write fails", errors.Is(j.rec.store(t.Context()), locked), true)
+	test.OK(t, ended)
+	test.OK(t, os.RemoveAll(j.rec.stateDir))
+	test.Equal(t, "the next one, too", errors.Is(j.rec.store(t.Context()), locked), true)
+	test.Equal(t, "the run ends without its directory", errors.Is(ended, errNotOurs), true)
 }
 
 // leftRun is a run on a host whose worker has died, with its machine and the link to it.

@@ -70,10 +70,11 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 		j.host = w.Machine.Run(run.ID)
 	}
 	j.rec = &record{
-		job:  j,
-		row:  run,
-		base: map[string]reconcile.Tokens{},
-		used: map[string]reconcile.Tokens{},
+		job:      j,
+		stateDir: w.StateDir,
+		row:      run,
+		base:     map[string]reconcile.Tokens{},
+		used:     map[string]reconcile.Tokens{},
 	}
 	return j
 }

@@ -30,9 +30,12 @@ const (
 // the copy; every heartbeat writes it, and so do changes that views should show at once.
 type record struct {
 	*job
-	write sync.Mutex // held while the row is written
-	mu    sync.Mutex // guards row, movedMono and corrects
-	row   reconcile.Run
+	// stateDir is the project's directory on this machine, also while the run works on another
+	// one.
+	stateDir string
+	write    sync.Mutex // held while the row is written
+	mu       sync.Mutex // guards row, movedMono and corrects
+	row      reconcile.Run
 	// movedMono is row.MovedAt on the monotonic clock.
 	movedMono time.Duration
 	// corrects: after row.MovedAt the agent has got another turn.
@@ -99,7 +102,7 @@ func (r *record) store(ctx context.Context) error {
 		r.Log.Error(
 			"the state directory was deleted: the run ends, its workspace stays",
 			"directory",
-			r.StateDir,
+			r.stateDir,
 		)
 		r.cancel(errNotOurs)
 		return err
@@ -114,7 +117,7 @@ func (r *record) store(ctx context.Context) error {
 // is gone alone can be restored while the worker goes on; without the directory no pass will
 // ever know of the run.
 func (r *record) stateDeleted() bool {
-	_, err := os.Lstat(r.StateDir)
+	_, err := os.Lstat(r.stateDir)
 	return errors.Is(err, fs.ErrNotExist)
 }
 
