@@ -61,9 +61,10 @@ func (f *farStep) reach(ctx context.Context) error {
 	f.Redactor.Add(f.Config.SecretsIn(f.Env))
 	root := expandHome(f.run.WorkspaceRoot, far.Account.Home)
 	f.run.WorkspaceRoot = root
+	f.link = far.Link
 	f.rec.change(func(r *reconcile.Run) {
 		r.WorkspaceRoot = root
-		f.link = far.Link
+		f.rec.link = far.Link
 	})
 	f.host = far.Machine.Run(f.run.ID)
 	go f.watchLink(far.Link)

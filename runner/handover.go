@@ -131,7 +131,7 @@ func (t *turnLoop) interruptTurn(ctx context.Context) {
 // clone of what it has committed would lack files. It learns that in its next turn. With a
 // state for handovers hand_over has told it.
 func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
-	if t.Config.Handoff.State != "" || t.overBudget.Load() || ctx.Err() != nil {
+	if t.Config.Handoff.State != "" || t.rec.overBudget.Load() || ctx.Err() != nil {
 		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
 	}
 	refusal := t.tryDelivery(ctx)

@@ -5,8 +5,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -17,10 +18,8 @@ import (
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker
-	host host.Run // nil before the machine is reached
-	// to that machine; nil for this one. Heartbeats read it while reach sets it, both under
-	// record.mu
-	link   Link
+	host   host.Run                // nil before the machine is reached
+	link   Link                    // to that machine; nil for this one
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
@@ -34,9 +33,8 @@ type job struct {
 	// the permission profile in flags, for commands without a turn; empty for none
 	permissions string
 	// codexHome is where codex stores its threads; set once codex has answered.
-	codexHome  string
-	overBudget atomic.Bool // whether the issue has used agent.max_tokens
-	localGit   *localGit   // nil for a run of this machine
+	codexHome string
+	localGit  *localGit // nil for a run of this machine
 	// loginProfile is what the login profile has set at loginAt, which is zero before the
 	// first login shell.
 	loginProfile host.LoginAnswer
@@ -70,11 +68,18 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 		j.host = w.Machine.Run(run.ID)
 	}
 	j.rec = &record{
-		job:      j,
-		stateDir: w.StateDir,
-		row:      run,
-		base:     map[string]reconcile.Tokens{},
-		used:     map[string]reconcile.Tokens{},
+		journal:   w.Journal,
+		alive:     w.Alive,
+		log:       w.Log,
+		redactor:  w.Redactor,
+		now:       w.Now,
+		mono:      w.Mono,
+		stateDir:  w.StateDir,
+		maxTokens: w.Config.Policy.MaxTokens,
+		cancel:    cancel,
+		row:       run,
+		base:      map[string]reconcile.Tokens{},
+		used:      map[string]reconcile.Tokens{},
 	}
 	return j
 }
@@ -93,10 +98,12 @@ func (j *job) close() {
 	}
 }
 
+func (j *job) warn(what string, err error) { warn(j.Log, what, err) }
+
 // warn logs an error, if there is one.
-func (j *job) warn(what string, err error) {
+func warn(log *slog.Logger, what string, err error) {
 	if err != nil {
-		j.Log.Warn(what, "error", err)
+		log.Warn(what, "error", err)
 	}
 }
 
@@ -179,4 +186,45 @@ func (j *job) observe(q host.ObserveRequest) {
 		j.note("lock_ended", message, map[string]any{"pid": p.PID, "name": p.Name})
 	}
 	j.warn("processes of the run", err)
+}
+
+// startObserving scans for new processes of the run until stop is called, even after ctx has
+// ended, and at each heartbeat for new locks. It does so beside the heartbeats, because
+// meanwhile a process of the agent may keep the database locked.
+func (j *job) startObserving(ctx context.Context) (stop func()) {
+	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
+		var heard time.Time
+		quiet := quietBeats
+		repeat(beats, heartbeat, func() {
+			last := j.rec.get().LastEventAt
+			silent := quiet < quietBeats && last.Equal(heard)
+			j.observe(host.ObserveRequest{Silent: silent})
+			if !silent {
+				heard = last
+				quiet = 0
+			}
+			quiet++
+		})
+	})
+	return func() { cancel(); running.Wait() }
+}
+
+// shareFault stores the fault of the account that ended the run. It is called before the
+// outcome is stored, so that no pass starts another run that meets the same fault.
+func (j *job) shareFault(ctx context.Context, code, message string) {
+	if j.Account != nil && reconcile.AccountFault(code) {
+		j.warn("fault of the account not shared", j.Account.Failed(ctx, j.Now(), code, message))
+	}
+}
+
+// shareSuccess ends a block of the account, if that is older than the run.
+func (j *job) shareSuccess(ctx context.Context) {
+	if j.Account != nil {
+		j.warn(
+			"block of the account not ended",
+			j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt),
+		)
+	}
 }

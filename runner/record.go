@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 const (
@@ -29,22 +30,35 @@ const (
 // record is the worker's copy of its run's row, and the only writer of the row. Events change
 // the copy; every heartbeat writes it, and so do changes that views should show at once.
 type record struct {
-	*job
+	journal  Journal
+	alive    Alive
+	log      *slog.Logger
+	redactor *agent.Redactor
+	now      func() time.Time
+	mono     func() time.Duration
 	// stateDir is the project's directory on this machine, also while the run works on another
 	// one.
-	stateDir string
-	write    sync.Mutex // held while the row is written
-	mu       sync.Mutex // guards row, movedMono and corrects
-	row      reconcile.Run
+	stateDir  string
+	maxTokens int64                   // agent.max_tokens; 0 for no limit
+	cancel    context.CancelCauseFunc // ends the run
+
+	write sync.Mutex // held while the row is written
+	mu    sync.Mutex // guards row, link, movedMono and corrects
+	row   reconcile.Run
+	// link is the connection to the other machine on which the run works, once that is
+	// reached; nil for a run of this machine.
+	link Link
 	// movedMono is row.MovedAt on the monotonic clock.
 	movedMono time.Duration
 	// corrects: after row.MovedAt the agent has got another turn.
 	corrects bool
-	count    sync.Mutex                  // held from reading token totals until they are stored
-	base     map[string]reconcile.Tokens // what resumed threads had used before this run
-	used     map[string]reconcile.Tokens // what this run has used, by thread
-	// the one whose totals could not be stored; nil if all are stored
-	unstored agent.Session
+
+	count sync.Mutex                  // held from reading token totals until they are stored
+	base  map[string]reconcile.Tokens // what resumed threads had used before this run
+	used  map[string]reconcile.Tokens // what this run has used, by thread
+	// unstored is the session whose totals could not be stored; nil if all are stored.
+	unstored   agent.Session
+	overBudget atomic.Bool // whether the issue has used maxTokens
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -64,27 +78,27 @@ func (r *record) get() reconcile.Run {
 // phase moves the run to its next phase and writes it at once.
 func (r *record) phase(ctx context.Context, p reconcile.Phase) {
 	r.change(func(run *reconcile.Run) { run.Phase = p })
-	r.Log.Info("phase", "phase", p)
+	r.log.Info("phase", "phase", p)
 	r.flush(ctx)
 }
 
 // flush writes the row. An error does not stop the run: the next heartbeat tries again.
-func (r *record) flush(ctx context.Context) { r.warn("heartbeat not stored", r.store(ctx)) }
+func (r *record) flush(ctx context.Context) { warn(r.log, "heartbeat not stored", r.store(ctx)) }
 
 // store writes the row, and ends the run if it is to be stopped or is not this worker's any
 // more.
 func (r *record) store(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
-	now := r.Now()
+	now := r.now()
 	r.change(func(run *reconcile.Run) {
 		if r.corrects && !run.MovedAt.IsZero() {
 			run.MovedAt = now
-			r.movedMono = r.Mono()
+			r.movedMono = r.mono()
 		}
 		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its
 		// age.
-		at := now.Add(r.movedMono - r.Mono())
+		at := now.Add(r.movedMono - r.mono())
 		if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
 			run.MovedAt = at
 		}
@@ -93,13 +107,13 @@ func (r *record) store(ctx context.Context) error {
 			run.HeardAt = now
 		}
 	})
-	reason, err := r.Journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
+	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
 		return nil
 	}
 	if err != nil && r.stateDeleted() {
-		r.Log.Error(
+		r.log.Error(
 			"the state directory was deleted: the run ends, its workspace stays",
 			"directory",
 			r.stateDir,
@@ -128,9 +142,9 @@ func (r *record) markBegun(ctx context.Context) error {
 	defer r.write.Unlock()
 	r.change(func(run *reconcile.Run) {
 		run.Remote = reconcile.RemoteBegun
-		run.HeardAt = r.Now()
+		run.HeardAt = r.now()
 	})
-	_, err := r.Journal.UpdateRun(ctx, r.Now(), r.get())
+	_, err := r.journal.UpdateRun(ctx, r.now(), r.get())
 	if err != nil {
 		r.change(func(run *reconcile.Run) { run.Remote = "" })
 	}
@@ -141,9 +155,9 @@ func (r *record) markBegun(ctx context.Context) error {
 // issue: this may be the handoff.
 func (r *record) recordMove() {
 	r.change(func(run *reconcile.Run) {
-		run.MovedAt = r.Now()
+		run.MovedAt = r.now()
 		run.MovedTo = ""
-		r.movedMono = r.Mono()
+		r.movedMono = r.mono()
 	})
 }
 
@@ -159,7 +173,7 @@ func (r *record) waitForCorrection(ctx context.Context) {
 // worker dies.
 func (r *record) keepLinks(links []reconcile.Link) {
 	for i := range links {
-		links[i].URL = r.Redactor.Text(links[i].URL)
+		links[i].URL = r.redactor.Text(links[i].URL)
 	}
 	more := false
 	r.change(func(run *reconcile.Run) {
@@ -180,35 +194,12 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 	var running sync.WaitGroup
 	running.Go(func() {
 		repeat(beats, heartbeat, func() {
-			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.Now() })
-			r.warn("alive file not written", r.Alive.Beat(r.get().Beats, r.Mono()))
+			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
+			warn(r.log, "alive file not written", r.alive.Beat(r.get().Beats, r.mono()))
 		})
 	})
 	running.Go(func() { repeat(beats, heartbeat, func() { r.flush(beats) }) })
 	return beats, func() { cancel(); running.Wait() }
-}
-
-// startObserving scans for new processes of the run until stop is called, even after ctx has
-// ended, and at each heartbeat for new locks. It does so beside the heartbeats, because
-// meanwhile a process of the agent may keep the database locked.
-func (j *job) startObserving(ctx context.Context) (stop func()) {
-	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	var running sync.WaitGroup
-	running.Go(func() {
-		var heard time.Time
-		quiet := quietBeats
-		repeat(beats, heartbeat, func() {
-			last := j.rec.get().LastEventAt
-			silent := quiet < quietBeats && last.Equal(heard)
-			j.observe(host.ObserveRequest{Silent: silent})
-			if !silent {
-				heard = last
-				quiet = 0
-			}
-			quiet++
-		})
-	})
-	return func() { cancel(); running.Wait() }
 }
 
 // repeat calls do at once, and then at every interval until ctx ends.
@@ -229,7 +220,7 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 // used: totals of a resumed thread include those of earlier runs. It reads the totals itself,
 // so that of two calls at once the later one stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
-	r.warn("tokens not stored", r.tryTokens(ctx, session))
+	warn(r.log, "tokens not stored", r.tryTokens(ctx, session))
 }
 
 func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
@@ -246,7 +237,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 		base, known := r.base[id]
 		if !known {
 			var err error
-			if base, _, err = r.Journal.Thread(ctx, id); err != nil {
+			if base, _, err = r.journal.Thread(ctx, id); err != nil {
 				// if the total were stored now, it would be unknown what earlier runs had used
 				return err
 			}
@@ -259,7 +250,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 			Reasoning: u.Reasoning,
 			Total:     u.Total,
 		}
-		if err := r.Journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.Now()); err != nil {
+		if err := r.journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now()); err != nil {
 			// the run must not count them either, because the next run on the thread will
 			return err
 		}
@@ -287,24 +278,6 @@ func (r *record) retryTokens(ctx context.Context) error {
 	return r.tryTokens(ctx, session)
 }
 
-// shareFault stores the fault of the account that ended the run. It is called before the
-// outcome is stored, so that no pass starts another run that meets the same fault.
-func (j *job) shareFault(ctx context.Context, code, message string) {
-	if j.Account != nil && reconcile.AccountFault(code) {
-		j.warn("fault of the account not shared", j.Account.Failed(ctx, j.Now(), code, message))
-	}
-}
-
-// shareSuccess ends a block of the account, if that is older than the run.
-func (j *job) shareSuccess(ctx context.Context) {
-	if j.Account != nil {
-		j.warn(
-			"block of the account not ended",
-			j.Account.Worked(context.WithoutCancel(ctx), j.Now(), j.run.StartedAt),
-		)
-	}
-}
-
 // overBudgetGrace is how long a turn may go on once the issue has used agent.max_tokens: codex
 // reports the tokens of a model call just before the turn ends, and a completed turn should
 // not count as canceled.
@@ -314,14 +287,13 @@ const overBudgetGrace = 500 * time.Millisecond
 // Tokens of earlier runs count, except those before an operator's retry. The next pass then
 // holds the issue.
 func (r *record) checkBudget(ctx context.Context) {
-	most := r.Config.Policy.MaxTokens
-	if most <= 0 {
+	if r.maxTokens <= 0 {
 		return
 	}
-	used, err := r.Journal.IssueTokens(ctx, r.run.IssueID)
-	r.warn("tokens of the issue not read", err) // the next count checks again
-	if err == nil && used >= most && r.overBudget.CompareAndSwap(false, true) {
-		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, most)
+	used, err := r.journal.IssueTokens(ctx, r.get().IssueID)
+	warn(r.log, "tokens of the issue not read", err) // the next count checks again
+	if err == nil && used >= r.maxTokens && r.overBudget.CompareAndSwap(false, true) {
+		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, r.maxTokens)
 		time.AfterFunc(
 			overBudgetGrace,
 			func() { r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) },
@@ -347,7 +319,7 @@ func (r *record) conclude(run context.Context) error {
 	for {
 		err := r.retryTokens(ctx)
 		if err == nil {
-			err = r.Journal.Finish(ctx, r.Now(), r.get())
+			err = r.journal.Finish(ctx, r.now(), r.get())
 		}
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
@@ -360,10 +332,10 @@ func (r *record) conclude(run context.Context) error {
 		if ctx.Err() != nil || code == "state_replaced" ||
 			terminated && (code == "state_missing" || code == "state_corrupt") {
 			// the time is up, or the database needs manual repair
-			return fmt.Errorf("outcome of %s: %w", r.run.ID, err)
+			return fmt.Errorf("outcome of %s: %w", r.get().ID, err)
 		}
 		last = err
-		r.Log.Error("outcome not stored, retrying", "error", err)
+		r.log.Error("outcome not stored, retrying", "error", err)
 		select {
 		case <-time.After(concludePause):
 		case <-ctx.Done():

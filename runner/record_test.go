@@ -90,9 +90,9 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 	here := r.Machine.(linkedMachine).local // a link has no part in the bubble
 	r.Machine = withRuns{here, func(run host.Run) host.Run { slow.Run = run; return slow }}
 	synctest.Test(t, func(t *testing.T) {
-		rec := r.newJob(r.run, func(error) {}).rec
-		_, stopBeats := rec.startHeartbeat(t.Context())
-		stopScans := rec.startObserving(t.Context())
+		j := r.newJob(r.run, func(error) {})
+		_, stopBeats := j.rec.startHeartbeat(t.Context())
+		stopScans := j.startObserving(t.Context())
 		at := func(seconds time.Duration, beats, scans int) {
 			t.Helper()
 			time.Sleep(seconds * time.Second)
@@ -105,7 +105,7 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 		at(1, 1, 1)
 		at(15, 4, 1)
 		at(5, 5, 2)
-		rec.change(func(run *reconcile.Run) { run.LastEventAt = time.Now() })
+		j.rec.change(func(run *reconcile.Run) { run.LastEventAt = time.Now() })
 		at(5, 6, 3)
 		stopScans()
 		stopBeats()
@@ -190,7 +190,7 @@ func TestHandoffFollowsTheClock(t *testing.T) {
 	a, r := newTestJob(t)
 	now := time.Now()
 	off := time.Duration(0)
-	a.Now = func() time.Time { return now.Add(off) }
+	a.rec.now = func() time.Time { return now.Add(off) }
 	a.rec.recordMove()
 	a.rec.flush(t.Context())
 	for _, jump := range []time.Duration{0, 8 * time.Hour, -time.Hour, 365 * 24 * time.Hour, 0} {

@@ -233,7 +233,7 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 			return false, err
 		}
 	}
-	if ctx.Err() != nil || t.overBudget.Load() {
+	if ctx.Err() != nil || t.rec.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
 	err := t.refreshPatiently(ctx)
