@@ -64,7 +64,7 @@ func TestLimitsAreShared(t *testing.T) {
 	a := &accountLog{journal: newMemory()}
 	w, _ := bare(a.journal)
 	w.Account = a
-	reporter := listener{job: w.newJob(reconcile.Run{}, nil)}
+	reporter := w.newJob(reconcile.Run{}, nil).newListener()
 	for _, step := range []struct {
 		record, stored string
 		err            error

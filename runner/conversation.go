@@ -277,7 +277,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 		Busy:         g.busy,
 		Ask:          c.desk(nil, g.gone).Decide,
 		Now:          c.Now,
-		OnEvent:      (&listener{job: c.job}).follow(g),
+		OnEvent:      c.newListener().follow(g),
 	}
 }
 

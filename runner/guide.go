@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -15,27 +16,64 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// guide writes the text of each turn, and records what the thread has seen of its issue.
+// guide writes the text of each turn, and records what the thread has seen of its issue. The
+// loop of turns uses it, and the handler of the agent's events the fields below mu and saving.
 type guide struct {
-	*job
+	run          reconcile.Run // as dispatched
+	rec          *record
+	events       *eventLog
+	journal      Journal
+	tracker      *reconcile.TrackerAdapter
+	policy       reconcile.Policy
+	maxTurns     int
+	resumeThread bool
+	now          func() time.Time
+	log          *slog.Logger
+	redactor     *agent.Redactor
+	// agentRedactor removes only the tracker's key from what the agent reads.
+	agentRedactor *agent.Redactor
+	// readRework returns what the issue has come back for, nil for nothing. openForge returns
+	// the adapter to its pull request.
+	readRework func(context.Context) (*reconcile.Rework, error)
+	openForge  func(context.Context) (*reconcile.Forge, error)
+
+	codexHome string           // where codex stores the thread
+	base      host.FetchAnswer // what the last fetch has found
+
+	given       []string     // the ids of messages that are in the text of a turn or were added to one
+	toldRework  bool         // the agent knows what its pull request has come back for
+	toldPushed  *host.Pushed // what others have pushed, in the text of a turn
+	undelivered string       // why the work can't be delivered, which the agent was not told yet
+	// told is the result of verify in the text of the last turn.
+	told *reconcile.Verification
+	// commentsRefused: the tracker does not know the request for comments.
+	commentsRefused bool
+
 	mu      sync.Mutex
 	seen    reconcile.LastSeen // what the thread has seen
 	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
-	// the ids of messages that are in the text of a turn or were added to one; only the loop
-	// of turns uses it
-	given []string
-
-	toldRework bool
-	// why the work can't be delivered, which the agent was not told yet
-	undelivered string
-	toldPushed  *host.Pushed // what others have pushed, in the text of a turn
-	// the tracker does not know the request for comments; only the loop of turns uses it
-	commentsRefused bool
-	// the result of verify in the text of the last turn; only the loop of turns uses it
-	told *reconcile.Verification
 
 	saving  sync.Mutex
 	created []reconcile.Created // what the agent has created in the tracker, not stored yet
+}
+
+func (j *job) newGuide() *guide {
+	return &guide{
+		run:           j.run,
+		rec:           j.rec,
+		events:        j.events,
+		journal:       j.Journal,
+		tracker:       j.Tracker,
+		policy:        j.Config.Policy,
+		maxTurns:      j.Config.MaxTurns,
+		resumeThread:  j.Config.ResumeThread,
+		now:           j.Now,
+		log:           j.Log,
+		redactor:      j.Redactor,
+		agentRedactor: j.agentRedactor,
+		readRework:    j.rework,
+		openForge:     j.openForge,
+	}
 }
 
 // pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has
@@ -67,7 +105,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 	r := agent.Resumption{
 		Issue:     issue,
 		Attempt:   g.run.Attempt,
-		Policy:    g.Config.Policy,
+		Policy:    g.policy,
 		Last:      last,
 		Elsewhere: t.elsewhere,
 	}
@@ -86,7 +124,7 @@ func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	seen := g.seen
 	g.mu.Unlock()
 	return g.agentRedactor.Text(
-		agent.Continuation(g.rec.get().Issue, turn, g.Config.MaxTurns, g.update(ctx, seen)),
+		agent.Continuation(g.rec.get().Issue, turn, g.maxTurns, g.update(ctx, seen)),
 	)
 }
 
@@ -100,13 +138,13 @@ func (g *guide) updateForNewThread(
 	seen reconcile.LastSeen,
 	t openedThread,
 ) agent.Update {
-	if t.replaces && g.Config.ResumeThread {
+	if t.replaces && g.resumeThread {
 		return g.update(ctx, seen)
 	}
 	if issue.LastCommentAt != nil {
 		seen.CommentAt = *issue.LastCommentAt
-	} else if g.Tracker.LastComments != nil {
-		seen.CommentAt = g.Tracker.TimeThere(g.Now())
+	} else if g.tracker.LastComments != nil {
+		seen.CommentAt = g.tracker.TimeThere(g.now())
 	}
 	u := g.newUpdate(ctx, &seen)
 	g.propose(seen, u)
@@ -121,11 +159,11 @@ func (g *guide) lastRun(
 	thread string,
 	issue reconcile.Issue,
 ) (reconcile.LastSeen, *reconcile.Run, error) {
-	last, found, err := g.Journal.LastRunOf(ctx, g.run.IssueID, thread)
+	last, found, err := g.journal.LastRunOf(ctx, g.run.IssueID, thread)
 	if err != nil {
 		return reconcile.LastSeen{}, nil, err
 	}
-	seen, known, err := g.Journal.LastSeen(ctx, thread)
+	seen, known, err := g.journal.LastSeen(ctx, thread)
 	if !found {
 		last.StartedAt = g.run.StartedAt
 		last.Issue = issue
@@ -153,7 +191,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 		seen.Description = hash
 	}
 	comments, newest, err := g.newComments(ctx, issue, seen.CommentAt)
-	g.warn("comments not read, starting the turn without them", err)
+	warn(g.log, "comments not read, starting the turn without them", err)
 	u.Comments = comments
 	seen.CommentAt = newest
 	g.propose(seen, u)
@@ -163,7 +201,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 // newUpdate returns what is new for any thread, and records it in seen.
 func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.Update {
 	messages, err := g.messages(ctx)
-	g.warn("messages of operators not read, starting the turn without them", err)
+	warn(g.log, "messages of operators not read, starting the turn without them", err)
 	return agent.Update{
 		Answers:     g.lateAnswers(ctx),
 		Messages:    messages,
@@ -209,14 +247,14 @@ func (g *guide) reworkText(ctx context.Context) string {
 		return ""
 	}
 	g.toldRework = true
-	r, err := g.rework(ctx)
-	g.warn("what the pull request asks for is not read", err)
+	r, err := g.readRework(ctx)
+	warn(g.log, "what the pull request asks for is not read", err)
 	if r == nil {
 		return ""
 	}
-	g.rec.change(func(run *reconcile.Run) { run.Activity = g.Redactor.Text(r.String()) })
+	g.rec.change(func(run *reconcile.Run) { run.Activity = g.redactor.Text(r.String()) })
 	logs, err := g.logs(ctx, r)
-	g.warn("logs of failed checks are not read", err)
+	warn(g.log, "logs of failed checks are not read", err)
 	return agent.ReworkText(r, logs)
 }
 
@@ -259,16 +297,16 @@ const commentsBound = 30 * time.Second
 func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
 	fromPeople []reconcile.Comment, newest time.Time, err error,
 ) {
-	if g.Tracker.Comments == nil || g.commentsRefused {
+	if g.tracker.Comments == nil || g.commentsRefused {
 		return nil, since, nil
 	}
-	known := g.Tracker.LastComments == nil // with the issue
+	known := g.tracker.LastComments == nil // with the issue
 	if known && (issue.LastCommentAt == nil || !issue.LastCommentAt.After(since)) {
 		return nil, since, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, commentsBound)
 	defer cancel()
-	all, err := g.Tracker.Comments(ctx, issue.ID, since)
+	all, err := g.tracker.Comments(ctx, issue.ID, since)
 	g.commentsRefused = errors.Is(err, reconcile.ErrRejected)
 	if err == nil {
 		err = g.saveCreated(ctx, nil)
@@ -276,7 +314,7 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	if err != nil {
 		return nil, since, err
 	}
-	byAgents, err := g.Journal.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
+	byAgents, err := g.journal.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
 	if err != nil {
 		return nil, since, err
 	}
@@ -301,7 +339,7 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 	if len(g.created) == 0 {
 		return nil
 	}
-	err := g.Journal.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.Now())
+	err := g.journal.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.now())
 	if err == nil {
 		g.created = nil
 	}
@@ -320,8 +358,8 @@ func (g *guide) untold() *reconcile.Verification {
 }
 
 func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
-	answers, err := g.Journal.LateAnswers(ctx, g.run.IssueID)
-	g.warn("late answers not read, starting the turn without them", err)
+	answers, err := g.journal.LateAnswers(ctx, g.run.IssueID)
+	warn(g.log, "late answers not read, starting the turn without them", err)
 	return answers
 }
 
@@ -352,9 +390,9 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 		WorkspaceID: run.WorkspaceID,
 		CodexHome:   g.codexHome,
 	}
-	g.warn("what the thread has seen is not stored, a later turn may repeat it", errors.Join(
-		g.Journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.Now()),
-		g.Journal.MarkAnswersSeen(ctx, p.answers, run.ID),
+	warn(g.log, "what the thread has seen is not stored, a later turn may repeat it", errors.Join(
+		g.journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.now()),
+		g.journal.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
 	g.reached(ctx, p.messages)
 }
@@ -384,10 +422,10 @@ func hashOf(s string) string {
 // oldest first. It is recorded before this run does so: after a crash the agent learns that it
 // may have read it.
 func (g *guide) messages(ctx context.Context) ([]reconcile.Message, error) {
-	list, err := g.Journal.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
+	list, err := g.journal.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
 	list = text.Filter(list, func(m reconcile.Message) bool { return !slices.Contains(g.given, m.ID) })
 	if err == nil {
-		err = g.Journal.MarkMessages(ctx, list, g.run.ID, time.Time{})
+		err = g.journal.MarkMessages(ctx, list, g.run.ID, time.Time{})
 	}
 	if err != nil {
 		return nil, err
@@ -401,10 +439,10 @@ func (g *guide) messages(ctx context.Context) ([]reconcile.Message, error) {
 
 // reached records that the agent has got messages.
 func (g *guide) reached(ctx context.Context, list []reconcile.Message) {
-	g.warn("what the agent was told is not stored, a later run may repeat it",
-		g.Journal.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.Now()))
+	warn(g.log, "what the agent was told is not stored, a later run may repeat it",
+		g.journal.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now()))
 	for _, m := range list {
-		g.note(agent.EventTold, m.By+": "+text.OneLine(m.Text), m.Words)
+		g.events.note(agent.EventTold, m.By+": "+text.OneLine(m.Text), m.Words)
 	}
 }
 

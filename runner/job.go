@@ -23,7 +23,7 @@ type job struct {
 	run    reconcile.Run           // as dispatched
 	cancel context.CancelCauseFunc // ends the run
 	rec    *record
-	events *agent.EventLog
+	events *eventLog
 	space  *host.Workspace  // nil until it is taken
 	base   host.FetchAnswer // without a Commit if nothing was fetched
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
@@ -32,9 +32,7 @@ type job struct {
 	flags         string // what codex.command is started with besides, for a shell
 	// the permission profile in flags, for commands without a turn; empty for none
 	permissions string
-	// codexHome is where codex stores its threads; set once codex has answered.
-	codexHome string
-	localGit  *localGit // nil for a run of this machine
+	localGit    *localGit // nil for a run of this machine
 	// loginProfile is what the login profile has set at loginAt, which is zero before the
 	// first login shell.
 	loginProfile host.LoginAnswer
@@ -85,17 +83,45 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 }
 
 // open opens the event log.
-func (j *job) open() (err error) {
-	if j.events, err = agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor); err == nil {
-		j.events.Complete = j.Free != nil
+func (j *job) open() error {
+	file, err := agent.OpenEventLog(filepath.Join(j.Dir, eventsFile), j.Redactor)
+	if err != nil {
+		return err
 	}
-	return err
+	file.Complete = j.Free != nil
+	j.events = &eventLog{file: file, rec: j.rec, now: j.Now, log: j.Log}
+	return nil
 }
 
 func (j *job) close() {
 	if j.events != nil {
-		j.warn("run directory", j.events.Close())
+		j.warn("run directory", j.events.file.Close())
 	}
+}
+
+// eventLog is the event log of a run.
+type eventLog struct {
+	file *agent.EventLog
+	rec  *record
+	now  func() time.Time
+	log  *slog.Logger
+}
+
+func (l *eventLog) append(e agent.Event) error { return l.file.Append(e) }
+
+// note writes an event of the worker itself, such as "verified".
+func (l *eventLog) note(name, message string, payload any) {
+	raw, err := json.Marshal(payload)
+	if err == nil {
+		err = l.append(agent.Event{
+			Name:     name,
+			At:       l.now(),
+			ThreadID: l.rec.get().ThreadID,
+			Message:  message,
+			Raw:      raw,
+		})
+	}
+	warn(l.log, "event not stored", err)
 }
 
 func (j *job) warn(what string, err error) { warn(j.Log, what, err) }
@@ -133,20 +159,7 @@ func codeOf(err error) (code, message string) {
 }
 
 // note writes an event of the worker.
-func (j *job) note(name, message string, payload any) {
-	run := j.rec.get()
-	raw, err := json.Marshal(payload)
-	if err == nil {
-		err = j.events.Append(agent.Event{
-			Name:     name,
-			At:       j.Now(),
-			ThreadID: run.ThreadID,
-			Message:  message,
-			Raw:      raw,
-		})
-	}
-	j.warn("event not stored", err)
-}
+func (j *job) note(name, message string, payload any) { j.events.note(name, message, payload) }
 
 // killAll ends all processes of the run: those with the marker of the run or its thread, those
 // on record, and the descendants of this worker.

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
+	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -12,22 +14,42 @@ import (
 
 // listener stores what the events of an agent report. Only the handler of events uses it.
 type listener struct {
-	*job
+	account  Account // nil: nothing is shared with other projects
+	events   *eventLog
+	rec      *record
+	redactor *agent.Redactor
+	now      func() time.Time
+	log      *slog.Logger
+
 	used   agent.Usage // when an event last stored it
 	limits []byte      // codex's latest rate limits
-	// the members of the limits that were stored last in the account
+	// shared are the members of the limits that were stored last in the account.
 	shared map[string]json.RawMessage
+}
+
+func (j *job) newListener() *listener {
+	return &listener{
+		account:  j.Account,
+		events:   j.events,
+		rec:      j.rec,
+		redactor: j.Redactor,
+		now:      j.Now,
+		log:      j.Log,
+	}
 }
 
 // follow returns the handler of events of g, which waits until g.session is set.
 func (l *listener) follow(g *agentProcess) func(agent.Event) {
-	return func(e agent.Event) { <-g.ready; l.store(g, e) }
+	return func(e agent.Event) {
+		<-g.ready
+		l.store(g, e)
+	}
 }
 
 // store writes an event to the event log, and what it changes to the record.
 func (l *listener) store(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
-		l.warn("event not stored", l.events.Append(e))
+		warn(l.log, "event not stored", l.events.append(e))
 	}
 	ctx := context.Background()
 	// stored at once, so that no tokens are lost if the worker dies
@@ -37,11 +59,12 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 	}
 	l.rec.keepLinks(linksInItem(e.Item))
 	model := g.session.Model()
-	message := l.Redactor.Text(e.Message)
+	message := l.redactor.Text(e.Message)
 	activity := l.activity(e.Item)
 	var limits []byte
 	if record := g.session.RateLimits(); record != nil {
-		if limits = l.Redactor.Bytes(record); !json.Valid(limits) {
+		limits = l.redactor.Bytes(record)
+		if !json.Valid(limits) {
 			limits = nil // redaction has replaced a number
 		}
 	}
@@ -72,7 +95,7 @@ const maxActivity = 200
 // activity describes in a line without secrets what the agent does from an item on; empty for
 // an item without an activity.
 func (l *listener) activity(i *agent.Item) string {
-	line := []rune(l.Redactor.Text(i.Activity()))
+	line := []rune(l.redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
 		return string(line[:maxActivity-1]) + "…"
 	}
@@ -83,26 +106,33 @@ func (l *listener) activity(i *agent.Item) string {
 // the id of their limit. An old value of this worker must not replace a newer one of another
 // worker. What could not be stored is stored with the next change.
 func (l *listener) shareLimits(ctx context.Context, record []byte) {
-	if l.Account == nil || record == nil || bytes.Equal(record, l.limits) {
+	if l.account == nil || record == nil || bytes.Equal(record, l.limits) {
 		return
 	}
 	l.limits = bytes.Clone(record)
+	members, err := l.storeLimits(ctx, record)
+	if err != nil {
+		l.log.Warn("rate limits not shared", "error", err)
+		return
+	}
+	l.shared = members
+}
+
+// storeLimits stores the members that have changed since l.shared, and returns all members.
+func (l *listener) storeLimits(ctx context.Context, record []byte) (map[string]json.RawMessage, error) {
 	var members map[string]json.RawMessage
-	err := json.Unmarshal(record, &members)
+	if err := json.Unmarshal(record, &members); err != nil {
+		return nil, err
+	}
 	changed := maps.Clone(members)
 	if bytes.Equal(members["limitId"], l.shared["limitId"]) { // otherwise all members are new
 		maps.DeleteFunc(changed, func(name string, value json.RawMessage) bool {
 			return name != "limitId" && bytes.Equal(value, l.shared[name])
 		})
 	}
-	var data []byte
-	if err == nil {
-		data, err = json.Marshal(changed)
+	data, err := json.Marshal(changed)
+	if err != nil {
+		return nil, err
 	}
-	if err == nil {
-		err = l.Account.SaveLimits(ctx, l.Now(), data)
-	}
-	if l.warn("rate limits not shared", err); err == nil {
-		l.shared = members
-	}
+	return members, l.account.SaveLimits(ctx, l.now(), data)
 }

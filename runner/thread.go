@@ -43,6 +43,7 @@ func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
 		return openedThread{}, err
 	}
 	t.codexHome = server.Home
+	t.guide.codexHome = server.Home
 	params, err := t.threadParams(ctx)
 	if err != nil {
 		return openedThread{}, err

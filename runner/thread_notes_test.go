@@ -145,7 +145,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 // repeats it.
 func TestDescriptionByTheAgent(t *testing.T) {
 	j, r := newTestJob(t)
-	g := &guide{job: j}
+	g := j.newGuide()
 	j.rec.change(func(run *reconcile.Run) { run.ThreadID = "t1" })
 	two := "Two."
 	g.noteDescription(t.Context(), reconcile.Issue{Description: &two})

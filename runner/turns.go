@@ -26,8 +26,9 @@ type turnLoop struct {
 	ending <-chan struct{} // closed when the run must end
 	agent  *agentProcess   // nil until it is started, and between two turns if it was ended
 	// restarts: the next start of the agent goes on with the thread of this run.
-	restarts bool
-	guide    *guide
+	restarts  bool
+	guide     *guide
+	codexHome string // where codex stores the thread; set once codex has answered
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
 	listener        *listener
@@ -49,7 +50,7 @@ type turnLoop struct {
 const maxIdleTurns = 2
 
 func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
-	return &turnLoop{job: j, ending: ending, guide: &guide{job: j}, listener: &listener{job: j}}
+	return &turnLoop{job: j, ending: ending, guide: j.newGuide(), listener: j.newListener()}
 }
 
 // run starts the agent and runs turns until the issue needs no more.
@@ -62,13 +63,15 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	if err != nil {
 		return err
 	}
+	t.guide.base = t.base
 	input, err := t.guide.firstTurnText(ctx, prompt, thread)
 	if err != nil {
 		return err
 	}
 	t.rec.phase(ctx, reconcile.StreamingTurn)
 	insisted := t.dayUsedUp(ctx)
-	for turn, idle := 1, 0; ; turn++ {
+	idle := 0
+	for turn := 1; ; turn++ {
 		t.worked.Store(false)
 		err := t.turn(ctx, input, turn)
 		if end := t.refusals.hopeless(); end != nil && ctx.Err() == nil {
@@ -77,7 +80,8 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 		if err != nil {
 			return t.agent.explain(ctx, err)
 		}
-		if idle++; t.worked.Load() {
+		idle++
+		if t.worked.Load() {
 			idle = 0
 		}
 		more, err := t.wantsMore(ctx, turn)
@@ -98,7 +102,8 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 		if err := t.catchUp(ctx); err != nil {
 			return err
 		}
-		if input, err = t.nextInput(ctx, prompt, turn+1); err != nil {
+		input, err = t.nextInput(ctx, prompt, turn+1)
+		if err != nil {
 			return err
 		}
 	}
@@ -146,6 +151,7 @@ func (t *turnLoop) catchUp(ctx context.Context) error {
 // nextInput returns the text of a later turn. If the agent was ended, for verify or to move
 // the workspace, it is started again.
 func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
+	t.guide.base = t.base
 	if t.agent != nil {
 		return t.guide.laterTurnText(ctx, turn), nil
 	}

@@ -277,8 +277,9 @@ func TestSlowEventsAreStored(t *testing.T) {
 // is handled, and then passed to seen.
 func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say func(line string)) {
 	r.t.Helper()
-	c = newTurnLoop(r.newJob(r.run, func(error) {}), nil)
-	test.OK(r.t, c.open())
+	j := r.newJob(r.run, func(error) {})
+	test.OK(r.t, j.open())
+	c = newTurnLoop(j, nil)
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	handled := make(chan struct{})

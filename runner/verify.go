@@ -199,7 +199,7 @@ func (j *job) runVerify(
 		return v, err
 	}
 	options := func(g *agentProcess) agent.Options {
-		return agent.Options{Now: own.Now, OnEvent: (&listener{job: own}).follow(g)}
+		return agent.Options{Now: own.Now, OnEvent: own.newListener().follow(g)}
 	}
 	g, err := openAgent(ctx, own, options, func(g *agentProcess) error {
 		_, err := g.initialize(ctx)

@@ -40,14 +40,14 @@ func (w *Worker) Run(
 	defer cancel(nil)
 	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
 	j := w.newJob(run, cancel)
+	err := j.open()
+	defer j.close()
 	a := &activeRun{
 		job:       j,
 		far:       &farStep{j},
 		workspace: &workspaceStep{job: j},
 		turns:     newTurnLoop(j, ctx.Done()),
 	}
-	err := j.open()
-	defer j.close()
 
 	beats, stopBeats := j.rec.startHeartbeat(ctx)
 	go func() {
