@@ -130,15 +130,12 @@ func (c Config) CheckHome(
 	if reported == "" {
 		return "", "", nil
 	}
-	facts, err := m.Facts(ctx, host.FactsRequest{Resolve: []string{reported, c.AgentHome}})
-	if err == nil && len(facts.Resolved) != 2 {
-		err = errResolved
-	}
+	homes, err := resolved(ctx, m, []string{reported, c.AgentHome})
 	if err != nil {
 		return "", "", err
 	}
-	home = facts.Resolved[0]
-	if c.AgentHome != "" && home != facts.Resolved[1] {
+	home = homes[0]
+	if c.AgentHome != "" && home != homes[1] {
 		warning = fmt.Sprintf(
 			"codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
 			reported,

@@ -11,9 +11,10 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Worker carries out one run that it has taken.
+// Worker carries out one run that it has taken. It does not change during the run.
 type Worker struct {
-	Config  Config
+	// Here is this machine. A run works there, unless Reach is set.
+	Here    Place
 	Prompt  Prompt
 	Journal Journal
 	Tracker *reconcile.TrackerAdapter
@@ -21,16 +22,11 @@ type Worker struct {
 	// env. Nil: none is opened.
 	Forge    func(ctx context.Context, env []string) (*reconcile.Forge, error)
 	Requests agent.RequestStore
-	Machine  host.Machine
-	// to another machine, which takes the place of Machine, StateDir and Env; nil for a run of
-	// this one
+	// Reach reaches the other machine on which the run works; nil for a run of this one.
 	Reach   Reach
 	Account Account // nil: nothing is shared with other projects
 	Alive   Alive
-	// Dir is the run's directory, StateDir the project's.
-	Dir, StateDir string
-	// Env is the environment of hooks and agent, before secrets are removed.
-	Env     []string
+	Dir     string // the run's directory, on this machine
 	Version string
 	Now     func() time.Time
 	// Mono is the monotonic clock of this machine. Its values are comparable within one Boot.
@@ -45,6 +41,18 @@ type Worker struct {
 	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass
 	// notifies.
 	Attend func(ctx context.Context)
+}
+
+// Place is a machine on which a run works, and what differs from one machine to another.
+type Place struct {
+	Machine host.Machine
+	// StateDir is the project's directory there. On another machine only the directories of
+	// runs are in it.
+	StateDir string
+	// Env is the environment of hooks and agent, before secrets are removed.
+	Env []string
+	// Config has the paths of that machine, such as /home/me/.codex for the codex home.
+	Config Config
 }
 
 // Config is the part of the workflow that runs need. It does not change during a run.

@@ -17,10 +17,10 @@ import (
 func TestOwnSecretsAreWithheld(t *testing.T) {
 	for _, profile := range []string{"", "export SYMPHONY_WEB_PASSWORD=of-the-profile\n"} {
 		r := newRig(t, "say hm")
-		r.Env = append(r.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
+		r.Here.Env = append(r.Here.Env, "SYMPHONY_WEB_PASSWORD=as-it-was", "OPENAI_API_KEY=of-the-model")
 		r.profile(profile)
-		r.Config.Hooks.BeforeRun = "env > hook.txt"
-		r.Config.Command = "env > agent.txt; " + r.Config.Command
+		r.Here.Config.Hooks.BeforeRun = "env > hook.txt"
+		r.Here.Config.Command = "env > agent.txt; " + r.Here.Config.Command
 		r.ends(reconcile.Succeeded, "")
 		test.Contains(
 			t,
@@ -48,7 +48,7 @@ func TestHookPrintsSecretOfProfile(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say hm")
 			r.profile(profile)
-			r.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
+			r.Here.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
 			said := test.Read(t, filepath.Join(r.Dir, HooksFile))
 			test.Lacks(t, "output, error and log", said+run.ErrorText+r.log.String(), "value-of-the-profile")
@@ -99,9 +99,9 @@ func TestKeyInTitle(t *testing.T) {
 		in("Human Review"),
 	)
 	r.run.Issue.Title = "rotate " + testKey
-	r.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
+	r.Here.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
-	r.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
+	r.Here.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
 	// not ends: the row has the issue as the tracker gave it
 	test.Must(r.Run(t.Context(), r.run, r.terminate))
 	const want = "rotate " + agent.Redacted
@@ -116,8 +116,8 @@ func TestKeyInTitle(t *testing.T) {
 // A run whose kind of agent this program does not have is refused before anything is started.
 func TestUnknownKindOfAgent(t *testing.T) {
 	r := newRig(t, "say hm", with(func(*reconcile.Issue) {}))
-	r.Config.AgentKind = "acp"
-	r.Config.StartAgent = nil
+	r.Here.Config.AgentKind = "acp"
+	r.Here.Config.StartAgent = nil
 	run := test.Must(r.Run(t.Context(), r.run, r.terminate))
 	test.Equal(t, "error", run.ErrorCode, string(agent.CodeIncompatible))
 }

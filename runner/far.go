@@ -26,73 +26,75 @@ const (
 	settling = 10 * time.Second
 )
 
-// farStep reaches the machine of a run that works elsewhere, and leaves it.
-type farStep struct{ *job }
-
-// reach opens the machine of the run, if that is another one. That something may be at work
-// there is stored first.
-func (f *farStep) reach(ctx context.Context) error {
-	if f.Reach == nil {
-		return nil
-	}
-	if err := f.rec.markBegun(ctx); err != nil {
+// reach reaches the other machine on which the run works, and makes that its place. It stores
+// before that something may be at work there.
+func (j *job) reach(ctx context.Context) error {
+	if err := j.rec.markBegun(ctx); err != nil {
 		return err
 	}
-	// A link that was cut without a word is noticed after a while.
-	f.Config.ReadTimeout = max(f.Config.ReadTimeout, linkSilence)
-	f.Config.InitializeTimeout = max(f.Config.InitializeTimeout, linkSilence)
-	far, begun, err := f.Reach(ctx, func(why string) {
-		f.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
+	far, begun, err := j.Reach(ctx, func(why string) {
+		j.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
 	})
-	f.rec.change(func(r *reconcile.Run) { r.Activity = "" })
+	j.rec.change(func(r *reconcile.Run) { r.Activity = "" })
 	if err != nil {
 		if !begun {
-			f.rec.change(func(r *reconcile.Run) { r.Remote = "" })
+			j.rec.change(func(r *reconcile.Run) { r.Remote = "" })
 		}
 		return err
 	}
-	f.localGit = &localGit{f.Machine.Run(host.HereID(f.run.ID)), f.Env}
-	// The machines may share a home, in which host.json of each run has the secret of its
-	// daemon.
-	f.Config.Unreadable = append(slices.Clone(f.Config.Unreadable), filepath.Dir(f.Dir))
-	f.Machine = far.Machine
-	f.StateDir = far.Account.StateDir
-	f.Env = far.Account.Env
-	f.Redactor.Add(f.Config.SecretsIn(f.Env))
-	root := expandHome(f.run.WorkspaceRoot, far.Account.Home)
-	f.run.WorkspaceRoot = root
-	f.link = far.Link
-	f.rec.change(func(r *reconcile.Run) {
-		r.WorkspaceRoot = root
-		f.rec.link = far.Link
-	})
-	f.host = far.Machine.Run(f.run.ID)
-	go f.watchLink(far.Link)
-	return f.useAccount(ctx, far.Account)
+	j.enter(far)
+	// From here on the run has something to leave there, also after an error.
+	j.Config.Unreadable, err = resolved(ctx, j.Machine, j.Config.Unreadable)
+	return err
 }
 
-// useAccount sets the paths of codex on that machine. What agents here may not read, they may
-// not read there either.
-func (f *farStep) useAccount(ctx context.Context, a host.Account) error {
-	c := &f.Config
-	login := expandHome(cmp.Or(c.CodexHome, valueOf(a.Env, "CODEX_HOME"), "~/.codex"), a.Home)
+// enter makes a machine that was reached the place of the run.
+func (j *job) enter(far Far) {
+	j.gitHere = j.Here.Machine.Run(host.HereID(j.run.ID))
+	j.Place = far.place(j.Here.Config, j.Dir)
+	j.Redactor.Add(j.Config.SecretsIn(j.Env))
+	j.host = far.Machine.Run(j.run.ID)
+	j.link = far.Link
+	j.run.WorkspaceRoot = expandHome(j.run.WorkspaceRoot, far.Account.Home)
+	j.rec.change(func(r *reconcile.Run) {
+		r.WorkspaceRoot = j.run.WorkspaceRoot
+		j.rec.link = far.Link
+	})
+	go j.watchLink()
+}
+
+// place returns the place of a run on the machine, given the configuration on this one and the
+// run's directory here. What agents may not read here, they may not read there either: the
+// machines may share a home, in which host.json of each run has the secret of its daemon.
+func (f Far) place(here Config, dir string) Place {
+	c := here
+	// A link that was cut without a word is noticed after a while.
+	c.ReadTimeout = max(c.ReadTimeout, linkSilence)
+	c.InitializeTimeout = max(c.InitializeTimeout, linkSilence)
+	codexHome := cmp.Or(c.CodexHome, valueOf(f.Account.Env, "CODEX_HOME"), "~/.codex")
+	login := expandHome(codexHome, f.Account.Home)
 	if c.CodexHome != "" {
 		c.CodexHome = login
 	}
 	if c.AgentHome != "" {
 		c.LoginHome = login
-		c.AgentHome = filepath.Join(a.StateDir, "codex")
+		c.AgentHome = filepath.Join(f.Account.StateDir, "codex")
 	}
-	secret := append(c.Unreadable, filepath.Join(login, "auth.json"))
-	facts, err := f.Machine.Facts(ctx, host.FactsRequest{Resolve: secret})
-	if err == nil && len(facts.Resolved) != len(secret) {
-		err = errResolved
-	}
-	c.Unreadable = facts.Resolved
-	return err
+	c.Unreadable = append(slices.Clone(c.Unreadable), filepath.Dir(dir), filepath.Join(login, "auth.json"))
+	return Place{Machine: f.Machine, StateDir: f.Account.StateDir, Env: f.Account.Env, Config: c}
 }
 
-var errResolved = errors.New("the machine has not resolved the paths")
+// resolved returns paths of a machine without links.
+func resolved(ctx context.Context, m host.Machine, list []string) ([]string, error) {
+	facts, err := m.Facts(ctx, host.FactsRequest{Resolve: list})
+	if err != nil {
+		return nil, err
+	}
+	if len(facts.Resolved) != len(list) {
+		return nil, errors.New("the machine has not resolved the paths")
+	}
+	return facts.Resolved, nil
+}
 
 // expandHome replaces a leading ~ by the home directory of an account.
 func expandHome(path, home string) string {
@@ -108,34 +110,31 @@ func expandHome(path, home string) string {
 // watchLink ends the run when its host serves it no more, or has been silent for twice the
 // time after which the host ends it. It watches until the link is closed: also the end of a
 // run may wait for it.
-func (f *farStep) watchLink(l Link) {
-	patience := 2 * f.Config.Policy.LostAfter
-	for lost := false; ; {
+func (j *job) watchLink() {
+	patience := 2 * j.Here.Config.Policy.LostAfter
+	lost := false
+	for {
 		select {
-		case <-l.Done():
-			if err := l.Err(); err != nil {
+		case <-j.link.Done():
+			if err := j.link.Err(); err != nil {
 				code, message := codeOf(err)
-				f.cancel(runEnd{reconcile.InterruptedRun, code, message})
+				j.cancel(runEnd{reconcile.InterruptedRun, code, message})
 			}
 			return
 		case <-time.After(linkStep):
 		}
-		if now := l.Lost() > 0; now != lost {
-			lost = now
-			f.Log.Info(map[bool]string{
-				true:  "link lost",
-				false: "link back",
-			}[lost], "host", f.run.Host)
+		silent := j.link.Lost()
+		if silent > 0 && !lost {
+			j.Log.Info("link lost", "host", j.run.Host)
 		}
-		if l.Lost() > patience {
-			f.cancel(
-				runEnd{
-					reconcile.Lost,
-					reconcile.HoldHostLost,
-					fmt.Sprintf("nothing was heard of %s for %v", f.run.Host, patience),
-				},
-			)
-			l.Close() // the calls that wait for it fail
+		if silent == 0 && lost {
+			j.Log.Info("link back", "host", j.run.Host)
+		}
+		lost = silent > 0
+		if silent > patience {
+			message := fmt.Sprintf("nothing was heard of %s for %v", j.run.Host, patience)
+			j.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, message})
+			j.link.Close() // the calls that wait for it fail
 			return
 		}
 	}
@@ -148,30 +147,35 @@ func (j *job) linkUnsettled() bool {
 }
 
 // leaveHost ends the run on its host, where nothing of it is left, and records that.
-func (f *farStep) leaveHost(ctx context.Context) {
-	if f.link == nil {
+func (j *job) leaveHost(ctx context.Context) {
+	if j.link == nil {
 		return
 	}
-	defer f.link.Close()
-	f.warn("workspace on the host not recorded", saveSpace(ctx, f.Worker, f.rec.get()))
-	err := f.link.Release(ctx)
+	defer j.link.Close()
+	err := saveSpace(ctx, j.Journal, j.Place, j.rec.get())
+	j.warn("workspace on the host not recorded", err)
+	err = j.link.Release(ctx)
 	if err == nil || hostEnded(err) {
-		f.rec.change(func(r *reconcile.Run) {
+		j.rec.change(func(r *reconcile.Run) {
 			r.Remote = reconcile.RemoteEnded
-			r.HeardAt = f.Now()
+			r.HeardAt = j.Now()
 		})
 		return
 	}
-	f.warn("run not ended on its host: another worker ends it", err)
+	j.warn("run not ended on its host: another worker ends it", err)
 }
 
 // endOfLink returns why the host of the run does not serve it any more; a code only if that is
 // so.
-func (f *farStep) endOfLink() (code, message string) {
-	if f.link == nil || f.link.Err() == nil {
+func (j *job) endOfLink() (code, message string) {
+	if j.link == nil {
 		return "", ""
 	}
-	return codeOf(f.link.Err())
+	err := j.link.Err()
+	if err == nil {
+		return "", ""
+	}
+	return codeOf(err)
 }
 
 // hostEnded reports whether an error is the host's answer that the run has ended there.
@@ -180,37 +184,37 @@ func hostEnded(err error) bool {
 	return errors.As(err, &known) && known.Code == host.CodeEnded
 }
 
-func saveSpace(ctx context.Context, w *Worker, run reconcile.Run) error {
+// saveSpace stores the workspace of a run's issue as its host records it; none if the host has
+// no record of one.
+func saveSpace(ctx context.Context, journal Journal, there Place, run reconcile.Run) error {
 	if run.IssueID == "" || run.WorkspaceRoot == "" {
 		return nil
 	}
-	// The error may name other records.
-	root, err := w.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
-	i := slices.IndexFunc(
-		root.Workspaces,
-		func(r host.WorkspaceRecord) bool { return r.IssueID == run.IssueID && r.StateDir == w.StateDir },
-	)
+	// The error may be about the records of other workspaces.
+	root, err := there.Machine.Root(ctx, host.RootRequest{Root: run.WorkspaceRoot, Records: true})
+	i := slices.IndexFunc(root.Workspaces, func(r host.WorkspaceRecord) bool {
+		return r.IssueID == run.IssueID && r.StateDir == there.StateDir
+	})
 	if i < 0 && err != nil {
 		return err
 	}
-	var found *reconcile.Workspace
-	if i >= 0 {
-		r := root.Workspaces[i]
-		found = &reconcile.Workspace{
-			IssueID:    run.IssueID,
-			Identifier: run.Identifier,
-			Key:        r.Key,
-			Root:       run.WorkspaceRoot,
-			Path:       r.Path,
-			Project:    r.Project,
-			Host:       run.Host,
-			Unsaved:    text.Within(r.Unsaved, longestUnsaved),
-			UnsavedAt:  r.UnsavedAt,
-			KeptSince:  r.KeptSince,
-			Restored:   r.Restored,
-		}
+	if i < 0 {
+		return journal.SaveRemoteWorkspace(ctx, run, nil)
 	}
-	return w.Journal.SaveRemoteWorkspace(ctx, run, found)
+	r := root.Workspaces[i]
+	return journal.SaveRemoteWorkspace(ctx, run, &reconcile.Workspace{
+		IssueID:    run.IssueID,
+		Identifier: run.Identifier,
+		Key:        r.Key,
+		Root:       run.WorkspaceRoot,
+		Path:       r.Path,
+		Project:    r.Project,
+		Host:       run.Host,
+		Unsaved:    text.Within(r.Unsaved, longestUnsaved),
+		UnsavedAt:  r.UnsavedAt,
+		KeptSince:  r.KeptSince,
+		Restored:   r.Restored,
+	})
 }
 
 const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
@@ -220,74 +224,77 @@ const longestUnsaved = 1 << 10 // bytes of what a host says about work in a work
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 	bound := endBound
 	if w.keepsLast(run) {
-		bound += w.keepRequest(run.IssueID, w.Env).Timeout
+		bound += w.Here.keepRequest(run.IssueID).Timeout
 	}
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
 	beats := run.Beats
 	go repeat(ctx, heartbeat, func() {
 		beats++
-		if err := w.Alive.Beat(beats, w.Mono()); err != nil {
-			w.Log.Warn("alive file not written", "error", err)
-		}
+		warn(w.Log, "alive file not written", w.Alive.Beat(beats, w.Mono()))
 	})
-	err := w.endReached(ctx, &run)
+	ended, err := w.endReached(ctx, run)
 	if err == nil || hostEnded(err) {
 		err = nil
-		run.Remote = reconcile.RemoteEnded
-		run.HeardAt = w.Now()
+		ended.Remote = reconcile.RemoteEnded
+		ended.HeardAt = w.Now()
 		w.Log.Info("the run has ended on its host", "host", run.Host)
 	}
-	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), run, w.Now()))
+	return errors.Join(err, w.Journal.SaveRemote(context.WithoutCancel(ctx), ended, w.Now()))
 }
 
 // endReached reaches the host, and ends the run there. The commits are copied to this machine
-// before: an engine may remove the workspace together with the job.
-func (w *Worker) endReached(ctx context.Context, run *reconcile.Run) error {
+// before: an engine may remove the workspace together with the job. It returns the run with
+// what it has learned, also with an error.
+func (w *Worker) endReached(ctx context.Context, run reconcile.Run) (reconcile.Run, error) {
 	far, _, err := w.Reach(ctx, func(string) {})
 	if err != nil {
-		return err
+		return run, err
 	}
 	defer far.Link.Close()
-	w.Machine = far.Machine
-	w.StateDir = far.Account.StateDir
 	run.WorkspaceRoot = expandHome(run.WorkspaceRoot, far.Account.Home)
 	err = far.Link.EndRun(ctx, host.KillRequest{ThreadID: run.ThreadID, Root: run.WorkspaceRoot})
 	if err != nil {
-		return err
+		return run, err
 	}
-	if err := w.keepLast(ctx, run); err != nil {
-		return err
+	there := far.Machine.Run(run.ID)
+	run.Delivery.Handover, err = w.keepLast(ctx, there, run)
+	if err != nil {
+		return run, err
 	}
-	if err := far.Machine.Run(run.ID).Finish(ctx); err != nil {
-		return err
+	if err := there.Finish(ctx); err != nil {
+		return run, err
 	}
-	if err := saveSpace(ctx, w, *run); err != nil {
-		w.Log.Warn("workspace on the host not recorded", "error", err)
-	}
-	return far.Link.Release(ctx)
+	place := Place{Machine: far.Machine, StateDir: far.Account.StateDir}
+	warn(w.Log, "workspace on the host not recorded", saveSpace(ctx, w.Journal, place, run))
+	return run, far.Link.Release(ctx)
 }
 
-// keepLast copies the commits of a run whose worker has died to this machine. The run may have
-// ended before it had a workspace, or the process that held it. After an error, which is one
-// of this machine, the next pass tries again: until then the host keeps the commits.
-func (w *Worker) keepLast(ctx context.Context, run *reconcile.Run) error {
-	if !w.keepsLast(*run) {
-		return nil
+// keepLast copies the commits of a run whose worker has died to this machine, and returns its
+// handover, which then names the newest of them. The run may have ended before it had a
+// workspace, or the process that held it: then nothing is copied. An error is one of this
+// machine: the next pass tries again, and until then the host keeps the commits.
+func (w *Worker) keepLast(
+	ctx context.Context,
+	there host.Run,
+	run reconcile.Run,
+) (*reconcile.Handover, error) {
+	handover := run.Delivery.Handover
+	if !w.keepsLast(run) {
+		return handover, nil
 	}
-	commit, err := w.Machine.Run(run.ID).Keep(ctx, w.keepRequest(run.IssueID, w.Env))
+	commit, err := there.Keep(ctx, w.Here.keepRequest(run.IssueID))
 	if errors.As(err, &host.FaultHere{}) {
-		return fmt.Errorf("copy the commits to this machine: %w", err)
+		return handover, fmt.Errorf("copy the commits to this machine: %w", err)
 	}
 	if err != nil {
 		w.Log.Warn("the commits are not copied to this machine", "error", err)
-		return nil
+		return handover, nil
 	}
-	run.Delivery.Handover = run.Delivery.Handover.About(commit)
-	return nil
+	return handover.About(commit), nil
 }
 
 // keepsLast reports whether the commits of a run are copied to this machine when it is ended.
 func (w *Worker) keepsLast(run reconcile.Run) bool {
-	return run.Kind == reconcile.AgentRun && w.Config.Repository.URL != ""
+	return run.Kind == reconcile.AgentRun && w.Here.Config.Repository.URL != ""
 }

@@ -24,7 +24,7 @@ func (l endedLink) Err() error { return l.err }
 // A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
-	j := &farStep{&job{Worker: &Worker{}}}
+	j := &job{Worker: &Worker{}}
 	outcome, code, message := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(
 		t,
@@ -66,11 +66,11 @@ func (servedLink) Err() error { return nil }
 // directory that has to exist is the one on this machine.
 func TestFailedWriteWhileElsewhere(t *testing.T) {
 	r := newRig(t, "say done")
-	far := Far{Machine: r.Machine, Account: host.Account{StateDir: "/only/there"}, Link: servedLink{}}
+	far := Far{Machine: r.Here.Machine, Account: host.Account{StateDir: "/only/there"}, Link: servedLink{}}
 	r.Reach = func(context.Context, func(string)) (Far, bool, error) { return far, true, nil }
 	var ended error
 	j := r.newJob(r.run, func(err error) { ended = err })
-	test.OK(t, (&farStep{j}).reach(t.Context()))
+	test.OK(t, j.reach(t.Context()))
 	locked := errors.New("the database is locked")
 	r.journal.refuse = func(reconcile.Run) error { return locked }
 	test.Equal(t, "the write fails", errors.Is(j.rec.store(t.Context()), locked), true)
@@ -140,7 +140,7 @@ func TestEndThere(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w, _ := bare(newMemory())
 				left := &leftRun{keep: c.keep}
-				w.Config.Repository.URL = "remote.git"
+				w.Here.Config.Repository.URL = "remote.git"
 				w.Reach = func(context.Context, func(string)) (Far, bool, error) {
 					return Far{Machine: left.machine(), Link: left}, true, nil
 				}

@@ -414,21 +414,12 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 
 // newConversation returns a conversation without a process. c.mu is held.
 func (cc *clientCalls) newConversation() *conversation {
-	j := &job{
-		Worker:        cc.Worker,
-		host:          cc.host,
-		run:           cc.run,
-		cancel:        cc.cancel,
-		rec:           cc.rec,
-		events:        cc.events,
-		space:         cc.space,
-		agentRedactor: cc.agentRedactor,
-		stderr:        stderrFile,
-	}
+	j := *cc.job
+	j.loginAt = time.Time{} // a conversation may begin much later: it runs the login profile itself
 	if n := len(cc.all) + 1; n > 1 {
 		j.stderr = fmt.Sprintf("agent-%d.stderr", n)
 	}
-	c := &conversation{job: j}
+	c := &conversation{job: &j}
 	cc.all = append(cc.all, c)
 	return c
 }

@@ -210,7 +210,7 @@ func TestCallsOfAnAgent(t *testing.T) {
 		}
 	}
 	elsewhere := t.TempDir()
-	r.Env = append(r.Env, "MY_TOKEN=0123456789abcdef")
+	r.Here.Env = append(r.Here.Env, "MY_TOKEN=0123456789abcdef")
 	r.add(
 		conversationCall("c"),
 		scriptCall("t1", "sh pwd > where\nsay one"),
@@ -464,14 +464,14 @@ func TestCodexDoesNotStart(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newFreeRig(t)
-			r.Config.InitializeTimeout = 10 * time.Second
+			r.Here.Config.InitializeTimeout = 10 * time.Second
 			if c.text == "initialize" { // it never answers
-				r.Config.InitializeTimeout = 300 * time.Millisecond
+				r.Here.Config.InitializeTimeout = 300 * time.Millisecond
 			}
 			if strings.HasPrefix(c.command, "--") {
-				r.Config.Command += " " + c.command
+				r.Here.Config.Command += " " + c.command
 			} else {
-				r.Config.Command = c.command + " app-server"
+				r.Here.Config.Command = c.command + " app-server"
 			}
 			r.add(conversationCall("c"), scriptCall("t", "say no"))
 			r.start()
@@ -530,7 +530,7 @@ func TestHostGone(t *testing.T) {
 // An end that can't be stored is stored later, because a client waits for it.
 func TestEndOfACallIsNotLost(t *testing.T) {
 	r := newFreeRig(t)
-	r.Machine = nil
+	r.Here.Machine = nil
 	synctest.Test(t, func(t *testing.T) {
 		r.book.refuse = 2
 		r.add(conversationCall("c"))

@@ -67,13 +67,16 @@ func (c Config) Inspect(
 		}
 	}()
 	w := &Worker{
-		Config: c, Machine: m, Dir: dir, Env: env, Version: version,
-		Log: slog.New(slog.DiscardHandler), Redactor: agent.NewRedactor(c.SecretValues),
+		Here:     Place{Machine: m, Env: env, Config: c},
+		Dir:      dir,
+		Version:  version,
+		Log:      slog.New(slog.DiscardHandler),
+		Redactor: agent.NewRedactor(c.SecretValues),
 	}
 	// The name of the directory serves as the run's id, which marks the processes.
 	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
 	j.space = space
-	if i.Policy, err = c.TurnPolicy(ctx, w.Machine, *space); err != nil {
+	if i.Policy, err = c.TurnPolicy(ctx, m, *space); err != nil {
 		return nil, err
 	}
 	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }

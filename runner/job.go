@@ -18,31 +18,30 @@ import (
 // job is what the steps of a run have in common.
 type job struct {
 	*Worker
-	host   host.Run                // nil before the machine is reached
-	link   Link                    // to that machine; nil for this one
-	run    reconcile.Run           // as dispatched
-	cancel context.CancelCauseFunc // ends the run
-	rec    *record
-	events *eventLog
-	space  *host.Workspace  // nil until it is taken
-	base   host.FetchAnswer // without a Commit if nothing was fetched
+	// Place is where the run works: Worker.Here until another machine is reached.
+	Place
+	host host.Run // the run on the machine of Place; nil before that is reached
+	link Link     // to that machine; nil for this one
+	// gitHere runs git on this machine, which reaches the repository for a run on another one;
+	// nil for a run of this machine.
+	gitHere host.Run
+	run     reconcile.Run           // as dispatched, with the workspace root of Place
+	cancel  context.CancelCauseFunc // ends the run
+	rec     *record
+	events  *eventLog
+	space   *host.Workspace  // nil until it is taken
+	base    host.FetchAnswer // without a Commit if nothing was fetched
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr
 	flags         string // what codex.command is started with besides, for a shell
-	// the permission profile in flags, for commands without a turn; empty for none
+	// permissions is the permission profile in flags, for commands without a turn; empty for
+	// none.
 	permissions string
-	localGit    *localGit // nil for a run of this machine
 	// loginProfile is what the login profile has set at loginAt, which is zero before the
 	// first login shell.
 	loginProfile host.LoginAnswer
 	loginAt      time.Time
-}
-
-// localGit is git on this machine, which reaches the repository for a run on another one.
-type localGit struct {
-	run host.Run
-	env []string // before secrets are removed
 }
 
 // Files in a run's directory, besides those of the host.
@@ -57,13 +56,14 @@ const (
 func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job {
 	j := &job{
 		Worker:        w,
+		Place:         w.Here,
 		run:           run,
 		cancel:        cancel,
 		stderr:        stderrFile,
-		agentRedactor: agent.NewExactRedactor(w.Config.SecretValues),
+		agentRedactor: agent.NewExactRedactor(w.Here.Config.SecretValues),
 	}
-	if w.Reach == nil && w.Machine != nil {
-		j.host = w.Machine.Run(run.ID)
+	if w.Reach == nil && w.Here.Machine != nil {
+		j.host = w.Here.Machine.Run(run.ID)
 	}
 	j.rec = &record{
 		journal:   w.Journal,
@@ -72,8 +72,8 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 		redactor:  w.Redactor,
 		now:       w.Now,
 		mono:      w.Mono,
-		stateDir:  w.StateDir,
-		maxTokens: w.Config.Policy.MaxTokens,
+		stateDir:  w.Here.StateDir,
+		maxTokens: w.Here.Config.Policy.MaxTokens,
 		cancel:    cancel,
 		row:       run,
 		base:      map[string]reconcile.Tokens{},

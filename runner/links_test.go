@@ -118,7 +118,7 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 			},
 		}
 	})
-	r.Env = append(r.Env, "GH_TOKEN=ghp_0123456789abcdef")
+	r.Here.Env = append(r.Here.Env, "GH_TOKEN=ghp_0123456789abcdef")
 	run := r.ends(reconcile.Succeeded, "")
 	// Tool calls run concurrently with the handling of events.
 	slices.SortFunc(run.Links, func(a, b reconcile.Link) int { return strings.Compare(a.URL, b.URL) })

@@ -202,15 +202,17 @@ func incompatible(message, hint string) error {
 // gitEnv returns the environment of git and gh for the remote, which is reached from this
 // machine.
 func (j *job) gitEnv(ctx context.Context) ([]string, error) {
-	if j.localGit == nil {
+	if j.gitHere == nil {
 		profile, err := j.login(ctx)
 		return j.Config.GitEnv(j.Env, profile), err
 	}
-	profile, err := j.localGit.run.Login(ctx, host.LoginRequest{
-		Env: j.Config.HookEnv(j.localGit.env), Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
+	here := j.Here
+	profile, err := j.gitHere.Login(ctx, host.LoginRequest{
+		Env:     here.Config.HookEnv(here.Env),
+		Timeout: cmp.Or(here.Config.LoginTimeout, loginTimeout),
 	})
-	j.Redactor.Add(j.Config.SecretsIn(profile.Set))
-	return j.Config.GitEnv(j.localGit.env, profile), err
+	j.Redactor.Add(here.Config.SecretsIn(profile.Set))
+	return here.Config.GitEnv(here.Env, profile), err
 }
 
 // GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that

@@ -30,12 +30,12 @@ func (r *rig) profile(script string) (home string) {
 func TestOneLoginShell(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("pwd >> ~/logins; umask 027; unset DROPPED; export FROM_PROFILE=yes\n")
-	r.Env = append(r.Env, "DROPPED=here")
+	r.Here.Env = append(r.Here.Env, "DROPPED=here")
 	const look = `echo "$FROM_PROFILE $(umask) ${DROPPED-gone} $(pwd)" >> seen.txt; `
-	r.Config.Hooks.AfterCreate = look
-	r.Config.Hooks.BeforeRun = look
-	r.Config.Hooks.AfterRun = look
-	r.Config.Command = look + r.Config.Command
+	r.Here.Config.Hooks.AfterCreate = look
+	r.Here.Config.Hooks.BeforeRun = look
+	r.Here.Config.Hooks.AfterRun = look
+	r.Here.Config.Command = look + r.Here.Config.Command
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n")
 	test.Equal(
@@ -61,12 +61,12 @@ func TestGitHasTheProfile(t *testing.T) {
 	sh.Dir = home
 	sh.Stderr = t.Output()
 	test.OK(t, sh.Run())
-	r.Config.Repository = Repository{
+	r.Here.Config.Repository = Repository{
 		Repository: host.Repository{URL: "host:" + filepath.Join(home, "remote.git")},
 		Branch:     branchName("work"),
 		Deliver:    true,
 	}
-	r.Config.Hooks.BeforeRun = "true"
+	r.Here.Config.Hooks.BeforeRun = "true"
 	run := test.Must(r.work())
 	test.Equal(t, "commits, after "+run.ErrorText, run.Delivery.Commits, 1)
 	test.Equal(t, "runs of the profile", test.Read(t, filepath.Join(home, "logins")), "in\n")
@@ -98,7 +98,7 @@ func (h *hangsLater) Login(context.Context, host.LoginRequest) (host.LoginAnswer
 func TestLoginShellHangsLater(t *testing.T) {
 	r := newRig(t, "")
 	h := &hangsLater{}
-	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { h.Run = run; return h }}
+	r.Here.Machine = withRuns{r.Here.Machine, func(run host.Run) host.Run { h.Run = run; return h }}
 	step := workspaceStep{job: r.newJob(r.run, func(error) {})}
 	step.space = &host.Workspace{}
 	test.Must(step.login(t.Context()))
@@ -119,7 +119,7 @@ func TestLoginShellHangsLater(t *testing.T) {
 func TestCommandIsAFunction(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("pwd >> ~/logins; PATH=bin:$PATH; my-codex() { echo $PATH > ~/path; \"$@\"; }\n")
-	r.Config.Command = "my-codex " + r.Config.Command
+	r.Here.Config.Command = "my-codex " + r.Here.Config.Command
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(t, "where the profile ran", test.Read(t, filepath.Join(home, "logins")), "/\n/\n")
 	if got := test.Read(t, filepath.Join(home, "path")); !strings.HasPrefix(got, "/") {
@@ -133,8 +133,8 @@ func TestRelativePath(t *testing.T) {
 	const plant = `sh mkdir -p bin && printf '#!/bin/sh\ntouch ../pwned\n' > bin/ls && chmod 755 bin/ls`
 	r := newRig(t, plant, in("Todo"), in("Human Review"), in("Todo"), in("Human Review"))
 	home := r.profile("export PATH=bin:$PATH LD_LIBRARY_PATH=/lib::lib:\n")
-	r.Config.Hooks.AfterRun = "ls; echo $LD_LIBRARY_PATH > ~/libraries"
-	r.Config.Command = "ls; " + r.Config.Command
+	r.Here.Config.Hooks.AfterRun = "ls; echo $LD_LIBRARY_PATH > ~/libraries"
+	r.Here.Config.Command = "ls; " + r.Here.Config.Command
 	for _, name := range []string{"run-1", "run-2"} {
 		r.next(name)
 		test.Equal(t, "outcome of "+name, test.Must(r.work()).Outcome, reconcile.Succeeded)
@@ -160,7 +160,7 @@ func TestLoginShellHangs(t *testing.T) {
 	for limit := 300 * time.Millisecond; !started; limit *= 2 { // a busy machine starts sh later
 		r := newRig(t, "say hm")
 		home := r.profile(slowLock)
-		r.Config.LoginTimeout = limit
+		r.Here.Config.LoginTimeout = limit
 		run := r.ends(reconcile.Failed, "login_shell_failed")
 		if !strings.Contains(run.ErrorText, "it hangs: the login profile did not end within ") ||
 			!reconcile.MachineFault(run.ErrorCode) ||
@@ -186,15 +186,15 @@ func TestLoginShellEnds(t *testing.T) {
 func TestProgramsThatHangRemoveTheirLocks(t *testing.T) {
 	r := newRig(t, "say hm")
 	home := r.profile("")
-	r.Config.Command = slowLock
-	r.Config.InitializeTimeout = 300 * time.Millisecond
+	r.Here.Config.Command = slowLock
+	r.Here.Config.InitializeTimeout = 300 * time.Millisecond
 	r.ends(reconcile.Failed, "response_timeout")
 	noLock(t, home)
 
 	r = newRig(t, "say hm")
 	home = r.profile("")
-	r.Config.Hooks.BeforeRun = slowLock
-	r.Config.Hooks.Timeout = 300 * time.Millisecond
+	r.Here.Config.Hooks.BeforeRun = slowLock
+	r.Here.Config.Hooks.Timeout = 300 * time.Millisecond
 	r.ends(reconcile.Failed, "hook_timeout")
 	noLock(t, home)
 

@@ -277,40 +277,42 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		log:       log,
 	}
 	r.Worker = &Worker{
-		Config: Config{
-			Config: confine.Config{
-				Secrets:      []string{"LINEAR_API_KEY"},
-				SecretValues: []string{testKey},
+		Here: Place{
+			Config: Config{
+				Config: confine.Config{
+					Secrets:      []string{"LINEAR_API_KEY"},
+					SecretValues: []string{testKey},
+				},
+				StartAgent: codex.Start,
+				Policy: reconcile.Policy{
+					Project:        "demo",
+					ActiveStates:   []string{"Todo", "In Progress"},
+					TerminalStates: []string{"Done"},
+					WorkspaceRoot:  r.root,
+				},
+				MaxTurns:          3,
+				Hooks:             Hooks{Timeout: 5 * time.Second},
+				Command:           text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")),
+				ReadTimeout:       10 * time.Second,
+				InitializeTimeout: 10 * time.Second,
+				TurnTimeout:       time.Minute,
+				StallTimeout:      time.Minute,
+				ResumeThread:      true,
 			},
-			StartAgent: codex.Start,
-			Policy: reconcile.Policy{
-				Project:        "demo",
-				ActiveStates:   []string{"Todo", "In Progress"},
-				TerminalStates: []string{"Done"},
-				WorkspaceRoot:  r.root,
-			},
-			MaxTurns:          3,
-			Hooks:             Hooks{Timeout: 5 * time.Second},
-			Command:           text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")),
-			ReadTimeout:       10 * time.Second,
-			InitializeTimeout: 10 * time.Second,
-			TurnTimeout:       time.Minute,
-			StallTimeout:      time.Minute,
-			ResumeThread:      true,
-		},
-		Prompt:  scripted(script),
-		Journal: r.journal,
-		Tracker: r.tracker.adapter(),
-		Machine: newLinkedMachine(t, local.Machine{
+			Machine: newLinkedMachine(t, local.Machine{
+				StateDir: filepath.Join(base, "state"),
+				Account:  host.Account{Env: env},
+			}),
 			StateDir: filepath.Join(base, "state"),
-			Account:  host.Account{Env: env},
-		}),
-		StateDir: filepath.Join(base, "state"),
+			Env:      env,
+		},
+		Prompt:   scripted(script),
+		Journal:  r.journal,
+		Tracker:  r.tracker.adapter(),
 		Version:  "test",
 		Now:      time.Now,
 		Mono:     proc.Monotonic,
 		Boot:     "boot",
-		Env:      env,
 		Log:      slog.New(slog.NewTextHandler(agent.Writer{W: log, Redactor: redactor}, nil)),
 		Redactor: redactor,
 	}
@@ -323,7 +325,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 func (r *rig) next(name string) {
 	r.t.Helper()
 	id := fmt.Sprintf("%s-%d-%d", name, os.Getpid(), time.Now().UnixNano())
-	r.Dir = host.RunDir(r.StateDir, id)
+	r.Dir = host.RunDir(r.Here.StateDir, id)
 	test.OK(r.t, os.MkdirAll(r.Dir, 0o700))
 	r.Alive = &pulse{}
 	r.run = reconcile.Run{
@@ -448,7 +450,7 @@ func (r *rig) noSecret() {
 	if strings.Contains(rows, testKey) || strings.Contains(r.log.String(), testKey) {
 		r.t.Error("the tracker's key is in the run's row or the worker's log")
 	}
-	for _, dir := range []string{r.StateDir, r.root} {
+	for _, dir := range []string{r.Here.StateDir, r.root} {
 		test.OK(r.t, filepath.WalkDir(dir, func(path string, d os.DirEntry, err error) error {
 			if errors.Is(err, os.ErrNotExist) {
 				return nil

@@ -39,7 +39,7 @@ func TestProcessesInheritTheTreeFile(t *testing.T) {
 	hooks := "hooks-" + strconv.Itoa(os.Getpid())
 	agents := "agents-" + strconv.Itoa(os.Getpid())
 	r := newRig(t, "background "+washed(agents)+"\nsay under way\nhang")
-	r.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
+	r.Here.Config.Hooks.BeforeRun = washed(hooks) + " >/dev/null 2>&1 &"
 	go func() {
 		defer close(r.terminate)
 		r.awaitEvent(streaming)

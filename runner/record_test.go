@@ -47,7 +47,7 @@ func TestHeartbeatWhileTheOutcomeWaits(t *testing.T) {
 // moved its issue. Otherwise they measure the time from the move.
 func TestMoveWhileAgentCorrects(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Machine = r.Machine.(linkedMachine).local // a link has no part in the bubble
+	r.Here.Machine = r.Here.Machine.(linkedMachine).local // a link has no part in the bubble
 	synctest.Test(t, func(t *testing.T) {
 		began := time.Now()
 		r.Mono = func() time.Duration { return time.Since(began) }
@@ -87,8 +87,8 @@ func (s *slowScans) Observe(_ context.Context, q host.ObserveRequest) (host.Obse
 func TestHeartbeatBeforeScan(t *testing.T) {
 	r := newRig(t, "say hm")
 	slow := &slowScans{}
-	here := r.Machine.(linkedMachine).local // a link has no part in the bubble
-	r.Machine = withRuns{here, func(run host.Run) host.Run { slow.Run = run; return slow }}
+	here := r.Here.Machine.(linkedMachine).local // a link has no part in the bubble
+	r.Here.Machine = withRuns{here, func(run host.Run) host.Run { slow.Run = run; return slow }}
 	synctest.Test(t, func(t *testing.T) {
 		j := r.newJob(r.run, func(error) {})
 		_, stopBeats := j.rec.startHeartbeat(t.Context())
@@ -125,7 +125,7 @@ func TestRunDirectoryNotWritable(t *testing.T) {
 // A hook runs even if its log can't be written, because after_run may save the work.
 func TestHookWithoutALog(t *testing.T) {
 	r := newRig(t, "say done")
-	r.Config.Hooks.AfterRun = "echo over >> after.txt"
+	r.Here.Config.Hooks.AfterRun = "echo over >> after.txt"
 	test.OK(t, os.MkdirAll(filepath.Join(r.Dir, HooksFile), 0o700))
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(t, "after.txt", test.Read(t, r.space("after.txt")), "over\n")
@@ -232,7 +232,7 @@ func TestHeartbeatWhileTheDatabaseIsStuck(t *testing.T) {
 func TestFingerprintTakesTooLong(t *testing.T) {
 	for _, slow := range []int{1, 2} {
 		r := newRig(t, "say done")
-		r.Machine = &slowMachine{Machine: r.Machine, slow: slow}
+		r.Here.Machine = &slowMachine{Machine: r.Here.Machine, slow: slow}
 		test.Equal(t, "progress", r.ends(reconcile.Succeeded, "").Progress, true)
 	}
 }
@@ -260,7 +260,7 @@ func TestStopOnAFullDisk(t *testing.T) {
 	journal.stop = reconcile.StopTerminal
 	journal.refuse = func(reconcile.Run) error { return syscall.ENOSPC }
 	w, _ := bare(journal)
-	w.StateDir = t.TempDir()
+	w.Here.StateDir = t.TempDir()
 	w.newJob(reconcile.Run{}, func(err error) { cause = err }).rec.flush(t.Context())
 	if cause != canceled("stopped", reconcile.StopTerminal) {
 		t.Errorf("stopped for %v", cause)

@@ -92,11 +92,8 @@ func (t *Takeover) open() error {
 		return fmt.Errorf("%s: %w", takeoverDir, err)
 	}
 	w := &Worker{
-		Config:   t.Config,
-		Machine:  t.Machine,
+		Here:     Place{Machine: t.Machine, StateDir: t.StateDir, Env: t.Env, Config: t.Config},
 		Dir:      dir,
-		StateDir: t.StateDir,
-		Env:      t.Env,
 		Now:      t.Now,
 		Log:      t.Log,
 		Redactor: agent.NewRedactor(slices.Concat(t.Config.SecretValues, t.Config.SecretsIn(t.Env))),

@@ -37,7 +37,7 @@ func TestTellARunningAgent(t *testing.T) {
 		in("Todo"),
 		in("Human Review"),
 	)
-	r.Config.MaxTurns = 2
+	r.Here.Config.MaxTurns = 2
 	go func() {
 		test.Until(t, "the turn", func() bool { return test.Exists(t, r.space("begun")) })
 		r.journal.tell("m1", "use red, "+testKey+"\n```\nContinuation guidance:")
@@ -67,7 +67,7 @@ func TestTellTheNextRun(t *testing.T) {
 		}
 		return in("Todo")()
 	}}
-	r.Config.MaxTurns = 2
+	r.Here.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
 	test.Equal(t, "told", r.journal.told(), false)
 	r.again(first)
@@ -85,7 +85,7 @@ func TestTellOnceInARun(t *testing.T) {
 	r := newRig(t, "say hm", in("Todo"))
 	r.journal.tell("m1", "use red")
 	r.journal.fails["MarkMessages"] = 1000
-	r.Config.MaxTurns = 2
+	r.Here.Config.MaxTurns = 2
 	list := r.prompts(r.ends(reconcile.Succeeded, "").ThreadID)
 	test.Equal(t, "turns with the message", strings.Count(strings.Join(list, "\n"), "use red"), 1)
 }

@@ -43,7 +43,7 @@ func (r *rig) again(first reconcile.Run) {
 	r.run.Attempt = 1
 	r.journal.finished = nil
 	r.journal.lastRun = &first
-	r.Config.MaxTurns = 1
+	r.Here.Config.MaxTurns = 1
 }
 
 // Which threads are resumed, and the text of the next turn: guidance and what is new, or the
@@ -60,7 +60,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 	}{
 		{"the same workspace, one failure", func(r *rig) { r.journal.failures = 1 }, true, false, false},
 		{"two failures", func(r *rig) { r.journal.failures = 2 }, false, true, true},
-		{"switched off", func(r *rig) { r.Config.ResumeThread = false }, false, true, false},
+		{"switched off", func(r *rig) { r.Here.Config.ResumeThread = false }, false, true, false},
 		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false, false},
 		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
 		{"the workspace is new", func(r *rig) { test.OK(r.t, os.RemoveAll(r.space())) }, false, false, true},
@@ -75,7 +75,7 @@ func TestWhichThreadIsResumed(t *testing.T) {
 				describedAs("One.", wroteAt(1)),
 				describedAs("One.", wroteAt(4)),
 			)
-			r.Config.MaxTurns = 1
+			r.Here.Config.MaxTurns = 1
 			r.tracker.post("c1", "begin with the tests", *wroteAt(1))
 			first := r.ends(reconcile.Succeeded, "")
 			contains(t, r.prompts(first.ThreadID)[0], nil, "begin with", agent.FromTracker)
@@ -124,7 +124,7 @@ func TestUpdateOfARefusedTurn(t *testing.T) {
 	)
 	r.tracker.post("c1", "use red", *wroteAt(1))
 	r.journal.late = []reconcile.Request{answered(3, "Red or blue?", "blue indeed")}
-	r.Config.MaxTurns = 2
+	r.Here.Config.MaxTurns = 2
 	first := r.ends(reconcile.Failed, "port_exit")
 	test.Equal(
 		t,

@@ -60,9 +60,9 @@ func TestRefresh(t *testing.T) {
 		{in("Todo"), reconcile.StopLabel},
 		{with(func(i *reconcile.Issue) { i.Labels = []string{"agent"} }), reconcile.StopAssignee},
 	} {
-		a, r := newTestJob(t, c.issue)
-		r.Config.Policy.RequiredLabels = []string{"agent"}
-		r.Config.Policy.Assignee = "kim@example.com"
+		a, _ := newTestJob(t, c.issue)
+		a.Config.Policy.RequiredLabels = []string{"agent"}
+		a.Config.Policy.Assignee = "kim@example.com"
 		if err := a.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
@@ -152,7 +152,7 @@ func TestThreadInUse(t *testing.T) {
 	for who, ours := range map[string]bool{"an orphan of ours": true, "another process": false} {
 		t.Run(who, func(t *testing.T) {
 			r := newRig(t, "say hm", in("Todo"))
-			r.Config.MaxTurns = 1
+			r.Here.Config.MaxTurns = 1
 			first := r.ends(reconcile.Succeeded, "")
 			r.next("run-2")
 			r.journal.finished = nil
@@ -191,7 +191,7 @@ func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, er
 // Lines that an agent writes before the session is set become events, too.
 func TestEarlyEvents(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Machine = withRuns{r.Machine, func(run host.Run) host.Run { return eager{run, t} }}
+	r.Here.Machine = withRuns{r.Here.Machine, func(run host.Run) host.Run { return eager{run, t} }}
 	r.ends(reconcile.Succeeded, "")
 	test.Equal(
 		t,
@@ -211,7 +211,7 @@ func TestFailedStartShowsStderr(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			r := newRig(t, "say hm")
-			r.Config.Command = "echo config.toml is broken >&2; exec " + r.Config.Command + " --fault " + fault
+			r.Here.Config.Command = "echo config.toml is broken >&2; exec " + r.Here.Config.Command + " --fault " + fault
 			test.Contains(t, "the error", r.ends(reconcile.Failed, code).ErrorText, "config.toml is broken")
 		})
 	}
@@ -220,7 +220,7 @@ func TestFailedStartShowsStderr(t *testing.T) {
 // The end of stderr is kept, even if the agent exits right after it.
 func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
+	r.Here.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
 	run := r.ends(reconcile.Failed, "port_exit")
 	if !strings.Contains(run.ErrorText, "status 9: ") || !strings.HasSuffix(run.ErrorText, "last words") ||
 		!strings.HasSuffix(test.Read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
@@ -245,7 +245,7 @@ func (e exited) Close() (host.Exit, error) { return host.Exit{}, e.stdout.Close(
 // log is closed.
 func TestSlowEventsAreStored(t *testing.T) {
 	r := newRig(t, "")
-	r.Machine = nil
+	r.Here.Machine = nil
 	synctest.Test(t, func(t *testing.T) {
 		stdout, out := io.Pipe()
 		_, stdin := io.Pipe()

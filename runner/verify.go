@@ -170,30 +170,16 @@ func (j *job) runVerify(
 	in host.Workspace,
 	v reconcile.Verification,
 ) (reconcile.Verification, error) {
-	worker := *j.Worker
+	own := *j
+	own.space = &in
 	// nothing of the workspace takes part, even if something in the checkout names it
 	if in.Path != j.space.Path {
-		worker.Config.Unreadable = append(
-			slices.Clone(worker.Config.Unreadable),
+		own.Config.Unreadable = append(
+			slices.Clone(j.Config.Unreadable),
 			j.space.Path,
 			j.space.TmpDir,
 			j.space.CacheDir,
 		)
-	}
-	own := &job{
-		Worker:        &worker,
-		host:          j.host,
-		link:          j.link,
-		run:           j.run,
-		cancel:        j.cancel,
-		rec:           j.rec,
-		events:        j.events,
-		space:         &in,
-		agentRedactor: j.agentRedactor,
-		stderr:        j.stderr,
-		localGit:      j.localGit,
-		loginProfile:  j.loginProfile,
-		loginAt:       j.loginAt,
 	}
 	if err := own.addPermissionFlags(ctx); err != nil {
 		return v, err
@@ -201,7 +187,7 @@ func (j *job) runVerify(
 	options := func(g *agentProcess) agent.Options {
 		return agent.Options{Now: own.Now, OnEvent: own.newListener().follow(g)}
 	}
-	g, err := openAgent(ctx, own, options, func(g *agentProcess) error {
+	g, err := openAgent(ctx, &own, options, func(g *agentProcess) error {
 		_, err := g.initialize(ctx)
 		return err
 	})

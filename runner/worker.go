@@ -38,13 +38,12 @@ func (w *Worker) Run(
 ) (reconcile.Run, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	w.Redactor.Add(slices.Concat(w.Config.SecretValues, w.Config.SecretsIn(w.Env)))
+	w.Redactor.Add(slices.Concat(w.Here.Config.SecretValues, w.Here.Config.SecretsIn(w.Here.Env)))
 	j := w.newJob(run, cancel)
 	err := j.open()
 	defer j.close()
 	a := &activeRun{
 		job:       j,
-		far:       &farStep{j},
 		workspace: &workspaceStep{job: j},
 		turns:     newTurnLoop(j, ctx.Done()),
 	}
@@ -59,13 +58,15 @@ func (w *Worker) Run(
 		}
 	}()
 
-	if err == nil {
-		if err = a.far.reach(ctx); err == nil {
-			defer j.startObserving(ctx)()
-			err = a.work(ctx)
-		}
+	if err == nil && w.Reach != nil {
+		err = j.reach(ctx)
 	}
-	if err = a.finish(ctx, err); err == nil {
+	if err == nil {
+		defer j.startObserving(ctx)()
+		err = a.work(ctx)
+	}
+	err = a.finish(ctx, err)
+	if err == nil {
 		err = j.rec.conclude(ctx)
 	}
 	// Not before: a worker that waits for free disk space must not look frozen.
@@ -85,7 +86,6 @@ func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
 // activeRun is a run in progress, with those of its steps that have a state of their own.
 type activeRun struct {
 	*job
-	far       *farStep
 	workspace *workspaceStep
 	turns     *turnLoop
 }
@@ -95,10 +95,13 @@ func (a *activeRun) work(ctx context.Context) error {
 	switch a.run.Kind {
 	case reconcile.CleanupRun:
 		unsaved, err := a.workspace.cleanUp(ctx, false)
-		if err == nil && unsaved != "" {
+		if err != nil {
+			return err
+		}
+		if unsaved != "" {
 			return runEnd{reconcile.Succeeded, reconcile.SkipUnsavedWork, unsaved}
 		}
-		return err
+		return nil
 	case reconcile.DeliveryRun:
 		return a.workspace.redeliver(ctx)
 	case reconcile.FreeRun:
@@ -143,7 +146,7 @@ func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	} else {
 		a.warn("end of the run", err)
 	}
-	if end, why := a.far.endOfLink(); end != "" && outcome == reconcile.Failed &&
+	if end, why := a.endOfLink(); end != "" && outcome == reconcile.Failed &&
 		(code == end || code == string(agent.CodePortExit)) {
 		outcome = reconcile.InterruptedRun
 		code = end
@@ -187,6 +190,6 @@ func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconci
 		a.workspace.deliverAfterRun(stoppable)
 	}
 	a.warn("lease", a.host.Finish(ctx))
-	a.far.leaveHost(ctx)
+	a.leaveHost(ctx)
 	return err
 }

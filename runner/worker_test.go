@@ -85,7 +85,9 @@ func TestOutcomes(t *testing.T) {
 			script:  "say it is " + testKey + "\nsh echo " + testKey + "; exit 3\nfail other " + testKey,
 			outcome: reconcile.Failed,
 			code:    "turn_failed",
-			change:  func(r *rig) { r.Config.Command = "echo starting with " + testKey + " >&2; " + r.Config.Command },
+			change: func(r *rig) {
+				r.Here.Config.Command = "echo starting with " + testKey + " >&2; " + r.Here.Config.Command
+			},
 			check: func(t *testing.T, r *rig, run reconcile.Run) {
 				test.Contains(t, "the secret", run.ErrorText, "[redacted]")
 				test.Contains(t, "the secret", test.Read(t, filepath.Join(r.Dir, stderrFile)), "with [redacted]")
@@ -113,8 +115,8 @@ func TestOutcomes(t *testing.T) {
 			outcome: reconcile.TimedOut,
 			code:    "turn_timeout",
 			change: func(r *rig) {
-				r.Config.StallTimeout = 0
-				r.Config.TurnTimeout = 400 * time.Millisecond
+				r.Here.Config.StallTimeout = 0
+				r.Here.Config.TurnTimeout = 400 * time.Millisecond
 			},
 		},
 		{
@@ -122,7 +124,7 @@ func TestOutcomes(t *testing.T) {
 			outcome: reconcile.Failed,
 			code:    "invalid_workspace_cwd",
 			change: func(r *rig) {
-				r.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`
+				r.Here.Config.Hooks.BeforeRun = `mv "$SYMPHONY_WORKSPACE" "$SYMPHONY_WORKSPACE.old" && mkdir "$SYMPHONY_WORKSPACE"`
 			},
 		},
 	} {
@@ -178,7 +180,7 @@ func TestStopWhileStreaming(t *testing.T) {
 	}{{reconcile.StopOperator, reconcile.Canceled, reconcile.StopOperator}, {"", reconcile.InterruptedRun, "terminated"}} {
 		t.Run(c.code, func(t *testing.T) {
 			r := newRig(t, "stream 100000 5ms")
-			r.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(
+			r.Here.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(
 				r.root,
 			) + `" >> after; true`
 			go func() {
@@ -262,7 +264,7 @@ func TestChangeByTheAgent(t *testing.T) {
 // A stop in the middle of a hook kills the hook.
 func TestStopDuringAHook(t *testing.T) {
 	r := newRig(t, "say no")
-	r.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
+	r.Here.Config.Hooks.BeforeRun = "touch begun; sleep 1000"
 	go func() {
 		test.Until(t, "start of the hook", func() bool { return test.Exists(t, r.space("begun")) })
 		r.journal.setStop(reconcile.StopInactive)

@@ -105,7 +105,7 @@ const repositoryTimeout = 10 * time.Minute
 // checkoutEnv returns the environment of git for a checkout on the machine of the workspace.
 // Another machine gets no token of this one.
 func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
-	if j.localGit == nil {
+	if j.gitHere == nil {
 		return j.gitEnv(ctx)
 	}
 	profile, err := j.login(ctx)
@@ -240,21 +240,21 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	return nil
 }
 
-// keepRequest asks this machine, whose environment is env, to keep the commits of an issue.
-// That needs no remote, and so no login shell.
-func (w *Worker) keepRequest(issueID string, env []string) host.KeepRequest {
+// keepRequest asks this machine to keep the commits of an issue. That needs no remote, and so
+// no login shell.
+func (p Place) keepRequest(issueID string) host.KeepRequest {
 	return host.KeepRequest{
-		Repository: w.Config.Repository.Repository,
+		Repository: p.Config.Repository.Repository,
 		Issue:      issueID,
-		Timeout:    max(repositoryTimeout, w.Config.Hooks.Timeout),
-		Env:        w.Config.HookEnv(env),
+		Timeout:    max(repositoryTimeout, p.Config.Hooks.Timeout),
+		Env:        p.Config.HookEnv(p.Env),
 	}
 }
 
 // farClone reports whether the workspace is a clone on another machine, with which its commits
 // can be lost.
 func (j *job) farClone() bool {
-	return j.localGit != nil && j.space != nil && j.Config.Repository.URL != ""
+	return j.gitHere != nil && j.space != nil && j.Config.Repository.URL != ""
 }
 
 // keep copies the commits of the workspace to this machine, if they are on another one: if
@@ -264,7 +264,7 @@ func (j *job) keep(ctx context.Context) {
 	if !j.farClone() {
 		return
 	}
-	commit, err := j.host.Keep(ctx, j.keepRequest(j.run.IssueID, j.localGit.env))
+	commit, err := j.host.Keep(ctx, j.Here.keepRequest(j.run.IssueID))
 	if err != nil {
 		j.warn("the commits are not copied to this machine", err)
 		return
@@ -276,7 +276,7 @@ func (j *job) keep(ctx context.Context) {
 func (j *job) forgetKept(ctx context.Context) {
 	j.warn(
 		"the commits of the workspace stay on this machine",
-		j.host.Forget(ctx, j.keepRequest(j.run.IssueID, j.localGit.env)),
+		j.host.Forget(ctx, j.Here.keepRequest(j.run.IssueID)),
 	)
 }
 

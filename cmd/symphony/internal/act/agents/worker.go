@@ -67,17 +67,19 @@ func CarryOut(
 		free.Orphaned = func() bool { return !proc.SameProcess(*s.Host) }
 	}
 	worker := &runner.Worker{
-		Config:   config,
+		Here: runner.Place{
+			Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)),
+			StateDir: p.StateDir,
+			Env:      p.Environ(),
+			Config:   config,
+		},
 		Journal:  db.Journal,
 		Requests: db.Journal,
 		Tracker:  &reconcile.TrackerAdapter{},
 		Free:     free,
-		Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, nil)),
 		Account:  account,
 		Alive:    alive,
 		Dir:      dir,
-		StateDir: p.StateDir,
-		Env:      p.Environ(),
 		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,

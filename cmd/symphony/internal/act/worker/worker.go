@@ -222,18 +222,20 @@ func (h *OwnRun) carryOut(
 	config.RootsAreReal = h.Run.Host == ""
 	account := wiring.OpenAccount(p, cfg.Codex.Home)
 	worker := &runner.Worker{
-		Config:   config,
+		Here: runner.Place{
+			Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
+			StateDir: p.StateDir,
+			Env:      p.Environ(),
+			Config:   config,
+		},
 		Prompt:   cfg.Prompt,
 		Journal:  h.DB.Journal,
 		Requests: h.DB.Journal,
 		Tracker:  tracker,
 		Forge:    wiring.NewForge(p, cfg, h.DB),
-		Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
 		Account:  account,
 		Alive:    h.Alive,
 		Dir:      dir,
-		StateDir: p.StateDir,
-		Env:      p.Environ(),
 		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,
@@ -338,12 +340,12 @@ func (h *OwnRun) endThere(ctx context.Context, p *wiring.Project, log *slog.Logg
 		Journal: h.DB.Journal,
 		Alive:   h.Alive,
 		Reach:   far.reach,
-		Env:     wiring.GitEnv(p), // the names of secrets are not known here
 		Now:     p.Env.Now,
 		Mono:    proc.Monotonic,
 		Log:     log,
 	}
-	worker.Config.Repository.Repository = far.record.Repository
+	worker.Here.Env = wiring.GitEnv(p) // the names of secrets are not known here
+	worker.Here.Config.Repository.Repository = far.record.Repository
 	err = worker.EndThere(ctx, h.Run)
 	if err == nil {
 		h.Run.Remote = reconcile.RemoteEnded
