@@ -6,7 +6,7 @@
 //	  └── workers.Local: Probe, Reap ◄── alive, procs, the run's row
 //
 // A worker is a separate process that outlives the pass that started it. They share types, a
-// directory and a database, but no memory. Takeover uses the same steps to give a workspace to
+// directory and a database, but no memory. Holding uses the same steps to hold a workspace for
 // an operator.
 //
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt,

@@ -257,24 +257,26 @@ func Inspect(
 	return RunnerConfig(p, cfg).Inspect(ctx, ThisMachine(), p.Environ(), parent, Version())
 }
 
-// NewTakeover returns a takeover of an issue's workspace below root.
-func NewTakeover(
+// NewHolding returns a holding of an issue's workspace below root.
+func NewHolding(
 	p *Project,
 	cfg *workflow.Config,
 	issue reconcile.Issue,
 	root string,
 	log *slog.Logger,
-) *runner.Takeover {
-	return &runner.Takeover{
-		Config:   RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")),
-		Machine:  NewMachine(p.StateDir),
-		Hold:     workers.Hold,
-		StateDir: p.StateDir,
-		ID:       NewRunID(p.Env.Now()),
-		Issue:    issue,
-		Root:     root,
-		Env:      p.Environ(),
-		Now:      p.Env.Now,
-		Log:      log,
+) *runner.Holding {
+	return &runner.Holding{
+		Here: runner.Place{
+			Machine:  NewMachine(p.StateDir),
+			StateDir: p.StateDir,
+			Env:      p.Environ(),
+			Config:   RunnerConfig(p, cfg.ForIssue(issue.Labels, nil, "")),
+		},
+		HoldDir: workers.Hold,
+		ID:      NewRunID(p.Env.Now()),
+		Issue:   issue,
+		Root:    root,
+		Now:     p.Env.Now,
+		Log:     log,
 	}
 }

@@ -165,20 +165,22 @@ func (s Settings) setWorktree(c *runner.Config) {
 // removeWorktree moves the worktree of an ended agent to the trash, unless it returns the work
 // because of which it is kept, and deletes what has been in the trash for long enough.
 func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
-	hand := &runner.Takeover{
-		Config:   one.Settings.runnerConfig(a.p),
-		Machine:  wiring.NewMachine(a.p.StateDir),
-		Hold:     workers.Hold,
-		StateDir: a.p.StateDir,
-		ID:       wiring.NewRunID(a.p.Env.Now()),
-		Issue:    reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
-		Root:     wiring.WorktreesDir(a.p.Env),
-		Env:      a.p.Environ(),
-		Now:      a.p.Env.Now,
-		Log:      slog.New(slog.DiscardHandler),
+	holding := &runner.Holding{
+		Here: runner.Place{
+			Machine:  wiring.NewMachine(a.p.StateDir),
+			StateDir: a.p.StateDir,
+			Env:      a.p.Environ(),
+			Config:   one.Settings.runnerConfig(a.p),
+		},
+		HoldDir: workers.Hold,
+		ID:      wiring.NewRunID(a.p.Env.Now()),
+		Issue:   reconcile.Issue{ID: one.IssueID, Identifier: one.Identifier},
+		Root:    wiring.WorktreesDir(a.p.Env),
+		Now:     a.p.Env.Now,
+		Log:     slog.New(slog.DiscardHandler),
 	}
-	unsaved, err = hand.CleanUp(ctx, discard)
-	return unsaved, errors.Join(err, hand.Close(ctx))
+	unsaved, err = holding.CleanUp(ctx, discard)
+	return unsaved, errors.Join(err, holding.Release(ctx))
 }
 
 // HasWorktree reports whether the agent has a worktree that was not removed.

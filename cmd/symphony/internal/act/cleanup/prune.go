@@ -503,9 +503,9 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 // instance by the hook before_remove.
 func (c *pruner) removeSpace(ctx context.Context, s Space) (left *Space, err error) {
 	issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
-	hand := wiring.NewTakeover(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
-	defer func() { err = errors.Join(err, hand.Close(ctx)) }()
-	unsaved, err := hand.CleanUp(ctx, s.Unsaved != "")
+	holding := wiring.NewHolding(c.p, c.cfg, issue, s.rec.Root, c.options.Log)
+	defer func() { err = errors.Join(err, holding.Release(ctx)) }()
+	unsaved, err := holding.CleanUp(ctx, s.Unsaved != "")
 	if err != nil {
 		if exit.From(err).Code != reconcile.CodeWorkspaceBusy {
 			return nil, err

@@ -174,15 +174,15 @@ func openSession(
 	log := w.NewLog(slog.LevelWarn, term.TextLog)
 	stopReaping := worker.Supervise(ctx, log)
 	defer stopReaping()
-	takeover := wiring.NewTakeover(p, cfg, c.Issue, c.WorkspaceRoot, log)
-	takeover.Delivered = delivered
-	takeover.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
+	holding := wiring.NewHolding(p, cfg, c.Issue, c.WorkspaceRoot, log)
+	holding.Delivered = delivered
+	holding.Here.Config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg.ForIssue(c.Issue.Labels, nil, ""))
 	if err != nil {
 		return 0, err
 	}
-	takeover.Config.RootsAreReal = true
-	defer func() { err = errors.Join(err, takeover.Close(ctx)) }()
-	space, err := takeover.Take(ctx)
+	holding.Here.Config.RootsAreReal = true
+	defer func() { err = errors.Join(err, holding.Release(ctx)) }()
+	space, err := holding.Take(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -195,13 +195,13 @@ func openSession(
 	}
 	taken := fmt.Sprintf("you have taken over %s in %s, %s", c.Identifier, space.Path, what)
 	fmt.Fprintln(w.Stdout, text.Visible(taken))
-	if names := takeover.WithheldPassEnv(); len(names) > 0 {
+	if names := holding.WithheldPassEnv(); len(names) > 0 {
 		withheld := strings.Join(names, ", ")
 		warning := "symphony: commands in this session do not get " + withheld + " (agent.pass_env)"
 		fmt.Fprintln(w.Stderr, text.Visible(warning))
 	}
 	in := w.Stdin.(*os.File) // Run has checked that it is a terminal
-	return takeover.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{
+	return holding.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{
 		In:  in,
 		Out: w.Stdout,
 		Err: w.Stderr,

@@ -1,0 +1,129 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// Holding holds the workspace of an issue for an operator instead of an agent: symphony
+// takeover opens codex's own terminal in it, symphony prune removes it. The lease, the sandbox
+// and the environment are those that an agent gets. Release must be called, even after an
+// error.
+//
+//	Take ─► Session ─► Release
+//	CleanUp ─► Release
+type Holding struct {
+	Here Place
+	// ID is used like a run's id: it marks the processes, and the workspace's record names it
+	// as the last holder.
+	ID    string
+	Issue reconcile.Issue
+	Root  string // the workspace root of the claim
+	// Delivered is what was pushed last for the issue. A new workspace begins there.
+	Delivered reconcile.Delivered
+	Now       func() time.Time
+	Log       *slog.Logger
+	// HoldDir makes a directory count as that of a live run until the result is closed.
+	HoldDir func(dir string) (io.Closer, error)
+
+	step    *workspaceStep
+	alive   io.Closer
+	started bool // a session, which may have left processes
+}
+
+// Take takes the workspace, which it creates if there is none, and ends processes that the
+// last holder left. The error is workspace_busy if a run holds it. It does not run before_run,
+// which is for agents.
+func (h *Holding) Take(ctx context.Context) (host.Workspace, error) {
+	err := h.take(ctx)
+	crash.At("runner.takeover.taken")
+	if err != nil {
+		return host.Workspace{}, err
+	}
+	return *h.step.space, nil
+}
+
+func (h *Holding) take(ctx context.Context) error {
+	if err := h.open(); err != nil {
+		return err
+	}
+	if err := h.step.take(ctx); err != nil {
+		return err
+	}
+	return h.step.guardGit(ctx)
+}
+
+// CleanUp removes the workspace and empties the trash, as a cleanup run does. It returns the
+// work that exists nowhere else, because of which the workspace was kept; with discard even
+// that is removed.
+func (h *Holding) CleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
+	if err := h.open(); err != nil {
+		return "", err
+	}
+	return h.step.cleanUp(ctx, discard)
+}
+
+// open creates the directory of the holding, which is laid out like that of a run.
+func (h *Holding) open() error {
+	dir := host.RunDir(h.Here.StateDir, h.ID)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("directory of the takeover: %w", err)
+	}
+	alive, err := h.HoldDir(dir)
+	if err != nil {
+		return fmt.Errorf("directory of the takeover: %w", err)
+	}
+	h.alive = alive
+	config := h.Here.Config
+	w := &Worker{
+		Here:     h.Here,
+		Dir:      dir,
+		Now:      h.Now,
+		Log:      h.Log,
+		Redactor: agent.NewRedactor(slices.Concat(config.SecretValues, config.SecretsIn(h.Here.Env))),
+	}
+	run := reconcile.Run{
+		ID:            h.ID,
+		IssueID:       h.Issue.ID,
+		Identifier:    h.Issue.Identifier,
+		Issue:         h.Issue,
+		WorkspaceRoot: h.Root,
+	}
+	h.step = &workspaceStep{job: w.newJob(run, func(error) {}), delivered: h.Delivered}
+	return h.step.open()
+}
+
+// Release ends all processes that the session has left, restores git settings as after an
+// agent, and releases the workspace. If that fails, the next holder of the workspace does it.
+func (h *Holding) Release(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	var err error
+	if h.step != nil {
+		if h.started { // otherwise children of this process are not of the session
+			err = h.step.killAll(ctx)
+		}
+		if err == nil {
+			err = h.step.restoreGit(ctx)
+		}
+		err = errors.Join(err, h.step.host.Finish(ctx))
+		h.step.close()
+	}
+	if h.alive != nil {
+		err = errors.Join(err, h.alive.Close())
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(host.RunDir(h.Here.StateDir, h.ID))
+}
