@@ -208,14 +208,14 @@ func (h *Handover) withoutRounds() *Handover {
 // remains.
 type Delivery struct {
 	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
-	// Behind: it waits for an agent. Others have pushed to the branch since its last delivery,
-	// which the agent merges; or its commits are incomplete, which an operator lets the agent
-	// correct.
-	Behind   bool      `json:"behind,omitempty"`
-	Tries    int       `json:"tries,omitempty"`    // how many deliveries failed in a row
-	FailedAt time.Time `json:"failed_at,omitzero"` // the first of them
-	Code     string    `json:"code,omitempty"`     // of the last of them
-	Message  string    `json:"message,omitempty"`
+	// WaitsForAgent: no delivery is tried before an agent has worked again. Others have pushed
+	// to the branch since its last delivery, which the agent merges; or its commits are
+	// incomplete, which an operator lets the agent correct.
+	WaitsForAgent bool      `json:"behind,omitempty"`
+	Tries         int       `json:"tries,omitempty"`    // how many deliveries failed in a row
+	FailedAt      time.Time `json:"failed_at,omitzero"` // the first of them
+	Code          string    `json:"code,omitempty"`     // of the last of them
+	Message       string    `json:"message,omitempty"`
 	// how many of the last ones had this code and message
 	Repeats int `json:"repeats,omitempty"`
 	// Host and Root are where the workspace is: the host, empty for this machine, and its
@@ -258,9 +258,9 @@ type DeliveryResult struct {
 	// of a failure; empty if Done is false and no delivery was tried
 	Code    string `json:"code"`
 	Message string `json:"message"`
-	// Behind: nothing was pushed, because others have pushed to the branch meanwhile. The next
-	// run's agent merges that.
-	Behind bool `json:"behind,omitempty"`
+	// OthersPushed: nothing was pushed, because others have pushed to the branch meanwhile. The
+	// next run's agent merges that.
+	OthersPushed bool `json:"behind,omitempty"`
 	// Handover is the agent's request. It stays when it is done.
 	Handover *Handover `json:"handover,omitempty"`
 }
@@ -280,10 +280,10 @@ type Delivered struct {
 	PullID string `json:"-"`
 }
 
-// behind returns the delivery when others pushed to the branch. If the issue was handed over,
-// it is handed over again after the merge.
-func (d Delivery) behind() Delivery {
-	return Delivery{Due: true, Behind: true, Host: d.Host, Root: d.Root}
+// afterOthersPushed returns the delivery when others pushed to the branch. If the issue was
+// handed over, it is handed over again after the merge.
+func (d Delivery) afterOthersPushed() Delivery {
+	return Delivery{Due: true, WaitsForAgent: true, Host: d.Host, Root: d.Root}
 }
 
 // failed returns the delivery after a further failure.
@@ -291,7 +291,7 @@ func (d Delivery) failed(code, message string, at time.Time) Delivery {
 	if d.Tries == 0 {
 		d.FailedAt = at
 	}
-	d.Behind = false
+	d.WaitsForAgent = false
 	if d.Code != code || d.Message != message {
 		d.Repeats = 0
 	}

@@ -74,7 +74,7 @@ func (p *planner) deliverNow(c *Claim, cmd Command) (Claim, bool) {
 	}
 	p.asked[c.IssueID] = true
 	next.Delivery.Due = true
-	next.Delivery.Behind = false
+	next.Delivery.WaitsForAgent = false
 	next.Kind = Delivering
 	next.DueAt = p.s.Now
 	return next, true
@@ -123,13 +123,13 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 		// a due delivery stays due until the workflow delivers again
 	case d.Done:
 		c.Delivery = c.Delivery.done()
-	case d.Behind:
-		c.Delivery = c.Delivery.behind()
+	case d.OthersPushed:
+		c.Delivery = c.Delivery.afterOthersPushed()
 	case d.Code != "":
 		c.Delivery = c.Delivery.failed(d.Code, d.Message, ended)
 	case r.Turns > 0:
 		c.Delivery.Due = true
-		c.Delivery.Behind = false
+		c.Delivery.WaitsForAgent = false
 	}
 	return s.awaitDelivery(c, ended)
 }
@@ -138,7 +138,7 @@ func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 // the issue any more. Passes try the delivery again, and say
 // why it fails.
 func (s *Snapshot) deliverAnyway(c Claim) Claim {
-	c.Delivery.Behind = false
+	c.Delivery.WaitsForAgent = false
 	return s.awaitDelivery(c, s.Now)
 }
 
@@ -177,13 +177,13 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	staysHeld := c.HoldReason != "" || c.HoldNext
 	switch {
-	case r.Delivery.Behind && staysHeld:
+	case r.Delivery.OthersPushed && staysHeld:
 		// No agent comes to hand over again: the present handover stays.
 		const message = "others have pushed to its branch meanwhile, and no agent merges that while it is held"
 		c.Delivery = c.Delivery.failed(CodeDeliveryConflict, message, ended)
 		c = s.awaitDelivery(c, ended)
-	case r.Delivery.Behind:
-		c.Delivery = c.Delivery.behind()
+	case r.Delivery.OthersPushed:
+		c.Delivery = c.Delivery.afterOthersPushed()
 		c.Kind = Continuation
 	case r.Outcome == Succeeded:
 		if c.HoldReason == HoldRefused && c.Delivery.Code == CodeIncomplete {

@@ -89,8 +89,8 @@ func TestSettleWithDelivery(t *testing.T) {
 		},
 		{"refused", ends(Succeeded, refused), "settle A-1 succeeded", "retry delivery_failed #1 in 10s runs=1", 1},
 		{"others have pushed", ends(Succeeded, DeliveryResult{
-			Behind:   true,
-			Handover: over,
+			OthersPushed: true,
+			Handover:     over,
 		}), "settle A-1 succeeded", "retry continuation #1 in 1s runs=1", 0},
 		{"handed over", ends(Succeeded, DeliveryResult{
 			Done:     true,
@@ -123,7 +123,7 @@ func TestSettleWithDelivery(t *testing.T) {
 		{
 			"others have pushed meanwhile", func(c *Claim, r *Run) {
 				delivery(Canceled, CodeOthersPushed)(c, r)
-				r.Delivery.Behind = true
+				r.Delivery.OthersPushed = true
 			}, "settle A-1 canceled", "retry continuation #1 in 0s runs=1", 0,
 		},
 		{
@@ -131,7 +131,7 @@ func TestSettleWithDelivery(t *testing.T) {
 				delivery(Canceled, CodeOthersPushed)(c, r)
 				c.HoldReason = HoldMaxRuns
 				c.Delivery.Handover = over
-				r.Delivery.Behind = true
+				r.Delivery.OthersPushed = true
 			}, "settle A-1 canceled", "held max_runs runs=1", 2,
 		},
 		{
@@ -183,7 +183,7 @@ func TestSettleWithDelivery(t *testing.T) {
 
 // A held claim whose branch others have pushed to keeps its handover: no agent hands over
 // again. Once the hold has ended, its delivery finds out again that an agent has to merge.
-func TestBehindWhileHeld(t *testing.T) {
+func TestOthersPushedWhileHeld(t *testing.T) {
 	one := issueNo(1)
 	over := &Handover{State: "Human Review", Summary: "Done.", UnverifiedBy: "Kim"}
 	s := newScene().running(one, func(c *Claim, r *Run) {
@@ -193,13 +193,13 @@ func TestBehindWhileHeld(t *testing.T) {
 		r.Kind = DeliveryRun
 		r.Outcome = Canceled
 		r.ErrorCode = CodeOthersPushed
-		r.Delivery.Behind = true
+		r.Delivery.OthersPushed = true
 	})
 	p := compute(delivers(s).Snapshot)
 	equal(t, "claim", state(p, one), "held max_runs runs=1")
 	left := p.claims[one.ID].Delivery
 	equal(t, "code", left.Code, CodeDeliveryConflict)
-	equal(t, "behind", left.Behind, false)
+	equal(t, "waits for an agent", left.WaitsForAgent, false)
 	equal(t, "handover", left.Handover, over)
 	retried := newScene().held(one, HoldMaxRuns).answer(one).command(VerbRetry, one)
 	retried.Claims[0].Delivery = left
@@ -299,7 +299,7 @@ func TestUndelivered(t *testing.T) {
 	}
 	behind := func(c *Claim) {
 		c.Kind = Continuation
-		c.Delivery = Delivery{}.behind()
+		c.Delivery = Delivery{}.afterOthersPushed()
 	}
 	for _, row := range []struct {
 		rule  string

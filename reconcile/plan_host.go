@@ -112,7 +112,7 @@ type DeliveryWait struct {
 // DeliveryWait returns why the delivery of a claim waits for a host; the zero value if it does
 // not.
 func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
-	if c.Status != Waiting || !c.Delivery.Due || c.Delivery.Behind {
+	if c.Status != Waiting || !c.Delivery.Due || c.Delivery.WaitsForAgent {
 		return DeliveryWait{}
 	}
 	at := slices.IndexFunc(

@@ -18,7 +18,7 @@ func (p *planner) refresh() {
 			issue = lastReadable(*c, issue) // its state is enough to end the work on it
 		}
 		reason, message := p.s.Policy.StopReason(issue, visible)
-		if reason != "" && c.Delivery.Behind && c.Status != Running {
+		if reason != "" && c.Delivery.WaitsForAgent && c.Status != Running {
 			p.update(p.put(p.s.deliverAnyway(*c)))
 			c = p.claims[c.IssueID]
 		}

@@ -124,7 +124,7 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 	c.ErrorCode = ""
 	c.ErrorMessage = ""
 	if c.Delivery.Code == CodeIncomplete && kind != Delivering {
-		c.Delivery.Behind = true
+		c.Delivery.WaitsForAgent = true
 		c.Delivery.Tries = 0
 		c.Delivery.Repeats = 0
 	}

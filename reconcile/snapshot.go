@@ -35,7 +35,7 @@ type Snapshot struct {
 // undelivered reports whether commits of the claim's runs must be pushed, or its issue handed
 // over, before a run may start or the claim may be released.
 func (s *Snapshot) undelivered(c Claim) bool {
-	if !c.Delivery.Due || c.Delivery.Behind {
+	if !c.Delivery.Due || c.Delivery.WaitsForAgent {
 		return false
 	}
 	return s.Policy.Deliver || c.Delivery.Handover.Waits()

@@ -239,11 +239,11 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 		result, head, err = w.deliver(ctx)
 		handover = w.rec.get().Delivery.Handover
 	}
-	if w.isBehind(ctx, err) {
+	if w.othersPushed(ctx, err) {
 		w.Log.Info(
 			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
 		)
-		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{Behind: true} })
+		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{OthersPushed: true} })
 		return nil
 	}
 	result.Handover = handover
@@ -255,10 +255,10 @@ func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (
 	return err
 }
 
-// isBehind reports whether a delivery has failed only because others have pushed to the branch
-// since the agent's last turn, and an agent can merge that: its issue is still to be worked
-// on.
-func (w *workspaceStep) isBehind(ctx context.Context, err error) bool {
+// othersPushed reports whether a delivery has failed only because others have pushed to the
+// branch since the agent's last turn, and an agent can merge that: its issue is still to be
+// worked on.
+func (w *workspaceStep) othersPushed(ctx context.Context, err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known == nil || known.Code != host.CodeDeliveryConflict {
 		return false
@@ -331,7 +331,7 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 	if err := w.deliverAndHandOver(ctx, delivers); err != nil {
 		return err
 	}
-	if w.rec.get().Delivery.Behind {
+	if w.rec.get().Delivery.OthersPushed {
 		const why = "nothing was pushed: others have pushed to its branch meanwhile, which its agent has to merge"
 		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}
 	}

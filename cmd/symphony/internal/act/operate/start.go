@@ -179,4 +179,4 @@ func claimedError(name string, c *reconcile.Claim) error {
 }
 
 // waitsForDelivery reports whether the commits of an issue are delivered before its next run.
-func waitsForDelivery(c *reconcile.Claim) bool { return c.Delivery.Due && !c.Delivery.Behind }
+func waitsForDelivery(c *reconcile.Claim) bool { return c.Delivery.Due && !c.Delivery.WaitsForAgent }

@@ -115,7 +115,7 @@ func TestWhyBehind(t *testing.T) {
 			DueAt:        now.Add(time.Minute),
 			ErrorCode:    "hook_failed",
 			ErrorMessage: "exit status 1",
-			Delivery:     reconcile.Delivery{Due: true, Behind: true, Code: c.code},
+			Delivery:     reconcile.Delivery{Due: true, WaitsForAgent: true, Code: c.code},
 		}
 		r := &issueReader{Facts: view.Facts{Now: now}, claim: &claim}
 		test.Equal(t, c.what, r.whyNotRunning(forecast{}).Message, c.want)

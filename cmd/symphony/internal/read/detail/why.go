@@ -268,9 +268,9 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 			"the last pass had nothing to do for it; only the tracker knows its current state",
 		}
 	}
-	// A claim whose incomplete commits its agent has to correct is behind, too, and so is one
-	// whose next run has failed before the agent could do anything.
-	othersPushed := c.Delivery.Behind && c.Delivery.Code == "" && c.Kind == reconcile.Continuation
+	// The delivery also waits for the agent if that has to correct incomplete commits, or if
+	// the next run has failed before the agent could do anything.
+	othersPushed := c.Delivery.WaitsForAgent && c.Delivery.Code == "" && c.Kind == reconcile.Continuation
 	if othersPushed {
 		const message = "others have pushed to its branch during its last run: " +
 			"its agent merges that before anything is delivered"
@@ -290,7 +290,7 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 
 // undelivered reports whether the issue waits for a delivery, not for an agent.
 func (r *issueReader) undelivered() bool {
-	if r.claim == nil || !r.claim.Delivery.Due || r.claim.Delivery.Behind {
+	if r.claim == nil || !r.claim.Delivery.Due || r.claim.Delivery.WaitsForAgent {
 		return false
 	}
 	return r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers()

@@ -223,7 +223,7 @@ func (f *Facts) Claims() Claims {
 		if !f.wants(c.IssueID) {
 			continue
 		}
-		if d := c.Delivery; d.Due && !d.Behind {
+		if d := c.Delivery; d.Due && !d.WaitsForAgent {
 			v.Undelivered = append(v.Undelivered, UndeliveredRow{
 				IssueHead: f.headOf(c),
 				Tries:     d.Tries,

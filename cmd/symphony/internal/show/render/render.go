@@ -237,7 +237,7 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	switch {
 	case d.Code != "":
 		line += undelivered(d, outcome)
-	case d.Behind && run.Kind != reconcile.DeliveryRun:
+	case d.OthersPushed && run.Kind != reconcile.DeliveryRun:
 		line += "; others have pushed to its branch meanwhile, and its agent merges that next"
 	case d.Commit != "":
 		line += fmt.Sprintf("; delivered %s to %s", text.Plural(d.Commits, "commit"), d.Branch)
