@@ -128,10 +128,10 @@ func (t *turnLoop) catchUp(ctx context.Context) error {
 		came = pushed
 	}
 	if t.base.Pushed.Refuses(came.Commit) {
-		came.Possible = false
+		came.TakenWithoutAgent = false
 		came.Why = t.base.Pushed.Why
 	}
-	if came.Possible {
+	if came.TakenWithoutAgent {
 		t.agent.end(ctx)
 		t.agent = nil
 		t.restarts = true

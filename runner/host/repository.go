@@ -113,8 +113,9 @@ type Pushed struct {
 	// has commits that were not pushed".
 	Taken bool
 	Why   string
-	// Possible: only the agent at work keeps the workspace from being moved to Commit.
-	Possible bool
+	// TakenWithoutAgent: a fetch can move the workspace to Commit once the agent that is at
+	// work there has ended.
+	TakenWithoutAgent bool
 }
 
 // Refuses reports whether the workspace could not be moved to a commit that others have

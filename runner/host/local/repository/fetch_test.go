@@ -444,7 +444,7 @@ func TestLook(t *testing.T) {
 	before := p.local("one")
 	answer := test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
 	told := answer.Pushed
-	test.Equal(t, "told", []any{told.Commit, told.Taken, told.Possible}, []any{pushed, false, true})
+	test.Equal(t, "told", []any{told.Commit, told.Taken, told.TakenWithoutAgent}, []any{pushed, false, true})
 	test.Equal(t, "workspace", p.local("one"), before)
 	test.Equal(t, "remote reference", p.sh("git -C one rev-parse origin/work/one"), pushed)
 	test.Equal(t, "unchanged", test.Must(p.mirror().Unchanged(t.Context(), "work/one", delivered)), false)
@@ -452,7 +452,7 @@ func TestLook(t *testing.T) {
 	p.sh("echo mine >> one/file")
 	answer = test.Must(p.mirror().Look(t.Context(), filepath.Join(p.dir, "one"), "work/one", delivered))
 	test.Equal(t, "why not", answer.Pushed.Why, "files in the workspace have changes that are not committed")
-	test.Equal(t, "possible", answer.Pushed.Possible, false)
+	test.Equal(t, "possible without the agent", answer.Pushed.TakenWithoutAgent, false)
 	p.sh("git -C one checkout -q file; git -C one merge -q --ff-only " + pushed)
 }
 

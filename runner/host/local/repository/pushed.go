@@ -72,7 +72,7 @@ func (m *Mirror) takePushed(
 	}
 	if look {
 		p.Why = "they came while you were at work"
-		p.Possible = !changed.tracked
+		p.TakenWithoutAgent = !changed.tracked
 		if changed.tracked {
 			p.Why = uncommitted
 		}
@@ -183,11 +183,11 @@ func (m *Mirror) fastForward(
 		return "", err
 	}
 	if len(changed.list) > 0 {
-		begun, err := w.takeBegun(ctx, changed.list, moved, head.Commit, from.Pushed)
+		interrupted, err := w.continues(ctx, changed.list, moved, head.Commit, from.Pushed)
 		if err != nil {
 			return "", err
 		}
-		if changed.tracked && !begun {
+		if changed.tracked && !interrupted {
 			return uncommitted, nil
 		}
 	}
@@ -211,11 +211,12 @@ func (m *Mirror) fastForward(
 	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
 }
 
-// takeBegun looks whether all that differs from HEAD in the work tree was written by an
-// earlier fast-forward to the same commit: each file is as it is in one of the two commits.
-// Then the index gets the files as they are. Otherwise it stays as it is. The submodules that
-// move were examined before, and keep their commits in the index.
-func (w workTree) takeBegun(
+// continues reports whether a fast-forward continues one to the same commit that was
+// interrupted: only that has written what differs from HEAD in the work tree, and each file is
+// as it is in one of the two commits. Then the index gets the files as they are; otherwise it
+// stays as it is. The submodules that move were examined before, and keep their commits in the
+// index.
+func (w workTree) continues(
 	ctx context.Context,
 	changed []host.GitChange,
 	moved []submodule,
