@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
@@ -146,7 +147,7 @@ func codeOf(err error) (code, message string) {
 	var known *reconcile.Error
 	var failed *agent.Error
 	switch {
-	case host.LimitReached(err): // first, because an error of the workspace may wrap it
+	case paths.LimitReached(err): // first, because an error of the workspace may wrap it
 		return reconcile.CodeResourceLimit, err.Error()
 	case errors.As(host.WithCode(err), &known):
 		return known.Code, known.Message

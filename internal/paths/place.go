@@ -169,7 +169,8 @@ func Reach(dir, path string) (bool, error) {
 }
 
 // LimitReached reports whether the system refused a further descriptor, process or memory.
-// That says nothing about a path.
+// That says nothing about a path. It is the machine's fault, and an immediate retry would fail
+// too. (fork returns EAGAIN. Locks and streams return it as well, but their callers wait.)
 func LimitReached(err error) bool {
 	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.EAGAIN) ||
 		errors.Is(err, unix.ENOMEM)

@@ -1,6 +1,7 @@
 package paths_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -107,4 +108,21 @@ func TestPlaces(t *testing.T) {
 	test.Equal(t, "the link is ours", here.Links[0].MadeBy(os.Getuid()), true)
 	test.Equal(t, "the link is another's", here.Links[0].MadeBy(os.Getuid()+1), false)
 	test.Equal(t, "a missing file is ours", paths.Place{Path: dir + "/none"}.MadeBy(os.Getuid()), false)
+}
+
+func TestLimitReached(t *testing.T) {
+	for err, want := range map[error]bool{
+		fmt.Errorf("start bash: %w", &os.PathError{
+			Op:   "fork/exec",
+			Path: "/bin/bash",
+			Err:  unix.EAGAIN,
+		}): true,
+		fmt.Errorf("open: %w", unix.EMFILE): true,
+		fmt.Errorf("open: %w", unix.ENFILE): true,
+		unix.ENOMEM:                         true,
+		unix.ENOSPC:                         false,
+		unix.EACCES:                         false,
+	} {
+		test.Equal(t, fmt.Sprint(err), paths.LimitReached(err), want)
+	}
 }

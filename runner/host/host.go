@@ -528,7 +528,7 @@ func WithCode(err error) error {
 			Hint:    "free some space; no work is lost",
 			Err:     err,
 		}
-	case LimitReached(err):
+	case paths.LimitReached(err):
 		const hint = "raise the limits of open files (ulimit -n) and processes (ulimit -u); no work is lost"
 		return &reconcile.Error{
 			Code:    reconcile.CodeResourceLimit,
@@ -539,11 +539,6 @@ func WithCode(err error) error {
 	}
 	return err
 }
-
-// LimitReached reports whether the system refused a further descriptor, process or memory.
-// That is the machine's fault, and an immediate retry would fail too. (fork returns EAGAIN.
-// Locks and streams return it as well, but their callers wait.)
-func LimitReached(err error) bool { return paths.LimitReached(err) }
 
 // The environment variables that mark the processes of a run.
 const (

@@ -1,9 +1,6 @@
 package host
 
 import (
-	"fmt"
-	"os"
-	"syscall"
 	"testing"
 
 	"github.com/symphony-cron/symphony/internal/test"
@@ -18,21 +15,4 @@ func TestScrub(t *testing.T) {
 	want := []string{"PATH=/bin", "SYMPHONY_WORKFLOW=w", "LINEAR_API_KEY_FILE=f", "odd", "HOME=/h"}
 	test.Equal(t, "the environment", Scrub(env, "LINEAR_API_KEY", "NOT_THERE"), want)
 	test.Equal(t, "nothing becomes", Scrub(nil), []string{})
-}
-
-func TestLimitReached(t *testing.T) {
-	for err, want := range map[error]bool{
-		fmt.Errorf("start bash: %w", &os.PathError{
-			Op:   "fork/exec",
-			Path: "/bin/bash",
-			Err:  syscall.EAGAIN,
-		}): true,
-		fmt.Errorf("open: %w", syscall.EMFILE): true,
-		fmt.Errorf("open: %w", syscall.ENFILE): true,
-		syscall.ENOMEM:                         true,
-		syscall.ENOSPC:                         false,
-		syscall.EACCES:                         false,
-	} {
-		test.Equal(t, fmt.Sprint(err), LimitReached(err), want)
-	}
 }

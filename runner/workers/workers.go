@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/durable"
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner"
@@ -127,7 +128,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	})
 	crash.At("runner.start.spawned")
 	alive := filepath.Join(l.dir(run), host.AliveFile)
-	if err != nil && host.LimitReached(err) {
+	if paths.LimitReached(err) {
 		// If this can't be recorded either, the start counts as failed for another reason.
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}

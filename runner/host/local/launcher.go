@@ -174,7 +174,7 @@ func (l *launch) reaches(dir, name string) bool {
 		return false
 	}
 	reaches, err := paths.Reach(dir, name)
-	if host.LimitReached(err) {
+	if paths.LimitReached(err) {
 		l.limit = fmt.Errorf("look up %s: %w", name, err)
 		return false
 	}
@@ -199,7 +199,7 @@ func (l *launch) obeyed() (names []string) {
 	}
 	for dir, patterns := range map[string][]string{"": obeyed, ".config": {"mise*", "nix*"}} {
 		entries, err := os.ReadDir(filepath.Join(l.dir, dir))
-		if host.LimitReached(err) {
+		if paths.LimitReached(err) {
 			l.limit = fmt.Errorf("list the files that launchers obey: %w", err)
 			return nil
 		}

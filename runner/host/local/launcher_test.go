@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -131,7 +132,7 @@ func TestLauncherFiles(t *testing.T) {
 	files := l.find("npx codex", 0).Files
 	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	test.Equal(t, "files without a descriptor left", len(files), 0)
-	test.Equal(t, "the limit is the error", host.LimitReached(l.limit), true)
+	test.Equal(t, "the limit is the error", paths.LimitReached(l.limit), true)
 	if !test.Unprivileged(t) {
 		return
 	}
