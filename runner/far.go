@@ -186,7 +186,7 @@ func hostEnded(err error) bool {
 
 // saveSpace stores the workspace of a run's issue as its host records it; none if the host has
 // no record of one.
-func saveSpace(ctx context.Context, journal Journal, there Place, run reconcile.Run) error {
+func saveSpace(ctx context.Context, journal RunJournal, there Place, run reconcile.Run) error {
 	if run.IssueID == "" || run.WorkspaceRoot == "" {
 		return nil
 	}

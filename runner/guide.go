@@ -22,7 +22,8 @@ type guide struct {
 	run          reconcile.Run // as dispatched
 	rec          *record
 	events       *eventLog
-	journal      Journal
+	threads      ThreadJournal
+	messages     MessageJournal
 	tracker      *reconcile.TrackerAdapter
 	policy       reconcile.Policy
 	maxTurns     int
@@ -62,7 +63,8 @@ func (j *job) newGuide() *guide {
 		run:           j.run,
 		rec:           j.rec,
 		events:        j.events,
-		journal:       j.Journal,
+		threads:       j.Journal,
+		messages:      j.Journal,
 		tracker:       j.Tracker,
 		policy:        j.Config.Policy,
 		maxTurns:      j.Config.MaxTurns,
@@ -159,11 +161,11 @@ func (g *guide) lastRun(
 	thread string,
 	issue reconcile.Issue,
 ) (reconcile.LastSeen, *reconcile.Run, error) {
-	last, found, err := g.journal.LastRunOf(ctx, g.run.IssueID, thread)
+	last, found, err := g.threads.LastRunOf(ctx, g.run.IssueID, thread)
 	if err != nil {
 		return reconcile.LastSeen{}, nil, err
 	}
-	seen, known, err := g.journal.LastSeen(ctx, thread)
+	seen, known, err := g.threads.LastSeen(ctx, thread)
 	if !found {
 		last.StartedAt = g.run.StartedAt
 		last.Issue = issue
@@ -200,7 +202,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 
 // newUpdate returns what is new for any thread, and records it in seen.
 func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.Update {
-	messages, err := g.messages(ctx)
+	messages, err := g.takeMessages(ctx)
 	warn(g.log, "messages of operators not read, starting the turn without them", err)
 	return agent.Update{
 		Answers:     g.lateAnswers(ctx),
@@ -314,7 +316,7 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	if err != nil {
 		return nil, since, err
 	}
-	byAgents, err := g.journal.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
+	byAgents, err := g.messages.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
 	if err != nil {
 		return nil, since, err
 	}
@@ -339,7 +341,7 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 	if len(g.created) == 0 {
 		return nil
 	}
-	err := g.journal.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.now())
+	err := g.messages.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.now())
 	if err == nil {
 		g.created = nil
 	}
@@ -358,7 +360,7 @@ func (g *guide) untold() *reconcile.Verification {
 }
 
 func (g *guide) lateAnswers(ctx context.Context) []reconcile.Request {
-	answers, err := g.journal.LateAnswers(ctx, g.run.IssueID)
+	answers, err := g.messages.LateAnswers(ctx, g.run.IssueID)
 	warn(g.log, "late answers not read, starting the turn without them", err)
 	return answers
 }
@@ -391,8 +393,8 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 		CodexHome:   g.codexHome,
 	}
 	warn(g.log, "what the thread has seen is not stored, a later turn may repeat it", errors.Join(
-		g.journal.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.now()),
-		g.journal.MarkAnswersSeen(ctx, p.answers, run.ID),
+		g.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.now()),
+		g.messages.MarkAnswersSeen(ctx, p.answers, run.ID),
 	))
 	g.reached(ctx, p.messages)
 }
@@ -418,14 +420,14 @@ func hashOf(s string) string {
 	return hex.EncodeToString(h[:12])
 }
 
-// messages returns what operators tell the agent and this run has not tried to pass on, the
+// takeMessages returns what operators tell the agent and this run has not tried to pass on, the
 // oldest first. It is recorded before this run does so: after a crash the agent learns that it
 // may have read it.
-func (g *guide) messages(ctx context.Context) ([]reconcile.Message, error) {
-	list, err := g.journal.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
+func (g *guide) takeMessages(ctx context.Context) ([]reconcile.Message, error) {
+	list, err := g.messages.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
 	list = text.Filter(list, func(m reconcile.Message) bool { return !slices.Contains(g.given, m.ID) })
 	if err == nil {
-		err = g.journal.MarkMessages(ctx, list, g.run.ID, time.Time{})
+		err = g.messages.MarkMessages(ctx, list, g.run.ID, time.Time{})
 	}
 	if err != nil {
 		return nil, err
@@ -440,7 +442,7 @@ func (g *guide) messages(ctx context.Context) ([]reconcile.Message, error) {
 // reached records that the agent has got messages.
 func (g *guide) reached(ctx context.Context, list []reconcile.Message) {
 	warn(g.log, "what the agent was told is not stored, a later run may repeat it",
-		g.journal.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now()))
+		g.messages.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now()))
 	for _, m := range list {
 		g.events.note(agent.EventTold, m.By+": "+text.OneLine(m.Text), m.Words)
 	}
@@ -454,7 +456,7 @@ func (g *guide) tell(ctx context.Context, session agent.Session) error {
 	if !begun {
 		return nil
 	}
-	list, err := g.messages(ctx)
+	list, err := g.takeMessages(ctx)
 	if err != nil || len(list) == 0 {
 		return nil //nolint:nilerr // heartbeats report that the database can't be used
 	}

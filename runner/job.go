@@ -67,7 +67,8 @@ func (w *Worker) newJob(run reconcile.Run, cancel context.CancelCauseFunc) *job 
 		j.host = w.Here.Machine.Run(run.ID)
 	}
 	j.rec = &record{
-		journal:   w.Journal,
+		runs:      w.Journal,
+		threads:   w.Journal,
 		alive:     w.Alive,
 		log:       w.Log,
 		redactor:  w.Redactor,

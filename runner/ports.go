@@ -16,15 +16,39 @@ type Prompt interface {
 	Render(issue reconcile.Issue, attempt int) (string, error)
 }
 
-// Journal is the part of the database that a worker uses. An error that wraps
+// Journal is the part of the database that a worker uses, by subject. An error that wraps
 // reconcile.ErrConflict means that a pass has settled the run, which the worker must no longer
 // write.
 type Journal interface {
-	// UpdateRun writes the run and returns the stop reason that a pass has set, "" if none. It
-	// may return both a reason and an error.
+	RunJournal
+	ThreadJournal
+	DeliveryJournal
+	MessageJournal
+}
+
+// RunJournal stores the row of the run, and reads what runs have used.
+type RunJournal interface {
+	// UpdateRun writes the run and returns the stop reason that a pass has set, such as
+	// "terminal", or "" if there is none. It may return both a reason and an error.
 	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
 	// Finish records the outcome, once and durably.
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
+	// SaveRemote stores what is known of a run on another machine that was taken only to be
+	// ended: whether it has ended, when its host was heard of, and the commit of its handover.
+	SaveRemote(ctx context.Context, run reconcile.Run, now time.Time) error
+	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if
+	// there is none.
+	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
+	// IssueTokens returns how much of agent.max_tokens an issue has used, such as 120000.
+	IssueTokens(ctx context.Context, issueID string) (int64, error)
+	// UsedOn returns what the project's runs have used on the day of UTC, by model, for
+	// agent.budget_per_day.
+	UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error)
+}
+
+// ThreadJournal stores the threads of an issue: the tokens that they have used, and what they
+// have seen of the issue.
+type ThreadJournal interface {
 	// SaveThread stores the token totals of a thread, unless higher ones are stored.
 	SaveThread(
 		ctx context.Context,
@@ -37,15 +61,10 @@ type Journal interface {
 	// LastThread returns the issue's newest thread, and its newest in a codex home. Their ID
 	// is "" if there is none.
 	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
-	// SaveCreated stores what the agent created in the tracker.
-	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
-	// IssueTokens returns how much of agent.max_tokens an issue has used.
-	IssueTokens(ctx context.Context, issueID string) (int64, error)
-	// UsedOn returns what the project's runs have used on the day of UTC, by model, for
-	// agent.budget_per_day.
-	UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error)
-	// LastSeen returns what a thread has seen of its issue, false if that was not stored.
-	// RecordLastSeen stores it.
+	// LastRunOf returns the newest ended run on a thread, false if there is none.
+	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
+	// LastSeen returns what a thread has seen of its issue, such as the comments up to 12:01,
+	// and false if that was not stored. RecordLastSeen stores it.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	RecordLastSeen(
 		ctx context.Context,
@@ -54,24 +73,27 @@ type Journal interface {
 		seen reconcile.LastSeen,
 		now time.Time,
 	) error
-	// LastRunOf returns the newest ended run on a thread, false if there is none.
-	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
-	// Created returns which of these ids in the tracker agents have created.
-	Created(ctx context.Context, ids []string) (map[string]bool, error)
+}
+
+// DeliveryJournal stores what was pushed for an issue, and what its pull request asks for.
+type DeliveryJournal interface {
 	// Delivered returns what was pushed last for an issue, false if nothing was.
 	// RecordDelivered stores it.
 	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
 	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
-	// Watch returns what is known of the issue's pull request, false if it has none. EndRework
-	// records that what the issue has come back for is answered.
+	// Watch returns what is known of the issue's pull request, such as that a check has
+	// failed, and false if it has none. EndRework records that what the issue has come back
+	// for is answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
-	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if
-	// there is none.
-	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
-	// SaveRemote stores what is known of a run there that was taken only to be ended: whether
-	// it has ended, when its host was heard of, and the commit of its handover.
-	SaveRemote(ctx context.Context, run reconcile.Run, now time.Time) error
+}
+
+// MessageJournal stores what people and agents tell each other.
+type MessageJournal interface {
+	// SaveCreated stores what the agent created in the tracker, such as a comment. Created
+	// returns which of these ids in the tracker agents have created.
+	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
+	Created(ctx context.Context, ids []string) (map[string]bool, error)
 	// LateAnswers returns answers that were given after their run had ended and that no later
 	// run has passed on. MarkAnswersSeen records that a run has.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)

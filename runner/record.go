@@ -30,7 +30,8 @@ const (
 // record is the worker's copy of its run's row, and the only writer of the row. Events change
 // the copy; every heartbeat writes it, and so do changes that views should show at once.
 type record struct {
-	journal  Journal
+	runs     RunJournal
+	threads  ThreadJournal
 	alive    Alive
 	log      *slog.Logger
 	redactor *agent.Redactor
@@ -107,7 +108,7 @@ func (r *record) store(ctx context.Context) error {
 			run.HeardAt = now
 		}
 	})
-	reason, err := r.journal.UpdateRun(context.WithoutCancel(ctx), now, r.get())
+	reason, err := r.runs.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
 		return nil
@@ -144,7 +145,7 @@ func (r *record) markBegun(ctx context.Context) error {
 		run.Remote = reconcile.RemoteBegun
 		run.HeardAt = r.now()
 	})
-	_, err := r.journal.UpdateRun(ctx, r.now(), r.get())
+	_, err := r.runs.UpdateRun(ctx, r.now(), r.get())
 	if err != nil {
 		r.change(func(run *reconcile.Run) { run.Remote = "" })
 	}
@@ -237,7 +238,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 		base, known := r.base[id]
 		if !known {
 			var err error
-			if base, _, err = r.journal.Thread(ctx, id); err != nil {
+			if base, _, err = r.threads.Thread(ctx, id); err != nil {
 				// if the total were stored now, it would be unknown what earlier runs had used
 				return err
 			}
@@ -250,7 +251,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 			Reasoning: u.Reasoning,
 			Total:     u.Total,
 		}
-		if err := r.journal.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now()); err != nil {
+		if err := r.threads.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now()); err != nil {
 			// the run must not count them either, because the next run on the thread will
 			return err
 		}
@@ -290,7 +291,7 @@ func (r *record) checkBudget(ctx context.Context) {
 	if r.maxTokens <= 0 {
 		return
 	}
-	used, err := r.journal.IssueTokens(ctx, r.get().IssueID)
+	used, err := r.runs.IssueTokens(ctx, r.get().IssueID)
 	warn(r.log, "tokens of the issue not read", err) // the next count checks again
 	if err == nil && used >= r.maxTokens && r.overBudget.CompareAndSwap(false, true) {
 		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, r.maxTokens)
@@ -319,7 +320,7 @@ func (r *record) conclude(run context.Context) error {
 	for {
 		err := r.retryTokens(ctx)
 		if err == nil {
-			err = r.journal.Finish(ctx, r.now(), r.get())
+			err = r.runs.Finish(ctx, r.now(), r.get())
 		}
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
