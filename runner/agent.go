@@ -124,13 +124,13 @@ func launchAgent(
 // warning is set if it is not the home of agents.
 func (c Config) CheckHome(
 	ctx context.Context,
-	m host.Machine,
+	m host.Paths,
 	reported string,
 ) (home, warning string, err error) {
 	if reported == "" {
 		return "", "", nil
 	}
-	homes, err := resolved(ctx, m, []string{reported, c.AgentHome})
+	homes, err := m.Resolve(ctx, []string{reported, c.AgentHome})
 	if err != nil {
 		return "", "", err
 	}

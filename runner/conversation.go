@@ -149,18 +149,15 @@ func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 			guarded = append(guarded, git)
 		}
 	}
-	var git host.FactsAnswer // of a worktree, where the agent commits
+	var git host.GitDirs // of a worktree, where the agent commits
 	if !c.Config.ProtectGit {
-		if git, err = c.Machine.Facts(ctx, host.FactsRequest{
-			Path:    c.space.Path,
-			GitDirs: true,
-		}); err != nil {
+		git, err = c.Machine.GitDirs(ctx, host.GitDirsRequest{Path: c.space.Path})
+		if err != nil {
 			return "", err
 		}
 	}
-	return confine.ProfileFlags(
-		c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.GitWritable...),
-	), nil
+	profiles := c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.Writable...)
+	return confine.ProfileFlags(profiles), nil
 }
 
 // endOutdated ends codex before a turn if it was started with other profiles than now: a

@@ -44,7 +44,7 @@ func (j *job) reach(ctx context.Context) error {
 	}
 	j.enter(far)
 	// From here on the run has something to leave there, also after an error.
-	j.Config.Unreadable, err = resolved(ctx, j.Machine, j.Config.Unreadable)
+	j.Config.Unreadable, err = j.Machine.Resolve(ctx, j.Config.Unreadable)
 	return err
 }
 
@@ -82,18 +82,6 @@ func (f Far) place(here Config, dir string) Place {
 	}
 	c.Unreadable = append(slices.Clone(c.Unreadable), filepath.Dir(dir), filepath.Join(login, "auth.json"))
 	return Place{Machine: f.Machine, StateDir: f.Account.StateDir, Env: f.Account.Env, Config: c}
-}
-
-// resolved returns paths of a machine without links.
-func resolved(ctx context.Context, m host.Machine, list []string) ([]string, error) {
-	facts, err := m.Facts(ctx, host.FactsRequest{Resolve: list})
-	if err != nil {
-		return nil, err
-	}
-	if len(facts.Resolved) != len(list) {
-		return nil, errors.New("the machine has not resolved the paths")
-	}
-	return facts.Resolved, nil
 }
 
 // expandHome replaces a leading ~ by the home directory of an account.

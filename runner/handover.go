@@ -91,17 +91,17 @@ type refusals struct {
 // reports whether the run has to end because of this one.
 func (t *turnLoop) countRefusal(ctx context.Context, what string, refusal error) bool {
 	_, sentence := codeOf(refusal)
-	facts, err := t.Machine.Facts(ctx, host.FactsRequest{Path: t.space.Path, Fingerprint: true})
+	content, err := t.Machine.Fingerprint(ctx, t.space.Path)
 	t.warn("state of the workspace, only the sentence of the refusal counts", err)
 	r := &t.refusals
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if sentence != r.sentence || facts.Fingerprint != r.content {
+	if sentence != r.sentence || content != r.content {
 		r.count = 0
 	}
 	r.count++
 	r.sentence = sentence
-	r.content = facts.Fingerprint
+	r.content = content
 	if r.count < maxRefusals || r.end != nil {
 		return false
 	}

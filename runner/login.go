@@ -99,9 +99,9 @@ func (j *job) makeHome(ctx context.Context) error {
 
 // LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which
 // are below root, an agent can write what the workflow opens to it.
-func (c Config) LaunchRequest(env []string, root string) *host.LaunchRequest {
+func (c Config) LaunchRequest(env []string, root string) host.LaunchRequest {
 	_, opened := c.AgentWrites()
-	return &host.LaunchRequest{
+	return host.LaunchRequest{
 		Command:  c.Command,
 		Path:     valueOf(env, "PATH"),
 		Home:     valueOf(env, "HOME"),
@@ -131,14 +131,12 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 		return err
 	}
 	env := j.Config.AfterLogin(j.codexEnv(), profile, nil)
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{
-		Path:   j.space.Path,
-		Launch: j.Config.LaunchRequest(env, j.space.Root),
-	})
-	if err != nil || len(facts.Launcher.Files) == 0 {
+	q := j.Config.LaunchRequest(env, j.space.Root)
+	q.Dir = j.space.Path
+	l, err := j.Machine.Launcher(ctx, q)
+	if err != nil || len(l.Files) == 0 {
 		return err
 	}
-	l := facts.Launcher
 	names := strings.Join(l.Files[:min(len(l.Files), launcherFiles)], ", ")
 	if more := len(l.Files) - launcherFiles; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)

@@ -243,14 +243,12 @@ type slowMachine struct {
 	slow, calls int // from 1
 }
 
-func (m *slowMachine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
-	if !r.Fingerprint {
-		return m.Machine.Facts(ctx, r)
+func (m *slowMachine) Fingerprint(context.Context, string) (string, error) {
+	m.calls++
+	if m.slow == m.calls {
+		return "", fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
 	}
-	if m.calls++; m.slow == m.calls {
-		return host.FactsAnswer{}, fmt.Errorf("fingerprint: %w", context.DeadlineExceeded)
-	}
-	return host.FactsAnswer{Fingerprint: "same"}, nil
+	return "same", nil
 }
 
 // A worker obeys a stop even if it can't write its row.

@@ -148,18 +148,18 @@ func (j *job) verifyWorkspace(
 	if err != nil {
 		return v, err
 	}
-	facts, err := j.Machine.Facts(ctx, host.FactsRequest{
-		Path:    j.space.Path,
-		Changed: files,
-		Ignored: namedChanges,
-	})
+	changed, err := j.Machine.ChangedFiles(ctx, host.ChangedRequest{Path: j.space.Path, Files: files})
 	if err != nil {
 		return v, err
 	}
-	v.Runs = facts.Changed
+	ignored, err := j.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: j.space.Path, Most: namedChanges})
+	if err != nil {
+		return v, err
+	}
+	v.Runs = changed
 	v.InWorkspace = true
-	v.Ignored = facts.Ignored
-	v.IgnoredCount = facts.IgnoredCount
+	v.Ignored = ignored.Files
+	v.IgnoredCount = ignored.Count
 	return v, nil
 }
 

@@ -51,14 +51,14 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 		}
 		w.warn("repository not fetched, the agent starts without the newest base", err)
 	}
-	facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
+	before, err := w.Machine.Fingerprint(ctx, w.space.Path)
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		// A large repository on a slow disk is no reason to fail the run.
 		w.warn("fingerprint timed out: the run will count as progress", err)
 	} else if err != nil {
 		return fmt.Errorf("state of %s: %w", w.space.Path, err)
 	}
-	w.before = facts.Fingerprint
+	w.before = before
 	w.hooksStarted = true
 	if err := w.hook(ctx, "before_run", w.Config.Hooks.BeforeRun, ""); err != nil {
 		return err
@@ -433,14 +433,14 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	}
 	changed := true // if unknown, the run counts as progress
 	if w.before != "" {
-		facts, err := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, Fingerprint: true})
+		now, err := w.Machine.Fingerprint(ctx, w.space.Path)
 		w.warn("state of the workspace", err)
-		changed = err != nil || facts.Fingerprint != w.before
+		changed = err != nil || now != w.before
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
-	facts, endErr := w.Machine.Facts(ctx, host.FactsRequest{Path: w.space.Path, KeepEnd: true})
+	end, endErr := w.Machine.KeepEnd(ctx, w.space.Path)
 	w.warn("end of the work not kept, it can't be compared with that of other attempts", endErr)
-	if end := facts.End; end != nil {
+	if end != nil {
 		files := text.Plural(end.Files, "file")
 		commits := text.Plural(end.Commits, "commit")
 		message := fmt.Sprintf("changed %s (+%d -%d), %s", files, end.Added, end.Removed, commits)

@@ -148,15 +148,18 @@ func TestGoFlags(t *testing.T) {
 	}
 }
 
-// repository is a machine on which all workspaces have these facts.
+// repository is a machine on which all workspaces are in the same repository, without a .git
+// of their own.
 type repository struct {
-	host.Machine
-	host.FactsAnswer
+	host.Paths
+	dirs host.GitDirs
 }
 
-func (r repository) Facts(context.Context, host.FactsRequest) (host.FactsAnswer, error) {
-	return r.FactsAnswer, nil
+func (r repository) GitDirs(context.Context, host.GitDirsRequest) (host.GitDirs, error) {
+	return r.dirs, nil
 }
+
+func (repository) Existing(context.Context, []string) ([]string, error) { return nil, nil }
 
 var (
 	testSpace = host.Workspace{
@@ -166,9 +169,9 @@ var (
 		Hooks:    host.Dirs{Tmp: "/work/hooks/tmp", Cache: "/work/hooks/cache"},
 		Codex:    host.Dirs{Tmp: "/work/codex/tmp", Cache: "/work/codex/cache"},
 	}
-	testRepo = repository{FactsAnswer: host.FactsAnswer{
-		GitWritable: []string{"/ws/ABC-1/.git"},
-		RepoRoot:    "/main",
+	testRepo = repository{dirs: host.GitDirs{
+		Writable: []string{"/ws/ABC-1/.git"},
+		Root:     "/main",
 	}}
 )
 

@@ -202,13 +202,13 @@ func (c Config) SecretsIn(env []string) []string {
 // turn, where the thread's shell_environment_policy does not apply. The value nil removes a
 // variable.
 func (c Config) ExecEnv(
-	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
+	ctx context.Context, m host.Paths, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
-	facts, err := m.Facts(ctx, host.FactsRequest{Exist: []string{filepath.Join(w.Path, ".git")}})
+	repository, err := hasGit(ctx, m, w.Path)
 	if err != nil {
 		return nil, err
 	}
-	env := c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv)
+	env := c.commandVars(runID, w, repository, codexEnv)
 	for _, entry := range codexEnv {
 		name := nameOf(entry)
 		if _, known := env[name]; !known && ExcludedByCodex(name) {
@@ -216,6 +216,12 @@ func (c Config) ExecEnv(
 		}
 	}
 	return env, nil
+}
+
+// hasGit reports whether a workspace has a .git.
+func hasGit(ctx context.Context, m host.Paths, workspace string) (bool, error) {
+	existing, err := m.Existing(ctx, []string{filepath.Join(workspace, ".git")})
+	return len(existing) > 0, err
 }
 
 // commandVars are the variables that commands of codex get besides codex's own: directories,

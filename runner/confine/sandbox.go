@@ -24,24 +24,22 @@ import (
 // workspace, its temporary and cache directories, and what git commit needs. A policy in the
 // workflow is used as it is, except that a workspaceWrite without writable roots gets these
 // directories, and the $TMPDIR of the commands: codex would take its own.
-func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace) (json.RawMessage, error) {
-	facts, err := m.Facts(ctx, host.FactsRequest{
-		Path:    w.Path,
-		GitDirs: true,
-		Opened:  c.WritableRoots,
-		Resolve: c.WritableRoots,
-	})
+func (c Config) TurnPolicy(ctx context.Context, m host.Paths, w host.Workspace) (json.RawMessage, error) {
+	dirs, err := m.GitDirs(ctx, host.GitDirsRequest{Path: w.Path, Opened: c.WritableRoots})
 	if err != nil {
 		return nil, err
 	}
 	if c.RootsAreReal {
-		err := sameRoots(c.WritableRoots, facts.Resolved)
+		now, err := m.Resolve(ctx, c.WritableRoots)
 		if err != nil {
+			return nil, err
+		}
+		if err := sameRoots(c.WritableRoots, now); err != nil {
 			return nil, err
 		}
 	}
 	if c.ProtectGit {
-		facts.GitWritable = nil
+		dirs.Writable = nil
 	}
 	policy := map[string]any{
 		"type":                "workspaceWrite",
@@ -69,7 +67,7 @@ func (c Config) TurnPolicy(ctx context.Context, m host.Machine, w host.Workspace
 	}
 	policy["writableRoots"] = slices.Concat(
 		[]string{w.TmpDir, w.CacheDir},
-		facts.GitWritable,
+		dirs.Writable,
 		c.WritableRoots,
 	)
 	return json.Marshal(policy)
@@ -99,17 +97,17 @@ const (
 // Profile returns the permission profile that gives a turn the rights of its policy and denies
 // it to read Unreadable. It returns nil if a profile can't say what the policy allows, if
 // there is nothing to deny, or if IsPattern is true of a path.
-func (c Config) Profile(ctx context.Context, m host.Machine, policy json.RawMessage) (map[string]any, error) {
+func (c Config) Profile(ctx context.Context, m host.Paths, policy json.RawMessage) (map[string]any, error) {
 	files, describable := filesOf(policy)
 	if !describable {
 		return nil, nil
 	}
 	// codex would create what is missing
-	facts, err := m.Facts(ctx, host.FactsRequest{Exist: c.Unreadable})
-	if err != nil || len(facts.Exist) == 0 {
+	existing, err := m.Existing(ctx, c.Unreadable)
+	if err != nil || len(existing) == 0 {
 		return nil, err
 	}
-	for _, path := range facts.Exist {
+	for _, path := range existing {
 		files[path] = "deny"
 	}
 	if slices.ContainsFunc(slices.Collect(maps.Keys(files)), IsPattern) {
@@ -330,14 +328,9 @@ func (c Config) AgentWrites() (anywhere bool, dirs []string) {
 // repository, which an operator may have granted earlier, for instance while working in the
 // main repository of a worktree. codexEnv is the environment of codex.
 func (c Config) ThreadConfig(
-	ctx context.Context, m host.Machine, runID string, w host.Workspace, codexEnv []string,
+	ctx context.Context, m host.Paths, runID string, w host.Workspace, codexEnv []string,
 ) (map[string]any, error) {
-	trusts := c.TrustRepository && c.ThreadSandbox != nil
-	facts, err := m.Facts(ctx, host.FactsRequest{
-		Path:    w.Path,
-		GitDirs: !trusts,
-		Exist:   []string{filepath.Join(w.Path, ".git")},
-	})
+	repository, err := hasGit(ctx, m, w.Path)
 	if err != nil {
 		return nil, err
 	}
@@ -351,7 +344,7 @@ func (c Config) ThreadConfig(
 		"features.shell_snapshot": false,
 		"shell_environment_policy": map[string]any{
 			"ignore_default_excludes": false,
-			"set":                     c.commandVars(runID, w, len(facts.Exist) > 0, codexEnv),
+			"set":                     c.commandVars(runID, w, repository, codexEnv),
 		},
 	}
 	if c.Model != "" {
@@ -363,11 +356,15 @@ func (c Config) ThreadConfig(
 	if c.OnQuestion == agent.QuestionAsk {
 		config["features.default_mode_request_user_input"] = true // without it the model can't ask
 	}
-	if trusts {
+	if c.TrustRepository && c.ThreadSandbox != nil {
 		return config, nil
 	}
+	dirs, err := m.GitDirs(ctx, host.GitDirsRequest{Path: w.Path})
+	if err != nil {
+		return nil, err
+	}
 	untrusted := map[string]any{"trust_level": "untrusted"}
-	config["projects"] = map[string]any{w.Path: untrusted, facts.RepoRoot: untrusted}
+	config["projects"] = map[string]any{w.Path: untrusted, dirs.Root: untrusted}
 	return config, nil
 }
 

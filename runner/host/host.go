@@ -36,12 +36,41 @@ import (
 // Machine is a computer on which runs work.
 type Machine interface {
 	Roots
+	Paths
+	Changes
 	// Run returns a run, by its id, for the worker that carries it out. Nothing happens before
 	// the first call of a method of it.
 	Run(id string) Run
-	// Facts reads the requested facts about a directory. It changes nothing in it, and runs no
-	// program that a repository names.
-	Facts(ctx context.Context, r FactsRequest) (FactsAnswer, error)
+	// ReadAccount returns the account of the operating system that runs have there.
+	ReadAccount(ctx context.Context) (Account, error)
+}
+
+// Paths answers questions about paths of a machine. It changes nothing, and runs no program
+// that a repository names.
+type Paths interface {
+	// Existing returns those of the paths that exist. It follows no links.
+	Existing(ctx context.Context, list []string) ([]string, error)
+	// Resolve returns the paths without links, in the same order. A path that does not exist
+	// is resolved as far as it does: /tmp/link/new is /var/new if /tmp/link leads to /var.
+	Resolve(ctx context.Context, list []string) ([]string, error)
+	// GitDirs finds the git directories of the repository that a directory is in.
+	GitDirs(ctx context.Context, r GitDirsRequest) (GitDirs, error)
+	// Launcher finds the program, such as npx, that decides by files what a command starts.
+	Launcher(ctx context.Context, r LaunchRequest) (Launcher, error)
+}
+
+// Changes tells what the work in a workspace has changed. It runs no program that a repository
+// names.
+type Changes interface {
+	// Fingerprint returns a text that changes when the work in a directory progresses.
+	Fingerprint(ctx context.Context, dir string) (string, error)
+	// ChangedFiles returns those of the files that the work has changed since its base.
+	ChangedFiles(ctx context.Context, r ChangedRequest) ([]string, error)
+	// IgnoredFiles lists files in the work tree that git ignores, such as .env.
+	IgnoredFiles(ctx context.Context, r IgnoredRequest) (Ignored, error)
+	// KeepEnd keeps what a workspace contains, so that Diff can compare it as long as the
+	// workspace exists. The answer is nil without a repository.
+	KeepEnd(ctx context.Context, dir string) (*WorkEnd, error)
 }
 
 // Local is the machine of this process, of which more can be asked than of others.
@@ -71,6 +100,13 @@ type Local interface {
 	DeleteTrash(ctx context.Context, r TrashRequest) error
 	// Leave gives up the projects that a state directory has claimed in a root.
 	Leave(ctx context.Context, r LeaveRequest) error
+	// GitAround returns the nearest directory, from dir upwards, that looks like a git
+	// directory, such as /srv/x.git for /srv/x.git/hooks; empty for none.
+	GitAround(dir string) string
+	// IsBranchName reports whether a branch can have a name: fix/login can, -f can't.
+	// HasBranch reports whether a repository has a branch.
+	IsBranchName(ctx context.Context, name string) bool
+	HasBranch(ctx context.Context, repository, branch string) bool
 }
 
 // ObeyedRequest asks what git obeys with an address. Without one these are the settings of the
@@ -384,34 +420,38 @@ type LeftAnswer struct {
 // KillRequest names the agent's thread, if there is one, and the workspace root.
 type KillRequest struct{ ThreadID, Root string }
 
-// FactsRequest asks about a directory.
-type FactsRequest struct {
+// GitDirsRequest asks about the repository that Path is in.
+type GitDirsRequest struct {
 	Path string
-	// Fingerprint asks for a text that changes when the work progresses, GitDirs for the
-	// directories that git commit writes.
-	Fingerprint, GitDirs bool
-	// Around asks for the git directory that Path is in.
-	Around bool
-	// Branch and Base, if set, ask whether a branch can have the first name, and whether the
-	// repository Path has the second branch.
-	Branch, Base string
 	// Opened are directories that the agent can write besides the workspace.
 	Opened []string
-	// Exist asks which of these paths exist. Links are not followed.
-	Exist []string
-	// Resolve asks for these paths without links.
-	Resolve []string
-	// Launch, if set, asks what a command starts. Then Path may be empty.
-	Launch *LaunchRequest
-	// Account asks for the account of the operating system that runs have on the machine.
-	Account bool
-	// Changed asks which of these files the work has changed since its base. Ignored asks for
-	// files in the work tree that git ignores, so many at most.
-	Changed []string
-	Ignored int
-	// KeepEnd asks to keep what the workspace Path contains, so that Diff can compare it as
-	// long as the workspace exists.
-	KeepEnd bool
+}
+
+// GitDirs are the directories of a repository.
+type GitDirs struct {
+	// Writable are the directories that git commit writes, such as /home/me/app/.git.
+	Writable []string
+	// Root is the root of the main repository, also for a worktree of it.
+	Root string
+}
+
+// ChangedRequest asks which of Files, such as Makefile, the work in Path has changed.
+type ChangedRequest struct {
+	Path  string
+	Files []string
+}
+
+// IgnoredRequest asks for at most Most files in Path that git ignores.
+type IgnoredRequest struct {
+	Path string
+	Most int
+}
+
+// Ignored are files that git ignores.
+type Ignored struct {
+	Files []string // the first of them
+	// Count is the number of all. A directory that is ignored as a whole counts as one.
+	Count int
 }
 
 // Account is an account of the operating system.
@@ -426,11 +466,12 @@ type Account struct {
 // HomeRequest names the kind of agents, their home, and the operator's.
 type HomeRequest struct{ Kind, Agents, Operators string }
 
-// LaunchRequest is a shell command, with the PATH and the home directory of its shell.
-// Writable are directories that an agent can write.
+// LaunchRequest is a shell command that is started in Dir, with the PATH and the home directory
+// of its shell. Without a workspace Dir is empty.
 type LaunchRequest struct {
+	Dir                 string
 	Command, Path, Home string
-	Writable            []string
+	Writable            []string // directories that an agent can write
 }
 
 // Launcher is a program that decides by files which other program it starts, such as npx.
@@ -443,32 +484,6 @@ type Launcher struct {
 	// Direct is the path of a codex that is started without a launcher, empty if none is
 	// found.
 	Direct string
-}
-
-// FactsAnswer is the answer to a FactsRequest.
-type FactsAnswer struct {
-	Fingerprint string
-	// GitWritable are the directories that git commit writes, RepoRoot the root of the main
-	// repository.
-	GitWritable []string
-	RepoRoot    string
-	// GitAround is the nearest directory, from Path upwards, that looks like a git directory;
-	// empty for none.
-	GitAround string
-	IsBranch  bool // Branch can be one
-	HasBase   bool
-	Exist     []string
-	// in the order of Resolve; a path that does not exist is resolved as far as it does
-	Resolved []string
-	Launcher Launcher
-	Account  Account
-	// Changed are those of the request's files that the work has changed.
-	Changed []string
-	// Ignored are the first files that git ignores, and IgnoredCount is the number of all. A
-	// directory that is ignored as a whole counts as one.
-	Ignored      []string
-	IgnoredCount int
-	End          *WorkEnd // nil without a repository
 }
 
 // RemovalRequest asks for the workspace of an issue to be removed.

@@ -38,7 +38,6 @@ const (
 // launch describes how a shell command is looked up.
 type launch struct {
 	host.LaunchRequest
-	dir string // the workspace, "" for none
 	// limit is the error of a system that had no further descriptor to look a program up.
 	limit error
 }
@@ -183,10 +182,10 @@ func (l *launch) reaches(dir, name string) bool {
 
 // existing returns a path in the workspace if something is there.
 func (l *launch) existing(name string) []string {
-	if l.dir == "" {
+	if l.Dir == "" {
 		return nil
 	}
-	if _, err := os.Lstat(filepath.Join(l.dir, name)); err != nil && os.IsNotExist(err) {
+	if _, err := os.Lstat(filepath.Join(l.Dir, name)); err != nil && os.IsNotExist(err) {
 		return nil
 	}
 	return []string{name}
@@ -194,11 +193,11 @@ func (l *launch) existing(name string) []string {
 
 // obeyed returns the names of the files in the workspace that launchers obey.
 func (l *launch) obeyed() (names []string) {
-	if l.dir == "" {
+	if l.Dir == "" {
 		return nil
 	}
 	for dir, patterns := range map[string][]string{"": obeyed, ".config": {"mise*", "nix*"}} {
-		entries, err := os.ReadDir(filepath.Join(l.dir, dir))
+		entries, err := os.ReadDir(filepath.Join(l.Dir, dir))
 		if paths.LimitReached(err) {
 			l.limit = fmt.Errorf("list the files that launchers obey: %w", err)
 			return nil

@@ -120,15 +120,14 @@ func TestLauncherFiles(t *testing.T) {
 		{"nowhere", "npx codex", ""},
 	} {
 		l := launch{
-			LaunchRequest: host.LaunchRequest{Path: root + "/bin"},
-			dir:           filepath.Join(root, c.dir),
+			LaunchRequest: host.LaunchRequest{Dir: filepath.Join(root, c.dir), Path: root + "/bin"},
 		}
 		test.Equal(t, c.command, strings.Join(l.find(c.command, 0).Files, " "), c.want)
 	}
 	var before unix.Rlimit
 	test.OK(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &before))
 	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: before.Max}))
-	l := launch{dir: filepath.Join(root, "clean")}
+	l := launch{LaunchRequest: host.LaunchRequest{Dir: filepath.Join(root, "clean")}}
 	files := l.find("npx codex", 0).Files
 	test.OK(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &before))
 	test.Equal(t, "files without a descriptor left", len(files), 0)
@@ -139,12 +138,9 @@ func TestLauncherFiles(t *testing.T) {
 	clean := filepath.Join(root, "clean")
 	test.OK(t, os.Chmod(clean, 0o300))
 	t.Cleanup(func() { test.OK(t, os.Chmod(clean, 0o700)) })
-	test.Equal(
-		t,
-		"files of a directory that can't be listed",
-		len((&launch{dir: clean}).find("npx codex", 0).Files),
-		1,
-	)
+	l = launch{LaunchRequest: host.LaunchRequest{Dir: clean}}
+	files = l.find("npx codex", 0).Files
+	test.Equal(t, "files of a directory that can't be listed", len(files), 1)
 }
 
 // The program of codex's npm package is named, not the script that starts it.

@@ -304,65 +304,70 @@ func (r *run) Remove(ctx context.Context) (answer host.RemoveAnswer, err error) 
 	return answer, err
 }
 
-func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (answer host.FactsAnswer, err error) {
-	if r.Account {
-		answer.Account = m.Account
+func (m Machine) ReadAccount(context.Context) (host.Account, error) { return m.Account, nil }
+
+func (Machine) Existing(_ context.Context, list []string) ([]string, error) {
+	return text.Filter(list, exists), nil
+}
+
+func (Machine) Resolve(_ context.Context, list []string) ([]string, error) {
+	return text.Map(list, paths.Real), nil
+}
+
+func (Machine) GitDirs(_ context.Context, r host.GitDirsRequest) (dirs host.GitDirs, err error) {
+	dirs.Writable, err = git.Writable(r.Path, r.Opened...)
+	if err != nil {
+		return dirs, fmt.Errorf("git directories of %s: %w", r.Path, err)
 	}
-	if r.KeepEnd {
-		answer.End, err = keepEnd(ctx, r.Path)
-		if err != nil {
-			return answer, err
-		}
+	dirs.Root, err = git.Root(r.Path)
+	if err != nil {
+		return dirs, fmt.Errorf("repository of %s: %w", r.Path, err)
 	}
-	if r.Fingerprint {
-		answer.Fingerprint, err = git.Fingerprint(ctx, r.Path)
-		if err != nil {
-			return answer, err
-		}
+	return dirs, nil
+}
+
+func (Machine) Launcher(_ context.Context, r host.LaunchRequest) (host.Launcher, error) {
+	l := launch{LaunchRequest: r}
+	found := l.find(r.Command, 0)
+	if found.Program != "" {
+		found.Direct = l.direct()
 	}
-	if r.Launch != nil {
-		l := launch{LaunchRequest: *r.Launch, dir: r.Path}
-		answer.Launcher = l.find(r.Launch.Command, 0)
-		if answer.Launcher.Program != "" {
-			answer.Launcher.Direct = l.direct()
-		}
-		if l.limit != nil {
-			return answer, l.limit
-		}
+	return found, l.limit
+}
+
+func (Machine) Fingerprint(ctx context.Context, dir string) (string, error) {
+	return git.Fingerprint(ctx, dir)
+}
+
+func (Machine) ChangedFiles(ctx context.Context, r host.ChangedRequest) (changed []string, err error) {
+	if len(r.Files) == 0 {
+		return nil, nil
 	}
-	answer.Exist = text.Filter(r.Exist, exists)
-	answer.Resolved = text.Map(r.Resolve, paths.Real)
-	if r.Around {
-		answer.GitAround = git.DirAround(r.Path)
-	}
-	answer.IsBranch = r.Branch != "" && git.IsBranchName(ctx, r.Branch)
-	answer.HasBase = r.Base != "" && git.HasBranch(ctx, r.Path, r.Base)
-	if len(r.Changed) > 0 {
-		err := withClone(ctx, host.WorkspaceRequest{Path: r.Path}, true, func(clone git.Clone) (err error) {
-			answer.Changed, err = git.ChangedFiles(ctx, r.Path, clone, r.Changed)
-			return err
-		})
-		if err != nil {
-			return answer, err
-		}
-	}
-	if r.Ignored > 0 {
-		answer.Ignored, answer.IgnoredCount, err = git.Ignored(ctx, r.Path, r.Ignored)
-		if err != nil {
-			return answer, err
-		}
-	}
-	if r.GitDirs {
-		answer.GitWritable, err = git.Writable(r.Path, r.Opened...)
-		if err != nil {
-			return answer, fmt.Errorf("git directories of %s: %w", r.Path, err)
-		}
-		answer.RepoRoot, err = git.Root(r.Path)
-		if err != nil {
-			return answer, fmt.Errorf("repository of %s: %w", r.Path, err)
-		}
-	}
-	return answer, nil
+	of := host.WorkspaceRequest{Path: r.Path}
+	err = withClone(ctx, of, true, func(clone git.Clone) (err error) {
+		changed, err = git.ChangedFiles(ctx, r.Path, clone, r.Files)
+		return err
+	})
+	return changed, err
+}
+
+func (Machine) IgnoredFiles(ctx context.Context, r host.IgnoredRequest) (host.Ignored, error) {
+	names, count, err := git.Ignored(ctx, r.Path, r.Most)
+	return host.Ignored{Files: names, Count: count}, err
+}
+
+func (Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error) {
+	return keepEnd(ctx, dir)
+}
+
+func (Machine) GitAround(dir string) string { return git.DirAround(dir) }
+
+func (Machine) IsBranchName(ctx context.Context, name string) bool {
+	return git.IsBranchName(ctx, name)
+}
+
+func (Machine) HasBranch(ctx context.Context, repository, branch string) bool {
+	return git.HasBranch(ctx, repository, branch)
 }
 
 func exists(path string) bool {

@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/symphony-cron/symphony/internal/test"
-	"github.com/symphony-cron/symphony/runner/host"
 	"github.com/symphony-cron/symphony/runner/host/local/workspace"
 )
 
@@ -20,11 +19,8 @@ func TestEndsAreBounded(t *testing.T) {
 	ends := workspace.EndsDir(path)
 	test.OK(t, os.MkdirAll(filepath.Dir(ends), 0o700))
 	keep := func() {
-		answer := test.Must(Machine{}.Facts(t.Context(), host.FactsRequest{
-			Path:    path,
-			KeepEnd: true,
-		}))
-		test.Equal(t, "uncommitted files", answer.End.Uncommitted, 0)
+		end := test.Must(Machine{}.KeepEnd(t.Context(), path))
+		test.Equal(t, "uncommitted files", end.Uncommitted, 0)
 	}
 	keep()
 	old := test.Must(os.Create(filepath.Join(ends, "old")))

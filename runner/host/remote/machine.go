@@ -34,8 +34,47 @@ var (
 
 func (m Machine) Run(string) host.Run { return run(m) }
 
-func (m Machine) Facts(ctx context.Context, r host.FactsRequest) (host.FactsAnswer, error) {
-	return ask[host.FactsAnswer](ctx, m.Client, "Facts", r)
+func (m Machine) ReadAccount(ctx context.Context) (host.Account, error) {
+	return ask[host.Account](ctx, m.Client, "ReadAccount", nothing{})
+}
+
+func (m Machine) Existing(ctx context.Context, list []string) ([]string, error) {
+	return ask[[]string](ctx, m.Client, "Existing", list)
+}
+
+func (m Machine) Resolve(ctx context.Context, list []string) ([]string, error) {
+	all, err := ask[[]string](ctx, m.Client, "Resolve", list)
+	if err != nil {
+		return nil, err
+	}
+	if len(all) != len(list) {
+		return nil, errors.New("the machine has not resolved the paths")
+	}
+	return all, nil
+}
+
+func (m Machine) GitDirs(ctx context.Context, r host.GitDirsRequest) (host.GitDirs, error) {
+	return ask[host.GitDirs](ctx, m.Client, "GitDirs", r)
+}
+
+func (m Machine) Launcher(ctx context.Context, r host.LaunchRequest) (host.Launcher, error) {
+	return ask[host.Launcher](ctx, m.Client, "Launcher", r)
+}
+
+func (m Machine) Fingerprint(ctx context.Context, dir string) (string, error) {
+	return ask[string](ctx, m.Client, "Fingerprint", dir)
+}
+
+func (m Machine) ChangedFiles(ctx context.Context, r host.ChangedRequest) ([]string, error) {
+	return ask[[]string](ctx, m.Client, "ChangedFiles", r)
+}
+
+func (m Machine) IgnoredFiles(ctx context.Context, r host.IgnoredRequest) (host.Ignored, error) {
+	return ask[host.Ignored](ctx, m.Client, "IgnoredFiles", r)
+}
+
+func (m Machine) KeepEnd(ctx context.Context, dir string) (*host.WorkEnd, error) {
+	return ask[*host.WorkEnd](ctx, m.Client, "KeepEnd", dir)
 }
 
 func (m Machine) Root(ctx context.Context, r host.RootRequest) (host.RootAnswer, error) {

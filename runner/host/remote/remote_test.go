@@ -76,7 +76,7 @@ func (r *rig) dial(context.Context) (io.ReadWriteCloser, error) {
 
 func (r *rig) breakLink() { _ = (*r.links.Load()).Close() }
 
-// gate is a machine whose answer to Facts waits for a value.
+// gate is a machine whose answer to Fingerprint waits for a value.
 type gate struct {
 	host.Machine
 	calls  atomic.Int32
@@ -94,15 +94,15 @@ func newGate() *gate {
 	}
 }
 
-func (g *gate) Facts(ctx context.Context, _ host.FactsRequest) (host.FactsAnswer, error) {
+func (g *gate) Fingerprint(ctx context.Context, _ string) (string, error) {
 	g.calls.Add(1)
 	g.begun <- struct{}{}
 	select {
 	case text := <-g.answer:
-		return host.FactsAnswer{Fingerprint: text}, nil
+		return text, nil
 	case <-ctx.Done():
 		g.ended <- struct{}{}
-		return host.FactsAnswer{}, ctx.Err()
+		return "", ctx.Err()
 	}
 }
 
@@ -130,8 +130,8 @@ func TestBrokenLink(t *testing.T) {
 	for i := range 5 {
 		got := make(chan string)
 		go func() {
-			facts, err := Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{})
-			got <- fmt.Sprint(facts.Fingerprint, err)
+			text, err := Machine{Client: r.client}.Fingerprint(t.Context(), "/")
+			got <- fmt.Sprint(text, err)
 		}()
 		if i%2 == 0 {
 			r.breakLink()
@@ -164,7 +164,7 @@ func TestBrokenSlowLink(t *testing.T) {
 	for range callers {
 		calling.Go(func() {
 			for range each {
-				test.Must(Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{}))
+				test.Must(Machine{Client: r.client}.Fingerprint(t.Context(), "/"))
 			}
 		})
 	}
@@ -192,7 +192,7 @@ func TestCancel(t *testing.T) {
 			}
 			cancel(io.ErrUnexpectedEOF)
 		}()
-		_, err := Machine{Client: r.client}.Facts(ctx, host.FactsRequest{})
+		_, err := Machine{Client: r.client}.Fingerprint(ctx, "/")
 		test.ErrorIs(t, "the cause", err, io.ErrUnexpectedEOF)
 		r.down.Store(false)
 		<-g.ended
@@ -256,7 +256,7 @@ func TestNewerClient(t *testing.T) {
 	r := newRig(t, g)
 	older := make(chan error)
 	go func() {
-		_, err := Machine{Client: r.client}.Facts(t.Context(), host.FactsRequest{})
+		_, err := Machine{Client: r.client}.Fingerprint(t.Context(), "/")
 		older <- err
 	}()
 	<-g.begun
@@ -267,7 +267,7 @@ func TestNewerClient(t *testing.T) {
 	test.Equal(
 		t,
 		"answer",
-		test.Must(Machine{Client: newer}.Facts(t.Context(), host.FactsRequest{})).Fingerprint,
+		test.Must(Machine{Client: newer}.Fingerprint(t.Context(), "/")),
 		"for the newer one",
 	)
 	var known *reconcile.Error
@@ -294,10 +294,10 @@ func TestPeerDoesNotRead(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	for range 200 {
-		_, err := c.begin("Facts", host.FactsRequest{}, nil)
+		_, err := c.begin("Fingerprint", "/", nil)
 		test.OK(t, err)
 	}
-	w := test.Must(c.begin("Facts", host.FactsRequest{}, nil))
+	w := test.Must(c.begin("Fingerprint", "/", nil))
 	_, err := c.await(ctx, w)
 	test.ErrorIs(t, "a call", err, context.DeadlineExceeded)
 	c.Close()
@@ -310,8 +310,8 @@ func TestPeerDoesNotRead(t *testing.T) {
 	for i := range 3 {
 		body := test.Must(json.Marshal(request{
 			Call:   int64(i + 1),
-			Method: "Facts",
-			With:   []byte("{}"),
+			Method: "Fingerprint",
+			With:   []byte(`"/"`),
 		}))
 		test.OK(t, writeLine(near, frame{Number: int64(i + 1), Body: body}))
 	}
@@ -322,7 +322,7 @@ func TestPeerDoesNotRead(t *testing.T) {
 func TestBounds(t *testing.T) {
 	r := newRig(t, local.Machine{StateDir: stateDir(t, "run-1")})
 	m := Machine{Client: r.client}
-	_, err := m.Facts(t.Context(), host.FactsRequest{Path: strings.Repeat("x", maxLine)})
+	_, err := m.Fingerprint(t.Context(), strings.Repeat("x", maxLine))
 	test.Equal(t, "a long request is refused", err != nil, true)
 	test.OK(t, m.Run("").Open(t.Context()))
 	p := test.Must(m.Run("").Start(t.Context(), host.StartRequest{Argv: []string{"cat"}, Dir: "/"}))
@@ -462,7 +462,7 @@ func FuzzServer(f *testing.F) {
 }
 
 func FuzzClient(f *testing.F) {
-	f.Add([]byte(`{"protocol":1}` + "\n" + `{"n":1,"body":{"call":1,"result":{"Fingerprint":"x"}}}` + "\n"))
+	f.Add([]byte(`{"protocol":1}` + "\n" + `{"n":1,"body":{"call":1,"result":"x"}}` + "\n"))
 	f.Add([]byte(`{"protocol":1}` + "\n" +
 		`{"n":1,"received":1,"body":{"call":1,"fault":{"message":"\u001b[2J","is":["canceled"]}}}` + "\n{}\n"))
 	f.Fuzz(func(t *testing.T, sent []byte) {
@@ -481,7 +481,7 @@ func FuzzClient(f *testing.F) {
 			return
 		}
 		defer c.Close()
-		_, _ = Machine{Client: c}.Facts(t.Context(), host.FactsRequest{})
+		_, _ = Machine{Client: c}.Fingerprint(t.Context(), "/")
 	})
 }
 

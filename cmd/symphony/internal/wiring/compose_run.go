@@ -234,11 +234,11 @@ func SecretFiles(p *Project, account *state.Account) []string {
 // Launcher returns the launcher that codex.command starts in an environment, if any.
 func Launcher(ctx context.Context, p *Project, cfg *workflow.Config, env []string) host.Launcher {
 	request := RunnerConfig(p, cfg).LaunchRequest(env, paths.Real(cfg.Workspace.Root))
-	facts, err := ThisMachine().Facts(ctx, host.FactsRequest{Launch: request})
+	found, err := ThisMachine().Launcher(ctx, request)
 	if err != nil {
 		return host.Launcher{} // without a workspace there is nothing to fail
 	}
-	return facts.Launcher
+	return found
 }
 
 // LauncherWarning explains a launcher in codex.command.

@@ -88,13 +88,13 @@ func tryJob(
 	}
 	defer client.Close()
 	machine := remote.Machine{Client: client}
-	facts, err := machine.Facts(ctx, host.FactsRequest{Account: true})
+	account, err := machine.ReadAccount(ctx)
 	if err != nil {
 		return "", fmt.Errorf("ask the trial job: %w", err)
 	}
 	root = cfg.Policy.RemoteRoot
 	if rest, found := strings.CutPrefix(root, "~/"); found {
-		root = filepath.Join(facts.Account.Home, rest)
+		root = filepath.Join(account.Home, rest)
 	}
 	id := run.Incarnation.RunID
 	trial := machine.Run(id)
@@ -104,7 +104,7 @@ func tryJob(
 			ID:         id,
 			Identifier: "doctor-" + id,
 			Project:    "doctor",
-			StateDir:   facts.Account.StateDir,
+			StateDir:   account.StateDir,
 		},
 	})
 	if err != nil {

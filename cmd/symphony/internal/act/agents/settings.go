@@ -22,7 +22,6 @@ import (
 	"github.com/symphony-cron/symphony/runner"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/confine"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // Files in the directory of an agent's run.
@@ -128,7 +127,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 		}
 	}
 	s.Cwd = place.Path
-	err = outsideOthers(ctx, a.p, place)
+	err = outsideOthers(a.p, place)
 	if err != nil {
 		return err
 	}
@@ -163,7 +162,7 @@ func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
 
 // outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
 // git directory, or of an issue's workspace.
-func outsideOthers(ctx context.Context, p *wiring.Project, dir paths.Place) error {
+func outsideOthers(p *wiring.Project, dir paths.Place) error {
 	own, err := wiring.OwnPlaces(p.Env)
 	if err != nil {
 		return err
@@ -182,17 +181,13 @@ func outsideOthers(ctx context.Context, p *wiring.Project, dir paths.Place) erro
 		}
 	}
 	for _, name := range dir.Names() {
-		facts, err := wiring.ThisMachine().Facts(ctx, host.FactsRequest{Path: name, Around: true})
-		if err != nil {
-			return err
-		}
-		if facts.GitAround != "" {
+		if around := wiring.ThisMachine().GitAround(name); around != "" {
 			return reconcile.NewError(
 				CodeInvalid,
 				fmt.Sprintf(
 					"cwd: %s is in the git directory %s, from which git starts programs",
 					dir.Path,
-					facts.GitAround,
+					around,
 				),
 				"name the work tree",
 			)

@@ -67,11 +67,11 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 	}
 	machine := wiring.ThisMachine()
 	w := s.Worktree
-	facts, err := machine.Facts(ctx, host.FactsRequest{Path: top, GitDirs: true})
+	dirs, err := machine.GitDirs(ctx, host.GitDirsRequest{Path: top})
 	if err != nil {
 		return err
 	}
-	w.Source = facts.RepoRoot
+	w.Source = dirs.Root
 	if w.Base == "" {
 		at, err := machine.Inspect(ctx, host.WorkspaceRequest{Path: top})
 		if err != nil {
@@ -116,23 +116,15 @@ func insideWorktrees(p *wiring.Project, dir string) (bool, error) {
 
 // check returns an error for branches with which the clone would fail after the agent was
 // started.
-func (w Worktree) check(ctx context.Context, machine host.Machine) error {
-	facts, err := machine.Facts(ctx, host.FactsRequest{
-		Path:   w.Source,
-		Branch: w.Branch,
-		Base:   w.Base,
-	})
-	if err != nil {
-		return err
-	}
+func (w Worktree) check(ctx context.Context, machine host.Local) error {
 	switch {
-	case !facts.HasBase:
+	case !machine.HasBranch(ctx, w.Source, w.Base):
 		return reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base),
 			"name a branch of that repository",
 		)
-	case !facts.IsBranch:
+	case !machine.IsBranchName(ctx, w.Branch):
 		return reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf("branch: git does not allow the name %q, or reads it as something else", w.Branch),

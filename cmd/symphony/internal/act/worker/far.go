@@ -213,11 +213,11 @@ func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 	bounded, cancel := context.WithTimeout(ctx, accountBound)
 	defer cancel()
 	machine := remote.Machine{Client: client, Mirrors: f.mirrors}
-	facts, err := machine.Facts(bounded, host.FactsRequest{Account: true})
+	account, err := machine.ReadAccount(bounded)
 	if err != nil {
 		client.Close()
 		return far, err
 	}
 	f.log.Info("host reached", "incarnation", f.run.Incarnation.Number)
-	return runner.Far{Machine: machine, Account: facts.Account, Link: client}, nil
+	return runner.Far{Machine: machine, Account: account, Link: client}, nil
 }
