@@ -13,6 +13,30 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// Clones connects the workspace of a run with the repository of the workflow. No program or
+// setting of the workspace takes part.
+type Clones interface {
+	// Clone fills a new workspace with a clone of the repository.
+	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
+	// Fetch updates the remote references of a workspace that was cloned before, and moves its
+	// branch to what others have pushed there, if nothing of the agent is in the way. No
+	// process may be at work in it, unless CloneRequest.Look is set.
+	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
+	// Deliver pushes the commits of the workspace to the branch of its issue, such as
+	// symphony/ABC-1.
+	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
+	// Keep copies the commits of a workspace on another machine to this one, where they
+	// outlive it, and returns HEAD. The next clone for the issue begins there. Forget keeps
+	// them no longer. Both do nothing for a workspace on this machine. Errors of Keep:
+	// FaultHere, as of Mirror.Keep.
+	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
+	Forget(ctx context.Context, r KeepRequest) error
+	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command
+	// runs. No agent can write it. It exists until Finish; its cache stays as long as the
+	// workspace.
+	CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error)
+}
+
 // Repository is where the work of a project comes from and goes to.
 type Repository struct {
 	URL string
