@@ -66,18 +66,18 @@ func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest)
 	n := c.last
 	c.mu.Unlock()
 	made := &child{}
-	var err error
 	for i := range made.outputs {
-		if err == nil {
-			made.outputs[i], err = newOutput(filepath.Join(c.dir, fmt.Sprintf("output-%d-%d", n, i)))
+		kept, err := newOutput(filepath.Join(c.dir, fmt.Sprintf("output-%d-%d", n, i)))
+		if err != nil {
+			return started{}, errors.Join(err, made.closeOutputs())
 		}
+		made.outputs[i] = kept
 	}
-	if err == nil {
-		made.Process, err = run.Start(ctx, r)
-	}
+	process, err := run.Start(ctx, r)
 	if err != nil {
 		return started{}, errors.Join(err, made.closeOutputs())
 	}
+	made.Process = process
 	go made.outputs[0].copy(made.Stdout())
 	go made.outputs[1].copy(made.Stderr())
 	c.mu.Lock()

@@ -19,9 +19,10 @@ import (
 type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
 const (
-	minPause   = 10 * time.Millisecond // before an attempt to connect, if the last link was of use
-	maxPause   = 10 * time.Second      // between two attempts to connect
-	cancelWait = 10 * time.Second      // how long a call may take that was canceled
+	minPause    = 10 * time.Millisecond // before an attempt to connect, if the last link was of use
+	secondPause = 50 * time.Millisecond // before the next one, at least
+	maxPause    = 10 * time.Second      // between two attempts to connect
+	cancelWait  = 10 * time.Second      // how long a call may take that was canceled
 )
 
 // The codes of the errors that end a client.
@@ -73,8 +74,11 @@ type call struct {
 // carried out nothing.
 func Connect(ctx context.Context, dial Dial, of Incarnation) (*Client, error) {
 	c := &Client{
-		dial: dial, hello: hello{Protocol: protocol, Incarnation: of, Client: rand.Text()},
-		session: newSession(), done: make(chan struct{}), waiting: map[int64]*call{},
+		dial:    dial,
+		hello:   hello{Protocol: protocol, Incarnation: of, Client: rand.Text()},
+		session: newSession(),
+		done:    make(chan struct{}),
+		waiting: map[int64]*call{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.WithoutCancel(ctx))
 	s, w, err := c.open(ctx)
@@ -100,18 +104,25 @@ func (c *Client) open(ctx context.Context) (s *stream, w welcome, err error) {
 	}
 	s = newStream(c.ctx, conn)
 	defer context.AfterFunc(ctx, s.end)()
-	h := c.hello
-	h.Received = c.session.have()
-	if err = s.write(h); err == nil {
-		err = s.lines.next(&w)
-	}
-	if err == nil {
-		err = w.Fault.err()
-	}
+	w, err = c.greet(s)
 	if err != nil {
 		s.end()
+		return nil, w, err
 	}
-	return s, w, err
+	return s, w, nil
+}
+
+// greet says on a new stream who the client is, and reads the answer.
+func (c *Client) greet(s *stream) (w welcome, err error) {
+	h := c.hello
+	h.Received = c.session.have()
+	if err := s.write(h); err != nil {
+		return w, err
+	}
+	if err := s.lines.next(&w); err != nil {
+		return w, err
+	}
+	return w, w.Fault.err()
 }
 
 // keep reads answers, and connects again when a stream breaks, until the client is closed or
@@ -119,29 +130,38 @@ func (c *Client) open(ctx context.Context) (s *stream, w welcome, err error) {
 func (c *Client) keep(s *stream, w welcome) {
 	defer close(c.done)
 	pause := time.Duration(0)
-	longest := maxPause
-	for err := error(nil); ; {
-		if err == nil {
-			longest = longestPause(w.LostAfter)
-			had := c.session.have()
-			c.use(s)
-			_ = s.run(c.session, w.Received, c.deliver)
-			c.use(nil)
-			if c.session.have() > had {
-				pause = minPause
-			}
+	for s != nil {
+		had := c.session.have()
+		c.use(s)
+		_ = s.run(c.session, w.Received, c.deliver) // the stream has broken
+		c.use(nil)
+		if c.session.have() > had {
+			pause = minPause
 		}
+		s, w, pause = c.reopen(pause, longestPause(w.LostAfter))
+	}
+}
+
+// reopen connects again, until that succeeds: the first time after a pause, and then after
+// longer and longer ones, up to longest. It returns the next pause, and no stream once the
+// client is closed or refused.
+func (c *Client) reopen(pause, longest time.Duration) (*stream, welcome, time.Duration) {
+	for {
 		select {
 		case <-c.ctx.Done():
-			return
+			return nil, welcome{}, 0
 		case <-time.After(pause):
 		}
-		pause = min(max(2*pause, 50*time.Millisecond), longest)
-		if s, w, err = c.open(c.ctx); Ends(err) {
+		pause = min(max(2*pause, secondPause), longest)
+		s, w, err := c.open(c.ctx)
+		if err == nil {
+			return s, w, pause
+		}
+		if Ends(err) {
 			c.mu.Lock()
 			c.refused = err
 			c.mu.Unlock()
-			return
+			return nil, welcome{}, 0
 		}
 	}
 }
@@ -156,6 +176,7 @@ func longestPause(lostAfter time.Duration) time.Duration {
 	return min(lostAfter/10, maxPause)
 }
 
+// use makes a stream the present one; nil after it has broken.
 func (c *Client) use(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -307,12 +328,11 @@ func askLate[A any](
 func decode[A any](ctx context.Context, a answer) (result A, err error) {
 	err = a.Fault.err()
 	canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
-	switch {
-	case !canceled || a.Fault.Code != "":
-	case ctx.Err() != nil:
-		err = context.Cause(ctx)
-	default:
+	if canceled && a.Fault.Code == "" {
 		err = errors.New("the host has ended the call: " + printable(a.Fault.Message))
+		if ctx.Err() != nil {
+			err = context.Cause(ctx)
+		}
 	}
 	if len(a.Result) > 0 {
 		err = errors.Join(err, json.Unmarshal(a.Result, &result))

@@ -87,17 +87,20 @@ func (m Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (host.Ins
 
 func (m Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (found bool, err error) {
 	diff, err := ask[diffResult](ctx, m.Client, "Diff", r)
-	if err == nil {
-		_, err = io.WriteString(w, diff.Text)
+	if err != nil {
+		return diff.Found, err
 	}
-	if err == nil && diff.Cut {
-		err = reconcile.NewError(
+	if _, err := io.WriteString(w, diff.Text); err != nil {
+		return diff.Found, err
+	}
+	if diff.Cut {
+		return diff.Found, reconcile.NewError(
 			"workspace_failed",
 			fmt.Sprintf("these are the first %d MiB of the diff", maxDiff>>20),
 			"see the rest there: git diff in "+r.Path,
 		)
 	}
-	return diff.Found, err
+	return diff.Found, nil
 }
 
 func (m Machine) Purge(ctx context.Context, r host.RootRequest) (host.PurgeAnswer, error) {
@@ -214,10 +217,10 @@ func (p *process) urge(method string, with any) error {
 		return err
 	}
 	a, err := p.awaitUrged(w)
-	if err == nil {
-		err = a.Fault.err()
+	if err != nil {
+		return err
 	}
-	return err
+	return a.Fault.err()
 }
 
 func (p *process) awaitUrged(w *call) (answer, error) {
@@ -273,11 +276,12 @@ func (p *process) SignalGroup(sig unix.Signal) error {
 func (p *process) Close() (host.Exit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	var err error
 	if p.closing == nil {
-		if p.closing, err = p.client.begin("Close", p.childCall, nil); err != nil {
+		closing, err := p.client.begin("Close", p.childCall, nil)
+		if err != nil {
 			return host.Exit{Code: -1}, err
 		}
+		p.closing = closing
 	}
 	if p.closed == nil {
 		a, err := p.awaitUrged(p.closing)
@@ -294,16 +298,15 @@ func (p *process) Close() (host.Exit, error) {
 type stdin struct{ p *process }
 
 func (s stdin) Write(data []byte) (n int, err error) {
-	for n < len(data) && err == nil {
+	for n < len(data) {
 		part := data[n:min(len(data), n+maxRead)]
-		if err = tell(s.p.ctx, s.p.client, "Write", childCall{
-			Child: s.p.Child,
-			Data:  part,
-		}); err == nil {
-			n += len(part)
+		err := tell(s.p.ctx, s.p.client, "Write", childCall{Child: s.p.Child, Data: part})
+		if err != nil {
+			return n, s.p.closedError(err)
 		}
+		n += len(part)
 	}
-	return n, s.p.closedError(err)
+	return n, nil
 }
 
 func (s stdin) Close() error { return s.p.closedError(s.p.urge("CloseStdin", s.p.childCall)) }

@@ -22,72 +22,63 @@ const (
 // Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets
 // what it lacks in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeRepositoryUnavailable,
-		"the clone",
-		func(ctx context.Context) (host.CloneAnswer, error) {
-			return r.carry(
-				ctx,
-				q,
-				func(b host.BundleRequest) error { return tell(ctx, r.Client, "CloneBundle", b) },
-			)
-		},
-	)
+	clone := func(ctx context.Context) (host.CloneAnswer, error) {
+		b, err := r.sendBundle(ctx, q)
+		if err != nil {
+			return host.CloneAnswer{}, err
+		}
+		err = tell(ctx, r.Client, "CloneBundle", b)
+		return b.CloneAnswer, faultThere(err)
+	}
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the clone", clone)
 }
 
+// Fetch implements host.Run.
 func (r run) Fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeRepositoryUnavailable,
-		"the fetch",
-		func(ctx context.Context) (host.FetchAnswer, error) {
-			var answer host.FetchAnswer
-			if q.Look {
-				unchanged, err := r.Mirrors.Mirror(q.Repository, q.Env).Unchanged(ctx, q.Branch, q.Delivered)
-				if unchanged || err != nil {
-					return answer, err
-				}
-			}
-			from, err := r.carry(ctx, q, func(b host.BundleRequest) (err error) {
-				answer, err = ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
-				return err
-			})
-			answer.Base = from.Base
-			answer.Commit = from.BaseCommit // whatever the host says
-			switch {
-			case from.Pushed == "":
-				answer.Pushed = nil
-			case answer.Pushed != nil:
-				answer.Pushed.Commit = from.Pushed
-				answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
-			}
-			return answer, err
-		},
-	)
+	fetch := func(ctx context.Context) (host.FetchAnswer, error) { return r.fetch(ctx, q) }
+	return host.Within(ctx, q.Timeout, host.CodeRepositoryUnavailable, "the fetch", fetch)
 }
 
-// carry sends the host what its mirror lacks, and lets it use that.
-func (r run) carry(
-	ctx context.Context,
-	q host.CloneRequest,
-	use func(host.BundleRequest) error,
-) (answer host.CloneAnswer, err error) {
+func (r run) fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, error) {
+	if q.Look {
+		unchanged, err := r.Mirrors.Mirror(q.Repository, q.Env).Unchanged(ctx, q.Branch, q.Delivered)
+		if unchanged || err != nil {
+			return host.FetchAnswer{}, err
+		}
+	}
+	b, err := r.sendBundle(ctx, q)
+	if err != nil {
+		return host.FetchAnswer{}, err
+	}
+	answer, err := ask[host.FetchAnswer](ctx, r.Client, "FetchBundle", b)
+	// These are known here, whatever the host says.
+	answer.Base = b.Base
+	answer.Commit = b.BaseCommit
+	if b.Pushed == "" {
+		answer.Pushed = nil
+	}
+	if answer.Pushed != nil {
+		answer.Pushed.Commit = b.Pushed
+		answer.Pushed.Why = text.Visible(text.Within(answer.Pushed.Why, maxText))
+	}
+	return answer, faultThere(err)
+}
+
+// sendBundle sends the host what its mirror lacks, and returns the request to use that.
+func (r run) sendBundle(ctx context.Context, q host.CloneRequest) (b host.BundleRequest, err error) {
 	m := r.Mirrors.Mirror(q.Repository, q.Env)
 	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address()})
 	if err != nil {
-		return answer, err
+		return b, err
 	}
 	made, bundle, err := m.Bundle(ctx, q, there.Tips)
 	if err != nil {
-		return answer, err
+		return b, err
 	}
 	if err := errors.Join(r.send(ctx, bundle), bundle.Close()); err != nil {
-		return answer, err
+		return b, err
 	}
-	err = use(host.BundleRequest{
+	return host.BundleRequest{
 		BundleAnswer: made,
 		Address:      m.Address(),
 		Branch:       q.Branch,
@@ -96,28 +87,36 @@ func (r run) carry(
 		Name:         q.Repository.Name,
 		Email:        q.Repository.Email,
 		Env:          q.CheckoutEnv,
-	})
-	// the remote is fine
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == host.CodeRepositoryUnavailable {
-		err = &reconcile.Error{
-			Code:    codeFailed,
-			Message: known.Message,
-			Hint:    "look at git on the host",
-			Err:     err,
-		}
+	}, nil
+}
+
+// faultThere returns an error of the host in the use of a bundle. The remote is fine: it can't
+// be the reason.
+func faultThere(err error) error {
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known == nil || known.Code != host.CodeRepositoryUnavailable {
+		return err
 	}
-	return made.CloneAnswer, err
+	return &reconcile.Error{
+		Code:    codeFailed,
+		Message: known.Message,
+		Hint:    "look at git on the host",
+		Err:     err,
+	}
 }
 
 // codeFailed is the code of a fault of the host.
 const codeFailed = "host_failed"
 
 // readTips reads what the host has. Git gets these names as arguments.
-func (r run) readTips(ctx context.Context, q host.TipsRequest) (answer host.TipsAnswer, err error) {
-	answer, err = ask[host.TipsAnswer](ctx, r.Client, "ReadTips", q)
+func (r run) readTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer, error) {
+	answer, err := ask[host.TipsAnswer](ctx, r.Client, "ReadTips", q)
+	if err != nil {
+		return host.TipsAnswer{}, err
+	}
 	for _, id := range append([]string{answer.Commit, answer.Cloned.Commit}, answer.Tips...) {
-		if err == nil && id != "" && !objectName().MatchString(id) {
-			err = reconcile.NewError(
+		if id != "" && !objectName().MatchString(id) {
+			return host.TipsAnswer{}, reconcile.NewError(
 				codeFailed,
 				"the host names a commit "+text.Visible(text.Within(id, 100)),
 				"see what is wrong with symphony there",
@@ -125,7 +124,7 @@ func (r run) readTips(ctx context.Context, q host.TipsRequest) (answer host.Tips
 		}
 	}
 	answer.Cloned.URL = text.Visible(text.Within(answer.Cloned.URL, maxText))
-	return answer, err
+	return answer, nil
 }
 
 var objectName = text.Pattern(`^[0-9a-f]{40}(?:[0-9a-f]{24})?$`)
@@ -137,7 +136,8 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 	next := func(ctx context.Context) func() (nothing, error) {
 		data := make([]byte, host.PartSize)
 		n, err := io.ReadFull(bundle, data)
-		if ended = err != nil; ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		ended = err != nil
+		if ended && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
 			return func() (nothing, error) { return nothing{}, err }
 		}
 		part := host.Part{Offset: offset, Data: data[:n]}
@@ -150,15 +150,10 @@ func (r run) send(ctx context.Context, bundle io.Reader) error {
 // Deliver implements host.Run. The mirror here gets the new commits from the host in a pack,
 // and pushes them.
 func (r run) Deliver(ctx context.Context, q host.DeliverRequest) (host.DeliverAnswer, error) {
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeDeliveryFailed,
-		"the delivery",
-		func(ctx context.Context) (host.DeliverAnswer, error) {
-			return r.deliverTo(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
-		},
-	)
+	deliver := func(ctx context.Context) (host.DeliverAnswer, error) {
+		return r.deliverTo(ctx, r.Mirrors.Mirror(q.Repository, q.Env), q)
+	}
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the delivery", deliver)
 }
 
 func (r run) deliverTo(
@@ -170,8 +165,8 @@ func (r run) deliverTo(
 	if err != nil {
 		return answer, err
 	}
-	if answer, err = m.Deliver(ctx, q, r.workOf(m.Address(), there)); err != nil || answer.Commits == 0 ||
-		q.Try {
+	answer, err = m.Deliver(ctx, q, r.workOf(m.Address(), there))
+	if err != nil || answer.Commits == 0 || q.Try {
 		return answer, err
 	}
 	bounded, cancel := context.WithTimeout(ctx, recordBound)
@@ -193,7 +188,7 @@ func (r run) workOf(address string, there host.TipsAnswer) host.Work {
 		q := host.PackRequest{Address: address, Commit: there.Commit, Have: have}
 		made, err := ask[host.PackAnswer](ctx, r.Client, "MakePack", q)
 		if known, ok := errors.AsType[*reconcile.Error](err); ok {
-			err = errors.New(known.Message)
+			return errors.New(known.Message) // its code is about another operation
 		}
 		if err != nil {
 			return err
@@ -205,20 +200,15 @@ func (r run) workOf(address string, there host.TipsAnswer) host.Work {
 
 // Keep implements host.Run. It only adds to the mirror here, and needs no remote.
 func (r run) Keep(ctx context.Context, q host.KeepRequest) (string, error) {
-	return host.Within(
-		ctx,
-		q.Timeout,
-		host.CodeDeliveryFailed,
-		"the copy of the commits",
-		func(ctx context.Context) (string, error) {
-			m := r.Mirrors.Mirror(q.Repository, q.Env)
-			there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
-			if err != nil {
-				return "", err
-			}
-			return there.Commit, m.Keep(ctx, q.Issue, r.workOf(m.Address(), there))
-		},
-	)
+	keep := func(ctx context.Context) (string, error) {
+		m := r.Mirrors.Mirror(q.Repository, q.Env)
+		there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address(), Work: true})
+		if err != nil {
+			return "", err
+		}
+		return there.Commit, m.Keep(ctx, q.Issue, r.workOf(m.Address(), there))
+	}
+	return host.Within(ctx, q.Timeout, host.CodeDeliveryFailed, "the copy of the commits", keep)
 }
 
 // Forget implements host.Run.
@@ -237,10 +227,14 @@ func (r run) receive(ctx context.Context, size int64, to io.Writer) error {
 		offset += host.PartSize
 		return func() (host.Part, error) {
 			part, err := ask[host.Part](ctx, r.Client, "ReadPack", from)
-			if want := min(host.PartSize, size-from); err == nil && int64(len(part.Data)) != want {
-				err = fmt.Errorf("the pack has %d bytes instead of %d at %d", len(part.Data), want, from)
+			if err != nil {
+				return part, err
 			}
-			return part, err
+			want := min(host.PartSize, size-from)
+			if int64(len(part.Data)) != want {
+				return part, fmt.Errorf("the pack has %d bytes instead of %d at %d", len(part.Data), want, from)
+			}
+			return part, nil
 		}
 	}
 	return inFlight(ctx, func() bool { return offset < size }, next, func(p host.Part) error {
@@ -277,14 +271,14 @@ func inFlight[A any](
 		}
 		got := <-waiting[0]
 		waiting = waiting[1:]
-		if got.err == nil {
-			got.err = ctx.Err()
-		}
-		if got.err == nil {
-			got.err = use(got.value)
-		}
 		if got.err != nil {
 			return got.err
+		}
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		if err := use(got.value); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -182,7 +182,10 @@ func (s *Server) take(stream *stream, h hello) (*served, error) {
 			s.replaced[before.id] = true
 			before.stop()
 		}
-		go func() { before.wait(); close(client.ready) }()
+		go func() {
+			before.wait()
+			close(client.ready)
+		}()
 	}
 	s.client = client
 	client.stream = stream

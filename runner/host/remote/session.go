@@ -37,11 +37,11 @@ func newSession() *session { return &session{changed: make(chan struct{})} }
 // put adds a frame. It does not wait until the frame is sent.
 func (s *session) put(v any) error {
 	body, err := json.Marshal(v)
-	if err == nil && len(body) > maxBody {
-		err = fmt.Errorf("a message of %d bytes is too long", len(body))
-	}
 	if err != nil {
 		return err
+	}
+	if len(body) > maxBody {
+		return fmt.Errorf("a message of %d bytes is too long", len(body))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -94,11 +94,11 @@ func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
 		s.received = next
 	}
 	s.mu.Unlock()
-	switch {
-	case f.Number == next:
-		handle(f.Body)
-	case f.Number > next:
+	if f.Number > next {
 		return fmt.Errorf("frame %d is missing", next)
+	}
+	if f.Number == next {
+		handle(f.Body)
 	}
 	return nil
 }

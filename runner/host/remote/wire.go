@@ -164,9 +164,10 @@ func (e *foreignError) Unwrap() []error { return e.wrapped }
 // writeLine writes a message.
 func writeLine(w io.Writer, v any) error {
 	line, err := json.Marshal(v)
-	if err == nil {
-		_, err = w.Write(append(line, '\n'))
+	if err != nil {
+		return err
 	}
+	_, err = w.Write(append(line, '\n'))
 	return err
 }
 
@@ -238,9 +239,9 @@ func methods(m host.Machine, run host.Run, c *children) map[string]method {
 		"Finish":         methodOf(withoutBoth(run.Finish)),
 		"PrepareRemoval": methodOf(run.PrepareRemoval),
 		"Remove":         methodOf(withoutParameters(run.Remove)),
-		"Start": methodOf(
-			func(ctx context.Context, r host.StartRequest) (started, error) { return c.start(ctx, run, r) },
-		),
+		"Start": methodOf(func(ctx context.Context, r host.StartRequest) (started, error) {
+			return c.start(ctx, run, r)
+		}),
 	}
 	maps.Copy(all, c.methods())
 	if steps, serves := run.(host.RepositorySteps); serves {
@@ -276,27 +277,25 @@ func (c *children) methods() map[string]method {
 			data, err := p.outputs[r.Stream].next(ctx, r.Offset, r.Max)
 			return readResult{data}, err
 		}),
-		"Wait": ofChild(
-			c,
-			func(ctx context.Context, p *child, _ childCall) (nothing, error) { return nothing{}, p.Wait(ctx) },
-		),
+		"Wait": ofChild(c, func(ctx context.Context, p *child, _ childCall) (nothing, error) {
+			return nothing{}, p.Wait(ctx)
+		}),
 		"Descendants": ofChild(c, func(ctx context.Context, p *child, _ childCall) (host.LeftAnswer, error) {
 			list, err := p.Descendants(ctx)
 			return host.LeftAnswer{Processes: list}, err
 		}),
-		"Environ": ofChild(
-			c,
-			func(ctx context.Context, p *child, _ childCall) ([]string, error) { return p.Environ(ctx) },
-		),
+		"Environ": ofChild(c, func(ctx context.Context, p *child, _ childCall) ([]string, error) {
+			return p.Environ(ctx)
+		}),
 		"KillThread": ofChild(c, func(ctx context.Context, p *child, t childCall) (host.LeftAnswer, error) {
 			return p.KillThread(ctx, t.ThreadID)
 		}),
 		"SignalGroup": ofChild(c, func(_ context.Context, p *child, s childCall) (nothing, error) {
 			return nothing{}, p.SignalGroup(s.Signal)
 		}),
-		"Close": methodOf(
-			func(_ context.Context, r childCall) (host.Exit, error) { return c.closeChild(r.Child) },
-		),
+		"Close": methodOf(func(_ context.Context, r childCall) (host.Exit, error) {
+			return c.closeChild(r.Child)
+		}),
 	}
 }
 
