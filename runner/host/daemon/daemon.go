@@ -29,18 +29,25 @@ func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn) error
 	if status.Incarnation >= incarnation || status.Serving && status.Outcome == nil {
 		return status.Err(incarnation)
 	}
-	d, err := proc.Detach(s)
-	if err == nil {
-		err = d.Ready(ctx)
-	}
-	if err == nil {
+	failed := start(ctx, s)
+	if failed == nil {
 		return nil
 	}
 	// Another call may have been faster.
-	if status, statusErr := p.Status(); statusErr == nil && status.Incarnation >= incarnation {
+	status, err = p.Status()
+	if err == nil && status.Incarnation >= incarnation {
 		return status.Err(incarnation)
 	}
-	return err
+	return failed
+}
+
+// start starts a daemon, and waits until it serves.
+func start(ctx context.Context, s proc.Spawn) error {
+	d, err := proc.Detach(s)
+	if err != nil {
+		return err
+	}
+	return d.Ready(ctx)
 }
 
 // Options are for Serve.
@@ -110,14 +117,16 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 // left that was killed.
 func takeOver(ctx context.Context, m host.Local, p Place, incarnation int64) error {
 	status, err := p.Status()
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case status.Incarnation >= incarnation:
+	}
+	if status.Incarnation >= incarnation {
 		return fmt.Errorf("run %s was served already, for incarnation %d", p.RunID, status.Incarnation)
-	case status.Incarnation > 0 && status.Outcome == nil:
+	}
+	if status.Incarnation > 0 && status.Outcome == nil {
 		left, err := m.End(ctx, host.LeftRequest{RunID: p.RunID})
-		if err = errors.Join(err, host.Leftover("run "+p.RunID, left.Processes)); err != nil {
+		err = errors.Join(err, host.Leftover("run "+p.RunID, left.Processes))
+		if err != nil {
 			return err
 		}
 	}
@@ -152,15 +161,17 @@ func (d *daemon) accept(l net.Listener) {
 
 // release stores that the worker has ended the run, which must have no processes any more.
 func (d *daemon) release() error {
-	err := d.server.CloseProcesses()
+	closeErr := d.server.CloseProcesses()
 	below, listErr := proc.Descendants(os.Getpid())
-	if err = errors.Join(err, listErr, host.Leftover("run "+d.place.RunID, below)); err != nil {
+	err := errors.Join(closeErr, listErr, host.Leftover("run "+d.place.RunID, below))
+	if err != nil {
 		return err
 	}
-	if err = d.place.end(Outcome{d.Number, EndReleased, d.Now()}); err == nil {
-		d.once.Do(func() { close(d.released) })
+	if err := d.place.end(Outcome{d.Number, EndReleased, d.Now()}); err != nil {
+		return err
 	}
-	return err
+	d.once.Do(func() { close(d.released) })
+	return nil
 }
 
 // wait waits for the end of the daemon.
@@ -190,36 +201,47 @@ func (d *daemon) wait(ctx context.Context) (end string) {
 // awaitStreams waits until the worker has closed its stream after the last answer.
 func (d *daemon) awaitStreams() {
 	gone := make(chan struct{})
-	go func() { d.streams.Wait(); close(gone) }()
+	go func() {
+		d.streams.Wait()
+		close(gone)
+	}()
 	select {
 	case <-gone:
 	case <-time.After(goodbye):
 	}
 }
 
-const dialPatience = 5 * time.Second // for a daemon that begins
+const (
+	dialPatience = 5 * time.Second // for a daemon that begins
+	dialPause    = 100 * time.Millisecond
+)
 
 // Connect connects a pair of streams to the daemon of a run until either ends. Without a
 // daemon it tells the client why.
 func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out io.Writer) error {
-	for end := time.Now().Add(dialPatience); ; time.Sleep(100 * time.Millisecond) {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", p.socket())
+	end := time.Now().Add(dialPatience)
+	for {
+		conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", p.socket())
 		status, statusErr := p.Status()
-		if err == nil {
-			if err = errors.Join(statusErr, isDaemon(conn, status)); err != nil {
+		if dialErr == nil {
+			err := errors.Join(statusErr, isDaemon(conn, status))
+			if err != nil {
 				return errors.Join(err, conn.Close())
 			}
 			return join(ctx, conn, in, out)
 		}
-		if statusErr == nil {
-			if refused := status.Err(incarnation); refused != nil {
-				return errors.Join(refused, remote.Refuse(out, refused))
-			}
+		noDaemon := fmt.Errorf("no daemon of run %s: %w", p.RunID, dialErr)
+		if statusErr != nil {
+			return errors.Join(noDaemon, statusErr)
+		}
+		if refused := status.Err(incarnation); refused != nil {
+			return errors.Join(refused, remote.Refuse(out, refused))
 		}
 		gone := !status.Serving && status.Incarnation > 0
-		if statusErr != nil || gone || time.Now().After(end) || ctx.Err() != nil {
-			return errors.Join(fmt.Errorf("no daemon of run %s: %w", p.RunID, err), statusErr)
+		if gone || time.Now().After(end) || ctx.Err() != nil {
+			return noDaemon
 		}
+		time.Sleep(dialPause)
 	}
 }
 
@@ -228,10 +250,13 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 // secret of the run.
 func isDaemon(conn net.Conn, s Status) error {
 	pid, err := proc.PeerPID(conn)
-	if err == nil && pid != s.pid {
-		err = fmt.Errorf("process %d has taken the place of the daemon", pid)
+	if err != nil {
+		return err
 	}
-	return err
+	if pid != s.pid {
+		return fmt.Errorf("process %d has taken the place of the daemon", pid)
+	}
+	return nil
 }
 
 // join copies both ways until one of the streams ends. The other copy may go on until the
@@ -239,7 +264,11 @@ func isDaemon(conn net.Conn, s Status) error {
 func join(ctx context.Context, conn net.Conn, in io.Reader, out io.Writer) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	ended := make(chan error, 2)
-	go func() { _, err := io.Copy(conn, in); ended <- err }()
-	go func() { _, err := io.Copy(out, conn); ended <- err }()
+	transfer := func(to io.Writer, from io.Reader) {
+		_, err := io.Copy(to, from)
+		ended <- err
+	}
+	go transfer(conn, in)
+	go transfer(out, conn)
 	return errors.Join(<-ended, conn.Close())
 }

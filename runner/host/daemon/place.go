@@ -53,7 +53,8 @@ func NewPlace(stateDir, runID string) (Place, error) {
 	if err != nil {
 		return p, err
 	}
-	if p.machine, err = os.Hostname(); err != nil {
+	p.machine, err = os.Hostname()
+	if err != nil {
 		return p, err
 	}
 	sum := sha256.Sum256([]byte(p.machine + "\x00" + boot))
@@ -102,22 +103,27 @@ const (
 // if the daemon serves already.
 func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error {
 	path := filepath.Join(p.dir(), secretFile)
-	for end := time.Now().Add(dialPatience); ; time.Sleep(secretPause) {
+	end := time.Now().Add(dialPatience)
+	written := false
+	for {
 		status, err := p.Status()
-		switch {
-		case err != nil:
+		if err != nil {
 			return err
-		case status.Incarnation > 0:
+		}
+		if status.Incarnation > 0 {
 			return status.Err(incarnation)
-		case time.Now().After(end) || ctx.Err() != nil:
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
 			return errors.Join(fmt.Errorf("no job of run %s takes the secret", p.RunID), os.Remove(path))
 		}
-		if _, err := os.Lstat(path); secret != nil && errors.Is(err, fs.ErrNotExist) {
+		_, err = os.Lstat(path)
+		if !written && errors.Is(err, fs.ErrNotExist) {
 			if err := durable.WriteFile(path, secret, 0o600); err != nil {
 				return err
 			}
-			secret = nil // once
+			written = true
 		}
+		time.Sleep(secretPause)
 	}
 }
 
@@ -125,23 +131,28 @@ const secretPause = 50 * time.Millisecond
 
 // AwaitSecret returns what Begin gives. It fails if the run has been served, and does so at
 // most once for each call of Begin otherwise.
-func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) (secret []byte, err error) {
+func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) ([]byte, error) {
 	path := filepath.Join(p.dir(), secretFile)
-	for end := time.Now().Add(wait); ; time.Sleep(secretPause) {
+	end := time.Now().Add(wait)
+	for {
 		status, err := p.Status()
-		switch {
-		case err != nil:
+		if err != nil {
 			return nil, err
-		case status.Incarnation > 0:
+		}
+		if status.Incarnation > 0 {
 			return nil, fmt.Errorf("run %s was served already", p.RunID)
-		case time.Now().After(end) || ctx.Err() != nil:
+		}
+		if time.Now().After(end) || ctx.Err() != nil {
 			return nil, fmt.Errorf("run %s has not begun", p.RunID)
 		}
-		if secret, err = os.ReadFile(path); err == nil {
+		secret, err := os.ReadFile(path)
+		if err == nil {
 			return secret, os.Remove(path) // fails if another process was faster
-		} else if !errors.Is(err, fs.ErrNotExist) {
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
 		}
+		time.Sleep(secretPause)
 	}
 }
 
@@ -155,7 +166,7 @@ type record struct {
 // Outcome is how a daemon ended.
 type Outcome struct {
 	Incarnation int64     `json:"incarnation"`
-	End         string    `json:"end"` // one of those below
+	End         string    `json:"end"` // EndReleased, EndLost or EndTerminated
 	At          time.Time `json:"at"`
 }
 
@@ -182,7 +193,8 @@ type Status struct {
 // machine with the same home.
 func (p Place) Status() (s Status, err error) {
 	var r record
-	if found, err := readJSON(filepath.Join(p.dir(), recordFile), &r); !found {
+	found, err := readJSON(filepath.Join(p.dir(), recordFile), &r)
+	if !found {
 		return s, err
 	}
 	if r.Machine != p.machine {
@@ -194,12 +206,11 @@ func (p Place) Status() (s Status, err error) {
 	s.Serving = proc.SameProcess(r.Process)
 	s.pid = r.Process.PID
 	var o Outcome
-	if found, err := readJSON(filepath.Join(p.dir(), outcomeFile), &o); !found ||
-		o.Incarnation != s.Incarnation {
-		return s, err
+	found, err = readJSON(filepath.Join(p.dir(), outcomeFile), &o)
+	if found && o.Incarnation == s.Incarnation {
+		s.Outcome = &o
 	}
-	s.Outcome = &o
-	return s, nil
+	return s, err
 }
 
 // readJSON decodes a file. It is not found if it does not exist or can't be read.
@@ -208,17 +219,21 @@ func readJSON(path string, v any) (found bool, err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	}
-	if err == nil {
-		err = json.Unmarshal(data, v)
+	if err != nil {
+		return false, err
 	}
-	return err == nil, err
+	if err := json.Unmarshal(data, v); err != nil {
+		return false, err
+	}
+	return true, nil
 }
 
 // EndOf is the error for a client of a run whose daemon has left its outcome on a file system
 // that both machines have; nil if it has not.
 func EndOf(stateDir, runID string) (end, err error) {
 	var o Outcome
-	if found, err := readJSON(filepath.Join(host.RunDir(stateDir, runID), outcomeFile), &o); !found {
+	found, err := readJSON(filepath.Join(host.RunDir(stateDir, runID), outcomeFile), &o)
+	if !found {
 		return nil, err
 	}
 	return Status{Incarnation: o.Incarnation, Outcome: &o}.Err(o.Incarnation), nil
@@ -227,26 +242,28 @@ func EndOf(stateDir, runID string) (end, err error) {
 // Err is the error for a client of an incarnation. It is nil if there is a daemon for it, or
 // if this machine knows none.
 func (s Status) Err(incarnation int64) error {
-	switch {
-	case s.Incarnation == 0:
+	if s.Incarnation == 0 {
 		return nil
-	case s.Incarnation != incarnation:
+	}
+	if s.Incarnation != incarnation {
 		return remote.Refused(
 			fmt.Sprintf("the host knows incarnation %d of the run, not %d", s.Incarnation, incarnation),
 		)
-	case s.Outcome == nil && s.Serving:
-		return nil
-	case s.Outcome == nil:
+	}
+	if s.Outcome != nil {
 		return reconcile.NewError(
-			remote.CodeDied,
-			"the process that served the run on its host was killed",
-			"what it left is ended next",
+			remote.CodeEnded,
+			endings[s.Outcome.End],
+			"the next pass starts the issue again",
 		)
 	}
+	if s.Serving {
+		return nil
+	}
 	return reconcile.NewError(
-		remote.CodeEnded,
-		endings[s.Outcome.End],
-		"the next pass starts the issue again",
+		remote.CodeDied,
+		"the process that served the run on its host was killed",
+		"what it left is ended next",
 	)
 }
 
