@@ -17,11 +17,15 @@ import (
 // Commands are shell commands about the job of a run. The variables that begin with SYMPHONY_
 // have its facts, see Jobs.shell.
 type Commands struct {
-	Start string // submits a job that runs symphony $SYMPHONY_SERVE, and does not wait for it
-	// runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and stdout
+	// Start submits a job that runs symphony $SYMPHONY_SERVE, and does not wait for it.
+	Start string
+	// Connect runs symphony $SYMPHONY_CONNECT where the job runs, with its own stdin and
+	// stdout.
 	Connect string
-	Status  string // prints a line: a state of engine.JobState, and why
-	Stop    string // ends the job and removes what the engine keeps of it
+	// Status prints a line with a state of engine.JobState, and why: "pending no free node".
+	Status string
+	// Stop ends the job and removes what the engine keeps of it.
+	Stop string
 	// PassEnv are names of variables that the commands get, beside passed.
 	PassEnv []string
 }
@@ -117,10 +121,11 @@ func (j Jobs) shell(script string, facts ...string) (*exec.Cmd, error) {
 
 func (c Commands) shell(env []string, script string, facts []string) (*exec.Cmd, error) {
 	cmd, err := engine.Command(env, slices.Concat(passed, c.PassEnv), "sh", "-c", script)
-	if err == nil {
-		cmd.Env = append(cmd.Env, facts...)
+	if err != nil {
+		return nil, err
 	}
-	return cmd, err
+	cmd.Env = append(cmd.Env, facts...)
+	return cmd, nil
 }
 
 // Probe asks for the state of a job that does not exist. It fails if the command status does.
@@ -130,9 +135,10 @@ func (c Commands) Probe(ctx context.Context, env []string) error {
 		return err
 	}
 	out, err := engine.Output(ctx, cmd, "")
-	if err == nil {
-		_, err = parse(out)
+	if err != nil {
+		return explain(err, "status")
 	}
+	_, err = parse(out)
 	return explain(err, "status")
 }
 

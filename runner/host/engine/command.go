@@ -65,13 +65,14 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	// it may have ended
 	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })()
 	err := cmd.Wait()
-	switch name := filepath.Base(cmd.Path); {
-	case err == nil, errors.Is(err, exec.ErrWaitDelay):
-		// a process that it has left has its stdout open
-		return out.String(), nil
-	case ctx.Err() != nil:
+	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
+		return out.String(), nil // a process that it has left may have its stdout open
+	}
+	name := filepath.Base(cmd.Path)
+	if ctx.Err() != nil {
 		return "", reconcile.NewError(CodeUnreachable, name+" did not end in time: "+Said(said), "try it")
-	case errors.As(err, new(*exec.ExitError)):
+	}
+	if errors.As(err, new(*exec.ExitError)) {
 		return "", reconcile.NewError(
 			CodeUnusable,
 			cmp.Or(Said(said), name+": "+err.Error()),

@@ -76,14 +76,16 @@ const (
 // Start submits the job and waits until it runs and its daemon has the secret. Before that
 // nothing can have begun: after any error the job is canceled.
 func (e *JobEngine) Start(ctx context.Context) error {
-	switch {
-	case e.Known: // Dial finds the job
+	if e.Known { // Dial finds the job
 		return nil
-	case e.Ending:
+	}
+	if e.Ending {
 		return e.withdraw(ctx, endedError("its job was canceled before it began"))
-	case !e.submitted:
+	}
+	if !e.submitted {
 		e.submitted = true // even after an error, because the job may exist
-		if err := e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String())); err != nil {
+		err := e.Submit(ctx, e.words("serve", "--job", "--lost-after", e.LostAfter.String()))
+		if err != nil {
 			return e.withdraw(ctx, err)
 		}
 	}
@@ -91,33 +93,26 @@ func (e *JobEngine) Start(ctx context.Context) error {
 	pause := minPause
 	for {
 		j, err := e.begin(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return e.withdraw(
-				ctx,
-				reconcile.NewError(CodeWithdrawn, e.Host+": the job was canceled before it began", ""),
-			)
-		case err == nil && j.State == JobRunning:
+		if ctx.Err() != nil {
+			why := e.Host + ": the job was canceled before it began"
+			return e.withdraw(ctx, reconcile.NewError(CodeWithdrawn, why, ""))
+		}
+		if err == nil && j.State == JobRunning {
 			return nil
-		case j.State == JobNever:
-			return e.withdraw(
-				ctx,
-				reconcile.NewError(reconcile.HoldNeverStarts, e.Host+" can't ever start the job: "+j.Why,
-					"correct worker.engine"),
-			)
-		case j.State == JobEnded && j.Canceled:
-			return e.withdraw(ctx, endedError("its job was canceled before it began"))
-		case j.State == JobEnded:
-			return e.withdraw(ctx, e.unusable("the job has ended before symphony served the run: "+j.Why))
-		case err != nil && trouble >= jobTrouble:
-			return e.withdraw(ctx, e.unusable(e.messageOf(err)))
-		case err != nil:
+		}
+		if end := e.endOf(j); end != nil {
+			return e.withdraw(ctx, end)
+		}
+		if err != nil {
+			if trouble >= jobTrouble {
+				return e.withdraw(ctx, e.unusable(e.messageOf(err)))
+			}
 			e.Waits(e.messageOf(err))
 			pause = minPause
 			trouble += pause
-		default:
-			trouble = 0
+		} else {
 			e.Waits(j.Why)
+			trouble = 0
 		}
 		select {
 		case <-ctx.Done():
@@ -127,24 +122,41 @@ func (e *JobEngine) Start(ctx context.Context) error {
 	}
 }
 
+// endOf returns why a job that has not begun the run never will; nil if it may.
+func (e *JobEngine) endOf(j Job) error {
+	switch {
+	case j.State == JobNever:
+		why := e.Host + " can't ever start the job: " + j.Why
+		return reconcile.NewError(reconcile.HoldNeverStarts, why, "correct worker.engine")
+	case j.State == JobEnded && j.Canceled:
+		return endedError("its job was canceled before it began")
+	case j.State == JobEnded:
+		return e.unusable("the job has ended before symphony served the run: " + j.Why)
+	}
+	return nil
+}
+
 // begin sends the secret to the daemon, if the job runs.
 func (e *JobEngine) begin(ctx context.Context) (Job, error) {
 	if ctx.Err() != nil {
 		return Job{}, context.Cause(ctx)
 	}
 	j, err := e.Find(ctx)
-	if err == nil && j.State == JobUnknown {
-		err = errors.New(e.unknown(j))
-	}
-	if err != nil || j.State != JobRunning {
+	if err != nil {
 		return j, err
 	}
-	cmd, err := e.Connect(j, e.words("connect", "--begin"))
-	if err == nil {
-		_, err = Output(ctx, cmd, e.Incarnation.Secret+"\n")
-		err = Explain(err, "connect to the job: ", "")
+	if j.State == JobUnknown {
+		return j, errors.New(e.unknown(j))
 	}
-	return j, err
+	if j.State != JobRunning {
+		return j, nil
+	}
+	cmd, err := e.Connect(j, e.words("connect", "--begin"))
+	if err != nil {
+		return j, err
+	}
+	_, err = Output(ctx, cmd, e.Incarnation.Secret+"\n")
+	return j, Explain(err, "connect to the job: ", "")
 }
 
 // messageOf returns the message of an error without its code and without the host.
@@ -160,13 +172,14 @@ func (e *JobEngine) messageOf(err error) string {
 // nothing has begun.
 func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	j, err := e.Find(ctx)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, errors.New(err.Error())
-	case j.State == JobRunning && e.Incarnation.Number > 1:
+	}
+	if j.State == JobRunning && e.Incarnation.Number > 1 {
 		// the daemon was killed, but the job is not the daemon alone
 		return nil, errors.Join(errors.New("the job of the run is being canceled"), e.Cancel(ctx))
-	case j.State == JobRunning:
+	}
+	if j.State == JobRunning {
 		cmd, err := e.Connect(j, e.words("connect", "--hello"))
 		if err != nil {
 			return nil, errors.New(err.Error())
@@ -174,10 +187,10 @@ func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 		return Open(e.Host, cmd)
 	}
 	outcome, err := daemon.EndOf(filepath.Join(e.Hosted, e.Project), e.Incarnation.RunID)
-	switch {
-	case outcome != nil:
+	if outcome != nil {
 		return nil, outcome
-	case j.State == JobEnded:
+	}
+	if j.State == JobEnded {
 		return nil, endedError(e.Host + " has ended the job of the run: " + j.Why)
 	}
 	return nil, errors.Join(errors.New(e.unknown(j)), err)

@@ -36,18 +36,20 @@ var _ engine.Jobs = Jobs{}
 // Submit submits the job. The shell that Slurm starts becomes the daemon, so that the job ends
 // with it. Slurm tells it half a minute before the job's time is up.
 func (l Jobs) Submit(ctx context.Context, words []string) error {
+	cantCopy := func(err error) error {
+		why := "symphony can't be copied: " + err.Error()
+		return reconcile.NewError(engine.CodeUnusable, why, "correct that, then symphony unblock")
+	}
 	program, err := l.Program.Copy(l.Home)
-	if err == nil {
-		err = os.MkdirAll(filepath.Dir(l.log()), 0o700)
-	}
 	if err != nil {
-		return reconcile.NewError(
-			engine.CodeUnusable,
-			"symphony can't be copied: "+err.Error(),
-			"correct that, then symphony unblock",
-		)
+		return cantCopy(err)
 	}
-	script := "#!/bin/sh\nexec >> " + text.ShellWord(l.log()) + " 2>&1\nexec " + shellCommand(program, words) + "\n"
+	if err := os.MkdirAll(filepath.Dir(l.log()), 0o700); err != nil {
+		return cantCopy(err)
+	}
+	script := "#!/bin/sh\n" +
+		"exec >> " + text.ShellWord(l.log()) + " 2>&1\n" +
+		"exec " + shellCommand(program, words) + "\n"
 	args := append(
 		slices.Clone(l.Args),
 		"--parsable",
@@ -158,16 +160,10 @@ func (a queueAnswer) result() (string, error) {
 // Find looks for the job by its name.
 func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	out, err := l.queue(ctx)
-	var j job
-	for line := range strings.Lines(out) {
-		if f := strings.SplitN(strings.TrimSpace(line), "|", 5); len(f) == 5 && f[0] == l.JobName() {
-			next := job{f[1], text.Visible(f[2]), text.Visible(f[3]), text.Visible(f[4])}
-			// of several, one that runs
-			if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() {
-				j = next
-			}
-		}
+	if err != nil {
+		return engine.Job{State: engine.JobUnknown}, err
 	}
+	j := jobIn(out, l.JobName())
 	found := engine.Job{ID: j.id, Why: j.why()}
 	switch {
 	case j.state == "":
@@ -177,7 +173,7 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	case j.waits() && l.Known:
 		found.State = engine.JobEnded
 		found.Why = "an administrator has put it into the queue again"
-		err = errors.Join(err, l.Cancel(ctx))
+		return found, l.Cancel(ctx)
 	case !l.Known && j.neverStarts():
 		found.State = engine.JobNever
 	case j.waits():
@@ -190,7 +186,22 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 		found.Why = j.state + " (" + j.reason + ")"
 		found.Canceled = j.state != "FAILED"
 	}
-	return found, err
+	return found, nil
+}
+
+// jobIn returns the job with a name from what squeue prints. Of several it is one that runs.
+func jobIn(queue, name string) (j job) {
+	for line := range strings.Lines(queue) {
+		f := strings.SplitN(strings.TrimSpace(line), "|", 5)
+		if len(f) != 5 || f[0] != name {
+			continue
+		}
+		next := job{f[1], text.Visible(f[2]), text.Visible(f[3]), text.Visible(f[4])}
+		if j.id == "" || j.over() || j.waits() && !next.waits() && !next.over() {
+			j = next
+		}
+	}
+	return j
 }
 
 // job is what Slurm says about the job of a run: nothing if it does not know one.
@@ -199,7 +210,8 @@ type job struct{ id, state, reason, node string }
 // waits reports whether the job has not begun.
 func (j job) waits() bool {
 	return slices.Contains([]string{
-		"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT", "RESV_DEL_HOLD",
+		"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT",
+		"RESV_DEL_HOLD",
 	}, j.state)
 }
 
@@ -207,7 +219,8 @@ func (j job) waits() bool {
 // there may be some.
 func (j job) over() bool {
 	return slices.Contains([]string{
-		"", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "PREEMPTED", "REVOKED", "TIMEOUT",
+		"", "BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY",
+		"PREEMPTED", "REVOKED", "TIMEOUT",
 	}, j.state)
 }
 
@@ -215,8 +228,8 @@ func (j job) over() bool {
 // account or all nodes.
 func (j job) neverStarts() bool {
 	return strings.Contains(j.reason, "PerJob") || slices.Contains([]string{
-		"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints", "AccountNotAllowed", "QOSNotAllowed",
-		"InvalidAccount", "InvalidQOS", "DependencyNeverSatisfied",
+		"PartitionConfig", "PartitionNodeLimit", "PartitionTimeLimit", "BadConstraints",
+		"AccountNotAllowed", "QOSNotAllowed", "InvalidAccount", "InvalidQOS", "DependencyNeverSatisfied",
 	}, j.reason)
 }
 

@@ -53,12 +53,14 @@ const (
 // not have it. Its errors are those of engine.Engine.
 func (e Engine) Start(ctx context.Context) error {
 	err := e.serve(ctx)
-	if exited, ok := errors.AsType[*exitError](err); ok && exited.code == noProgram {
-		if err = e.copyProgram(ctx); err == nil {
-			err = e.serve(ctx)
-		}
+	exited, ok := errors.AsType[*exitError](err)
+	if !ok || exited.code != noProgram {
+		return err
 	}
-	return err
+	if err := e.copyProgram(ctx); err != nil {
+		return err
+	}
+	return e.serve(ctx)
 }
 
 func (e Engine) serve(ctx context.Context) error {
@@ -66,11 +68,8 @@ func (e Engine) serve(ctx context.Context) error {
 	if e.Known {
 		words = append(words, "--known")
 	}
-	_, err := e.onItsSystem(
-		ctx,
-		e.Incarnation.Secret,
-		func() string { return e.hostCommand(words...) + " && echo " + done },
-	)
+	script := func() string { return e.hostCommand(words...) + " && echo " + done }
+	_, err := e.onItsSystem(ctx, e.Incarnation.Secret, script)
 	return err
 }
 
@@ -124,15 +123,14 @@ func (e Engine) hostCommand(words ...string) string {
 		"--incarnation",
 		strconv.FormatInt(e.Incarnation.Number, 10),
 	)
-	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) + `; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
+	return e.isProgram("p") + ` || exit ` + strconv.Itoa(noProgram) +
+		`; "$p" host ` + strings.Join(text.Map(words, text.ShellWord), " ")
 }
 
 // isProgram is a condition in the script: the file in a variable is the whole program.
 func (e Engine) isProgram(variable string) string {
-	return `[ -x "$` + variable + `" ] && [ "$(wc -c < "$` + variable + `")" -eq ` + strconv.FormatInt(
-		e.Program.Size,
-		10,
-	) + ` ]`
+	const test = `[ -x "$%[1]s" ] && [ "$(wc -c < "$%[1]s")" -eq %[2]d ]`
+	return fmt.Sprintf(test, variable, e.Program.Size)
 }
 
 // script returns a command for the login shell of the account there, whichever it is: sh runs
@@ -157,10 +155,13 @@ func (e Engine) checkSystem(printed []string) error {
 	line := text.First(printed, func(line string) bool { return strings.HasPrefix(line, systemLine) })
 	uname := strings.TrimPrefix(line, systemLine)
 	kernel, machine, _ := strings.Cut(strings.ToLower(uname), " ")
-	system := kernel + "-" + cmp.Or(map[string]string{
-		"x86_64":  "amd64",
-		"aarch64": "arm64",
-	}[machine], machine)
+	switch machine {
+	case "x86_64":
+		machine = "amd64"
+	case "aarch64":
+		machine = "arm64"
+	}
+	system := kernel + "-" + machine
 	if system == cmp.Or(e.Program.System, runtime.GOOS+"-"+runtime.GOARCH) {
 		return nil
 	}
@@ -214,9 +215,16 @@ var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB
 // one can break.
 func (e Engine) ssh(script string) (*exec.Cmd, error) {
 	args := []string{
-		"-T", "-o", "BatchMode=yes", "-o", "ForwardAgent=no", "-o", "ForwardX11=no", "-o", "ClearAllForwardings=yes",
-		"-o", "ControlMaster=no", "-o", "ControlPath=none",
-		"-o", "ConnectTimeout=" + strconv.Itoa(int(connectBound.Seconds())), "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=3",
+		"-T",
+		"-o", "BatchMode=yes",
+		"-o", "ForwardAgent=no",
+		"-o", "ForwardX11=no",
+		"-o", "ClearAllForwardings=yes",
+		"-o", "ControlMaster=no",
+		"-o", "ControlPath=none",
+		"-o", "ConnectTimeout=" + strconv.Itoa(int(connectBound.Seconds())),
+		"-o", "ServerAliveInterval=15",
+		"-o", "ServerAliveCountMax=3",
 	}
 	if e.Host.Port != "" {
 		args = append(args, "-p", e.Host.Port)
@@ -252,17 +260,14 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // a process that ssh has left has its stderr open
 	}
-	switch other, isOther := errors.AsType[*systemError](linesErr); {
-	case isOther:
+	if other, isOther := errors.AsType[*systemError](linesErr); isOther {
 		return nil, other
-	case err == nil && linesErr == nil:
+	}
+	if err == nil && linesErr == nil {
 		return printed, nil
 	}
-	return nil, e.explain(
-		ctx,
-		connected,
-		&exitError{e.Host.Name, cmd.ProcessState.ExitCode(), engine.Said(stderr)},
-	)
+	exited := &exitError{e.Host.Name, cmd.ProcessState.ExitCode(), engine.Said(stderr)}
+	return nil, e.explain(ctx, connected, exited)
 }
 
 // converse lets the script begin, passes stdin to it, and returns what it prints up to its
@@ -290,19 +295,17 @@ func (e Engine) converse(
 
 // explain returns the error for a script that has failed.
 func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) error {
-	switch {
-	case !connected && ctx.Err() != nil:
-		return reconcile.NewError(
-			engine.CodeUnreachable,
-			e.Host.Name+" did not answer in time",
-			"try ssh "+e.Host.Name,
-		)
-	case !connected:
-		why := cmp.Or(exited.said, "ssh has ended without a word")
-		return reconcile.NewError(engine.CodeUnreachable, e.Host.Name+": "+why, "try ssh "+e.Host.Name)
-	case exited.code == NothingStarted:
+	if !connected {
+		why := e.Host.Name + ": " + cmp.Or(exited.said, "ssh has ended without a word")
+		if ctx.Err() != nil {
+			why = e.Host.Name + " did not answer in time"
+		}
+		return reconcile.NewError(engine.CodeUnreachable, why, "try ssh "+e.Host.Name)
+	}
+	if exited.code == NothingStarted {
 		return e.unusable(exited.said)
-	case ctx.Err() != nil:
+	}
+	if ctx.Err() != nil {
 		return fmt.Errorf("%s did not end in time: %w", e.Host.Name, context.Cause(ctx))
 	}
 	if code, message, coded := strings.Cut(exited.said, ": "); coded &&
