@@ -28,10 +28,11 @@ const probeWait = 250 * time.Millisecond // how long LockDead waits for probes t
 // exists already, the error is fs.ErrExist.
 func CreateAlive(path string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err == nil {
-		_, err = f.Write(heartbeatLine(0, Monotonic()))
-		err = errors.Join(err, f.Sync(), f.Close())
+	if err != nil {
+		return fmt.Errorf("create alive file: %w", err)
 	}
+	_, err = f.Write(heartbeatLine(0, Monotonic()))
+	err = errors.Join(err, f.Sync(), f.Close())
 	if err != nil {
 		return fmt.Errorf("create alive file: %w", err)
 	}
@@ -107,13 +108,15 @@ func ProbeAlive(path string) (p Pulse, err error) {
 		return p, fmt.Errorf("probe alive file: %w", err)
 	}
 	defer f.Close() // releases the lock
-	lockErr := Lock(f, unix.LOCK_SH, 0)
-	held := errors.Is(lockErr, ErrHeld)
-	if lockErr == nil || held {
-		p, lockErr = readAlive(f)
+	err = Lock(f, unix.LOCK_SH, 0)
+	held := errors.Is(err, ErrHeld)
+	if err != nil && !held {
+		return p, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
-	if p.Held = held; lockErr != nil {
-		return p, fmt.Errorf("probe alive file %s: %w", path, lockErr)
+	p, err = readAlive(f)
+	p.Held = held
+	if err != nil {
+		return p, fmt.Errorf("probe alive file %s: %w", path, err)
 	}
 	return p, nil
 }
@@ -127,10 +130,10 @@ func LockDead(path string) (release func(), err error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return func() {}, nil
 	}
-	if err == nil {
-		err = Lock(f, unix.LOCK_EX, probeWait)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("lock dead run: %w", err)
+	}
+	if err := Lock(f, unix.LOCK_EX, probeWait); err != nil {
 		return nil, fmt.Errorf("lock dead run: %w", errors.Join(err, f.Close()))
 	}
 	return func() { f.Close() }, nil // nothing was written that closing could lose

@@ -19,8 +19,7 @@ import (
 )
 
 const (
-	// bytes of Spawn.Secret: it must fit into the pipe before the worker reads
-	maxSecret  = 16 << 10
+	maxSecret  = 16 << 10    // bytes of Spawn.Secret, which must fit into a pipe that nobody reads yet
 	maxAnswer  = 1024        // bytes of a worker's reason to refuse
 	statusWait = time.Second // for the exit status of a worker that closed its pipe
 
@@ -72,13 +71,15 @@ type Detached struct {
 // Detach starts a worker in a new session. It inherits only its log and the files that
 // TakeOver and TakeExtra read. The caller must call Ready once. As long as this process lives,
 // a goroutine waits for the end of the worker and reaps it.
-func Detach(s Spawn) (d *Detached, err error) {
-	defer func() {
-		if err != nil {
-			d = nil
-			err = fmt.Errorf("start %s: %w", s.Exe, err)
-		}
-	}()
+func Detach(s Spawn) (*Detached, error) {
+	d, err := startDetached(s)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", s.Exe, err)
+	}
+	return d, nil
+}
+
+func startDetached(s Spawn) (*Detached, error) {
 	if len(s.Secret) > maxSecret {
 		return nil, fmt.Errorf("a secret of %d bytes is too long", len(s.Secret))
 	}
@@ -113,15 +114,16 @@ func Detach(s Spawn) (d *Detached, err error) {
 		cmd.Stderr = s.Log
 	}
 	if s.Scope != nil {
-		err = s.Scope.wrap(cmd)
+		if err := s.Scope.wrap(cmd); err != nil {
+			return nil, errors.Join(err, answer.Close())
+		}
 	}
-	d = &Detached{answer: answer, deadline: time.Now().Add(s.Wait), done: make(chan struct{})}
-	if err == nil {
-		d.process, err = Launch(cmd)
-	}
+	deadline := time.Now().Add(s.Wait)
+	process, err := Launch(cmd)
 	if err != nil {
 		return nil, errors.Join(err, answer.Close())
 	}
+	d := &Detached{process: process, answer: answer, deadline: deadline, done: make(chan struct{})}
 	go func() {
 		defer close(d.done)
 		_ = cmd.Wait()
@@ -135,31 +137,38 @@ func Detach(s Spawn) (d *Detached, err error) {
 // end the worker.
 func (d *Detached) Ready(ctx context.Context) error {
 	defer d.answer.Close()
-	err := d.answer.SetReadDeadline(d.deadline)
-	var answer []byte
-	if err == nil {
-		// fails only once the pipe is closed
-		stop := context.AfterFunc(ctx, func() { _ = d.answer.SetReadDeadline(time.Unix(1, 0)) })
-		defer stop()
-		answer, err = io.ReadAll(io.LimitReader(d.answer, maxAnswer))
+	answer, err := d.readAnswer(ctx)
+	if err != nil {
+		return fmt.Errorf("worker %d: %w", d.process.PID, err)
 	}
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		err = cmp.Or(context.Cause(ctx), ErrNoAnswer)
-	case err == nil && string(answer) == taken:
+	if answer == taken {
 		return nil
-	case err == nil && len(answer) > 0:
-		err = fmt.Errorf("refused: %s", answer)
-	case err == nil:
-		status := "it closed its pipe and is still running"
-		select {
-		case <-d.done:
-			status = d.status
-		case <-time.After(statusWait):
-		}
-		err = fmt.Errorf("%w: %s", ErrDied, status)
 	}
-	return fmt.Errorf("worker %d: %w", d.process.PID, err)
+	if answer != "" {
+		return fmt.Errorf("worker %d: refused: %s", d.process.PID, answer)
+	}
+	status := "it closed its pipe and is still running"
+	select {
+	case <-d.done:
+		status = d.status
+	case <-time.After(statusWait):
+	}
+	return fmt.Errorf("worker %d: %w: %s", d.process.PID, ErrDied, status)
+}
+
+// readAnswer reads until the worker closes its end of the pipe.
+func (d *Detached) readAnswer(ctx context.Context) (string, error) {
+	if err := d.answer.SetReadDeadline(d.deadline); err != nil {
+		return "", err
+	}
+	// it fails only once the pipe is closed
+	stop := context.AfterFunc(ctx, func() { _ = d.answer.SetReadDeadline(time.Unix(1, 0)) })
+	defer stop()
+	answer, err := io.ReadAll(io.LimitReader(d.answer, maxAnswer))
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return "", cmp.Or(context.Cause(ctx), ErrNoAnswer)
+	}
+	return string(answer), err
 }
 
 // Handover is a worker's side of Detach.
@@ -202,7 +211,8 @@ func (h *Handover) Refuse(message string) error {
 
 func (h *Handover) reply(answer string) error {
 	_, err := h.answer.WriteString(answer)
-	if err = errors.Join(err, h.answer.Close()); err != nil {
+	err = errors.Join(err, h.answer.Close())
+	if err != nil {
 		return fmt.Errorf("answer the pass: %w", err)
 	}
 	return nil

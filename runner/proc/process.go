@@ -69,12 +69,16 @@ func checkSame(p reconcile.Process) error {
 		return err
 	}
 	e, err := Stat(p.PID)
-	if err == nil && (e.Dead || e.Start != p.Start) {
+	if err != nil {
+		return err
+	}
+	if e.Dead || e.Start != p.Start {
 		return os.ErrProcessDone
 	}
-	return err
+	return nil
 }
 
+// Ended reports whether a process has ended for certain.
 func Ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
 
 // checkTarget refuses processes that must never be signalled: init, this one, and one whose
@@ -131,7 +135,10 @@ func SealDescriptors() error {
 func CheckLimits() error {
 	const least = 64
 	var files, processes unix.Rlimit
-	if err := errors.Join(unix.Getrlimit(unix.RLIMIT_NOFILE, &files), unix.Getrlimit(unix.RLIMIT_NPROC, &processes)); err != nil {
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		return fmt.Errorf("read the limits: %w", err)
+	}
+	if err := unix.Getrlimit(unix.RLIMIT_NPROC, &processes); err != nil {
 		return fmt.Errorf("read the limits: %w", err)
 	}
 	what := "files may be open at once (ulimit -n)"

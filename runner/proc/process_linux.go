@@ -56,14 +56,14 @@ func Monotonic() time.Duration {
 // signal would hit an unrelated process.
 var checkNumbering = sync.OnceValue(func() error {
 	self, err := os.Readlink("/proc/self")
-	if err == nil && self != strconv.Itoa(os.Getpid()) {
-		err = fmt.Errorf(
-			"/proc belongs to another pid namespace (it calls this process %s, not %d)",
-			self,
-			os.Getpid(),
-		)
+	if err != nil {
+		return err
 	}
-	return err
+	own := os.Getpid()
+	if self != strconv.Itoa(own) {
+		return fmt.Errorf("/proc belongs to another pid namespace (it calls this process %s, not %d)", self, own)
+	}
+	return nil
 })
 
 func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
@@ -94,13 +94,14 @@ func Stat(pid int) (Entry, error) {
 	if Gone(err) || err == nil && len(b) == 0 {
 		return Entry{}, os.ErrProcessDone
 	}
-	if err == nil {
-		var e Entry
-		if e, err = parseStat(string(b)); err == nil {
-			return e, nil
-		}
+	if err != nil {
+		return Entry{}, fmt.Errorf("process %d: %w", pid, err)
 	}
-	return Entry{}, fmt.Errorf("process %d: %w", pid, err)
+	e, err := parseStat(string(b))
+	if err != nil {
+		return Entry{}, fmt.Errorf("process %d: %w", pid, err)
+	}
+	return e, nil
 }
 
 // parseStat parses a line of /proc/<pid>/stat. The name is in parentheses and may itself
@@ -198,7 +199,8 @@ func SharedFile() (*os.File, error) { return TempFile() }
 // inheritedMemory returns a descriptor that this process has inherited, if it is that of a
 // SharedFile, and otherwise nil.
 func inheritedMemory(fd int) *os.File {
-	if name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd)); name != "/memfd:"+tempName+" (deleted)" {
+	name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd))
+	if name != "/memfd:"+tempName+" (deleted)" {
 		return nil
 	}
 	unix.CloseOnExec(fd)
@@ -264,13 +266,16 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 				continue
 			}
 			seen[child] = true
-			switch e, err := Stat(child); {
-			case err == nil && !e.Dead:
-				below = append(below, e.Process())
-				parents = append(parents, child)
-			case err != nil && !errors.Is(err, os.ErrProcessDone):
-				errs = append(errs, err)
+			e, err := Stat(child)
+			if errors.Is(err, os.ErrProcessDone) || e.Dead {
+				continue
 			}
+			if err != nil {
+				errs = append(errs, err)
+				continue
+			}
+			below = append(below, e.Process())
+			parents = append(parents, child)
 		}
 	}
 	slices.SortFunc(below, byPID)

@@ -97,7 +97,8 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 			"symphony: can workers have scopes?",
 			m,
 		}
-		if _, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...); reason == nil {
+		_, reason = s.output(ctx, m, "systemd-run", append(scope.options(), "systemd-run", "--version")...)
+		if reason == nil {
 			s.manager = &m
 			return nil
 		}
@@ -158,9 +159,16 @@ type Scope struct {
 // have these options, too.
 func (s *Scope) options() []string {
 	return []string{
-		s.manager.flag(), "--scope", "--quiet", "--collect", "--no-ask-password", "--unit=" + s.unit, "--slice=symphony.slice",
+		s.manager.flag(),
+		"--scope",
+		"--quiet",
+		"--collect",
+		"--no-ask-password",
+		"--unit=" + s.unit,
+		"--slice=symphony.slice",
 		// systemd refuses line breaks and invalid text
-		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`), "--",
+		"--description=" + strings.Trim(strconv.QuoteToASCII(s.description), `"`),
+		"--",
 	}
 }
 
@@ -174,7 +182,8 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 	// in systemd-run, that would be systemd-run itself
 	if rest, ok := strings.CutPrefix(exe, "/proc/self/"); ok {
 		link, err := os.Readlink(exe)
-		if exe = link; err != nil || strings.HasSuffix(link, " (deleted)") {
+		exe = link
+		if err != nil || strings.HasSuffix(link, " (deleted)") {
 			exe = "/proc/" + strconv.Itoa(os.Getpid()) + "/" + rest
 		}
 	}

@@ -39,7 +39,7 @@ type Local struct {
 	WorkflowPath string
 	Model        string     // of the agents of these runs; empty for that of the workflow
 	Machine      host.Local // where runs do their work
-	// what the worker needs beside Workflow, passed over a pipe; nil for nothing
+	// Secret is what the worker needs beside Workflow, passed over a pipe; nil for nothing.
 	Secret []byte
 	// NextSlot returns the account's next free slot for an agent's worker
 	// (reconcile.Accounts), an error if there is none. It is nil or returns nil if the number
@@ -50,14 +50,15 @@ type Local struct {
 	Logins *os.File
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes *proc.ScopeManager
-	// the pass waits for the runs that it starts, so that they need not outlive its unit
+	// Stays: the pass waits for the runs that it starts, so that they need not outlive its
+	// unit.
 	Stays   bool
 	Project string // the tracker's endpoint and project
-	// the resolved workspace root, empty if workspaces are on other machines
+	// Root is the resolved workspace root, empty if workspaces are on other machines.
 	Root        string
 	KeepRemoved time.Duration // how long removed workspaces are kept
-	// roots that the workflow named earlier; workspaces there are removed once their issues
-	// are done
+	// OldRoots are roots that the workflow named earlier. Workspaces there are removed once
+	// their issues are done.
 	OldRoots []string
 }
 
@@ -65,19 +66,22 @@ func (l *Local) dir(run reconcile.Run) string { return host.RunDir(l.StateDir, r
 
 // Prepare implements reconcile.Runners.
 func (l *Local) Prepare(_ context.Context, run reconcile.Run) error {
-	dir := l.dir(run)
-	err := os.MkdirAll(dir, 0o700)
-	if err == nil {
-		err = durable.WriteFile(filepath.Join(dir, runner.WorkflowFile), l.Workflow, 0o600)
+	return fail("run directory", l.makeDir(l.dir(run)))
+}
+
+// makeDir makes the directory of a run, with the workflow and the alive file.
+func (l *Local) makeDir(dir string) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
 	}
-	if err == nil {
-		// it syncs the directory too, so it comes last
-		err = proc.CreateAlive(filepath.Join(dir, host.AliveFile))
+	if err := durable.WriteFile(filepath.Join(dir, runner.WorkflowFile), l.Workflow, 0o600); err != nil {
+		return err
 	}
-	if err == nil {
-		err = durable.SyncDir(filepath.Dir(dir))
+	// It syncs the directory too, so it comes last.
+	if err := proc.CreateAlive(filepath.Join(dir, host.AliveFile)); err != nil {
+		return err
 	}
-	return fail("run directory", err)
+	return durable.SyncDir(filepath.Dir(dir))
 }
 
 // Start implements reconcile.Runners.
@@ -104,16 +108,17 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	if l.Model != "" {
 		argv = append(argv, "--model", l.Model)
 	}
-	var slot *os.File
 	scope := run.ID
 	ends := run.Remote == reconcile.RemoteBegun
 	if ends { // its worker has died
 		argv = append(argv, "--end")
-		scope = scope + "-end"
+		scope += "-end"
 	}
+	var slot *os.File
 	// cleanup runs need none
 	if l.NextSlot != nil && !ends && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) {
-		if slot, err = l.NextSlot(); err != nil {
+		slot, err = l.NextSlot()
+		if err != nil {
 			return fail("slot", err)
 		}
 	}
@@ -121,22 +126,25 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		argv = append(argv, "--slot", slot.Name())
 		defer slot.Close() // from then on only the worker holds it
 	}
-	worker, err := proc.Detach(proc.Spawn{
-		Exe: l.Exe, Argv: argv, Extra: slot, Shared: l.Logins,
-		Env: host.Scrub(l.Env), Log: log, Secret: l.Secret, Wait: readyBound,
-		Scope: l.Scopes.Scope(scope, cmp.Or(run.Identifier, "removed workspaces")),
+	err = startWorker(ctx, proc.Spawn{
+		Exe:    l.Exe,
+		Argv:   argv,
+		Extra:  slot,
+		Shared: l.Logins,
+		Env:    host.Scrub(l.Env),
+		Log:    log,
+		Secret: l.Secret,
+		Wait:   readyBound,
+		Scope:  l.Scopes.Scope(scope, cmp.Or(run.Identifier, "removed workspaces")),
 	})
-	crash.At("runner.start.spawned")
-	alive := filepath.Join(l.dir(run), host.AliveFile)
-	if paths.LimitReached(err) {
-		// If this can't be recorded either, the start counts as failed for another reason.
-		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
-	}
-	if err == nil {
-		err = worker.Ready(ctx)
-	}
 	if err == nil {
 		return nil
+	}
+	alive := filepath.Join(l.dir(run), host.AliveFile)
+	// If a fault of the machine can't be recorded either, the start counts as failed for
+	// another reason.
+	if paths.LimitReached(err) {
+		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
 	output := make([]byte, 4<<10)
 	n, _ := log.ReadAt(output, 0) // a Go program that crashes prints the reason first
@@ -146,12 +154,23 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 			proc.NoteUnstarted(alive, reconcile.CodeResourceLimit),
 		)
 	}
-	if pulse, probeErr := proc.ProbeAlive(alive); probeErr == nil && pulse.Fault != "" {
-		return reconcile.NewError(pulse.Fault, reconcile.MessageSpawnFailed+" for "+run.Identifier+": "+err.Error(),
-			"this is not charged to the issue; the next pass tries again").
-			WithCause(err)
+	pulse, probeErr := proc.ProbeAlive(alive)
+	if probeErr == nil && pulse.Fault != "" {
+		message := reconcile.MessageSpawnFailed + " for " + run.Identifier + ": " + err.Error()
+		const hint = "this is not charged to the issue; the next pass tries again"
+		return reconcile.NewError(pulse.Fault, message, hint).WithCause(err)
 	}
 	return fail("worker", err)
+}
+
+// startWorker starts a worker and waits until it has taken its run.
+func startWorker(ctx context.Context, s proc.Spawn) error {
+	worker, err := proc.Detach(s)
+	crash.At("runner.start.spawned")
+	if err != nil {
+		return err
+	}
+	return worker.Ready(ctx)
 }
 
 // Probe implements reconcile.Runners.
@@ -191,10 +210,7 @@ func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
 		return nil // it will read the stop reason, or has exited
 	}
-	err := proc.Signal(reconcile.Process{
-		PID:   run.Worker.PID,
-		Start: run.Worker.Start,
-	}, unix.SIGTERM)
+	err := signalWorker(run, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return fail("stop run "+run.ID, err)
 	}
@@ -235,15 +251,17 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	frozen.Frozen = true
 	killed, err := l.Machine.End(ctx, frozen)
 	if err == nil { // a worker that has not begun to work yet is unknown to the machine
-		err = proc.Signal(reconcile.Process{
-			PID:   run.Worker.PID,
-			Start: run.Worker.Start,
-		}, unix.SIGKILL)
+		err = signalWorker(run, unix.SIGKILL)
 	}
 	if err == nil || errors.Is(err, os.ErrProcessDone) {
 		err = waitWhile(ctx, func() bool { return proc.SameProcess(run.Worker) })
 	}
 	return fail(what, errors.Join(err, host.Leftover("run "+run.ID, killed.Processes)))
+}
+
+// signalWorker sends a signal to the worker of a run.
+func signalWorker(run reconcile.Run, sig unix.Signal) error {
+	return proc.Signal(reconcile.Process{PID: run.Worker.PID, Start: run.Worker.Start}, sig)
 }
 
 // Reap implements reconcile.Runners.
