@@ -81,7 +81,8 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 	}
 	defer log.Close()
 	incarnation := strconv.FormatInt(r.Incarnation, 10)
-	if status, err := p.Status(); err == nil && r.Known && status.Incarnation == 0 {
+	status, err := p.Status()
+	if err == nil && r.Known && status.Incarnation == 0 {
 		return remote.Refused("this machine knows nothing of run " + r.ID)
 	}
 	scopes := &proc.ScopeManager{Env: w.Environ}
@@ -89,12 +90,20 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 		return nothingStarted(p, err)
 	}
 	err = daemon.Launch(ctx, p, r.Incarnation, proc.Spawn{
-		Exe: exe, Log: log, Wait: readyBound, Env: host.Scrub(w.Environ, ofSSH...), Secret: secret,
-		Scope: scopes.Scope(r.ID+"-"+incarnation, "run "+r.ID),
+		Exe: exe,
 		Argv: []string{
-			"symphony", "host", "serve", "--detached", "--project", r.Project, "--run", r.ID,
-			"--incarnation", incarnation, "--lost-after", lostAfter.String(),
+			"symphony", "host", "serve",
+			"--detached",
+			"--project", r.Project,
+			"--run", r.ID,
+			"--incarnation", incarnation,
+			"--lost-after", lostAfter.String(),
 		},
+		Env:    host.Scrub(w.Environ, ofSSH...),
+		Log:    log,
+		Secret: secret,
+		Wait:   readyBound,
+		Scope:  scopes.Scope(r.ID+"-"+incarnation, "run "+r.ID),
 	})
 	if err != nil {
 		return nothingStarted(p, err)
@@ -122,10 +131,12 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	if err != nil {
 		return exit.Usage("symphony host serve --detached is started by symphony host serve: %v", err)
 	}
-	if err = serve(ctx, w, stderr, r, lostAfter, func(daemon.Place) ([]byte, error) { return ready.Secret, nil }, ready.Taken); err != nil {
+	take := func(daemon.Place) ([]byte, error) { return ready.Secret, nil }
+	if err := serve(ctx, w, stderr, r, lostAfter, take, ready.Taken); err != nil {
 		_ = ready.Refuse(err.Error()) // it may be waiting for this
+		return err
 	}
-	return err
+	return nil
 }
 
 // ServeJob is the daemon as a job of an engine, which waits for the secret of the run.
@@ -134,22 +145,20 @@ func ServeJob(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lost
 	return serve(ctx, w, stderr, r, lostAfter, await, func() error { return nil })
 }
 
+// serve is a daemon. take returns the secret of the run, and ready is called when workers can
+// connect.
 func serve(
-	ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration,
-	take func(daemon.Place) ([]byte, error), ready func() error,
+	ctx context.Context,
+	w *environ.Env,
+	stderr io.Writer,
+	r Run,
+	lostAfter time.Duration,
+	take func(daemon.Place) ([]byte, error),
+	ready func() error,
 ) error {
-	log := slog.New(slog.NewTextHandler(agent.Writer{
-		W:        stderr,
-		Redactor: agent.NewRedactor(nil),
-	}, nil)).With(slog.String("run_id", r.ID))
-	p, err := place(w, r)
-	if hideErr := proc.NonDumpable(); err == nil && !errors.Is(hideErr, errors.ErrUnsupported) {
-		err = hideErr // what the worker sends contains secrets
-	}
-	var secret []byte
-	if err == nil {
-		secret, err = take(p)
-	}
+	redacted := agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}
+	log := slog.New(slog.NewTextHandler(redacted, nil)).With(slog.String("run_id", r.ID))
+	p, secret, err := prepare(w, r, take)
 	if err != nil {
 		log.Error("the run is not served", "error", err)
 		return err
@@ -159,7 +168,10 @@ func serve(
 	defer stopReaping()
 	err = daemon.Serve(ctx, wiring.NewServedMachine(w, p.StateDir), p, daemon.Options{
 		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(secret)},
-		LostAfter:   lostAfter, Ready: ready, Log: log, Now: w.Now,
+		LostAfter:   lostAfter,
+		Ready:       ready,
+		Log:         log,
+		Now:         w.Now,
 	})
 	if err != nil {
 		log.Error("the daemon has failed", "error", err)
@@ -167,15 +179,36 @@ func serve(
 	return err
 }
 
+// prepare hides this process, because what the worker sends contains secrets, and takes the
+// secret of the run.
+func prepare(
+	w *environ.Env,
+	r Run,
+	take func(daemon.Place) ([]byte, error),
+) (p daemon.Place, secret []byte, err error) {
+	p, err = place(w, r)
+	if err != nil {
+		return p, nil, err
+	}
+	err = proc.NonDumpable()
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return p, nil, err
+	}
+	secret, err = take(p)
+	return p, secret, err
+}
+
 // Connect connects a pair of streams to the daemon of the run. hello: it prints engine.Hello
 // first.
 func Connect(ctx context.Context, w *environ.Env, r Run, in io.Reader, out io.Writer, hello bool) error {
 	p, err := place(w, r)
-	if err == nil && hello {
-		_, err = fmt.Fprintln(out, engine.Hello)
-	}
 	if err != nil {
 		return err
+	}
+	if hello {
+		if _, err := fmt.Fprintln(out, engine.Hello); err != nil {
+			return err
+		}
 	}
 	return daemon.Connect(ctx, p, r.Incarnation, in, out)
 }

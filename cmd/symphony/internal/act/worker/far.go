@@ -78,12 +78,12 @@ func (h *OwnRun) newDaemon(
 // oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If
 // the daemon was killed, the next incarnation is started.
 func (h *OwnRun) oldDaemon(ctx context.Context, p *wiring.Project, log *slog.Logger) (*hostDaemon, error) {
-	var record daemonRecord
 	data, err := os.ReadFile(h.daemonFile(p))
-	if err == nil {
-		err = json.Unmarshal(data, &record)
-	}
 	if err != nil {
+		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
+	}
+	var record daemonRecord
+	if err := json.Unmarshal(data, &record); err != nil {
 		return nil, fmt.Errorf("record of the run on %s: %w", h.Run.Host, err)
 	}
 	f, err := h.hostDaemon(ctx, p, record, log)
@@ -166,19 +166,21 @@ func (f *hostDaemon) reach(
 	}
 	for {
 		far, err = f.try(ctx)
-		known, _ := errors.AsType[*reconcile.Error](err)
-		switch {
-		case err == nil:
+		if err == nil {
 			return far, true, nil
-		case f.run.Ending && known != nil && known.Code == remote.CodeDied:
+		}
+		known, _ := errors.AsType[*reconcile.Error](err)
+		if f.run.Ending && known != nil && known.Code == remote.CodeDied {
 			f.run.Incarnation.Number++ // it ends what the killed one has left
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
 			continue
-		case remote.Ends(err):
+		}
+		if remote.Ends(err) {
 			return far, true, err
-		case !f.run.Ending && !begun && engine.NothingBegun(err):
+		}
+		if !f.run.Ending && !begun && engine.NothingBegun(err) {
 			return far, false, err
 		}
 		begun = true

@@ -60,7 +60,8 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	}
 	var heldSlot *os.File
 	if o.Slot != "" {
-		if heldSlot, err = proc.TakeExtra(o.Slot); err != nil {
+		heldSlot, err = proc.TakeExtra(o.Slot)
+		if err != nil {
 			return errors.Join(err, ready.Refuse(err.Error()))
 		}
 	}
@@ -71,10 +72,8 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	// it at that.
 	debug.SetGCPercent(workerGC)
 	redactor := agent.NewRedactor(nil)
-	log := slog.New(slog.NewTextHandler(agent.Writer{
-		W:        stderr,
-		Redactor: redactor,
-	}, nil)).With(slog.String("run_id", o.ID))
+	redacted := agent.Writer{W: stderr, Redactor: redactor}
+	log := slog.New(slog.NewTextHandler(redacted, nil)).With(slog.String("run_id", o.ID))
 	exe := wiring.ProgramPath()
 	h, err := takeRun(ctx, w, o)
 	if err != nil {
@@ -88,12 +87,16 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	if err := ready.Taken(); err != nil {
 		log.Info("the pass has ended", slog.String("error", err.Error()))
 	}
-	log = log.With(slog.String("issue_id", h.Run.IssueID), slog.String("issue_identifier", h.Run.Identifier),
-		slog.Int("attempt", h.Run.Attempt))
+	log = log.With(
+		slog.String("issue_id", h.Run.IssueID),
+		slog.String("issue_identifier", h.Run.Identifier),
+		slog.Int("attempt", h.Run.Attempt),
+	)
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
 	// The environment file need not be readable here: the pass has handed over its variables.
-	switch p := wiring.NewProject(w, o.Workflow, o.StateDir); {
+	p := wiring.NewProject(w, o.Workflow, o.StateDir)
+	switch {
 	case o.End:
 		if err := h.endThere(ctx, p, log); err != nil {
 			log.Error("the run is not ended on its host yet", "error", err)
@@ -141,27 +144,32 @@ func takeRun(ctx context.Context, w *environ.Env, o Options) (*OwnRun, error) {
 	if err != nil {
 		return nil, fmt.Errorf("alive file: %w", err)
 	}
-	h := &OwnRun{Alive: alive}
-	if h.DB, err = state.Open(ctx, o.StateDir); err != nil {
+	db, err := state.Open(ctx, o.StateDir)
+	if err != nil {
 		return nil, errors.Join(err, runner.RecordFault(alive, err), alive.Close())
 	}
-	self, err := proc.Self()
-	if err == nil {
-		take := h.DB.Journal.TakeRun
-		if o.End {
-			take = h.DB.Journal.TakeRemote
-		}
-		h.Run, err = take(ctx, o.ID, self, w.Now())
-	}
+	run, err := takeRow(ctx, db, o, w.Now())
 	if err != nil {
 		return nil, errors.Join(
 			fmt.Errorf("taking run %s: %w", o.ID, err),
 			runner.RecordFault(alive, err),
-			h.DB.Close(),
+			db.Close(),
 			alive.Close(),
 		)
 	}
-	return h, nil
+	return &OwnRun{Run: run, DB: db, Alive: alive}, nil
+}
+
+// takeRow makes this process the owner of the run in the database.
+func takeRow(ctx context.Context, db *state.DB, o Options, now time.Time) (reconcile.Run, error) {
+	self, err := proc.Self()
+	if err != nil {
+		return reconcile.Run{}, err
+	}
+	if o.End {
+		return db.Journal.TakeRemote(ctx, o.ID, self, now)
+	}
+	return db.Journal.TakeRun(ctx, o.ID, self, now)
 }
 
 // Close closes the database and then the alive file: from now on a pass may settle the run.
@@ -170,7 +178,8 @@ func (h *OwnRun) Close(log *slog.Logger) {
 	if h.slot != nil { // first, because the pass that settles the run may need it
 		err = h.slot.Close()
 	}
-	if err = errors.Join(err, h.DB.Close(), h.Alive.Close()); err != nil {
+	err = errors.Join(err, h.DB.Close(), h.Alive.Close())
+	if err != nil {
 		log.Warn("closing", slog.String("error", err.Error()))
 	}
 }
@@ -184,8 +193,14 @@ func Supervise(ctx context.Context, log *slog.Logger) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
-	go func() { defer close(done); proc.ReapOrphans(ctx, reapStep, report) }()
-	return func() { cancel(); <-done }
+	go func() {
+		defer close(done)
+		proc.ReapOrphans(ctx, reapStep, report)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
 }
 
 // carryOut loads the workflow as the pass found it and carries the run out.
@@ -266,9 +281,10 @@ func (h *OwnRun) carryOut(
 		IssueID: h.Run.IssueID,
 	}.Start(ctx, log)
 	defer stopNotifier()
-	if attend := worker.Attend; len(cfg.Tracker.Operators) > 0 {
+	if len(cfg.Tracker.Operators) > 0 {
+		notify := worker.Attend
 		worker.Attend = func(ctx context.Context) {
-			attend(ctx)
+			notify(ctx)
 			h.askInTracker(p, log)
 		}
 	}
@@ -346,12 +362,12 @@ func (h *OwnRun) endThere(ctx context.Context, p *wiring.Project, log *slog.Logg
 	}
 	worker.Here.Env = wiring.GitEnv(p) // the names of secrets are not known here
 	worker.Here.Config.Repository.Repository = far.record.Repository
-	err = worker.EndThere(ctx, h.Run)
-	if err == nil {
-		h.Run.Remote = reconcile.RemoteEnded
-		far.forget(ctx, h.Run)
+	if err := worker.EndThere(ctx, h.Run); err != nil {
+		return err
 	}
-	return err
+	h.Run.Remote = reconcile.RemoteEnded
+	far.forget(ctx, h.Run)
+	return nil
 }
 
 // lostAfterEnding is how long a daemon that was started only to end a run works without a
@@ -409,8 +425,14 @@ func startOwnPass(exe string, w *environ.Env, stateDir, path string, log *slog.L
 		return
 	}
 	_, err := proc.Detach(proc.Spawn{
-		Exe: exe, Argv: []string{
-			"symphony", "tick", "--trigger", "worker", "--lock-timeout", ownPassMax, "--quiet", "--state-dir", stateDir, "--workflow", path,
+		Exe: exe,
+		Argv: []string{
+			"symphony", "tick",
+			"--trigger", "worker",
+			"--lock-timeout", ownPassMax,
+			"--quiet",
+			"--state-dir", stateDir,
+			"--workflow", path,
 		},
 		Env: wiring.OwnPassEnviron(w),
 	})
