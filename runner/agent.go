@@ -44,21 +44,35 @@ const (
 // openAgent launches an agent and opens its session. It returns the agent also with the error
 // of open. An agent that collided with another is replaced once.
 func openAgent(
-	ctx context.Context, j *job, options func(*agentProcess) agent.Options, open func(*agentProcess) error,
-) (g *agentProcess, err error) {
-	for replaced := false; ; replaced = true {
-		if g, err = launchAgent(ctx, j, options); err != nil {
-			return nil, err
-		}
-		if err = open(g); err == nil {
-			return g, nil
-		}
-		if err = g.explainStart(ctx, err); replaced || ctx.Err() != nil || !Collided(err) {
-			return g, err
-		}
-		j.Log.Info("the agent collided with another and is replaced once", "error", err)
-		g.end(ctx)
+	ctx context.Context,
+	j *job,
+	options func(*agentProcess) agent.Options,
+	open func(*agentProcess) error,
+) (*agentProcess, error) {
+	g, err := tryAgent(ctx, j, options, open)
+	if g == nil || err == nil || ctx.Err() != nil || !Collided(err) {
+		return g, err
 	}
+	j.Log.Info("the agent collided with another and is replaced once", "error", err)
+	g.end(ctx)
+	return tryAgent(ctx, j, options, open)
+}
+
+// tryAgent does what openAgent does, once. Without an agent none was launched.
+func tryAgent(
+	ctx context.Context,
+	j *job,
+	options func(*agentProcess) agent.Options,
+	open func(*agentProcess) error,
+) (*agentProcess, error) {
+	g, err := launchAgent(ctx, j, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := open(g); err != nil {
+		return g, g.explainStart(ctx, err)
+	}
+	return g, nil
 }
 
 // Collided reports whether an agent failed because another started at the same moment. They
@@ -154,16 +168,15 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	}
 	g.Log.Info("agent ready", "user_agent", server.UserAgent)
 	if server.Version == "" {
-		g.Log.Warn(
-			"the agent names no codex release: it gets only what the specification names, no settings of codex and no " +
-				"permission profile, and its sandbox is not tried",
-		)
+		g.Log.Warn("the agent names no codex release: it gets only what the specification names, " +
+			"no settings of codex and no permission profile, and its sandbox is not tried")
 	}
 	home, warning, err := g.Config.CheckHome(ctx, g.Machine, server.Home)
 	if err != nil {
 		return server, err
 	}
-	if server.Home = home; warning != "" {
+	server.Home = home
+	if warning != "" {
 		g.Log.Warn(warning)
 	}
 	g.readEnviron(ctx)
@@ -178,7 +191,8 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 func (g *agentProcess) drain() {
 	defer close(g.drained)
 	_, err := io.Copy(g.stderr, g.child.Stderr())
-	if err = errors.Join(err, g.stderr.Err()); !errors.Is(err, os.ErrClosed) {
+	err = errors.Join(err, g.stderr.Err())
+	if !errors.Is(err, os.ErrClosed) {
 		g.warn("agent's stderr", err)
 	}
 }
@@ -192,7 +206,8 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 		"the agent's environment can't be read: secrets that only codex.command sets are not redacted",
 		err,
 	)
-	if g.environ = environ; len(g.environ) == 0 {
+	g.environ = environ
+	if len(environ) == 0 {
 		g.environ = g.started
 	}
 	g.Redactor.Add(g.Config.SecretsIn(g.environ))
@@ -206,21 +221,19 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 		return err
 	}
 	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)
-	var known *reconcile.Error
-	if exited, ok := errors.AsType[*agent.Error](g.explain(ctx, err)); ok &&
-		exited.Code == agent.CodePortExit &&
-		!g.killed() {
+	exited, _ := errors.AsType[*agent.Error](g.explain(ctx, err))
+	if exited != nil && exited.Code == agent.CodePortExit && !g.killed() {
 		err = reconcile.NewError(
 			string(agent.CodeSandboxUnavailable),
 			"the agent can't try its sandbox: "+exited.Message,
 			confine.SandboxHint(),
 		)
 	}
-	switch {
-	case errors.Is(err, agent.ErrNoProbe):
+	if errors.Is(err, agent.ErrNoProbe) {
 		g.warn("sandbox not probed", err)
 		return nil
-	case errors.As(err, &known): // the run's row has no hint
+	}
+	if known, ok := errors.AsType[*reconcile.Error](err); ok { // the run's row has no hint
 		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
@@ -254,15 +267,10 @@ func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
 		Log:      j.Log,
 		Now:      j.Now,
 		Notify:   j.Attend,
-		Instant: func() reconcile.Instant {
-			return reconcile.Instant{
-				Boot: j.Boot,
-				Mono: j.Mono(),
-			}
-		},
-		Run:    j.rec.get,
-		Ending: ending,
-		Gone:   gone,
+		Instant:  func() reconcile.Instant { return reconcile.Instant{Boot: j.Boot, Mono: j.Mono()} },
+		Run:      j.rec.get,
+		Ending:   ending,
+		Gone:     gone,
 	}
 }
 
@@ -271,8 +279,8 @@ const (
 	interruptBound = 2 * time.Second
 	stdinBound     = 1500 * time.Millisecond
 	termBound      = time.Second
-	// after SIGTERM, for programs that may have to remove a lock: those of hooks and login
-	// profiles
+	// lockBound is for programs of hooks and login profiles that may have to remove a lock
+	// after SIGTERM.
 	lockBound   = 2 * time.Second
 	outputBound = 500 * time.Millisecond
 )
@@ -312,7 +320,8 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 		return err
 	}
 	err = g.exitError(exit)
-	if ended, ok := errors.AsType[*agent.Error](err); ok && e.Said != "" {
+	ended, ok := errors.AsType[*agent.Error](err)
+	if ok && e.Said != "" {
 		return ended.Saying(e.Said)
 	}
 	return err
@@ -321,14 +330,15 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 // exitError is the error of an agent that has exited by itself.
 func (g *agentProcess) exitError(exit host.Exit) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
-	switch notRun := exit.Code == 126 || exit.Code == 127; {
-	case notRun && g.Free != nil:
+	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
+	if notFound && g.Free != nil {
 		return reconcile.NewError(
 			"codex_not_found",
 			fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
 			"install codex so that a login shell finds it, or set CODEX_BIN to its path",
 		)
-	case notRun:
+	}
+	if notFound {
 		return reconcile.NewError(
 			"codex_not_found",
 			fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),

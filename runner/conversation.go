@@ -96,8 +96,8 @@ func (c *conversation) converse(
 // the sandbox, or reach further than the sandbox of a turn. A client may only switch the
 // search in the web off: its terms leave the machine.
 var harmless = []string{
-	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary", "model_verbosity", "personality",
-	"show_raw_agent_reasoning", "web_search",
+	"compact_prompt", "hide_agent_reasoning", "model_reasoning_effort", "model_reasoning_summary",
+	"model_verbosity", "personality", "show_raw_agent_reasoning", "web_search",
 }
 
 func refuseSettings(config map[string]any) error {
@@ -169,11 +169,14 @@ func (c *conversation) endOutdated(ctx context.Context) error {
 		return nil
 	}
 	flags, err := c.profiles(ctx)
-	if err == nil && flags != c.flags {
+	if err != nil {
+		return err
+	}
+	if flags != c.flags {
 		c.live.end(context.WithoutCancel(ctx))
 		c.live = nil
 	}
-	return err
+	return nil
 }
 
 // ensure starts codex, and opens the thread of the conversation, unless both are done.
@@ -189,17 +192,23 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 			return c.live, nil
 		}
 	}
-	var err error
-	if c.flags, err = c.profiles(ctx); err != nil {
+	flags, err := c.profiles(ctx)
+	if err != nil {
 		return nil, err
 	}
+	c.flags = flags
 	live := &liveCodex{}
-	g, err := openAgent(ctx, c.job, c.options, func(g *agentProcess) (err error) {
-		live.agentProcess = g
-		if live.server, err = g.initialize(ctx); err == nil && c.opened != nil {
-			err = c.openThread(ctx, live)
+	g, err := openAgent(ctx, c.job, c.options, func(g *agentProcess) error {
+		server, err := g.initialize(ctx)
+		if err != nil {
+			return err
 		}
-		return err
+		live.agentProcess = g
+		live.server = server
+		if c.opened == nil {
+			return nil
+		}
+		return c.openThread(ctx, live)
 	})
 	if err != nil {
 		g.end(context.WithoutCancel(ctx))
@@ -232,14 +241,15 @@ func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
 	} else {
 		c.params.ThreadID, err = g.session.StartThread(ctx, params)
 	}
-	if err == nil {
-		c.rec.change(func(r *reconcile.Run) {
-			r.ThreadID = c.params.ThreadID
-			r.Model = g.session.Model()
-		})
-		c.rec.flush(ctx)
+	if err != nil {
+		return err
 	}
-	return err
+	c.rec.change(func(r *reconcile.Run) {
+		r.ThreadID = c.params.ThreadID
+		r.Model = g.session.Model()
+	})
+	c.rec.flush(ctx)
+	return nil
 }
 
 // firstGiven returns the first value that is there. A client's null counts as missing.
@@ -256,10 +266,11 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 // it: what the call itself names, or the conversation, or the profile of the agent's
 // directory.
 func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
-	switch policy = firstGiven(own, c.params.SandboxPolicy); {
-	case policy == nil:
+	policy = firstGiven(own, c.params.SandboxPolicy)
+	if policy == nil {
 		return nil, confine.ProfileName
-	case confine.ReadsOnly(policy):
+	}
+	if confine.ReadsOnly(policy) {
 		return nil, confine.ReadOnlyProfileName
 	}
 	return policy, ""
@@ -288,20 +299,28 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 		return TurnResult{}, err
 	}
 	policy, profile := c.sandbox(p.SandboxPolicy)
-	c.rec.change(func(r *reconcile.Run) { r.Turns++; r.Activity = "" })
+	c.rec.change(func(r *reconcile.Run) {
+		r.Turns++
+		r.Activity = ""
+	})
 	c.rec.flush(ctx)
 	params := agent.TurnParams{
-		Items: p.Items, Model: p.Model, Effort: p.Effort, Cwd: c.dir(p.Cwd),
+		Items:          p.Items,
+		Model:          p.Model,
+		Effort:         p.Effort,
+		Cwd:            c.dir(p.Cwd),
 		ApprovalPolicy: firstGiven(p.ApprovalPolicy, c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
-		SandboxPolicy:  policy, Permissions: profile,
+		SandboxPolicy:  policy,
+		Permissions:    profile,
 	}
 	g.beginTurn()
 	turn, err := g.session.RunTurn(ctx, params)
-	if lost, is := errors.AsType[*agent.Error](err); is && lost.Code == agent.CodePortExit && turn.ID == "" &&
-		ctx.Err() == nil {
+	exited, _ := errors.AsType[*agent.Error](err)
+	if exited != nil && exited.Code == agent.CodePortExit && turn.ID == "" && ctx.Err() == nil {
 		// It exited before it took the turn, which was not known yet.
 		c.stop(context.WithoutCancel(ctx))
-		if g, err = c.ensure(ctx); err != nil {
+		g, err = c.ensure(ctx)
+		if err != nil {
 			return TurnResult{}, err
 		}
 		g.beginTurn()
@@ -309,11 +328,10 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	}
 	c.rec.storeTokens(ctx, g.session)
 	err = g.explain(ctx, err)
-	switch {
-	case err == nil:
+	if err == nil {
 		c.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
 		c.shareSuccess(ctx)
-	case turn.Status == "": // it goes on
+	} else if turn.Status == "" { // it goes on
 		c.interrupt(g)
 	}
 	c.rec.flush(ctx)
@@ -389,23 +407,27 @@ test -n "$remotes" || { echo "no remote branch is known" >&2; exit 1; }
 base=$(git merge-base HEAD $remotes) || exit
 echo "$base"
 git diff --no-ext-diff --no-textconv "$base" || exit
-git ls-files -z --others --exclude-standard | xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
+git ls-files -z --others --exclude-standard |
+	xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
 exit 0`
 
 // diff finds out what differs from the remote repository. It runs git in the sandbox, because
 // codex's own git may run nothing (confine.Config.AtHome).
-func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (d DiffResult, err error) {
+func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (DiffResult, error) {
 	p.Command = []string{"sh", "-c", diffScript}
 	out, err := c.exec(ctx, g, p)
-	if err == nil && out.ExitCode != 0 {
-		err = reconcile.NewError(
+	if err != nil {
+		return DiffResult{}, err
+	}
+	if out.ExitCode != 0 {
+		return DiffResult{}, reconcile.NewError(
 			"no_diff",
 			"git found no difference to a remote repository: "+strings.TrimSpace(out.Stderr),
 			"the directory must be in a repository with a remote branch that was fetched or pushed",
 		)
 	}
-	d.SHA, d.Diff, _ = strings.Cut(out.Stdout, "\n")
-	return d, err
+	sha, diff, _ := strings.Cut(out.Stdout, "\n")
+	return DiffResult{SHA: sha, Diff: diff}, nil
 }
 
 // stop ends codex.

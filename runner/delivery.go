@@ -59,12 +59,18 @@ func (w *workspaceStep) tryDelivery(ctx context.Context) error {
 
 // deliverSince delivers to a branch what was not delivered there last.
 func (w *workspaceStep) deliverSince(
-	ctx context.Context, branch string, last reconcile.Delivered, env []string,
+	ctx context.Context,
+	branch string,
+	last reconcile.Delivered,
+	env []string,
 ) (result reconcile.DeliveryResult, head string, err error) {
 	repository := w.Config.Repository.Repository
 	answer, err := w.host.Deliver(ctx, host.DeliverRequest{
-		Repository: repository, Branch: branch, Delivered: last.Commit,
-		Timeout: max(repositoryTimeout, w.Config.Hooks.Timeout), Env: env,
+		Repository: repository,
+		Branch:     branch,
+		Delivered:  last.Commit,
+		Timeout:    max(repositoryTimeout, w.Config.Hooks.Timeout),
+		Env:        env,
 	})
 	if err != nil {
 		w.logOutput(err)
@@ -86,9 +92,12 @@ func (w *workspaceStep) deliverSince(
 			Base:   answer.Base,
 			At:     w.Now(),
 		}
-		err = w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
+		err := w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
+		if err != nil {
+			return result, answer.Commit, err
+		}
 	}
-	if err == nil && w.wantsPullRequest(last) {
+	if w.wantsPullRequest(last) {
 		result.PullRequest, err = w.openPullRequest(ctx, last, env)
 	}
 	return result, answer.Commit, err
@@ -127,8 +136,11 @@ func (w *workspaceStep) openPullRequest(
 	run := w.rec.get()
 	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), w.workflowText())
 	request := reconcile.NewPull{
-		Branch: last.Branch, Commit: last.Commit, Base: w.Config.Repository.Base,
-		Title: w.Redactor.Text(pullRequestTitle(run.Issue)), Body: w.Redactor.Text(body),
+		Branch: last.Branch,
+		Commit: last.Commit,
+		Base:   w.Config.Repository.Base,
+		Title:  w.Redactor.Text(pullRequestTitle(run.Issue)),
+		Body:   w.Redactor.Text(body),
 	}
 	if w.Journal != nil {
 		watch, _, err := w.Journal.Watch(ctx, w.run.IssueID)
@@ -138,26 +150,27 @@ func (w *workspaceStep) openPullRequest(
 		request.Known = watch.Pull.ID
 	}
 	crash.At("forge.Open.before")
-	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request",
-		func(ctx context.Context) (opened reconcile.OpenedPull, err error) {
-			forge, err := w.Forge(ctx, env)
-			if err == nil {
-				opened, err = forge.Open(ctx, request)
-			}
-			return opened, err
-		})
+	open := func(ctx context.Context) (reconcile.OpenedPull, error) {
+		forge, err := w.Forge(ctx, env)
+		if err != nil {
+			return reconcile.OpenedPull{}, err
+		}
+		return forge.Open(ctx, request)
+	}
+	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request", open)
 	crash.At("forge.Open.after")
-	switch known, _ := errors.AsType[*reconcile.Error](err); {
-	case known != nil:
+	if known, ok := errors.AsType[*reconcile.Error](err); ok {
 		why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
 		return "", &reconcile.Error{
 			Code:    host.CodeDeliveryFailed,
 			Message: last.Branch + " is pushed, but has no pull request: " + why,
 			Err:     err,
 		}
-	case err != nil:
+	}
+	if err != nil {
 		return "", err
-	case answer.URL == "":
+	}
+	if answer.URL == "" {
 		w.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
 		return "", nil
 	}
@@ -186,8 +199,9 @@ func (w *workspaceStep) workflowText() string {
 	if !w.changesWorkflow {
 		return ""
 	}
-	return "The work changes `" + strings.ReplaceAll(text.Visible(w.Config.Repository.Workflow), "`", "'") +
-		"`, which says what symphony runs for this project, outside the sandbox, too. Review that change before you merge it."
+	name := strings.ReplaceAll(text.Visible(w.Config.Repository.Workflow), "`", "'")
+	return "The work changes `" + name + "`, which says what symphony runs for this project, " +
+		"outside the sandbox, too. Review that change before you merge it."
 }
 
 // pullRequestBody contains nothing from outside but the address of the issue, without
@@ -290,7 +304,8 @@ func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) e
 	if err := w.cloneOrFetch(ctx); err != nil {
 		return err
 	}
-	if kept := w.cloned.Kept; kept == "" || h.Asked() && kept != h.Commit {
+	kept := w.cloned.Kept
+	if kept == "" || h.Asked() && kept != h.Commit {
 		return gone
 	}
 	if err := w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, ""); err != nil {
@@ -304,15 +319,14 @@ func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) e
 func (w *workspaceStep) redeliver(ctx context.Context) error {
 	h := w.rec.get().Delivery.Handover
 	delivers := w.Config.Repository.Deliver
-	switch {
-	case delivers:
-	case h != nil && h.Delivers:
+	if !delivers && h != nil && h.Delivers {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
 			"its commits have to be pushed before the handover, and the workflow pushes none now",
 			"set repository.url again, without deliver: none; or move the issue yourself",
 		)
-	case !w.needsVerify(h, ""): // only the issue is to be handed over
+	}
+	if !delivers && !w.needsVerify(h, "") { // only the issue is to be handed over
 		return w.deliverAndHandOver(ctx, false)
 	}
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
@@ -332,7 +346,8 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 		return err
 	}
 	if w.rec.get().Delivery.OthersPushed {
-		const why = "nothing was pushed: others have pushed to its branch meanwhile, which its agent has to merge"
+		const why = "nothing was pushed: others have pushed to its branch meanwhile, " +
+			"which its agent has to merge"
 		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}
 	}
 	return nil

@@ -25,22 +25,22 @@ func (l endedLink) Err() error { return l.err }
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
 	j := &job{Worker: &Worker{}}
-	outcome, code, message := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
+	end := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(
 		t,
 		"a call",
-		[]string{string(outcome), code, message},
+		[]string{string(end.outcome), end.code, end.message},
 		[]string{"interrupted", "host_ended", "a signal"},
 	)
-	outcome, code, _ = j.judge(t.Context(), reconcile.NewError(host.CodeDied, "killed", ""))
+	end = j.judge(t.Context(), reconcile.NewError(host.CodeDied, "killed", ""))
 	test.Equal(
 		t,
 		"its server has died",
-		[]string{string(outcome), code},
+		[]string{string(end.outcome), end.code},
 		[]string{"interrupted", "host_died"},
 	)
-	code, _ = j.endOfLink()
-	test.Equal(t, "here", code, "")
+	code, message := j.endOfLink()
+	test.Equal(t, "here", code+message, "")
 	j.link = endedLink{}
 	code, _ = j.endOfLink()
 	test.Equal(t, "a link", code, "")

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
@@ -153,12 +154,11 @@ func (j *job) hasWorktree() bool {
 func (cc *clientCalls) takeWorktree(ctx context.Context) error {
 	step := &workspaceStep{job: cc.job}
 	cc.rec.phase(ctx, reconcile.PreparingWorkspace)
-	err := step.take(ctx)
-	if err == nil {
-		err = step.untrusted
-	}
-	if err != nil {
+	if err := step.take(ctx); err != nil {
 		return err
+	}
+	if step.untrusted != nil {
+		return step.untrusted
 	}
 	return step.guardGit(ctx)
 }
@@ -183,27 +183,12 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 	}
 	cc.begun[call.ID] = true
 	cc.open++
-	c := cc.conversations[call.Conversation]
-	refuse := func(code, message, hint string) {
-		cc.working.Go(func() { cc.finish(ctx, call, nil, reconcile.NewError(code, message, hint)) })
+	if refusal := cc.refuse(call); refusal != nil {
+		cc.working.Go(func() { cc.finish(ctx, call, nil, refusal) })
+		return
 	}
-	switch {
-	case call.Verb == reconcile.CallConversation && len(cc.conversations) >= maxConversations:
-		refuse(
-			"too_many_conversations",
-			fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
-			"spawn another agent",
-		)
-		return
-	case call.Verb == reconcile.CallConversation:
-		c = cc.newConversation()
-		c.opened = make(chan struct{})
-		cc.conversations[call.ID] = c
-	case c == nil && (call.Conversation != "" ||
-		call.Verb == reconcile.CallTurn || call.Verb == reconcile.CallSteer || call.Verb == reconcile.CallInterrupt):
-		refuse("unknown_conversation", fmt.Sprintf("the agent has no conversation %q", call.Conversation), "")
-		return
-	case call.Verb == reconcile.CallTurn:
+	c := cc.conversations[call.Conversation]
+	if call.Verb == reconcile.CallTurn {
 		c.turns = append(c.turns, call)
 		if !c.runsTurns {
 			c.runsTurns = true
@@ -211,34 +196,38 @@ func (cc *clientCalls) begin(ctx context.Context, call reconcile.Call) {
 		}
 		return
 	}
+	if call.Verb == reconcile.CallConversation {
+		c = cc.newConversation()
+		c.opened = make(chan struct{})
+		cc.conversations[call.ID] = c
+	}
 	cc.working.Go(func() { cc.carryOut(ctx, c, call) })
+}
+
+// refuse returns why a call can't be carried out, nil if it may. cc.mu is held.
+func (cc *clientCalls) refuse(call reconcile.Call) error {
+	if call.Verb == reconcile.CallConversation {
+		if len(cc.conversations) < maxConversations {
+			return nil
+		}
+		return reconcile.NewError(
+			"too_many_conversations",
+			fmt.Sprintf("the agent has %d conversations, each with a process of codex", maxConversations),
+			"spawn another agent",
+		)
+	}
+	ofConversation := []reconcile.CallVerb{reconcile.CallTurn, reconcile.CallSteer, reconcile.CallInterrupt}
+	needsOne := call.Conversation != "" || slices.Contains(ofConversation, call.Verb)
+	if needsOne && cc.conversations[call.Conversation] == nil {
+		message := fmt.Sprintf("the agent has no conversation %q", call.Conversation)
+		return reconcile.NewError("unknown_conversation", message, "")
+	}
+	return nil
 }
 
 // carryOut carries out a call that is not a turn.
 func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call reconcile.Call) {
-	var result any
-	err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now())
-	if err == nil && call.Verb != reconcile.CallConversation && call.Verb != reconcile.CallInterrupt {
-		err = c.awaitOpened(ctx)
-	}
-	switch {
-	case err != nil:
-	case call.Verb == reconcile.CallConversation:
-		result, err = decoded(
-			call,
-			func(p ConversationCall) (any, error) { return c.converse(ctx, &call, p) },
-		)
-	case call.Verb == reconcile.CallSteer:
-		result, err = decoded(
-			call,
-			func(p TurnCall) (any, error) { return struct{}{}, cc.steer(ctx, c, p.Items) },
-		)
-	case call.Verb == reconcile.CallInterrupt:
-		cc.interrupt(ctx, c)
-		result = struct{}{}
-	default:
-		result, err = cc.conversationFor(c).ask(ctx, call)
-	}
+	result, err := cc.resultOf(ctx, c, &call)
 	if call.Verb == reconcile.CallConversation {
 		c.failed = err
 		close(c.opened)
@@ -247,6 +236,30 @@ func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call recon
 		}
 	}
 	cc.finish(ctx, call, result, err)
+}
+
+// resultOf carries out a call and returns its result. The thread of a new conversation is
+// written into call.
+func (cc *clientCalls) resultOf(ctx context.Context, c *conversation, call *reconcile.Call) (any, error) {
+	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
+		return nil, err
+	}
+	if call.Verb == reconcile.CallConversation {
+		return decoded(*call, func(p ConversationCall) (any, error) { return c.converse(ctx, call, p) })
+	}
+	if call.Verb == reconcile.CallInterrupt {
+		cc.interrupt(ctx, c)
+		return struct{}{}, nil
+	}
+	if err := c.awaitOpened(ctx); err != nil {
+		return nil, err
+	}
+	if call.Verb == reconcile.CallSteer {
+		return decoded(*call, func(p TurnCall) (any, error) {
+			return struct{}{}, cc.steer(ctx, c, p.Items)
+		})
+	}
+	return cc.conversationFor(c).ask(ctx, *call)
 }
 
 // forget lets a conversation that could not be opened count no more.
@@ -265,14 +278,13 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	if err == nil {
 		call.Result, err = json.Marshal(result)
 		call.Result = cc.Redactor.Bytes(call.Result)
+		call.Status = reconcile.CallCompleted
 	}
-	call.Status = reconcile.CallCompleted
 	if err != nil {
-		var end runEnd
-		call.Status = reconcile.CallFailed
 		call.Result = nil
+		call.Status = reconcile.CallFailed
 		call.ErrorCode, call.ErrorText = codeOf(err)
-		if errors.As(context.Cause(ctx), &end) {
+		if end, ok := errors.AsType[runEnd](context.Cause(ctx)); ok {
 			call.Status = reconcile.CallInterrupted
 			call.ErrorCode = end.code
 			call.ErrorText = end.message
@@ -291,7 +303,8 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	cc.note("call_"+string(call.Status), string(call.Verb), details)
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	if cc.open--; cc.open == 0 {
+	cc.open--
+	if cc.open == 0 {
 		cc.idle = cc.Mono()
 	}
 }
@@ -336,14 +349,7 @@ func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 		done := make(chan struct{})
 		c.running = &runningTurn{cancel: cancel, done: done}
 		cc.mu.Unlock()
-		var result any
-		err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now())
-		if err == nil {
-			err = c.awaitOpened(turn)
-		}
-		if err == nil {
-			result, err = decoded(call, func(p TurnCall) (any, error) { return c.turn(turn, p) })
-		}
+		result, err := cc.runTurn(ctx, turn, c, call)
 		if err != nil && turn.Err() != nil {
 			err = errInterrupted
 		}
@@ -351,6 +357,21 @@ func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 		cc.finish(ctx, call, result, err)
 		close(done)
 	}
+}
+
+// runTurn carries out a turn, which ends with its own context.
+func (cc *clientCalls) runTurn(
+	ctx, turn context.Context,
+	c *conversation,
+	call reconcile.Call,
+) (any, error) {
+	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
+		return nil, err
+	}
+	if err := c.awaitOpened(turn); err != nil {
+		return nil, err
+	}
+	return decoded(call, func(p TurnCall) (any, error) { return c.turn(turn, p) })
 }
 
 // interrupt ends the running turn of a conversation, and drops those that wait.
@@ -401,7 +422,7 @@ var errNoTurn = reconcile.NewError(
 	"send the input as a turn",
 )
 
-// conversationFor returns the conversation of a call that needs no thread: t, or one whose
+// conversationFor returns the conversation of a call that needs no thread: c, or one whose
 // codex is only started for such calls.
 func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	cc.mu.Lock()
@@ -412,7 +433,7 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	return cmp.Or(c, cc.spare)
 }
 
-// newConversation returns a conversation without a process. c.mu is held.
+// newConversation returns a conversation without a process. cc.mu is held.
 func (cc *clientCalls) newConversation() *conversation {
 	j := *cc.job
 	j.loginAt = time.Time{} // a conversation may begin much later: it runs the login profile itself

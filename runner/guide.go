@@ -96,9 +96,8 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 			Description: hashOf(text.OrEmpty(issue.Description)),
 			Prompt:      hashOf(prompt),
 		}
-		return g.agentRedactor.Text(
-			agent.FirstTurn(prompt, t.note(), g.updateForNewThread(ctx, issue, seen, t)),
-		), nil
+		update := g.updateForNewThread(ctx, issue, seen, t)
+		return g.agentRedactor.Text(agent.FirstTurn(prompt, t.note(), update)), nil
 	}
 	seen, last, err := g.lastRun(ctx, t.id, issue)
 	if err != nil {
@@ -125,9 +124,8 @@ func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	g.mu.Lock()
 	seen := g.seen
 	g.mu.Unlock()
-	return g.agentRedactor.Text(
-		agent.Continuation(g.rec.get().Issue, turn, g.maxTurns, g.update(ctx, seen)),
-	)
+	update := g.update(ctx, seen)
+	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.maxTurns, update))
 }
 
 // updateForNewThread returns what a new thread needs besides the prompt. The first thread of
@@ -188,7 +186,8 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 	issue := g.rec.get().Issue
 	u := g.newUpdate(ctx, &seen)
 	description := text.OrEmpty(issue.Description)
-	if hash := hashOf(description); hash != seen.Description {
+	hash := hashOf(description)
+	if hash != seen.Description {
 		u.Description = &description
 		seen.Description = hash
 	}
@@ -274,19 +273,20 @@ func (g *guide) logs(ctx context.Context, r *reconcile.Rework) (map[string]strin
 		return nil, err
 	}
 	logs := map[string]string{}
+	var firstErr error
 	for _, c := range r.Checks {
 		if c.Job == 0 || len(logs) == mostLogs {
 			continue
 		}
-		log, failed := forge.ReadLog(ctx, c.Job)
-		if failed == nil && log != "" {
+		log, err := forge.ReadLog(ctx, c.Job)
+		if err == nil && log != "" {
 			logs[c.Name] = log
 		}
-		if err == nil && !errors.Is(failed, reconcile.ErrGone) {
-			err = failed
+		if firstErr == nil && !errors.Is(err, reconcile.ErrGone) {
+			firstErr = err
 		}
 	}
-	return logs, err
+	return logs, firstErr
 }
 
 // commentsBound is how long a turn waits for the comments of its issue.
@@ -296,9 +296,11 @@ const commentsBound = 30 * time.Second
 // the newest comment of all. Comments of agents and of symphony, and replies that decided a
 // request, are recognised by their ids, because agents may share the tracker's user with a
 // person.
-func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since time.Time) (
-	fromPeople []reconcile.Comment, newest time.Time, err error,
-) {
+func (g *guide) newComments(
+	ctx context.Context,
+	issue reconcile.Issue,
+	since time.Time,
+) (fromPeople []reconcile.Comment, newest time.Time, err error) {
 	if g.tracker.Comments == nil || g.commentsRefused {
 		return nil, since, nil
 	}
@@ -310,10 +312,10 @@ func (g *guide) newComments(ctx context.Context, issue reconcile.Issue, since ti
 	defer cancel()
 	all, err := g.tracker.Comments(ctx, issue.ID, since)
 	g.commentsRefused = errors.Is(err, reconcile.ErrRejected)
-	if err == nil {
-		err = g.saveCreated(ctx, nil)
-	}
 	if err != nil {
+		return nil, since, err
+	}
+	if err := g.saveCreated(ctx, nil); err != nil {
 		return nil, since, err
 	}
 	byAgents, err := g.messages.Created(ctx, text.Map(all, func(c reconcile.Comment) string { return c.ID }))
@@ -342,10 +344,11 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 		return nil
 	}
 	err := g.messages.SaveCreated(context.WithoutCancel(ctx), g.run.ID, g.run.IssueID, g.created, g.now())
-	if err == nil {
-		g.created = nil
+	if err != nil {
+		return err
 	}
-	return err
+	g.created = nil
+	return nil
 }
 
 // untold returns how verify has failed last, once for each time. A new run repeats what the
@@ -392,10 +395,10 @@ func (g *guide) store(ctx context.Context, p pendingUpdate) {
 		WorkspaceID: run.WorkspaceID,
 		CodexHome:   g.codexHome,
 	}
-	warn(g.log, "what the thread has seen is not stored, a later turn may repeat it", errors.Join(
-		g.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.now()),
-		g.messages.MarkAnswersSeen(ctx, p.answers, run.ID),
-	))
+	seenErr := g.threads.RecordLastSeen(ctx, run.ID, run.IssueID, thread, p.seen, g.now())
+	answersErr := g.messages.MarkAnswersSeen(ctx, p.answers, run.ID)
+	err := errors.Join(seenErr, answersErr)
+	warn(g.log, "what the thread has seen is not stored, a later turn may repeat it", err)
 	g.reached(ctx, p.messages)
 }
 
@@ -425,11 +428,11 @@ func hashOf(s string) string {
 // may have read it.
 func (g *guide) takeMessages(ctx context.Context) ([]reconcile.Message, error) {
 	list, err := g.messages.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
-	list = text.Filter(list, func(m reconcile.Message) bool { return !slices.Contains(g.given, m.ID) })
-	if err == nil {
-		err = g.messages.MarkMessages(ctx, list, g.run.ID, time.Time{})
-	}
 	if err != nil {
+		return nil, err
+	}
+	list = text.Filter(list, func(m reconcile.Message) bool { return !slices.Contains(g.given, m.ID) })
+	if err := g.messages.MarkMessages(ctx, list, g.run.ID, time.Time{}); err != nil {
 		return nil, err
 	}
 	slices.Reverse(list)
@@ -441,8 +444,8 @@ func (g *guide) takeMessages(ctx context.Context) ([]reconcile.Message, error) {
 
 // reached records that the agent has got messages.
 func (g *guide) reached(ctx context.Context, list []reconcile.Message) {
-	warn(g.log, "what the agent was told is not stored, a later run may repeat it",
-		g.messages.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now()))
+	err := g.messages.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now())
+	warn(g.log, "what the agent was told is not stored, a later run may repeat it", err)
 	for _, m := range list {
 		g.events.note(agent.EventTold, m.By+": "+text.OneLine(m.Text), m.Words)
 	}

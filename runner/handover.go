@@ -22,9 +22,11 @@ import (
 // handOverTool is the agent's tool by which it asks that its issue is handed over.
 var handOverTool = agent.Tool{
 	Name: "hand_over",
-	Description: "Hand over the issue that you work on, when its work is done and committed: symphony then delivers the commits, comments " +
-		`on the issue and moves it. Example: {"summary": "Fixed the total; the tests pass."} ` +
-		`If you can't go on without a person: {"blocked": "I need access to the staging database."} Then end your turn.`,
+	Description: "Hand over the issue that you work on, when its work is done and committed: " +
+		"symphony then delivers the commits, comments on the issue and moves it. " +
+		`Example: {"summary": "Fixed the total; the tests pass."} ` +
+		"If you can't go on without a person: " +
+		`{"blocked": "I need access to the staging database."} Then end your turn.`,
 	InputSchema: agenttool.Object(nil, map[string]any{
 		"summary": map[string]string{
 			"type":        "string",
@@ -53,10 +55,7 @@ func (h Handoff) stateFor(wish reconcile.Handover) string {
 
 // askHandover records what the agent asks for. It happens after the turn.
 func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.ToolResult {
-	wish, err := t.readHandover(args)
-	if err == nil && wish.Blocked == "" {
-		err = t.checkWork(ctx)
-	}
+	wish, err := t.acceptHandover(ctx, args)
 	if err != nil {
 		if t.countRefusal(ctx, "hand_over", err) {
 			t.interruptTurn(ctx)
@@ -71,6 +70,19 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	crash.At("runner.handover.recorded")
 	t.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
+}
+
+// acceptHandover reads what the agent asks for, and returns an error for the agent if its work
+// can't be handed over.
+func (t *turnLoop) acceptHandover(
+	ctx context.Context,
+	args json.RawMessage,
+) (wish reconcile.Handover, err error) {
+	wish, err = t.readHandover(args)
+	if err != nil || wish.Blocked != "" {
+		return wish, err
+	}
+	return wish, t.checkWork(ctx)
 }
 
 // maxRefusals is how often in a row hand_over, or the delivery, is refused for the same
@@ -135,12 +147,13 @@ func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, 
 		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
 	}
 	refusal := t.tryDelivery(ctx)
-	switch {
-	case refusal == nil:
+	if refusal == nil {
 		return false, nil
-	case t.countRefusal(ctx, "the delivery", refusal):
+	}
+	if t.countRefusal(ctx, "the delivery", refusal) {
 		return false, t.refusals.hopeless()
-	case turn >= t.Config.MaxTurns, t.closedByOthers(ctx):
+	}
+	if turn >= t.Config.MaxTurns || t.closedByOthers(ctx) {
 		return false, nil
 	}
 	t.rec.waitForCorrection(ctx)
@@ -173,44 +186,37 @@ func (r *refusals) hopeless() error {
 }
 
 // readHandover reads the arguments of the tool.
-func (t *turnLoop) readHandover(args json.RawMessage) (wish reconcile.Handover, err error) {
+func (t *turnLoop) readHandover(args json.RawMessage) (reconcile.Handover, error) {
+	invalid := func(why string) (reconcile.Handover, error) {
+		return reconcile.Handover{}, agenttool.Refusal("invalid_input", why)
+	}
 	var in struct{ Summary, Blocked string }
 	d := json.NewDecoder(strings.NewReader(string(args)))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&in); err != nil {
-		return wish, agenttool.Refusal(
-			"invalid_input",
-			"arguments must be an object with summary or blocked: "+err.Error(),
-		)
+		return invalid("arguments must be an object with summary or blocked: " + err.Error())
 	}
-	words := func(s string) string { return t.Redactor.Text(strings.TrimSpace(s)) }
-	wish = reconcile.Handover{
+	wish := reconcile.Handover{
 		RunID:    t.job.run.ID,
 		At:       t.Now(),
-		Summary:  words(in.Summary),
-		Blocked:  words(in.Blocked),
+		Summary:  t.Redactor.Text(strings.TrimSpace(in.Summary)),
+		Blocked:  t.Redactor.Text(strings.TrimSpace(in.Blocked)),
 		Delivers: t.Config.Repository.Deliver,
 		Verifies: t.Config.Verify.Command != "",
 	}
 	wish.State = t.Config.Handoff.stateFor(wish)
-	switch words := wish.Summary + wish.Blocked; {
-	case (wish.Summary == "") == (wish.Blocked == ""):
-		err = agenttool.Refusal(
-			"invalid_input",
-			"give either summary or blocked, as a text that is not empty",
-		)
-	case len(words) > longestHandover:
-		err = agenttool.Refusal(
-			"invalid_input",
-			fmt.Sprintf("the text is longer than %d bytes", longestHandover),
-		)
-	case strings.Contains(words, reconcile.CommentMarker):
-		err = agenttool.Refusal(
-			"invalid_input",
-			"the text contains "+reconcile.CommentMarker+", which only symphony writes: leave it out",
-		)
+	if (wish.Summary == "") == (wish.Blocked == "") {
+		return invalid("give either summary or blocked, as a text that is not empty")
 	}
-	return wish, err
+	words := wish.Summary + wish.Blocked
+	if len(words) > longestHandover {
+		return invalid(fmt.Sprintf("the text is longer than %d bytes", longestHandover))
+	}
+	if strings.Contains(words, reconcile.CommentMarker) {
+		return invalid("the text contains " + reconcile.CommentMarker +
+			", which only symphony writes: leave it out")
+	}
+	return wish, nil
 }
 
 // checkWork returns an error for the agent if something in the workspace is not committed, or
@@ -223,21 +229,28 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	if refusal := uncommitted(found.Git); refusal != nil {
 		return refusal
 	}
-	ahead := found.Git.Ahead
-	if t.Config.Repository.Deliver && ahead != nil && *ahead == 0 {
-		if branches := found.Git.Elsewhere; len(branches) > 0 {
-			return agenttool.Refusal(
-				"no_commit",
-				fmt.Sprintf("HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or "+
-					"git switch to it, then hand over again", headName(found.Git), strings.Join(branches, ", "), branches[0]),
-			)
-		}
+	if t.Config.Repository.Deliver && found.Git.Ahead != nil && *found.Git.Ahead == 0 {
+		return noCommit(found.Git)
+	}
+	return t.tryDelivery(ctx)
+}
+
+// noCommit returns the error for an agent whose branch has no commit of its own.
+func noCommit(g *host.GitStatus) error {
+	branches := g.Elsewhere
+	if len(branches) == 0 {
 		return agenttool.Refusal(
 			"no_commit",
 			"the branch has no commit of yours: commit the work, or say with blocked what you need",
 		)
 	}
-	return t.tryDelivery(ctx)
+	return agenttool.Refusal("no_commit", fmt.Sprintf(
+		"HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or git switch to it, "+
+			"then hand over again",
+		headName(g),
+		strings.Join(branches, ", "),
+		branches[0],
+	))
 }
 
 // headName returns the branch of HEAD, or its commit if it is detached.
@@ -271,8 +284,12 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 		return nil
 	}
 	states, err := tool.MovesTo(ctx, t.rec.get().Issue, args)
-	if err != nil || !slices.ContainsFunc(states, func(s string) bool { return !t.Config.Policy.Active(s) }) {
+	if err != nil {
 		return err
+	}
+	leaves := func(state string) bool { return !t.Config.Policy.Active(state) }
+	if !slices.ContainsFunc(states, leaves) {
+		return nil
 	}
 	return agenttool.Refusal(
 		"use_hand_over",
@@ -288,10 +305,9 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head
 	if err != nil {
 		return err
 	}
-	switch {
-	case !h.Delivers:
+	if !h.Delivers {
 		last = reconcile.Delivered{}
-	case head != "" && head != last.Commit: // nothing was pushed, because the base contains it
+	} else if head != "" && head != last.Commit { // nothing was pushed, because the base contains it
 		last = reconcile.Delivered{Commit: head}
 	}
 	if w.needsVerify(&h, last.Commit) {
@@ -365,11 +381,8 @@ func (w *workspaceStep) postHandover(
 			return nil
 		}
 	}
-	_, err := w.Tracker.Post(
-		ctx,
-		w.run.IssueID,
-		w.Redactor.Text(handoverText(h, last, w.workflowText()))+"\n\n"+mark,
-	)
+	body := w.Redactor.Text(handoverText(h, last, w.workflowText()))
+	_, err := w.Tracker.Post(ctx, w.run.IssueID, body+"\n\n"+mark)
 	return err
 }
 
@@ -442,8 +455,8 @@ func (w *workspaceStep) answerRework(
 		body += "\n\n" + warning
 	}
 	body += quotation(said) + "\n\n" + mark
-	if err := forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body)); err != nil &&
-		!errors.Is(err, reconcile.ErrGone) {
+	err = forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body))
+	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err
 	}
 	crash.At("runner.rework.answered")

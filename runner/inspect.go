@@ -37,35 +37,47 @@ func (c Config) Inspect(
 	m host.Machine,
 	env []string,
 	parent, version string,
-) (_ *Inspection, err error) {
+) (*Inspection, error) {
 	dir, err := os.MkdirTemp(parent, ".symphony-doctor-")
-	if err == nil {
-		dir, err = filepath.EvalSymlinks(dir)
+	if err != nil {
+		return nil, fmt.Errorf("temporary workspace for codex: %w", err)
 	}
-	i := &Inspection{dir: dir, Cwd: filepath.Join(dir, "workspace")}
+	i := &Inspection{dir: dir}
+	if err := i.start(ctx, c, m, env, version); err != nil {
+		return nil, errors.Join(err, i.Close())
+	}
+	return i, nil
+}
+
+// start starts codex.command in a workspace in the directory of the inspection.
+func (i *Inspection) start(
+	ctx context.Context,
+	c Config,
+	m host.Machine,
+	env []string,
+	version string,
+) error {
+	dir, err := filepath.EvalSymlinks(i.dir)
+	if err != nil {
+		return fmt.Errorf("temporary workspace for codex: %w", err)
+	}
+	i.dir = dir
+	i.Cwd = filepath.Join(dir, "workspace")
 	space := &host.Workspace{
 		Path:     i.Cwd,
 		TmpDir:   filepath.Join(dir, "tmp"),
 		CacheDir: filepath.Join(dir, "cache"),
-	}
-	space.Codex = host.Dirs{
-		Tmp:   filepath.Join(dir, "codex-tmp"),
-		Cache: filepath.Join(dir, "codex-cache"),
+		Codex: host.Dirs{
+			Tmp:   filepath.Join(dir, "codex-tmp"),
+			Cache: filepath.Join(dir, "codex-cache"),
+		},
 	}
 	space.Hooks = space.Codex
 	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
-		if err == nil {
-			err = os.Mkdir(d, 0o700)
+		if err := os.Mkdir(d, 0o700); err != nil {
+			return fmt.Errorf("temporary workspace for codex: %w", err)
 		}
 	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("temporary workspace for codex: %w", err), i.Close())
-	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, i.Close())
-		}
-	}()
 	w := &Worker{
 		Here:     Place{Machine: m, Env: env, Config: c},
 		Dir:      dir,
@@ -76,8 +88,9 @@ func (c Config) Inspect(
 	// The name of the directory serves as the run's id, which marks the processes.
 	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
 	j.space = space
-	if i.Policy, err = c.TurnPolicy(ctx, m, *space); err != nil {
-		return nil, err
+	i.Policy, err = c.TurnPolicy(ctx, m, *space)
+	if err != nil {
+		return err
 	}
 	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
 	i.process, err = openAgent(ctx, j, noOptions, func(g *agentProcess) (err error) {
@@ -86,10 +99,10 @@ func (c Config) Inspect(
 		return err
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	i.process.environ = i.process.started // it has answered: see end
-	return i, nil
+	i.process.environ = i.process.started // it has answered: see agentProcess.end
+	return nil
 }
 
 // TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable,

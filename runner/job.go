@@ -114,15 +114,17 @@ func (l *eventLog) append(e agent.Event) error { return l.file.Append(e) }
 // note writes an event of the worker itself, such as "verified".
 func (l *eventLog) note(name, message string, payload any) {
 	raw, err := json.Marshal(payload)
-	if err == nil {
-		err = l.append(agent.Event{
-			Name:     name,
-			At:       l.now(),
-			ThreadID: l.rec.get().ThreadID,
-			Message:  message,
-			Raw:      raw,
-		})
+	if err != nil {
+		warn(l.log, "event not stored", err)
+		return
 	}
+	err = l.append(agent.Event{
+		Name:     name,
+		At:       l.now(),
+		ThreadID: l.rec.get().ThreadID,
+		Message:  message,
+		Raw:      raw,
+	})
 	warn(l.log, "event not stored", err)
 }
 
@@ -223,7 +225,10 @@ func (j *job) startObserving(ctx context.Context) (stop func()) {
 			quiet++
 		})
 	})
-	return func() { cancel(); running.Wait() }
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // shareFault stores the fault of the account that ended the run. It is called before the

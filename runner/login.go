@@ -34,17 +34,19 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 		Env:     j.Config.RunHookEnv(j.Env, j.run.ID, *j.space),
 		Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
 	})
-	switch {
-	case err == nil:
+	if err == nil {
 		j.loginProfile = answer
 		j.loginAt = time.Now()
 		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
-	case !j.loginAt.IsZero() && ctx.Err() == nil: // the work must still be pushed
-		j.warn("the login shell failed, using what it had set before", err)
-		j.loginAt = time.Now()
-		err = nil // what hangs is not started for each hook again
+		return answer, nil
 	}
-	return j.loginProfile, err
+	if j.loginAt.IsZero() || ctx.Err() != nil {
+		return j.loginProfile, err
+	}
+	// The work must still be pushed. What hangs is not started for each hook again.
+	j.warn("the login shell failed, using what it had set before", err)
+	j.loginAt = time.Now()
+	return j.loginProfile, nil
 }
 
 // codexShell returns the command and the environment that start a command of codex in the
@@ -141,15 +143,14 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 	if more := len(l.Files) - launcherFiles; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return &reconcile.Error{
-		Code: "codex_command_unsafe", Hint: LauncherHint(l),
-		Message: fmt.Sprintf(
-			"codex.command starts %s, which would run, outside the sandbox, files that an agent can write: it depends on %s in %s",
-			l.Program,
-			names,
-			j.space.Path,
-		),
-	}
+	message := fmt.Sprintf(
+		"codex.command starts %s, which would run, outside the sandbox, files that an agent can write: "+
+			"it depends on %s in %s",
+		l.Program,
+		names,
+		j.space.Path,
+	)
+	return &reconcile.Error{Code: "codex_command_unsafe", Message: message, Hint: LauncherHint(l)}
 }
 
 // launcherFiles is how many files an error names.
@@ -174,11 +175,9 @@ func umask(profile host.LoginAnswer) string {
 
 // usesFunction reports whether a word of a shell command is the name of one of the functions.
 func usesFunction(command string, functions []string) bool {
-	words := strings.FieldsFunc(
-		command,
-		func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) },
-	)
-	return slices.ContainsFunc(words, func(w string) bool { return slices.Contains(functions, w) })
+	separates := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) }
+	isFunction := func(word string) bool { return slices.Contains(functions, word) }
+	return slices.ContainsFunc(strings.FieldsFunc(command, separates), isFunction)
 }
 
 // noShell returns the error for a codex.command that could not be started.
@@ -187,8 +186,10 @@ func noShell(err error) error {
 		return err
 	}
 	return &reconcile.Error{
-		Code: "codex_not_found", Message: "starting bash for codex.command: " + err.Error(),
-		Hint: "codex.command is run with bash; install it", Err: err,
+		Code:    "codex_not_found",
+		Message: "starting bash for codex.command: " + err.Error(),
+		Hint:    "codex.command is run with bash; install it",
+		Err:     err,
 	}
 }
 
@@ -219,16 +220,10 @@ func (j *job) gitEnv(ctx context.Context) ([]string, error) {
 // credential helper may use. Nothing that they start can ask a person and wait: see
 // unattended.
 func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
-	with := c.Config
 	own := c.Repository
-	with.Secrets = slices.DeleteFunc(
-		slices.Clone(c.Secrets),
-		func(name string) bool { return name == own.TokenVar },
-	)
-	with.SecretValues = slices.DeleteFunc(
-		slices.Clone(c.SecretValues),
-		func(value string) bool { return value == own.Token },
-	)
+	with := c.Config
+	with.Secrets = text.Filter(c.Secrets, func(name string) bool { return name != own.TokenVar })
+	with.SecretValues = text.Filter(c.SecretValues, func(value string) bool { return value != own.Token })
 	return unattended(with.AfterLogin(with.HookEnv(env), profile, with.Secrets))
 }
 

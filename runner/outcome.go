@@ -35,31 +35,35 @@ var (
 	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 )
 
-// judge returns the outcome of the run (specification 10.6), given the error that ended its
+// judge returns how the run has ended (specification 10.6), given the error that ended its
 // work.
-func (j *job) judge(ctx context.Context, err error) (outcome reconcile.Outcome, code, message string) {
-	var end runEnd
-	switch {
-	case err == nil:
-		return reconcile.Succeeded, "", ""
-	case errors.As(context.Cause(ctx), &end), errors.As(err, &end):
-		return end.outcome, end.code, end.message
+func (j *job) judge(ctx context.Context, err error) runEnd {
+	if err == nil {
+		return runEnd{outcome: reconcile.Succeeded}
 	}
-	code, message = codeOf(err)
+	if end, ok := errors.AsType[runEnd](context.Cause(ctx)); ok {
+		return end
+	}
+	if end, ok := errors.AsType[runEnd](err); ok {
+		return end
+	}
+	code, message := codeOf(err)
 	if code == host.CodeEnded || code == host.CodeDied {
-		return reconcile.InterruptedRun, code, message
+		return runEnd{reconcile.InterruptedRun, code, message}
 	}
-	if full := j.fullDisk(); full != "" && !reconcile.MachineFault(code) {
-		return reconcile.Failed, host.CodeDiskFull, "no space left on the volume of " + full + ": " + code + ": " + message
+	full := j.fullDisk()
+	if full != "" && !reconcile.MachineFault(code) {
+		why := "no space left on the volume of " + full + ": " + code + ": " + message
+		return runEnd{reconcile.Failed, host.CodeDiskFull, why}
 	}
-	var failed *agent.Error
-	switch {
-	case errors.As(err, &failed) && failed.Code == agent.CodeTurnTimeout:
-		return reconcile.TimedOut, code, message
-	case errors.As(err, &failed) && failed.Code == agent.CodeStalled:
-		return reconcile.Stalled, code, message
+	failed, _ := errors.AsType[*agent.Error](err)
+	if failed != nil && failed.Code == agent.CodeTurnTimeout {
+		return runEnd{reconcile.TimedOut, code, message}
 	}
-	return reconcile.Failed, code, message
+	if failed != nil && failed.Code == agent.CodeStalled {
+		return runEnd{reconcile.Stalled, code, message}
+	}
+	return runEnd{reconcile.Failed, code, message}
 }
 
 // fullDiskBytes is too little free space for any hook or agent.
@@ -87,8 +91,8 @@ func (j *job) fullDisk() string {
 // start or its outcome was not stored. The pass that settles the run then does not charge it
 // to the issue.
 func RecordFault(alive Alive, err error) error {
-	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok &&
-		reconcile.MachineFault(known.Code) {
+	known, ok := errors.AsType[*reconcile.Error](host.WithCode(err))
+	if ok && reconcile.MachineFault(known.Code) {
 		return alive.NoteFault(known.Code)
 	}
 	return nil

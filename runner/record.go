@@ -195,12 +195,18 @@ func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, sto
 	var running sync.WaitGroup
 	running.Go(func() {
 		repeat(beats, heartbeat, func() {
-			r.change(func(run *reconcile.Run) { run.Beats++; run.HeartbeatAt = r.now() })
+			r.change(func(run *reconcile.Run) {
+				run.Beats++
+				run.HeartbeatAt = r.now()
+			})
 			warn(r.log, "alive file not written", r.alive.Beat(r.get().Beats, r.mono()))
 		})
 	})
 	running.Go(func() { repeat(beats, heartbeat, func() { r.flush(beats) }) })
-	return beats, func() { cancel(); running.Wait() }
+	return beats, func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // repeat calls do at once, and then at every interval until ctx ends.
@@ -237,12 +243,13 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 	for id, u := range byThread {
 		base, known := r.base[id]
 		if !known {
-			var err error
-			if base, _, err = r.threads.Thread(ctx, id); err != nil {
+			before, _, err := r.threads.Thread(ctx, id)
+			if err != nil {
 				// if the total were stored now, it would be unknown what earlier runs had used
 				return err
 			}
-			r.base[id] = base
+			base = before
+			r.base[id] = before
 		}
 		total := reconcile.Tokens{
 			Input:     u.Input,
@@ -251,7 +258,8 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 			Reasoning: u.Reasoning,
 			Total:     u.Total,
 		}
-		if err := r.threads.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now()); err != nil {
+		err := r.threads.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now())
+		if err != nil {
 			// the run must not count them either, because the next run on the thread will
 			return err
 		}
@@ -292,14 +300,17 @@ func (r *record) checkBudget(ctx context.Context) {
 		return
 	}
 	used, err := r.runs.IssueTokens(ctx, r.get().IssueID)
-	warn(r.log, "tokens of the issue not read", err) // the next count checks again
-	if err == nil && used >= r.maxTokens && r.overBudget.CompareAndSwap(false, true) {
-		message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, r.maxTokens)
-		time.AfterFunc(
-			overBudgetGrace,
-			func() { r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message}) },
-		)
+	if err != nil {
+		warn(r.log, "tokens of the issue not read", err) // the next count checks again
+		return
 	}
+	if used < r.maxTokens || !r.overBudget.CompareAndSwap(false, true) {
+		return
+	}
+	message := fmt.Sprintf("%d tokens used, agent.max_tokens is %d", used, r.maxTokens)
+	time.AfterFunc(overBudgetGrace, func() {
+		r.cancel(runEnd{reconcile.Canceled, reconcile.CodeMaxTokens, message})
+	})
 }
 
 // How long and how often to try to store an outcome: a full disk or a locked database must not
@@ -308,6 +319,14 @@ const (
 	concludePatience = 10 * time.Minute
 	concludePause    = 2 * time.Second
 )
+
+// finish stores the tokens that could not be stored before, and then the outcome.
+func (r *record) finish(ctx context.Context) error {
+	if err := r.retryTokens(ctx); err != nil {
+		return err
+	}
+	return r.runs.Finish(ctx, r.now(), r.get())
+}
 
 // conclude stores the outcome of the run. If that fails, it tries again for concludePatience,
 // and the run stays the worker's meanwhile. It gives up at once if the run is no longer the
@@ -318,10 +337,7 @@ func (r *record) conclude(run context.Context) error {
 	defer cancel()
 	var last error
 	for {
-		err := r.retryTokens(ctx)
-		if err == nil {
-			err = r.runs.Finish(ctx, r.now(), r.get())
-		}
+		err := r.finish(ctx)
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return err
 		}

@@ -67,6 +67,9 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 		return agent.ThreadParams{}, err
 	}
 	profile, err := t.Config.Profile(ctx, t.Machine, policy)
+	if err != nil {
+		return agent.ThreadParams{}, err
+	}
 	if profile != nil {
 		confine.AddProfile(config, profile)
 		t.turnPermissions = confine.ProfileName
@@ -80,13 +83,14 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 		Config:         config,
 		TurnPolicy:     policy,
 		Model:          t.Config.Model,
-	}, err
+	}, nil
 }
 
 // openThread resumes the thread of this workspace in this codex home, or starts a new one.
 // With an error it returns the thread that could not be resumed.
 func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
-	if own := t.rec.get().ThreadID; t.restarts && own != "" {
+	own := t.rec.get().ThreadID
+	if t.restarts && own != "" {
 		opened, err := t.resumeThread(ctx, own, params)
 		if opened.resumed || err != nil {
 			return opened, err
@@ -105,17 +109,15 @@ func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (o
 	if elsewhere {
 		t.Log.Info(
 			"the issue's last thread is in another codex home",
-			"thread_id",
-			newest.ID,
-			"its_home",
-			newest.CodexHome,
-			"home",
-			t.codexHome,
+			"thread_id", newest.ID,
+			"its_home", newest.CodexHome,
+			"home", t.codexHome,
 		)
 	}
 	if workedHere(here) && t.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
 		opened, err := t.resumeThread(ctx, here.ID, params)
-		if opened.elsewhere = elsewhere; opened.resumed || err != nil {
+		opened.elsewhere = elsewhere
+		if opened.resumed || err != nil {
 			return opened, err
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -32,7 +31,7 @@ type turnLoop struct {
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
 	listener        *listener
-	// how verify failed last in this run; the zero value if it has not
+	// refused is how verify failed last in this run; the zero value if it has not.
 	refused reconcile.Verification
 	// came is what others have pushed during the last turn, if the handover has looked for it.
 	came     *host.Pushed
@@ -182,12 +181,14 @@ func (t *turnLoop) dayUsedUp(ctx context.Context) bool {
 }
 
 // start launches the agent and opens its thread.
-func (t *turnLoop) start(ctx context.Context) (thread openedThread, err error) {
-	t.agent, err = openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
+func (t *turnLoop) start(ctx context.Context) (openedThread, error) {
+	var thread openedThread
+	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
 		t.agent = g
 		thread, err = t.handshake(ctx)
 		return err
 	})
+	t.agent = g
 	return thread, err
 }
 
@@ -223,8 +224,8 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 			return t.askHandover(ctx, args)
 		}
 		// the session calls no other
-		i := slices.IndexFunc(t.Tracker.Tools, func(t reconcile.AgentTool) bool { return t.Name == name })
-		answer := t.callTool(ctx, t.Tracker.Tools[i], args)
+		named := func(tool reconcile.AgentTool) bool { return tool.Name == name }
+		answer := t.callTool(ctx, text.First(t.Tracker.Tools, named), args)
 		return agent.ToolResult{Text: t.agentRedactor.Text(answer.Text), Success: answer.Success}
 	}
 	return o
@@ -233,7 +234,8 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 // wantsMore reports whether the issue needs another turn. A stop after a completed turn does
 // not undo it: the run succeeds.
 func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
-	if wish := t.rec.get().Delivery.Handover; wish.Waits() && ctx.Err() == nil {
+	wish := t.rec.get().Delivery.Handover
+	if wish.Waits() && ctx.Err() == nil {
 		more, err := t.takeHandover(ctx, *wish)
 		if !more || err != nil {
 			return false, err
@@ -321,18 +323,20 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	if err == nil {
 		t.keep(ctx)
 	}
-	outcome := "completed"
-	if h := t.rec.get().Delivery.Handover; h.Refused() && t.rec.get().TurnID != before.TurnID {
+	after := t.rec.get()
+	started := after.TurnID != before.TurnID
+	if started && after.Delivery.Handover.Refused() {
 		// the agent has been told, and may have gone on
 		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	}
+	outcome := "completed"
 	if err == nil {
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
 		t.shareSuccess(ctx)
 	} else {
 		outcome = err.Error()
 	}
-	if after := t.rec.get(); after.TurnID != before.TurnID { // otherwise the turn never started
+	if started {
 		t.Log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
 	}
 	t.rec.flush(ctx)
@@ -349,16 +353,15 @@ func (t *turnLoop) steer(ctx context.Context) (stop func()) {
 	running.Go(func() {
 		repeat(ctx, tellStep, func() {
 			if err := t.guide.tell(context.WithoutCancel(ctx), t.agent.session); err != nil {
-				t.Log.Info(
-					"the turn does not take what an operator tells, the next one gets it",
-					"error",
-					err,
-				)
+				t.Log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
 				cancel()
 			}
 		})
 	})
-	return func() { cancel(); running.Wait() }
+	return func() {
+		cancel()
+		running.Wait()
+	}
 }
 
 // sessionID returns the session id of a turn (specification 4.1.6).
@@ -374,7 +377,8 @@ func (t *turnLoop) onEvent(g *agentProcess, e agent.Event) {
 	if e.Name != agent.EventSessionStarted {
 		return
 	}
-	if run := t.rec.get(); e.ThreadID == run.ThreadID {
+	run := t.rec.get()
+	if e.ThreadID == run.ThreadID {
 		t.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
 		t.guide.turnAccepted(context.Background())
 	}
@@ -383,8 +387,8 @@ func (t *turnLoop) onEvent(g *agentProcess, e agent.Event) {
 
 // missesNetwork matches what programs print if they can open no connection.
 var missesNetwork = text.Pattern(
-	`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND|EAI_AGAIN` +
-		`|network is unreachable|socket: operation not permitted`,
+	`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND` +
+		`|EAI_AGAIN|network is unreachable|socket: operation not permitted`,
 )
 
 // tellClosedNetwork notes once in a run that a command has failed because the sandbox closes
@@ -453,8 +457,9 @@ func (t *turnLoop) callTool(
 // agent has to go on, with the output in its next turn.
 func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
-	if h := t.job.run.Delivery.Handover; before.Round == 0 && h.Refused() && h.Verification.Round > 0 {
-		before = *h.Verification // of an earlier run
+	earlier := t.job.run.Delivery.Handover // of the run before this one
+	if before.Round == 0 && earlier.Refused() && earlier.Verification.Round > 0 {
+		before = *earlier.Verification
 	}
 	t.agent.end(ctx) // with all processes of the turn
 	t.agent = nil
@@ -463,7 +468,8 @@ func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) 
 	if err != nil {
 		return false, err
 	}
-	if v.Round = before.Round; !v.Passed() && !v.Unusable() {
+	v.Round = before.Round
+	if !v.Passed() && !v.Unusable() {
 		v.Round++
 	}
 	wish.Verification = &v
@@ -473,15 +479,16 @@ func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) 
 		return false, nil
 	}
 	t.refused = v
-	why := "the agent handed the same commit over again, for which verify had failed"
-	switch {
-	case v.Round >= t.Config.Verify.Rounds:
-		why = "verify failed in " + text.Plural(v.Round, "round")
-	case v.Commit == "" || v.Commit != before.Commit:
-		return true, nil
+	if v.Round >= t.Config.Verify.Rounds {
+		return false, verifyFailed("verify failed in "+text.Plural(v.Round, "round"), v)
 	}
-	return false, &reconcile.Error{
-		Code:    reconcile.HoldVerifyFailed,
-		Message: why + "; " + v.String(),
+	if v.Commit != "" && v.Commit == before.Commit {
+		return false, verifyFailed("the agent handed the same commit over again, for which verify had failed", v)
 	}
+	return true, nil
+}
+
+// verifyFailed is the error of a run whose work verify refuses.
+func verifyFailed(why string, v reconcile.Verification) error {
+	return &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
 }

@@ -26,10 +26,9 @@ const (
 )
 
 const (
-	verifyEnds  = 30 * time.Second // for the script below to end the command and print its output
-	mostCommand = 100              // bytes of the command in a message
-
-	namedChanges = 20 // files that a refusal names
+	verifyEnds   = 30 * time.Second // for the script below to end the command and print its output
+	mostCommand  = 100              // bytes of the command in a message
+	namedChanges = 20               // files that a refusal names
 )
 
 // verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output.
@@ -39,7 +38,9 @@ const (
 const verifyScript = `d=$(mktemp -d) && mkfifo "$d/pipe" || exit 125
 exec 2>/dev/null
 set -m
-{ while dd bs=65536 count=1024 of="$d/new" && [ -s "$d/new" ]; do mv "$d/new" "$d/old"; done; } <"$d/pipe" & reader=$!
+{
+  while dd bs=65536 count=1024 of="$d/new" && [ -s "$d/new" ]; do mv "$d/new" "$d/old"; done
+} <"$d/pipe" & reader=$!
 bash -c "$1" >"$d/pipe" 2>&1 </dev/null & command=$!
 { sleep "$2"; : >"$d/late"; kill -9 -$command; } & watch=$!
 wait $command
@@ -64,11 +65,12 @@ func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) 
 		return before, err
 	}
 	v, err = j.verifyCommit(ctx, before.Commit, branch)
-	if killErr := j.killAll(ctx); err == nil {
-		err = killErr
-	}
+	killErr := j.killAll(ctx)
 	if err != nil {
 		return v, err
+	}
+	if killErr != nil {
+		return v, killErr
 	}
 	v.Commit = before.Commit
 	after, _, err := j.committed(ctx)
@@ -124,8 +126,8 @@ func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconc
 		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
 		Env:        env,
 	})
-	if known, ok := errors.AsType[*reconcile.Error](err); ok && !reconcile.MachineFault(known.Code) &&
-		ctx.Err() == nil {
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known != nil && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
 		v.At = j.Now()
 		v.Exit = reconcile.ExitNotPrepared
 		v.Output = j.Redactor.Text(known.Message)
@@ -191,11 +193,11 @@ func (j *job) runVerify(
 		_, err := g.initialize(ctx)
 		return err
 	})
-	if err == nil {
-		v, err = g.execVerify(ctx, v)
+	defer func() { g.end(context.WithoutCancel(ctx)) }()
+	if err != nil {
+		return v, err
 	}
-	g.end(context.WithoutCancel(ctx))
-	return v, err
+	return g.execVerify(ctx, v)
 }
 
 // execVerify runs the command.
@@ -266,11 +268,12 @@ func (j *job) addPermissionFlags(ctx context.Context) error {
 		return err
 	}
 	profile, err := j.Config.Profile(ctx, j.Machine, policy)
-	if profile != nil {
-		j.flags = confine.ProfileFlags(map[string]any{confine.ProfileName: profile})
-		j.permissions = confine.ProfileName
+	if err != nil || profile == nil {
+		return err
 	}
-	return err
+	j.flags = confine.ProfileFlags(map[string]any{confine.ProfileName: profile})
+	j.permissions = confine.ProfileName
+	return nil
 }
 
 // needsVerify reports whether verify must still pass for a commit that is to be handed over;
@@ -293,10 +296,10 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 		return err
 	}
 	v, err := w.verify(ctx)
-	if err == nil {
-		err = w.restoreGit(ctx)
-	}
 	if err != nil {
+		return err
+	}
+	if err := w.restoreGit(ctx); err != nil {
 		return err
 	}
 	next := *h
@@ -308,14 +311,12 @@ func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) 
 
 // notVerified is the error of a handover whose verification is missing.
 func notVerified(h reconcile.Handover, commit string) error {
-	if v := h.Verification; v.Unusable() {
+	v := h.Verification
+	if v.Unusable() {
+		said := text.Visible(text.OneLine(agent.LastWords(v.Output)))
 		return reconcile.NewError(
 			codeVerifyUnusable,
-			fmt.Sprintf(
-				"verify.command can't be run (exit code %d): %s",
-				v.Exit,
-				text.Visible(text.OneLine(agent.LastWords(v.Output))),
-			),
+			fmt.Sprintf("verify.command can't be run (exit code %d): %s", v.Exit, said),
 			"correct verify.command in WORKFLOW.md, or install what it needs",
 		)
 	}

@@ -128,42 +128,42 @@ func (a *activeRun) work(ctx context.Context) error {
 // record. It runs even after ctx has ended. It returns errNotOurs if the worker no longer owns
 // the run.
 func (a *activeRun) finish(ctx context.Context, workErr error) error {
-	outcome, code, message := a.judge(ctx, workErr)
+	end := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
 	stoppable := ctx
 	ctx = context.WithoutCancel(ctx)
 	if ours {
 		a.rec.phase(ctx, reconcile.Finishing)
 	}
-	a.shareFault(ctx, code, a.Redactor.Text(message))
+	a.shareFault(ctx, end.code, a.Redactor.Text(end.message))
 	var err error
 	if a.host != nil { // the machine was reached
-		err = a.leaveMachine(ctx, stoppable, outcome)
+		err = a.leaveMachine(ctx, stoppable, end.outcome)
 	}
-	if err != nil && outcome == reconcile.Succeeded {
-		outcome = reconcile.Failed
-		code, message = codeOf(err)
+	if err != nil && end.outcome == reconcile.Succeeded {
+		code, message := codeOf(err)
+		end = runEnd{reconcile.Failed, code, message}
 	} else {
 		a.warn("end of the run", err)
 	}
-	if end, why := a.endOfLink(); end != "" && outcome == reconcile.Failed &&
-		(code == end || code == string(agent.CodePortExit)) {
-		outcome = reconcile.InterruptedRun
-		code = end
-		message = why // the agent was ended there, too
+	// If its host serves the run no more, the agent was ended there, too.
+	code, message := a.endOfLink()
+	byHost := end.code == code || end.code == string(agent.CodePortExit)
+	if code != "" && byHost && end.outcome == reconcile.Failed {
+		end = runEnd{reconcile.InterruptedRun, code, message}
 	}
 	if !ours {
 		a.Log.Warn("a pass has settled the run: no outcome recorded")
 		return errNotOurs
 	}
-	message = a.Redactor.Text(message)
+	end.message = a.Redactor.Text(end.message)
 	a.rec.change(func(r *reconcile.Run) {
-		r.Outcome = outcome
-		r.ErrorCode = code
-		r.ErrorText = message
+		r.Outcome = end.outcome
+		r.ErrorCode = end.code
+		r.ErrorText = end.message
 		r.EndedAt = a.Now()
 	})
-	a.Log.Info("run ended", "outcome", outcome, "code", code, "error", message)
+	a.Log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)
 	return nil
 }
 

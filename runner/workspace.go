@@ -28,7 +28,7 @@ type workspaceStep struct {
 	untrusted error
 	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
 	changesWorkflow bool
-	// what was pushed last for the issue, if there is no Journal
+	// delivered is what was pushed last for the issue, if there is no Journal.
 	delivered reconcile.Delivered
 	cloned    host.CloneAnswer // of a new workspace
 }
@@ -87,15 +87,19 @@ func (w *workspaceStep) take(ctx context.Context) error {
 		return err
 	}
 	if w.space.Created {
-		err := w.cloneOrFetch(ctx)
-		if err == nil {
-			err = w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, "")
-		}
-		if err != nil {
+		if err := w.fill(ctx); err != nil {
 			return errors.Join(err, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 		}
 	}
 	return w.host.Confirm(ctx, host.ConfirmRequest{KeepCache: w.space.Created && w.checksOut()})
+}
+
+// fill fills a new workspace.
+func (w *workspaceStep) fill(ctx context.Context) error {
+	if err := w.cloneOrFetch(ctx); err != nil {
+		return err
+	}
+	return w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, "")
 }
 
 // repositoryTimeout bounds a clone or a push, which may have to transfer much. A longer limit
@@ -123,10 +127,17 @@ func (j *job) cloneRequest(
 		return host.CloneRequest{}, err
 	}
 	checkout, err := j.checkoutEnv(ctx)
+	if err != nil {
+		return host.CloneRequest{}, err
+	}
 	return host.CloneRequest{
-		Repository: j.Config.Repository.Repository, Branch: branch, Delivered: last.Commit,
-		Timeout: max(repositoryTimeout, j.Config.Hooks.Timeout), Env: env, CheckoutEnv: checkout,
-	}, err
+		Repository:  j.Config.Repository.Repository,
+		Branch:      branch,
+		Delivered:   last.Commit,
+		Timeout:     max(repositoryTimeout, j.Config.Hooks.Timeout),
+		Env:         env,
+		CheckoutEnv: checkout,
+	}, nil
 }
 
 // pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace
@@ -168,22 +179,16 @@ func (j *job) takePushed(p *host.Pushed) {
 	}
 	j.Log.Info(
 		"others have pushed to the branch",
-		"commit",
-		p.Commit,
-		"commits",
-		p.Total,
-		"taken",
-		p.Taken,
-		"why",
-		p.Why,
+		"commit", p.Commit,
+		"commits", p.Total,
+		"taken", p.Taken,
+		"why", p.Why,
 	)
-	words := "others have pushed " + text.Plural(p.Total, "commit") + " to the branch: "
-	if p.Taken {
-		words += "the workspace has them now"
-	} else {
-		words += "the agent has to merge " + fmt.Sprintf("%.12s", p.Commit) + ", because " + p.Why
+	how := "the workspace has them now"
+	if !p.Taken {
+		how = fmt.Sprintf("the agent has to merge %.12s, because %s", p.Commit, p.Why)
 	}
-	j.note("pushed", words, p)
+	j.note("pushed", "others have pushed "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }
 
 // cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the
@@ -201,24 +206,13 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if !w.space.Created {
-		answer, err := w.host.Fetch(ctx, q)
-		w.logOutput(err)
-		if err == nil {
-			w.base = answer
-			w.takePushed(answer.Pushed)
-			w.Log.Info(
-				"repository fetched",
-				"base",
-				answer.Base,
-				"commit",
-				answer.Commit,
-				"behind",
-				answer.Behind,
-			)
-		}
-		return err
+	if w.space.Created {
+		return w.clone(ctx, q)
 	}
+	return w.fetch(ctx, q)
+}
+
+func (w *workspaceStep) clone(ctx context.Context, q host.CloneRequest) error {
 	q.Issue = w.run.IssueID
 	answer, err := w.host.Clone(ctx, q)
 	if err != nil {
@@ -228,14 +222,27 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	w.cloned = answer
 	w.Log.Info(
 		"repository cloned",
-		"branch",
-		branch,
-		"base",
-		answer.Base,
-		"commit",
-		answer.Commit,
-		"kept",
-		answer.Kept,
+		"branch", q.Branch,
+		"base", answer.Base,
+		"commit", answer.Commit,
+		"kept", answer.Kept,
+	)
+	return nil
+}
+
+func (w *workspaceStep) fetch(ctx context.Context, q host.CloneRequest) error {
+	answer, err := w.host.Fetch(ctx, q)
+	if err != nil {
+		w.logOutput(err)
+		return err
+	}
+	w.base = answer
+	w.takePushed(answer.Pushed)
+	w.Log.Info(
+		"repository fetched",
+		"base", answer.Base,
+		"commit", answer.Commit,
+		"behind", answer.Behind,
 	)
 	return nil
 }
@@ -272,29 +279,32 @@ func (j *job) keep(ctx context.Context) {
 	j.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = r.Delivery.Handover.About(commit) })
 }
 
-// forgetKept keeps the commits of a workspace no longer that was removed.
+// forgetKept drops the commits that were kept of a workspace, after it was removed.
 func (j *job) forgetKept(ctx context.Context) {
-	j.warn(
-		"the commits of the workspace stay on this machine",
-		j.host.Forget(ctx, j.Here.keepRequest(j.run.IssueID)),
-	)
+	err := j.host.Forget(ctx, j.Here.keepRequest(j.run.IssueID))
+	j.warn("the commits of the workspace stay on this machine", err)
 }
 
 // branch returns the branch of the issue and what was pushed there last. An issue keeps its
 // branch once something was pushed, even if its title or the workflow changes.
 func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
-	repository := w.Config.Repository
-	if last = w.delivered; w.Journal != nil {
+	last = w.delivered
+	if w.Journal != nil {
 		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
+		if err != nil {
+			return "", last, err
+		}
 	}
-	if err != nil || last.URL == repository.URL {
-		return last.Branch, last, err
+	repository := w.Config.Repository
+	if last.URL == repository.URL {
+		return last.Branch, last, nil
 	}
-	if name, err = repository.Branch.Render(w.rec.get().Issue, 0); name != last.Branch {
+	name, err = repository.Branch.Render(w.rec.get().Issue, 0)
+	if err != nil || name != last.Branch {
 		return name, reconcile.Delivered{}, err
 	}
 	// the new address may lead to the same repository
-	return name, reconcile.Delivered{Commit: last.Commit}, err
+	return name, reconcile.Delivered{Commit: last.Commit}, nil
 }
 
 func (w *workspaceStep) prepareRequest() host.PrepareRequest {
@@ -328,13 +338,15 @@ func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 	}
 	// At once, because the link may be lost at the end of the run.
 	space := reconcile.Workspace{
-		IssueID: w.run.IssueID, Identifier: w.run.Identifier, Project: w.Config.Policy.Project,
-		Host: w.run.Host, Root: w.space.Root, Path: w.space.Path,
+		IssueID:    w.run.IssueID,
+		Identifier: w.run.Identifier,
+		Project:    w.Config.Policy.Project,
+		Host:       w.run.Host,
+		Root:       w.space.Root,
+		Path:       w.space.Path,
 	}
-	w.warn(
-		"workspace on the host not recorded",
-		w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space),
-	)
+	err := w.Journal.SaveRemoteWorkspace(context.Background(), w.rec.get(), &space)
+	w.warn("workspace on the host not recorded", err)
 }
 
 // hookEnv returns a hook's environment. Text of the issue reaches hooks only in variables,
@@ -368,11 +380,12 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 		return nil
 	}
 	out := io.Discard
-	if file, err := agent.OpenTailFile(filepath.Join(w.Dir, HooksFile), hooksLimit, w.Redactor); err == nil {
+	file, err := agent.OpenTailFile(filepath.Join(w.Dir, HooksFile), hooksLimit, w.Redactor)
+	if err != nil { // the run's directory may be gone, but after_run must still push the work
+		w.warn("hook "+name+" without a log", err)
+	} else {
 		defer func() { w.warn("log of the hooks", file.Close()) }()
 		out = file
-	} else { // the run's directory may be gone, but after_run must still push the work
-		w.warn("hook "+name+" without a log", err)
 	}
 	fmt.Fprintf(out, "== %s %s\n", w.Now().UTC().Format(time.RFC3339), name)
 	env := w.hookEnv(outcome)
@@ -396,11 +409,8 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 	})
 	_, _ = io.WriteString(out, answer.Log)
 	for _, reason := range answer.GitHooksOff {
-		w.Log.Info(
-			"the repository's git hooks are off in this hook, because the agent can write them",
-			"reason",
-			reason,
-		)
+		w.Log.Info("the repository's git hooks are off in this hook, because the agent can write them",
+			"reason", reason)
 	}
 	if err != nil {
 		w.Log.Warn("hook failed", "hook", name, "error", err)
@@ -412,41 +422,65 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 
 // afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not
 // restored, or a process of the agent is left. It records whether the run has changed
-// anything, and why the hook failed. The error is that processes of the hook could not be
-// ended.
-func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) (err error) {
+// anything, and keeps what the workspace contains. The error is that processes of the hook
+// could not be ended.
+func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) error {
 	if w.space == nil || !w.hooksStarted {
 		return nil
 	}
-	if script := w.Config.Hooks.AfterRun; strings.TrimSpace(script) != "" {
-		failed := unsafe
-		if unsafe == nil {
-			failed = w.hook(ctx, "after_run", script, outcome)
-			err = w.killAll(ctx)
-		}
-		w.warn("after_run failed or did not run", failed)
-		// otherwise the run itself ends with the reason
-		if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) {
-			_, message := codeOf(failed)
-			w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
-		}
+	err := w.runAfterRun(ctx, outcome, unsafe)
+	w.recordProgress(ctx)
+	w.keepEnd(ctx)
+	return err
+}
+
+// runAfterRun runs the hook, and records why it has failed or did not run.
+func (w *workspaceStep) runAfterRun(
+	ctx context.Context,
+	outcome reconcile.Outcome,
+	unsafe error,
+) (err error) {
+	script := w.Config.Hooks.AfterRun
+	if strings.TrimSpace(script) == "" {
+		return nil
 	}
-	changed := true // if unknown, the run counts as progress
+	failed := unsafe
+	if unsafe == nil {
+		failed = w.hook(ctx, "after_run", script, outcome)
+		err = w.killAll(ctx)
+	}
+	w.warn("after_run failed or did not run", failed)
+	// otherwise the run itself ends with the reason
+	if failed != nil && (unsafe == nil || outcome != reconcile.Succeeded) {
+		_, message := codeOf(failed)
+		w.rec.change(func(r *reconcile.Run) { r.AfterRunError = w.Redactor.Text(message) })
+	}
+	return err
+}
+
+// recordProgress records whether the run has changed anything. If that is not known, it counts
+// as progress.
+func (w *workspaceStep) recordProgress(ctx context.Context) {
+	changed := true
 	if w.before != "" {
 		now, err := w.Machine.Fingerprint(ctx, w.space.Path)
 		w.warn("state of the workspace", err)
 		changed = err != nil || now != w.before
 	}
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
-	end, endErr := w.Machine.KeepEnd(ctx, w.space.Path)
-	w.warn("end of the work not kept, it can't be compared with that of other attempts", endErr)
-	if end != nil {
-		files := text.Plural(end.Files, "file")
-		commits := text.Plural(end.Commits, "commit")
-		message := fmt.Sprintf("changed %s (+%d -%d), %s", files, end.Added, end.Removed, commits)
-		w.note(agent.EventWorkEnd, message, end)
+}
+
+// keepEnd keeps what the workspace contains, and notes what the run has changed.
+func (w *workspaceStep) keepEnd(ctx context.Context) {
+	end, err := w.Machine.KeepEnd(ctx, w.space.Path)
+	w.warn("end of the work not kept, it can't be compared with that of other attempts", err)
+	if end == nil {
+		return
 	}
-	return err
+	files := text.Plural(end.Files, "file")
+	commits := text.Plural(end.Commits, "commit")
+	message := fmt.Sprintf("changed %s (+%d -%d), %s", files, end.Added, end.Removed, commits)
+	w.note(agent.EventWorkEnd, message, end)
 }
 
 // guardGit records the programs that git would run for the workflow's hooks, before an agent
@@ -454,7 +488,9 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 func (w *workspaceStep) guardGit(ctx context.Context) error {
 	anywhere, writable := w.Config.AgentWrites()
 	return w.host.GuardGit(ctx, host.GuardGitRequest{
-		Anywhere: anywhere, Writable: writable, Env: w.hookEnv(""),
+		Anywhere: anywhere,
+		Writable: writable,
+		Env:      w.hookEnv(""),
 	})
 }
 
@@ -502,9 +538,13 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 // was kept; with discard even that is removed.
 func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if w.run.IssueID != "" {
-		if unsaved, err = w.remove(ctx, discard); err != nil {
+		unsaved, err = w.remove(ctx, discard)
+		if err != nil {
 			return "", err
 		}
+	}
+	if unsaved != "" {
+		w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
 	}
 	answer, err := w.Machine.Purge(ctx, host.RootRequest{
 		Root:        w.run.WorkspaceRoot,
@@ -525,11 +565,6 @@ func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved stri
 // remove moves the workspace into the trash, unless it returns the unsaved work because of
 // which the workspace is kept.
 func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved string, err error) {
-	defer func() {
-		if unsaved != "" {
-			w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
-		}
-	}()
 	removal, err := w.host.PrepareRemoval(ctx, host.RemovalRequest{
 		PrepareRequest: w.prepareRequest(),
 		Now:            w.Now(),
@@ -551,11 +586,12 @@ func (w *workspaceStep) remove(ctx context.Context, discard bool) (unsaved strin
 	}
 	w.warn("before_remove failed or did not run, removing the workspace anyway", err)
 	answer, err := w.host.Remove(ctx)
-	if err == nil && answer.Unsaved == "" {
-		w.Log.Info("workspace removed", "trash", answer.Trash)
-		if far {
-			w.forgetKept(ctx)
-		}
+	if err != nil || answer.Unsaved != "" {
+		return answer.Unsaved, err
 	}
-	return answer.Unsaved, err
+	w.Log.Info("workspace removed", "trash", answer.Trash)
+	if far {
+		w.forgetKept(ctx)
+	}
+	return "", nil
 }
