@@ -13,41 +13,49 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
+// deliveryStep delivers the commits of the workspace, and hands the issue over.
+type deliveryStep struct {
+	*job
+	workspace *workspaceStep
+	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
+	changesWorkflow bool
+}
+
 // deliver pushes the commits of the workspace, stores what was pushed, and opens a pull
 // request if the workflow wants that. A branch that someone has deleted before it had a pull
 // request is pushed again. head is the newest commit of the workspace.
-func (w *workspaceStep) deliver(
+func (d *deliveryStep) deliver(
 	ctx context.Context,
 ) (result reconcile.DeliveryResult, head string, err error) {
-	branch, last, err := w.branch(ctx)
+	branch, last, err := d.branch(ctx, reconcile.Delivered{})
 	if err != nil {
 		return result, "", err
 	}
-	w.rec.phase(ctx, reconcile.DeliveringWork)
-	env, err := w.gitEnv(ctx)
+	d.rec.phase(ctx, reconcile.DeliveringWork)
+	env, err := d.gitEnv(ctx)
 	if err != nil {
 		return result, "", err
 	}
-	result, head, err = w.deliverSince(ctx, branch, last, env)
+	result, head, err = d.deliverSince(ctx, branch, last, env)
 	if errors.Is(err, reconcile.ErrNoBranch) {
-		result, head, err = w.deliverSince(ctx, branch, reconcile.Delivered{}, env)
+		result, head, err = d.deliverSince(ctx, branch, reconcile.Delivered{}, env)
 	}
 	return result, head, err
 }
 
-// tryDelivery returns why the commits of the workspace can't be delivered, as far as that is
-// their own fault.
-func (w *workspaceStep) tryDelivery(ctx context.Context) error {
-	branch, last, err := w.branch(ctx)
+// deliverable returns why the commits of the workspace can't be delivered, as far as that is
+// their own fault, such as a missing file of Git LFS.
+func (j *job) deliverable(ctx context.Context) error {
+	branch, last, err := j.branch(ctx, reconcile.Delivered{})
 	if err != nil {
 		return err
 	}
-	env, err := w.gitEnv(ctx)
+	env, err := j.gitEnv(ctx)
 	if err != nil {
 		return err
 	}
-	_, err = w.host.Deliver(ctx, host.DeliverRequest{
-		Repository: w.Config.Repository.Repository,
+	_, err = j.host.Deliver(ctx, host.DeliverRequest{
+		Repository: j.Config.Repository.Repository,
 		Branch:     branch,
 		Delivered:  last.Commit,
 		Try:        true,
@@ -58,54 +66,54 @@ func (w *workspaceStep) tryDelivery(ctx context.Context) error {
 }
 
 // deliverSince delivers to a branch what was not delivered there last.
-func (w *workspaceStep) deliverSince(
+func (d *deliveryStep) deliverSince(
 	ctx context.Context,
 	branch string,
 	last reconcile.Delivered,
 	env []string,
 ) (result reconcile.DeliveryResult, head string, err error) {
-	repository := w.Config.Repository.Repository
-	answer, err := w.host.Deliver(ctx, host.DeliverRequest{
+	repository := d.Config.Repository.Repository
+	answer, err := d.host.Deliver(ctx, host.DeliverRequest{
 		Repository: repository,
 		Branch:     branch,
 		Delivered:  last.Commit,
-		Timeout:    max(repositoryTimeout, w.Config.Hooks.Timeout),
+		Timeout:    max(repositoryTimeout, d.Config.Hooks.Timeout),
 		Env:        env,
 	})
 	if err != nil {
-		w.logOutput(err)
+		d.logOutput(err)
 		return result, "", err
 	}
-	w.takeSigned(answer)
-	w.changesWorkflow = answer.ChangesWorkflow
+	d.takeSigned(answer)
+	d.changesWorkflow = answer.ChangesWorkflow
 	if answer.Commits == 0 {
-		w.Log.Info("nothing to push")
+		d.Log.Info("nothing to push")
 	} else {
 		result.Branch = branch
 		result.Commit = answer.Commit
 		result.Commits = answer.Commits
-		w.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
+		d.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
 		last = reconcile.Delivered{
 			URL:    repository.URL,
 			Branch: branch,
 			Commit: answer.Commit,
 			Base:   answer.Base,
-			At:     w.Now(),
+			At:     d.Now(),
 		}
-		err := w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
+		err := d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
 			return result, answer.Commit, err
 		}
 	}
-	if w.wantsPullRequest(last) {
-		result.PullRequest, err = w.openPullRequest(ctx, last, env)
+	if d.wantsPullRequest(last) {
+		result.PullRequest, err = d.openPullRequest(ctx, last, env)
 	}
 	return result, answer.Commit, err
 }
 
 // takeSigned records that what was verified is now the signed copy, which has the same files.
-func (w *workspaceStep) takeSigned(answer host.DeliverAnswer) {
-	h := w.rec.get().Delivery.Handover
+func (d *deliveryStep) takeSigned(answer host.DeliverAnswer) {
+	h := d.rec.get().Delivery.Handover
 	if answer.Head == "" || h == nil || h.Verification == nil || h.Verification.Commit != answer.Head {
 		return
 	}
@@ -113,37 +121,37 @@ func (w *workspaceStep) takeSigned(answer host.DeliverAnswer) {
 	verification := *h.Verification
 	verification.Commit = answer.Commit
 	handover.Verification = &verification
-	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &handover })
+	d.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &handover })
 }
 
 // wantsPullRequest reports whether a pull request is to be opened for what was pushed last.
 // With handoff.state it is part of a handover.
-func (w *workspaceStep) wantsPullRequest(last reconcile.Delivered) bool {
-	h := w.rec.get().Delivery.Handover
-	ready := w.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !w.needsVerify(h, last.Commit)
-	return ready && w.Forge != nil && last.Branch != "" && last.PullRequest == ""
+func (d *deliveryStep) wantsPullRequest(last reconcile.Delivered) bool {
+	h := d.rec.get().Delivery.Handover
+	ready := d.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !d.needsVerify(h, last.Commit)
+	return ready && d.Forge != nil && last.Branch != "" && last.PullRequest == ""
 }
 
 const pullRequestTimeout = 2 * time.Minute
 
 // openPullRequest opens a pull request for what was delivered, unless there is one, and stores
 // its address.
-func (w *workspaceStep) openPullRequest(
+func (d *deliveryStep) openPullRequest(
 	ctx context.Context,
 	last reconcile.Delivered,
 	env []string,
 ) (address string, err error) {
-	run := w.rec.get()
-	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), w.workflowText())
+	run := d.rec.get()
+	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), d.workflowText())
 	request := reconcile.NewPull{
 		Branch: last.Branch,
 		Commit: last.Commit,
-		Base:   w.Config.Repository.Base,
-		Title:  w.Redactor.Text(pullRequestTitle(run.Issue)),
-		Body:   w.Redactor.Text(body),
+		Base:   d.Config.Repository.Base,
+		Title:  d.Redactor.Text(pullRequestTitle(run.Issue)),
+		Body:   d.Redactor.Text(body),
 	}
-	if w.Journal != nil {
-		watch, _, err := w.Journal.Watch(ctx, w.run.IssueID)
+	if d.Journal != nil {
+		watch, _, err := d.Journal.Watch(ctx, d.run.IssueID)
 		if err != nil {
 			return "", err
 		}
@@ -151,7 +159,7 @@ func (w *workspaceStep) openPullRequest(
 	}
 	crash.At("forge.Open.before")
 	open := func(ctx context.Context) (reconcile.OpenedPull, error) {
-		forge, err := w.Forge(ctx, env)
+		forge, err := d.Forge(ctx, env)
 		if err != nil {
 			return reconcile.OpenedPull{}, err
 		}
@@ -171,14 +179,14 @@ func (w *workspaceStep) openPullRequest(
 		return "", err
 	}
 	if answer.URL == "" {
-		w.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
+		d.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
 		return "", nil
 	}
-	w.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
-	w.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
+	d.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
+	d.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
 	last.PullRequest = answer.URL
 	last.PullID = answer.ID
-	return answer.URL, w.Journal.RecordDelivered(context.WithoutCancel(ctx), w.run.IssueID, last)
+	return answer.URL, d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 }
 
 // maxTitle is the length of the longest title of a pull request in characters; GitHub's limit
@@ -195,11 +203,11 @@ func pullRequestTitle(issue reconcile.Issue) string {
 
 // workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other
 // work.
-func (w *workspaceStep) workflowText() string {
-	if !w.changesWorkflow {
+func (d *deliveryStep) workflowText() string {
+	if !d.changesWorkflow {
 		return ""
 	}
-	name := strings.ReplaceAll(text.Visible(w.Config.Repository.Workflow), "`", "'")
+	name := strings.ReplaceAll(text.Visible(d.Config.Repository.Workflow), "`", "'")
 	return "The work changes `" + name + "`, which says what symphony runs for this project, " +
 		"outside the sandbox, too. Review that change before you merge it."
 }
@@ -225,100 +233,100 @@ func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
 // agent has asked for it. A failure does not change the outcome of the run. Passes do it later
 // if it fails, or if ctx ends first because the run is asked to stop.
-func (w *workspaceStep) deliverAfterRun(ctx context.Context) {
-	run := w.rec.get()
-	delivers := w.Config.Repository.Deliver && w.space != nil && run.Turns > 0
+func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
+	run := d.rec.get()
+	delivers := d.Config.Repository.Deliver && d.space != nil && run.Turns > 0
 	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() || ctx.Err() != nil {
 		return
 	}
-	err := w.deliverAndHandOver(ctx, delivers)
+	err := d.deliverAndHandOver(ctx, delivers)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	code, message := codeOf(err)
-	w.rec.change(func(r *reconcile.Run) {
+	d.rec.change(func(r *reconcile.Run) {
 		r.Delivery.Code = code
-		r.Delivery.Message = w.Redactor.Text(message)
+		r.Delivery.Message = d.Redactor.Text(message)
 	})
-	w.warn("the work was not delivered", err)
+	d.warn("the work was not delivered", err)
 }
 
 // deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands
 // the issue over if the agent has asked for it.
-func (w *workspaceStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
-	handover := w.rec.get().Delivery.Handover
+func (d *deliveryStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
+	handover := d.rec.get().Delivery.Handover
 	var result reconcile.DeliveryResult
 	head := ""
 	if delivers {
-		result, head, err = w.deliver(ctx)
-		handover = w.rec.get().Delivery.Handover
+		result, head, err = d.deliver(ctx)
+		handover = d.rec.get().Delivery.Handover
 	}
-	if w.othersPushed(ctx, err) {
-		w.Log.Info(
+	if d.othersPushed(ctx, err) {
+		d.Log.Info(
 			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
 		)
-		w.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{OthersPushed: true} })
+		d.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{OthersPushed: true} })
 		return nil
 	}
 	result.Handover = handover
-	w.rec.change(func(r *reconcile.Run) { r.Delivery = result })
+	d.rec.change(func(r *reconcile.Run) { r.Delivery = result })
 	if err == nil && handover.Waits() {
-		err = w.handOver(ctx, *handover, head)
+		err = d.handOver(ctx, *handover, head)
 	}
-	w.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
+	d.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
 	return err
 }
 
 // othersPushed reports whether a delivery has failed only because others have pushed to the
 // branch since the agent's last turn, and an agent can merge that: its issue is still to be
 // worked on.
-func (w *workspaceStep) othersPushed(ctx context.Context, err error) bool {
+func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known == nil || known.Code != host.CodeDeliveryConflict {
 		return false
 	}
-	pushed, err := w.pushedMeanwhile(ctx)
-	w.warn("it is not known whether the agent can merge what others have pushed", err)
+	pushed, err := d.pushedMeanwhile(ctx)
+	d.warn("it is not known whether the agent can merge what others have pushed", err)
 	if pushed == nil {
 		return false
 	}
-	issue, visible, err := w.readIssue(ctx)
+	issue, visible, err := d.readIssue(ctx)
 	if err != nil {
-		w.warn("it is not known whether an agent will merge what others have pushed", err)
+		d.warn("it is not known whether an agent will merge what others have pushed", err)
 		return false
 	}
-	reason, _ := w.Config.Policy.StopReason(issue, visible)
+	reason, _ := d.Config.Policy.StopReason(issue, visible)
 	return reason == ""
 }
 
 // beginAgain fills a new workspace for a delivery with the commits that this machine has kept
 // of one that is gone with its machine. A handover needs the very commit that it is about.
-func (w *workspaceStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
+func (d *deliveryStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
 	gone := &reconcile.Error{
 		Code:    reconcile.CodeWorkspaceGone,
-		Message: w.space.Path + " is gone, with what the last run has committed there",
+		Message: d.space.Path + " is gone, with what the last run has committed there",
 	}
-	if !w.farClone() {
+	if !d.farClone() {
 		return gone
 	}
-	if err := w.cloneOrFetch(ctx); err != nil {
+	if err := d.workspace.cloneOrFetch(ctx); err != nil {
 		return err
 	}
-	kept := w.cloned.Kept
+	kept := d.workspace.cloned.Kept
 	if kept == "" || h.Asked() && kept != h.Commit {
 		return gone
 	}
-	if err := w.hook(ctx, afterCreate, w.Config.Hooks.AfterCreate, ""); err != nil {
+	if err := d.workspace.hook(ctx, afterCreate, d.Config.Hooks.AfterCreate, ""); err != nil {
 		return err
 	}
-	w.Log.Info("the workspace is gone: its commits are delivered from this machine", "commit", w.cloned.Kept)
-	return w.host.Confirm(ctx, host.ConfirmRequest{})
+	d.Log.Info("the workspace is gone: its commits are delivered from this machine", "commit", d.workspace.cloned.Kept)
+	return d.host.Confirm(ctx, host.ConfirmRequest{})
 }
 
 // redeliver is the only step of a delivery run.
-func (w *workspaceStep) redeliver(ctx context.Context) error {
-	h := w.rec.get().Delivery.Handover
-	delivers := w.Config.Repository.Deliver
+func (d *deliveryStep) redeliver(ctx context.Context) error {
+	h := d.rec.get().Delivery.Handover
+	delivers := d.Config.Repository.Deliver
 	if !delivers && h != nil && h.Delivers {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
@@ -326,26 +334,26 @@ func (w *workspaceStep) redeliver(ctx context.Context) error {
 			"set repository.url again, without deliver: none; or move the issue yourself",
 		)
 	}
-	if !delivers && !w.needsVerify(h, "") { // only the issue is to be handed over
-		return w.deliverAndHandOver(ctx, false)
+	if !delivers && !d.needsVerify(h, "") { // only the issue is to be handed over
+		return d.deliverAndHandOver(ctx, false)
 	}
-	answer, err := w.host.Prepare(ctx, w.prepareRequest())
-	w.recordWorkspace(answer)
+	answer, err := d.host.Prepare(ctx, d.workspace.prepareRequest())
+	d.workspace.recordWorkspace(answer)
 	if err != nil {
 		return err
 	}
-	if w.space.Created {
-		if err := w.beginAgain(ctx, h); err != nil {
-			return errors.Join(err, w.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+	if d.space.Created {
+		if err := d.beginAgain(ctx, h); err != nil {
+			return errors.Join(err, d.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 		}
 	}
-	if err := w.verifyAgain(ctx, h); err != nil {
+	if err := d.verifyAgain(ctx, h); err != nil {
 		return err
 	}
-	if err := w.deliverAndHandOver(ctx, delivers); err != nil {
+	if err := d.deliverAndHandOver(ctx, delivers); err != nil {
 		return err
 	}
-	if w.rec.get().Delivery.OthersPushed {
+	if d.rec.get().Delivery.OthersPushed {
 		const why = "nothing was pushed: others have pushed to its branch meanwhile, " +
 			"which its agent has to merge"
 		return runEnd{reconcile.Canceled, reconcile.CodeOthersPushed, why}

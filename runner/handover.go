@@ -268,7 +268,7 @@ func (t *turnLoop) tryDelivery(ctx context.Context) error {
 	if !t.Config.Repository.Deliver {
 		return nil
 	}
-	err := (&workspaceStep{job: t.job}).tryDelivery(ctx)
+	err := t.deliverable(ctx)
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known != nil && known.Code == host.CodeIncomplete {
 		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)
@@ -300,8 +300,8 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 // handOver comments on the issue and moves it. Each step is stored before the next one, and is
 // not repeated. A person who has moved the issue meanwhile has decided: it stays where it is.
 // head is the commit that is handed over, if it was looked for.
-func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
-	last, _, err := w.Journal.Delivered(ctx, w.run.IssueID)
+func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
+	last, _, err := d.Journal.Delivered(ctx, d.run.IssueID)
 	if err != nil {
 		return err
 	}
@@ -310,50 +310,50 @@ func (w *workspaceStep) handOver(ctx context.Context, h reconcile.Handover, head
 	} else if head != "" && head != last.Commit { // nothing was pushed, because the base contains it
 		last = reconcile.Delivered{Commit: head}
 	}
-	if w.needsVerify(&h, last.Commit) {
+	if d.needsVerify(&h, last.Commit) {
 		return notVerified(h, last.Commit)
 	}
-	issue, visible, err := w.readIssue(ctx)
+	issue, visible, err := d.readIssue(ctx)
 	if err != nil || !visible {
 		return err
 	}
 	if issue.Elsewhere {
-		w.Log.Info("the issue was taken out of the project meanwhile")
+		d.Log.Info("the issue was taken out of the project meanwhile")
 		return nil
 	}
-	if err := w.answerRework(ctx, h, last); err != nil {
+	if err := d.answerRework(ctx, h, last); err != nil {
 		return err
 	}
-	if !h.Commented && w.Tracker.Post != nil {
-		if err := w.postHandover(ctx, h, last); err != nil {
+	if !h.Commented && d.Tracker.Post != nil {
+		if err := d.postHandover(ctx, h, last); err != nil {
 			return unlessGone(err)
 		}
 		h.Commented = true
-		w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &h })
-		w.rec.flush(ctx)
+		d.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &h })
+		d.rec.flush(ctx)
 	}
 	crash.At("runner.handover.commented")
-	if reason, _ := w.Config.Policy.StopReason(issue, true); reason != "" {
-		w.Log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
+	if reason, _ := d.Config.Policy.StopReason(issue, true); reason != "" {
+		d.Log.Info("the issue was moved meanwhile", "reason", reason, "state", issue.State)
 		return nil
 	}
-	state := cmp.Or(w.Config.Handoff.stateFor(h), h.State)
-	if w.Config.Policy.Active(state) {
+	state := cmp.Or(d.Config.Handoff.stateFor(h), h.State)
+	if d.Config.Policy.Active(state) {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
 			fmt.Sprintf("the issue was to be moved to %q, which is active now", state),
 			"correct handoff.state in WORKFLOW.md",
 		)
 	}
-	w.rec.recordMove()
-	w.rec.flush(ctx)
-	if err := w.Tracker.Move(ctx, issue.ID, state); err != nil {
+	d.rec.recordMove()
+	d.rec.flush(ctx)
+	if err := d.Tracker.Move(ctx, issue.ID, state); err != nil {
 		return unlessGone(err)
 	}
-	w.rec.change(func(r *reconcile.Run) { r.MovedTo = state })
-	w.rec.flush(ctx)
+	d.rec.change(func(r *reconcile.Run) { r.MovedTo = state })
+	d.rec.flush(ctx)
 	crash.At("runner.handover.moved")
-	w.Log.Info("handed over", "state", state)
+	d.Log.Info("handed over", "state", state)
 	return nil
 }
 
@@ -365,14 +365,14 @@ func unlessGone(err error) error {
 }
 
 // postHandover comments on the issue, unless the comment is there.
-func (w *workspaceStep) postHandover(
+func (d *deliveryStep) postHandover(
 	ctx context.Context,
 	h reconcile.Handover,
 	last reconcile.Delivered,
 ) error {
 	mark := reconcile.CommentMarker + "handover " + h.RunID + " -->"
-	if w.Tracker.Comments != nil {
-		list, err := w.Tracker.Comments(ctx, w.run.IssueID, h.At.Add(-clocksDiffer))
+	if d.Tracker.Comments != nil {
+		list, err := d.Tracker.Comments(ctx, d.run.IssueID, h.At.Add(-clocksDiffer))
 		if err != nil {
 			return err
 		}
@@ -381,8 +381,8 @@ func (w *workspaceStep) postHandover(
 			return nil
 		}
 	}
-	body := w.Redactor.Text(handoverText(h, last, w.workflowText()))
-	_, err := w.Tracker.Post(ctx, w.run.IssueID, body+"\n\n"+mark)
+	body := d.Redactor.Text(handoverText(h, last, d.workflowText()))
+	_, err := d.Tracker.Post(ctx, d.run.IssueID, body+"\n\n"+mark)
 	return err
 }
 
@@ -427,16 +427,16 @@ func (j *job) openForge(ctx context.Context) (*reconcile.Forge, error) {
 
 // answerRework says on the pull request what was answered and by which commit, once. From then
 // on the issue has not come back any more.
-func (w *workspaceStep) answerRework(
+func (d *deliveryStep) answerRework(
 	ctx context.Context,
 	h reconcile.Handover,
 	last reconcile.Delivered,
 ) error {
-	r, err := w.rework(ctx)
+	r, err := d.rework(ctx)
 	if r == nil || err != nil {
 		return err
 	}
-	forge, err := w.openForge(ctx)
+	forge, err := d.openForge(ctx)
 	if err != nil {
 		return err
 	}
@@ -449,18 +449,18 @@ func (w *workspaceStep) answerRework(
 	case last.Commit == r.Commit:
 		words = "answered without a new commit after"
 	}
-	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, w.run.IssueID, r.At.Unix())
+	mark := fmt.Sprintf("%srework %s %d -->", reconcile.CommentMarker, d.run.IssueID, r.At.Unix())
 	body := fmt.Sprintf("**Rework %d of %d** %s `%.12s`", r.Round, r.Rounds, words, last.Commit)
-	if warning := w.workflowText(); warning != "" {
+	if warning := d.workflowText(); warning != "" {
 		body += "\n\n" + warning
 	}
 	body += quotation(said) + "\n\n" + mark
-	err = forge.Comment(ctx, r.Number, mark, w.Redactor.Text(body))
+	err = forge.Comment(ctx, r.Number, mark, d.Redactor.Text(body))
 	if err != nil && !errors.Is(err, reconcile.ErrGone) {
 		return err
 	}
 	crash.At("runner.rework.answered")
-	return w.Journal.EndRework(context.WithoutCancel(ctx), w.run.IssueID)
+	return d.Journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID)
 }
 
 // quotation is the text of an agent below what symphony writes. Nothing in it can end the

@@ -278,34 +278,34 @@ func (j *job) addPermissionFlags(ctx context.Context) error {
 
 // needsVerify reports whether verify must still pass for a commit that is to be handed over;
 // with an empty commit, for any.
-func (w *workspaceStep) needsVerify(h *reconcile.Handover, commit string) bool {
-	return h != nil && w.Config.Verify.Command != "" && h.NeedsVerify(commit)
+func (j *job) needsVerify(h *reconcile.Handover, commit string) bool {
+	return h != nil && j.Config.Verify.Command != "" && h.NeedsVerify(commit)
 }
 
 // verifyAgain runs verify without a turn, if it must still pass for what the agent has handed
 // over.
-func (w *workspaceStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
-	now, _, err := w.committed(ctx)
+func (d *deliveryStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
+	now, _, err := d.committed(ctx)
 	if err != nil {
 		return err
 	}
-	if !w.needsVerify(h, now.Commit) {
+	if !d.needsVerify(h, now.Commit) {
 		return nil
 	}
-	if err := w.guardGit(ctx); err != nil {
+	if err := d.workspace.guardGit(ctx); err != nil {
 		return err
 	}
-	v, err := w.verify(ctx)
+	v, err := d.verify(ctx)
 	if err != nil {
 		return err
 	}
-	if err := w.restoreGit(ctx); err != nil {
+	if err := d.workspace.restoreGit(ctx); err != nil {
 		return err
 	}
 	next := *h
 	next.Verification = &v
-	w.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &next })
-	w.rec.flush(ctx)
+	d.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &next })
+	d.rec.flush(ctx)
 	return nil
 }
 

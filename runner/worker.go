@@ -10,8 +10,9 @@
 // an operator.
 //
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt,
-// start the agent and run its turns (turnLoop), finish. The steps share a job. They use the
-// machine through host.Run and the agent through agent.Session.
+// start the agent and run its turns (turnLoop), deliver the commits (deliveryStep), finish.
+// The steps share a job. They use the machine through host.Run and the agent through
+// agent.Session. A run of another machine has the same steps: its job has another Place.
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the
 // last run ended, what people have written since, and the prompt again if it has changed. What
@@ -42,10 +43,12 @@ func (w *Worker) Run(
 	j := w.newJob(run, cancel)
 	err := j.open()
 	defer j.close()
+	workspace := &workspaceStep{job: j}
 	a := &activeRun{
 		job:       j,
-		workspace: &workspaceStep{job: j},
+		workspace: workspace,
 		turns:     newTurnLoop(j, ctx.Done()),
+		delivery:  &deliveryStep{job: j, workspace: workspace},
 	}
 
 	beats, stopBeats := j.rec.startHeartbeat(ctx)
@@ -88,6 +91,7 @@ type activeRun struct {
 	*job
 	workspace *workspaceStep
 	turns     *turnLoop
+	delivery  *deliveryStep
 }
 
 // work runs the phases (specification 7.2) up to the end of the last turn.
@@ -103,7 +107,7 @@ func (a *activeRun) work(ctx context.Context) error {
 		}
 		return nil
 	case reconcile.DeliveryRun:
-		return a.workspace.redeliver(ctx)
+		return a.delivery.redeliver(ctx)
 	case reconcile.FreeRun:
 		return newClientCalls(a.job).serve(ctx)
 	case reconcile.AgentRun:
@@ -187,7 +191,7 @@ func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconci
 			// refuse
 			a.keep(ctx)
 		}
-		a.workspace.deliverAfterRun(stoppable)
+		a.delivery.deliverAfterRun(stoppable)
 	}
 	a.warn("lease", a.host.Finish(ctx))
 	a.leaveHost(ctx)

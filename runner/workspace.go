@@ -26,8 +26,6 @@ type workspaceStep struct {
 	before string
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
-	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
-	changesWorkflow bool
 	// delivered is what was pushed last for the issue, if there is no Journal.
 	delivered reconcile.Delivered
 	cloned    host.CloneAnswer // of a new workspace
@@ -198,7 +196,7 @@ func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	if repository.URL == "" {
 		return nil
 	}
-	branch, last, err := w.branch(ctx)
+	branch, last, err := w.branch(ctx, w.delivered)
 	if err != nil {
 		return err
 	}
@@ -285,21 +283,25 @@ func (j *job) forgetKept(ctx context.Context) {
 	j.warn("the commits of the workspace stay on this machine", err)
 }
 
-// branch returns the branch of the issue and what was pushed there last. An issue keeps its
-// branch once something was pushed, even if its title or the workflow changes.
-func (w *workspaceStep) branch(ctx context.Context) (name string, last reconcile.Delivered, err error) {
-	last = w.delivered
-	if w.Journal != nil {
-		last, _, err = w.Journal.Delivered(ctx, w.run.IssueID)
+// branch returns the branch of the issue and what was pushed there last: what the journal
+// says, or delivered if there is none. An issue keeps its branch once something was pushed,
+// even if its title or the workflow changes.
+func (j *job) branch(
+	ctx context.Context,
+	delivered reconcile.Delivered,
+) (name string, last reconcile.Delivered, err error) {
+	last = delivered
+	if j.Journal != nil {
+		last, _, err = j.Journal.Delivered(ctx, j.run.IssueID)
 		if err != nil {
 			return "", last, err
 		}
 	}
-	repository := w.Config.Repository
+	repository := j.Config.Repository
 	if last.URL == repository.URL {
 		return last.Branch, last, nil
 	}
-	name, err = repository.Branch.Render(w.rec.get().Issue, 0)
+	name, err = repository.Branch.Render(j.rec.get().Issue, 0)
 	if err != nil || name != last.Branch {
 		return name, reconcile.Delivered{}, err
 	}
