@@ -1,7 +1,7 @@
 // Package runner carries out one run: it prepares the workspace, drives the agent
 // through its turns, and records how the run ended.
 //
-//	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex app-server
+//	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex
 //	  ▲                                            │
 //	  └── workers.Local: Probe, Reap ◄── alive, procs, the run's row
 //

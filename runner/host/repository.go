@@ -375,17 +375,22 @@ func Within[A any](
 	limited, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	answer, err := f(limited)
-	switch {
-	case err == nil || limited.Err() == nil:
-	case ctx.Err() != nil:
-		err = fmt.Errorf("%s: %w", what, ctx.Err())
-	default:
-		known := &reconcile.Error{Message: err.Error()}
-		_ = errors.As(err, &known)
-		err = &reconcile.Error{Code: code, Hint: known.Hint, Message: fmt.Sprintf(
-			"%s took longer than %s: %s", what, text.Took(limit.Milliseconds()), known.Message)}
+	if err == nil || limited.Err() == nil {
+		return answer, err
 	}
-	return answer, err
+	if ctx.Err() != nil {
+		return answer, fmt.Errorf("%s: %w", what, ctx.Err())
+	}
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok {
+		known = &reconcile.Error{Message: err.Error()}
+	}
+	took := text.Took(limit.Milliseconds())
+	return answer, &reconcile.Error{
+		Code:    code,
+		Message: fmt.Sprintf("%s took longer than %s: %s", what, took, known.Message),
+		Hint:    known.Hint,
+	}
 }
 
 // FaultHere is an error of this machine in work that another machine takes part in.

@@ -10,8 +10,9 @@
 //
 // Decisions:
 //
-//   - A process is identified by its pid and start time, within one boot and one pid namespace (BootID). It is signalled through
-//     a pidfd that was opened before its start time was compared. On a kernel without pidfds (before 5.3) that is an error.
+//   - A process is identified by its pid and start time, within one boot and one pid namespace
+//     (BootID). It is signalled through a pidfd that was opened before its start time was
+//     compared. On a kernel without pidfds (before 5.3) that is an error.
 //   - A worker gets its own systemd scope, so that it survives the unit of its pass (ScopeManager).
 //
 // The main platform is Linux. proc_darwin.go lists the limitations on macOS.

@@ -20,39 +20,35 @@ const lockStep = 10 * time.Millisecond
 // Lock takes a flock on an open file; how is unix.LOCK_EX or LOCK_SH. After trying for wait it
 // returns ErrHeld.
 func Lock(f *os.File, how int, wait time.Duration) error {
-	return tryFor(
-		context.Background(),
-		f,
-		wait,
-		func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) },
-	)
+	lock := func() error { return unix.Flock(int(f.Fd()), how|unix.LOCK_NB) }
+	return tryFor(context.Background(), f, wait, lock)
 }
 
 // LockProcess takes a lock on a file for this process, even if other processes have inherited
 // the same open file. It is released when the process ends or closes the file. After trying
 // for wait it returns ErrHeld, and if ctx ends, its error.
 func LockProcess(ctx context.Context, f *os.File, wait time.Duration) error {
-	return tryFor(
-		ctx,
-		f,
-		wait,
-		func() error { return unix.FcntlFlock(f.Fd(), unix.F_SETLK, &unix.Flock_t{Type: unix.F_WRLCK}) },
-	)
+	whole := &unix.Flock_t{Type: unix.F_WRLCK}
+	lock := func() error { return unix.FcntlFlock(f.Fd(), unix.F_SETLK, whole) }
+	return tryFor(ctx, f, wait, lock)
 }
 
 // tryFor repeats lock, which does not wait itself.
 func tryFor(ctx context.Context, f *os.File, wait time.Duration, lock func() error) error {
-	for end := time.Now().Add(wait); ctx.Err() == nil; time.Sleep(lockStep) {
+	end := time.Now().Add(wait)
+	for ctx.Err() == nil {
 		err := lock()
-		switch {
-		case err == nil:
+		if err == nil {
 			return nil
-		case errors.Is(err, unix.EINTR):
-		case !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES):
+		}
+		held := errors.Is(err, unix.EAGAIN) || errors.Is(err, unix.EACCES)
+		if !held && !errors.Is(err, unix.EINTR) {
 			return &fs.PathError{Op: "lock", Path: f.Name(), Err: err}
-		case time.Now().After(end):
+		}
+		if held && time.Now().After(end) {
 			return ErrHeld
 		}
+		time.Sleep(lockStep)
 	}
 	return ctx.Err()
 }

@@ -66,6 +66,7 @@ var checkNumbering = sync.OnceValue(func() error {
 	return nil
 })
 
+// Path returns the path of a file of a process: Path(7, "stat") is /proc/7/stat.
 func Path(pid int, name string) string { return "/proc/" + strconv.Itoa(pid) + "/" + name }
 
 // Read reads a file of /proc. os.ReadFile makes three times as many system calls, to find out
@@ -164,10 +165,10 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 		return err
 	}
 	err = unix.PidfdSendSignal(fd, sig, nil, 0)
-	switch {
-	case Gone(err):
+	if Gone(err) {
 		return os.ErrProcessDone
-	case err != nil:
+	}
+	if err != nil {
 		return fmt.Errorf("signal %v to process %d (%s): %w", sig, p.PID, p.Name, err)
 	}
 	return nil
@@ -175,11 +176,11 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 
 func openPIDFD(pid int) (int, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
-	switch {
-	case Gone(err), errors.Is(err, unix.EINVAL):
+	if Gone(err) || errors.Is(err, unix.EINVAL) {
 		// EINVAL: the number now belongs to a thread of another process
 		return -1, os.ErrProcessDone
-	case err != nil:
+	}
+	if err != nil {
 		return -1, fmt.Errorf("pidfd of process %d: %w", pid, err)
 	}
 	return fd, nil
@@ -211,18 +212,22 @@ func inheritedMemory(fd int) *os.File {
 // safely, so none may be started: each run would fail, and the failure would count against its
 // issue.
 func CheckPidfds() error {
-	fd, err := openPIDFD(os.Getpid())
-	if err == nil {
-		err = errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
-	}
+	err := tryPIDFD()
 	if errors.Is(err, unix.ENOSYS) || Forbidden(err) {
-		return reconcile.NewError(
-			"system_unsupported",
-			err.Error(),
-			"symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow pidfd_open and pidfd_send_signal",
-		).WithCause(err)
+		const hint = "symphony needs Linux 5.3 or later, and in a container rules (seccomp) that allow " +
+			"pidfd_open and pidfd_send_signal"
+		return reconcile.NewError("system_unsupported", err.Error(), hint).WithCause(err)
 	}
 	return err
+}
+
+// tryPIDFD sends no signal to this process, through a pidfd.
+func tryPIDFD() error {
+	fd, err := openPIDFD(os.Getpid())
+	if err != nil {
+		return err
+	}
+	return errors.Join(unix.PidfdSendSignal(fd, 0, nil, 0), unix.Close(fd))
 }
 
 // Scan lists the living processes of all users, kernel threads among them.

@@ -72,18 +72,17 @@ func (s *ScopeManager) ask(ctx context.Context, at HostUnit) error {
 	default:
 		mode = "KillMode=" + mode
 	}
-	return reconcile.NewError(
-		reconcile.CodeWorkersWouldDie,
-		fmt.Sprintf(
-			"a worker would end with %s (%s), and systemd gives it no scope: %v",
-			at.Unit,
-			mode,
-			reason,
-		),
-		"write KillMode=process into the [Service] section of "+at.Unit+
-			", or run passes by a timer of your user, or enable lingering for your user (loginctl enable-linger), "+
-			"so that workers get scopes; if nothing may outlive "+at.Unit+", let the pass wait for its runs: symphony tick --wait",
-	).WithCause(reason)
+	message := fmt.Sprintf(
+		"a worker would end with %s (%s), and systemd gives it no scope: %v",
+		at.Unit,
+		mode,
+		reason,
+	)
+	hint := "write KillMode=process into the [Service] section of " + at.Unit +
+		", or run passes by a timer of your user, or enable lingering for your user " +
+		"(loginctl enable-linger), so that workers get scopes; if nothing may outlive " + at.Unit +
+		", let the pass wait for its runs: symphony tick --wait"
+	return reconcile.NewError(reconcile.CodeWorkersWouldDie, message, hint).WithCause(reason)
 }
 
 // probe starts a short program in a new scope, and stores the manager that allowed it.
@@ -127,17 +126,17 @@ func (s *ScopeManager) output(
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout = &stdout
 	cmd.Stderr = &stderr
-	err := cmd.Run()
-	text := strings.Join(strings.Fields(stderr.String()), " ")
-	switch {
-	case err == nil:
-		return strings.TrimSpace(stdout.String()), nil
-	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s does not answer", program)
-	case text != "":
-		return "", fmt.Errorf("%s: %s", program, text)
+	if err := cmd.Run(); err != nil {
+		said := strings.Join(strings.Fields(stderr.String()), " ")
+		if ctx.Err() != nil {
+			return "", fmt.Errorf("%s does not answer", program)
+		}
+		if said != "" {
+			return "", fmt.Errorf("%s: %s", program, said)
+		}
+		return "", fmt.Errorf("%s: %w", program, err)
 	}
-	return "", fmt.Errorf("%s: %w", program, err)
+	return strings.TrimSpace(stdout.String()), nil
 }
 
 // Scope returns the scope for the worker of a run, nil if it needs none or none is available.
