@@ -47,7 +47,7 @@ type AttentionHook struct {
 	// Workflow and StateDir are passed to the script; StateDir is "" if symphony finds it by
 	// itself.
 	Workflow, StateDir string
-	// Secrets and SecretValues are those of Config.
+	// Secrets and SecretValues are as in Config.
 	Secrets, SecretValues []string
 	Now                   func() time.Time
 	Commands              host.Commands

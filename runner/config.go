@@ -99,8 +99,8 @@ type Repository struct {
 	host.Repository
 	Branch  Prompt // renders the name of an issue's branch
 	Deliver bool   // push the commits of runs
-	// Token is that of the workflow for the forge, empty for none. TokenVar is the variable
-	// that contains it.
+	// Token is the token for the forge that the workflow names, empty for none. TokenVar is
+	// the variable that contains it, such as GITHUB_TOKEN.
 	Token, TokenVar string
 }
 

@@ -123,14 +123,14 @@ func refuseSettings(config map[string]any) error {
 	return nil
 }
 
-// dir returns the directory in which a turn or a command starts: the one that the call names,
-// that of the conversation, or the agent's. It is inside the agent's directory, and a link in
-// its path may change: the sandbox is always that of the agent's directory.
+// dir returns the directory in which a turn or a command starts: the call names it, or the
+// conversation, or else it is the agent's. It is inside the agent's directory, and a link in
+// its path may change: so the sandbox is always made for the agent's directory.
 func (c *conversation) dir(named string) string { return cmp.Or(named, c.params.Cwd, c.space.Path) }
 
 // profiles returns the flags that give all commands of codex the profiles of the agent's
-// directory. They protect its git directory, and that of a repository in it where the
-// conversation starts.
+// directory. They protect its git directory, and also the git directory of a repository in it
+// where the conversation starts.
 func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
 	guarded, err := c.Free.Guarded(ctx)
 	if err != nil {

@@ -93,7 +93,7 @@ const maxRefusals = 3
 // refusals are the last refusals of hand_over, or of the delivery.
 type refusals struct {
 	mu       sync.Mutex
-	sentence string // that of the last one
+	sentence string // of the last refusal
 	content  string // the fingerprint of the workspace then
 	count    int    // how many in a row had the same two
 	end      error  // why the run ends; nil as long as it goes on

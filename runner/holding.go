@@ -34,7 +34,8 @@ type Holding struct {
 	Delivered reconcile.Delivered
 	Now       func() time.Time
 	Log       *slog.Logger
-	// HoldDir makes a directory count as that of a live run until the result is closed.
+	// HoldDir makes a directory count as the directory of a live run, until the result is
+	// closed.
 	HoldDir func(dir string) (io.Closer, error)
 
 	step    *workspaceStep
@@ -74,7 +75,7 @@ func (h *Holding) CleanUp(ctx context.Context, discard bool) (unsaved string, er
 	return h.step.cleanUp(ctx, discard)
 }
 
-// open creates the directory of the holding, which is laid out like that of a run.
+// open creates the directory of the holding, with the files that a run has in its directory.
 func (h *Holding) open() error {
 	dir := host.RunDir(h.Here.StateDir, h.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {

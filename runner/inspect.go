@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Inspection is an agent that was started like that of a run, in a temporary workspace, to
-// query it. Close must be called.
+// Inspection is an agent that was started as in a run, but in a temporary workspace, to query
+// it. Close must be called.
 type Inspection struct {
 	Session agent.Session
 	// Server is what codex reported about itself.
@@ -30,8 +30,8 @@ type Inspection struct {
 }
 
 // Inspect starts codex.command in a temporary workspace below parent, which must exist. env is
-// the environment of a worker. Codex writes to its home as in a run. The errors are those of a
-// run whose agent does not start.
+// the environment of a worker. Codex writes to its home as in a run. The errors are the same as
+// in a run whose agent does not start.
 func (c Config) Inspect(
 	ctx context.Context,
 	m host.Machine,

@@ -214,11 +214,11 @@ func (j *job) gitEnv(ctx context.Context) ([]string, error) {
 	return here.Config.GitEnv(here.Env, profile), err
 }
 
-// GitEnv returns the environment of git and gh for the remote, if env is that of a pass: that
-// of hooks, where a login profile may name an ssh agent or a credential helper, without the
-// variables of a run. Unlike hooks they get the repository's token, which the operator's
-// credential helper may use. Nothing that they start can ask a person and wait: see
-// unattended.
+// GitEnv returns the environment of git and gh for the remote, given the environment of a pass.
+// It is the environment of hooks, where a login profile may name an ssh agent or a credential
+// helper, without the variables of a run. Unlike hooks, git gets the repository's token, which
+// the operator's credential helper may use. Nothing that git starts can ask a person and wait:
+// see unattended.
 func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 	own := c.Repository
 	with := c.Config

@@ -190,7 +190,7 @@ type Calls interface {
 	EndCall(ctx context.Context, call reconcile.Call) error
 }
 
-// The parameters of calls, as JSON. A missing value is that of the conversation, or of a run.
+// The parameters of calls, as JSON. For a missing value the conversation's counts, or the run's.
 type (
 	// ConversationCall opens a conversation, or continues the thread of an earlier one.
 	ConversationCall struct {
@@ -221,7 +221,7 @@ type (
 	}
 )
 
-// The results of calls, as JSON. That of CallExec is an agent.ExecResult.
+// The results of calls, as JSON. The result of CallExec is an agent.ExecResult.
 type (
 	// DiffResult is what differs from the remote repository: the newest commit that it has,
 	// too, and a diff from it.

@@ -224,8 +224,8 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 }
 
 // storeTokens stores the token totals of the agent's threads, and computes what this run has
-// used: totals of a resumed thread include those of earlier runs. It reads the totals itself,
-// so that of two calls at once the later one stores the newer totals.
+// used: the totals of a resumed thread include what earlier runs have used. It reads the totals
+// itself: if two calls come at once, the later one stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 	warn(r.log, "tokens not stored", r.tryTokens(ctx, session))
 }

@@ -432,8 +432,7 @@ func (t *turnLoop) callTool(
 		}
 		t.note(agent.EventMutation, message, m)
 		t.rec.keepLinks(linksInMutation(*m))
-		// If this is never stored, the next run takes the agent's own comment for that of a
-		// person.
+		// If this is never stored, the next run takes the agent's own comment for a person's.
 		t.warn("what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}

@@ -31,10 +31,10 @@ const (
 	namedChanges = 20               // files that a refusal names
 )
 
-// verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output.
-// The exit code is that of the command, or 124 after the time limit. A file that is replaced
-// again and again keeps the output small on disk. A process of the command that outlives it
-// and holds its streams delays the end by a second.
+// verifyScript runs the command $1 for at most $2 seconds, and prints the end of its output. It
+// exits with the code of the command, or with 124 after the time limit. A file that is replaced
+// again and again keeps the output small on disk. A process of the command that outlives it and
+// holds its streams delays the end by a second.
 const verifyScript = `d=$(mktemp -d) && mkfifo "$d/pipe" || exit 125
 exec 2>/dev/null
 set -m

@@ -86,7 +86,7 @@ func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
 	return errors.Join(err, RecordFault(j.Alive, err))
 }
 
-// activeRun is a run in progress, with those of its steps that have a state of their own.
+// activeRun is a run in progress, with the steps that have a state of their own.
 type activeRun struct {
 	*job
 	workspace *workspaceStep

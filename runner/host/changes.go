@@ -7,7 +7,7 @@ import "context"
 type Changes interface {
 	// Fingerprint returns a text that changes when the work in a directory progresses.
 	Fingerprint(ctx context.Context, dir string) (string, error)
-	// ChangedFiles returns those of the files that the work has changed since its base.
+	// ChangedFiles returns which of some files the work has changed since its base.
 	ChangedFiles(ctx context.Context, r ChangedRequest) ([]string, error)
 	// IgnoredFiles lists files in the work tree that git ignores, such as .env.
 	IgnoredFiles(ctx context.Context, r IgnoredRequest) (Ignored, error)

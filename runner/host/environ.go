@@ -11,9 +11,9 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// GitRepositoryVars are the variables that select git's repository, or parts of it: those of
-// git rev-parse --local-env-vars, of any version, except for settings, and those that git sets
-// for hooks of a push.
+// GitRepositoryVars are the variables that select git's repository, or parts of it. They are
+// what git rev-parse --local-env-vars prints, in any version, except for settings, and what
+// git sets for hooks of a push.
 var GitRepositoryVars = []string{
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
 	"GIT_IMPLICIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_INTERNAL_SUPER_PREFIX", "GIT_NAMESPACE",

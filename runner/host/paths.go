@@ -5,7 +5,7 @@ import "context"
 // Paths answers questions about paths of a machine. It changes nothing, and runs no program
 // that a repository names.
 type Paths interface {
-	// Existing returns those of the paths that exist. It follows no links.
+	// Existing returns the paths that exist. It follows no links.
 	Existing(ctx context.Context, list []string) ([]string, error)
 	// Resolve returns the paths without links, in the same order. A path that does not exist
 	// is resolved as far as it does: /tmp/link/new is /var/new if /tmp/link leads to /var.

@@ -42,12 +42,12 @@ type Repository struct {
 	URL string
 	// Base is the branch that work begins at; empty for the remote's default branch.
 	Base string
-	// Name and Email are those of commits; empty for the account's.
+	// Name and Email are the author's of commits; empty for the account's.
 	Name, Email string
 	// Pushes: the work is pushed to it. A clone or a fetch for a branch that could not be
 	// pushed fails then, before an agent works.
 	Pushes bool
-	// SubmoduleHosts are hosts besides that of URL from which submodules may come.
+	// SubmoduleHosts are hosts from which submodules may come, besides the host of URL.
 	SubmoduleHosts []string
 	// Submodules: clones have the submodules of the commit that is checked out, and theirs.
 	Submodules bool
@@ -91,10 +91,10 @@ type CloneRequest struct {
 // CloneAnswer is the name of the base and the commit that is checked out.
 type CloneAnswer struct {
 	Base, Commit string
-	BaseCommit   string // that of Base
+	BaseCommit   string // the commit of Base
 	Kept         string // the commit that was kept of the issue before; empty for none
 	// Pushed is the commit of Branch on the remote, if others have pushed it on top of
-	// Delivered; empty if not. Then Branch and Delivered are those of the request.
+	// Delivered; empty if not. Then Branch and Delivered are as in the request.
 	Pushed, Branch, Delivered string
 }
 
@@ -187,8 +187,8 @@ type DeliverAnswer struct {
 type CheckOutRequest struct {
 	// Commit is HEAD as it was read, Branch the branch that it is on; empty if it is on none.
 	Commit, Branch string
-	// Files are paths in the repository, such as Makefile, of which those are asked for that
-	// the work has changed since its base.
+	// Files are paths in the repository, such as Makefile. The answer names the ones that the
+	// work has changed since its base.
 	Files []string
 	// Repository is what the workflow says of the repository: who commits in the checkout, and
 	// whether it has submodules. The URL is the one that the workspace was cloned from.
@@ -203,7 +203,7 @@ type CheckOutAnswer struct {
 	// Space is the workspace with other directories: Path is the work tree, and TmpDir and
 	// CacheDir are for what runs there.
 	Space Workspace
-	// Changed are those of the files that the work has changed since its base.
+	// Changed are the files of the request that the work has changed since its base.
 	Changed []string
 }
 
@@ -230,7 +230,7 @@ func GhHost(api string) string {
 	switch {
 	case err != nil:
 		return ""
-	case strings.Trim(u.Path, "/") == "": // that of Enterprise is https://HOST/api/v3
+	case strings.Trim(u.Path, "/") == "": // of Enterprise it is https://HOST/api/v3
 		return strings.TrimPrefix(u.Host, "api.")
 	}
 	return u.Host
@@ -248,7 +248,7 @@ type Origin struct {
 // them, runs on other machines clone and deliver: bundles and packs travel between the mirrors
 // of both machines, and only this one needs credentials.
 type Mirrors interface {
-	// Mirror returns the mirror of a repository. Env is that of CloneRequest.
+	// Mirror returns the mirror of a repository. Env is as in CloneRequest.
 	Mirror(r Repository, env []string) Mirror
 }
 
@@ -406,7 +406,7 @@ type GitError struct {
 	// Output is everything that git, ssh and the remote have written, with their advice, as
 	// one line.
 	Output string
-	Err    error // that of the process
+	Err    error // of the process
 }
 
 func (e GitError) Error() string { return e.Reason }
@@ -439,7 +439,8 @@ const (
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to
 	// it.
 	CodeInvalidBranch = "invalid_branch"
-	// CodeBranchInTheWay: the remote has a branch that keeps git from making those of issues.
+	// CodeBranchInTheWay: the remote has a branch, such as symphony, that keeps git from making
+	// branches for issues, such as symphony/ABC-1.
 	CodeBranchInTheWay = "branch_in_the_way"
 	// CodeBranchCheckedOut: a person has checked the branch out where it would be pushed.
 	CodeBranchCheckedOut = reconcile.CodeBranchCheckedOut

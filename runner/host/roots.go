@@ -68,8 +68,8 @@ type WorkspaceRequest struct {
 	Commits int
 	// Commit, if set, is where HEAD of a clone has to be: else Diff returns an error.
 	Commit string
-	// From and To, if set, are the trees or commits that Diff compares instead: those of a
-	// WorkEnd.
+	// From and To, if set, are the trees or commits that Diff compares instead, as a WorkEnd
+	// names them.
 	From, To string
 }
 

@@ -84,9 +84,9 @@ func NoteUnstarted(path, code string) error {
 // Close releases the lock. From now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
-// Pulse is the result of a probe of an alive file. Beats and Mono are those of the last
-// heartbeat. Before the first one, Beats is zero and Mono the time at which the file was
-// created. For a damaged file both are zero.
+// Pulse is the result of a probe of an alive file. Beats and Mono are what the last heartbeat
+// wrote. Before the first one, Beats is zero and Mono the time at which the file was created.
+// For a damaged file both are zero.
 type Pulse struct {
 	// Held: the worker is alive. Missing: there is no file, so no worker can have begun.
 	Held, Missing bool

@@ -236,7 +236,7 @@ func TakeExtra(path string) (*os.File, error) {
 	return os.NewFile(extraFD, path), nil
 }
 
-// Launch starts a child that inherits no files except for those of cmd.
+// Launch starts a child that inherits no files but what cmd names.
 func Launch(cmd *exec.Cmd) (reconcile.Process, error) {
 	if err := SealDescriptors(); err != nil {
 		return reconcile.Process{}, err

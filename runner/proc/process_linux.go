@@ -197,8 +197,8 @@ func TempFile() (*os.File, error) {
 // SharedFile opens a file in memory that the workers of one pass share (Spawn.Shared).
 func SharedFile() (*os.File, error) { return TempFile() }
 
-// inheritedMemory returns a descriptor that this process has inherited, if it is that of a
-// SharedFile, and otherwise nil.
+// inheritedMemory returns a SharedFile that this process has inherited, nil if the descriptor
+// is another file.
 func inheritedMemory(fd int) *os.File {
 	name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd))
 	if name != "/memfd:"+tempName+" (deleted)" {

@@ -201,7 +201,7 @@ func (s *Scope) wrap(cmd *exec.Cmd) error {
 	return nil
 }
 
-// manager is a systemd manager: that of the system, or of this user.
+// manager is a systemd manager: the system's, or the manager of this user.
 type manager struct {
 	user    bool
 	runtime string // XDG_RUNTIME_DIR, for the user's

@@ -37,7 +37,7 @@ type Local struct {
 	// WorkflowPath.
 	Workflow     []byte
 	WorkflowPath string
-	Model        string     // of the agents of these runs; empty for that of the workflow
+	Model        string     // of the agents of these runs; empty for the workflow's
 	Machine      host.Local // where runs do their work
 	// Secret is what the worker needs beside Workflow, passed over a pipe; nil for nothing.
 	Secret []byte
@@ -353,8 +353,8 @@ func fail(what string, err error) error {
 	return host.WithCode(fmt.Errorf("%s: %w", what, err))
 }
 
-// Hold creates the alive file in a directory that is used like that of a run, and locks it
-// until the result is closed.
+// Hold creates the alive file in a directory that is used like the directory of a run, and
+// locks it until the result is closed.
 func Hold(dir string) (io.Closer, error) {
 	path := filepath.Join(dir, host.AliveFile)
 	if err := proc.CreateAlive(path); err != nil {

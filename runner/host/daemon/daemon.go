@@ -18,8 +18,8 @@ import (
 
 // Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless
 // there is or was one. If it returns nil, there is a daemon, which can be connected to within
-// moments. Otherwise the error is that of a client (remote.CodeRefused, CodeEnded, CodeDied),
-// or it is not known whether there is one. It can be repeated.
+// moments. Otherwise the error has the code of a client (remote.CodeRefused, CodeEnded,
+// CodeDied), or it is not known whether there is one. It can be repeated.
 func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn) error {
 	status, err := p.Status()
 	if err != nil {

@@ -171,8 +171,8 @@ func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 	return before, errors.New("the shell of the account prints too much")
 }
 
-// Said is the error that symphony has printed there on stderr; otherwise the last line, which
-// is that of the engine's program.
+// Said is the error that symphony has printed there on stderr, otherwise the last line, which
+// the engine's program has printed.
 func Said(stderr *text.Tail) (line string) {
 	end, _ := stderr.Text()
 	for line = range strings.Lines(strings.TrimSpace(string(end))) {

@@ -21,8 +21,8 @@ import (
 // may change between two calls.
 type Engine interface {
 	// Start makes sure that the daemon serves the run. It may wait until there is a place for
-	// it. Errors: those of NothingBegun, those of a client (remote.CodeRefused, CodeEnded,
-	// CodeDied), or others after which it is not known whether there is a daemon.
+	// it. The error has a code of NothingBegun, or the code of a client (remote.CodeRefused,
+	// CodeEnded, CodeDied), or it is not known whether there is a daemon.
 	Start(ctx context.Context) error
 	// Dial opens a stream to the daemon. It is a remote.Dial.
 	Dial(ctx context.Context) (io.ReadWriteCloser, error)
@@ -51,8 +51,8 @@ type Run struct {
 	Clear func(ctx context.Context) error
 }
 
-// JobName is a name for the job of the run that no other one has. Engines whose names are
-// those of DNS accept it, too.
+// JobName is a name for the job of the run that no other job has, such as
+// symphony-app-20260102t030405-ab12. Engines that take only names of DNS accept it, too.
 func (r *Run) JobName() string {
 	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Incarnation.RunID, ".", "-"))
 }
@@ -62,7 +62,7 @@ type Program struct {
 	Path string
 	Sum  string // SHA-256 in hex digits
 	Size int64
-	// System is the system that it is for, as linux-arm64; empty for that of this machine.
+	// System is the system that it is for, such as linux-arm64; empty for this machine's.
 	System string
 }
 

@@ -24,8 +24,8 @@ type Jobs interface {
 	Submit(ctx context.Context, words []string) error
 	// Find returns what the engine says about the job. An error and JobUnknown prove nothing.
 	Find(ctx context.Context) (Job, error)
-	// Connect returns the program whose stdin and stdout are those of a symphony where the job
-	// runs.
+	// Connect returns a program that is connected, by its stdin and stdout, with a symphony
+	// where the job runs.
 	Connect(j Job, words []string) (*exec.Cmd, error)
 	// Cancel cancels the job, if there is one.
 	Cancel(ctx context.Context) error

@@ -146,9 +146,9 @@ func (s *stream) write(v any) error {
 	return writeLine(s.conn, v)
 }
 
-// run sends the frames of a session and passes those of the other side to handle, in order and
-// each once, until the stream breaks. The other side has the frames up to has. handle must not
-// wait.
+// run sends the frames of a session, and passes the frames of the other side to handle, in
+// order and each once, until the stream breaks. The other side has the frames up to has.
+// handle must not wait.
 func (s *stream) run(session *session, has int64, handle func(body json.RawMessage)) error {
 	if err := session.acknowledged(has); err != nil {
 		return err

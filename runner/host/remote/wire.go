@@ -1,7 +1,7 @@
 // Package remote implements the port runner/host over a stream, for a machine on which another
 // symphony serves it.
 //
-// A Client is at the side of the worker, a Server at that of the machine; it wraps another
+// A Client is at the side of the worker, a Server at the side of the machine; it wraps another
 // implementation of the port. The worker's calls and the answers to them are frames of a
 // session, which outlives streams: each side keeps its frames until the other one has
 // acknowledged them. After a broken stream both name the last frame that they have, and go on

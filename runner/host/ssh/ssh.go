@@ -37,10 +37,11 @@ const (
 	startBound   = 90 * time.Second // for the start of a daemon
 	copyBound    = 10 * time.Minute // for the copy of the program
 
-	// Exit codes of the script below. 255 is that of ssh itself.
+	// noProgram is the exit code of the script below if the host lacks the program. (With 255
+	// ssh itself has failed.)
 	noProgram = 97
-	// NothingStarted is that of symphony host serve if it has started no daemon, and there is
-	// none.
+	// NothingStarted is the exit code of symphony host serve if it has started no daemon, and
+	// there is none.
 	NothingStarted = 96
 
 	// The script says engine.Hello before it does anything. To change something there it needs
@@ -50,7 +51,7 @@ const (
 )
 
 // Start makes sure that the daemon serves the run. The host gets the program first, if it does
-// not have it. Its errors are those of engine.Engine.
+// not have it. Its errors are as engine.Engine says.
 func (e Engine) Start(ctx context.Context) error {
 	err := e.serve(ctx)
 	exited, ok := errors.AsType[*exitError](err)

@@ -49,7 +49,8 @@ type daemonRecord struct {
 	Served      bool   `json:"served"` // a worker was connected with the daemon
 	// Engine has the options of the engine with which the run began.
 	Engine workflow.Worker `json:"engine"`
-	// Repository is that of the workspace, whose commits are copied to this machine.
+	// Repository is what the workspace was cloned from. Its commits are copied to the mirror
+	// of that repository on this machine.
 	Repository host.Repository `json:"repository"`
 }
 

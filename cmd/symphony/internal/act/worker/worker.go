@@ -45,7 +45,7 @@ type Options struct {
 	// Slot is the path of the account's slot that the pass has handed over; empty if the
 	// number of runs is unbounded.
 	Slot string
-	// Model is that of the operator's command; empty for that of the workflow.
+	// Model is the model that the operator's command names; empty for the workflow's.
 	Model string
 	// End: the run's worker has died, and this one only ends the run on its host.
 	End bool
