@@ -90,7 +90,8 @@ const oneIssue = `{"id":"i1","identifier":"A-1","title":"T","state":{"name":"Tod
 // key, which a proxy may send back.
 func FuzzAnswers(f *testing.F) {
 	page := `{"data":{"issues":{"nodes":[` + fuzzIssue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
-	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},"inverseRelations":{"nodes":[]}},` +
+	rest := `{"data":{"issue":{"labels":{"nodes":[{"name":"x"}],"pageInfo":{"hasNextPage":false}},` +
+		`"inverseRelations":{"nodes":[]}},` +
 		`"issues":{"nodes":[],"pageInfo":{"hasNextPage":true,"endCursor":"c1"}}}}`
 	for _, seed := range []struct {
 		status       int
@@ -105,8 +106,18 @@ func FuzzAnswers(f *testing.F) {
 		{200, "", `{"errors":[{"message":"` + strings.Repeat("x", 285) + testKey + `"}]}`},
 		{502, "", "<html>" + strings.Repeat(" ", 1180) + testKey},
 		{502, "", strings.Repeat("x", 285) + testKey},
-		{200, "", `{"data":{"named":{"nodes":[]},"projects":{"nodes":[{"name":"Demo ` + testKey + `","slugId":"dem"}]}}}`},
-		{200, "", `{"data":{"viewer":{"id":"u"},"named":{"nodes":[{"id":"p","slugId":"demo","teams":{"nodes":[{"states":{"nodes":[{"name":"Todo"}]}}]}}]},"issueLabels":{"nodes":[]},"users":{"nodes":[]}}}`},
+		{
+			200,
+			"",
+			`{"data":{"named":{"nodes":[]},"projects":{"nodes":[{"name":"Demo ` + testKey + `","slugId":"dem"}]}}}`,
+		},
+		{
+			200,
+			"",
+			`{"data":{"viewer":{"id":"u"},"named":{"nodes":[{"id":"p","slugId":"demo",` +
+				`"teams":{"nodes":[{"states":{"nodes":[{"name":"Todo"}]}}]}}]},` +
+				`"issueLabels":{"nodes":[]},"users":{"nodes":[]}}}`,
+		},
 		{400, "Retry-After: 1e9\nX-RateLimit-Complexity-Remaining: 0\nX-RateLimit-Complexity-Reset: 1e15", "{}"},
 		{429, "X-RateLimit-Requests-Reset: NaN\nRetry-After: -Inf", ""},
 		{200, "", `{"data":{"issues":{"nodes":[{"id":"` + spelled + `"}]}}}`},

@@ -17,9 +17,14 @@ import (
 // valid JSON.
 func FuzzTakeIDs(f *testing.F) {
 	for _, body := range []string{
-		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`, `{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
-		`{"data":{"c":{"symphonyCreated":null}}}`, `{"data":null,"errors":[{"message":"x"}]}`, `[]`, `{"data":{"c":{"symphonyCreated":`,
-		`{"data":{"c":{"s\u0079mphonyCreated":{"id":"1"}}}}`, `{"data":{"c":{"symphonyCreated":1,"symphonyCreated":2}}}`,
+		`{"data":{"c":{"symphonyCreated":{"id":"1"},"success":true}}}`,
+		`{"data":{"c":{"success":true , "symphonyCreated":[{"id":"1"},{}]}}}`,
+		`{"data":{"c":{"symphonyCreated":null}}}`,
+		`{"data":null,"errors":[{"message":"x"}]}`,
+		`[]`,
+		`{"data":{"c":{"symphonyCreated":`,
+		`{"data":{"c":{"s\u0079mphonyCreated":{"id":"1"}}}}`,
+		`{"data":{"c":{"symphonyCreated":1,"symphonyCreated":2}}}`,
 	} {
 		f.Add(body)
 	}
@@ -38,8 +43,12 @@ func FuzzTakeIDs(f *testing.F) {
 // FuzzAskForIDs checks that an extended mutation is still valid and has the same root fields.
 func FuzzAskForIDs(f *testing.F) {
 	for _, query := range []string{
-		`mutation { commentCreate(input: {body: "}{"}) { success } }`, `mutation($a: X = {b: {c: 1}}) @d(e: "(") { x: commentCreate(input: $a) @f(g: {h: 1}) { ...F } } fragment F on P { success }`,
-		"mutation {\n#{\nissueCreate(input: {title: \"\"\"\n}\"\"\"}) {success}}", `mutation { a: commentCreate { é`, `mutation { commentCreate issueCreate { success } }`,
+		`mutation { commentCreate(input: {body: "}{"}) { success } }`,
+		`mutation($a: X = {b: {c: 1}}) @d(e: "(") { x: commentCreate(input: $a) @f(g: {h: 1}) { ` +
+			`...F } } fragment F on P { success }`,
+		"mutation {\n#{\nissueCreate(input: {title: \"\"\"\n}\"\"\"}) {success}}",
+		`mutation { a: commentCreate { é`,
+		`mutation { commentCreate issueCreate { success } }`,
 	} {
 		f.Add(query)
 	}

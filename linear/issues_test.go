@@ -229,15 +229,22 @@ func TestNormalisationOfUnusualValues(t *testing.T) {
 		"priority object":      {`,"priority":{}`, func(*reconcile.Issue) {}},
 		"null description":     {`,"description":null`, func(*reconcile.Issue) {}},
 		"empty description":    {`,"description":""`, func(i *reconcile.Issue) { i.Description = new("") }},
-		"zone":                 {`,"createdAt":"2026-03-01T12:00:00.5+02:00"`, func(i *reconcile.Issue) { i.CreatedAt = &zone }},
-		"zone without colon":   {`,"updatedAt":"2026-03-01T12:00:00.5+0200"`, func(i *reconcile.Issue) { i.UpdatedAt = &zone }},
-		"no time":              {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
+		"zone": {
+			`,"createdAt":"2026-03-01T12:00:00.5+02:00"`,
+			func(i *reconcile.Issue) { i.CreatedAt = &zone },
+		},
+		"zone without colon": {
+			`,"updatedAt":"2026-03-01T12:00:00.5+0200"`,
+			func(i *reconcile.Issue) { i.UpdatedAt = &zone },
+		},
+		"no time": {`,"createdAt":"yesterday"`, func(*reconcile.Issue) {}},
 		"labels": {
 			`,"labels":{"nodes":[{"name":" ÄRGER "},{"name":"bug"},{"name":"Bug"},{"name":""}]}`,
 			func(i *reconcile.Issue) { i.Labels = []string{"ärger", "bug"} },
 		},
 		"relations": {
-			`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks","issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
+			`,"inverseRelations":{"nodes":[{"type":"related","issue":{"id":"x"}},{"type":"blocks",` +
+				`"issue":{"id":"b","identifier":"B-1","state":null}},{"type":"blocks","issue":null}]}`,
 			func(i *reconcile.Issue) {
 				i.BlockedBy = []reconcile.BlockerRef{{ID: new("b"), Identifier: new("B-1")}, {}}
 			},
@@ -356,7 +363,13 @@ func TestByIdentifier(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	want := add(t, s, lineartest.Issue{Identifier: "ABC-7", Labels: []string{"Bug"}})
 	c := newClient(t, s)
-	for _, name := range []string{"ABC-7", " abc-7 ", want.ID, want.URL, "https://linear.invalid/example/issue/ABC-7/old-title?x=1#comment-1"} {
+	for _, name := range []string{
+		"ABC-7",
+		" abc-7 ",
+		want.ID,
+		want.URL,
+		"https://linear.invalid/example/issue/ABC-7/old-title?x=1#comment-1",
+	} {
 		got, err := c.ByIdentifier(t.Context(), name)
 		test.Equal(
 			t,
@@ -365,7 +378,13 @@ func TestByIdentifier(t *testing.T) {
 			[]any{nil, want.ID, []string{"bug"}},
 		)
 	}
-	for _, name := range []string{"ABC-8", "", "nonsense", "https://linear.invalid/another/issue/ABC-7", "https://linear.invalid/example"} {
+	for _, name := range []string{
+		"ABC-8",
+		"",
+		"nonsense",
+		"https://linear.invalid/another/issue/ABC-7",
+		"https://linear.invalid/example",
+	} {
 		wantCode(t, test.Err(c.ByIdentifier(t.Context(), name)), "issue_not_found")
 	}
 	body := `{"errors":[{"message":"Entity not found: Issue","extensions":{"code":"INPUT_ERROR"}}],"data":null}`

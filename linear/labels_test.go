@@ -99,15 +99,39 @@ func TestLabelsOfOverlappingChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		history, updated, by string
 	}{
-		"one":                     {entry("kim", "05", "05", adds), "2026-03-01T10:00:00.000Z", "kim"},
-		"agent before":            {entry("own", "01", "04", adds) + "," + entry("kim", "05", "05", adds), "2026-03-01T10:00:00.000Z", "kim"},
-		"agent after":             {entry("kim", "05", "05", adds) + "," + entry("own", "06", "06", adds), "2026-03-01T10:00:00.000Z", "own"},
-		"agent perhaps after":     {entry("own", "01", "07", adds) + "," + entry("kim", "05", "05", adds), "2026-03-01T10:00:00.000Z", ""},
-		"agent at the same time":  {entry("kim", "05", "05", adds) + "," + entry("own", "05", "05", adds), "2026-03-01T10:00:00.000Z", ""},
-		"removed, and there":      {entry("kim", "05", "05", adds) + "," + entry("kim", "06", "06", removes), "2026-03-01T10:00:00.000Z", ""},
-		"a bot in kim's name":     {entry("bot", "05", "05", adds), "2026-03-01T10:00:00.000Z", "Slack"},
-		"an automation":           {entry("nobody", "05", "05", adds), "2026-03-01T10:00:00.000Z", ""},
-		"another label":           {entry("kim", "05", "05", `"addedLabelIds": ["l2"]`), "2026-03-01T10:00:00.000Z", ""},
+		"one": {entry("kim", "05", "05", adds), "2026-03-01T10:00:00.000Z", "kim"},
+		"agent before": {
+			entry("own", "01", "04", adds) + "," + entry("kim", "05", "05", adds),
+			"2026-03-01T10:00:00.000Z",
+			"kim",
+		},
+		"agent after": {
+			entry("kim", "05", "05", adds) + "," + entry("own", "06", "06", adds),
+			"2026-03-01T10:00:00.000Z",
+			"own",
+		},
+		"agent perhaps after": {
+			entry("own", "01", "07", adds) + "," + entry("kim", "05", "05", adds),
+			"2026-03-01T10:00:00.000Z",
+			"",
+		},
+		"agent at the same time": {
+			entry("kim", "05", "05", adds) + "," + entry("own", "05", "05", adds),
+			"2026-03-01T10:00:00.000Z",
+			"",
+		},
+		"removed, and there": {
+			entry("kim", "05", "05", adds) + "," + entry("kim", "06", "06", removes),
+			"2026-03-01T10:00:00.000Z",
+			"",
+		},
+		"a bot in kim's name": {entry("bot", "05", "05", adds), "2026-03-01T10:00:00.000Z", "Slack"},
+		"an automation":       {entry("nobody", "05", "05", adds), "2026-03-01T10:00:00.000Z", ""},
+		"another label": {
+			entry("kim", "05", "05", `"addedLabelIds": ["l2"]`),
+			"2026-03-01T10:00:00.000Z",
+			"",
+		},
 		"renamed at unknown time": {entry("kim", "05", "05", adds), "", ""},
 	} {
 		client := answering(t, 200, `{"data": {"issue": {

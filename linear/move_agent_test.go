@@ -13,9 +13,22 @@ import (
 func TestStateIDs(t *testing.T) {
 	for _, c := range []struct{ query, variables, want string }{
 		{`mutation { issueUpdate(id: "i", input: {stateId: "s1"}) { success } }`, "", "[s1] true"},
-		{`mutation($s: String!) { issueUpdate(id: "i", input: {stateId: $s}) { success } }`, `{"s": "s1"}`, "[s1] true"},
-		{`mutation($in: IssueUpdateInput!) { issueUpdate(id: "i", input: $in) { success } }`, `{"in": {"st\u0061teId": "s1"}}`, "[s1] true"},
-		{`mutation { a: issueUpdate(id: "i", input: {stateId: "s1"}) { success } b: issueUpdate(id: "i", input: {stateId: "s2"}) { success } }`, "", "[s1 s2] true"},
+		{
+			`mutation($s: String!) { issueUpdate(id: "i", input: {stateId: $s}) { success } }`,
+			`{"s": "s1"}`,
+			"[s1] true",
+		},
+		{
+			`mutation($in: IssueUpdateInput!) { issueUpdate(id: "i", input: $in) { success } }`,
+			`{"in": {"st\u0061teId": "s1"}}`,
+			"[s1] true",
+		},
+		{
+			`mutation { a: issueUpdate(id: "i", input: {stateId: "s1"}) { success } b: ` +
+				`issueUpdate(id: "i", input: {stateId: "s2"}) { success } }`,
+			"",
+			"[s1 s2] true",
+		},
 		{`mutation { issueUpdate(id: "i", input: {title: "t"}) { success } }`, "", "[] true"},
 		{`mutation($s: String = "s1") { issueUpdate(id: "i", input: {stateId: $s}) { success } }`, "", "[] false"},
 		{`mutation { issueUpdate(id: "i", input: {stateId: """s1"""}) { success } }`, "", "[] false"},

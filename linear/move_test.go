@@ -62,7 +62,8 @@ func TestMoveAmongManyStates(t *testing.T) {
 }
 
 func TestMoveMeetsOtherAnswers(t *testing.T) {
-	state := `{"issue": {"state": {"name": "Todo"}, "team": {"named": {"nodes": [{"id": "s", "name": "Done"}]}}}, "issueUpdate": {"success": false}}`
+	state := `{"issue": {"state": {"name": "Todo"}, "team": {"named": {"nodes": [{"id": "s", ` +
+		`"name": "Done"}]}}}, "issueUpdate": {"success": false}}`
 	for _, data := range []string{`{"issue": null}`, state} {
 		wantCode(
 			t,

@@ -61,8 +61,10 @@ func TestProjects(t *testing.T) {
 // A project on two pages is listed once, and a repeated cursor is an error.
 func TestProjectsOnTwoPages(t *testing.T) {
 	answers := []string{
-		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"1"},{"id":"2"}],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`,
-		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"2"},{"id":"3"}],"pageInfo":{"hasNextPage":false,"endCursor":"d"}}}}`,
+		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"1"},{"id":"2"}],` +
+			`"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}`,
+		`{"data":{"viewer":{"name":"Robin"},"projects":{"nodes":[{"id":"2"},{"id":"3"}],` +
+			`"pageInfo":{"hasNextPage":false,"endCursor":"d"}}}}`,
 	}
 	next := 0
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

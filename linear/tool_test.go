@@ -72,8 +72,11 @@ func TestToolRefusesBadInput(t *testing.T) {
 		"variables as list":   {`{"query":"{ viewer { id } }","variables":[1]}`, "variables must be an object"},
 		"variables as string": {`{"query":"{ viewer { id } }","variables":"{}"}`, "variables must be an object"},
 		"a schema":            {`{"query":"type X { id: ID }"}`, "not valid GraphQL"},
-		"large variables":     {`{"query":"{ viewer { id } }","variables":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`, "longer than 1048576 bytes"},
-		"very long":           {`{"query":"` + strings.Repeat("a ", 200000) + `"}`, "longer than"},
+		"large variables": {
+			`{"query":"{ viewer { id } }","variables":{"a":"` + strings.Repeat("a", 1<<20) + `"}}`,
+			"longer than 1048576 bytes",
+		},
+		"very long": {`{"query":"` + strings.Repeat("a ", 200000) + `"}`, "longer than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantFault(t, tool, tc.args, "invalid_input", tc.message)
@@ -100,7 +103,8 @@ func TestToolCalls(t *testing.T) {
 		test.Equal(t, name, []any{ok, text}, []any{true, `{"data":{"viewer":{"email":"robin@example.com"}}}`})
 	}
 	_, ok := call(
-		`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`,
+		`{"query":"mutation($id: String!, $t: String) { issueUpdate(id: $id, input: {title: $t}) { ` +
+			`success } }","variables":{"id":"` + i.Identifier + `","t":"New"}}`,
 	)
 	after, err := s.Issue(i.Identifier)
 	test.Equal(
@@ -194,7 +198,8 @@ func TestToolWaitsAtMostAMinute(t *testing.T) {
 
 // A mutation of which a part was executed before the rate limit is not repeated.
 func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
-	const body = `{"data":{"a":{"success":true},"b":null},"errors":[{"message":"slow down","path":["b"],"extensions":{"code":"RATELIMITED"}}]}`
+	const body = `{"data":{"a":{"success":true},"b":null},"errors":[{"message":"slow down",` +
+		`"path":["b"],"extensions":{"code":"RATELIMITED"}}]}`
 	partly := &canned{
 		t:      t,
 		status: http.StatusOK,
@@ -208,7 +213,8 @@ func TestToolDoesNotRepeatHalfAMutation(t *testing.T) {
 	text, ok := callTool(
 		t,
 		linear.Tool(c, false),
-		`"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", input: {}) { success } }"`,
+		`"mutation { a: issueUpdate(id: \"1\", input: {}) { success } b: issueUpdate(id: \"2\", `+
+			`input: {}) { success } }"`,
 	)
 	test.Equal(t, "answer and requests", []any{ok, text, partly.asked}, []any{false, body, 1})
 }
@@ -257,7 +263,8 @@ func TestToolAnswerTooLarge(t *testing.T) {
 
 // GraphQL errors reach the agent unchanged.
 func TestToolPreservesErrors(t *testing.T) {
-	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
+	const body = `{"errors":[{"message":"no","path":["x"],"locations":[{"line":1,"column":3}],` +
+		`"extensions":{"code":"INPUT_ERROR","more":[1]}}],"data":null}`
 	for _, status := range []int{200, 400, 404, 500, 503} {
 		text, ok := callTool(t, linear.Tool(answering(t, status, body), false), whoAmI)
 		test.Equal(t, fmt.Sprintf("HTTP %d", status), []any{ok, text}, []any{false, body})
@@ -272,7 +279,8 @@ func TestReadOnlyTool(t *testing.T) {
 	s := startLinear(t, lineartest.Config{})
 	i := add(t, s, lineartest.Issue{})
 	tool := linear.Tool(newClient(t, s), true)
-	query := `mutation M { ...F } fragment F on Mutation { commentCreate(input: {issueId: "` + i.ID + `", body: "x"}) { success } }`
+	query := `mutation M { ...F } fragment F on Mutation { commentCreate(input: ` +
+		`{issueId: "` + i.ID + `", body: "x"}) { success } }`
 	args := test.Must(json.Marshal(map[string]string{"query": query}))
 	a := tool.Call(t.Context(), reconcile.Issue{}, args)
 	code, message := toolFault(t, a.Text)
@@ -308,9 +316,10 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
 		"by another name": {
-			query: `mutation($i: CommentCreateInput!) { mine: commentCreate(input: $i) @include(if: true) { success } }`,
-			vars:  map[string]any{"i": map[string]string{"issueId": i.ID, "body": "x"}},
-			want:  `{"data":{"mine":{"success":true}}}`, kinds: []string{"comment"},
+			query: `mutation($i: CommentCreateInput!) { mine: commentCreate(input: $i) @include(if: ` +
+				`true) { success } }`,
+			vars: map[string]any{"i": map[string]string{"issueId": i.ID, "body": "x"}},
+			want: `{"data":{"mine":{"success":true}}}`, kinds: []string{"comment"},
 		},
 		"two at once, after a comment with äöüß": {
 			query: "# ÄÖÜäöüß\nmutation {\n  a: commentCreate(input: {" + on + `, body: "ä"}) { success } ` +
@@ -319,12 +328,14 @@ func TestToolRecordsCreatedIDs(t *testing.T) {
 			kinds: []string{"comment", "attachment"},
 		},
 		"in a fragment": {
-			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
-			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+			query: `mutation { ...F } fragment F on Mutation { ... on Mutation { ` +
+				`commentCreate(input: {` + on + `, body: "x"}) { success } } }`,
+			want: `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
 		"a comment about the tool's alias": {
-			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken out"}) { success } } # symphonyCreated`,
-			want:  `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
+			query: `mutation { commentCreate(input: {` + on + `, body: "symphonyCreated is taken ` +
+				`out"}) { success } } # symphonyCreated`,
+			want: `{"data":{"commentCreate":{"success":true}}}`, kinds: []string{"comment"},
 		},
 		"the agent's use of the tool's alias": {
 			query: `mutation { commentCreate(input: {` + on + `, body: "x"}) { symphonyCreated: comment { body } } }`,
@@ -377,11 +388,13 @@ func hasComment(t *testing.T, s *lineartest.Server, issue, id string) bool {
 
 // An agent that selects the id itself gets it, and all values are as Linear sent them.
 func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
-	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
+	const body = `{"data" : {"c":{ "symphonyCreated":{"id":"1"}, "success" : true,"n":1.50,` +
+		`"comment":{"id":"1","z":null,"a":"\u00e9"}},` +
 		`"d":{"success":true,"symphonyCreated":null},"e":{"symphonyCreated":{"id":"2"}},"f":null},"extensions":{"x":1}}`
 	const want = `{"data":{"c":{"comment":{"id":"1","z":null,"a":"\u00e9"},"n":1.50,"success":true},` +
 		`"d":{"success":true},"e":{},"f":null},"extensions":{"x":1}}`
-	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { success } e: reactionCreate(input: {}) { success } }"`
+	const query = `"mutation { c: commentCreate(input: {}) { success } d: issueCreate(input: {}) { ` +
+		`success } e: reactionCreate(input: {}) { success } }"`
 	a := linear.Tool(answering(t, 200, body), false).
 		Call(t.Context(), reconcile.Issue{}, json.RawMessage(query))
 	test.Equal(t, "read", a.Text, want)
@@ -399,7 +412,8 @@ func TestToolKeepsTheRestOfTheAnswer(t *testing.T) {
 // failed while it was executed is not sent again.
 func TestToolSelectionThatLinearRejects(t *testing.T) {
 	const rejected = `{"errors":[{"message":"no such field","extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
-	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read","path":["commentCreate","symphonyCreated"],` +
+	const failed = `{"data":null,"errors":[{"message":"symphonyCreated can't be read",` +
+		`"path":["commentCreate","symphonyCreated"],` +
 		`"extensions":{"code":"GRAPHQL_VALIDATION_FAILED"}}]}`
 	for answer, want := range map[string]struct {
 		sent int

@@ -69,7 +69,8 @@ func newRepository(t *testing.T) *place {
 	p := placeAt(t, filepath.Join(dir, "remote.git"))
 	p.dir = dir
 	p.sh(
-		"git init -q --bare -b main remote.git; git clone -q remote.git clone 2>&1; cd clone; git commit -q --allow-empty -m one; " +
+		"git init -q --bare -b main remote.git; git clone -q remote.git clone 2>&1; cd clone; git " +
+			"commit -q --allow-empty -m one; " +
 			"git push -q origin HEAD:main",
 	)
 	return p
@@ -179,16 +180,35 @@ func TestOpen(t *testing.T) {
 func TestForgeFailures(t *testing.T) {
 	t.Parallel()
 	for kind, want := range map[string][]string{
-		"bad-credentials": {"forge_api_status", "GitHub answers 401: Bad credentials; put a valid token into $TEAM_TOKEN"},
+		"bad-credentials": {
+			"forge_api_status",
+			"GitHub answers 401: Bad credentials; put a valid token into $TEAM_TOKEN",
+		},
 		"rate-limit":      {"forge_rate_limited", "GitHub accepts no more requests of this account until 20"},
 		"secondary-limit": {"forge_rate_limited", "GitHub accepts no more requests of this account until 20"},
-		"forbidden":       {"", "Resource not accessible by personal access token", "; $TEAM_TOKEN needs the right to RIGHT of team/repo"},
-		"not-found":       {"forge_api_status", "GitHub answers 404: Not Found; ", "$TEAM_TOKEN needs the right to RIGHT of team/repo"},
-		"down":            {"forge_api_status", "GitHub answers 502: ", "; GitHub has an internal error"},
-		"html":            {"forge_unknown_payload", "the answer is no", "Welcome to another server</html>; check repository.api; "},
-		"close":           {"forge_api_request", "; check the network and repository.api"},
-		"cut":             {"forge_api_request", "read answer: unexpected EOF; check the network and repository.api"},
-		"renamed":         {reconcile.CodeForgeMoved, "GitHub has renamed or moved team/repo to ", "; set repository.url to the present address"},
+		"forbidden": {
+			"",
+			"Resource not accessible by personal access token",
+			"; $TEAM_TOKEN needs the right to RIGHT of team/repo",
+		},
+		"not-found": {
+			"forge_api_status",
+			"GitHub answers 404: Not Found; ",
+			"$TEAM_TOKEN needs the right to RIGHT of team/repo",
+		},
+		"down": {"forge_api_status", "GitHub answers 502: ", "; GitHub has an internal error"},
+		"html": {
+			"forge_unknown_payload",
+			"the answer is no",
+			"Welcome to another server</html>; check repository.api; ",
+		},
+		"close": {"forge_api_request", "; check the network and repository.api"},
+		"cut":   {"forge_api_request", "read answer: unexpected EOF; check the network and repository.api"},
+		"renamed": {
+			reconcile.CodeForgeMoved,
+			"GitHub has renamed or moved team/repo to ",
+			"; set repository.url to the present address",
+		},
 	} {
 		t.Run(kind, func(t *testing.T) {
 			p := newPlace(t)

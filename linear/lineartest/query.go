@@ -57,7 +57,8 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 
 // specified are the fields of an issue for section 4.1.1 of the specification, and the
 // project, by which its section 11.2 filters.
-const specified = " id identifier title description priority state branchName url labels inverseRelations createdAt updatedAt project "
+const specified = " id identifier title description priority state branchName url labels " +
+	"inverseRelations createdAt updatedAt project "
 
 // beyond returns what a query asks for beside issues with these fields, or that it asks for a
 // list without $after; empty for neither.

@@ -45,7 +45,8 @@ func TestErrorsOfPrograms(t *testing.T) {
 		{
 			Output{Exit: 1, Status: "exit status 1", Stderr: trace},
 			nil,
-			`command_failed: python3 my tracker.py candidates: exit status 1: File "x"; raise Refused(token); Refused: [redacted]`,
+			`command_failed: python3 my tracker.py candidates: exit status 1: File "x"; raise ` +
+				`Refused(token); Refused: [redacted]`,
 			`try it: echo '{"states":["Todo"]}' | python3 'my tracker.py' candidates`,
 		},
 		{
@@ -55,13 +56,15 @@ func TestErrorsOfPrograms(t *testing.T) {
 		},
 		{
 			Output{},
-			fmt.Errorf("start x: %w", fs.ErrPermission), `command_unusable: python3 my tracker.py candidates: it is not executable`,
+			fmt.Errorf("start x: %w", fs.ErrPermission),
+			`command_unusable: python3 my tracker.py candidates: it is not executable`,
 			"make it executable: chmod +x python3",
 		},
 		{
 			Output{},
 			fmt.Errorf("start x: %w", syscall.ENOEXEC),
-			`command_unusable: python3 my tracker.py candidates: its first line names no interpreter`, "#!/usr/bin/env python3",
+			`command_unusable: python3 my tracker.py candidates: its first line names no interpreter`,
+			"#!/usr/bin/env python3",
 		},
 		{
 			Output{},
@@ -71,7 +74,9 @@ func TestErrorsOfPrograms(t *testing.T) {
 		{
 			Output{},
 			fmt.Errorf("start x: %w", fs.ErrNotExist),
-			`command_unusable: python3 my tracker.py candidates: there is no such program, or not the one that its first line names`, "carriage return",
+			`command_unusable: python3 my tracker.py candidates: there is no such program, or not ` +
+				`the one that its first line names`,
+			"carriage return",
 		},
 		{
 			Output{},
@@ -86,18 +91,22 @@ func TestErrorsOfPrograms(t *testing.T) {
 			Exit:   77,
 			Status: "exit status 77",
 		}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 77`, "environment file"},
-		{Output{Stdout: []byte("no " + secret)}, nil, `command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
-			`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error"},
+		{Output{Stdout: []byte("no " + secret)},
+			nil,
+			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
+				`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error"},
 		{
 			Output{Stdout: []byte(`{"issues": []} {"token": "` + secret)},
 			nil,
-			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: invalid character '{' after top-level value, ` +
+			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
+				`invalid character '{' after top-level value, ` +
 				`at "{\"issues\": []} {\"token\": \"[redacted]"`, "standard error",
 		},
 		{
 			Output{Stdout: []byte(`{"issues": [` + strings.Repeat(" ", 1000) + `{"id": NaN}]}`)},
 			nil,
-			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: invalid character 'N' looking for beginning of value, ` +
+			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
+				`invalid character 'N' looking for beginning of value, ` +
 				`at " {\"id\": NaN}]}"`, "standard error",
 		},
 	} {
@@ -150,7 +159,11 @@ func TestCommentsOfTheSameTime(t *testing.T) {
 	asked := `{"id": "1", "body": "May I?\n<!-- symphony:request r 1 -->", ` + at + `}`
 	reply := `{"id": "2", "body": "> <!-- symphony:request r 1 -->\napprove", ` + at + `}`
 	earlier := `{"id": "0", "created_at": "2026-03-01T11:00:00Z"}`
-	for _, list := range []string{asked + "," + reply, earlier + "," + asked + "," + reply, reply + "," + asked + "," + earlier} {
+	for _, list := range []string{
+		asked + "," + reply,
+		earlier + "," + asked + "," + reply,
+		reply + "," + asked + "," + earlier,
+	} {
 		got, err := ending(
 			Output{Stdout: []byte(`{"comments": [` + list + `]}`)},
 			nil,

@@ -346,7 +346,14 @@ func TestConformance(t *testing.T) {
 			},
 			Refused: func(_, other reconcile.Issue) map[string]trackertest.Call {
 				calls := map[string]trackertest.Call{}
-				for _, args := range []string{`{"state": "Done", "id": "` + other.ID + `"}`, `{}`, `{"state": 5}`, `{"state": " "}`, `"Done"`, `nothing`} {
+				for _, args := range []string{
+					`{"state": "Done", "id": "` + other.ID + `"}`,
+					`{}`,
+					`{"state": 5}`,
+					`{"state": " "}`,
+					`"Done"`,
+					`nothing`,
+				} {
 					calls["update "+args] = trackertest.Call{
 						Tool: "issue_update",
 						Args: json.RawMessage(args),

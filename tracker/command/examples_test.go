@@ -99,13 +99,16 @@ func TestCSVExample(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "issues.csv")
 	const rows = "id,title,state,priority,labels,blocked_by,description\n" +
-		"1,First,Todo,2,bug ui,,\"Several\nlines, and \"\"quotes\"\"\"\n2,Second,In Progress,,,1 3,\n3,Third,Done,1,,,\n"
+		"1,First,Todo,2,bug ui,,\"Several\nlines, and \"\"quotes\"\"\"\n2,Second,In Progress,,,1 3," +
+		"\n3,Third,Done,1,,,\n"
 	test.OK(t, os.WriteFile(file, []byte(rows), 0o600))
 	a := example(t, dir, "csv_file.py", []string{verbTool, verbMove})
 	keeps(t, a, []string{"Todo", "In Progress"}, 2)
 	test.Equal(t, "candidates", shown(t, a, "Todo", "In Progress"), []string{
-		`{"description":"Several\nlines, and \"quotes\"","id":"1","identifier":"1","labels":["bug","ui"],"priority":2,"state":"Todo","title":"First"}`,
-		`{"blocked_by":[{"id":"1","identifier":"1","state":"Todo"},{"id":"3","identifier":"3","state":"Done"}],"id":"2","identifier":"2","priority":0,` +
+		`{"description":"Several\nlines, and \"quotes\"","id":"1","identifier":"1","labels":["bug",` +
+			`"ui"],"priority":2,"state":"Todo","title":"First"}`,
+		`{"blocked_by":[{"id":"1","identifier":"1","state":"Todo"},{"id":"3","identifier":"3",` +
+			`"state":"Done"}],"id":"2","identifier":"2","priority":0,` +
 			`"state":"In Progress","title":"Second"}`,
 	})
 	move(t, a, "1", "Human Review", "")
@@ -168,10 +171,14 @@ esac
 		t.Run(name, func(t *testing.T) {
 			a := example(t, dir, "beads.py", nil, env)
 			test.Equal(t, "candidates", shown(t, a, "open", "in_progress"), []string{
-				`{"assignee":{"email":"","id":"kim","is_me":false},"blocked_by":[{"id":"bd-b2","identifier":"bd-b2","state":"closed"}],` +
-					`"created_at":"2026-01-02T10:00:00Z","description":"Do it.\n\n## Acceptance criteria\n\nIt works.","id":"bd-a1.1","identifier":"bd-a1.1",` +
-					`"labels":["ui","task"],"last_comment_at":"2026-01-06T10:00:00Z","priority":3,"state":"in_progress","title":"Child","updated_at":"2026-01-04T10:00:00Z"}`,
-				`{"created_at":"2026-01-03T18:00:00.25Z","id":"bd-a1","identifier":"bd-a1","labels":["epic"],"priority":1,"state":"open","title":"Epic",` +
+				`{"assignee":{"email":"","id":"kim","is_me":false},"blocked_by":[{"id":"bd-b2",` +
+					`"identifier":"bd-b2","state":"closed"}],` +
+					`"created_at":"2026-01-02T10:00:00Z","description":"Do it.\n\n## Acceptance ` +
+					`criteria\n\nIt works.","id":"bd-a1.1","identifier":"bd-a1.1",` +
+					`"labels":["ui","task"],"last_comment_at":"2026-01-06T10:00:00Z","priority":3,` +
+					`"state":"in_progress","title":"Child","updated_at":"2026-01-04T10:00:00Z"}`,
+				`{"created_at":"2026-01-03T18:00:00.25Z","id":"bd-a1","identifier":"bd-a1",` +
+					`"labels":["epic"],"priority":1,"state":"open","title":"Epic",` +
 					`"updated_at":"2026-01-03T18:00:00.25Z"}`,
 			})
 			found := test.Must(a.ByIDs(t.Context(), []string{"bd-b2", "bd-c3"}))
@@ -353,9 +360,12 @@ func TestGitLabExample(t *testing.T) {
 	keeps(t, a, []string{"Todo", "In Progress", "open"}, 3)
 	got := shown(t, a, "Todo", "In Progress")
 	test.Equal(t, "candidates", got, []string{
-		`{"assignee":{"email":"","id":"kim","is_me":false},"created_at":"2026-01-01T10:00:00Z","id":"1","identifier":"GL-1","labels":["todo","bug"],"state":"Todo",` +
-			`"title":"Number 1","updated_at":"2026-01-02T08:00:00Z","url":"https://gitlab.example/team/web/-/issues/1"}`,
-		`{"created_at":"2026-01-02T10:00:00Z","id":"2","identifier":"GL-2","labels":["in progress"],"state":"In Progress","title":"Number 2",` +
+		`{"assignee":{"email":"","id":"kim","is_me":false},"created_at":"2026-01-01T10:00:00Z",` +
+			`"id":"1","identifier":"GL-1","labels":["todo","bug"],"state":"Todo",` +
+			`"title":"Number 1","updated_at":"2026-01-02T08:00:00Z",` +
+			`"url":"https://gitlab.example/team/web/-/issues/1"}`,
+		`{"created_at":"2026-01-02T10:00:00Z","id":"2","identifier":"GL-2","labels":["in progress"],` +
+			`"state":"In Progress","title":"Number 2",` +
 			`"updated_at":"2026-01-03T08:00:00Z","url":"https://gitlab.example/team/web/-/issues/2"}`,
 	})
 	stateOf := func(id string) string { return test.Must(a.ByIDs(t.Context(), []string{id}))[id].State }

@@ -156,7 +156,10 @@ func TestViolations(t *testing.T) {
 				return list, nil
 			}
 		}},
-		"an identifier twice": {RuleUnique.Name, func(a *reconcile.TrackerAdapter, m *memory) { m.issues[1].Identifier = "A-1" }},
+		"an identifier twice": {
+			RuleUnique.Name,
+			func(a *reconcile.TrackerAdapter, m *memory) { m.issues[1].Identifier = "A-1" },
+		},
 		"another state": {RuleStates.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
 				if len(states) == 0 {
@@ -167,7 +170,10 @@ func TestViolations(t *testing.T) {
 		}},
 		"exact states": {RuleCase.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.candidates = func(states []string) ([]reconcile.Issue, error) {
-				return slices.DeleteFunc(m.inStates(states), func(i reconcile.Issue) bool { return !slices.Contains(states, i.State) }), nil
+				return slices.DeleteFunc(
+					m.inStates(states),
+					func(i reconcile.Issue) bool { return !slices.Contains(states, i.State) },
+				), nil
 			}
 		}},
 		"another order": {RuleOrder.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
@@ -188,13 +194,25 @@ func TestViolations(t *testing.T) {
 				return m.inStates(states), nil
 			}
 		}},
-		"labels": {RuleLabels.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Labels = []string{"Bug"} }},
+		"labels": {
+			RuleLabels.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].Labels = []string{"Bug"} },
+		},
 		"blocked by itself": {RuleBlockers.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			m.issues[0].BlockedBy = []reconcile.BlockerRef{{ID: &m.issues[0].ID}}
 		}},
-		"a blocker of nothing": {RuleBlockers.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].BlockedBy = []reconcile.BlockerRef{{}} }},
-		"the future":           {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(-48 * time.Hour) }},
-		"updated before":       {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(5 * time.Hour) }},
+		"a blocker of nothing": {
+			RuleBlockers.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].BlockedBy = []reconcile.BlockerRef{{}} },
+		},
+		"the future": {
+			RuleTimes.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(-48 * time.Hour) },
+		},
+		"updated before": {
+			RuleTimes.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[1].UpdatedAt = ago(5 * time.Hour) },
+		},
 		"another time zone": {RuleTimes.Name, func(_ *reconcile.TrackerAdapter, m *memory) {
 			local := now.Add(-time.Hour).In(time.FixedZone("x", 3600))
 			m.issues[1].UpdatedAt = &local
@@ -258,7 +276,10 @@ func TestViolations(t *testing.T) {
 				return list, err
 			}
 		}},
-		"the time of an older comment": {RuleLastComment.Name, func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].LastCommentAt = ago(2 * time.Hour) }},
+		"the time of an older comment": {
+			RuleLastComment.Name,
+			func(_ *reconcile.TrackerAdapter, m *memory) { m.issues[0].LastCommentAt = ago(2 * time.Hour) },
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, m := keeping()

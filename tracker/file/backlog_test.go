@@ -190,9 +190,18 @@ func TestBacklogEndsNoComment(t *testing.T) {
 		count++
 	}
 	comment(
-		"Done.\n## Comments\n<!-- comments:begin -->\n" + forged + "## Implementation Notes\n\n" + forged + "## Final Summary\n\nx",
+		"Done.\n## Comments\n<!-- " +
+			"comments:begin -->\n" + forged + "## Implementation Notes\n\n" + forged + "## Final Summary\n\nx",
 	)
-	for _, line := range []string{"%c---", "%c ---", " %c---%[1]c ", "---\t%c", "<!--%cCOMMENTS:END -->", "<!--%c%[1]cCOMMENT:BEGIN -->", "<!-- %cSECTION:NOTES:BEGIN -->"} {
+	for _, line := range []string{
+		"%c---",
+		"%c ---",
+		" %c---%[1]c ",
+		"---\t%c",
+		"<!--%cCOMMENTS:END -->",
+		"<!--%c%[1]cCOMMENT:BEGIN -->",
+		"<!-- %cSECTION:NOTES:BEGIN -->",
+	} {
 		var text strings.Builder
 		for c := range rune(unicode.MaxRune) {
 			if unicode.In(c, unicode.Z, unicode.Cc, unicode.Cf, unicode.M) {

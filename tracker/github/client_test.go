@@ -132,12 +132,30 @@ func TestStatuses(t *testing.T) {
 		wraps      error
 		said       string
 	}{
-		"refused token":  {401, `{"message":"Bad credentials"}`, "check the GitHub token", nil, "HTTP 401: Bad credentials"},
-		"missing scope":  {403, `{"message":"Resource not accessible by personal access token"}`, "GITHUB_TOKEN", nil, "not accessible"},
-		"not found":      {404, `{"message":"Not Found"}`, "", reconcile.ErrGone, "HTTP 404"},
-		"gone":           {410, `{"message":"This issue was deleted"}`, "", reconcile.ErrGone, "deleted"},
-		"rejected":       {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
-		"server":         {502, `<html>oops ` + testToken + `</html>`, "internal error", transport.ErrServer, "oops [token]"},
+		"refused token": {
+			401,
+			`{"message":"Bad credentials"}`,
+			"check the GitHub token",
+			nil,
+			"HTTP 401: Bad credentials",
+		},
+		"missing scope": {
+			403,
+			`{"message":"Resource not accessible by personal access token"}`,
+			"GITHUB_TOKEN",
+			nil,
+			"not accessible",
+		},
+		"not found": {404, `{"message":"Not Found"}`, "", reconcile.ErrGone, "HTTP 404"},
+		"gone":      {410, `{"message":"This issue was deleted"}`, "", reconcile.ErrGone, "deleted"},
+		"rejected":  {422, `{"message":"Validation Failed"}`, "", reconcile.ErrRejected, "Validation"},
+		"server": {
+			502,
+			`<html>oops ` + testToken + `</html>`,
+			"internal error",
+			transport.ErrServer,
+			"oops [token]",
+		},
 		"elsewhere":      {302, ``, "another host", nil, "it leads to http://other.example/"},
 		"empty":          {500, ``, "internal error", transport.ErrServer, "(empty)"},
 		"no rate limit!": {403, `{"message":"Must have admin rights"}`, "check the GitHub token", nil, "admin"},
@@ -220,14 +238,26 @@ func TestGraphQLAnswers(t *testing.T) {
 		body, code string
 		missing    int
 	}{
-		"data":        {`{"data":{"a":1}}`, "", 0},
-		"missing":     {`{"data":{"a":null},"errors":[{"type":"NOT_FOUND","message":"Could not resolve","path":["a"]}]}`, "", 1},
-		"no data":     {`{"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, "github_graphql_errors", 0},
-		"also others": {`{"data":{"a":null},"errors":[{"type":"NOT_FOUND"},{"message":"boom"}]}`, "github_graphql_errors", 0},
-		"field":       {`{"errors":[{"message":"Field 'x' doesn't exist","extensions":{"code":"undefinedField"}}]}`, "github_graphql_errors", 0},
-		"shape":       {`{"data":{"a":"x"}}`, "github_unknown_payload", 0},
-		"page":        {`<html>login</html>`, "github_unknown_payload", 0},
-		"nothing":     {`{}`, "github_unknown_payload", 0},
+		"data": {`{"data":{"a":1}}`, "", 0},
+		"missing": {
+			`{"data":{"a":null},"errors":[{"type":"NOT_FOUND","message":"Could not resolve","path":["a"]}]}`,
+			"",
+			1,
+		},
+		"no data": {`{"errors":[{"type":"NOT_FOUND","message":"Could not resolve"}]}`, "github_graphql_errors", 0},
+		"also others": {
+			`{"data":{"a":null},"errors":[{"type":"NOT_FOUND"},{"message":"boom"}]}`,
+			"github_graphql_errors",
+			0,
+		},
+		"field": {
+			`{"errors":[{"message":"Field 'x' doesn't exist","extensions":{"code":"undefinedField"}}]}`,
+			"github_graphql_errors",
+			0,
+		},
+		"shape":   {`{"data":{"a":"x"}}`, "github_unknown_payload", 0},
+		"page":    {`<html>login</html>`, "github_unknown_payload", 0},
+		"nothing": {`{}`, "github_unknown_payload", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := clientOf(
@@ -257,8 +287,13 @@ func TestLimits(t *testing.T) {
 		want   time.Duration
 	}{
 		"retry after": {429, map[string]string{"Retry-After": "90"}, `{}`, 90 * time.Second},
-		"secondary":   {403, map[string]string{"Retry-After": "30"}, `{"message":"You have exceeded a secondary rate limit"}`, 30 * time.Second},
-		"no time":     {403, nil, `{"message":"You have exceeded a secondary rate limit"}`, time.Minute},
+		"secondary": {
+			403,
+			map[string]string{"Retry-After": "30"},
+			`{"message":"You have exceeded a secondary rate limit"}`,
+			30 * time.Second,
+		},
+		"no time": {403, nil, `{"message":"You have exceeded a secondary rate limit"}`, time.Minute},
 		"primary": {403, map[string]string{
 			"X-RateLimit-Limit":     "5000",
 			"X-RateLimit-Remaining": "0",
@@ -269,9 +304,19 @@ func TestLimits(t *testing.T) {
 			"X-RateLimit-Remaining": "7",
 			"X-RateLimit-Reset":     "9999999999",
 		}, ``, time.Minute},
-		"far":        {429, map[string]string{"Retry-After": "99999999"}, ``, 2 * time.Hour},
-		"a date":     {429, map[string]string{"Retry-After": testNow.Add(time.Hour).Format(http.TimeFormat)}, ``, time.Hour},
-		"GraphQL":    {200, nil, `{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`, time.Minute},
+		"far": {429, map[string]string{"Retry-After": "99999999"}, ``, 2 * time.Hour},
+		"a date": {
+			429,
+			map[string]string{"Retry-After": testNow.Add(time.Hour).Format(http.TimeFormat)},
+			``,
+			time.Hour,
+		},
+		"GraphQL": {
+			200,
+			nil,
+			`{"errors":[{"type":"RATE_LIMITED","message":"API rate limit exceeded"}]}`,
+			time.Minute,
+		},
 		"GraphQL, 2": {200, nil, `{"errors":[{"message":"You have exceeded a secondary rate limit"}]}`, time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -326,7 +371,14 @@ func TestLimits(t *testing.T) {
 }
 
 func TestForeignLimitIsIgnored(t *testing.T) {
-	for _, stored := range []string{"", "soon", "99999999999999999", "-1", "9223372036854775807", fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli())} {
+	for _, stored := range []string{
+		"",
+		"soon",
+		"99999999999999999",
+		"-1",
+		"9223372036854775807",
+		fmt.Sprint(testNow.Add(3 * time.Hour).UnixMilli()),
+	} {
 		c := clientOf(t, serving(t, func(http.ResponseWriter, *http.Request) {}), func(o *Options) {
 			o.Memory = &memory{values: map[string]string{LimitKey: stored}}
 		})

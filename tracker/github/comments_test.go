@@ -29,7 +29,8 @@ func TestComments(t *testing.T) {
 		},
 		{
 			200,
-			`[{"id": 3, "body": "did it ` + testToken + `\n\n<!-- symphony:agent -->", "created_at": "2026-03-01T12:00:02Z", "updated_at": "2026-03-01T12:00:02Z", "user": null}]`,
+			`[{"id": 3, "body": "did it ` + testToken + `\n\n<!-- symphony:agent -->", ` +
+				`"created_at": "2026-03-01T12:00:02Z", "updated_at": "2026-03-01T12:00:02Z", "user": null}]`,
 			"",
 		},
 	}

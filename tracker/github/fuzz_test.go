@@ -47,10 +47,18 @@ func FuzzAnswers(f *testing.F) {
 	const issue = `{"number":1,"id":"I","fullDatabaseId":"7","title":"T","state":"OPEN","updatedAt":"2026-03-01T12:00:00Z","labels":{"nodes":[{"name":"a"}]},
 		"blockedBy":{"nodes":[{"number":2,"state":"OPEN","repository":{"nameWithOwner":"o/x"}}]},"projectItems":{"nodes":[{"project":{"url":"x"}}]}}`
 	for _, body := range []string{
-		"[" + full + "]", `[{"number":1},7,null,` + full + `]`, `{"data":{"r0":{"nameWithOwner":"o/n","i0":` + issue + `,"p0":{"nodes":[{"url":"u"}]}}}}`,
-		`{"data":{"repository":{"nameWithOwner":"o/r","issues":{"nodes":[` + issue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}}`,
-		`{"data":{"owner":{"projectV2":{"items":{"nodes":[{"content":` + issue + `}]}}}}}`, `{"message":"` + testToken + `"}`,
-		`{"data":{"r0":null},"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"\u0067hp_0123456789abcdefghij"}]}`, "", "null", "\xff{",
+		"[" + full + "]",
+		`[{"number":1},7,null,` + full + `]`,
+		`{"data":{"r0":{"nameWithOwner":"o/n","i0":` + issue + `,"p0":{"nodes":[{"url":"u"}]}}}}`,
+		`{"data":{"repository":{"nameWithOwner":"o/r",` +
+			`"issues":{"nodes":[` + issue + `],"pageInfo":{"hasNextPage":true,"endCursor":"c"}}}}}`,
+		`{"data":{"owner":{"projectV2":{"items":{"nodes":[{"content":` + issue + `}]}}}}}`,
+		`{"message":"` + testToken + `"}`,
+		`{"data":{"r0":null},"errors":[{"type":"NOT_FOUND","path":["r0","i0"],` +
+			`"message":"\u0067hp_0123456789abcdefghij"}]}`,
+		"",
+		"null",
+		"\xff{",
 	} {
 		for _, status := range []int{200, 301, 403, 500} {
 			f.Add(status, body)

@@ -245,7 +245,16 @@ func TestListOfOtherSettingsIsDiscarded(t *testing.T) {
 	if len(got) != 1 || got[0].State != "Todo" {
 		t.Errorf("with other settings: %+v", got)
 	}
-	for _, stored := range []string{"", "x", "null", "{}", "[]", `{"for":"x"}`, `{"for":"x","repos":{"acme/web-shop":null}}`, `{"repos":{},"more":1}`} {
+	for _, stored := range []string{
+		"",
+		"x",
+		"null",
+		"{}",
+		"[]",
+		`{"for":"x"}`,
+		`{"for":"x","repos":{"acme/web-shop":null}}`,
+		`{"repos":{},"more":1}`,
+	} {
 		s.memory.values[listKey] = stored
 		s.want("after "+stored, "1")
 	}
@@ -369,7 +378,14 @@ func TestFind(t *testing.T) {
 		From:   testToken,
 	}))
 	for _, name := range []string{
-		"1", " gh-1 ", "GH-1", "#1", "web-shop-1", "acme/web-shop#1", "https://github.com/Acme/Web-Shop/issues/1", "https://github.com/acme/web-shop/issues/1#issuecomment-5",
+		"1",
+		" gh-1 ",
+		"GH-1",
+		"#1",
+		"web-shop-1",
+		"acme/web-shop#1",
+		"https://github.com/Acme/Web-Shop/issues/1",
+		"https://github.com/acme/web-shop/issues/1#issuecomment-5",
 	} {
 		i, err := s.client().Find(t.Context(), name)
 		test.Equal(
@@ -379,7 +395,16 @@ func TestFind(t *testing.T) {
 			[]any{nil, "1", "GH-1"},
 		)
 	}
-	for _, name := range []string{"", "2", "99", "x-1", "GH-", "acme/api#1", "https://github.com/acme/web-shop/pull/2", "00000000-0000-4000-8000-000000000000"} {
+	for _, name := range []string{
+		"",
+		"2",
+		"99",
+		"x-1",
+		"GH-",
+		"acme/api#1",
+		"https://github.com/acme/web-shop/pull/2",
+		"00000000-0000-4000-8000-000000000000",
+	} {
 		wantCode(t, test.Err(s.client().Find(t.Context(), name)), "issue_not_found")
 	}
 }

@@ -99,7 +99,10 @@ func TestMoveRequests(t *testing.T) {
 	s.ClearLog()
 	test.OK(t, c.Move(t.Context(), "1", "Human Review"))
 	test.Equal(t, "requests", text.Map(s.Log(), githubtest.Request.String), []string{
-		"POST 200 /graphql", "POST 200 " + issue + "/labels", "DELETE 200 " + issue + "/labels/in%20progress", "DELETE 200 " + issue + "/labels/todo",
+		"POST 200 /graphql",
+		"POST 200 " + issue + "/labels",
+		"DELETE 200 " + issue + "/labels/in%20progress",
+		"DELETE 200 " + issue + "/labels/todo",
 	})
 	s.ClearLog()
 	test.OK(t, c.Move(t.Context(), "1", "human review"))

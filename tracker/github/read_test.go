@@ -111,7 +111,8 @@ func TestUnreadablePullRequests(t *testing.T) {
 		"checks": `{"data":{"r0":{"i0":{` + plainIssue + `},"p0":{"nodes":[{"url":"u","state":"OPEN","commits":{"nodes":[{"commit":
 			{"statusCheckRollup":null}}]}}]}}},"errors":[{"type":"FORBIDDEN","path":["r0","p0","nodes",0,"commits","nodes",0,"commit",
 			"statusCheckRollup"],"message":"Resource not accessible by personal access token"}]}`,
-		"all": `{"data":{"r0":{"i0":{` + plainIssue + `},"p0":null}},"errors":[{"type":"FORBIDDEN","path":["r0","p0"],"message":"Resource not accessible"}]}`,
+		"all": `{"data":{"r0":{"i0":{` + plainIssue + `},"p0":null}},"errors":[{"type":"FORBIDDEN",` +
+			`"path":["r0","p0"],"message":"Resource not accessible"}]}`,
 	} {
 		found, warned, err := answered(t, body, byBranch)
 		if err != nil || found["1"].Title != "T" || (found["1"].PullRequest != nil) != (name == "checks") {
@@ -131,7 +132,8 @@ func TestUnreadablePullRequests(t *testing.T) {
 
 // Only an explicit answer counts as one that an issue is gone.
 func TestIssueThatIsNotInTheAnswer(t *testing.T) {
-	const gone = `"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"Could not resolve to an Issue with the number of 1."}]`
+	const gone = `"errors":[{"type":"NOT_FOUND","path":["r0","i0"],"message":"Could not resolve to ` +
+		`an Issue with the number of 1."}]`
 	found, _, err := answered(t, `{"data":{"r0":{"i0":null}},`+gone+`}`)
 	test.Equal(t, "gone", []any{err, len(found)}, []any{nil, 0})
 	for body, code := range map[string]string{

@@ -54,7 +54,8 @@ var graphQLRefusals = map[string]fault{
 	FailScope: {
 		Type: "INSUFFICIENT_SCOPES",
 		Message: "Your token has not been granted the required scopes to execute this query. The 'projectV2' " +
-			"field requires one of the following scopes: ['read:project'], but your token has only been granted the: ['repo'] scopes. " +
+			"field requires one of the following scopes: ['read:project'], but your token has only " +
+			"been granted the: ['repo'] scopes. " +
 			"Please modify your token's scopes at: https://github.com/settings/tokens.",
 	},
 }

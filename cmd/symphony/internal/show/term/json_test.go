@@ -63,11 +63,24 @@ func printed(t *testing.T, w *Env, fields, jq string) (out, errs string) {
 // the numbers exact; control characters of a document never reach the output.
 func TestJSONQuery(t *testing.T) {
 	for name, c := range map[string]struct{ fields, jq, want string }{
-		"fields":       {"url,id", "", "[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  },\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n"},
-		"jq":           {"", ".[] | .id, .n, .cost, .url, .at", "WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n\n2026-02-24T20:09:00Z\n"},
+		"fields": {
+			"url,id",
+			"",
+			"[\n  {\n    \"url\": \"https://example.com/9?a=\\u009c\",\n    \"id\": \"WEB-9\"\n  }," +
+				"\n  {\n    \"url\": null,\n    \"id\": \"WEB-10\"\n  }\n]\n",
+		},
+		"jq": {
+			"",
+			".[] | .id, .n, .cost, .url, .at",
+			"WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n\n2026-02-24T20:09:00Z\n",
+		},
 		"jq of fields": {"id,n", ".[0]", `{"id":"WEB-9","n":12345678}` + "\n"},
-		"jq strings":   {"", ".[1] | .title, [.id, .n], ([.id, .n] | @tsv)", "bad \\x1b[31m\ntwo\tlines\n[\"WEB-10\",3]\nWEB-10\t3\n"},
-		"jq halts":     {"", "1, halt, 2", "1\n"},
+		"jq strings": {
+			"",
+			".[1] | .title, [.id, .n], ([.id, .n] | @tsv)",
+			"bad \\x1b[31m\ntwo\tlines\n[\"WEB-10\",3]\nWEB-10\t3\n",
+		},
+		"jq halts": {"", "1, halt, 2", "1\n"},
 	} {
 		out, errs := printed(t, &Env{}, c.fields, c.jq)
 		test.Equal(t, name, [2]string{out, errs}, [2]string{c.want})
@@ -80,7 +93,11 @@ func TestJSONQueryErrors(t *testing.T) {
 	for _, c := range []struct{ jq, want string }{
 		{".[", `--jq: unexpected EOF`},
 		{"nosuch", `--jq: function not defined: nosuch/0`},
-		{".x", "symphony: output_failed: the command is done, but its answer can't be printed: --jq: expected an object but got: array"},
+		{
+			".x",
+			"symphony: output_failed: the command is done, but its answer can't be printed: --jq: " +
+				"expected an object but got: array",
+		},
 	} {
 		out, errs := printed(t, &Env{}, "", c.jq)
 		test.Equal(t, "the output of "+c.jq, out, "")

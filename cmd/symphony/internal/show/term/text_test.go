@@ -96,8 +96,10 @@ func TestTableShrinks(t *testing.T) {
 	table.Add("ABC-1", "日本語の題名です", "13.7k", "", "go test ./... -run TestTable")
 	table.Add("ABC-10", "Short", "", "", "idle")
 	for width, want := range map[int]string{
-		80: "ISSUE   TITLE             TOKENS  NOW\nABC-1   日本語の題名です   13.7k  go test ./... -run TestTable\nABC-10  Short                     idle",
-		57: "ISSUE   TITLE        TOKENS  NOW\nABC-1   日本語の題…   13.7k  go test ./... -run TestTable\nABC-10  Short                idle",
+		80: "ISSUE   TITLE             TOKENS  NOW\nABC-1   日本語の題名です   13.7k  go " +
+			"test ./... -run TestTable\nABC-10  Short                     idle",
+		57: "ISSUE   TITLE        TOKENS  NOW\nABC-1   日本語の題…   13.7k  go test ./... " +
+			"-run TestTable\nABC-10  Short                idle",
 		40: "ISSUE   TITLE     TOKENS  NOW\nABC-1   日本語…    13.7k  go test ./...…\nABC-10  Short             idle",
 		30: "ISSUE   TITLE     NOW\nABC-1   日本語…   go test ./.…\nABC-10  Short     idle",
 		20: "ISSUE   NOW\nABC-1   go test ./.…\nABC-10  idle",
@@ -138,7 +140,12 @@ func TestWrap(t *testing.T) {
 		want        string
 	}{
 		{"", "", 10, ""},
-		{"BLOCKED  ", "codex limit used up until 04:07, in 59m", 30, "BLOCKED  codex limit used up\n         until 04:07, in 59m"},
+		{
+			"BLOCKED  ",
+			"codex limit used up until 04:07, in 59m",
+			30,
+			"BLOCKED  codex limit used up\n         until 04:07, in 59m",
+		},
 		{"", "one 日本語日本語 two", 10, "one\n日本語日本\n語 two"},
 		{"", "aaaaaaaaaaaa b", 5, "aaaaa\naaaaa\naa b"},
 		{"too wide a label ", "日本", 5, "too wide a label 日\n                 本"},
@@ -155,7 +162,13 @@ func TestASCII(t *testing.T) {
 		environ []string
 		want    bool
 	}{
-		{nil, true}, {[]string{"LANG=C"}, false}, {[]string{"LANG=C", "LC_ALL=de_DE.utf8"}, true}, {[]string{"LANG=en_US.UTF-8", "LC_CTYPE=POSIX"}, false},
+		{
+			nil,
+			true,
+		}, {
+			[]string{"LANG=C"},
+			false,
+		}, {[]string{"LANG=C", "LC_ALL=de_DE.utf8"}, true}, {[]string{"LANG=en_US.UTF-8", "LC_CTYPE=POSIX"}, false},
 	} {
 		w := &Env{}
 		w.Environ = c.environ

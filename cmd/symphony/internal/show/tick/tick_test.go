@@ -108,7 +108,8 @@ func TestQuietLoopRemembersWhatItPrinted(t *testing.T) {
 func TestLoopEndsDuringItsStart(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "WORKFLOW.md")
-	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], terminal_states: [Done]}\n---\nWork."
+	text := "---\ntracker: {kind: file, provider: {path: issues}, active_states: [Todo], " +
+		"terminal_states: [Done]}\n---\nWork."
 	test.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	var out bytes.Buffer
 	w := &term.Env{
@@ -174,7 +175,12 @@ func TestLoopTellsSystemd(t *testing.T) {
 		close(first)
 	}()
 	l.reloadAll(t.Context())
-	for _, want := range []string{"STATUS=one: 1 running 0 held", "STATUS=one: 1 running 0 held; two: locked", "RELOADING=1\nMONOTONIC_USEC=", "READY=1"} {
+	for _, want := range []string{
+		"STATUS=one: 1 running 0 held",
+		"STATUS=one: 1 running 0 held; two: locked",
+		"RELOADING=1\nMONOTONIC_USEC=",
+		"READY=1",
+	} {
 		if got := received(); !strings.HasPrefix(got, want) {
 			t.Errorf("systemd gets %q, want %q", got, want)
 		}

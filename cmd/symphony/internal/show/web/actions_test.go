@@ -152,13 +152,25 @@ func TestActionOrders(t *testing.T) {
 		})},
 		{at + "answer", `{"texts":["one\n","--two"]}`, about(operate.VerbAnswer, texts("one\n", "--two"))},
 		{at + "answer", "text=hunter2&text=", about(operate.VerbAnswer, texts("hunter2", ""))},
-		{severalPath, `{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`, both(reconcile.VerbHold, requests.Decision{}, "ABC-1", "ABC-2")},
-		{severalPath, `{"verb":"approve","for_session":true,"targets":[{"name":"ABC-1.1"}]}`, both(operate.VerbApprove, session, "ABC-1.1")},
+		{
+			severalPath,
+			`{"verb":"hold","targets":[{"project":"web","name":"ABC-1"},{"name":"ABC-2"}]}`,
+			both(reconcile.VerbHold, requests.Decision{}, "ABC-1", "ABC-2"),
+		},
+		{
+			severalPath,
+			`{"verb":"approve","for_session":true,"targets":[{"name":"ABC-1.1"}]}`,
+			both(operate.VerbApprove, session, "ABC-1.1"),
+		},
 		{severalPath, marked + "stop", both(reconcile.VerbStop, requests.Decision{}, "ABC-1", "a/b")},
 		{severalPath, marked + "deny", both(operate.VerbDeny, deny("no"), "ABC-1.1")},
 		// The form of a page: an option, an own text beside options, two of several, nothing
 		// for an optional question.
-		{at + "answer", "questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/", about(operate.VerbAnswer, texts("Red", "my\nown", "a, b", ""))},
+		{
+			at + "answer",
+			"questions=4&answer-0=Red&text-0=&text-1=my%0D%0Aown&answer-2=a&answer-2=b&back=/",
+			about(operate.VerbAnswer, texts("Red", "my\nown", "a, b", "")),
+		},
 	} {
 		w := post(s, c.path, c.body)
 		if w.Code != http.StatusOK && w.Code != http.StatusSeeOther {
@@ -200,7 +212,13 @@ func TestActionErrors(t *testing.T) {
 		{"/login", "token=" + strings.Repeat("a", maxBody), "", 413, "body_too_large"},
 		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1\u0000","project":"web"}]}`, "", 400, "NUL"},
 		{severalPath, `{"verb":"hold","targets":[]}`, "", 400, "no targets"},
-		{severalPath, `{"verb":"hold","targets":[{"name":"A-1"}` + strings.Repeat(`,{"name":"A-1"}`, 500) + `]}`, "", 400, "501 targets in one request"},
+		{
+			severalPath,
+			`{"verb":"hold","targets":[{"name":"A-1"}` + strings.Repeat(`,{"name":"A-1"}`, 500) + `]}`,
+			"",
+			400,
+			"501 targets in one request",
+		},
 		{severalPath, `{"verb":"pause","targets":[{"name":"ABC-1"}]}`, "", 400, "verb must be one of"},
 		{severalPath, `{"verb":"hold","targets":[{"name":"ABC-1","project":"nosuch"}]}`, "", 404, "project_not_found"},
 		{severalPath, "verb=hold&issue=web/ABC-1", "", 400, "unknown field"},
@@ -246,7 +264,15 @@ func TestNotice(t *testing.T) {
 	s := acting(t, func(context.Context, *wiring.Project, order) (outcome, error) {
 		return outcome{lines: []string{"paused: <b>", "", "no schedule"}}, nil
 	}, "web")
-	for _, back := range []string{"//evil.example/", "https://evil.example/", `/\evil.example`, `\\evil.example`, "/\t/evil.example", "evil", ""} {
+	for _, back := range []string{
+		"//evil.example/",
+		"https://evil.example/",
+		`/\evil.example`,
+		`\\evil.example`,
+		"/\t/evil.example",
+		"evil",
+		"",
+	} {
 		to := post(s, "/api/v1/pause", url.Values{"back": {back}}.Encode()).Header().Get("Location")
 		test.Equal(t, "back to "+back, to, "/")
 	}

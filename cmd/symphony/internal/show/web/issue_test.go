@@ -134,7 +134,11 @@ func TestDetailsNeedTheToken(t *testing.T) {
 	test.Contains(t, "the page without the token", visit(s, "GET", address, "").Body.String(), hint)
 	test.Lacks(t, "the page with it", get(t, s, address, time.Minute).Body.String(), hint)
 	for _, path := range []string{
-		address + "/log", address + "/log?line=line-1-1", address + "/run", address + "/run?only=failures", address + "/diff",
+		address + "/log",
+		address + "/log?line=line-1-1",
+		address + "/run",
+		address + "/run?only=failures",
+		address + "/diff",
 		"/api/v1/" + issue + "/log", "/api/v1/" + issue + "/diff",
 	} {
 		test.Equal(t, path+" without the token", visit(s, "GET", path, "").Code, http.StatusUnauthorized)

@@ -63,18 +63,40 @@ func TestRequestForm(t *testing.T) {
 		want   string // separated by bars
 	}{
 		{
-			"command", command, true, `action="/api/v1/requests/ABC-1.2/approve?project=web%26x%3Dy"|name="for_session" value="true"|/deny?project=|name="reason"|name="back" value="/?q=a"` +
+			"command",
+			command,
+			true,
+			`action="/api/v1/requests/ABC-1.2/approve?project=web%26x%3Dy"|name="for_session" ` +
+				`value="true"|/deny?project=|name="reason"|name="back" value="/?q=a"` +
 				`|runs outside the sandbox|<code>rm \` + "\n\t" + `-rf \x1b[31m/ &lt;b&gt;</code>|/srv/\x202e|why?|7 more bytes|&lt;script&gt;|datetime="2026-02-24T20:15:00Z"|rm -rf \x202e/ &lt;b&gt;</p>`,
 		},
-		{"command, reading", command, false, `-rf \x1b[31m/|<a href="/login">enter the token</a>|symphony approve ABC-1.2 | symphony deny ABC-1.2`},
 		{
-			"question", question, true, `action="/api/v1/requests/ABC-1.2/answer?|name="questions" value="6"|has 6 questions|Which &lt;b&gt;?` +
-				`|type="radio" name="answer-0" value="Red &#34;x&#34;" required|warm|type="password" name="text-1" autocomplete="off" required` +
-				`|type="radio" name="answer-2" value="A">|Another answer <input name="text-2"|type="checkbox" name="answer-3" value="A">` +
+			"command, reading",
+			command,
+			false,
+			`-rf \x1b[31m/|<a href="/login">enter the token</a>|symphony approve ABC-1.2 | symphony deny ABC-1.2`,
+		},
+		{
+			"question",
+			question,
+			true,
+			`action="/api/v1/requests/ABC-1.2/answer?|name="questions" value="6"|has 6 questions|Which &lt;b&gt;?` +
+				`|type="radio" name="answer-0" value="Red &#34;x&#34;" ` +
+				`required|warm|type="password" name="text-1" autocomplete="off" required` +
+				`|type="radio" name="answer-2" value="A">|Another answer <input ` +
+				`name="text-2"|type="checkbox" name="answer-3" value="A">` +
 				`|type="number" step="1" name="text-4">|<textarea name="text-5" rows="2" required>|/deny?`,
 		},
 		{"question, reading", question, false, "Red &#34;x&#34;|Story|symphony answer ABC-1.2"},
-		{"change", change, true, `wants to change files|<div class="lines sides" tabindex="0" role="region" aria-label="a\x07b">|<code>a\x07b</code>|<div class="hunk"><code>@@ -1 +1 @@</code></div>|<div class="del"><code>&lt;old&gt;</code></div><div class="add"><code>new\x1b]0;x\x07</code>`},
+		{
+			"change",
+			change,
+			true,
+			`wants to change files|<div class="lines sides" tabindex="0" role="region" ` +
+				`aria-label="a\x07b">|<code>a\x07b</code>|<div class="hunk"><code>@@ -1 +1 ` +
+				`@@</code></div>|<div class="del"><code>&lt;old&gt;</code></div><div ` +
+				`class="add"><code>new\x1b]0;x\x07</code>`,
+		},
 	} {
 		forms := Forms{Project: "web&x=y", Back: "/?q=a", MayAct: c.mayAct}
 		html := string(draw(fragments(), "request", forms.Request(c.row)))

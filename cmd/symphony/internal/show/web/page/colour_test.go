@@ -16,11 +16,24 @@ func TestColours(t *testing.T) {
 	for _, c := range []struct{ file, diff, want string }{
 		{
 			"a.go", "@@ -1 +1 @@\n-return a /* x\n+return b, \"\\\"//\", `x\n y\n+` // if\n@@ -9 +9 @@\n y if",
-			"[word:return] a [comment:/* x]|[word:return] b, [string:\"\\\"//\"], [string:`x]|[string:y]|[string:`] [comment:// if]|y [word:if]",
+			"[word:return] a [comment:/* x]|[word:return] b, [string:\"\\\"//\"], " +
+				"[string:`x]|[string:y]|[string:`] [comment:// if]|y [word:if]",
 		},
-		{"b.py", "+def f(): '''\n+if\n+''' # if\n+x#1", "[word:def] f(): [string:''']|[string:if]|[string:'''] [comment:# if]|x#[number:1]"},
-		{"c.rs", "+fn f<'a>(x: &'a str)\n+if c == '\"' {", "[word:fn] f<'a>(x: &'a str)|[word:if] c == [string:'\"'] {"},
-		{"d.sh", "+echo $# 'it'\\''s \\' \"s\n+fi' # x", "echo $# [string:'it']\\'[string:'s \\'] [string:\"s]|[word:fi][string:' # x]"},
+		{
+			"b.py",
+			"+def f(): '''\n+if\n+''' # if\n+x#1",
+			"[word:def] f(): [string:''']|[string:if]|[string:'''] [comment:# if]|x#[number:1]",
+		},
+		{
+			"c.rs",
+			"+fn f<'a>(x: &'a str)\n+if c == '\"' {",
+			"[word:fn] f<'a>(x: &'a str)|[word:if] c == [string:'\"'] {",
+		},
+		{
+			"d.sh",
+			"+echo $# 'it'\\''s \\' \"s\n+fi' # x",
+			"echo $# [string:'it']\\'[string:'s \\'] [string:\"s]|[word:fi][string:' # x]",
+		},
 		{"d.yml", "+a: don't # b", "a: don't [comment:# b]"},
 		{"e.html", "+a <!-- if\n+--> if", "a [comment:<!-- if]|[comment:-->] if"},
 		{"f.sql", "+select 1 -- x", "[word:select] [number:1] [comment:-- x]"},
@@ -61,7 +74,22 @@ func TestColoursKeepTheText(t *testing.T) {
 		"",
 	)
 	line := text.VisibleLines(evil) + " if /* é \"\" 12 */ `x` ''' \"\"\" <!-- -->"
-	for _, file := range []string{"a.go", "a.js", "a.java", "a.c", "a.rs", "a.css", "a.json", "a.sql", "a.html", "a.py", "a.rb", "a.sh", "a.yml", "a"} {
+	for _, file := range []string{
+		"a.go",
+		"a.js",
+		"a.java",
+		"a.c",
+		"a.rs",
+		"a.css",
+		"a.json",
+		"a.sql",
+		"a.html",
+		"a.py",
+		"a.rb",
+		"a.sh",
+		"a.yml",
+		"a",
+	} {
 		for from := range line {
 			for till := range text.Within(line[from:], 12) {
 				lines := []diffLine{{Text: line, From: from, Till: from + till}}

@@ -20,7 +20,8 @@ import (
 )
 
 // evil is what an agent or a tracker may write.
-const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m \u202etxt.exe \x00 \u2028 \xff &amp;"
+const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x1b[31mred\x1b[0m " +
+	"\u202etxt.exe \x00 \u2028 \xff &amp;"
 
 // elements are all elements that the pages of an issue and a diff have.
 var elements = strings.Fields(
@@ -57,7 +58,10 @@ func checkHTML(t *testing.T, p Page) string {
 				switch name := a.Name.Local; {
 				case strings.HasPrefix(name, "on"), name == "style", name == "src":
 					t.Errorf("the attribute %s=%s", name, a.Value)
-				case strings.Contains(a.Value, "ZgotmplZ"), name == "href" && found && !slices.Contains([]string{"https", "http", "mailto"}, strings.ToLower(scheme)):
+				case strings.Contains(a.Value, "ZgotmplZ"), name == "href" && found && !slices.Contains(
+					[]string{"https", "http", "mailto"},
+					strings.ToLower(scheme),
+				):
 					t.Errorf("the address %s", a.Value)
 				}
 				seen.WriteString(a.Value + "\n")

@@ -340,8 +340,21 @@ func TestObstacles(t *testing.T) {
 		change func(*view.Overview)
 		parts  []string
 	}{
-		"dead schedule": {func(v *view.Overview) { v.Schedule = false }, []string{`bad notice`, "No schedule is active", "nothing settles", "symphony schedule install", "/api/v1/refresh?", "Run a pass now"}},
-		"overdue":       {func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) }, []string{"a pass is overdue", ", due <time"}},
+		"dead schedule": {
+			func(v *view.Overview) { v.Schedule = false },
+			[]string{
+				`bad notice`,
+				"No schedule is active",
+				"nothing settles",
+				"symphony schedule install",
+				"/api/v1/refresh?",
+				"Run a pass now",
+			},
+		},
+		"overdue": {
+			func(v *view.Overview) { v.GeneratedAt = moment.Add(7 * time.Minute) },
+			[]string{"a pass is overdue", ", due <time"},
+		},
 		"limit": {
 			blocked(wiring.BlockedRow{Reason: "agent_quota", Since: moment, Until: &moment}),
 			[]string{"notice warn", "the limit of codex is used up", "ends <time", "/api/v1/unblock?"},
@@ -352,7 +365,14 @@ func TestObstacles(t *testing.T) {
 				Message: "HTTP 503",
 				NextTry: moment.Add(time.Minute),
 			}),
-			[]string{"notice warn", "Nothing new starts: the tracker can", "next try <time", "HTTP 503", "tracker_unavailable", "/api/v1/unblock?"},
+			[]string{
+				"notice warn",
+				"Nothing new starts: the tracker can",
+				"next try <time",
+				"HTTP 503",
+				"tracker_unavailable",
+				"/api/v1/unblock?",
+			},
 		},
 		"pass": {
 			func(v *view.Overview) {
@@ -368,8 +388,11 @@ func TestObstacles(t *testing.T) {
 			v.Budget.Reached = true
 			v.Budget.Message = new("used up")
 		}, []string{"the budget of today is used up", "agent.budget_per_day"}},
-		"low":    {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
-		"paused": {func(v *view.Overview) { v.Paused = true }, []string{"Paused", "before you resume it", "/api/v1/resume?project=web", `id="needs"`}},
+		"low": {func(v *view.Overview) { v.LowUntil = &moment }, []string{"less than a tenth of the tracker"}},
+		"paused": {
+			func(v *view.Overview) { v.Paused = true },
+			[]string{"Paused", "before you resume it", "/api/v1/resume?project=web", `id="needs"`},
+		},
 		"unreadable": {
 			unread(reconcile.Error{Code: "state_io", Message: "disk", Hint: "look"}),
 			[]string{"1 unreadable project", "can&#39;t be read", "disk", "look", "state_io"},

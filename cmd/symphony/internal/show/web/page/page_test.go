@@ -17,7 +17,8 @@ import (
 func TestContrast(t *testing.T) {
 	css := test.Must(os.ReadFile("assets/page.css"))
 	tokens := map[string][2]string{}
-	for _, m := range regexp.MustCompile(`--([a-z-]+): light-dark\((#[0-9a-f]{6}), (#[0-9a-f]{6})\)`).FindAllStringSubmatch(string(css), -1) {
+	for _, m := range regexp.MustCompile(`--([a-z-]+): light-dark\((#[0-9a-f]{6}), `+
+		`(#[0-9a-f]{6})\)`).FindAllStringSubmatch(string(css), -1) {
 		tokens[m[1]] = [2]string{m[2], m[3]}
 	}
 	for pair, least := range map[string]float64{

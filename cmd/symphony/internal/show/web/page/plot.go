@@ -84,7 +84,8 @@ func meter(kind string, used, most float64, label string) template.HTML {
 	case share > 0.9:
 		class = "warn"
 	}
-	const drawing = `<svg class="plot meter" viewBox="0 0 %g 6" preserveAspectRatio="none" role="img" aria-label="%s">` +
+	const drawing = `<svg class="plot meter" viewBox="0 0 %g 6" preserveAspectRatio="none" ` +
+		`role="img" aria-label="%s">` +
 		`<rect class="rest" width="%g" height="6" rx="3"/><rect class="%s" width="%.1f" height="6" rx="3"/></svg>`
 	// escaped
 	return template.HTML(

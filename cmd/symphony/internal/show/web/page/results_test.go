@@ -81,7 +81,10 @@ func TestResultsPage(t *testing.T) {
 		Results{Choice: plain, Found: report.ResultList{GeneratedAt: moment}}.LastDays(7),
 	},
 		[]string{
-			"/results?from=100&outcome=held&q=a+b", "/results?outcome=held&q=a+b", "/results?outcome=merged&q=a+b", "/results?label=a%26b&outcome=held&q=a+b",
+			"/results?from=100&outcome=held&q=a+b",
+			"/results?outcome=held&q=a+b",
+			"/results?outcome=merged&q=a+b",
+			"/results?label=a%26b&outcome=held&q=a+b",
 			"/results?outcome=held&q=a+b&since=2026-02-24&until=2026-02-24", "/results",
 			"/results?outcome=held&q=a+b&since=2026-02-18",
 		})

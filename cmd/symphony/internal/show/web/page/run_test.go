@@ -21,9 +21,22 @@ func TestHostileRun(t *testing.T) {
 	r := Run{Of: hostile(), RunID: "20260224T090000.000-aaaaaa", Query: ""}
 	long := strings.Split(strings.Repeat(evil+"\n", 20_000), "\n")
 	for n, kind := range []eventlog.Kind{
-		eventlog.Words, eventlog.Command, eventlog.Change, eventlog.Call, eventlog.Prompt, eventlog.Request, eventlog.Fault, eventlog.Note, eventlog.Unknown,
+		eventlog.Words,
+		eventlog.Command,
+		eventlog.Change,
+		eventlog.Call,
+		eventlog.Prompt,
+		eventlog.Request,
+		eventlog.Fault,
+		eventlog.Note,
+		eventlog.Unknown,
 	} {
-		for _, said := range []string{evil, strings.Repeat("x", 10<<20), strings.Repeat("[**`", 1<<20), "reasoning: " + evil} {
+		for _, said := range []string{
+			evil,
+			strings.Repeat("x", 10<<20),
+			strings.Repeat("[**`", 1<<20),
+			"reasoning: " + evil,
+		} {
 			l := eventlog.Line{
 				At:     moment.Add(time.Duration(n) * time.Second),
 				Kind:   kind,
@@ -119,9 +132,11 @@ func TestRun(t *testing.T) {
 	)
 	test.Equal(t, "commands on the axis", count(r, `<rect class="(good|bad)" x="[\d.]+" y="18"`), 300)
 	for _, bar := range []string{
-		`<rect class="bad" x="0.0" y="0" width="100.0" height="7"><title>Run failed, 30s`, `<rect class="wait" x="100.0" y="0" width="100.0" height="7"><title>waited, 30s`,
+		`<rect class="bad" x="0.0" y="0" width="100.0" height="7"><title>Run failed, 30s`,
+		`<rect class="wait" x="100.0" y="0" width="100.0" height="7"><title>waited, 30s`,
 		`<rect class="active" x="200.0" y="0" width="800.0" height="7"><title>Run, attempt 2 in progress, 4m`,
-		`<rect class="good" x="400.0" y="9" width="600.0" height="7"><title>turn 1 completed, 3m`, `<rect class="warn" x="400.0" y="27" width="600.0"`,
+		`<rect class="good" x="400.0" y="9" width="600.0" height="7"><title>turn 1 completed, 3m`,
+		`<rect class="warn" x="400.0" y="27" width="600.0"`,
 	} {
 		test.Contains(t, "the axis", string(r.Page().Main), bar)
 	}
@@ -159,14 +174,16 @@ func TestBlocks(t *testing.T) {
 	}
 	html := draw(reconcile.RequestChange{
 		Kind: "update",
-		Diff: "@@ -1 +1 @@\n-return a - b\n-gone\n+return a + b\n+all is new here, nothing stays\n+rm -rf /\n hidden?\nhidden?",
+		Diff: "@@ -1 +1 @@\n-return a - b\n-gone\n+return a + b\n+all is new here, nothing " +
+			"stays\n+rm -rf /\n hidden?\nhidden?",
 	})
 	test.Contains(
 		t,
 		"the patch",
 		html,
 		`<div class="del"><code>return a <mark>-</mark> b</code></div><div class="del"><code>gone</code></div>`,
-		`<div class="add"><code>return a <mark>+</mark> b</code></div><div class="add"><code>all is new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`,
+		`<div class="add"><code>return a <mark>+</mark> b</code></div><div class="add"><code>all is `+
+			`new here, nothing stays</code></div><div class="add"><code>rm -rf /</code></div>`,
 	)
 	test.Equal(t, "lines that no head counts", strings.Count(html, "<code>hidden?</code>"), 2)
 	test.Contains(t, "a new file, which codex sends without signs", draw(reconcile.RequestChange{
