@@ -130,8 +130,8 @@ func Time(s string) *time.Time {
 }
 
 // YAMLFault returns the line of a text, from 0, that an error of the YAML library is about,
-// and the error's message without the library's name and line. The library's number is that of
-// an enclosing part, or too small by one, or missing. But the library reads from the start, so
+// and the error's message without the library's name and line. The library's number may be of
+// an enclosing part, too small by one, or missing. But the library reads from the start, so
 // that the shortest beginning of the text with the same error ends on the faulty line.
 func YAMLFault(text []byte, err error) (line int, message string) {
 	message = YAMLMessage(err)

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Marker ends the comments of agents, where a tracker does not tell them from those of the
+// Marker ends the comments of agents, where a tracker does not tell them from comments of the
 // key's user.
 const Marker = reconcile.CommentMarker + "agent -->"
 
@@ -119,8 +119,8 @@ func ReadOnly(change string) error {
 		" was not carried out; say in your last message what should be changed")
 }
 
-// Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is that of
-// an error without one.
+// Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is used
+// for an error that has no code of its own.
 func Refused(code string, err error) reconcile.ToolAnswer {
 	e := &reconcile.Error{Code: code, Message: err.Error()}
 	errors.As(err, &e)

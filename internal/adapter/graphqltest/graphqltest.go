@@ -25,8 +25,8 @@ type Request struct {
 	values map[string]any
 }
 
-// Parse parses a request. The operation is the only one, or the one that name names. Beside an
-// error it returns one without fields.
+// Parse parses a request. name is the name of the operation; it may be empty if there is only
+// one. Beside an error it returns a request without fields.
 func Parse(query, name string, variables map[string]any) (*Request, error) {
 	r := &Request{&ast.OperationDefinition{}, nil, map[string]any{}}
 	doc, err := parser.ParseQuery(&ast.Source{Input: query})
@@ -71,8 +71,8 @@ func (r *Request) Validate(schema *ast.Schema) (faults []error) {
 }
 
 // Fields lists the selected fields of an object, without those that @skip and @include
-// exclude. Of fragments it has those on the object's type; those on every type if typ is
-// empty. Fields with the same alias are merged.
+// exclude. It follows fragments on the object's type, or all fragments if typ is empty. Fields
+// with the same alias are merged.
 func (r *Request) Fields(set ast.SelectionSet, typ string) (fields []*ast.Field) {
 	for _, s := range set {
 		for _, f := range r.fieldsOf(s, typ) {
@@ -124,7 +124,7 @@ func Number(v any) float64 {
 	return n
 }
 
-// Arguments returns the values of arguments: those of variables are of encoding/json, whole
+// Arguments returns the values of arguments. Variables have values of encoding/json, whole
 // numbers in the document are int64. A variable without a value is omitted.
 func (r *Request) Arguments(list ast.ArgumentList) map[string]any {
 	args := map[string]any{}
@@ -166,8 +166,8 @@ type Failure struct {
 	Value json.RawMessage `json:"value"`
 }
 
-// Failures are those that a test has ordered. They apply in the order in which they were
-// added. Their methods are safe for concurrent use.
+// Failures are the failures that a test wants, in this order. Their methods are safe for
+// concurrent use.
 type Failures struct {
 	Kinds []string // that the server knows
 	mu    sync.Mutex
@@ -213,8 +213,8 @@ func (l *Failures) Next(applies func(*Failure) bool) *Failure {
 	return nil
 }
 
-// Spoil replaces the field of the failure in an answer: in the first object that has it, or
-// that of the issue.
+// Spoil replaces the field of the failure in an answer: in the first object that has it, or in
+// the object of the issue.
 func (f *Failure) Spoil(answer any, isIssue func(object map[string]any) bool) bool {
 	switch v := answer.(type) {
 	case map[string]any:

@@ -99,8 +99,7 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 	return a
 }
 
-// Patiently calls ask, and again at the end of a rate limit of which its error tells, if that
-// comes soon.
+// Patiently calls ask, and calls it again when a rate limit has ended, as long as that is soon.
 func (c *Client) Patiently(ctx context.Context, ask func() error) error {
 	for began := time.Now(); ; {
 		err := ask()

@@ -25,8 +25,7 @@ type TrackerReport struct {
 }
 
 // CheckTracker checks whether the tracker of the workflow keeps the contract of trackers. It
-// only reads. The error reports that the tracker could not be checked, or is that of a call
-// that failed.
+// only reads. It returns an error if a call failed or the tracker could not be checked.
 func CheckTracker(ctx context.Context, p *Project) (*TrackerReport, error) {
 	cfg, err := p.Config()
 	if err != nil {

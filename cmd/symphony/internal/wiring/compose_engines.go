@@ -127,8 +127,8 @@ func commands(w workflow.Worker) command.Commands {
 // hosts.
 const NameOnHostsKey = "name_on_hosts"
 
-// nameOnHosts returns the name of the project on hosts: the stored one, or else one that
-// differs from those of other projects and of other machines.
+// nameOnHosts returns the name of the project on hosts, such as project-5d41402abc4b2a76: the
+// stored name, or a new one that no other project of this machine or of another one has.
 func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
 	if db != nil { // a project that has not run yet has none
 		stored, found, err := db.Meta(ctx, NameOnHostsKey)
@@ -241,8 +241,8 @@ type HostAnswer struct {
 	Login  string // what codex login status prints: "Logged in using ChatGPT"
 	Git    string // its version, such as 2.51.0
 	Author string // of commits there; empty if git knows none
-	// NoRoot is the directory because of which worker.root can't be made or written there;
-	// empty if it can.
+	// NoRoot is a directory that keeps worker.root from being made or written there; empty if
+	// nothing does.
 	NoRoot  string
 	Latency time.Duration // of the connection and the answer
 }

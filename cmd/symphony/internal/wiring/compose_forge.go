@@ -12,7 +12,7 @@ import (
 
 // NewForge returns what builds the adapter to the pull requests of a configuration; nil if it
 // wants none. It uses the token of gh, if gh is logged in in the environment that it is given,
-// otherwise that of the workflow. The memory may be nil.
+// otherwise the token of the workflow. The memory may be nil.
 func NewForge(
 	p *Project,
 	cfg *workflow.Config,

@@ -41,8 +41,8 @@ func (p *Project) GhToken(api string) string {
 	return token.(string)
 }
 
-// askGh asks gh for its token: the one that it has stored or, if env has one, that of a
-// variable. The error is why there is none.
+// askGh asks gh for its token. gh prints the token of a variable if env has one, such as
+// GH_TOKEN, otherwise the token that it has stored. The error is why there is none.
 func askGh(ctx context.Context, api string, env []string) (string, error) {
 	program := proc.LookPath("gh", env)
 	name := host.GhHost(api)

@@ -78,7 +78,7 @@ func WrongNames(
 
 // uncountedRow returns an error if labels that operators set do not count for a row of
 // agent.by_label with set_by, because symphony works with the key of these operators; nil if
-// they count. Their labels can't be told from those of agents.
+// they count. Labels that these operators set can't be told from labels that agents set.
 func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
 	at := slices.IndexFunc(cfg.Agent.ByLabel, func(row workflow.LabelRow) bool { return row.SetBy != "" })
 	if at < 0 || len(own) == 0 {
@@ -181,8 +181,8 @@ func showsProject(found map[string]reconcile.Issue) bool {
 }
 
 // confirmProject returns an error if the tracker shows no issue of the workflow's project. The
-// project may be mistyped then, and neither the issues that seem to be in another one nor
-// those of the project before may be stopped or released.
+// project may be mistyped then: issues that seem to be in another project, and issues of the
+// project before, must not be stopped or released.
 func (v *verified) confirmProject(ctx context.Context) error {
 	candidates, err := v.t.Candidates(ctx, v.cfg.Policy.ActiveStates)
 	if err != nil || len(candidates) > 0 {
@@ -212,8 +212,8 @@ func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile
 }
 
 // hasOwnNames reports whether the workflow has names that may be mistyped although the tracker
-// shows issues: states other than those that each project of the tracker has, labels, an
-// assignee or operators.
+// shows issues: states that not every project of the tracker has, labels, an assignee or
+// operators.
 func (v *verified) hasOwnNames() bool {
 	n := TrackerNames(v.cfg)
 	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
@@ -222,8 +222,8 @@ func (v *verified) hasOwnNames() bool {
 		len(n.Labels) > 0 || len(n.Operators) > 0 || n.Assignee != ""
 }
 
-// explain adds to the error of a project that does not exist which key of which workflow names
-// it. It returns other errors as they are.
+// explain completes the error of a project that does not exist: it names the workflow and the
+// key with the project. It returns other errors as they are.
 func (v *verified) explain(err error) error {
 	if !isNoProject(err) {
 		return err

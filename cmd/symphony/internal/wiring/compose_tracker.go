@@ -99,8 +99,8 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 	)
 }
 
-// commandOptions are those of a tracker that is a program. It is started beside WORKFLOW.md,
-// with the environment of hooks and the tracker's key, which hooks do not get.
+// commandOptions are the options for a tracker that is a program. It is started beside
+// WORKFLOW.md, with the environment of hooks and the tracker's key, which hooks do not get.
 func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 	t := cfg.Tracker
 	key := cfg.Tracker.APIKey.Reveal()

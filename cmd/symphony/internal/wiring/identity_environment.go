@@ -54,8 +54,8 @@ func (p *Project) Lookup(name string) (string, bool) {
 	return v, ok
 }
 
-// Environ is the environment of hooks and agents: that of the process and the variables of the
-// file, each name once.
+// Environ is the environment of hooks and agents: the variables of the process and of the
+// environment files, each name once.
 func (p *Project) Environ() []string {
 	vars := map[string]string{}
 	maps.Copy(vars, p.EnvFile)
@@ -83,8 +83,8 @@ func (p *Project) WorkerEnviron() []string {
 	return append(p.Environ(), environ.FromFileVar+"="+strings.Join(names, ","))
 }
 
-// OwnPassEnviron is the environment of the pass that a worker starts. It equals that of the
-// pass that started the worker.
+// OwnPassEnviron is the environment of the pass that a worker starts. The pass that started the
+// worker had the same.
 func OwnPassEnviron(w *environ.Env) []string {
 	return host.Scrub(
 		w.Environ,

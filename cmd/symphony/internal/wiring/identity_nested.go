@@ -42,8 +42,8 @@ func (p *Project) Foreign() error {
 
 // refuseAgents drops a workflow that lies where agents write: in a workspace or in what is
 // left of one, in a worktree of an agent, or below the workspace root of any project. Its
-// hooks, its tracker program and the address to which it sends the tracker's key would be
-// those of an agent.
+// hooks, its tracker program and the address to which it sends the tracker's key would be an
+// agent's choice.
 func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)

@@ -18,7 +18,7 @@ import (
 )
 
 // OpenForReading opens the database read-only. It refuses the state of another workflow and
-// that of a newer program. Without a workflow, the state directory alone names the project.
+// the state of a newer program. Without a workflow, the state directory alone names the project.
 func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if err != nil {
@@ -186,7 +186,7 @@ func StateHome(w *environ.Env) string {
 	return filepath.Dir(state.DefaultDir(w.Getenv("XDG_STATE_HOME"), w.Home, "/WORKFLOW.md"))
 }
 
-// AgentsDir is the state directory of agents without an issue, beside those of the projects.
+// AgentsDir is the state directory of agents without an issue, beside the projects' directories.
 func AgentsDir(w *environ.Env) string { return state.AgentsDir(w.Getenv("XDG_STATE_HOME"), w.Home) }
 
 // StateDirs lists the state directories of the account's projects.
@@ -224,7 +224,7 @@ func AllProjects(w *environ.Env) ([]*Project, error) {
 		return nil, err
 	}
 	return text.Map(dirs, func(dir string) *Project {
-		// A state directory has no workflow in it: readers find the one that owns the directory.
+		// A state directory has no workflow in it: readers find the workflow that owns it.
 		return NewProject(w, filepath.Join(dir, "WORKFLOW.md"), dir)
 	}), nil
 }

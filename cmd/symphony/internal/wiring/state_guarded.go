@@ -22,20 +22,24 @@ import (
 )
 
 // Guarded is a file or directory that the next pass of a project reads as configuration, runs,
-// or trusts. It need not exist. Agents in directories of the operator, which those of symphony
-// mcp are, must not change it or replace it.
+// or trusts, such as ~/.gitconfig. It need not exist. Agents in directories of the operator, as
+// symphony mcp starts them, must not change it or replace it.
 type Guarded struct {
 	paths.Place
 	// Writable: agents of issues write it, as agent.writable_roots says.
 	Writable bool
 }
 
-// OperatorFiles returns what is guarded for all projects of the account, whichever directories
+// OperatorFiles returns the guarded files of all projects of the account, whichever directories
 // for state and settings (XDG_STATE_HOME, XDG_CONFIG_HOME) the caller and a schedule have:
-// what state directories contain; workflows, and what the values of their keys name;
-// environment files; what git obeys in local repositories, and for the account; the account's
-// own settings of shells and ssh. If a workflow can't be read, its whole directory is guarded.
-// A state that can't be read is an error.
+//   - the state directories;
+//   - the workflows, and the files that the values of their keys name;
+//   - the environment files;
+//   - the settings that git obeys in local repositories and for the account;
+//   - the account's own settings of shells and ssh.
+//
+// If a workflow can't be read, its whole directory is guarded. A state that can't be read is an
+// error.
 func OperatorFiles(ctx context.Context, w *environ.Env) ([]Guarded, error) {
 	g := guard{ctx: ctx, seen: map[string]bool{}, searched: map[string]bool{}}
 	for _, own := range worlds(w) {
@@ -69,9 +73,9 @@ func OwnPlaces(w *environ.Env) ([]paths.Place, error) {
 }
 
 // ObeyedPlaces are the directories of PATH, from which programs are started, and the
-// directories to which hidden links in the home directory and links in ~/.config lead, as
-// those of dotfiles do: programs obey what is there. No agent beside the projects may write
-// them. Some need not exist.
+// directories to which hidden links in the home directory and links in ~/.config lead, such as
+// ~/.vim to ~/dotfiles/vim: programs obey the files there. No agent beside the projects may
+// write them. Some need not exist.
 func ObeyedPlaces(w *environ.Env) ([]paths.Place, error) {
 	g := guard{seen: map[string]bool{}}
 	g.add(filepath.SplitList(w.Getenv("PATH"))...)
@@ -139,28 +143,32 @@ type guard struct {
 	failed   error
 }
 
-func (g *guard) add(names ...string) { g.addAs(false, names) }
-
-func (g *guard) addAs(writable bool, names []string) {
+// add adds files and directories that no agent may write.
+func (g *guard) add(names ...string) {
 	for _, name := range names {
-		key := fmt.Sprint(writable, " ", name)
-		if g.seen[key] || !filepath.IsAbs(name) {
-			continue
-		}
-		g.seen[key] = true
-		place, err := paths.Find(name)
-		if errors.Is(err, paths.ErrProc) {
-			continue // such as /dev/stdin: no file that an agent could write
-		}
-		if err != nil {
-			g.failed = errors.Join(
-				g.failed,
-				fmt.Errorf("find out whether an agent could change %s: %w", name, err),
-			)
-			continue
-		}
-		g.list = append(g.list, Guarded{Place: place, Writable: writable})
+		g.addOne(name, Guarded{})
 	}
+}
+
+// addOne adds a file or directory. The other fields of as are taken over. A relative path is
+// ignored.
+func (g *guard) addOne(name string, as Guarded) {
+	key := fmt.Sprint(as.Writable, " ", name)
+	if g.seen[key] || !filepath.IsAbs(name) {
+		return
+	}
+	g.seen[key] = true
+	place, err := paths.Find(name)
+	if errors.Is(err, paths.ErrProc) {
+		return // such as /dev/stdin: no file that an agent could write
+	}
+	if err != nil {
+		why := fmt.Errorf("find out whether an agent could change %s: %w", name, err)
+		g.failed = errors.Join(g.failed, why)
+		return
+	}
+	as.Place = place
+	g.list = append(g.list, as)
 }
 
 // accountFiles are the files in a home directory that a run obeys before or beside
@@ -215,8 +223,9 @@ const (
 	mostSources = 5       // how deep such files may name one another
 )
 
-// addNamedIn adds the files that a shell's profile or ssh's settings name, as ".
-// ~/dotfiles/aliases" does, and what those in the home directory name in turn.
+// addNamedIn adds the files that a shell's profile or ssh's settings name, as the line ".
+// ~/dotfiles/aliases" does, and the files that these name in turn, if they are in the home
+// directory.
 func (g *guard) addNamedIn(p *Project, path string, depth int) {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > maxProfile || g.searched[path] {
@@ -252,13 +261,10 @@ func (g *guard) addProject(stateDir string) error {
 	g.add(stateDir)
 	stored, err := storedFiles(g.ctx, stateDir)
 	if err != nil {
+		const unknown = "%s: could not find out which files of its project an agent could change: %v"
 		return reconcile.NewError(
 			"state_unreadable",
-			fmt.Sprintf(
-				"%s: could not find out which files of its project an agent could change: %v",
-				stateDir,
-				err,
-			),
+			fmt.Sprintf(unknown, stateDir, err),
 			"symphony doctor --state-dir "+text.ShellQuote(stateDir)+" shows what is wrong",
 		)
 	}
@@ -269,24 +275,37 @@ func (g *guard) addProject(stateDir string) error {
 	p := NewProject(g.env, stored.workflow, stateDir)
 	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
 	g.addVariables(p)
-	if stored.lastGood != "" { // which passes obey until the present one is valid
-		src, err := workflow.NewSource(p.Path, p.Path, []byte(stored.lastGood))
-		if err == nil {
-			cfg, err := p.parseWithoutKey(src)
-			if err == nil {
-				g.addConfig(p, cfg)
-			}
-		}
-	}
-	cfg, err := p.ConfigWithoutKey()
-	if err == nil {
+	// Passes obey the last valid workflow until the present one is valid.
+	cfg := p.parseStored(stored.lastGood)
+	if cfg != nil {
 		g.addConfig(p, cfg)
+	}
+	cfg, err = p.ConfigWithoutKey()
+	if err != nil {
+		if Exists(p.Path) {
+			g.add(filepath.Dir(p.Path))
+		}
 		return nil
 	}
-	if Exists(p.Path) {
-		g.add(filepath.Dir(p.Path))
-	}
+	g.addConfig(p, cfg)
 	return nil
+}
+
+// parseStored parses the text of a workflow that a pass has stored; nil if there is none, or if
+// this program can't parse it.
+func (p *Project) parseStored(stored string) *workflow.Config {
+	if stored == "" {
+		return nil
+	}
+	src, err := workflow.NewSource(p.Path, p.Path, []byte(stored))
+	if err != nil {
+		return nil
+	}
+	cfg, err := p.parseWithoutKey(src)
+	if err != nil {
+		return nil
+	}
+	return cfg
 }
 
 // addConfig adds what the values of a workflow name.
@@ -315,7 +334,9 @@ func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 				g.addGit(p, address)
 			}
 		case workflow.NamesWritable:
-			g.addAs(true, named.Values)
+			for _, name := range named.Values {
+				g.addOne(name, Guarded{Writable: true})
+			}
 		case workflow.NamesNothing:
 		}
 	}
@@ -398,11 +419,11 @@ func inHome(home, path string) string {
 	return path
 }
 
-// WritableRoots returns the directories of agent.writable_roots without links. It refuses
-// those in which agents could change what they must not, also through
-// codex.turn_sandbox_policy, and those that are reached by a link of the account: an agent of
-// an MCP host may have put it there, to lead the agents of issues elsewhere. Directories on
-// other machines are returned as they are.
+// WritableRoots returns the directories of agent.writable_roots without links. It refuses a
+// directory in which agents could change guarded files, also one of codex.turn_sandbox_policy,
+// and a directory that is reached by a link of the account: an agent of an MCP host may have
+// put the link there, to lead the agents of issues elsewhere. Directories on other machines are
+// returned as they are.
 func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
 	var real []string
 	var files []Guarded
@@ -418,21 +439,34 @@ func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]str
 				}
 				files = all
 			}
-			dir, err := writableFits(p, named.Key, written, files)
+			dir, err := writableDir(p, cfg, named.Key, written, files)
 			if err != nil {
 				return nil, err
 			}
-			if len(cfg.Policy.Hosts) > 0 {
-				dir.Path = written
-			} else if err := ownLink(p, named.Key, written, dir); err != nil {
-				return nil, err
-			}
 			if named.Key == "agent.writable_roots" {
-				real = append(real, dir.Path)
+				real = append(real, dir)
 			}
 		}
 	}
 	return real, nil
+}
+
+// writableDir returns a writable directory without links, or as it is written if agents work on
+// other machines.
+func writableDir(
+	p *Project,
+	cfg *workflow.Config,
+	key, written string,
+	files []Guarded,
+) (string, error) {
+	dir, err := writableFits(p, key, written, files)
+	if err != nil {
+		return "", err
+	}
+	if len(cfg.Policy.Hosts) > 0 {
+		return written, nil
+	}
+	return dir.Path, ownLink(p, key, written, dir)
 }
 
 // writableRules returns what no writable directory of a project may contain, or be in: what is

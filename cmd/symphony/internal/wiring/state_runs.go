@@ -61,7 +61,7 @@ func LivingRuns(p *Project) []string {
 // OrphanAge is how old a run directory without a row must be before prune removes it.
 const OrphanAge = time.Hour
 
-// Rowless lists the run directories without a row in the database, for instance those of
+// Rowless lists the run directories without a row in the database, such as the directories of
 // takeovers.
 func Rowless(ctx context.Context, p *Project, db *state.DB) ([]fs.DirEntry, error) {
 	entries, err := os.ReadDir(filepath.Join(p.StateDir, "runs"))

@@ -219,9 +219,9 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	return Agent{run, s}, nil
 }
 
-// directoryFree refuses a directory in which a live agent works, unless it is shared, and one
-// inside or around that of a live agent, because one of the two could put a link in the place
-// of the other's.
+// directoryFree refuses a directory in which a live agent works, unless it is shared. It also
+// refuses a directory inside or around a live agent's, because one of the two agents could
+// replace the directory of the other by a link.
 func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 	dir, err := paths.Find(s.Cwd)
 	if err != nil {
@@ -257,7 +257,7 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 	return nil
 }
 
-// same returns the agent of an id that is taken, if it is the one that s describes.
+// same returns the agent of an id that is taken, if s describes that agent.
 func (a *Agents) same(run reconcile.Run, s Settings) (Agent, error) {
 	if run.IssueID != s.ID {
 		return Agent{}, reconcile.NewError(

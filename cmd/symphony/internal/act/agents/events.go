@@ -38,8 +38,9 @@ func (a *Agents) EachEvent(
 		if !more || no < next || json.Unmarshal(line, &e) != nil {
 			return
 		}
-		if more = show(e, line); more {
-			lost = lost + e.No - next
+		more = show(e, line)
+		if more {
+			lost += e.No - next
 			next = e.No + 1
 		}
 	})

@@ -86,10 +86,11 @@ func Stop(ctx context.Context, w *environ.Env, id string) (ended Agent, err erro
 	if err != nil {
 		return ended, err
 	}
-	if err = a.Kill(ctx, id); err == nil {
-		ended, err = a.Find(ctx, id)
+	defer func() { err = errors.Join(err, a.Close()) }()
+	if err := a.Kill(ctx, id); err != nil {
+		return ended, err
 	}
-	return ended, errors.Join(err, a.Close())
+	return a.Find(ctx, id)
 }
 
 // Requests returns the undecided requests of live agents, oldest first.

@@ -40,7 +40,7 @@ type Settings struct {
 	// Worktree: the agent works in a clone of the repository around Cwd, which takes the place
 	// of Cwd; nil for Cwd itself.
 	Worktree *Worktree `json:"worktree,omitempty"`
-	// Codex is the program of codex; empty for the one that a login shell finds.
+	// Codex is the program of codex; if it is empty, a login shell finds the program.
 	Codex string `json:"codex,omitempty"`
 	// AutoApprove approves every request of codex; for tests.
 	AutoApprove     bool          `json:"autoApprove,omitempty"`

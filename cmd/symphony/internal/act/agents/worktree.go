@@ -154,8 +154,9 @@ func (s Settings) setWorktree(c *runner.Config) {
 	}
 }
 
-// removeWorktree moves the worktree of an ended agent to the trash, unless it returns the work
-// because of which it is kept, and deletes what has been in the trash for long enough.
+// removeWorktree moves the worktree of an ended agent to the trash, and deletes what has been
+// there for long enough. It keeps a worktree with unsaved work, and returns that, such as "2
+// commits not on any remote".
 func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
 	holding := &runner.Holding{
 		Here: runner.Place{

@@ -287,7 +287,8 @@ func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed 
 		if problem == "" && target != nil {
 			by := fmt.Sprintf("%s (%s)", c.Author, d.Operators[name])
 			var err error
-			if problem, err = d.decide(ctx, target, said.text, by, c.ID); err != nil {
+			problem, err = d.decide(ctx, target, said.text, by, c.ID)
+			if err != nil {
 				return err
 			}
 		}

@@ -57,8 +57,9 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 				return nil, err
 			}
 		}
-		if issue.LastCommentAt = &before; before.IsZero() {
-			issue.LastCommentAt = nil
+		issue.LastCommentAt = nil
+		if !before.IsZero() {
+			issue.LastCommentAt = &before
 		}
 		found[hold.IssueID] = issue
 	}

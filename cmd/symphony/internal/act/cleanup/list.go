@@ -183,8 +183,8 @@ type ProjectRow struct {
 	unverified []reconcile.Run       // which may be at work there
 }
 
-// knownProjects returns every project of the account: those in the default place of state
-// directories, and those elsewhere that passes have registered.
+// knownProjects returns every project of the account: the state directories in the default
+// place, and the ones elsewhere that passes have registered.
 func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	dirs, err := wiring.StateDirs(w)
 	if err != nil {

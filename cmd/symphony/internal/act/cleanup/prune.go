@@ -79,7 +79,7 @@ type prunedRuns struct {
 	Identifier string `json:"issue_identifier"`
 	Runs       int    `json:"runs"`
 	Why        string `json:"why"`
-	// Commits are those in a mirror that no remote has.
+	// Commits are in a mirror of this machine, and were not delivered to a remote.
 	Commits []loss `json:"commits"`
 }
 

@@ -133,9 +133,9 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	return row, nil
 }
 
-// isLeft reports whether a directory is what an interrupted removal has left, which is no
-// longer listed: it is in a place of the account's state directories, and contains nothing, or
-// files that symphony makes there.
+// isLeft reports whether an interrupted removal has left a directory, which is no longer listed.
+// It is in a place of the account's state directories, and contains nothing, or files that
+// symphony makes there.
 func isLeft(w *environ.Env, path string) (bool, error) {
 	home := wiring.StateHome(w)
 	registered, err := state.RegisteredDirs(home)
@@ -402,7 +402,7 @@ func (r *remover) removeEnvFile() error {
 	return nil
 }
 
-// removeWorkspaces deletes the workspaces of the project, and those in the trash.
+// removeWorkspaces deletes the workspaces of the project, also in the trash.
 func (r *remover) removeWorkspaces(ctx context.Context) error {
 	for _, s := range r.spaces {
 		if err := r.removeWorkspace(ctx, s); err != nil {

@@ -65,8 +65,8 @@ type RestoreJSON struct {
 	Restored string `json:"restored"` // the path of the workspace
 }
 
-// Restore brings the workspace of an issue back from the trash: the one that was removed last,
-// unless ref is the name of an entry.
+// Restore brings a workspace back from the trash. ref is the name of an entry, or an issue: then
+// the workspace that was removed last is restored.
 func Restore(ctx context.Context, p *wiring.Project, ref string) (RestoreJSON, error) {
 	if err := p.Nested(); err != nil {
 		return RestoreJSON{}, err

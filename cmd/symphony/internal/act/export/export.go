@@ -210,7 +210,7 @@ func (t *target) post(ctx context.Context, message []byte) error {
 	switch {
 	case err != nil:
 	case slices.Contains([]int{429, 502, 503, 504}, answer.Status):
-		// those that OTLP lets clients repeat
+		// OTLP lets clients repeat these requests
 		return failed(
 			t.name+": "+status+": it is overloaded: "+said(string(answer.Body)),
 			"export again after "+

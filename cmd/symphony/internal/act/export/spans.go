@@ -64,13 +64,13 @@ type turn struct {
 }
 
 // read makes the spans of the run, which has ended, its turns and their items. Without a log
-// there is only that of the run.
+// there is only the span of the run.
 func (t *trace) read(stateDir string) error {
 	r := t.run
 	t.items = map[string]*span{}
 	s := t.add(agent.SpanID(r.ID, "run"), nil, "invoke_workflow", t.project, r.StartedAt)
-	// The totals of a run have other names than those of turns, so that no sum over spans
-	// counts twice.
+	// The totals of a run and of a turn have different names, so that no sum over spans counts
+	// twice.
 	t.set(
 		s,
 		"gen_ai.workflow.name",
@@ -105,7 +105,7 @@ func (t *trace) read(stateDir string) error {
 	return err
 }
 
-// add begins a span. Only that of the run has no parent.
+// add begins a span. Only the span of the run has no parent.
 func (t *trace) add(id string, parent *span, operation, name string, start time.Time) *span {
 	s := &span{
 		TraceID: agent.TraceID(t.run.ID),

@@ -213,8 +213,7 @@ func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *re
 	return nil
 }
 
-// show stores the pull requests that were read for views, which also show those that the
-// tracker describes.
+// show stores the pull requests that were read, for views.
 func (d Watcher) show(ctx context.Context, list []*followed) error {
 	read := text.Filter(list, func(f *followed) bool { return f.read })
 	return d.DB.Store.SavePullRequests(ctx, d.Now(), text.Map(read, func(f *followed) reconcile.Issue {

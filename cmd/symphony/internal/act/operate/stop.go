@@ -418,8 +418,8 @@ func (s *stopping) checkLeft(signalled context.Context) error {
 	return notStopped(list)
 }
 
-// awaitPasses waits a little for the passes of this state directory, and returns those that
-// have not ended. Where they can't be found, passes end by themselves within seconds.
+// awaitPasses waits a little for the passes of this state directory, and returns the ones that
+// still run. Where they can't be found, passes end by themselves within seconds.
 func (s *stopping) awaitPasses(ctx context.Context) ([]reconcile.Process, error) {
 	for end := proc.Monotonic() + stopSlack; ; {
 		passes, err := proc.OwnPasses(s.p.StateDir)
@@ -436,8 +436,8 @@ func (s *stopping) awaitPasses(ctx context.Context) ([]reconcile.Process, error)
 }
 
 // endTakeovers ends the processes left by killed takeovers, which no pass knows of. It returns
-// those that are still alive, and for stop --all also the takeovers in use, which only their
-// operators can end.
+// the processes that are still alive, and for stop --all also the takeovers in use, which only
+// their operators can end.
 func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) {
 	dirs, err := wiring.Rowless(ctx, s.p, s.db)
 	if err != nil {

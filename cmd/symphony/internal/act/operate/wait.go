@@ -38,19 +38,21 @@ func Wait(ctx context.Context, p *wiring.Project, o WaitOptions) (detail.Issue, 
 		defer cancel()
 	}
 	v, err := waitFor(waiting, p, o)
-	switch {
-	case ctx.Err() != nil:
+	if ctx.Err() != nil {
 		return v, reconcile.NewError(
 			"canceled",
 			"ended by a signal; nothing was changed",
 			"symphony show "+o.Issue+" shows the issue",
 		)
-	case errors.Is(waiting.Err(), context.DeadlineExceeded):
-		if v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); err == nil {
-			err = exit.Only(exit.TimedOut)
+	}
+	if errors.Is(waiting.Err(), context.DeadlineExceeded) {
+		v, err = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
+		if err != nil {
+			return v, err
 		}
-		return v, err
-	case err != nil || !o.Whole:
+		return v, exit.Only(exit.TimedOut)
+	}
+	if err != nil || !o.Whole {
 		return v, err
 	}
 	all, err := detail.Read(ctx, p, v.Issue.ID, detail.Options{Offline: true})
@@ -69,10 +71,10 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 	for {
 		ask := p.Env.Now().Sub(asked) >= askStep
 		v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true, Offline: !ask})
-		switch {
-		case err != nil && ask, ctx.Err() != nil:
+		if err != nil && ask || ctx.Err() != nil {
 			return v, err
-		case ask:
+		}
+		if ask {
 			asked = p.Env.Now()
 			ref = v.Issue.ID
 		}
@@ -82,7 +84,8 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 			if !v.GoesOn() {
 				return v, nil
 			}
-			if now := string(v.Status) + v.Why.Code; now != last {
+			now := string(v.Status) + v.Why.Code
+			if now != last {
 				last = now
 				o.Status(v)
 			}
@@ -98,19 +101,29 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 func Address(ctx context.Context, p *wiring.Project, ref string, pullRequest bool) (string, error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {
-		if v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true}); err != nil {
+		v, err = detail.Read(ctx, p, ref, detail.Options{Brief: true})
+		if err != nil {
 			return "", err
 		}
 	}
 	address := v.Address(pullRequest)
-	identifier := v.Issue.Identifier
-	if page, err := url.Parse(address); err != nil || page.Scheme != "https" && page.Scheme != "http" {
-		e := reconcile.NewError("page_not_found", identifier+" has no web page: its tracker gives no address",
-			"symphony show "+identifier+" prints what is known of it")
-		if pullRequest {
-			e.Message = identifier + " has no pull request that symphony knows of"
-		}
-		return "", e
+	if isWebAddress(address) {
+		return address, nil
 	}
-	return address, nil
+	name := v.Issue.Identifier
+	message := name + " has no web page: its tracker gives no address"
+	if pullRequest {
+		message = name + " has no pull request that symphony knows of"
+	}
+	return "", reconcile.NewError(
+		"page_not_found",
+		message,
+		"symphony show "+name+" prints what is known of it",
+	)
+}
+
+// isWebAddress reports whether a browser may be given an address.
+func isWebAddress(address string) bool {
+	page, err := url.Parse(address)
+	return err == nil && (page.Scheme == "https" || page.Scheme == "http")
 }

@@ -39,8 +39,8 @@ type passMonitor struct {
 	reportedRead bool
 }
 
-// scheduled reports whether a schedule runs the pass. Only such passes send pings: those of
-// workers would hide that it has ended.
+// scheduled reports whether a schedule runs the pass. Only such passes send pings: pings of
+// workers' passes would hide that the schedule has ended.
 func (m *passMonitor) scheduled() bool {
 	return slices.Contains(
 		[]string{wiring.TriggerCron, wiring.TriggerTimer, wiring.TriggerLoop},

@@ -37,11 +37,12 @@ type Options struct {
 	// about the project. Empty means all issues.
 	Only   []string
 	AtOnce bool
-	// Model is that of the runs which this pass starts; empty for that of the workflow.
+	// Model is the model of the runs that this pass starts, such as "gpt-5-codex"; empty for the
+	// workflow's.
 	Model string
 	// DB is the open database of the caller; nil lets the pass open and close its own.
 	DB *state.DB
-	// Name is that of the project in the output; empty for that of its folder.
+	// Name is the name of the project in the output; empty for the name of its folder.
 	Name string
 	// Stays is set if this process waits for the runs that the pass starts.
 	Stays bool
@@ -372,8 +373,8 @@ func (r *Result) addObstacle(err error) {
 	}
 }
 
-// addReport takes over a report. Its errors follow those of the result, and its obstacle
-// counts if the result has none.
+// addReport takes over a report. Its errors are appended, and its obstacle counts if the result
+// has none.
 func (r *Result) addReport(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
@@ -595,8 +596,8 @@ const rootsKept = 5
 
 // loadOldRoots gives the former workspace roots to the runners, which remove workspaces there
 // when their issues are done. Unless readOnly is set, it stores the current root. If agents
-// work elsewhere, only roots are looked at in which they have worked before: another account
-// may have the one that the workflow names here.
+// work elsewhere, only roots are looked at in which they have worked before: the root that the
+// workflow names may be another account's here.
 func loadOldRoots(
 	ctx context.Context,
 	db *state.DB,

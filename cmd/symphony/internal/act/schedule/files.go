@@ -42,7 +42,7 @@ type files struct {
 // file is a file as it was read: its text is empty if it does not exist.
 type file struct{ path, text string }
 
-// read reads the files. It refuses those that install did not write.
+// read reads the files. It refuses a file that install did not write.
 func (s *files) read() error {
 	for i, f := range s.list {
 		data, err := os.ReadFile(f.path)
@@ -98,7 +98,7 @@ func (s *files) text() (string, error) {
 	return strings.Join(texts, "\n"), nil
 }
 
-// write writes the files that differ from those that were read.
+// write writes the files that have changed since they were read.
 func (s *files) write() error {
 	for i, f := range s.wanted() {
 		if f.text == s.list[i].text {

@@ -92,7 +92,7 @@ func newPlan(p *wiring.Project, o Options) (*plan, scheduler, error) {
 	s := &plan{caller: p, account: a, program: wiring.ProgramPath(), changes: &Changes{}}
 	known, err := user.LookupId(strconv.Itoa(a.uid))
 	if err != nil || known.HomeDir != a.home {
-		// systemd and cron would set the one of the password database, if any
+		// systemd and cron would set HOME by the password database, if it knows the account
 		s.vars = append(s.vars, "HOME="+a.home)
 	}
 	for _, name := range pathVars {

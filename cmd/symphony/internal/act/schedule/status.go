@@ -161,8 +161,7 @@ type Status struct {
 	} `json:"project"`
 }
 
-// scheduledPass is the last pass of the active schedule; if none is active, that of any
-// schedule.
+// scheduledPass is the last pass of the active schedule, or of any schedule if none is active.
 type scheduledPass struct {
 	Trigger   string    `json:"trigger"`
 	StartedAt time.Time `json:"started_at"`

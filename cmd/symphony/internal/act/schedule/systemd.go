@@ -19,8 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// timer is the schedule of a systemd timer. Its files are those of the service and of the
-// timer.
+// timer is the schedule of a systemd timer. It has two files: the service and the timer.
 type timer struct{ files }
 
 func newTimer(s *plan, system bool) *timer {

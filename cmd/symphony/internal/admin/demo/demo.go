@@ -394,8 +394,8 @@ func (d *playground) lookBack(ctx context.Context) error {
 	return nil
 }
 
-// program is how the program at that path is called from a shell: that of go run is gone when
-// it ends.
+// program is how the program at that path is called from a shell. A program that go run has
+// built is gone when it ends.
 func program(path string) string {
 	if path == "" || wiring.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"

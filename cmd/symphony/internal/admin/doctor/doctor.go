@@ -1,6 +1,6 @@
 // Package doctor checks everything that a run of a project needs: the workflow, the tracker,
-// codex, programs, directories, the schedule. Each check runs in two environments: that of the
-// caller, and that which a schedule would provide.
+// codex, programs, directories, the schedule. Each check runs in two environments: the caller's,
+// and the bare one of a schedule.
 package doctor
 
 import (

@@ -59,7 +59,7 @@ func oldGit(said string) string {
 }
 
 // checkRepository asks the remote for the branch that work begins at, as a clone does, and for
-// branches beside which those of issues can't exist.
+// branches that are in the way of issues' branches: work is in the way of work/ABC-7.
 func checkRepository(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
 	if repository.URL == "" || e.lacks(ctx, "git") { // which checkGit reports

@@ -24,7 +24,8 @@ repository. In a Backlog.md project it uses the folder backlog/tasks and its sta
 	write: (*starter).writeFolder, summary: (*starter).fileSummary,
 }
 
-// The folder of the issues, below that of the workflow: that of Backlog.md if it exists.
+// The folder of the issues, below the folder of the workflow: the folder of Backlog.md if it
+// exists.
 const (
 	DefaultPath = "issues"
 	backlogPath = "backlog/tasks"

@@ -44,8 +44,8 @@ func (k keys) inFile() (key string) {
 	return key
 }
 
-// known returns the key that is already configured, preferably that of the environment file,
-// the only one that a schedule has.
+// known returns the key that is already configured. It prefers the key of the environment file,
+// because a schedule has no other.
 func (k keys) known() string {
 	key := k.inFile()
 	for _, name := range k.names {
@@ -54,8 +54,8 @@ func (k keys) known() string {
 	return strings.TrimSpace(key)
 }
 
-// path is the environment file that contains the key, or will contain it: that of all projects
-// if it has this key.
+// path is the environment file that contains the key, or will contain it: the file for all
+// projects if it has this key.
 func (k keys) path(key string) string {
 	for _, name := range k.names {
 		if k.p.OwnEnv[name] == "" && k.p.SharedEnv[name] == key {
@@ -65,8 +65,8 @@ func (k keys) path(key string) string {
 	return k.p.EnvPath()
 }
 
-// findKey finds a key that the tracker accepts: that of --key-file, the one that is already
-// configured, or one that is typed. A refused key may be typed again.
+// findKey finds a key that the tracker accepts: from --key-file, as it is configured already, or
+// typed by the operator. A refused key may be typed again.
 func (s *starter) findKey(ctx context.Context) error {
 	key := s.keys.known()
 	source := s.p.KeySource(key, s.keys.names...)

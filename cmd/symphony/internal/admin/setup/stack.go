@@ -93,8 +93,8 @@ var Stacks = []Stack{
 	{"Node", []string{"package.json"}, strings.TrimPrefix(npmTest, " && "), "", "node_modules/"},
 }
 
-// stacks finds the stacks of the repository in dir or of which dir has a clone, the one that
-// counts first.
+// stacks finds the stacks of the repository in dir, or of the repository of which dir is a clone.
+// The stack that is verified comes first.
 func (d dialog) stacks(ctx context.Context, dir string) (list []Stack) {
 	names := strings.Split(d.git(ctx, dir, "ls-tree", "--full-tree", "--name-only", "HEAD"), "\n")
 	seen := map[string]bool{"": true}
