@@ -11,8 +11,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// commandGroup is a part of the list of commands. Its exported fields are those that the
-// library's template of categories reads, which itself sorts categories by name.
+// commandGroup is a part of the list of commands. The library's template of categories reads its
+// exported fields, and itself sorts categories by name.
 type commandGroup struct {
 	Name            string
 	VisibleCommands []*cli.Command

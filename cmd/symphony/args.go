@@ -213,8 +213,8 @@ func onProject(
 	}
 }
 
-// onlyReads are the commands that answer in an issue's workspace, too: by the workflow of its
-// project, not by the one that the agent has there.
+// onlyReads are the commands that answer in an issue's workspace, too: they use the workflow of
+// its project, and not the agent's copy in the workspace.
 var onlyReads = map[string]bool{"show": true, "ps": true, "diff": true, "logs": true}
 
 // openProject finds the workflow (specification 5.1), its state directory and its environment

@@ -105,7 +105,7 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 	}
 	for flag, file := range files {
 		if c.Bool(flag) {
-			kinds = kinds + 1
+			kinds++
 			o.File = file
 		}
 	}
@@ -113,7 +113,8 @@ func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 		return o, exit.Usage("logs: --verbose, --raw, --stderr, --worker and --hooks cannot be combined")
 	}
 	if c.IsSet("since") {
-		if o.Since, err = report.ParseTime("logs", "since", c.String("since"), now, 0); err != nil {
+		o.Since, err = report.ParseTime("logs", "since", c.String("since"), now, 0)
+		if err != nil {
 			return o, err
 		}
 	}

@@ -113,7 +113,8 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 			"mcp: --call-timeout and --approval-timeout must be more than 0, --idle-timeout at least 0",
 		)
 	}
-	switch by := c.String("decide-by"); by {
+	by := c.String("decide-by")
+	switch by {
 	case "model":
 	case "person":
 		o.ByPerson = true
@@ -121,7 +122,8 @@ func mcpOptions(c *cli.Context, w *term.Env) (o mcpserver.Options, err error) {
 		return o, exit.Usage("mcp: --decide-by takes model or person, not %q", by)
 	}
 	if c.IsSet("tools") {
-		if o.Groups, err = mcpserver.ParseGroups(strings.Split(c.String("tools"), ",")); err != nil {
+		o.Groups, err = mcpserver.ParseGroups(strings.Split(c.String("tools"), ","))
+		if err != nil {
 			return o, err
 		}
 	}

@@ -39,7 +39,7 @@ type jsonDocument struct {
 	typ  reflect.Type
 }
 
-// fields are the names of the document's members, or of those of its elements if it is a list.
+// fields are the names of the document's members, or of its elements' members if it is a list.
 func (d jsonDocument) fields() []string {
 	typ := d.typ
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {

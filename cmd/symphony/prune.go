@@ -88,7 +88,7 @@ Example:
 	}
 }
 
-// pruneAgents removes ended agents with their worktrees, if the names are those of agents.
+// pruneAgents removes ended agents with their worktrees, if agents have these names.
 func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string) (pruned bool, err error) {
 	for _, name := range names {
 		if _, isAgent := agents.ProjectOf(c.Context, p, name); !isAgent {

@@ -75,7 +75,8 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 			if err != nil {
 				return err
 			}
-			if shown, err := showAgent(c, w); shown || err != nil {
+			shown, err := showAgent(c, w)
+			if err != nil || shown {
 				return err
 			}
 			read, err := overviewReader(w, c, out)
@@ -89,11 +90,12 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 			if err != nil {
 				return err
 			}
-			err = render.Overviews(c.Context, w, all, out)
-			if selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit"); err != nil || w.JSON ||
-				c.Bool("q") ||
-				selected {
+			if err := render.Overviews(c.Context, w, all, out); err != nil {
 				return err
+			}
+			selected := c.NArg() > 0 || c.IsSet("filter") || c.IsSet("limit")
+			if w.JSON || c.Bool("q") || selected {
+				return nil
 			}
 			rows, err := agents.Rows(c.Context, w.Environment(), false)
 			printAgents(w, rows)
@@ -147,8 +149,8 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 	return o, err
 }
 
-// overviewReader returns the function that reads the overview of the project, or those of all
-// projects.
+// overviewReader returns a function that reads the overview of the project, or the overviews of
+// all projects.
 func overviewReader(
 	w *term.Env,
 	c *cli.Context,

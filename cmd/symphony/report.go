@@ -106,11 +106,12 @@ func listResults(w *term.Env, c *cli.Context, p *wiring.Project, o render.Report
 		values.Add(key, value)
 	}
 	q, err := report.ParseQuery(values, w.Now())
-	if q.Limit = o.Rows; o.Rows == 0 {
-		q.Limit = math.MaxInt32
-	}
 	if err != nil {
 		return err
+	}
+	q.Limit = o.Rows
+	if o.Rows == 0 {
+		q.Limit = math.MaxInt32
 	}
 	r, err := report.List(c.Context, []view.Named{{Project: p}}, q)
 	if err != nil {

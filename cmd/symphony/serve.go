@@ -94,7 +94,9 @@ func serveAction(c *cli.Context, w *term.Env) error {
 			"the link is not printed into a file, which agents could read: use --token-file",
 		)
 	}
-	if link := s.Announce(func(line string) { fmt.Fprintln(w.Stdout, line) }, !w.Journal && !w.StdoutIsFile); link != "" {
+	printLine := func(line string) { fmt.Fprintln(w.Stdout, line) }
+	link := s.Announce(printLine, !w.Journal && !w.StdoutIsFile)
+	if link != "" {
 		w.PrintQR(link)
 	}
 	return errors.Join(s.Serve(c.Context), tools.Close())
@@ -129,18 +131,21 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 			StateDir: p.StateDir,
 		}
 	})
-	if server, named := serverOf(projects); named {
+	server, named := serverOf(projects)
+	if named {
 		o.Listen = cmp.Or(o.Listen, server.Host)
 		o.Port = server.Port
 	}
 	if c.IsSet("port") && strings.HasPrefix(o.Listen, "unix:") {
 		return o, exit.Usage("%s: --port cannot be combined with a socket", c.Command.Name)
 	}
-	if _, port, _ := net.SplitHostPort(c.String("listen")); c.IsSet("port") && port != "" {
+	_, port, _ := net.SplitHostPort(c.String("listen"))
+	if c.IsSet("port") && port != "" {
 		return o, exit.Usage("%s: --listen %s and --port name two ports", c.Command.Name, o.Listen)
 	}
 	if c.IsSet("port") {
-		if o.Port = c.Int("port"); o.Port < 0 {
+		o.Port = c.Int("port")
+		if o.Port < 0 {
 			return o, exit.Usage(
 				"%s: --port must be a number from 0 to 65535, not %d",
 				c.Command.Name,

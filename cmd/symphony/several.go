@@ -62,7 +62,7 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 		issues, workflow = issuesAndWorkflow(w, issues)
 	}
 	for _, arg := range issues[min(len(issues), 1):] {
-		if info, err := os.Stat(w.Absolute(arg)); err == nil && !info.IsDir() && !c.IsSet("workflow") {
+		if !c.IsSet("workflow") && isFile(w.Absolute(arg)) {
 			return nil, "", exit.Usage(
 				"%s: %q may be an issue or the file of that name: name the workflow with -w",
 				c.Command.Name,
@@ -71,6 +71,12 @@ func severalArguments(w *term.Env, c *cli.Context) (issues []string, workflow st
 		}
 	}
 	return issues, workflow, nil
+}
+
+// isFile reports whether there is a file at the path, which is no directory.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && !info.IsDir()
 }
 
 // onIssues is the action of a command that takes one issue or several. order makes the
@@ -84,9 +90,14 @@ func onIssues[C operate.Command](
 		issues, workflow, err := severalArguments(w, c)
 		several := takesSeveral(w, c)
 		w.Verbose = c.Bool("verbose")
-		switch noun := text.First([]string{"REQUEST", "ISSUE"}, func(s string) bool { return strings.Contains(c.Command.UsageText, s) }); {
-		case err != nil:
+		if err != nil {
 			return err
+		}
+		noun := "ISSUE"
+		if strings.Contains(c.Command.UsageText, "REQUEST") {
+			noun = "REQUEST"
+		}
+		switch {
 		case len(issues) == 0 && !several:
 			return exit.Usage("%s: %s is missing", c.Command.Name, noun)
 		case len(issues) > 0 && c.IsSet("filter"):
@@ -120,18 +131,15 @@ func onSeveral(
 	screen := *w
 	screen.Stdout = w.Stderr // stdout is for the results
 	targets, err := chooseTargets(c, &screen, p, issues, command)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case len(targets) == 0:
+	}
+	if len(targets) == 0 {
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
-	case !c.Bool("yes"):
-		yes, err := term.Confirm(
-			c.Context,
-			w,
-			fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets)),
-		)
-		if !yes || err != nil {
+	} else if !c.Bool("yes") {
+		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets))
+		yes, err := term.Confirm(c.Context, w, question)
+		if err != nil || !yes {
 			return err
 		}
 	}
@@ -192,7 +200,8 @@ func chooseTargets(
 		switch {
 		case decides:
 			t.Project = owner
-			if found, err := requests.Named(c.Context, owner, ref, how); err == nil {
+			found, err := requests.Named(c.Context, owner, ref, how)
+			if err == nil {
 				request = found
 				t.Name = found.ID()
 			}

@@ -44,7 +44,7 @@ var statusCode = map[view.Level]error{
 	view.LevelNotTicking:  exit.Only(2),
 }
 
-// statusOverviews reads the overview of the project, or those of all projects.
+// statusOverviews reads the overview of the project, or the overviews of all projects.
 func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
 	_, positional, err := arguments(w, c)
 	switch {

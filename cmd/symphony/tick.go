@@ -102,7 +102,8 @@ func tickAction(c *cli.Context, w *term.Env) error {
 		if err != nil {
 			return err
 		}
-		if o.Beside, err = newLoopServer(c, w, projects); err != nil {
+		o.Beside, err = newLoopServer(c, w, projects)
+		if err != nil {
 			return err
 		}
 		return tick.Loop(c.Context, w, projects, o)

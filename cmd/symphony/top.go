@@ -23,7 +23,8 @@ func topCommand(w *term.Env) *cli.Command {
 			}
 			var p *wiring.Project
 			if positional != "" || c.IsSet("workflow") || c.IsSet("state-dir") {
-				if p, err = openProject(w, c, positional); err != nil {
+				p, err = openProject(w, c, positional)
+				if err != nil {
 					return err
 				}
 			}

@@ -47,7 +47,8 @@ func versionCommand(w *term.Env) *cli.Command {
 					return exit.Usage("version: --check needs the URL to ask in %s", wiring.ReleasesVar)
 				}
 				var err error
-				if newest, err = wiring.NewestRelease(c.Context, address); err != nil {
+				newest, err = wiring.NewestRelease(c.Context, address)
+				if err != nil {
 					return err
 				}
 			}

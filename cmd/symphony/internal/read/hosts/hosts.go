@@ -39,7 +39,8 @@ func Rows(ctx context.Context, p *wiring.Project) ([]Row, error) {
 			return nil, err
 		}
 		defer db.Close()
-		if recorded, err = db.Store.State(ctx); err != nil {
+		recorded, err = db.Store.State(ctx)
+		if err != nil {
 			return nil, err
 		}
 	}
