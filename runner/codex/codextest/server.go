@@ -297,28 +297,7 @@ var handlers = map[string]func(*server, *params) reply{
 }
 
 func (s *server) serve(m *message) {
-	r := reply{}
-	p := params{id: m.ID}
-	handle := handlers[m.Method]
-	switch {
-	case len(m.Params) == 0:
-		r.err = "Invalid request: missing field `params`"
-	case handle == nil:
-		r.err = unknownVariant(m.Method, slices.Sorted(maps.Keys(handlers)))
-	case !s.initialized && m.Method != "initialize":
-		r.err = "Not initialized"
-	case s.faults["thread-error"] != "" && (m.Method == "thread/start" || m.Method == "thread/resume"):
-		r.err = s.faults["thread-error"]
-	default:
-		var policy string
-		if err := json.Unmarshal(m.Params, &p); err != nil {
-			r.err = "Invalid request: " + err.Error()
-		} else if json.Unmarshal(p.ApprovalPolicy, &policy) == nil && !slices.Contains(approvalPolicies, policy) {
-			r.err = unknownVariant(policy, approvalPolicies)
-		} else {
-			r = handle(s, &p)
-		}
-	}
+	r := s.answer(m)
 	if r.err != "" {
 		s.send(object{"error": object{"code": -32600, "message": r.err}, "id": m.ID})
 		return
@@ -329,6 +308,34 @@ func (s *server) serve(m *message) {
 	if r.after != nil {
 		r.after()
 	}
+}
+
+// answer carries a request out, or refuses it as codex would.
+func (s *server) answer(m *message) reply {
+	if len(m.Params) == 0 {
+		return reply{err: "Invalid request: missing field `params`"}
+	}
+	handle := handlers[m.Method]
+	if handle == nil {
+		return reply{err: unknownVariant(m.Method, slices.Sorted(maps.Keys(handlers)))}
+	}
+	if !s.initialized && m.Method != "initialize" {
+		return reply{err: "Not initialized"}
+	}
+	fault := s.faults["thread-error"]
+	if fault != "" && (m.Method == "thread/start" || m.Method == "thread/resume") {
+		return reply{err: fault}
+	}
+	p := params{id: m.ID}
+	if err := json.Unmarshal(m.Params, &p); err != nil {
+		return reply{err: "Invalid request: " + err.Error()}
+	}
+	var policy string
+	isWord := json.Unmarshal(p.ApprovalPolicy, &policy) == nil
+	if isWord && !slices.Contains(approvalPolicies, policy) {
+		return reply{err: unknownVariant(policy, approvalPolicies)}
+	}
+	return handle(s, &p)
 }
 
 // approvalPolicies are the words that codex accepts; a policy may also be an object.
