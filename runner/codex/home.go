@@ -236,12 +236,13 @@ func wideningIn(home string) (names []string, err error) {
 		return nil, nil
 	}
 	for _, e := range entries {
-		inside, listErr := os.ReadDir(filepath.Join(home, e.Name()))
-		matches := slices.ContainsFunc(widening, func(pattern string) bool {
+		matches := func(pattern string) bool {
 			ok, _ := filepath.Match(pattern, e.Name()) // the patterns are valid
 			return ok
-		})
-		if matches && (listErr != nil || len(inside) > 0) {
+		}
+		inside, listErr := os.ReadDir(filepath.Join(home, e.Name()))
+		isEmptyDir := listErr == nil && len(inside) == 0
+		if !isEmptyDir && slices.ContainsFunc(widening, matches) {
 			names = append(names, e.Name())
 		}
 	}

@@ -455,20 +455,19 @@ func (th *thread) workplace() workplace {
 func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	requests, asked := th.pending()
 	th.mu.Lock()
-	defer th.mu.Unlock()
 	if asked > 0 || th.o.Unheard != nil && th.o.Unheard() {
 		t.sawLine(true)
 	}
-	if t.untilStall() <= 0 {
-		busy := requests+len(t.commands) > 0
-		if !busy && th.o.Busy != nil { // it may take a while
-			th.mu.Unlock()
-			busy = th.o.Busy()
-			th.mu.Lock()
-		}
-		if busy {
-			t.sawWork()
-		}
+	isStalled := t.untilStall() <= 0
+	isBusy := requests+len(t.commands) > 0
+	th.mu.Unlock()
+	if isStalled && !isBusy && th.o.Busy != nil {
+		isBusy = th.o.Busy() // it may take a while
+	}
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if isStalled && isBusy {
+		t.sawWork()
 	}
 	return t.check()
 }
