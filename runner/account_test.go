@@ -69,12 +69,28 @@ func TestLimitsAreShared(t *testing.T) {
 		record, stored string
 		err            error
 	}{
-		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, nil},
+		{
+			`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`,
+			`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`,
+			nil,
+		},
 		{`{"limitId":"codex","primary":{"usedPercent":1},"secondary":{"usedPercent":9}}`, "", nil},
-		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`, `{"limitId":"codex","primary":{"usedPercent":2}}`, nil},
+		{
+			`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":9}}`,
+			`{"limitId":"codex","primary":{"usedPercent":2}}`,
+			nil,
+		},
 		// A change that could not be stored is stored with the next one.
-		{`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","secondary":{"usedPercent":10}}`, errors.New("no space")},
-		{`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, `{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`, nil},
+		{
+			`{"limitId":"codex","primary":{"usedPercent":2},"secondary":{"usedPercent":10}}`,
+			`{"limitId":"codex","secondary":{"usedPercent":10}}`,
+			errors.New("no space"),
+		},
+		{
+			`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`,
+			`{"limitId":"codex","primary":{"usedPercent":5},"secondary":{"usedPercent":10}}`,
+			nil,
+		},
 		// Equal values of another limit are new.
 		{`{"limitId":"other","primary":{"usedPercent":5}}`, `{"limitId":"other","primary":{"usedPercent":5}}`, nil},
 	} {

@@ -101,7 +101,9 @@ func TestKeyInTitle(t *testing.T) {
 	r.run.Issue.Title = "rotate " + testKey
 	r.Here.Config.Hooks.BeforeRun = `printf %s "$SYMPHONY_ISSUE_TITLE" >title`
 	var name string
-	r.Here.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session { return namedSession{codex.Start(s, o), &name} }
+	r.Here.Config.StartAgent = func(s agent.Streams, o agent.Options) agent.Session {
+		return namedSession{codex.Start(s, o), &name}
+	}
 	// not ends: the row has the issue as the tracker gave it
 	test.Must(r.Run(t.Context(), r.run, r.terminate))
 	const want = "rotate " + agent.Redacted

@@ -259,6 +259,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 		answers = []answer{in("Todo"), in("Human Review")}
 	}
 	exe := test.Must(os.Executable())
+	command := text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex"))
 	env := []string{
 		"PATH=" + os.Getenv("PATH"),
 		"HOME=" + home,
@@ -292,7 +293,7 @@ func newRig(t *testing.T, script string, answers ...answer) *rig {
 				},
 				MaxTurns:          3,
 				Hooks:             Hooks{Timeout: 5 * time.Second},
-				Command:           text.ShellWord(exe) + " app-server --home " + text.ShellWord(filepath.Join(base, "codex")),
+				Command:           command,
 				ReadTimeout:       10 * time.Second,
 				InitializeTimeout: 10 * time.Second,
 				TurnTimeout:       time.Minute,

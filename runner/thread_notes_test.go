@@ -64,8 +64,20 @@ func TestWhichThreadIsResumed(t *testing.T) {
 		{"no thread yet", func(r *rig) { r.journal.last = "" }, false, false, false},
 		{"a thread of another workspace", func(r *rig) { r.journal.lastIn = "0123" }, false, false, true},
 		{"the workspace is new", func(r *rig) { test.OK(r.t, os.RemoveAll(r.space())) }, false, false, true},
-		{"no rollout", func(r *rig) { test.OK(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) }, false, true, true},
-		{"nothing stored of the thread", func(r *rig) { clear(r.journal.seen); r.journal.lastRun.StartedAt = *wroteAt(2) }, true, false, false},
+		{
+			"no rollout",
+			func(r *rig) { test.OK(r.t, os.RemoveAll(filepath.Join(filepath.Dir(r.root), "codex", "threads"))) },
+			false,
+			true,
+			true,
+		},
+		{
+			"nothing stored of the thread",
+			func(r *rig) { clear(r.journal.seen); r.journal.lastRun.StartedAt = *wroteAt(2) },
+			true,
+			false,
+			false,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newRig(

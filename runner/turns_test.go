@@ -90,17 +90,46 @@ func TestPatientRefresh(t *testing.T) {
 		check   func(error) bool
 	}{
 		{"it answers", []answer{in("Todo")}, 0, 0, 1, func(err error) bool { return err == nil }},
-		{"down for a minute", times(6, broken, in("Todo")), 0, time.Minute, 7, func(err error) bool { return err == nil }},
+		{
+			"down for a minute",
+			times(6, broken, in("Todo")),
+			0,
+			time.Minute,
+			7,
+			func(err error) bool { return err == nil },
+		},
 		{"moved on meanwhile", times(6, broken, in("Done")), 0, time.Minute, 7, func(err error) bool {
 			return err == canceled("the issue no longer qualifies", reconcile.StopTerminal)
 		}},
 		{"down for good", []answer{broken}, 0, refreshPatience, 90, func(err error) bool {
 			var gone runEnd
-			return errors.As(err, &gone) && gone.code == "tracker_unavailable" && strings.Contains(gone.message, "HTTP 503")
+			return errors.As(err, &gone) && gone.code == "tracker_unavailable" &&
+				strings.Contains(gone.message, "HTTP 503")
 		}},
-		{"stopped meanwhile", []answer{broken}, 25 * time.Second, 25 * time.Second, 3, func(err error) bool { return errors.Is(err, errTerminated) }},
-		{"not the tracker's fault", []answer{strange}, 0, 0, 1, func(err error) bool { code, _ := codeOf(err); return code == "issue_not_found" }},
-		{"not before its reset", []answer{limit, in("Todo")}, 0, 5 * time.Minute, 2, func(err error) bool { return err == nil }},
+		{
+			"stopped meanwhile",
+			[]answer{broken},
+			25 * time.Second,
+			25 * time.Second,
+			3,
+			func(err error) bool { return errors.Is(err, errTerminated) },
+		},
+		{
+			"not the tracker's fault",
+			[]answer{strange},
+			0,
+			0,
+			1,
+			func(err error) bool { code, _ := codeOf(err); return code == "issue_not_found" },
+		},
+		{
+			"not before its reset",
+			[]answer{limit, in("Todo")},
+			0,
+			5 * time.Minute,
+			2,
+			func(err error) bool { return err == nil },
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			a, r := newTestJob(t, c.answers...)
@@ -180,7 +209,8 @@ type eager struct {
 
 func (e eager) Start(ctx context.Context, x host.StartRequest) (host.Process, error) {
 	spoken := filepath.Join(x.Dir, "spoken")
-	x.Argv[2] = `for i in 1 2 3; do echo '{"method":"configWarning","params":{"summary":"s"}}'; done; touch spoken; ` + x.Argv[2]
+	const warning = `{"method":"configWarning","params":{"summary":"s"}}`
+	x.Argv[2] = "for i in 1 2 3; do echo '" + warning + "'; done; touch spoken; " + x.Argv[2]
 	child, err := e.Run.Start(ctx, x)
 	if err == nil {
 		test.Until(e.t, "lines of the agent", func() bool { return test.Exists(e.t, spoken) })
@@ -220,7 +250,8 @@ func TestFailedStartShowsStderr(t *testing.T) {
 // The end of stderr is kept, even if the agent exits right after it.
 func TestLastWords(t *testing.T) {
 	r := newRig(t, "say hm")
-	r.Here.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
+	r.Here.Config.Command = `echo '{"method":"warning","params":{"message":"first words"}}'; ` +
+		`head -c 100000 /dev/zero | tr '\0' x >&2; echo last words >&2; exit 9`
 	run := r.ends(reconcile.Failed, "port_exit")
 	if !strings.Contains(run.ErrorText, "status 9: ") || !strings.HasSuffix(run.ErrorText, "last words") ||
 		!strings.HasSuffix(test.Read(t, filepath.Join(r.Dir, stderrFile)), "last words\n") {
@@ -319,7 +350,8 @@ func TestFragments(t *testing.T) {
 	})
 	for _, piece := range []string{testKey[:16], testKey[16:]} {
 		say(
-			`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i","delta":"` + piece + `"}}`,
+			`{"method":"item/agentMessage/delta","params":{"threadId":"t","turnId":"u","itemId":"i",` +
+				`"delta":"` + piece + `"}}`,
 		)
 	}
 	test.Equal(
@@ -338,7 +370,8 @@ func TestLateEvent(t *testing.T) {
 		r.TurnID = "second"
 	})
 	say(
-		`{"method":"item/completed","params":{"threadId":"t","turnId":"first","item":{"type":"agentMessage","id":"i","text":"late"}}}`,
+		`{"method":"item/completed","params":{"threadId":"t","turnId":"first",` +
+			`"item":{"type":"agentMessage","id":"i","text":"late"}}}`,
 	)
 	run := c.rec.get()
 	test.Equal(
@@ -361,10 +394,15 @@ func TestActivity(t *testing.T) {
 		{"completed", `"reasoning","summary":["I think"]`, "It is made."},
 		{"started", `"mcpToolCall","server":"forms","tool":"ask","arguments":{"n":1}`, `forms/ask {"n":1}`},
 		{"started", `"commandExecution","command":"login ` + testKey + `"`, "login [redacted]"},
-		{"started", `"commandExecution","command":"echo ` + strings.Repeat("日", 300) + `"`, "echo " + strings.Repeat("日", 194) + "…"},
+		{
+			"started",
+			`"commandExecution","command":"echo ` + strings.Repeat("日", 300) + `"`,
+			"echo " + strings.Repeat("日", 194) + "…",
+		},
 	} {
 		say(
-			`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u","item":{"id":"i","type":` + step.item + `}}}`,
+			`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u",` +
+				`"item":{"id":"i","type":` + step.item + `}}}`,
 		)
 		test.Equal(t, "activity after "+step.item, c.rec.get().Activity, step.want)
 	}
@@ -378,7 +416,8 @@ func TestRateLimitsStayJSON(t *testing.T) {
 	c, say := r.spoken(func(*turnLoop, agent.Event) {})
 	for _, reset := range []string{"1790000000", "1800000000"} {
 		say(
-			`{"method":"account/rateLimits/updated","params":{"rateLimits":{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`,
+			`{"method":"account/rateLimits/updated","params":{"rateLimits":` +
+				`{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`,
 		)
 		limits := c.rec.get().RateLimits
 		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) ||
