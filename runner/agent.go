@@ -283,6 +283,7 @@ const (
 	// after SIGTERM.
 	lockBound   = 2 * time.Second
 	outputBound = 500 * time.Millisecond
+	wordsStep   = 10 * time.Millisecond // between two looks for output
 )
 
 // exitWait is how long the worker waits for a signal after the agent has exited: a shutdown,
@@ -292,14 +293,38 @@ const exitWait = time.Second
 // explainStart is like explain, and adds the last line of the agent's stderr.
 func (g *agentProcess) explainStart(ctx context.Context, err error) error {
 	err = g.explain(ctx, err)
-	var e *agent.Error
-	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
-	if !errors.As(err, &e) || strings.HasSuffix(e.Message, words) {
+	e, ok := errors.AsType[*agent.Error](err)
+	if !ok {
+		return err
+	}
+	words := g.lastWords()
+	if strings.HasSuffix(e.Message, words) {
 		return err
 	}
 	explained := *e
 	explained.Message += "; the last line of its stderr: " + words
 	return &explained
+}
+
+// lastWords returns the last line of the agent's stderr. The agent is about to be ended: what it
+// has written before its answer may arrive after that.
+func (g *agentProcess) lastWords() string {
+	end := time.After(outputBound)
+	look := time.NewTicker(wordsStep)
+	defer look.Stop()
+	for {
+		words := agent.LastWords(g.stderr.Tail(lastWordsKept))
+		if words != "" {
+			return words
+		}
+		select {
+		case <-g.drained:
+			return agent.LastWords(g.stderr.Tail(lastWordsKept))
+		case <-end:
+			return ""
+		case <-look.C:
+		}
+	}
 }
 
 // explain returns why the agent exited if that ended the session, else err.

@@ -272,6 +272,20 @@ type process = host.Process
 func (exited) Wait(context.Context) error  { return nil }
 func (e exited) Close() (host.Exit, error) { return host.Exit{}, e.stdout.Close() }
 
+// What an agent has written before it was found unusable may arrive after its answer.
+func TestLastWordsArriveLate(t *testing.T) {
+	file := filepath.Join(t.TempDir(), stderrFile)
+	synctest.Test(t, func(t *testing.T) {
+		stderr := test.Must(agent.OpenTailFile(file, stderrLimit, agent.NewRedactor(nil)))
+		defer stderr.Close()
+		g := &agentProcess{stderr: stderr, drained: make(chan struct{})}
+		time.AfterFunc(outputBound/2, func() { test.Must(io.WriteString(stderr, "config.toml is broken\n")) })
+		err := g.explainStart(t.Context(), &agent.Error{Code: agent.CodeIncompatible, Message: "too old"})
+		const want = "too old; the last line of its stderr: config.toml is broken"
+		test.Contains(t, "the error", err.Error(), want)
+	})
+}
+
 // The events that a slow disk delays are stored before the end of the agent, after which the
 // log is closed.
 func TestSlowEventsAreStored(t *testing.T) {
