@@ -141,14 +141,14 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 	l := c.remembered(ctx)
 	changed := false
 	if settings := c.settings(wanted); l.For != settings {
-		l = list{For: settings, Repos: map[string]*part{}}
+		l = storedList{For: settings, Repos: map[string]*storedPart{}}
 		changed = true
 	}
 	var records []record
 	for _, repo := range c.o.Repositories {
 		p := l.Repos[repo]
 		if p == nil || c.Now().Before(p.At) || c.Now().Sub(p.At) > listLongest {
-			p = &part{}
+			p = &storedPart{}
 		}
 		next, err := c.update(ctx, repo, p, wanted)
 		if err != nil {
@@ -197,7 +197,7 @@ func (c *Client) settings(wanted map[string]bool) string {
 // The request is for the latest changes. If there may be more of them than it returns, all
 // that has changed since the mark is read, and without a mark all open issues. That is read
 // later than the mark is set, so that no change can fall between the two.
-func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[string]bool) (*part, error) {
+func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted map[string]bool) (*storedPart, error) {
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
 	a, err := c.Ask(ctx, transport.Request{
@@ -231,7 +231,7 @@ func (c *Client) update(ctx context.Context, repo string, p *part, wanted map[st
 			return nil, err
 		}
 	}
-	next := &part{ETag: a.Header.Get("ETag"), At: p.At, Mark: p.Mark}
+	next := &storedPart{ETag: a.Header.Get("ETag"), At: p.At, Mark: p.Mark}
 	if name := c.present(repo); name != repo {
 		next.Name = name
 	}
@@ -299,7 +299,7 @@ func (c *Client) elsewhere(r record) bool {
 
 // blockersOf reads the issues for which due is true again, with their blockers: the list has
 // only how many there are.
-func (c *Client) blockersOf(ctx context.Context, repo string, p *part, due func(record) bool) (*part, error) {
+func (c *Client) blockersOf(ctx context.Context, repo string, p *storedPart, due func(record) bool) (*storedPart, error) {
 	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
 	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })
 	if len(refs) == 0 {

@@ -18,16 +18,16 @@ const (
 	largestList = 16 << 20
 )
 
-// list is the value in Memory: the candidates of each repository by the last answers.
-type list struct {
+// storedList is the value in Memory: the candidates of each repository by the last answers.
+type storedList struct {
 	For string `json:"for"` // the settings that it was read for
 	// the login of the token's account; empty if the settings do not ask for it
-	Me    string           `json:"me,omitempty"`
-	Repos map[string]*part `json:"repos"`
+	Me    string                 `json:"me,omitempty"`
+	Repos map[string]*storedPart `json:"repos"`
 }
 
-// part is the list of one repository.
-type part struct {
+// storedPart is the list of one repository.
+type storedPart struct {
 	Name   string    `json:"name,omitempty"` // its present name, if it was renamed
 	ETag   string    `json:"etag"`
 	Mark   time.Time `json:"mark"` // the newest change in the list
@@ -36,25 +36,25 @@ type part struct {
 }
 
 // remembered returns the list in Memory, an empty one if there is none or it cannot be read.
-func (c *Client) remembered(ctx context.Context) list {
+func (c *Client) remembered(ctx context.Context) storedList {
 	if c.o.Memory == nil {
-		return list{}
+		return storedList{}
 	}
 	stored, _, err := c.o.Memory.Meta(ctx, listKey)
 	if err != nil {
-		return list{}
+		return storedList{}
 	}
 	decoder := json.NewDecoder(strings.NewReader(stored))
 	decoder.DisallowUnknownFields()
-	var l list
+	var l storedList
 	if decoder.Decode(&l) != nil || l.Repos == nil {
-		return list{}
+		return storedList{}
 	}
 	return l
 }
 
 // remember stores the list in Memory.
-func (c *Client) remember(ctx context.Context, l list) error {
+func (c *Client) remember(ctx context.Context, l storedList) error {
 	stored := string(text.JSON(l))
 	if len(stored) > largestList {
 		const warning = "the open issues take more than %d MiB: every pass reads all of them"

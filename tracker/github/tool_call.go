@@ -45,7 +45,7 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	if !slices.Contains(methods, method) {
 		return toolCall{}, agenttool.Refusal("invalid_input", "method must be GET, POST, PATCH, PUT or DELETE")
 	}
-	params, err := query(written.Params)
+	params, err := queryOf(written.Params)
 	if err != nil {
 		return toolCall{}, err
 	}
@@ -83,9 +83,9 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	return in, err
 }
 
-// query turns the agent's params into a query. A list becomes one value with commas, as GitHub
+// queryOf turns the agent's params into a query. A list becomes one value with commas, as GitHub
 // expects it.
-func query(params map[string]any) (url.Values, error) {
+func queryOf(params map[string]any) (url.Values, error) {
 	values := url.Values{}
 	for name, value := range params {
 		list, isList := value.([]any)
