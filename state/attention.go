@@ -68,8 +68,8 @@ func openAttentionFields(a *OpenAttention) []any {
 	return append(attentionFields(&a.Attention), &a.TakenBy)
 }
 
-// OpenAttentions returns the notifications that may be taken, oldest first; only those of one
-// issue if issueID is not empty. standing are notifications of conditions that began with no
+// OpenAttentions returns the notifications that may be taken, oldest first, of one issue if
+// issueID is not empty. standing are notifications of conditions that began with no
 // stored event; they are stored when they are taken. Without issueID, OpenAttentions adds a
 // tracker outage that has lasted long enough.
 func (a Attentions) OpenAttentions(
@@ -150,7 +150,7 @@ func (a Attentions) LeftAttentions(
 }
 
 // GiveUpAttentions closes the unfinished notifications of the process that by names, whose
-// hook has ended, except those that may be taken again.
+// hook has ended, unless they may be taken again.
 func (a Attentions) GiveUpAttentions(
 	ctx context.Context, now time.Time, patience time.Duration, by string,
 ) error {

@@ -278,8 +278,8 @@ func databaseExists(dir string) (bool, error) {
 	unreadable := func(err error) error {
 		return dirError(dir, "cannot be read", "check its path and permissions", err)
 	}
-	// Look for leftovers before the database itself: otherwise those of a database that
-	// another process creates in between would look like those of one that is gone.
+	// Look for leftovers before the database itself: otherwise another process could create a
+	// database in between, and its files would look like the leftovers of one that is gone.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
 		return false, unreadable(err)

@@ -64,7 +64,8 @@ func DefaultDir(xdgStateHome, home, workflowPath string) string {
 	)
 }
 
-// AgentsDir returns the state directory of agents without an issue, beside those of projects.
+// AgentsDir returns the state directory of agents without an issue. It is beside the state
+// directories of projects.
 func AgentsDir(xdgStateHome, home string) string {
 	return filepath.Join(stateHome(xdgStateHome, home), "agents")
 }

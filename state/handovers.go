@@ -11,12 +11,12 @@ import (
 // of their pull requests now.
 type Handovers struct {
 	Issues int `json:"issues"`
-	// First are those that one run of an agent has handed over, the issue's first one, without
-	// a failure of verify.
+	// First counts the issues whose first run has handed them over, without a failure of
+	// verify.
 	First    int `json:"first_attempt"`
 	Verified int `json:"verified"` // verify had passed at the handover
-	// PullRequests are those that symphony watches with feedback.state, as it has read them
-	// last.
+	// PullRequests counts the pull requests that symphony watches with feedback.state, as it
+	// has read them last.
 	PullRequests int `json:"pull_requests"`
 	Merged       int `json:"merged"`
 	Closed       int `json:"closed"`             // without a merge

@@ -351,12 +351,15 @@ func (o Operator) EndThreads(ctx context.Context, issueID string) error {
 		statement(`UPDATE threads SET ended = 1 WHERE issue_id = ?`, issueID))
 }
 
+func lastSeenFields(s *reconcile.LastSeen) []any {
+	return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}
+}
+
 // LastSeen returns what the agent knows of its issue in a thread; false if that was never
 // stored.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
-	return readOne(ctx, j.conn, "read what the agent knows of its issue", func(s *reconcile.LastSeen) []any {
-		return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}
-	}, `SELECT told_comment_at, told_description, told_prompt, told_base FROM threads
+	return readOne(ctx, j.conn, "read what the agent knows of its issue", lastSeenFields,
+		`SELECT told_comment_at, told_description, told_prompt, told_base FROM threads
 		WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 

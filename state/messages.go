@@ -8,8 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Messages to the agents of issues are calls with the verb tell. Their agent is the issue, and
-// their run the one that tells them.
+// Messages to the agents of issues are calls with the verb tell. The agent of such a call is the
+// issue, its run the run whose worker has told the agent.
 
 const messageColumns = `id, agent, params, created_at, run_id, ended_at`
 
@@ -39,7 +39,7 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 }
 
 // MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the
-// newest first; with untold only those that it has not got.
+// newest first; with untold only messages that it has not got.
 func (c *conn) MessagesOf(
 	ctx context.Context, issueID string, untold bool, limit int,
 ) ([]reconcile.Message, error) {

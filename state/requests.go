@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// requestColumns are those of a request q and its run r. The fate run_ended is not stored but
+// requestColumns are the columns of a request q and its run r. The fate run_ended is not stored but
 // derived from the run, so that a crash can't record one without the other. A decided request
 // counts as answered even before its worker has read the decision, as long as the run has not
 // ended.

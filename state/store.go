@@ -15,8 +15,8 @@ import (
 
 var _ reconcile.Store = Store{}
 
-// State implements reconcile.Store. The tokens of an issue include those of its unsettled
-// runs.
+// State implements reconcile.Store. The tokens of an issue include the tokens of its
+// unsettled runs.
 func (s Store) State(ctx context.Context) (all reconcile.State, err error) {
 	err = s.view(ctx, "read the state", func(t tx) error {
 		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims ORDER BY issue_id`)

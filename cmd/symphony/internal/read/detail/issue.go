@@ -42,7 +42,7 @@ type Issue struct {
 	Delivered *reconcile.Delivered `json:"delivered"`
 	// Verification is how verify ended last in the runs listed here; null if it has not run.
 	Verification *reconcile.Verification `json:"verification"`
-	// PullRequest is that of the issue's branch as the tracker described it last; null if it
+	// PullRequest belongs to the issue's branch, as the tracker described it last; null if it
 	// has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 	// WaitsFor is what the watched pull request waits for; null if none is watched.
@@ -80,7 +80,7 @@ type Issue struct {
 	SpecIssue
 }
 
-// The statuses that only an Issue has, beside those of a Row.
+// The statuses that only an Issue can have. It can also have each status of a Row.
 const (
 	StatusReady      view.Status = "ready"       // a pass starts it
 	StatusHandedOver view.Status = "handed_over" // released, because its state is no longer active
@@ -169,7 +169,7 @@ type issueReader struct {
 type Options struct {
 	Offline bool   // the tracker is not asked; otherwise it is asked about an issue without a claim
 	Brief   bool   // without the workspace, the log and the timeline
-	Name    string // of the project; empty for that of its folder
+	Name    string // of the project; empty for the name of its folder
 	Lines   int    // how many of the last lines of the log; 0: the usual number
 }
 

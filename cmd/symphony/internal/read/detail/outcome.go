@@ -15,8 +15,8 @@ var byPerson = []string{
 	"invalid_config", "missing_workflow_file", "workflow_parse_error",
 }
 
-// How long the pass that a worker starts at the end of its run may take to settle the run, and
-// then to decide what follows.
+// A worker starts a pass at the end of its run. It may take settleTime to settle the run, and
+// then decideTime to start the next one or to hold the issue.
 const (
 	settleTime = 30 * time.Second
 	decideTime = 5 * time.Second

@@ -17,7 +17,7 @@ type SpecIssue struct {
 	ID         string   `json:"issue_id"`
 	Identifier string   `json:"issue_identifier"`
 	Attempts   Attempts `json:"attempts"`
-	// Running is the row of ps of a claim with a run, Retry that of one that waits for its
+	// Running is the row of ps if the issue has a run, Retry the row of ps if it waits for its
 	// next run.
 	Running *view.RunningRow  `json:"running"`
 	Retry   *view.RetryingRow `json:"retry"`

@@ -150,6 +150,8 @@ func (r *Reader) follow(i *agent.Item, l *Line) {
 	r.running = slices.Delete(r.running, at, at+1)
 }
 
+// describe makes a line of an event, without its time; false for an event that tells a reader
+// nothing.
 func (r *Reader) describe(e agent.Event) (Line, bool) {
 	message := cmp.Or(e.Message, strings.ReplaceAll(e.Name, "_", " "))
 	kind := Note

@@ -129,7 +129,7 @@ type sample struct {
 	value     float64
 }
 
-// samples are those of a project by the names of their metrics.
+// samples are the values of a project, by the names of their metrics.
 type samples map[string][]sample
 
 // set makes a number the only sample of a metric.

@@ -28,7 +28,7 @@ const (
 )
 
 // ParseQuery reads the query of an address: text, label and outcome, each of which may be
-// repeated, project, since, until, from and limit. Days are those of the zone of now.
+// repeated, project, since, until, from and limit. Days are days in the zone of now.
 func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	q := Query{
 		Project: values.Get("project"),

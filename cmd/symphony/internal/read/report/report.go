@@ -41,10 +41,10 @@ type Report struct {
 	Outages     []OutageRow           `json:"outages"`
 	Schedule    state.ScheduleRow     `json:"schedule"`
 	Totals      UseTotals             `json:"totals"`
-	Issues      []IssueUse            `json:"issues"` // those that used most tokens first
-	Labels      []LabelUse            `json:"labels"` // those that used most tokens first
+	Issues      []IssueUse            `json:"issues"` // the one that used most tokens first
+	Labels      []LabelUse            `json:"labels"` // the one that used most tokens first
 	Days        []DayUse              `json:"days"`
-	// that of today; null without agent.budget_per_day, and of a past period
+	// the budget of today; null without agent.budget_per_day, and for a past period
 	Budget *view.BudgetRow `json:"budget"`
 
 	// Warnings explain why there are no estimates of money.
@@ -56,7 +56,7 @@ type ReleasedRow struct {
 	state.Release
 	Seconds float64 `json:"seconds_running"`
 	view.Spent
-	// PullRequest is that of the issue's branch as the tracker described it last; null if it
+	// PullRequest belongs to the issue's branch, as the tracker described it last; null if it
 	// has described none.
 	PullRequest *state.PullRequest `json:"pull_request"`
 }

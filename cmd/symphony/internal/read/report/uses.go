@@ -54,8 +54,8 @@ type DayUse struct {
 	view.Spent
 }
 
-// modelUse sums up the runs of one issue with one model. Identifier, title, URL and labels are
-// those of the last run.
+// modelUse sums up the runs of one issue with one model. Identifier, title, URL and labels come
+// from the last run.
 type modelUse struct {
 	IssueID, Identifier string
 	Title, URL          string

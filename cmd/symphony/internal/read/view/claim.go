@@ -16,7 +16,7 @@ type Claims struct {
 	Running  []RunningRow  `json:"running"`
 	Retrying []RetryingRow `json:"retrying"`
 	Held     []HeldRow     `json:"held"`
-	// Undelivered are those of them with commits that are not pushed yet.
+	// Undelivered are the claims with commits that are not pushed yet, whatever their status.
 	Undelivered []UndeliveredRow `json:"undelivered"`
 }
 

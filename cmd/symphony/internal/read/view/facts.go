@@ -44,8 +44,8 @@ type Facts struct {
 	rhythm     wiring.Rhythm // of the schedule
 }
 
-// Open opens the database. Where the command line named only a state directory, the workflow
-// is the one that it belongs to.
+// Open opens the database. Where the command line named only a state directory, Open also finds
+// the workflow that owns it.
 func (f *Facts) Open(ctx context.Context) error {
 	db, err := wiring.OpenForReading(ctx, f.Project)
 	f.DB = db

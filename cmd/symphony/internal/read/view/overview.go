@@ -23,7 +23,7 @@ type Overview struct {
 	Blocked  []BlockedSession `json:"blocked"`
 	Kept     []KeptRow        `json:"kept_workspaces"`
 	Requests []RequestRow     `json:"pending_requests"`
-	// PullRequests are those that the tracker has described, the last seen first.
+	// PullRequests are the pull requests that the tracker has described, the last seen first.
 	PullRequests []PullRequestRow `json:"pull_requests"`
 	// Watched are the open pull requests that passes watch, by their issues.
 	Watched []WatchedRow `json:"watched_pull_requests"`
@@ -60,8 +60,8 @@ type Overview struct {
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
 
-	// Handovers are those of the last HandoverDays, read with Options.Health for the metrics
-	// only; nil if there is no database.
+	// Handovers counts the handovers of the last HandoverDays. It is read with Options.Health,
+	// for the metrics only; nil if there is no database.
 	Handovers *state.Handovers `json:"-"`
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.

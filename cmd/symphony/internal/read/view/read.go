@@ -20,7 +20,7 @@ type Options struct {
 	Ended  int               // how many ended runs; 0: the usual number
 	Search state.Search      // which ended runs
 	Issues []string          // identifiers or ids to confine the rows to; empty for all
-	Name   string            // of the project; empty for that of its folder
+	Name   string            // of the project; empty for the name of its folder
 	Cache  *state.ClaimCache // of claims, for readers that stay; nil for none
 }
 

@@ -21,7 +21,7 @@ type Selection struct {
 	limit   int // 0: no limit
 }
 
-// FilterKeys are the keys of a filter; SortKeys those of an order.
+// FilterKeys are the keys of a filter, as in status=held; SortKeys are the keys of an order.
 var (
 	FilterKeys = []string{"status", "project", "label", "text"}
 	SortKeys   = []string{"status", "issue", "title", "time", "tokens"}

@@ -75,7 +75,7 @@ func (v *Overview) addWatched(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// PassFailedSo reports whether the last pass has an error, which is then shown already.
+// PassFailedSo reports whether the last pass had this error, so that it is shown already.
 func (v Overview) PassFailedSo(code, message string) bool {
 	return v.LastPass != nil && slices.ContainsFunc(v.LastPass.Errors, func(e reconcile.Error) bool {
 		return e.Code == code && e.Message == message

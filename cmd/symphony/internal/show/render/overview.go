@@ -87,8 +87,8 @@ func printRecords(w *term.Env, s selected) {
 	fmt.Fprintln(w.Stderr, strings.Join(slices.Concat(rest.head, rest.foot), "\n"))
 }
 
-// screenLines is how many lines of the screen a page takes. The terminal continues those that
-// are longer than it is wide.
+// screenLines is how many lines of the screen a page takes. A line that is longer than the
+// terminal is wide takes several.
 func screenLines(lines []string, width int) (n int) {
 	for _, line := range lines {
 		n += max((term.Cells(line)+width-1)/width, 1)

@@ -31,8 +31,8 @@ func lookErrorText(w *term.Env, now time.Time, e state.LookError) string {
 // mostNamed is how many pull requests the line about the watched ones names.
 const mostNamed = 3
 
-// printWatched prints a line about the watched pull requests of a project. It names those that
-// may need a person: a check does not report, or the branch was replaced.
+// printWatched prints a line about the watched pull requests of a project. It names a pull
+// request that may need a person: a check does not report, or the branch was replaced.
 func printWatched(w *term.Env, v view.Overview, named bool) {
 	line := watchedText(w, v, named)
 	if line != "" {
