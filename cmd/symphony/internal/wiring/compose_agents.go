@@ -10,9 +10,12 @@ import (
 //
 // What else knows codex needs a part here for a second kind, and the key agent.kind to choose
 // it:
-//   - RunnerConfig and runnerConfig of package agents, which read the keys below codex, and the paths of its home in reconcile/workflow;
-//   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes and settings of threads in codex's words;
-//   - runner/verify.go, which lets codex execute a command without a turn, and runner/takeover.go, which opens codex's own terminal;
+//   - RunnerConfig and runnerConfig of package agents, which read the keys below codex, and the
+//     paths of its home in reconcile/workflow;
+//   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes and
+//     settings of threads in codex's words;
+//   - runner/verify.go, which lets codex execute a command without a turn, and
+//     runner/takeover.go, which opens codex's own terminal;
 //   - runner/login.go and runner/host/local/launcher.go, which find an installed codex;
 //   - runner/far.go, state/account.go, AccountHome and aboutHost, which find its home, login and limits;
 //   - package doctor, the steps of package words, and the names of spans in act/export.

@@ -2,8 +2,10 @@
 // id that its client has chosen. Its clients, such as symphony mcp, hold no state: they store
 // calls in the database of the agents, and read results and events there.
 //
-//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server, one per conversation
+//	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server
 //	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
+//
+// The worker has one app-server for each conversation.
 package agents
 
 import (

@@ -415,6 +415,8 @@ func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) 
 	return all, nil
 }
 
+// parseOne accepts one answer: the label of an option in any case, or another text if the
+// question allows it. A number must be one of JSON, so not NaN or 0x1p-2.
 func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
 	plain := strings.TrimSpace(text)
 	for _, o := range q.Options {
@@ -422,20 +424,20 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 			return o.Label, nil
 		}
 	}
-	switch {
-	case plain == "":
+	if plain == "" {
 		return "", emptyAnswer(r)
-	case len(q.Options) > 0 && !q.Other:
+	}
+	if len(q.Options) > 0 && !q.Other {
 		return "", exit.Usage("answer: %s accepts only its options:%s", r.ID(), numbered(q))
 	}
-	if q.Type == "integer" {
+	switch q.Type {
+	case "integer":
 		if _, err := strconv.ParseInt(plain, 10, 64); err != nil {
 			return "", exit.Usage("answer: %q of %s needs a whole number", q.Text, r.ID())
 		}
-	}
-	if q.Type == "number" {
-		// not NaN
-		if _, err := strconv.ParseFloat(plain, 64); err != nil || !json.Valid([]byte(plain)) {
+	case "number":
+		_, err := strconv.ParseFloat(plain, 64)
+		if err != nil || !json.Valid([]byte(plain)) {
 			return "", exit.Usage("answer: %q of %s needs a number such as 0.5", q.Text, r.ID())
 		}
 	}

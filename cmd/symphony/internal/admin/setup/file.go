@@ -116,26 +116,29 @@ func plainStates() (list []reconcile.TrackerState) {
 	return list
 }
 
-// addStates adds the states that flags name, because an issue in a file can have any, and one
-// for review if there is none.
+// addStates adds the states that flags name, because an issue in a file can have any state, and
+// a state for review if there is none. Issues wait in the first active state.
 func (s *starter) addStates() {
-	add := func(name string, kind reconcile.StateKind) {
-		name = strings.TrimSpace(name)
-		if _, known := s.project.State(name); !known && name != "" {
-			s.project.States = append(s.project.States, reconcile.TrackerState{
-				Name: name,
-				Kind: kind,
-			})
-		}
+	kind := reconcile.StateWaiting
+	for name := range strings.SplitSeq(s.options.ActiveStates, ",") {
+		s.addState(name, kind)
+		kind = reconcile.StateStarted
 	}
-	for i, name := range strings.Split(s.options.ActiveStates, ",") {
-		add(name, []reconcile.StateKind{reconcile.StateWaiting, reconcile.StateStarted}[min(i, 1)])
-	}
-	add(s.options.ReviewState, reconcile.StateStarted)
+	s.addState(s.options.ReviewState, reconcile.StateStarted)
 	isReview := func(state reconcile.TrackerState) bool { return partOf(state) == "review" }
 	if !slices.ContainsFunc(s.project.States, isReview) {
-		add("Human Review", reconcile.StateStarted)
+		s.addState("Human Review", reconcile.StateStarted)
 	}
+}
+
+// addState adds a state, unless it is known.
+func (s *starter) addState(name string, kind reconcile.StateKind) {
+	name = strings.TrimSpace(name)
+	_, known := s.project.State(name)
+	if known || name == "" {
+		return
+	}
+	s.project.States = append(s.project.States, reconcile.TrackerState{Name: name, Kind: kind})
 }
 
 // writeFolder creates the folder if there is none, and a first issue if there is no file in
