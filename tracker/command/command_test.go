@@ -91,10 +91,12 @@ func TestErrorsOfPrograms(t *testing.T) {
 			Exit:   77,
 			Status: "exit status 77",
 		}, nil, `command_key_refused: python3 my tracker.py candidates: exit status 77`, "environment file"},
-		{Output{Stdout: []byte("no " + secret)},
+		{
+			Output{Stdout: []byte("no " + secret)},
 			nil,
 			`command_answer_invalid: python3 my tracker.py candidates: the answer is not JSON: ` +
-				`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error"},
+				`invalid character 'o' in literal null (expecting 'u'), at "no [redacted]"`, "standard error",
+		},
 		{
 			Output{Stdout: []byte(`{"issues": []} {"token": "` + secret)},
 			nil,

@@ -45,11 +45,13 @@ func TestMarkdown(t *testing.T) {
 			"<https://x.org> [me](mailto:a@b.c)",
 			"<p>" + link("https://x.org", "https://x.org") + " " + link("mailto:a@b.c", `me <span class="soft">(a@b.c)</span>`) + "</p>\n",
 		},
-		{"[main.go](/srv/main.go:12) [x](javascript:alert(1)) [y](data:text/html,z) " +
-			"[z](JaVa&#x53;cript:1) <javascript:1>",
+		{
+			"[main.go](/srv/main.go:12) [x](javascript:alert(1)) [y](data:text/html,z) " +
+				"[z](JaVa&#x53;cript:1) <javascript:1>",
 			"<p>main.go (<code>/srv/main.go:12</code>) " +
 				"x (<code>javascript:alert(1)</code>) y (<code>data:text/html,z</code>) z " +
-				"(<code>JaVaScript:1</code>) javascript:1</p>\n"},
+				"(<code>JaVaScript:1</code>) javascript:1</p>\n",
+		},
 		{
 			"[good](https://good.com@evil.org#good.com)",
 			"<p>" + link("https://good.com@evil.org#good.com", `good <span class="soft">(evil.org)</span>`) + "</p>\n",
