@@ -7,10 +7,10 @@
 // # Decisions
 //
 //   - Every request of a pass or worker consists of files in query/; only the variables vary.
-//     It asks for the fields that the specification names. Anything else has requests of its
-//     own, which a server may refuse. They are made only where they are needed: for the
-//     comments on held issues and on issues of a running agent, and for names that may be
-//     mistyped.
+//     It asks for the fields that the specification names. Anything else is asked for in
+//     separate requests, which a server may refuse. They are made only where they are needed:
+//     for the comments on held issues and on issues of a running agent, and for names that may
+//     be mistyped.
 //   - Connections inside an issue are read with a small page size, because Linear prices a
 //     query by the product of its page sizes (10,000 points at most). Further pages are
 //     fetched separately, so that nothing is cut silently.
@@ -64,7 +64,7 @@ var service = transport.Service{
 //go:embed query
 var queries embed.FS
 
-// document is a request with the fragments that it uses, as the folder query has them.
+// document returns a request and the fragments that it uses, from the folder query.
 func document(names ...string) string { return transport.Document(queries, names...) }
 
 // Options configure a Client.
@@ -84,7 +84,7 @@ type Options struct {
 	ReadOnly bool
 }
 
-// Client sends requests to Linear for one project or team. It is safe for concurrent use.
+// Client sends requests to Linear for a project or team. It is safe for concurrent use.
 type Client struct {
 	*transport.Client
 	fields string // the fragments of the fields of an issue
@@ -163,8 +163,8 @@ func (c *Client) addFields(fragment, name string) {
 	c.fields = strings.Replace(c.fields, "{\n", "{\n  ..."+fragment+"\n", 1) + document(name)
 }
 
-// send posts one GraphQL request and reads the answer, of at most limit bytes, or 64 MiB if
-// that is 0.
+// send posts a GraphQL request and reads the answer, of at most limit bytes, or 64 MiB if that
+// is 0.
 func (c *Client) send(
 	ctx context.Context,
 	query string,
@@ -178,7 +178,7 @@ func (c *Client) send(
 	return c.Send(ctx, transport.Request{Method: http.MethodPost, Limit: limit, Body: body})
 }
 
-// ask sends one of the requests in query/ and decodes its data.
+// ask sends a request of query/ and decodes its data.
 func ask[T any](ctx context.Context, c *Client, query string, variables map[string]any) (*T, error) {
 	a, err := c.send(ctx, query, variables, 0)
 	if err != nil {
@@ -236,7 +236,7 @@ type wireUser struct {
 	Email string `json:"email"`
 }
 
-// wireName is a label or a state. Only a state has a type and a position.
+// wireName is a label or a state. Labels lack a type and a position.
 type wireName struct {
 	Name     string  `json:"name"`
 	Type     string  `json:"type"`
@@ -311,7 +311,7 @@ func allowances(h http.Header) []transport.Allowance {
 	return text.Map(kinds, func(kind string) transport.Allowance { return transport.ReadAllowance(h, kind) })
 }
 
-// isRateLimit reports whether Linear has refused a request because of a limit.
+// isRateLimit reports whether Linear refused a request because of a limit.
 func isRateLimit(a transport.Answer, errs []graphqlError) bool {
 	if a.Status == http.StatusTooManyRequests || slices.ContainsFunc(errs, ofRateLimit) {
 		return true

@@ -461,7 +461,8 @@ func TestLow(t *testing.T) {
 			}
 			b := c.Budget()
 			test.Equal(t, "low", low(), tc.low)
-			if now = b.Reset; low() {
+			now = b.Reset
+			if low() {
 				t.Error("still low when the allowance is full again")
 			}
 		})

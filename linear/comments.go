@@ -14,7 +14,8 @@ import (
 
 const (
 	commentPage = 50
-	// maxComments bounds one read. If there are more, the agent reads the issue with its tool.
+	// maxComments bounds each read. If there are more, the agent reads the issue with its
+	// tool.
 	maxComments = 200
 )
 
@@ -32,7 +33,7 @@ type wireComment struct {
 }
 
 // Comments reads the comments that were made after since, the newest first, at most 200. The
-// error has the code issue_not_found if the issue is not visible.
+// code of the error is issue_not_found if the issue is not visible.
 func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	if since.IsZero() {
 		since = time.Unix(0, 0) // some servers reject the year 1
@@ -72,9 +73,9 @@ func (c *Client) Comments(ctx context.Context, issueID string, since time.Time) 
 	return comments[:min(len(comments), maxComments)], nil
 }
 
-// comment normalises one record. Agents comment with the same key as symphony, so that a
-// comment of the key's user, or of an app, may be theirs. The names of the author are those
-// that a user can't choose: another user may have the same name or display name.
+// comment normalises a record. Agents comment with the same key as symphony, so that a comment
+// of the key's user, or of an app, may be an agent's. AuthorIDs are ids that a user can't
+// choose: another user may have the same name or display name.
 func (c *Client) comment(w wireComment) (reconcile.Comment, error) {
 	at := text.Time(text.OrEmpty(w.CreatedAt))
 	if w.ID == "" || at == nil {

@@ -23,10 +23,10 @@ func (m *malformed) Error() string { return fmt.Sprintf("issue %q: %s", m.id, m.
 // field is a value whose JSON may have another type than in Linear's schema.
 type field[T any] struct {
 	value *T
-	wrong bool // the type is another one; value is nil
+	wrong bool // its type is not T; value is nil
 }
 
-// UnmarshalJSON implements json.Unmarshaler. It never fails, so that one wrong value does not
+// UnmarshalJSON implements json.Unmarshaler. It never fails, so that a wrong value does not
 // make a whole page unreadable.
 func (f *field[T]) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &f.value); err != nil {
@@ -78,7 +78,7 @@ type wireRelation struct {
 	} `json:"issue"`
 }
 
-// issue normalises one record (specification 4.1.1 and 11.3) and fetches the further pages of
+// issue normalises a record (specification 4.1.1 and 11.3) and fetches the further pages of
 // its labels and relations. The error is *malformed if the record is no issue.
 func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, error) {
 	id := text.OrEmpty(w.ID.value)
@@ -122,7 +122,7 @@ func (c *Client) issue(ctx context.Context, w *wireIssue) (reconcile.Issue, erro
 		CreatedAt:   text.Time(text.OrEmpty(w.CreatedAt.value)),
 		UpdatedAt:   text.Time(text.OrEmpty(w.UpdatedAt.value)),
 	}
-	// Linear has "" for none
+	// Linear writes "" for none
 	issue.ProjectDescription = text.OrNull(text.OrEmpty(text.OrEmpty(w.Project.value).Description.value))
 	issue.Elsewhere = !c.has(issue)
 	return issue, nil
@@ -138,7 +138,7 @@ func (c *Client) has(issue reconcile.Issue) bool {
 	return len(slugs) == 0 || slices.Contains(slugs, issue.Project)
 }
 
-// fault returns why a record is no issue; empty if it is one.
+// fault returns why a record is no issue; empty if it is an issue.
 func (w *wireIssue) fault() string {
 	blank := func(s *string) bool { return s == nil || strings.TrimSpace(*s) == "" }
 	for _, f := range []struct {
@@ -194,7 +194,7 @@ func (c *Client) labels(ctx context.Context, w *wireIssue) ([]string, error) {
 	return text.Unique(text.Map(all, func(n wireName) string { return strings.ToLower(n.Name) })), nil
 }
 
-// blockers returns the issues that block this one.
+// blockers returns the issues that block this issue.
 func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.BlockerRef, error) {
 	query := document("more_relations", "relation_fields")
 	relationsOf := func(w *wireIssue) list[wireRelation] { return text.OrEmpty(w.Relations.value) }
@@ -216,7 +216,7 @@ func (c *Client) blockers(ctx context.Context, w *wireIssue) ([]reconcile.Blocke
 	return blockers, nil
 }
 
-// innerPages returns what a connection of the record contains, with its further pages. A
+// innerPages returns the entries of a connection of the record, with its further pages. A
 // further page without a list is an error: without its blockers the issue could start.
 func innerPages[T any](
 	ctx context.Context,

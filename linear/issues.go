@@ -17,11 +17,11 @@ import (
 
 const (
 	pageSize = 50 // specification 11.2
-	batch    = 50 // ids in one request
+	batch    = 50 // ids per request
 	// commentBatch is how many issues are asked for their last comments at once, the most that
 	// Linear returns in a page.
 	commentBatch = 250
-	innerPage    = 100 // labels or relations in a further page of one issue
+	innerPage    = 100 // labels or relations of an issue in a further page
 )
 
 // Candidates implements reconcile.Tracker: the issues of the project or team in the given
@@ -61,7 +61,7 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return issues, nil
 }
 
-// candidates reads all pages of a query for candidates. found reports whether it has led to an
+// candidates reads all pages of a query for candidates. found reports whether it led to an
 // issue, of whichever team.
 func (c *Client) candidates(
 	ctx context.Context,
@@ -114,7 +114,7 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 		}
 		archived := map[string]reconcile.Issue{}
 		err := c.read(ctx, document("archived"), missing, archived)
-		// A server that does not know archived issues has none.
+		// A server that does not know archived issues returns none.
 		if err != nil && !errors.Is(err, reconcile.ErrRejected) {
 			return nil, err
 		}
@@ -144,8 +144,8 @@ func (c *Client) read(
 	})
 }
 
-// LastComments returns the times of the newest comments of issues, by id. An issue without
-// comments has none.
+// LastComments returns the times of the newest comments of issues, by id. Issues without
+// comments are missing in it.
 func (c *Client) LastComments(ctx context.Context, ids []string) (map[string]time.Time, error) {
 	last := make(map[string]time.Time, len(ids))
 	for some := range slices.Chunk(text.Unique(ids), commentBatch) {
@@ -165,9 +165,9 @@ func (c *Client) LastComments(ctx context.Context, ids []string) (map[string]tim
 	return last, nil
 }
 
-// ByIdentifier reads one issue by its identifier, such as ABC-1, its web address, or its id.
-// The error has the code issue_not_found if there is no such issue, or the key's user may not
-// see it.
+// ByIdentifier reads an issue by its identifier, such as ABC-1, its web address, or its id.
+// The code of the error is issue_not_found if there is no such issue, or the key's user may
+// not see it.
 func (c *Client) ByIdentifier(ctx context.Context, identifier string) (*reconcile.Issue, error) {
 	identifier = strings.TrimSpace(identifier)
 	given := identifier

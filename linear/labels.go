@@ -11,11 +11,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// historyPage is how many changes of an issue one request reads.
+// historyPage is how many changes of an issue a request reads.
 const historyPage = 100
 
-// maxHistory bounds the changes that are read, the newest first. A label that was set before
-// them has nobody who set it.
+// maxHistory bounds the changes that are read, the newest first. If a label was set before
+// them, nobody is known to have set it.
 const maxHistory = 500
 
 // wireLabel is a label of an issue.
@@ -26,9 +26,9 @@ type wireLabel struct {
 	UpdatedAt string `json:"updatedAt"`
 }
 
-// wireChange is an entry in the history of an issue. Linear adds what a user changes soon
-// after to the user's last entry, so that a label may have been added at any time between
-// CreatedAt and UpdatedAt.
+// wireChange is an entry in the history of an issue. Linear adds a user's next changes, if
+// they follow soon, to the user's last entry, so that a label may have been added at any time
+// between CreatedAt and UpdatedAt.
 type wireChange struct {
 	Added     []string `json:"addedLabelIds"`
 	Removed   []string `json:"removedLabelIds"`
@@ -42,8 +42,8 @@ type wireChange struct {
 	Bot *wireUser `json:"botActor"`
 }
 
-// LabelsSet returns who set the labels that an issue has, by its history. Labels that an issue
-// was created with are not in it.
+// LabelsSet returns who set the present labels of an issue, by its history. It omits labels
+// with which the issue was created.
 func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
 	vars := map[string]any{"id": issueID, "first": historyPage}
 	var labels []wireLabel
@@ -95,7 +95,7 @@ func (c *Client) labelSet(l wireLabel, changes []wireChange) reconcile.LabelSet 
 		}
 	}
 	if !slices.Contains(last.Added, l.ID) {
-		return set // another label may have been replaced by this one
+		return set // the last change may have replaced another label by this label
 	}
 	for _, w := range touching {
 		until := text.OrEmpty(text.Time(w.UpdatedAt))

@@ -20,8 +20,8 @@ type wireState struct {
 	Name string `json:"name"`
 }
 
-// Move changes the state of an issue to one of its team, in one request to read and one to
-// change. The error wraps reconcile.ErrGone if the issue does not exist.
+// Move changes the state of an issue to a state of its team, with a request to read and a
+// request to change. The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	data, err := ask[struct {
 		Issue struct {
@@ -114,7 +114,7 @@ var takenAway = text.Pattern(`\b(trashed|teamId|projectId)\b`)
 var stateArgument = text.Pattern(`\bstateId\s*:\s*(?:\$(\w+)|"([^"]*)")`)
 
 // stateIDs returns the ids of states that a mutation names in its text or in its variables,
-// and whether those are all.
+// and whether the list is complete.
 func (in input) stateIDs() (ids []string, all bool) {
 	var variables map[string]any
 	_ = json.Unmarshal(in.variables, &variables) // an object, or nothing

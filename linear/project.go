@@ -31,7 +31,7 @@ type wireNames struct {
 	Users       list[wireUser] `json:"users"`
 }
 
-// wireProject is the answer to the query for one project and the names in a workflow.
+// wireProject is the answer to the query for a project and the names in a workflow.
 type wireProject struct {
 	wireNames
 	Named list[struct {
@@ -43,7 +43,7 @@ type wireProject struct {
 	Projects list[reconcile.TrackerProject] `json:"projects"`
 }
 
-// wireTeam is the answer to the query for one team and the names in a workflow.
+// wireTeam is the answer to the query for a team and the names in a workflow.
 type wireTeam struct {
 	wireNames
 	Named list[struct {
@@ -58,7 +58,7 @@ type wireTeam struct {
 	}] `json:"teams"`
 }
 
-// place is a project or a team, with what Linear knows of the names in a workflow.
+// place is a project or a team, with the names of a workflow that Linear found there.
 type place struct {
 	reconcile.TrackerProject
 	states []wireName // of the team, or of the teams of the project
@@ -66,7 +66,7 @@ type place struct {
 	names  wireNames
 }
 
-// Setup returns what init needs to connect a project to Linear.
+// Setup tells init how to connect a project to Linear.
 func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
 		Name:        "Linear",
@@ -114,8 +114,9 @@ func (c *Client) account(ctx context.Context) (reconcile.TrackerAccount, error) 
 	return found, err
 }
 
-// project reads a project and looks up names. The error has the code tracker_project_not_found
-// if no project has one of the slug ids; its hint lists similar ones.
+// project reads a project and looks up names. The code of the error is
+// tracker_project_not_found if no project matches the slug ids; its hint lists similar
+// projects.
 func (c *Client) project(ctx context.Context, slugs []string, names reconcile.TrackerNames) (place, error) {
 	vars := namesAsked(names)
 	vars["slugs"] = slugs
@@ -189,7 +190,7 @@ var stateKinds = map[string]reconcile.StateKind{
 	"duplicate": reconcile.StateEnded,
 }
 
-// projectBoard reads one project, given its slug id or URL.
+// projectBoard reads a project, given its slug id or URL.
 func (c *Client) projectBoard(ctx context.Context, slug, label string) (reconcile.TrackerBoard, error) {
 	slugs, err := projectSlugs(slug)
 	if err != nil {
@@ -204,7 +205,7 @@ func (c *Client) projectBoard(ctx context.Context, slug, label string) (reconcil
 	return board, nil
 }
 
-// teamBoard reads one team, given its key.
+// teamBoard reads a team, given its key.
 func (c *Client) teamBoard(ctx context.Context, key, label string) (reconcile.TrackerBoard, error) {
 	found, err := c.teamPlace(ctx, strings.ToUpper(strings.TrimSpace(key)), boardNames(label))
 	if err != nil {
@@ -221,13 +222,13 @@ func boardNames(label string) reconcile.TrackerNames {
 	return reconcile.TrackerNames{States: []string{"Todo"}, Labels: []string{label}}
 }
 
-// board returns what init needs to know, without the setting.
+// board returns the facts that init needs, without the setting.
 func (p place) board() reconcile.TrackerBoard {
 	board := reconcile.TrackerBoard{
 		TrackerProject: p.TrackerProject,
 		HasLabel:       len(p.names.LabelsAsked.Nodes) > 0,
 	}
-	// A position orders the states of one type only.
+	// Positions order only states of the same type.
 	slices.SortStableFunc(p.states, func(x, y wireName) int {
 		return cmp.Or(
 			slices.Index(stateTypes, x.Type)-slices.Index(stateTypes, y.Type),
@@ -245,8 +246,8 @@ func (p place) board() reconcile.TrackerBoard {
 	return board
 }
 
-// Verify looks up the names that a workflow uses, in one request for the project and one for
-// the team.
+// Verify looks up the names that a workflow uses, with a request for the project and a request
+// for the team.
 func (c *Client) Verify(
 	ctx context.Context,
 	names reconcile.TrackerNames,
@@ -339,9 +340,9 @@ func (p place) unknownStates(asked []string) []reconcile.UnknownName {
 	return transport.Unknown(asked, existing, slices.Concat(existing, anywhere))
 }
 
-// noPlace returns the error for a project or team (what) that does not exist. asked are the
-// spellings of the slug id or key (called) that was asked for. Its hint lists similar ones, or
-// else the latest ones.
+// noPlace returns the error for a project or team that does not exist. what is "project" or
+// "team". asked are the spellings of the requested slug id or key (called). Its hint lists
+// similar projects or teams, or else the latest.
 func (c *Client) noPlace(what, called string, asked []string, existing []reconcile.TrackerProject) error {
 	var all []string
 	label := map[string]string{}
@@ -394,8 +395,8 @@ func userFilter(assignee string) any {
 	return map[string]any{"id": map[string]any{"in": []string{assignee}}}
 }
 
-// setting returns the URL if the slug id can be read from it, because it ends in one of the
-// usual form; otherwise the slug id.
+// setting returns the URL if it ends in a slug id of the usual form, so that the slug id can
+// be read from it; otherwise the slug id.
 func setting(p reconcile.TrackerProject) string {
 	if _, ok := slugTail("x-" + p.Slug); ok && strings.HasSuffix(p.URL, "-"+p.Slug) {
 		return p.URL
@@ -446,7 +447,7 @@ func projectSegment(value string) (string, bool) {
 	return "", false
 }
 
-// slugTail returns the last part of a URL segment if it looks like one of Linear's slug ids.
+// slugTail returns the last part of a URL segment if it looks like a slug id of Linear.
 func slugTail(value string) (string, bool) {
 	i := strings.LastIndexByte(value, '-')
 	tail := value[i+1:]

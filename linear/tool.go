@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The limits of one call: maxTokens is in tokens, the others in bytes.
+// The limits of a call: maxTokens is in tokens, the others in bytes.
 const (
 	maxQuery     = 256 << 10
 	maxTokens    = 20000
@@ -117,8 +117,8 @@ func (t *tool) changesIssue(args json.RawMessage) bool {
 	})
 }
 
-// summary names the operation of a call and what it reads or changes: "mutation issueUpdate",
-// or "query Mine (viewer)" if the agent has named it.
+// summary names the operation of a call and the objects that it reads or changes: "mutation
+// issueUpdate", or "query Mine (viewer)" if the agent named it.
 func summary(args json.RawMessage) string {
 	in, err := readInput(args)
 	if err != nil {
@@ -140,7 +140,7 @@ func describes(issue reconcile.Issue, args json.RawMessage) bool {
 	return has("description") && updates && isNamed
 }
 
-// executed is Linear's answer to one document.
+// executed is Linear's answer to a document.
 type executed struct {
 	body    json.RawMessage
 	failed  bool                // it contains top-level errors, whatever its HTTP status
@@ -152,7 +152,7 @@ func (e executed) forAgent() reconcile.ToolAnswer {
 	return reconcile.ToolAnswer{Text: string(e.body), Success: !e.failed}
 }
 
-// mutate sends a mutation, and finds out what it has created.
+// mutate sends a mutation, and finds the ids of the objects that it created.
 func (t *tool) mutate(ctx context.Context, in input) (executed, error) {
 	query, asked := askForIDs(in)
 	done, err := t.client.execute(ctx, query, in.variables)
@@ -180,7 +180,7 @@ func (t *tool) mutate(ctx context.Context, in input) (executed, error) {
 	return done, nil
 }
 
-// execute sends one GraphQL document unchanged. An answer that refuses the key is an error. A
+// execute sends a GraphQL document unchanged. An answer that refuses the key is an error. A
 // rate-limited request that was not executed is repeated if the limit ends soon; otherwise the
 // error tells the agent when it ends.
 func (c *Client) execute(ctx context.Context, query string, variables json.RawMessage) (executed, error) {
@@ -217,7 +217,7 @@ func (c *Client) execute(ctx context.Context, query string, variables json.RawMe
 	return done, refused
 }
 
-// input is a valid call: one query or mutation.
+// input is a valid call: a single query or mutation.
 type input struct {
 	query     string
 	variables json.RawMessage // an object, or nil
@@ -286,7 +286,8 @@ func readInput(args json.RawMessage) (input, error) {
 
 // readObject reads {"query": "...", "variables": {...}}.
 func readObject(args json.RawMessage) (query string, variables json.RawMessage, err error) {
-	// Other keys are ignored: agents add an operationName, which one operation does not need.
+	// Other keys are ignored: agents add an operationName, which a single operation does not
+	// need.
 	var in map[string]json.RawMessage
 	if err := json.Unmarshal(args, &in); err != nil {
 		return "", nil, fmt.Errorf("arguments are not valid JSON: %w", err)
@@ -306,7 +307,7 @@ func readObject(args json.RawMessage) (query string, variables json.RawMessage, 
 	return query, v, nil
 }
 
-// parseOperation accepts a document with exactly one query or mutation.
+// parseOperation accepts a document with a single query or mutation.
 func parseOperation(query string) (*ast.QueryDocument, error) {
 	if strings.TrimSpace(query) == "" {
 		return nil, errors.New("query must not be empty")
@@ -384,7 +385,7 @@ func askForIDs(in input) (query string, asked map[string]string) {
 	return query, asked
 }
 
-// placeIn returns the offset in query at which a selection set can have one field more; 0 if
+// placeIn returns the offset in query at which a field can be added to a selection set; 0 if
 // there is none.
 func placeIn(query string, set ast.SelectionSet) int {
 	for _, s := range set {
@@ -416,7 +417,7 @@ func offset(query string, p *ast.Position, word string) (at int) {
 	return at
 }
 
-// withoutData returns the errors of an answer that has no data.
+// withoutData returns the errors of an answer without data.
 func withoutData(body json.RawMessage) []graphqlError {
 	var env transport.Envelope[json.RawMessage]
 	if json.Unmarshal(body, &env) != nil || env.Data != nil {
@@ -433,11 +434,11 @@ func ofDocument(e graphqlError) bool {
 // ofExecution reports whether an error occurred while the document was executed.
 func ofExecution(e graphqlError) bool { return len(e.Path) > 0 }
 
-// ofAgent reports whether an error is about the agent's selections, not about those that
-// askForIDs added.
+// ofAgent reports whether an error is about the agent's selections, not about the selections
+// that askForIDs added.
 func ofAgent(e graphqlError) bool { return !slices.Contains(e.Path, any(idsAlias)) }
 
-// takeIDs removes from an answer the ids that askForIDs has added, and returns them. An answer
+// takeIDs removes from an answer the ids that askForIDs added, and returns them. An answer
 // without them stays unchanged, byte for byte.
 func takeIDs(
 	body json.RawMessage,

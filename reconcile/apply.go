@@ -64,8 +64,8 @@ func apply(ctx context.Context, d Deps, plan Plan, runs []Run) []Applied {
 	return a.done
 }
 
-// startError names the issue whose worker could not be started, unless the error already says
-// what is wrong and what to do. nil stays nil.
+// startError names the issue whose worker could not be started, unless the error already gives
+// the cause and the remedy. nil stays nil.
 func startError(identifier string, err error) error {
 	if err == nil {
 		return nil
@@ -104,7 +104,7 @@ func (a *applier) storeTogether(ctx context.Context, updates []Action) bool {
 	return len(changes) == 0 || a.Store.Commit(ctx, a.Now(), changes...) == nil
 }
 
-// one carries out an action, except for signals and starts, which come at the end.
+// one carries out a single action, except for signals and starts, which come at the end.
 func (a *applier) one(ctx context.Context, action Action) {
 	endsCommand := action.Kind == actUpdate && len(action.Change.Commands) > 0
 	if a.failed[action.IssueID] || action.Kind == ActDispatch && a.slotsUnsure ||
@@ -136,7 +136,7 @@ func (a *applier) carryOut(ctx context.Context, action *Action) error {
 	}
 }
 
-// omitDependents notes which later actions must not be carried out after one has failed.
+// omitDependents notes which later actions must not be carried out after an action failed.
 func (a *applier) omitDependents(action Action, err error) {
 	if action.IssueID != "" {
 		a.failed[action.IssueID] = true
@@ -145,7 +145,7 @@ func (a *applier) omitDependents(action Action, err error) {
 	case ActStop:
 		a.keepCommands = true
 	case ActReap, ActSettle:
-		// After codeLeftover the slots are known: the plan has counted the slot of a run with
+		// After codeLeftover the slots are known: the plan counted the slot of a run with
 		// remaining processes as taken.
 		var known *Error
 		if !errors.As(err, &known) || known.Code != codeLeftover {

@@ -60,8 +60,8 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	return tracked
 }
 
-// moreTelling returns the error of the refresh or, if only the other one says when the tracker
-// may be asked again, the error of the candidates. It is nil if both are.
+// moreTelling returns the error of the refresh or, if only the error of the candidates says
+// when the tracker may be asked again, that error. It is nil if both are.
 func moreTelling(refreshErr, candidatesErr error) error {
 	if refreshErr == nil {
 		return candidatesErr

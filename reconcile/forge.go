@@ -10,10 +10,10 @@ import (
 // are *Error with a class. The values that it returns are data from outside: bounded in size
 // and number and valid UTF-8, but with any character. Whoever prints them escapes them.
 type Forge struct {
-	// Open opens a pull request for a branch that was pushed. None is opened if the branch has
-	// an open pull request, or if a person merged or closed a pull request at the commit, or
-	// if the base contains the commit; so it may be repeated. The error wraps ErrNoBranch if
-	// there is no such branch.
+	// Open opens a pull request for a branch that was pushed. None is opened if the branch
+	// already has an open pull request, or if a person merged or closed a pull request at the
+	// commit, or if the base contains the commit; so it may be repeated. The error wraps
+	// ErrNoBranch if there is no such branch.
 	Open func(ctx context.Context, n NewPull) (OpenedPull, error)
 	// Number returns the number of the pull request at an address, 0 if it is none, and
 	// whether the address is in this repository. After the repository was renamed, an address

@@ -208,9 +208,9 @@ func (h *Handover) withoutRounds() *Handover {
 // remains.
 type Delivery struct {
 	Due bool `json:"due,omitempty"` // the workspace may contain commits to push
-	// WaitsForAgent: no delivery is tried before an agent has worked again. Others have pushed
-	// to the branch since its last delivery, which the agent merges; or its commits are
-	// incomplete, which an operator lets the agent correct.
+	// WaitsForAgent: no delivery is tried before an agent works again. Either others pushed to
+	// the branch since its last delivery, and the agent merges their commits; or its commits
+	// are incomplete, and an operator lets the agent correct them.
 	WaitsForAgent bool      `json:"behind,omitempty"`
 	Tries         int       `json:"tries,omitempty"`    // how many deliveries failed in a row
 	FailedAt      time.Time `json:"failed_at,omitzero"` // the first of them

@@ -357,7 +357,7 @@ const (
 	StopProject  = "project_change" // the workflow now names another project
 )
 
-// StoppedText is the text with which a worker records that its run has ended because it was
+// StoppedText is the text with which a worker records that its run ended because it was
 // stopped for a reason: "stopped: inactive".
 func StoppedText(reason string) string { return "stopped: " + reason }
 

@@ -341,12 +341,16 @@ func TestUndelivered(t *testing.T) {
 		}), "deliver A-1 delivering"},
 		{
 			"slots do not matter",
-			newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }),
+			newScene().running(issueNo(2), nil).claim(one, undelivered(0)).edit(func(s *Snapshot) {
+				s.Policy.MaxConcurrent = 1
+			}),
 			"deliver A-1 delivering",
 		},
 		{
 			"and a delivery takes none",
-			newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) { s.Policy.MaxConcurrent = 1 }),
+			newScene().running(one, busy).candidates(issueNo(2)).answer(one).edit(func(s *Snapshot) {
+				s.Policy.MaxConcurrent = 1
+			}),
 			"dispatch A-2",
 		},
 
@@ -370,7 +374,10 @@ func TestUndelivered(t *testing.T) {
 		{"retry", newScene().claim(one, later).command(VerbRetry, one), "retry A-1 operator; deliver A-1 requested"},
 		{
 			"retry without a workspace",
-			newScene().claim(one, func(c *Claim) { later(c); c.Delivery.Code = CodeWorkspaceGone }).answer(one).command(VerbRetry, one),
+			newScene().claim(one, func(c *Claim) {
+				later(c)
+				c.Delivery.Code = CodeWorkspaceGone
+			}).answer(one).command(VerbRetry, one),
 			"retry A-1 operator; dispatch A-1 requested",
 		},
 	} {

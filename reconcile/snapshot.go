@@ -312,8 +312,8 @@ type Action struct {
 	Title, State string // of the issue, as last seen; empty if the record is unknown
 	// of the run that RunID names; empty for a run that this action starts
 	RunKind RunKind
-	// StoppedBy is why a run was stopped, such as StopOperator, if it has ended only for that:
-	// then Message says no more. It is empty for other actions than a settle.
+	// StoppedBy is why a run was stopped, such as StopOperator, if it ended only for that
+	// reason: then Message adds nothing. It is empty for other actions than a settle.
 	StoppedBy string
 
 	Change *Change // the change to store for the action; nil for a reap and for most stops

@@ -130,9 +130,9 @@ func (t *tick) load(ctx context.Context) bool {
 	return true
 }
 
-// readState reads the database and probes the workers. A worker may record its outcome and exit
-// between the two. So if a worker is dead and its run has no outcome, the database is read
-// again.
+// readState reads the database and probes the workers. A worker may record its outcome and
+// exit between the two. So if a worker is dead and its run is without an outcome, the database
+// is read again.
 func (t *tick) readState(ctx context.Context) error {
 	s := &t.snapshot
 	stored, err := t.Store.State(ctx)

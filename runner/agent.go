@@ -26,11 +26,11 @@ type agentProcess struct {
 	session agent.Session
 	child   host.Process
 	stderr  *agent.TailFile
-	drained chan struct{} // closed when stderr has been read to its end
+	drained chan struct{} // closed when stderr is read to its end
 	ready   chan struct{} // closed when session is set
-	gone    chan struct{} // closed when the session has ended
+	gone    chan struct{} // closed when the session ends
 	started []string      // the environment that codex.command was started with
-	environ []string      // the environment of codex; set once codex has answered
+	environ []string      // the environment of codex; set when codex first answers
 
 	mu     sync.Mutex
 	before []reconcile.Process // descendants of the agent when the turn started
@@ -58,7 +58,7 @@ func openAgent(
 	return tryAgent(ctx, j, options, open)
 }
 
-// tryAgent does what openAgent does, once. Without an agent none was launched.
+// tryAgent is a single attempt of openAgent. If it returns no agent, none was launched.
 func tryAgent(
 	ctx context.Context,
 	j *job,
@@ -87,8 +87,8 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker has
-// the other end of its stdin open, so that the agent exits when the worker dies. options is
+// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker
+// holds the other end of its stdin, so that the agent exits when the worker dies. options is
 // called before the session of the process is set.
 func launchAgent(
 	ctx context.Context,
@@ -159,7 +159,7 @@ func (c Config) CheckHome(
 	return home, warning, nil
 }
 
-// initialize opens the session, and checks what the agent reports and that it can sandbox
+// initialize opens the session, and checks the agent's report and that it can sandbox
 // commands. The home that it returns is without links.
 func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	server, err := g.session.Initialize(ctx)
@@ -233,14 +233,14 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 		g.warn("sandbox not probed", err)
 		return nil
 	}
-	if known, ok := errors.AsType[*reconcile.Error](err); ok { // the run's row has no hint
+	if known, ok := errors.AsType[*reconcile.Error](err); ok { // the run's row does not store the hint
 		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
 }
 
-// beginTurn records the descendants of the agent. Those that appear later belong to the turn.
-// If they can't be listed, all belong to it: a late stall is better than a false one.
+// beginTurn records the descendants of the agent. Later descendants belong to the turn. If
+// they can't be listed, all belong to it: a late stall is better than a false alarm.
 func (g *agentProcess) beginTurn() {
 	below, _ := g.child.Descendants(context.Background())
 	g.mu.Lock()
@@ -257,8 +257,8 @@ func (g *agentProcess) busy() bool {
 		slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
 }
 
-// desk passes requests to an operator. ending is closed when the run must end, gone when what
-// asks has exited; nil if it can't.
+// desk passes requests to an operator. ending is closed when the run must end. gone is closed
+// when the asking process exits; nil if it can't.
 func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
 	return &agent.Desk{
 		Store:    j.Requests,
@@ -286,8 +286,8 @@ const (
 	wordsStep   = 10 * time.Millisecond // between two looks for output
 )
 
-// exitWait is how long the worker waits for a signal after the agent has exited: a shutdown,
-// or a stopped scope, ends both, and then the agent has not failed.
+// exitWait is how long the worker waits for a signal after the agent exits: a shutdown, or a
+// stopped scope, ends both, and then the agent did not fail.
 const exitWait = time.Second
 
 // explainStart is like explain, and adds the last line of the agent's stderr.
@@ -306,8 +306,8 @@ func (g *agentProcess) explainStart(ctx context.Context, err error) error {
 	return &explained
 }
 
-// lastWords returns the last line of the agent's stderr. The agent is about to be ended: what it
-// has written before its answer may arrive after that.
+// lastWords returns the last line of the agent's stderr. The agent is about to be ended:
+// output that it wrote before its answer may arrive after the answer.
 func (g *agentProcess) lastWords() string {
 	end := time.After(outputBound)
 	look := time.NewTicker(wordsStep)
@@ -337,7 +337,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	awaitAll(exitWait, g.drained)
 	exit, closeErr := g.child.Close()
 	select {
-	case <-ctx.Done(): // what ends the run has also ended the agent
+	case <-ctx.Done(): // the end of the run also ended the agent
 		return err
 	case <-time.After(exitWait):
 	}
@@ -352,7 +352,7 @@ func (g *agentProcess) explain(ctx context.Context, err error) error {
 	return err
 }
 
-// exitError is the error of an agent that has exited by itself.
+// exitError is the error of an agent that exited by itself.
 func (g *agentProcess) exitError(exit host.Exit) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
@@ -377,8 +377,8 @@ func (g *agentProcess) exitError(exit host.Exit) error {
 	return &agent.Error{Code: agent.CodePortExit, Message: message}
 }
 
-// killed reports whether a signal has ended the agent, perhaps below a wrapper, or it is not
-// known to have exited.
+// killed reports whether a signal ended the agent, perhaps below a wrapper, or its exit is not
+// known.
 func (g *agentProcess) killed() bool {
 	exit, err := g.child.Close()
 	return err != nil || exit.Code < 0 || exit.Code > 128
@@ -399,9 +399,9 @@ func awaitAll(bound time.Duration, channels ...<-chan struct{}) {
 
 // end ends the agent in steps: turn/interrupt, so that the thread can be resumed; closing
 // stdin, which makes codex exit; SIGTERM; SIGKILL. The signals go to the process group. A
-// program that has not answered may be another one than codex, such as one of a login profile
-// or a package manager: it gets SIGTERM at once and more time, because a lock that it leaves
-// would delay later runs.
+// program that did not answer may not be codex, but for example a login profile or a package
+// manager: it gets SIGTERM at once and more time, because a lock that it leaves would delay
+// later runs.
 func (g *agentProcess) end(ctx context.Context) {
 	if g == nil {
 		return

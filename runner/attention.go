@@ -23,7 +23,7 @@ import (
 
 const (
 	// attentionBound limits hooks.on_attention, whatever hooks.timeout_ms is, because a pass
-	// holds the project's lock until the hook has ended.
+	// holds the project's lock until the hook ends.
 	attentionBound = 8 * time.Second
 	attentionText  = 1000     // bytes of SYMPHONY_ATTENTION_TEXT
 	attentionLog   = 64 << 10 // bytes of the log that are kept
@@ -32,7 +32,7 @@ const (
 	killBound      = 4 * time.Second // for ending processes
 )
 
-// AttentionPatience is the time after its start at which a hook has certainly ended, even if
+// AttentionPatience is the time after its start at which a hook is certain to be over, even if
 // its caller was killed. Then another process may deliver the notification.
 const AttentionPatience = attentionBound + 2*killBound
 
@@ -63,8 +63,8 @@ func (h AttentionHook) OfPass(stateDir string) AttentionHook {
 	return h
 }
 
-// OfRun returns the hook for the worker of a run. Its processes are ended together with those
-// of the run.
+// OfRun returns the hook for the worker of a run. Its processes are ended together with the
+// run's.
 func (h AttentionHook) OfRun(stateDir, runID string) AttentionHook {
 	dir := host.RunDir(stateDir, runID)
 	h.log = filepath.Join(dir, HooksFile)
@@ -95,7 +95,7 @@ type AttentionResult struct {
 	Unfinished bool
 }
 
-// Run runs the hook for one notification until ctx ends, and kills the rest of its process
+// Run runs the hook for a notification until ctx ends, and kills the rest of its process
 // group.
 func (h AttentionHook) Run(ctx context.Context, a reconcile.Attention) AttentionResult {
 	began := h.Now()
@@ -164,8 +164,8 @@ func (h AttentionHook) run(ctx context.Context, a reconcile.Attention) ([]byte, 
 	waitErr := child.Wait(ctx)
 	if ctx.Err() != nil {
 		waitErr = nil // the caller checks ctx
-		// The programs of the hook and of its login profile can remove their locks. Those that
-		// have ended have closed the stream.
+		// The programs of the hook and of its login profile can remove their locks. Programs
+		// that already exited closed the stream.
 		_ = child.SignalGroup(unix.SIGTERM) // SIGKILL follows
 		awaitAll(lockBound, read)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Worker carries out one run that it has taken. It does not change during the run.
+// Worker carries out a run that it took. It does not change during the run.
 type Worker struct {
 	// Here is this machine. A run works there, unless Reach is set.
 	Here    Place
@@ -22,28 +22,29 @@ type Worker struct {
 	// env. Nil: none is opened.
 	Forge    func(ctx context.Context, env []string) (*reconcile.Forge, error)
 	Requests agent.RequestStore
-	// Reach reaches the other machine on which the run works; nil for a run of this one.
+	// Reach reaches the other machine on which the run works; nil for a run on this machine.
 	Reach   Reach
 	Account Account // nil: nothing is shared with other projects
 	Alive   Alive
 	Dir     string // the run's directory, on this machine
 	Version string
 	Now     func() time.Time
-	// Mono is the monotonic clock of this machine. Its values are comparable within one Boot.
+	// Mono is the monotonic clock of this machine. Its values are comparable within the same
+	// Boot.
 	Mono func() time.Duration
 	Boot string
 	Log  *slog.Logger
 	// Redactor removes secrets from everything that the run writes. Log must write through it,
 	// too, because secrets may be found during the run.
 	Redactor *agent.Redactor
-	// Free is what an agent without an issue needs besides; nil for other runs.
+	// Free contains the additional settings of an agent without an issue; nil for other runs.
 	Free *Free
 	// Attend starts to notify a person of stored requests, without waiting. Nil: the next pass
 	// notifies.
 	Attend func(ctx context.Context)
 }
 
-// Place is a machine on which a run works, and what differs from one machine to another.
+// Place is a machine on which a run works, with the settings that differ between machines.
 type Place struct {
 	Machine host.Machine
 	// StateDir is the project's directory there. On another machine only the directories of
@@ -51,7 +52,7 @@ type Place struct {
 	StateDir string
 	// Env is the environment of hooks and agent, before secrets are removed.
 	Env []string
-	// Config has the paths of that machine, such as /home/me/.codex for the codex home.
+	// Config contains the paths of that machine, such as /home/me/.codex for the codex home.
 	Config Config
 }
 
@@ -68,8 +69,8 @@ type Config struct {
 	AgentKind string // of Command; a machine refuses a kind that it does not know
 	// makes a session with the process of Command; nil if there is no such kind
 	StartAgent agent.Starter
-	// codex.command, run by bash in the workspace, with what a login shell sets (specification
-	// 10.1)
+	// codex.command, run by bash in the workspace, with the variables that a login shell sets
+	// (specification 10.1)
 	Command string
 	// TrustLauncher starts Command even if files in the workspace decide which program that
 	// is.
@@ -81,12 +82,12 @@ type Config struct {
 
 	OnApproval    agent.Approval
 	AnswerTimeout time.Duration // for an operator's answer to a request
-	KeepGitConfig bool          // do not restore git settings that an agent has changed
+	KeepGitConfig bool          // do not restore git settings that an agent changed
 	ResumeThread  bool
 	KeepRemoved   time.Duration
 }
 
-// Hooks are the workflow's shell scripts (specification 5.3.4); an empty one does nothing.
+// Hooks are the workflow's shell scripts (specification 5.3.4); an empty script does nothing.
 type Hooks struct {
 	AfterCreate, BeforeRun, AfterRun, BeforeRemove string
 	// by the name of the hook: its place in the workflow, for messages
@@ -111,8 +112,8 @@ type Handoff struct {
 	BlockedState string // for an agent that needs something from a person
 }
 
-// Verify is the command that has to pass before an issue is handed over; the zero value if
-// there is none.
+// Verify is the command that must pass before an issue is handed over; the zero value if there
+// is none.
 type Verify struct {
 	Command string
 	Timeout time.Duration

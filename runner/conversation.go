@@ -21,26 +21,26 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// conversation is one of a free run, with a process of codex of its own. If codex exits, the
-// next call starts it again and goes on with the thread.
+// conversation belongs to a free run, and uses a process of codex of its own. If codex exits,
+// the next call starts it again and goes on with the thread.
 type conversation struct {
 	*job
 	// clientCalls.mu guards these three.
 	turns     []reconcile.Call // that wait
-	running   *runningTurn     // nil before the first one, and when none waits
+	running   *runningTurn     // nil before the first turn, and when none waits
 	runsTurns bool             // a goroutine carries out its turns
 
-	// closed when the call that opens the conversation has ended; nil for a conversation
-	// without a thread
+	// closed when the call that opens the conversation ends; nil for a conversation without a
+	// thread
 	opened chan struct{}
 	failed error // why the conversation could not be opened; set before opened is closed
 
 	mu     sync.Mutex // held while codex is started or ended
-	live   *liveCodex // nil if none was started, or it has exited
+	live   *liveCodex // nil if none was started, or it exited
 	params ConversationCall
 }
 
-// liveCodex is a process of codex that has answered, with the thread of its conversation.
+// liveCodex is a process of codex that answered, with the thread of its conversation.
 type liveCodex struct {
 	*agentProcess
 	server agent.Server
@@ -185,7 +185,7 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 	defer c.mu.Unlock()
 	if c.live != nil {
 		select {
-		case <-c.live.session.Done(): // it has exited
+		case <-c.live.session.Done(): // it exited
 			c.live.end(context.WithoutCancel(ctx))
 			c.live = nil
 		default:
@@ -263,8 +263,7 @@ func firstGiven(values ...json.RawMessage) json.RawMessage {
 }
 
 // sandbox returns the permission profile of a turn or a command, or the policy that replaces
-// it: what the call itself names, or the conversation, or the profile of the agent's
-// directory.
+// it: the call's own, the conversation's, or else the profile of the agent's directory.
 func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, profile string) {
 	policy = firstGiven(own, c.params.SandboxPolicy)
 	if policy == nil {
@@ -289,7 +288,7 @@ func (c *conversation) options(g *agentProcess) agent.Options {
 	}
 }
 
-// turn carries out one turn. If ctx ends first, it interrupts the turn.
+// turn carries out a turn. If ctx ends first, it interrupts the turn.
 func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error) {
 	if err := c.endOutdated(ctx); err != nil {
 		return TurnResult{}, err
@@ -381,7 +380,7 @@ func (c *conversation) ask(ctx context.Context, call reconcile.Call) (any, error
 // execTimeout limits a command that names no limit of its own.
 const execTimeout = 30 * time.Second
 
-// exec runs one command in the sandbox.
+// exec runs a command in the sandbox.
 func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agent.ExecResult, error) {
 	policy, profile := c.sandbox(p.SandboxPolicy)
 	limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
@@ -399,8 +398,8 @@ func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agen
 	})
 }
 
-// diffScript prints the newest commit that a remote repository has, too, and what differs from
-// it, with new files.
+// diffScript prints the newest commit that a remote repository also contains, and the
+// differences from it, with new files.
 const diffScript = `top=$(git rev-parse --show-toplevel) && cd "$top" || exit
 remotes=$(git for-each-ref --format='%(objectname)' refs/remotes)
 test -n "$remotes" || { echo "no remote branch is known" >&2; exit 1; }
@@ -411,7 +410,7 @@ git ls-files -z --others --exclude-standard |
 	xargs -0 -I{} git diff --no-ext-diff --no-textconv --no-index -- /dev/null {}
 exit 0`
 
-// diff finds out what differs from the remote repository. It runs git in the sandbox, because
+// diff returns the differences from the remote repository. It runs git in the sandbox, because
 // codex's own git may run nothing (confine.Config.AtHome).
 func (c *conversation) diff(ctx context.Context, g *liveCodex, p ExecCall) (DiffResult, error) {
 	p.Command = []string{"sh", "-c", diffScript}

@@ -21,9 +21,9 @@ type deliveryStep struct {
 	changesWorkflow bool
 }
 
-// deliver pushes the commits of the workspace, stores what was pushed, and opens a pull
-// request if the workflow wants that. A branch that someone has deleted before it had a pull
-// request is pushed again. head is the newest commit of the workspace.
+// deliver pushes the commits of the workspace, stores the result, and opens a pull request if
+// the workflow wants that. A branch that someone deleted before its pull request was opened is
+// pushed again. head is the newest commit of the workspace.
 func (d *deliveryStep) deliver(
 	ctx context.Context,
 ) (result reconcile.DeliveryResult, head string, err error) {
@@ -65,7 +65,7 @@ func (j *job) deliverable(ctx context.Context) error {
 	return err
 }
 
-// deliverSince delivers to a branch what was not delivered there last.
+// deliverSince delivers the commits that the last delivery to the branch did not contain.
 func (d *deliveryStep) deliverSince(
 	ctx context.Context,
 	branch string,
@@ -111,7 +111,8 @@ func (d *deliveryStep) deliverSince(
 	return result, answer.Commit, err
 }
 
-// takeSigned records that what was verified is now the signed copy, which has the same files.
+// takeSigned moves the verification to the signed copy of the verified commit, which contains
+// the same files.
 func (d *deliveryStep) takeSigned(answer host.DeliverAnswer) {
 	h := d.rec.get().Delivery.Handover
 	if answer.Head == "" || h == nil || h.Verification == nil || h.Verification.Commit != answer.Head {
@@ -124,8 +125,8 @@ func (d *deliveryStep) takeSigned(answer host.DeliverAnswer) {
 	d.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &handover })
 }
 
-// wantsPullRequest reports whether a pull request is to be opened for what was pushed last.
-// With handoff.state it is part of a handover.
+// wantsPullRequest reports whether to open a pull request for the last push. With
+// handoff.state it is part of a handover.
 func (d *deliveryStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := d.rec.get().Delivery.Handover
 	ready := d.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !d.needsVerify(h, last.Commit)
@@ -134,7 +135,7 @@ func (d *deliveryStep) wantsPullRequest(last reconcile.Delivered) bool {
 
 const pullRequestTimeout = 2 * time.Minute
 
-// openPullRequest opens a pull request for what was delivered, unless there is one, and stores
+// openPullRequest opens a pull request for the delivered commits, unless it exists, and stores
 // its address.
 func (d *deliveryStep) openPullRequest(
 	ctx context.Context,
@@ -231,8 +232,8 @@ func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
-// agent has asked for it. A failure does not change the outcome of the run. Passes do it later
-// if it fails, or if ctx ends first because the run is asked to stop.
+// agent asked for it. A failure does not change the outcome of the run. Passes do it later if
+// it fails, or if ctx ends first because the run is asked to stop.
 func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 	run := d.rec.get()
 	delivers := d.Config.Repository.Deliver && d.space != nil && run.Turns > 0
@@ -252,7 +253,7 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 }
 
 // deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands
-// the issue over if the agent has asked for it.
+// the issue over if the agent asked for it.
 func (d *deliveryStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
 	handover := d.rec.get().Delivery.Handover
 	var result reconcile.DeliveryResult
@@ -277,8 +278,8 @@ func (d *deliveryStep) deliverAndHandOver(ctx context.Context, delivers bool) (e
 	return err
 }
 
-// othersPushed reports whether a delivery has failed only because others have pushed to the
-// branch since the agent's last turn, and an agent can merge that: its issue is still to be
+// othersPushed reports whether a delivery failed only because others pushed to the branch
+// since the agent's last turn, and an agent can merge their commits: its issue is still to be
 // worked on.
 func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
@@ -299,8 +300,9 @@ func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 	return reason == ""
 }
 
-// beginAgain fills a new workspace for a delivery with the commits that this machine has kept
-// of one that is gone with its machine. A handover needs the very commit that it is about.
+// beginAgain fills a new workspace for a delivery with the commits that this machine kept of a
+// workspace that is gone with its machine. A handover needs exactly the commit that was handed
+// over.
 func (d *deliveryStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
 	gone := &reconcile.Error{
 		Code:    reconcile.CodeWorkspaceGone,

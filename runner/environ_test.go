@@ -39,16 +39,20 @@ func TestOwnSecretsAreWithheld(t *testing.T) {
 // A secret that only the login profile exports is redacted in the hook's log and error.
 func TestHookPrintsSecretOfProfile(t *testing.T) {
 	for name, profile := range map[string]string{
-		"plain":                        "export OF_PROFILE_TOKEN=value-of-the-profile\n",
-		"a process is left behind":     "export OF_PROFILE_TOKEN=value-of-the-profile; sleep 300 >/dev/null 2>&1 &\nexport OF_PROFILE_TOKEN=value-of-the-profile\n",
-		"several lines":                "export OF_PROFILE_TOKEN='value-of-the-profile\nwhich-is-long-enough'\n",
-		"more than fits into the pipe": "export OF_PROFILE_TOKEN=value-of-the-profile A=$(head -c 100000 /dev/zero | tr '\\0' x)\n",
-		"the PATH is broken":           "env() { echo not that one; }; PATH=/nowhere; export OF_PROFILE_TOKEN=value-of-the-profile\n",
+		"plain": "export OF_PROFILE_TOKEN=value-of-the-profile\n",
+		"a process is left behind": "export OF_PROFILE_TOKEN=value-of-the-profile; sleep 300 " +
+			">/dev/null 2>&1 &\nexport OF_PROFILE_TOKEN=value-of-the-profile\n",
+		"several lines": "export OF_PROFILE_TOKEN='value-of-the-profile\nwhich-is-long-enough'\n",
+		"more than fits into the pipe": "export OF_PROFILE_TOKEN=value-of-the-profile A=$(head -c " +
+			"100000 /dev/zero | tr '\\0' x)\n",
+		"the PATH is broken": "env() { echo not that one; }; PATH=/nowhere; export " +
+			"OF_PROFILE_TOKEN=value-of-the-profile\n",
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, "say hm")
 			r.profile(profile)
-			r.Here.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has $OF_PROFILE_TOKEN >&2; exit 3"
+			r.Here.Config.Hooks.BeforeRun = "echo begun; (echo open >&4) 2>/dev/null\necho it has " +
+				"$OF_PROFILE_TOKEN >&2; exit 3"
 			run := r.ends(reconcile.Failed, "hook_failed")
 			said := test.Read(t, filepath.Join(r.Dir, HooksFile))
 			test.Lacks(t, "output, error and log", said+run.ErrorText+r.log.String(), "value-of-the-profile")

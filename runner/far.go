@@ -19,7 +19,7 @@ const (
 	linkStep    = time.Second      // how often the worker looks at its link
 	linkSilence = 45 * time.Second // in which a cut link is noticed at the latest
 	// endBound is how long a worker tries to end a run on its host, besides the time in which
-	// it copies the commits from there. The next pass starts another one.
+	// it copies the commits from there. The next pass starts another worker.
 	endBound = 5 * time.Minute
 	// settling is how long after a loss of the link events of the agent may still be on their
 	// way.
@@ -43,7 +43,7 @@ func (j *job) reach(ctx context.Context) error {
 		return err
 	}
 	j.enter(far)
-	// From here on the run has something to leave there, also after an error.
+	// From here on the run must be ended on that machine too (leaveHost), also after an error.
 	j.Config.Unreadable, err = j.Machine.Resolve(ctx, j.Config.Unreadable)
 	return err
 }
@@ -63,9 +63,10 @@ func (j *job) enter(far Far) {
 	go j.watchLink()
 }
 
-// place returns the place of a run on the machine, given the configuration on this one and the
-// run's directory here. What agents may not read here, they may not read there either: the
-// machines may share a home, in which host.json of each run has the secret of its daemon.
+// place returns the place of a run on the machine, given the configuration on this machine and
+// the run's directory here. Paths that agents may not read here, they may not read there
+// either: the machines may share a home, in which host.json of each run contains the secret of
+// its daemon.
 func (f Far) place(here Config, dir string) Place {
 	c := here
 	// A link that was cut without a word is noticed after a while.
@@ -95,9 +96,9 @@ func expandHome(path, home string) string {
 	return path
 }
 
-// watchLink ends the run when its host serves it no more, or has been silent for twice the
-// time after which the host ends it. It watches until the link is closed: also the end of a
-// run may wait for it.
+// watchLink ends the run when its host serves it no more, or was silent for twice the time
+// after which the host ends it. It watches until the link is closed: also the end of a run may
+// wait for it.
 func (j *job) watchLink() {
 	patience := 2 * j.Here.Config.Policy.LostAfter
 	lost := false
@@ -128,8 +129,8 @@ func (j *job) watchLink() {
 	}
 }
 
-// linkUnsettled reports whether the link is lost, or has come back so recently that events of
-// the agent may still be on their way.
+// linkUnsettled reports whether the link is lost, or came back so recently that events of the
+// agent may still be on their way.
 func (j *job) linkUnsettled() bool {
 	return j.link != nil && (j.link.Lost() > 0 || j.link.Back() < settling)
 }
@@ -166,14 +167,14 @@ func (j *job) endOfLink() (code, message string) {
 	return codeOf(err)
 }
 
-// hostEnded reports whether an error is the host's answer that the run has ended there.
+// hostEnded reports whether an error is the host's answer that the run ended there.
 func hostEnded(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && known.Code == host.CodeEnded
 }
 
-// saveSpace stores the workspace of a run's issue as its host records it; none if the host has
-// no record of one.
+// saveSpace stores the workspace of a run's issue as its host records it; none if the host
+// keeps no record of a workspace.
 func saveSpace(ctx context.Context, journal RunJournal, there Place, run reconcile.Run) error {
 	if run.IssueID == "" || run.WorkspaceRoot == "" {
 		return nil
@@ -205,10 +206,10 @@ func saveSpace(ctx context.Context, journal RunJournal, there Place, run reconci
 	})
 }
 
-const longestUnsaved = 1 << 10 // bytes of what a host says about work in a workspace
+const longestUnsaved = 1 << 10 // bytes of a host's message about work in a workspace
 
-// EndThere ends a run on its host whose worker has died, and stores that the host has
-// confirmed it. An error means that it has not.
+// EndThere ends a run on its host after the death of its worker, and stores that the host
+// confirmed it. An error means that it did not.
 func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 	bound := endBound
 	if w.keepsLast(run) {
@@ -233,7 +234,7 @@ func (w *Worker) EndThere(ctx context.Context, run reconcile.Run) error {
 
 // endReached reaches the host, and ends the run there. The commits are copied to this machine
 // before: an engine may remove the workspace together with the job. It returns the run with
-// what it has learned, also with an error.
+// the news from the host, also with an error.
 func (w *Worker) endReached(ctx context.Context, run reconcile.Run) (reconcile.Run, error) {
 	far, _, err := w.Reach(ctx, func(string) {})
 	if err != nil {
@@ -258,10 +259,11 @@ func (w *Worker) endReached(ctx context.Context, run reconcile.Run) (reconcile.R
 	return run, far.Link.Release(ctx)
 }
 
-// keepLast copies the commits of a run whose worker has died to this machine, and returns its
-// handover, which then names the newest of them. The run may have ended before it had a
-// workspace, or the process that held it: then nothing is copied. An error is one of this
-// machine: the next pass tries again, and until then the host keeps the commits.
+// keepLast copies the commits of a run whose worker died to this machine, and returns its
+// handover, which then names the newest commit. The run may have ended before it got a
+// workspace, or the process that held the workspace may have ended: then nothing is copied. An
+// error is an error of this machine: the next pass tries again, and until then the host keeps
+// the commits.
 func (w *Worker) keepLast(
 	ctx context.Context,
 	there host.Run,

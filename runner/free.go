@@ -20,8 +20,8 @@ import (
 // missedWake is how often the worker looks for calls that it was not woken for.
 const missedWake = 2 * time.Second
 
-// clientCalls carries out the calls of clients until the run is stopped, or has been idle for
-// too long.
+// clientCalls carries out the calls of clients until the run is stopped, or is idle for too
+// long.
 type clientCalls struct {
 	*job
 
@@ -80,7 +80,7 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 	}
 }
 
-// followHost ends the run when the program that started the agent has exited.
+// followHost ends the run when the program that started the agent exits.
 func (cc *clientCalls) followHost(ctx context.Context) {
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
@@ -163,15 +163,15 @@ func (cc *clientCalls) takeWorktree(ctx context.Context) error {
 	return step.guardGit(ctx)
 }
 
-// idleFor reports whether the agent has been without a call for too long.
+// idleFor reports whether the agent is without a call for too long.
 func (cc *clientCalls) idleFor() bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
 	return cc.Free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.Free.Idle
 }
 
-// maxConversations is how many conversations one agent may have, because slots count agents
-// and not their processes.
+// maxConversations limits the conversations of an agent, because slots count agents and not
+// their processes.
 const maxConversations = 16
 
 // begin hands a call to a goroutine, once.
@@ -327,13 +327,13 @@ func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	}
 }
 
-// errInterrupted means that a client has interrupted the turn.
+// errInterrupted means that a client interrupted the turn.
 var errInterrupted = &reconcile.Error{
 	Code:    "interrupted",
 	Message: "a client has interrupted the turn",
 }
 
-// runTurns carries out the turns of a conversation, one after the other, until none waits.
+// runTurns carries out the turns of a conversation, in order, until none waits.
 func (cc *clientCalls) runTurns(ctx context.Context, c *conversation) {
 	for {
 		cc.mu.Lock()
@@ -374,7 +374,7 @@ func (cc *clientCalls) runTurn(
 	return decoded(call, func(p TurnCall) (any, error) { return c.turn(turn, p) })
 }
 
-// interrupt ends the running turn of a conversation, and drops those that wait.
+// interrupt ends the running turn of a conversation, and drops the waiting turns.
 func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
 	cc.mu.Lock()
 	waiting := c.turns
@@ -390,7 +390,7 @@ func (cc *clientCalls) interrupt(ctx context.Context, c *conversation) {
 	}
 }
 
-// steerStep is how often a steer looks whether codex has begun the turn.
+// steerStep is how often a steer checks whether codex began the turn.
 const steerStep = 10 * time.Millisecond
 
 // steer adds input to the running turn of a conversation. If the turn is about to begin, it
@@ -422,8 +422,8 @@ var errNoTurn = reconcile.NewError(
 	"send the input as a turn",
 )
 
-// conversationFor returns the conversation of a call that needs no thread: c, or one whose
-// codex is only started for such calls.
+// conversationFor returns the conversation of a call that needs no thread: c, or a
+// conversation whose codex is only started for such calls.
 func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()

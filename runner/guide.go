@@ -16,8 +16,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// guide writes the text of each turn, and records what the thread has seen of its issue. The
-// loop of turns uses it, and the handler of the agent's events the fields below mu and saving.
+// guide writes the text of each turn, and records which part of its issue the thread saw. The
+// loop of turns uses it; the handler of the agent's events uses the fields below mu and below
+// saving.
 type guide struct {
 	run          reconcile.Run // as dispatched
 	rec          *record
@@ -31,19 +32,20 @@ type guide struct {
 	now          func() time.Time
 	log          *slog.Logger
 	redactor     *agent.Redactor
-	// agentRedactor removes only the tracker's key from what the agent reads.
+	// agentRedactor removes only the tracker's key from the text for the agent.
 	agentRedactor *agent.Redactor
-	// readRework returns what the issue has come back for, nil for nothing. openForge returns
-	// the adapter to its pull request.
+	// readRework returns the reasons for which the issue came back, nil if there are none.
+	// openForge returns the adapter to its pull request.
 	readRework func(context.Context) (*reconcile.Rework, error)
 	openForge  func(context.Context) (*reconcile.Forge, error)
 
 	codexHome string           // where codex stores the thread
-	base      host.FetchAnswer // what the last fetch has found
+	base      host.FetchAnswer // the answer to the last fetch
 
-	given       []string     // the ids of messages that are in the text of a turn or were added to one
-	toldRework  bool         // the agent knows what its pull request has come back for
-	toldPushed  *host.Pushed // what others have pushed, in the text of a turn
+	// the ids of messages that are in the text of a turn or were added to a running turn
+	given       []string
+	toldRework  bool         // the agent knows why its pull request came back
+	toldPushed  *host.Pushed // others' commits on the branch, in the text of a turn
 	undelivered string       // why the work can't be delivered, which the agent was not told yet
 	// told is the result of verify in the text of the last turn.
 	told *reconcile.Verification
@@ -51,11 +53,11 @@ type guide struct {
 	commentsRefused bool
 
 	mu      sync.Mutex
-	seen    reconcile.LastSeen // what the thread has seen
-	pending *pendingUpdate     // what it will have seen once codex accepts the next turn
+	seen    reconcile.LastSeen // the part of the issue that the thread knows
+	pending *pendingUpdate     // replaces seen once codex accepts the next turn
 
 	saving  sync.Mutex
-	created []reconcile.Created // what the agent has created in the tracker, not stored yet
+	created []reconcile.Created // entities that the agent created in the tracker, not stored yet
 }
 
 func (j *job) newGuide() *guide {
@@ -78,8 +80,8 @@ func (j *job) newGuide() *guide {
 	}
 }
 
-// pendingUpdate is what a thread has seen with the text of a turn. It is stored once codex has
-// accepted the turn.
+// pendingUpdate is a thread's knowledge of its issue after the text of a turn. It is stored
+// when codex accepts the turn.
 type pendingUpdate struct {
 	seen     reconcile.LastSeen
 	answers  []reconcile.Request
@@ -87,7 +89,7 @@ type pendingUpdate struct {
 }
 
 // firstTurnText returns the text of the run's first turn: the prompt for a new thread,
-// guidance for a resumed one. The guidance contains the prompt if that has changed with the
+// guidance for a resumed thread. The guidance contains the prompt if it changed with the
 // workflow's template, the attempt or the issue.
 func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread) (string, error) {
 	issue := g.rec.get().Issue
@@ -111,7 +113,7 @@ func (g *guide) firstTurnText(ctx context.Context, prompt string, t openedThread
 		Elsewhere: t.elsewhere,
 	}
 	hash := hashOf(prompt)
-	if seen.Prompt != "" && seen.Prompt != hash { // a worker that died early has stored none
+	if seen.Prompt != "" && seen.Prompt != hash { // a worker that died early stored none
 		r.NewPrompt = prompt
 	}
 	seen.Prompt = hash
@@ -128,10 +130,10 @@ func (g *guide) laterTurnText(ctx context.Context, turn int) string {
 	return g.agentRedactor.Text(agent.Continuation(g.rec.get().Issue, turn, g.maxTurns, update))
 }
 
-// updateForNewThread returns what a new thread needs besides the prompt. The first thread of
-// an issue needs nothing. A thread that replaces another has not seen the comments, one of
-// which may have ended a hold. If resuming is off, though, the operator wants every run to
-// start from the prompt alone.
+// updateForNewThread returns the news that a new thread needs besides the prompt. The first
+// thread of an issue needs nothing. A thread that replaces another does not know the comments,
+// and a comment may have ended a hold. If resuming is off, though, the operator wants every
+// run to start from the prompt alone.
 func (g *guide) updateForNewThread(
 	ctx context.Context,
 	issue reconcile.Issue,
@@ -151,9 +153,9 @@ func (g *guide) updateForNewThread(
 	return u
 }
 
-// lastRun returns what the thread has seen, and its last run, nil if that is no longer stored.
-// If it is not stored what the thread has seen, that is everything up to the start of its last
-// run.
+// lastRun returns the part of the issue that the thread knows, and the thread's last run, nil
+// if it is no longer stored. If the known part is not stored, it is everything up to the start
+// of the last run.
 func (g *guide) lastRun(
 	ctx context.Context,
 	thread string,
@@ -180,8 +182,8 @@ func (g *guide) lastRun(
 	return seen, &last, err
 }
 
-// update returns what is new for a thread, given what it has seen. What can't be read now is
-// left to a later turn.
+// update returns the news for a thread that knows seen. News that can't be read now is left to
+// a later turn.
 func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Update {
 	issue := g.rec.get().Issue
 	u := g.newUpdate(ctx, &seen)
@@ -199,7 +201,7 @@ func (g *guide) update(ctx context.Context, seen reconcile.LastSeen) agent.Updat
 	return u
 }
 
-// newUpdate returns what is new for any thread, and records it in seen.
+// newUpdate returns the news for any thread, and records it in seen.
 func (g *guide) newUpdate(ctx context.Context, seen *reconcile.LastSeen) agent.Update {
 	messages, err := g.takeMessages(ctx)
 	warn(g.log, "messages of operators not read, starting the turn without them", err)
@@ -221,8 +223,8 @@ func (g *guide) takeUndelivered() string {
 	return why
 }
 
-// newPushed returns what others have pushed, once for each fetch: a run that follows one that
-// was lost tells it again.
+// newPushed returns others' pushes to the branch, once for each fetch: a run after a lost run
+// tells it again.
 func (g *guide) newPushed() *host.Pushed {
 	p := g.base.Pushed
 	if p == nil || p == g.toldPushed {
@@ -232,7 +234,7 @@ func (g *guide) newPushed() *host.Pushed {
 	return p
 }
 
-// newBase returns the base if the thread has not seen it, and records in seen that it has.
+// newBase returns the base if the thread does not know it, and records it in seen.
 func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
 	if g.base.Commit != "" && g.base.Commit != seen.Base {
 		base = g.base
@@ -241,8 +243,8 @@ func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
 	return base
 }
 
-// reworkText tells the agent, in the first turn of a run, what its pull request has come back
-// for; empty if it has not. Logs that can't be read are left out.
+// reworkText tells the agent, in the first turn of a run, why its pull request came back;
+// empty if it did not. Logs that can't be read are left out.
 func (g *guide) reworkText(ctx context.Context) string {
 	if g.toldRework {
 		return ""
@@ -334,8 +336,8 @@ func (g *guide) newComments(
 	return fromPeople, newest, nil
 }
 
-// saveCreated stores what the agent has created in the tracker, together with what could not
-// be stored before.
+// saveCreated stores entities that the agent created in the tracker, together with earlier
+// entities that could not be stored.
 func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error {
 	g.saving.Lock()
 	defer g.saving.Unlock()
@@ -351,8 +353,8 @@ func (g *guide) saveCreated(ctx context.Context, more []reconcile.Created) error
 	return nil
 }
 
-// untold returns how verify has failed last, once for each time. A new run repeats what the
-// last one may have told.
+// untold returns the last failure of verify, once for each failure. A new run repeats the
+// last, which an earlier run may have told.
 func (g *guide) untold() *reconcile.Verification {
 	h := g.rec.get().Delivery.Handover
 	if !h.Refused() || h.Verification == g.told {
@@ -374,8 +376,8 @@ func (g *guide) propose(seen reconcile.LastSeen, u agent.Update) {
 	g.pending = &pendingUpdate{seen, u.Answers, u.Messages}
 }
 
-// turnAccepted stores that the thread has seen the text of the turn. After a crash before
-// that, the text is sent again.
+// turnAccepted stores that the thread knows the text of the turn. After a crash before that,
+// the text is sent again.
 func (g *guide) turnAccepted(ctx context.Context) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -385,7 +387,7 @@ func (g *guide) turnAccepted(ctx context.Context) {
 	}
 }
 
-// store stores what the thread has seen. The caller holds mu.
+// store stores the thread's knowledge of its issue. The caller holds mu.
 func (g *guide) store(ctx context.Context, p pendingUpdate) {
 	g.seen = p.seen
 	run := g.rec.get()
@@ -423,9 +425,9 @@ func hashOf(s string) string {
 	return hex.EncodeToString(h[:12])
 }
 
-// takeMessages returns what operators tell the agent and this run has not tried to pass on, the
-// oldest first. It is recorded before this run does so: after a crash the agent learns that it
-// may have read it.
+// takeMessages returns the operators' messages to the agent that this run did not try to pass
+// on, the oldest first. It records the attempt before this run makes it: after a crash the
+// agent learns that it may have read them.
 func (g *guide) takeMessages(ctx context.Context) ([]reconcile.Message, error) {
 	list, err := g.messages.MessagesOf(ctx, g.run.IssueID, true, reconcile.MaxMessages)
 	if err != nil {
@@ -442,7 +444,7 @@ func (g *guide) takeMessages(ctx context.Context) ([]reconcile.Message, error) {
 	return list, nil
 }
 
-// reached records that the agent has got messages.
+// reached records that the agent got messages.
 func (g *guide) reached(ctx context.Context, list []reconcile.Message) {
 	err := g.messages.MarkMessages(context.WithoutCancel(ctx), list, g.run.ID, g.now())
 	warn(g.log, "what the agent was told is not stored, a later run may repeat it", err)
@@ -451,7 +453,7 @@ func (g *guide) reached(ctx context.Context, list []reconcile.Message) {
 	}
 }
 
-// tell adds what operators tell the agent to the running turn.
+// tell adds the operators' messages to the running turn.
 func (g *guide) tell(ctx context.Context, session agent.Session) error {
 	g.mu.Lock()
 	begun := g.pending == nil

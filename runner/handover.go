@@ -53,7 +53,7 @@ func (h Handoff) stateFor(wish reconcile.Handover) string {
 	return h.State
 }
 
-// askHandover records what the agent asks for. It happens after the turn.
+// askHandover records the agent's request. The handover happens after the turn.
 func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.ToolResult {
 	wish, err := t.acceptHandover(ctx, args)
 	if err != nil {
@@ -72,8 +72,8 @@ func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.
 	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
 }
 
-// acceptHandover reads what the agent asks for, and returns an error for the agent if its work
-// can't be handed over.
+// acceptHandover reads the agent's request for a handover, and returns an error for the agent
+// if its work can't be handed over.
 func (t *turnLoop) acceptHandover(
 	ctx context.Context,
 	args json.RawMessage,
@@ -100,7 +100,7 @@ type refusals struct {
 }
 
 // countRefusal counts a refusal of hand_over, or of the delivery at the end of the run. It
-// reports whether the run has to end because of this one.
+// reports whether the run must end because of it.
 func (t *turnLoop) countRefusal(ctx context.Context, what string, refusal error) bool {
 	_, sentence := codeOf(refusal)
 	content, err := t.Machine.Fingerprint(ctx, t.space.Path)
@@ -139,9 +139,9 @@ func (t *turnLoop) interruptTurn(ctx context.Context) {
 	}(t.agent)
 }
 
-// returnForDelivery reports whether the agent has to go on after its last turn, because a
-// clone of what it has committed would lack files. It learns that in its next turn. With a
-// state for handovers hand_over has told it.
+// returnForDelivery reports whether the agent must go on after its last turn, because a clone
+// of its commits would lack files. The agent learns that in its next turn. With a state for
+// handovers hand_over already told it.
 func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
 	if t.Config.Handoff.State != "" || t.rec.overBudget.Load() || ctx.Err() != nil {
 		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
@@ -162,8 +162,8 @@ func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, 
 	return true, nil
 }
 
-// closedByOthers reports whether the issue is in a terminal state that its agent has not set,
-// or may be: then the agent gets no further turn.
+// closedByOthers reports whether the issue is, or may be, in a terminal state that its agent
+// did not set: then the agent gets no further turn.
 func (t *turnLoop) closedByOthers(ctx context.Context) bool {
 	issue, _, err := t.readIssue(ctx)
 	if err != nil {
@@ -235,7 +235,7 @@ func (t *turnLoop) checkWork(ctx context.Context) error {
 	return t.tryDelivery(ctx)
 }
 
-// noCommit returns the error for an agent whose branch has no commit of its own.
+// noCommit returns the error for an agent whose branch contains no commit of its own.
 func noCommit(g *host.GitStatus) error {
 	branches := g.Elsewhere
 	if len(branches) == 0 {
@@ -261,9 +261,9 @@ func headName(g *host.GitStatus) string {
 	return fmt.Sprintf("detached at %.12s", text.OrEmpty(g.Commit))
 }
 
-// tryDelivery returns an error for the agent if a clone of what it hands over would lack some
-// of its files. Another fault of a delivery is none of the agent's, and the delivery reports
-// it.
+// tryDelivery returns an error for the agent if a clone of the commits that it hands over
+// would lack some of its files. Other faults of a delivery are none of the agent's, and the
+// delivery reports them.
 func (t *turnLoop) tryDelivery(ctx context.Context) error {
 	if !t.Config.Repository.Deliver {
 		return nil
@@ -278,7 +278,7 @@ func (t *turnLoop) tryDelivery(ctx context.Context) error {
 }
 
 // checkMove returns an error for an agent that moves its issue out of the active states, if it
-// has to hand it over instead.
+// must hand it over instead.
 func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) error {
 	if t.Config.Handoff.State == "" || tool.MovesTo == nil {
 		return nil
@@ -297,9 +297,9 @@ func (t *turnLoop) checkMove(ctx context.Context, tool reconcile.AgentTool, args
 	)
 }
 
-// handOver comments on the issue and moves it. Each step is stored before the next one, and is
-// not repeated. A person who has moved the issue meanwhile has decided: it stays where it is.
-// head is the commit that is handed over, if it was looked for.
+// handOver comments on the issue and moves it. Each step is stored before the next, and is not
+// repeated. If a person moved the issue meanwhile, it stays where it is. head is the commit
+// that is handed over, if it was looked for.
 func (d *deliveryStep) handOver(ctx context.Context, h reconcile.Handover, head string) error {
 	last, _, err := d.Journal.Delivered(ctx, d.run.IssueID)
 	if err != nil {
@@ -407,7 +407,7 @@ func handoverText(h reconcile.Handover, last reconcile.Delivered, warning string
 	return words + quotation(h.Summary)
 }
 
-// rework returns what the issue has come back for; nil if it has not.
+// rework returns why the issue came back; nil if it did not.
 func (j *job) rework(ctx context.Context) (*reconcile.Rework, error) {
 	if j.Forge == nil || j.Journal == nil {
 		return nil, nil
@@ -425,8 +425,8 @@ func (j *job) openForge(ctx context.Context) (*reconcile.Forge, error) {
 	return j.Forge(ctx, env)
 }
 
-// answerRework says on the pull request what was answered and by which commit, once. From then
-// on the issue has not come back any more.
+// answerRework comments on the pull request, once, with the answer to the rework and its
+// commit. From then on the issue no longer counts as come back.
 func (d *deliveryStep) answerRework(
 	ctx context.Context,
 	h reconcile.Handover,
@@ -463,7 +463,7 @@ func (d *deliveryStep) answerRework(
 	return d.Journal.EndRework(context.WithoutCancel(ctx), d.run.IssueID)
 }
 
-// quotation is the text of an agent below what symphony writes. Nothing in it can end the
+// quotation is the text of an agent below symphony's own text. Nothing in it can end the
 // quotation.
 func quotation(words string) string {
 	return "\n\n> " + strings.ReplaceAll(strings.ReplaceAll(words, "\r", ""), "\n", "\n> ")

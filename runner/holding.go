@@ -18,7 +18,7 @@ import (
 
 // Holding holds the workspace of an issue for an operator instead of an agent: symphony
 // takeover opens codex's own terminal in it, symphony prune removes it. The lease, the sandbox
-// and the environment are those that an agent gets. Release must be called, even after an
+// and the environment are the same as for an agent. Release must be called, even after an
 // error.
 //
 //	Take ─► Session ─► Release
@@ -30,7 +30,7 @@ type Holding struct {
 	ID    string
 	Issue reconcile.Issue
 	Root  string // the workspace root of the claim
-	// Delivered is what was pushed last for the issue. A new workspace begins there.
+	// Delivered is the last push for the issue. A new workspace begins there.
 	Delivered reconcile.Delivered
 	Now       func() time.Time
 	Log       *slog.Logger
@@ -75,7 +75,7 @@ func (h *Holding) CleanUp(ctx context.Context, discard bool) (unsaved string, er
 	return h.step.cleanUp(ctx, discard)
 }
 
-// open creates the directory of the holding, with the files that a run has in its directory.
+// open creates the directory of the holding, with the same files as the directory of a run.
 func (h *Holding) open() error {
 	dir := host.RunDir(h.Here.StateDir, h.ID)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -105,7 +105,7 @@ func (h *Holding) open() error {
 	return h.step.open()
 }
 
-// Release ends all processes that the session has left, restores git settings as after an
+// Release ends all processes that the session left behind, restores git settings as after an
 // agent, and releases the workspace. If that fails, the next holder of the workspace does it.
 func (h *Holding) Release(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)

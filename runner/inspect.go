@@ -19,7 +19,7 @@ import (
 // it. Close must be called.
 type Inspection struct {
 	Session agent.Session
-	// Server is what codex reported about itself.
+	// Server is codex's report about itself.
 	Server agent.Server
 	// Cwd is the temporary workspace, Policy the sandbox policy of a turn.
 	Cwd    string
@@ -101,11 +101,11 @@ func (i *Inspection) start(
 	if err != nil {
 		return err
 	}
-	i.process.environ = i.process.started // it has answered: see agentProcess.end
+	i.process.environ = i.process.started // the process answered: see agentProcess.end
 	return nil
 }
 
-// TrySandbox has codex try the sandbox of a turn. Errors: sandbox_unavailable,
+// TrySandbox lets codex try the sandbox of a turn. Errors: sandbox_unavailable,
 // agent.ErrNoProbe.
 func (i *Inspection) TrySandbox(ctx context.Context) error {
 	return confine.TrySandbox(ctx, i.Session, i.Cwd, i.dir, i.Policy)

@@ -16,15 +16,15 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// job is what the steps of a run have in common.
+// job is shared by the steps of a run.
 type job struct {
 	*Worker
 	// Place is where the run works: Worker.Here until another machine is reached.
 	Place
 	host host.Run // the run on the machine of Place; nil before that is reached
-	link Link     // to that machine; nil for this one
-	// gitHere runs git on this machine, which reaches the repository for a run on another one;
-	// nil for a run of this machine.
+	link Link     // to that machine; nil for this machine
+	// gitHere runs git on this machine, which reaches the repository for a run on another
+	// machine; nil for a run of this machine.
 	gitHere host.Run
 	run     reconcile.Run           // as dispatched, with the workspace root of Place
 	cancel  context.CancelCauseFunc // ends the run
@@ -35,17 +35,17 @@ type job struct {
 	// agentRedactor removes only the tracker's key. It is for texts that the agent reads.
 	agentRedactor *agent.Redactor
 	stderr        string // the name of the file with the agent's stderr
-	flags         string // what codex.command is started with besides, for a shell
+	flags         string // additional arguments of codex.command, for a shell
 	// permissions is the permission profile in flags, for commands without a turn; empty for
 	// none.
 	permissions string
-	// loginProfile is what the login profile has set at loginAt, which is zero before the
+	// loginProfile is the result of the login profile at loginAt, which is zero before the
 	// first login shell.
 	loginProfile host.LoginAnswer
 	loginAt      time.Time
 }
 
-// Files in a run's directory, besides those of the host.
+// Files in a run's directory, besides the host's.
 const (
 	WorkflowFile = "workflow.md" // as dispatched
 	LogFile      = "worker.log"
@@ -130,14 +130,13 @@ func (l *eventLog) note(name, message string, payload any) {
 
 func (j *job) warn(what string, err error) { warn(j.Log, what, err) }
 
-// warn logs an error, if there is one.
 func warn(log *slog.Logger, what string, err error) {
 	if err != nil {
 		log.Warn(what, "error", err)
 	}
 }
 
-// logOutput logs all that git has written with an error: messages have only the reason in it.
+// logOutput logs all output of git with an error: messages contain only the reason.
 func (j *job) logOutput(err error) {
 	said, ok := errors.AsType[host.GitError](err)
 	if ok && said.Output != said.Reason {
@@ -155,7 +154,7 @@ func codeOf(err error) (code, message string) {
 	case errors.As(host.WithCode(err), &known):
 		return known.Code, known.Message
 	case errors.As(err, &failed) && failed.Cause != "":
-		return string(failed.Cause), failed.Message // the agent reported what it waited for
+		return string(failed.Cause), failed.Message // the agent reported the cause of its wait
 	case errors.As(err, &failed):
 		return string(failed.Code), failed.Message
 	}
@@ -165,8 +164,8 @@ func codeOf(err error) (code, message string) {
 // note writes an event of the worker.
 func (j *job) note(name, message string, payload any) { j.events.note(name, message, payload) }
 
-// killAll ends all processes of the run: those with the marker of the run or its thread, those
-// on record, and the descendants of this worker.
+// killAll ends all processes of the run: processes with the marker of the run or its thread,
+// recorded processes, and the descendants of this worker.
 func (j *job) killAll(ctx context.Context) error {
 	j.observe(host.ObserveRequest{})
 	run := j.rec.get()
@@ -190,8 +189,8 @@ func (j *job) ended(answer host.LeftAnswer, err error) error {
 	return errors.Join(err, host.Leftover("run "+j.run.ID, answer.Processes))
 }
 
-// observe records the descendants of the worker, so that a later pass finds even those that
-// have removed their marker. It ends those that hold a lock of symphony.
+// observe records the descendants of the worker, so that a later pass finds even descendants
+// that removed their marker. It ends descendants that hold a lock of symphony.
 func (j *job) observe(q host.ObserveRequest) {
 	if j.host == nil {
 		return // the run could not start
@@ -205,9 +204,9 @@ func (j *job) observe(q host.ObserveRequest) {
 	j.warn("processes of the run", err)
 }
 
-// startObserving scans for new processes of the run until stop is called, even after ctx has
-// ended, and at each heartbeat for new locks. It does so beside the heartbeats, because
-// meanwhile a process of the agent may keep the database locked.
+// startObserving scans for new processes of the run until stop is called, even after ctx ends,
+// and at each heartbeat for new locks. It does so beside the heartbeats, because meanwhile a
+// process of the agent may keep the database locked.
 func (j *job) startObserving(ctx context.Context) (stop func()) {
 	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var running sync.WaitGroup

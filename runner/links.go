@@ -23,7 +23,7 @@ const maxLink = 400
 var createPullRequest = []string{"pr create", "mr create", "pulls create", "pull-request"}
 
 // linksInItem returns the pull requests in a message of the agent, or in the output of a
-// command that creates one. Other items may name unrelated pull requests.
+// command that creates a pull request. Other items may name unrelated pull requests.
 func linksInItem(item *agent.Item) []reconcile.Link {
 	contains := func(words string) bool { return strings.Contains(item.Command, words) }
 	switch {
@@ -36,8 +36,8 @@ func linksInItem(item *agent.Item) []reconcile.Link {
 	return nil
 }
 
-// linksInMutation returns the addresses that a successful mutation has attached in the
-// tracker, and the pull requests in it.
+// linksInMutation returns the addresses that a successful mutation attached in the tracker,
+// and the pull requests in it.
 func linksInMutation(m reconcile.Mutation) []reconcile.Link {
 	if !m.Success {
 		return nil

@@ -16,18 +16,22 @@ func pr(u string) reconcile.Link { return reconcile.Link{Kind: linkPullRequest, 
 func TestPullRequestsInAText(t *testing.T) {
 	for text, want := range map[string][]reconcile.Link{
 		"nothing here": nil,
-		"Opened https://github.com/acme/app/pull/7.":                        {pr("https://github.com/acme/app/pull/7")},
-		"see [the PR](https://github.com/acme/app/pull/7/files#diff-1) ok":  {pr("https://github.com/acme/app/pull/7")},
-		"https://git.example.com:8443/g/sub/app/-/merge_requests/12?a=b":    {pr("https://git.example.com:8443/g/sub/app/-/merge_requests/12")},
-		"http://bb.example.com/projects/A/repos/b/pull-requests/3/overview": {pr("http://bb.example.com/projects/A/repos/b/pull-requests/3")},
-		"`https://gitea.example.com/o/r/pulls/4`":                           {pr("https://gitea.example.com/o/r/pulls/4")},
-		"two: https://github.com/o/r/pull/1, https://github.com/o/r/pull/2": {pr("https://github.com/o/r/pull/1"), pr("https://github.com/o/r/pull/2")},
-		"no number: https://github.com/o/r/pull/new/branch":                 nil,
-		"no repository: https://github.com/pull/7":                          nil,
-		"an issue: https://github.com/o/r/issues/7":                         nil,
-		"with a password: https://x:secret@github.com/o/r/pull/8":           {pr("https://github.com/o/r/pull/8")},
-		"no address: httpx://github.com/o/r/pull/8 http https://":           nil,
-		"broken: https://github.com:port/o/r/pull/8":                        nil,
+		"Opened https://github.com/acme/app/pull/7.":                       {pr("https://github.com/acme/app/pull/7")},
+		"see [the PR](https://github.com/acme/app/pull/7/files#diff-1) ok": {pr("https://github.com/acme/app/pull/7")},
+		"https://git.example.com:8443/g/sub/app/-/merge_requests/12?a=b":   {pr("https://git.example.com:8443/g/sub/app/-/merge_requests/12")},
+		"http://bb.example.com/projects/A/repos/b/pull-requests/3/overview": {pr("http://bb.example.com/" +
+			"projects/A/repos/b/pull-requests/3")},
+		"`https://gitea.example.com/o/r/pulls/4`": {pr("https://gitea.example.com/o/r/pulls/4")},
+		"two: https://github.com/o/r/pull/1, https://github.com/o/r/pull/2": {
+			pr("https://github.com/o/r/pull/1"),
+			pr("https://github.com/o/r/pull/2"),
+		},
+		"no number: https://github.com/o/r/pull/new/branch":       nil,
+		"no repository: https://github.com/pull/7":                nil,
+		"an issue: https://github.com/o/r/issues/7":               nil,
+		"with a password: https://x:secret@github.com/o/r/pull/8": {pr("https://github.com/o/r/pull/8")},
+		"no address: httpx://github.com/o/r/pull/8 http https://": nil,
+		"broken: https://github.com:port/o/r/pull/8":              nil,
 	} {
 		test.Equal(t, text, linksIn(text, false), want)
 	}
@@ -105,7 +109,8 @@ func TestRunKeepsLinksAndModel(t *testing.T) {
 	r := newRig(
 		t,
 		"say I opened https://github.com/o/r/pull/7 and https://github.com/ghp_0123456789abcdef/r/pull/8\n"+
-			"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; gh pr create\ntool linear_graphql {}",
+			"say It is https://github.com/o/r/pull/7\nsh gh() { echo https://github.com/o/r/pull/9; }; "+
+			"gh pr create\ntool linear_graphql {}",
 	)
 	r.Tracker.Tools = changing(func(string) reconcile.ToolAnswer {
 		return reconcile.ToolAnswer{

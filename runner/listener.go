@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// listener stores what the events of an agent report. Only the handler of events uses it.
+// listener stores the contents of an agent's events. Only the handler of events uses it.
 type listener struct {
 	account  Account // nil: nothing is shared with other projects
 	events   *eventLog
@@ -46,7 +46,7 @@ func (l *listener) follow(g *agentProcess) func(agent.Event) {
 	}
 }
 
-// store writes an event to the event log, and what it changes to the record.
+// store writes an event to the event log, and its effects to the record.
 func (l *listener) store(g *agentProcess, e agent.Event) {
 	if !e.Fragment { // fragments would fill the log, and a secret in pieces is not recognised
 		warn(l.log, "event not stored", l.events.append(e))
@@ -65,7 +65,7 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 	if record := g.session.RateLimits(); record != nil {
 		limits = l.redactor.Bytes(record)
 		if !json.Valid(limits) {
-			limits = nil // redaction has replaced a number
+			limits = nil // redaction replaced a number
 		}
 	}
 	l.rec.change(func(r *reconcile.Run) {
@@ -89,11 +89,11 @@ func (l *listener) store(g *agentProcess, e agent.Event) {
 	l.shareLimits(ctx, limits)
 }
 
-// maxActivity is how many characters are stored of what the agent does.
+// maxActivity is how many characters of the agent's activity are stored.
 const maxActivity = 200
 
-// activity describes in a line without secrets what the agent does from an item on; empty for
-// an item without an activity.
+// activity describes in a line without secrets the agent's work from an item on; empty for an
+// item without an activity.
 func (l *listener) activity(i *agent.Item) string {
 	line := []rune(l.redactor.Text(i.Activity()))
 	if len(line) > maxActivity {
@@ -102,9 +102,9 @@ func (l *listener) activity(i *agent.Item) string {
 	return string(line)
 }
 
-// shareLimits stores those members of the rate limits in the account that have changed, with
-// the id of their limit. An old value of this worker must not replace a newer one of another
-// worker. What could not be stored is stored with the next change.
+// shareLimits stores the changed members of the rate limits in the account, with the id of
+// their limit. An old value of this worker must not replace a newer value of another worker.
+// If a change could not be stored, it is stored with the next change.
 func (l *listener) shareLimits(ctx context.Context, record []byte) {
 	if l.account == nil || record == nil || bytes.Equal(record, l.limits) {
 		return

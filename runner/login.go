@@ -19,13 +19,13 @@ import (
 const (
 	// loginTimeout is how long the login profile may take.
 	loginTimeout = 30 * time.Second
-	// loginFresh is how long what the profile has set is used. A hook that runs later may need
-	// a newer token.
+	// loginFresh is how long the result of the profile is used. A hook that runs later may
+	// need a newer token.
 	loginFresh = 5 * time.Minute
 )
 
-// login returns what the login profile of the account changes. It runs the profile once for
-// all that a run starts one after the other, because a profile may take a second.
+// login returns the changes that the login profile of the account makes. It runs the profile
+// only once for all programs that a run starts in a row, because a profile may take a second.
 func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
 		return j.loginProfile, nil
@@ -43,7 +43,7 @@ func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
 	if j.loginAt.IsZero() || ctx.Err() != nil {
 		return j.loginProfile, err
 	}
-	// The work must still be pushed. What hangs is not started for each hook again.
+	// The work must still be pushed. A profile that hangs is not started for each hook again.
 	j.warn("the login shell failed, using what it had set before", err)
 	j.loginAt = time.Now()
 	return j.loginProfile, nil
@@ -69,7 +69,7 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
 	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
 	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
-	if usesFunction(command, profile.Functions) { // which only a shell that reads the profile has
+	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
 		// the profile may add relative directories again
 		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
 		return []string{"bash", "-lc", path + script}, env, nil
@@ -99,8 +99,8 @@ func (j *job) makeHome(ctx context.Context) error {
 	return err
 }
 
-// LaunchRequest asks what codex.command starts in an environment. Besides workspaces, which
-// are below root, an agent can write what the workflow opens to it.
+// LaunchRequest asks which program codex.command starts in an environment. Besides workspaces,
+// which are below root, an agent can write directories that the workflow opens to it.
 func (c Config) LaunchRequest(env []string, root string) host.LaunchRequest {
 	_, opened := c.AgentWrites()
 	return host.LaunchRequest{
@@ -122,8 +122,8 @@ func valueOf(env []string, name string) string {
 }
 
 // refuseLauncher returns codex_command_unsafe if files that an agent can write decide which
-// program codex.command starts. It is the fault of one issue: an agent that leaves such files
-// must not keep other issues from starting.
+// program codex.command starts. It is the fault of a single issue: an agent that leaves such
+// files must not keep other issues from starting.
 func (j *job) refuseLauncher(ctx context.Context) error {
 	if j.Config.TrustLauncher {
 		return nil
@@ -156,7 +156,7 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 // launcherFiles is how many files an error names.
 const launcherFiles = 5
 
-// LauncherHint suggests what to write into codex.command instead of a launcher.
+// LauncherHint suggests a codex.command to replace a launcher.
 func LauncherHint(l host.Launcher) string {
 	hint := "install codex (npm install -g @openai/codex) and write its full path into codex.command"
 	if l.Direct != "" {
@@ -173,7 +173,7 @@ func umask(profile host.LoginAnswer) string {
 	return "umask " + profile.Umask + "; "
 }
 
-// usesFunction reports whether a word of a shell command is the name of one of the functions.
+// usesFunction reports whether a word of a shell command is the name of a function.
 func usesFunction(command string, functions []string) bool {
 	separates := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune(`;&|()$"'`+"`", r) }
 	isFunction := func(word string) bool { return slices.Contains(functions, word) }
@@ -230,8 +230,8 @@ func (c Config) GitEnv(env []string, profile host.LoginAnswer) []string {
 // unattended returns an environment in which no git, ssh, gpg or credential helper waits for a
 // person. Without a display and a terminal, a dialog for a password and the pinentry of gpg
 // fail at once, while a program of the operator that prints a password still works.
-// SSH_ASKPASS_REQUIRE stays if the operator has set it: only the operator knows that
-// SSH_ASKPASS is such a program.
+// SSH_ASKPASS_REQUIRE stays if the operator set it: only the operator knows that SSH_ASKPASS
+// is such a program.
 func unattended(env []string) []string {
 	asking := []string{"DISPLAY", "WAYLAND_DISPLAY", "GPG_TTY", "GIT_TERMINAL_PROMPT", "GCM_INTERACTIVE"}
 	kept := host.Scrub(env, asking...)

@@ -31,12 +31,11 @@ var (
 		reconcile.CodeTerminated,
 		"a signal asked the worker to end",
 	}
-	// errNotOurs means that a pass has settled the run, so that nothing may be recorded.
+	// errNotOurs means that a pass settled the run, so that nothing may be recorded.
 	errNotOurs = fmt.Errorf("the run was settled by a pass: %w", reconcile.ErrConflict)
 )
 
-// judge returns how the run has ended (specification 10.6), given the error that ended its
-// work.
+// judge returns how the run ended (specification 10.6), given the error that ended its work.
 func (j *job) judge(ctx context.Context, err error) runEnd {
 	if err == nil {
 		return runEnd{outcome: reconcile.Succeeded}

@@ -11,13 +11,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Prompt renders the text of the first turn. The first run of an issue has attempt 0.
+// Prompt renders the text of the first turn. For the first run of an issue, attempt is 0.
 type Prompt interface {
 	Render(issue reconcile.Issue, attempt int) (string, error)
 }
 
 // Journal is the part of the database that a worker uses, by subject. An error that wraps
-// reconcile.ErrConflict means that a pass has settled the run, which the worker must no longer
+// reconcile.ErrConflict means that a pass settled the run, which the worker must no longer
 // write.
 type Journal interface {
 	RunJournal
@@ -26,28 +26,28 @@ type Journal interface {
 	MessageJournal
 }
 
-// RunJournal stores the row of the run, and reads what runs have used.
+// RunJournal stores the row of the run, and reads how many tokens runs used.
 type RunJournal interface {
-	// UpdateRun writes the run and returns the stop reason that a pass has set, such as
+	// UpdateRun writes the run and returns the stop reason that a pass set, such as
 	// "terminal", or "" if there is none. It may return both a reason and an error.
 	UpdateRun(ctx context.Context, now time.Time, run reconcile.Run) (stopReason string, err error)
 	// Finish records the outcome, once and durably.
 	Finish(ctx context.Context, now time.Time, run reconcile.Run) error
-	// SaveRemote stores what is known of a run on another machine that was taken only to be
-	// ended: whether it has ended, when its host was heard of, and the commit of its handover.
+	// SaveRemote stores the state of a run on another machine that was taken only to be ended:
+	// whether it ended, when its host was heard of, and the commit of its handover.
 	SaveRemote(ctx context.Context, run reconcile.Run, now time.Time) error
 	// SaveRemoteWorkspace stores the workspace of a run's issue on the run's host, nil if
 	// there is none.
 	SaveRemoteWorkspace(ctx context.Context, run reconcile.Run, w *reconcile.Workspace) error
-	// IssueTokens returns how much of agent.max_tokens an issue has used, such as 120000.
+	// IssueTokens returns how much of agent.max_tokens an issue used, such as 120000.
 	IssueTokens(ctx context.Context, issueID string) (int64, error)
-	// UsedOn returns what the project's runs have used on the day of UTC, by model, for
+	// UsedOn returns the use of the project's runs on the day of UTC, by model, for
 	// agent.budget_per_day.
 	UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error)
 }
 
-// ThreadJournal stores the threads of an issue: the tokens that they have used, and what they
-// have seen of the issue.
+// ThreadJournal stores the threads of an issue: the tokens that they used, and the part of the
+// issue that they saw.
 type ThreadJournal interface {
 	// SaveThread stores the token totals of a thread, unless higher ones are stored.
 	SaveThread(
@@ -63,8 +63,8 @@ type ThreadJournal interface {
 	LastThread(ctx context.Context, issueID, codexHome string) (newest, here reconcile.Thread, err error)
 	// LastRunOf returns the newest ended run on a thread, false if there is none.
 	LastRunOf(ctx context.Context, issueID, threadID string) (reconcile.Run, bool, error)
-	// LastSeen returns what a thread has seen of its issue, such as the comments up to 12:01,
-	// and false if that was not stored. RecordLastSeen stores it.
+	// LastSeen returns the part of its issue that a thread saw, such as the comments up to
+	// 12:01, and false if it was not stored. RecordLastSeen stores it.
 	LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error)
 	RecordLastSeen(
 		ctx context.Context,
@@ -75,42 +75,43 @@ type ThreadJournal interface {
 	) error
 }
 
-// DeliveryJournal stores what was pushed for an issue, and what its pull request asks for.
+// DeliveryJournal stores the pushes for an issue, and the state of its pull request, such as a
+// failed check.
 type DeliveryJournal interface {
-	// Delivered returns what was pushed last for an issue, false if nothing was.
+	// Delivered returns the last push for an issue, false if nothing was pushed.
 	// RecordDelivered stores it.
 	Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error)
 	RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error
-	// Watch returns what is known of the issue's pull request, such as that a check has
-	// failed, and false if it has none. EndRework records that what the issue has come back
-	// for is answered.
+	// Watch returns the state of the issue's pull request, such as that a check failed, and
+	// false if there is none. EndRework records that the reasons for which the issue came back
+	// are answered.
 	Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error)
 	EndRework(ctx context.Context, issueID string) error
 }
 
-// MessageJournal stores what people and agents tell each other.
+// MessageJournal stores the messages between people and agents.
 type MessageJournal interface {
-	// SaveCreated stores what the agent created in the tracker, such as a comment. Created
-	// returns which of these ids in the tracker agents have created.
+	// SaveCreated stores the items that the agent created in the tracker, such as a comment.
+	// Created returns which of these ids in the tracker agents created.
 	SaveCreated(ctx context.Context, runID, issueID string, created []reconcile.Created, now time.Time) error
 	Created(ctx context.Context, ids []string) (map[string]bool, error)
-	// LateAnswers returns answers that were given after their run had ended and that no later
-	// run has passed on. MarkAnswersSeen records that a run has.
+	// LateAnswers returns answers that were given after the end of their run and that no later
+	// run passed on. MarkAnswersSeen records that a run did.
 	LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error)
 	MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error
-	// MessagesOf returns what operators tell the issue's agent, the newest first. MarkMessages
-	// records that a run begins to pass it on, or when the agent has got it.
+	// MessagesOf returns the operators' messages to the issue's agent, the newest first.
+	// MarkMessages records that a run begins to pass them on, or when the agent got them.
 	MessagesOf(ctx context.Context, issueID string, untold bool, limit int) ([]reconcile.Message, error)
 	MarkMessages(ctx context.Context, list []reconcile.Message, runID string, told time.Time) error
 }
 
-// Account stores what all projects of a codex home share.
+// Account stores the data that all projects of a codex home share.
 type Account interface {
 	// SaveLimits stores the changed members of codex's rate limits, a JSON object.
 	SaveLimits(ctx context.Context, now time.Time, changed []byte) error
 	// Failed stores the fault of login or quota that ended a run.
 	Failed(ctx context.Context, now time.Time, code, message string) error
-	// Worked stores that a run which started at began has completed a turn.
+	// Worked stores that a run which started at began completed a turn.
 	Worked(ctx context.Context, now, began time.Time) error
 }
 
@@ -119,12 +120,11 @@ type Account interface {
 type Alive interface {
 	// Beat writes the number of a heartbeat and its time on the monotonic clock.
 	Beat(counter int64, mono time.Duration) error
-	// NoteFault writes the code of the machine's fault because of which the run has no
-	// outcome.
+	// NoteFault writes the code of the machine's fault that keeps the run without an outcome.
 	NoteFault(code string) error
 }
 
-// Far is the machine of a run that works elsewhere, as its worker has reached it.
+// Far is the machine of a run that works elsewhere, as its worker reached it.
 type Far struct {
 	Machine host.Machine
 	Account host.Account
@@ -134,12 +134,12 @@ type Far struct {
 // Link is the worker's connection with the process that serves its run on another machine.
 // While it is lost, calls wait.
 type Link interface {
-	// Lost returns for how long there has been no link, 0 if there is one; Back for how long
-	// there has been one again.
+	// Lost returns for how long the link is lost, 0 if it is up; Back for how long it is up
+	// again.
 	Lost() time.Duration
 	Back() time.Duration
-	// EndRun ends the processes that an earlier worker has left there, and leaves the
-	// workspace held. Release ends that process itself, which must have nothing left.
+	// EndRun ends the processes that an earlier worker left there, and leaves the workspace
+	// held. Release ends that process itself, which must have nothing left.
 	EndRun(ctx context.Context, r host.KillRequest) error
 	Release(ctx context.Context) error
 	// Done is closed when that process serves this worker no more, because of Err.
@@ -153,7 +153,7 @@ type Link interface {
 // at work there.
 type Reach func(ctx context.Context, waits func(why string)) (far Far, begun bool, err error)
 
-// Free is what the worker of an agent without an issue needs besides.
+// Free contains the additional settings for the worker of an agent without an issue.
 type Free struct {
 	Calls Calls
 	// Wake gets a value when a client may have stored a call.
@@ -163,36 +163,37 @@ type Free struct {
 	// Guarded returns the paths in the agent's directory that its commands may not write; they
 	// need not exist.
 	Guarded func(ctx context.Context) ([]string, error)
-	// Orphaned reports whether the program to whose life the agent is bound has exited.
+	// Orphaned reports whether the program to whose life the agent is bound exited.
 	Orphaned func() bool
 	// Permission is decided by a person before the agent starts; nil if there is nothing to
 	// decide.
 	Permission *Permission
 }
 
-// Permission is what an agent without an issue needs before it starts, such as to work in
+// Permission is asked for before an agent without an issue starts, such as to work in
 // /home/me/other.
 type Permission struct {
 	Request agent.Request
 	// Refused is the error of the run if nobody permits it, with the reason of a person who
-	// has denied it, or "".
+	// denied it, or "".
 	Refused func(reason string) error
-	// Unchanged returns an error if what was permitted is not there any more.
+	// Unchanged returns an error if the permitted directory is not there any more.
 	Unchanged func() error
 }
 
 // Calls stores the calls of clients.
 type Calls interface {
 	QueuedCalls(ctx context.Context, runID string) ([]reconcile.Call, error)
-	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call has
-	// ended already.
+	// BeginCall and EndCall return an error that wraps reconcile.ErrConflict if the call
+	// already ended.
 	BeginCall(ctx context.Context, id string, now time.Time) error
 	EndCall(ctx context.Context, call reconcile.Call) error
 }
 
 // The parameters of calls, as JSON. For a missing value the conversation's counts, or the run's.
 type (
-	// ConversationCall opens a conversation, or continues the thread of an earlier one.
+	// ConversationCall opens a conversation, or continues the thread of an earlier
+	// conversation.
 	ConversationCall struct {
 		ThreadID              string          `json:"threadId,omitempty"`
 		Cwd                   string          `json:"cwd,omitempty"`
@@ -203,7 +204,7 @@ type (
 		BaseInstructions      string          `json:"baseInstructions,omitempty"`
 		DeveloperInstructions string          `json:"developerInstructions,omitempty"`
 	}
-	// TurnCall is a turn, or with the items alone what is added to the running one.
+	// TurnCall is a turn, or with the items alone an addition to the running turn.
 	TurnCall struct {
 		Items          []agent.Input   `json:"items"`
 		Cwd            string          `json:"cwd,omitempty"`
@@ -212,7 +213,7 @@ type (
 		ApprovalPolicy json.RawMessage `json:"approvalPolicy,omitempty"`
 		SandboxPolicy  json.RawMessage `json:"sandboxPolicy,omitempty"`
 	}
-	// ExecCall is one command that is run in the sandbox.
+	// ExecCall is a command to run in the sandbox.
 	ExecCall struct {
 		Command       []string        `json:"command"`
 		Cwd           string          `json:"cwd,omitempty"`
@@ -223,8 +224,8 @@ type (
 
 // The results of calls, as JSON. The result of CallExec is an agent.ExecResult.
 type (
-	// DiffResult is what differs from the remote repository: the newest commit that it has,
-	// too, and a diff from it.
+	// DiffResult is the difference from the remote repository: the newest commit that both
+	// contain, and a diff from it.
 	DiffResult struct {
 		SHA  string `json:"sha"`
 		Diff string `json:"diff"`

@@ -22,7 +22,7 @@ const (
 	heartbeat = 5 * time.Second
 	// quietBeats is the number of heartbeats between two scans while the agent is silent.
 	quietBeats = 4
-	// clockStep is how far the wall clock must deviate from the monotonic one to count as a
+	// clockStep is how far the wall clock must deviate from the monotonic clock to count as a
 	// step or a suspend.
 	clockStep = time.Second
 )
@@ -38,7 +38,7 @@ type record struct {
 	now      func() time.Time
 	mono     func() time.Duration
 	// stateDir is the project's directory on this machine, also while the run works on another
-	// one.
+	// machine.
 	stateDir  string
 	maxTokens int64                   // agent.max_tokens; 0 for no limit
 	cancel    context.CancelCauseFunc // ends the run
@@ -51,15 +51,15 @@ type record struct {
 	link Link
 	// movedMono is row.MovedAt on the monotonic clock.
 	movedMono time.Duration
-	// corrects: after row.MovedAt the agent has got another turn.
+	// corrects: after row.MovedAt the agent got another turn.
 	corrects bool
 
 	count sync.Mutex                  // held from reading token totals until they are stored
-	base  map[string]reconcile.Tokens // what resumed threads had used before this run
-	used  map[string]reconcile.Tokens // what this run has used, by thread
+	base  map[string]reconcile.Tokens // use of resumed threads before this run
+	used  map[string]reconcile.Tokens // use of this run, by thread
 	// unstored is the session whose totals could not be stored; nil if all are stored.
 	unstored   agent.Session
-	overBudget atomic.Bool // whether the issue has used maxTokens
+	overBudget atomic.Bool // whether the issue used up maxTokens
 }
 
 // change alters the copy; the next heartbeat writes it.
@@ -162,9 +162,9 @@ func (r *record) recordMove() {
 	})
 }
 
-// waitForCorrection lets passes wait for the run although the agent has moved its issue: it
-// gets another turn, to correct what it has committed. From then on each heartbeat renews the
-// time of the move. Passes still stop the run if someone else moves the issue.
+// waitForCorrection lets passes wait for the run although the agent moved its issue: it gets
+// another turn, to correct its commits. From then on each heartbeat renews the time of the
+// move. Passes still stop the run if someone else moves the issue.
 func (r *record) waitForCorrection(ctx context.Context) {
 	r.change(func(*reconcile.Run) { r.corrects = true })
 	r.flush(ctx)
@@ -187,7 +187,7 @@ func (r *record) keepLinks(links []reconcile.Link) {
 	}
 }
 
-// startHeartbeat sends heartbeats until stop is called, even after ctx has ended. A separate
+// startHeartbeat sends heartbeats until stop is called, even after the end of ctx. A separate
 // goroutine counts them in the alive file, even while the database is locked or slow, because
 // a pass kills a worker whose counter does not change.
 func (r *record) startHeartbeat(ctx context.Context) (beats context.Context, stop func()) {
@@ -223,9 +223,9 @@ func repeat(ctx context.Context, every time.Duration, do func()) {
 	}
 }
 
-// storeTokens stores the token totals of the agent's threads, and computes what this run has
-// used: the totals of a resumed thread include what earlier runs have used. It reads the totals
-// itself: if two calls come at once, the later one stores the newer totals.
+// storeTokens stores the token totals of the agent's threads, and computes how many tokens
+// this run used: the totals of a resumed thread include earlier runs. It reads the totals
+// itself: if two calls come at once, the later call stores the newer totals.
 func (r *record) storeTokens(ctx context.Context, session agent.Session) {
 	warn(r.log, "tokens not stored", r.tryTokens(ctx, session))
 }
@@ -245,7 +245,7 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 		if !known {
 			before, _, err := r.threads.Thread(ctx, id)
 			if err != nil {
-				// if the total were stored now, it would be unknown what earlier runs had used
+				// stored now, the total would hide the use of earlier runs
 				return err
 			}
 			base = before
@@ -287,13 +287,13 @@ func (r *record) retryTokens(ctx context.Context) error {
 	return r.tryTokens(ctx, session)
 }
 
-// overBudgetGrace is how long a turn may go on once the issue has used agent.max_tokens: codex
+// overBudgetGrace is how long a turn may go on after the issue used up agent.max_tokens: codex
 // reports the tokens of a model call just before the turn ends, and a completed turn should
 // not count as canceled.
 const overBudgetGrace = 500 * time.Millisecond
 
-// checkBudget ends the run, even during a turn, once its issue has used agent.max_tokens.
-// Tokens of earlier runs count, except those before an operator's retry. The next pass then
+// checkBudget ends the run, even during a turn, when its issue used up agent.max_tokens.
+// Tokens of earlier runs count, except tokens before an operator's retry. The next pass then
 // holds the issue.
 func (r *record) checkBudget(ctx context.Context) {
 	if r.maxTokens <= 0 {
@@ -330,8 +330,8 @@ func (r *record) finish(ctx context.Context) error {
 
 // conclude stores the outcome of the run. If that fails, it tries again for concludePatience,
 // and the run stays the worker's meanwhile. It gives up at once if the run is no longer the
-// worker's, if the database was replaced by another one, or if the database is missing or
-// damaged and the worker was told to end.
+// worker's, if the database was replaced by another, or if the database is missing or damaged
+// and the worker was told to end.
 func (r *record) conclude(run context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(run), concludePatience)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Session runs codex's own terminal on a thread, or on a new one if thread is "", until it
+// Session runs codex's own terminal on a thread, or on a new thread if thread is "", until it
 // ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, codex is
 // asked to end, too. It returns codex's exit code.
 func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {

@@ -14,13 +14,13 @@ type openedThread struct {
 	id      string
 	resumed bool // an earlier run worked on it
 	worked  bool // an earlier run worked in this workspace
-	// replaces is set for a new thread if the issue had another one before.
+	// replaces is set for a new thread if the issue already had a thread before.
 	replaces bool
 	// elsewhere is set if the issue's last thread is in another codex home.
 	elsewhere bool
 }
 
-// note returns the note about earlier threads for a new one.
+// note returns the note about earlier threads for a new thread.
 func (t openedThread) note() string {
 	switch {
 	case !t.worked:
@@ -86,7 +86,7 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 	}, nil
 }
 
-// openThread resumes the thread of this workspace in this codex home, or starts a new one.
+// openThread resumes the thread of this workspace in this codex home, or starts a new thread.
 // With an error it returns the thread that could not be resumed.
 func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
 	own := t.rec.get().ThreadID

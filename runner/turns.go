@@ -27,19 +27,19 @@ type turnLoop struct {
 	// restarts: the next start of the agent goes on with the thread of this run.
 	restarts  bool
 	guide     *guide
-	codexHome string // where codex stores the thread; set once codex has answered
+	codexHome string // where codex stores the thread; set once codex answers
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
 	listener        *listener
-	// refused is how verify failed last in this run; the zero value if it has not.
+	// refused is how verify failed last in this run; the zero value if it did not.
 	refused reconcile.Verification
-	// came is what others have pushed during the last turn, if the handover has looked for it.
+	// came lists others' pushes during the last turn, if the handover looked for them.
 	came     *host.Pushed
 	refusals refusals
-	// worked: the agent has done something in the present turn.
+	// worked: the agent did something in the present turn.
 	worked atomic.Bool
-	// toldNetwork: the log has a note about the closed network. Only the handler of events
-	// uses it.
+	// toldNetwork: the log contains a note about the closed network. Only the handler of
+	// events uses it.
 	toldNetwork bool
 }
 
@@ -108,10 +108,11 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	}
 }
 
-// catchUp looks before a further turn whether others have pushed to the branch meanwhile. The
-// workspace is moved to what came, where that is possible; for that the agent ends, with all
-// its processes. Its next turn tells the agent what came, once, unless it hands over without a
-// merge. A commit to which the workspace could not be moved in this run is not tried again.
+// catchUp looks before a further turn whether others pushed to the branch meanwhile. The
+// workspace is moved to their commits, where that is possible; for that the agent ends, with
+// all its processes. Its next turn tells the agent about them, once, unless it hands over
+// without a merge. A commit to which the workspace could not be moved in this run is not tried
+// again.
 func (t *turnLoop) catchUp(ctx context.Context) error {
 	came := t.came
 	t.came = nil
@@ -168,8 +169,8 @@ func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (stri
 	return t.guide.laterTurnText(ctx, turn), nil
 }
 
-// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless is
-// one that an operator asked for.
+// dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless
+// was asked for by an operator.
 func (t *turnLoop) dayUsedUp(ctx context.Context) bool {
 	budget := t.Config.Policy.DailyBudget
 	if !budget.Set() {
@@ -256,8 +257,7 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	return turn < t.Config.MaxTurns, err
 }
 
-// takeHandover decides about what the agent hands over. It reports whether the agent has to go
-// on.
+// takeHandover decides about the agent's handover. It reports whether the agent must go on.
 func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	err = t.checkWork(ctx)
 	if err != nil && wish.Blocked == "" {
@@ -294,7 +294,7 @@ func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) 
 	return true
 }
 
-// turn runs one turn and waits for its end.
+// turn runs a turn and waits for its end.
 func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	policy, err := t.Config.TurnPolicy(ctx, t.Machine, *t.space)
 	if err != nil {
@@ -326,7 +326,7 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	after := t.rec.get()
 	started := after.TurnID != before.TurnID
 	if started && after.Delivery.Handover.Refused() {
-		// the agent has been told, and may have gone on
+		// the agent was told, and may have gone on
 		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	}
 	outcome := "completed"
@@ -343,10 +343,10 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	return err
 }
 
-const tellStep = time.Second // between two looks during a turn for what operators tell its agent
+const tellStep = time.Second // how often to look during a turn for messages of operators
 
-// steer passes on what operators tell the agent during a turn, until stop is called. What the
-// turn does not take is in the next one.
+// steer passes on messages of operators to the agent during a turn, until stop is called.
+// Messages that the turn does not take are in the next turn.
 func (t *turnLoop) steer(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var running sync.WaitGroup
@@ -385,14 +385,14 @@ func (t *turnLoop) onEvent(g *agentProcess, e agent.Event) {
 	t.rec.flush(context.Background()) // so that views show the session at once
 }
 
-// missesNetwork matches what programs print if they can open no connection.
+// missesNetwork matches messages of programs that can open no connection.
 var missesNetwork = text.Pattern(
 	`(?i)could not resolve host|name resolution|no such host|name or service not known|ENOTFOUND` +
 		`|EAI_AGAIN|network is unreachable|socket: operation not permitted`,
 )
 
-// tellClosedNetwork notes once in a run that a command has failed because the sandbox closes
-// the network, and what opens it.
+// tellClosedNetwork notes once in a run that a command failed because the sandbox closes the
+// network, and which setting opens it.
 func (t *turnLoop) tellClosedNetwork(i *agent.Item) {
 	setting := t.Config.ClosesNetwork()
 	if setting == "" || t.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() ||
@@ -409,8 +409,8 @@ func (t *turnLoop) tellClosedNetwork(i *agent.Item) {
 
 // callTool runs the agent's call of a tool of the tracker (specification 10.5). If the call
 // changes the issue, this is written to the run's row before the call, and the new state after
-// it, so that a pass can tell a handoff from a change by a person. What the call created is
-// stored first of all.
+// it, so that a pass can tell a handoff from a change by a person. Entities that the call
+// created are stored first of all.
 func (t *turnLoop) callTool(
 	ctx context.Context,
 	tool reconcile.AgentTool,
@@ -452,11 +452,11 @@ func (t *turnLoop) callTool(
 	return answer
 }
 
-// verifyHandover ends the agent and runs verify for what it hands over. It reports whether the
-// agent has to go on, with the output in its next turn.
+// verifyHandover ends the agent and runs verify for the commit that it hands over. It reports
+// whether the agent must go on, with the output in its next turn.
 func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
-	earlier := t.job.run.Delivery.Handover // of the run before this one
+	earlier := t.job.run.Delivery.Handover // of the previous run
 	if before.Round == 0 && earlier.Refused() && earlier.Verification.Round > 0 {
 		before = *earlier.Verification
 	}

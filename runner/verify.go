@@ -22,7 +22,7 @@ import (
 // The errors of a handover that verify does not allow.
 const (
 	codeVerifyUnusable = "verify_unusable" // the command can't be run
-	codeNotVerified    = "not_verified"    // verify has not passed for the commit
+	codeNotVerified    = "not_verified"    // verify did not pass for the commit
 )
 
 const (
@@ -53,9 +53,9 @@ cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
 rm -rf "$d"
 exit $code`
 
-// verify runs the workflow's verify command for what the workspace has committed, in the
-// agent's sandbox. No process of the run is alive when it begins and when it ends, so that
-// nothing changes what is verified meanwhile. The caller's agent must have ended.
+// verify runs the workflow's verify command for the HEAD of the workspace, in the agent's
+// sandbox. No process of the run is alive when it begins and when it ends, so that nothing
+// changes the verified files meanwhile. The caller's agent must have ended.
 func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) {
 	if err := j.killAll(ctx); err != nil {
 		return v, err
@@ -87,8 +87,8 @@ func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) 
 	return v, nil
 }
 
-// committed returns a verification that has only the commit of the workspace, and the branch
-// that HEAD is on; a failed one if something there is not committed.
+// committed returns a verification with only the commit of the workspace, and the branch that
+// HEAD is on; a failed verification if something there is not committed.
 func (j *job) committed(ctx context.Context) (v reconcile.Verification, branch string, err error) {
 	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
 	if err != nil || found.Git == nil {
@@ -166,7 +166,7 @@ func (j *job) verifyWorkspace(
 }
 
 // runVerify starts an agent in a directory for the command alone, lets it run the command in
-// its sandbox, and ends it. v has what is known of the result before.
+// its sandbox, and ends it. v contains the part of the result that is already known.
 func (j *job) runVerify(
 	ctx context.Context,
 	in host.Workspace,
@@ -282,8 +282,8 @@ func (j *job) needsVerify(h *reconcile.Handover, commit string) bool {
 	return h != nil && j.Config.Verify.Command != "" && h.NeedsVerify(commit)
 }
 
-// verifyAgain runs verify without a turn, if it must still pass for what the agent has handed
-// over.
+// verifyAgain runs verify without a turn, if it must still pass for the commit that the agent
+// handed over.
 func (d *deliveryStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
 	now, _, err := d.committed(ctx)
 	if err != nil {

@@ -7,8 +7,8 @@ import (
 	"unicode"
 )
 
-// programFiles are files of a repository that say what a program runs, by its name. They lie
-// where the program is started.
+// programFiles are files of a repository that tell a program which commands to run, by its
+// name. They lie where the program is started.
 var programFiles = map[string][]string{
 	"bun":      {"package.json", "bunfig.toml"},
 	"bundle":   {"Gemfile", "Rakefile", ".rspec"},
@@ -58,9 +58,9 @@ var programFiles = map[string][]string{
 const mostFiles = 500 // paths that are looked for
 
 // commandFiles returns the paths of files in a repository that a shell command would run:
-// those that it names, and those by which the programs that it names decide what to run, also
-// in directories that it names. "cd web && npm test" has web/package.json, for example. Many
-// of the paths do not exist.
+// files that it names, and files by which the programs that it names choose their commands,
+// also in directories that it names. "cd web && npm test" leads to web/package.json, for
+// example. Many of the paths do not exist.
 func commandFiles(command string) (files []string) {
 	var named, decisive []string
 	for _, word := range shellWords(command) {

@@ -1,4 +1,4 @@
-// Package runner carries out one run: it prepares the issue's workspace, drives the agent
+// Package runner carries out a single run: it prepares the issue's workspace, drives the agent
 // through its turns, and records how the run ended.
 //
 //	pass ── workers.Local: Prepare, Start ──► symphony worker ── Worker.Run ──► hooks, codex
@@ -12,12 +12,13 @@
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt,
 // start the agent and run its turns (turnLoop), deliver the commits (deliveryStep), finish.
 // The steps share a job. They use the machine through host.Run and the agent through
-// agent.Session. A run of another machine has the same steps: its job has another Place.
+// agent.Session. A run of another machine goes through the same steps with another Place in
+// its job.
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the
-// last run ended, what people have written since, and the prompt again if it has changed. What
-// a thread has seen is stored once codex has accepted the turn; after a crash before that the
-// next turn repeats it.
+// last run ended, new text from people since then, and the prompt again if it changed. A
+// thread's knowledge of its issue is stored once codex accepts the turn; after a crash before
+// that the next turn repeats it.
 package runner
 
 import (
@@ -129,8 +130,8 @@ func (a *activeRun) work(ctx context.Context) error {
 
 // finish is the last step. It ends the agent and all processes of the run, restores git
 // settings, runs after_run, ends the processes that the hook left, and sets the outcome in the
-// record. It runs even after ctx has ended. It returns errNotOurs if the worker no longer owns
-// the run.
+// record. It runs even after the end of ctx. It returns errNotOurs if the worker no longer
+// owns the run.
 func (a *activeRun) finish(ctx context.Context, workErr error) error {
 	end := a.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
@@ -187,7 +188,7 @@ func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconci
 	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
 	if quiet {
 		if a.run.Kind == reconcile.AgentRun {
-			// also what a stopped turn or after_run has committed, and what the remote may
+			// also commits of a stopped turn or of after_run, and commits that the remote may
 			// refuse
 			a.keep(ctx)
 		}

@@ -177,7 +177,10 @@ func TestStopWhileStreaming(t *testing.T) {
 		reason  string
 		outcome reconcile.Outcome
 		code    string
-	}{{reconcile.StopOperator, reconcile.Canceled, reconcile.StopOperator}, {"", reconcile.InterruptedRun, "terminated"}} {
+	}{
+		{reconcile.StopOperator, reconcile.Canceled, reconcile.StopOperator},
+		{"", reconcile.InterruptedRun, "terminated"},
+	} {
 		t.Run(c.code, func(t *testing.T) {
 			r := newRig(t, "stream 100000 5ms")
 			r.Here.Config.Hooks.AfterRun = `echo "$SYMPHONY_OUTCOME" > after; ps -eo args | grep -c "[a]pp-server --home ` + filepath.Dir(

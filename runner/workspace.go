@@ -26,7 +26,7 @@ type workspaceStep struct {
 	before string
 	// untrusted is why no hook may run in the workspace, nil if hooks may run.
 	untrusted error
-	// delivered is what was pushed last for the issue, if there is no Journal.
+	// delivered is the last push for the issue, if there is no Journal.
 	delivered reconcile.Delivered
 	cloned    host.CloneAnswer // of a new workspace
 }
@@ -64,7 +64,7 @@ func (w *workspaceStep) prepare(ctx context.Context) error {
 	return w.guardGit(ctx)
 }
 
-// neverPushed reports whether a fetch has found that the work could not be pushed.
+// neverPushed reports whether a fetch found that the work could not be pushed.
 func neverPushed(err error) bool {
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known == nil {
@@ -76,7 +76,7 @@ func neverPushed(err error) bool {
 	)
 }
 
-// take takes the workspace. A new one is filled with a clone, if the workflow names a
+// take takes the workspace. A new workspace is filled with a clone, if the workflow names a
 // repository, and after_create runs in it.
 func (w *workspaceStep) take(ctx context.Context) error {
 	answer, err := w.host.Prepare(ctx, w.prepareRequest())
@@ -105,7 +105,7 @@ func (w *workspaceStep) fill(ctx context.Context) error {
 const repositoryTimeout = 10 * time.Minute
 
 // checkoutEnv returns the environment of git for a checkout on the machine of the workspace.
-// Another machine gets no token of this one.
+// Another machine gets no token of this machine.
 func (j *job) checkoutEnv(ctx context.Context) ([]string, error) {
 	if j.gitHere == nil {
 		return j.gitEnv(ctx)
@@ -138,9 +138,9 @@ func (j *job) cloneRequest(
 	}, nil
 }
 
-// pushedMeanwhile returns what others have pushed to the branch of the issue, if the workspace
-// does not have it; nil for nothing. Before the first delivery there is no such branch.
-// Programs of the agent may be at work.
+// pushedMeanwhile returns others' pushes to the branch of the issue that the workspace does
+// not contain; nil for none. Before the first delivery there is no such branch. Programs of
+// the agent may be at work.
 func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	pushed, err := j.fetchPushed(ctx, true)
 	if err != nil || pushed == nil || pushed.Taken {
@@ -149,9 +149,9 @@ func (j *job) pushedMeanwhile(ctx context.Context) (*host.Pushed, error) {
 	return pushed, nil
 }
 
-// fetchPushed fetches what others have pushed to the branch of the issue since the last
-// delivery; nil for nothing. With look, programs of the agent may be at work; without, the
-// workspace is moved to what came, where that is possible.
+// fetchPushed fetches others' pushes to the branch of the issue since the last delivery; nil
+// for none. With look, programs of the agent may be at work; without, the workspace is moved
+// to the new commits, where that is possible.
 func (j *job) fetchPushed(ctx context.Context, look bool) (*host.Pushed, error) {
 	if j.Journal == nil || !j.Config.Repository.Deliver {
 		return nil, nil
@@ -169,7 +169,7 @@ func (j *job) fetchPushed(ctx context.Context, look bool) (*host.Pushed, error) 
 	return answer.Pushed, err
 }
 
-// takePushed records what others have pushed, which the next turn tells the agent.
+// takePushed records others' pushes, which the next turn tells the agent.
 func (j *job) takePushed(p *host.Pushed) {
 	j.base.Pushed = p
 	if p == nil {
@@ -189,8 +189,8 @@ func (j *job) takePushed(p *host.Pushed) {
 	j.note("pushed", "others have pushed "+text.Plural(p.Total, "commit")+" to the branch: "+how, p)
 }
 
-// cloneOrFetch fills a new workspace, or updates the remote references of an older one, if the
-// workflow names a repository.
+// cloneOrFetch fills a new workspace, or updates the remote references of an older workspace,
+// if the workflow names a repository.
 func (w *workspaceStep) cloneOrFetch(ctx context.Context) error {
 	repository := w.Config.Repository
 	if repository.URL == "" {
@@ -262,7 +262,7 @@ func (j *job) farClone() bool {
 	return j.gitHere != nil && j.space != nil && j.Config.Repository.URL != ""
 }
 
-// keep copies the commits of the workspace to this machine, if they are on another one: if
+// keep copies the commits of the workspace to this machine, if they are on another machine: if
 // that dies, such as a container, it costs at most the running turn. A handover knows which
 // commit it is about.
 func (j *job) keep(ctx context.Context) {
@@ -283,9 +283,9 @@ func (j *job) forgetKept(ctx context.Context) {
 	j.warn("the commits of the workspace stay on this machine", err)
 }
 
-// branch returns the branch of the issue and what was pushed there last: what the journal
-// says, or delivered if there is none. An issue keeps its branch once something was pushed,
-// even if its title or the workflow changes.
+// branch returns the branch of the issue and the last push to it, from the journal or, without
+// a journal, from delivered. An issue keeps its branch once something was pushed, even if its
+// title or the workflow changes.
 func (j *job) branch(
 	ctx context.Context,
 	delivered reconcile.Delivered,
@@ -323,7 +323,7 @@ func (w *workspaceStep) prepareRequest() host.PrepareRequest {
 	}
 }
 
-// recordWorkspace records the workspace that the run has taken, if any.
+// recordWorkspace records the workspace that the run took, if any.
 func (w *workspaceStep) recordWorkspace(answer host.PrepareAnswer) {
 	if answer.Workspace.Path == "" {
 		return
@@ -376,7 +376,7 @@ const afterCreate = "after_create"
 
 const hooksLimit = 256 << 10 // bytes kept of hooks.log
 
-// hook runs one of the workflow's scripts in the workspace; an empty one is skipped.
+// hook runs a script of the workflow in the workspace; an empty script is skipped.
 func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome reconcile.Outcome) error {
 	if strings.TrimSpace(script) == "" {
 		return nil
@@ -423,9 +423,9 @@ func (w *workspaceStep) hook(ctx context.Context, name, script string, outcome r
 }
 
 // afterRun runs after_run, unless unsafe is a reason why it may not run: git settings are not
-// restored, or a process of the agent is left. It records whether the run has changed
-// anything, and keeps what the workspace contains. The error is that processes of the hook
-// could not be ended.
+// restored, or a process of the agent is left. It records whether the run changed anything,
+// and keeps the contents of the workspace. The error is that processes of the hook could not
+// be ended.
 func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome, unsafe error) error {
 	if w.space == nil || !w.hooksStarted {
 		return nil
@@ -436,7 +436,7 @@ func (w *workspaceStep) afterRun(ctx context.Context, outcome reconcile.Outcome,
 	return err
 }
 
-// runAfterRun runs the hook, and records why it has failed or did not run.
+// runAfterRun runs the hook, and records why it failed or did not run.
 func (w *workspaceStep) runAfterRun(
 	ctx context.Context,
 	outcome reconcile.Outcome,
@@ -460,8 +460,8 @@ func (w *workspaceStep) runAfterRun(
 	return err
 }
 
-// recordProgress records whether the run has changed anything. If that is not known, it counts
-// as progress.
+// recordProgress records whether the run changed anything. If that is not known, it counts as
+// progress.
 func (w *workspaceStep) recordProgress(ctx context.Context) {
 	changed := true
 	if w.before != "" {
@@ -472,7 +472,7 @@ func (w *workspaceStep) recordProgress(ctx context.Context) {
 	w.rec.change(func(r *reconcile.Run) { r.Progress = changed })
 }
 
-// keepEnd keeps what the workspace contains, and notes what the run has changed.
+// keepEnd keeps the contents of the workspace, and notes the changes of the run.
 func (w *workspaceStep) keepEnd(ctx context.Context) {
 	end, err := w.Machine.KeepEnd(ctx, w.space.Path)
 	w.warn("end of the work not kept, it can't be compared with that of other attempts", err)
@@ -496,9 +496,8 @@ func (w *workspaceStep) guardGit(ctx context.Context) error {
 	})
 }
 
-// restoreGit undoes what an agent has changed since guardGit. All processes of the agent must
-// have ended, because they could change it again. After an error no hook may run in the
-// workspace.
+// restoreGit undoes an agent's changes since guardGit. All processes of the agent must have
+// ended, because they could change it again. After an error no hook may run in the workspace.
 func (w *workspaceStep) restoreGit(ctx context.Context) error {
 	restored, err := w.host.RestoreGit(ctx)
 	w.reportRestored(restored)
@@ -535,9 +534,9 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 }
 
 // cleanUp is the only step of a cleanup run (specification 8.6 and 9.4). It removes the
-// workspace of the run's issue, if the run has one, and deletes what has been in the trash
-// long enough. It returns the work that exists nowhere else, because of which the workspace
-// was kept; with discard even that is removed.
+// workspace of the run's issue, if any, and deletes entries that were in the trash long
+// enough. It returns the work that exists nowhere else, because of which the workspace was
+// kept; with discard even that is removed.
 func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if w.run.IssueID != "" {
 		unsaved, err = w.remove(ctx, discard)

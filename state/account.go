@@ -43,7 +43,7 @@ const (
 	mainLimitID = `"codex"`
 )
 
-// Account is what all projects with the same codex home share: the account's rate limits, a
+// Account is shared by all projects with the same codex home: the account's rate limits, a
 // block after a failure of login or allowance, and the slots of SYMPHONY_MAX_AGENTS. It is
 // stored in files of a directory in the state home, which the first write creates. Passes read
 // limits.json without a lock; writers take turns.
@@ -107,7 +107,7 @@ type accountBlock struct {
 	Probe string `json:"probe,omitempty"`
 }
 
-// AccountState is what Read returns.
+// AccountState is the result of Read.
 type AccountState struct {
 	Limit *reconcile.Limit // the used-up limit, nil for none
 	Block *reconcile.Block // nil for none
@@ -119,7 +119,7 @@ type AccountState struct {
 	Over time.Time
 }
 
-// Read returns the limit and the block that apply at a time. On an error, which has the code
+// Read returns the limit and the block that apply at a time. On an error, with the code
 // account_state, neither is known.
 func (a *Account) Read(now time.Time) (AccountState, error) {
 	rec, err := a.load()
@@ -216,7 +216,7 @@ func (rec accountRecord) hasCredits() bool {
 	return credits.HasCredits || credits.Unlimited
 }
 
-// Window is one window of the account's rate limits, as codex described it last.
+// Window is a window of the account's rate limits, as codex described it last.
 type Window struct {
 	Name        string // primary or secondary
 	UsedPercent float64
@@ -256,9 +256,9 @@ func (a *Account) Windows(now time.Time) (list []Window, err error) {
 	return list, nil
 }
 
-// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored one,
+// SaveLimits merges an update of codex's rate-limit record, as JSON, into the stored record,
 // member by member. A null member changes nothing. The record of the main limit replaces the
-// record of any other limit, and is never replaced by one.
+// record of any other limit, and is never replaced by another.
 func (a *Account) SaveLimits(ctx context.Context, now time.Time, changed []byte) error {
 	var update map[string]json.RawMessage
 	if err := json.Unmarshal(changed, &update); err != nil {
@@ -323,10 +323,10 @@ func (a *Account) Worked(ctx context.Context, now, began time.Time) error {
 	})
 }
 
-// Probe records the alive file of the run that is to show whether the block is over. Only one
-// project probes at a time: the error is reconcile.ErrConflict if the block has changed since
-// the caller read it, or if its next try is not due. A zero NextTry means that an operator
-// asks for the run, whenever the next try is due.
+// Probe records the alive file of the run that is to show whether the block is over. Only a
+// single project probes at a time: the error is reconcile.ErrConflict if the block changed
+// since the caller read it, or if its next try is not due. A zero NextTry means that an
+// operator asks for the run, whenever the next try is due.
 func (a *Account) Probe(ctx context.Context, now time.Time, read reconcile.Block, alive string) error {
 	tried := false
 	err := a.change(ctx, func(rec *accountRecord) bool {
@@ -388,7 +388,7 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 		return err
 	}
 	defer unlock()
-	rec, _ := a.load() // an unreadable record is replaced by an empty one
+	rec, _ := a.load() // an unreadable record is replaced by an empty record
 	if !f(&rec) {
 		return nil
 	}
@@ -397,7 +397,7 @@ func (a *Account) change(ctx context.Context, f func(rec *accountRecord) bool) e
 	return a.fault("write "+limitsName, err)
 }
 
-// lock takes one of the account's locks, and creates the directory if necessary.
+// lock takes a lock of the account, and creates the directory if necessary.
 func (a *Account) lock(ctx context.Context, name string, patience time.Duration) (unlock func(), err error) {
 	if err := checkFilesystem(a.Dir); err != nil {
 		return nil, a.fault("use it", err)
@@ -445,9 +445,9 @@ const (
 )
 
 // TakeSlots locks free slots of the account, at most want of them. limit is
-// SYMPHONY_MAX_AGENTS. A slot is a file with a lock that belongs to every process that has
+// SYMPHONY_MAX_AGENTS. A slot is a file with a lock that belongs to every process that
 // inherited the open file: the caller passes the files on to the workers that it starts and
-// closes the others. A slot is thus free as soon as its last holder has ended in any way.
+// closes the others. So a slot is free as soon as its last holder ended in any way.
 //
 // A locked slot above limit counts as taken, too, because another project may have a higher
 // limit.
@@ -537,7 +537,8 @@ func (a *Account) lockFreeSlots() (free []*os.File, taken []string, err error) {
 	return free, taken, nil
 }
 
-// lockSlot opens and locks a slot, and creates it if necessary; nil if another process has it.
+// lockSlot opens and locks a slot, and creates it if necessary; nil if another process holds
+// it.
 func (a *Account) lockSlot(name string) (*os.File, error) {
 	f, err := os.OpenFile(filepath.Join(a.Dir, slotsName, name), os.O_RDWR|os.O_CREATE, fileMode)
 	if err != nil {

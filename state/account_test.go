@@ -159,7 +159,14 @@ func TestLimitsAreMerged(t *testing.T) {
 // TestDamagedAccount checks that an unreadable file gives an error but no block, and that the
 // next write replaces it.
 func TestDamagedAccount(t *testing.T) {
-	for _, text := range []string{"", "{", `[]`, `{"block":{"code":"strange"}}`, `{"rate_limits":[]}`, `{"at":"yesterday"}`} {
+	for _, text := range []string{
+		"",
+		"{",
+		`[]`,
+		`{"block":{"code":"strange"}}`,
+		`{"rate_limits":[]}`,
+		`{"at":"yesterday"}`,
+	} {
 		a := newAccount(t)
 		test.OK(t, os.MkdirAll(a.Dir, dirMode))
 		path := filepath.Join(a.Dir, limitsName)

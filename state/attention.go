@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// OpenAttention is a notification that has not been delivered.
+// OpenAttention is a notification that was not delivered yet.
 type OpenAttention struct {
 	reconcile.Attention
 	// TakenBy names the process that began to deliver it; empty if none did.
@@ -38,14 +38,14 @@ func addAttention(t tx, now time.Time, a reconcile.Attention) error {
 		ON CONFLICT (key) DO NOTHING`, attentionFields(&a)...)
 }
 
-// takeable is the condition for a notification that a process may take. Either no process has
-// taken it, or one took it once and did not finish in the time that a hook may take: it was
+// takeable is the condition for a notification that a process may take. Either no process took
+// it, or a process took it once and did not finish in the time that a hook may take: it was
 // taken before :overdue, or after :now if the clock was set back. A notification that was
-// taken twice has an error.
+// taken twice carries an error.
 //
 // A request must still be open: a notification is pointless if it was answered or withdrawn,
-// or if its run has ended. A question of an ended run can still be answered, unless the answer
-// is a secret.
+// or if its run ended. A question of an ended run can still be answered, unless the answer is
+// a secret.
 const takeable = `done_at IS NULL
 	AND (taken_at IS NULL OR error = '' AND (taken_at < :overdue OR taken_at > :now))
 	AND NOT EXISTS (SELECT 1 FROM requests q LEFT JOIN runs r ON r.id = q.run_id
@@ -68,10 +68,10 @@ func openAttentionFields(a *OpenAttention) []any {
 	return append(attentionFields(&a.Attention), &a.TakenBy)
 }
 
-// OpenAttentions returns the notifications that may be taken, oldest first, of one issue if
-// issueID is not empty. standing are notifications of conditions that began with no
-// stored event; they are stored when they are taken. Without issueID, OpenAttentions adds a
-// tracker outage that has lasted long enough.
+// OpenAttentions returns the notifications that may be taken, oldest first, of a single issue
+// if issueID is not empty. standing are notifications of conditions that began with no stored
+// event; they are stored when they are taken. Without issueID, OpenAttentions adds a tracker
+// outage that lasts long enough.
 func (a Attentions) OpenAttentions(
 	ctx context.Context,
 	now time.Time,
@@ -113,12 +113,12 @@ func (a Attentions) OpenAttentions(
 }
 
 // TakeAttention claims a notification for the process that by names; false if another process
-// has it. The process must call DoneAttention afterwards.
+// claimed it. The process must call DoneAttention afterwards.
 func (a Attentions) TakeAttention(
 	ctx context.Context, now time.Time, patience time.Duration, attention reconcile.Attention, by string,
 ) (took bool, err error) {
 	err = a.update(ctx, "take a notification", full, func(t tx) error {
-		// a standing one may not be stored yet
+		// a standing notification may not be stored yet
 		if err := addAttention(t, now, attention); err != nil {
 			return err
 		}
@@ -150,7 +150,7 @@ func (a Attentions) LeftAttentions(
 }
 
 // GiveUpAttentions closes the unfinished notifications of the process that by names, whose
-// hook has ended, unless they may be taken again.
+// hook ended, unless they may be taken again.
 func (a Attentions) GiveUpAttentions(
 	ctx context.Context, now time.Time, patience time.Duration, by string,
 ) error {
@@ -159,8 +159,8 @@ func (a Attentions) GiveUpAttentions(
 		attentionTimes(now, patience, sql.Named("by", by))...))
 }
 
-// DropAttentions closes all open notifications undelivered, because the workflow has no hook
-// for them.
+// DropAttentions closes all open notifications undelivered, because the workflow defines no
+// hook for them.
 func (a Attentions) DropAttentions(ctx context.Context, now time.Time) error {
 	some, _, err := readOne(ctx, a.conn, "look for notifications", itself[bool],
 		`SELECT EXISTS (SELECT 1 FROM attentions WHERE done_at IS NULL)`)

@@ -49,8 +49,8 @@ func (c Clients) AddAgent(ctx context.Context, run reconcile.Run) (exists *recon
 	return exists, err
 }
 
-// AddCall stores a call, unless one with its ID is stored already, and returns the stored one.
-// If the run has ended the error is reconcile.ErrConflict.
+// AddCall stores a call, unless a call with its ID is stored already, and returns the stored
+// call. If the run ended the error is reconcile.ErrConflict.
 func (c Clients) AddCall(ctx context.Context, call reconcile.Call) (stored reconcile.Call, err error) {
 	call.Status = reconcile.CallQueued
 	if len(call.Params) == 0 {
@@ -90,15 +90,15 @@ func (c Clients) CallsOf(ctx context.Context, runID string) ([]reconcile.Call, e
 		`SELECT `+callColumns+` FROM calls WHERE run_id = ? ORDER BY created_at, id`, runID)
 }
 
-// ConversationsOf returns the conversations of a run with those turns that are open or have
-// ended after the number since, oldest first.
+// ConversationsOf returns the conversations of a run, oldest first, with the turns that are
+// open or ended after the number since.
 func (c Clients) ConversationsOf(ctx context.Context, runID string, since int64) ([]reconcile.Call, error) {
 	return readAll(ctx, c.conn, "read the calls", callFields, `SELECT `+callColumns+` FROM calls
 		WHERE run_id = ? AND (verb = 'conversation' OR verb = 'turn' AND (ended_no = 0 OR ended_no > ?))
 		ORDER BY created_at, id`, runID, since)
 }
 
-// Version changes when another process has changed the database.
+// Version changes when another process changed the database.
 func (c Clients) Version(ctx context.Context) (int64, error) {
 	n, _, err := readOne(ctx, c.conn, "look for changes", itself[int64], `PRAGMA data_version`)
 	return n, err

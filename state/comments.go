@@ -17,8 +17,8 @@ type Comment struct {
 	ID      string // in the tracker; empty until it was made for certain
 	// when it was made by the tracker's clock; until then, when that was first tried
 	At      time.Time
-	Text    string   // a hash of what symphony has written
-	Shown   string   // a hash of what the tracker made of that; empty if unknown
+	Text    string   // a hash of symphony's text
+	Shown   string   // a hash of the text as the tracker shows it; empty if unknown
 	Problem string   // its text about a reply that was not an answer
 	Seen    []string // the ids of the replies that were looked at
 	Done    bool     // it shows how the request ended
@@ -33,7 +33,7 @@ func commentFields(c *Comment) []any {
 	}
 }
 
-// Comments returns the comments that are not done, and those with one of the keys, by their
+// Comments returns the comments that are not done, and the comments with the keys, by their
 // keys.
 func (s Store) Comments(ctx context.Context, keys []string) (map[string]Comment, error) {
 	list, err := readAll(ctx, s.conn, "read symphony's comments", commentFields,
@@ -54,7 +54,7 @@ func (s Store) AskedSince(ctx context.Context, issueID string, since time.Time) 
 		issueID, stamp(since))
 }
 
-// SaveComment stores a comment. One with an id is from then on known to be symphony's
+// SaveComment stores a comment. A comment with an id is from then on known to be symphony's
 // (Journal.Created).
 func (s Store) SaveComment(ctx context.Context, c Comment) error {
 	return s.update(ctx, "store a comment of symphony", full, func(t tx) error {

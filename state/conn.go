@@ -23,11 +23,11 @@ import (
 
 const (
 	// busyTimeout is how long SQLite waits for another writer. After a wait that timed out,
-	// the next one takes only retryTimeout: a pass makes many writes and must end even if a
+	// the next wait takes only retryTimeout: a pass makes many writes and must end even if a
 	// frozen worker keeps the database locked.
 	busyTimeout  = 5 * time.Second
 	retryTimeout = 250 * time.Millisecond
-	// turnTimeout is how long one write waits while other writers make progress.
+	// turnTimeout is how long a write waits while other writers make progress.
 	turnTimeout = time.Minute
 )
 
@@ -40,7 +40,7 @@ const (
 	normal durability = "NORMAL"
 )
 
-// conn is this process's only connection to one database. It is safe for concurrent use; its
+// conn is this process's only connection to a database. It is safe for concurrent use; its
 // methods take turns.
 type conn struct {
 	dir    string
@@ -73,10 +73,10 @@ func openPool(path, mode, options string) (*sql.DB, error) {
 	return pool, nil
 }
 
-// uninterrupted returns a context that does not cancel a statement once it has begun. The
-// driver closes an interrupted connection, and SQLite then deletes the WAL unless another
-// process has the database open. checkFiles would take the next WAL for the work of another
-// program. Statements are short, so a cancelled caller waits only briefly.
+// uninterrupted returns a context that does not cancel a running statement. The driver closes
+// an interrupted connection, and SQLite then deletes the WAL unless another process keeps the
+// database open. checkFiles would take the next WAL for the work of another program.
+// Statements are short, so a cancelled caller waits only briefly.
 func uninterrupted(ctx context.Context) context.Context {
 	if ctx.Err() != nil {
 		return ctx
@@ -84,7 +84,8 @@ func uninterrupted(ctx context.Context) context.Context {
 	return context.WithoutCancel(ctx)
 }
 
-// tx is a transaction, or the database outside one, with the context of its statements.
+// tx is a transaction, or the database outside a transaction, with the context of its
+// statements.
 type tx struct {
 	executor
 	ctx context.Context
@@ -110,8 +111,8 @@ func (t tx) count(query string, args ...any) (int64, error) {
 	return res.RowsAffected()
 }
 
-// must executes a statement and returns reconcile.ErrConflict if it changed no row. what names
-// the row in that error.
+// must executes a statement and returns reconcile.ErrConflict if it changed no row. The
+// argument "what" names the row in that error.
 func (t tx) must(what, query string, args ...any) error {
 	n, err := t.count(query, args...)
 	if err != nil {
@@ -123,12 +124,12 @@ func (t tx) must(what, query string, args ...any) error {
 	return nil
 }
 
-// statement is a transaction of one statement.
+// statement is a transaction of a single statement.
 func statement(query string, args ...any) func(tx) error {
 	return func(t tx) error { return t.run(query, args...) }
 }
 
-// change is a transaction of one statement that must change a row.
+// change is a transaction of a single statement that must change a row.
 func change(what, query string, args ...any) func(tx) error {
 	return func(t tx) error { return t.must(what, query, args...) }
 }
@@ -136,8 +137,8 @@ func change(what, query string, args ...any) func(tx) error {
 // reader executes queries outside a transaction.
 func (c *conn) reader(ctx context.Context) tx { return tx{c.sql, uninterrupted(ctx)} }
 
-// view runs f in a deferred transaction: f sees one snapshot of the database and waits for no
-// writer.
+// view runs f in a deferred transaction: f sees a single snapshot of the database and waits
+// for no writer.
 func (c *conn) view(ctx context.Context, doing string, f func(tx) error) error {
 	return fault(c.dir, doing, readable(func() error {
 		return transact(uninterrupted(ctx), c.sql, &sql.TxOptions{ReadOnly: true}, f)
@@ -149,8 +150,8 @@ const (
 	recoverStep     = 50 * time.Millisecond
 )
 
-// readable reads until a process that may write has repaired the index of the WAL, which one
-// in a sandbox can't do.
+// readable repeats a read until a process that may write repaired the index of the WAL. A
+// process in a sandbox can't repair it.
 func readable(read func() error) error {
 	for end := time.Now().Add(recoverPatience); ; time.Sleep(recoverStep) {
 		if err := read(); !needsRecovery(err) || time.Now().After(end) {
@@ -223,8 +224,8 @@ func (c *conn) update(ctx context.Context, doing string, level durability, f fun
 
 // writeInTurn repeats the transaction of update while the database is busy, as long as other
 // writers make progress, up to turnTimeout. SQLite has no queue: under load a writer can be
-// unlucky for longer than the busy timeout. If nothing was written during the timeout, one
-// process keeps the database locked, which is an error.
+// unlucky for longer than the busy timeout. If nothing was written during the timeout, a
+// single process keeps the database locked, which is an error.
 func (c *conn) writeInTurn(ctx context.Context, doing string, level durability, f func(tx) error) error {
 	pragmas := fmt.Sprintf(`PRAGMA synchronous = %s; PRAGMA busy_timeout = %d`, level, c.patience.Milliseconds())
 	_, err := c.sql.ExecContext(ctx, pragmas)
@@ -272,9 +273,9 @@ func (c *conn) rememberFiles() (err error) {
 	return nil
 }
 
-// checkFiles returns an error if the files are no longer those that rememberFiles recorded.
-// While a process has the database open its WAL stays the same file, so a missing or different
-// WAL is as bad as a different database.
+// checkFiles returns an error if the files changed since rememberFiles recorded them. While a
+// process keeps the database open its WAL stays the same file, so a missing or different WAL
+// is as bad as a different database.
 func (c *conn) checkFiles(doing string) error {
 	for i, suffix := range fileSuffixes {
 		if c.opened[i] == nil {
@@ -368,10 +369,10 @@ func readOne[T any](
 	return v, err == nil, fault(c.dir, doing, err)
 }
 
-// Each stored type has a list of columns and a function that returns pointers to its fields in
-// the order of these columns. The pointers serve both as destinations of Scan and as arguments
-// of a statement that writes the row. A field wraps such a pointer if SQLite has no type for
-// it.
+// Each stored type comes with a list of columns and a function that returns pointers to its
+// fields in the order of these columns. The pointers serve both as destinations of Scan and as
+// arguments of a statement that writes the row. A field wraps such a pointer if SQLite lacks a
+// type for it.
 type field struct {
 	scan  func(v any) error
 	value func() (driver.Value, error)
@@ -513,5 +514,5 @@ func setOf(list []string) map[string]bool {
 	return set
 }
 
-// marks returns one placeholder for each of the columns.
+// marks returns a placeholder for each of the columns.
 func marks(columns string) string { return "?" + strings.Repeat(", ?", strings.Count(columns, ",")) }

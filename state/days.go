@@ -9,8 +9,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Days are the handovers and the ends of runs since a time, and what was used since the day of
-// that time. The database adds up the runs: a page that is open reads this all the time, and
+// Days are the handovers and the ends of runs since a time, and the use of models since the
+// day of that time. The database adds up the runs: an open page reads this all the time, and
 // the sums come from an index alone.
 type Days struct {
 	Handovers []Handover
@@ -25,7 +25,7 @@ func handoverFields(h *Handover) []any {
 	return []any{stampOf(&h.ClaimedAt), stampOf(&h.At)}
 }
 
-// DayOutcome sums up the agent's runs that ended on one day (UTC) with one outcome.
+// DayOutcome sums up the agent's runs that ended on the same day (UTC) with the same outcome.
 type DayOutcome struct {
 	Date    string // YYYY-MM-DD
 	Outcome reconcile.Outcome
@@ -37,7 +37,7 @@ func dayOutcomeFields(o *DayOutcome) []any {
 	return []any{&o.Date, &o.Outcome, &o.Runs, millisOf(&o.Runtime)}
 }
 
-// ModelDay is what was used of a model on one day (UTC).
+// ModelDay is the use of a model on a day (UTC).
 type ModelDay struct {
 	Date string // YYYY-MM-DD
 	reconcile.ModelUse
@@ -47,7 +47,8 @@ func modelDayFields(d *ModelDay) []any {
 	return slices.Concat([]any{&d.Date, &d.Model}, tokenFields(&d.Tokens))
 }
 
-// Days returns what happened since a time, from one snapshot of the database.
+// Days returns the handovers, ends of runs and uses since a time, from a single snapshot of
+// the database.
 func (v Views) Days(ctx context.Context, since time.Time) (Days, error) {
 	var d Days
 	err := v.view(ctx, "read the last days", func(t tx) error { return d.read(t, since) })
@@ -74,8 +75,8 @@ func (d *Days) read(t tx, since time.Time) error {
 	return nil
 }
 
-// readDays returns what was used on the days from since to until, which is not part of it; to
-// the last one if it is zero.
+// readDays returns the use of models on the days from since until just before until; to the
+// last day if until is zero.
 func readDays(t tx, since, until time.Time) ([]ModelDay, error) {
 	first := since.UTC().Format(time.DateOnly)
 	last := "9999"

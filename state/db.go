@@ -18,12 +18,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// DB is one project's database, open in this process. Its methods are grouped by the process
+// DB is a project's database, open in this process. Its methods are grouped by the process
 // that calls them.
 //
-// Errors that users see are *reconcile.Error with one of the codes disk_full, state_busy,
+// Errors that users see are *reconcile.Error with the code disk_full, state_busy,
 // state_corrupt, state_readonly, state_missing, state_newer, state_outdated, state_io,
-// state_replaced, state_dir, no_state, state_error.
+// state_replaced, state_dir, no_state or state_error.
 type DB struct {
 	*conn
 	Store      Store
@@ -62,7 +62,7 @@ type (
 // call it.
 //
 // It never replaces an empty or damaged file (state_corrupt). If the database is gone although
-// runs were recorded in it, Create makes no new one, which would forget those runs
+// runs were recorded in it, Create makes no new database, which would forget those runs
 // (state_missing).
 func Create(ctx context.Context, dir string, now time.Time) (*DB, error) {
 	dir, err := filepath.Abs(dir)
@@ -108,8 +108,8 @@ func (db *DB) prepare(ctx context.Context, now time.Time) error {
 }
 
 // createDatabase creates the database under a temporary name and renames it when it is
-// complete and on disk, so that no process ever opens an incomplete one. It first removes what
-// an earlier attempt left behind.
+// complete and on disk, so that no process ever opens an incomplete database. It first removes
+// the leftovers of an earlier attempt.
 func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	path := filepath.Join(dir, tempName)
 	final := filepath.Join(dir, databaseName)
@@ -122,7 +122,7 @@ func createDatabase(ctx context.Context, dir string, now time.Time) error {
 	if err := durable.SyncDir(path); err != nil {
 		return err
 	}
-	// SQLite must not apply the WAL of an earlier database to the new one.
+	// SQLite must not apply the WAL of an earlier database to the new database.
 	if err := removeAll(final+"-wal", final+"-shm"); err != nil {
 		return err
 	}
@@ -178,7 +178,7 @@ var migrations embed.FS
 const schemaVersion = 1
 
 // migrate applies the migrations in files with numbers above from, up to and including to.
-// Each transaction applies one migration and stores its number.
+// Each transaction applies a migration and stores its number.
 func migrate(ctx context.Context, pool *sql.DB, files fs.FS, from, to int, now time.Time) error {
 	for version := from + 1; version <= to; version++ {
 		script, err := migrationTo(files, version)
@@ -217,14 +217,14 @@ func migrationTo(files fs.FS, version int) (string, error) {
 	return string(script), err
 }
 
-// Open opens the database in dir for reading and writing. It never creates one: if no pass has
-// run yet, the error wraps ErrNoState. It refuses the database of a newer program.
+// Open opens the database in dir for reading and writing. It never creates a database: if no
+// pass ran yet, the error wraps ErrNoState. It refuses the database of a newer program.
 func Open(ctx context.Context, dir string) (*DB, error) { return open(ctx, dir, "rw", "") }
 
-// OpenReadOnly opens the database in dir for reading, also if a newer program has written it.
-// In a directory without write permission or on a full disk, SQLite can't create the shared
-// memory of the WAL. OpenReadOnly then reads the files without locks, because no other process
-// can write to them either.
+// OpenReadOnly opens the database in dir for reading, also if a newer program wrote it. In a
+// directory without write permission or on a full disk, SQLite can't create the shared memory
+// of the WAL. OpenReadOnly then reads the files without locks, because no other process can
+// write to them either.
 func OpenReadOnly(ctx context.Context, dir string) (*DB, error) {
 	db, err := open(ctx, dir, "ro", "")
 	if !hasCode(err, "state_readonly", "disk_full") {
@@ -279,7 +279,7 @@ func databaseExists(dir string) (bool, error) {
 		return dirError(dir, "cannot be read", "check its path and permissions", err)
 	}
 	// Look for leftovers before the database itself: otherwise another process could create a
-	// database in between, and its files would look like the leftovers of one that is gone.
+	// database in between, and its files would look like the leftovers of a lost database.
 	noRuns, err := isEmpty(filepath.Join(dir, runsName))
 	if err != nil {
 		return false, unreadable(err)
@@ -303,8 +303,8 @@ func databaseExists(dir string) (bool, error) {
 	return true, nil
 }
 
-// connect opens an existing file and checks that it is a symphony database, and one that this
-// program may write if it opens it for writing.
+// connect opens an existing file and checks that it is a symphony database and, if it opens it
+// for writing, that this program may write it.
 func connect(ctx context.Context, dir, mode, options string) (*DB, error) {
 	pool, err := openPool(filepath.Join(dir, databaseName), mode, options)
 	if err != nil {
@@ -352,8 +352,8 @@ func (c *conn) readVersion(ctx context.Context) error {
 // Newer returns an error if the database had the schema of a newer program when it was opened.
 func (c *conn) Newer() error { return refuseNewer(c.dir, c.schema) }
 
-// NewerNow returns an error if the database has the schema of a newer program by now, for a
-// process that keeps it open.
+// NewerNow returns an error if a newer program migrated the database meanwhile, for a process
+// that keeps it open.
 func (c *conn) NewerNow(ctx context.Context) error {
 	schema, err := row(c.reader(ctx), itself[int], `PRAGMA user_version`)
 	if err != nil {
@@ -391,9 +391,9 @@ func (db *DB) Close() error {
 	return fault(db.dir, "close the state", db.sql.Close())
 }
 
-// Current reports whether the directory still has the database that was opened, with the same
-// schema. A process that keeps a database open between passes closes it otherwise, and opens
-// it again.
+// Current reports whether the directory still contains the database that was opened, with the
+// same schema. If not, a process that keeps a database open between passes closes it, and
+// opens it again.
 func (db *DB) Current(ctx context.Context) bool {
 	schema, err := row(db.reader(ctx), itself[int], `PRAGMA user_version`)
 	return err == nil && schema == db.schema && db.checkFiles("check the state") == nil
@@ -415,8 +415,9 @@ func (db *DB) QuickCheck(ctx context.Context) error {
 	return fault(db.dir, doing, err)
 }
 
-// Backup returns the content of a file with the whole database in dir, as of one moment, and
-// its schema, which may be an older one. Other processes may use the database meanwhile.
+// Backup returns the content of a file with the whole database in dir, as of a single moment,
+// and its schema, which may be older than the program's. Other processes may use the database
+// meanwhile.
 func Backup(ctx context.Context, dir string) (data []byte, schema int, err error) {
 	db, err := openAny(ctx, dir, "ro", "")
 	if err != nil {
@@ -462,7 +463,7 @@ const (
 	metaPruned       = "last_prune"
 )
 
-// Meta returns the value that SetMeta stored under key, and whether there is one.
+// Meta returns the value that SetMeta stored under key, and whether there is a value.
 func (c *conn) Meta(ctx context.Context, key string) (string, bool, error) {
 	return readOne(ctx, c, "read meta "+key, itself[string], `SELECT value FROM meta WHERE key = ?`, key)
 }
@@ -495,7 +496,7 @@ func parseMillis(text string) (time.Time, error) {
 	return time.UnixMilli(ms).UTC(), nil
 }
 
-// readSettings reads what applies to the project as a whole.
+// readSettings reads the values that apply to the project as a whole.
 func readSettings(t tx, dir string, all *reconcile.State) error {
 	meta, err := readMeta(t)
 	if err != nil {

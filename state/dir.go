@@ -42,7 +42,7 @@ func stateHome(xdgStateHome, home string) string {
 }
 
 // HostedDir returns the directory with a state directory for each project of another machine
-// whose runs work on this one. The parameters mean the same as in DefaultDir.
+// whose runs work on this machine. The parameters mean the same as in DefaultDir.
 func HostedDir(xdgStateHome, home string) string {
 	return filepath.Join(stateHome(xdgStateHome, home), "hosted")
 }
@@ -96,9 +96,9 @@ func tag(folder string) string {
 	return safe[:min(len(safe), longestTag)]
 }
 
-// EnsureDir creates the state directory with mode 0700, or checks an existing one: it must
-// belong to this user, be closed to other users, and be on a file system with reliable locks.
-// EnsureDir closes an open directory only if it is empty.
+// EnsureDir creates the state directory with mode 0700, or checks an existing directory: it
+// must belong to this user, be closed to other users, and be on a file system with reliable
+// locks. EnsureDir closes an open directory only if it is empty.
 func EnsureDir(dir string) error {
 	if err := checkFilesystem(dir); err != nil {
 		return err
@@ -187,8 +187,8 @@ func dirError(dir, what, hint string, err error) error {
 	return problem("state_dir", fmt.Sprintf("state directory %s %s", dir, what), hint, err)
 }
 
-// closedAbove returns the directory of another account that keeps this one from dir, empty if
-// there is none.
+// closedAbove returns the directory of another account that keeps this account from dir, empty
+// if there is none.
 func closedAbove(dir string) (closed string) {
 	for at := filepath.Clean(dir); at != filepath.Dir(at); at = filepath.Dir(at) {
 		var st unix.Stat_t
@@ -214,7 +214,7 @@ func checkFilesystem(dir string) error {
 }
 
 // refuseFilesystem returns an error for the name of a network file system. The name of a local
-// one is empty.
+// file system is empty.
 func refuseFilesystem(dir, name string) error {
 	if name == "" {
 		return nil
@@ -236,8 +236,8 @@ func isEmpty(dir string) (bool, error) {
 	return len(entries) == 0, err
 }
 
-// registryName is the folder in the state home that lists the state directories outside it. It
-// has a file for each of them, which contains the path.
+// registryName is the folder in the state home that lists the state directories outside it:
+// for each of them it contains a file with the path.
 const registryName = "elsewhere"
 
 func registryFile(home, dir string) string { return filepath.Join(home, registryName, pathHash(dir)) }
@@ -321,7 +321,7 @@ const (
 	holderSize = 256
 )
 
-// Holder describes the process that has the project lock. Its fields are zero if the record
+// Holder describes the process that holds the project lock. Its fields are zero if the record
 // can't be read.
 type Holder struct {
 	PID     int       `json:"pid"`
@@ -331,7 +331,7 @@ type Holder struct {
 	Name string `json:"-"`
 }
 
-// String names the pass that has the lock.
+// String names the pass that holds the lock.
 func (h *Holder) String() string {
 	if h.Name != "" {
 		return h.Name
@@ -347,8 +347,8 @@ func (h *Holder) String() string {
 // lock, held describes that process and release is nil.
 //
 // Acquire waits for the lock up to timeout. With giveWay it does not wait if another process
-// is already waiting, because the pass of that process will see everything that the caller has
-// written. The lock is released at the latest when the process ends; its file stays.
+// is already waiting, because the pass of that process will see everything that the caller
+// wrote. The lock is released at the latest when the process ends; its file stays.
 func Acquire(
 	ctx context.Context, dir string, self Holder, timeout time.Duration, giveWay bool,
 ) (release func() error, held *Holder, err error) {
@@ -387,8 +387,7 @@ func Acquire(
 }
 
 // waitFor tries to take the lock until the timeout. It releases the waiter's lock before its
-// pass reads anything, so that the pass sees what was written by every process that gave way
-// to it.
+// pass reads anything, so that the pass sees the writes of every process that gave way to it.
 func waitFor(ctx context.Context, lock *flock.Flock, timeout time.Duration, giveWay bool) (got bool, err error) {
 	waiter := flock.New(filepath.Join(filepath.Dir(lock.Path()), waiterName), flock.SetPermissions(fileMode))
 	lockWaiter := waiter.TryRLock // beside others
@@ -419,8 +418,8 @@ func writeHolder(path string, text []byte) error {
 	return errors.Join(err, f.Close())
 }
 
-// readHolder reads the holder's record. It is blank for a moment after another process has
-// taken the lock.
+// readHolder reads the holder's record. It is blank for a moment after another process took
+// the lock.
 func readHolder(ctx context.Context, path string) (h Holder, err error) {
 	for range 20 {
 		text, err := os.ReadFile(path)

@@ -12,10 +12,10 @@ import (
 // most of a row, title, state, labels and URL.
 type EndedRun struct {
 	reconcile.Run
-	// Runtime is how long the run counts in totals. For a run that a pass has ended, it stops at
-	// the last sign of life.
+	// Runtime is how long the run counts in totals. For a run ended by a pass, it stops at the
+	// last sign of life.
 	Runtime time.Duration
-	// Undelivered is set if the run's commits could not be pushed, and no later run has pushed
+	// Undelivered is set if the run's commits could not be pushed, and no later run pushed
 	// them.
 	Undelivered bool
 }

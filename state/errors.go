@@ -16,10 +16,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ErrNoState means that no pass has run yet, so that there is no database.
+// ErrNoState means that no pass ran yet, so that there is no database.
 var ErrNoState = errors.New("no pass has run here yet")
 
-// ErrNotFound means that the database has no such row.
+// ErrNotFound means that there is no such row in the database.
 var ErrNotFound = errors.New("not found")
 
 // errStored means that a stored value can't have been written by this package.
@@ -30,9 +30,9 @@ func problem(code, message, hint string, cause error) error {
 	return &reconcile.Error{Code: code, Message: message, Hint: hint, Err: cause}
 }
 
-// fault turns an error from the database or its files into one that users can act on; nil
-// stays nil. The message describes what failed (doing) and where (dir). It never repeats the
-// driver's text, which may quote stored values; the cause is wrapped.
+// fault turns an error from the database or its files into an error on which users can act;
+// nil stays nil. The message says which step failed (doing) and where (dir). It never repeats
+// the driver's text, which may quote stored values; the cause is wrapped.
 func fault(dir, doing string, err error) error {
 	var known *reconcile.Error
 	var sq *sqlite.Error
@@ -95,7 +95,7 @@ func fault(dir, doing string, err error) error {
 	return problem("state_error", fmt.Sprintf("%s in %s: SQLite error %d", doing, path, sq.Code()), "", err)
 }
 
-// isFull reports whether the file system of dir has no space or no inodes left.
+// isFull reports whether the file system of dir is out of space or inodes.
 func isFull(dir string) bool {
 	var st unix.Statfs_t
 	if unix.Statfs(dir, &st) != nil {
@@ -147,7 +147,7 @@ func restoreHint(dir string) string {
 // can be used again.
 func NeedsRepair(err error) bool { return hasCode(err, "state_missing", "state_corrupt", "state_io") }
 
-// IsNewer reports whether err means that a newer program has written the database.
+// IsNewer reports whether err means that a newer program wrote the database.
 func IsNewer(err error) bool { return hasCode(err, "state_newer") }
 
 func hasCode(err error, codes ...string) bool {

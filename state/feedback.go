@@ -18,9 +18,9 @@ const watchColumns = `d.issue_id, coalesce((SELECT max(identifier) FROM runs WHE
 	CASE WHEN w.pull_request IS NULL THEN '' WHEN ` + same + ` THEN w.watch
 		ELSE json_object('told', json_extract(w.watch, '$.told'), 'failures', json_extract(w.watch, '$.failures')) END`
 
-// same holds if what is known is about the present pull request. After a push its address is
-// not known again yet. The handled causes of another one of the issue stay known, because that
-// may be opened again.
+// same is the condition that the stored watch is about the present pull request. After a push
+// its address is not known again yet. The handled causes of the issue's earlier pull requests
+// stay known, because they may be opened again.
 const same = `d.pull_request IN ('', w.pull_request)`
 
 func watchFields(w *reconcile.Watch) []any {
@@ -30,18 +30,18 @@ func watchFields(w *reconcile.Watch) []any {
 		[]any{&w.Claim, &w.Blocked, jsonOf(w)})
 }
 
-// watched joins what was delivered with what is known of its pull request.
+// watched joins the last deliveries with the stored watches of their pull requests.
 const watched = ` FROM deliveries AS d
 	LEFT JOIN claims AS c USING (issue_id) LEFT JOIN watches AS w ON w.issue_id = d.issue_id
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
-// Watches returns what is known of the pull requests of which something is still expected.
+// Watches returns the watches of the pull requests from which something is still expected.
 func (c *conn) Watches(ctx context.Context) ([]reconcile.Watch, error) {
 	return readAll(ctx, c, "read the pull requests to watch", watchFields,
 		`SELECT `+watchColumns+watched+` AND NOT coalesce(w.ended AND `+same+`, 0) ORDER BY d.issue_id`)
 }
 
-// Watch returns what is known of the pull request of an issue; false if it has none.
+// Watch returns the watch of the pull request of an issue; false if there is none.
 func (c *conn) Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error) {
 	return readOne(ctx, c, "read what is known of the pull request", watchFields,
 		`SELECT `+watchColumns+watched+` AND d.issue_id = ?`, issueID)
@@ -60,7 +60,7 @@ func saveWatch(t tx, w reconcile.Watch) error {
 		w.IssueID, w.Delivered.PullRequest, w.Ended, jsonOf(&w))
 }
 
-// EndRework records that what an issue has come back for is answered.
+// EndRework records that the causes for which an issue came back are answered.
 func (j Journal) EndRework(ctx context.Context, issueID string) error {
 	w, found, err := j.Watch(ctx, issueID)
 	if err != nil || !found || w.Rework == nil {
@@ -74,8 +74,8 @@ func (j Journal) EndRework(ctx context.Context, issueID string) error {
 
 // LookError is why the last look at pull requests failed. It is kept until a look succeeds.
 type LookError struct {
-	// PullRequest is the address of the only one that it is about; empty if none could be
-	// read.
+	// PullRequest is the address of the only pull request that the error is about; empty if
+	// none could be read.
 	PullRequest string    `json:"pull_request_url"`
 	Code        string    `json:"code"`
 	Message     string    `json:"message"`

@@ -7,28 +7,27 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Handovers counts the issues that were handed over in a period, each once, and what is known
-// of their pull requests now.
+// Handovers counts the issues that were handed over in a period, each once, and the known
+// states of their pull requests now.
 type Handovers struct {
 	Issues int `json:"issues"`
-	// First counts the issues whose first run has handed them over, without a failure of
-	// verify.
+	// First counts the issues whose first run handed them over, without a failure of verify.
 	First    int `json:"first_attempt"`
 	Verified int `json:"verified"` // verify had passed at the handover
 	// PullRequests counts the pull requests that symphony watches with feedback.state, as it
-	// has read them last.
+	// read them last.
 	PullRequests int `json:"pull_requests"`
 	Merged       int `json:"merged"`
 	Closed       int `json:"closed"`             // without a merge
 	Checked      int `json:"first_push_checked"` // the checks of the first commit have ended
-	Green        int `json:"first_push_green"`   // and none of them has failed
+	Green        int `json:"first_push_green"`   // and none of them failed
 	// how often pull requests have brought their issues back
 	Rounds int `json:"rounds"`
 }
 
 // handoversQuery finds the handovers of a period: whether they succeeded at the first attempt,
-// what their last run with a delivery has delivered, and the pull requests. A pruned run
-// counts as a good one, so that no handover changes later.
+// the delivery of their last run that delivered, and the pull requests. A pruned run counts as
+// a good run, so that no handover changes later.
 const handoversQuery = `SELECT issue_id,
 		runs = 1 AND NOT EXISTS (SELECT 1 FROM runs AS a
 			WHERE a.issue_id = r.issue_id AND kind = 'agent' AND started_at < released_at

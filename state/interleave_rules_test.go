@@ -67,7 +67,12 @@ func (w *world) rowsNow() *storedAll {
 		),
 		totals: map[string]int64{},
 	}
-	for issue, t := range byKey(w, func(t total) string { return t.issue }, func(t *total) []any { return []any{&t.issue, &t.n} },
+	for issue, t := range byKey(w, func(t total) string { return t.issue }, func(t *total) []any {
+		return []any{
+			&t.issue,
+			&t.n,
+		}
+	},
 		`SELECT issue_id, total FROM issue_totals UNION ALL SELECT '', CAST(value AS INTEGER) FROM meta WHERE key = 'totals_total'`) {
 		all.totals[issue] = t.n
 	}

@@ -265,7 +265,12 @@ func scenes() []scene {
 		w.tick("pass 1")
 		w.tick("pass 2")
 		verbs := []reconcile.Verb{
-			reconcile.VerbStop, reconcile.VerbHold, reconcile.VerbRetry, reconcile.VerbPause, reconcile.VerbResume, reconcile.VerbStopAll,
+			reconcile.VerbStop,
+			reconcile.VerbHold,
+			reconcile.VerbRetry,
+			reconcile.VerbPause,
+			reconcile.VerbResume,
+			reconcile.VerbStopAll,
 		}
 		for range 2 {
 			n := w.dice.IntN(len(verbs))
@@ -318,8 +323,18 @@ func TestInterleavingsWithout(t *testing.T) {
 		scene  string
 		broken string // a part of the error, empty if no rule may break
 	}{
-		{"the row before the worker", without{rowBeforeSpawn: true}, "pass and pass, nothing claimed", "lost although no process died"},
-		{"alive, held while a dead run is ended", without{exclusiveReap: true}, "pass and worker", "killed the healthy worker"},
+		{
+			"the row before the worker",
+			without{rowBeforeSpawn: true},
+			"pass and pass, nothing claimed",
+			"lost although no process died",
+		},
+		{
+			"alive, held while a dead run is ended",
+			without{exclusiveReap: true},
+			"pass and worker",
+			"killed the healthy worker",
+		},
 		{
 			"the phase that was seen",
 			without{sql: []string{noOutcome, "outcome IS NULL AND (phase = ? OR 1)"}},
@@ -331,8 +346,18 @@ func TestInterleavingsWithout(t *testing.T) {
 			without{sql: []string{starting, "WHERE id = ? AND outcome IS NULL"}},
 			"two workers of one run", "taken twice",
 		},
-		{"the project lock", without{projectLock: true}, "pass and pass, nothing claimed", "lost although no process died"},
-		{"the project lock, for the project's commands", without{projectLock: true}, "operators, pause and resume", "but has no effect"},
+		{
+			"the project lock",
+			without{projectLock: true},
+			"pass and pass, nothing claimed",
+			"lost although no process died",
+		},
+		{
+			"the project lock, for the project's commands",
+			without{projectLock: true},
+			"operators, pause and resume",
+			"but has no effect",
+		},
 
 		{
 			"taking only what has not ended: the next write is refused",
@@ -344,7 +369,12 @@ func TestInterleavingsWithout(t *testing.T) {
 			without{sql: []string{starting, ended, unended, "WHERE id = :id AND phase <> 'starting'"}},
 			"pass and worker", "its agent lives on",
 		},
-		{"the version of a claim: there is the lock", without{sql: []string{version, anyVersion}}, "operators, hold and retry", ""},
+		{
+			"the version of a claim: there is the lock",
+			without{sql: []string{version, anyVersion}},
+			"operators, hold and retry",
+			"",
+		},
 		{"the lock: there is the version", without{projectLock: true}, "operators, hold and retry", ""},
 		{
 			"version and lock",

@@ -37,8 +37,8 @@ func runFields(r *reconcile.Run) []any {
 }
 
 // TakeRun makes the process h the owner of a run that is still starting, and returns the run.
-// If the run was taken, has ended or was never recorded, the error is reconcile.ErrConflict
-// and the worker must not touch anything.
+// If the run was taken, ended or was never recorded, the error is reconcile.ErrConflict and
+// the worker must not touch anything.
 func (j Journal) TakeRun(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
 	return j.take(ctx, id, h, now, reconcile.PreparingWorkspace, `phase = 'starting' AND outcome IS NULL`)
 }
@@ -65,8 +65,8 @@ func (j Journal) take(
 	return run, err
 }
 
-// The columns that only a worker writes, and only while its run has no outcome. Later
-// decisions depend on the decisive ones; a heartbeat sets the others. Token counts never
+// The columns that only a worker writes, and only until its run ends with an outcome. Later
+// decisions depend on the decisive columns; a heartbeat sets the others. Token counts never
 // decrease: SaveThread may have raised them already.
 const (
 	decisiveColumns = `phase, workspace_path, workspace_root, workspace_id,
@@ -118,13 +118,13 @@ func workerValues(now time.Time, r reconcile.Run) []any {
 	}
 }
 
-// UpdateRun writes what the worker knows of its run: phase, workspace, thread, turns,
+// UpdateRun writes the worker's knowledge of its run: phase, workspace, thread, turns,
 // progress, tokens, rate limits, last event and heartbeat. It returns the reason for which a
 // pass asked the run to stop, empty if none did; together with an error, of a full disk for
-// example, if it could at least read it. If the run has an outcome or was never taken,
-// UpdateRun writes nothing and returns reconcile.ErrConflict: the worker has lost the run and
-// ends. A run does not begin on a host while another one of its issue may be at work on one:
-// the error is host_unverified.
+// example, if it could at least read it. If the run already ended with an outcome or was never
+// taken, UpdateRun writes nothing and returns reconcile.ErrConflict: the worker lost the run
+// and ends. A run does not begin on a host while another run of its issue may be at work on a
+// host: the error is host_unverified.
 //
 // A heartbeat alone survives the death of any process, but perhaps not a power failure. Every
 // other change is on disk when UpdateRun returns.
@@ -140,7 +140,7 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 			return err
 		}
 	}
-	// The first statement finds its row only if nothing decisive has changed.
+	// The first statement finds its row only if nothing decisive changed.
 	err = j.update(ctx, doing, normal, write(
 		`UPDATE runs SET `+setHeartbeat+ofWorker+` AND (`+decisiveColumns+`) IS (`+decisiveValues+`)`))
 	if errors.Is(err, reconcile.ErrConflict) {
@@ -160,7 +160,7 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 }
 
 // Finish records how a run ended: its last counters, its outcome and its errors. If the run
-// has an outcome already or was never taken, Finish writes nothing and returns
+// already ended with an outcome or was never taken, Finish writes nothing and returns
 // reconcile.ErrConflict.
 func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) error {
 	values := append(
@@ -177,8 +177,8 @@ func (j Journal) Finish(ctx context.Context, now time.Time, run reconcile.Run) e
 		values...))
 }
 
-// SaveCreated stores what a run's agent has created in the tracker. It does so even if the
-// worker has lost the run, because a later run must not mistake these objects for a person's.
+// SaveCreated stores the objects that a run's agent created in the tracker. It does so even if
+// the worker lost the run, because a later run must not mistake these objects for a person's.
 func (j Journal) SaveCreated(
 	ctx context.Context,
 	runID, issueID string,
@@ -206,7 +206,7 @@ func (j Journal) Created(ctx context.Context, ids []string) (map[string]bool, er
 	return setOf(ours), err
 }
 
-// IssueTokens returns the tokens that an issue has used since its counters were last cleared,
+// IssueTokens returns the tokens that an issue used since its counters were last cleared,
 // including unsettled runs. agent.max_tokens limits this number.
 func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error) {
 	used, _, err := readOne(ctx, j.conn, "read the tokens of the issue", itself[int64], `SELECT
@@ -218,12 +218,12 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 
 // SaveThread stores the token totals of a codex thread. They never decrease and are cumulative
 // over all runs of the thread. In the same transaction SaveThread raises the run's own tokens
-// by what the thread has used since the run's first report: a crash between two transactions
-// would lose these tokens or count them twice. Call SaveThread before UpdateRun reports the
-// same tokens.
+// by the thread's use since the run's first report: a crash between two transactions would
+// lose these tokens or count them twice. Call SaveThread before UpdateRun reports the same
+// tokens.
 //
-// If the run has an outcome the error is reconcile.ErrConflict. The tokens then count for the
-// next run of the thread.
+// If the run already ended with an outcome the error is reconcile.ErrConflict. The tokens then
+// count for the next run of the thread.
 func (j Journal) SaveThread(
 	ctx context.Context,
 	runID, issueID, threadID, workspaceID string,
@@ -280,7 +280,7 @@ func saveThread(
 	if more == (reconcile.Tokens{}) {
 		return nil
 	}
-	// What the run's model has used counts for the day (UTC) on which it is reported.
+	// The use of the run's model counts for the day (UTC) on which it is reported.
 	return t.run(`INSERT INTO model_totals (day, model, input, cached, output, reasoning, total)
 		SELECT ?, model, ?, ?, ?, ?, ? FROM runs WHERE id = ?
 		ON CONFLICT (day, model) DO UPDATE SET
@@ -299,11 +299,11 @@ func threadFields(th *reconcile.Thread) []any {
 	return []any{&th.ID, &th.WorkspaceID, &th.CodexHome, &th.Ended}
 }
 
-// LastThread returns the issue's newest thread, and the newest one that codex can have in the
-// codex home: one that is stored there or whose home is unknown. Usually they are the same.
-// Either is empty if there is none. With an empty home every thread counts as stored there.
+// LastThread returns the issue's newest thread, and the newest thread that codex can find in
+// the codex home: it is stored there or its home is unknown. Usually they are the same. Either
+// is empty if there is none. With an empty home every thread counts as stored there.
 //
-// Failed of the second counts its latest runs that ended without success, back to the last one
+// Failed of the second counts its latest runs that ended without success, back to the last run
 // that succeeded or was stopped (interrupted, canceled). Runs without a thread and runs that
 // failed by a fault of the machine don't count.
 func (j Journal) LastThread(ctx context.Context, issueID, home string) (newest, here reconcile.Thread, err error) {
@@ -336,8 +336,8 @@ func countFailures(t tx, issueID, threadID string) (int, error) {
 			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
 	n := 0
 	for _, code := range codes {
-		// Of the faults of the machine, a new thread might help against one: codex might
-		// accept it.
+		// Among the faults of the machine, a new thread might help only against
+		// codex_incompatible: codex might accept it.
 		if !reconcile.MachineFault(code) || code == "codex_incompatible" {
 			n++
 		}
@@ -355,7 +355,7 @@ func lastSeenFields(s *reconcile.LastSeen) []any {
 	return []any{stampOf(&s.CommentAt), &s.Description, &s.Prompt, &s.Base}
 }
 
-// LastSeen returns what the agent knows of its issue in a thread; false if that was never
+// LastSeen returns the agent's knowledge of its issue in a thread; false if that was never
 // stored.
 func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastSeen, bool, error) {
 	return readOne(ctx, j.conn, "read what the agent knows of its issue", lastSeenFields,
@@ -363,8 +363,8 @@ func (j Journal) LastSeen(ctx context.Context, threadID string) (reconcile.LastS
 		WHERE thread_id = ? AND told_description <> ''`, threadID)
 }
 
-// RecordLastSeen stores what the agent knows of its issue in a thread of the run. A thread
-// that is not stored yet has used no tokens. If the run has an outcome the error is
+// RecordLastSeen stores the agent's knowledge of its issue in a thread of the run. A thread
+// that is not stored yet used no tokens. If the run already ended with an outcome the error is
 // reconcile.ErrConflict.
 func (j Journal) RecordLastSeen(
 	ctx context.Context,
@@ -398,14 +398,14 @@ func deliveredFields(d *reconcile.Delivered) []any {
 	return []any{&d.URL, &d.Branch, &d.Commit, &d.Base, stampOf(&d.At), &d.PullRequest}
 }
 
-// Delivered returns what was pushed last for an issue; false if nothing was.
+// Delivered returns the last push for an issue; false if there was none.
 func (c *conn) Delivered(ctx context.Context, issueID string) (reconcile.Delivered, bool, error) {
 	return readOne(ctx, c, "read what was delivered", deliveredFields,
 		`SELECT `+deliveredColumns+` FROM deliveries WHERE issue_id = ?`, issueID)
 }
 
-// RecordDelivered stores what a run has pushed for its issue. It does so even if the worker
-// has lost the run, because a later delivery must know what is on the branch.
+// RecordDelivered stores a run's push for its issue. It does so even if the worker lost the
+// run, because a later delivery must know the commits on the branch.
 func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcile.Delivered) error {
 	return j.update(ctx, "record what was delivered", full, func(t tx) error {
 		values := append([]any{issueID}, deliveredFields(&d)...)
@@ -417,7 +417,7 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 		if err != nil || d.PullID == "" {
 			return err
 		}
-		// What is known of the pull request stays known if only its address is another one.
+		// The watch of the pull request stays if only its address changed.
 		return t.run(`UPDATE watches SET pull_request = ? WHERE issue_id = ? AND watch ->> '$.pull.id' = ?`,
 			d.PullRequest, issueID, d.PullID)
 	})
@@ -427,15 +427,15 @@ func (j Journal) RecordDelivered(ctx context.Context, issueID string, d reconcil
 const metaRemoteBlock = "blocked_on:"
 
 // TakeRemote makes the process h the owner of a run whose worker is dead, to end the run on
-// its host. The run has an outcome, which stays. If the run is settled, or its host has
-// confirmed its end, the error is reconcile.ErrConflict.
+// its host. The outcome of the run stays. If the run is settled, or its host confirmed its
+// end, the error is reconcile.ErrConflict.
 func (j Journal) TakeRemote(ctx context.Context, id string, h reconcile.Handle, now time.Time) (reconcile.Run, error) {
 	return j.take(ctx, id, h, now, reconcile.EndingThere,
 		`remote = 'begun' AND settled = 0 AND outcome IS NOT NULL`)
 }
 
-// SaveRemote stores what the process that took a run by TakeRemote knows of it on its host:
-// whether it has ended there, when it last had a link, and the commit of its handover.
+// SaveRemote stores the state of a run on its host, as the process that took it by TakeRemote
+// knows it: whether it ended there, the time of the last link, and the commit of its handover.
 func (j Journal) SaveRemote(ctx context.Context, r reconcile.Run, now time.Time) error {
 	return j.update(ctx, "update run "+r.ID, full, change("run "+r.ID,
 		`UPDATE runs SET remote = ?, heard_at = ?, delivery = ?, heartbeat_at = ?

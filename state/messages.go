@@ -8,8 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Messages to the agents of issues are calls with the verb tell. The agent of such a call is the
-// issue, its run the run whose worker has told the agent.
+// Messages to the agents of issues are calls with the verb tell. The agent of such a call is
+// the issue, its run the run whose worker told the agent.
 
 const messageColumns = `id, agent, params, created_at, run_id, ended_at`
 
@@ -17,8 +17,8 @@ func messageFields(m *reconcile.Message) []any {
 	return []any{&m.ID, &m.IssueID, jsonOf(&m.Words), stampOf(&m.At), &m.RunID, stampOf(&m.ToldAt)}
 }
 
-// AddMessage stores a message until a run tells its agent. If too many wait already, the error
-// has the code too_many_messages.
+// AddMessage stores a message until a run tells its agent. If too many wait already, the code
+// of the error is too_many_messages.
 func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 	return o.update(ctx, "store a message", full, func(t tx) error {
 		n, err := t.count(
@@ -39,7 +39,7 @@ func (o Operator) AddMessage(ctx context.Context, m reconcile.Message) error {
 }
 
 // MessagesOf returns the newest messages to the agent of an issue, at most limit of them, the
-// newest first; with untold only messages that it has not got.
+// newest first; with untold only messages that the agent did not get yet.
 func (c *conn) MessagesOf(
 	ctx context.Context, issueID string, untold bool, limit int,
 ) ([]reconcile.Message, error) {
@@ -49,7 +49,7 @@ func (c *conn) MessagesOf(
 }
 
 // MarkMessages records that a run begins to tell its agent messages, or with a time that the
-// agent has got them.
+// agent got them.
 func (j Journal) MarkMessages(
 	ctx context.Context, list []reconcile.Message, runID string, told time.Time,
 ) error {

@@ -11,7 +11,7 @@ import (
 type Outage struct {
 	Code, Message string
 	Since         time.Time
-	Until         time.Time // zero if it has not ended
+	Until         time.Time // zero if it did not end yet
 }
 
 func outageFields(o *Outage) []any {
@@ -24,9 +24,9 @@ func readOutages(t tx, since, until time.Time) ([]Outage, error) {
 		WHERE since < ? AND (until IS NULL OR until >= ?) ORDER BY since, id`, stamp(until), stamp(since))
 }
 
-// recordOutage ends an open outage of the same source with another code, and records that this
-// one begins unless it is open already. source is the key of the block in meta. A block is
-// deleted when it ends; the record of its outage stays.
+// recordOutage ends an open outage of the same source with another code, and records the
+// beginning of this outage unless it is open already. source is the key of the block in meta.
+// A block is deleted when it ends; the record of its outage stays.
 func recordOutage(t tx, now time.Time, source string, b reconcile.Block) error {
 	err := t.run(
 		`UPDATE outages SET until = max(?, since) WHERE source = ? AND until IS NULL AND code <> ?`,

@@ -21,7 +21,7 @@ const (
 // keeps the last 20 runs of each issue, all runs of the last 30 days and every unsettled run.
 // Totals do not change.
 //
-// Prune does nothing if it completed less than an hour ago, or if the clock has jumped by more
+// Prune does nothing if it completed less than an hour ago, or if the clock jumped by more
 // than a day since the previous pass: the rows only seem to be old then.
 func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []string, err error) {
 	due, err := s.pruneDue(ctx, now)
@@ -46,7 +46,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 		}
 		most := int64(len(runIDs))
 		for _, statement := range []string{
-			// Passes, except the newest ones and those that ScheduledPasses returns.
+			// Passes, except the newest passes and the passes that ScheduledPasses returns.
 			fmt.Sprintf(`DELETE FROM passes WHERE id IN (SELECT id FROM passes, (SELECT max(id) AS newest FROM passes)
 				WHERE id <= newest - %d AND (started_at < ?1 OR id <= newest - %d)
 				AND id NOT IN (SELECT id FROM passes WHERE %s ORDER BY id DESC LIMIT %d)
@@ -54,7 +54,7 @@ func (s Store) Prune(ctx context.Context, now time.Time, limit int) (runIDs []st
 			// Threads whose last run was pruned: no run resumes them.
 			`DELETE FROM threads WHERE thread_id IN (SELECT thread_id FROM threads WHERE updated_at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = threads.run_id) LIMIT ?2)`,
-			// What agents created in pruned runs: the threads have seen later comments, so
+			// Objects that agents created in pruned runs: the threads saw later comments, so
 			// nothing looks up the author of these.
 			`DELETE FROM created WHERE id IN (SELECT id FROM created WHERE at < ?1
 				AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.id = created.run_id) LIMIT ?2)`,
@@ -119,7 +119,7 @@ func deleteRequests(t tx, runIDs []string) error {
 	return t.run(`DELETE FROM requests WHERE run_id IN (SELECT value FROM json_each(?))`, jsonOf(runIDs))
 }
 
-// PastIssue is an issue that has runs but no claim.
+// PastIssue is an issue with runs but without a claim.
 type PastIssue struct {
 	IssueID    string
 	Identifier string
@@ -140,7 +140,7 @@ func (v Views) PastIssues(ctx context.Context, before time.Time, limit int) ([]P
 
 // ForgetIssue deletes the runs of an issue, or an agent, that PastIssues returned, with their
 // threads, requests and calls. It returns the ids of the runs, so that the caller can remove
-// their directories. The totals do not change. If the issue has been claimed in the meantime,
+// their directories. The totals do not change. If the issue was claimed in the meantime,
 // ForgetIssue deletes nothing.
 func (o Operator) ForgetIssue(ctx context.Context, issueID string) (runIDs []string, err error) {
 	err = o.update(ctx, "forget an issue", full, func(t tx) error {

@@ -30,9 +30,9 @@ type Release struct {
 	// how many objects the agents created in the tracker, by kind
 	Created map[string]int `json:"created"`
 	Labels  []string       `json:"labels"`
-	// the result that the last agent has reported, or the first line of its last message
+	// the result that the last agent reported, or the first line of its last message
 	Words   string `json:"last_words"`
-	Commits int    `json:"commits"` // that its run has delivered
+	Commits int    `json:"commits"` // delivered by its run
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state,
@@ -71,7 +71,7 @@ func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Rel
 		releaseFields(&r)...)
 }
 
-// releaseOf is what the release of a claim records, with the sums of its runs.
+// releaseOf returns the record of a claim's release, with the sums of its runs.
 func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) (Release, error) {
 	r := Release{
 		IssueID:    c.IssueID,
@@ -119,7 +119,7 @@ func releaseOf(t tx, now time.Time, c reconcile.Claim, release reconcile.Release
 	return r, nil
 }
 
-// addUse adds what a run has used of a model.
+// addUse adds a run's use of a model.
 func (r *Release) addUse(use reconcile.ModelUse) {
 	for i, known := range r.Models {
 		if known.Model == use.Model {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// Report is what happened in a period. Releases, outages and days are never deleted. Old runs
-// and passes are pruned, so Runs and Schedule may be incomplete: see RunsSince.
+// Report describes the events of a period. Releases, outages and days are never deleted. Old
+// runs and passes are pruned, so Runs and Schedule may be incomplete: see RunsSince.
 type Report struct {
 	Since, Until time.Time
 	Releases     []Release
@@ -19,7 +19,7 @@ type Report struct {
 	Days         []ModelDay
 	// as the tracker described them last, by the ids of their issues
 	PullRequests map[string]PullRequest
-	// RunsSince is the time since which no run has been pruned.
+	// RunsSince is the time since which no run was pruned.
 	RunsSince time.Time
 }
 
@@ -36,11 +36,11 @@ type Gap struct {
 	To   time.Time `json:"to"`
 	// how many passes the schedule should have started in it
 	Missed int `json:"missed_passes"`
-	// no pass has run since; To is the end of the period of the report
+	// no pass ran since; To is the end of the period of the report
 	Open bool `json:"still_missing"`
 }
 
-// Report returns what happened between two times, from one snapshot of the database. Days
+// Report returns the events between two times, from a single snapshot of the database. Days
 // count as a whole.
 func (v Views) Report(ctx context.Context, now, since, until time.Time) (Report, error) {
 	r := Report{Since: since, Until: until}
@@ -112,7 +112,7 @@ const (
 )
 
 // readRhythm finds the median gap between passes of a schedule, and the gaps much longer than
-// that, oldest first; the last one may reach to the end of the period. It starts with the last
+// that, oldest first; the last gap may reach to the end of the period. It starts with the last
 // pass before the period, to find a gap in which the period begins.
 func readRhythm(t tx, since, until time.Time) (ScheduleRow, error) {
 	starts, err := rows(t, itself[int64], `SELECT started_at FROM passes
@@ -128,7 +128,7 @@ func readRhythm(t tx, since, until time.Time) (ScheduleRow, error) {
 		r.Passes--
 	}
 	if len(starts) == 1 {
-		return r, nil // with one pass the interval is unknown
+		return r, nil // after a single pass the interval is unknown
 	}
 	usual := medianGap(starts)
 	r.Usual = new(usual.Seconds())

@@ -10,10 +10,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// requestColumns are the columns of a request q and its run r. The fate run_ended is not stored but
-// derived from the run, so that a crash can't record one without the other. A decided request
-// counts as answered even before its worker has read the decision, as long as the run has not
-// ended.
+// requestColumns are the columns of a request q and its run r. The fate run_ended is not
+// stored but derived from the run, so that a crash can't record one without the other. A
+// decided request counts as answered even before its worker read the decision, as long as the
+// run did not end.
 const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind,
 	q.summary, q.detail, q.outside, q.asked_at,
 	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at,
@@ -36,7 +36,7 @@ func requestFields(r *reconcile.Request) []any {
 }
 
 // AddRequest stores a request of a run's agent, and returns it with its number. It is on disk
-// before an operator can see it. If the run has ended the error is reconcile.ErrConflict.
+// before an operator can see it. If the run ended the error is reconcile.ErrConflict.
 func (j Journal) AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error) {
 	err := j.update(ctx, "store a request of "+r.Identifier, full, func(t tx) error {
 		var err error
@@ -103,8 +103,8 @@ func (v Views) RequestsOfIssue(ctx context.Context, issueID string, limit int) (
 }
 
 // LateAnswers returns the answers that came too late for the run that asked and that no later
-// run has received, in the order of the questions. An answer that the worker read is late,
-// too, if the worker died before its next heartbeat: the agent may not have received it.
+// run received, in the order of the questions. An answer that the worker read is late, too, if
+// the worker died before its next heartbeat: perhaps the agent did not receive it.
 func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.Request, error) {
 	return readAll(ctx, j.conn, "read the requests", requestFields, `SELECT `+requestColumns+requestSource+`
 		WHERE q.issue_id = ? AND q.kind = 'question' AND q.decision = 'answer' AND q.told_run = ''
@@ -113,8 +113,7 @@ func (j Journal) LateAnswers(ctx context.Context, issueID string) ([]reconcile.R
 		AND json_extract(q.answer, '$.sealed') IS NULL ORDER BY q.number`, issueID)
 }
 
-// MarkAnswersSeen records that a run has received these late answers, so that no later run
-// does.
+// MarkAnswersSeen records that a run received these late answers, so that no later run does.
 func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Request, runID string) error {
 	if len(answered) == 0 {
 		return nil
@@ -132,8 +131,8 @@ func (j Journal) MarkAnswersSeen(ctx context.Context, answered []reconcile.Reque
 }
 
 // ResolveRequest records the fate of a request, and returns the request. An earlier fate
-// stays. A request that an operator has decided in the meantime does not expire: it is
-// returned with the decision, to be resolved as answered.
+// stays. A request that an operator decided in the meantime does not expire: it is returned
+// with the decision, to be resolved as answered.
 func (j Journal) ResolveRequest(
 	ctx context.Context, now time.Time, issueID string, number int, fate reconcile.RequestFate,
 ) (r reconcile.Request, err error) {
@@ -153,7 +152,7 @@ func (j Journal) ResolveRequest(
 // DecideRequest stores an operator's decision if the request is open, and returns the request.
 // dead means that the worker is known to be dead, whatever the row of its run contains.
 //
-// If the run has ended, an answer to a question is stored for the next run, and the request is
+// If the run ended, an answer to a question is stored for the next run, and the request is
 // returned with the fate run_ended. Any other late decision is refused with the code
 // request_ended.
 func (o Operator) DecideRequest(
@@ -227,7 +226,7 @@ func (o Operator) AddCommand(ctx context.Context, cmd reconcile.Command) (id int
 	return id, err
 }
 
-// CommandDone reports whether a pass has consumed the command with that id.
+// CommandDone reports whether a pass consumed the command with that id.
 func (o Operator) CommandDone(ctx context.Context, id int64) (bool, error) {
 	done, _, err := readOne(ctx, o.conn, "look for the command", itself[bool],
 		`SELECT NOT EXISTS (SELECT 1 FROM commands WHERE id = ?)`, id)

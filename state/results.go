@@ -49,10 +49,10 @@ type likes struct {
 	args []any
 }
 
-// likeEscaper escapes what a pattern of LIKE does not take literally.
+// likeEscaper escapes the characters that a pattern of LIKE does not take literally.
 var likeEscaper = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`)
 
-// add adds the condition that a column contains one of some texts, unless there is none.
+// add adds the condition that a column contains any of some texts, unless there is none.
 func (l *likes) add(column string, texts []string) {
 	if len(texts) == 0 {
 		return
@@ -64,7 +64,7 @@ func (l *likes) add(column string, texts []string) {
 	}
 }
 
-// jsonString is a label as the column of labels has it: as a string of JSON.
+// jsonString returns a label as the column of labels stores it: as a string of JSON.
 func jsonString(label string) string {
 	encoded, _ := json.Marshal(label) // a string is valid JSON
 	return string(encoded)
@@ -79,7 +79,7 @@ type ResultFilter struct {
 	From, Limit int
 }
 
-// Result is what the work on an issue came to: a release, or a claim that is held or whose
+// Result is the result of the work on an issue: a release, or a claim that is held or whose
 // commits could not be pushed.
 type Result struct {
 	Outcome string `json:"outcome"`
@@ -97,7 +97,7 @@ type FoundResults struct {
 }
 
 // resultsQuery finds the results without reading them. Only the last release of an issue is
-// merged: before it, the pull request has brought the issue back.
+// merged: before it, the pull request brought the issue back.
 const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 	SELECT id, r.issue_id, released_at AS at,
 		CASE WHEN NOT ` + handedOver + ` THEN 'released'
@@ -121,7 +121,7 @@ const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '')
 	WHERE at >= ? AND at < ?`
 
-// foundResult is a result that resultsQuery has found.
+// foundResult is a result found by resultsQuery.
 type foundResult struct {
 	release int64 // its id; 0 for a claim
 	issueID string
@@ -216,7 +216,7 @@ func (r *Result) readClaim(t tx, issueID string, at time.Time) error {
 }
 
 // pullRequestOf returns the pull request of an issue, which symphony watches or the tracker
-// has described; nil if there is none.
+// described; nil if there is none.
 func pullRequestOf(t tx, issueID string) (*PullRequest, error) {
 	watches, err := rows(t, func(w *reconcile.Watch) []any { return []any{jsonOf(w)} },
 		`SELECT watch FROM watches WHERE issue_id = ?`, issueID)

@@ -113,7 +113,11 @@ func TestFindResults(t *testing.T) {
 		filter ResultFilter
 		want   []string // identifiers
 	}{
-		{"all, the latest first", ResultFilter{Limit: 10}, []string{"ABC-5", "ABC-4", "ABC-3", "ABC-2", "ABC-1", "ABC-1"}},
+		{
+			"all, the latest first",
+			ResultFilter{Limit: 10},
+			[]string{"ABC-5", "ABC-4", "ABC-3", "ABC-2", "ABC-1", "ABC-1"},
+		},
 		{"a page", ResultFilter{From: 1, Limit: 2}, []string{"ABC-4", "ABC-3"}},
 		{"after the end", ResultFilter{From: 9, Limit: 2}, nil},
 		{"title, in any case", byText("PAINT THE"), []string{"ABC-3", "ABC-2"}},

@@ -61,13 +61,13 @@ func (r Runs) ByPrefix(ctx context.Context, issueID, prefix string, limit int) (
 }
 
 // Next returns the agent's first run of an issue after the run with that id; false if there is
-// none. With an empty id it is the oldest run that has not been pruned.
+// none. With an empty id it is the oldest run that is not pruned.
 func (r Runs) Next(ctx context.Context, issueID, after string) (reconcile.Run, bool, error) {
 	return r.first(ctx, `WHERE issue_id = ? AND id > ? AND kind IN ('agent', 'free') ORDER BY id LIMIT 1`,
 		issueID, after)
 }
 
-// Unsettled returns the runs that no pass has settled yet.
+// Unsettled returns the runs that no pass settled yet.
 func (r Runs) Unsettled(ctx context.Context) ([]reconcile.Run, error) {
 	return r.list(ctx, `WHERE settled = 0 ORDER BY id DESC`)
 }
@@ -98,14 +98,14 @@ func (r Runs) IDs(ctx context.Context) (map[string]bool, error) {
 	return setOf(list), err
 }
 
-// EndedIDs returns the ids of the agent's runs that ended at a time or later, the first one to
-// end first.
+// EndedIDs returns the ids of the agent's runs that ended at a time or later, the earliest end
+// first.
 func (r Runs) EndedIDs(ctx context.Context, since time.Time) ([]string, error) {
 	return readAll(ctx, r.conn, "list runs", itself[string],
 		`SELECT id FROM runs WHERE kind = 'agent' AND ended_at >= ? ORDER BY ended_at, id`, stamp(since))
 }
 
-// Totals returns what all settled runs of the project have used.
+// Totals returns the use of all settled runs of the project.
 func (r Runs) Totals(ctx context.Context) (Totals, error) {
 	return r.totals(ctx, `SELECT
 		sum(value) FILTER (WHERE key = 'totals_input'), sum(value) FILTER (WHERE key = 'totals_cached'),
@@ -114,7 +114,7 @@ func (r Runs) Totals(ctx context.Context) (Totals, error) {
 		FROM (SELECT key, CAST(value AS INTEGER) AS value FROM meta WHERE key LIKE 'totals_%')`)
 }
 
-// TotalsOf returns what all settled runs of an issue have used.
+// TotalsOf returns the use of all settled runs of an issue.
 func (r Runs) TotalsOf(ctx context.Context, issueID string) (Totals, error) {
 	return r.totals(ctx, `SELECT `+totalColumns+` FROM issue_totals WHERE issue_id = ?`, issueID)
 }
@@ -128,8 +128,7 @@ func modelUseFields(u *reconcile.ModelUse) []any {
 	return slices.Concat([]any{&u.Model}, tokenFields(&u.Tokens))
 }
 
-// UseOf returns what the agent's runs of an issue have used, by model. Runs that have been
-// pruned are missing.
+// UseOf returns the use of the agent's runs of an issue, by model. Pruned runs are missing.
 func (r Runs) UseOf(ctx context.Context, issueID string) ([]reconcile.ModelUse, error) {
 	return readAll(ctx, r.conn, "read what the runs have used", modelUseFields, `SELECT model,
 		sum(tokens_input), sum(tokens_cached), sum(tokens_output), sum(tokens_reasoning), sum(tokens_total)

@@ -66,15 +66,15 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	return nil
 }
 
-// UsedOn returns what runs have used on the day (UTC) of a time, by model. The reports of
-// workers at work are among the totals of the day.
+// UsedOn returns the use of runs on the day (UTC) of a time, by model. The reports of workers
+// at work are among the totals of the day.
 func (c *conn) UsedOn(ctx context.Context, at time.Time) ([]reconcile.ModelUse, error) {
 	return readAll(ctx, c, "read what was used today", modelUseFields,
 		`SELECT model, `+tokenColumns+` FROM model_totals WHERE day = ?`, reconcile.DayOf(at))
 }
 
 // Commit implements reconcile.Store. It applies each change in this order: settle a run, write
-// the claim, insert a run. One change may thus end a run of an issue and begin the next one.
+// the claim, insert a run. So a single change may end a run of an issue and begin the next.
 func (s Store) Commit(ctx context.Context, now time.Time, changes ...reconcile.Change) error {
 	changes = slices.DeleteFunc(slices.Clone(changes), reconcile.Change.Empty)
 	if len(changes) == 0 {
@@ -210,8 +210,8 @@ func addHold(t tx, now time.Time, c reconcile.Claim) error {
 	return addAttention(t, now, reconcile.HoldAttention(c))
 }
 
-// addReady adds the notification of an issue that its agent, and no person, has moved to where
-// it is.
+// addReady adds the notification of an issue that its agent, and no person, moved to where it
+// is.
 func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
 	a, ready := reconcile.ReadyAttention(c, release, now)
 	if !ready {
@@ -226,9 +226,9 @@ func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release)
 	return addAttention(t, now, a)
 }
 
-// saveBlock stores a block, or deletes the stored one if b has no code. It also records the
-// outage that begins or ends, and adds a notification. A tracker block is notified later, if
-// it lasts: see OpenAttentions.
+// saveBlock stores a block, or deletes the stored block if b carries no code. It also records
+// the outage that begins or ends, and adds a notification. A tracker block is notified later,
+// if it lasts: see OpenAttentions.
 func saveBlock(t tx, now time.Time, key string, b reconcile.Block) error {
 	if err := recordOutage(t, now, key, b); err != nil {
 		return err
@@ -248,8 +248,8 @@ func (s Store) SaveSweep(ctx context.Context, now time.Time) error {
 	})
 }
 
-// RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run that
-// has an outcome.
+// RequestStop implements reconcile.Store. It keeps an earlier reason, and ignores a run with
+// an outcome.
 func (s Store) RequestStop(ctx context.Context, runID, reason string, at reconcile.Instant) error {
 	return s.update(ctx, "ask run "+runID+" to stop", full, statement(
 		`UPDATE runs SET stop_reason = ?, stop_mono = ?, stop_boot = ?
@@ -278,7 +278,7 @@ func (s Store) EndDead(
 
 // SaveSkips implements reconcile.Store. If an issue is skipped twice the first reason counts.
 // An issue that is still skipped for the same reason keeps its time. SaveSkips writes nothing
-// if nothing has changed.
+// if nothing changed.
 func (s Store) SaveSkips(ctx context.Context, now time.Time, skips []reconcile.Skip) error {
 	list, err := readAll(ctx, s.conn, "read the skips", skipFields, `SELECT `+skipColumns+` FROM skips`)
 	if err != nil {
@@ -346,10 +346,10 @@ func (s Store) SavePass(ctx context.Context, p Pass) (id int64, err error) {
 	return id, err
 }
 
-// Pass is the record of one reconciliation.
+// Pass is the record of a reconciliation.
 type Pass struct {
 	ID int64
-	// Trigger is what started it: cron, timer, loop, manual, command or worker.
+	// Trigger is the source of the pass: cron, timer, loop, manual, command or worker.
 	Trigger   string
 	StartedAt time.Time
 	Duration  time.Duration // stored to the millisecond
@@ -386,7 +386,7 @@ func claimFields(c *reconcile.Claim) []any {
 }
 
 // saveClaim inserts a claim with version 0. Of any other claim it replaces the version that
-// the pass has read with the next.
+// the pass read with the next.
 func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 	was := c.Version
 	c.Version = was + 1
@@ -427,7 +427,7 @@ func insertRun(t tx, r reconcile.Run) error {
 	return t.run(`DELETE FROM skips WHERE issue_id = ?`, r.IssueID)
 }
 
-// Totals is what settled runs have used.
+// Totals is the use of settled runs.
 type Totals struct {
 	Tokens  reconcile.Tokens
 	Runtime time.Duration
@@ -437,8 +437,8 @@ func totalFields(all *Totals) []any { return append(tokenFields(&all.Tokens), mi
 
 const totalColumns = tokenColumns + `, runtime_ms`
 
-// settle marks an ended run as settled and adds what it used to the totals of the project and
-// of its issue. The runtime of a run without an agent does not count.
+// settle marks an ended run as settled and adds its use to the totals of the project and of
+// its issue. The runtime of a run without an agent does not count.
 func settle(t tx, runID string) error {
 	type share struct {
 		issueID string

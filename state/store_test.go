@@ -236,7 +236,10 @@ func TestDurabilityFollowsWhatChanged(t *testing.T) {
 		"workspace": {func(r *reconcile.Run) { r.WorkspaceID += "w" }, full},
 		"handoff":   {func(r *reconcile.Run) { r.MovedAt = epoch }, full},
 		"model":     {func(r *reconcile.Run) { r.Model = "gpt" }, full},
-		"link":      {func(r *reconcile.Run) { r.Links = append(r.Links, reconcile.Link{URL: "https://example.com"}) }, full},
+		"link": {
+			func(r *reconcile.Run) { r.Links = append(r.Links, reconcile.Link{URL: "https://example.com"}) },
+			full,
+		},
 	} {
 		step.change(&r)
 		test.Must(db.Journal.UpdateRun(ctx, epoch, r))

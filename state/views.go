@@ -9,17 +9,17 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// ClaimCache keeps the claims that a process has read from each database. The zero value is
-// empty. It is safe for concurrent use.
+// ClaimCache keeps the claims that a process read from each database. The zero value is empty.
+// It is safe for concurrent use.
 type ClaimCache struct {
-	// of has a map[string]reconcile.Claim for each state directory: claims by the ids of their
-	// issues. A map is never changed once it is stored.
+	// of holds a map[string]reconcile.Claim for each state directory: claims by the ids of
+	// their issues. A map is never changed once it is stored.
 	of sync.Map
 }
 
-// State returns what Store.State does, and reads only those claims that the cache does not
-// have as they are. Without a cache it reads all. Readers share the slices and maps in claims,
-// and must not change them.
+// State returns the same as Store.State, but reads only claims that are missing or changed in
+// the cache. Without a cache it reads all. Readers share the slices and maps in claims, and
+// must not change them.
 func (v Views) State(ctx context.Context, cache *ClaimCache) (all reconcile.State, err error) {
 	if cache == nil {
 		return Store(v).State(ctx)
@@ -44,8 +44,7 @@ func (v Views) State(ctx context.Context, cache *ClaimCache) (all reconcile.Stat
 	return all, nil
 }
 
-// readClaims returns all claims. It takes those that are cached and have not changed since
-// from the cache.
+// readClaims returns all claims. It takes unchanged claims from the cache.
 func readClaims(t tx, cached map[string]reconcile.Claim) ([]reconcile.Claim, error) {
 	list, err := rows(t, claimVersionFields, `SELECT issue_id, version, updated_at, hold_comment_at,
 		project, workspace_root FROM claims ORDER BY issue_id`)
@@ -74,7 +73,7 @@ func readClaims(t tx, cached map[string]reconcile.Claim) ([]reconcile.Claim, err
 	return list, nil
 }
 
-// claimVersionFields are the columns by which a claim is compared with the cached one. Some
+// claimVersionFields are the columns by which a claim is compared with the cached claim. Some
 // changes of a claim give it no new version, so that these columns are compared, too.
 func claimVersionFields(c *reconcile.Claim) []any {
 	return []any{
@@ -87,8 +86,8 @@ func sameVersion(a, b reconcile.Claim) bool {
 		a.HoldCommentAt.Equal(b.HoldCommentAt) && a.Project == b.Project && a.WorkspaceRoot == b.WorkspaceRoot
 }
 
-// StateOf returns the part of State on which a plan for one issue depends: all of it except
-// the claims of other issues that have no slot.
+// StateOf returns the part of State on which a plan for a single issue depends: all of it
+// except the claims of other issues without a slot.
 func (v Views) StateOf(ctx context.Context, issueID string) (all reconcile.State, err error) {
 	err = v.view(ctx, "read the state", func(t tx) error {
 		all.Claims, err = rows(t, claimFields, `SELECT `+claimColumns+` FROM claims

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// AgentsJSON is what agents prints with --json.
+// AgentsJSON is the output of agents --json.
 type AgentsJSON struct {
 	Agents []agents.Row `json:"agents"`
 }
@@ -58,7 +58,7 @@ nowhere else; symphony prune --force AGENT discards it.
 	}
 }
 
-// printAgents prints a table of agents, and what they ask.
+// printAgents prints a table of agents, and their open requests.
 func printAgents(w *term.Env, rows []agents.Row) {
 	t := term.Table{
 		Head:    []string{"ID", "STATE", "AGE", "TOKENS", "NOW", "DIRECTORY"},

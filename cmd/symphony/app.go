@@ -118,8 +118,7 @@ func unknownCommand(app *cli.App, name string) error {
 	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
 }
 
-// didYouMean suggests what a word of another tool is called here, otherwise a similar one of
-// the known words.
+// didYouMean suggests our word for a word of another tool, otherwise a similar known word.
 func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
 	if meant := synonyms[strings.ToLower(word)]; meant != "" {
 		known = []string{meant}
@@ -128,7 +127,7 @@ func didYouMean(word string, synonyms map[string]string, known []string, format 
 	return text.DidYouMean(word, known, format)
 }
 
-// synonyms are what other tools call the commands.
+// synonyms map other tools' names of commands to ours.
 var synonyms = map[string]string{
 	"abort":     "stop",
 	"accept":    "approve",

@@ -100,7 +100,12 @@ func TestWorkflowAboveIsNamed(t *testing.T) {
 		width int
 		args  string
 		want  bool
-	}{{below, 80, "symphony check", true}, {below, 0, "symphony check", false}, {below, 80, "symphony check --json", false}, {dir, 80, "symphony check", false}} {
+	}{
+		{below, 80, "symphony check", true},
+		{below, 0, "symphony check", false},
+		{below, 80, "symphony check --json", false},
+		{dir, 80, "symphony check", false},
+	} {
 		var stderr strings.Builder
 		w := &term.Env{
 			Env:   environ.Env{Dir: c.dir, Home: "/nowhere", Now: time.Now},

@@ -15,7 +15,8 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// workflowFlags returns the flags that every command about a project has, followed by its own.
+// workflowFlags returns the flags that are common to every command about a project, followed
+// by the command's own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
 		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` " +
@@ -153,7 +154,7 @@ func flagOf(c *cli.Command, name string) cli.Flag {
 	return text.First(c.Flags, func(f cli.Flag) bool { return slices.Contains(f.Names(), name) })
 }
 
-// arguments returns the named arguments, and the workflow if one more argument is given.
+// arguments returns the named arguments, and the workflow if there is a further argument.
 func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, error) {
 	args := c.Args().Slice()
 	switch {
@@ -254,7 +255,7 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 }
 
 // findProject returns the workflow around the working directory, empty for none, and its state
-// directory if that is not the given or the default one.
+// directory if that is neither the given nor the default directory.
 func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	if stateDir == "" && onlyReads[command] {
 		path, dir = wiring.OfWorkspace(w.Environment(), w.Dir)
@@ -265,7 +266,7 @@ func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	return wiring.FindWorkflow(w.Environment()), stateDir
 }
 
-// openProjects opens the projects of the workflows that are given as arguments, or the one
+// openProjects opens the projects of the workflows that are given as arguments, or the project
 // that openProject finds.
 func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err error) {
 	paths := c.Args().Slice()
@@ -276,7 +277,8 @@ func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err erro
 	case c.IsSet("workflow"):
 		return nil, exit.Usage("%s: -w names one workflow; give several as arguments", c.Command.Name)
 	case c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "":
-		const message = "%s: several workflows cannot share a state directory: leave out --state-dir and SYMPHONY_STATE_DIR"
+		const message = "%s: several workflows cannot share a state directory: leave out --state-dir " +
+			"and SYMPHONY_STATE_DIR"
 		return nil, exit.Usage(message, c.Command.Name)
 	}
 	for _, path := range paths {

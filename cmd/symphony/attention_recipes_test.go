@@ -51,7 +51,9 @@ func TestAttentionRecipes(t *testing.T) {
 			}
 			got := ring(t, hooks[at], answer)
 			for i, want := range []struct{ title, text string }{
-				{"request ABC-7", "ABC-7 asks: " + askedCommand}, {"ready ABC-7", "ABC-7 was handed over"}, {"hold ABC-8", heldText},
+				{"request ABC-7", "ABC-7 asks: " + askedCommand},
+				{"ready ABC-7", "ABC-7 was handed over"},
+				{"hold ABC-8", heldText},
 			} {
 				title, text := recipe.read(t, got[i])
 				if title != want.title && title != "" || !strings.HasPrefix(text, want.text) {

@@ -41,7 +41,8 @@ func TestDocumentedButtons(t *testing.T) {
 			routes[strings.NewReplacer("{identifier}", "ISSUE", "{id}", "ID").Replace(path)] = true
 		}
 	}
-	for _, cells := range rows(between(t, document(t, "docs/api.md"), "### Buttons, addresses and commands", "## Errors"))[1:] {
+	for _, cells := range rows(between(t, document(t, "docs/api.md"), "### Buttons, addresses and "+
+		"commands", "## Errors"))[1:] {
 		address := codeSpans(cells[1])[0]
 		for label := range strings.SplitSeq(strings.TrimSuffix(cells[0], ", for what is marked"), ", ") {
 			test.Contains(t, "the form of "+address, forms[address], label)

@@ -11,12 +11,14 @@ func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state",
 		UsageText: usageText("check", "[WORKFLOW]"),
-		Description: "It checks the settings, the prompt with each branch of its template, and the syntax of the hooks.\n\n" +
+		Description: "It checks the settings, the prompt with each branch of its template, and the " +
+			"syntax of the hooks.\n\n" +
 			exampleText("symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
-				Name:  "tracker",
-				Usage: "also read from the tracker, and check that it follows the rules for trackers; this needs its key",
+				Name: "tracker",
+				Usage: "also read from the tracker, and check that it follows the rules for trackers; " +
+					"this needs its key",
 			})...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			out, err := wiring.CheckFile(c.Context, p, c.Bool("tracker"))

@@ -126,7 +126,10 @@ func (c *chromiumTab) press(ctx context.Context, key string) error {
 func pressKeys(text string) chromedp.Action[chromedp.Void] {
 	return func(ctx context.Context, _ *chromedp.Target) (chromedp.Void, error) {
 		for _, r := range text {
-			for _, kind := range []input.DispatchKeyEventType{input.DispatchKeyEventTypeKeyDown, input.DispatchKeyEventTypeKeyUp} {
+			for _, kind := range []input.DispatchKeyEventType{
+				input.DispatchKeyEventTypeKeyDown,
+				input.DispatchKeyEventTypeKeyUp,
+			} {
 				e := input.DispatchKeyEventParams{Type: kind, Key: string(r)}
 				if kind == input.DispatchKeyEventTypeKeyDown {
 					e.Text = string(r)
@@ -207,7 +210,10 @@ func picturesCmd(ts *testscript.TestScript, neg bool, args []string) {
 	// The home directory is that of the screens of the terminal.
 	ts.Check(c.onLoad(ctx, fmt.Sprintf(`new MutationObserver(() => {
 		const all = document.createTreeWalker(document, NodeFilter.SHOW_TEXT)
-		while (all.nextNode()) if (all.currentNode.data.includes(%[1]q)) all.currentNode.data = all.currentNode.data.replaceAll(%[1]q, %[2]q)
+		while (all.nextNode()) {
+			const node = all.currentNode
+			if (node.data.includes(%[1]q)) node.data = node.data.replaceAll(%[1]q, %[2]q)
+		}
 	}).observe(document, {childList: true, subtree: true, characterData: true})`, ts.Getenv("HOME"), screenHome)))
 	ts.Check(c.open(ctx, ts.Getenv("PAGE")+ts.Getenv("LINK")))
 	type picture struct {

@@ -194,7 +194,8 @@ func gist(lines []wireLine) string {
 		if thread == "" && m.Method == "turn/started" {
 			thread = m.Params.ThreadID
 		}
-		switch id := string(m.ID); {
+		id := string(m.ID)
+		switch {
 		case m.Method == "thread/name/set": // the client does not wait for its answer
 		case l.Dir == "send" && m.Method != "":
 			fmt.Fprintf(&out, "> %s\n", m.Method)

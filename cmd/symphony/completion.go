@@ -54,8 +54,9 @@ Example:
 	}
 }
 
-// completeCommand prints the completions of its last argument, one per line, with a tab before
-// the description. It prints nothing where only a file fits: then the shells complete files.
+// completeCommand prints the completions of its last argument, each on its own line, with a
+// tab before the description. It prints nothing where only a file fits: then the shells
+// complete files.
 func completeCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:            "complete",

@@ -56,7 +56,8 @@ const (
 	finish   = saved + "sh mkdir -p deep/er && touch deep/er/file && chmod 500 deep/er .\n{gate go}\n{move Done}"
 	waits    = "sh touch work.txt\n{gate go}\n{move Human Review}"
 	// commits makes one commit, even if an earlier run was killed while it did.
-	commits = "sh find .git -name '*.lock' -delete; echo work > work.txt; git add . && git diff --cached --quiet || git commit -qm 'work on it'\n"
+	commits = "sh find .git -name '*.lock' -delete; echo work > work.txt; git add . && git diff " +
+		"--cached --quiet || git commit -qm 'work on it'\n"
 	// links creates an object in the tracker that a second run does not create again.
 	links = `tool linear_graphql {"query":"mutation { attachmentLinkURL(issueId: \"ABC-1\", url: \"https://example.com/1\") { success } }"}` + "\n"
 )
@@ -742,7 +743,8 @@ func (c *crashScene) git(args ...string) string {
 func comesBackPlay(c *crashScene) {
 	c.edit(
 		"hooks:\n",
-		"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: In Progress, rounds: 1}\nhooks:\n",
+		"handoff: {state: Human Review}\nverify: {command: git show HEAD:work.txt}\nfeedback: {state: "+
+			"In Progress, rounds: 1}\nhooks:\n",
 	)
 	deliveredPlay(c)
 	c.passes("handed over", c.ended)

@@ -197,7 +197,8 @@ func crashPoints(t *testing.T) []string {
 			if !ok {
 				return true
 			}
-			switch name := calledName(call); {
+			name := calledName(call)
+			switch {
 			case name == "crash.At":
 				add(call.Pos(), literalOf(t, call))
 			case strings.HasPrefix(strings.TrimPrefix(name, "crash."), "Around") && method != "AroundErr":

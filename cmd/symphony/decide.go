@@ -122,7 +122,7 @@ func answerCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// decideEach is the action of a command that decides one request or several alike.
+// decideEach is the action of a command that decides a request, or several alike.
 func decideEach(
 	w *term.Env,
 	decision func(*cli.Context) requests.Decision,

@@ -84,7 +84,8 @@ var failureTests = []struct{ event, tests string }{
 	},
 	{"two workflows of one account use the same tracker project", "TestScript/shared_tracker"},
 	{
-		"two accounts (or values of `HOME` or `XDG_STATE_HOME`, as with sudo or in a container) have one folder of issues",
+		"two accounts (or values of `HOME` or `XDG_STATE_HOME`, as with sudo or in a container) have " +
+			"one folder of issues",
 		"TestScript/file_accounts",
 	},
 	{"two projects share a workspace root", "TestScript/root_of_two TestTrashOfAnotherProject"},

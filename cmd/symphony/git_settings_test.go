@@ -53,19 +53,23 @@ var gitSettings = map[string]gitSetting{
 
 	"hooks everywhere that pass": {
 		config: "[core]\n\thooksPath = ~/hooks\n",
-		prep:   "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/hooks/pre-commit; chmod 755 home/hooks/pre-commit'",
+		prep: "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > " +
+			"home/hooks/pre-commit; chmod 755 home/hooks/pre-commit'",
 	},
 	"a hook everywhere that refuses pushes": {
 		config: "[core]\n\thooksPath = ~/hooks\n",
-		prep:   "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 1\\n\" > home/hooks/pre-push; chmod 755 home/hooks/pre-push'",
+		prep: "mkdir home/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 1\\n\" > home/hooks/pre-push; " +
+			"chmod 755 home/hooks/pre-push'",
 	},
 	"a template with hooks": {
 		config: "[init]\n\ttemplateDir = ~/template\n",
-		prep:   "mkdir home/template/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > home/template/hooks/post-checkout; chmod 755 home/template/hooks/post-checkout'",
+		prep: "mkdir home/template/hooks\nexec sh -c 'printf \"#!/bin/sh\\nexit 0\\n\" > " +
+			"home/template/hooks/post-checkout; chmod 755 home/template/hooks/post-checkout'",
 	},
 
 	"pushes by default": {
-		config: "[push]\n\tdefault = nothing\n\tfollowTags = true\n\trecurseSubmodules = on-demand\n\tautoSetupRemote = true\n[remote]\n\tpushDefault = other\n",
+		config: "[push]\n\tdefault = nothing\n\tfollowTags = true\n\trecurseSubmodules = on-demand\n" +
+			"\tautoSetupRemote = true\n[remote]\n\tpushDefault = other\n",
 	},
 	"addresses are rewritten": {
 		config: "[url \"$WORK/remote\"]\n\tinsteadOf = shop:remote\n",
@@ -73,7 +77,8 @@ var gitSettings = map[string]gitSetting{
 	},
 	"another name for origin": {config: "[clone]\n\tdefaultRemoteName = upstream\n"},
 	"objects are checked": {
-		config: "[transfer]\n\tfsckObjects = true\n\tcredentialsInUrl = die\n[fetch]\n\tfsckObjects = true\n\tprune = true\n\tpruneTags = true\n\twriteCommitGraph = true\n\trecurseSubmodules = true\n",
+		config: "[transfer]\n\tfsckObjects = true\n\tcredentialsInUrl = die\n[fetch]\n\tfsckObjects = " +
+			"true\n\tprune = true\n\tpruneTags = true\n\twriteCommitGraph = true\n\trecurseSubmodules = true\n",
 	},
 	"no local remotes": {
 		config:  "[protocol \"file\"]\n\tallow = never\n",
@@ -82,26 +87,35 @@ var gitSettings = map[string]gitSetting{
 	"references in tables": {config: "[init]\n\tdefaultRefFormat = reftable\n\tdefaultBranch = trunk\n"},
 	"longer hashes":        {config: "[init]\n\tdefaultObjectFormat = sha256\n"},
 	"branches are set up": {
-		config: "[branch]\n\tautoSetupMerge = inherit\n\tautoSetupRebase = always\n[checkout]\n\tdefaultRemote = other\n\tguess = false\n[pull]\n\trebase = true\n[merge]\n\tff = only\n",
+		config: "[branch]\n\tautoSetupMerge = inherit\n\tautoSetupRebase = always\n[checkout]\n" +
+			"\tdefaultRemote = other\n\tguess = false\n[pull]\n\trebase = true\n[merge]\n\tff = only\n",
 	},
 	"many files": {
-		config: "[feature]\n\tmanyFiles = true\n[core]\n\tuntrackedCache = true\n\tsplitIndex = true\n\tfsmonitor = true\n[index]\n\tversion = 4\n\tskipHash = true\n",
+		config: "[feature]\n\tmanyFiles = true\n[core]\n\tuntrackedCache = true\n\tsplitIndex = true\n" +
+			"\tfsmonitor = true\n[index]\n\tversion = 4\n\tskipHash = true\n",
 	},
 	"maintenance all the time": {
-		config: "[gc]\n\tauto = 1\n\tautoDetach = true\n\tpruneExpire = now\n\tworktreePruneExpire = now\n[maintenance]\n\tauto = true\n\tstrategy = incremental\n",
+		config: "[gc]\n\tauto = 1\n\tautoDetach = true\n\tpruneExpire = now\n\tworktreePruneExpire = " +
+			"now\n[maintenance]\n\tauto = true\n\tstrategy = incremental\n",
 	},
 	"packs": {
-		config: "[core]\n\tbigFileThreshold = 1\n\tcompression = 0\n[pack]\n\twindowMemory = 1m\n\twriteReverseIndex = true\n[repack]\n\twriteBitmaps = true\n[fetch]\n\tunpackLimit = 1\n",
+		config: "[core]\n\tbigFileThreshold = 1\n\tcompression = 0\n[pack]\n\twindowMemory = 1m\n" +
+			"\twriteReverseIndex = true\n[repack]\n\twriteBitmaps = true\n[fetch]\n\tunpackLimit = 1\n",
 	},
 	"colours and pagers": {
-		config: "[color]\n\tui = always\n[core]\n\tpager = less\n\tquotePath = false\n\tabbrev = 4\n[pager]\n\tlog = cat\n\tstatus = true\n[column]\n\tui = always\n[log]\n\tshowSignature = true\n\tdecorate = full\n\tdate = relative\n[format]\n\tpretty = oneline\n",
+		config: "[color]\n\tui = always\n[core]\n\tpager = less\n\tquotePath = false\n\tabbrev = 4\n" +
+			"[pager]\n\tlog = cat\n\tstatus = true\n[column]\n\tui = always\n[log]\n\tshowSignature = " +
+			"true\n\tdecorate = full\n\tdate = relative\n[format]\n\tpretty = oneline\n",
 	},
 	"another diff": {
-		config: "[diff]\n\texternal = /nowhere/diff\n\tnoprefix = true\n\trenames = copies\n\talgorithm = histogram\n\twordRegex = .\n[interactive]\n\tdiffFilter = /nowhere/filter\n[merge]\n\tconflictStyle = zdiff3\n\trenormalize = true\n[rerere]\n\tenabled = true\n",
+		config: "[diff]\n\texternal = /nowhere/diff\n\tnoprefix = true\n\trenames = copies\n\talgorithm " +
+			"= histogram\n\twordRegex = .\n[interactive]\n\tdiffFilter = /nowhere/filter\n[merge]\n" +
+			"\tconflictStyle = zdiff3\n\trenormalize = true\n[rerere]\n\tenabled = true\n",
 	},
 	"an editor and a template": {
-		config: "[core]\n\teditor = sleep 1000\n[commit]\n\ttemplate = ~/message\n\tverbose = true\n\tcleanup = scissors\n\tstatus = false\n[sequence]\n\teditor = sleep 1000\n",
-		prep:   "exec sh -c 'echo template > home/message'",
+		config: "[core]\n\teditor = sleep 1000\n[commit]\n\ttemplate = ~/message\n\tverbose = true\n" +
+			"\tcleanup = scissors\n\tstatus = false\n[sequence]\n\teditor = sleep 1000\n",
+		prep: "exec sh -c 'echo template > home/message'",
 	},
 	"other encodings": {
 		config: "[i18n]\n\tcommitEncoding = latin1\n\tlogOutputEncoding = latin1\n",
@@ -109,7 +123,8 @@ var gitSettings = map[string]gitSetting{
 	},
 	"an identity is required": {config: "[user]\n\tuseConfigOnly = true\n"},
 	"names are protected": {
-		config: "[core]\n\tprotectNTFS = true\n\tprotectHFS = true\n\tprecomposeUnicode = true\n\tsharedRepository = 0640\n\tlogAllRefUpdates = always\n",
+		config: "[core]\n\tprotectNTFS = true\n\tprotectHFS = true\n\tprecomposeUnicode = true\n" +
+			"\tsharedRepository = 0640\n\tlogAllRefUpdates = always\n",
 	},
 	"included files": {
 		config: "[include]\n\tpath = /nowhere/config\n[includeIf \"gitdir:/\"]\n\tpath = ~/more\n",
@@ -119,7 +134,8 @@ var gitSettings = map[string]gitSetting{
 		config: "[http]\n\tproxy = http://127.0.0.1:1\n\tsslVerify = true\n\tversion = HTTP/1.1\n",
 	},
 	"credential helpers": {
-		config: "[credential]\n\thelper = \"!sleep 1000\"\n\tinteractive = always\n[core]\n\taskPass = /nowhere/askpass\n\tsshCommand = ssh -F /nowhere\n",
+		config: "[credential]\n\thelper = \"!sleep 1000\"\n\tinteractive = always\n[core]\n\taskPass = " +
+			"/nowhere/askpass\n\tsshCommand = ssh -F /nowhere\n",
 	},
 	"hidden references": {
 		config:  "[transfer]\n\thideRefs = refs/heads/main\n",
@@ -132,7 +148,9 @@ var gitSettings = map[string]gitSetting{
 	"aliases":       {config: "[alias]\n\tci = commit\n\tstatus = log\n\tpush = !false\n"},
 	"a broken file": {config: "[core\n", refused: "bad config"},
 	"settings of the system": {
-		prep: "env GIT_CONFIG_NOSYSTEM=\nenv GIT_CONFIG_SYSTEM=$WORK/system\nexec sh -c 'printf \"[core]\\n\\tautocrlf = true\\n[commit]\\n\\tgpgSign = true\\n[safe]\\n\\tbareRepository = explicit\\n\" > system'",
+		prep: "env GIT_CONFIG_NOSYSTEM=\nenv GIT_CONFIG_SYSTEM=$WORK/system\nexec sh -c 'printf " +
+			"\"[core]\\n\\tautocrlf = true\\n[commit]\\n\\tgpgSign = true\\n[safe]\\n\\tbareRepository " +
+			"= explicit\\n\" > system'",
 	},
 	"bare repositories only by name": {
 		config: "[safe]\n\tbareRepository = explicit\n\tdirectory = /nowhere\n",

@@ -12,7 +12,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// hostCommand is what symphony on another machine runs on this one. No person runs it.
+// hostCommand is run on this machine by symphony on another machine, never by a person.
 func hostCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "host", Hidden: true, ArgsUsage: "serve|connect",

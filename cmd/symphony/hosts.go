@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// HostsJSON is what hosts --json prints.
+// HostsJSON is the output of hosts --json.
 type HostsJSON struct {
 	Hosts []hosts.Row `json:"hosts"`
 }

@@ -56,7 +56,8 @@ reads its text from stdin.
 				},
 			)...),
 		Action: func(c *cli.Context) error {
-			switch verb := c.Args().First(); {
+			verb := c.Args().First()
+			switch {
 			case verb == "new":
 				return issuesNew(c, w)
 			case isWord(w, verb):
@@ -77,13 +78,14 @@ reads its text from stdin.
 	}
 }
 
-// issueRow is an issue with the reason why a pass would skip it, nil if its record has none.
+// issueRow is an issue with the reason why a pass would skip it, nil if its record contains
+// none.
 type issueRow struct {
 	reconcile.Issue
 	Skip *reconcile.Skip `json:"skip"`
 }
 
-// issuesJSON is what issues --json prints.
+// issuesJSON is the output of issues --json.
 type issuesJSON struct {
 	Issues []issueRow `json:"issues"`
 }
@@ -183,8 +185,8 @@ func recordSkips(
 	}).Skips
 }
 
-// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder has no
-// larger files.
+// maxBody bounds the text of a new issue that is read from stdin, in bytes: a folder accepts
+// no larger files.
 const maxBody = 1 << 20
 
 func issuesNew(c *cli.Context, w *term.Env) error {

@@ -20,8 +20,10 @@ func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "logs", Usage: "show what the agent did in the newest run of an issue",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "The agent's words begin at the left. Its commands, changes and calls are indented, each in one line with its status and\n" +
-			"duration, followed by the end of its output if it failed. On a terminal, times are local, and a pager shows the log:\n" +
+		Description: "The agent's words begin at the left. Its commands, changes and calls are " +
+			"indented, each in one line with its status and\n" +
+			"duration, followed by the end of its output if it failed. On a terminal, times are local, " +
+			"and a pager shows the log:\n" +
 			"$PAGER, else less. In a pipe, times have a date and are in UTC.\n\n" +
 			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
@@ -83,8 +85,7 @@ func logsCommand(w *term.Env) *cli.Command {
 	}
 }
 
-// newLogOptions refuses flags that can't be combined, so that each accepted flag has an
-// effect.
+// newLogOptions refuses flags that can't be combined, so that each accepted flag takes effect.
 func newLogOptions(c *cli.Context, now time.Time) (o logs.Options, err error) {
 	o = logs.Options{
 		Follow: c.Bool("follow"),

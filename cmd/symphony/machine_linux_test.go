@@ -194,7 +194,8 @@ func (m *machine) mustSh(command string) string {
 // without root's environment.
 func (m *machine) asUser(command string) string {
 	return fmt.Sprintf(
-		"cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
+		"cd %s && exec setpriv --reuid %[2]d --regid %[2]d --clear-groups env -i HOME=%[1]s "+
+			"LOGNAME=symtester PATH=/usr/bin:/bin XDG_RUNTIME_DIR=/run/user/%[2]d bash -c '%[3]s'",
 		userHome,
 		m.uid,
 		strings.ReplaceAll(command, "'", `'\''`),
@@ -226,7 +227,8 @@ func (m *machine) until(what string, ok func() (bool, string)) {
 func (m *machine) story() string {
 	said, _ := m.sh(
 		m.as(
-			"bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log .local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30",
+			"bin/symphony ps --all -w web-shop/WORKFLOW.md; tail -n 20 cron.log " +
+				".local/state/symphony/*/runs/*/worker.log; cd /; ps -ef | tail -n 30",
 		),
 	)
 	return said

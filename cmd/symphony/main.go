@@ -1,4 +1,4 @@
-// Symphony has coding agents work through the issues of a tracker. Each pass reconciles the
+// Symphony lets coding agents work through the issues of a tracker. Each pass reconciles the
 // tracker with the claims and the detached workers that its database records, and exits.
 package main
 
@@ -108,8 +108,8 @@ func helpTopic(app *cli.App, args []string) error {
 
 // signals returns a context that SIGINT and SIGTERM cancel, for workers and takeovers also
 // SIGHUP: at a logout systemd sends it right after SIGTERM, and it must not kill a process
-// that is cleaning up. For top SIGINT is a key, which may be meant for a command that it has
-// given the terminal to.
+// that is cleaning up. For top SIGINT is a key, which may be meant for a command that uses the
+// terminal.
 func signals(command string) (context.Context, context.CancelFunc) {
 	list := []os.Signal{syscall.SIGTERM}
 	if command != "top" {

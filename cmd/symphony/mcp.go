@@ -92,8 +92,9 @@ Its agents continue when it ends; the next host finds them with list_agents.
 // dirFlag is the flag by which an operator permits agents in more directories.
 func dirFlag() cli.Flag {
 	return &cli.StringSliceFlag{
-		Name:  "dir",
-		Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has opened; may be repeated",
+		Name: "dir",
+		Usage: "permit agents in `DIR`, too, beside the directory of the server and what the host has " +
+			"opened; may be repeated",
 	}
 }
 

@@ -34,7 +34,10 @@ var hostPrograms = []hostProgram{
 	{
 		name: "claude", variable: "SYMPHONY_TEST_MCP_CLAUDE",
 		environ: []string{
-			"ANTHROPIC_BASE_URL=MODEL", "ANTHROPIC_API_KEY=none", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "DISABLE_AUTOUPDATER=1",
+			"ANTHROPIC_BASE_URL=MODEL",
+			"ANTHROPIC_API_KEY=none",
+			"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1",
+			"DISABLE_AUTOUPDATER=1",
 			"ENABLE_TOOL_SEARCH=false", // the model gets all tools at once
 		},
 		register: "mcp add symphony -- symphony mcp --tools lean --deliver",
@@ -99,8 +102,16 @@ func TestMCPHosts(t *testing.T) {
 				)
 			} else {
 				before = append(before,
-					modelCall{"wait_agent", `{"agentIds":["two"],"timeoutSeconds":50}`, `"command":"echo 2 > ` + h.path("outside")},
-					modelCall{"decide_request", `{"requestId":"two.1","decision":"approve","wait_for_previous":true}`, `"taken":true`})
+					modelCall{
+						"wait_agent",
+						`{"agentIds":["two"],"timeoutSeconds":50}`,
+						`"command":"echo 2 > ` + h.path("outside"),
+					},
+					modelCall{
+						"decide_request",
+						`{"requestId":"two.1","decision":"approve","wait_for_previous":true}`,
+						`"taken":true`,
+					})
 			}
 			before = append(
 				before,
@@ -394,7 +405,10 @@ func writeAnthropic(w io.Writer, n int, name string, call modelCall) {
 	}
 	const usage = `"usage":{"input_tokens":1,"output_tokens":1}`
 	for _, event := range []struct{ kind, members string }{
-		{"message_start", `"message":{"id":"m","type":"message","role":"assistant","model":"mock","content":[],"stop_reason":null,` + usage + `}`},
+		{
+			"message_start",
+			`"message":{"id":"m","type":"message","role":"assistant","model":"mock","content":[],"stop_reason":null,` + usage + `}`,
+		},
 		{"content_block_start", `"index":0,"content_block":` + block},
 		{"content_block_delta", `"index":0,"delta":` + delta},
 		{"content_block_stop", `"index":0`},
@@ -413,7 +427,8 @@ func writeGoogle(w io.Writer, _ int, name string, call modelCall) {
 	}
 	fmt.Fprintf(
 		w,
-		"data: {\"candidates\":[{\"index\":0,\"content\":{\"role\":\"model\",\"parts\":[%s]},\"finishReason\":\"STOP\"}]}\n\n",
+		"data: {\"candidates\":[{\"index\":0,"+
+			"\"content\":{\"role\":\"model\",\"parts\":[%s]},\"finishReason\":\"STOP\"}]}\n\n",
 		part,
 	)
 }

@@ -182,16 +182,41 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		{"the end of no session", "DELETE", 400, bearer},
 		{"another method", "PUT", 405, append(known, bearer...)},
 		{"other site", "POST", 403, append([]string{"Sec-Fetch-Site", "cross-site"}, bearer...)},
-		{"other port", "POST", 403, append([]string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:1"}, bearer...)},
-		{"events for another site", "GET", 403, append([]string{"Sec-Fetch-Site", "cross-site"}, append(known, bearer...)...)},
-		{"events for another origin", "GET", 403, append([]string{"Origin", "https://evil.example"}, append(known, bearer...)...)},
+		{
+			"other port",
+			"POST",
+			403,
+			append([]string{"Sec-Fetch-Site", "same-site", "Origin", "http://localhost:1"}, bearer...),
+		},
+		{
+			"events for another site",
+			"GET",
+			403,
+			append([]string{"Sec-Fetch-Site", "cross-site"}, append(known, bearer...)...),
+		},
+		{
+			"events for another origin",
+			"GET",
+			403,
+			append([]string{"Origin", "https://evil.example"}, append(known, bearer...)...),
+		},
 		{"a question whether another site may ask", "OPTIONS", 403, []string{
-			"Origin", "https://evil.example", "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization",
+			"Origin",
+			"https://evil.example",
+			"Access-Control-Request-Method",
+			"POST",
+			"Access-Control-Request-Headers",
+			"authorization",
 		}},
 		{"other origin", "POST", 403, append([]string{"Origin", "https://evil.example"}, bearer...)},
 		{"no origin of a page", "DELETE", 403, append([]string{"Origin", "null"}, append(known, bearer...)...)},
 		{"after DNS rebinding", "POST", 421, append([]string{"Host", "evil.example"}, bearer...)},
-		{"events after DNS rebinding", "GET", 421, append([]string{"Host", "evil.example"}, append(known, bearer...)...)},
+		{
+			"events after DNS rebinding",
+			"GET",
+			421,
+			append([]string{"Host", "evil.example"}, append(known, bearer...)...),
+		},
 		{"a form", "POST", 415, append([]string{"Content-Type", "text/plain"}, bearer...)},
 		{"too large", "POST", 413, append(known, bearer...)},
 	} {
@@ -203,7 +228,12 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 			t.Errorf("%s: %d %s", c.name, status, answer)
 		}
 	}
-	for _, address = range []string{url + "?token=" + token, url + "?Authorization=Bearer+" + token, url + "/", strings.Replace(url, "/mcp", "//mcp", 1)} {
+	for _, address = range []string{
+		url + "?token=" + token,
+		url + "?Authorization=Bearer+" + token,
+		url + "/",
+		strings.Replace(url, "/mcp", "//mcp", 1),
+	} {
 		if status, answer, _ := ask("POST", hello); status != 401 && status != 404 && status != 405 {
 			t.Errorf("%s: %d %s", address, status, answer)
 		}

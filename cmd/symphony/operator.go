@@ -44,7 +44,8 @@ func retryCommand(w *term.Env) *cli.Command {
 		"retry",
 		retry,
 		"clear an issue's hold, counters and backoff, so that it is due now",
-		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the project is blocked or its\n"+
+		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the "+
+			"project is blocked or its\n"+
 			"budget is used up.",
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{
@@ -127,9 +128,12 @@ func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "run", Usage: "start one issue now, and follow its run; or start several",
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
-		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull request of another account closes it, or\n" +
-			"if the project is blocked, but not while the project is paused. It prints what the agent does until the run ends, and exits\n" +
-			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or --json it only starts the runs." +
+		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull " +
+			"request of another account closes it, or\n" +
+			"if the project is blocked, but not while the project is paused. It prints what the agent " +
+			"does until the run ends, and exits\n" +
+			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or " +
+			"--json it only starts the runs." +
 			severalUsage + "\n\n" + exampleText(
 			"symphony run ABC-7",
 			"symphony run ABC-7 ABC-8 --yes",
@@ -182,7 +186,7 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	return nil
 }
 
-// printPass prints the pass of a command, if one has taken place.
+// printPass prints the pass of a command, if a pass took place.
 func printPass(w *term.Env, r pass.Result) {
 	if r.Holder == nil && r.Project != "" {
 		render.Pass(w, r, r.Warnings, r.Errors)
@@ -245,8 +249,8 @@ did not pass.
 	}
 }
 
-// deliver delivers the commits of an issue, or verifies them first, and waits until that has
-// ended unless the command says otherwise.
+// deliver delivers the commits of an issue, or verifies them first, and waits for the end of
+// that unless the command says otherwise.
 func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Delivery) error {
 	r, err := operate.Deliver(ctx, p, command)
 	switch {
@@ -296,7 +300,8 @@ Example:
 }
 
 func stopAction(c *cli.Context, w *term.Env) error {
-	switch name := c.Args().First(); {
+	name := c.Args().First()
+	switch {
 	case c.Bool("all") && c.IsSet("filter"):
 		return exit.Usage("stop: --filter and --all cannot be combined")
 	case c.Bool("all"):

@@ -13,8 +13,8 @@ import (
 )
 
 // jsonFlags returns more followed by --json and --jq. The command prints a T. newApp reads
-// these flags before the command's action, which only has to call Env.PrintJSON if Env.JSON is
-// set.
+// these flags before the command's action, which only needs to call Env.PrintJSON if Env.JSON
+// is set.
 func jsonFlags[T any](more ...cli.Flag) []cli.Flag {
 	return jsonFlagsOf([]jsonDocument{{"", reflect.TypeFor[T]()}}, more...)
 }
@@ -32,8 +32,8 @@ func jsonFlagsOf(documents []jsonDocument, more ...cli.Flag) []cli.Flag {
 	)
 }
 
-// jsonDocument is what a command prints with --json if its first argument or a flag is verb;
-// an empty verb stands for any other one.
+// jsonDocument is the output of a command with --json if its first argument or a flag is verb;
+// an empty verb stands for any other verb.
 type jsonDocument struct {
 	verb string
 	typ  reflect.Type
@@ -82,7 +82,7 @@ func (v *jsonValue) String() string {
 	return ""
 }
 
-// document returns what the command prints if its first argument is verb.
+// document returns the output of the command if its first argument is verb.
 func (v *jsonValue) document(verb string) jsonDocument {
 	if i := slices.IndexFunc(v.documents, func(d jsonDocument) bool { return d.verb == verb }); i >= 0 {
 		return v.documents[i]
@@ -90,8 +90,8 @@ func (v *jsonValue) document(verb string) jsonDocument {
 	return v.documents[0]
 }
 
-// accepts reports whether a word after --json is FIELDS: it has a comma, or it is a field, or
-// was meant as one.
+// accepts reports whether a word after --json is FIELDS: it contains a comma, or it is a
+// field, or was meant as a field.
 func (v *jsonValue) accepts(word string) bool {
 	isVerb := func(d jsonDocument) bool { return d.verb == word }
 	isField := func(d jsonDocument) bool {
@@ -108,7 +108,7 @@ func (v *jsonValue) Help() string {
 	out := "\n\nJSON FIELDS:"
 	for i, d := range v.documents {
 		if i > 0 && slices.Equal(d.fields(), v.documents[i-1].fields()) {
-			continue // a list of what is above
+			continue // a list of the document above
 		}
 		if d.verb != "" {
 			out += "\n   " + d.verb + ":"
@@ -126,7 +126,7 @@ func (v *jsonValue) Help() string {
 	return out + "\n"
 }
 
-// jsonValueOf returns the value of a command's --json, nil if it has no such flag.
+// jsonValueOf returns the value of a command's --json, nil without such a flag.
 func jsonValueOf(c *cli.Command) *jsonValue {
 	if f, ok := flagOf(c, "json").(*cli.GenericFlag); ok {
 		return f.Value.(*jsonValue)
@@ -134,7 +134,7 @@ func jsonValueOf(c *cli.Command) *jsonValue {
 	return nil
 }
 
-// selectJSON reads --json and --jq into w, and refuses what they do not accept.
+// selectJSON reads --json and --jq into w, and refuses values that they do not accept.
 func selectJSON(c *cli.Context, w *term.Env) error {
 	v := jsonValueOf(c.Command)
 	jq := c.String("jq")

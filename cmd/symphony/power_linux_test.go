@@ -153,7 +153,8 @@ func (t *tracer) run(argv []string) string {
 	orDie(unix.PtraceSetOptions(first, traced))
 	orDie(unix.PtraceCont(first, 0))
 	for {
-		switch tid, err := unix.Wait4(-1, &status, unix.WALL, nil); {
+		tid, err := unix.Wait4(-1, &status, unix.WALL, nil)
+		switch {
 		case errors.Is(err, unix.EINTR):
 		case errors.Is(err, unix.ECHILD):
 			return ""
@@ -194,7 +195,8 @@ func (t *tracer) stopped(tid int, status unix.WaitStatus) string {
 		return ""
 	}
 	deliver := 0
-	switch sig := status.StopSignal(); {
+	sig := status.StopSignal()
+	switch {
 	case sig == unix.SIGTRAP && status.TrapCause() == unix.PTRACE_EVENT_SECCOMP:
 		if t.beginSync(tid); t.in[tid] != "" && t.syncs == t.cut {
 			return t.in[tid]
@@ -248,7 +250,8 @@ func syscallInfo(tid, offset int) (uint64, bool) {
 func (t *tracer) beginSync(tid int) {
 	t.in[tid] = ""
 	if fd, found := syscallInfo(tid, infoFirst); found && isSymphony(tid) {
-		if t.in[tid] = t.path(tid, fd); t.in[tid] != "" {
+		t.in[tid] = t.path(tid, fd)
+		if t.in[tid] != "" {
 			t.syncs++
 		}
 	}

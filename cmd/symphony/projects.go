@@ -16,7 +16,8 @@ import (
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "projects", Usage: "list, move or remove the projects of this account",
-		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony projects remove [flags] PATH",
+		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony " +
+			"projects remove [flags] PATH",
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
 
 After you have moved WORKFLOW.md or its folder from OLD to NEW, projects move renames the state directory and the
@@ -75,7 +76,7 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 			render.Moved(w, moved)
 		}
 		besides := *w
-		besides.Stdout = w.Stderr // the one JSON document is the move
+		besides.Stdout = w.Stderr // the only JSON document is the move
 		return render.ScheduleError(&besides, err)
 	case "remove":
 		return removeProject(c, w, args[0])
@@ -88,7 +89,8 @@ func projectsAction(c *cli.Context, w *term.Env) error {
 	return nil
 }
 
-// removeProject removes a project, once the operator has seen what that removes.
+// removeProject removes a project. It first lists everything to remove, and asks the operator
+// unless --yes is set.
 func removeProject(c *cli.Context, w *term.Env, path string) error {
 	confirm := func(ctx context.Context, lines []string) (bool, error) {
 		out := w.Stdout

@@ -56,7 +56,8 @@ Example:
 				return exit.Usage("prune: --older-than must not be negative")
 			case c.Bool("force") && len(issues) == 0:
 				return exit.Usage(
-					"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run lists what is kept",
+					"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run " +
+						"lists what is kept",
 				)
 			}
 			p, err := openProject(w, c, positional)
@@ -110,7 +111,7 @@ func pruneAgents(c *cli.Context, w *term.Env, p *wiring.Project, names []string)
 }
 
 // askBeforePrune lets the operator decide. A plain yes about work that exists nowhere else
-// would be typed too quickly, so the issue's identifier has to be typed.
+// would be typed too quickly, so the operator must type the issue's identifier.
 func askBeforePrune(w *term.Env, o *cleanup.PruneOptions) {
 	o.Confirm = func(ctx context.Context, found *cleanup.PruneJSON) (bool, error) {
 		render.PruneLines(w, found, true)

@@ -104,7 +104,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 	}
 }
 
-// showAgent prints the row of an agent if the only argument is the id of one.
+// showAgent prints the row of an agent if the only argument is its id.
 func showAgent(c *cli.Context, w *term.Env) (shown bool, err error) {
 	if c.NArg() != 1 || w.JSON || c.Bool("q") || c.Bool("watch") || c.IsSet("project") {
 		return false, nil

@@ -118,7 +118,7 @@ func runSchedule(
 	return render.ScheduleError(w, err)
 }
 
-// scheduleSynonyms are what other tools call the subcommands of schedule.
+// scheduleSynonyms map other tools' names of the subcommands of schedule to ours.
 var scheduleSynonyms = map[string]string{
 	"add":       "install",
 	"create":    "install",

@@ -348,7 +348,8 @@ func TestScheduleCron(t *testing.T) {
 	test.Equal(t, "the files in the spool", m.mustSh("ls -A /var/spool/cron/crontabs"), "")
 
 	line := strings.TrimSpace(between(t, document(t, "docs/scheduling.md"), "```crontab\n", "```"))
-	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > $HOME/env.log # mine\n" +
+	theirs := "# m h dom mon dow command\nMAILTO=\"\"\n\n@yearly\techo 100\\% \t \n* * * * *  env > " +
+		"$HOME/env.log # mine\n" +
 		strings.ReplaceAll(
 			line,
 			"web-shop",
@@ -365,7 +366,8 @@ func TestScheduleCron(t *testing.T) {
 	test.Equal(t, "the lines of the old crontab with that of symphony", got, "7")
 	// Without setsid cron would end with the command that starts it.
 	m.mustSh(
-		"setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep 0.05; done; exit 1",
+		"setsid -f cron -f >/run/cron.out 2>&1; for i in $(seq 100); do pgrep -x cron && exit; sleep " +
+			"0.05; done; exit 1",
 	)
 	w := m.atWork("ABC-1", "gate-1")
 	st := m.scheduleStatus(workflow)

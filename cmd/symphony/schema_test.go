@@ -92,9 +92,16 @@ func TestDocumentedSchemas(t *testing.T) {
 func checkServedSchemas(t *testing.T) {
 	s := schemaWriter{t: t, defs: map[string]any{}, types: map[string]reflect.Type{}}
 	for _, typ := range []reflect.Type{
-		reflect.TypeFor[view.Joined](), reflect.TypeFor[view.Overview](), reflect.TypeFor[detail.Issue](), reflect.TypeFor[pass.ResultJSON](),
-		reflect.TypeFor[operate.StopJSON](), reflect.TypeFor[requests.JSON](), reflect.TypeFor[term.ErrorJSON](), reflect.TypeFor[report.ResultList](),
-		reflect.TypeFor[operate.Several](), reflect.TypeFor[operate.ToldJSON](),
+		reflect.TypeFor[view.Joined](),
+		reflect.TypeFor[view.Overview](),
+		reflect.TypeFor[detail.Issue](),
+		reflect.TypeFor[pass.ResultJSON](),
+		reflect.TypeFor[operate.StopJSON](),
+		reflect.TypeFor[requests.JSON](),
+		reflect.TypeFor[term.ErrorJSON](),
+		reflect.TypeFor[report.ResultList](),
+		reflect.TypeFor[operate.Several](),
+		reflect.TypeFor[operate.ToldJSON](),
 	} {
 		s.schema(typ, false)
 	}
@@ -469,8 +476,18 @@ func TestValidateDocuments(t *testing.T) {
 		{"version --json", "main.versionJSON", `1`, `want "object"`},
 		{"version --json", "schedule.Status", `{}`, "which its jsonFlags do not say"},
 		{"version --json", "main.unknown", `{}`, "no schema for main.unknown"},
-		{"--json version", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "more": 1}}`, `additional properties ["more"]`},
-		{"-w W.md schedule --json status", "term.ErrorJSON", `{"error": {"code": "usage", "message": "m", "hint": "see"}}`, ""},
+		{
+			"--json version",
+			"term.ErrorJSON",
+			`{"error": {"code": "usage", "message": "m", "more": 1}}`,
+			`additional properties ["more"]`,
+		},
+		{
+			"-w W.md schedule --json status",
+			"term.ErrorJSON",
+			`{"error": {"code": "usage", "message": "m", "hint": "see"}}`,
+			"",
+		},
 	} {
 		r := record{
 			append([]string{"symphony"}, strings.Fields(c.line)...),

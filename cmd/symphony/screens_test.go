@@ -65,8 +65,9 @@ func setupScreens(t *testing.T, env *testscript.Env) error {
 	program := test.Must(inPath(env.Getenv("PATH"), "symphony"))
 	bin := filepath.Join(home, "bin")
 	for path, text := range map[string]string{
-		"bin/codex":                     "#!/bin/sh\nexec " + fake + ` "$@"` + "\n",
-		"bin/crontab":                   "#!/bin/sh\ncase $1 in -l) cat ~/.tab 2>/dev/null || { echo no crontab for ann >&2; exit 1; } ;; -) cat >~/.tab ;; esac\n",
+		"bin/codex": "#!/bin/sh\nexec " + fake + ` "$@"` + "\n",
+		"bin/crontab": "#!/bin/sh\ncase $1 in -l) cat ~/.tab 2>/dev/null || { echo no " +
+			"crontab for ann >&2; exit 1; } ;; -) cat >~/.tab ;; esac\n",
 		"bin/npm":                       npmScript,
 		".profile":                      "PATH=" + bin + ":$PATH\nexport GIT_AUTHOR_DATE=" + commitDate + " GIT_COMMITTER_DATE=" + commitDate + "\n",
 		".codex/auth.json":              `{"OPENAI_API_KEY": "sk-scripted"}`,
@@ -75,7 +76,10 @@ func setupScreens(t *testing.T, env *testscript.Env) error {
 		"web-shop/package.json":         "{}\n",
 	} {
 		path = filepath.Join(home, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), modeOf(path))); err != nil {
+		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path, []byte(text), modeOf(path)); err != nil {
 			return err
 		}
 	}

@@ -362,7 +362,8 @@ func signalCmd(ts *testscript.TestScript, neg bool, args []string) {
 	}
 	reached := 0
 	for _, pid := range pids {
-		switch err := syscall.Kill(pid, signals[args[0]]); {
+		err := syscall.Kill(pid, signals[args[0]])
+		switch {
 		case err == nil:
 			reached++
 		case !errors.Is(err, syscall.ESRCH):

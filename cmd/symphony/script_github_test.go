@@ -220,7 +220,8 @@ func githubRequests(ts *testscript.TestScript, s *githubtest.Server, verb, want 
 	var all, methods []string
 	for _, r := range s.Log() {
 		all = append(all, r.String())
-		switch path, _, _ := strings.Cut(r.Path, "?"); {
+		path, _, _ := strings.Cut(r.Path, "?")
+		switch {
 		case path == "/graphql":
 			methods = append(methods, "query")
 		case strings.HasSuffix(path, "/pulls"):

@@ -119,16 +119,19 @@ func (l linearTracker) Comments(issue string) (int, error) {
 
 func (l linearTracker) Call(issue, macro, text string) (tool string, args any, err error) {
 	variables := map[string]string{"issue": issue, "body": text}
-	mutation := "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, body: $body}) { success } }"
+	mutation := "mutation($issue: String!, $body: String!) { commentCreate(input: {issueId: $issue, " +
+		"body: $body}) { success } }"
 	switch macro {
 	case "label":
 		variables = map[string]string{"issue": issue, "label": l.LabelID(text)}
-		mutation = "mutation($issue: String!, $label: String!) { issueAddLabel(id: $issue, labelId: $label) { success } }"
+		mutation = "mutation($issue: String!, $label: String!) { issueAddLabel(id: $issue, labelId: " +
+			"$label) { success } }"
 	case "move":
 		var state string
 		state, err = l.StateID("ABC", text)
 		variables = map[string]string{"issue": issue, "state": state}
-		mutation = "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: {stateId: $state}) { success } }"
+		mutation = "mutation($issue: String!, $state: String!) { issueUpdate(id: $issue, input: " +
+			"{stateId: $state}) { success } }"
 	}
 	return "linear_graphql", map[string]any{"query": mutation, "variables": variables}, err
 }

@@ -83,7 +83,8 @@ func otherLinearCmd(ts *testscript.TestScript, neg bool, args []string) {
 // whose command line matches: pidof NAME PATTERN
 func pidofCmd(ts *testscript.TestScript, neg bool, args []string) {
 	pids, cmdlines := matching(ts, args[1])
-	if pids = withoutForks(pids, cmdlines); len(pids) != 1 {
+	pids = withoutForks(pids, cmdlines)
+	if len(pids) != 1 {
 		ts.Fatalf("not exactly one process matches %s: %v %q", args[1], pids, cmdlines)
 	}
 	setVar(ts, args[0], strconv.Itoa(pids[0]))
@@ -106,7 +107,8 @@ func recordedCmd(ts *testscript.TestScript, neg bool, args []string) {
 	defer db.Close()
 	var id string
 	ts.Check(
-		db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM runs WHERE outcome IS NULL) RETURNING id",
+		db.QueryRow("UPDATE runs SET worker_pid = ?, worker_start = ? WHERE id = (SELECT min(id) FROM "+
+			"runs WHERE outcome IS NULL) RETURNING id",
 			args[0], args[1]).
 			Scan(&id),
 	)

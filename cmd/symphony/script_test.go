@@ -379,7 +379,8 @@ func setupScript(env *testscript.Env) error {
 		return err
 	}
 	if path := os.Getenv("SYMPHONY_TEST_CODEX"); path != "" {
-		if set.model, err = setupCodex(env, path, codexHome); err != nil {
+		set.model, err = setupCodex(env, path, codexHome)
+		if err != nil {
 			return err
 		}
 	}

@@ -47,7 +47,11 @@ func serveCmd(ts *testscript.TestScript, neg bool, args []string) {
 		}
 	})
 	lines := bufio.NewReader(out)
-	for _, want := range []struct{ name, before string }{{"URL", "serving at "}, {"LINK", "once: "}, {"TOKEN", "the token "}} {
+	for _, want := range []struct{ name, before string }{
+		{"URL", "serving at "},
+		{"LINK", "once: "},
+		{"TOKEN", "the token "},
+	} {
 		line, _ := lines.ReadString('\n')
 		_, value, found := strings.Cut(strings.TrimSpace(line), want.before)
 		if !found {

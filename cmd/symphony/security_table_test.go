@@ -231,7 +231,8 @@ func trustRows() []trustRow {
 		writes(
 			"write those of hooks and of codex",
 			"for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
-			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new",
+			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new "+
+				"ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new",
 		),
 		{
 			says: "commit", tries: "sh git commit -q --allow-empty -m committed-in-clone",
@@ -244,13 +245,15 @@ func trustRows() []trustRow {
 			means: looks("exec git -C repo log --format=%s work", "stdout committed-in-worktree"),
 		},
 		{
-			says:  "leave git hooks, or git configuration that runs programs, for later",
-			tries: "sh echo true > .git/hooks/post-commit && chmod +x .git/hooks/post-commit; git config core.fsmonitor /bin/true",
+			says: "leave git hooks, or git configuration that runs programs, for later",
+			tries: "sh echo true > .git/hooks/post-commit && chmod +x .git/hooks/post-commit; git " +
+				"config core.fsmonitor /bin/true",
 			means: looks("exists ws/ABC-1/.git/hooks/post-commit", "grep fsmonitor ws/ABC-1/.git/config"),
 		},
 		{
 			says: "leave the same in the main repository of a linked worktree", where: inWorktree,
-			tries: "sh echo true > ../../repo/.git/hooks/post-merge && chmod +x ../../repo/.git/hooks/post-merge; git --git-dir ../../repo/.git config core.fsmonitor /bin/true",
+			tries: "sh echo true > ../../repo/.git/hooks/post-merge && chmod +x " +
+				"../../repo/.git/hooks/post-merge; git --git-dir ../../repo/.git config core.fsmonitor /bin/true",
 			means: looks("exists repo/.git/hooks/post-merge", "grep fsmonitor repo/.git/config"),
 		},
 		writes(
@@ -301,7 +304,8 @@ func trustRows() []trustRow {
 		reads("read the state directory", "head -c 15 ../../state/state.db", "SQLite.format"),
 		reads(
 			"read the environment of its worker, which may contain the tracker's key",
-			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed 's/LINEAR_API_KEY=.*/found-the-key/'",
+			"cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep LINEAR_API_KEY | sed "+
+				"'s/LINEAR_API_KEY=.*/found-the-key/'",
 			"found-the-key",
 		),
 		reads(
@@ -313,7 +317,8 @@ func trustRows() []trustRow {
 			"have variables called `*KEY*`, `*SECRET*` or `*TOKEN*`",
 			// Also in the files of codex and symphony. The brackets keep the pattern from
 			// matching itself.
-			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u",
+			"echo token is $DEPLOY_TOKEN; cat /proc/[0-9]*/environ | tr '\\0' '\\n' | grep "+
+				"DEPLOY_TOKEN; grep -rhoa 'sentinel-tok[e]n' ../../codex-home ../../state ../.symphony | sort -u",
 			"sentinel-token",
 		),
 		reads(

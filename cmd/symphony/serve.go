@@ -166,8 +166,8 @@ func newServerOptions(c *cli.Context, w *term.Env, projects []*wiring.Project) (
 }
 
 // checkTokenPlace refuses the file with the token of a command in a directory that agents can
-// read: whoever has the token decides what agents may do. The directory of this command's
-// XDG_CONFIG_HOME is one unless passes have the same variable.
+// read: whoever knows the token decides what agents may do. The directory of this command's
+// XDG_CONFIG_HOME is such a directory unless passes run with the same variable.
 func checkTokenPlace(w *term.Env, command, file string) error {
 	hidden := wiring.TokenDir(w.Environment())
 	dir, err := paths.Find(hidden)
@@ -186,13 +186,13 @@ func checkTokenPlace(w *term.Env, command, file string) error {
 	)
 }
 
-// serverOf is the section server of the first workflow that has server.port, else of the first
-// valid one. ok is false, and the port -1, without a valid workflow.
+// serverOf is the section server of the first workflow that sets server.port, else of the
+// first valid workflow. ok is false, and the port -1, without a valid workflow.
 func serverOf(projects []*wiring.Project) (server workflow.Server, ok bool) {
 	server.Port = -1
 	for _, p := range projects {
 		cfg, err := p.ConfigWithoutKey()
-		if err != nil { // the server shows what the state directory knows
+		if err != nil { // the server shows the contents of the state directory
 			continue
 		}
 		if cfg.Server.Port >= 0 {

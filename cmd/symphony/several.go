@@ -33,7 +33,8 @@ is the path of a file and does not look like ABC-7. With -w FILE all arguments a
 // severalName is the name of the document that commands print for several issues.
 const severalName = "several issues"
 
-// severalFlags returns the flags of a command about one issue, which prints a T, or several.
+// severalFlags returns the flags of a command about a single issue, which prints a T, or
+// several.
 func severalFlags[T any](more ...cli.Flag) []cli.Flag {
 	return workflowFlags(
 		jsonFlagsOf(
@@ -79,8 +80,8 @@ func isFile(path string) bool {
 	return err == nil && !info.IsDir()
 }
 
-// onIssues is the action of a command that takes one issue or several. order makes the
-// command, without an issue; one carries it out about a single issue.
+// onIssues is the action of a command about an issue, or several. order makes the command,
+// without an issue; one carries it out about a single issue.
 func onIssues[C operate.Command](
 	w *term.Env,
 	order func(*cli.Context) (C, error),
@@ -120,7 +121,7 @@ func onIssues[C operate.Command](
 	}
 }
 
-// onSeveral carries out a command about several issues, once the operator has seen which.
+// onSeveral carries out a command about several issues, once the operator saw which.
 func onSeveral(
 	c *cli.Context,
 	w *term.Env,
@@ -160,8 +161,8 @@ func onSeveral(
 }
 
 // chooseTargets prints the issues, or requests in full, that the command line names or its
-// filter keeps, and returns each once. One that can't be found is left to the command, which
-// reports it.
+// filter keeps, and returns each once. A target that can't be found is left to the command,
+// which reports it.
 func chooseTargets(
 	c *cli.Context, w *term.Env, p *wiring.Project, refs []string, command operate.Command,
 ) (targets []operate.Target, err error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// versionJSON is what version --json prints.
+// versionJSON is the output of version --json.
 type versionJSON struct {
 	Version  string  `json:"version"`
 	Commit   *string `json:"commit"`   // null if the program was not built in a git repository
@@ -27,7 +27,8 @@ func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name: "version", Usage: "print the version, the commit and its date",
 		UsageText: "symphony version [flags]",
-		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that begins with its version, as the file\n" +
+		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that " +
+			"begins with its version, as the file\n" +
 			"VERSION of a release does. Without that variable nothing is asked.\n\n" +
 			exampleText(
 				"symphony version --json",
@@ -54,7 +55,13 @@ func versionCommand(w *term.Env) *cli.Command {
 			}
 			if w.JSON {
 				w.PrintJSON(versionJSON{
-					b.Version, text.OrNull(b.Commit), text.OrNull(b.Date), b.Modified, runtime.Version(), runtime.GOOS, runtime.GOARCH,
+					b.Version,
+					text.OrNull(b.Commit),
+					text.OrNull(b.Date),
+					b.Modified,
+					runtime.Version(),
+					runtime.GOOS,
+					runtime.GOARCH,
 					text.OrNull(newest),
 				})
 				return nil

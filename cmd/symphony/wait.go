@@ -67,7 +67,7 @@ Exit codes:
 	}
 }
 
-// waitCode returns an exit.Only for what became of an issue.
+// waitCode returns an exit.Only with the exit code for the end of an issue.
 func waitCode(v detail.Issue) error {
 	switch {
 	case v.Status == detail.StatusHandedOver:

@@ -37,8 +37,8 @@ func (h hub) readLog(ctx context.Context, job int64) (string, error) {
 	return strings.ToValidUTF8(h.Scrub(string(log)), "\uFFFD"), nil
 }
 
-// download writes what an answer leads to. The token is not sent there, and errors do not
-// contain the address, which is a secret.
+// download writes the file to which an answer leads. The token is not sent there, and errors
+// do not contain the address, which is a secret.
 func (h hub) download(ctx context.Context, a transport.Answer, to io.Writer) error {
 	at := a.Header.Get("Location")
 	isSafe := strings.HasPrefix(at, "https://") || !strings.HasPrefix(h.Endpoint, "https://")

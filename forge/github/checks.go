@@ -22,13 +22,14 @@ const (
 type commit struct {
 	OID    string `json:"oid"`
 	Rollup struct {
-		State    string                 `json:"state"`
-		Contexts transport.List[*check] `json:"contexts"` // null is what the token may not see
+		State string `json:"state"`
+		// null stands for a check that the token may not see
+		Contexts transport.List[*check] `json:"contexts"`
 	} `json:"statusCheckRollup"`
 }
 
-// check is a CheckRun, which is of GitHub Actions if it has a workflow, or a StatusContext. In
-// the queries, fields that the core has too have its names.
+// check is a CheckRun or a StatusContext. A CheckRun with a workflow belongs to GitHub
+// Actions. In the queries, fields that the core also knows are called as there.
 type check struct {
 	reconcile.Check
 	Status string `json:"status"`
@@ -42,8 +43,8 @@ type check struct {
 	} `json:"checkSuite"`
 }
 
-// checkStates are the states of checks by GitHub's words. A check that has ended with another
-// word has no verdict.
+// checkStates are the states of checks by GitHub's words. A check that ended with another word
+// gives no verdict.
 var checkStates = map[string]string{
 	"SUCCESS":         reconcile.CheckSuccess,
 	"FAILURE":         reconcile.CheckFailure,
@@ -57,7 +58,7 @@ var checkStates = map[string]string{
 }
 
 // job finds the numbers of the run and the job in the address of a check of GitHub Actions.
-// GraphQL has only 32 bits of them.
+// GraphQL returns only 32 bits of them.
 var job = text.Pattern(`/actions/runs/(\d{1,18})/job/(\d{1,18})$`)
 
 // value returns the check.
@@ -109,8 +110,8 @@ func (h hub) readCommit(ctx context.Context, ref string, after any) (*commit, er
 	return c, nil
 }
 
-// allChecks returns the checks of a commit, sorted by their names. It reads those that are not
-// on the first page: GitHub can't be asked for the failed ones alone.
+// allChecks returns the checks of a commit, sorted by their names. It also reads the pages
+// after the first: GitHub can't be asked for the failed checks alone.
 func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) {
 	most := reconcile.MaxChecks
 	if checkStates[c.Rollup.State] == reconcile.CheckFailure {
@@ -143,8 +144,8 @@ func (h hub) allChecks(ctx context.Context, c commit) (reconcile.Checks, error) 
 	return checks, nil
 }
 
-// shortList returns at most reconcile.MaxChecks checks, and whether others are missing than
-// those that have succeeded. cut: some are missing already.
+// shortList returns at most reconcile.MaxChecks checks, and whether any check is missing that
+// did not succeed. cut: some are missing already.
 func shortList(list []reconcile.Check, cut bool) ([]reconcile.Check, bool) {
 	if len(list) <= reconcile.MaxChecks {
 		return list, cut

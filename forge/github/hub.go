@@ -20,24 +20,25 @@ import (
 //go:embed query
 var queries embed.FS
 
-// document is a request with the fragments that it uses, as the folder query has them.
+// document is a request with the fragments that it uses, from the folder query.
 func document(names ...string) string { return transport.Document(queries, names...) }
 
 // Options describe the repository and how to reach it.
 type Options struct {
 	transport.Options        // Key is the token
 	Repository        string // OWNER/NAME
-	By                string // what has the token: gh, or $ and the name of a variable
-	Renew             string // what to do if GitHub does not accept the token
+	By                string // the source of the token: gh, or $ and the name of a variable
+	Renew             string // the remedy if GitHub does not accept the token
 	// Memory keeps the end of a limit between processes. Nil: only this process remembers it.
 	Memory reconcile.TrackerMemory
 }
 
-// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+// LimitKey is the key under which Memory stores the end of a limit, in milliseconds since
+// 1970.
 const LimitKey = "forge" + githubapi.LimitSuffix
 
-// lacksRight is the shared client's hint of an error about what the token may do. explain
-// replaces it.
+// lacksRight is the hint with which the shared client reports that the token lacks a right.
+// explain replaces it.
 const lacksRight = "check the token"
 
 var service = transport.Service{
@@ -55,7 +56,7 @@ var service = transport.Service{
 	Separate:      "account",
 }
 
-// What the token must be allowed.
+// The rights that the token needs.
 const (
 	readPulls   = "read pull requests and checks"
 	writePulls  = "write pull requests"
@@ -70,7 +71,7 @@ type hub struct {
 }
 
 // do sends a request to a path of the repository, for which the token needs a right. The
-// answer has a status of success, or 302.
+// status of the answer is a success, or 302.
 func (h hub) do(ctx context.Context, right, method, path string, body any) (transport.Answer, error) {
 	a, err := h.Ask(ctx, transport.Request{
 		Method: method,
@@ -102,7 +103,7 @@ func send[T any](ctx context.Context, h hub, method, path string, body any) (T, 
 	return githubapi.Decode[T](h.Client.Client, "JSON of GitHub", a.Body)
 }
 
-// moved returns the error of a repository that has another name now.
+// moved returns the error of a repository that was renamed to name.
 func (h hub) moved(name string) error {
 	return reconcile.NewError(
 		reconcile.CodeForgeMoved,
@@ -111,7 +112,7 @@ func (h hub) moved(name string) error {
 	)
 }
 
-// explain completes an error by what an operator can do.
+// explain completes an error with the steps that an operator can take.
 func (h hub) explain(err error, right string) error {
 	e, known := errors.AsType[*reconcile.Error](err)
 	if !known {
@@ -166,7 +167,7 @@ func (h hub) number(address string) (number int, here bool) {
 }
 
 // query sends a GraphQL query about the repository, for which the token needs a right, and
-// returns the repository's fields. A field is null if what it is about does not exist.
+// returns the repository's fields. A field is null if its object does not exist.
 func (h hub) query(
 	ctx context.Context,
 	right, query string,

@@ -24,7 +24,7 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPul
 			opened.ID = known.ID
 			return opened, nil
 		}
-		if n.Base == "" { // its name may be another one by now than when the work began
+		if n.Base == "" { // the default branch may be renamed since the work began
 			n.Base, err = h.defaultBranch(ctx)
 			if err != nil {
 				return opened, err
@@ -56,7 +56,7 @@ func (h hub) open(ctx context.Context, n reconcile.NewPull) (reconcile.OpenedPul
 		case !refused("pull request already exists") || isRepeated:
 			return opened, err
 		}
-		// Another has just opened it, so the list contains it now.
+		// Somebody else just opened it, so the list contains it now.
 	}
 }
 
@@ -75,7 +75,7 @@ type found struct {
 	State   string `json:"state"`
 	Branch  string `json:"headRefName"`
 	Base    string `json:"baseRefName"`
-	Commit  string `json:"headRefOid"`        // the last one while it was open
+	Commit  string `json:"headRefOid"`        // the last commit while it was open
 	Foreign bool   `json:"isCrossRepository"` // the branch is in a fork
 }
 
@@ -115,8 +115,7 @@ func (h hub) find(ctx context.Context, n reconcile.NewPull) (found, error) {
 	return best, nil
 }
 
-// comment implements reconcile.Forge. It writes nothing if the pull request has a comment with
-// the marker.
+// comment implements reconcile.Forge. It writes nothing if a comment with the marker exists.
 func (h hub) comment(ctx context.Context, number int, marker, body string) error {
 	fields, err := h.query(ctx, writePulls, document("comments"), map[string]any{"number": number})
 	if err != nil {

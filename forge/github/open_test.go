@@ -253,7 +253,8 @@ func TestForgeFailures(t *testing.T) {
 				}
 				code := want[0]
 				if code == "" {
-					if code = "forge_graphql_errors"; strings.Contains(name, "Actions") {
+					code = "forge_graphql_errors"
+					if strings.Contains(name, "Actions") {
 						code = "forge_api_status"
 					}
 				}

@@ -13,13 +13,14 @@ import (
 )
 
 const (
-	batch = 50 // pull requests of one request
-	// reviews of each pull request in that request, and of one in each further request
+	batch = 50 // pull requests in a request
+	// reviews of each pull request in that request, and of a single pull request in each
+	// further request
 	reviewPage = 30
-	// enoughReviews is how many bytes of the reviews of one pull request are read before older
-	// ones are left out. 300 reviews with a comment of 200 letters have a tenth of it.
+	// enoughReviews is the number of bytes of a pull request's reviews after which older
+	// reviews are left out. 300 reviews with a comment of 200 letters take a tenth of it.
 	enoughReviews = 8 << 20
-	// tooLarge is the code of an answer that has more than a client takes.
+	// tooLarge is the code of an answer that is longer than a client takes.
 	tooLarge = "answer_too_large"
 )
 
@@ -56,9 +57,9 @@ func (h hub) read(ctx context.Context, numbers []int) (map[int]reconcile.Pull, e
 	return found, nil
 }
 
-// readBatch adds pull requests with that many reviews to found. If people have written so much
-// that the answer is too large, it asks for half of the pull requests at a time, and for half
-// of the reviews of a single one.
+// readBatch adds pull requests to found, with up to that many reviews each. If people wrote so
+// much that the answer is too large, it asks for half of the pull requests at a time, and for
+// half of the reviews of a single pull request.
 func (h hub) readBatch(ctx context.Context, numbers []int, reviews int, found map[int]reconcile.Pull) error {
 	fields, err := h.query(ctx, readPulls, pullsQuery(numbers), map[string]any{"reviews": reviews})
 	if err != nil {
@@ -122,8 +123,8 @@ func isTooLarge(err error) bool {
 
 // addOlderReviews adds the reviews before the first page, up to reconcile.MaxReviews and
 // enoughReviews, and the last verdict of everyone who may push, however old it is. Without
-// these verdicts, anyone could hide what a maintainer asks for behind many or long comments.
-// size is how many reviews the first page has, which has taken that many bytes.
+// these verdicts, anyone could hide a maintainer's request behind many or long comments. The
+// first page contained size reviews, in so many bytes.
 func (h hub) addOlderReviews(ctx context.Context, p *pull, size, bytes int) error {
 	if !p.Reviews.PageInfo.HasPreviousPage {
 		return nil

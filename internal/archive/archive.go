@@ -24,15 +24,15 @@ import (
 const (
 	manifestName = "manifest.json"
 	mostBytes    = 2 << 30 // of all files together, which are in memory
-	// manifestBytes are more than a manifest has.
+	// manifestBytes is the room for the manifest, more than it needs.
 	manifestBytes = 1 << 20
 )
 
 // Manifest describes an archive.
 type Manifest struct {
-	Kind    string    `json:"kind"` // what the archive is
+	Kind    string    `json:"kind"` // the kind of archive, such as "support"
 	Version string    `json:"version"`
-	Schema  int       `json:"schema"` // of the project's database, 0 without one
+	Schema  int       `json:"schema"` // of the project's database, 0 without a database
 	MadeAt  time.Time `json:"made_at"`
 	Files   []File    `json:"files"`
 }
@@ -108,11 +108,13 @@ func notWritten(path string, err error) error {
 func Read(path, kind string, names []string) (m Manifest, err error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return m, reconcile.NewError("file_read", err.Error(), "name a file that this account can read; nothing was changed").
+		return m, reconcile.NewError("file_read", err.Error(), "name a file that this account can read; "+
+			"nothing was changed").
 			WithCause(err)
 	}
 	defer f.Close()
-	if m, err = read(f, kind, names); err != nil {
+	m, err = read(f, kind, names)
+	if err != nil {
 		err = Invalid(path, kind, err)
 	}
 	return m, err
@@ -147,7 +149,8 @@ func read(from io.Reader, kind string, names []string) (m Manifest, err error) {
 			return m, fmt.Errorf("%q is too large", header.Name)
 		}
 		data, err := io.ReadAll(archive)
-		switch left -= header.Size; {
+		left -= header.Size
+		switch {
 		case err != nil:
 			return m, err
 		case header.Name == manifestName:

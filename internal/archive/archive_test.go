@@ -68,7 +68,8 @@ func packed(t *testing.T, headers ...tar.Header) []byte {
 				Files: []File{{Name: "a/one", SHA256: strings.Repeat("0", 64)}},
 			}))
 		}
-		if h.Typeflag = max(h.Typeflag, tar.TypeReg); h.Typeflag != tar.TypeReg {
+		h.Typeflag = max(h.Typeflag, tar.TypeReg)
+		if h.Typeflag != tar.TypeReg {
 			content = ""
 		}
 		h.Size = max(h.Size, int64(len(content)))
@@ -113,7 +114,11 @@ func TestHostileArchives(t *testing.T) {
 			Typeflag: tar.TypeChar,
 		})},
 		{"a large size", "is too large", packed(t, tar.Header{Name: "a/one", Size: 1 << 40})},
-		{"a file twice", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, tar.Header{Name: "a/one"}, manifest)},
+		{
+			"a file twice",
+			"damaged or changed",
+			packed(t, tar.Header{Name: "a/one"}, tar.Header{Name: "a/one"}, manifest),
+		},
 		{"no manifest", "it has no manifest", packed(t, tar.Header{Name: "a/one"})},
 		{"another checksum", "damaged or changed", packed(t, tar.Header{Name: "a/one"}, manifest)},
 		{"a missing file", "damaged or changed", packed(t, manifest)},

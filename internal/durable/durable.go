@@ -10,14 +10,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/crash"
 )
 
-// TempSuffix is the end of the name of a file that WriteFile has not finished. A crash can
-// leave such a file behind, so code that lists a directory must skip these names.
+// TempSuffix ends the name of a file that WriteFile did not finish. A crash can leave such a
+// file behind, so code that lists a directory must skip these names.
 const TempSuffix = ".new"
 
-// WriteFile replaces the file at path by one with this content and mode. A reader sees either
-// the old content or the new content. When WriteFile returns nil, the content and the name are
-// on the disk. It never writes into an existing file, because that file may have a second name
-// (a hard link) elsewhere.
+// WriteFile replaces the file at path by a new file with this content and mode. A reader sees
+// either the old content or the new content. When WriteFile returns nil, the content and the
+// name are on the disk. It never writes into an existing file, because that file may have a
+// second name (a hard link) elsewhere.
 func WriteFile(path string, data []byte, mode fs.FileMode) error {
 	dir := filepath.Dir(path)
 	f, err := os.CreateTemp(dir, filepath.Base(path)+".*"+TempSuffix)

@@ -14,15 +14,16 @@ func Inside(dir, path string) bool {
 	return err == nil && filepath.IsLocal(rel)
 }
 
-// Overlap reports whether one of two paths is the other or inside it, judged like Inside.
+// Overlap reports whether two paths are equal or either is inside the other, judged like
+// Inside.
 func Overlap(a, b string) bool { return Inside(a, b) || Inside(b, a) }
 
-// Real resolves the symlinks of a path, also those that lead to nothing yet. What does not
-// exist counts as a directory. Links in /proc stay, because they may lead to another mount
+// Real resolves the symlinks of a path, also links that lead to nothing yet. A missing part
+// counts as a directory. Links in /proc stay, because they may lead to another mount
 // namespace, where the same path is another file.
 //
-// It is for paths that are shown, recorded or passed on. Who has to know whether one directory
-// is in another asks Find.
+// It is for paths that are shown, recorded or passed on. To learn whether a directory is
+// inside another, use Find.
 func Real(path string) string {
 	if !filepath.IsAbs(path) {
 		return path

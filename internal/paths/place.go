@@ -13,17 +13,17 @@ import (
 )
 
 // ErrProc is the error of a path into the file system of processes. A link there may lead to
-// any directory, and to another one later.
+// any directory, and to a different directory later.
 var ErrProc = errors.New("it leads into /proc, and from there perhaps to any directory")
 
-const mostLinks = 255 // on the way of one path; more are a circle
+const mostLinks = 255 // per path; more are a circle
 
 // Place is where a path led when it was looked up: a file or directory, and every directory
 // above it. Places are compared by device and inode, not by name: a directory stays the same
 // through links, a bind mount, and letters of another case where the file system ignores case.
-// If /home/me/app is also mounted at /srv/app, then a file in one of the two is inside both.
+// If /home/me/app is also mounted at /srv/app, then a file in either is inside both.
 //
-// What is missing counts as a directory with the name that it would have.
+// A missing file counts as a directory with the name that it would have.
 type Place struct {
 	Path   string  // the name by which it was found, without links
 	Exists bool    // nothing of the path is missing
@@ -31,11 +31,11 @@ type Place struct {
 	names  [][]step
 }
 
-// step is a place or a directory above it, by one name.
+// step is a place or a directory above it, under a single name.
 type step struct {
 	path string
 	file fileID // of the nearest directory that exists
-	rest string // what is missing below that, such as "a/b"; empty if the step exists
+	rest string // the missing part below it, such as "a/b"; empty if the step exists
 }
 
 type fileID struct{ device, inode uint64 }
@@ -46,7 +46,7 @@ func (s step) same(other step) bool {
 	return s.path == other.path || s.file == other.file && s.rest == other.rest
 }
 
-// Find looks an absolute path up, following links, also those that lead to nothing.
+// Find looks an absolute path up, following links, also links that lead to nothing.
 //
 // It returns ErrProc, or an error for a relative path, a circle of links, and a table of
 // mounts that can't be read.
@@ -140,12 +140,12 @@ func (p Place) last() step {
 	return first[len(first)-1]
 }
 
-// Meet reports whether one of two places is the other or inside it.
+// Meet reports whether two places are the same or either is inside the other.
 func Meet(a, b Place) bool { return a.Inside(b) || b.Inside(a) }
 
-// Reaches reports whether who can write a directory can decide what a path leads to: the path
-// is the directory or inside it, or leads through a link there. A path that can't be found
-// counts as one of these.
+// Reaches reports whether someone who can write a directory can decide where a path leads: the
+// path is the directory or inside it, or leads through a link there. It returns true for a
+// path that can't be found.
 func Reaches(dir, path string) bool {
 	reaches, err := Reach(dir, path)
 	return reaches || err != nil
@@ -176,8 +176,7 @@ func LimitReached(err error) bool {
 		errors.Is(err, unix.ENOMEM)
 }
 
-// walk is on its way along a path, with a descriptor of each directory that it has come
-// through.
+// walk follows a path, with an open descriptor of each directory that it passed.
 type walk struct {
 	steps []step
 	fds   []int // of the steps that exist; -1 for a file that was not opened
@@ -225,8 +224,8 @@ func (w *walk) toRoot() {
 	}
 }
 
-// enter goes to what has a name in the current directory, without following a link. If it is a
-// link, enter returns where it leads.
+// enter goes to an entry of the current directory, without following a link. If it is a link,
+// enter returns its target.
 func (w *walk) enter(name string) (target string, err error) {
 	switch name {
 	case "", ".":
@@ -269,7 +268,7 @@ func (w *walk) enter(name string) (target string, err error) {
 	return target, err
 }
 
-// place returns the place to which the walk has come, with all its names.
+// place returns the place that the walk reached, with all its names.
 func (w *walk) place() (Place, error) {
 	own := slices.Clone(w.steps)
 	last := own[len(own)-1]
@@ -293,7 +292,7 @@ func (w *walk) place() (Place, error) {
 	return p, nil
 }
 
-// stepsTo walks along a path that has no links; none if that is not possible any more.
+// stepsTo walks along a path without links; it returns nil if that is not possible any more.
 func stepsTo(path string) []step {
 	w, err := newWalk()
 	if err != nil {

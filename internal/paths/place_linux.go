@@ -15,8 +15,8 @@ import (
 
 const openDir = unix.O_PATH | unix.O_NOFOLLOW | unix.O_DIRECTORY | unix.O_CLOEXEC
 
-// openNoFollow opens what has a name in a directory, also a link itself, without the right to
-// read it.
+// openNoFollow opens an entry of a directory, also a link itself, without the right to read
+// it.
 func openNoFollow(dir int, name string, _ bool) (fd int, err error) {
 	return unix.Openat(dir, name, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 }
@@ -67,7 +67,7 @@ func readMounts() (list []mount, err error) {
 	return list, nil
 }
 
-// unescape reads \040 for a blank, as the table of mounts has it.
+// unescape replaces \040 by a blank, as the table of mounts writes it.
 func unescape(field string) string {
 	parts := strings.Split(field, `\`)
 	for i, part := range parts[1:] {
@@ -83,8 +83,8 @@ func unescape(field string) string {
 	return strings.Join(parts, "")
 }
 
-// otherNames returns the paths that an open file has through other mounts of the same file
-// system. Some may be covered by another mount.
+// otherNames returns the paths of an open file through other mounts of the same file system.
+// Some may be covered by another mount.
 func otherNames(fd int, path string) (names []string, err error) {
 	info, err := os.ReadFile(fmt.Sprintf("/proc/self/fdinfo/%d", fd))
 	if err != nil {

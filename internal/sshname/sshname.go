@@ -14,7 +14,7 @@ import (
 type Host struct {
 	Name        string // as written
 	Destination string // [USER@]HOST
-	Port        string // empty for that of the configuration
+	Port        string // empty for the port in the configuration
 }
 
 // Parse reads the name of a host.
@@ -39,7 +39,8 @@ func Parse(name string) (Host, error) {
 		rest = address
 		h.Port = port
 	}
-	if h.Destination = rest; hasUser {
+	h.Destination = rest
+	if hasUser {
 		h.Destination = user + "@" + rest
 	}
 	bad := func(r rune) bool {

@@ -11,11 +11,11 @@ import (
 const noHome = "/dev/null/home"
 
 // A test must not depend on the settings of whoever runs it, for instance on commit.gpgSign in
-// ~/.gitconfig or on a list of ignored files. So the tests of every package that uses this one
-// run without a home directory; a test that needs one makes it.
+// ~/.gitconfig or on a list of ignored files. So the tests of every package that uses this
+// package run without a home directory; a test that needs a home makes it.
 func init() {
 	if !slices.ContainsFunc(os.Args, isTestFlag) {
-		return // a test has started its own program as another one, with a HOME for that
+		return // a test started its own program as another, with a HOME for that
 	}
 	for name, value := range goDirectories() {
 		if os.Getenv(name) == "" {

@@ -85,8 +85,8 @@ func ErrorIs(t testing.TB, what string, err, target error) {
 	}
 }
 
-// Run runs a command and returns what it printed, without the white space around it. If the
-// command fails, it ends the test.
+// Run runs a command and returns its output, without the white space around it. If the command
+// fails, it ends the test.
 func Run(t testing.TB, cmd *exec.Cmd) string {
 	t.Helper()
 	out, err := cmd.CombinedOutput()
@@ -137,8 +137,8 @@ func Unprivileged(t *testing.T) bool {
 	OK(t, err)
 	OK(t, os.Chmod(dir, 0o755))
 	copied := filepath.Join(dir, "symphony.test")
-	// By another process: a file that this one has open for writing can't be executed while a
-	// parallel test starts a program.
+	// By another process: a file that this process holds open for writing can't be executed
+	// while a parallel test starts a program.
 	OK(t, exec.CommandContext(t.Context(), "install", "-m", "755", exe, copied).Run())
 	temp := filepath.Join(dir, "tmp")
 	OK(t, os.Mkdir(temp, 0o700))
@@ -160,7 +160,7 @@ func Unprivileged(t *testing.T) bool {
 	return false
 }
 
-// All reports whether the tests run that need minutes: those after a commit, in CI. The
+// All reports whether the slow tests run, which need minutes: after a commit, in CI. The
 // variable SYMPHONY_TEST is then "all", or "each", which also tries every combination of
 // deaths and all stored seeds. Without it, the tests before a commit run.
 func All() bool { return os.Getenv("SYMPHONY_TEST") == "all" || Each() }
@@ -168,7 +168,7 @@ func All() bool { return os.Getenv("SYMPHONY_TEST") == "all" || Each() }
 // Each reports whether tests also try combinations that need hours. See [All].
 func Each() bool { return os.Getenv("SYMPHONY_TEST") == "each" }
 
-// Expensive skips a test that is not among those before a commit. See [All].
+// Expensive skips a test that does not run before a commit. See [All].
 func Expensive(t testing.TB) {
 	t.Helper()
 	if !All() {

@@ -33,9 +33,11 @@ func Count(n int64) string {
 // Age is the time from t to now.
 func Age(now, t time.Time) string { return Duration(now.Sub(t)) }
 
-// Duration formats a duration briefly: 41s, 3m 2s, 36m, 2h 5m, 4d. A negative one becomes 0ms.
+// Duration formats a duration briefly: 41s, 3m 2s, 36m, 2h 5m, 4d. A negative duration becomes
+// 0ms.
 func Duration(d time.Duration) string {
-	switch d = max(d, 0); {
+	d = max(d, 0)
+	switch {
 	case d < time.Second:
 		return fmt.Sprintf("%dms", d.Milliseconds())
 	case d < time.Minute:
@@ -76,7 +78,7 @@ func BytesText(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-// ShellQuote quotes a text as one word for a shell, if it needs quotes.
+// ShellQuote quotes a text as a single word for a shell, if it needs quotes.
 func ShellQuote(s string) string {
 	special := func(r rune) bool {
 		return !strings.ContainsRune("/._-+=:@%,", r) && !unicode.IsLetter(r) && !unicode.IsDigit(r)
@@ -95,7 +97,7 @@ func OrNull[T comparable](v T) *T {
 	return &v
 }
 
-// OrEmpty returns what p points to, the inverse of OrNull; the zero value for nil.
+// OrEmpty returns *p, the inverse of OrNull; the zero value for nil.
 func OrEmpty[T any](p *T) (v T) {
 	if p != nil {
 		v = *p
@@ -109,12 +111,12 @@ func JSON(value any) json.RawMessage {
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
 	if err := e.Encode(value); err != nil {
-		panic(err) // the caller has texts, numbers, or what was decoded from JSON
+		panic(err) // the caller passes texts, numbers, or decoded JSON
 	}
 	return bytes.TrimSpace(b.Bytes())
 }
 
-// Time parses a time of ISO 8601, or one with a blank instead of the T. It is in UTC unless it
+// Time parses a time of ISO 8601, also with a blank instead of the T. It is in UTC unless it
 // says otherwise; nil for anything else.
 func Time(s string) *time.Time {
 	for _, layout := range []string{
@@ -131,8 +133,8 @@ func Time(s string) *time.Time {
 
 // YAMLFault returns the line of a text, from 0, that an error of the YAML library is about,
 // and the error's message without the library's name and line. The library's number may be of
-// an enclosing part, too small by one, or missing. But the library reads from the start, so
-// that the shortest beginning of the text with the same error ends on the faulty line.
+// an enclosing part, too small by 1, or missing. But the library reads from the start, so that
+// the shortest beginning of the text with the same error ends on the faulty line.
 func YAMLFault(text []byte, err error) (line int, message string) {
 	message = YAMLMessage(err)
 	lines := bytes.SplitAfter(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
@@ -160,7 +162,7 @@ func YAMLMessage(err error) string {
 	return text
 }
 
-// Tail is a writer that keeps the end of what is written to it.
+// Tail is a writer that keeps the last bytes written to it.
 type Tail struct {
 	Limit int // in bytes
 	buf   []byte

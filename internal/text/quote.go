@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 )
 
-// Visible returns a text from outside as one line in which nothing is hidden and nothing
+// Visible returns a text from outside as a single line in which nothing is hidden and nothing
 // controls a terminal: control characters and bytes that are not UTF-8 are replaced by escapes
 // such as \x1b, and a tab by a blank.
 func Visible(s string) string { return visible(s, false) }
@@ -93,7 +93,7 @@ func ShellIn(dir, command string) string {
 	return "command cd -- " + ShellWord(dir) + " || exit 78; " + command
 }
 
-// ShellWord quotes s as one word for a shell.
+// ShellWord quotes s as a single word for a shell.
 func ShellWord(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 
 var identifier = Pattern(`^[A-Za-z_][A-Za-z0-9_]*$`)

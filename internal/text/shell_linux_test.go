@@ -23,11 +23,21 @@ func TestCommandsInLoginShells(t *testing.T) {
 		{"the profile is read", secret, "echo $KEY", "secret\n", ""},
 		{
 			"secrets are unset", secret,
-			ShellUnset([]string{"KEY", "TOKEN", "NOT_SET"}, "printenv KEY TOKEN OTHER; hello \"a  'b'\" # done\ncat <<E && hello $OTHER\nx\nE"),
+			ShellUnset([]string{
+				"KEY",
+				"TOKEN",
+				"NOT_SET",
+			}, "printenv KEY TOKEN OTHER; hello \"a  'b'\" # done\ncat <<E && hello $OTHER\nx\nE"),
 			"fine\nhello a  'b'\nx\nhello fine\n", "",
 		},
 		{"the status is the command's", secret, ShellUnset([]string{"KEY"}, "exit 5"), "", "exit status 5"},
-		{"a secret that cannot be unset", "KEY=secret; readonly KEY\n", ShellUnset([]string{"KEY"}, "printenv"), "", "exit status"},
+		{
+			"a secret that cannot be unset",
+			"KEY=secret; readonly KEY\n",
+			ShellUnset([]string{"KEY"}, "printenv"),
+			"",
+			"exit status",
+		},
 		{"the directory", elsewhere, ShellIn(dir, "pwd"), dir + "\n", ""},
 		{"no such directory", elsewhere, ShellIn("/nowhere", "pwd"), "", "exit status 78"},
 	} {

@@ -26,7 +26,7 @@ func Within(s string, n int) string {
 	return s[:max(0, n)]
 }
 
-// Short returns s, or what is within n bytes of it and an ellipsis.
+// Short returns s, cut to n bytes and an ellipsis if it is longer.
 func Short(s string, n int) string {
 	if short := Within(s, n); short != s {
 		return short + "…"
@@ -49,7 +49,8 @@ func Unique(list []string) []string {
 	words := []string{}
 	seen := map[string]bool{"": true}
 	for _, word := range list {
-		if word = strings.TrimSpace(word); !seen[word] {
+		word = strings.TrimSpace(word)
+		if !seen[word] {
 			seen[word] = true
 			words = append(words, word)
 		}
@@ -107,9 +108,9 @@ func IssueAddress(s string) (address string, ok bool) {
 	return strings.ToLower(u.Host + "/" + strings.Join(parts, "/")), true
 }
 
-// Nearest returns up to three known names that resemble a mistyped name, the most similar one
+// Nearest returns up to three known names that resemble a mistyped name, the most similar
 // first. It ignores case and surrounding space. Two names are similar if at most a third of
-// their characters differ, or if one contains the other.
+// their characters differ, or if either contains the other.
 func Nearest(name string, known []string) []string {
 	type match struct {
 		name string
@@ -177,8 +178,8 @@ func leadingDigits(s string) string {
 	return s[:len(s)-len(strings.TrimLeft(s, "0123456789"))]
 }
 
-// Pattern returns a regular expression that is compiled when it is first used: a pass that has
-// nothing to do needs few of all.
+// Pattern returns a regular expression that is compiled when it is first used: a pass with
+// nothing to do needs few of them.
 func Pattern(expression string) func() *regexp.Regexp {
 	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })
 }

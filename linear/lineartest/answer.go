@@ -23,7 +23,7 @@ type request struct {
 	Variables     map[string]any `json:"variables"`
 }
 
-// apiError is one entry of errors, shaped as Linear's are.
+// apiError is an entry of errors, in Linear's shape.
 type apiError struct {
 	Message    string     `json:"message"`
 	Path       []any      `json:"path,omitempty"`
@@ -184,7 +184,7 @@ func (s *Server) authenticate(header string) (result, bool) {
 }
 
 // allowance is an hourly allowance. Linear renews its allowances at a constant rate, which the
-// headers show; this one stays.
+// headers show; here they are never renewed.
 type allowance struct{ limit, left float64 }
 
 func newAllowance(limit int) allowance { return allowance{float64(limit), float64(limit)} }
@@ -210,7 +210,7 @@ func (s *Server) limitHeaders(h http.Header) {
 // The kinds of Failure.
 const (
 	FailStatus  = "status"  // answer with Status and Body
-	FailGraphQL = "graphql" // HTTP 200 with one error of Message
+	FailGraphQL = "graphql" // HTTP 200 with a single error of Message
 	// HTTP 400 RATELIMITED, or Status; allowance gone until ResetMS from now
 	FailRateLimit = "rate_limit"
 	FailHang      = "hang"           // accept and never answer
@@ -246,8 +246,7 @@ func (s *Server) failureOf(q *query) *Failure {
 	})
 }
 
-// instead returns what a failure answers instead of the server; false if the server is to
-// answer.
+// instead returns the answer of a failure; false if the server is to answer.
 func (s *Server) instead(f *Failure, h http.Header) (result, bool) {
 	if f == nil {
 		return result{}, false

@@ -12,7 +12,7 @@ import (
 )
 
 // object is an entity or a payload, by its fields. A value is a string, float64, bool,
-// time.Time, nil, object, connection, or a function that returns one of these: other entities
+// time.Time, nil, object, connection, or a function that returns such a value: other entities
 // are looked up only if a query selects them.
 type object map[string]any
 
@@ -27,7 +27,7 @@ func (o object) field(name string) any {
 	return value
 }
 
-// entity adds what all entities have.
+// entity adds the fields that all entities share.
 func entity(typ, id string, created, updated time.Time, fields object) object {
 	maps.Copy(fields, object{
 		"__typename": typ,

@@ -17,7 +17,8 @@ import (
 const (
 	defaultPage = 50
 	largestPage = 250
-	// largestComplexity is what Linear accepts for one request, in points.
+	// largestComplexity is the price of the most expensive request that Linear accepts, in
+	// points.
 	largestComplexity = 10000
 )
 
@@ -28,7 +29,7 @@ type query struct {
 	*graphqltest.Request
 }
 
-// answer answers the operation's root fields. Their types are not nullable, so that after one
+// answer answers the operation's root fields. Their types are not nullable, so that after any
 // error there is no data.
 func (q *query) answer() (data map[string]any, errs []apiError) {
 	var path []any
@@ -60,8 +61,8 @@ func (q *query) answer() (data map[string]any, errs []apiError) {
 const specified = " id identifier title description priority state branchName url labels " +
 	"inverseRelations createdAt updatedAt project "
 
-// beyond returns what a query asks for beside issues with these fields, or that it asks for a
-// list without $after; empty for neither.
+// beyond returns the first field that a query asks for beside issues with these fields, or "a
+// list without $after"; empty for neither.
 func (q *query) beyond() string {
 	for _, root := range q.fields(q.SelectionSet) {
 		issue := q.fields(root.SelectionSet)
@@ -216,7 +217,7 @@ func matchesValue(value any, filter map[string]any) bool {
 	return true
 }
 
-// compare evaluates one comparator.
+// compare evaluates a comparator.
 func compare(value any, op string, want any) bool {
 	if t, ok := value.(time.Time); ok {
 		w, _ := time.Parse(time.RFC3339Nano, fmt.Sprint(want)) // the schema knows that it is a time

@@ -2,7 +2,7 @@
 // of Linear's GraphQL API that symphony and its agents use.
 //
 // A request is authenticated, counted against an allowance, validated (Config.Validate),
-// priced as Linear prices it, and answered by its root fields: query.go has the queries,
+// priced as Linear prices it, and answered by its root fields: query.go contains the queries,
 // object.go the fields of the entities and the mutations. A field that is not implemented is
 // an error. Fail makes requests fail.
 package lineartest
@@ -30,8 +30,8 @@ type Config struct {
 	Key string
 	// Now is the clock of the data and of the allowance; time.Now if nil.
 	Now func() time.Time
-	// Validate checks a request against the API's schema and returns what is wrong with it. If
-	// it is nil, only the fields that are used are checked.
+	// Validate checks a request against the API's schema and returns its faults. If it is nil,
+	// only the fields that are used are checked.
 	Validate func(*graphqltest.Request) []error
 	// RequestsPerHour and ComplexityPerHour are the allowance; 5,000 and 3,000,000 if 0. It is
 	// not renewed.
@@ -53,7 +53,7 @@ type Server struct {
 	requests allowance
 	points   allowance
 	strict   bool // Specified was called
-	// the time of all answers and changes; nil or zero for that of the configuration
+	// the time of all answers and changes; nil or zero for the configured clock
 	stopped atomic.Pointer[time.Time]
 }
 
@@ -75,7 +75,7 @@ func (s *Server) Specified() {
 	s.strict = true
 }
 
-// Entry is one GraphQL request that was received. The key is not in it.
+// Entry is a GraphQL request that was received. The key is not in it.
 type Entry struct {
 	Operation string // its name
 }

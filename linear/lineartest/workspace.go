@@ -33,7 +33,7 @@ type SeedTeam struct {
 	States    []SeedState
 }
 
-// SeedState is a workflow state; Type is one of Linear's (backlog, unstarted, started,
+// SeedState is a workflow state; Type is a type of Linear (backlog, unstarted, started,
 // completed, canceled …).
 type SeedState struct{ Name, Type string }
 
@@ -58,7 +58,7 @@ type Issue struct {
 	Branch      string   // derived from identifier and title if empty
 	URL         string   // read-only
 	Labels      []string // created if they do not exist
-	// email of who sets labels that the issue has not had; the key's user if empty
+	// email of the user who sets new labels; the key's user if empty
 	LabeledBy string
 	Assignee  string   // email, id or "me"; empty if not assigned
 	BlockedBy []string // identifiers
@@ -67,7 +67,8 @@ type Issue struct {
 	Archived  bool
 	Comments  []Comment // oldest first
 
-	// labels that were set or removed; as in Linear, not those with which the issue was made
+	// labels that were set or removed; as in Linear, without the labels at the issue's
+	// creation
 	history []change
 }
 
@@ -238,7 +239,7 @@ func (w *workspace) label(ref string) string {
 	)
 	if name == "" {
 		name = ref
-		// a renamed label has the id of this name
+		// the id of this name belongs to a renamed label
 		if slices.Contains(slices.Collect(maps.Values(w.renamed)), w.labelID(name)) {
 			w.renamed[strings.ToLower(name)] = w.nextID("label")
 		}
@@ -343,8 +344,8 @@ func (w *workspace) add(given Issue) (*Issue, error) {
 	return i, nil
 }
 
-// edit sets the fields of an issue to those of want, or changes nothing. Id, identifier, team,
-// URL, times, comments and links stay.
+// edit sets the fields of an issue to the fields of want, or changes nothing. Id, identifier,
+// team, URL, times, comments and links stay.
 func (w *workspace) edit(i *Issue, want Issue) error {
 	t := w.team(i.Team)
 	state := t.state(want.State)

@@ -24,8 +24,8 @@ const (
 	// process; without a role any process dies.
 	pointVar = "SYMPHONY_CRASH_AT"
 	// logVar is a file. Together with pointVar, the process that dies creates it, and a
-	// process that finds it does not die, so that only one of the processes that inherit the
-	// variables dies. Without pointVar, each visit is appended to the file as a line
+	// process that finds it does not die, so that a single process among those that inherit
+	// the variables dies. Without pointVar, each visit is appended to the file as a line
 	// "ROLE:NAME PID".
 	logVar = "SYMPHONY_CRASH_LOG"
 	// stopVar makes the process stop (SIGSTOP) instead of dying.

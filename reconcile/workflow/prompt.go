@@ -265,7 +265,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 	if issue.Assignee != nil {
 		vars["assignee_id"] = issue.Assignee.ID
 	}
-	// Liquid knows two names for nil, and the library only one of them.
+	// Liquid has two names for nil; the library knows only "nil".
 	root := map[string]any{"issue": vars, "attempt": nil, "null": nil, stepVar: new(int)}
 	if attempt > 0 {
 		root["attempt"] = attempt

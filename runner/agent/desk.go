@@ -21,7 +21,7 @@ type RequestStore interface {
 	// AddRequest stores a request durably and assigns its number. The error wraps
 	// reconcile.ErrConflict if the worker no longer owns the run.
 	AddRequest(ctx context.Context, r reconcile.Request) (reconcile.Request, error)
-	// RequestByID returns the request, with the decision if there is one.
+	// RequestByID returns the request, including its decision, if any.
 	RequestByID(ctx context.Context, issueID string, number int) (reconcile.Request, error)
 	// ResolveRequest ends the request and returns it as it is then. A request that was decided
 	// before it could expire keeps its decision.
@@ -44,7 +44,7 @@ type Desk struct {
 	Now      func() time.Time
 	Instant  func() reconcile.Instant
 	// Run returns the current state of the run. Ending is closed when the run must end, Gone
-	// when its agent has exited.
+	// when its agent exits.
 	Run          func() reconcile.Run
 	Ending, Gone <-chan struct{}
 	// Notify starts to notify a person of new requests, without waiting. Nil: the next pass
@@ -65,7 +65,7 @@ const (
 type question struct {
 	reconcile.Request
 	asked []Question      // the agent's own, whose ids and labels may contain secrets
-	key   hpke.PrivateKey // for secret answers, nil if no question expects one
+	key   hpke.PrivateKey // for secret answers, nil if no question expects a secret
 	log   *slog.Logger
 }
 
@@ -126,8 +126,8 @@ func (d *Desk) declined(err error) Decision {
 	return Decision{Reason: "it can't be passed to an operator: " + err.Error()}
 }
 
-// sent returns what Decision.Sent does: the request counts as answered, and not before. If
-// this run dies with the answer, the next one passes it on.
+// sent returns the function for Decision.Sent. It marks the request as answered; earlier the
+// request is not. If this run dies with the answer, the next run passes it on.
 func (d *Desk) sent(q *question) func() {
 	return func() { _, _ = d.resolve(q, reconcile.RequestAnswered) } // resolve logs its error
 }
@@ -214,8 +214,8 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	return q, nil
 }
 
-// summary returns the summary with the whole command in it, because that is what the operator
-// approves.
+// summary returns the summary with the whole command in it, because the operator approves the
+// whole command.
 func (d *Desk) summary(ask Request) string {
 	summary := ask.Summary
 	oneLine := text.OneLine(ask.Command)
@@ -229,8 +229,8 @@ func (d *Desk) summary(ask Request) string {
 	return d.Redactor.Text(summary)
 }
 
-// detail returns what an operator is shown. Patches may be cut. Commands, questions and
-// permissions are not, because an operator could not approve what is not shown.
+// detail returns the text shown to an operator. Patches may be cut. Commands, questions and
+// permissions are not, because operators can only approve text that they see.
 func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	room := maxRequest
 	cut := 0
@@ -269,7 +269,7 @@ func (d *Desk) detail(ask Request) (reconcile.RequestDetail, error) {
 	}
 	if len(ask.Permissions) > 0 {
 		detail.Permissions = d.Redactor.Bytes(ask.Permissions)
-		if !json.Valid(detail.Permissions) { // redaction has replaced a number or a word
+		if !json.Valid(detail.Permissions) { // redaction replaced a number or a word
 			detail.Permissions = text.JSON(string(detail.Permissions))
 		}
 	}

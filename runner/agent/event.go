@@ -11,7 +11,7 @@ import (
 
 // Names of events, of specification 10.4 and some more.
 const (
-	EventSessionStarted = "session_started" // a turn has started; its thread and id are known
+	EventSessionStarted = "session_started" // a turn started; its thread and id are known
 	EventStartupFailed  = "startup_failed"
 	EventTurnCompleted  = "turn_completed"
 	EventTurnFailed     = "turn_failed"
@@ -41,13 +41,13 @@ const (
 
 	// Events of the worker.
 	EventPrompt = "turn_prompt" // the text of a turn: a PromptEvent
-	// what an operator has told the agent: reconcile.Words
+	// a message from an operator to the agent: reconcile.Words
 	EventTold = "operator_message"
 	// a change that the agent made in the tracker: a reconcile.Mutation
 	EventMutation = "tracker_mutation"
 	// git hooks and settings of the agent that were undone: a GitUndoneEvent
 	EventGitUndone = "git_configuration_undone"
-	// what the workspace contains at the end of the run: a host.WorkEnd
+	// the contents of the workspace at the end of the run: a host.WorkEnd
 	EventWorkEnd = "work_end"
 )
 
@@ -62,7 +62,7 @@ type GitUndoneEvent struct {
 	Names []string `json:"names"`
 }
 
-// Event is one thing that happened on the agent's stream, and a line of events.jsonl
+// Event is something that happened on the agent's stream, and a line of events.jsonl
 // (specification 10.4).
 type Event struct {
 	No   int64     `json:"no,omitempty"` // in the log of a complete EventLog, from 1
@@ -72,7 +72,7 @@ type Event struct {
 	PID      int    `json:"codex_app_server_pid,omitempty"`
 	ThreadID string `json:"thread_id,omitempty"` // may be a sub-agent's
 	TurnID   string `json:"turn_id,omitempty"`
-	Message  string `json:"message,omitempty"` // one short line for an operator
+	Message  string `json:"message,omitempty"` // a short line for an operator
 	// Routine marks events that tell an operator nothing, such as a change of the connection's
 	// state.
 	Routine bool `json:"routine,omitempty"`
@@ -80,8 +80,8 @@ type Event struct {
 	Usage *Usage `json:"usage,omitempty"`
 	Item  *Item  `json:"item,omitempty"` // the item that started or ended, nil for other events
 	// Raw is the agent's line, nil for the session's own events and for a line that is not
-	// JSON. Events of the worker have their payload here. The log omits it if Item has all of
-	// it.
+	// JSON. Events of the worker store their payload here. The log omits it if Item contains
+	// all of it.
 	Raw json.RawMessage `json:"payload,omitempty"`
 	// Fragment marks a piece of something that a later event contains as a whole, such as a
 	// message.
@@ -108,7 +108,7 @@ const (
 type Item struct {
 	ID    string   `json:"id,omitempty"`
 	Kind  ItemKind `json:"kind"`
-	Ended bool     `json:"ended"` // false: it has started
+	Ended bool     `json:"ended"` // false: it started
 	// a word of the agent, such as "failed" or "declined"
 	Status   string `json:"status,omitempty"`
 	Text     string `json:"text,omitempty"` // of a message
@@ -120,7 +120,7 @@ type Item struct {
 	Output     string       `json:"output,omitempty"` // of a command
 	Changes    []FileChange `json:"changes,omitempty"`
 	Tool       string       `json:"tool,omitempty"`
-	// what a tool is asked for, such as "mutation issueUpdate"; short
+	// the request to a tool, such as "mutation issueUpdate"; short
 	Call   string `json:"call,omitempty"`
 	Result string `json:"result,omitempty"` // of a tool, or its error
 }
@@ -136,8 +136,8 @@ func (i *Item) Works() bool {
 	return i != nil && i.Kind != ItemPrompt && i.Kind != ItemMessage && i.Kind != ItemReasoning
 }
 
-// Activity describes in one line what the agent does from this item on: the command or the
-// call that has begun, or the first line of a sentence. It is empty for other items.
+// Activity describes in a line the agent's work from this item on: the command or the call
+// that begins, or the first line of a sentence. It is empty for other items.
 func (i *Item) Activity() string {
 	switch {
 	case i == nil:
@@ -154,5 +154,5 @@ func (i *Item) Activity() string {
 	return ""
 }
 
-// FileChange is one file of a patch. The path of a moved file is "OLD → NEW".
+// FileChange is a changed file of a patch. The path of a moved file is "OLD → NEW".
 type FileChange = reconcile.RequestChange

@@ -16,14 +16,14 @@ import (
 
 const (
 	maxEventFile = 16 << 20 // bytes of events.jsonl before it is rotated
-	maxPayload   = 32 << 10 // bytes of one payload or item
+	maxPayload   = 32 << 10 // bytes of a payload or item
 )
 
-// EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl and
-// replaces the one before, so that the latest events of a run are kept.
+// EventLog writes events.jsonl without secrets. A full file is renamed to events.1.jsonl,
+// which replaces the previous file, so that the latest events of a run are kept.
 type EventLog struct {
-	// Complete: the events have numbers, and the agent's own lines also where an item has all
-	// of them. For clients that read events as the agent has sent them, from where they have
+	// Complete: number the events, and keep the agent's own lines even where an item contains
+	// all of them. Clients can then read events as the agent sent them, from where they
 	// stopped.
 	Complete bool
 	path     string
@@ -59,7 +59,7 @@ func (l *EventLog) open() error {
 	return nil
 }
 
-// Append writes one event as one line. A long payload is shortened.
+// Append writes an event as a line. A long payload is shortened.
 func (l *EventLog) Append(e Event) error {
 	data, err := l.encode(e)
 	if err != nil {
@@ -117,7 +117,7 @@ func (l *EventLog) encode(e Event) ([]byte, error) {
 // rotate starts a new file. After an error the next event tries again.
 func (l *EventLog) rotate() error {
 	full := l.file
-	// An earlier call may have renamed the file and failed to create the new one.
+	// An earlier call may have renamed the file and failed to create the new file.
 	if err := os.Rename(l.path, PreviousEvents(l.path)); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("event log: %w", err)
 	}
@@ -135,8 +135,9 @@ func (l *EventLog) Close() error {
 }
 
 // shorten returns a JSON value of at most limit bytes. Long strings keep their beginning and
-// end, so that a shortened event still tells what was run, where, and how it ended. Strings
-// are redacted before they are cut, because a part of a secret would not be recognised.
+// end, so that a shortened event still tells which command ran, where, and how it ended.
+// Strings are redacted before they are cut, because a part of a secret would not be
+// recognised.
 func shorten(payload json.RawMessage, limit int, r *Redactor) json.RawMessage {
 	if len(payload) <= limit {
 		return payload
@@ -191,8 +192,8 @@ func cutStrings(value any, room int, r *Redactor) any {
 	return value
 }
 
-// cutMiddle keeps three quarters of room from the beginning of a string and one quarter from
-// its end.
+// cutMiddle keeps three quarters of room from the beginning of a string and a quarter from its
+// end.
 func cutMiddle(s string, room int) string {
 	if len(s) <= room {
 		return s

@@ -39,15 +39,15 @@ const ellipsis = "…" // marks the end of a text that was cut
 // may write them. A nil Redactor changes nothing. Its methods may be called from several
 // goroutines.
 type Redactor struct {
-	shapes bool // also replace what has the form of a secret
+	shapes bool // also replace text with the form of a secret
 
 	mu       sync.RWMutex
 	forms    []string // the texts to replace, the longest first; the slice is never modified
 	replacer *strings.Replacer
 }
 
-// NewRedactor returns a Redactor for the values and for what is secret by its form: logins of
-// HTTP and in URLs, and tokens.
+// NewRedactor returns a Redactor for the values and for text with the form of a secret: logins
+// of HTTP and in URLs, and tokens.
 func NewRedactor(values []string) *Redactor {
 	r := &Redactor{shapes: true}
 	r.Add(values)
@@ -111,7 +111,7 @@ var (
 	wordEnd = text.Pattern(`[A-Za-z0-9]$`)
 )
 
-// hideShapes replaces what is secret by its form.
+// hideShapes replaces text with the form of a secret.
 func hideShapes(text string) string {
 	isNoImage := func(_, _, after string) bool { return !strings.HasPrefix(after, "sha256:") }
 	isBasic := func(_, found, _ string) bool { return isLogin(found) }
@@ -137,8 +137,9 @@ func isLogin(text string) bool {
 	return err == nil && found && utf8.Valid(user)
 }
 
-// replaceFound replaces what a pattern finds between its first group and its last one, which
-// may be missing, if secret accepts it, given the byte before it and the text after it.
+// replaceFound replaces the part of each match between the first and the last group of the
+// pattern, which may be missing. It asks secret first, with the byte before the match, the
+// match, and the text after it.
 func replaceFound(text string, pattern *regexp.Regexp, secret func(before, found, after string) bool) string {
 	var out strings.Builder
 	done := 0
@@ -237,7 +238,7 @@ func (r *Redactor) Split(data []byte) (clean, held []byte) {
 	return r.Bytes(data[:end]), bytes.Clone(data[end:])
 }
 
-// Writer redacts what is written to W. Each call of Write must be a complete record.
+// Writer redacts text and writes it to W. Each call of Write must be a complete record.
 type Writer struct {
 	W        io.Writer
 	Redactor *Redactor
@@ -266,8 +267,8 @@ func EnvSecrets(env []string) []string {
 	return found
 }
 
-// SecretValue reports whether the value of a variable with the name of a secret can be one: it
-// is long enough, and not the path of an existing file.
+// SecretValue reports whether the value of a variable with the name of a secret can be a
+// secret: it is long enough, and not the path of an existing file.
 func SecretValue(value string) bool {
 	if !strings.HasPrefix(value, "/") {
 		return len(value) >= minPiece
@@ -315,7 +316,7 @@ func quoteHTML(value string) string {
 	return withoutQuotes(escaped.Bytes())
 }
 
-// withoutQuotes returns what is between the quotes.
+// withoutQuotes returns the text between the quotes.
 func withoutQuotes(quoted []byte) string { return string(quoted[1 : len(quoted)-1]) }
 
 // ascii escapes the characters of a JSON string that are not ASCII, as some JSON encoders do.
@@ -334,8 +335,8 @@ func base64Forms(value string) []string {
 	}
 	for before := range 3 {
 		coded := base64.RawStdEncoding.EncodeToString([]byte(strings.Repeat("\x00", before) + value))
-		// A letter has six bits. These are the first one that begins within the value, and the
-		// end of the last one.
+		// A letter stands for six bits. These are the first letter that begins within the
+		// value, and the end of the last.
 		first := (8*before + 5) / 6
 		end := 8 * (before + len(value)) / 6
 		all = append(all, coded[first:end])

@@ -32,7 +32,8 @@ const (
 	QuestionAsk
 )
 
-// RequestKind is what an agent asks an operator for.
+// RequestKind is the kind of an agent's request to an operator, such as the approval of a
+// command.
 type RequestKind = reconcile.RequestKind
 
 // The kinds of requests.
@@ -49,8 +50,9 @@ type Request struct {
 	Kind     RequestKind
 	ThreadID string // may be a sub-agent's
 	ItemID   string // of the command or the patch that waits, "" for a question
-	// Summary is one line with all that an approval grants, such as "network, write /opt: make
-	// install". Only commands, which are complete in Command, and questions are cut.
+	// Summary is a line that lists everything that an approval grants, such as "network, write
+	// /opt: make install". Only commands, which are complete in Command, and questions are
+	// cut.
 	Summary string
 	Reason  string // given by the agent, or ""
 	// Command and Cwd belong to RequestCommand, Changes and GrantRoot to RequestFileChange,
@@ -68,7 +70,7 @@ type Request struct {
 	OutsideSandbox bool
 }
 
-// Question is one of the questions of a Request, Option a suggested answer.
+// Question is a question of a Request, Option a suggested answer.
 type (
 	Question = reconcile.RequestQuestion
 	Option   = reconcile.RequestOption
@@ -83,8 +85,8 @@ type Decision struct {
 	Answers    map[string][]string // by the questions' ids
 	Expired    bool                // there was no decision in time
 	By         string              // who decided, for the event; "" without a decision
-	// Sent, if set, is called once the answer has been written to the agent. It is not called
-	// if the request ended first.
+	// Sent, if set, is called after the answer is written to the agent. It is not called if
+	// the request ended first.
 	Sent func()
 }
 

@@ -11,8 +11,8 @@ import (
 // maxRework bounds the texts from a pull request in a turn, in bytes.
 const maxRework = 24 << 10
 
-// ReworkText tells an agent what its pull request has come back for. logs are the ends of the
-// logs of failed checks, by their names.
+// ReworkText tells an agent why its pull request came back. logs are the ends of the logs of
+// failed checks, by their names.
 func ReworkText(r *reconcile.Rework, logs map[string]string) string {
 	parts := []string{
 		fmt.Sprintf(
@@ -84,8 +84,8 @@ func reviewText(v reconcile.Review, room *room) string {
 	return strings.Join(parts, "\n\n")
 }
 
-// room divides the bytes of a turn among its texts: what one does not need is left for the
-// next ones. Names and fences need the rest.
+// room divides the bytes of a turn among its texts: a short text leaves more for the texts
+// after it. Names and fences need the rest.
 type room struct{ bytes, texts int }
 
 func newRoom(r *reconcile.Rework, logs map[string]string) *room {

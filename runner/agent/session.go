@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Session is one conversation with one running agent. Its methods may be called from several
-// goroutines; one turn runs at a time.
+// Session is a conversation with a running agent. Its methods may be called from several
+// goroutines; only one turn runs at a time.
 //
 //	Initialize ─► StartThread | ResumeThread ─► RunTurn … RunTurn ─► Close
 type Session interface {
@@ -23,20 +23,20 @@ type Session interface {
 	// ResumeThread loads a stored thread and makes it the session's. Errors: ErrNoThread,
 	// ErrThreadBusy, *Error.
 	ResumeThread(ctx context.Context, id string, p ThreadParams) error
-	// RunTurn runs one turn on the thread and waits for its end. It returns an error unless
-	// the turn was completed. After a timeout or the end of ctx the agent continues the turn
-	// until Interrupt or Close.
+	// RunTurn runs a turn on the thread and waits for its end. It returns an error unless the
+	// turn was completed. After a timeout or the end of ctx the agent continues the turn until
+	// Interrupt or Close.
 	RunTurn(ctx context.Context, p TurnParams) (Turn, error)
-	// Steer adds input to the running turn. Without one the error is ErrNoTurn.
+	// Steer adds input to the running turn. Without a running turn the error is ErrNoTurn.
 	Steer(ctx context.Context, input []Input) error
 	// Interrupt ends the running turn and waits for its end. Without a running turn it does
 	// nothing.
 	Interrupt(ctx context.Context) error
-	// ProbeSandbox has the agent run a command that does nothing in cwd, under the sandbox
-	// policy of a turn. It uses no tokens. Errors: CodeSandboxUnavailable, ErrNoProbe if only
-	// a turn can tell, those of a session that has ended.
+	// ProbeSandbox lets the agent run a command that does nothing in cwd, under the sandbox
+	// policy of a turn. It uses no tokens. Errors: CodeSandboxUnavailable; ErrNoProbe if only
+	// a turn can tell; the errors of an ended session.
 	ProbeSandbox(ctx context.Context, cwd string, policy json.RawMessage) error
-	// Exec runs one command under a sandbox policy, without a turn.
+	// Exec runs a command under a sandbox policy, without a turn.
 	Exec(ctx context.Context, p ExecParams) (ExecResult, error)
 	// Usage is the sum of UsageByThread: the tokens of the thread and its sub-agents,
 	// also of earlier runs.
@@ -45,19 +45,19 @@ type Session interface {
 	// RateLimits is the latest state of the account's limits as JSON of the agent, nil if none
 	// was reported.
 	RateLimits() json.RawMessage
-	// Model names the model of the thread and those that it was rerouted to, joined by plus
+	// Model names the model of the thread and the models it was rerouted to, joined by plus
 	// signs.
 	Model() string
 	// Close closes the agent's stdin, which makes it exit, and ends all calls. It may be
 	// called more than once.
 	Close() error
-	// Done is closed when the agent's stdout has ended and all its events were delivered.
+	// Done is closed when the agent's stdout ends and all its events are delivered.
 	Done() <-chan struct{}
 	// Login asks for the agent's login, and for its model provider as configured in cwd. It
 	// needs no thread.
 	Login(ctx context.Context, cwd string) (Login, error)
-	// Models asks for the model that is configured in cwd, "" if none is, and for those that
-	// the agent knows; none with a model provider of the operator.
+	// Models asks for the model that is configured in cwd, "" if none is, and for the models
+	// that the agent knows; none with a model provider of the operator.
 	Models(ctx context.Context, cwd string) (configured string, known []string, err error)
 }
 
@@ -85,8 +85,8 @@ type Options struct {
 	TurnTimeout  time.Duration
 	StallTimeout time.Duration // without progress during a turn (codex.stall_timeout_ms)
 	// Busy reports whether a process that the agent started during this turn is alive. It is
-	// called when StallTimeout has passed without progress: if it returns true, as while a
-	// command runs, the limit is TurnTimeout. May be nil.
+	// called after StallTimeout without progress: if it returns true, as while a command runs,
+	// the limit is TurnTimeout. May be nil.
 	Busy func() bool
 	// Unheard reports whether the agent can't be heard at present, because the link to its
 	// machine is lost. Then it is not late with anything. Nil: it can always be heard.
@@ -96,12 +96,12 @@ type Options struct {
 	OnApproval Approval
 	OnQuestion QuestionPolicy
 	Ask        Asker
-	// Tools are offered to the model; CallTool runs one call. Calls run concurrently, and
-	// their context ends with the turn, the request or the session.
+	// Tools are offered to the model; CallTool runs a call. Calls run concurrently, and their
+	// context ends with the turn, the request or the session.
 	Tools    []Tool
 	CallTool func(ctx context.Context, name string, args json.RawMessage) ToolResult
 	Now      func() time.Time // the clock of events; nil for the system's
-	// OnEvent is called with every event, in order and one at a time. It may block: reading
+	// OnEvent is called with every event, in order, never concurrently. It may block: reading
 	// goes on until a queue is full.
 	OnEvent func(Event)
 }
@@ -109,11 +109,11 @@ type Options struct {
 // DefaultReadTimeout is used if Options.ReadTimeout is not set.
 const DefaultReadTimeout = 5 * time.Second
 
-// Server is what the agent reports about itself.
+// Server is the agent's report about itself.
 type Server struct {
 	UserAgent string // such as "symphony/0.169.0 (Debian 12)"
 	Home      string // such as "/home/ann/.codex"; "" if it reports none
-	Version   string // such as "0.169.0"; "" if the user agent has none
+	Version   string // such as "0.169.0"; "" if the user agent names none
 }
 
 // ThreadParams describe a thread. If a policy is nil, the agent's configuration decides.
@@ -127,7 +127,7 @@ type ThreadParams struct {
 	TurnPolicy json.RawMessage
 	// overrides of the agent's configuration, such as "features.goals": false
 	Config map[string]any
-	// Of the model; "" for what the agent's configuration says.
+	// Of the model; "" for the values in the agent's configuration.
 	Model, BaseInstructions, DeveloperInstructions string
 }
 
@@ -145,8 +145,8 @@ type TurnParams struct {
 	Traceparent string // of the agent's spans, as the W3C writes it; "" for none
 }
 
-// Input is a piece of what a turn is given: a text, or an image by its URL, which may be a
-// data URL, or by its path.
+// Input is a part of the input of a turn: a text, or an image by its path or by its URL, which
+// may be a data URL.
 type Input struct {
 	Type string `json:"type"` // text, image, localImage
 	Text string `json:"text,omitempty"`
@@ -158,7 +158,7 @@ type Input struct {
 type ExecParams struct {
 	Command       []string // such as ["git", "status"]
 	Cwd           string
-	Env           map[string]any // variables that differ from the agent's own; nil removes one
+	Env           map[string]any // variables that differ from the agent's own; nil removes a variable
 	SandboxPolicy json.RawMessage
 	// the permission profile that applies instead of SandboxPolicy; "" for none
 	Permissions string
@@ -184,8 +184,8 @@ type Tool struct {
 	Name        string // letters, digits, _ and -, such as "hand_over"
 	Description string
 	InputSchema json.RawMessage // JSON Schema of the arguments
-	// Summary describes in a few words what a call does, such as "mutation issueUpdate", ""
-	// for arguments that it can't read. Nil: the arguments say it.
+	// Summary describes a call in a few words, such as "mutation issueUpdate", "" for
+	// arguments that it can't read. Nil: the arguments say it.
 	Summary func(args json.RawMessage) string
 }
 
@@ -214,10 +214,10 @@ type Login struct {
 
 // Errors that callers tell apart with errors.Is.
 var (
-	// ErrNoThread means that the agent has not stored the thread, or that its model provider
-	// is no longer the one in use. A new thread can be started.
+	// ErrNoThread means that the agent did not store the thread, or that its model provider is
+	// no longer in use. A new thread can be started.
 	ErrNoThread = errors.New("the agent can't continue this thread")
-	// ErrThreadBusy means that another live process has the thread open.
+	// ErrThreadBusy means that another live process holds the thread open.
 	ErrThreadBusy = errors.New("another process has the thread open")
 	// ErrNoTurn means that no turn is running.
 	ErrNoTurn = errors.New("no turn is running")
@@ -266,15 +266,15 @@ func UnknownKind(kind string) error {
 // Error is any failure of a session except the end of the caller's context.
 type Error struct {
 	Code    Code
-	Message string // one line
+	Message string // a single line
 	// Cause is the class of the fault behind the error: of the last error before a stall
 	// (network, agent_quota, agent_auth), or codex_incompatible with Said. "" if the Code says
 	// it all.
 	Cause Code
-	// Said is what the agent has written to its stdout in place of its first message, such as
-	// "Update now? [Y/n]", else "".
+	// Said is the text that the agent wrote to its stdout in place of its first message, such
+	// as "Update now? [Y/n]", else "".
 	Said string
-	Err  error // one of the errors above, or nil
+	Err  error // an error from the list above, or nil
 }
 
 func (e *Error) Error() string {
@@ -287,8 +287,8 @@ func (e *Error) Error() string {
 	return string(e.Code) + ": " + e.Message
 }
 
-// Saying returns the error with what the agent has written to its stdout in place of its first
-// message.
+// Saying returns the error with the text that the agent wrote to its stdout in place of its
+// first message.
 func (e *Error) Saying(said string) *Error {
 	out := *e
 	out.Said = said

@@ -11,8 +11,8 @@ import (
 	"sync"
 )
 
-// TailFile keeps the end of what is written to it, without secrets. The output of a talkative
-// program can't fill the disk.
+// TailFile keeps the end of its input, without secrets. The output of a talkative program
+// can't fill the disk.
 type TailFile struct {
 	mu       sync.Mutex
 	file     *os.File
@@ -93,7 +93,7 @@ func (t *TailFile) Tail(n int) string {
 	return string(buf[max(0, len(buf)-n):])
 }
 
-// Close writes what was held back and closes the file.
+// Close writes the bytes that were held back and closes the file.
 func (t *TailFile) Close() error {
 	t.mu.Lock()
 	defer t.mu.Unlock()

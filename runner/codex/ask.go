@@ -37,7 +37,7 @@ func kindText(r *agent.Request) string {
 	return string(r.Kind)
 }
 
-// commandRequest reads a request to run a command, or to give input to a running one.
+// commandRequest reads a request to run a command, or to give input to a running command.
 func commandRequest(p *params, place workplace) approval {
 	command := shellText(commandText(p.Command))
 	summary := cmp.Or(command, "a command that codex did not name")
@@ -112,10 +112,11 @@ func toolRequest(p *params) (r agent.Request, isTool bool) {
 	return r, meta.Kind == "mcp_tool_call"
 }
 
-// uncut folds a text into one line without cutting it, because an approval grants all of it.
+// uncut folds a text into a single line without cutting it, because an approval grants all of
+// it.
 func uncut(text string) string { return oneLine(text, len(text)+1) }
 
-// permissions are those that codex asks for, such as
+// permissions are a request of codex, such as
 // {"network":{"enabled":true},"fileSystem":{"write":["/opt"],…}}.
 type permissions struct {
 	raw     json.RawMessage
@@ -130,7 +131,7 @@ func readPermissions(raw json.RawMessage, dir string) permissions {
 		Network    struct{ Enabled bool }
 		FileSystem struct {
 			Read, Write []string
-			// they repeat what is in Read and Write
+			// they repeat the contents of Read and Write
 			Entries []struct {
 				Access string
 				Path   struct{ Type, Path, Pattern string }

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// conn is the connection to one app-server. It sends requests, matches their answers, and
+// conn is the connection to an app-server. It sends requests, matches their answers, and
 // delivers events.
 type conn struct {
 	o       *agent.Options
@@ -26,10 +26,10 @@ type conn struct {
 
 	closing atomic.Bool // the session was closed
 	limited atomic.Bool // the agent names no codex release: see specified
-	// closed when stdout has ended, or stdin broke and the turn did not end; err is the reason
+	// closed when stdout ends, or stdin broke and the turn did not end; err is the reason
 	ended   chan struct{}
 	end     func()        // closes ended
-	drained chan struct{} // closed when stdout has ended and all its events were delivered
+	drained chan struct{} // closed when stdout ended and all its events are delivered
 
 	noise noise
 
@@ -139,8 +139,8 @@ func whyEnded(err error) string {
 	return "agent's stdout: " + err.Error()
 }
 
-// send queues one message. sent, which may be nil, is called in a new goroutine once the
-// message has been written.
+// send queues a message. sent, which may be nil, is called in a new goroutine after the
+// message is written.
 func (c *conn) send(v object, sent func()) error {
 	var line bytes.Buffer
 	e := json.NewEncoder(&line)
@@ -203,7 +203,7 @@ func (c *conn) await(ctx context.Context, done <-chan struct{}, limit time.Durat
 var errLate = errors.New("late")
 
 // stdinBroke ends the calls. The turn gets a little more time: a broken pipe usually means
-// that the agent has exited, and its last lines, which may end the turn, are still to be read.
+// that the agent exited, and its last lines, which may end the turn, are still to be read.
 func (c *conn) stdinBroke(code agent.Code, text string) {
 	c.fail(code, text)
 	time.AfterFunc(c.o.ReadTimeout, c.end)
@@ -261,7 +261,8 @@ func (c *conn) request(ctx context.Context, r *call) (json.RawMessage, error) {
 	return r.msg.Result, nil
 }
 
-// answer passes an answer to the call that waits for it. It reports whether there is one.
+// answer passes an answer to the call that waits for it. It reports whether such a call
+// exists.
 func (c *conn) answer(m *message) bool {
 	var id int
 	if json.Unmarshal(m.ID, &id) != nil || m.Result == nil && m.Error == nil {
@@ -290,8 +291,8 @@ func (c *conn) emit(e agent.Event) {
 	c.events.add(func() { c.o.OnEvent(e) })
 }
 
-// flush waits until all events so far are delivered, so that a caller that has the result of a
-// turn has also seen its events. It waits for at most Options.ReadTimeout.
+// flush waits until all events so far are delivered, so that a caller that gets the result of
+// a turn also saw its events. It waits for at most Options.ReadTimeout.
 func (c *conn) flush() {
 	reached := make(chan struct{})
 	c.events.add(func() { close(reached) })
@@ -301,13 +302,12 @@ func (c *conn) flush() {
 	}
 }
 
-// queue runs functions one after the other, in a goroutine that exists only while there are
-// any.
+// queue runs functions in order, in a goroutine that exists only while there are any.
 type queue struct {
 	mu      sync.Mutex
 	room    *sync.Cond
 	limit   int      // of the queue's length, at which add blocks; 0: none
-	waiting []func() // the first one is running
+	waiting []func() // the first function is running
 }
 
 func newQueue(limit int) *queue {

@@ -18,7 +18,7 @@ import (
 // form is a form of an MCP server. A form without fields asks for agreement.
 type form []field
 
-// field is one member of requestedSchema with its question to the operator.
+// field is a member of requestedSchema with its question to the operator.
 type field struct {
 	agent.Question
 	kind string // string, boolean, integer, number, or array
@@ -147,7 +147,7 @@ func (f form) content(given map[string][]string) (object, error) {
 	return out, nil
 }
 
-// answer returns the answer to one field with the field's type.
+// answer returns the answer to a field, with the field's type.
 func (f *field) answer(texts []string) (any, error) {
 	if len(texts) == 0 {
 		return nil, fmt.Errorf("no answer to %q", f.ID)

@@ -25,9 +25,9 @@ const (
 // loginStore is the setting for where codex stores its login.
 const loginStore = "cli_auth_credentials_store"
 
-// sharedKeys are the settings of the operator's config.toml that apply to agents, too: those
-// of the login, of the model, of privacy and of telemetry. No setting of another name reaches
-// agents, because releases of codex add keys that run programs or widen rights.
+// sharedKeys are the settings of the operator's config.toml that apply to agents, too: login,
+// model, privacy and telemetry. Settings of other names do not reach agents, because releases
+// of codex add keys that run programs or widen rights.
 var sharedKeys = []string{
 	loginStore, "forced_login_method", "forced_chatgpt_workspace_id", "chatgpt_base_url", "openai_base_url",
 	"model", "model_provider", "model_providers", "model_reasoning_effort", "plan_mode_reasoning_effort",
@@ -45,8 +45,8 @@ var widening = []string{
 
 // PrepareHome makes dir a codex home for agents that shares the login of the operator's home,
 // and the settings in sharedKeys. The login is a link, so that both see a new login and
-// refreshed tokens. Nothing else of the operator's home applies to agents. What codex's own
-// terminal has added to dir during a takeover is removed.
+// refreshed tokens. Nothing else of the operator's home applies to agents. Files that codex's
+// own terminal added to dir during a takeover are removed.
 func PrepareHome(operators, dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
@@ -145,7 +145,7 @@ func agentConfig(operators map[string]any, home string) map[string]any {
 	return config
 }
 
-// hasLoginFile reports whether a codex home has a login in a file.
+// hasLoginFile reports whether the login of a codex home is in a file.
 func hasLoginFile(home string) bool {
 	_, err := os.Stat(filepath.Join(home, loginFile))
 	return err == nil
@@ -170,7 +170,7 @@ func resolveCertificates(table map[string]any, home string) {
 	}
 }
 
-// resolveCertificatesOf does so in one table named tls.
+// resolveCertificatesOf does so in a single table named tls.
 func resolveCertificatesOf(tls map[string]any, home string) {
 	for key, value := range tls {
 		path, isText := value.(string)
@@ -208,8 +208,8 @@ func LoginInFile(home string) bool {
 	return err != nil || config[loginStore] == nil || config[loginStore] == "file"
 }
 
-// OperatorOnly lists what a codex home has that agents do not get by default: settings, rules,
-// programs. The names of tables follow in parentheses.
+// OperatorOnly lists the parts of a codex home that agents do not get by default: settings,
+// rules, programs. The names of tables follow in parentheses.
 func OperatorOnly(home string) (list []string, err error) {
 	config, err := readConfig(home)
 	if err != nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// noise is what the agent writes to its stdout beside messages: the title of a terminal's
-// window, the notice of an update, or the question whether to install it. What stands before a
-// message on its line is skipped. If no message comes, it tells why.
+// noise is the agent's output on its stdout beside messages: the title of a terminal's window,
+// the notice of an update, or the question whether to install it. Noise before a message on
+// its line is skipped. If no message comes, it tells why.
 type noise struct {
-	heard bool // a message has come; only the reader uses it
+	heard bool // a message came; only the reader uses it
 
 	mu sync.Mutex
-	// what was written last, without the sequences that control a terminal; "" after the first
+	// the latest noise, without the sequences that control a terminal; "" after the first
 	// message
 	last string
 }
@@ -30,7 +30,7 @@ func (n *noise) split(data []byte, atEOF bool) (advance int, token []byte, err e
 	return advance, token, err
 }
 
-// note keeps the end of what was written, unless nothing of it is visible.
+// note keeps the end of a line of noise, unless nothing of it is visible.
 func (n *noise) note(line []byte) {
 	const most = 4 << 10 // bytes
 	line = line[max(0, len(line)-most):]
@@ -43,8 +43,8 @@ func (n *noise) note(line []byte) {
 	n.last = visible
 }
 
-// said returns what the agent has written in place of its first message, "" if a message has
-// come.
+// said returns the text that the agent wrote in place of its first message, "" if a message
+// came.
 func (n *noise) said() string {
 	n.mu.Lock()
 	defer n.mu.Unlock()

@@ -65,7 +65,7 @@ func eventOf(m *message, p *params) agent.Event {
 	return e
 }
 
-// describe returns one line about a notification for an operator.
+// describe returns a line about a notification for an operator.
 func describe(method string, p *params) string {
 	status := words(p.statusWord())
 	switch method {

@@ -14,17 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// requests answers codex's requests. It answers every one, because without an answer the turn
-// would wait forever.
+// requests answers all of codex's requests, because without an answer the turn would wait
+// forever.
 type requests struct {
 	o      *agent.Options
 	conn   *conn
 	thread *thread
 
 	mu   sync.Mutex
-	open map[string]*request // those that are answered in a goroutine, by id
+	open map[string]*request // requests that a goroutine answers, by id
 
-	granted sync.Map // what was approved for the session, by grantKey
+	granted sync.Map // approvals for the session, by grantKey
 }
 
 // request is a request of codex. Its event shows how it was answered.
@@ -53,7 +53,7 @@ func (q *requests) serve(m *message) {
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), itemAnswers)
 	case "item/fileChange/requestApproval":
 		q.serveApproval(r, patchRequest(p, q.thread.patch(p), q.thread.workplace()), itemAnswers)
-	case "execCommandApproval": // this and the next one are of the first version of the protocol
+	case "execCommandApproval": // this method and the next belong to the first version of the protocol
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), reviewAnswers)
 	case "applyPatchApproval":
 		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), q.thread.workplace()), reviewAnswers)
@@ -80,7 +80,7 @@ func (q *requests) reply(r *request, event, line string, result object) {
 }
 
 // send sends an answer, and then emits an event about it. sent, which may be nil, is called
-// once the answer has been written.
+// after the answer is written.
 func (q *requests) send(r *request, event, line string, answer object, sent func()) {
 	if err := q.conn.send(answer, sent); err != nil {
 		line += " (not answered: " + err.Error() + ")"
@@ -88,7 +88,7 @@ func (q *requests) send(r *request, event, line string, answer object, sent func
 	q.emit(r, event, line)
 }
 
-// emit emits an event about a request. Only the first event of a request has the request
+// emit emits an event about a request. Only the first event of a request carries the request
 // itself as its payload.
 func (q *requests) emit(r *request, name, line string) {
 	e := r.event
@@ -111,8 +111,8 @@ func (q *requests) begin(r *request) {
 	q.open[string(r.id)] = r
 }
 
-// finish ends a request that was answered, or that codex has resolved. It returns false if the
-// request had ended before.
+// finish ends a request that was answered, or that codex resolved. It returns false if the
+// request had already ended.
 func (q *requests) finish(id json.RawMessage) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -171,8 +171,8 @@ type response struct {
 	result      object
 }
 
-// ask passes a request to an operator, and answers what respond makes of the decision. The
-// clock of the turn is paused until then.
+// ask passes a request to an operator, and answers with the result of respond for the
+// decision. The clock of the turn is paused until then.
 func (q *requests) ask(
 	r *request, what agent.Request, event, line string, respond func(agent.Decision) response,
 ) {
@@ -186,8 +186,8 @@ func (q *requests) ask(
 	q.emit(r, event, line)
 	go func() {
 		decision := q.o.Ask(r.ctx, what)
-		cancelled := r.ctx.Err() != nil // the turn or the session has ended
-		settled := !q.finish(r.id)      // codex has resolved the request
+		cancelled := r.ctx.Err() != nil // the turn or the session ended
+		settled := !q.finish(r.id)      // codex resolved the request
 		withdrawn := "withdrawn before a decision: " + kindText(&what) + ": " + what.Summary
 		switch {
 		case settled, cancelled && q.thread.isOurs(r.params):
@@ -254,8 +254,8 @@ var acceptForSession = object{
 	"_meta":   object{"persist": "session"},
 }
 
-// permissionAnswers grant exactly what was requested. Members that are null are left out,
-// because codex refuses them in an answer.
+// permissionAnswers grant exactly the requested permissions. Members that are null are left
+// out, because codex refuses them in an answer.
 func permissionAnswers(asked json.RawMessage) answers {
 	var wanted map[string]map[string]any
 	unmarshal(asked, &wanted)
@@ -299,8 +299,8 @@ func (q *requests) serveApproval(r *request, asked approval, a answers) {
 	}
 }
 
-// askApproval passes a request for approval to an operator, unless one has approved the same
-// for the session before, or an approval could take effect elsewhere.
+// askApproval passes a request for approval to an operator, unless an operator approved the
+// same for the session before, or an approval could take effect elsewhere.
 func (q *requests) askApproval(r *request, asked approval, line string, a answers) {
 	if path := asked.replaceable(); path != "" {
 		line = "denied: the agent could replace " + path + " by a link later: " + line
@@ -391,7 +391,7 @@ func (q *requests) serveElicitation(r *request) {
 }
 
 // askQuestions passes questions to an operator. nothing is the answer if no question is
-// answered; encode makes one of the answers to the questions.
+// answered; encode combines the answers to the questions into a single answer.
 func (q *requests) askQuestions(
 	r *request,
 	what agent.Request,

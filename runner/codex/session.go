@@ -1,4 +1,4 @@
-// Package codex is the client of one `codex app-server`: JSON messages, one a line, over two
+// Package codex is the client of a `codex app-server`: JSON messages, each on a line, over two
 // pipes (specification 10). It implements agent.Session, and it is the only package that knows
 // codex's methods. It starts no process.
 //
@@ -7,10 +7,9 @@
 //	                  └─► write queue ─► stdin
 //
 // A conn is the connection: it reads, writes, matches answers to our requests and delivers
-// events. A thread runs turns: one prompt each, and everything that follows until
-// turn/completed. requests answers what codex asks. A Session opens the conversation and
-// passes each line to these. Both sides number their requests independently, so the ids
-// overlap.
+// events. A thread runs turns: a prompt, and all messages until turn/completed. requests
+// answers the requests of codex. A Session opens the conversation and passes each line to
+// these. Both sides number their requests independently, so the ids overlap.
 //
 // # Decisions
 //
@@ -31,14 +30,14 @@
 // With automatic approval, commands and patches are approved for the session, because the
 // policy would approve the same request again; permissions are granted for the turn, exactly
 // as requested. A question that is not passed to an operator fails the turn. It gets an empty
-// answer first, because codex would wait for one forever. A form of an MCP server is declined
+// answer first, because codex would wait for it forever. A form of an MCP server is declined
 // instead, and the turn goes on. The question whether a tool of an MCP server may run comes as
 // a form without fields, marked by codex_approval_kind, and is treated as an approval.
 //
-// Every command that codex asks about counts as one outside the sandbox: an approved
-// escalation runs outside, and the request does not tell for certain whether it is one. A
-// patch counts as inside only under the policy untrusted, without a reason, and if every path
-// is below the turn's directory and none is protected by the sandbox.
+// Every command that codex asks about counts as outside the sandbox: an approved escalation
+// runs outside, and the request does not tell for certain whether it asks for that. A patch
+// counts as inside only under the policy untrusted, without a reason, and if every path is
+// below the turn's directory and none is protected by the sandbox.
 package codex
 
 import (
@@ -70,7 +69,7 @@ const clientName = "symphony"
 // name: a peer that was written from its text may end at anything else.
 var specified = []string{"initialize", "thread/start", "turn/start"}
 
-// Session is one conversation with one app-server. It implements agent.Session.
+// Session is a conversation with an app-server. It implements agent.Session.
 type Session struct {
 	o        agent.Options
 	conn     *conn
@@ -128,7 +127,7 @@ func (s *Session) Close() error { return s.close() }
 
 func (s *Session) Done() <-chan struct{} { return s.conn.drained }
 
-// handle handles one line. The reader calls it.
+// handle handles a line. The reader calls it.
 func (s *Session) handle(m *message) {
 	switch {
 	case m.Method != "" && m.hasID():
@@ -194,7 +193,7 @@ func (s *Session) notice(m *message) {
 	s.conn.emit(e)
 }
 
-// summary describes what a tool of the client is asked for, "" if the tool has no summary.
+// summary describes a call of a tool of the client, "" if the tool provides no summary.
 func (s *Session) summary(i *agent.Item, args json.RawMessage) string {
 	if i.Kind != agent.ItemTool {
 		return ""
@@ -239,9 +238,9 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
 }
 
-// insteadOfAnswer adds to the error of initialize what the agent has written to its stdout in
-// place of an answer. A program that asks something there does so with each issue: the fault
-// is the machine's.
+// insteadOfAnswer adds to the error of initialize the text that the agent wrote to its stdout
+// in place of an answer. A program that asks a question there asks it for each issue: the
+// fault is the machine's.
 func insteadOfAnswer(err error, said string) error {
 	var failed *agent.Error
 	if said == "" || !errors.As(err, &failed) {
@@ -341,15 +340,15 @@ func sandboxMode(turn json.RawMessage) json.RawMessage {
 const defaultProvider = "openai"
 
 // ResumeThread implements agent.Session. The thread's tools are stored with it, and so are its
-// model and provider, even if the configuration has others now. codex changes the model if it
-// is named, and refuses to change the provider.
+// model and provider, even if the configuration names others now. codex changes the model if
+// it is named, and refuses to change the provider.
 func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.ThreadParams) error {
 	if s.conn.limited.Load() {
 		return fmt.Errorf("%w: it names no codex release", agent.ErrNoThread)
 	}
 	req := threadRequest{ThreadID: thread, ExcludeTurns: true}
 	now, err := s.models(ctx, p.Cwd)
-	if err == nil { // an agent without config/read has no other provider to resume with
+	if err == nil { // without config/read an agent knows no other provider to resume with
 		p.Model = cmp.Or(p.Model, now.Model)
 		req.ModelProvider = cmp.Or(now.Provider, defaultProvider)
 	}
@@ -399,7 +398,7 @@ func (s *Session) openThread(
 	return id, nil
 }
 
-// emitStartupFailed emits an event if the handshake has failed. ErrNoThread is no failure: the
+// emitStartupFailed emits an event if the handshake failed. ErrNoThread is no failure: the
 // caller starts a new thread.
 func (s *Session) emitStartupFailed(err error) {
 	if err != nil && !errors.Is(err, agent.ErrNoThread) {
@@ -530,7 +529,7 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 		"env":       p.Env,
 		"timeoutMs": p.Timeout.Milliseconds(),
 	}
-	if p.Permissions != "" { // codex accepts only one of the two
+	if p.Permissions != "" { // codex accepts either, not both
 		params["permissionProfile"] = p.Permissions
 	} else {
 		params["sandboxPolicy"] = p.SandboxPolicy

@@ -11,13 +11,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// approval is a request for approval with the directory and the files that it names. Each was
-// looked up once, when the request arrived: they make the summary, decide whether a patch
-// stays in the sandbox, and are compared with what the same paths lead to when an operator
-// approves.
+// approval is a request for approval with the directory and the files that it names. Each path
+// was looked up once, when the request arrived. The results make the summary and decide
+// whether a patch stays in the sandbox. When an operator approves, the paths are looked up
+// again and compared with them.
 type approval struct {
 	agent.Request
-	cwd   *target  // in which what is asked for starts, nil if the request names none
+	cwd   *target  // the directory in which the request wants to start, nil if it names none
 	files []target // of a patch, or of permissions
 	place workplace
 }
@@ -44,7 +44,7 @@ func (a approval) targets() []target {
 type workplace struct {
 	dir      target
 	writable []string // other directories in which the sandbox lets the agent write
-	asksAll  bool     // codex asks about every patch, not only about those outside the sandbox
+	asksAll  bool     // codex asks about every patch, not only about patches outside the sandbox
 }
 
 // newWorkplace looks the directory of a turn up.
@@ -61,20 +61,20 @@ func newWorkplace(turn agent.TurnParams) workplace {
 // target is a file or directory that a request names. The agent may replace a part of its path
 // by a link while an operator decides.
 type target struct {
-	access string // cwd, change, or what a permission grants, such as write
+	access string // cwd, change, or the access that a permission grants, such as write
 	named  string // as codex gives it; of a file it may be relative
 	path   string // absolute; it keeps "..", which after a link is another directory
 	real   paths.Place
 	err    error // why the place is unknown, such as a path through /proc
 }
 
-// findTarget looks up what is at an absolute path.
+// findTarget looks up the file or directory at an absolute path.
 func findTarget(access, path string) target {
 	real, err := paths.Find(path)
 	return target{access: access, named: path, path: path, real: real, err: err}
 }
 
-// findBelow looks up what has a name that may be relative to dir.
+// findBelow looks up a file or directory by a name that may be relative to dir.
 func findBelow(access, dir, name string) target {
 	path := name
 	if !filepath.IsAbs(name) {
@@ -96,7 +96,7 @@ func (t target) leadsTo() string {
 
 // moved reports whether the path of a target leads elsewhere now. It compares the paths
 // without links, and not device and inode: the inode of a file that was deleted meanwhile may
-// belong to another one, which nobody has approved.
+// belong to another file, which nobody approved.
 func (t target) moved() bool {
 	now := findTarget(t.access, t.path)
 	return now.err != nil || now.real.Path != t.real.Path
@@ -130,9 +130,9 @@ func staysInside(dir target, changes []target) bool {
 	return true
 }
 
-// replaceable returns a path of the request that may lead elsewhere after an approval: one
-// through /proc, or, among the permissions, one in a directory that the agent can write, where
-// it can make links. It returns "" if there is none.
+// replaceable returns a path of the request that may lead elsewhere after an approval: a path
+// through /proc, or, among the permissions, a path in a directory where the agent can make
+// links. It returns "" if there is none.
 func (a approval) replaceable() string {
 	if a.cwd != nil && a.cwd.err != nil {
 		return a.cwd.path
@@ -150,8 +150,8 @@ func (a approval) replaceable() string {
 }
 
 // writableDirs returns the directories that the agent can write: where the turn works, where
-// the command starts, and what the sandbox lets it write besides. It leaves out what can't be
-// found.
+// the command starts, and the other directories that the sandbox allows. It leaves out
+// directories that can't be found.
 func (a approval) writableDirs() []paths.Place {
 	var list []paths.Place
 	if a.place.dir.err == nil {
@@ -169,14 +169,14 @@ func (a approval) writableDirs() []paths.Place {
 	return list
 }
 
-// leadsThrough reports whether the target, or a link on the way to it, is in one of these
+// leadsThrough reports whether the target, or a link on the way to it, is in any of these
 // directories.
 func (t target) leadsThrough(dirs []paths.Place) bool {
 	isThere := func(p paths.Place) bool { return slices.ContainsFunc(dirs, p.Inside) }
 	return isThere(t.real) || slices.ContainsFunc(t.real.Links, isThere)
 }
 
-// grantKey identifies what an approval for the session covers: the same command, or the same
+// grantKey identifies the scope of an approval for the session: the same command, or the same
 // files, in the same places.
 func (a approval) grantKey() string {
 	key := []string{

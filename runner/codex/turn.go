@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// thread is the session's thread, with its turns one after the other.
+// thread is the session's thread, with its turns in order.
 type thread struct {
 	o     *agent.Options
 	conn  *conn
@@ -25,12 +25,12 @@ type thread struct {
 	mu      sync.Mutex
 	id      string                        // "" before a thread is open
 	title   string                        // of its turns
-	turn    *turn                         // the running one, nil if there is none
+	turn    *turn                         // the running turn, or nil
 	params  agent.TurnParams              // of the latest turn
 	patches map[string][]agent.FileChange // unfinished file changes of the turn, by thread and item
 }
 
-// turn is one prompt and everything that follows until its end. thread.mu guards the clock and
+// turn is a prompt and everything that follows until its end. thread.mu guards the clock and
 // the fields after the channels.
 type turn struct {
 	clock
@@ -56,8 +56,8 @@ func (th *thread) ThreadID() string {
 	return th.id
 }
 
-// titleOfTurns returns the title that the specification gives turns, such as "ABC-1: Mend the
-// door". codex has the name of the thread instead.
+// titleOfTurns returns the title of the turns according to the specification, such as "ABC-1:
+// Mend the door". codex uses the name of the thread instead.
 func (th *thread) titleOfTurns() string {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -82,8 +82,7 @@ func (th *thread) current() *turn {
 	return th.turn
 }
 
-// sawLine resets the clock of the turn after a line of the agent, or the end of one of its
-// requests.
+// sawLine resets the clock of the turn after a line of the agent, or the end of a request.
 func (th *thread) sawLine(progress bool) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -132,7 +131,7 @@ func (th *thread) RunTurn(ctx context.Context, p agent.TurnParams) (agent.Turn, 
 		p.Traceparent = ""
 	}
 	if p.Permissions != "" {
-		p.SandboxPolicy = nil // codex accepts only one of the two
+		p.SandboxPolicy = nil // codex accepts either, not both
 	}
 	if len(p.Items) == 0 {
 		p.Items = []agent.Input{{Type: "text", Text: p.Input}}
@@ -165,7 +164,7 @@ func (th *thread) result(t *turn, err error) (agent.Turn, error) {
 	out := agent.Turn{ID: t.id, Status: t.status, LastMessage: t.lastText}
 	failure := t.failure
 	th.mu.Unlock()
-	if out.Status == "" { // the turn stays the running one, so that Interrupt finds it
+	if out.Status == "" { // the turn stays th.turn, so that Interrupt finds it
 		t.cancel()
 		th.conn.emit(agent.Event{
 			Name:     agent.EventTurnEndedWithError,
@@ -186,7 +185,7 @@ func (th *thread) result(t *turn, err error) (agent.Turn, error) {
 	return out, nil
 }
 
-// begin makes a turn the running one.
+// begin makes a turn and sets it as the running turn.
 func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -248,7 +247,7 @@ func (th *thread) awaitEnd(ctx context.Context, t *turn) error {
 		case <-t.ended:
 			return nil
 		case <-t.failed:
-			// codex has got its answer, but the model would go on.
+			// codex got its answer, but the model would go on.
 			return th.Interrupt(ctx)
 		case <-th.conn.ended:
 			return th.conn.failure()
@@ -323,14 +322,14 @@ func (th *thread) Interrupt(ctx context.Context) error {
 	} else {
 		err = th.await(ctx, t, t.ended)
 	}
-	if th.current() != t { // the turn has ended
+	if th.current() != t { // the turn ended
 		th.conn.flush()
 		return nil
 	}
 	return err
 }
 
-// await waits until what is closed, or the turn ends.
+// await waits until the channel is closed, or the turn ends.
 func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) error {
 	select {
 	case <-what:
@@ -422,7 +421,7 @@ func (th *thread) sawItem(p *params, i *agent.Item) {
 	}
 }
 
-// sawPatch records what an item is about to change, nil when it has ended.
+// sawPatch records the changes that an item is about to make, nil when it ended.
 func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -434,7 +433,7 @@ func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 	th.patches[key] = changes
 }
 
-// patch returns what the item of a request is about to change.
+// patch returns the file changes that the item of a request is about to make.
 func (th *thread) patch(p *params) []agent.FileChange {
 	th.mu.Lock()
 	defer th.mu.Unlock()
@@ -491,8 +490,8 @@ func (c *clock) sawLine(progress bool) {
 }
 
 // sawWork extends the stall limit while the agent works without progress on the stream: the
-// item of a command may come only some time after the command has ended. The limit of silence,
-// counted from the last progress, bounds the extension.
+// item of a command may come some time after the command's end. The limit of silence, counted
+// from the last progress, bounds the extension.
 func (c *clock) sawWork() {
 	c.stallsAt = time.Now().Add(c.stall)
 	if last := c.lastProgress.Add(max(c.silence, c.stall)); c.silence > 0 && c.stallsAt.After(last) {

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// usage is what codex reports about its models: tokens, names, and the rate limits of the
+// usage collects codex's reports about its models: tokens, names, and the rate limits of the
 // account.
 type usage struct {
 	mu sync.Mutex
@@ -42,7 +42,7 @@ func (u *usage) UsageByThread() map[string]agent.Usage {
 }
 
 // count records the totals of a thread and returns the highest so far. It ignores the tokens
-// of the last call: their sum would count twice what is reported twice.
+// of the last call: a report that is repeated would count twice.
 func (u *usage) count(thread string, raw json.RawMessage) (agent.Usage, bool) {
 	var wire struct {
 		Total struct {

@@ -249,8 +249,8 @@ func (w *wireItem) item(ended bool) *agent.Item {
 	return i
 }
 
-// argumentText returns the arguments of a call: the only one if that is a text, otherwise all
-// as JSON.
+// argumentText returns the arguments of a call: the text itself if it is the only argument,
+// otherwise all as JSON.
 func argumentText(args json.RawMessage) string {
 	var texts map[string]string
 	if json.Unmarshal(args, &texts) == nil && len(texts) == 1 {
@@ -278,7 +278,7 @@ func fileChanges(changes []wireChange) []agent.FileChange {
 	})
 }
 
-// codex reports a command as one quoted argument of a shell: /bin/bash -lc '…'. The model may
+// codex reports a command as a quoted argument of a shell: /bin/bash -lc '…'. The model may
 // name any program as the shell; only a system's usual shells match.
 var (
 	shellCommand = text.Pattern(
@@ -311,7 +311,7 @@ const summaryLength = 500 // characters of a summary and a reason
 func oneLine(text string, n int) string {
 	isBlank := func(r rune) bool { return r <= ' ' }
 	text = strings.TrimFunc(text, isBlank)
-	// cheap first cut; what is left may still be mostly white space
+	// cheap first cut; the rest may still be mostly white space
 	if limit := 4 * (n + 1); len(text) > limit {
 		text = strings.ToValidUTF8(text[:limit], "") + "…"
 	}
@@ -322,7 +322,7 @@ func oneLine(text string, n int) string {
 	return string(r)
 }
 
-// join joins two texts with a colon, unless one is empty.
+// join joins two texts with a colon, unless either is empty.
 func join(a, b string) string {
 	if a == "" || b == "" {
 		return a + b
@@ -390,7 +390,7 @@ func (e *wireError) isNotUnderstood() bool {
 		e.says("Invalid request", "unknown variant", "requires experimentalApi")
 }
 
-// says reports whether the message contains one of some texts.
+// says reports whether the message contains any of the texts.
 func (e *wireError) says(texts ...string) bool {
 	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(e.Message, text) })
 }
@@ -464,7 +464,7 @@ func classify(info json.RawMessage, message string) agent.Code {
 		return class
 	}
 	if strings.HasSuffix(kind, "Policy") || strings.HasSuffix(kind, "PolicyViolation") {
-		// cyberPolicy, bioPolicy, misalignmentPolicyViolation, and what later releases add
+		// cyberPolicy, bioPolicy, misalignmentPolicyViolation, and additions of later releases
 		return agent.CodePolicy
 	}
 	for _, c := range messageClasses {
@@ -489,8 +489,8 @@ func errorInfo(info json.RawMessage) (kind string, status int) {
 	return "", 0
 }
 
-// errorText returns the message of an error. Of an answer of the model's server, which codex
-// quotes as JSON, it has the message alone.
+// errorText returns the message of an error. If codex quotes an answer of the model's server
+// as JSON, only the message of that answer remains.
 func errorText(e *turnError) string {
 	if e == nil {
 		return ""

@@ -3,15 +3,15 @@
 //
 // The environments are derived from the worker's own:
 //
-//   - hooks, which the operator has written, get all variables but the tracker's key;
+//   - hooks, which the operator wrote, get all variables but the tracker's key;
 //   - codex gets the same without symphony's own secrets. It needs secrets that its commands
 //     don't, such as the key of its model;
-//   - codex's commands get the same without variables whose names codex takes for those of
-//     secrets, unless agent.pass_env names them.
+//   - codex's commands get the same without variables whose names look like secrets to codex,
+//     unless agent.pass_env names them.
 //
-// Hooks and codex also get what the account's login profile exports. The secrets in it are
-// redacted from then on. codex.command may set more: therefore the environment of codex is
-// read from its process once it answers.
+// Hooks and codex also get the variables that the account's login profile exports. The secrets
+// in it are redacted from then on. codex.command may set more: therefore the environment of
+// codex is read from its process once it answers.
 package confine
 
 import (
@@ -30,12 +30,13 @@ import (
 // Config is the part of the workflow that restricts a run.
 type Config struct {
 	CodexHome string // codex.home, "" for codex's own default
-	// Model and Effort are codex.model and codex.effort; "" for what the codex home says.
+	// Model and Effort are codex.model and codex.effort; "" for the settings of the codex
+	// home.
 	Model, Effort string
 	// AgentHome is the codex home of agents, which shares the login of LoginHome, the
 	// operator's. Empty if agents have the operator's home itself (codex.inherit).
 	AgentHome, LoginHome string
-	// The pass-through values of specification 5.3.6; nil if the workflow has none.
+	// The pass-through values of specification 5.3.6; nil if the workflow sets none.
 	ApprovalPolicy    json.RawMessage
 	ThreadSandbox     json.RawMessage
 	TurnSandboxPolicy json.RawMessage
@@ -63,14 +64,14 @@ type Config struct {
 }
 
 // RunHookEnv returns the environment of a run's hooks: the worker's own without the tracker's
-// key, the run's marker, the hooks' directories for temporary files and caches, and
-// what builds need.
+// key, the run's marker, the hooks' directories for temporary files and caches, and the
+// variables that builds need.
 func (c Config) RunHookEnv(env []string, runID string, w host.Workspace) []string {
 	return c.env(env, runID, w.Hooks)
 }
 
-// CodexEnv returns the environment that codex is started with, with directories of its own:
-// codex.command may be a launcher, such as npx, that executes what is in them.
+// CodexEnv returns the environment that codex is started with. Its directories are its own:
+// codex.command may be a launcher, such as npx, that executes files in them.
 func (c Config) CodexEnv(env []string, runID string, w host.Workspace) []string {
 	isSecret := func(entry string) bool { return ownSecret(nameOf(entry)) }
 	return slices.DeleteFunc(c.env(env, runID, w.Codex), isSecret)
@@ -84,7 +85,7 @@ func (c Config) env(env []string, runID string, dirs host.Dirs) []string {
 // AtHome returns a command of codex with a prefix that sets the codex home of agents, whatever
 // a startup file of the shell sets. It also makes every git that codex runs by itself fail:
 // codex runs git status in the workspace at each turn, outside the sandbox, and git runs the
-// filters that an agent has configured there.
+// filters that an agent configured there.
 func (c Config) AtHome(command string) string {
 	vars := gitSettings + "=refused"
 	if c.AgentHome != "" {
@@ -156,7 +157,7 @@ func (c Config) Withheld(env []string) []string {
 
 // CleanEnv returns env with the variables in own, but without the variables of a run, the
 // named secrets, and variables that contain a secret value. No variable occurs twice, because
-// programs differ in which one they use.
+// programs differ in which of the two they use.
 func CleanEnv(env, secretNames, secretValues, own []string) []string {
 	drop := slices.Concat(secretNames, crash.Variables(), text.Map(own, nameOf))
 	kept := slices.DeleteFunc(host.Scrub(env, drop...), func(entry string) bool {
@@ -185,8 +186,8 @@ func nameOf(entry string) string {
 	return name
 }
 
-// SecretsIn returns the secrets in an environment: what agent.EnvSecrets finds, and variables
-// that codex would exclude but agent.pass_env names.
+// SecretsIn returns the secrets in an environment: the results of agent.EnvSecrets, and
+// variables that codex would exclude but agent.pass_env names.
 func (c Config) SecretsIn(env []string) []string {
 	found := agent.EnvSecrets(env)
 	for _, entry := range env {
@@ -218,16 +219,15 @@ func (c Config) ExecEnv(
 	return env, nil
 }
 
-// hasGit reports whether a workspace has a .git.
+// hasGit reports whether a workspace contains a .git.
 func hasGit(ctx context.Context, m host.Paths, workspace string) (bool, error) {
 	existing, err := m.Existing(ctx, []string{filepath.Join(workspace, ".git")})
 	return len(existing) > 0, err
 }
 
 // commandVars are the variables that commands of codex get besides codex's own: directories,
-// and what agent.pass_env names, with the values in codexEnv. Codex writes
-// these values neither to its home nor to a command line. repository: the workspace has a
-// .git.
+// and the variables in agent.pass_env, with the values in codexEnv. Codex writes these values
+// neither to its home nor to a command line. repository: the workspace contains a .git.
 func (c Config) commandVars(
 	runID string,
 	w host.Workspace,
@@ -259,11 +259,11 @@ func (c Config) commandVars(
 }
 
 // buildEnv returns the variables that build tools need in the sandbox. Caches that do not
-// follow XDG_CACHE_HOME, as those of pip, go build, yarn 1 and uv do, are moved to the cache
-// directory of dirs. Variables that the operator has set do not change.
+// follow XDG_CACHE_HOME, such as the caches of pip, go build, yarn 1 and uv, are moved to the
+// cache directory of dirs. Variables that the operator set do not change.
 func (c Config) buildEnv(env []string, dirs host.Dirs) (vars []string) {
 	if !c.confines() {
-		return nil // the agent can write what the account can write
+		return nil // the agent can write everything that the account can write
 	}
 	if !isSet(env, "npm_config_cache") { // npm writes packages, locks and logs there
 		vars = append(vars, "npm_config_cache="+filepath.Join(dirs.Cache, "npm"))
@@ -280,7 +280,8 @@ func (c Config) confines() bool {
 	return c.TurnSandboxPolicy == nil || Confines(c.TurnSandboxPolicy)
 }
 
-// isSet reports whether a variable has a value. Like npm, it ignores the case of the name.
+// isSet reports whether a variable is set to a value. Like npm, it ignores the case of the
+// name.
 func isSet(env []string, name string) bool {
 	return slices.ContainsFunc(env, func(entry string) bool {
 		n, v, _ := strings.Cut(entry, "=")

@@ -21,9 +21,9 @@ import (
 )
 
 // TurnPolicy returns the sandbox policy of every turn. By default the agent may write the
-// workspace, its temporary and cache directories, and what git commit needs. A policy in the
-// workflow is used as it is, except that a workspaceWrite without writable roots gets these
-// directories, and the $TMPDIR of the commands: codex would take its own.
+// workspace, its temporary and cache directories, and the files that git commit writes. A
+// policy in the workflow is used as it is, except that a workspaceWrite without writable roots
+// gets these directories, and the $TMPDIR of the commands: codex would take its own.
 func (c Config) TurnPolicy(ctx context.Context, m host.Paths, w host.Workspace) (json.RawMessage, error) {
 	dirs, err := m.GitDirs(ctx, host.GitDirsRequest{Path: w.Path, Opened: c.WritableRoots})
 	if err != nil {
@@ -95,14 +95,14 @@ const (
 )
 
 // Profile returns the permission profile that gives a turn the rights of its policy and denies
-// it to read Unreadable. It returns nil if a profile can't say what the policy allows, if
-// there is nothing to deny, or if IsPattern is true of a path.
+// it to read Unreadable. It returns nil if a profile can't express the policy, if there is
+// nothing to deny, or if IsPattern is true of a path.
 func (c Config) Profile(ctx context.Context, m host.Paths, policy json.RawMessage) (map[string]any, error) {
 	files, describable := filesOf(policy)
 	if !describable {
 		return nil, nil
 	}
-	// codex would create what is missing
+	// codex would create missing paths
 	existing, err := m.Existing(ctx, c.Unreadable)
 	if err != nil || len(existing) == 0 {
 		return nil, err
@@ -126,9 +126,9 @@ func Hides(policy json.RawMessage) bool {
 	return describable
 }
 
-// filesOf returns what commands may do with files under a policy, in the words of a permission
-// profile. It returns false if a profile can't say it: codex confines nothing, or the policy
-// has a member that symphony does not know.
+// filesOf returns the rights of commands to files under a policy, in the words of a permission
+// profile. It returns false if a profile can't express it: codex confines nothing, or the
+// policy contains a member that symphony does not know.
 func filesOf(policy json.RawMessage) (files map[string]any, describable bool) {
 	var p struct {
 		Type                string   `json:"type"`
@@ -172,10 +172,10 @@ func AddProfile(config, profile map[string]any) {
 }
 
 // DirectoryProfiles returns the permission profiles of an agent in a directory of the
-// operator's own, or in a worktree. With one, commands may write that directory, those of w
-// and git; with the other, nothing. They do not depend on where conversations and commands
-// start. No command may write what is guarded, or replace a directory above it. Of a path that
-// does not exist, the first part that does not exist is guarded.
+// operator's own, or in a worktree. With ProfileName, commands may write that directory, the
+// directories of w and git; with ReadOnlyProfileName, nothing. The profiles do not depend on
+// where conversations and commands start. No command may write a guarded path, or replace a
+// directory above it. Of a path that does not exist, the first missing part is guarded.
 func (c Config) DirectoryProfiles(
 	dir string,
 	w host.Workspace,
@@ -211,8 +211,8 @@ func (c Config) DirectoryProfiles(
 	return map[string]any{ProfileName: profile(files), ReadOnlyProfileName: profile(readOnly)}
 }
 
-// outermost returns the paths that are in no other one. What is in a guarded directory is
-// guarded with it: codex could not put an empty file in its place there.
+// outermost returns the paths that are not inside another path of the list. A guarded
+// directory also guards its contents: codex could not put an empty file in their place there.
 func outermost(all []string) []string {
 	return slices.DeleteFunc(slices.Clone(all), func(path string) bool {
 		isInside := func(other string) bool { return other != path && paths.Inside(other, path) }
@@ -226,8 +226,8 @@ func isDir(path string) bool {
 }
 
 // firstMissing returns the first directory below dir on the way to path that does not exist;
-// path itself if they all do. While a command runs, codex puts an empty file in the place of
-// what it has to protect and is missing.
+// path itself if they all do. While a command runs, codex puts an empty file in the place of a
+// missing path that it must protect.
 func firstMissing(dir, path string) string {
 	missing := path
 	for at := filepath.Dir(path); at != dir && paths.Inside(dir, at); at = filepath.Dir(at) {
@@ -245,7 +245,7 @@ func (c Config) Patterns(w host.Workspace) []string {
 }
 
 // ProfileFlags are the arguments of codex app-server that give all its commands these
-// profiles, and the first one by default.
+// profiles, and the first by default.
 func ProfileFlags(profiles map[string]any) string {
 	return "-c " + text.ShellWord("permissions="+TOML(profiles)) +
 		" -c " + text.ShellWord("default_permissions="+TOML(ProfileName))
@@ -337,8 +337,8 @@ func (c Config) ThreadConfig(
 	config := map[string]any{
 		"features.goals":                        false,
 		"features.unbounded_connection_retries": false,
-		// Login shells for commands, and snapshots of what they export, would set variables
-		// that commands must not get. Commands have what the login shell exported that started
+		// Login shells for commands, and snapshots of their exports, would set variables that
+		// commands must not get. Commands get the exports of the login shell that started
 		// codex.
 		"allow_login_shell":       false,
 		"features.shell_snapshot": false,
@@ -368,17 +368,17 @@ func (c Config) ThreadConfig(
 	return config, nil
 }
 
-// How often to probe one workspace. Codex protects .git, .codex and .agents with mount points
-// that it creates and removes. In a directory that several agents may write two sandboxes may
-// do that at the same time, and one fails.
+// How often to probe a workspace. Codex protects .git, .codex and .agents with mount points
+// that it creates and removes. In a directory that several agents may write, two sandboxes may
+// do so at the same time, and one fails.
 const (
 	probeTries = 5
 	probePause = 200 * time.Millisecond
 )
 
-// TrySandbox has codex try the sandbox of a turn in the workspace. If that fails, it tries the
-// simplest sandbox in elsewhere, a directory that no agent can write. If that fails too, it is
-// the machine's fault, otherwise the workspace's.
+// TrySandbox asks codex to try the sandbox of a turn in the workspace. If that fails, it tries
+// the simplest sandbox in elsewhere, a directory that no agent can write. If that fails too,
+// the machine is at fault, otherwise the workspace.
 //
 // Errors: *reconcile.Error of code sandbox_unavailable or sandbox_failed; agent.ErrNoProbe;
 // the errors of the session.

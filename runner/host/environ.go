@@ -11,8 +11,8 @@ const (
 	ThreadMark = "CODEX_THREAD_ID" // set by codex for each command of a thread
 )
 
-// GitRepositoryVars are the variables that select git's repository, or parts of it. They are
-// what git rev-parse --local-env-vars prints, in any version, except for settings, and what
+// GitRepositoryVars are the variables that select git's repository, or parts of it: the output
+// of git rev-parse --local-env-vars, in any version, without settings, and the variables that
 // git sets for hooks of a push.
 var GitRepositoryVars = []string{
 	"GIT_ALTERNATE_OBJECT_DIRECTORIES", "GIT_COMMON_DIR", "GIT_CONFIG", "GIT_DIR", "GIT_GRAFT_FILE",
@@ -21,8 +21,8 @@ var GitRepositoryVars = []string{
 	"GIT_REPLACE_REF_BASE", "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
 }
 
-// Scrub returns env ("NAME=value" entries) without the variables of a run and without those
-// named in drop. Other runs must not see them: a worker that inherited ThreadMark, for
+// Scrub returns env ("NAME=value" entries) without the variables of a run and without the
+// names in drop. Other runs must not see them: a worker that inherited ThreadMark, for
 // example, would count as a process of that thread's run.
 func Scrub(env []string, drop ...string) []string {
 	drop = append(

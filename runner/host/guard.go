@@ -2,17 +2,17 @@ package host
 
 import "context"
 
-// GitGuard undoes what an agent has changed in the settings of git in its workspace, such as
+// GitGuard undoes an agent's changes to the settings of git in its workspace, such as
 // core.hooksPath or .git/hooks/post-commit.
 type GitGuard interface {
 	// GuardGit records the git settings and hooks of the workspace before an agent can change
 	// them; RestoreGit restores them. RunHook refuses to run a hook if git could run a program
-	// there that an agent has left elsewhere, or if not everything could be read.
+	// there that an agent left elsewhere, or if not everything could be read.
 	GuardGit(ctx context.Context, r GuardGitRequest) error
 	RestoreGit(ctx context.Context) (GitRestored, error)
 }
 
-// GuardGitRequest describes what an agent can write apart from its workspace.
+// GuardGitRequest describes the places that an agent can write apart from its workspace.
 type GuardGitRequest struct {
 	// Anywhere: the agent can write wherever the account can. Writable are the directories
 	// opened to it.
@@ -22,34 +22,34 @@ type GuardGitRequest struct {
 	Env []string
 }
 
-// GitRestored lists what was restored.
+// GitRestored lists the settings and files that were restored.
 type GitRestored struct {
 	// Names are settings and files: core.hooksPath, hooks/post-commit.
 	Names []string
 	// Locks are files such as .git/index.lock, which commands of git have left that were
 	// killed. They were removed.
 	Locks []string
-	// Incomplete lists, for the log, what could not be finished and will be tried again; empty
-	// if all is done.
+	// Incomplete lists, for the log, the steps that could not be finished and will be tried
+	// again; empty if all is done.
 	Incomplete string
-	// Untrusted is the reason why no hook may run in the workspace: an agent has left
-	// something that git could run, or not everything could be read. Empty if hooks may run.
+	// Untrusted is the reason why no hook may run in the workspace: an agent left something
+	// that git could run, or not everything could be read. Empty if hooks may run.
 	Untrusted string
 }
 
 // CodeUntrusted: no hook may run in a workspace, see GitRestored.Untrusted.
 const CodeUntrusted = "workspace_untrusted"
 
-// ObeyedRequest asks what git obeys with an address. Without one these are the settings of the
-// account.
+// ObeyedRequest asks which files git obeys with an address. Without an address these are the
+// settings of the account.
 type ObeyedRequest struct {
 	Address string   // of repository.url
 	Env     []string // of the operator
 	Home    string   // the home directory in Env
 }
 
-// Obeyed are files and directories that git obeys: if an agent can write them, it decides what
-// git runs. Some need not exist.
+// Obeyed are files and directories that git obeys: an agent that can write them decides which
+// programs git runs. Some need not exist.
 type Obeyed struct {
 	// Paths are the files with settings and, for a repository on this machine, its git
 	// directories and its hooks.

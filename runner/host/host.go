@@ -3,11 +3,11 @@
 //
 // The worker decides what happens and when; a machine does it. There are two interfaces by
 // lifetime: a Machine keeps nothing between two calls, a Run holds the workspace and the
-// processes of one run. A machine knows a run by its id; processes, locks and files that
+// processes of a single run. A machine knows a run by its id; processes, locks and files that
 // identify them are the machine's own. Requests and answers are plain values that encode as
-// JSON, so that another implementation can send the same calls to another machine. What is not
-// a value has streams: a started Process, and a terminal. Package runner/host/local implements
-// the port for this machine.
+// JSON, so that another implementation can send the same calls to another machine. Streams
+// carry everything else: a started Process, and a terminal. Package runner/host/local
+// implements the port for this machine.
 //
 //	Prepare ─► Clone ─► RunHook(after_create) ─► Confirm
 //	        ─► Fetch ─► RunHook(before_run) ─► GuardGit ─► Start ... Observe ...
@@ -43,7 +43,8 @@ type Machine interface {
 // Local is the machine of this process, of which more can be asked than of others.
 type Local interface {
 	Machine
-	// Left lists the processes that a run has left whose worker has exited, and End ends them.
+	// Left lists the processes that a run left behind when its worker exited, and End ends
+	// them.
 	Left(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	// TryRoot returns an error if a root does not exist and can't be created. It tries.
@@ -52,32 +53,33 @@ type Local interface {
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
 	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
 	RemoveWorkspace(ctx context.Context, r RemovalRequest) (RemoveAnswer, error)
-	// DeliverWorkspace is Run.Deliver for a workspace whose run, if there is one, is
-	// another's: no turn may run there.
+	// DeliverWorkspace is Run.Deliver for a workspace whose run, if any, belongs to somebody
+	// else: no turn may run there.
 	DeliverWorkspace(ctx context.Context, r WorkspaceDelivery) (WorkspaceDelivered, error)
-	// ObeyedByGit finds what git obeys when it is used with an address, as the operator.
+	// ObeyedByGit finds the files that git obeys when it is used with an address, as the
+	// operator.
 	ObeyedByGit(ctx context.Context, r ObeyedRequest) (Obeyed, error)
-	// ListTrash lists what a project has in the trash of a root, sorted by name, and examines
-	// it as Examine does.
+	// ListTrash lists a project's entries in the trash of a root, sorted by name, and examines
+	// them as Examine does.
 	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
 	// Restore moves a workspace from the trash back to its path. If it is interrupted it can
 	// be repeated.
 	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
 	// DeleteTrash deletes an entry of the trash.
 	DeleteTrash(ctx context.Context, r TrashRequest) error
-	// Leave gives up the projects that a state directory has claimed in a root.
+	// Leave gives up the projects that a state directory claimed in a root.
 	Leave(ctx context.Context, r LeaveRequest) error
 	// GitAround returns the nearest directory, from dir upwards, that looks like a git
 	// directory, such as /srv/x.git for /srv/x.git/hooks; empty for none.
 	GitAround(dir string) string
-	// IsBranchName reports whether a branch can have a name: fix/login can, -f can't.
-	// HasBranch reports whether a repository has a branch.
+	// IsBranchName reports whether a name is valid for a branch: fix/login is, -f is not.
+	// HasBranch reports whether a repository contains a branch.
 	IsBranchName(ctx context.Context, name string) bool
 	HasBranch(ctx context.Context, repository, branch string) bool
 }
 
-// Run is what a machine holds for one run. The calls are sequential, except for Observe,
-// Login, MakeHome and Start.
+// Run is the part of a machine that belongs to a run. The calls are sequential, except for
+// Observe, Login, MakeHome and Start.
 type Run interface {
 	Lease
 	Clones
@@ -89,15 +91,15 @@ type Run interface {
 // path of an empty file that a command and its descendants have open, identifies them.
 type Commands interface {
 	StartMarked(ctx context.Context, mark string, r StartRequest) (Process, error)
-	// KillMarked ends what was started with a mark, with SIGKILL at once.
+	// KillMarked ends the processes that were started with a mark, with SIGKILL at once.
 	KillMarked(ctx context.Context, mark string) (LeftAnswer, error)
 }
 
-// Codes of the errors of a host that has stopped serving a run. Their messages say why.
+// Codes of the errors of a host that stopped serving a run. Their messages say why.
 const (
-	// CodeEnded: the host has ended the run.
+	// CodeEnded: the host ended the run.
 	CodeEnded = "host_ended"
-	// CodeDied: the server there has ended, but not the run. What the run has started may be
+	// CodeDied: the server there ended, but not the run. Processes that the run started may be
 	// alive.
 	CodeDied = "host_died"
 )
@@ -115,14 +117,14 @@ const (
 	TreeFile = "tree"
 )
 
-// HereID marks the processes that a run on another machine has on the machine of its worker:
-// git, and a login shell for it. They may be the same machine.
+// HereID marks the processes of a run on another machine that run on the machine of its
+// worker: git, and a login shell for it. The two may be the same machine.
 func HereID(runID string) string { return runID + "-here" }
 
 // Account is an account of the operating system.
 type Account struct {
 	Home string
-	// StateDir has the directories of runs on the machine.
+	// StateDir contains the directories of runs on the machine.
 	StateDir string
 	// Env is the environment of its programs, before the login profile.
 	Env []string
@@ -132,8 +134,8 @@ type Account struct {
 const CodeDiskFull = "disk_full"
 
 // WithCode adds the code to an error caused by the machine: a full disk or a limit of the
-// system. It returns other errors unchanged. What stores, prints or sends an error calls it,
-// since any operation of a machine may meet these.
+// system. It returns other errors unchanged. Code that stores, prints or sends an error calls
+// it, since any operation of a machine may meet these.
 func WithCode(err error) error {
 	if err == nil || errors.As(err, new(*reconcile.Error)) {
 		return err

@@ -15,10 +15,10 @@ type Lease interface {
 	// Open begins a run that works in a directory of the operator instead of a workspace. The
 	// caller must call Finish.
 	Open(ctx context.Context) error
-	// Confirm records that a prepared workspace is ready for work, or discards a new one whose
-	// after_create failed.
+	// Confirm records that a prepared workspace is ready for work, or discards a new workspace
+	// whose after_create failed.
 	Confirm(ctx context.Context, r ConfirmRequest) error
-	// Verify checks that the workspace is still the directory that the run has acquired.
+	// Verify checks that the workspace is still the directory that the run acquired.
 	Verify(ctx context.Context) error
 	// PrepareRemoval acquires a workspace as Prepare does. Remove removes it, unless it
 	// contains work that exists nowhere else, and releases the lease. before_remove runs
@@ -43,8 +43,7 @@ type Workspace struct {
 	// deleted with the workspace.
 	Path string
 	// TmpDir and CacheDir are for the agent's commands. Only these may write to them, and no
-	// program outside the sandbox may use them, because what it finds there may have been
-	// planted.
+	// program outside the sandbox may use them, because their files may have been planted.
 	TmpDir, CacheDir string
 	// Hooks and Codex are for hooks and for codex itself.
 	Hooks, Codex Dirs
@@ -78,8 +77,8 @@ type PrepareAnswer struct {
 // ConfirmRequest ends the preparation.
 type ConfirmRequest struct {
 	Discard bool
-	// KeepCache keeps what after_create has left in the cache of the agent's commands for
-	// checkouts, before an agent can change it.
+	// KeepCache keeps for checkouts the files that after_create left in the cache of the
+	// agent's commands, before an agent can change them.
 	KeepCache bool
 }
 
@@ -101,7 +100,7 @@ type RemovalAnswer struct {
 	Unsaved string
 }
 
-// RemoveAnswer describes what happened to the workspace.
+// RemoveAnswer is the result of removing a workspace.
 type RemoveAnswer struct {
 	// Unsaved is the work because of which the workspace is kept.
 	Unsaved string

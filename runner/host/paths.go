@@ -12,7 +12,8 @@ type Paths interface {
 	Resolve(ctx context.Context, list []string) ([]string, error)
 	// GitDirs finds the git directories of the repository that a directory is in.
 	GitDirs(ctx context.Context, r GitDirsRequest) (GitDirs, error)
-	// Launcher finds the program, such as npx, that decides by files what a command starts.
+	// Launcher finds the program, such as npx, that reads files to decide which program a
+	// command starts.
 	Launcher(ctx context.Context, r LaunchRequest) (Launcher, error)
 }
 
@@ -43,8 +44,8 @@ type LaunchRequest struct {
 type Launcher struct {
 	// Program is empty if the command starts none.
 	Program string
-	// Files in the workspace, or in a directory that an agent can write, decide what is
-	// started.
+	// Files in the workspace, or in a directory that an agent can write, decide which program
+	// is started.
 	Files []string
 	// Direct is the path of a codex that is started without a launcher, empty if none is
 	// found.

@@ -15,9 +15,9 @@ import (
 
 // Programs runs the programs of a run: login profile, hooks and agent.
 type Programs interface {
-	// Login runs the account's login profile once and returns what it changes, for the hooks
-	// and the agent. The run need not be prepared. The errors are login_shell_failed and
-	// resource_limit.
+	// Login runs the account's login profile once and returns its changes to the environment,
+	// for the hooks and the agent. The run need not be prepared. The errors are
+	// login_shell_failed and resource_limit.
 	Login(ctx context.Context, r LoginRequest) (LoginAnswer, error)
 	// MakeHome makes the codex home of agents. It shares the login of the operator's.
 	MakeHome(ctx context.Context, r HomeRequest) error
@@ -27,8 +27,8 @@ type Programs interface {
 	Start(ctx context.Context, r StartRequest) (Process, error)
 	// RunInTerminal runs a command of a run that holds a workspace, in "/", and returns its
 	// exit code. The command inherits the terminal. observe runs concurrently until the
-	// command has ended. If ctx ends, the command gets SIGTERM. If the command can't be
-	// started, the error wraps ErrNotStarted.
+	// command ends. If ctx ends, the command gets SIGTERM. If the command can't be started,
+	// the error wraps ErrNotStarted.
 	RunInTerminal(
 		ctx context.Context,
 		argv, env []string,
@@ -36,23 +36,24 @@ type Programs interface {
 		observe func(context.Context),
 	) (code int, err error)
 	// Observe records the processes of the run, so that they are found if its worker dies, and
-	// ends those that hold a lock of symphony.
+	// ends processes that hold a lock of symphony.
 	Observe(ctx context.Context, q ObserveRequest) (ObserveAnswer, error)
 	// Kill ends the processes of the run. If none is left, it also removes the locks that
 	// their git commands have left in the workspace, such as .git/index.lock.
 	Kill(ctx context.Context, r KillRequest) (LeftAnswer, error)
 }
 
-// LoginRequest asks what the login profile of the account changes.
+// LoginRequest asks for the changes that the login profile of the account makes to the
+// environment.
 type LoginRequest struct {
 	Env     []string
 	Timeout time.Duration
 }
 
-// LoginAnswer is what the login profile changes.
+// LoginAnswer lists the changes that the login profile makes to the environment.
 type LoginAnswer struct {
-	// Set are the variables that it sets, as NAME=value, Unset the names of those that it
-	// removes.
+	// Set are the variables that it sets, as NAME=value, Unset the names of the variables that
+	// it removes.
 	Set, Unset []string
 	// Umask is the umask that it leaves, in octal digits.
 	Umask string
@@ -60,7 +61,8 @@ type LoginAnswer struct {
 	Functions []string
 }
 
-// HookRequest is a script to run (specification 9.4). Env has what the login profile sets.
+// HookRequest is a script to run (specification 9.4). Env contains the variables that the
+// login profile sets.
 type HookRequest struct {
 	Name, Script string
 	Where        string // the script's place in the workflow, for messages
@@ -93,19 +95,18 @@ type Process interface {
 	Stdin() io.WriteCloser
 	Stdout() io.Reader
 	Stderr() io.Reader
-	// Wait returns nil when the process has ended, even if other processes have its streams
-	// open, or the error of ctx.
+	// Wait returns nil when the process ended, even if other processes have its streams open,
+	// or the error of ctx.
 	Wait(ctx context.Context) error
 	// Descendants lists the living descendants of the process.
 	Descendants(ctx context.Context) ([]reconcile.Process, error)
 	// Environ is the merged environment of the process and its descendants; the youngest
 	// process wins. With an error it is incomplete.
 	Environ(ctx context.Context) ([]string, error)
-	// KillThread ends the processes that a thread of the agent has started, except for this
+	// KillThread ends the processes that a thread of the agent started, except for this
 	// process and its descendants.
 	KillThread(ctx context.Context, threadID string) (LeftAnswer, error)
-	// SignalGroup sends a signal to the process group, also after the process itself has
-	// ended.
+	// SignalGroup sends a signal to the process group, also after the process itself ended.
 	SignalGroup(sig unix.Signal) error
 	// Close kills the group if the process still runs, closes the streams and returns how the
 	// process ended.
@@ -127,14 +128,14 @@ type Exit struct {
 	Text string
 }
 
-// ObserveRequest says how closely to look. Silent: the agent has said nothing since the last
-// call, so that only the holders of new locks are looked for.
+// ObserveRequest says how closely to look. Silent: the agent sent nothing since the last call,
+// so that only the holders of new locks are looked for.
 type ObserveRequest struct{ Silent bool }
 
 // ObserveAnswer names the processes that were ended because they held a lock of symphony.
 type ObserveAnswer struct{ LockHolders []reconcile.Process }
 
-// LeftRequest describes a run whose worker has exited.
+// LeftRequest describes a run whose worker exited.
 type LeftRequest struct {
 	RunID string
 	// ThreadID is the agent's thread, empty if there is none; Root the workspace root.

@@ -19,19 +19,19 @@ type Clones interface {
 	// Clone fills a new workspace with a clone of the repository.
 	Clone(ctx context.Context, r CloneRequest) (CloneAnswer, error)
 	// Fetch updates the remote references of a workspace that was cloned before, and moves its
-	// branch to what others have pushed there, if nothing of the agent is in the way. No
-	// process may be at work in it, unless CloneRequest.Look is set.
+	// branch to the commits that others pushed there, if no work of the agent is in the way.
+	// No process may be at work in it, unless CloneRequest.Look is set.
 	Fetch(ctx context.Context, r CloneRequest) (FetchAnswer, error)
 	// Deliver pushes the commits of the workspace to the branch of its issue, such as
 	// symphony/ABC-1.
 	Deliver(ctx context.Context, r DeliverRequest) (DeliverAnswer, error)
-	// Keep copies the commits of a workspace on another machine to this one, where they
+	// Keep copies the commits of a workspace on another machine to this machine, where they
 	// outlive it, and returns HEAD. The next clone for the issue begins there. Forget keeps
 	// them no longer. Both do nothing for a workspace on this machine. Errors of Keep:
 	// FaultHere, as of Mirror.Keep.
 	Keep(ctx context.Context, r KeepRequest) (commit string, err error)
 	Forget(ctx context.Context, r KeepRequest) error
-	// CheckOut makes a clean copy of what the workspace has committed, in which verify.command
+	// CheckOut makes a clean copy of the commits of the workspace, in which verify.command
 	// runs. No agent can write it. It exists until Finish; its cache stays as long as the
 	// workspace.
 	CheckOut(ctx context.Context, r CheckOutRequest) (CheckOutAnswer, error)
@@ -58,18 +58,19 @@ type Repository struct {
 	Workflow string
 }
 
-// Kept are the commits of an issue's work on other machines that a mirror on this one keeps.
+// Kept are the commits of an issue's work on other machines that a mirror on this machine
+// keeps.
 type Kept struct {
 	Mirror string `json:"mirror"` // its path
 	Commit string `json:"commit"` // the newest
-	// Commits are those that no branch or tag of the remote has and that were not delivered,
-	// the newest first and at most 100, such as "1a2b3c4 Fix the total".
+	// Commits are on no branch or tag of the remote and were not delivered, the newest first
+	// and at most 100, such as "1a2b3c4 Fix the total".
 	Commits []string `json:"commits"`
 }
 
 // CloneRequest asks to fill the new, empty workspace that a run holds, or to fetch into an
-// older one. A clone checks Branch out: at its commit on the remote, if that is Delivered or
-// descends from it, and if Base does not contain it; otherwise at Base.
+// older workspace. A clone checks Branch out: at its commit on the remote, if that is
+// Delivered or descends from it, and if Base does not contain it; otherwise at Base.
 type CloneRequest struct {
 	Repository        Repository
 	Branch, Delivered string
@@ -84,7 +85,8 @@ type CloneRequest struct {
 	// Env is the operator's environment, after the login profile, where git reaches the
 	// remote. Git is found by its PATH. Git, ssh and credential helpers inherit it.
 	Env []string
-	// CheckoutEnv is the environment on the machine of the workspace, if that is another one.
+	// CheckoutEnv is the environment on the machine of the workspace, if that is another
+	// machine.
 	CheckoutEnv []string
 }
 
@@ -109,8 +111,8 @@ type KeepRequest struct {
 // MaxConflicts is how many files a FetchAnswer names at most.
 const MaxConflicts = 20
 
-// FetchAnswer is the base that a fetch has found, and what a merge of it into HEAD of the
-// workspace would do.
+// FetchAnswer is the base that a fetch found, and the effect of a merge of it into HEAD of the
+// workspace.
 type FetchAnswer struct {
 	Base, Commit string
 	Behind       int  // commits of Base that HEAD does not contain
@@ -119,26 +121,26 @@ type FetchAnswer struct {
 	// number of files in which it would. If it is 0, and Clean is not set, that is not known.
 	Files     int
 	Conflicts []string // the names of the first of them
-	Pushed    *Pushed  // what others have pushed to the branch of the workspace; nil for nothing
+	Pushed    *Pushed  // others' pushes to the branch of the workspace; nil for none
 }
 
 // MaxPushed is how many commits and how many files a Pushed names at most.
 const MaxPushed = 20
 
-// Pushed is what others have pushed to the branch since symphony delivered last, such as a
-// commit of a person.
+// Pushed lists others' commits on the branch since symphony's last delivery, such as a commit
+// of a person.
 type Pushed struct {
-	Commit    string // the newest one
+	Commit    string // the newest commit
 	Total     int    // number of commits that neither the last delivery nor the base contains
 	Commits   []PushedCommit
 	FileCount int // number of files that differ from the last delivery
 	Files     []string
-	// Taken: HEAD of the workspace contains Commit. Otherwise Why says why not: "the workspace
-	// has commits that were not pushed".
+	// Taken: HEAD of the workspace contains Commit. Otherwise Why gives the reason: "the
+	// workspace has commits that were not pushed".
 	Taken bool
 	Why   string
 	// TakenWithoutAgent: a fetch can move the workspace to Commit once the agent that is at
-	// work there has ended.
+	// work there ends.
 	TakenWithoutAgent bool
 }
 
@@ -146,7 +148,7 @@ type Pushed struct {
 // pushed. p may be nil.
 func (p *Pushed) Refuses(commit string) bool { return p != nil && !p.Taken && p.Commit == commit }
 
-// PushedCommit is one commit.
+// PushedCommit is a commit that others pushed.
 type PushedCommit struct{ Author, Subject string }
 
 // DeliverRequest asks to push HEAD of the workspace that a run holds to Branch. No process may
@@ -158,7 +160,7 @@ type DeliverRequest struct {
 	// address of the repository; empty if it never did.
 	Delivered string
 	// Commit, if set, is the commit that was reviewed. Nothing is pushed if HEAD is at another
-	// one.
+	// commit.
 	Commit string
 	// Try asks only whether the commits could be pushed, as far as they decide that
 	// themselves.
@@ -167,17 +169,16 @@ type DeliverRequest struct {
 	Env     []string // of CloneRequest
 }
 
-// DeliverAnswer describes what was pushed.
+// DeliverAnswer describes a push.
 type DeliverAnswer struct {
 	// Commit is HEAD, or its signed copy. Base is the name of the base.
 	Commit, Base string
-	// Head is HEAD as the delivery has found it, if Commit is its signed copy; otherwise
-	// empty.
+	// Head is HEAD as the delivery found it, if Commit is its signed copy; otherwise empty.
 	Head string
 	// Commits counts the commits of HEAD that neither Base nor Delivered contains. If there
 	// are none, nothing was pushed.
 	Commits int
-	// ChangesWorkflow: what is on the branch, and not on Base, changes Workflow of the
+	// ChangesWorkflow: the commits on the branch, and not on Base, change Workflow of the
 	// repository.
 	ChangesWorkflow bool
 }
@@ -187,11 +188,12 @@ type DeliverAnswer struct {
 type CheckOutRequest struct {
 	// Commit is HEAD as it was read, Branch the branch that it is on; empty if it is on none.
 	Commit, Branch string
-	// Files are paths in the repository, such as Makefile. The answer names the ones that the
-	// work has changed since its base.
+	// Files are paths in the repository, such as Makefile. The answer lists the paths that the
+	// work changed since its base.
 	Files []string
-	// Repository is what the workflow says of the repository: who commits in the checkout, and
-	// whether it has submodules. The URL is the one that the workspace was cloned from.
+	// Repository is the workflow's description of the repository: who commits in the checkout,
+	// and whether it contains submodules. The URL is the address that the workspace was cloned
+	// from.
 	Repository Repository
 	Timeout    time.Duration
 	// the operator's environment on the machine of the workspace, after the login profile
@@ -201,9 +203,9 @@ type CheckOutRequest struct {
 // CheckOutAnswer is a checkout: a repository of its own, with a clean work tree of the commit.
 type CheckOutAnswer struct {
 	// Space is the workspace with other directories: Path is the work tree, and TmpDir and
-	// CacheDir are for what runs there.
+	// CacheDir are for the commands that run there.
 	Space Workspace
-	// Changed are the files of the request that the work has changed since its base.
+	// Changed are the files of the request that the work changed since its base.
 	Changed []string
 }
 
@@ -213,8 +215,8 @@ type WorkspaceDelivery struct {
 	DeliverRequest
 	Path, RunID string
 	// Source is the repository on this machine that the workspace was cloned from. Without a
-	// URL in DeliverRequest the work goes to origin of Source, or to Source if that has no
-	// origin.
+	// URL in DeliverRequest the work goes to origin of Source, or to Source if it is without
+	// an origin.
 	Source Repository
 }
 
@@ -246,20 +248,20 @@ type Origin struct {
 
 // Mirrors are the mirrors of repositories on a machine whose git reaches the remotes. Through
 // them, runs on other machines clone and deliver: bundles and packs travel between the mirrors
-// of both machines, and only this one needs credentials.
+// of both machines, and only this machine needs credentials.
 type Mirrors interface {
 	// Mirror returns the mirror of a repository. Env is as in CloneRequest.
 	Mirror(r Repository, env []string) Mirror
 }
 
-// Mirror is the mirror of one repository.
+// Mirror is the mirror of a repository.
 type Mirror interface {
 	// Address is the address of the remote without a password.
 	Address() string
 	// Unchanged reports whether a branch on the remote is at the commit that was delivered.
 	Unchanged(ctx context.Context, branch, delivered string) (bool, error)
 	// Bundle fetches from the remote, and returns a bundle of all branches and tags without
-	// what the commits in have contain.
+	// the contents of the commits in have.
 	Bundle(ctx context.Context, r CloneRequest, have []string) (BundleAnswer, io.ReadCloser, error)
 	// Deliver pushes the work of a run on another machine.
 	Deliver(ctx context.Context, r DeliverRequest, w Work) (DeliverAnswer, error)
@@ -276,21 +278,21 @@ type BundleAnswer struct {
 	Head string // the reference of the remote's default branch
 }
 
-// Work is what a workspace on another machine contains.
+// Work is the contents of a workspace on another machine.
 type Work struct {
 	Commit string   // HEAD, empty for none
-	Cloned Origin   // what the workspace was cloned from
-	Tips   []string // commits that the mirror of that machine has, with all that they contain
-	// GitDir is the git directory of the workspace, which has the content of files of Git LFS;
-	// empty if it is on another machine.
+	Cloned Origin   // the origin of the workspace
+	Tips   []string // commits that the mirror of that machine contains, with all their objects
+	// GitDir is the git directory of the workspace, which contains the content of files of Git
+	// LFS; empty if it is on another machine.
 	GitDir string
-	// Pack writes a pack of Commit and its history, without what those commits in have contain
-	// that the machine has. What it writes is not trusted.
+	// Pack writes a pack of Commit and its history, without the contents of commits in have
+	// that the machine knows. The pack is not trusted.
 	Pack func(ctx context.Context, have []string, to io.Writer) error
 }
 
-// CheckCommit returns an error if work is at another commit than the one that was read before;
-// want is empty for any.
+// CheckCommit returns an error if work is at another commit than the commit that was read
+// before; want is empty for any.
 func CheckCommit(at, want string) error {
 	if want == "" || at == want {
 		return nil
@@ -300,13 +302,14 @@ func CheckCommit(at, want string) error {
 }
 
 // RepositorySteps are the steps of a clone, a fetch and a delivery on the machine of the
-// workspace, if its worker is on another one. Runs that are served implement it. No program or
-// setting of the workspace takes part in them, and the machine needs no access to the remote.
+// workspace, if its worker is on another machine. Runs that are served implement it. No
+// program or setting of the workspace takes part in them, and the machine needs no access to
+// the remote.
 type RepositorySteps interface {
-	// ReadTips reads what the mirror and the workspace have.
+	// ReadTips reads the commits of the mirror and the workspace.
 	ReadTips(ctx context.Context, r TipsRequest) (TipsAnswer, error)
 	// AddToBundle adds bytes to the bundle from which CloneBundle fills the workspace, or
-	// FetchBundle does what Fetch does.
+	// FetchBundle updates it as Fetch does.
 	AddToBundle(ctx context.Context, p Part) error
 	CloneBundle(ctx context.Context, r BundleRequest) error
 	FetchBundle(ctx context.Context, r BundleRequest) (FetchAnswer, error)
@@ -361,11 +364,11 @@ type PackRequest struct {
 // PackAnswer is the size of the pack in bytes.
 type PackAnswer struct{ Size int64 }
 
-// DeliveredRequest is what was delivered, and where.
+// DeliveredRequest names a delivered commit, and where it was delivered.
 type DeliveredRequest struct{ Address, Branch, Commit string }
 
 // Within calls f with a limit on its time. The error tells whether the limit was reached or
-// ctx has ended.
+// ctx ended.
 func Within[A any](
 	ctx context.Context,
 	limit time.Duration,
@@ -399,12 +402,13 @@ type FaultHere struct{ Err error }
 func (e FaultHere) Error() string { return e.Err.Error() }
 func (e FaultHere) Unwrap() error { return e.Err }
 
-// GitError is the error of a git command that has written why it failed.
+// GitError is the error of a git command that printed why it failed.
 type GitError struct {
-	// Reason is one sentence, such as "remote: no space left (pre-receive hook declined)".
+	// Reason is a single sentence, such as "remote: no space left (pre-receive hook
+	// declined)".
 	Reason string
-	// Output is everything that git, ssh and the remote have written, with their advice, as
-	// one line.
+	// Output is everything that git, ssh and the remote printed, with their advice, on a
+	// single line.
 	Output string
 	Err    error // of the process
 }
@@ -427,30 +431,29 @@ func GitOutput(err error) string {
 
 // Codes of errors of Clone, Fetch and Deliver.
 const (
-	// CodeRepositoryUnavailable: the remote can't be reached, or has no such branch.
+	// CodeRepositoryUnavailable: the remote can't be reached, or lacks the branch.
 	CodeRepositoryUnavailable = "repository_unavailable"
-	// CodeGitKilled: a signal has ended git twice, which is no evidence about the remote.
+	// CodeGitKilled: a signal ended git twice, which is no evidence about the remote.
 	CodeGitKilled = "git_killed"
-	// CodeGitLimit: what an agent has written makes git need more memory, or print more, than
-	// it may.
+	// CodeGitLimit: an agent's files make git need more memory, or print more, than it may.
 	CodeGitLimit = "git_limit"
 	// CodeNoIdentity: git knows no name or address for commits in a clone.
 	CodeNoIdentity = "git_identity_missing"
 	// CodeInvalidBranch: git does not allow the name of a branch, or work is never pushed to
 	// it.
 	CodeInvalidBranch = "invalid_branch"
-	// CodeBranchInTheWay: the remote has a branch, such as symphony, that keeps git from making
+	// CodeBranchInTheWay: a branch of the remote, such as symphony, keeps git from making
 	// branches for issues, such as symphony/ABC-1.
 	CodeBranchInTheWay = "branch_in_the_way"
-	// CodeBranchCheckedOut: a person has checked the branch out where it would be pushed.
+	// CodeBranchCheckedOut: a person checked the branch out where it would be pushed.
 	CodeBranchCheckedOut = reconcile.CodeBranchCheckedOut
 	// CodeDeliveryFailed: nothing was pushed, or the result is unknown.
 	CodeDeliveryFailed = "delivery_failed"
 	// CodeRepositoryChanged: the workspace was cloned from another repository.
 	CodeRepositoryChanged = "repository_changed"
-	// CodeIncomplete: a clone of what was to be pushed would lack files of submodules or of
-	// Git LFS.
+	// CodeIncomplete: a clone of the commits to push would lack files of submodules or of Git
+	// LFS.
 	CodeIncomplete = reconcile.CodeIncomplete
-	// CodeDeliveryConflict: someone else has changed the branch; it stays as it is.
+	// CodeDeliveryConflict: someone else changed the branch; it stays as it is.
 	CodeDeliveryConflict = reconcile.CodeDeliveryConflict
 )

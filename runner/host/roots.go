@@ -8,7 +8,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Roots is what a machine does with workspace roots, and with workspaces that no run holds.
+// Roots are the operations of a machine on workspace roots, and on workspaces that no run
+// holds.
 type Roots interface {
 	// Root reads the state of a workspace root. The error names the records that can't be
 	// read; the others are returned.
@@ -16,9 +17,9 @@ type Roots interface {
 	// Inspect describes a workspace for operators. It changes nothing, and runs no program
 	// that a repository names.
 	Inspect(ctx context.Context, r WorkspaceRequest) (InspectAnswer, error)
-	// Diff writes what the work in a workspace has changed since its base commit, as git diff
-	// does, and reports whether there is a repository, with what is to be compared. It changes
-	// nothing, and runs no program that a repository names.
+	// Diff writes the changes of the work in a workspace since its base commit, as git diff
+	// does, and reports whether there is a repository with the commits or trees to compare. It
+	// changes nothing, and runs no program that a repository names.
 	Diff(ctx context.Context, r WorkspaceRequest, w io.Writer) (found bool, err error)
 	// Purge deletes removed workspaces whose time in the trash is over.
 	Purge(ctx context.Context, r RootRequest) (PurgeAnswer, error)
@@ -35,7 +36,7 @@ type RootRequest struct {
 	// Records asks for the workspaces, Trash whether an entry of the trash is due. Only Root
 	// uses them and StateDir.
 	Records, Trash bool
-	// StateDir, if set, asks for the projects that it has claimed in the root.
+	// StateDir, if set, asks for the projects that it claimed in the root.
 	StateDir string
 }
 
@@ -50,7 +51,7 @@ type RootAnswer struct {
 	FreeBytes  int64 // negative: unknown
 }
 
-// WorkspaceRecord is a workspace that some run has used.
+// WorkspaceRecord is a workspace that some run used.
 type WorkspaceRecord struct {
 	reconcile.Workspace
 	StateDir, RunID string // of the last run that held it
@@ -63,21 +64,21 @@ const NotCommitted = "# Not committed:"
 // WorkspaceRequest names the directory of a workspace.
 type WorkspaceRequest struct {
 	Path string
-	// Commits asks Inspect for the newest commits of the work, so many at most. Those of a
-	// clone, and what Diff writes, are read as a delivery would push them.
+	// Commits asks Inspect for the newest commits of the work, so many at most. Commits of a
+	// clone, and the output of Diff, are read as a delivery would push them.
 	Commits int
-	// Commit, if set, is where HEAD of a clone has to be: else Diff returns an error.
+	// Commit, if set, is where HEAD of a clone must be: else Diff returns an error.
 	Commit string
 	// From and To, if set, are the trees or commits that Diff compares instead, as a WorkEnd
 	// names them.
 	From, To string
 }
 
-// CodeEndNotKept is the code of the error that what an attempt has left can't be compared.
+// CodeEndNotKept is the code of the error that an attempt's files can't be compared any more.
 const CodeEndNotKept = "attempt_not_kept"
 
-// WorkEnd is what a workspace contained at the end of a run, and what has changed since the
-// end of the run before that was kept, or else since the work left its base.
+// WorkEnd is the contents of a workspace at the end of a run, and the changes since the last
+// kept end of an earlier run, or else since the work left its base.
 type WorkEnd struct {
 	// git's name of the work tree, with new files and without ignored ones
 	Tree    string `json:"tree"`
@@ -94,7 +95,7 @@ type WorkEnd struct {
 type InspectAnswer struct {
 	Exists bool       // as a directory
 	Git    *GitStatus // nil without a repository
-	// Commits are those that Base of Git does not contain, newest first.
+	// Commits are the commits that Base of Git does not contain, newest first.
 	Commits []GitCommit
 }
 
@@ -108,10 +109,10 @@ type GitCommit struct {
 type GitStatus struct {
 	Branch *string `json:"branch"` // nil if HEAD is detached
 	Commit *string `json:"commit"` // nil if there is none yet
-	// Base is what the work is compared with: the default branch of origin, otherwise main or
-	// master; nil if there is none. In a clone of symphony's it stands for the commit that
-	// symphony found there at the clone, or at the last fetch. Ahead counts the commits of
-	// HEAD that Base does not contain.
+	// Base is the branch that the work is compared with: the default branch of origin,
+	// otherwise main or master; nil if there is none. In a clone of symphony's it stands for
+	// the commit that symphony found there at the clone, or at the last fetch. Ahead counts
+	// the commits of HEAD that Base does not contain.
 	Base  *string `json:"base"`
 	Ahead *int    `json:"commits_ahead"`
 	// Elsewhere are branches with commits that neither HEAD nor Base contains. They are looked
@@ -127,7 +128,7 @@ type GitStatus struct {
 	Changed []GitChange `json:"changed"`
 }
 
-// GitChange is one file with its git status: "?" if it is untracked, "u" if it is in conflict,
+// GitChange is a file with its git status: "?" if it is untracked, "u" if it is in conflict,
 // otherwise the two letters of the short format for the index and the work tree, with a dot
 // for no change.
 type GitChange struct {
@@ -165,23 +166,23 @@ type Removed struct {
 	At                  time.Time // when it was moved there
 	Due                 time.Time // from then on a pass deletes it, unless it contains unsaved work
 	Unsaved             Unsaved
-	Discarded           bool // an operator has accepted the loss of Unsaved
+	Discarded           bool // an operator accepted the loss of Unsaved
 	Restorable          bool
 }
 
 // RestoreAnswer is the path of the restored workspace.
 type RestoreAnswer struct{ Path string }
 
-// PurgeAnswer counts what was deleted, and names what could not be deleted and what is kept
-// because of unsaved work.
+// PurgeAnswer counts the deleted entries, and names entries that could not be deleted or are
+// kept because of unsaved work.
 type PurgeAnswer struct {
 	Removed     int
 	Undeletable []string
 	Unsaved     map[string]string // path to work
 }
 
-// LeaveRequest names a root and a state directory. Dissolve also removes what symphony has
-// made in the root, unless something is left there that is not symphony's.
+// LeaveRequest names a root and a state directory. Dissolve also removes symphony's files in
+// the root, unless something is left there that is not symphony's.
 type LeaveRequest struct {
 	Root, StateDir string
 	Dissolve       bool

@@ -72,7 +72,7 @@ func (a *Alive) NoteFault(code string) error {
 	return err
 }
 
-// NoteUnstarted does the same for a worker that could not be started, or has ended.
+// NoteUnstarted does the same for a worker that could not be started, or that ended.
 func NoteUnstarted(path, code string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY, 0)
 	if err != nil {
@@ -84,9 +84,9 @@ func NoteUnstarted(path, code string) error {
 // Close releases the lock. From now on the worker counts as dead.
 func (a *Alive) Close() error { return a.f.Close() }
 
-// Pulse is the result of a probe of an alive file. Beats and Mono are what the last heartbeat
-// wrote. Before the first one, Beats is zero and Mono the time at which the file was created.
-// For a damaged file both are zero.
+// Pulse is the result of a probe of an alive file. Beats and Mono are the values of the last
+// heartbeat. Before the first heartbeat, Beats is zero and Mono the time at which the file was
+// created. For a damaged file both are zero.
 type Pulse struct {
 	// Held: the worker is alive. Missing: there is no file, so no worker can have begun.
 	Held, Missing bool
@@ -139,7 +139,7 @@ func LockDead(path string) (release func(), err error) {
 	return func() { f.Close() }, nil // nothing was written that closing could lose
 }
 
-// An alive file is one line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`,
+// An alive file is a line of AliveSize bytes: a heartbeat, `1 <counter> <clock> <checksum>`,
 // or a fault, `2 <code> <checksum>`. A reader does not lock, so it may see half of a write;
 // the checksum reveals that.
 func heartbeatLine(counter int64, mono time.Duration) []byte {

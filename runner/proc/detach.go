@@ -28,8 +28,8 @@ const (
 	extraFD  = FirstExtra + 1
 	sharedFD = FirstExtra + 2
 
-	// taken is the answer of a worker that has its run. Any other answer is its reason for
-	// refusing the run; none means that the worker has ended.
+	// taken is the answer of a worker that took its run. Any other answer is its reason for
+	// refusing the run; none means that the worker ended.
 	taken = "+"
 )
 
@@ -64,7 +64,7 @@ type Detached struct {
 	process  reconcile.Process
 	answer   *os.File
 	deadline time.Time
-	done     chan struct{} // closed when it has ended and been reaped
+	done     chan struct{} // closed when it ended and was reaped
 	status   string        // set before done is closed
 }
 
@@ -132,7 +132,7 @@ func startDetached(s Spawn) (*Detached, error) {
 	return d, nil
 }
 
-// Ready waits until the worker has taken its run. Otherwise it returns the worker's reason for
+// Ready waits until the worker takes its run. Otherwise it returns the worker's reason for
 // refusing the run, ErrDied, ErrNoAnswer after Spawn.Wait, or the error of ctx. It does not
 // end the worker.
 func (d *Detached) Ready(ctx context.Context) error {
@@ -180,7 +180,7 @@ type Handover struct {
 	answer *os.File
 }
 
-// TakeOver reads what a pass has passed to this worker. A worker must call it before it opens
+// TakeOver reads the handover of a pass to this worker. A worker must call it before it opens
 // or starts anything. Programs that the worker starts do not inherit it.
 func TakeOver() (*Handover, error) {
 	var st unix.Stat_t
@@ -199,12 +199,12 @@ func TakeOver() (*Handover, error) {
 	}, nil
 }
 
-// Taken tells the pass that this worker has its run. An error means that the pass has stopped
+// Taken tells the pass that this worker took its run. An error means that the pass stopped
 // waiting, which does not affect the run.
 func (h *Handover) Taken() error { return h.reply(taken) }
 
 // Refuse tells the pass why this worker ends without beginning its run. The message is
-// shortened to one line of 1 KiB.
+// shortened to a line of 1 KiB.
 func (h *Handover) Refuse(message string) error {
 	return h.reply(text.Within(strings.Join(strings.Fields(message), " "), maxAnswer))
 }
@@ -218,8 +218,8 @@ func (h *Handover) reply(answer string) error {
 	return nil
 }
 
-// TakeExtra returns the file that a pass has passed to this worker (Spawn.Extra), which must
-// be the one at path. A worker must call it before it opens anything. Programs that the worker
+// TakeExtra returns the file that a pass gave to this worker (Spawn.Extra), which must be the
+// file at path. A worker must call it before it opens anything. Programs that the worker
 // starts do not inherit the file.
 func TakeExtra(path string) (*os.File, error) {
 	var got, named unix.Stat_t
@@ -236,7 +236,7 @@ func TakeExtra(path string) (*os.File, error) {
 	return os.NewFile(extraFD, path), nil
 }
 
-// Launch starts a child that inherits no files but what cmd names.
+// Launch starts a child that inherits no files except the files that cmd names.
 func Launch(cmd *exec.Cmd) (reconcile.Process, error) {
 	if err := SealDescriptors(); err != nil {
 		return reconcile.Process{}, err
@@ -252,9 +252,9 @@ func Launch(cmd *exec.Cmd) (reconcile.Process, error) {
 	return e.Process(), err
 }
 
-// statOfChild reads the stat of a child that has not been reaped. It retries if /proc does not
+// statOfChild reads the stat of a child that is not reaped yet. It retries if /proc does not
 // show the child: with the mount option hidepid, the child of a non-dumpable process is hidden
-// until a moment after os.StartProcess has returned.
+// until a moment after os.StartProcess returns.
 func statOfChild(pid int) (Entry, error) {
 	for end := time.Now().Add(2 * time.Second); ; time.Sleep(time.Millisecond) {
 		e, err := Stat(pid)

@@ -34,7 +34,8 @@ func adopt([]string) error {
 	own := exec.Command("sh", "-c", "exit 7")
 	released := exec.Command("true")
 	// The shell in the middle ends at once and leaves an orphan.
-	if err := errors.Join(own.Start(), released.Start(), exec.Command("sh", "-c", "sleep 0.01 & sleep 0.01 & exec true").Run()); err != nil {
+	if err := errors.Join(own.Start(), released.Start(), exec.Command("sh", "-c", "sleep 0.01 & sleep "+
+		"0.01 & exec true").Run()); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), test.Patience())

@@ -10,10 +10,11 @@
 //
 // Decisions:
 //
-//   - A process is identified by its pid and start time, within one boot and one pid namespace
+//   - A process is identified by its pid and start time, within a boot and a pid namespace
 //     (BootID). It is signalled through a pidfd that was opened before its start time was
 //     compared. On a kernel without pidfds (before 5.3) that is an error.
-//   - A worker gets its own systemd scope, so that it survives the unit of its pass (ScopeManager).
+//   - A worker gets its own systemd scope, so that it survives the unit of its pass
+//     (ScopeManager).
 //
 // The main platform is Linux. proc_darwin.go lists the limitations on macOS.
 package proc

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrHeld means that another open file has the lock.
+// ErrHeld means that another open file holds the lock.
 var ErrHeld = errors.New("held by another process")
 
 // lockStep is the time between two attempts to lock. It is short because a probe holds a lock

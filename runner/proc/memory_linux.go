@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limitMemory bounds the memory that a process, and those that it starts from now on, may have
-// of its own. Files that it only maps to read them do not count: git maps packs of many
+// limitMemory bounds the memory that a process, and processes that it starts from now on, may
+// allocate. Files that it only maps to read them do not count: git maps packs of many
 // gigabytes.
 func limitMemory(pid int, bytes uint64) error {
 	limit := unix.Rlimit{Cur: bytes, Max: bytes}

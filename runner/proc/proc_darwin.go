@@ -17,8 +17,10 @@ import (
 
 // Limitations on macOS:
 //
-//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may be reused in between.
-//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their user.
+//   - There are no pidfds. Signal compares the start time and then uses kill(2): the pid may
+//     be reused in between.
+//   - The system hides the environment of its own programs (/bin, /usr/bin) even from their
+//     user.
 //   - The descriptors, sessions, locks and command lines of other processes are not read.
 //   - There is no subreaper: launchd adopts orphans, and descent ends there.
 //   - A child can't be killed with its parent (killedWithParent).
@@ -40,12 +42,12 @@ func BootID() (string, error) {
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_UPTIME_RAW, &ts); err != nil {
-		panic("proc: no monotonic clock: " + err.Error()) // every macOS has one
+		panic("proc: no monotonic clock: " + err.Error()) // every macOS provides it
 	}
 	return time.Duration(ts.Nano())
 }
 
-// TempFile opens a file that has no name any more.
+// TempFile opens a file that no longer has a name.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "symphony-")
 	if err == nil {
@@ -54,8 +56,8 @@ func TempFile() (*os.File, error) {
 	return f, err
 }
 
-// SharedFile returns nil: this system has no files in memory, and what workers share must not
-// be on a disk.
+// SharedFile returns nil: this system provides no files in memory, and data that workers share
+// must not be on a disk.
 func SharedFile() (*os.File, error) { return nil, nil }
 
 func inheritedMemory(int) *os.File { return nil }
@@ -76,7 +78,7 @@ func Stat(pid int) (Entry, error) {
 	return entryOf(&list[0]), nil
 }
 
-// entryOf converts a process. Its start time is that of the wall clock, in microseconds.
+// entryOf converts a process. Its start time is on the wall clock, in microseconds.
 func entryOf(k *unix.KinfoProc) Entry {
 	const stopped, zombie = 4, 5 // SSTOP, SZOMB
 	started := k.Proc.P_starttime
@@ -123,7 +125,7 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 }
 
 // EnvironOf returns the environment that a process of this user was started with; empty if it
-// has ended or is hidden.
+// ended or is hidden.
 func EnvironOf(pid int) (string, error) {
 	list, err := unix.SysctlKinfoProcSlice("kern.proc.pid", pid)
 	if err != nil || len(list) == 0 || list[0].Eproc.Ucred.Uid != uint32(os.Geteuid()) {
@@ -143,7 +145,7 @@ func EnvironOf(pid int) (string, error) {
 }
 
 // Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it
-// has ended, is a zombie or another process. The pid may be reused between the two steps.
+// ended, is a zombie or another process. The pid may be reused between the two steps.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := errors.Join(checkTarget(p), checkSame(p)); err != nil {
 		return err
@@ -158,10 +160,10 @@ func Signal(p reconcile.Process, sig unix.Signal) error {
 	return nil
 }
 
-// exitStep is the time between two checks whether a child has ended.
+// exitStep is how often to check whether a child ended.
 const exitStep = 10 * time.Millisecond
 
-// AwaitExit returns when a child has ended, without reaping it.
+// AwaitExit returns when a child ends, without reaping it.
 func AwaitExit(pid int) {
 	for {
 		if e, err := Stat(pid); err != nil || e.Dead {
@@ -195,5 +197,5 @@ func peerPID(socket int) (int, error) {
 	return unix.GetsockoptInt(socket, unix.SOL_LOCAL, unix.LOCAL_PEERPID)
 }
 
-// limitMemory does nothing: macOS has no such limit.
+// limitMemory does nothing: macOS offers no such limit.
 func limitMemory(int, uint64) error { return nil }

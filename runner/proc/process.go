@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Entry is one process as the system lists it.
+// Entry is a process as the system lists it.
 type Entry struct {
 	PID, Parent int
 	Group       int // its process group
@@ -24,7 +24,7 @@ type Entry struct {
 	Name        string
 	Dead        bool // a zombie, or about to be gone
 	stopped     bool // by a signal
-	bare        bool // sleeps, with an empty environment or one that may not be inspected
+	bare        bool // sleeps, with an environment that is empty or may not be inspected
 }
 
 // Process identifies the process.
@@ -60,7 +60,7 @@ func Stopped(h reconcile.Handle) bool {
 }
 
 // checkSame returns nil if p is still the same process, and os.ErrProcessDone if it is another
-// one or a zombie.
+// process or a zombie.
 func checkSame(p reconcile.Process) error {
 	if p.PID <= 0 {
 		return os.ErrProcessDone
@@ -78,11 +78,11 @@ func checkSame(p reconcile.Process) error {
 	return nil
 }
 
-// Ended reports whether a process has ended for certain.
+// Ended reports whether a process ended for certain.
 func Ended(p reconcile.Process) bool { return errors.Is(checkSame(p), os.ErrProcessDone) }
 
-// checkTarget refuses processes that must never be signalled: init, this one, and one whose
-// start time is not known.
+// checkTarget refuses processes that must never be signalled: init, this process, and
+// processes whose start time is not known.
 func checkTarget(p reconcile.Process) error {
 	if p.PID <= 1 || p.PID == os.Getpid() || p.Start == 0 {
 		return fmt.Errorf("process %d must not be signalled", p.PID)
@@ -91,7 +91,7 @@ func checkTarget(p reconcile.Process) error {
 }
 
 // Environ returns the environment ("NAME=value" entries) that a process was started with;
-// empty if the system does not show it, os.ErrProcessDone if the process has ended.
+// empty if the system does not show it, os.ErrProcessDone if the process ended.
 func Environ(p reconcile.Process) ([]string, error) {
 	raw, err := EnvironOf(p.PID)
 	if err != nil {
@@ -114,8 +114,8 @@ type FoundWorker struct {
 	Workflow string
 }
 
-// SealDescriptors marks every descriptor above 2 close-on-exec, because those inherited from
-// cron, a terminal or a test are not marked. Descriptors that a child should inherit are
+// SealDescriptors marks every descriptor above 2 close-on-exec, because descriptors inherited
+// from cron, a terminal or a test are not marked. Descriptors that a child should inherit are
 // passed explicitly.
 func SealDescriptors() error {
 	names, err := os.ReadDir(ownDescriptors)

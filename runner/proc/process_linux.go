@@ -46,7 +46,7 @@ var bootID = sync.OnceValues(func() (string, error) {
 func Monotonic() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {
-		panic("proc: no monotonic clock: " + err.Error()) // every Linux has one
+		panic("proc: no monotonic clock: " + err.Error()) // every Linux provides it
 	}
 	return time.Duration(ts.Nano())
 }
@@ -133,7 +133,7 @@ func parseStat(line string) (e Entry, err error) {
 	threads := number(fields[20-first])
 	e.Start = uint64(number(fields[22-first]))
 	e.Session = max(e.Session, 0) // -1 in a process that is ending
-	// A process whose first thread has ended is shown as a zombie even if other threads are
+	// A process whose first thread ended is shown as a zombie even if other threads are
 	// running.
 	e.stopped = state == "T"
 	e.bare = state == "S" && len(fields) > 51-first && fields[50-first] == fields[51-first]
@@ -141,7 +141,7 @@ func parseStat(line string) (e Entry, err error) {
 	return e, err
 }
 
-// Gone reports whether err, from /proc or a pidfd call, means that a process has ended.
+// Gone reports whether err, from /proc or a pidfd call, means that a process ended.
 func Gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, unix.ENOENT) }
 
 // Forbidden reports whether err means that a process belongs to another user or may not be
@@ -149,8 +149,8 @@ func Gone(err error) bool { return errors.Is(err, unix.ESRCH) || errors.Is(err, 
 func Forbidden(err error) bool { return errors.Is(err, unix.EACCES) || errors.Is(err, unix.EPERM) }
 
 // Signal sends sig to p if it is still the same process, and returns os.ErrProcessDone if it
-// has ended, is a zombie or another process. The caller must compare the boot (BootID) in
-// which p was recorded.
+// ended, is a zombie or another process. The caller must compare the boot (BootID) in which p
+// was recorded.
 func Signal(p reconcile.Process, sig unix.Signal) error {
 	if err := checkTarget(p); err != nil {
 		return err
@@ -188,17 +188,17 @@ func openPIDFD(pid int) (int, error) {
 
 const tempName = "symphony"
 
-// TempFile opens a file that has no name, in memory.
+// TempFile opens a file without a name, in memory.
 func TempFile() (*os.File, error) {
 	fd, err := unix.MemfdCreate(tempName, unix.MFD_CLOEXEC)
 	return os.NewFile(uintptr(fd), "temporary file"), err
 }
 
-// SharedFile opens a file in memory that the workers of one pass share (Spawn.Shared).
+// SharedFile opens a file in memory that the workers of a pass share (Spawn.Shared).
 func SharedFile() (*os.File, error) { return TempFile() }
 
-// inheritedMemory returns a SharedFile that this process has inherited, nil if the descriptor
-// is another file.
+// inheritedMemory returns a SharedFile that this process inherited, nil if the descriptor is
+// another file.
 func inheritedMemory(fd int) *os.File {
 	name, _ := os.Readlink(ownDescriptors + "/" + strconv.Itoa(fd))
 	if name != "/memfd:"+tempName+" (deleted)" {
@@ -287,7 +287,7 @@ func Descendants(pid int) (below []reconcile.Process, err error) {
 	return below, errors.Join(errs...)
 }
 
-// childrenOf lists the children of all threads of a process, including zombies; none if it has
+// childrenOf lists the children of all threads of a process, including zombies; none if it
 // ended.
 func childrenOf(pid int) (list []int) {
 	threads, _ := os.ReadDir(Path(pid, "task"))
@@ -306,8 +306,8 @@ func childrenOf(pid int) (list []int) {
 // none.
 const execWait = 500 * time.Millisecond
 
-// EnvironOf returns the environment that a process was started with; empty if it has ended or
-// may not be inspected.
+// EnvironOf returns the environment that a process was started with; empty if it ended or may
+// not be inspected.
 func EnvironOf(pid int) (string, error) {
 	for began := time.Now(); ; time.Sleep(time.Millisecond) {
 		raw, err := Read(Path(pid, "environ"))
@@ -320,7 +320,7 @@ func EnvironOf(pid int) (string, error) {
 	}
 }
 
-// withoutEnviron reports whether a process has no program, as a thread of the kernel or a
+// withoutEnviron reports whether a process runs no program, as a thread of the kernel or a
 // zombie, or sleeps with an empty environment. In an exec the environment is empty for a
 // moment, too, but the process does not sleep.
 func withoutEnviron(pid int) bool {
@@ -330,7 +330,7 @@ func withoutEnviron(pid int) bool {
 }
 
 // commands finds the processes with a subcommand of symphony and a state directory, and
-// returns their arguments as a map from each argument to the next one.
+// returns their arguments as a map from each argument to the next.
 func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]string, error) {
 	entries, err := Scan()
 	found := map[reconcile.Process]map[string]string{}
@@ -353,7 +353,7 @@ func commands(subcommand, stateDir string) (map[reconcile.Process]map[string]str
 
 // Workers finds the workers of a state directory by their command lines, and returns them by
 // run id. It is used if the database cannot be read. The alive file shows whether a worker
-// really has its run.
+// really took its run.
 func Workers(stateDir string) (map[string]FoundWorker, error) {
 	all, err := commands("worker", stateDir)
 	found := map[string]FoundWorker{}

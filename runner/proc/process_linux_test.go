@@ -72,7 +72,16 @@ func TestParseStat(t *testing.T) {
 			t.Errorf("%q:\n got %+v, %v\nwant %+v", line, got, err, want)
 		}
 	}
-	for _, line := range []string{"", "7", "7 sh S 3", "7 (sh", "x (sh) S 3 1" + tail, "7 (sh) S 3 1 1", ") (", "7 (sh) S x 1" + tail} {
+	for _, line := range []string{
+		"",
+		"7",
+		"7 sh S 3",
+		"7 (sh",
+		"x (sh) S 3 1" + tail,
+		"7 (sh) S 3 1 1",
+		") (",
+		"7 (sh) S x 1" + tail,
+	} {
 		if e, err := parseStat(line); err == nil {
 			t.Errorf("%q: %+v and no error", line, e)
 		}

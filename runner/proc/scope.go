@@ -105,8 +105,8 @@ func (s *ScopeManager) probe(ctx context.Context, at HostUnit) error {
 	return reason
 }
 
-// output runs one of systemd's programs and returns its output. The program inherits no
-// descriptors of this process, and only the variables that it needs.
+// output runs a program of systemd and returns its output. The program inherits no descriptors
+// of this process, and only the variables that it needs.
 func (s *ScopeManager) output(
 	ctx context.Context,
 	m manager,
@@ -229,7 +229,7 @@ type HostUnit struct {
 	Root bool
 
 	uid     int
-	owner   int    // the user whose manager has created Unit; -1 for the system's manager
+	owner   int    // the user whose manager created Unit; -1 for the system's manager
 	runtime string // the runtime directory of this user's manager, which need not run
 }
 
@@ -257,7 +257,7 @@ func ReadHostUnit(env []string) HostUnit {
 
 func (at HostUnit) inService() bool { return strings.HasSuffix(at.Unit, ".service") }
 
-// managers returns the managers that may provide a lasting scope, the best one first. A user's
+// managers returns the managers that may provide a lasting scope, the best first. A user's
 // manager is used from outside its units only if that user lingers. Otherwise the manager and
 // its scopes end with the last logout.
 func (at HostUnit) managers() []manager {
@@ -301,7 +301,7 @@ func unitOf(cgroup string) (unit string, owner int) {
 }
 
 // systemdCgroup returns the path of a process in systemd's cgroup hierarchy: its named
-// hierarchy on older systems, otherwise the unified one.
+// hierarchy on older systems, otherwise the unified hierarchy.
 func systemdCgroup(file string) (unified string) {
 	for line := range strings.Lines(file) {
 		_, line, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ":")

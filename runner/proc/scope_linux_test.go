@@ -82,7 +82,8 @@ func TestManagers(t *testing.T) {
 		}
 		got := test.Map(h.managers(), func(m manager) string { return m.flag() })
 		test.Equal(t, row.name, strings.Join(got, " "), row.want)
-		if h.Booted = false; len(h.managers()) != 0 {
+		h.Booted = false
+		if len(h.managers()) != 0 {
 			t.Errorf("%s: without systemd: %v", row.name, h.managers())
 		}
 	}
@@ -140,7 +141,16 @@ func TestAsk(t *testing.T) {
 		{"a scope", service, "exit 0", "echo control-group", true, false, ""},
 		{"none, KillMode=process", service, denied, "echo process", false, true, ""},
 		{"none, KillMode=none", service, denied, "echo none", false, true, ""},
-		{"none, the default", service, denied, "echo control-group", false, true, "a worker would end with x.service (KillMode=control-group), and systemd gives it no scope: systemd-run: Failed to start transient scope unit: no"},
+		{
+			"none, the default",
+			service,
+			denied,
+			"echo control-group",
+			false,
+			true,
+			"a worker would end with x.service (KillMode=control-group), and systemd gives it no scope: " +
+				"systemd-run: Failed to start transient scope unit: no",
+		},
 		{"none, KillMode=mixed", service, denied, "echo mixed", false, true, "KillMode=mixed"},
 		{"none, and no answer", service, denied, "exit 4", false, true, "KillMode unknown"},
 		{"no programs", service, "", "", false, false, "KillMode unknown"},

@@ -32,13 +32,13 @@ func NonDumpable() error {
 // NonDumpable, after which the file belongs to root.
 func ShowAs(name string) error { return os.WriteFile("/proc/self/comm", []byte(name), 0) }
 
-// AwaitExit returns when a child has ended, without reaping it.
+// AwaitExit returns when a child ends, without reaping it.
 func AwaitExit(pid int) {
 	for errors.Is(unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil), unix.EINTR) {
 	}
 }
 
-// ReapOrphans reaps adopted children when they end, and at each interval those that were
+// ReapOrphans reaps adopted children when they end, and at each interval children that were
 // released after their end, until ctx ends. It passes errors to report.
 func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)) {
 	tick := time.NewTicker(interval)
@@ -59,10 +59,10 @@ func ReapOrphans(ctx context.Context, interval time.Duration, report func(error)
 	}
 }
 
-// reap reaps the adopted children that have ended, and skips the children of os/exec, for
-// which this process waits itself. It recognizes those by their pidfds: package os keeps a
-// pidfd of a child until it has waited for it. On systems where package os has no pidfds,
-// zombies remain until this process ends, which does no harm.
+// reap reaps the adopted children that ended, and skips the children of os/exec, for which
+// this process waits itself. It recognizes them by their pidfds: package os keeps a pidfd of a
+// child until it waited for it. On systems where package os uses no pidfds, zombies remain
+// until this process ends, which does no harm.
 func reap() error {
 	var info unix.Siginfo
 	if unix.Waitid(unix.P_ALL, 0, &info, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil) != nil ||
@@ -95,7 +95,7 @@ func reapAdopted(pid int) error {
 	}
 	defer unix.Close(fd)
 	held, err := heldPIDs()
-	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // one of them is fd
+	if err != nil || held[pid] != 1 || held[os.Getpid()] == 0 { // held[pid] counts fd
 		return err
 	}
 	err = unix.Waitid(unix.P_PIDFD, fd, nil, unix.WEXITED|unix.WNOHANG, nil)
@@ -105,7 +105,7 @@ func reapAdopted(pid int) error {
 	return nil
 }
 
-// heldPIDs counts the pidfds that this process has open, by the process they refer to.
+// heldPIDs counts the pidfds that this process holds open, by the process they refer to.
 func heldPIDs() (map[int]int, error) {
 	files, err := filepath.Glob("/proc/self/fdinfo/*")
 	held := map[int]int{}

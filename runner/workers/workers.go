@@ -24,7 +24,7 @@ import (
 )
 
 const (
-	readyBound = 5 * time.Second       // for a worker to report that it has taken its run
+	readyBound = 5 * time.Second       // for a worker to report that it took its run
 	stopStep   = 20 * time.Millisecond // between two checks of a worker that was asked to stop
 )
 
@@ -39,14 +39,15 @@ type Local struct {
 	WorkflowPath string
 	Model        string     // of the agents of these runs; empty for the workflow's
 	Machine      host.Local // where runs do their work
-	// Secret is what the worker needs beside Workflow, passed over a pipe; nil for nothing.
+	// Secret is further input of the worker beside Workflow, passed over a pipe; nil for
+	// nothing.
 	Secret []byte
 	// NextSlot returns the account's next free slot for an agent's worker
 	// (reconcile.Accounts), an error if there is none. It is nil or returns nil if the number
 	// of runs is not limited.
 	NextSlot func() (*os.File, error)
-	// Logins is a file that the workers share (proc.SharedFile), so that one login shell is
-	// enough for them; nil for none.
+	// Logins is a file that the workers share (proc.SharedFile), so that a single login shell
+	// is enough for them; nil for none.
 	Logins *os.File
 	// Scopes starts workers in scopes of systemd; nil starts them without.
 	Scopes *proc.ScopeManager
@@ -110,7 +111,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	}
 	scope := run.ID
 	ends := run.Remote == reconcile.RemoteBegun
-	if ends { // its worker has died
+	if ends { // its worker died
 		argv = append(argv, "--end")
 		scope += "-end"
 	}
@@ -163,7 +164,7 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 	return fail("worker", err)
 }
 
-// startWorker starts a worker and waits until it has taken its run.
+// startWorker starts a worker and waits until it took its run.
 func startWorker(ctx context.Context, s proc.Spawn) error {
 	worker, err := proc.Detach(s)
 	crash.At("runner.start.spawned")
@@ -194,8 +195,8 @@ func (l *Local) Probe(ctx context.Context, run reconcile.Run) reconcile.Liveness
 	return reconcile.Liveness{Left: found.Processes, Unknown: err != nil, Fault: pulse.Fault}
 }
 
-// left describes the processes on this machine of a run whose worker has exited, or has
-// released the run and is about to exit.
+// left describes the processes on this machine of a run whose worker exited, or released the
+// run and is about to exit.
 func left(run reconcile.Run) host.LeftRequest {
 	if run.Host != "" {
 		return host.LeftRequest{RunID: host.HereID(run.ID)}
@@ -204,11 +205,11 @@ func left(run reconcile.Run) host.LeftRequest {
 }
 
 // Stop implements reconcile.Runners. It sends SIGTERM if the worker is still the process that
-// took the run, and waits until the worker has released the run or ctx ends. A worker that
-// takes longer is left to the next pass.
+// took the run, and waits until the worker releases the run or ctx ends. A worker that takes
+// longer is left to the next pass.
 func (l *Local) Stop(ctx context.Context, run reconcile.Run) error {
 	if run.Worker.PID == 0 || !proc.SameProcess(run.Worker) {
-		return nil // it will read the stop reason, or has exited
+		return nil // it will read the stop reason, or exited
 	}
 	err := signalWorker(run, unix.SIGTERM)
 	if err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -250,7 +251,7 @@ func (l *Local) Kill(ctx context.Context, run reconcile.Run) error {
 	frozen := left(run)
 	frozen.Frozen = true
 	killed, err := l.Machine.End(ctx, frozen)
-	if err == nil { // a worker that has not begun to work yet is unknown to the machine
+	if err == nil { // a worker that did not begin to work yet is unknown to the machine
 		err = signalWorker(run, unix.SIGKILL)
 	}
 	if err == nil || errors.Is(err, os.ErrProcessDone) {
@@ -345,7 +346,7 @@ func (l *Local) Shelter(ctx context.Context) error {
 	return err
 }
 
-// fail adds what failed, and the code of a fault of the machine.
+// fail adds the action that failed, and the code of a fault of the machine.
 func fail(what string, err error) error {
 	if err == nil {
 		return nil

@@ -18,14 +18,14 @@ import (
 type Size struct {
 	Claims int // running, held and waiting, of the issues ABC-1, ABC-2 …
 	Runs   int // finished runs, spread over the last 30 days and all issues
-	Passes int // a minute apart, the last one now
+	Passes int // a minute apart, the last pass now
 }
 
 // Large500 is the state to which the budgets apply: 500 claims, 5,000 finished runs and a
 // month of passes by cron.
 var Large500 = Size{Claims: 500, Runs: 5000, Passes: 43_200}
 
-// Every 50th claim is running, but has no worker. Of the others every 10th is held, and the
+// Every 50th claim is running, but without a worker. Of the others every 10th is held, and the
 // rest wait.
 const (
 	runningEvery = 50
@@ -33,7 +33,7 @@ const (
 	history      = 30 * 24 * time.Hour
 )
 
-// Large creates a state of size s in dir, which has none yet. It stores many rows in one
+// Large creates a state of size s in dir, where there is none yet. It stores many rows in each
 // transaction, because ten thousand transactions would take minutes, and uses SQL for the rows
 // that no Commit writes.
 func Large(ctx context.Context, dir string, now time.Time, s Size) error {
@@ -138,7 +138,7 @@ func fill(ctx context.Context, db *state.DB, now time.Time, s Size) error {
 	if err := db.Store.Commit(ctx, now, ends...); err != nil {
 		return err
 	}
-	return db.Attentions.DropAttentions(ctx, now) // those of the held claims
+	return db.Attentions.DropAttentions(ctx, now) // the notifications of the held claims
 }
 
 func issueOf(i int) reconcile.Issue {

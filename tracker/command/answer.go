@@ -24,7 +24,7 @@ type record struct {
 	fields map[string]json.RawMessage
 }
 
-// parse reads an answer, which is one JSON object. redact is applied before a part of the
+// parse reads an answer, which is a single JSON object. redact is applied before a part of the
 // answer is quoted.
 func parse(data []byte, redact func(string) string) (record, error) {
 	const rule = "print one JSON object and nothing else on the standard output; " +
@@ -125,7 +125,7 @@ type reader struct {
 	err error
 }
 
-// fail keeps an error, unless there is one already or err is nil.
+// fail keeps an error, unless an earlier error is kept already or err is nil.
 func (r *reader) fail(err error) {
 	if r.err == nil {
 		r.err = err
@@ -242,8 +242,8 @@ func (r *reader) labels() []string {
 	return text.Unique(labels)
 }
 
-// issue reads one issue. After an error only ID and Identifier are set, as far as they could
-// be read.
+// issue reads an issue. After an error only ID and Identifier are set, as far as they could be
+// read.
 func issue(path string, raw json.RawMessage) (reconcile.Issue, error) {
 	fields, err := object(path, raw)
 	if err != nil {

@@ -30,10 +30,10 @@ const KeyVar = "SYMPHONY_TRACKER_API_KEY"
 // Options configure an Adapter.
 type Options struct {
 	Command []string // the program and its arguments, without the verb
-	Verbs   []string // the optional verbs that the program has
+	Verbs   []string // the optional verbs of the program
 	// Run runs a program to its end, and ends all of its processes. Its error reports that the
-	// program could not be run, or is that of ctx. If there is more output than limit bytes,
-	// it returns limit+1 bytes.
+	// program could not be run, or is the error of ctx. If there is more output than limit
+	// bytes, it returns limit+1 bytes.
 	Run func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error)
 	// Key is the value of tracker.api_key, which Run passes to the program in the variable
 	// KeyVar; empty if there is none.

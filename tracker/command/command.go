@@ -2,8 +2,8 @@
 // command). docs/trackers.md explains the program to its authors, and docs/tracker.schema.json
 // describes its requests and answers.
 //
-// Each call of the adapter is one run of the program: the verb is its last argument, the
-// request is JSON on its standard input, the answer JSON on its standard output.
+// Each call of the adapter runs the program once: the verb is its last argument, the request
+// is JSON on its standard input, the answer JSON on its standard output.
 package command
 
 import (

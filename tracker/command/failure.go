@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// The exit codes with a meaning are from sysexits.h. Small ones would be taken for what an
-// interpreter, jq or a crash means by them.
+// The exit codes with a meaning are from sysexits.h. Interpreters, jq and crashes use small
+// codes with meanings of their own.
 const (
 	exitNotFound      = 66 // EX_NOINPUT
 	exitLimited       = 75 // EX_TEMPFAIL
@@ -125,8 +125,8 @@ func (c *client) notRun(verb string, err error) error {
 // saidLines is how many lines of the end of the standard error are shown.
 const saidLines = 3
 
-// said returns the end of the program's standard error, after a separator; empty if the program
-// has written nothing there.
+// said returns the end of the program's standard error, after a separator; empty if the
+// program wrote nothing there.
 func (c *client) said(out Output, separator string) string {
 	lines := []string{}
 	for line := range strings.Lines(c.Redact(string(out.Stderr))) {

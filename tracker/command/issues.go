@@ -45,8 +45,8 @@ func (c *client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 	return found, nil
 }
 
-// ByIDs implements reconcile.Tracker. An issue that was not asked for fails the call: it may
-// be one of those that were asked for, under another name, and these would seem to be gone.
+// ByIDs implements reconcile.Tracker. An issue that was not requested fails the call: it may
+// be a requested issue under another name, which would seem to be gone.
 func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.Issue, error) {
 	found := map[string]reconcile.Issue{}
 	ids = text.Unique(ids)
@@ -76,8 +76,8 @@ func (c *client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	return found, nil
 }
 
-// issues runs the program and calls each with every issue, and with what is wrong with its
-// record. No id or identifier may come twice.
+// issues runs the program and calls each with every issue, and with the fault of its record.
+// No id or identifier may come twice.
 func (c *client) issues(
 	ctx context.Context,
 	verb string,

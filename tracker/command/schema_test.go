@@ -214,14 +214,25 @@ func TestMalformedCandidates(t *testing.T) {
 		got = append(got, strings.Join([]string{i.ID, i.Identifier, i.State, i.Malformed}, "|"))
 	}
 	test.Equal(t, "candidates", got, []string{
-		"1|1|todo|", "issues[1]|issues[1]||issues[1].id is missing", "issues[2]|issues[2]||issues[2] must be an object, is the number 5",
+		"1|1|todo|",
+		"issues[1]|issues[1]||issues[1].id is missing",
+		"issues[2]|issues[2]||issues[2] must be an object, is the number 5",
 		"4|A-4||issues[3].url must be a string, is the number 1",
 	})
 }
 
 // Each definition compiles, also those that no other test uses.
 func TestDefinitionsOfTheSchema(t *testing.T) {
-	for _, def := range []string{"candidates.answer", "by-ids.answer", "tool.answer", "comment.list.answer", "comment.post.answer", "comment.edit.answer", "move.answer", "limit"} {
+	for _, def := range []string{
+		"candidates.answer",
+		"by-ids.answer",
+		"tool.answer",
+		"comment.list.answer",
+		"comment.post.answer",
+		"comment.edit.answer",
+		"move.answer",
+		"limit",
+	} {
 		schema(t, def)
 	}
 }

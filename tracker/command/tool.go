@@ -23,7 +23,7 @@ type commentRequest struct {
 	Body      string     `json:"body,omitempty"`
 }
 
-// maxComments bounds the comments of one read: the newest are kept.
+// maxComments bounds the comments of each read: the newest are kept.
 const maxComments = 200
 
 // comments returns the comments that were made after since, the newest first. The program may
@@ -54,13 +54,13 @@ func (c *client) comments(ctx context.Context, issueID string, since time.Time) 
 	}
 	byTime := func(a, b reconcile.Comment) int { return a.CreatedAt.Compare(b.CreatedAt) }
 	if slices.IsSortedFunc(found, byTime) {
-		slices.Reverse(found) // also comments of one minute, to which the program may round
+		slices.Reverse(found) // also comments of the same minute, to which the program may round
 	}
 	slices.SortStableFunc(found, func(a, b reconcile.Comment) int { return byTime(b, a) })
 	return found[:min(len(found), maxComments)], nil
 }
 
-// comment reads one comment.
+// comment reads a comment.
 func comment(path string, raw json.RawMessage) (reconcile.Comment, error) {
 	fields, err := object(path, raw)
 	if err != nil {

@@ -2,8 +2,8 @@
 // alone. The suite for adapters (tracker/trackertest) runs it against fakes, and symphony
 // check --tracker against the tracker of a workflow.
 //
-// What changes in a tracker during the check is no violation, as far as an issue's UpdatedAt
-// shows it.
+// A change in a tracker during the check is no violation, as far as an issue's UpdatedAt shows
+// it.
 package contract
 
 import (
@@ -20,14 +20,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// UnknownID is the id of an issue that no tracker has.
+// UnknownID is the id of an issue that exists in no tracker.
 const UnknownID = "00000000-0000-4000-8000-000000000000"
 
 // Violation is a rule that a tracker does not keep.
 type Violation struct {
 	Rule    string `json:"rule"`    // the name of the rule
-	Message string `json:"message"` // what was seen, with the issue
-	Why     string `json:"why"`     // the rule, and what goes wrong without it
+	Message string `json:"message"` // the observation, with the issue
+	Why     string `json:"why"`     // the rule, and the harm without it
 	// the error of a call that should have succeeded; nil for others
 	Err error `json:"-"`
 }
@@ -155,7 +155,7 @@ type check struct {
 	t      *reconcile.TrackerAdapter
 	states []string
 	now    time.Time
-	full   map[string]reconcile.Issue // what ByIDs returned for the candidates
+	full   map[string]reconcile.Issue // the answer of ByIDs for the candidates
 }
 
 // violated adds a violation.
@@ -167,7 +167,7 @@ func (c *check) violated(rule Rule, format string, args ...any) {
 	})
 }
 
-// call makes one call. It returns false if the call failed, which is a violation.
+// call makes a call. It returns false if the call failed, which is a violation.
 func (c *check) call(rule Rule, what string, call func() error) bool {
 	began := time.Now()
 	err := call()
@@ -237,11 +237,11 @@ func (c *check) records(issues []reconcile.Issue) {
 	}
 }
 
-// latest is how far a time may be ahead of this machine's clock, which may have another time
-// zone than a date without one.
+// latest is how far a time may be ahead of this machine's clock, whose time zone may differ
+// from the zone of a date without a time zone.
 const latest = 24 * time.Hour
 
-// record checks one record.
+// record checks the record of an issue.
 func (c *check) record(name string, i reconcile.Issue) {
 	for _, f := range []struct{ name, value string }{
 		{"id", i.ID},
@@ -379,7 +379,7 @@ func (c *check) byIDs(issues []reconcile.Issue) {
 	read(RuleNothing, "no ids", nil)
 }
 
-// same compares a candidate with what ByIDs has returned.
+// same compares a candidate with the answer of ByIDs.
 func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 	again, there := found[i.ID]
 	if !there {
@@ -407,12 +407,12 @@ func (c *check) same(i reconcile.Issue, found map[string]reconcile.Issue) {
 	}
 }
 
-// bothEmpty reports whether two lists are empty, of which one may be nil.
+// bothEmpty reports whether two lists are empty, even if only one of them is nil.
 func bothEmpty(a, b reflect.Value) bool {
 	return a.Kind() == reflect.Slice && a.Len() == 0 && b.Len() == 0
 }
 
-// find looks for a candidate by its names, and for an unknown one.
+// find looks for a candidate by its names, and for an issue that does not exist.
 func (c *check) find(issues []reconcile.Issue) {
 	if c.t.Find == nil {
 		return
@@ -439,7 +439,8 @@ func (c *check) find(issues []reconcile.Issue) {
 	}
 }
 
-// comments checks the comments of the candidate with the newest comment, or of the first one.
+// comments checks the comments of the candidate with the newest comment, or of the first
+// candidate.
 func (c *check) comments(issues []reconcile.Issue) {
 	issues = text.Filter(issues, usable)
 	if c.t.Comments == nil || len(issues) == 0 {
@@ -523,7 +524,7 @@ func called(i reconcile.Issue) string {
 
 func listed(ids []string) string { return "[" + strings.Join(ids, " ") + "]" }
 
-// shown prints a value of an issue, null for one that is absent.
+// shown prints a value of an issue, null for an absent value.
 func shown(v any) string {
 	const longest = 80
 	return text.Short(string(text.JSON(v)), longest)

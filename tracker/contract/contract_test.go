@@ -294,7 +294,8 @@ func TestViolations(t *testing.T) {
 				if v.Err != nil {
 					errs++
 				}
-				if seen = append(seen, v.Rule); v.Message == "" || v.Why == "" {
+				seen = append(seen, v.Rule)
+				if v.Message == "" || v.Why == "" {
 					t.Errorf("unexplained: %+v", v)
 				}
 				test.Equal(t, v.Rule+" is expected", slices.Contains(strings.Fields(c.rules), v.Rule), true)

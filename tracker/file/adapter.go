@@ -11,12 +11,14 @@
 //   - The description is the body without the section of comments, so that a comment is no
 //     progress.
 //   - Subfolders, hidden files, other extensions, and Markdown without front matter are no
-//     issues. A file that looks like an issue and is none is a skip: a symbolic link, a file of
-//     more than 1 MiB, front matter that cannot be read, an id in two files.
+//     issues. A file that looks like an issue but is none is reported as skipped: a
+//     symbolic link, a file of more than 1 MiB, front matter that cannot be read, an id in two
+//     files.
 //   - An id that is missing may be in a file that a program is replacing at this moment, or in
 //     a file that cannot be read. So ByIDs looks several times before it reports an issue as
-//     gone. It fails if a file is unreadable, and if no issue is left. While the folder has a
-//     new file that is empty or ends before its id, every missing issue counts as malformed.
+//     gone. It fails if a file is unreadable, and if no issue is left. While the folder
+//     contains a new file that is empty or ends before its id, every missing issue counts as
+//     malformed.
 //   - Beside a folder called tasks, Backlog.md moves finished issues to completed, and
 //     discarded ones to archive/tasks. An issue there is finished, whatever its state is.
 package file
@@ -33,8 +35,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if there
-// is one.
+// Adapter returns the folder as a tracker. It reads the configuration of Backlog.md, if it
+// exists.
 func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -144,7 +146,7 @@ func (t *tracker) byIDs(ids []string) (found map[string]reconcile.Issue, complet
 	return found, complete, nil
 }
 
-// Find returns the issue with an id or file name, in any case. The error has the code
+// Find returns the issue with an id or file name, in any case. The code of the error is
 // issue_not_found if there is none.
 func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) {
 	all, r, err := t.find(ref)
@@ -155,7 +157,7 @@ func (t *tracker) Find(_ context.Context, ref string) (*reconcile.Issue, error) 
 	return &issue, nil
 }
 
-// issue completes the issue of a record with what depends on the other records.
+// issue completes the issue of a record with the fields that depend on other records.
 func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 	issue := r.issue
 	if r.fault != nil {
@@ -186,9 +188,9 @@ func (t *tracker) issue(all *folder, r *record) reconcile.Issue {
 }
 
 // Verify checks that the folder can be read, and looks for misspelt names. In a folder of
-// Backlog.md a state exists if its configuration or an issue has it. In another folder any
-// name may be meant, so that only a name that no issue has is reported, and only if it
-// resembles one that an issue has and the workflow does not.
+// Backlog.md a state exists if it is in the configuration or an issue. In another folder any
+// name may be meant, so that a name is reported only if no issue contains it, and it resembles
+// a name that is in an issue and not in the workflow.
 func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (reconcile.TrackerFindings, error) {
 	found := reconcile.TrackerFindings{Project: reconcile.TrackerProject{
 		ID:   t.Path,
@@ -219,8 +221,8 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 	return found, nil
 }
 
-// unknown returns the names that are not known. isComplete: known are all that there are; if
-// not, only a name that resembles another one is reported.
+// unknown returns the names that are not known. isComplete: known lists every existing name;
+// if not, only a name that resembles a known name is reported.
 func unknown(names, known []string, isComplete bool) []reconcile.UnknownName {
 	var list []reconcile.UnknownName
 	others := slices.DeleteFunc(slices.Clone(known), func(k string) bool {
@@ -301,8 +303,8 @@ func (t *tracker) known(state string) string {
 	return text.First(t.states(), func(s string) bool { return reconcile.SameState(s, state) })
 }
 
-// Move changes the state of an issue to one of states. The error wraps reconcile.ErrGone if no
-// file in the folder has the id.
+// Move changes the state of an issue to a state of the list states. The error wraps
+// reconcile.ErrGone if the id is in no file of the folder.
 func (t *tracker) Move(ctx context.Context, id, state string) error {
 	known := t.known(state)
 	if known == "" {

@@ -21,9 +21,9 @@ const (
 )
 
 // Claim records in a folder of issues the account whose passes start runs for them, by the
-// directory of its projects' states. Projects of one account know of each other's runs;
-// another account is refused for a day after the last pass of this one. dryRun only checks. A
-// folder that the account cannot write gets no record.
+// directory of its projects' states. Projects of the same account know of each other's runs;
+// another account is refused for a day after the last pass of this account. dryRun only
+// checks. A folder that the account cannot write gets no record.
 func Claim(folder, account string, now time.Time, dryRun bool) error {
 	t := &tracker{Options: Options{Path: folder}}
 	unlock, err := t.lock()

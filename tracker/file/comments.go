@@ -25,7 +25,7 @@ const (
 	commentsEnd     = "<!-- COMMENTS:END -->"
 )
 
-// comment is one comment in a file.
+// comment is a comment in a file.
 type comment struct {
 	id     string
 	author string
@@ -35,7 +35,7 @@ type comment struct {
 	closed bool // a line of --- follows
 }
 
-// own reports whether symphony or its agent has written the comment.
+// own reports whether symphony or its agent wrote the comment.
 func (c comment) own() bool {
 	return strings.EqualFold(c.author, authorSymphony) || strings.EqualFold(c.author, authorAgent)
 }
@@ -72,10 +72,10 @@ func findComments(content []byte, body int) (section span, rest []byte) {
 }
 
 // parseComments reads the comments of an issue, in their order. Backlog.md writes no seconds,
-// and people may write no time at all: a comment is at least a millisecond later than the one
-// before it.
+// and people may write no time at all: a comment is at least a millisecond later than the
+// comment before it.
 func parseComments(content []byte, section span, issue string) (list []comment) {
-	var c *comment // the current one
+	var c *comment // the current comment
 	created := ""
 	seen := map[string]int{}
 	at := section.start
@@ -129,7 +129,7 @@ func commentEnds(rest []byte) bool {
 
 var commentHead = text.Pattern(`^(?i:author|created|index):`)
 
-// complete sets what depends on the whole comment and those before it.
+// complete sets the fields that depend on the whole comment and the comments before it.
 func (c *comment) complete(content []byte, before []comment) comment {
 	body := strings.ReplaceAll(string(content[c.text.start:c.text.end]), "\r\n", "\n")
 	c.body = strings.ToValidUTF8(strings.TrimSpace(body), "?")

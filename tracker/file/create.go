@@ -71,7 +71,7 @@ func (t *tracker) Create(_ context.Context, n reconcile.NewIssue) (*reconcile.Is
 	return t.Find(context.TODO(), id)
 }
 
-// newID returns the next id of the folder that no issue has had.
+// newID returns the next id of the folder that no issue ever used.
 func (t *tracker) newID(all *folder, taken func(string) (bool, error)) (string, error) {
 	prefix, number := t.nextID(all)
 	for ; ; number++ {
@@ -102,7 +102,7 @@ func (t *tracker) nextID(all *folder) (prefix string, next int) {
 		prefix = m[1]
 		n, err := strconv.Atoi(m[2])
 		if err != nil {
-			continue // it has more digits than a number of ours can have
+			continue // more digits than a number of ours can have
 		}
 		next = max(next, n)
 	}

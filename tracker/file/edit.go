@@ -28,7 +28,7 @@ func (t *tracker) change(ctx context.Context, id string, edit func(*record, []by
 		return err
 	}
 	defer unlock()
-	var reason error // why the last attempt was not the last one
+	var reason error // why the last attempt did not succeed
 	for range tries {
 		done, err := t.edit(ctx, id, edit)
 		if done {
@@ -42,8 +42,8 @@ func (t *tracker) change(ctx context.Context, id string, edit func(*record, []by
 	return reason
 }
 
-// edit makes one attempt to change the file of an issue. If done is false, another program may
-// be changing that file: err is the reason to give if that goes on.
+// edit tries once to change the file of an issue. If done is false, another program may be
+// changing that file: err is the reason to give if that goes on.
 func (t *tracker) edit(
 	ctx context.Context,
 	id string,
@@ -115,14 +115,14 @@ func (t *tracker) lock() (unlock func(), err error) {
 // leaves it behind; the next change overwrites it.
 const tempName = ".symphony" + durable.TempSuffix
 
-// replace puts next in the place of a file, if the file still has its old content. Otherwise
-// it returns false, and the file is what the other program has made of it.
+// replace puts next in the place of a file, if the file's content is still old. Otherwise it
+// returns false, and the file is as the other program left it.
 func replace(ctx context.Context, path string, old, next []byte, info fs.FileInfo) (bool, error) {
 	if err := unix.Access(path, unix.W_OK); err != nil {
 		return false, err // renaming would change a read-only file, too
 	}
 	temp := filepath.Join(filepath.Dir(path), tempName)
-	defer func() { _ = os.Remove(temp) }() // after the exchange it has the old content
+	defer func() { _ = os.Remove(temp) }() // after the exchange it contains the old content
 	if err := writeTemp(temp, next, info); err != nil {
 		return false, err
 	}
@@ -157,9 +157,9 @@ func replace(ctx context.Context, path string, old, next []byte, info fs.FileInf
 	return false, giveBack(temp, path, next, taken)
 }
 
-// giveBack returns to its place the content that another program has written while it was
-// exchanged for ours. temp has that content. If the file is no longer as we have left it, the
-// program has written again, and that newer content is given back, too.
+// giveBack returns to its place the content that another program wrote while it was exchanged
+// for ours. temp contains that content. If the file is no longer as we left it, the program
+// wrote again, and that newer content is given back, too.
 func giveBack(temp, path string, ours, taken []byte) error {
 	for {
 		if err := exchange(temp, path); err != nil {
@@ -177,7 +177,7 @@ func giveBack(temp, path string, ours, taken []byte) error {
 	}
 }
 
-// writeTemp writes a file with the mode of another one and, as far as the system allows it,
+// writeTemp writes a file with the mode of another file and, as far as the system allows it,
 // with its owner and group.
 func writeTemp(temp string, content []byte, info fs.FileInfo) error {
 	_ = os.Remove(temp)

@@ -17,12 +17,12 @@ func exchange(a, b string) error {
 	return err
 }
 
-// writeTries is how many pauses a program that has a file open gets to write it.
+// writeTries is how many pauses a program that opened a file gets to write it.
 const writeTries = 50
 
 // awaitWriters waits until no process has the file open for writing: then the system grants a
-// lease to read it. A program that keeps it open is not waited for after writeTries pauses,
-// and where the system grants no leases there is only one pause.
+// lease to read it. If a program keeps the file open, awaitWriters gives up after writeTries
+// pauses. Where the system grants no leases there is only a single pause.
 func awaitWriters(ctx context.Context, path string) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -23,8 +23,8 @@ const (
 	maxFront = 64 << 10
 )
 
-// writingFor is how long a file that is empty, or ends too early, may be one that a program is
-// writing.
+// writingFor is how long a file that is empty, or ends too early, may count as a file that a
+// program is writing.
 const writingFor = 10 * time.Minute
 
 // folder is the result of reading a folder.
@@ -79,7 +79,7 @@ func (t *tracker) read() (*folder, error) {
 // finishedFolders are beside a folder called tasks.
 var finishedFolders = []string{"completed", "archive/tasks"}
 
-// readFinished reads the issues that Backlog.md has moved away.
+// readFinished reads the issues that Backlog.md moved away.
 func (t *tracker) readFinished(f *folder) map[string]*record {
 	found := map[string]*record{}
 	if filepath.Base(t.Path) != "tasks" {

@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// record is the content of one file.
+// record is the content of a file.
 type record struct {
 	name         string // of the file
 	issue        reconcile.Issue
@@ -26,7 +26,7 @@ type record struct {
 	state        *yaml.Node
 	// returns why it is no issue, with file and line; nil for an issue. The call is slow
 	fault      func() string
-	statusSeen string // the status in a file that is no issue, as far as a line has it
+	statusSeen string // the status in a file that is no issue, if a line contains it
 	// a file without an id, because it is empty or ends too early: it may belong to any issue
 	nameless bool
 }
@@ -36,7 +36,7 @@ type span struct{ start, end int }
 
 // identity returns an issue whose id is fit for the name of a branch and for a command line.
 func identity(id string) reconcile.Issue {
-	for was := ""; id != was; { // what is left may end in .lock again
+	for was := ""; id != was; { // the rest may end in .lock again
 		was = id
 		id = cmp.Or(strings.Trim(unfit().ReplaceAllString(text.Within(id, 120), "-"), ".-"), "-")
 	}
@@ -60,8 +60,8 @@ func unusable(name, why string) *record {
 // fence is the line before and after the front matter.
 const fence = "---"
 
-// split finds the front matter, as it is between its fences; begun is false if the file has
-// none, and closed if it has no end.
+// split finds the front matter, as it is between its fences; begun is false if the file
+// contains none, and closed if its end is missing.
 func split(content []byte) (front span, begun, closed bool) {
 	at := 0
 	if bytes.HasPrefix(content, []byte("\ufeff")) {
@@ -84,7 +84,7 @@ func split(content []byte) (front span, begun, closed bool) {
 	return front, begun, false
 }
 
-// parse reads a file. It returns nil if that is no issue and does not look like one.
+// parse reads a file. It returns nil if that is no issue and does not look like an issue.
 func (t *tracker) parse(name string, content []byte) *record {
 	r := &record{name: name, issue: identity(strings.TrimSuffix(name, ".md"))}
 	if len(bytes.TrimSpace(content)) == 0 { // another program may be writing it
@@ -170,7 +170,7 @@ func (f fields) read(content []byte, front span, closed bool) fault {
 	return nil
 }
 
-// incomplete returns nil if the issue has a title and a status.
+// incomplete returns nil if title and status of the issue are set.
 func (r *record) incomplete(f fields) fault {
 	for _, required := range []struct{ key, value string }{
 		{"title", r.issue.Title},
@@ -198,8 +198,8 @@ var idLine = text.Pattern(`(?m)^id:[ \t]*(\S.*?)[ \t]*\r?$`)
 // statusLine finds the status in front matter that cannot be read.
 var statusLine = text.Pattern(`(?m)^(?:status|state):[ \t]*(\S.*?)[ \t]*(?:[ \t]#.*)?\r?$`)
 
-// fill sets what the front matter and the body contain. body is where the last line of the
-// front matter begins.
+// fill sets the fields from the front matter and the body. body is the offset of the last line
+// of the front matter.
 func (r *record) fill(f fields, content []byte, body int) {
 	i := &r.issue
 	i.Title = f.text("title")
@@ -239,7 +239,7 @@ func (r *record) modified(at time.Time) {
 }
 
 // locate returns where the value of a node of the front matter is; its end is 0 if the value
-// is not plainly on one line.
+// is not plainly on a single line.
 func locate(content []byte, node *yaml.Node) span {
 	front, _, _ := split(content)
 	at := front.start

@@ -42,7 +42,7 @@ func (t *tracker) post(ctx context.Context, issueID, author, body string) (recon
 	return posted, err
 }
 
-// Edit replaces the text of a comment that Post or an agent has written.
+// Edit replaces the text of a comment that Post or an agent wrote.
 func (t *tracker) Edit(ctx context.Context, issueID, commentID, body string) (string, error) {
 	body = plain(body)
 	return body, t.change(ctx, issueID, func(r *record, content []byte) ([]byte, error) {

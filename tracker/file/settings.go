@@ -20,8 +20,8 @@ type settings struct {
 	Digits        int      `yaml:"zero_padded_ids"`
 }
 
-// settingsFiles are the places of Backlog.md's configuration, of which the first that exists
-// counts: beside the folder tasks, or in a directory above. Another folder has none.
+// settingsFiles are the places of Backlog.md's configuration: beside the folder tasks, or in a
+// directory above. The first that exists counts. A folder of another name gets none.
 func settingsFiles(path string) (list []string) {
 	if filepath.Base(path) != "tasks" {
 		return nil
@@ -52,7 +52,8 @@ func Beside(path string) (list []string) {
 	return append(list, text.Map(finishedFolders, beside)...)
 }
 
-// readSettings reads Backlog.md's configuration. A file that cannot be read has no values.
+// readSettings reads Backlog.md's configuration. A file that cannot be read leaves all
+// settings empty.
 func readSettings(path string) settings {
 	for _, file := range settingsFiles(path) {
 		root, err := os.OpenRoot(filepath.Dir(file))

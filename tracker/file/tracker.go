@@ -16,7 +16,8 @@ type Options struct {
 	// Handoff are the states to which symphony itself moves issues; with them, agents do not
 	// leave the active ones.
 	Handoff []string
-	// Assignee is tracker.assignee. If an issue has several assignees, this one counts.
+	// Assignee is tracker.assignee. If an issue is assigned to several people, this name
+	// counts.
 	Assignee string
 	ReadOnly bool // the agent's tools change nothing
 	Now      func() time.Time

@@ -15,7 +15,7 @@ import (
 
 // forBoard returns a query about the project of the workflow, with its variables.
 func (c *Client) forBoard(query string) (string, map[string]any) {
-	kind, login, number, _ := boardAddress(c.o.Project) // New has checked it
+	kind, login, number, _ := boardAddress(c.o.Project) // checked by New
 	query = strings.ReplaceAll(query, "OWNER(", owners[kind]+"(")
 	return query, map[string]any{"login": login, "number": number}
 }
@@ -73,9 +73,9 @@ func (c *Client) board(ctx context.Context) (listed, error) {
 	return found, nil
 }
 
-// onBoard reads an item of the board. It is false for what is no issue of the workflow's
-// repositories: pull requests, drafts, issues that the token may not read, or of other
-// repositories.
+// onBoard reads an item of the board. It returns false for anything but an issue of the
+// workflow's repositories: pull requests, drafts, issues that the token may not read, issues
+// of other repositories.
 func (c *Client) onBoard(raw json.RawMessage) (record, bool) {
 	var content struct {
 		Content json.RawMessage `json:"content"`

@@ -23,7 +23,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Client reads the issues of the repositories of one project. It is safe for concurrent use.
+// Client reads the issues of the repositories of a project. It is safe for concurrent use.
 type Client struct {
 	*requests
 	*names
@@ -32,7 +32,7 @@ type Client struct {
 	memory   sync.Mutex // held while the list in Memory is read and written
 }
 
-// connect returns a client that has not checked its repositories.
+// connect returns a client that did not check its repositories yet.
 func connect(o Options) (*Client, error) {
 	api, err := githubapi.Connect(service, o.Options, o.Memory)
 	if err != nil {
@@ -53,7 +53,7 @@ func (c *Client) me(viewer account) string {
 }
 
 // noRepository returns the error of a repository whose issues the token does not see. said is
-// what GitHub says about it; may be empty.
+// GitHub's message about it; may be empty.
 func (c *Client) noRepository(repo, said string) error {
 	if said != "" {
 		said = ": " + said

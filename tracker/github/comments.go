@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxCommentPages bounds one read of comments, each page of which has up to a hundred. If
-// there are more, the agent reads them with its tool.
+// maxCommentPages bounds each read of comments, with up to 100 comments a page. If there are
+// more, the agent reads them with its tool.
 const maxCommentPages = 5
 
 // comments reads and writes the comments of issues.
@@ -54,8 +54,8 @@ func (c comments) comment(w wireComment) reconcile.Comment {
 	return comment
 }
 
-// read reads the comments that were made after since, the newest first, at most 500. The error
-// has the code issue_not_found if the issue is not visible.
+// read reads the comments that were made after since, the newest first, at most 500. The code
+// of the error is issue_not_found if the issue is not visible.
 func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {

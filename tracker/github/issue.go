@@ -91,7 +91,7 @@ func (n *names) otherPull(issue reconcile.Issue, list []closing) *reconcile.Othe
 	return nil
 }
 
-// assignee chooses one of several accounts: if the workflow names one of them that, else the
+// assignee chooses among several accounts: the account that the workflow names, or else the
 // first.
 func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 	if len(logins) == 0 {
@@ -110,13 +110,13 @@ func (n *names) assignee(logins []string, me string) *reconcile.Assignee {
 	return &reconcile.Assignee{ID: logins[0]}
 }
 
-// blocker returns an issue that blocks another, by the name that the project has for it.
+// blocker returns an issue that blocks another, by its name in the project.
 func (n *names) blocker(b blocker) reconcile.BlockerRef {
 	state := "open"
 	if b.Closed {
 		state = "closed"
 	}
-	// A repository of the project has the name by which the workflow knows it.
+	// A repository of the project is called as in the workflow.
 	isItsRepo := func(r string) bool { return strings.EqualFold(n.present(r), b.Repo) }
 	i := slices.IndexFunc(n.o.Repositories, isItsRepo)
 	if i < 0 {

@@ -10,12 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// maxEventPages bounds one read of the labels that were set on an issue, each page of which
-// has a hundred. A label that was set before them has nobody who set it.
+// maxEventPages bounds each read of the labels that were set on an issue, with 100 events a
+// page. If a label was set before them, nobody is known to have set it.
 const maxEventPages = 5
 
-// labelEvent says that a label was set. Its label has the id of today's label, also if that
-// was renamed since.
+// labelEvent says that a label was set. It contains the id of today's label, also if that was
+// renamed since.
 type labelEvent struct {
 	CreatedAt time.Time `json:"createdAt"`
 	Label     struct {
@@ -42,7 +42,7 @@ type labelsOf struct {
 	Events nodes[labelEvent] `json:"timelineItems"`
 }
 
-// LabelsSet returns who set the labels that an issue has, by its timeline.
+// LabelsSet returns who set the present labels of an issue, by its timeline.
 func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.LabelSet, error) {
 	repo, number, err := c.issueOf(issueID)
 	if err != nil {
@@ -100,8 +100,8 @@ func (c *Client) LabelsSet(ctx context.Context, issueID string) ([]reconcile.Lab
 	return sets, nil
 }
 
-// names returns what people call an actor, and what tracker.operators may call it, as in
-// comments. A user could have the login of an app, and an imported account any login.
+// names returns the name of an actor for people, and its possible names in tracker.operators,
+// as in comments. A user could have the login of an app, and an imported account any login.
 func (a eventActor) names() (by string, ids []string) {
 	switch a.Type {
 	case "User":

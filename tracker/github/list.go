@@ -81,7 +81,7 @@ func (c *Client) allOfAll(ctx context.Context, withClosed bool) (listed, error) 
 	return found, nil
 }
 
-// all reads the open issues of a repository, also the closed ones if withClosed; only those
+// all reads the open issues of a repository, also the closed issues if withClosed; only issues
 // changed at since or later, unless it is zero.
 func (c *Client) all(ctx context.Context, repo string, withClosed bool, since time.Time) (listed, error) {
 	owner, name, _ := strings.Cut(c.present(repo), "/")
@@ -133,8 +133,8 @@ func sorted(records map[int]record) []record {
 	})
 }
 
-// changed brings the list in Memory up to date, by one conditional request for each
-// repository, and returns it.
+// changed brings the list in Memory up to date, by a conditional request for each repository,
+// and returns it.
 func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, error) {
 	c.memory.Lock()
 	defer c.memory.Unlock()
@@ -158,7 +158,7 @@ func (c *Client) changed(ctx context.Context, wanted map[string]bool) (listed, e
 		l.Repos[repo] = next
 		records = append(records, next.Issues...)
 	}
-	// with another token the list has changed, too
+	// another token changes the list, too
 	if strings.EqualFold(c.o.Assignee, "me") && (changed || l.Me == "") {
 		login, err := c.login(ctx)
 		if err != nil {
@@ -186,17 +186,17 @@ func (c *Client) login(ctx context.Context) (string, error) {
 	return data.Viewer.Login, nil
 }
 
-// settings are what the list in Memory depends on.
+// settings are the settings on which the list in Memory depends.
 func (c *Client) settings(wanted map[string]bool) string {
 	states := slices.Sorted(maps.Keys(wanted))
 	return fmt.Sprintf("%s %q %q %q %q", c.Endpoint, c.o.Repositories, c.o.StateLabels, states, c.o.Assignee)
 }
 
-// update returns the list of a repository as it is now: p itself if nothing has changed.
+// update returns the list of a repository as it is now: p itself if nothing changed.
 //
 // The request is for the latest changes. If there may be more of them than it returns, all
-// that has changed since the mark is read, and without a mark all open issues. That is read
-// later than the mark is set, so that no change can fall between the two.
+// changes since the mark are read, and without a mark all open issues. They are read later
+// than the mark is set, so that no change can fall between the two.
 func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted map[string]bool) (*storedPart, error) {
 	c.rename(repo, p.Name)
 	path := "/repos/" + c.present(repo) + "/issues"
@@ -239,7 +239,7 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 	if isFirst {
 		next.At = c.Now().UTC()
 	}
-	isComplete := len(entries) < perPage // or if one is older than the mark
+	isComplete := len(entries) < perPage // or if any entry is older than the mark
 	changes := make([]record, 0, len(entries))
 	for _, entry := range entries {
 		r := fromREST(repo, entry)
@@ -262,8 +262,8 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 	return c.blockersOf(ctx, repo, next, mayBeBlocked)
 }
 
-// merge returns the records with the changes, the later the more recent, without what is no
-// candidate for the states.
+// merge returns the records with the changes, the later the more recent, without issues that
+// are no candidates for the states.
 func (c *Client) merge(records, changes []record, wanted map[string]bool) []record {
 	byNumber := map[int]record{}
 	for _, r := range records {
@@ -284,7 +284,7 @@ func (c *Client) merge(records, changes []record, wanted map[string]bool) []reco
 	return sorted(byNumber)
 }
 
-// mayBeBlocked reports whether an issue has blockers that are open or not known.
+// mayBeBlocked reports whether an open or unknown issue blocks the issue.
 func mayBeBlocked(r record) bool {
 	return r.blocked || slices.ContainsFunc(r.Blockers, func(b blocker) bool { return !b.Closed })
 }
@@ -297,8 +297,8 @@ func (c *Client) elsewhere(r record) bool {
 	})
 }
 
-// blockersOf reads the issues for which due is true again, with their blockers: the list has
-// only how many there are.
+// blockersOf reads the issues for which due is true again, with their blockers: the list
+// contains only their number.
 func (c *Client) blockersOf(ctx context.Context, repo string, p *storedPart, due func(record) bool) (*storedPart, error) {
 	again := text.Filter(p.Issues, func(r record) bool { return r.Malformed == "" && due(r) })
 	refs := text.Map(again, func(r record) ref { return ref{repo, r.Number} })

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// listKey is where Memory has the list of candidates.
+	// listKey is the key under which Memory stores the list of candidates.
 	listKey = "github_issues"
-	// largestList bounds what Memory gets, in bytes. A larger list is read anew by every pass.
+	// largestList bounds the list that Memory stores, in bytes. A larger list is read anew by
+	// every pass.
 	largestList = 16 << 20
 )
 
@@ -26,7 +27,7 @@ type storedList struct {
 	Repos map[string]*storedPart `json:"repos"`
 }
 
-// storedPart is the list of one repository.
+// storedPart is the list of a single repository.
 type storedPart struct {
 	Name   string    `json:"name,omitempty"` // its present name, if it was renamed
 	ETag   string    `json:"etag"`
@@ -35,7 +36,8 @@ type storedPart struct {
 	Issues []record  `json:"issues"`
 }
 
-// remembered returns the list in Memory, an empty one if there is none or it cannot be read.
+// remembered returns the list in Memory. It is empty if Memory contains none or it cannot be
+// read.
 func (c *Client) remembered(ctx context.Context) storedList {
 	if c.o.Memory == nil {
 		return storedList{}

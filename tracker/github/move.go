@@ -27,8 +27,8 @@ type change struct {
 }
 
 // Move makes the changes after which names.state returns the state. After each of them the
-// issue is in the old state or in the new one, so that a move that failed can be repeated. The
-// error wraps reconcile.ErrGone if the issue does not exist.
+// issue is in the old state or in the new state, so that a move that failed can be repeated.
+// The error wraps reconcile.ErrGone if the issue does not exist.
 func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	repo, number, err := c.issueOf(issueID)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		if err == nil {
 			continue
 		}
-		// The issue was there: GitHub hides what the token may not change.
+		// The issue was there: GitHub hides objects that the token may not change.
 		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound {
 			e.Hint = c.CheckKey
 			e.Err = nil
@@ -73,8 +73,8 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 	return nil
 }
 
-// changes returns what moves the issue to the state. A closed issue is opened at the end,
-// because until then it is closed whatever labels and column it has.
+// changes returns the changes that move the issue to the state. A closed issue is opened at
+// the end, because until then it is closed whatever its labels and its column are.
 func (m move) changes(ctx context.Context) ([]change, error) {
 	path := fmt.Sprintf("/repos/%s/issues/%d", m.issue.Repo, m.issue.Number)
 	set := func(state string) change {
@@ -99,8 +99,8 @@ func (m move) changes(ctx context.Context) ([]change, error) {
 	return changes, nil
 }
 
-// labelChanges returns the changes of labels. The label of the new state comes first, and that
-// of the old one goes last: the first of StateLabels that an issue has is its state.
+// labelChanges returns the changes of labels. The label of the new state is added first, and
+// the label of the old state removed last: the first of an issue's StateLabels is its state.
 func (m move) labelChanges(path string) ([]change, error) {
 	to := text.First(m.o.StateLabels, func(l string) bool { return reconcile.SameState(l, m.state) })
 	if to == "" && !reconcile.SameState(m.state, "open") {
@@ -128,8 +128,8 @@ func (m move) labelChanges(path string) ([]change, error) {
 	return changes, nil
 }
 
-// columnChanges returns the change of the column on the board. In the state open an issue has
-// none.
+// columnChanges returns the change of the column on the board. In the state open an issue is
+// in no column.
 func (m move) columnChanges(ctx context.Context) ([]change, error) {
 	board, err := m.statusField(ctx)
 	if err != nil {
@@ -155,7 +155,7 @@ func (m move) columnChanges(ctx context.Context) ([]change, error) {
 	}}, nil
 }
 
-// offBoard returns the error of an issue that has no column, because it is not on the board.
+// offBoard returns the error of an issue without a column, because it is not on the board.
 func (m move) offBoard() error {
 	id, _ := m.called(m.issue.Repo, m.issue.Number)
 	return &reconcile.Error{

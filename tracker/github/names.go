@@ -40,7 +40,7 @@ func (n *names) called(repo string, number int) (id, identifier string) {
 }
 
 // issueOf returns the repository and the number of an issue, given its id: the number, or
-// OWNER/NAME#NUMBER if the project has several repositories.
+// OWNER/NAME#NUMBER in a project with several repositories.
 func (n *names) issueOf(id string) (repo string, number int, err error) {
 	repo, digits, several := strings.Cut(id, "#")
 	if !several {
@@ -67,7 +67,7 @@ func (n *names) missing(name string) error {
 }
 
 // idOf returns the id of the issue that people call GH-12, 12, #12, name-12, owner/name#12, or
-// by its address. It is false for anything else, and for a number alone if the project has
+// by its address. It is false for anything else, and for a number alone in a project with
 // several repositories.
 func (n *names) idOf(name string) (string, bool) {
 	repo, digits, ok := splitName(strings.TrimSpace(name))
@@ -122,8 +122,8 @@ func (n *names) present(repo string) string {
 	return cmp.Or(n.renamed[strings.ToLower(repo)], repo)
 }
 
-// rename records the present name of a repository, and warns once if it is another one than
-// the workflow has.
+// rename records the present name of a repository, and warns once if the workflow uses another
+// name.
 func (n *names) rename(repo, name string) {
 	if name == "" || strings.EqualFold(repo, name) {
 		return

@@ -20,7 +20,7 @@ type Options struct {
 	// Project is the URL of a project (Projects v2) whose column is the state; empty for none.
 	// StatusField is the field of the columns, "Status" if empty.
 	Project, StatusField string
-	// ToolBudget is the most requests that the agent's tool may make in one run; 0 means no
+	// ToolBudget is the most requests that the agent's tool may make in a run; 0 means no
 	// limit.
 	ToolBudget int
 	// ReadOnly makes the agent's tool refuse all methods but GET.
@@ -36,7 +36,8 @@ type Options struct {
 // DefaultEndpoint is the URL of GitHub's REST API.
 const DefaultEndpoint = "https://api.github.com"
 
-// LimitKey is where Memory has the end of a limit, in milliseconds since 1970.
+// LimitKey is the key under which Memory stores the end of a limit, in milliseconds since
+// 1970.
 const LimitKey = "github" + githubapi.LimitSuffix
 
 var service = transport.Service{

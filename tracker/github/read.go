@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// batch is how many issues one request reads by their numbers.
+// batch is how many issues a request reads by their numbers.
 const batch = 50
 
 // ByIDs implements reconcile.Tracker: the issues with these ids that exist, by their ids.
@@ -54,7 +54,7 @@ func (c *Client) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 }
 
 // Find returns the issue that people call GH-12, 12, #12, name-12, owner/name#12, or by its
-// address. The error has the code issue_not_found if there is none.
+// address. The code of the error is issue_not_found if there is none.
 func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error) {
 	id, ok := c.idOf(name)
 	if !ok {
@@ -70,8 +70,8 @@ func (c *Client) Find(ctx context.Context, name string) (*reconcile.Issue, error
 	return nil, c.missing(name)
 }
 
-// read reads issues by their numbers and calls each with every one; with a nil record if there
-// is no such issue. me is the login of the token's account. It also reads the pull requests of
+// read reads issues by their numbers and calls each for every issue, with a nil record if it
+// does not exist. me is the login of the token's account. It also reads the pull requests of
 // the branches of issues.
 func (c *Client) read(
 	ctx context.Context,
@@ -92,7 +92,7 @@ func (c *Client) read(
 	return nil
 }
 
-// readBatch is read for so many issues as one request may have.
+// readBatch is read for at most as many issues as fit into a request.
 func (c *Client) readBatch(
 	ctx context.Context,
 	refs []ref,
@@ -200,7 +200,7 @@ func (c *Client) numbersQuery(repos []string, refs []ref, branches map[ref]strin
 	return query, vars
 }
 
-// branches returns the branch of each issue that has one. Of an open issue the record of the
+// branches returns the branch of each issue with a branch. Of an open issue the record of the
 // last pass is known.
 func (c *Client) branches(ctx context.Context, refs []ref) map[ref]string {
 	if c.o.Branch == nil || len(refs) == 0 {

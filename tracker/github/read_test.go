@@ -430,13 +430,20 @@ func TestBoard(t *testing.T) {
 		got = append(got, fmt.Sprint(i.State, " elsewhere ", i.Elsewhere, " archived ", i.Archived))
 	}
 	test.Equal(t, "states", got, []string{
-		"Todo elsewhere false archived false", "In Progress elsewhere false archived false", "open elsewhere false archived false",
-		"closed elsewhere false archived false", "Todo elsewhere false archived true", "open elsewhere true archived false",
+		"Todo elsewhere false archived false",
+		"In Progress elsewhere false archived false",
+		"open elsewhere false archived false",
+		"closed elsewhere false archived false",
+		"Todo elsewhere false archived true",
+		"open elsewhere true archived false",
 	})
 }
 
 func TestMissingBoard(t *testing.T) {
-	for _, address := range []string{"https://github.com/orgs/acme/projects/5", "https://github.com/users/nobody/projects/1"} {
+	for _, address := range []string{
+		"https://github.com/orgs/acme/projects/5",
+		"https://github.com/users/nobody/projects/1",
+	} {
 		s := newScene(t, func(o *Options) { o.Project = address })
 		s.SetBoard(githubtest.Board{Owner: "acme", Number: 4, Title: "Work"})
 		wantCode(
@@ -450,7 +457,11 @@ func TestMissingBoard(t *testing.T) {
 			"tracker_project_not_found",
 		)
 	}
-	for _, address := range []string{"x", "https://github.com/acme/web-shop/projects/1", "https://github.com/orgs/acme/projects/x"} {
+	for _, address := range []string{
+		"x",
+		"https://github.com/acme/web-shop/projects/1",
+		"https://github.com/orgs/acme/projects/x",
+	} {
 		_, err := New(Options{
 			Options:      transport.Options{Key: testToken},
 			Repositories: []string{testRepo},
@@ -493,9 +504,15 @@ func TestVerify(t *testing.T) {
 		}, findings{}},
 		"me": {func(*Options) {}, reconcile.TrackerNames{Assignee: "me"}, findings{}},
 		"an operator with the token": {
-			func(*Options) {}, reconcile.TrackerNames{Operators: []string{"kim", "@Ann"}}, findings{OwnOperators: []string{"@Ann"}},
+			func(*Options) {},
+			reconcile.TrackerNames{Operators: []string{"kim", "@Ann"}},
+			findings{OwnOperators: []string{"@Ann"}},
 		},
-		"no such label": {func(*Options) {}, reconcile.TrackerNames{Labels: []string{"Bugs"}}, findings{Labels: unknown("Bugs", "bug")}},
+		"no such label": {
+			func(*Options) {},
+			reconcile.TrackerNames{Labels: []string{"Bugs"}},
+			findings{Labels: unknown("Bugs", "bug")},
+		},
 		"no such user": {
 			func(*Options) {},
 			reconcile.TrackerNames{Assignee: "anne"},
@@ -506,7 +523,11 @@ func TestVerify(t *testing.T) {
 			reconcile.TrackerNames{States: []string{"todo", "review", "closed"}},
 			findings{States: unknown("Reviwe", "review")},
 		},
-		"columns": {board, reconcile.TrackerNames{States: []string{"todo", "Doing"}}, findings{States: unknown("Doing")}},
+		"columns": {
+			board,
+			reconcile.TrackerNames{States: []string{"todo", "Doing"}},
+			findings{States: unknown("Doing")},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, tc.change)

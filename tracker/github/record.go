@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// record is an issue as either of GitHub's APIs describes it. Memory has records, so that
+// record is an issue as either of GitHub's APIs describes it. Memory stores records, so that
 // settings such as the labels of priorities may change.
 type record struct {
 	Repo      string    `json:"repo"` // as in Options.Repositories
@@ -30,11 +30,11 @@ type record struct {
 	Created   time.Time `json:"created"`
 	Updated   time.Time `json:"updated"`
 	Blockers  []blocker `json:"blockers,omitempty"`
-	// why the record is no issue; empty if it is one
+	// why the record is no issue; empty if it is an issue
 	Malformed string `json:"malformed,omitempty"`
 
 	spelled       []string   // Labels as GitHub spells them
-	blocked       bool       // the issue has blockers, which are not in Blockers
+	blocked       bool       // other issues block this issue, but Blockers does not list them
 	pull          bool       // it is a pull request
 	lastCommentAt *time.Time // not in the list of a repository
 	pullRequest   *reconcile.PullRequest
@@ -47,7 +47,7 @@ func malformed(repo string, data []byte, err error) record {
 	var known struct {
 		Number int `json:"number"`
 	}
-	_ = json.Unmarshal(data, &known) // the number stays 0 if it is what is wrong
+	_ = json.Unmarshal(data, &known) // the number stays 0 if the number itself is wrong
 	reason := err.Error()
 	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
 	if ok && wrong.Field != "" {
@@ -136,7 +136,7 @@ func (r record) complete(state string, labels []label, assignees []account) reco
 	return r
 }
 
-// has reports whether the issue has a label.
+// has reports whether the label is set on the issue.
 func (r record) has(label string) bool {
 	return slices.Contains(r.Labels, reconcile.NormalizeState(label))
 }

@@ -17,7 +17,7 @@ type graphqlError = transport.GraphQLError
 //go:embed query
 var queries embed.FS
 
-// document is a request with the fragments that it uses, as the folder query has them.
+// document returns a request and the fragments that it uses, from the folder query.
 func document(names ...string) string { return transport.Document(queries, names...) }
 
 // requests sends requests to GitHub, within its limits.

@@ -11,18 +11,17 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// rule allows changes of what has a path below the repository. In path, # is a number and *
-// any text.
+// rule allows changes of a path below the repository. In path, # is a number and * any text.
 type rule struct {
 	methods string // such as "POST DELETE"
 	path    string // such as issues/#/labels/*
 	text    string // the field of a text that people read as a comment; empty for none
-	creates string // what a POST creates
+	creates string // the kind of object that a POST creates
 }
 
-// changes are what the tool may change in the repository of the run's issue. Everything else
-// is refused: contents and references, which agents change by commits; merging and approving,
-// which are for people; settings, members, hooks, keys and workflows.
+// changes are the changes that the tool may make in the repository of the run's issue.
+// Everything else is refused: contents and references, which agents change by commits; merging
+// and approving, which are for people; settings, members, hooks, keys and workflows.
 var changes = []rule{
 	{methods: "POST", path: "issues", creates: "issue"},
 	{methods: "PATCH", path: "issues/#"},
@@ -73,8 +72,8 @@ type target struct {
 	existing bool   // the text exists already
 }
 
-// target checks a path that the agent has written. It is built anew from its parts, so that
-// what is sent is what was checked.
+// target checks a path that the agent wrote. It is built anew from its parts, so that exactly
+// the checked path is sent.
 func (n *names) target(issue reconcile.Issue, method, written string) (target, error) {
 	parts, err := segments(written)
 	if err != nil {
@@ -181,8 +180,8 @@ func secret(rest []string) bool {
 	return false
 }
 
-// segments returns the decoded parts of a path. It refuses what two programs may understand in
-// different ways.
+// segments returns the decoded parts of a path. It refuses paths that two programs may
+// understand in different ways.
 func segments(path string) ([]string, error) {
 	if strings.ContainsAny(path, "?#") {
 		return nil, agenttool.Refusal(

@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Setup returns what init needs to connect a project to GitHub. The projects are repositories,
-// which init knows from git.
+// Setup returns everything that init needs to connect a project to GitHub. The projects are
+// repositories, which init knows from git.
 func Setup() reconcile.TrackerSetup {
 	return reconcile.TrackerSetup{
 		Name:     "GitHub",
@@ -61,7 +61,8 @@ func (c *Client) proposal(ctx context.Context, repo, label string) (reconcile.Tr
 	if err != nil {
 		return reconcile.TrackerBoard{}, err
 	}
-	// labelled returns the state of the first label with a word, or else of one to create.
+	// labelled returns the state of the first label that contains a word, or else of a label
+	// to create.
 	labelled := func(word, otherwise string) reconcile.TrackerState {
 		has := func(l string) bool { return strings.Contains(strings.ToLower(l), word) }
 		name := cmp.Or(text.First(found.labels, has), otherwise)

@@ -23,7 +23,7 @@ const maxToolAnswer = 1 << 20 // bytes of an answer
 
 // Tool returns the agent's tool github_api. The token stays in this process. The tool is
 // restricted to the repository of the run's issue and, if the workflow names a board, to the
-// issue's item there; rules.go has the rules.
+// issue's item there; rules.go contains the rules.
 func Tool(c *Client) reconcile.AgentTool {
 	t := &tool{c: c}
 	allowed := methods
@@ -122,8 +122,8 @@ func (t *tool) movesTo(ctx context.Context, issue reconcile.Issue, args json.Raw
 	return t.c.statesAfter(ctx, issue, in)
 }
 
-// checkAuthor refuses to change or delete a comment or review that no agent has written: its
-// author may be an operator, whose answers symphony obeys, or symphony itself.
+// checkAuthor refuses to change or delete a comment or review that no agent wrote: its author
+// may be an operator, whose answers symphony obeys, or symphony itself.
 func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	a, err := t.send(ctx, toolCall{method: http.MethodGet, target: in.target}, 0)
 	if err != nil {
@@ -137,7 +137,7 @@ func (t *tool) checkAuthor(ctx context.Context, in toolCall) error {
 	}
 	_ = json.Unmarshal(a.Body, &existing) // without a text it is not an agent's
 	written, isAgents := strings.CutSuffix(strings.TrimSpace(existing.Body), agenttool.Marker)
-	// A request that symphony has posted may quote the agent's marker.
+	// A request that symphony posted may quote the agent's marker.
 	if !isAgents || strings.Contains(written, reconcile.CommentMarker) {
 		return agenttool.Refusal(
 			"mutation_refused",
@@ -179,8 +179,8 @@ func (t *tool) send(ctx context.Context, in toolCall, limit int64) (transport.An
 	return a, err
 }
 
-// follow repeats a request if GitHub has answered that the repository of its path has another
-// name now. It does not follow an issue that was transferred, nor a file to another host.
+// follow repeats a request if GitHub answered that the repository of its path was renamed. It
+// does not follow an issue that was transferred, nor a file to another host.
 func (t *tool) follow(
 	ctx context.Context,
 	r transport.Request,
@@ -220,7 +220,7 @@ func (t *tool) follow(
 	return t.c.Ask(ctx, r, false)
 }
 
-// created returns what a successful change has created.
+// created returns the objects that a successful change created.
 func created(in toolCall, body json.RawMessage) []reconcile.Created {
 	if in.method != http.MethodPost || in.target.creates == "" {
 		return nil

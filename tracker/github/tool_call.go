@@ -83,8 +83,8 @@ func (c *Client) readCall(issue reconcile.Issue, args json.RawMessage) (toolCall
 	return in, err
 }
 
-// queryOf turns the agent's params into a query. A list becomes one value with commas, as GitHub
-// expects it.
+// queryOf turns the agent's params into a query. A list becomes a single value with commas, as
+// GitHub expects it.
 func queryOf(params map[string]any) (url.Values, error) {
 	values := url.Values{}
 	for name, value := range params {
@@ -115,12 +115,12 @@ func queryOf(params map[string]any) (url.Values, error) {
 }
 
 // markTexts appends the marker to the texts of a comment or review, so that they are
-// recognised as an agent's. field has the text; a review has further ones in a list of
-// comments.
+// recognised as an agent's. field contains the text; a review contains further texts in a list
+// of comments.
 func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage
 	if body == nil {
-		return nil, nil // GitHub reports what is missing, or it is a DELETE
+		return nil, nil // GitHub reports a missing body, or the call is a DELETE
 	}
 	if json.Unmarshal(body, &object) != nil {
 		return nil, agenttool.Refusal("invalid_input", "the body must be an object")
@@ -150,7 +150,7 @@ func markTexts(body json.RawMessage, field string) (json.RawMessage, error) {
 	return text.JSON(object), nil
 }
 
-// markText appends the marker to one text of an object.
+// markText appends the marker to the text in a field of an object.
 func markText(object map[string]json.RawMessage, field string) error {
 	if object[field] == nil {
 		return nil

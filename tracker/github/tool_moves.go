@@ -104,7 +104,7 @@ func (c *Client) columnsIn(ctx context.Context, fields json.RawMessage) ([]strin
 		ID    json.Number     `json:"id"`
 		Value json.RawMessage `json:"value"`
 	}
-	_ = json.Unmarshal(fields, &list) // GitHub refuses another one
+	_ = json.Unmarshal(fields, &list) // GitHub refuses any other form
 	board, err := c.statusField(ctx)
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func textOf(raw json.RawMessage) string {
 	return s
 }
 
-// labelNames are the names in a body: a list, or an object with one, of texts or of objects
+// labelNames are the names in a body: a list, or an object with a list, of texts or of objects
 // with a name.
 func labelNames(raw string) []string {
 	var object struct{ Labels json.RawMessage }
@@ -135,7 +135,7 @@ func labelNames(raw string) []string {
 		raw = string(object.Labels)
 	}
 	var list []json.RawMessage
-	_ = json.Unmarshal([]byte(raw), &list) // GitHub refuses what is neither
+	_ = json.Unmarshal([]byte(raw), &list) // GitHub refuses any other form
 	return text.Map(list, func(one json.RawMessage) string {
 		var named struct{ Name string }
 		_ = json.Unmarshal(one, &named)

@@ -54,8 +54,8 @@ func (c *Client) Verify(
 		states := append(board.field.names(), "open", "closed")
 		found.States = transport.Unknown(names.States, states, states)
 	} else {
-		// a label that does not exist is created when it is set; one that resembles another is
-		// misspelt
+		// a label that does not exist is created when it is set; a label that resembles
+		// another is misspelt
 		isNew := func(u reconcile.UnknownName) bool { return len(u.Nearest) == 0 }
 		found.States = slices.DeleteFunc(transport.Unknown(c.o.StateLabels, labels, labels), isNew)
 	}

@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// comments are the rules about comments. Answers of operators need Own and AuthorIDs, which is
-// why an adapter with Post has them.
+// comments are the rules about comments. Answers of operators need Own and AuthorIDs, so an
+// adapter with Post must set them.
 var comments = []testCase{
 	{
 		"comments: since a time",
@@ -34,10 +34,10 @@ var comments = []testCase{
 	{"comments: post and edit", func(b *backend) bool { return b.Post != nil }, checkPost},
 }
 
-// noComment is the id of a comment that no tracker has.
+// noComment is the id of a comment that exists in no tracker.
 const noComment = "99999999"
 
-// mostComments is how many comments one call must be able to return.
+// mostComments is how many comments a call must be able to return.
 const mostComments = 60
 
 // minute returns a time that every tracker can store.

@@ -1,6 +1,6 @@
 // Package trackertest is the conformance suite of the adapters to trackers. An adapter's test
 // arranges things in its own tracker or in a fake of it, through the functions of a Backend,
-// and Run checks what the adapter makes of them:
+// and Run checks the adapter's answers:
 //
 //	func TestConformance(t *testing.T) { trackertest.Run(t, newBackend) }
 //
@@ -28,8 +28,8 @@ const longestMessage = 600
 
 const issueNotFound = "issue_not_found"
 
-// Run checks the adapter of the trackers that start returns. It starts one for each case, as a
-// subtest.
+// Run checks the adapter of the trackers that start returns. It starts a tracker for each
+// case, as a subtest.
 func Run(t *testing.T, start func(t *testing.T) *Backend) {
 	for _, c := range slices.Concat(reads, comments, moves, tools, faults) {
 		t.Run(c.name, func(t *testing.T) {
@@ -46,11 +46,11 @@ func Run(t *testing.T, start func(t *testing.T) *Backend) {
 // testCase is a rule of the contract.
 type testCase struct {
 	name  string
-	needs func(*backend) bool // nil: every tracker has it
+	needs func(*backend) bool // nil: the case is for every tracker
 	check func(*backend)
 }
 
-// backend is a Backend in one test.
+// backend is a Backend in a test.
 type backend struct {
 	*Backend
 	*testing.T
@@ -108,7 +108,7 @@ func (b *backend) complete(i reconcile.Issue) {
 	}
 }
 
-// wantError checks that err tells a person what happened and what to do.
+// wantError checks that err tells a person the fault and the next step.
 func (b *backend) wantError(err error, code string, class reconcile.Class) {
 	b.Helper()
 	var e *reconcile.Error
@@ -150,34 +150,35 @@ func idsOf(issues []reconcile.Issue) []string {
 }
 
 // Backend is an empty tracker with its adapter. Functions end the test if they fail. A nil
-// function or an empty field means that the tracker has no such thing; the cases that need it
+// function or an empty field means that the tracker lacks the feature; the cases that need it
 // are skipped. Issues are named by id.
 type Backend struct {
 	*reconcile.TrackerAdapter
 	// an adapter to the same tracker with tracker.tool_scope: read; nil if there are no tools
 	ReadOnly *reconcile.TrackerAdapter
 
-	// Active are two active states, or one if the tracker has no more. Terminal is a state of
-	// finished issues.
+	// Active are two active states, or a single state if the tracker knows no more. Terminal
+	// is a state of finished issues.
 	Active   []string
 	Terminal string
-	// the state of a blocker in the first active state, if its record lacks the true one
+	// the state of a blocker in the first active state, if its record lacks the true state
 	OpenBlocker string
 	OwnLabels   []string // labels that issues have because of their states or priorities
 	// candidates are sorted by their time of creation, the newest first; otherwise the oldest
 	NewestFirst bool
-	Page        int // how many candidates one request returns; 0 without pages
-	Batch       int // how many issues one request by id returns; 0 if any number
+	Page        int // how many candidates a request returns; 0 without pages
+	Batch       int // how many issues a request by id returns; 0 if any number
 	// a word that no error and no answer may contain; empty if the tracker needs no key
 	Secret string
 	// an account that is not symphony's: a value of Issue.Assignee, of Comment's author and of
 	// tracker.operators
 	Person string
 	Me     string // symphony's own account, as a value of Issue.Assignee
-	// the id of an issue of another project, which ByIDs must not take for one of this project
+	// the id of an issue of another project, which ByIDs must not return as an issue of this
+	// project
 	Elsewhere string
 
-	// the number of requests that the tracker has received, or of programs that were started
+	// the number of requests that the tracker received, or of programs that were started
 	Requests func() int
 
 	Add   func(t testing.TB, i Issue) (id string) // creates an issue
@@ -224,7 +225,7 @@ type Fault struct {
 	Code    string // the code of the error
 	Arrange func(t testing.TB)
 	// OnlyByIDs: Candidates does not meet the fault, such as an answer with another issue than
-	// the one that was asked for.
+	// the requested issue.
 	OnlyByIDs bool
 	Class     reconcile.Class // of the error; ClassTracker if empty
 }

@@ -177,7 +177,7 @@ var moves = []testCase{
 
 func canMove(b *backend) bool { return b.TrackerAdapter.Move != nil }
 
-// noState is the name of a state that no tracker has.
+// noState is the name of a state that exists in no tracker.
 const noState = "No such state"
 
 // move moves an issue by the adapter. Backend.Move is a person's move.

@@ -24,8 +24,8 @@ type Change struct {
 	Argument, Meaning string // the argument's name and description
 	CommentsOnly      bool   // it leaves the issue itself as it is
 	ReadOnly          bool   // it refuses every call
-	// Do makes the change. It returns what the agent reads, and what was created; nil for
-	// nothing.
+	// Do makes the change. It returns the answer for the agent, and the object that was
+	// created; nil for nothing.
 	Do func(ctx context.Context, issue reconcile.Issue, value string) (answer string, made *reconcile.Created, err error)
 }
 
@@ -68,7 +68,8 @@ func (c Change) call(ctx context.Context, issue reconcile.Issue, args json.RawMe
 		}
 		return answer
 	}
-	if done.Success = true; made != nil {
+	done.Success = true
+	if made != nil {
 		done.Created = []reconcile.Created{*made}
 	}
 	return reconcile.ToolAnswer{Text: text, Success: true, Mutation: done}
@@ -107,7 +108,7 @@ func Object(required []string, properties map[string]any) json.RawMessage {
 
 var errRefused = errors.New("nothing was changed")
 
-// Refusal is the error of a call that has changed nothing. It is for the agent.
+// Refusal is the error of a call that changed nothing. It is for the agent.
 func Refusal(code, message string) error {
 	return &reconcile.Error{Code: code, Message: message, Err: errRefused}
 }
@@ -120,7 +121,7 @@ func ReadOnly(change string) error {
 }
 
 // Refused is the answer to a call that failed: {"error": {"code", "message"}}. Code is used
-// for an error that has no code of its own.
+// for an error without a code of its own.
 func Refused(code string, err error) reconcile.ToolAnswer {
 	e := &reconcile.Error{Code: code, Message: err.Error()}
 	errors.As(err, &e)

@@ -24,8 +24,8 @@ var Header = map[string]string{
 	"X-GitHub-Api-Version": "2022-11-28",
 }
 
-// LimitSuffix follows the prefix of a service in the name under which its memory has the end
-// of a limit, in milliseconds since 1970.
+// LimitSuffix follows the prefix of a service in the name under which its memory stores the
+// end of a limit, in milliseconds since 1970.
 const LimitSuffix = "_limit"
 
 const maxRedirects = 3
@@ -40,7 +40,7 @@ type Client struct {
 	allowances map[string]transport.Allowance // by GitHub's name of the resource
 	answered   reconcile.Budget               // the times of the last answer
 	limited    time.Time                      // the end of the limit that this client was told
-	// the token is one with scopes, which is not so for all kinds
+	// the token is of the kind with scopes; other kinds have none
 	classic bool
 	scopes  []string // of the token
 }
@@ -53,7 +53,8 @@ func Connect(
 	memory reconcile.TrackerMemory,
 ) (c *Client, err error) {
 	c = &Client{memory: memory, allowances: map[string]transport.Allowance{}}
-	if c.Client, err = s.Connect(o, c.readBudget); err != nil {
+	c.Client, err = s.Connect(o, c.readBudget)
+	if err != nil {
 		return nil, err
 	}
 	c.GraphQLAddress = c.Endpoint + "/graphql"
@@ -63,7 +64,7 @@ func Connect(
 	return c, nil
 }
 
-// Do sends one request to a path below the endpoint and reads the answer. Another status than
+// Do sends a request to a path below the endpoint and reads the answer. Another status than
 // 2xx is an error; the error of a 404 or 410 wraps reconcile.ErrGone.
 func (c *Client) Do(
 	ctx context.Context,
@@ -86,7 +87,7 @@ func (c *Client) Do(
 	return a, nil
 }
 
-// Ask sends one request and, with follow, follows redirects on the same host. It returns the
+// Ask sends a request and, with follow, follows redirects on the same host. It returns the
 // answer with any status, but an error if there is none, or if it is too large, reports that a
 // limit is reached, or leads to another host. While a limit lasts nothing is sent.
 func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
@@ -173,7 +174,7 @@ func GraphQL[T any](
 	return env.Data, env.Errors, nil
 }
 
-// Decode reads the JSON of an answer, or of a field of one.
+// Decode reads the JSON of an answer or of a field.
 func Decode[T any](c *transport.Client, what string, raw []byte) (v T, err error) {
 	if err := json.Unmarshal(raw, &v); err != nil {
 		return v, c.Unreadable("no "+what, raw, err)
@@ -194,6 +195,7 @@ func (c *Client) Refusal(a transport.Answer, errs []graphqlError) error {
 	ofType := func(types ...string) func(graphqlError) bool {
 		return func(e graphqlError) bool { return slices.Contains(types, e.Type) }
 	}
+	isUndefinedField := func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }
 	said := cmp.Or(transport.Brief(Message(a.Body)), c.Short(a.Body))
 	return c.Client.Refusal(
 		a,
@@ -201,11 +203,12 @@ func (c *Client) Refusal(a transport.Answer, errs []graphqlError) error {
 		said,
 		ofType("FORBIDDEN", "INSUFFICIENT_SCOPES"),
 		func(e *reconcile.Error) bool {
+			gone := a.Status == http.StatusNotFound || a.Status == http.StatusGone
 			switch {
-			case a.Status == http.StatusNotFound || a.Status == http.StatusGone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
+			case gone || slices.ContainsFunc(errs, ofType("NOT_FOUND")):
 				e.Hint = "check " + c.Setting + " and the name, and that the token may read it"
 				e.Err = reconcile.ErrGone
-			case a.Status < 500 && slices.ContainsFunc(errs, func(e graphqlError) bool { return e.Extensions.Code == "undefinedField" }):
+			case a.Status < 500 && slices.ContainsFunc(errs, isUndefinedField):
 				// Extensions.Code is set for a query that the server's schema does not allow
 				e.Err = ErrUnknownField
 			case a.Status == http.StatusUnprocessableEntity:

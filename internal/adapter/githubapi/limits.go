@@ -49,7 +49,9 @@ func (c *Client) reached(ctx context.Context, a transport.Answer) error {
 	c.mu.Unlock()
 	if c.memory != nil {
 		// The answer may have used up the time of the request.
-		if err := c.memory.SetMeta(context.WithoutCancel(ctx), c.Prefix+LimitSuffix, strconv.FormatInt(until.UnixMilli(), 10)); err != nil {
+		ctx = context.WithoutCancel(ctx)
+		text := strconv.FormatInt(until.UnixMilli(), 10)
+		if err := c.memory.SetMeta(ctx, c.Prefix+LimitSuffix, text); err != nil {
 			return err
 		}
 	}
@@ -66,12 +68,12 @@ func isLimit(a transport.Answer) bool {
 		return a.Header.Get("Retry-After") != "" || a.Header.Get("X-RateLimit-Remaining") == "0" ||
 			strings.Contains(strings.ToLower(Message(a.Body)), "rate limit")
 	case http.StatusOK:
-		// Such an answer has no data and is small. Larger ones are not decoded twice.
+		// Such an answer contains no data and is small. Larger answers are not decoded twice.
 		if len(a.Body) > 64<<10 {
 			return false
 		}
 		var env transport.Envelope[json.RawMessage]
-		_ = json.Unmarshal(a.Body, &env) // no object has no errors
+		_ = json.Unmarshal(a.Body, &env) // without an object there are no errors
 		return slices.ContainsFunc(env.Errors, func(e graphqlError) bool {
 			return e.Type == "RATE_LIMITED" || e.Type == "RATE_LIMIT" ||
 				strings.Contains(strings.ToLower(e.Message), "secondary rate limit")
@@ -81,7 +83,7 @@ func isLimit(a transport.Answer) bool {
 }
 
 // Message returns the message in GitHub's answer to a failed request, with its reasons; empty
-// if it has another shape.
+// if the answer looks otherwise.
 func Message(body []byte) string {
 	var said struct {
 		Message string
@@ -147,8 +149,8 @@ func (c *Client) Budget() reconcile.Budget {
 	return b
 }
 
-// CheckScopes warns about what a classic token lacks. GitHub does not tell what a fine-grained
-// one may do.
+// CheckScopes warns if a classic token lacks a scope. GitHub does not tell what a fine-grained
+// token may do.
 func (c *Client) CheckScopes(board bool) {
 	c.mu.Lock()
 	scopes := c.scopes

@@ -1,4 +1,4 @@
-// Package graphqltest has what the servers of trackers in tests share: it reads GraphQL
+// Package graphqltest is shared by the servers of trackers in tests: it reads GraphQL
 // requests, and makes requests fail. The program itself must not import it.
 package graphqltest
 
@@ -25,8 +25,8 @@ type Request struct {
 	values map[string]any
 }
 
-// Parse parses a request. name is the name of the operation; it may be empty if there is only
-// one. Beside an error it returns a request without fields.
+// Parse parses a request. name is the name of the operation; it may be empty for a single
+// operation. With an error it returns a request without fields.
 func Parse(query, name string, variables map[string]any) (*Request, error) {
 	r := &Request{&ast.OperationDefinition{}, nil, map[string]any{}}
 	doc, err := parser.ParseQuery(&ast.Source{Input: query})
@@ -41,14 +41,14 @@ func Parse(query, name string, variables map[string]any) (*Request, error) {
 	r.doc = doc
 	for _, v := range op.VariableDefinitions {
 		if v.DefaultValue != nil {
-			r.values[v.Variable], _ = v.DefaultValue.Value(nil) // the parser has read it
+			r.values[v.Variable], _ = v.DefaultValue.Value(nil) // the parser already read it
 		}
 	}
 	maps.Copy(r.values, variables)
 	return r, nil
 }
 
-// Validate returns what the schema does not allow.
+// Validate returns everything that the schema forbids.
 func (r *Request) Validate(schema *ast.Schema) (faults []error) {
 	for _, e := range validator.ValidateWithRules(schema, r.doc, nil) {
 		faults = append(faults, errors.New(e.Message))
@@ -70,7 +70,7 @@ func (r *Request) Validate(schema *ast.Schema) (faults []error) {
 	return nil
 }
 
-// Fields lists the selected fields of an object, without those that @skip and @include
+// Fields lists the selected fields of an object, without fields that @skip and @include
 // exclude. It follows fragments on the object's type, or all fragments if typ is empty. Fields
 // with the same alias are merged.
 func (r *Request) Fields(set ast.SelectionSet, typ string) (fields []*ast.Field) {
@@ -130,13 +130,13 @@ func (r *Request) Arguments(list ast.ArgumentList) map[string]any {
 	args := map[string]any{}
 	for _, a := range list {
 		if _, given := r.values[a.Value.Raw]; given || a.Value.Kind != ast.Variable {
-			args[a.Name], _ = a.Value.Value(r.values) // the parser has read it
+			args[a.Name], _ = a.Value.Value(r.values) // the parser already read it
 		}
 	}
 	return args
 }
 
-// Failure makes requests fail. Each server has its own kinds of failures.
+// Failure makes requests fail. Each server defines its own kinds of failures.
 type Failure struct {
 	Kind string `json:"kind"`
 	// Times is how many requests fail: one if 0, all until ClearFailures if negative.
@@ -144,7 +144,7 @@ type Failure struct {
 	// Skip is how many matching requests succeed first.
 	Skip int `json:"skip"`
 	// Operation confines the failure to requests with this operation name or root field; any
-	// if empty. Only Linear has it.
+	// if empty. Only Linear uses it.
 	Operation string `json:"operation"`
 
 	// Of Linear's answers.
@@ -159,7 +159,7 @@ type Failure struct {
 	Reset      int64 `json:"reset"`
 	RetryAfter int   `json:"retry_after"`
 
-	// Of a malformed issue: the field, the issue or else the first one in the answer, and the
+	// Of a malformed issue: the field, the issue or else the first in the answer, and the
 	// value instead, null by default.
 	Field string          `json:"field"`
 	Issue any             `json:"issue"`
@@ -213,8 +213,8 @@ func (l *Failures) Next(applies func(*Failure) bool) *Failure {
 	return nil
 }
 
-// Spoil replaces the field of the failure in an answer: in the first object that has it, or in
-// the object of the issue.
+// Spoil replaces the field of the failure in an answer: in the first object with that field,
+// or in the object of the issue.
 func (f *Failure) Spoil(answer any, isIssue func(object map[string]any) bool) bool {
 	switch v := answer.(type) {
 	case map[string]any:

@@ -1,5 +1,5 @@
-// Package transport connects adapters to trackers by HTTP: it has what is the same for all of
-// them, and what is particular to one is its Service.
+// Package transport connects adapters to trackers by HTTP. It contains the code that all
+// trackers share; Service holds the differences.
 package transport
 
 import (
@@ -28,15 +28,14 @@ const Timeout = 30 * time.Second
 
 const maxBody = 64 << 20 // bytes of an answer, if a request does not allow less
 
-// Service is what is particular to the API of one tracker: its names, and the texts of its
-// errors.
+// Service describes the API of a tracker: its names, and the texts of its errors.
 type Service struct {
 	Name    string // in sentences
 	Prefix  string // begins the codes of errors
-	Address string // the endpoint unless Options have another one
-	Setting string // the key of the workflow that has the endpoint, for messages
-	// requests go to paths below the endpoint, so that it has neither a query nor a slash at
-	// its end
+	Address string // the endpoint unless Options name another
+	Setting string // the key of the workflow that sets the endpoint, for messages
+	// requests go to paths below the endpoint, so that it contains neither a query nor a slash
+	// at its end
 	Paths     bool
 	Header    map[string]string
 	Secret    string // how people call the key, such as Linear API key
@@ -49,10 +48,10 @@ type Service struct {
 	// Of an answer that is too large: the end of the message, and the hint; Strange if that is
 	// empty.
 	TooLarge, AskLess string
-	// Of a list that cannot be followed to its end: the code, and what makes a long one
-	// shorter.
+	// Of a list that cannot be followed to its end: the code, and how to shorten a long list.
 	Endless, Narrow string
-	// Of a rate limit: what is so until its end, and what symphony should have for itself.
+	// Of a rate limit: the state until its end, such as "Linear's allowance is used up", and
+	// the thing that symphony should get for itself, such as "key".
 	Limited, Separate string
 }
 
@@ -74,7 +73,7 @@ type Options struct {
 	Warn func(string)
 }
 
-// Client sends requests with one key. It is safe for concurrent use.
+// Client sends requests with the same key. It is safe for concurrent use.
 type Client struct {
 	Service
 	Options              // with all defaults
@@ -100,7 +99,8 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 			"check for a line break or quotes around the "+s.Word,
 		)
 	}
-	if o.Endpoint = strings.TrimSpace(o.Endpoint); s.Paths {
+	o.Endpoint = strings.TrimSpace(o.Endpoint)
+	if s.Paths {
 		o.Endpoint = strings.TrimRight(o.Endpoint, "/")
 	}
 	o.Endpoint = cmp.Or(o.Endpoint, s.Address)
@@ -115,7 +115,8 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 		)
 	}
 	if o.Transport == nil {
-		if o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy); err != nil {
+		o.Transport, err = newTransport(o.CAFile, o.IgnoreProxy)
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -143,11 +144,11 @@ func (s Service) Connect(o Options, heard func(http.Header)) (*Client, error) {
 	}, nil
 }
 
-// Request is one HTTP request.
+// Request is an HTTP request.
 type Request struct {
 	Method, Path string     // Path is escaped, and follows the endpoint
 	Query        url.Values // nil for none
-	To           string     // the URL, if it is another one than that of Path and Query
+	To           string     // the URL, if it differs from the URL of Path and Query
 	Body         any        // sent as JSON unless nil
 	ETag         string     // of If-None-Match; empty for none
 	Limit        int64      // bytes of the answer; 64 MiB if 0
@@ -166,7 +167,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	if r.To == "" {
-		if r.To = c.Endpoint + r.Path; len(r.Query) > 0 {
+		r.To = c.Endpoint + r.Path
+		if len(r.Query) > 0 {
 			r.To += "?" + r.Query.Encode()
 		}
 	}
@@ -217,8 +219,8 @@ func (c *Client) Send(ctx context.Context, r Request) (Answer, error) {
 	}, nil
 }
 
-// Ask sends a request to a URL that the user has set, and reads the first 64 KiB of the
-// answer. Its errors lack the URL, which may contain a secret.
+// Ask sends a request to a URL that the user set, and reads the first 64 KiB of the answer.
+// Its errors lack the URL, which may contain a secret.
 func Ask(
 	ctx context.Context,
 	client *http.Client,
@@ -255,14 +257,14 @@ func (c *Client) WarnOnce(text string) {
 	}
 }
 
-// shared are the transports of this process by what they trust, so that the passes of a loop
-// reuse their connections.
+// shared keeps the transports of this process by the certificates that they trust, so that the
+// passes of a loop reuse their connections.
 var shared struct {
 	sync.Mutex
 	made map[key]*http.Transport
 }
 
-// key is what a transport depends on: the text of its certificates.
+// key identifies a transport by the text of its certificates.
 type key struct {
 	pem         string
 	ignoreProxy bool
@@ -270,7 +272,7 @@ type key struct {
 
 // newTransport returns a transport that trusts the certificates of caFile, a PEM file, beside
 // the system's; none if it is empty. With ignoreProxy it does not use the proxy in this
-// process's environment variables. The error has the code tracker_ca_file_invalid.
+// process's environment variables. Its error carries the code tracker_ca_file_invalid.
 func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 	k := key{ignoreProxy: ignoreProxy}
 	if caFile != "" {
@@ -292,7 +294,7 @@ func newTransport(caFile string, ignoreProxy bool) (http.RoundTripper, error) {
 	if caFile != "" {
 		pool, err := x509.SystemCertPool()
 		if err != nil {
-			pool = x509.NewCertPool() // the system has no certificates
+			pool = x509.NewCertPool() // the system provides no certificates
 		}
 		if !pool.AppendCertsFromPEM([]byte(k.pem)) {
 			return nil, invalid(caFile+" contains no PEM certificate", nil)

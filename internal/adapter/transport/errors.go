@@ -18,13 +18,13 @@ import (
 // the request.
 var ErrServer = errors.New("the server failed")
 
-// Fail returns an error about what the tracker has answered.
+// Fail returns an error about an answer of the tracker.
 func (c *Client) Fail(code, message string) *reconcile.Error {
 	return reconcile.NewError(code, c.Scrub(message), c.Strange)
 }
 
-// Unreadable returns the error of an answer that could not be decoded; what completes the
-// sentence "the answer is …".
+// Unreadable returns the error of an answer that could not be decoded. The argument "what"
+// completes the sentence "the answer is …".
 func (c *Client) Unreadable(what string, body []byte, err error) error {
 	return reconcile.NewError(c.Prefix+"_unknown_payload", c.Scrub("the answer is "+what+": "+c.Short(body)),
 		"check "+c.Setting+"; a proxy or login page may have answered instead").WithCause(err)
@@ -45,9 +45,9 @@ func (c *Client) requestError(r Request, err error) error {
 }
 
 // Refusal returns the error of an answer with GraphQL errors, or with an HTTP status that
-// means failure. said is the text of the body if it has no errors. ofKey reports whether an
-// error is about the key. special completes the error of an answer that means something else
-// to this tracker than to others, and reports whether it has done so.
+// means failure. said is the text of a body without errors. ofKey reports whether an error is
+// about the key. special completes the error of an answer with a meaning of its own for this
+// tracker, and reports whether it did so.
 func (c *Client) Refusal(
 	a Answer,
 	errs []GraphQLError,
@@ -114,13 +114,13 @@ func (c *Client) Scrub(s string) string {
 	return strings.ReplaceAll(s, c.Key, "["+c.Word+"]")
 }
 
-// Short returns the beginning of a body, on one line.
+// Short returns the beginning of a body, on a single line.
 func (c *Client) Short(body []byte) string {
 	s := strings.ToValidUTF8(string(body[:min(len(body), 4*longestQuote)]), "?")
 	return cmp.Or(Brief(c.Scrub(s)), "(empty)")
 }
 
-// Brief returns the beginning of a text, on one line.
+// Brief returns the beginning of a text, on a single line.
 func Brief(s string) string { return text.Short(text.OneLine(s), longestQuote) }
 
 // scrubbed wraps an error and prints it without the key.

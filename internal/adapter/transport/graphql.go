@@ -22,7 +22,7 @@ func Document(queries embed.FS, names ...string) (document string) {
 	return document
 }
 
-// GraphQLError is one of the errors in an answer.
+// GraphQLError is an error in an answer.
 type GraphQLError struct {
 	Type       string `json:"type"`
 	Message    string `json:"message"`
@@ -40,8 +40,8 @@ type Envelope[T any] struct {
 	Errors []GraphQLError `json:"errors"`
 }
 
-// GraphQL decodes an answer of any status. Of an answer of another shape it also returns what
-// could be decoded.
+// GraphQL decodes an answer of any status. If the answer has an unexpected shape, GraphQL
+// returns the decoded part with the error.
 func GraphQL[T any](c *Client, a Answer) (env Envelope[T], err error) {
 	err = json.Unmarshal(a.Body, &env)
 	// JSON escapes can hide the key until it is decoded.
@@ -78,10 +78,10 @@ func Messages(errs []GraphQLError) string {
 	return strings.Join(list, "; ")
 }
 
-// maxPages bounds the pages of one list.
+// maxPages bounds the pages of a list.
 const maxPages = 200
 
-// List is a connection: one page of a list. Nodes is nil if the answer contains no list.
+// List is a connection: a page of a list. Nodes is nil if the answer contains no list.
 type List[T any] struct {
 	Nodes    []T `json:"nodes"`
 	PageInfo struct {

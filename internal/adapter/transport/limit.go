@@ -28,7 +28,7 @@ const (
 // RateLimited is wrapped by an error with the code tracker_rate_limited.
 type RateLimited struct {
 	Reset   time.Time // when the next request may be made
-	Limited string    // what is so until then
+	Limited string    // the state until then
 }
 
 func (r *RateLimited) Error() string {
@@ -45,8 +45,8 @@ func (s Service) RateLimit(until time.Time) error {
 			" for symphony; no request is made until then, or until symphony unblock").WithCause(limited)
 }
 
-// LimitEnd returns the time of Retry-After, or else the announced one, but a plausible time
-// after now.
+// LimitEnd returns the time of Retry-After, or else the announced time, but always a plausible
+// time after now.
 func LimitEnd(h http.Header, now, announced time.Time) time.Time {
 	value := h.Get("Retry-After") // seconds, or a date
 	seconds, notSeconds := strconv.ParseFloat(value, 64)
@@ -60,8 +60,8 @@ func LimitEnd(h http.Header, now, announced time.Time) time.Time {
 	return PlausibleEnd(now, announced)
 }
 
-// PlausibleEnd returns when a limit ends for which a tracker has announced a time; zero for
-// none.
+// PlausibleEnd returns the end of a limit from the time that a tracker announced; announced is
+// zero if it announced none.
 func PlausibleEnd(now, announced time.Time) time.Time {
 	switch {
 	case !announced.After(now):
@@ -72,8 +72,8 @@ func PlausibleEnd(now, announced time.Time) time.Time {
 	return announced
 }
 
-// Allowance is what a key may still ask for. Numbers that are not in the headers of an answer
-// are NaN.
+// Allowance is the remaining quota of a key. Numbers that are missing in the headers of an
+// answer are NaN.
 type Allowance struct {
 	Limit, Left float64
 	Reset       time.Time
@@ -90,7 +90,8 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 	}
 	a := Allowance{Limit: number("Limit"), Left: number("Remaining")}
 	// milliseconds since 1970; a number too small for that counts as seconds
-	switch reset := number("Reset"); {
+	reset := number("Reset")
+	switch {
 	case reset >= 1e11:
 		a.Reset = time.UnixMilli(int64(reset)).UTC()
 	case reset > 0:
@@ -99,7 +100,8 @@ func ReadAllowance(h http.Header, kind string) Allowance {
 	return a
 }
 
-// Patiently calls ask, and calls it again when a rate limit has ended, as long as that is soon.
+// Patiently calls ask, and calls it again after the end of a rate limit, as long as that is
+// soon.
 func (c *Client) Patiently(ctx context.Context, ask func() error) error {
 	for began := time.Now(); ; {
 		err := ask()

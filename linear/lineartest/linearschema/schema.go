@@ -30,5 +30,5 @@ var Load = sync.OnceValue(func() *ast.Schema {
 	return test.Must(gqlparser.LoadSchema(source))
 })
 
-// Validate returns what is wrong with a request.
+// Validate returns the faults of a request.
 func Validate(r *graphqltest.Request) []error { return r.Validate(Load()) }

@@ -18,7 +18,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// step runs one directive.
+// step runs a directive.
 func (u *turn) step(s *Step) error {
 	switch s.Verb {
 	case "sh", "background":
@@ -148,7 +148,8 @@ func writeFile(dir, name, text string) error {
 	return root.WriteFile(name, []byte(text+"\n"), 0o666)
 }
 
-// subAgent sends what a client sees of a sub-agent: a call, and a turn of another thread.
+// subAgent sends the messages of a sub-agent that a client sees: a call, and a turn of another
+// thread.
 func (u *turn) subAgent(text string) {
 	child := &turn{
 		s:     u.s,
@@ -185,8 +186,8 @@ func (u *turn) ask(method, flag string, params object) error {
 	return u.say(0, "answered: "+string(answer))
 }
 
-// approval asks for approval of an item and returns the decision. It sets the status that the
-// item has if it does not run.
+// approval asks for approval of an item and returns the decision. It sets the item's status
+// for the case that it does not run.
 func (u *turn) approval(method string, item, params object) (string, error) {
 	var answer struct{ Decision string }
 	params["itemId"] = item["id"]
@@ -299,12 +300,12 @@ func (u *turn) tool(name string, args json.RawMessage) error {
 type command struct {
 	*exec.Cmd
 	output bytes.Buffer  // not to be read before done is closed
-	done   chan struct{} // closed when the command has ended
+	done   chan struct{} // closed when the command ends
 }
 
 const (
-	// outputWait bounds the wait for output after a command has ended: a process that it
-	// started may keep the pipe open.
+	// outputWait bounds the wait for output after a command ends: a process that it started
+	// may keep the pipe open.
 	outputWait = 200 * time.Millisecond
 	outputKept = 1 << 20 // bytes that codex keeps of a command's output
 )
@@ -336,7 +337,7 @@ func (u *turn) spawn(line, callID string) (*command, error) {
 	u.s.commands = append(u.s.commands, c)
 	go func() {
 		defer close(c.done)
-		_ = c.Wait() // ProcessState has the result
+		_ = c.Wait() // the result is in ProcessState
 	}()
 	return c, nil
 }

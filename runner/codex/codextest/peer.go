@@ -13,7 +13,7 @@ import (
 // specification alone, and that ends at anything else: another method, another member, another
 // id, or a request out of turn.
 type peer struct {
-	requests int // how many the client has made
+	requests int // number of requests from the client
 }
 
 // specified are the requests of section 10.2 of the specification, with the members of their
@@ -44,7 +44,7 @@ type members struct {
 	inside map[string][]string // the members of its objects, and of the objects in its lists
 }
 
-// line returns what is wrong with a line of the client, nil for nothing.
+// line returns the fault in a line of the client, nil for none.
 func (p *peer) line(line []byte) error {
 	var all map[string]json.RawMessage
 	if err := json.Unmarshal(line, &all); err != nil {
@@ -111,11 +111,11 @@ func objects(raw json.RawMessage) []map[string]any {
 		return []map[string]any{one}
 	}
 	var list []map[string]any
-	_ = json.Unmarshal(raw, &list) // what is neither has no members
+	_ = json.Unmarshal(raw, &list) // other values have no members
 	return list
 }
 
-// only returns an error if an object has members that are not known.
+// only returns an error if an object contains members that are not known.
 func only(what string, names, known []string) error {
 	isKnown := func(name string) bool { return slices.Contains(known, name) }
 	more := slices.DeleteFunc(slices.Sorted(slices.Values(names)), isKnown)

@@ -28,7 +28,7 @@
 //
 // Work:
 //
-//	sh COMMAND            run it with bash -lc in the cwd; its item has output and exit code
+//	sh COMMAND            run it with bash -lc in the cwd; its item reports output and exit code
 //	background COMMAND    start it and leave it running; its item does not end
 //	say TEXT              an agent message, word by word
 //	think TEXT            a reasoning item
@@ -39,7 +39,7 @@
 //	sleep DURATION        silence
 //	took DURATION         the duration in the items of the next commands and tool calls
 //	stream N INTERVAL     N deltas of a message, an interval apart
-//	subagent TEXT         another thread has a turn and says TEXT
+//	subagent TEXT         another thread runs a turn and says TEXT
 //
 // Requests to the client, under every approval policy; the answers have the same effect as
 // with codex:
@@ -82,7 +82,7 @@ import (
 	"time"
 )
 
-// Step is one directive. Only the fields of its verb are set.
+// Step is a directive. Only the fields of its verb are set.
 type Step struct {
 	Verb string
 	Text string
@@ -93,7 +93,7 @@ type Step struct {
 	Line int // number in the script, from 1
 }
 
-// verbs maps the directives to their arguments; a ? marks an optional one.
+// verbs maps the directives to their arguments; a ? marks an optional argument.
 var verbs = map[string]string{
 	"sh":              "text",
 	"background":      "text",
@@ -126,14 +126,14 @@ var verbs = map[string]string{
 	"late-response":   "",
 }
 
-// section is the steps under one header.
+// section contains the steps under a header.
 type section struct {
 	header []string // a match of the regular expression
 	steps  []Step
 }
 
 // Steps returns the steps for the last of a thread's prompts. turn is its number, unless the
-// prompt names one.
+// prompt states it.
 func Steps(prompts []string, turn int) (steps []Step, err error) {
 	var script []section
 	attempt := 0
@@ -173,8 +173,8 @@ func numberIn(prompt, pattern string, fallback int) int {
 	return fallback
 }
 
-// parse reads the script of a prompt. The first section has the lines before the first header.
-// Without a script there are no sections.
+// parse reads the script of a prompt. The first section contains the lines before the first
+// header. Without a script there are no sections.
 func parse(prompt string) ([]section, error) {
 	begin := regexp.MustCompile("(?m)^[ \t]*```agent[ \t]*\n").FindStringIndex(prompt)
 	if begin == nil {

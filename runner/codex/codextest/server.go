@@ -92,7 +92,7 @@ func Main(args []string, in io.Reader, out, errw io.Writer) int {
 	return s.run(in)
 }
 
-// server is one app-server.
+// server is an app-server.
 type server struct {
 	// an existing folder for threads, so that a later process can resume them; "": they are
 	// not kept
@@ -175,7 +175,7 @@ func (s *server) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.threads {
-		_ = t.lock.Close() // releases it; a thread without a home has none
+		_ = t.lock.Close() // releases it; nil for a thread without a home
 	}
 }
 
@@ -224,7 +224,7 @@ func (s *server) accept(line []byte) error {
 	return s.peer.line(line)
 }
 
-// take handles one line from the client.
+// take handles a line from the client.
 func (s *server) take(line []byte) {
 	var m message
 	if err := json.Unmarshal(line, &m); err != nil || bytes.Equal(m.ID, []byte("null")) {
@@ -267,7 +267,8 @@ func (i input) prompt() string {
 	return i.Text
 }
 
-// reply is the answer to a request: a result with what follows it, an error, or neither.
+// reply is the answer to a request: a result and a function to call after it, an error, or
+// neither.
 type reply struct {
 	result object
 	after  func()
@@ -423,9 +424,10 @@ func (s *server) execute(p *params) {
 	c.Stdout = &out
 	c.Stderr = &errw
 	code := 0
-	switch err := c.Run(); {
+	err := c.Run()
+	switch {
 	case ctx.Err() != nil:
-		code = 124 // as codex reports of a command that it has ended at its timeout
+		code = 124 // as codex reports for a command that it ended at its timeout
 	case c.ProcessState == nil:
 		s.send(object{
 			"error": object{"code": -32603, "message": "exec failed: " + err.Error()},

@@ -23,7 +23,7 @@ import (
 
 // thread is the state of a thread, in memory and in the home.
 type thread struct {
-	Prompt  string     `json:"prompt"` // the first one
+	Prompt  string     `json:"prompt"` // the first prompt
 	ID      string     `json:"id"`
 	Created int64      `json:"created"`
 	Cwd     string     `json:"cwd"`
@@ -197,7 +197,7 @@ var shapes = sync.OnceValue(func() (all map[string]json.RawMessage) {
 	return all
 })
 
-// shape returns one of codex's objects with some members replaced.
+// shape returns an object as codex sends it, with some members replaced.
 func shape(name string, members object) object {
 	out := object{}
 	if err := json.Unmarshal(shapes()[name], &out); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// turn is a running turn. It has its own goroutine.
+// turn is a running turn. It runs in its own goroutine.
 type turn struct {
 	s       *server
 	t       *thread
@@ -26,7 +26,7 @@ type turn struct {
 	said    object        // the item of the last agent message
 	heard   chan string   // the input that was added to the turn
 	counted bool          // whether a directive reported tokens
-	took    time.Duration // what the next items give as their duration; zero for the real one
+	took    time.Duration // the duration that the next items report; zero for the real duration
 }
 
 func (s *server) startTurn(p *params) reply {
@@ -61,7 +61,7 @@ func (s *server) startTurn(p *params) reply {
 	return reply{result: answer, after: func() { go u.run(prompt, steps, err, func() {}) }}
 }
 
-// prompt is the input of a request as one text.
+// prompt joins the input of a request into a text.
 func (p *params) prompt() string { return strings.Join(text.Map(p.Input, input.prompt), "\n") }
 
 // steer adds input to the running turn, which continues with its script.
@@ -148,7 +148,7 @@ func (u *turn) run(prompt string, steps []Step, err error, ended func()) {
 	}
 }
 
-// play runs the steps. A turn without a message ends with "done", and one without tokens
+// play runs the steps. A turn without a message ends with "done", and a turn without tokens
 // reports some.
 func (u *turn) play(steps []Step) error {
 	for i := range steps {
@@ -201,7 +201,7 @@ func (u *turn) finish(err error) {
 	}
 	u.s.mu.Lock()
 	u.t.turn = nil
-	if n := len(u.t.History); n > 0 { // a sub-agent has none
+	if n := len(u.t.History); n > 0 { // empty for a sub-agent
 		answer, _ := u.said["text"].(string)
 		u.t.History[n-1].Answer = answer
 		u.t.History[n-1].Status = e.status
@@ -221,7 +221,7 @@ func (u *turn) notify(method string, params object) {
 	u.s.notify(method, params)
 }
 
-// status sends the status of the thread. Only an active one has flags.
+// status sends the status of the thread. Only the status "active" carries flags.
 func (u *turn) status(kind string, flags ...string) {
 	status := object{"type": kind}
 	if kind == "active" {
@@ -231,8 +231,8 @@ func (u *turn) status(kind string, flags ...string) {
 }
 
 // request sends a request and waits for the answer without a timeout, as codex does. Until
-// then the thread's status has the flag. An answer of an unexpected shape is logged and leaves
-// result empty, which counts as a refusal.
+// then the thread's status carries the flag. An answer of an unexpected shape is logged and
+// leaves result empty, which counts as a refusal.
 func (u *turn) request(method, flag string, params object, result any) (refusal json.RawMessage, err error) {
 	answer := make(chan *message, 1)
 	n := u.s.requests.Add(1) - 1
@@ -290,7 +290,7 @@ func (u *turn) started(item object, prefix string) object {
 	return item
 }
 
-// completed sends the end of an item, with the status it has then.
+// completed sends the end of an item, with its status at that time.
 func (u *turn) completed(item object) {
 	item["completedAtMs"] = now()
 	u.notify("item/completed", object{
@@ -306,7 +306,7 @@ func (u *turn) userMessage(text string) {
 	u.completed(u.started(newItem("userMessage", object{"content": content}), "user"))
 }
 
-// say sends an agent message in parts, one per interval.
+// say sends an agent message in parts, an interval apart.
 func (u *turn) say(interval time.Duration, parts ...string) error {
 	item := u.started(newItem("agentMessage", nil), "msg")
 	for _, part := range parts {
@@ -333,7 +333,7 @@ func (u *turn) count(in, out int64) {
 	u.t.Total.Output += out
 	total := u.t.Total
 	u.s.mu.Unlock()
-	u.s.save(u.t) // first: the tokens are used even if the client has gone
+	u.s.save(u.t) // first: the tokens are used even if the client is gone
 	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
 		"total":              usageShape(total),
 		"last":               usageShape(tokens{in, out}),

@@ -23,14 +23,14 @@ type answer struct {
 	w http.ResponseWriter
 	r *http.Request
 
-	id      string // of the response, once its stream has begun
+	id      string // of the response; set when its stream begins
 	index   int    // of the next output item
 	spoke   bool
 	try     int // of this response, from 1: codex retries after a fault
 	in, out int // tokens
 }
 
-// play runs the steps of one response: up to the first call, or to the end.
+// play runs the steps of a response: up to the first call, or to the end.
 func (a *answer) play(steps []codextest.Step) {
 	a.in = 1000
 	a.out = 50
@@ -70,7 +70,7 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	case "stream":
 		return !a.message(codextest.Numbers(s.N), s.Wait)
 	case "long":
-		const piece = 256 << 10 // of one delta
+		const piece = 256 << 10 // size of a delta
 		pieces := slices.Repeat([]string{strings.Repeat("x", piece)}, s.N/piece)
 		a.message(append(pieces, strings.Repeat("x", s.N%piece)), 0)
 	case "fail":
@@ -90,7 +90,7 @@ func (a *answer) speak(s *codextest.Step) (over bool) {
 	return false
 }
 
-// sleep waits. It returns false if the client or the server has gone.
+// sleep waits. It returns false if the client or the server is gone.
 func (a *answer) sleep(d time.Duration) bool {
 	select {
 	case <-time.After(d):
@@ -179,10 +179,10 @@ func (a *answer) call(name string, args any) object {
 
 func encode(v any) string { return string(text.JSON(v)) }
 
-// event sends one server-sent event.
+// event sends a server-sent event.
 func (a *answer) event(kind string, data object) {
 	data["type"] = kind
-	// Whether the client has gone is checked in sleep.
+	// sleep checks whether the client is gone.
 	_, _ = fmt.Fprintf(a.w, "event: %s\ndata: %s\n\n", kind, encode(data))
 	_ = http.NewResponseController(a.w).Flush()
 }
@@ -236,7 +236,7 @@ func (a *answer) item(item object, parts ...func()) {
 	a.index++
 }
 
-// message sends a message word by word, one per interval. It returns false if the client has
+// message sends a message word by word, an interval apart. It returns false if the client is
 // gone.
 func (a *answer) message(words []string, interval time.Duration) (all bool) {
 	a.spoke = true
@@ -271,8 +271,8 @@ func (a *answer) message(words []string, interval time.Duration) (all bool) {
 	return all
 }
 
-// fail ends the response with an error: an HTTP status, or a response.failed if the stream has
-// begun or the word is not a status. The word may end with a slash and a number of tries;
+// fail ends the response with an error: an HTTP status, or a response.failed if the stream
+// began or the word is not a status. The word may end with a slash and a number of tries;
 // after these fail does nothing and returns false.
 func (a *answer) fail(word, text string) (over bool) {
 	word, tries, limited := strings.Cut(word, "/")
@@ -327,5 +327,5 @@ func (a *answer) refuse(status int, message string) {
 func (a *answer) refuseWith(status int, err object) {
 	a.w.Header().Set("Content-Type", "application/json")
 	a.w.WriteHeader(status)
-	_, _ = fmt.Fprintln(a.w, encode(object{"error": err})) // a client that has gone gets nothing
+	_, _ = fmt.Fprintln(a.w, encode(object{"error": err})) // a client that is gone gets nothing
 }

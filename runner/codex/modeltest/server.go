@@ -4,17 +4,17 @@
 // are counted over the whole thread.
 //
 // The server keeps no state between requests: the number of tool outputs after the last prompt
-// tells how far a script has come. Each sh, background, patch, tool and ask-… is a call that
-// ends a response; say, think, stream, sleep and tokens are part of one.
+// tells which step of the script is next. Each sh, background, patch, tool and ask-… is a call
+// that ends a response; say, think, stream, sleep and tokens are part of a response.
 //
-//	sh               exec_command, and write_stdin until the command has ended
+//	sh               exec_command, and write_stdin until the command ends
 //	background       exec_command
 //	ask-command      such a call that asks to leave the sandbox
 //	ask-permissions  request_permissions
 //	ask-user         request_user_input
 //	patch            apply_patch, or a command that runs it
-//	tool             a function call of that name; NAMESPACE.NAME for those that codex offers in
-//	                 namespaces
+//	tool             a function call of that name; NAMESPACE.NAME for a tool that codex offers in
+//	                 a namespace
 //	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (cuts the
 //	                 connection in the middle of the stream), or the code of a response.failed.
 //	                 usage_limit_reached=30s resets after 30 s, not an hour; 500/2 fails only the
@@ -51,7 +51,7 @@ import (
 type Server struct {
 	// URL is the base for model_providers.*.base_url.
 	URL string
-	// Script is what prompts without a script do, in the form of a part of a prompt.
+	// Script runs for prompts without a script. It is written like the part of a prompt.
 	Script string
 
 	http *httptest.Server
@@ -64,13 +64,13 @@ type Server struct {
 	in, out  int // tokens of the responses so far
 }
 
-// Request is one call of the model.
+// Request is a call of the model.
 type Request struct {
 	Model  string
 	Thread string // prompt_cache_key
-	// what the client sent as turns, without codex's own context; [image] stands for an image
+	// the client's turns, without codex's own context; [image] stands for an image
 	Prompts []string
-	Context []string // what codex added to them, such as AGENTS.md
+	Context []string // codex's additions to the turns, such as AGENTS.md
 	Outputs []string // of tools since the last prompt; of a command the newest
 	Tools   []string // names of the tools that the model may call
 }
@@ -133,7 +133,7 @@ wire_api = "responses"
 	return os.WriteFile(filepath.Join(dir, "config.toml"), []byte(text), 0o600)
 }
 
-// WriteLogin writes auth.json, a login whose token has expired, into a CODEX_HOME. Codex
+// WriteLogin writes auth.json, a login with an expired token, into a CODEX_HOME. Codex
 // refreshes it at the server if CODEX_REFRESH_TOKEN_URL_OVERRIDE names the server's path
 // /oauth/token.
 func WriteLogin(dir string) error {
@@ -181,7 +181,7 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	if json.Unmarshal(raw, (*string)(c)) == nil {
 		return nil
 	}
-	_ = json.Unmarshal(raw, &parts) // another shape has no texts
+	_ = json.Unmarshal(raw, &parts) // other shapes contain no texts
 	for _, p := range parts {
 		*c += content(p.Text)
 		if p.Type == "input_image" {
@@ -239,7 +239,7 @@ func read(body []byte) (Request, error) {
 func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the client has gone
+		return // the client is gone
 	}
 	a := &answer{s: s, w: w, r: r}
 	var steps []codextest.Step
@@ -271,10 +271,10 @@ func (s *Server) respond(w http.ResponseWriter, r *http.Request) {
 	a.play(steps)
 }
 
-// runs is what codex answers to exec_command and write_stdin while the command runs.
+// runs matches codex's answer to exec_command and write_stdin while the command runs.
 var runs = regexp.MustCompile(`Process running with session ID (\d+)`)
 
-// session returns the id of the command that the last tool has left running.
+// session returns the id of the command that the last tool left running.
 func (r *Request) session() string {
 	if len(r.Outputs) == 0 {
 		return ""

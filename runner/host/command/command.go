@@ -24,7 +24,7 @@ type Commands struct {
 	Connect string
 	// Status prints a line with a state of engine.JobState, and why: "pending no free node".
 	Status string
-	// Stop ends the job and removes what the engine keeps of it.
+	// Stop ends the job and removes the engine's data about it.
 	Stop string
 	// PassEnv are names of variables that the commands get, beside passed.
 	PassEnv []string
@@ -104,7 +104,8 @@ func (j Jobs) run(ctx context.Context, name, script string, facts ...string) (st
 	return out, explain(err, name)
 }
 
-// shell returns a shell that runs one of the commands, with the facts of the run in variables.
+// shell returns a shell that runs a command of the engine, with the facts of the run in
+// variables.
 func (j Jobs) shell(script string, facts ...string) (*exec.Cmd, error) {
 	program, err := j.Program.Copy(j.Home)
 	if err != nil {

@@ -53,9 +53,30 @@ func TestStart(t *testing.T) {
 			false,
 			"nothing begun", "start stop", "host_unusable: command: worker.engine.start: no such image",
 		},
-		{"a command that is not installed", Commands{Start: "no-such-docker run"}, false, "nothing begun", "start stop", "not found"},
-		{"it never starts", Commands{Status: "echo never no such image"}, false, "nothing begun", "start status stop", "never_starts: command can't"},
-		{"it has ended at once", Commands{Status: "echo ended exit code 127"}, false, "nothing begun", "start status stop", "exit code 127"},
+		{
+			"a command that is not installed",
+			Commands{Start: "no-such-docker run"},
+			false,
+			"nothing begun",
+			"start stop",
+			"not found",
+		},
+		{
+			"it never starts",
+			Commands{Status: "echo never no such image"},
+			false,
+			"nothing begun",
+			"start status stop",
+			"never_starts: command can't",
+		},
+		{
+			"it has ended at once",
+			Commands{Status: "echo ended exit code 127"},
+			false,
+			"nothing begun",
+			"start status stop",
+			"exit code 127",
+		},
 		{"its worker has died", Commands{Status: "echo running"}, true, "ended", "stop", "before it began"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,8 +124,12 @@ func TestDial(t *testing.T) {
 		{"it never starts", "echo never", "not known"},
 		{"two lines", "echo ended; echo running", "not known"},
 		{"another word", "echo Succeeded", "not known"},
-		{"the daemon's word", `mkdir -p hosted/shop/runs/20261126T010203.456-abc; echo '{"incarnation":1,"end":"lost"}' > ` +
-			"hosted/shop/runs/20261126T010203.456-abc/outcome.json", "ended"},
+		{
+			"the daemon's word",
+			`mkdir -p hosted/shop/runs/20261126T010203.456-abc; echo '{"incarnation":1,"end":"lost"}' > ` +
+				"hosted/shop/runs/20261126T010203.456-abc/outcome.json",
+			"ended",
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

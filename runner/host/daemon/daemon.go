@@ -17,15 +17,15 @@ import (
 )
 
 // Launch makes sure that an incarnation of a run is served: it starts a daemon for it, unless
-// there is or was one. If it returns nil, there is a daemon, which can be connected to within
-// moments. Otherwise the error has the code of a client (remote.CodeRefused, CodeEnded,
-// CodeDied), or it is not known whether there is one. It can be repeated.
+// there is or was a daemon. If it returns nil, there is a daemon, which can be connected to
+// within moments. Otherwise the error carries the code of a client (remote.CodeRefused,
+// CodeEnded, CodeDied), or it is not known whether there is a daemon. It can be repeated.
 func Launch(ctx context.Context, p Place, incarnation int64, s proc.Spawn) error {
 	status, err := p.Status()
 	if err != nil {
 		return err
 	}
-	// While an older daemon serves, its client has to end it first.
+	// While an older daemon serves, its client must end it first.
 	if status.Incarnation >= incarnation || status.Serving && status.Outcome == nil {
 		return status.Err(incarnation)
 	}
@@ -62,8 +62,8 @@ type Options struct {
 }
 
 const (
-	lostStep    = time.Second      // how often the daemon looks whether it has a link
-	observeStep = 5 * time.Second  // how often it records the processes of the run without one
+	lostStep    = time.Second      // how often the daemon checks whether it is connected
+	observeStep = 5 * time.Second  // how often it records the run's processes while it is not
 	goodbye     = 5 * time.Second  // for the answer to the worker's last call
 	finishBound = 30 * time.Second // for the end of a run without its worker
 )
@@ -108,13 +108,13 @@ func Serve(ctx context.Context, m host.Local, p Place, o Options) error {
 	bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishBound)
 	defer cancel()
 	if err := d.server.EndRun(bounded); err != nil {
-		return err // without an outcome another daemon ends what is left
+		return err // without an outcome another daemon ends the rest
 	}
 	return p.end(Outcome{o.Number, end, o.Now()})
 }
 
-// takeOver makes this process the daemon of an incarnation. It ends what an earlier daemon has
-// left that was killed.
+// takeOver makes this process the daemon of an incarnation. It ends the processes that an
+// earlier daemon left when it was killed.
 func takeOver(ctx context.Context, m host.Local, p Place, incarnation int64) error {
 	status, err := p.Status()
 	if err != nil {
@@ -159,7 +159,7 @@ func (d *daemon) accept(l net.Listener) {
 	}
 }
 
-// release stores that the worker has ended the run, which must have no processes any more.
+// release stores that the worker ended the run, which must not have processes any more.
 func (d *daemon) release() error {
 	closeErr := d.server.CloseProcesses()
 	below, listErr := proc.Descendants(os.Getpid())
@@ -198,7 +198,7 @@ func (d *daemon) wait(ctx context.Context) (end string) {
 	}
 }
 
-// awaitStreams waits until the worker has closed its stream after the last answer.
+// awaitStreams waits until the worker closes its stream after the last answer.
 func (d *daemon) awaitStreams() {
 	gone := make(chan struct{})
 	go func() {
@@ -259,8 +259,8 @@ func isDaemon(conn net.Conn, s Status) error {
 	return nil
 }
 
-// join copies both ways until one of the streams ends. The other copy may go on until the
-// process ends.
+// join copies both ways until either stream ends. The other copy may go on until the process
+// ends.
 func join(ctx context.Context, conn net.Conn, in io.Reader, out io.Writer) error {
 	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
 	ended := make(chan error, 2)

@@ -1,12 +1,12 @@
-// Package daemon is the far side of runner/host/remote: a process that serves one run on its
+// Package daemon is the far side of runner/host/remote: a process that serves a run on its
 // machine, and the proxy to it.
 //
 //	symphony host serve ── Launch ──► daemon ── Serve ──► socket ── host.Machine
 //	symphony host connect ── Connect ──────────────────────► socket
 //
 // The daemon is detached. It outlives every link, and is the parent of the run's processes. It
-// ends when the worker calls Release, when it has had no link for too long, or by a signal.
-// Before that it writes to a file how the run has ended.
+// ends when the worker calls Release, when it was without a link for too long, or by a signal.
+// Before that it writes to a file how the run ended.
 package daemon
 
 import (
@@ -32,12 +32,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Place has the files of a run's daemon. Those in the directory of the run may be on a network
-// file system. The lock and the socket are on a local disk, in a directory of this machine and
-// boot.
+// Place names the files of a run's daemon. Files in the directory of the run may be on a
+// network file system. The lock and the socket are on a local disk, in a directory of this
+// machine and boot.
 type Place struct {
 	RunID string
-	// StateDir has the directories of runs.
+	// StateDir contains the directories of runs.
 	StateDir string
 	machine  string // its name
 	local    string
@@ -66,8 +66,8 @@ func NewPlace(stateDir, runID string) (Place, error) {
 	return p, os.MkdirAll(p.dir(), 0o700)
 }
 
-// ownDir creates a directory that only this account can read. It refuses one of another
-// account.
+// ownDir creates a directory that only this account can read. It refuses a directory of
+// another account.
 func ownDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
@@ -129,8 +129,8 @@ func Begin(ctx context.Context, p Place, incarnation int64, secret []byte) error
 
 const secretPause = 50 * time.Millisecond
 
-// AwaitSecret returns what Begin gives. It fails if the run has been served, and does so at
-// most once for each call of Begin otherwise.
+// AwaitSecret returns the secret that Begin passes on. It fails if the run was already served.
+// Otherwise it succeeds at most once for each call of Begin.
 func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) ([]byte, error) {
 	path := filepath.Join(p.dir(), secretFile)
 	end := time.Now().Add(wait)
@@ -156,7 +156,7 @@ func (p Place) AwaitSecret(ctx context.Context, wait time.Duration) ([]byte, err
 	}
 }
 
-// record is what is stored of the newest daemon of a run.
+// record is stored for the newest daemon of a run.
 type record struct {
 	Incarnation int64            `json:"incarnation"`
 	Machine     string           `json:"machine"`
@@ -173,12 +173,12 @@ type Outcome struct {
 // The ends of a daemon.
 const (
 	EndReleased = "released" // the worker said that the run had ended
-	// no worker was connected for too long: the daemon has ended the run
+	// no worker was connected for too long: the daemon ended the run
 	EndLost       = "lost"
-	EndTerminated = "terminated" // a signal: the daemon has ended the run
+	EndTerminated = "terminated" // a signal: the daemon ended the run
 )
 
-// Status is what a machine knows of the daemons of a run.
+// Status is a machine's knowledge of the daemons of a run.
 type Status struct {
 	// Incarnation is the newest that a daemon was started for, 0 for none.
 	Incarnation int64
@@ -228,8 +228,8 @@ func readJSON(path string, v any) (found bool, err error) {
 	return true, nil
 }
 
-// EndOf is the error for a client of a run whose daemon has left its outcome on a file system
-// that both machines have; nil if it has not.
+// EndOf is the error for a client of a run whose daemon left its outcome on a file system that
+// both machines share; nil if it did not.
 func EndOf(stateDir, runID string) (end, err error) {
 	var o Outcome
 	found, err := readJSON(filepath.Join(host.RunDir(stateDir, runID), outcomeFile), &o)
@@ -274,7 +274,7 @@ var endings = map[string]string{
 }
 
 // hold takes the lock that a daemon holds as long as it lives, and then removes. If another
-// process has it for longer than wait, the error is proc.ErrHeld.
+// process holds it for longer than wait, the error is proc.ErrHeld.
 func (p Place) hold(wait time.Duration) (release func(), err error) {
 	for {
 		f, err := os.OpenFile(p.lock(), os.O_RDWR|os.O_CREATE, 0o600)

@@ -23,8 +23,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Hello is what a script prints on the host before anything else happens. Its shell may have
-// printed something before.
+// Hello is printed by a script on the host before anything else happens. Its shell may print
+// something before.
 const Hello = "symphony-begins"
 
 const (
@@ -47,9 +47,10 @@ func Command(env, passed []string, name string, args ...string) (*exec.Cmd, erro
 	return &exec.Cmd{Path: path, Args: append([]string{path}, args...), Env: env, Dir: "/"}, nil
 }
 
-const outputBound = time.Minute // for a command of an engine, which itself waits for a busy one
+// for a command of an engine, which itself waits while the engine is busy
+const outputBound = time.Minute
 
-// Output runs a program with a stdin and returns what it prints. The code of its error is
+// Output runs a program with a stdin and returns its output. The code of its error is
 // CodeUnusable, or CodeUnreachable if it took too long.
 func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, outputBound)
@@ -66,7 +67,7 @@ func Output(ctx context.Context, cmd *exec.Cmd, stdin string) (string, error) {
 	defer context.AfterFunc(ctx, func() { _ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) })()
 	err := cmd.Wait()
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
-		return out.String(), nil // a process that it has left may have its stdout open
+		return out.String(), nil // a process that it left behind may have its stdout open
 	}
 	name := filepath.Base(cmd.Path)
 	if ctx.Err() != nil {
@@ -132,7 +133,7 @@ func Start(cmd *exec.Cmd) (in io.WriteCloser, out *bufio.Reader, stderr *text.Ta
 	return in, bufio.NewReader(stdout), stderr, start(cmd)
 }
 
-// Read reads what the daemon writes. If the daemon can't be reached, the error says why.
+// Read reads the daemon's output. If the daemon can't be reached, the error says why.
 func (s *stream) Read(b []byte) (int, error) {
 	if !s.greeted {
 		if _, err := ReadUntil(s.stdout, Hello); err != nil {
@@ -144,17 +145,17 @@ func (s *stream) Read(b []byte) (int, error) {
 	return s.stdout.Read(b)
 }
 
-// Close ends the program. What it runs on the host sees the end of its stdin.
+// Close ends the program. Its command on the host reaches the end of its stdin.
 func (s *stream) Close() (err error) {
 	s.closing.Do(func() {
 		err = s.WriteCloser.Close()
-		_ = s.cmd.Process.Kill() // it alone: srun has a second process, which ends the step
+		_ = s.cmd.Process.Kill() // it alone: the second process of srun ends the step
 		_ = s.cmd.Wait()         // by that signal
 	})
 	return err
 }
 
-// ReadUntil reads up to a line, and returns those before it.
+// ReadUntil reads up to a line, and returns the lines before it.
 func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 	for limit := maxGreeting; limit > 0; {
 		raw, err := r.ReadSlice('\n') // at most the size of the buffer
@@ -171,8 +172,8 @@ func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 	return before, errors.New("the shell of the account prints too much")
 }
 
-// Said is the error that symphony has printed there on stderr, otherwise the last line, which
-// the engine's program has printed.
+// Said returns the error that symphony printed there on stderr or, without such a line, the
+// last line, which the engine's program printed.
 func Said(stderr *text.Tail) (line string) {
 	end, _ := stderr.Text()
 	for line = range strings.Lines(strings.TrimSpace(string(end))) {

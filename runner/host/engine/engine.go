@@ -1,5 +1,5 @@
-// Package engine is the port to what starts the daemon of a run on another machine and reaches
-// it.
+// Package engine is the port to systems, such as Slurm, that start the daemon of a run on
+// another machine and reach it.
 package engine
 
 import (
@@ -17,12 +17,12 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Engine starts and reaches the daemon of one incarnation of a run. A Run describes it, and
-// may change between two calls.
+// Engine starts and reaches the daemon of an incarnation of a run. A Run describes it, and may
+// change between two calls.
 type Engine interface {
 	// Start makes sure that the daemon serves the run. It may wait until there is a place for
-	// it. The error has a code of NothingBegun, or the code of a client (remote.CodeRefused,
-	// CodeEnded, CodeDied), or it is not known whether there is a daemon.
+	// it. The error carries a code of NothingBegun, or the code of a client
+	// (remote.CodeRefused, CodeEnded, CodeDied), or it is not known whether there is a daemon.
 	Start(ctx context.Context) error
 	// Dial opens a stream to the daemon. It is a remote.Dial.
 	Dial(ctx context.Context) (io.ReadWriteCloser, error)
@@ -33,8 +33,8 @@ type Run struct {
 	Program Program
 	// ProgramFor returns the program for hosts of another system.
 	ProgramFor func(system string) (Program, error)
-	// Env is the environment in which the programs of the engine are found. They get only what
-	// concerns their connection.
+	// Env is the environment in which the programs of the engine are found. They get only the
+	// variables for their connection.
 	Env         []string
 	Project     string // the name of the run's project there
 	Incarnation remote.Incarnation
@@ -43,21 +43,22 @@ type Run struct {
 	// Known: there was a daemon of the run. A host that knows nothing of it is another
 	// machine, whatever it is called.
 	Known bool
-	// Ending: the worker of the run has died, and another one only ends the run.
+	// Ending: the worker of the run died, and another worker only ends the run.
 	Ending bool
-	// Start calls Waits with the reason each time that it has to wait longer.
+	// Start calls Waits with the reason each time that it must wait longer.
 	Waits func(why string)
-	// Clear removes what the engine keeps of the run after its end; nil if it keeps nothing.
+	// Clear removes everything that the engine keeps of the run after its end; nil if it keeps
+	// nothing.
 	Clear func(ctx context.Context) error
 }
 
-// JobName is a name for the job of the run that no other job has, such as
-// symphony-app-20260102t030405-ab12. Engines that take only names of DNS accept it, too.
+// JobName is a unique name for the job of the run, such as symphony-app-20260102t030405-ab12.
+// Engines that take only names of DNS accept it, too.
 func (r *Run) JobName() string {
 	return "symphony-" + r.Project + "-" + strings.ToLower(strings.ReplaceAll(r.Incarnation.RunID, ".", "-"))
 }
 
-// Program is the program that a host gets, unless it has it: symphony itself.
+// Program is the program that a host gets, unless it is already there: symphony itself.
 type Program struct {
 	Path string
 	Sum  string // SHA-256 in hex digits
@@ -83,7 +84,7 @@ func (p Program) Copy(home string) (path string, err error) {
 	return path, durable.WriteFile(path, data, 0o700)
 }
 
-// The codes of the errors after which nothing has happened on the host.
+// The codes of the errors after which nothing happened on the host.
 const (
 	// CodeUnreachable: the engine could not be reached.
 	CodeUnreachable = "host_unreachable"
@@ -97,7 +98,7 @@ const (
 	CodeWithdrawn = "host_withdrawn"
 )
 
-// NothingBegun reports whether the error of Start means that nothing has happened on the host.
+// NothingBegun reports whether the error of Start means that nothing happened on the host.
 func NothingBegun(err error) bool {
 	var known *reconcile.Error
 	return errors.As(err, &known) && slices.Contains(

@@ -16,27 +16,27 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Jobs is an engine that starts the daemon of a run as a job. The run has at most one, whose
-// name is made from the run's, so that it is found although the answer to its submission was
-// lost. The words are arguments of symphony.
+// Jobs is an engine that starts the daemon of a run as a job. The run starts at most a single
+// job, whose name is made from the run's, so that it is found although the answer to its
+// submission was lost. The words are arguments of symphony.
 type Jobs interface {
 	// Submit submits a job that runs symphony, and does not wait for it.
 	Submit(ctx context.Context, words []string) error
-	// Find returns what the engine says about the job. An error and JobUnknown prove nothing.
+	// Find returns the engine's report about the job. An error and JobUnknown prove nothing.
 	Find(ctx context.Context) (Job, error)
 	// Connect returns a program that is connected, by its stdin and stdout, with a symphony
 	// where the job runs.
 	Connect(j Job, words []string) (*exec.Cmd, error)
-	// Cancel cancels the job, if there is one.
+	// Cancel cancels the job, if it exists.
 	Cancel(ctx context.Context) error
 }
 
-// Job is what an engine says about a job.
+// Job is an engine's report about a job.
 type Job struct {
-	ID       string // if the engine has one beside the name
+	ID       string // if the engine uses ids beside names
 	State    JobState
-	Why      string // it waits, can't start or has ended
-	Canceled bool   // it has ended because of an order
+	Why      string // it waits, can't start or ended
+	Canceled bool   // it ended because of an order
 }
 
 // JobState is the state of a job.
@@ -59,8 +59,8 @@ type JobEngine struct {
 	*Run
 	Jobs
 	Host string // the engine as a host
-	// Hosted is the directory in which the daemon may leave how the run has ended, if it
-	// shares the home directory.
+	// Hosted is the directory in which the daemon may leave how the run ended, if it shares
+	// the home directory.
 	Hosted    string
 	submitted bool
 }
@@ -73,7 +73,7 @@ const (
 	jobTrouble = time.Minute // how long a job may be out of reach that was submitted
 )
 
-// Start submits the job and waits until it runs and its daemon has the secret. Before that
+// Start submits the job and waits until it runs and its daemon holds the secret. Before that
 // nothing can have begun: after any error the job is canceled.
 func (e *JobEngine) Start(ctx context.Context) error {
 	if e.Known { // Dial finds the job
@@ -122,7 +122,7 @@ func (e *JobEngine) Start(ctx context.Context) error {
 	}
 }
 
-// endOf returns why a job that has not begun the run never will; nil if it may.
+// endOf returns why a job that did not begin the run never will; nil if it may.
 func (e *JobEngine) endOf(j Job) error {
 	switch {
 	case j.State == JobNever:
@@ -168,8 +168,8 @@ func (e *JobEngine) messageOf(err error) string {
 	return strings.TrimPrefix(message, e.Host+": ")
 }
 
-// Dial opens a stream to the daemon. It is a remote.Dial. Its errors have no code after which
-// nothing has begun.
+// Dial opens a stream to the daemon. It is a remote.Dial. Its errors never carry a code that
+// says that nothing began.
 func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	j, err := e.Find(ctx)
 	if err != nil {
@@ -196,7 +196,7 @@ func (e *JobEngine) Dial(ctx context.Context) (io.ReadWriteCloser, error) {
 	return nil, errors.Join(errors.New(e.unknown(j)), err)
 }
 
-// unknown describes the state of a job that has to run.
+// unknown describes the state of a job that must run.
 func (e *JobEngine) unknown(j Job) string {
 	return fmt.Sprintf("%s: the state of the job %s is %s %s", e.Host, e.JobName(), j.State, j.Why)
 }
@@ -214,7 +214,7 @@ func (e *JobEngine) words(words ...string) []string {
 	)
 }
 
-// withdraw cancels a job that has not begun the run. If that fails, the job does nothing
+// withdraw cancels a job that did not begin the run. If that fails, the job does nothing
 // without the secret.
 func (e *JobEngine) withdraw(ctx context.Context, why error) error {
 	return errors.Join(why, e.Cancel(context.WithoutCancel(ctx)))

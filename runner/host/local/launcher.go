@@ -32,7 +32,7 @@ var obeyed = strings.Fields(
 
 const (
 	maxScript  = 64 << 10 // larger files are taken for programs, not for scripts
-	maxWrapped = 4        // scripts that start one another
+	maxWrapped = 4        // scripts that start each other
 )
 
 // launch describes how a shell command is looked up.
@@ -166,8 +166,8 @@ func (l *launch) file(name string, depth int) (found host.Launcher) {
 	return found
 }
 
-// reaches reports whether who can write a directory decides what a program's name leads to.
-// doctor has no root, and then names no directory.
+// reaches reports whether an account that can write a directory decides which file a program's
+// name leads to. doctor passes no root, and then names no directory.
 func (l *launch) reaches(dir, name string) bool {
 	if dir == "" {
 		return false

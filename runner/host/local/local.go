@@ -1,6 +1,7 @@
 // Package local implements the port runner/host for this machine, with a package for each
 // subject: workspace for directories and hooks, repository for clones and deliveries, git for
-// what agents leave in repositories, tree for processes, and files for what the others share.
+// the repositories that agents leave, tree for processes, and files for the code that the
+// others share.
 package local
 
 import (
@@ -23,15 +24,16 @@ import (
 
 // Machine is this machine. It implements host.Machine and host.Commands.
 type Machine struct {
-	// StateDir has a directory for each run, below runs. Machines that no run is begun or
-	// ended on need none.
+	// StateDir contains a directory for each run, below runs. Machines on which no run begins
+	// or ends need none.
 	StateDir string
-	// AccountDir has the locks that all projects of an account share, "" if there are none.
+	// AccountDir contains the locks that all projects of an account share, "" if there are
+	// none.
 	AccountDir string
 	// Projects returns the state directories and workspace roots of all projects whose files
 	// no process of a run may lock, as far as they are known. Nil for none but the run's own.
 	Projects func(context.Context) (stateDirs, roots []string)
-	// Logins is the file by which the workers of one pass share a login shell, nil if they do
+	// Logins is the file by which the workers of a pass share a login shell, nil if they do
 	// not. The first login of a run closes it.
 	Logins *os.File
 	// Account answers requests for it. A worker on this machine makes none.
@@ -56,7 +58,7 @@ func (m Machine) Run(id string) host.Run {
 }
 
 // procsFile is the file in the directory of a run with every process that the run started.
-// What has host.TreeFile open belongs to it, too.
+// Processes that hold host.TreeFile open belong to it, too.
 const procsFile = "procs"
 
 // run is a run in this process, which is its worker. It implements host.Run.
@@ -105,7 +107,7 @@ func (r *run) held() error {
 	return nil
 }
 
-// hold sets the workspace that a run has acquired.
+// hold sets the workspace that a run acquired.
 func (r *run) hold(w *workspace.Workspace, keepGit bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -169,8 +171,8 @@ func endPrevious(
 	guard *git.Guard,
 ) (answer host.PrepareAnswer, err error) {
 	answer.Workspace = space.Workspace
-	// This run has the lease, so the workers of those runs are dead, whichever state directory
-	// they belonged to.
+	// This run holds the lease, so the workers of the previous runs are dead, whichever state
+	// directory they belonged to.
 	for _, previous := range space.Previous {
 		left, err := Machine{StateDir: previous.StateDir}.owner(host.LeftRequest{RunID: previous.RunID})
 		if err != nil {
@@ -240,9 +242,9 @@ func (r *run) RestoreGit(ctx context.Context) (restored host.GitRestored, err er
 	return tidyGit(ctx, r.space, r.guard)
 }
 
-// tidyGit restores git settings, and removes the locks that killed commands of git have left.
-// Nothing may use the workspace. If an agent has made a repository in which no locks can be
-// looked for, its settings are restored all the same.
+// tidyGit restores git settings, and removes the locks that killed commands of git left.
+// Nothing may use the workspace. If an agent made a repository in which no locks can be looked
+// for, its settings are restored all the same.
 func tidyGit(ctx context.Context, space *workspace.Workspace, guard *git.Guard) (host.GitRestored, error) {
 	locks, locksErr := git.RemoveLocks(space.Path)
 	restored, err := guard.Undo(ctx)

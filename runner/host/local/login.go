@@ -28,8 +28,8 @@ const (
 )
 
 // Login implements host.Run. The profile runs in "/", because some profiles obey files in the
-// working directory, and an agent may have written the files of its workspace. What the
-// profile prints is discarded.
+// working directory, and an agent may have written the files of its workspace. The output of
+// the profile is discarded.
 func (r *run) Login(ctx context.Context, q host.LoginRequest) (answer host.LoginAnswer, err error) {
 	r.mu.Lock()
 	shared := r.logins
@@ -95,8 +95,8 @@ func (l loginShell) run(ctx context.Context) (string, error) {
 	return string(text), nil
 }
 
-// waitLogin waits for the end of a login shell. Programs of the profile that have to be ended
-// get time to remove their locks: one of pyenv rehash, for instance, would make each later
+// waitLogin waits for the end of a login shell. Programs of the profile that must be ended get
+// time to remove their locks: a lock of pyenv rehash, for instance, would make each later
 // login shell of the account wait for a minute.
 func waitLogin(ctx context.Context, cmd *exec.Cmd, timeout time.Duration) error {
 	err := tree.WaitGroup(ctx, cmd, timeout, func() error {
@@ -132,8 +132,8 @@ func loginFailed(what, hint string, err error) error {
 	}
 }
 
-// changed returns how an environment differs from the one before, without the variables that
-// each shell sets.
+// changed returns the differences between two environments, without the variables that each
+// shell sets.
 func changed(before, after []string) (set, unset []string) {
 	name := func(entry string) string {
 		name, _, _ := strings.Cut(entry, "=")
@@ -155,27 +155,26 @@ func changed(before, after []string) (set, unset []string) {
 	return set, unset
 }
 
-// ownVariables are variables of a login shell whose values belong to one run. systemd gives
-// each scope an INVOCATION_ID.
+// ownVariables are variables of a login shell whose values belong to a single run. systemd
+// gives each scope an INVOCATION_ID.
 var ownVariables = []string{host.RunMark, "TMPDIR", "XDG_CACHE_HOME", "INVOCATION_ID"}
 
 // reportFresh is how long the report of a login shell is shared. A run that begins later may
 // need newer tokens.
 const reportFresh = time.Minute
 
-// The shared file has three fields for each login shell that a worker has run: its
+// The shared file contains three fields for each login shell that a worker ran: its
 // environment, sorted and with zero bytes between the variables; when it ended; and its
 // report, which is empty if each worker needs a shell of its own. Marks replace the values of
 // ownVariables in all of them.
 const fieldEnd = "\x00\x00"
 
-// share returns the report of the login shell. Of the workers that a pass has started, the
-// first one runs the shell, and the others wait and read what it has written to the file that
-// they share, nil if they share none. They use it if their own shells would get the same
-// environment, apart from the values of ownVariables, which are replaced. If the shell has
-// failed, each of them runs its own, all at once, and also if the shell has left processes,
-// which end with the run of its worker. The lock of a worker that is killed is released, and
-// the next one runs the shell.
+// share returns the report of the login shell. Of the workers that a pass starts, the first
+// runs the shell. The others wait and read its report from file, nil if they share none. They
+// use it if their own shells would get the same environment, apart from the values of
+// ownVariables, which are replaced. If the shell failed, each of them runs its own, all at
+// once. They also do if the shell left processes, which end with the run of its worker. The
+// lock of a worker that is killed is released, and the next worker runs the shell.
 func (l loginShell) share(ctx context.Context, file *os.File) (report string, err error) {
 	if file == nil {
 		return l.run(ctx)
@@ -232,8 +231,8 @@ func findReport(file io.ReaderAt, env string) (report string, found bool) {
 	return report, found
 }
 
-// writeReport appends a report, which is empty if the shell has failed. If that is not
-// possible, the others run their own shells.
+// writeReport appends a report, which is empty if the shell failed. If that is not possible,
+// the others run their own shells.
 func writeReport(file *os.File, env, report string) {
 	left, err := proc.Descendants(os.Getpid())
 	if err != nil || len(left) > 0 {

@@ -26,7 +26,7 @@ import (
 
 const (
 	killGrace = 2 * time.Second // between SIGTERM and SIGKILL
-	killBound = 4 * time.Second // for the processes of one run
+	killBound = 4 * time.Second // for the processes of a run
 )
 
 func (r *run) Start(_ context.Context, q host.StartRequest) (host.Process, error) {
@@ -90,7 +90,7 @@ func (p process) KillThread(ctx context.Context, threadID string) (host.LeftAnsw
 	return kill(ctx, "thread "+threadID, o, killGrace)
 }
 
-// Observe implements host.Run. A run that is not open has started nothing.
+// Observe implements host.Run. A run that is not open started nothing.
 func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.ObserveAnswer, err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -126,8 +126,8 @@ func (r *run) Observe(ctx context.Context, q host.ObserveRequest) (answer host.O
 
 // lockFiles are the files of all projects whose locks coordinate symphony's processes. An
 // agent can write none of them, but a process that can read a file can lock it: a command that
-// holds the project lock blocks every pass. root is the workspace root of the run, empty if it
-// has none.
+// holds the project lock blocks every pass. root is the workspace root of the run, empty for
+// none.
 func (m Machine) lockFiles(ctx context.Context, root string) map[string][]tree.Span {
 	states := []string{m.StateDir}
 	roots := []string{}
@@ -217,7 +217,7 @@ func (m Machine) End(ctx context.Context, q host.LeftRequest) (answer host.LeftA
 func (r *run) Kill(ctx context.Context, q host.KillRequest) (answer host.LeftAnswer, err error) {
 	m := r.machine
 	if r.tree == nil {
-		m = Machine{} // it has no files
+		m = Machine{} // the run left no files
 	}
 	o, err := m.owner(host.LeftRequest{RunID: r.id, ThreadID: q.ThreadID, Root: q.Root})
 	if err != nil {
@@ -250,8 +250,7 @@ func kill(
 	return answer, nil
 }
 
-// killAll ends the processes of an owner, even if ctx has ended, and fails if a process is
-// left.
+// killAll ends the processes of an owner, even if ctx ended, and fails if a process is left.
 func killAll(ctx context.Context, runID string, o tree.Owner) error {
 	answer, err := kill(context.WithoutCancel(ctx), "run "+runID, o, killGrace)
 	return errors.Join(err, host.Leftover("run "+runID, answer.Processes))

@@ -123,7 +123,7 @@ func (Machine) DeliverWorkspace(
 }
 
 // moveOrigin records the address of the repository to which the workspace was delivered, if it
-// was cloned from another one.
+// was cloned from another address.
 func (r *run) moveOrigin(address string) error {
 	origin := r.space.Origin()
 	if origin.URL == "" || origin.URL == address {
@@ -145,7 +145,7 @@ func (r *run) mirror(remote host.Repository, env []string) *repository.Mirror {
 	return repository.New(r.space.MirrorsDir(), remote, append(env, host.RunMark+"="+r.id), inherit)
 }
 
-// Mirrors are the mirrors on this machine for a run on another one. It implements
+// Mirrors are the mirrors on this machine for a run on another machine. It implements
 // host.Mirrors.
 type Mirrors struct{ Dir, RunID string }
 
@@ -263,7 +263,7 @@ func (r *run) FetchBundle(ctx context.Context, q host.BundleRequest) (answer hos
 	return answer, r.recordBase(q.Address, answer.Commit)
 }
 
-// removeParts removes what clones and deliveries have left in the directory of the run.
+// removeParts removes the leftovers of clones and deliveries in the directory of the run.
 func (d directory) removeParts() (err error) {
 	for _, name := range []string{bundleFile, packFile} {
 		if removed := os.Remove(d.file(name)); !errors.Is(removed, fs.ErrNotExist) {

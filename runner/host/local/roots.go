@@ -120,8 +120,8 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 
 const hashFor = time.Minute // to hash the commits of a workspace
 
-// withClone calls use with what symphony knows of the clone in a workspace. With hashed, the
-// objects are those that a delivery would push.
+// withClone calls use with symphony's knowledge of the clone in a workspace. With hashed, a
+// delivery would push the same objects.
 func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
 	known, mirrors := workspace.CloneOf(r.Path)
 	_, statErr := os.Lstat(filepath.Join(r.Path, ".git"))
@@ -159,7 +159,7 @@ func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use fu
 // kept. Then all earlier ones are removed.
 const mostKept = 256 << 20
 
-// keepEnd keeps what a workspace contains at the end of a run.
+// keepEnd keeps the contents of a workspace at the end of a run.
 func keepEnd(ctx context.Context, path string) (*host.WorkEnd, error) {
 	ends := workspace.EndsDir(path)
 	used, err := diskUsage(ctx, ends)
@@ -182,7 +182,7 @@ func (Machine) Examine(ctx context.Context, r host.ExamineRequest) (answer host.
 		return answer, err
 	}
 	rec, found, err := root.Record(r.Key)
-	if err != nil || !found { // it has been removed since
+	if err != nil || !found { // it was removed since
 		return answer, err
 	}
 	answer.Unsaved.Work, answer.Unsaved.Items = root.Unsaved(ctx, rec)

@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// children are the processes that a server has started, by the numbers that its client knows
-// them by.
+// children are the processes that a server started, by the numbers that its client knows them
+// by.
 type children struct {
 	dir string
 
@@ -30,7 +30,7 @@ type children struct {
 	closed bool
 }
 
-// child is a process and what it has written so far.
+// child is a process and its output so far.
 type child struct {
 	host.Process
 	outputs [2]*output // stdout and stderr
@@ -47,8 +47,8 @@ type (
 		ThreadID string      `json:"thread_id,omitempty"` // of KillThread
 		Signal   unix.Signal `json:"signal,omitempty"`    // of SignalGroup
 		Data     []byte      `json:"data,omitempty"`      // of Write
-		// Read asks for at most Max bytes of what a process has written from an offset on. It
-		// waits until there is something.
+		// Read asks for at most Max bytes of a process's output from an offset on. It waits
+		// until there is something.
 		Stream int   `json:"stream,omitempty"` // the index in child.outputs
 		Offset int64 `json:"offset,omitempty"`
 		Max    int   `json:"max,omitempty"`
@@ -59,7 +59,7 @@ type (
 	}
 )
 
-// start starts a process and begins to keep what it writes.
+// start starts a process and begins to keep its output.
 func (c *children) start(ctx context.Context, run host.Run, r host.StartRequest) (started, error) {
 	c.mu.Lock()
 	c.last++
@@ -101,7 +101,7 @@ func (c *children) find(n int64) (*child, error) {
 	return nil, os.ErrProcessDone
 }
 
-// closeChild closes a process and deletes what it has written.
+// closeChild closes a process and deletes its output.
 func (c *children) closeChild(n int64) (host.Exit, error) {
 	p, err := c.find(n)
 	if err != nil {
@@ -154,20 +154,20 @@ func (p *child) closeOutputs() (err error) {
 	return err
 }
 
-// output is one stream of a process, kept in a file until the client has it.
+// output is an output stream of a process, kept in a file until the client read it.
 type output struct {
 	file *os.File
 
 	mu      sync.Mutex
-	begin   int64         // the offset of the file's first byte: what was before it, the client has
-	size    int64         // of what was written, since the start
-	read    int64         // up to here the client has it
-	err     error         // why nothing more comes: io.EOF, or what copying met
+	begin   int64         // the offset of the file's first byte: the client read everything before it
+	size    int64         // bytes written since the start
+	read    int64         // bytes that the client read
+	err     error         // why nothing more comes: io.EOF, or an error of the copying
 	changed chan struct{} // closed at the next change
 }
 
 const (
-	maxRead = 256 << 10 // bytes of one read or write
+	maxRead = 256 << 10 // bytes of a read or write
 	// bytes that a process may be ahead of its reader; then it waits, as for a full pipe
 	maxKept = 256 << 20
 )
@@ -186,7 +186,7 @@ func (o *output) notify() {
 	o.changed = make(chan struct{})
 }
 
-// copy keeps what r delivers. It reads on if the disk is full, so that the process does not
+// copy keeps everything from r. It reads on if the disk is full, so that the process does not
 // block.
 func (o *output) copy(r io.Reader) {
 	buffer := make([]byte, 64<<10)
@@ -226,7 +226,7 @@ func (o *output) awaitRoom() {
 }
 
 // next returns at most limit bytes from an offset on. It waits until there is a byte, and
-// returns none at the end. The client has what is before the offset.
+// returns none at the end. The client already read everything before the offset.
 func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, error) {
 	if limit <= 0 {
 		return nil, fmt.Errorf("a read of %d bytes", limit)
@@ -247,7 +247,7 @@ func (o *output) next(ctx context.Context, offset int64, limit int) ([]byte, err
 	}
 }
 
-// look returns what there is from an offset on, or what is closed when there is more.
+// look returns the bytes from an offset on, or a channel that is closed when there are more.
 func (o *output) look(offset int64, limit int) (data []byte, changed <-chan struct{}, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -259,7 +259,7 @@ func (o *output) look(offset int64, limit int) (data []byte, changed <-chan stru
 		o.notify()
 	}
 	if offset == o.size {
-		if o.begin < o.size && o.err == nil { // the client has all of it
+		if o.begin < o.size && o.err == nil { // the client read all of it
 			o.err = o.file.Truncate(0)
 			o.begin = o.size
 		}

@@ -20,7 +20,7 @@ type Dial func(ctx context.Context) (io.ReadWriteCloser, error)
 
 const (
 	minPause    = 10 * time.Millisecond // before an attempt to connect, if the last link was of use
-	secondPause = 50 * time.Millisecond // before the next one, at least
+	secondPause = 50 * time.Millisecond // before the second attempt, at least
 	maxPause    = 10 * time.Second      // between two attempts to connect
 	cancelWait  = 10 * time.Second      // how long a call may take that was canceled
 )
@@ -40,7 +40,7 @@ func Ends(err error) bool {
 	return errors.As(err, &known) && slices.Contains([]string{CodeRefused, CodeEnded, CodeDied}, known.Code)
 }
 
-// Client sends the calls of one run to its server. Machine and its runs make the calls, which
+// Client sends the calls of a run to its server. Machine and its runs make the calls, which
 // may be concurrent.
 type Client struct {
 	dial    Dial
@@ -54,8 +54,8 @@ type Client struct {
 	last    int64           // the number of the last call
 	waiting map[int64]*call // without an answer
 	stream  *stream         // nil if there is none
-	lostAt  time.Time       // when the last one broke from which a frame came
-	backAt  time.Time       // when the present one was opened
+	lostAt  time.Time       // when the last stream that delivered a frame broke
+	backAt  time.Time       // when the present stream was opened
 	refused error
 }
 
@@ -64,13 +64,13 @@ type call struct {
 	number   int64
 	method   string
 	answered chan answer // of capacity 1
-	// late gets an answer that comes after the caller has gone; nil to drop it.
+	// late gets an answer that comes after the caller is gone; nil to drop it.
 	late func(answer)
 	gone bool // the caller
 }
 
 // Connect connects to the server of an incarnation of a run. Afterwards the client connects
-// again by itself until Close, and calls wait meanwhile. An error means that the server has
+// again by itself until Close, and calls wait meanwhile. An error means that the server
 // carried out nothing.
 func Connect(ctx context.Context, dial Dial, of Incarnation) (*Client, error) {
 	c := &Client{
@@ -133,7 +133,7 @@ func (c *Client) keep(s *stream, w welcome) {
 	for s != nil {
 		had := c.session.have()
 		c.use(s)
-		_ = s.run(c.session, w.Received, c.deliver) // the stream has broken
+		_ = s.run(c.session, w.Received, c.deliver) // the stream broke
 		c.use(nil)
 		if c.session.have() > had {
 			pause = minPause
@@ -176,7 +176,7 @@ func longestPause(lostAfter time.Duration) time.Duration {
 	return min(lostAfter/10, maxPause)
 }
 
-// use makes a stream the present one; nil after it has broken.
+// use makes a stream the present stream; nil after it broke.
 func (c *Client) use(s *stream) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -192,11 +192,11 @@ func (c *Client) use(s *stream) {
 	c.stream = s
 }
 
-// heard reports whether there is a stream from which a frame, or a sign of life, has come.
+// heard reports whether there is a stream that delivered a frame, or a sign of life.
 func (c *Client) heard() bool { return c.stream != nil && c.stream.heard.Load() }
 
-// Lost returns for how long there has been no link, 0 if there is one. One that was opened
-// again counts once something has come from it.
+// Lost returns for how long the link is lost, 0 if it is up. A link that was opened again
+// counts as soon as something comes from it.
 func (c *Client) Lost() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -216,7 +216,7 @@ func (c *Client) Err() error {
 	return c.refused
 }
 
-// Back returns for how long there has been a link again, 0 if there is none.
+// Back returns for how long the link is up again, 0 if it is lost.
 func (c *Client) Back() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,13 +226,13 @@ func (c *Client) Back() time.Duration {
 	return time.Since(c.backAt)
 }
 
-// EndRun ends what an earlier worker of the run has left there: first the agent, by the end of
-// its stdin, then all processes. A workspace that the run holds there stays held.
+// EndRun ends everything that an earlier worker of the run left there: first the agent, by the
+// end of its stdin, then all processes. A workspace that the run holds there stays held.
 func (c *Client) EndRun(ctx context.Context, r host.KillRequest) error {
 	return tell(ctx, c, "EndRun", r)
 }
 
-// Release tells the server that the run has ended, whereupon it ends.
+// Release tells the server that the run ended, whereupon it ends.
 func (c *Client) Release(ctx context.Context) error {
 	err := tell(ctx, c, "Release", nothing{})
 	if known, ok := errors.AsType[*reconcile.Error](err); ok && known.Code == CodeEnded {
@@ -324,7 +324,7 @@ func askLate[A any](
 }
 
 // decode returns the result and the error of an answer. That the call was canceled counts only
-// if ctx has ended.
+// if ctx ended.
 func decode[A any](ctx context.Context, a answer) (result A, err error) {
 	err = a.Fault.err()
 	canceled := errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

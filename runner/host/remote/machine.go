@@ -15,11 +15,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Machine is the machine of a client's server. It implements host.Machine. It knows one run:
-// the one that the client has named.
+// Machine is the machine of a client's server. It implements host.Machine. It knows only the
+// run that the client named.
 type Machine struct {
 	*Client
-	// Mirrors are those through which the run clones and delivers. Nil: no run does so.
+	// Mirrors are the mirrors through which the run clones and delivers. Nil: no run does so.
 	Mirrors host.Mirrors
 }
 
@@ -207,7 +207,7 @@ type process struct {
 }
 
 // linkWait is how long calls without a context wait for a link. After that they are carried
-// out as soon as there is one.
+// out as soon as there is a link.
 const linkWait = 30 * time.Second
 
 // urge carries out a call that goes on if it is not answered in time.
@@ -238,7 +238,7 @@ func (p *process) Wait(ctx context.Context) error {
 	return unlessClosed(tell(ctx, p.client, "Wait", p.childCall))
 }
 
-// unlessClosed returns nil for the error that the process was closed: it has ended, and left
+// unlessClosed returns nil for the error that the process was closed: it ended, and left
 // nothing.
 func unlessClosed(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
@@ -266,13 +266,13 @@ func (p *process) KillThread(ctx context.Context, threadID string) (host.LeftAns
 }
 
 // SignalGroup implements host.Process. Without a link it fails after linkWait; the signal is
-// sent as soon as there is one.
+// sent as soon as there is a link.
 func (p *process) SignalGroup(sig unix.Signal) error {
 	return p.urge("SignalGroup", childCall{Child: p.Child, Signal: sig})
 }
 
 // Close implements host.Process. Without a link it fails after linkWait; the process is closed
-// as soon as there is one, and Close can be called again to learn how the process has ended.
+// as soon as there is a link, and Close can be called again to learn how the process ended.
 func (p *process) Close() (host.Exit, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -319,7 +319,7 @@ func (p *process) closedError(err error) error {
 	return err
 }
 
-// reader reads what a process writes.
+// reader reads the output of a process.
 type reader struct {
 	p      *process
 	stream int

@@ -16,11 +16,11 @@ import (
 const (
 	maxPack       = 4 << 30          // bytes that a delivery reads from a host at most
 	partsInFlight = 8                // so that a slow link is not idle while it carries an answer
-	recordBound   = 30 * time.Second // for what need not be recorded
+	recordBound   = 30 * time.Second // for records that are not essential
 )
 
-// Clone implements host.Run. The mirror here fetches from the remote; the one on the host gets
-// what it lacks in a bundle.
+// Clone implements host.Run. The mirror here fetches from the remote; the mirror on the host
+// gets the missing objects in a bundle.
 func (r run) Clone(ctx context.Context, q host.CloneRequest) (host.CloneAnswer, error) {
 	clone := func(ctx context.Context) (host.CloneAnswer, error) {
 		b, err := r.sendBundle(ctx, q)
@@ -64,7 +64,8 @@ func (r run) fetch(ctx context.Context, q host.CloneRequest) (host.FetchAnswer, 
 	return answer, faultThere(err)
 }
 
-// sendBundle sends the host what its mirror lacks, and returns the request to use that.
+// sendBundle sends the host the commits that its mirror lacks, and returns the request to use
+// them.
 func (r run) sendBundle(ctx context.Context, q host.CloneRequest) (b host.BundleRequest, err error) {
 	m := r.Mirrors.Mirror(q.Repository, q.Env)
 	there, err := r.readTips(ctx, host.TipsRequest{Address: m.Address()})
@@ -108,7 +109,7 @@ func faultThere(err error) error {
 // codeFailed is the code of a fault of the host.
 const codeFailed = "host_failed"
 
-// readTips reads what the host has. Git gets these names as arguments.
+// readTips reads the host's commits. Git gets these names as arguments.
 func (r run) readTips(ctx context.Context, q host.TipsRequest) (host.TipsAnswer, error) {
 	answer, err := ask[host.TipsAnswer](ctx, r.Client, "ReadTips", q)
 	if err != nil {

@@ -274,7 +274,8 @@ func TestCarriedFetch(t *testing.T) {
 	c.clone(run, "work/1", "")
 	test.OK(t, run.Finish(t.Context()))
 	c.sh(
-		"cd spaces/A-1; echo agent > two; git add .; git commit -qm two; cd ../../seed; echo main > two; git add .; git commit -qm newer; git push -q ../remote.git main",
+		"cd spaces/A-1; echo agent > two; git add .; git commit -qm two; cd ../../seed; echo main > " +
+			"two; git add .; git commit -qm newer; git push -q ../remote.git main",
 	)
 	status := func() string {
 		return c.sh(

@@ -17,7 +17,7 @@ import (
 // maxCalls bounds the calls that go on at once.
 const maxCalls = 256
 
-// Server carries out the calls of one run on this machine. It outlives every stream.
+// Server carries out the calls of a run on this machine. It outlives every stream.
 type Server struct {
 	// Released is called before the worker's call of Release is answered.
 	Released func() error
@@ -36,7 +36,7 @@ type Server struct {
 	mu       sync.Mutex
 	closed   bool
 	replaced map[string]bool // clients that are not served any more
-	client   *served         // nil before the first one
+	client   *served         // nil before the first client
 	lostAt   time.Time       // when the last stream ended, or the server began
 }
 
@@ -53,8 +53,8 @@ type served struct {
 	working sync.WaitGroup
 }
 
-// wait waits for the end of the calls of a client that makes no new ones, and of those before
-// it. There may be no client.
+// wait waits for the end of the calls of a client that makes no new calls, and of earlier
+// clients. There may be no client.
 func (c *served) wait() {
 	if c != nil {
 		<-c.ready
@@ -62,11 +62,11 @@ func (c *served) wait() {
 	}
 }
 
-// method carries out one call with encoded parameters.
+// method carries out a call with encoded parameters.
 type method func(ctx context.Context, with json.RawMessage) (any, error)
 
-// NewServer returns the server of one incarnation of a run. In dir, which exists, it keeps
-// what the run's processes write.
+// NewServer returns the server of an incarnation of a run. In dir, which exists, it keeps the
+// output of the run's processes.
 func NewServer(m host.Machine, of Incarnation, dir string) *Server {
 	s := &Server{of: of, Run: m.Run(of.RunID), replaced: map[string]bool{}, lostAt: time.Now()}
 	s.children = &children{dir: dir, all: map[int64]*child{}}
@@ -91,7 +91,7 @@ func (s *Server) Close() error {
 }
 
 // EndRun ends the run without its worker, and closes the server: the agent gets the end of its
-// stdin first, and then what is left is killed. Files and commits stay as they are.
+// stdin first, and then the rest is killed. Files and commits stay as they are.
 func (s *Server) EndRun(ctx context.Context) error {
 	s.children.sendEOF(ctx)
 	return errors.Join(s.Close(), s.killRest(ctx, host.KillRequest{}), s.Run.Finish(ctx))
@@ -108,7 +108,7 @@ func (s *Server) endWork(ctx context.Context, r host.KillRequest) error {
 	return errors.Join(err, s.killRest(ctx, r))
 }
 
-// killRest kills what is left of the run, and restores git settings.
+// killRest kills the remaining processes of the run, and restores git settings.
 func (s *Server) killRest(ctx context.Context, r host.KillRequest) error {
 	left, killErr := s.Run.Kill(ctx, r)
 	_, restoreErr := s.Run.RestoreGit(ctx)
@@ -126,7 +126,7 @@ func (s *Server) Silent() time.Duration {
 	return time.Since(s.lostAt)
 }
 
-// CloseProcesses closes the processes that the worker has not closed.
+// CloseProcesses closes the processes that the worker did not close.
 func (s *Server) CloseProcesses() error { return s.children.close() }
 
 // Serve serves a client until its stream breaks, a newer client connects, or the server is
@@ -153,15 +153,15 @@ func (s *Server) Serve(conn io.ReadWriteCloser) error {
 	return stream.run(client.session, h.Received, func(body json.RawMessage) { s.handle(client, body) })
 }
 
-// take makes a stream the only one. Before a new client is served, the calls of the one before
-// it end.
+// take makes a stream the only stream. Before a new client is served, the calls of the
+// previous client end.
 func (s *Server) take(stream *stream, h hello) (*served, error) {
 	s.mu.Lock()
 	if why := s.refuse(h); why != "" {
 		s.mu.Unlock()
 		return nil, Refused(why)
 	}
-	if s.closed { // that the run has ended is not certain before the outcome is written
+	if s.closed { // the end of the run is not certain before the outcome is written
 		s.mu.Unlock()
 		return nil, errors.New("run " + s.of.RunID + " is ending there")
 	}
@@ -231,7 +231,7 @@ func (s *Server) leave() {
 	s.lostAt = time.Now()
 }
 
-// handle begins a call of a client, or ends one.
+// handle begins or ends a call of a client.
 func (s *Server) handle(client *served, body json.RawMessage) {
 	var r request
 	err := json.Unmarshal(body, &r)

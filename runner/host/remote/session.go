@@ -18,8 +18,8 @@ const (
 	silence = 3 * beat
 )
 
-// session is one side of what a client and a server tell each other, over one stream after the
-// other.
+// session is a side of the conversation between a client and a server, which uses a new stream
+// after each break.
 type session struct {
 	mu       sync.Mutex
 	last     int64         // the number of the last frame
@@ -28,7 +28,7 @@ type session struct {
 	changed  chan struct{} // closed when there is a new frame
 
 	// held while a frame is received and handled: an old stream may still do that beside a new
-	// one
+	// stream
 	receiving sync.Mutex
 }
 
@@ -52,8 +52,8 @@ func (s *session) put(v any) error {
 	return nil
 }
 
-// acknowledged drops the frames that the other side has. It fails if the other side names one
-// that was never sent.
+// acknowledged drops the frames that the other side received. It fails if the other side names
+// a frame that was never sent.
 func (s *session) acknowledged(number int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *session) acknowledged(number int64) error {
 	return nil
 }
 
-// after returns the frames after a number, and what is closed when there are more.
+// after returns the frames after a number, and a channel that is closed when there are more.
 func (s *session) after(number int64) (list []frame, more <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -84,7 +84,7 @@ func (s *session) have() int64 {
 	return s.received
 }
 
-// receive handles the next frame. It ignores those that have arrived before.
+// receive handles the next frame. It ignores frames that arrived before.
 func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
 	s.receiving.Lock()
 	defer s.receiving.Unlock()
@@ -103,7 +103,7 @@ func (s *session) receive(f frame, handle func(body json.RawMessage)) error {
 	return nil
 }
 
-// stream is one connection. It ends with its context, and the context with it.
+// stream is a connection. It ends with its context, and the context with it.
 type stream struct {
 	heard atomic.Bool // something was read
 	conn  io.ReadWriteCloser
@@ -121,7 +121,7 @@ func newStream(ctx context.Context, conn io.ReadWriteCloser) *stream {
 	return s
 }
 
-// watchedReader resets a timer whenever it has read something.
+// watchedReader resets a timer whenever it reads something.
 type watchedReader struct {
 	io.Reader
 	timer *time.Timer
@@ -147,8 +147,8 @@ func (s *stream) write(v any) error {
 }
 
 // run sends the frames of a session, and passes the frames of the other side to handle, in
-// order and each once, until the stream breaks. The other side has the frames up to has.
-// handle must not wait.
+// order and each once, until the stream breaks. The other side already received the frames up
+// to has. handle must not wait.
 func (s *stream) run(session *session, has int64, handle func(body json.RawMessage)) error {
 	if err := session.acknowledged(has); err != nil {
 		return err
@@ -174,7 +174,7 @@ func (s *stream) run(session *session, has int64, handle func(body json.RawMessa
 	}
 }
 
-// send sends the frames after one, and signs of life, until the stream ends.
+// send sends the frames after number sent, and signs of life, until the stream ends.
 func (s *stream) send(session *session, sent int64) {
 	ticks := time.NewTicker(beat)
 	defer ticks.Stop()

@@ -3,14 +3,14 @@
 //
 // A Client is at the side of the worker, a Server at the side of the machine; it wraps another
 // implementation of the port. The worker's calls and the answers to them are frames of a
-// session, which outlives streams: each side keeps its frames until the other one has
-// acknowledged them. After a broken stream both name the last frame that they have, and go on
-// with the next one. So every frame arrives once and in order, and every call is carried out
-// once. What a process writes is kept in files, and read by offsets.
+// session, which outlives streams: each side keeps its frames until the other side
+// acknowledges them. After a broken stream both name the last frame that they received, and go
+// on with the next frame. So every frame arrives once and in order, and every call is carried
+// out once. The output of a process is kept in files, and read by offsets.
 //
 //	Client ── hello ──► Server     who, for which run, and the last frame from there
 //	       ◄─ welcome ─            the last frame from here, or why not
-//	       ── frame ──►            a call, or the wish to end one
+//	       ── frame ──►            a call, or the wish to end a call
 //	       ◄── frame ──            the answer to a call, in any order
 package remote
 
@@ -41,11 +41,11 @@ const (
 	maxText = 8 << 10        // bytes of an error's text
 )
 
-// Incarnation is one time that a run's work is given to a server, which refuses clients of
-// others.
+// Incarnation identifies an attempt to give a run's work to a server, which refuses clients of
+// other incarnations.
 type Incarnation struct {
 	RunID  string `json:"run_id"`
-	Number int64  `json:"incarnation"` // grows with each one
+	Number int64  `json:"incarnation"` // grows with each incarnation
 	// Secret is known to the worker and the server, so that no program of the run can take the
 	// place of the worker.
 	Secret string `json:"secret"`
@@ -55,7 +55,7 @@ type Incarnation struct {
 type hello struct {
 	Protocol int `json:"protocol"`
 	Incarnation
-	// Client is random. A server serves the newest one.
+	// Client is random. A server serves the newest client.
 	Client   string `json:"client"`
 	Received int64  `json:"received"` // the last frame of the server
 }
@@ -76,7 +76,7 @@ type frame struct {
 	Body     json.RawMessage `json:"body,omitempty"`
 }
 
-// request is what a client sends: a call, or the wish to end one.
+// request is a message of a client: a call, or the wish to end a call.
 type request struct {
 	Call   int64           `json:"call,omitempty"`
 	Method string          `json:"method,omitempty"`
@@ -84,7 +84,7 @@ type request struct {
 	Cancel int64           `json:"cancel,omitempty"`
 }
 
-// answer is what a server sends.
+// answer is a message of a server.
 type answer struct {
 	Call   int64           `json:"call"`
 	Result json.RawMessage `json:"result,omitempty"`
@@ -128,7 +128,7 @@ func newFault(err error) *fault {
 }
 
 // err returns the error of a fault, nil for none. Its texts can be printed, whatever the other
-// machine has sent.
+// machine sent.
 func (f *fault) err() error {
 	if f == nil {
 		return nil

@@ -98,7 +98,7 @@ func shellCommand(program string, words []string) string {
 	return strings.Join(text.Map(append([]string{program}, words...), text.ShellWord), " ")
 }
 
-// Cancel cancels the job of the run, if there is one.
+// Cancel cancels the job of the run, if it exists.
 func (l Jobs) Cancel(ctx context.Context) error {
 	_, err := Command(ctx, l.Env, "", "scancel", "--me", "--name="+l.JobName())
 	return err
@@ -107,16 +107,16 @@ func (l Jobs) Cancel(ctx context.Context) error {
 // queueAge is how old an answer of squeue may be.
 const queueAge = 2 * time.Second
 
-// queueAnswer is what squeue has printed, or why it has failed.
+// queueAnswer is the output of squeue, or why it failed.
 type queueAnswer struct {
 	At  time.Time        `json:"at"`
 	Out string           `json:"out"`
 	Err *reconcile.Error `json:"err"`
 }
 
-// queue returns what squeue prints about all jobs of the account. The workers of a project
-// share its answers by a file, so that many that wait do not burden Slurm. Without the file
-// each asks for itself.
+// queue returns the output of squeue for all jobs of the account. The workers of a project
+// share its answers by a file, so that many waiting workers do not burden Slurm. Without the
+// file each asks for itself.
 func (l Jobs) queue(ctx context.Context) (string, error) {
 	path := filepath.Join(l.Hosted, l.Project, "squeue")
 	lock := flock.New(path + ".lock")
@@ -189,7 +189,8 @@ func (l Jobs) Find(ctx context.Context) (engine.Job, error) {
 	return found, nil
 }
 
-// jobIn returns the job with a name from what squeue prints. Of several it is one that runs.
+// jobIn returns the job with a name from the output of squeue. Of several jobs it returns a
+// running job.
 func jobIn(queue, name string) (j job) {
 	for line := range strings.Lines(queue) {
 		f := strings.SplitN(strings.TrimSpace(line), "|", 5)
@@ -204,10 +205,10 @@ func jobIn(queue, name string) (j job) {
 	return j
 }
 
-// job is what Slurm says about the job of a run: nothing if it does not know one.
+// job is Slurm's answer about the job of a run: empty if it knows none.
 type job struct{ id, state, reason, node string }
 
-// waits reports whether the job has not begun.
+// waits reports whether the job did not begin.
 func (j job) waits() bool {
 	return slices.Contains([]string{
 		"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "SPECIAL_EXIT",
@@ -245,7 +246,7 @@ func (j job) why() string {
 // job.
 var passed = []string{"PATH", "HOME", "USER", "LOGNAME", "SLURM_CONF"}
 
-// Command runs a command of Slurm in an environment and returns what it prints.
+// Command runs a command of Slurm in an environment and returns its output.
 func Command(ctx context.Context, env []string, stdin, name string, args ...string) (string, error) {
 	cmd, err := engine.Command(env, passed, name, args...)
 	if err != nil {

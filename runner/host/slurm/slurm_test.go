@@ -52,21 +52,77 @@ func TestStart(t *testing.T) {
 		want, code           string
 	}{
 		{"it runs", "", running, false, false, "runs", ""},
-		{"two, of which one runs", "", says("7|COMPLETED|None|n1\n8|RUNNING|None|n2\n9|FAILED|None|n2"), false, false, "runs", ""},
-		{"refused", "echo 'sbatch: error: Invalid partition name specified' >&2; exit 1", "", false, false, "nothing begun", "host_unusable"},
-		{"no controller", "echo 'sbatch: error: Unable to contact slurm controller' >&2; exit 1", "", false, false, "nothing begun", "host_unreachable"},
-		{"a lost answer", "echo 'Socket timed out on send/recv operation' >&2; exit 1", running, false, false, "nothing begun", "host_unreachable"},
+		{
+			"two, of which one runs",
+			"",
+			says("7|COMPLETED|None|n1\n8|RUNNING|None|n2\n9|FAILED|None|n2"),
+			false,
+			false,
+			"runs",
+			"",
+		},
+		{
+			"refused",
+			"echo 'sbatch: error: Invalid partition name specified' >&2; exit 1",
+			"",
+			false,
+			false,
+			"nothing begun",
+			"host_unusable",
+		},
+		{
+			"no controller",
+			"echo 'sbatch: error: Unable to contact slurm controller' >&2; exit 1",
+			"",
+			false,
+			false,
+			"nothing begun",
+			"host_unreachable",
+		},
+		{
+			"a lost answer",
+			"echo 'Socket timed out on send/recv operation' >&2; exit 1",
+			running,
+			false,
+			false,
+			"nothing begun",
+			"host_unreachable",
+		},
 		{"never", "", says("7|PENDING|PartitionConfig|"), false, false, "nothing begun", "never_starts"},
-		{"never, for an account", "", says("7|PENDING|QOSMaxCpuPerJobLimit|"), false, false, "nothing begun", "never_starts"},
+		{
+			"never, for an account",
+			"",
+			says("7|PENDING|QOSMaxCpuPerJobLimit|"),
+			false,
+			false,
+			"nothing begun",
+			"never_starts",
+		},
 		{"refused in the queue", "", says("7|FAILED|BadConstraints|"), false, false, "nothing begun", "never_starts"},
-		{"the program can't run there", "", says("7|FAILED|NonZeroExitCode|n1"), false, false, "nothing begun", "host_unusable"},
+		{
+			"the program can't run there",
+			"",
+			says("7|FAILED|NonZeroExitCode|n1"),
+			false,
+			false,
+			"nothing begun",
+			"host_unusable",
+		},
 		{"canceled in the queue", "", says("7|CANCELLED|None|"), false, false, "ended", "host_ended"},
 		{"a dead worker's job has not begun", "", running, false, true, "ended", "host_ended"},
 		{"it completes", "", says("7|COMPLETING|None|n1"), true, true, "runs", ""},
 		{"its node has died", "", says("7|NODE_FAIL|None|n1"), true, true, "ended", "host_ended"},
 		{"it is in the queue again", "", says("7|PENDING|BeginTime|"), true, false, "ended", "host_ended"},
 		{"forgotten", "", "", true, true, "not known", ""},
-		{"forgotten, but its daemon has written", `echo '{"incarnation":1,"end":"lost"}' > hosted/shop/runs/r1/outcome.json`, "", true, false, "ended", "host_ended"},
+		{
+			"forgotten, but its daemon has written",
+			`echo '{"incarnation":1,"end":"lost"}' > hosted/shop/runs/r1/outcome.json`,
+			"",
+			true,
+			false,
+			"ended",
+			"host_ended",
+		},
 		{"the queue does not answer", "", "exit 1", true, false, "not known", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -83,7 +139,8 @@ func TestStart(t *testing.T) {
 			s.Ending = c.ending
 			if err = s.Start(t.Context()); err == nil {
 				var stream io.ReadWriteCloser
-				if stream, err = s.Dial(t.Context()); err == nil {
+				stream, err = s.Dial(t.Context())
+				if err == nil {
 					test.OK(t, stream.Close())
 				}
 			}
@@ -112,7 +169,10 @@ func TestStart(t *testing.T) {
 
 // TestOneQueue asks about many jobs at once, also while Slurm does not answer.
 func TestOneQueue(t *testing.T) {
-	for _, squeue := range []string{"sleep 0.2\n" + says("7|RUNNING|None|n1"), "sleep 0.2; echo 'Unable to contact slurm controller' >&2; exit 1"} {
+	for _, squeue := range []string{
+		"sleep 0.2\n" + says("7|RUNNING|None|n1"),
+		"sleep 0.2; echo 'Unable to contact slurm controller' >&2; exit 1",
+	} {
 		s := newScene(t, map[string]string{"sbatch": "cat > script", "squeue": squeue})
 		test.OK(t, s.Submit(t.Context(), nil))
 		want := squeueState(s.Find(t.Context()))

@@ -24,7 +24,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/remote"
 )
 
-// Engine reaches the daemon of one incarnation of a run on a host. It is an engine.Engine.
+// Engine reaches the daemon of an incarnation of a run on a host. It is an engine.Engine.
 type Engine struct {
 	Host sshname.Host
 	*engine.Run
@@ -37,10 +37,10 @@ const (
 	startBound   = 90 * time.Second // for the start of a daemon
 	copyBound    = 10 * time.Minute // for the copy of the program
 
-	// noProgram is the exit code of the script below if the host lacks the program. (With 255
-	// ssh itself has failed.)
+	// noProgram is the exit code of the script below if the host lacks the program. (255 means
+	// that ssh itself failed.)
 	noProgram = 97
-	// NothingStarted is the exit code of symphony host serve if it has started no daemon, and
+	// NothingStarted is the exit code of symphony host serve if it started no daemon, and
 	// there is none.
 	NothingStarted = 96
 
@@ -75,7 +75,7 @@ func (e Engine) serve(ctx context.Context) error {
 }
 
 // onItsSystem runs a script on the host, and again with the program for the system of the host
-// if that is another one.
+// if that is another system.
 func (e Engine) onItsSystem(
 	ctx context.Context,
 	stdin string,
@@ -141,17 +141,17 @@ func (e Engine) script(s string) string {
 		`; p=${XDG_CACHE_HOME:-$HOME/.cache}/symphony/programs/`+e.Program.Sum+`/symphony; `+s)
 }
 
-const systemLine = "symphony-system " // begins the line with what uname prints
+const systemLine = "symphony-system " // begins the line with the output of uname
 
 // systemError is that the program is not for the system of the host.
 type systemError struct{ uname, system string }
 
 func (e *systemError) Error() string { return "the host is " + e.uname }
 
-// systemName matches what can be a part of the name of a file. The host has chosen it.
+// systemName matches texts that can be a part of the name of a file. The host chose it.
 var systemName = text.Pattern(`^[a-z0-9_]+-[a-z0-9_]+$`)
 
-// checkSystem compares the system of the program with what uname has printed on the host.
+// checkSystem compares the system of the program with the output of uname on the host.
 func (e Engine) checkSystem(printed []string) error {
 	line := text.First(printed, func(line string) bool { return strings.HasPrefix(line, systemLine) })
 	uname := strings.TrimPrefix(line, systemLine)
@@ -169,7 +169,7 @@ func (e Engine) checkSystem(printed []string) error {
 	return &systemError{uname, system}
 }
 
-// copyProgram copies the program to the host. A file there has its name only once it is
+// copyProgram copies the program to the host. A file there gets its name only after it is
 // complete.
 func (e Engine) copyProgram(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, copyBound)
@@ -208,12 +208,12 @@ func (e Engine) Dial(context.Context) (io.ReadWriteCloser, error) {
 	return engine.Open(e.Host.Name, cmd)
 }
 
-// connects are the variables that concern a connection of ssh. No other one can reach a host,
-// whatever its configuration sends.
+// connects are the variables that concern a connection of ssh. No other variable can reach a
+// host, whatever its configuration sends.
 var connects = []string{"PATH", "HOME", "USER", "LOGNAME", "SSH_AUTH_SOCK", "KRB5CCNAME", "XDG_RUNTIME_DIR"}
 
-// ssh returns ssh with a script for the host. Each is a connection of its own, which no other
-// one can break.
+// ssh returns ssh with a script for the host. Each script gets its own connection, which no
+// other can break.
 func (e Engine) ssh(script string) (*exec.Cmd, error) {
 	args := []string{
 		"-T",
@@ -259,7 +259,7 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	connected, printed, linesErr := e.converse(out, in, stdin)
 	err = cmd.Wait()
 	if errors.Is(err, exec.ErrWaitDelay) {
-		err = nil // a process that ssh has left has its stderr open
+		err = nil // a process that ssh left behind holds its stderr open
 	}
 	if other, isOther := errors.AsType[*systemError](linesErr); isOther {
 		return nil, other
@@ -271,8 +271,8 @@ func (e Engine) run(ctx context.Context, stdin io.Reader, script string) (printe
 	return nil, e.explain(ctx, connected, exited)
 }
 
-// converse lets the script begin, passes stdin to it, and returns what it prints up to its
-// last line. connected: it has begun.
+// converse lets the script begin, passes stdin to it, and returns its output up to its last
+// line. connected: it began.
 func (e Engine) converse(
 	out *bufio.Reader,
 	in io.WriteCloser,
@@ -294,7 +294,7 @@ func (e Engine) converse(
 	return true, printed, err
 }
 
-// explain returns the error for a script that has failed.
+// explain returns the error for a script that failed.
 func (e Engine) explain(ctx context.Context, connected bool, exited *exitError) error {
 	if !connected {
 		why := e.Host.Name + ": " + cmp.Or(exited.said, "ssh has ended without a word")

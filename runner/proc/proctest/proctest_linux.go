@@ -25,11 +25,11 @@ import (
 // a helper can run with an empty environment.
 const HelperArg = "proc-helper"
 
-// Helpers are the programs that this binary can run as, by name. If one returns an error, it
-// is printed, and the exit status is 1.
+// Helpers are the programs that this binary can run as, by name. An error that they return is
+// printed, and the exit status is 1.
 var Helpers = map[string]func(args []string) error{"idle": Idle}
 
-// Main runs the tests, or a helper if the arguments name one.
+// Main runs the tests, or a helper if the arguments name it.
 func Main(m *testing.M) {
 	if len(os.Args) < 3 || os.Args[1] != HelperArg {
 		os.Exit(m.Run())
@@ -50,7 +50,7 @@ func SayUp() error {
 	return nil
 }
 
-// startOf returns the start time of a process, 0 if it has ended.
+// startOf returns the start time of a process, 0 if it ended.
 func startOf(pid int) (start uint64) {
 	stat, _ := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	_, rest, _ := strings.Cut(string(stat), ") ")
@@ -60,7 +60,7 @@ func startOf(pid int) (start uint64) {
 	return start
 }
 
-// Idle reports that it runs, and continues until the end of its stdin, if it has one. With the
+// Idle reports that it runs, and continues until the end of its stdin, if any. With the
 // argument deaf it ignores SIGTERM.
 func Idle(args []string) error {
 	if slices.Contains(args, "deaf") {
@@ -87,7 +87,7 @@ func Start(t *testing.T, env []string, args ...string) *Helper {
 	return StartAs(t, env, func(*exec.Cmd) {}, args...)
 }
 
-// StartAs does so after the caller has changed the command.
+// StartAs does so after the caller changed the command.
 func StartAs(t *testing.T, env []string, change func(*exec.Cmd), args ...string) *Helper {
 	t.Helper()
 	h := &Helper{
@@ -131,7 +131,7 @@ func (h *Helper) Line(word string) string {
 	return strings.TrimSpace(rest)
 }
 
-// Up reads which process has started next, and ends it after the test.
+// Up reads which process started next, and ends it after the test.
 func (h *Helper) Up() reconcile.Process {
 	h.t.Helper()
 	var p reconcile.Process
@@ -144,7 +144,7 @@ func (h *Helper) Up() reconcile.Process {
 	return p
 }
 
-// RunID makes a run id that no other test has.
+// RunID makes a run id that no other test uses.
 func RunID(t *testing.T) string {
 	return fmt.Sprintf("%s-%d-%d", t.Name(), os.Getpid(), time.Now().UnixNano())
 }
@@ -152,7 +152,7 @@ func RunID(t *testing.T) string {
 // Living reports whether a process is alive.
 func Living(p reconcile.Process) bool { return startOf(p.PID) == p.Start }
 
-// KeepsDescriptors checks that this process has no more open descriptors at the end of the
+// KeepsDescriptors checks that this process holds no more open descriptors at the end of the
 // test than now.
 func KeepsDescriptors(t *testing.T) {
 	t.Helper()

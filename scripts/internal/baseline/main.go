@@ -1,7 +1,8 @@
 // Baseline does the minimum of work for the same result as the program. scripts/bench divides
 // the cost of the program by the cost of baseline.
 //
-//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, a line each, decodes the issues and stores each once
+//	baseline requests DATABASE ENDPOINT FILE   sends the request bodies in FILE, a line each, decodes
+//	                                           the issues and stores each once
 //	baseline heartbeats DATABASE RUN           updates the heartbeat of a run every five seconds, until stdin ends
 //	baseline rows DATABASE SQL...              reads all rows of the queries
 //	baseline spin DURATION                     uses that much CPU time, as the programs of a slow login profile do

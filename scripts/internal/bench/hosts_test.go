@@ -72,8 +72,8 @@ func (p *project) addRuns(b *testing.B, count, hosts int) {
 		ctx,
 		`
 		WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?)
-		INSERT INTO runs (id, kind, issue_id, identifier, attempt, phase, issue, worker_boot, worker_pid, worker_start, host, remote, heard_at,
-			started_at, heartbeat_at, workspace_root)
+		INSERT INTO runs (id, kind, issue_id, identifier, attempt, phase, issue, worker_boot,
+			worker_pid, worker_start, host, remote, heard_at, started_at, heartbeat_at, workspace_root)
 		SELECT printf('run-%d', n), 'agent', printf('00000000-0000-4000-8000-%012d', n), 'ABC-' || n, 1, 'streaming_turn',
 			json_object('ID', printf('00000000-0000-4000-8000-%012d', n)), ?, ?, ?, 'gpu' || (n % ?), 'begun', ?, ?, ?, '/spaces' FROM numbers`,
 		count,

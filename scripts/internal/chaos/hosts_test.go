@@ -101,7 +101,9 @@ func (c *checker) cutter(ctx context.Context) error {
 		if random.IntN(20) == 0 {
 			sig = syscall.SIGSTOP
 		}
-		if err := c.hit(ctx, links[random.IntN(len(links))], sig, time.Duration(random.IntN(5000))*time.Millisecond, &c.frozen); err != nil {
+		link := links[random.IntN(len(links))]
+		frozen := time.Duration(random.IntN(5000)) * time.Millisecond
+		if err := c.hit(ctx, link, sig, frozen, &c.frozen); err != nil {
 			return fmt.Errorf("cutter: %w", err)
 		}
 	}

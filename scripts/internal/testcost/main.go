@@ -1,8 +1,7 @@
 //go:build linux
 
 // Command testcost measures the CPU and the processes of the tests. It runs the packages or
-// tests one after the other, each in its own process, and waits for all processes that are
-// left.
+// tests one after the other, each in its own process, and waits for all processes that remain.
 package main
 
 import (

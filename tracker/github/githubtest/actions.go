@@ -14,8 +14,8 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Check is a check of a commit: a job of GitHub Actions if it has a Workflow, a check of
-// another app, or a commit status.
+// Check is a check of a commit: a job of GitHub Actions if Workflow is set, a check of another
+// app, or a commit status.
 type Check struct {
 	Name     string
 	Workflow string // the name of the workflow
@@ -45,7 +45,7 @@ func (s *Server) Checks(commit string) (list []Check) {
 	return list
 }
 
-// Push sets the newest commit of a branch, if the server has no Remote.
+// Push sets the newest commit of a branch, on a server without Remote.
 func (s *Server) Push(branch, commit string) { s.locked(func() { s.heads[branch] = commit }) }
 
 func (d *data) commitOf(ctx context.Context, branch string) string {
@@ -90,7 +90,7 @@ func (x *execution) objectNode(args map[string]any) any {
 	return x.commitNode(oid, "")
 }
 
-// commitNode is a commit with its checks. Their state is the given one, if any.
+// commitNode is a commit with its checks. If state is not empty, it is their state.
 func (x *execution) commitNode(oid, state string) node {
 	rollup := node(nil)
 	checks := x.checks[oid]

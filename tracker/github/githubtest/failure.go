@@ -25,12 +25,12 @@ const (
 	FailCut         = "cut"             // close the connection within the answer
 	// replace the Field of an issue in the answer: of Issue, or of the first
 	FailMalformed = "malformed"
-	// the next list of pull requests lacks those to the default branch, as shortly after they
-	// were opened
+	// the next list of pull requests lacks pull requests to the default branch, as shortly
+	// after they were opened
 	FailHideNext = "hide-next"
 )
 
-// refusals are what failures answer, where GraphQL does not answer something else.
+// refusals are the answers of failures, where GraphQL does not answer something else.
 var refusals = map[string]answer{
 	FailCredentials: badTokens,
 	FailForbidden:   problem(http.StatusForbidden, "Resource not accessible by personal access token"),
@@ -72,8 +72,7 @@ func (s *Server) ClearFailures() {
 	s.points.renew(s.now())
 }
 
-// instead returns what a failure answers instead of the server. It returns false if the server
-// is to answer.
+// instead returns the answer of a failure. It returns false if the server is to answer.
 func (c *call) instead(f *Failure) (answer, bool) {
 	if f == nil || f.Kind == FailMalformed {
 		return answer{}, false

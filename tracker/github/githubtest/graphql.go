@@ -17,7 +17,7 @@ import (
 )
 
 // node is an object of the GraphQL API, with the fields that symphony asks for. Its values are
-// what becomes JSON, a time, nodes, a connection, or a resolver.
+// JSON values, a time, nodes, a connection, or a resolver.
 type node map[string]any
 
 // connection is a list that a query reads in pages.
@@ -48,7 +48,8 @@ type execution struct {
 	faults []fault
 }
 
-// graphQL answers a GraphQL query. A request that the schema does not allow has no data.
+// graphQL answers a GraphQL query. A request that the schema does not allow is answered
+// without data.
 func (c *call) graphQL() answer {
 	var asked struct {
 		Query         string
@@ -98,7 +99,7 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 			return nil
 		}
 		out := object{}
-		typ, _ := v["__typename"].(string) // empty for an object of which there is one type
+		typ, _ := v["__typename"].(string) // empty for an object with only a single possible type
 		for _, f := range x.asked.Fields(set, typ) {
 			x.path = append(x.path, f.Alias)
 			out[f.Alias] = x.field(v, f)
@@ -109,7 +110,7 @@ func (x *execution) complete(value any, set ast.SelectionSet, args map[string]an
 	return value
 }
 
-// field returns the value of one field of an object; nil after a fault, which it notes.
+// field returns the value of a field of an object; nil after a fault, which it notes.
 func (x *execution) field(n node, f *ast.Field) (value any) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -155,7 +156,8 @@ func pageNode(list connection, args map[string]any) node {
 	}
 	first := number(args["first"])
 	last := number(args["last"])
-	switch n := cmp.Or(first, last); {
+	n := cmp.Or(first, last)
+	switch {
 	case args["first"] == nil && args["last"] == nil:
 		panic(fault{
 			Type: "MISSING_PAGINATION_BOUNDARIES",
@@ -494,8 +496,8 @@ func (x *execution) baseNode(p *pull) node {
 	return node{"id": "REF_" + p.Base, "refUpdateRule": protection, "rules": rules}
 }
 
-// opinions are the last approval or request for changes of each person, of those who may push
-// if writersOnly.
+// opinions are the last approval or request for changes of each person; only of people who may
+// push if writersOnly.
 func (p *pull) opinions(reviews connection, writersOnly bool) connection {
 	list := connection{}
 	seen := map[string]bool{}
@@ -558,7 +560,7 @@ var pointsGone = fault{
 	Message: "API rate limit already exceeded for user ID 1.",
 }
 
-// isGraphQL reports whether a request is one to the GraphQL API.
+// isGraphQL reports whether a request is made to the GraphQL API.
 func (c *call) isGraphQL() bool {
 	return c.r.Method == http.MethodPost && strings.HasSuffix(c.r.URL.Path, "/graphql")
 }

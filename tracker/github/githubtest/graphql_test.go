@@ -67,7 +67,8 @@ func TestBoard(t *testing.T) {
 	item := regexp.MustCompile(`"fullDatabaseId":"(\d+)"`).FindStringSubmatch(got)
 	r := ask(t, s, "PATCH "+items+item[1]+` {"fields": [{"id": `+field[1]+`, "value": "`+field[2]+`"}]}`)
 	test.Equal(t, "moved", r.StatusCode, 200)
-	if state = test.Must(s.State("1")); state != "Done" || !strings.Contains(r.body, `"name":"Done"`) {
+	state = test.Must(s.State("1"))
+	if state != "Done" || !strings.Contains(r.body, `"name":"Done"`) {
 		t.Errorf("the item was moved to %q: %s", state, r.body)
 	}
 	test.Equal(t, "another board", ask(t, s, "PATCH /users/team/projectsV2/7/items/"+item[1]).StatusCode, 404)

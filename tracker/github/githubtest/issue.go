@@ -22,11 +22,11 @@ type Issue struct {
 	// why it is in this state: completed, not_planned, duplicate, reopened or empty
 	Reason string
 	Labels []string // created if they do not exist
-	// login of who sets labels that the issue has not had; the first user if empty
+	// login of the user who sets new labels; the first user if empty
 	LabeledBy string
 	Assignees []string // logins
 	Author    string   // login; the first user if empty
-	// other issues, as owner/name#NUMBER; #NUMBER is accepted for one of the same repository
+	// other issues, as owner/name#NUMBER; #NUMBER is accepted within the same repository
 	BlockedBy []string
 	Comments  []Comment
 	CreatedAt time.Time
@@ -67,13 +67,13 @@ func (i *Issue) clone() Issue {
 	return c
 }
 
-// find returns an issue of a repository by its number; nil if there never was one.
+// find returns an issue of a repository by its number; nil if it never existed.
 func (r *repository) find(number int) *Issue {
 	return text.First(r.issues, func(i *Issue) bool { return i.Number == number })
 }
 
 // lookUp returns an issue by owner/name#12, #12, 12 or GH-12; the last three are in the
-// repository in, or in the first one.
+// repository in, or in the first repository.
 func (d *data) lookUp(ref, in string) (*Issue, error) {
 	name, digits, cut := strings.Cut(ref, "#")
 	if !cut {
@@ -128,11 +128,11 @@ func (d *data) add(r *repository, given Issue) (*Issue, error) {
 	return i, nil
 }
 
-// atSecond is a time as GitHub has it.
+// atSecond rounds a time down to seconds, as GitHub does.
 func atSecond(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
-// edit sets title, body, state, reason, labels, assignees and blockers of an issue to those of
-// want, or changes nothing.
+// edit sets title, body, state, reason, labels, assignees and blockers of an issue as in want,
+// or changes nothing.
 func (d *data) edit(i *Issue, want Issue) error {
 	blockers := []string{}
 	for _, ref := range want.BlockedBy {
@@ -164,7 +164,7 @@ func (d *data) edit(i *Issue, want Issue) error {
 	return nil
 }
 
-// relabel sets the labels of an issue. Those that it has not had become events.
+// relabel sets the labels of an issue. New labels become events.
 func (d *data) relabel(i *Issue, want []string, by string) {
 	r := d.repository(i.Repository)
 	labels := text.Unique(text.Map(want, func(name string) string { return r.label(name, d.now()) }))
@@ -244,11 +244,12 @@ func (s *Server) Edit(ref string, change func(*Issue)) error {
 }
 
 // Move closes or opens an issue; opens it in a column of the board; or opens it with a label
-// instead of all StateLabels that it has.
+// instead of all its StateLabels.
 func (s *Server) Move(ref, state string) error {
 	column := false
 	err := s.onIssue(ref, func(i *Issue) error {
-		if column = s.board.column(state) >= 0; column {
+		column = s.board.column(state) >= 0
+		if column {
 			s.place(i, state)
 		}
 		return nil
@@ -257,7 +258,8 @@ func (s *Server) Move(ref, state string) error {
 		return err
 	}
 	return s.Edit(ref, func(i *Issue) {
-		if i.State = "open"; state == "open" || state == "closed" {
+		i.State = "open"
+		if state == "open" || state == "closed" {
 			i.State = state
 		}
 		if state == i.State || column {
@@ -273,11 +275,12 @@ func (l labels) has(label string) bool {
 	return slices.ContainsFunc(l, func(l string) bool { return strings.EqualFold(l, label) })
 }
 
-// State returns the state of an issue: closed, its column on the board, the first of
-// StateLabels that it has, or open.
+// State returns the state of an issue: closed, its column on the board, the first of its
+// StateLabels, or open.
 func (s *Server) State(ref string) (state string, err error) {
 	err = s.onIssue(ref, func(i *Issue) error {
-		if state = i.State; state == "open" {
+		state = i.State
+		if state == "open" {
 			state = cmp.Or(text.First(i.Labels, labels(s.StateLabels).has), state)
 			if it := s.board.find(i); it != nil {
 				state = cmp.Or(it.column, state)

@@ -18,7 +18,7 @@ type Pull struct {
 	Number                          int
 	State                           string // open or closed
 	Title, Body, Branch, Base, From string // From is the token of the account that opened it
-	Commit                          string // the last one while it was open
+	Commit                          string // its last commit while it was open
 	Merged, Draft                   bool
 	// GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
 	Review     string
@@ -115,7 +115,7 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 	}
 	was := p.State
 	change(&p.Pull)
-	// GitHub refuses to reopen a pull request while its branch has another open one.
+	// GitHub refuses to reopen a pull request while another of the same branch is open.
 	another := func(o *pull) bool { return o != p && o.State == "open" && o.Branch == p.Branch }
 	if was != "open" && slices.ContainsFunc(s.repos[0].pulls, another) {
 		p.State = was

@@ -18,7 +18,7 @@ type route struct {
 	answer       func(*call) answer
 }
 
-// routes are what the server answers; the first that matches wins.
+// routes are the requests that the server answers; the first match wins.
 var routes = []route{
 	{"GET", "/", func(*call) answer { return ok(object{"current_user_url": apiURL + "user"}) }},
 	{"POST", "/graphql", (*call).graphQL},
@@ -40,9 +40,9 @@ var routes = []route{
 	{"PATCH", "/orgs/BOARD/items/{item_id}", (*call).editItem},
 }
 
-// match returns how a request is answered, and the values of the parts of its path that are in
-// braces. A repository is also found by its number, to which GitHub redirects. GitHub
-// Enterprise has all paths below /api/v3, but /graphql below /api.
+// match returns the route of a request, and the values of the parts of its path that are in
+// braces. A repository is also found by its number, to which GitHub redirects. On GitHub
+// Enterprise all paths are below /api/v3, but /graphql below /api.
 func match(r *http.Request) (route, map[string]string) {
 	path := strings.TrimPrefix(strings.TrimPrefix(r.URL.EscapedPath(), "/api"), "/v3")
 	got := strings.Split(path, "/")
@@ -58,7 +58,7 @@ func match(r *http.Request) (route, map[string]string) {
 		values := map[string]string{}
 		for i, w := range want {
 			if w != got[i] {
-				// net/http has parsed it
+				// net/http already parsed it
 				values[strings.Trim(w, "{}")], _ = url.PathUnescape(got[i])
 			}
 		}
@@ -161,7 +161,7 @@ func (c *call) editComment() answer {
 	return missing
 }
 
-// page answers one page of a list.
+// page answers a page of a list.
 func page[T any](c *call, all []T, show func(T) object) answer {
 	q := c.r.URL.Query()
 	size, _ := strconv.Atoi(cmp.Or(q.Get("per_page"), "30"))
@@ -220,8 +220,8 @@ func (c *call) editIssue() answer {
 	return c.getIssue()
 }
 
-// changeLabels adds labels to an issue, or with PUT replaces those that it has. It answers all
-// of them.
+// changeLabels adds labels to an issue, or with PUT replaces its labels. It answers all of
+// them.
 func (c *call) changeLabels() answer {
 	var asked struct{ Labels []string }
 	c.decode(&asked)
@@ -229,14 +229,14 @@ func (c *call) changeLabels() answer {
 	if c.r.Method == http.MethodPut {
 		want.Labels = nil
 	}
-	if want.Labels = append(want.Labels, asked.Labels...); c.edit(c.issue, want) != nil {
+	want.Labels = append(want.Labels, asked.Labels...)
+	if c.edit(c.issue, want) != nil {
 		return invalid("Label", "name")
 	}
 	return ok(text.Map(c.issue.Labels, c.repo.labelObject))
 }
 
-// removeLabel takes a label, exactly as it is spelled, from an issue, and answers those that
-// are left.
+// removeLabel takes a label, exactly as it is spelled, from an issue, and answers the rest.
 func (c *call) removeLabel() answer {
 	want := c.issue.clone()
 	want.Labels = slices.DeleteFunc(want.Labels, func(l string) bool { return l == c.named["name"] })

@@ -22,8 +22,8 @@ import (
 // not checked.
 const SchemaVariable = "SYMPHONY_GITHUB_SCHEMA"
 
-// mistake is the status of an answer to a request that GitHub does not know, or to which this
-// server has no answer of GitHub's.
+// mistake is the status of an answer to a request that GitHub does not know, or for which this
+// server lacks GitHub's answer.
 const mistake = 599
 
 // dependencies are GitHub's changes of the schema of 2025-07-30, which version 15.26.1 of the
@@ -64,8 +64,8 @@ var schema = sync.OnceValue(func() *ast.Schema {
 	return test.Must(validator.ValidateSchemaDocument(doc))
 })
 
-// checked answers a request by its route, and checks both by GitHub's description. What is
-// wrong is reported and answered 599.
+// checked answers a request by its route, and checks both by GitHub's description. A fault is
+// reported and answered 599.
 func (c *call) checked(to route) (out answer) {
 	if c.Check == nil || c.isGraphQL() {
 		return to.answer(c)
@@ -83,14 +83,14 @@ func (c *call) checked(to route) (out answer) {
 	return out
 }
 
-// mistake reports what is wrong with a request or with this server's answer.
+// mistake reports the fault of a request or of this server's answer.
 func (c *call) mistake(what string) answer {
 	what = c.r.Method + " " + c.r.URL.RequestURI() + ": " + what
 	c.Errorf("GitHub's description: %s", what)
 	return problem(mistake, what)
 }
 
-// conforms reports whether the value of a field has its type.
+// conforms reports whether the value of a field is of its type.
 func conforms(v any, t *ast.Type) bool {
 	switch {
 	case v == nil:
@@ -125,11 +125,11 @@ func (r route) full() string {
 	).Replace(r.path)
 }
 
-// undeclared is a route for what nothing else answers.
+// undeclared is the route of requests that no other route answers.
 var undeclared = route{http.MethodGet, "", func(*call) answer { return missing }}
 
-// CheckFunc returns what is wrong with a request, or with the reply to it, by GitHub's
-// description. params are the values of the parts of path in braces.
+// CheckFunc returns the fault of a request, or of the reply to it, by GitHub's description.
+// params are the values of the parts of path in braces.
 type CheckFunc = func(
 	r *http.Request, body []byte, path string, params map[string]string, reply func() (int, http.Header, []byte),
 ) (mistake string)
@@ -146,8 +146,8 @@ type Exchange struct {
 	Reply             []byte
 }
 
-// CheckBy returns a function that has exchanges checked by a validator, which reads them from
-// in and writes what is wrong with each to out.
+// CheckBy returns a function that lets a validator check exchanges. The validator reads them
+// from in and writes the fault of each to out.
 func CheckBy(in io.Writer, out io.Reader) CheckFunc {
 	var mu sync.Mutex
 	send := json.NewEncoder(in)

@@ -1,14 +1,14 @@
-// Package githubtest is one GitHub in memory, for tests: repositories with issues, comments,
+// Package githubtest is a GitHub in memory, for tests: repositories with issues, comments,
 // labels, dependencies and pull requests behind the parts of its REST API that symphony, gh
 // and agents use. It answers as api.github.com does, errors included, below / and, as GitHub
 // Enterprise, below /api/v3; also to a client that uses it as a proxy, such as gh, for which
 // its name is github.localhost.
 //
 // A request is logged, made to fail if a test ordered that (failure.go), authenticated,
-// counted against an allowance and answered: rest.go has the routes, issue.go, pull.go,
-// actions.go and repository.go what they answer, graphql.go the GraphQL API, and board.go
-// projects. An answer to GET has an ETag, and a repeated request is answered 304, which costs
-// nothing.
+// counted against an allowance and answered: rest.go contains the routes, issue.go, pull.go,
+// actions.go and repository.go their answers, graphql.go the GraphQL API, and board.go
+// projects. An answer to GET carries an ETag, and a repeated request is answered 304, which
+// costs nothing.
 //
 // If the environment names GitHub's published descriptions (schema.go, package openapi),
 // requests and answers are checked by them. A mistake is answered 599.
@@ -38,7 +38,7 @@ type Server struct {
 	Repository string // owner/name of the first repository
 	Remote     string // the directory with its branches; may be empty without pull requests
 	Tokens     []string
-	// StateLabels are labels that exclude each other: Move replaces one by another.
+	// StateLabels are labels that exclude each other: Move replaces them by the new label.
 	StateLabels []string
 	Now         func() time.Time // of the data and the allowance; time.Now if nil
 	// NoDependencies: GraphQL does not know which issues block others, as on older servers of
@@ -46,7 +46,7 @@ type Server struct {
 	NoDependencies bool
 	Check          CheckFunc // of package openapi; nil: nothing is checked
 	// Errorf is called with each mistake in a request or an answer by GitHub's published
-	// descriptions, one at a time.
+	// descriptions, never concurrently.
 	Errorf func(format string, args ...any)
 	// NoPulls: the tokens may not read the pull requests that close an issue.
 	NoPulls  bool
@@ -56,7 +56,7 @@ type Server struct {
 	// FineGrained: the tokens are fine-grained ones, which see no checks but commit statuses.
 	FineGrained bool
 
-	http, storage *httptest.Server // storage has logs
+	http, storage *httptest.Server // storage serves logs
 	graphqltest.Failures
 	data
 	log    []Request
@@ -64,7 +64,7 @@ type Server struct {
 	points allowance // of the GraphQL API
 }
 
-// data is what GitHub knows.
+// data is the content of this GitHub.
 type data struct {
 	clock   func() time.Time // Server.Now
 	remote  string           // Server.Remote
@@ -80,7 +80,7 @@ type data struct {
 // users are the logins of all accounts, the owner of the tokens first.
 var users = []string{"ann", "kim"}
 
-// Request is one request that was received.
+// Request is a request that was received.
 type Request struct {
 	Method, Path string // with the query, without the prefix of GitHub Enterprise
 	Conditional  bool   // it had If-None-Match
@@ -149,7 +149,7 @@ func (d *data) id() int64 {
 	return 1_000_000 + d.lastID
 }
 
-// allowance is an hourly allowance of one token. It is renewed when its hour has ended.
+// allowance is the hourly allowance of a token. It is renewed at the end of its hour.
 type allowance struct {
 	name        string
 	limit, left int
@@ -305,15 +305,16 @@ func encode(body any) []byte {
 	return text.JSON(body)
 }
 
-// answer authenticates the request, counts it, finds what its path names, and answers it by
-// its route.
+// answer authenticates the request, counts it, finds the objects in its path, and answers it
+// by its route.
 func (c *call) answer(to route) answer {
 	kind, token, _ := strings.Cut(c.r.Header.Get("Authorization"), " ")
 	if !slices.Contains(c.Tokens, token) || !strings.EqualFold(kind, "Bearer") && kind != "token" {
 		return badTokens
 	}
 	c.user = users[0]
-	switch enough := c.allowance().take(1, c.now()); {
+	enough := c.allowance().take(1, c.now())
+	switch {
 	case !enough && c.isGraphQL():
 		return ok(object{"errors": []fault{pointsGone}})
 	case !enough:
@@ -326,12 +327,13 @@ func (c *call) answer(to route) answer {
 	})
 }
 
-// try returns the answer of f, or the one with which it panics.
+// try returns the answer of f, or the answer with which it panics.
 func (c *call) try(f func() answer) (out answer) {
 	defer func() {
 		if r := recover(); r != nil {
 			var refused bool
-			if out, refused = r.(answer); !refused {
+			out, refused = r.(answer)
+			if !refused {
 				panic(r)
 			}
 		}

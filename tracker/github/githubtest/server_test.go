@@ -125,7 +125,8 @@ func TestMovedAndGone(t *testing.T) {
 	for _, path := range []string{"/repos/team/app/issues/1", "/repos/team/web/issues/2"} {
 		r := ask(t, s, "GET "+path)
 		test.Equal(t, path, r.StatusCode, http.StatusMovedPermanently)
-		if r = ask(t, s, "GET "+r.Header.Get("Location")); r.StatusCode != http.StatusOK ||
+		r = ask(t, s, "GET "+r.Header.Get("Location"))
+		if r.StatusCode != http.StatusOK ||
 			!strings.Contains(r.body, `"number":1`) {
 			t.Errorf("%s leads to %d %s", path, r.StatusCode, r.body)
 		}

@@ -14,9 +14,9 @@ import (
 // againPause is the time before a failed read is tried again.
 const againPause = 200 * time.Millisecond
 
-// again is a tracker whose reads are tried once more if a fault may have passed: a connection
-// that broke, an answer of a proxy, a server that restarts. What the tracker refuses, a rate
-// limit, and a request that took too long already are not tried again.
+// again is a tracker whose reads are tried once more after a fault that may have passed: a
+// connection that broke, an answer of a proxy, a server that restarts. A refusal of the
+// tracker, a rate limit, and a request that already took too long are not tried again.
 type again struct{ reconcile.Tracker }
 
 // ByIDs implements reconcile.Tracker.

@@ -6,18 +6,19 @@ import (
 	"github.com/symphony-cron/symphony/runner/codex"
 )
 
-// AgentKind is what symphony uses of one kind of agent, besides its sessions.
+// AgentKind contains the parts of a kind of agent that symphony uses, besides its sessions.
 //
-// What else knows codex needs a part here for a second kind, and the key agent.kind to choose
-// it:
-//   - RunnerConfig and runnerConfig of package agents, which read the keys below codex, and the
-//     paths of its home in reconcile/workflow;
-//   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes and
-//     settings of threads in codex's words;
+// These places also know codex; a second kind needs a part in each of them, and the key
+// agent.kind to choose it:
+//   - RunnerConfig and runnerConfig of package agents, which read the keys below codex, and
+//     the paths of its home in reconcile/workflow;
+//   - runner/confine, which relies on codex to sandbox its commands and describes sandboxes
+//     and settings of threads in codex's words;
 //   - runner/verify.go, which lets codex execute a command without a turn, and
 //     runner/takeover.go, which opens codex's own terminal;
 //   - runner/login.go and runner/host/local/launcher.go, which find an installed codex;
-//   - runner/far.go, state/account.go, AccountHome and aboutHost, which find its home, login and limits;
+//   - runner/far.go, state/account.go, AccountHome and aboutHost, which find its home, login
+//     and limits;
 //   - package doctor, the steps of package words, and the names of spans in act/export.
 type AgentKind struct {
 	Start agent.Starter // makes a session with its process
@@ -28,7 +29,7 @@ type AgentKind struct {
 	LoginInFile  func(home string) bool // the login of a home can be shared
 }
 
-// agentKinds has a row for each kind of agent.
+// agentKinds contains a row for each kind of agent.
 var agentKinds = map[string]AgentKind{
 	workflow.AgentCodex: {
 		Start:        codex.Start,

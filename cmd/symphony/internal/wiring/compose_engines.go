@@ -31,12 +31,12 @@ import (
 type jobEngine struct {
 	jobs  func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs
 	probe func(context.Context, *Project) error // fails if the engine does not answer
-	// sharesHome is set if the machines of the engine have the home directory of this one, and
+	// sharesHome is set if the machines of the engine share this machine's home directory, and
 	// so the workspaces.
 	sharesHome bool
 }
 
-// jobEngines has all workflow.Engines.
+// jobEngines contains all workflow.Engines.
 var jobEngines = map[string]jobEngine{
 	workflow.EngineSlurm: {
 		jobs: func(run *engine.Run, options workflow.Worker, home, hosted string) engine.Jobs {
@@ -78,8 +78,8 @@ func engineOf(hostName string) (e jobEngine, found bool, err error) {
 	return e, found, nil
 }
 
-// NewEngine returns what reaches a host of the project for a run, by the options of a
-// workflow. The caller adds to the run what is known of it.
+// NewEngine returns the engine and the run by which symphony reaches a host of the project, by
+// the options of a workflow. The caller adds to the run the known facts about it.
 func NewEngine(
 	ctx context.Context, p *Project, db *state.DB, hostName string, options workflow.Worker,
 ) (engine.Engine, *engine.Run, error) {
@@ -128,9 +128,9 @@ func commands(w workflow.Worker) command.Commands {
 const NameOnHostsKey = "name_on_hosts"
 
 // nameOnHosts returns the name of the project on hosts, such as project-5d41402abc4b2a76: the
-// stored name, or a new one that no other project of this machine or of another one has.
+// stored name, or a new name that no other project on any machine uses.
 func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) {
-	if db != nil { // a project that has not run yet has none
+	if db != nil { // nil for a project that did not run yet
 		stored, found, err := db.Meta(ctx, NameOnHostsKey)
 		if err != nil || found {
 			return stored, err
@@ -138,14 +138,14 @@ func nameOnHosts(ctx context.Context, p *Project, db *state.DB) (string, error) 
 	}
 	machine, err := os.ReadFile("/etc/machine-id")
 	if errors.Is(err, fs.ErrNotExist) || len(machine) == 0 {
-		name, _ := os.Hostname() // a machine without a name has one project of each path
+		name, _ := os.Hostname() // if the machine has no name, only the path identifies the project
 		machine = []byte(name)
 	}
 	sum := sha256.Sum256([]byte(strings.TrimSpace(string(machine)) + "\x00" + p.StateDir))
 	return "project-" + hex.EncodeToString(sum[:8]), nil
 }
 
-// programFor is the program for another system, a file beside this one.
+// programFor is the program for another system, a file beside this program.
 func programFor(system string) (engine.Program, error) {
 	exe, err := os.Executable()
 	if err != nil {
@@ -183,9 +183,9 @@ const (
 	leaveBound = 10 * time.Second // for the host to confirm the end of a visit
 )
 
-// Visit calls do with the machine that has the workspace of a run: this one, or a host that
-// ssh reaches. An operator's command uses it. Like a run, the visit has an id and a directory
-// on the host, which is deleted later. Workspaces that only jobs reach are refused.
+// Visit calls do with the machine of a run's workspace: this machine, or a host that ssh
+// reaches. An operator's command uses it. Like a run, the visit gets an id and a directory on
+// the host, which is deleted later. Workspaces that only jobs reach are refused.
 func Visit(
 	ctx context.Context,
 	p *Project,
@@ -234,11 +234,11 @@ func Visit(
 	return err
 }
 
-// HostAnswer is what a host says about itself. A field is empty if a login shell of the account
-// does not find the program.
+// HostAnswer is the answer of a host about itself. A field is empty if a login shell of the
+// account does not find the program.
 type HostAnswer struct {
 	Codex  string // its version, such as 0.104.0
-	Login  string // what codex login status prints: "Logged in using ChatGPT"
+	Login  string // the output of codex login status: "Logged in using ChatGPT"
 	Git    string // its version, such as 2.51.0
 	Author string // of commits there; empty if git knows none
 	// NoRoot is a directory that keeps worker.root from being made or written there; empty if

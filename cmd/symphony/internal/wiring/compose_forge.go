@@ -10,9 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// NewForge returns what builds the adapter to the pull requests of a configuration; nil if it
-// wants none. It uses the token of gh, if gh is logged in in the environment that it is given,
-// otherwise the token of the workflow. The memory may be nil.
+// NewForge returns a function that builds the adapter to the pull requests of a configuration;
+// nil if the configuration wants none. It uses the token of gh, if gh is logged in in the
+// given environment, otherwise the token of the workflow. The memory may be nil.
 func NewForge(
 	p *Project,
 	cfg *workflow.Config,

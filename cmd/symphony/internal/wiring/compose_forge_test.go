@@ -39,7 +39,8 @@ func TestNewForge(t *testing.T) {
 		test.Write(
 			t,
 			path,
-			"---\ntracker: {kind: file, provider: {path: .}}\nrepository: {url: 'https://example.com/team/repo', deliver: "+deliver+token+"}\n---\nGo.\n",
+			"---\ntracker: {kind: file, provider: {path: .}}\nrepository: {url: "+
+				"'https://example.com/team/repo', deliver: "+deliver+token+"}\n---\nGo.\n",
 		)
 		p := NewProject(&environ.Env{
 			Dir:     dir,

@@ -19,15 +19,15 @@ import (
 // ghBound is how long gh may take to print its token, for which it needs no network.
 const ghBound = 10 * time.Second
 
-// GhToken returns the token that gh has for an API of GitHub; empty if gh is not on the PATH,
-// or not logged in. A project asks gh once.
+// GhToken returns gh's token for an API of GitHub; empty if gh is not on the PATH, or not
+// logged in. A project asks gh once.
 func (p *Project) GhToken(api string) string {
 	if p.gh == nil {
 		return ""
 	}
 	token, known := p.gh.Load(api)
 	if !known {
-		// Those in variables were looked for before.
+		// Tokens in variables were looked for before.
 		env := host.Scrub(
 			p.Env.Environ,
 			"GH_TOKEN",
@@ -35,14 +35,14 @@ func (p *Project) GhToken(api string) string {
 			"GH_ENTERPRISE_TOKEN",
 			"GITHUB_ENTERPRISE_TOKEN",
 		)
-		stored, _ := askGh(context.Background(), api, env) // empty without one
+		stored, _ := askGh(context.Background(), api, env) // empty without a stored token
 		token, _ = p.gh.LoadOrStore(api, stored)
 	}
 	return token.(string)
 }
 
-// askGh asks gh for its token. gh prints the token of a variable if env has one, such as
-// GH_TOKEN, otherwise the token that it has stored. The error is why there is none.
+// askGh asks gh for its token. gh prints the token of a variable in env, such as GH_TOKEN,
+// otherwise its stored token. The error is why there is none.
 func askGh(ctx context.Context, api string, env []string) (string, error) {
 	program := proc.LookPath("gh", env)
 	name := host.GhHost(api)
@@ -73,7 +73,7 @@ func askGh(ctx context.Context, api string, env []string) (string, error) {
 	return token, nil
 }
 
-// ghFiles is the directory in which gh stores its token, if the system has no keyring.
+// ghFiles is the directory in which gh stores its token, if the system provides no keyring.
 func (p *Project) ghFiles() string {
 	config := cmp.Or(p.Env.Getenv("XDG_CONFIG_HOME"), filepath.Join(p.Env.Home, ".config"))
 	return paths.Real(cmp.Or(p.Env.Getenv("GH_CONFIG_DIR"), filepath.Join(config, "gh")))

@@ -20,11 +20,11 @@ type LabelProof struct {
 	LeftOut string `json:"left_out"` // why it does not count; empty if it does
 }
 
-// proofsFile has the proofs of a run, in the directory of the run.
+// proofsFile contains the proofs of a run, in the directory of the run.
 const proofsFile = "labels.json"
 
-// ProveLabels asks the tracker who has set labels of an issue, and returns a proof for each of
-// them. If the tracker does not answer, none counts.
+// ProveLabels asks the tracker who set labels of an issue, and returns a proof for each label.
+// If the tracker does not answer, none counts.
 func ProveLabels(
 	ctx context.Context,
 	t *reconcile.TrackerAdapter,
@@ -62,7 +62,7 @@ func askLabels(
 }
 
 // leftOut returns why a label does not count, "" if it does. Several labels of an issue may
-// have the same name: one must count.
+// have the same name: it is enough that any of them counts.
 func leftOut(found []reconcile.LabelSet, label string, operators []string) string {
 	why := "the issue no longer has it"
 	for _, set := range found {
@@ -86,8 +86,8 @@ func SaveProofs(dir string, proofs []LabelProof) error {
 	return durable.WriteFile(filepath.Join(dir, proofsFile), data, 0o600)
 }
 
-// Proofs reads the proofs of a run. They are nil if the run has asked for none, or its
-// directory is gone.
+// Proofs reads the proofs of a run. They are nil if the run asked for none, or its directory
+// is gone.
 func Proofs(dir string) ([]LabelProof, error) {
 	data, err := os.ReadFile(filepath.Join(dir, proofsFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ThisMachine returns this machine, for what belongs to no run: workspace roots and
+// ThisMachine returns this machine, for files that belong to no run: workspace roots and
 // directories.
 func ThisMachine() host.Local { return NewMachine("") }
 
@@ -23,9 +23,9 @@ func NewMachine(stateDir string) host.Local {
 	return local.Machine{StateDir: stateDir, PrepareHome: prepareHome}
 }
 
-// NewWorkersMachine returns the machine of a worker. accountDir has the locks that all
-// projects of the account share. The worker shares a login shell with the others that have
-// logins, nil for no others.
+// NewWorkersMachine returns the machine of a worker. accountDir contains the locks that all
+// projects of the account share. The worker shares a login shell with the other workers that
+// got logins; nil if there are none.
 func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.File) host.Machine {
 	return local.Machine{
 		StateDir:    stateDir,
@@ -36,7 +36,7 @@ func NewWorkersMachine(w *environ.Env, stateDir, accountDir string, logins *os.F
 	}
 }
 
-// NewServedMachine returns this machine for a run whose worker is on another one.
+// NewServedMachine returns this machine for a run whose worker is on another machine.
 func NewServedMachine(w *environ.Env, stateDir string) host.Local {
 	return local.Machine{
 		StateDir:    stateDir,
@@ -65,7 +65,7 @@ func lockedPlaces(w *environ.Env) func(context.Context) (stateDirs, roots []stri
 func NewCommands() host.Commands { return local.Machine{} }
 
 // NewMirrors returns the mirrors on this machine through which a run clones and delivers on
-// another one.
+// another machine.
 func NewMirrors(stateDir, runID string) host.Mirrors {
 	return local.Mirrors{Dir: mirrorsDir(stateDir), RunID: host.HereID(runID)}
 }
@@ -73,8 +73,8 @@ func NewMirrors(stateDir, runID string) host.Mirrors {
 // mirrorsDir is the directory of the mirrors on this machine for runs on others.
 func mirrorsDir(stateDir string) string { return filepath.Join(stateDir, "mirrors") }
 
-// KeptHere returns the commits of an issue's work on other machines that this one keeps and
-// that were not delivered. db is nil before the first pass.
+// KeptHere returns the undelivered commits of an issue's work on other machines that this
+// machine keeps. db is nil before the first pass.
 func KeptHere(ctx context.Context, p *Project, db *state.DB, issueID string) ([]host.Kept, error) {
 	var last reconcile.Delivered
 	if db != nil {
@@ -93,8 +93,8 @@ func ForgetKept(ctx context.Context, p *Project, issueID string) error {
 	return local.Mirrors{Dir: mirrorsDir(p.StateDir)}.Forget(ctx, issueID, GitEnv(p))
 }
 
-// GitEnv is the environment of git that reads a mirror on this machine, and no remote. It has
-// no secrets.
+// GitEnv is the environment of git that reads a mirror on this machine, and no remote. It
+// contains no secrets.
 func GitEnv(p *Project) []string {
 	return text.Filter(p.Environ(), func(entry string) bool {
 		return strings.HasPrefix(entry, "PATH=") || strings.HasPrefix(entry, "HOME=")

@@ -63,7 +63,8 @@ func WrongNames(
 	for _, name := range found.OwnOperators {
 		add(
 			fmt.Sprintf(
-				"tracker.operators: %q is the user of symphony's key, with which agents comment, too: its answers are ignored",
+				"tracker.operators: %q is the user of symphony's key, with which agents comment, too: "+
+					"its answers are ignored",
 				name,
 			),
 			"give symphony a key of another user, or name another operator",
@@ -96,7 +97,8 @@ func uncountedRow(cfg *workflow.Config, own []string) *reconcile.Error {
 	}
 }
 
-// scope is what has the states of a tracker's issues, for people.
+// scope returns whether a team or a project defines the states of a tracker's issues, as a
+// word for people.
 func scope(t workflow.Tracker) string {
 	if t.Team != "" {
 		return "team"
@@ -116,9 +118,9 @@ func NoComments(t *reconcile.TrackerAdapter) *reconcile.Error {
 }
 
 // VerifyNames wraps the tracker so that its reads check whether project, states, labels and
-// assignee exist, where that matters: if the workflow has names of its own, or if the tracker
-// shows no issue, as it does for a mistyped project. The database stores the names that were
-// checked; if db is nil, every process checks them.
+// assignee exist, where that matters: if the workflow defines names of its own, or if the
+// tracker shows no issue, as it does for a mistyped project. The database stores the checked
+// names; if db is nil, every process checks them.
 func VerifyNames(
 	t *reconcile.TrackerAdapter,
 	db *state.DB,
@@ -169,7 +171,7 @@ func (v *verified) ByIDs(ctx context.Context, ids []string) (map[string]reconcil
 	return found, nil
 }
 
-// showsProject reports whether one of the issues is in the workflow's project, which then
+// showsProject reports whether any of the issues is in the workflow's project, which then
 // exists.
 func showsProject(found map[string]reconcile.Issue) bool {
 	for _, issue := range found {
@@ -192,7 +194,8 @@ func (v *verified) confirmProject(ctx context.Context) error {
 		"tracker_project_not_found",
 		fmt.Sprintf("%s: %s: %s shows no issue of %q and refuses to check whether the project exists",
 			v.path, v.cfg.Tracker.PlaceKey, v.t.Name, v.cfg.Tracker.Place),
-		"correct it, or create an issue in an active state there; until then no run is stopped and no issue is released",
+		"correct it, or create an issue in an active state there; until then no run is stopped and no "+
+			"issue is released",
 	)
 }
 
@@ -211,9 +214,9 @@ func (v *verified) Candidates(ctx context.Context, states []string) ([]reconcile
 	return issues, nil
 }
 
-// hasOwnNames reports whether the workflow has names that may be mistyped although the tracker
-// shows issues: states that not every project of the tracker has, labels, an assignee or
-// operators.
+// hasOwnNames reports whether the workflow contains names that may be mistyped although the
+// tracker shows issues: states that not every project of the tracker has, labels, an assignee
+// or operators.
 func (v *verified) hasOwnNames() bool {
 	n := TrackerNames(v.cfg)
 	usual := workflow.UsualStates(v.cfg.Tracker.Kind)
@@ -256,7 +259,7 @@ const (
 	refusedCheck = "refused "
 )
 
-// check asks the tracker whether it has the names of the workflow, unless the same names were
+// check asks the tracker whether the names of the workflow exist, unless the same names were
 // checked before. The check is advisory: only a project that does not exist is an error.
 func (v *verified) check(ctx context.Context) error {
 	n := TrackerNames(v.cfg)

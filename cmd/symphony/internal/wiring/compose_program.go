@@ -32,8 +32,8 @@ func RunningProgram() (string, error) {
 	return path, nil
 }
 
-// ProgramPath is the path that still names this program after an upgrade: the link by which it
-// was called, if there is one. It is empty if the path of the program can't be found.
+// ProgramPath is the path that still names this program after an upgrade: the link, if any, by
+// which it was called. It is empty if the path of the program can't be found.
 func ProgramPath() string {
 	exe, err := os.Executable()
 	if err != nil {
@@ -59,7 +59,7 @@ func BuiltByGoRun(path string) bool { return builtByGoRun().MatchString(path) }
 // Version is the version of the program, which the go command derives from the tag or commit.
 func Version() string { return ReadBuild().Version }
 
-// Build is what the go command has recorded of the program's source.
+// Build is the go command's record of the program's source.
 type Build struct {
 	Version string
 	// Commit and Date are of the commit that was checked out, empty if the program was not

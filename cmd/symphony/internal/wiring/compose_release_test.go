@@ -14,9 +14,17 @@ func TestNewestRelease(t *testing.T) {
 		status     int
 		body, want string
 	}{
-		"a VERSION file":  {200, "v1.3.0-rc.1\nmore\n", "v1.3.0-rc.1"},
-		"a page":          {200, "<html>v1.3.0", "release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3"},
-		"JSON":            {200, `{"message": "v1.3.0"}`, "release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3"},
+		"a VERSION file": {200, "v1.3.0-rc.1\nmore\n", "v1.3.0-rc.1"},
+		"a page": {
+			200,
+			"<html>v1.3.0",
+			"release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
+		},
+		"JSON": {
+			200,
+			`{"message": "v1.3.0"}`,
+			"release_unknown: SYMPHONY_RELEASES: the answer has no version like v1.2.3",
+		},
 		"no such release": {404, "v1.3.0", "release_unknown: SYMPHONY_RELEASES: HTTP 404 Not Found"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -38,7 +38,7 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 	return p
 }
 
-// NewRunners returns what starts and watches workers on this machine.
+// NewRunners returns the runners, which start and watch workers on this machine.
 func NewRunners(p *Project, cfg *workflow.Config) (*workers.Local, error) {
 	exe, err := RunningProgram()
 	if err != nil {
@@ -202,9 +202,9 @@ func Secrets(p *Project, cfg *workflow.Config) []string {
 	return append(secrets, tracker.Secrets...)
 }
 
-// SecretFiles are what no agent may read: the directories of the environment files of all
-// projects, also of those that a schedule reads, the files to which links there lead, and
-// codex's login. Each is listed under all names that it has through mounts.
+// SecretFiles lists the files that no agent may read: the directories of the environment files
+// of all projects, also the directories that a schedule reads, the targets of links there, and
+// codex's login. Each is listed under all its names through mounts.
 func SecretFiles(p *Project, account *state.Account) []string {
 	var list []string
 	add := func(path string) {

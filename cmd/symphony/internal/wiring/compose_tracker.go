@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/tracker/github"
 )
 
-// TrackerOptions describe what an adapter is built for.
+// TrackerOptions describe how an adapter is used.
 type TrackerOptions struct {
 	Memory reconcile.TrackerMemory // nil: the adapter remembers nothing after its process
 	// Warn receives a message about each part of an answer that the adapter ignores; nil
@@ -134,8 +134,8 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 	}
 }
 
-// TrackerSetup is how init connects a project to a kind of tracker with a key. It refuses a
-// kind that has none.
+// TrackerSetup returns the setup by which init connects a project to a kind of tracker with a
+// key. It refuses other kinds.
 func TrackerSetup(kind string) (reconcile.TrackerSetup, error) {
 	switch kind {
 	case "github":

@@ -19,13 +19,13 @@ import (
 
 const (
 	trialBound = 40 * time.Second // for a job of TryEngine, with its wait for a place
-	stopBound  = 10 * time.Second // for the engine to say that the job has ended
+	stopBound  = 10 * time.Second // for the engine to say that the job ended
 	stopPause  = 500 * time.Millisecond
 )
 
 // TryEngine starts a job of the project's engine, connects to it, makes and removes a
-// workspace below worker.root there, and ends the job again. Its error names what failed. It
-// returns the root as the job has it.
+// workspace below worker.root there, and ends the job again. Its error names the step that
+// failed. It returns the root as the job sees it.
 func TryEngine(ctx context.Context, p *Project, hostName string) (root string, err error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
@@ -114,7 +114,7 @@ func tryJob(
 	return root, errors.Join(err, client.Release(ctx))
 }
 
-// checkStopped waits until the engine says that the job has ended, or knows nothing of it.
+// checkStopped waits until the engine says that the job ended, or no longer knows it.
 func checkStopped(ctx context.Context, jobs engine.Jobs) error {
 	for end := time.Now().Add(stopBound); ; {
 		job, err := jobs.Find(ctx)

@@ -14,14 +14,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Project is one WORKFLOW.md and its state directory.
+// Project is a WORKFLOW.md and its state directory.
 type Project struct {
 	Env       *environ.Env
 	Path      string // resolved through symlinks where the file exists
 	Source    workflow.Source
 	SourceErr error
 	StateDir  string
-	// SharedEnv has the variables of the environment file for all projects, OwnEnv the
+	// SharedEnv contains the variables of the environment file for all projects, OwnEnv the
 	// variables of the project's own file, and EnvFile both.
 	SharedEnv map[string]string
 	OwnEnv    map[string]string
@@ -29,14 +29,14 @@ type Project struct {
 	// EnvErr, a configuration error, is the reason why an environment file can't be used.
 	EnvErr error
 
-	read   string           // the stamp of the files that NewProject has read
+	read   string           // the stamp of the files that NewProject read
 	gh     *sync.Map        // the tokens of gh, by API; nil if it is not asked
 	nested *reconcile.Error // the workflow lies where agents write; nil if it does not
 }
 
 // NewProject reads the workflow and the environment files. An empty stateDir stands for the
-// default one. A workflow that an agent could have written is not used: SourceErr is then the
-// error of Foreign.
+// default directory. A workflow that an agent could have written is not used: SourceErr is
+// then the error of Foreign.
 func NewProject(w *environ.Env, path, stateDir string) *Project {
 	p := &Project{Env: w, Path: w.Absolute(path), gh: &sync.Map{}}
 	before := Stamp(p.Path)
@@ -59,7 +59,7 @@ func NewProject(w *environ.Env, path, stateDir string) *Project {
 // Name is the name of the folder of WORKFLOW.md.
 func (p *Project) Name() string { return filepath.Base(filepath.Dir(p.Path)) }
 
-// HasState reports whether a pass has ever run here.
+// HasState reports whether a pass ever ran here.
 func (p *Project) HasState() bool { return Exists(filepath.Join(p.StateDir, "state.db")) }
 
 // Stamp identifies the present versions of WORKFLOW.md and the environment files.
@@ -69,7 +69,7 @@ func (p *Project) stampOfEnvironment() string {
 	return " " + Stamp(p.SharedEnvPath()) + " " + Stamp(p.EnvPath())
 }
 
-// Changed reports whether these files have changed since NewProject has read them.
+// Changed reports whether these files changed since NewProject read them.
 func (p *Project) Changed() bool { return p.Stamp() != p.read }
 
 // Stamp identifies a version of a file; empty if there is none.
@@ -100,8 +100,8 @@ func FindWorkflow(w *environ.Env) string {
 	}
 }
 
-// endsFileSystem reports whether the directory above is on another file system, there is none,
-// or one of the two can't be examined.
+// endsFileSystem reports whether the directory above is on another file system or does not
+// exist. It is also true if an examination of the two fails.
 func endsFileSystem(dir string) bool {
 	here, err := os.Stat(dir)
 	if err != nil {

@@ -26,7 +26,7 @@ type CheckReport struct {
 	Tracker  *TrackerReport     `json:"tracker,omitempty"` // nil if it was not checked
 }
 
-// Err returns an exit.Only if the check has found an error, which the caller has printed.
+// Err returns an exit.Only if the check found an error, which the caller printed.
 func (out CheckReport) Err() error {
 	if !out.OK {
 		return exit.Only(exit.Workflow)

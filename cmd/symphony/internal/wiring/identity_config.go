@@ -23,8 +23,8 @@ func (p *Project) ConfigWithoutKey() (*workflow.Config, error) {
 	return p.parse(env)
 }
 
-// parseWithoutKey parses a workflow of the project, the present one or another, without the
-// tracker's key.
+// parseWithoutKey parses the present or another workflow of the project, without the tracker's
+// key.
 func (p *Project) parseWithoutKey(src workflow.Source) (*workflow.Config, error) {
 	env := p.Environment(nil)
 	env.KeyOptional = true
@@ -59,7 +59,7 @@ func (p *Project) parse(env workflow.Environment) (*workflow.Config, error) {
 func (p *Project) addHints(err error) {
 	for _, e := range workflow.Faults(err) {
 		e.Hint = cmp.Or(e.Hint, "correct that line; symphony check checks the file")
-		// the environment file has the name of the old path
+		// the environment file is still named after the old path
 		if e.Code == workflow.CodeMissingAPIKey && !p.HasState() {
 			hintMoved(p, e)
 		}
@@ -84,7 +84,7 @@ func (p *Project) Environment(extra map[string]string) workflow.Environment {
 }
 
 // KeySource names the variable or environment file that contains a key, if it is the value of
-// a variable with one of the names.
+// a variable with any of the names.
 func (p *Project) KeySource(key string, names ...string) string {
 	for _, name := range names {
 		fromFile := slices.Contains(strings.Split(p.Env.Getenv(environ.FromFileVar), ","), name)
@@ -102,8 +102,8 @@ func (p *Project) KeySource(key string, names ...string) string {
 // LastGoodKey names the last valid workflow in the database.
 const LastGoodKey = "last_good_workflow"
 
-// LastGood returns the last valid workflow that a pass has stored, read as if it were at path,
-// and its text; nil if there is none.
+// LastGood returns the last valid workflow that a pass stored, read as if it were at path, and
+// its text; nil if none is stored.
 func LastGood(
 	ctx context.Context,
 	p *Project,

@@ -39,8 +39,8 @@ func (p *Project) EnvPath() string {
 }
 
 // TokenDir is the directory for the token of a server. Every pass of the account hides it from
-// agents, whichever variables it has (see worlds). It hides the directory of the caller's
-// XDG_CONFIG_HOME only if it has the same variable.
+// agents, whichever variables it runs with (see worlds). It hides the directory of the
+// caller's XDG_CONFIG_HOME only if it runs with the same variable.
 func TokenDir(w *environ.Env) string {
 	return filepath.Dir(workflow.EnvFilePath("", cmp.Or(w.AccountHome, w.Home), "symphony"))
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// movedFrom returns the path that the workflow probably had before it was moved: the workflow of
-// the only project of the account whose workflow is gone and had the same project of the
-// tracker. It is empty if there is none, or more than one.
+// movedFrom returns the path that the workflow probably had before it was moved: the workflow
+// of the only project of the account whose workflow is gone and used the same project of the
+// tracker. It is empty if there is none, or several.
 func movedFrom(p *Project) (old string) {
 	cfg, err := p.parseWithoutKey(p.Source)
 	if err != nil {
@@ -76,7 +76,7 @@ func MoveHint(old, path string) string {
 		"symphony projects move " + text.ShellQuote(old) + " " + text.ShellQuote(path)
 }
 
-// hintGone adds to the error of a missing workflow what to do if it was moved.
+// hintGone adds to the error of a missing workflow the next step if it was moved.
 func (p *Project) hintGone() {
 	known, ok := errors.AsType[*reconcile.Error](p.SourceErr)
 	if ok && errors.Is(p.SourceErr, fs.ErrNotExist) && p.HasState() {
@@ -85,9 +85,9 @@ func (p *Project) hintGone() {
 	}
 }
 
-// refuseMoved refuses the first claim of a project in a workspace root that another path of
-// the same workflow has used: as a folder of issues is identified by its path, a moved one
-// looks like a new project.
+// refuseMoved refuses the first claim of a project in a workspace root that the same workflow
+// used at another path: as a folder of issues is identified by its path, a moved folder looks
+// like a new project.
 func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) error {
 	old := ownerOf(stateDir)
 	if old == "" || Exists(old) || movedProject(project, old, p.Path) != cfg.Policy.Project {
@@ -101,7 +101,7 @@ func refuseMoved(p *Project, cfg *workflow.Config, project, stateDir string) err
 }
 
 // movedProject returns the identity of a project after its workflow was moved from old to
-// path. It differs if the identity is a path that has moved, too.
+// path. It differs if the identity is a path that moved, too.
 func movedProject(identity, old, path string) string {
 	kind, place, _ := strings.Cut(identity, " ")
 	rel, err := filepath.Rel(filepath.Dir(old), place)

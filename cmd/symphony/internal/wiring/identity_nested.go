@@ -40,10 +40,10 @@ func (p *Project) Foreign() error {
 	return nil
 }
 
-// refuseAgents drops a workflow that lies where agents write: in a workspace or in what is
-// left of one, in a worktree of an agent, or below the workspace root of any project. Its
-// hooks, its tracker program and the address to which it sends the tracker's key would be an
-// agent's choice.
+// refuseAgents drops a workflow that lies where agents write: in a workspace or its remains,
+// in a worktree of an agent, or below the workspace root of any project. Its hooks, its
+// tracker program and the address to which it sends the tracker's key would be an agent's
+// choice.
 func (p *Project) refuseAgents() {
 	missing := errors.Is(p.SourceErr, fs.ErrNotExist)
 	at := placeOf(p.Path)
@@ -65,7 +65,7 @@ func (p *Project) refuseAgents() {
 	}
 }
 
-// isOwn reports whether a pass has run for the workflow at a place, so that its place was
+// isOwn reports whether a pass already ran for the workflow at a place, so that its place was
 // examined before. The state says so, and not the name of its directory.
 func (p *Project) isOwn(at paths.Place) bool {
 	owner := ownerOf(p.StateDir)
@@ -86,9 +86,9 @@ func placeOf(path string) paths.Place {
 	return place
 }
 
-// agentsPlace describes the directory of agents in which a file is, judged by what symphony
-// has left around it; empty if there is none. owner is the workflow of its project; empty if
-// that is not known.
+// agentsPlace describes the directory of agents in which a file is, judged by symphony's files
+// around it; empty if there is none. owner is the workflow of its project; empty if that is
+// not known.
 func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
 	for _, path := range file.Names() {
 		in, ok := workspace.Around(path)
@@ -104,11 +104,10 @@ func agentsPlace(w *environ.Env, file paths.Place) (place, owner string) {
 	return "", ""
 }
 
-// knownPlace is agentsPlace for a directory of which only the records of the account's
-// projects tell that agents write there, such as a directory in a workspace root that no run
-// has used.
+// knownPlace is agentsPlace for a directory that only the records of the account's projects
+// show to be written by agents, such as a directory in a workspace root that no run used yet.
 func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
-	dirs, _ := StateDirs(w) // those that can be listed
+	dirs, _ := StateDirs(w) // directories that can't be listed are missing
 	for _, stateDir := range dirs {
 		known, _ := storedFiles(context.Background(), stateDir)
 		owner = known.workflow
@@ -120,7 +119,7 @@ func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
 			if top := placeOf(root.Path); dir.Inside(top) && !dir.Same(top) {
 				return "the workspace root " + root.Path + " of " + owner, ""
 			}
-			records, _ := root.List() // those that can be read
+			records, _ := root.List() // records that can't be read are missing
 			for _, record := range records {
 				if dir.Inside(placeOf(record.Path)) {
 					return "the workspace " + record.Path, owner
@@ -133,7 +132,7 @@ func knownPlace(w *environ.Env, dir paths.Place) (place, owner string) {
 
 // ownerOfWorkspace returns the workflow and the state directory of the project to which a
 // directory of agents belongs. Both are empty unless the account has that project, and the
-// project has used that workspace root: an agent can write records of workspaces in its own
+// project used that workspace root: an agent can write records of workspaces in its own
 // workspace.
 func ownerOfWorkspace(w *environ.Env, in workspace.Agents) (path, stateDir string) {
 	dirs, err := StateDirs(w)

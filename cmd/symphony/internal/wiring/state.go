@@ -35,8 +35,8 @@ func OpenForReading(ctx context.Context, p *Project) (*state.DB, error) {
 	return db, nil
 }
 
-// NoState explains a missing database: no pass has run yet, or the workflow is missing, too.
-// It returns other errors as they are.
+// NoState explains a missing database: no pass ran yet, or the workflow is missing, too. It
+// returns other errors as they are.
 func NoState(p *Project, err error) error {
 	if !errors.Is(err, state.ErrNoState) {
 		return err
@@ -62,7 +62,7 @@ func NoState(p *Project, err error) error {
 }
 
 // usedRoot returns the workspace root of the workflow if a project with this state directory
-// has used it, otherwise an empty path.
+// used it, otherwise an empty path.
 func usedRoot(p *Project) string {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
@@ -82,15 +82,15 @@ const (
 )
 
 // OwnerPath returns the workflow that the state directory belongs to. It refuses the state of
-// another workflow that exists, because a pass would release everything that the other one has
-// claimed. If the workflow was moved, its state still belongs to it.
+// another workflow that exists, because a pass would release everything that the other
+// workflow claimed. If the workflow was moved, its state still belongs to it.
 func OwnerPath(ctx context.Context, p *Project, db *state.DB) (path string, err error) {
 	path, known, err := db.Meta(ctx, OwnerKey)
 	if err != nil || !known || path == p.Path {
 		return path, err
 	}
 	if p.SourceErr != nil {
-		return path, p.SourceErr // the missing workflow is not the one that owns this directory
+		return path, p.SourceErr // the missing workflow does not own this directory
 	}
 	if !Exists(path) || SameFile(path, p.Path) {
 		return path, nil
@@ -224,7 +224,7 @@ func AllProjects(w *environ.Env) ([]*Project, error) {
 		return nil, err
 	}
 	return text.Map(dirs, func(dir string) *Project {
-		// A state directory has no workflow in it: readers find the workflow that owns it.
+		// A state directory contains no workflow: readers find the workflow that owns it.
 		return NewProject(w, filepath.Join(dir, "WORKFLOW.md"), dir)
 	}), nil
 }

@@ -95,8 +95,7 @@ func (a *PassAccount) TakeSlots(ctx context.Context, want int, dryRun bool) (*re
 	return &count, err
 }
 
-// NextSlot hands out one of the slots that were taken, nil if the number of runs is not
-// bounded.
+// NextSlot hands out a slot that was taken earlier, nil if the number of runs is not bounded.
 func (a *PassAccount) NextSlot() (*os.File, error) {
 	if a.max == 0 {
 		return nil, nil

@@ -106,8 +106,8 @@ func linksIn(dir, prefix string) (links []string) {
 }
 
 // worlds are the environments in which passes of the account may run: the caller's; the same
-// without its own directories for state and settings; and what cron has, with the home
-// directory of the password database.
+// without its own directories for state and settings; and cron's, with the home directory of
+// the password database.
 func worlds(w *environ.Env) []*environ.Env {
 	list := []*environ.Env{w}
 	for _, home := range slices.Compact([]string{w.Home, w.AccountHome}) {
@@ -132,7 +132,7 @@ func worlds(w *environ.Env) []*environ.Env {
 	return list
 }
 
-// guard collects what is guarded in one environment after the other.
+// guard collects the guarded files, one environment after the other.
 type guard struct {
 	ctx  context.Context
 	env  *environ.Env
@@ -179,7 +179,7 @@ var accountFiles = strings.Fields(
 	Library/LaunchAgents`,
 )
 
-// addAccount adds what belongs to no single project.
+// addAccount adds the paths that belong to no single project.
 func (g *guard) addAccount() {
 	p := NewProject(g.env, filepath.Join(StateHome(g.env), "WORKFLOW.md"), StateHome(g.env))
 	config := filepath.Dir(p.EnvPath())
@@ -200,14 +200,14 @@ func (g *guard) addAccount() {
 	g.addVariables(p)
 }
 
-// programVars are variables by which bash, git and ssh are told what to run or which settings
-// to obey.
+// programVars are variables that tell bash, git and ssh which programs to run or which
+// settings to obey.
 var programVars = strings.Fields(
 	`BASH_ENV ENV GIT_ASKPASS GIT_CONFIG_GLOBAL GIT_CONFIG_SYSTEM GIT_EXTERNAL_DIFF
 	GIT_PROXY_COMMAND GIT_SSH GIT_SSH_COMMAND GIT_TEMPLATE_DIR SSH_ASKPASS`,
 )
 
-// addVariables adds what variables of the caller and of the environment files name.
+// addVariables adds the paths that variables of the caller and of the environment files name.
 func (g *guard) addVariables(p *Project) {
 	for _, name := range programVars {
 		value, _ := p.Lookup(name)
@@ -220,7 +220,7 @@ func (g *guard) addVariables(p *Project) {
 
 const (
 	maxProfile  = 1 << 20 // bytes of a file that is searched for the names of others
-	mostSources = 5       // how deep such files may name one another
+	mostSources = 5       // how deep such files may name each other
 )
 
 // addNamedIn adds the files that a shell's profile or ssh's settings name, as the line ".
@@ -244,7 +244,7 @@ func (g *guard) addNamedIn(p *Project, path string, depth int) {
 	}
 }
 
-// addGit adds what git obeys with an address.
+// addGit adds the files that git obeys with an address.
 func (g *guard) addGit(p *Project, address string) {
 	q := host.ObeyedRequest{Address: address, Env: p.Environ(), Home: p.Env.Home}
 	obeyed, err := ThisMachine().ObeyedByGit(g.ctx, q)
@@ -275,7 +275,7 @@ func (g *guard) addProject(stateDir string) error {
 	p := NewProject(g.env, stored.workflow, stateDir)
 	g.add(p.Path, p.EnvPath(), p.SharedEnvPath())
 	g.addVariables(p)
-	// Passes obey the last valid workflow until the present one is valid.
+	// Passes obey the last valid workflow until the present workflow is valid.
 	cfg := p.parseStored(stored.lastGood)
 	if cfg != nil {
 		g.addConfig(p, cfg)
@@ -291,7 +291,7 @@ func (g *guard) addProject(stateDir string) error {
 	return nil
 }
 
-// parseStored parses the text of a workflow that a pass has stored; nil if there is none, or if
+// parseStored parses the text of a workflow that a pass stored; nil if there is none, or if
 // this program can't parse it.
 func (p *Project) parseStored(stored string) *workflow.Config {
 	if stored == "" {
@@ -308,7 +308,7 @@ func (p *Project) parseStored(stored string) *workflow.Config {
 	return cfg
 }
 
-// addConfig adds what the values of a workflow name.
+// addConfig adds the paths that the values of a workflow name.
 func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 	dir := filepath.Dir(p.Path)
 	home := p.Env.Home
@@ -345,10 +345,10 @@ func (g *guard) addConfig(p *Project, cfg *workflow.Config) {
 	}
 }
 
-// stored is what the database of a project says about its files.
+// stored is the record of a project's files in its database.
 type stored struct {
-	roots              []string // workspace roots that it has used
-	workflow, lastGood string   // the path of its workflow, and the text of the last valid one
+	roots              []string // the workspace roots used by the project
+	workflow, lastGood string   // the path of its workflow, and the text of the last valid workflow
 }
 
 // storedFiles reads it. Without a database it is empty.
@@ -377,8 +377,8 @@ func storedFiles(ctx context.Context, stateDir string) (s stored, err error) {
 }
 
 // filesIn returns the existing files that shell scripts of a project name by an absolute path,
-// by one below the home directory, by a variable of the environment, or, unless dir is empty,
-// by a path from dir, where they run. It reads words: a value in --config=FILE is one.
+// a path below the home directory, a variable of the environment, or, unless dir is empty, a
+// path from dir, where they run. It reads words: a value in --config=FILE is a word.
 func (p *Project) filesIn(dir string, scripts ...string) (list []string) {
 	split := func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("\"'`=:;|&(){}<>,!", r) }
 	value := func(name string) string {
@@ -420,10 +420,10 @@ func inHome(home, path string) string {
 }
 
 // WritableRoots returns the directories of agent.writable_roots without links. It refuses a
-// directory in which agents could change guarded files, also one of codex.turn_sandbox_policy,
-// and a directory that is reached by a link of the account: an agent of an MCP host may have
-// put the link there, to lead the agents of issues elsewhere. Directories on other machines are
-// returned as they are.
+// directory in which agents could change guarded files, also if codex.turn_sandbox_policy
+// names it, and a directory that is reached by a link of the account: an agent of an MCP host
+// may have put the link there, to lead the agents of issues elsewhere. Directories on other
+// machines are returned as they are.
 func WritableRoots(ctx context.Context, p *Project, cfg *workflow.Config) ([]string, error) {
 	var real []string
 	var files []Guarded
@@ -469,8 +469,9 @@ func writableDir(
 	return dir.Path, ownLink(p, key, written, dir)
 }
 
-// writableRules returns what no writable directory of a project may contain, or be in: what is
-// guarded for all projects and for this one, and the directories of symphony and codex.
+// writableRules returns the paths that no writable directory of a project may contain, or be
+// in: the guarded files of all projects and of this project, and the directories of symphony
+// and codex.
 func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Guarded, error) {
 	files, err := OperatorFiles(ctx, p.Env)
 	if err != nil {
@@ -489,7 +490,7 @@ func writableRules(ctx context.Context, p *Project, cfg *workflow.Config) ([]Gua
 	return append(g.list, files...), g.failed
 }
 
-// writableFits returns the place of a writable directory, unless it is, contains or is in one
+// writableFits returns the place of a writable directory, unless it is, contains or is in any
 // of files.
 func writableFits(p *Project, key, written string, files []Guarded) (paths.Place, error) {
 	dir, err := paths.Find(written)
@@ -531,8 +532,7 @@ func writableFits(p *Project, key, written string, files []Guarded) (paths.Place
 	return dir, nil
 }
 
-// ownLink refuses a directory that is reached by a link which a process of this account has
-// made.
+// ownLink refuses a directory that is reached by a link which a process of this account made.
 func ownLink(p *Project, key, written string, dir paths.Place) error {
 	for _, link := range dir.Links {
 		if link.MadeBy(os.Getuid()) {

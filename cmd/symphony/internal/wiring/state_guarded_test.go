@@ -29,56 +29,194 @@ func TestOperatorFiles(t *testing.T) {
 		{"the workflow", "", "polling: {interval_ms: 1000}", "app/WORKFLOW.md", true},
 		{"a file beside it", "touch app/fine", "polling: {interval_ms: 1000}", "app/fine", false},
 		{"an environment file that is new", "", "polling: {interval_ms: 1000}", ".config/symphony/new.env", true},
-		{"a file to which one links", "mkdir -p .config/symphony dot; touch dot/env; ln -s ~/dot/env .config/symphony/a.env", "", "dot/env", true},
+		{
+			"a file to which one links",
+			"mkdir -p .config/symphony dot; touch dot/env; ln -s ~/dot/env .config/symphony/a.env",
+			"",
+			"dot/env",
+			true,
+		},
 		{"a hook by ~", "touch hook.sh", "hooks: {before_run: 'sh ~/hook.sh'}", "hook.sh", true},
 		{"a hook by HOME in braces", "touch hook.sh", "hooks: {after_run: 'sh \"${HOME}/hook.sh\"'}", "hook.sh", true},
 		{"a hook by a variable", "touch hook.sh", "hooks: {after_run: 'sh $TOOLS/hook.sh'}", "hook.sh", true},
 		{"a hook in its workspace", "touch hook.sh", "hooks: {before_run: 'sh hook.sh'}", "hook.sh", false},
-		{"on_attention in the home directory", "touch tell.sh", "hooks: {on_attention: 'sh ./tell.sh'}", "tell.sh", true},
-		{"verify", "touch verify.sh", "handoff: {state: Human Review}\nverify: {command: 'sh ~/verify.sh'}", "verify.sh", true},
+		{
+			"on_attention in the home directory",
+			"touch tell.sh",
+			"hooks: {on_attention: 'sh ./tell.sh'}",
+			"tell.sh",
+			true,
+		},
+		{
+			"verify",
+			"touch verify.sh",
+			"handoff: {state: Human Review}\nverify: {command: 'sh ~/verify.sh'}",
+			"verify.sh",
+			true,
+		},
 		{"an engine's script", "mkdir e; touch e/start e/rest", fromEngine, "e/start", true},
 		{"an engine's script from home", "mkdir e; touch e/start e/rest", fromEngine, "e/rest", true},
-		{"options of sbatch", "touch jobs.conf", "worker: {engine: {kind: slurm, args: ['--export-file=jobs.conf']}}", "jobs.conf", true},
+		{
+			"options of sbatch",
+			"touch jobs.conf",
+			"worker: {engine: {kind: slurm, args: ['--export-file=jobs.conf']}}",
+			"jobs.conf",
+			true,
+		},
 		{"the root on hosts with this home", "", "worker: {engine: {kind: slurm}, root: ~/far}", "far/ABC-1/x", true},
 		{"codex.command", "touch run.sh", "codex: {command: '~/run.sh app-server'}", "run.sh", true},
 		{"codex.home", "", "codex: {home: ~/ch}", "ch/config.toml", true},
-		{"a certificate", "", "tracker: {kind: linear, project_slug: x-0123456789ab, ca_file: ~/ca.pem}", "ca.pem", true},
+		{
+			"a certificate",
+			"",
+			"tracker: {kind: linear, project_slug: x-0123456789ab, ca_file: ~/ca.pem}",
+			"ca.pem",
+			true,
+		},
 		{"the metrics", "", "monitor: {metrics_file: ~/m/symphony.prom}", "m/symphony.prom", true},
 		{"the workspaces", "", "workspace: {root: ~/ws}", "ws/ABC-1", true},
 		{"the mirrors", "", "workspace: {root: ~/ws}", "ws/.symphony/mirrors/x.git/config", true},
 		{"a writable root", "", "agent: {writable_roots: [~/cache]}", "cache", true},
-		{"a writable root of codex", "", "codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/cache]}}", "cache", true},
-		{"the tracker's program", "", "tracker: {kind: command, provider: {command: [./t.sh, --config=t.conf]}}", "app/t.sh", true},
-		{"the tracker's settings", "touch app/t.conf", "tracker: {kind: command, provider: {command: [./t.sh, --config=t.conf]}}", "app/t.conf", true},
+		{
+			"a writable root of codex",
+			"",
+			"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/cache]}}",
+			"cache",
+			true,
+		},
+		{
+			"the tracker's program",
+			"",
+			"tracker: {kind: command, provider: {command: [./t.sh, --config=t.conf]}}",
+			"app/t.sh",
+			true,
+		},
+		{
+			"the tracker's settings",
+			"touch app/t.conf",
+			"tracker: {kind: command, provider: {command: [./t.sh, --config=t.conf]}}",
+			"app/t.conf",
+			true,
+		},
 
 		{"hooks of url: .", "git init -q app", "repository: {url: .}", "app/.git/hooks/post-receive", true},
 		{"files of url: .", "git init -q app", "repository: {url: .}", "app/main.go", false},
-		{"hooks of a path", "git init -q --bare bare.git", "repository: {url: DIR/bare.git}", "bare.git/hooks/post-receive", true},
-		{"hooks of a path without .git", "git init -q --bare bare.git", "repository: {url: DIR/bare}", "bare.git/hooks/update", true},
-		{"hooks of file:///", "git init -q --bare bare.git", "repository: {url: 'file://DIR/bare.git'}", "bare.git/hooks/update", true},
-		{"hooks of file://localhost/", "git init -q --bare bare.git", "repository: {url: 'file://localhostDIR/bare.git'}", "bare.git/hooks/update", true},
-		{"settings of file:/// with an escaped dot", "git init -q --bare bare.git", "repository: {url: 'file://DIR/bare%2egit'}", "bare.git/config", true},
+		{
+			"hooks of a path",
+			"git init -q --bare bare.git",
+			"repository: {url: DIR/bare.git}",
+			"bare.git/hooks/post-receive",
+			true,
+		},
+		{
+			"hooks of a path without .git",
+			"git init -q --bare bare.git",
+			"repository: {url: DIR/bare}",
+			"bare.git/hooks/update",
+			true,
+		},
+		{
+			"hooks of file:///",
+			"git init -q --bare bare.git",
+			"repository: {url: 'file://DIR/bare.git'}",
+			"bare.git/hooks/update",
+			true,
+		},
+		{
+			"hooks of file://localhost/",
+			"git init -q --bare bare.git",
+			"repository: {url: 'file://localhostDIR/bare.git'}",
+			"bare.git/hooks/update",
+			true,
+		},
+		{
+			"settings of file:/// with an escaped dot",
+			"git init -q --bare bare.git",
+			"repository: {url: 'file://DIR/bare%2egit'}",
+			"bare.git/config",
+			true,
+		},
 		{"hooks behind a linked worktree", linked, "repository: {url: DIR/tree}", "main/.git/hooks/update", true},
 		{"the file .git of a linked worktree", linked, "repository: {url: DIR/tree}", "tree/.git", true},
 		{"the main repository behind url: .", linkedApp, "repository: {url: .}", "main/.git/config", true},
-		{"hooks elsewhere", "git init -q r; git -C r config core.hooksPath ../hooks", "repository: {url: DIR/r}", "hooks/pre-receive", true},
-		{"settings that a repository includes", "git init -q r; git -C r config include.path ../../more", "repository: {url: DIR/r}", "more", true},
 		{
-			"by url.insteadOf", "git init -q r; git config --global url.$HOME/r.insteadOf https://x.example/r", "repository: {url: 'https://x.example/r'}",
-			"r/.git/config", true,
+			"hooks elsewhere",
+			"git init -q r; git -C r config core.hooksPath ../hooks",
+			"repository: {url: DIR/r}",
+			"hooks/pre-receive",
+			true,
+		},
+		{
+			"settings that a repository includes",
+			"git init -q r; git -C r config include.path ../../more",
+			"repository: {url: DIR/r}",
+			"more",
+			true,
+		},
+		{
+			"by url.insteadOf",
+			"git init -q r; git config --global url.$HOME/r.insteadOf https://x.example/r",
+			"repository: {url: 'https://x.example/r'}",
+			"r/.git/config",
+			true,
 		},
 		{"a repository that does not exist yet", "", "repository: {url: DIR/later}", "later/hooks/update", true},
 
 		{"git's settings in dotfiles", "mkdir dot; touch dot/git; ln -s ~/dot/git .gitconfig", "", "dot/git", true},
 		{"what they include", "git config --global include.path '~/dot/more'", "", "dot/more", true},
 		{"a credential helper", "touch helper; git config --global credential.helper '!~/helper'", "", "helper", true},
-		{"the login profile in dotfiles", "mkdir dot; touch dot/profile; ln -s dot/profile .profile", "", "dot/profile", true},
-		{"git's template for new repositories", "mkdir tpl; git config --global init.templateDir '~/tpl'", "", "tpl/hooks/post-checkout", true},
-		{"what a file with a condition names", "mkdir dot; touch helper; git config -f dot/more credential.helper '!~/helper'; git config --global 'includeIf.gitdir:~/work/.path' '~/dot/more'", "", "helper", true},
-		{"what such a file includes", "mkdir dot; git config -f dot/more include.path last; git config --global 'includeIf.hasconfig:remote.*.url:x.path' '~/dot/more'", "", "dot/last", true},
-		{"a file that the login profile reads", "mkdir dot; touch dot/aliases; echo '. ~/dot/aliases' > .profile", "", "dot/aliases", true},
-		{"a program that ssh starts", "mkdir .ssh; touch proxy.sh; echo 'ProxyCommand ~/proxy.sh %h' > .ssh/config", "", "proxy.sh", true},
-		{"variables of the environment file", "mkdir -p .config/symphony; touch ssh_config; echo \"GIT_SSH_COMMAND=ssh -F $HOME/ssh_config\" > .config/symphony/symphony.env; chmod 600 .config/symphony/symphony.env", "polling: {interval_ms: 1000}", "ssh_config", true},
+		{
+			"the login profile in dotfiles",
+			"mkdir dot; touch dot/profile; ln -s dot/profile .profile",
+			"",
+			"dot/profile",
+			true,
+		},
+		{
+			"git's template for new repositories",
+			"mkdir tpl; git config --global init.templateDir '~/tpl'",
+			"",
+			"tpl/hooks/post-checkout",
+			true,
+		},
+		{
+			"what a file with a condition names",
+			"mkdir dot; touch helper; git config -f dot/more credential.helper '!~/helper'; git config " +
+				"--global 'includeIf.gitdir:~/work/.path' '~/dot/more'",
+			"",
+			"helper",
+			true,
+		},
+		{
+			"what such a file includes",
+			"mkdir dot; git config -f dot/more include.path last; git config --global " +
+				"'includeIf.hasconfig:remote.*.url:x.path' '~/dot/more'",
+			"",
+			"dot/last",
+			true,
+		},
+		{
+			"a file that the login profile reads",
+			"mkdir dot; touch dot/aliases; echo '. ~/dot/aliases' > .profile",
+			"",
+			"dot/aliases",
+			true,
+		},
+		{
+			"a program that ssh starts",
+			"mkdir .ssh; touch proxy.sh; echo 'ProxyCommand ~/proxy.sh %h' > .ssh/config",
+			"",
+			"proxy.sh",
+			true,
+		},
+		{
+			"variables of the environment file",
+			"mkdir -p .config/symphony; touch ssh_config; echo \"GIT_SSH_COMMAND=ssh -F " +
+				"$HOME/ssh_config\" > .config/symphony/symphony.env; chmod 600 .config/symphony/symphony.env",
+			"polling: {interval_ms: 1000}",
+			"ssh_config",
+			true,
+		},
 
 		{"the last valid workflow", "touch hook.sh", "last good", "hook.sh", true},
 		{"all beside a workflow that can't be read", "", "agent: [", "app/fine", true},
@@ -150,12 +288,24 @@ func TestWritableRoots(t *testing.T) {
 		{"agent: {writable_roots: [~/ws/ABC-1]}", "would let an agent change DIR/ws"},
 		{"agent: {writable_roots: [~/.config]}", "would let an agent change DIR/.config/symphony"},
 		{"agent: {writable_roots: [~/.codex/skills]}", "would let an agent change DIR/.codex"},
-		{"agent: {writable_roots: [~/.local/state/symphony/worktrees]}", "would let an agent change DIR/.local/state/symphony"},
+		{
+			"agent: {writable_roots: [~/.local/state/symphony/worktrees]}",
+			"would let an agent change DIR/.local/state/symphony",
+		},
 		{"agent: {writable_roots: [~/link/x]}", "leads to DIR/cache/x by the symlink DIR/link"},
 		{"agent: {writable_roots: [/proc/self/cwd]}", "leads into /proc"},
-		{"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/app]}}", "would let an agent change DIR/app/WORKFLOW.md"},
-		{"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/link]}}", "leads to DIR/cache by the symlink DIR/link"},
-		{"agent: {writable_roots: [~/cache]}\nrepository: {url: 'file://DIR/cache'}", "would let an agent change DIR/cache"},
+		{
+			"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/app]}}",
+			"would let an agent change DIR/app/WORKFLOW.md",
+		},
+		{
+			"codex: {turn_sandbox_policy: {type: workspaceWrite, writableRoots: [DIR/link]}}",
+			"leads to DIR/cache by the symlink DIR/link",
+		},
+		{
+			"agent: {writable_roots: [~/cache]}\nrepository: {url: 'file://DIR/cache'}",
+			"would let an agent change DIR/cache",
+		},
 	} {
 		text := "---\ntracker: {kind: linear, project_slug: x-0123456789ab}\n" + c.config + "\n---\nWork.\n"
 		path := filepath.Join(home, "new", "WORKFLOW.md")
@@ -163,7 +313,8 @@ func TestWritableRoots(t *testing.T) {
 		p := NewProject(w, path, "")
 		cfg := test.Must(p.parseWithoutKey(src))
 		_, err := WritableRoots(t.Context(), p, cfg)
-		switch want := strings.ReplaceAll(c.want, "DIR", home); {
+		want := strings.ReplaceAll(c.want, "DIR", home)
+		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", c.config, err)
 		case want != "" && (err == nil || !strings.Contains(err.Error(), want)):
@@ -207,7 +358,10 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 		}
 		list := test.Must(OperatorFiles(t.Context(), w))
 		for _, name := range []string{
-			"app/WORKFLOW.md", ".config/symphony/app.env", ".config/symphony/symphony.env", ".local/state/symphony/app/state.db",
+			"app/WORKFLOW.md",
+			".config/symphony/app.env",
+			".config/symphony/symphony.env",
+			".local/state/symphony/app/state.db",
 		} {
 			place := test.Must(paths.Find(filepath.Join(home, name)))
 			by := slices.ContainsFunc(list, func(one Guarded) bool { return place.Inside(one.Place) })
@@ -227,10 +381,12 @@ func TestOperatorFilesOfASchedule(t *testing.T) {
 }
 
 const (
-	fromEngine = "worker: {engine: {kind: command, start: 'sh ~/e/start', connect: 'sh e/rest', status: 'sh e/rest', stop: 'sh e/rest'}}"
-	linked     = "git init -q main; git -C main commit -q --allow-empty -m first; git -C main worktree add -q ../tree"
+	fromEngine = "worker: {engine: {kind: command, start: 'sh ~/e/start', connect: 'sh e/rest', status: " +
+		"'sh e/rest', stop: 'sh e/rest'}}"
+	linked = "git init -q main; git -C main commit -q --allow-empty -m first; git -C main worktree add -q ../tree"
 	// linkedApp makes the folder of the workflow a linked worktree.
-	linkedApp = "rmdir app; git init -q main; git -C main commit -q --allow-empty -m first; git -C main worktree add -q ../app"
+	linkedApp = "rmdir app; git init -q main; git -C main commit -q --allow-empty -m first; git -C main " +
+		"worktree add -q ../app"
 )
 
 // addProject adds the project in ~/app. The text "last good" stands for one whose workflow is

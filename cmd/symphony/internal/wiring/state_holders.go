@@ -35,7 +35,7 @@ func holders(path string) string {
 	return strings.Join(names, ", ")
 }
 
-// NameHolder says who has the lock of a state directory, if it is no pass: any process that
+// NameHolder says who holds the lock of a state directory, if it is no pass: any process that
 // can read a file can lock it.
 func NameHolder(stateDir string, h *state.Holder) {
 	if h != nil && h.PID == 0 {

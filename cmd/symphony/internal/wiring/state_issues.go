@@ -31,7 +31,7 @@ func FindIssue(
 }
 
 // FetchIssue asks the tracker for an issue by its identifier or id, or by the number of its
-// identifier if only one has it.
+// identifier if only a single issue matches.
 func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, error) {
 	cfg, err := p.Config()
 	if err != nil {
@@ -58,7 +58,8 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 }
 
-// KnowsIssue reports whether the project's state has records of an issue with that identifier.
+// KnowsIssue reports whether the project's state contains records of an issue with that
+// identifier.
 func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool, err error) {
 	if !p.HasState() {
 		return false, nil
@@ -86,7 +87,7 @@ func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string
 	return identifier
 }
 
-// IsNumber reports whether what names an issue is the number of its identifier.
+// IsNumber reports whether a reference to an issue is the number of its identifier.
 func IsNumber(ref string) bool { return strings.Trim(ref, "0123456789") == "" }
 
 // NumberHint is the next step for a number with which no identifier ends that is known here.

@@ -19,7 +19,8 @@ type Others struct {
 	warn func(string)
 }
 
-// NewOthers returns the projects beside p. warn receives why one can't be read.
+// NewOthers returns the projects beside p. warn receives the reason if a project can't be
+// read.
 func NewOthers(p *Project, warn func(string)) *Others { return &Others{p, warn} }
 
 // LockIssues implements reconcile.Others.
@@ -46,9 +47,9 @@ func (o *Others) Claimed(ctx context.Context, project string) (by map[string]str
 	return by, nil
 }
 
-// trackerOf returns what projects (Policy.Project) have in common in which the same id means
-// the same issue. Ids are unique at an endpoint, so that projects with some of the same issues
-// have the same; without one the place is a path.
+// trackerOf returns the part of a project (Policy.Project) within which the same id means the
+// same issue. Ids are unique at an endpoint, so projects at the same endpoint share that part.
+// Without an endpoint the place is a path.
 func trackerOf(project string) string {
 	at, place, _ := strings.Cut(project, " ")
 	if strings.Contains(at, "://") {
@@ -57,12 +58,12 @@ func trackerOf(project string) string {
 	return at + " " + paths.Real(place)
 }
 
-// abandoned is how long after its last pass a project with a workflow keeps issues for which
-// it has no run.
+// abandoned is how long after its last pass a project with a workflow keeps issues without a
+// run.
 const abandoned = 24 * time.Hour
 
-// addClaims adds the issues of a tracker that one project has claimed, with what it does about
-// them.
+// addClaims adds the issues of a tracker that a project claimed, each with the workflow and a
+// verb, such as "/home/me/web/WORKFLOW.md holds it".
 func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, tracker string) error {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -93,8 +94,8 @@ func (o *Others) addClaims(ctx context.Context, by map[string]string, stateDir, 
 	return errors.Join(ownerErr, passErr)
 }
 
-// Sharing lists the workflows of the other projects that have the same project of the tracker.
-// It skips what can't be read.
+// Sharing lists the workflows of the other projects with the same project of the tracker. It
+// skips projects that can't be read.
 func (o *Others) Sharing(project string) (workflows []string) {
 	all, _ := AllProjects(o.p.Env)
 	for _, other := range all {

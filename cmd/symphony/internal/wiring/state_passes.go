@@ -64,10 +64,10 @@ func LastPasses(ctx context.Context, db *state.DB, limit int) ([]LastPassRow, er
 	}), nil
 }
 
-// Rhythm is what the last passes that a schedule started (cron, timer, loop) show.
+// Rhythm describes the schedule by its last passes, started by cron, a timer or a loop.
 type Rhythm struct {
-	// Last is the last pass of the schedule that is alive, or of any schedule if none is. It is
-	// zero before the first one.
+	// Last is the last pass of the schedule that is alive, or of any schedule if none is. It
+	// is zero before the first pass.
 	Last  state.Pass
 	Gap   time.Duration // the usual time between passes; 0 if that is not known yet
 	Grace time.Duration // how long after its last pass the schedule counts as dead
@@ -83,7 +83,7 @@ const (
 // ReadRhythm reads the rhythm of the schedule. The schedule is alive if its last pass began
 // within the grace time, which is three times the usual gap between its passes, and no
 // schedule was removed after that pass. If no loop is running, the passes of loops do not
-// count: a loop that has ended starts no more passes, but cron or a timer may.
+// count: a loop that ended starts no more passes, but cron or a timer may.
 func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (Rhythm, error) {
 	r := Rhythm{Grace: shortestSchedule}
 	passes, err := db.Views.ScheduledPasses(ctx)
@@ -120,8 +120,8 @@ func ReadRhythm(ctx context.Context, db *state.DB, now time.Time) (Rhythm, error
 	return r, nil
 }
 
-// usualGap is the median of the times between passes, of which the newest is first; 0 if there
-// is only one.
+// usualGap is the median of the times between passes, the newest pass first; 0 for a single
+// pass.
 func usualGap(passes []state.Pass) time.Duration {
 	var gaps []time.Duration
 	for i, p := range passes[1:] {
@@ -141,7 +141,7 @@ func ScheduleAlive(ctx context.Context, db *state.DB, now time.Time) (bool, erro
 	return r.Alive, err
 }
 
-// timeBetween uses the monotonic clock within one boot, so that neither a stepped clock nor a
+// timeBetween uses the monotonic clock within a boot, so that neither a stepped clock nor a
 // suspend changes the result.
 func timeBetween(a, b state.Pass) time.Duration {
 	if a.BootID != "" && a.BootID == b.BootID {
@@ -150,8 +150,8 @@ func timeBetween(a, b state.Pass) time.Duration {
 	return b.StartedAt.Sub(a.StartedAt)
 }
 
-// removedKey names, in the database, the time at which the schedule was removed; empty while
-// one is installed.
+// removedKey names, in the database, the time at which the schedule was removed; empty while a
+// schedule is installed.
 const removedKey = "schedule_removed_at"
 
 // RecordSchedule records that a schedule of the project was installed, or that it was removed.

@@ -23,7 +23,7 @@ const RootsFolder = "symphony"
 // RootsKey names the list of workspace roots in the database.
 const RootsKey = "workspace_roots"
 
-// RootsOf returns the workspace roots that a project has used, the current one first.
+// RootsOf returns the workspace roots that a project used, the current root first.
 func RootsOf(ctx context.Context, db *state.DB) ([]string, error) {
 	stored, known, err := db.Meta(ctx, RootsKey)
 	if err != nil {
@@ -87,7 +87,7 @@ func RootFits(ctx context.Context, p *Project, cfg *workflow.Config, dryRun bool
 }
 
 // issueFolder returns the folder of the issues without links, empty if the tracker is none. It
-// refuses one that agents could write.
+// refuses a folder that agents could write.
 func issueFolder(p *Project, cfg *workflow.Config, root string) (string, error) {
 	if cfg.Tracker.Folder == "" {
 		return "", nil
@@ -146,8 +146,9 @@ func tryClaim(
 	return opened.Projects().Claim(project, stateDir, refuse)
 }
 
-// UnclaimFolder gives up the account's claim on a folder of issues, if that is what identity
-// (Policy.Project) names. The next pass of another project with this folder renews it.
+// UnclaimFolder gives up the account's claim on a folder of issues, if identity
+// (Policy.Project) names a folder. The next pass of another project with this folder renews
+// the claim.
 func UnclaimFolder(w *environ.Env, identity string) error {
 	folder, is := strings.CutPrefix(identity, "file ")
 	if !is {

@@ -25,8 +25,8 @@ func AliveFile(stateDir, id string) string {
 // Alive reports whether the run's worker is alive.
 func Alive(stateDir, id string) bool { return workers.Alive(stateDir, id) }
 
-// WorkerDead reports whether no worker will record an outcome for the run: it has died, or
-// never started. The worker may have ended regularly after the run was read: see ConfirmDead.
+// WorkerDead reports whether no worker will record an outcome for the run: it died, or never
+// started. The worker may have ended regularly after the run was read: see ConfirmDead.
 func WorkerDead(p *Project, run reconcile.Run) bool {
 	if run.Outcome != "" || Alive(p.StateDir, run.ID) {
 		return false
@@ -34,14 +34,14 @@ func WorkerDead(p *Project, run reconcile.Run) bool {
 	return run.Phase != reconcile.Starting || p.Env.Now().Sub(run.StartedAt) > startBound
 }
 
-// ConfirmDead reads a run again whose worker seems to have died, and reports whether it has
-// died without an outcome.
+// ConfirmDead reads a run again whose worker seems to be dead, and reports whether it died
+// without an outcome.
 func ConfirmDead(ctx context.Context, p *Project, runs state.Runs, run reconcile.Run) (reconcile.Run, bool) {
 	if !WorkerDead(p, run) {
 		return run, false
 	}
 	again, err := runs.Find(ctx, run.ID)
-	if err != nil { // a pass has removed it
+	if err != nil { // a pass removed it
 		return run, true
 	}
 	return again, again.Outcome == ""
@@ -110,7 +110,7 @@ func newestRunID(db *state.DB) string {
 	return runs[0].ID
 }
 
-// runIDAfter returns an id that sorts after another one.
+// runIDAfter returns an id that sorts after last.
 func runIDAfter(last string, now time.Time) string {
 	id := NewRunID(now)
 	if len(last) <= len(runStamp) || id[:len(runStamp)] > last[:len(runStamp)] {

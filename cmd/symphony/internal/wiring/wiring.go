@@ -1,6 +1,6 @@
-// Package wiring opens a project and builds the program's parts for it. A project is one
-// WORKFLOW.md and its state directory. It is the only package that builds adapters: the
-// tracker, the forge, the machine and the agent of a configuration.
+// Package wiring opens a project and builds the program's parts for it. A project is a
+// WORKFLOW.md and its state directory. Only this package builds adapters: the tracker, the
+// forge, the machine and the agent of a configuration.
 package wiring
 
 import (
@@ -22,7 +22,7 @@ func SameFile(a, b string) bool {
 	return errA == nil && errB == nil && os.SameFile(there, here)
 }
 
-// WaitStep is how often a command checks whether something has happened.
+// WaitStep is how often a command checks whether it can go on.
 const WaitStep = 200 * time.Millisecond
 
 // Sleep waits for d. It returns false if ctx ended first.

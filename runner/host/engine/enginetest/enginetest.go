@@ -1,4 +1,4 @@
-// Package enginetest has what the tests of engines that start jobs share.
+// Package enginetest contains helpers that the tests of engines that start jobs share.
 package enginetest
 
 import (
@@ -26,7 +26,8 @@ func NewJob(t testing.TB, dir, runID, hostName string, env ...string) *engine.Jo
 	}}
 }
 
-// Verdict is what a worker makes of an error of Start or Dial.
+// Verdict returns a worker's conclusion from an error of Start or Dial, such as "nothing
+// begun".
 func Verdict(err error) string {
 	switch {
 	case err == nil:

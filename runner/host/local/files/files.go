@@ -53,8 +53,8 @@ func Absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
 }
 
-// OwnDir creates a directory that only this account can use. An existing one is checked as by
-// CheckOwnDir.
+// OwnDir creates a directory that only this account can use. An existing directory is checked
+// as by CheckOwnDir.
 func OwnDir(path string) error {
 	if err := os.Mkdir(path, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err

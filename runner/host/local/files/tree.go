@@ -35,7 +35,7 @@ type treeRemover struct {
 	ctx    context.Context
 	volume fs.FileInfo // the top directory, nil until it is known
 	mount  uint64      // of the top directory
-	err    error       // the first one
+	err    error       // the first error
 }
 
 func (t *treeRemover) note(err error, path string) {

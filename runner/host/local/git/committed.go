@@ -42,8 +42,8 @@ func openCommitted(dir, commit string) (*reader, error) {
 	return r, nil
 }
 
-// ChangedFiles returns the paths that HEAD has changed since the work left its base.
-// A path names a file, not a directory.
+// ChangedFiles returns the paths that HEAD changed since the work left its base. A path names
+// a file, not a directory.
 func ChangedFiles(
 	ctx context.Context,
 	dir string,
@@ -81,9 +81,9 @@ func ChangedFiles(
 	return changed, nil
 }
 
-// workFrom is whereWorkBegan for a repository that hooks have made, too: there the branches of
-// the remote say nothing, because the agent can move them. If the agent has removed the commit
-// where its work began, all files are its work.
+// workFrom is whereWorkBegan also for a repository made by hooks: there the branches of the
+// remote say nothing, because the agent can move them. If the agent removed the commit where
+// its work began, all files are its work.
 func (r *reader) workFrom(ctx context.Context, began string) (string, error) {
 	if r.baseCommit != "" || began == "" {
 		return r.whereWorkBegan(ctx)
@@ -115,7 +115,7 @@ func Began(dir string) string {
 }
 
 // Ignored lists files and directories of the work tree of dir that git ignores, at most so
-// many, and counts all of them. A directory that is ignored as a whole counts as one.
+// many, and counts all of them. A directory that is ignored as a whole counts once.
 func Ignored(ctx context.Context, dir string, most int) (names []string, count int, err error) {
 	r, ok, err := openReader(dir)
 	if err != nil || !ok {

@@ -15,16 +15,16 @@ import (
 )
 
 const (
-	maxEnd = 64 << 20 // bytes of files with uncommitted changes that are stored for one end
-	// the name of a file in the directory of ends: the tree and the commit of the last one
+	maxEnd = 64 << 20 // bytes of files with uncommitted changes stored for an end
+	// the name of a file in the directory of ends: the tree and the commit of the last end
 	lastEnd = "last"
 )
 
-// KeepEnd stores in the directory ends, which is symphony's, what the work tree of dir
-// contains: committed or not, with new files and without ignored ones, so that DiffEnds can
-// compare it. It counts what has changed since the end before. It returns nil without a
-// repository. What is committed stays in the repository, where git removes it some time after
-// no branch contains it any more.
+// KeepEnd stores the contents of the work tree of dir in the directory ends, which is
+// symphony's: committed or not, with new files and without ignored files, so that DiffEnds can
+// compare them. It counts the changes since the end before. It returns nil without a
+// repository. Commits stay in the repository, where git removes them some time after no branch
+// contains them any more.
 func KeepEnd(ctx context.Context, dir string, clone Clone, ends string) (end *host.WorkEnd, err error) {
 	ctx, cancel := within(ctx, fingerprintFor)
 	defer cancel()
@@ -74,8 +74,8 @@ func (r *reader) keepTree(ctx context.Context, ends string) (end *host.WorkEnd, 
 	return end, err
 }
 
-// countSince counts what has changed in an end since an earlier tree, and the commits that
-// neither the base nor an earlier one contains.
+// countSince counts the changes in an end since an earlier tree, and the commits that neither
+// the base nor an earlier end contains.
 func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit string) error {
 	text, err := r.output(r.git(ctx, append(diffTreeWords, "--numstat", tree, end.Tree, "--")...))
 	if err != nil {
@@ -96,7 +96,7 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 		return err
 	}
 	count, err := r.countBeside(ctx, base, commit)
-	if err != nil && base != "" { // git has removed the earlier one
+	if err != nil && base != "" { // git removed the earlier commit
 		count, err = r.countBeside(ctx, base)
 	}
 	if err != nil {
@@ -106,8 +106,8 @@ func (r *reader) countSince(ctx context.Context, end *host.WorkEnd, tree, commit
 	return nil
 }
 
-// DiffEnds writes how two trees differ that KeepEnd has stored in ends, or commits of the
-// repository of dir; ok is false where git has no repository there.
+// DiffEnds writes the differences between two trees that KeepEnd stored in ends, or two
+// commits of the repository of dir; ok is false where git finds no repository.
 func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()

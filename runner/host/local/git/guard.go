@@ -22,27 +22,26 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// Guard protects the workflow's hooks from what an agent leaves in git directories. An agent
-// may write to the git directory of its workspace, where git finds programs to run: git hooks,
-// and the values of many settings. In the agent's sandbox that is harmless, but the workflow's
-// hooks run git outside the sandbox. So before the agent starts, Trust takes a snapshot, in a
-// file that the agent can't write. After the agent has ended, Undo compares.
+// Guard protects the workflow's hooks from files that an agent leaves in git directories. An
+// agent may write to the git directory of its workspace, where git finds programs to run: git
+// hooks, and the values of many settings. In the agent's sandbox that is harmless, but the
+// workflow's hooks run git outside the sandbox. So before the agent starts, Trust takes a
+// snapshot, in a file that the agent can't write. After the agent ended, Undo compares.
 //
 //	before_run ─► Trust ─► agent ─► all its processes end ─► Undo ─► after_run
 //
 // If the worker dies, the next holder ends the processes and calls Undo before its hooks.
 //
 // Undo restores the configuration and hooks of the workspace's repository, even if the agent
-// has created it, and removes links in it. It keeps the agent's changes of settings that
-// neither run a program nor change what a push sends. Everything else in the workspace that
-// git could run, and that is new, is only reported. What could not be read completely is not
-// trusted. In both cases no hook may run until a later Undo has read everything and found
-// nothing.
+// created it, and removes links in it. It keeps the agent's changes of settings that neither
+// run a program nor change the result of a push. Other new files in the workspace that git
+// could run are only reported. Files that could not be read completely are not trusted. In
+// both cases no hook may run until a later Undo can read everything and finds nothing.
 //
 // Settings and git hooks made by the workflow's hooks are trusted, because every run takes a
 // new snapshot. Data that git only reads or writes is not guarded: references, objects,
-// attributes. The agent can change git hooks in the work tree. If the operator has configured
-// git to use those, git runs without hooks in the workflow's hooks (HookEnv).
+// attributes. The agent can change git hooks in the work tree. If the operator configured git
+// to use them, git runs without hooks in the workflow's hooks (HookEnv).
 type Guard struct {
 	// Tree is the workspace. Temp are directories outside it that the agent can write: its tmp
 	// and cache.
@@ -69,7 +68,7 @@ const (
 
 // snapshot is the state of git before the agent.
 type snapshot struct {
-	// AgentWorked: an agent may have worked since, and Undo has not finished.
+	// AgentWorked: an agent may have worked since, and Undo did not finish.
 	AgentWorked bool `json:"pending"`
 	// Dirs are the git directories of the workspace's repository that the agent can write.
 	Dirs []string `json:"dirs"`
@@ -81,7 +80,7 @@ type snapshot struct {
 }
 
 // readSnapshot returns the snapshot, from memory if possible, because an agent that can write
-// anywhere could have changed the file. It returns nil if no agent has worked here.
+// anywhere could have changed the file. It returns nil if no agent worked here.
 func (g *Guard) readSnapshot() (*snapshot, error) {
 	if g.snapshot != nil {
 		return g.snapshot, nil
@@ -114,9 +113,9 @@ func (g *Guard) writeSnapshot(s *snapshot) error {
 	return files.Failed(err, "store the git settings that are trusted in %s", g.Tree)
 }
 
-// Trust durably stores a snapshot of what git would run in the workspace now. After that the
-// agent may start. reaches reports whether the agent can write to a directory outside the
-// workspace, apart from its tmp and cache. env is the environment of git in hooks.
+// Trust durably stores a snapshot of everything that git would run in the workspace now. After
+// that the agent may start. reaches reports whether the agent can write to a directory outside
+// the workspace, apart from its tmp and cache. env is the environment of git in hooks.
 func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []string) error {
 	if g.Off {
 		return g.forget()
@@ -132,7 +131,7 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 		return g.judge(ctx, err)
 	}
 	if before != nil && before.AgentWorked {
-		s.Known = before.Known // another run does not make trusted what an earlier agent has left
+		s.Known = before.Known // another run does not make an earlier agent's leftovers trusted
 	}
 	if err := g.writeSnapshot(s); err != nil {
 		return err
@@ -141,7 +140,7 @@ func (g *Guard) Trust(ctx context.Context, reaches func(dir string) bool, env []
 	return nil
 }
 
-// takeSnapshot returns what git would run in the workspace now.
+// takeSnapshot returns the programs that git would run in the workspace now.
 func (g *Guard) takeSnapshot(
 	ctx context.Context, reaches func(dir string) bool, env []string,
 ) (*snapshot, error) {
@@ -175,7 +174,7 @@ func (g *Guard) takeSnapshot(
 func (s *snapshot) locate(tree string, reaches func(dir string) bool) error {
 	repo, ok, err := openRepository(tree)
 	if err != nil || !ok {
-		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may create one
+		s.Dirs = []string{filepath.Join(tree, ".git")} // the agent may create a repository
 		return err
 	}
 	writable := func(dir string) bool { return paths.Reaches(tree, dir) || reaches(dir) }
@@ -215,7 +214,7 @@ func (g *Guard) Undo(ctx context.Context) (restored host.GitRestored, err error)
 	}
 	crash.At("workspace.guard.undone")
 	s.AgentWorked = false
-	// hooks run even on a full disk, because one may save the work
+	// hooks run even on a full disk, because a hook may save the work
 	if err := g.writeSnapshot(s); err != nil {
 		restored.Incomplete = "the git configuration will be checked again: " + err.Error()
 	}
@@ -236,7 +235,7 @@ func (g *Guard) undo(ctx context.Context, s *snapshot) (names []string, err erro
 	return names, nil
 }
 
-// foundError is the error for what an agent has left.
+// foundError is the error for programs that an agent left.
 func foundError(names []string) error {
 	shown := strings.Join(names[:min(len(names), unsafeShown)], ", ")
 	if more := len(names) - unsafeShown; more > 0 {
@@ -272,9 +271,9 @@ func (g *Guard) forget() error {
 	return nil
 }
 
-// HookEnv returns the environment for a hook of the workflow, with settings for git, and why
-// git runs without the repository's hooks in it: an agent has worked here and can change them.
-// It returns an error if no hook may run.
+// HookEnv returns the environment for a hook of the workflow, with settings for git. hooksOff
+// gives the reasons if git runs without the repository's hooks: an agent worked here and can
+// change them. It returns an error if no hook may run.
 func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	s, err := g.readSnapshot()
 	if err != nil || s == nil || g.Off {
@@ -295,7 +294,7 @@ func (g *Guard) HookEnv(env []string) (guarded, hooksOff []string, err error) {
 	return env, s.TreeHooks, nil
 }
 
-// withConfig adds settings to those that an environment has for git.
+// withConfig adds settings to the settings for git in an environment.
 func withConfig(env []string, settings ...string) []string {
 	const name = "GIT_CONFIG_COUNT"
 	count := 0

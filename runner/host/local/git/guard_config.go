@@ -16,7 +16,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// setting is one entry of a git configuration file. Section and name are in lower case.
+// setting is an entry of a git configuration file. Section and name are in lower case.
 type setting struct {
 	section, sub, name string
 	value              string
@@ -42,8 +42,8 @@ func (s setting) String() string {
 // errNoConfig: git can't read a configuration, or git is missing.
 var errNoConfig = errors.New("it can't be read as configuration")
 
-// gitConfig runs git config on one file, or on stdin for "-", without any repository, other
-// configuration or include.
+// gitConfig runs git config on a single file, or on stdin for "-", without any repository,
+// other configuration or include.
 func gitConfig(ctx context.Context, stdin []byte, file string, args ...string) (string, error) {
 	cmd := plainGit(ctx, "/", append([]string{"config", "--file", file, "--no-includes"}, args...)...)
 	cmd.Env = append(cmd.Env, "HOME=/nonexistent", "GIT_DIR=/dev/null")
@@ -79,7 +79,7 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 		first := strings.Index(key, ".")
 		last := strings.LastIndex(key, ".")
 		// A subsection with an empty name differs from the section itself, and no tool writes
-		// one.
+		// it.
 		if first < 0 || last == first+1 {
 			return nil, fmt.Errorf("%w: the key %.60q", errNoConfig, key)
 		}
@@ -92,7 +92,7 @@ func parseConfig(ctx context.Context, data []byte) (list []setting, err error) {
 	return list, nil
 }
 
-// settleConfig returns the trusted configuration was, with those added settings of now that an
+// settleConfig returns the trusted configuration was, plus the added settings of now that an
 // agent may make. changed names the settings that were changed back, or name if the file can't
 // be read. If it is empty, now may stay as it is.
 func settleConfig(
@@ -164,10 +164,10 @@ func withSettings(ctx context.Context, config []byte, added []setting) ([]byte, 
 }
 
 // safeSections are sections without settings that can run a program, safeSettings such
-// settings of other sections. Settings that change what a push sends, or where to, are not
-// among them. These are lists of what is allowed, because any release of git can add a setting
-// that runs a program. A section with subsections ends with a dot. A setting that is missing
-// here is undone and reported.
+// settings of other sections. Settings that change the content or the target of a push are not
+// among them. These are lists of allowed settings, because any release of git can add a
+// setting that runs a program. A section with subsections ends with a dot. A setting that is
+// missing here is undone and reported.
 var safeSections = []string{
 	"advice", "author", "color", "column", "committer", "i18n", "index", "stash", "status",
 }
@@ -219,21 +219,21 @@ var isSafe = sync.OnceValue(func() map[string]bool {
 	return safe
 })
 
-// configRules judges the settings of one configuration file.
+// configRules judges the settings of a configuration file.
 type configRules struct {
-	// tree is the workspace. If it is set, a remote may be a repository in it, because all of
-	// those are searched.
+	// tree is the workspace. If it is set, a remote may be a repository in it, because all
+	// repositories in it are searched.
 	tree string
 	// module is the git directory of a submodule, whose work tree must be inside tree.
 	module string
 	// theirs are the operator's remotes, whose addresses an agent may not change. remotes are
-	// those that a branch may name: the same or, in a repository without any, those with an
-	// allowed address. If a branch names another, git uses the name as a path.
+	// the remotes that a branch may name: the same or, in a repository without any, all with
+	// an allowed address. If a branch names another, git uses the name as a path.
 	theirs, remotes map[string]bool
 }
 
-// remotesOf returns the remotes in a configuration, only those with an allowed address unless
-// allowed is nil.
+// remotesOf returns the remotes in a configuration: all if allowed is nil, otherwise only
+// remotes with an allowed address.
 func remotesOf(list []setting, allowed func(address string) bool) map[string]bool {
 	remotes := map[string]bool{}
 	for _, s := range list {
@@ -264,7 +264,8 @@ func (c configRules) allows(s setting) bool {
 	case "checkout defaultremote", "extensions partialclone":
 		return s.value == "." || c.remotes[s.value]
 	case "branch. remote", "branch. pushremote", "remote pushdefault":
-		// If there are several remotes, a push could then go to another one than before.
+		// If there are several remotes, a push could then go to a different remote than
+		// before.
 		return s.value == "." || c.remotes[s.value] && len(c.theirs) < 2
 	case "branch. merge": // with push.default=upstream a push goes there
 		return s.value == "refs/heads/"+s.sub

@@ -19,12 +19,12 @@ import (
 
 const (
 	maxControlFile  = 1 << 20 // bytes
-	maxControlFiles = 1000    // in one git directory
+	maxControlFiles = 1000    // in a git directory
 )
 
 var (
-	// controlFiles and the files in controlDirs decide what git runs: configuration, pointers
-	// to other directories, hooks, and remotes in an old format.
+	// controlFiles and the files in controlDirs decide which programs git runs: configuration,
+	// pointers to other directories, hooks, and remotes in an old format.
 	controlFiles = []string{"config", "config.worktree", "commondir", "gitdir"}
 	controlDirs  = []string{"hooks", "remotes", "branches"}
 
@@ -46,8 +46,8 @@ var (
 	})
 )
 
-// isControl reports whether a file of a git directory decides what git runs. Samples of hooks
-// do not.
+// isControl reports whether a file of a git directory decides which programs git runs. Samples
+// of hooks do not.
 func isControl(name string) bool {
 	top, _, _ := strings.Cut(name, "/")
 	return slices.Contains(controlFiles, name) ||
@@ -89,10 +89,10 @@ func readEntry(path string) (e entry, there bool, err error) {
 	return e, true, err
 }
 
-// readGitDir adds to list, by path, the files of a git directory that decide what git runs or
-// where it writes: control files, what a rebase in progress runs, and links. What is in the
-// place of a control file and can't be read is in the list, too (see unreadable); a directory
-// that can't be read is an error.
+// readGitDir adds to list, by path, the files of a git directory that decide which programs
+// git runs or where it writes: control files, the commands of a rebase in progress, and links.
+// A control file that can't be read is in the list, too (see unreadable); a directory that
+// can't be read is an error.
 func readGitDir(ctx context.Context, list map[string]entry, dir string) error {
 	count := 0
 	return filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -217,9 +217,9 @@ func (s *snapshot) restore(ctx context.Context) (names []string, err error) {
 	return slices.Compact(names), nil
 }
 
-// putBack restores some paths to what they were. It replaces a file atomically, and removes
-// anything else first. It never writes into an existing file, because that may have a second
-// name elsewhere.
+// putBack restores some paths to their former state. It replaces a file atomically, and
+// removes anything else first. It never writes into an existing file, because that may have a
+// second name elsewhere.
 func putBack(ctx context.Context, paths []string, was map[string]entry) error {
 	for _, path := range slices.Backward(paths) { // files before the directories in which they are
 		open(filepath.Dir(path))

@@ -29,23 +29,23 @@ const (
 
 // search finds everything that the agent can write and git could run: settings, hooks, and
 // files that lead git to other directories or make it write through a link. It finds
-// repositories without running git, because git could run a program in a repository that has
-// not been found yet. What can't be read is an error.
+// repositories without running git, because git could run a program in a repository that is
+// not found yet. A file or directory that can't be read is an error.
 type search struct {
 	ctx   context.Context
 	tree  string
-	known map[string]string // programs before the agent; nil before the first one
+	known map[string]string // programs before the agent; nil before the first agent
 	own   []string          // the git directories of the workspace's repository
-	dirs  []string          // all git directories, and directories that git would accept as one
+	dirs  []string          // all git directories, and directories that git would accept as such
 	left  int               // entries that may still be read
 
-	programs map[string]string // digests of what git could run, by names for messages
+	programs map[string]string // digests of programs that git could run, by names for messages
 	// where other repositories than the workspace's have hooks outside their git directory, by
 	// reasons
 	hooks map[string]string
 }
 
-// search finds what git could run. After an agent, what is new is an error.
+// search finds programs that git could run. After an agent, a new program is an error.
 func (g *Guard) search(ctx context.Context, s *snapshot) (*search, error) {
 	f := &search{
 		ctx:   ctx,
@@ -140,7 +140,7 @@ func (f *search) find(queue []string) (pointers, links []string, err error) {
 	return pointers, links, nil
 }
 
-// readDir lists a directory, and nothing else. A directory of another account that this one
+// readDir lists a directory, and nothing else. Another account's directory that this account
 // can't enter counts as empty, because git can't enter it either, and an agent can't change
 // that.
 func readDir(dir string) ([]fs.DirEntry, error) {
@@ -176,7 +176,7 @@ func readDeepDir(dir string) ([]fs.DirEntry, error) {
 	return f.ReadDir(-1)
 }
 
-// leadInto reports whether a link leads into one of some directories. A link into /proc may
+// leadInto reports whether a link leads into any of some directories. A link into /proc may
 // lead another process anywhere.
 func leadInto(links, dirs []string) bool {
 	return slices.ContainsFunc(links, func(link string) bool {
@@ -356,7 +356,7 @@ func (f *search) config(dir, path string, depth int) error {
 // restored, so that all of its remotes are allowed.
 func (f *search) rulesFor(dir string, list []setting) configRules {
 	rules := configRules{}
-	if f.known != nil { // what was there before the agent is known in any case
+	if f.known != nil { // settings from before the agent are known in any case
 		rules.tree = f.tree
 		if strings.Contains(dir, "/modules/") {
 			rules.module = dir
@@ -370,7 +370,7 @@ func (f *search) rulesFor(dir string, list []setting) configRules {
 	return rules
 }
 
-// included checks a configuration file that another one includes.
+// included checks a configuration file that is included by another file.
 func (f *search) included(file string, depth int) error {
 	real, err := filepath.EvalSymlinks(filepath.Dir(file))
 	if via := linksIn(filepath.Dir(file)); via != "" {

@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// maxIgnore bounds the file with the account's patterns, in bytes. One of all templates that
-// GitHub collects has 100 KB.
+// maxIgnore bounds the file with the account's patterns, in bytes. All templates that GitHub
+// collects make 100 KB.
 const maxIgnore = 1 << 20
 
 // IgnoreFile returns the path of the file whose patterns git ignores in every repository of
@@ -55,9 +55,8 @@ func IgnoreFile(ctx context.Context, env []string) (string, error) {
 	return filepath.Join(vars["HOME"], ".config", "git", "ignore"), nil
 }
 
-// ignore lets git also ignore the patterns in a file of the account, beside those of the
-// repository. Like git, it takes a file that can't be read for an empty one: the files then
-// count as work.
+// ignore lets git also ignore the patterns in a file of the account, beside the repository's
+// own. Like git, it treats a file that can't be read as empty: the files then count as work.
 func (r *reader) ignore(path string) error {
 	if path == "" {
 		return nil

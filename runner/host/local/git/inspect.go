@@ -26,7 +26,7 @@ import (
 // diffFor is how long a diff may take, for which an operator waits.
 const diffFor = time.Minute
 
-// inspectFor is how long one description of a repository may take. Tests that wait for another
+// inspectFor is how long a description of a repository may take. Tests that wait for another
 // bound raise it.
 var inspectFor = 5 * time.Second
 
@@ -35,9 +35,9 @@ const (
 	maxIndex  = 512 << 20 // bytes of git's index that are copied
 )
 
-// Clone is what symphony knows of a clone that it has made, zero if it has made none. An agent
-// can change all references of the repository, and put false objects into it, so neither shows
-// what is in the clone.
+// Clone is symphony's knowledge of a clone that it made, zero if it made none. An agent can
+// change all references of the repository, and put false objects into it, so neither shows the
+// contents of the clone.
 type Clone struct {
 	// Origin is where the clone came from, and the commit that symphony found there last.
 	Origin host.Origin
@@ -46,10 +46,11 @@ type Clone struct {
 	// read.
 	Commit  string
 	Objects []string
-	// Began is what Began returned before the first agent. It counts if there is no Origin.
+	// Began is the result of the function Began before the first agent. It counts if there is
+	// no Origin.
 	Began string
-	// Ignored is what IgnoreFile returned for the agent's git, so that an untracked file is
-	// one that the agent's git status names.
+	// Ignored is the result of IgnoreFile for the agent's git, so that the untracked files are
+	// the same as in the agent's git status.
 	Ignored string
 }
 
@@ -134,7 +135,7 @@ func (r *reader) compareWithBase(
 }
 
 // compareWithRemote adds how many commits of HEAD the branch of the remote origin lacks, if
-// what was pushed there counts as saved: see unsavedSearch.remotes.
+// commits pushed there count as saved: see unsavedSearch.remotes.
 func (r *reader) compareWithRemote(ctx context.Context, g *host.GitStatus, origin string) error {
 	u := unsavedSearch{top: r.tree, origin: origin, deleted: []string{r.tree}}
 	remotes, err := u.remotes(ctx, r)
@@ -171,7 +172,7 @@ func (r *reader) elsewhere(ctx context.Context, base string) (branches []string)
 
 const mostElsewhere = 5
 
-// Has reports whether the repository in dir, which may be a bare one, contains a commit.
+// Has reports whether the repository in dir, which may be bare, contains a commit.
 func Has(ctx context.Context, dir, commit string) bool {
 	r, ok, err := openReader(dir)
 	if err != nil {
@@ -200,7 +201,7 @@ func openToCompare(dir string, clone Clone) (r *reader, ok bool, err error) {
 	return r, true, nil
 }
 
-// prepareToCompare lets a reader use what is known of a clone.
+// prepareToCompare lets a reader use the record of a clone.
 func (r *reader) prepareToCompare(clone Clone) error {
 	if err := r.refuseTables(); err != nil {
 		return err
@@ -259,7 +260,7 @@ func (r *reader) countBeside(ctx context.Context, others ...string) (*int, error
 }
 
 // base returns the branch that the work is compared with, and its commit; empty if there is
-// none. If symphony has made the clone, the commit is what it recorded.
+// none. If symphony made the clone, this is the recorded commit.
 func (r *reader) base() (name, commit string, err error) {
 	candidates := []string{
 		"refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/remotes/origin/master",
@@ -281,8 +282,8 @@ func (r *reader) base() (name, commit string, err error) {
 	return r.baseCommit, r.baseCommit, nil
 }
 
-// diffWords are git diff without what a repository can configure. With trees, a commit of
-// another repository is a change.
+// diffWords are git diff without anything that a repository can configure. With trees, a
+// commit of another repository is a change.
 var (
 	diffWords = []string{
 		"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all",
@@ -290,11 +291,11 @@ var (
 	diffTreeWords = append(slices.Clip(diffWords), "--ignore-submodules=none")
 )
 
-// Diff writes what the work in dir has changed since it left its base (see host.GitStatus),
-// committed or not, with new files, as git diff does; ok is false where git has no repository
-// there. Nothing that the repository names is run, and nothing in it is written. Of work with
-// an origin, what is committed comes first, and the rest below the line host.NotCommitted:
-// else files could hide what a delivery would push.
+// Diff writes the changes of the work in dir since it left its base (see host.GitStatus),
+// committed or not, with new files, as git diff does; ok is false where git finds no
+// repository. Nothing that the repository names is run, and nothing in it is written. Of work
+// with an origin, the commits come first, and the rest below the line host.NotCommitted: else
+// files could hide the commits that a delivery would push.
 func Diff(ctx context.Context, dir string, clone Clone, w io.Writer) (ok bool, err error) {
 	ctx, cancel := within(ctx, diffFor)
 	defer cancel()
@@ -365,7 +366,7 @@ const (
 
 // whereWorkBegan returns the commit at which the work left its base. Without a base it returns
 // HEAD, and without a commit the empty tree. Several such commits can exist. Then a clone is
-// compared with the recorded one, because with another one a revert would not show.
+// compared with the recorded commit, because with another a revert would not show.
 func (r *reader) whereWorkBegan(ctx context.Context) (string, error) {
 	_, commit, err := r.base()
 	if err != nil {
@@ -465,8 +466,8 @@ func Fingerprint(ctx context.Context, dir string) (string, error) {
 }
 
 // gitFingerprint hashes every entry of the status, and the contents of changed files. An
-// untracked repository is one entry that ends with a slash: all files in it count. Without a
-// repository the error is errUnread.
+// untracked repository is a single entry that ends with a slash: all files in it count.
+// Without a repository the error is errUnread.
 func gitFingerprint(ctx context.Context, tree string) (print string, err error) {
 	r, ok, err := openReader(tree)
 	if err != nil {
@@ -542,7 +543,7 @@ func (w *walker) walk(root, skip string) error {
 			return w.ctx.Err()
 		}
 		if files.Absent(err) {
-			return nil // an agent has just removed it
+			return nil // an agent just removed it
 		}
 		if err != nil && path == root {
 			return err
@@ -582,8 +583,8 @@ func (w *walker) file(path string) error {
 	return nil
 }
 
-// hashedBytes is how much content of files a walker reads. The time of a file counts instead
-// if that is used up: an agent that writes the same again has made no progress.
+// hashedBytes is how much content of files a walker reads. After that the times of files count
+// instead of their contents: an agent that writes the same again made no progress.
 const hashedBytes = 64 << 20
 
 // content adds the content of a regular file, or the target of a link. It returns false if

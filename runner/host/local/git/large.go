@@ -17,17 +17,17 @@ import (
 // compares the two by a filter, which is a program and does not run here.
 
 // changeFilter passes on entries of git status. It leaves out files of Git LFS whose content
-// is what their pointer in the index names.
+// matches their pointer in the index.
 type changeFilter struct {
 	ctx  context.Context
 	r    *reader
 	each func(entry, path string)
-	held []change // files that are perhaps not changed, and those that git has listed after them
+	held []change // files that are perhaps not changed, and files that git listed after them
 	full bool     // enough were held
 	err  error
 }
 
-// change is an entry of git status and its fields, of which the last one is the path.
+// change is an entry of git status and its fields; the last field is the path.
 type change struct {
 	entry  string
 	fields []string
@@ -44,7 +44,7 @@ const (
 	fieldIndexID   = 7
 )
 
-// modified reports whether a file has another content than the index, and the same mode.
+// modified reports whether the content of a file differs from the index, but not its mode.
 func (c change) modified() bool {
 	return c.entry[0] == '1' && c.fields[fieldStates][1:] == "M" &&
 		c.fields[fieldIndexMode] == c.fields[fieldTreeMode]
@@ -62,7 +62,7 @@ func (f *changeFilter) add(c change) {
 	}
 }
 
-// flush passes on what is held.
+// flush passes on the held entries.
 func (f *changeFilter) flush() {
 	held := f.held
 	f.held = nil
@@ -72,7 +72,7 @@ func (f *changeFilter) flush() {
 			if c.fields[fieldStates] == ".M" {
 				continue
 			}
-			c.entry = strings.Replace(c.entry, "M ", ". ", 1) // only what is staged has changed
+			c.entry = strings.Replace(c.entry, "M ", ". ", 1) // only the staged part changed
 		}
 		f.each(c.entry, c.path())
 	}
@@ -132,7 +132,7 @@ func (r *reader) isPointerTo(ctx context.Context, c change, size string) bool {
 	return blobID(pointer, len(c.fields[fieldIndexID])) == c.fields[fieldIndexID]
 }
 
-// WithContext returns a reader that ends with an error when a context has ended.
+// WithContext returns a reader that ends with an error when a context ends.
 func WithContext(ctx context.Context, r io.Reader) io.Reader { return contextReader{ctx, r} }
 
 type contextReader struct {

@@ -15,11 +15,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Bounds for a git that reads what an agent has written. A commit of 2 kB can list a thousand
-// million files: ten trees, each of which contains the next one ten times. git would take all
+// Bounds for a git that reads an agent's repository. A commit of 2 kB can list a thousand
+// million files: ten trees, each of which contains the next ten times. git would take all
 // memory of the machine to list them.
 const (
-	// maxAnswer bounds what git prints for symphony to keep, in bytes.
+	// maxAnswer bounds the output of git that symphony keeps, in bytes.
 	maxAnswer = 64 << 20
 	// maxReferences bounds the references of a repository.
 	maxReferences = 500_000
@@ -35,7 +35,7 @@ var mostFiles = 2_000_000
 // lower it.
 var maxMemory uint64 = 1 << 30
 
-// LimitError is the error of a git that has reached one of the bounds.
+// LimitError is the error of a git that reached a bound.
 type LimitError struct {
 	what string
 	late bool // it is the bound of time
@@ -51,7 +51,7 @@ func (e LimitError) Unwrap() error {
 	return nil
 }
 
-// Hint tells an operator what to do next.
+// Hint tells an operator how to go on.
 func (e LimitError) Hint() string {
 	if e.late {
 		return "try again when the machine is less busy; " +
@@ -69,7 +69,7 @@ func within(ctx context.Context, limit time.Duration) (context.Context, context.
 }
 
 // Run runs a command of git, each process of which may have so many bytes of memory, and
-// returns the end of what it complained of. The error is a LimitError if that was not enough.
+// returns the end of its stderr. The error is a LimitError if that was not enough.
 func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 	tail := &text.Tail{Limit: 16 << 10}
 	cmd.Stderr = tail
@@ -84,7 +84,7 @@ func Run(cmd *exec.Cmd, memory uint64) (complaint []byte, err error) {
 	return complaint, err
 }
 
-// noMemory matches what git says when it gets no more memory.
+// noMemory matches git's message when it gets no more memory.
 var noMemory = text.Pattern(
 	`(?im)^(?:fatal|error): .*(?:out of memory|cannot allocate memory|attempting to allocate)`,
 )
@@ -92,14 +92,14 @@ var noMemory = text.Pattern(
 // errTooLong is the error of an Answer that had no room for all.
 var errTooLong = LimitError{what: fmt.Sprintf("git lists more than %d MiB", maxAnswer>>20)}
 
-// Answer is what git prints. It takes no more than 64 MiB: then git ends, and the error of Run
-// is a LimitError.
+// Answer is the output of git. It takes no more than 64 MiB: then git ends, and the error of
+// Run is a LimitError.
 type Answer struct {
 	text    bytes.Buffer // not embedded: its other methods know no bound
 	tooLong bool
 }
 
-// String returns what was printed.
+// String returns the output.
 func (a *Answer) String() string { return a.text.String() }
 
 // add adds a path for --stdin of another git.
@@ -130,9 +130,9 @@ func Failed(err error, format string, args ...any) error {
 	}
 }
 
-// checkSize returns a LimitError if a commit or a tree has more files and directories than git
-// can compare with the memory that it gets. It lists them, which takes a second for two
-// million and no memory: git would work for half a minute before it has no memory left. It
+// checkSize returns a LimitError if a commit or a tree contains more files and directories
+// than git can compare with the memory that it gets. It lists them, which takes a second for
+// two million and no memory: git would work for half a minute before it runs out of memory. It
 // returns nil if they can't be listed, as in a clone that lacks some.
 func (r *reader) checkSize(ctx context.Context, tree string) error {
 	var size entryCounter
@@ -152,8 +152,8 @@ func (r *reader) checkSize(ctx context.Context, tree string) error {
 	return fmt.Errorf("%w: %w", errUnread, LimitError{what: what})
 }
 
-// entryCounter counts what git lists with -z. It takes no more than the bounds, so that git
-// ends.
+// entryCounter counts the entries that git lists with -z. It takes no more than the bounds, so
+// that git ends.
 type entryCounter struct{ entries, bytes int }
 
 // Write implements io.Writer.

@@ -11,8 +11,8 @@ import (
 // mostLocked is how many entries of a git directory are searched for locks.
 const mostLocked = 100_000
 
-// withoutLocks reports whether a directory below a git directory is one of git's own for which
-// git makes no locks. A folder of branches may have the same name: refs/heads/hooks.
+// withoutLocks reports whether a directory below a git directory is git's own and git makes no
+// locks for it. A folder of branches may have the same name: refs/heads/hooks.
 func withoutLocks(gitDir, path string) bool {
 	if !slices.Contains([]string{"objects", "hooks", "lfs"}, filepath.Base(path)) {
 		return false

@@ -12,9 +12,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Obeyed finds what git obeys with an address: see host.Local. What git can't answer, because
-// a repository or a setting is broken, it would not obey either, so that the path itself is
-// all there is to guard.
+// Obeyed finds the files that git obeys with an address: see host.Local. If git can't answer,
+// because a repository or a setting is broken, it would not obey either, and only the path
+// itself needs a guard.
 func Obeyed(ctx context.Context, q host.ObeyedRequest) (o host.Obeyed, err error) {
 	g := operatorsGit{env: q.Env, home: q.Home}
 	if q.Address == "" {
@@ -37,8 +37,8 @@ type operatorsGit struct {
 	home string
 }
 
-// answer returns what git prints in a directory, without the line feed at its end; false if it
-// fails.
+// answer returns the output of git in a directory, without the line feed at its end; false if
+// it fails.
 func (g operatorsGit) answer(ctx context.Context, dir string, args ...string) (string, bool) {
 	cmd := exec.CommandContext(ctx, "git", append([]string{"-c", "safe.directory=*"}, args...)...)
 	cmd.Dir = dir
@@ -79,8 +79,9 @@ func localPaths(addresses ...string) (paths []string) {
 	return paths
 }
 
-// addRepository adds the git directories of a repository, the main one of a linked worktree
-// among them, its hooks and its settings. It returns false if git finds no repository there.
+// addRepository adds the git directories of a repository, including the main repository of a
+// linked worktree, its hooks and its settings. It returns false if git finds no repository
+// there.
 func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.IsDir() {
@@ -103,8 +104,8 @@ func (g operatorsGit) addRepository(ctx context.Context, o *host.Obeyed, path st
 	return true
 }
 
-// addSettings adds the files with the settings that git has in a directory, also those that do
-// not exist yet, and the values.
+// addSettings adds the files with git's settings for a directory, including files that do not
+// exist yet, and the values.
 func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir string) {
 	out, ok := g.answer(ctx, dir, "config", "--list", "--show-origin", "-z")
 	if !ok {
@@ -124,12 +125,12 @@ func (g operatorsGit) addSettings(ctx context.Context, o *host.Obeyed, dir strin
 // obeyedSetting is a setting as git config lists it.
 type obeyedSetting struct {
 	dir    string // the directory in which git works
-	origin string // the file that has it
+	origin string // the file that contains it
 	text   string // the name and the value, in two lines
-	depth  int    // how many files that name one another lead to it
+	depth  int    // length of the chain of includes that leads to it
 }
 
-// mostIncludes is how deep files with settings may include one another. Git allows as many.
+// mostIncludes is how deep files with settings may include each other. Git allows as many.
 const mostIncludes = 10
 
 // addSetting adds the value of a setting, and the directories and files with more settings
@@ -151,7 +152,7 @@ func (g operatorsGit) addSetting(ctx context.Context, o *host.Obeyed, s obeyedSe
 }
 
 // addIncluded adds the settings of a file whether or not its condition is true in this
-// directory: it may be in another one.
+// directory: it may be true in another directory.
 func (g operatorsGit) addIncluded(ctx context.Context, o *host.Obeyed, by obeyedSetting, file string) {
 	if by.depth == mostIncludes || !exists(file) {
 		return

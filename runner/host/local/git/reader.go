@@ -36,13 +36,13 @@ type reader struct {
 	// the content of HEAD, and its commit, empty if there is none yet
 	head, commit string
 	refs         map[string]string // by name: an object, or "ref: " and another name
-	packed       map[string]string // the commits of those that are in packed-refs only
+	packed       map[string]string // the commits of references that are in packed-refs only
 	// git pack-refs ran here: a clone packs only the references of its remote
 	repacked bool
 	// a copy of the repository's index, empty if git uses the original
 	index      string
 	objects    string   // where git stores new objects; empty as long as it makes none
-	baseCommit string   // the commit of the remote that Origin in Clone has
+	baseCommit string   // the commit of the remote according to Origin in Clone
 	objectDirs []string // Objects of Clone; empty for the repository's own
 }
 
@@ -124,8 +124,8 @@ func readFailed(ctx context.Context, dir string, err error) error {
 	return Failed(err, "read the repository of %s", dir)
 }
 
-// readReferences reads all references. It does not follow what git itself does not create,
-// such as a link.
+// readReferences reads all references. It does not follow entries that git itself does not
+// create, such as a link.
 func (r *reader) readReferences() error {
 	r.refs = map[string]string{}
 	r.packed = map[string]string{}
@@ -192,7 +192,8 @@ func (r *reader) readLoose(dir string) error {
 	}
 }
 
-// unreadable records a directory of references that can't be read. One that is gone has none.
+// unreadable records a directory of references that can't be read. A directory that is gone
+// contains none.
 func (r *reader) unreadable(dir string, err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		r.refs[dir] = "unreadable"
@@ -200,8 +201,8 @@ func (r *reader) unreadable(dir string, err error) error {
 	return nil
 }
 
-// addLoose adds the reference in a file. What git itself does not create there is not
-// followed.
+// addLoose adds the reference in a file. It does not follow entries that git itself does not
+// create there.
 func (r *reader) addLoose(name string, e fs.DirEntry) error {
 	delete(r.packed, name)
 	r.refs[name] = "unreadable"
@@ -301,8 +302,8 @@ func (r *reader) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// withOwnObjects returns a reader that also reads the objects of the repository, where those
-// are that were staged and not committed.
+// withOwnObjects returns a reader that also reads the objects of the repository, which include
+// staged objects that are not committed.
 func (r *reader) withOwnObjects() *reader {
 	own := *r
 	if r.objectDirs != nil {
@@ -312,7 +313,7 @@ func (r *reader) withOwnObjects() *reader {
 }
 
 // gitThatStores is git for commands that store objects. It does not look for them in the
-// repository: git would touch what it finds, and an agent may have put links there.
+// repository: git would touch existing objects, and an agent may have put links there.
 func (r *reader) gitThatStores(ctx context.Context, args ...string) *exec.Cmd {
 	cmd := r.git(ctx, append([]string{"-c", "core.fsync=none", "-c", "core.looseCompression=1"}, args...)...)
 	cmd.Env = append(cmd.Env, "GIT_ALTERNATE_OBJECT_DIRECTORIES=")
@@ -409,8 +410,8 @@ type splitWriter struct {
 	rest []byte
 }
 
-// EachEntry returns a writer for what git prints with -z. It calls each for every entry,
-// without its zero byte.
+// EachEntry returns a writer for output of git with -z. It calls each for every entry, without
+// its zero byte.
 func EachEntry(each func(string)) io.Writer { return &splitWriter{each: each} }
 
 func (s *splitWriter) Write(b []byte) (int, error) {

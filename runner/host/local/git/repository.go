@@ -36,8 +36,8 @@ const (
 	maxHead    = 8 << 10 // the name of a branch is shown to operators
 )
 
-// openRepository reads <tree>/.git; ok is false if there is no repository, or not a valid one.
-// The result is not trusted: it may point anywhere.
+// openRepository reads <tree>/.git; ok is false if there is no valid repository. The result is
+// not trusted: it may point anywhere.
 func openRepository(tree string) (repo repository, ok bool, err error) {
 	dotGit := filepath.Join(tree, ".git")
 	info, err := os.Lstat(dotGit)
@@ -47,7 +47,7 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	if err != nil {
 		return repository{}, false, files.Failed(err, "read the repository of %s", tree)
 	}
-	if info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves one
+	if info.IsDir() && isEmpty(dotGit) { // codex's sandbox leaves an empty directory
 		return repository{}, false, nil
 	}
 	gitDir := dotGit
@@ -74,7 +74,7 @@ func openRepository(tree string) (repo repository, ok bool, err error) {
 	return repo, repo.linked, err
 }
 
-// pointer reads a file with one line that contains a path, which may be relative to the file's
+// pointer reads a file whose single line contains a path, which may be relative to the file's
 // directory.
 func pointer(file, prefix string) (path string, ok bool, err error) {
 	b, err := files.ReadRegular(file, 1<<16)
@@ -111,12 +111,12 @@ func resolveDir(path string) (real string, ok bool, err error) {
 	return real, info.IsDir(), nil
 }
 
-// Writable returns the directories that `git commit` in dir must be able to write, of those
-// that the agent can write: for an ordinary clone <dir>/.git. A git directory elsewhere (a
-// link, --separate-git-dir, a submodule, a linked worktree) and the one that it shares are
-// returned only if they are inside dir or inside one of the opened directories: the agent can
-// write to those anyway, but codex protects a git directory in them unless it is listed. It
-// only reads files, which the agent may have written in order to gain access the next time.
+// Writable returns the directories that `git commit` in dir must be able to write, if the
+// agent can write them: for an ordinary clone <dir>/.git. A git directory elsewhere (a link,
+// --separate-git-dir, a submodule, a linked worktree) and the directory that it shares are
+// returned only if they are inside dir or inside an opened directory: the agent can write to
+// these anyway, but codex protects a git directory in them unless it is listed. It only reads
+// files, which the agent may have written in order to gain access the next time.
 //
 // A linked worktree's main repository is not opened: git writes text of the agent's choice
 // through a link that the agent puts into its logs or rr-cache, also when the operator runs
@@ -226,8 +226,8 @@ func HeadOf(workspace string) (h Head, err error) {
 	return h, err
 }
 
-// SetRemoteBranch records in a workspace that its remote has a commit, as git push does. It
-// follows no links in the repository, and replaces symbolic references.
+// SetRemoteBranch records in a workspace that its remote contains a commit, as git push does.
+// It follows no links in the repository, and replaces symbolic references.
 func SetRemoteBranch(workspace, branch, commit string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil {
@@ -240,7 +240,7 @@ func SetRemoteBranch(workspace, branch, commit string) error {
 }
 
 // SetSubmoduleBranch is SetRemoteBranch in a submodule of a workspace. The path of the
-// workspace has no links. It does nothing if the submodule is not set up.
+// workspace contains no links. It does nothing if the submodule is not set up.
 func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 	repo, ok, err := openRepository(filepath.Join(workspace, path))
 	if err != nil || !ok {
@@ -252,9 +252,9 @@ func SetSubmoduleBranch(workspace, path, branch, commit string) error {
 	return repo.setReference("refs/remotes/origin/"+branch, commit)
 }
 
-// MoveBranch moves the branch of a workspace to a commit, whose files the work tree has. index
-// is git's index of these files. The index comes first: if only that is there, git shows the
-// files of the commit as staged.
+// MoveBranch moves the branch of a workspace to a commit, whose files are already in the work
+// tree. index is git's index of these files. The index comes first: if only that is there, git
+// shows the files of the commit as staged.
 func MoveBranch(workspace, branch, commit string, index []byte) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil {
@@ -270,8 +270,8 @@ func MoveBranch(workspace, branch, commit string, index []byte) error {
 	return repo.setReference("refs/heads/"+branch, commit)
 }
 
-// MoveHead moves the branch of a workspace, or HEAD without one, to another commit with the
-// same tree. HEAD must be at a commit.
+// MoveHead moves the branch of a workspace, or HEAD if there is no branch, to another commit
+// with the same tree. HEAD must be at a commit.
 func MoveHead(workspace, from, to string) error {
 	repo, ok, err := openRepository(workspace)
 	if err != nil {
@@ -314,7 +314,7 @@ func (repo repository) replace(name string, content []byte) error {
 		return err
 	}
 	defer dir.Close()
-	temporary := "symphony-" + rand.Text() // what an agent could put there may be a pipe
+	temporary := "symphony-" + rand.Text() // with a fixed name an agent could put a pipe there
 	if err := dir.MkdirAll(filepath.Dir(name), 0o755); err != nil {
 		return err
 	}
@@ -351,8 +351,8 @@ func writeNew(dir *os.Root, name string, content []byte) error {
 }
 
 // otherToGit matches names that git allows for a branch and reads as something else:
-// "FETCH_HEAD" is what was fetched last, "+main" forces a push of main, "tags/v1" is a tag, 40
-// hexadecimal digits are a commit.
+// "FETCH_HEAD" is the result of the last fetch, "+main" forces a push of main, "tags/v1" is a
+// tag, 40 hexadecimal digits are a commit.
 var otherToGit = text.Pattern(
 	`^(@|\+.*|(refs|heads|tags|remotes)/.*|([A-Z_]+_)?HEAD|AUTO_MERGE|[0-9a-fA-F]{40}|[0-9a-fA-F]{64})$`,
 )
@@ -370,7 +370,7 @@ func IsBranchName(ctx context.Context, name string) bool {
 	return err == nil
 }
 
-// HasBranch reports whether a repository of the operator in dir has a branch.
+// HasBranch reports whether a branch exists in a repository of the operator in dir.
 func HasBranch(ctx context.Context, dir, name string) bool {
 	show := plainGit(
 		ctx, dir, "-c", "safe.directory=*", "show-ref", "--verify", "--quiet", "refs/heads/"+name,

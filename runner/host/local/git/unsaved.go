@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	unsavedTimeout  = 30 * time.Second // for one workspace
-	maxRepositories = 50               // that are examined in one workspace
-	maxNamed        = 10               // commits and files of one repository that Unsaved names
+	unsavedTimeout  = 30 * time.Second // for a workspace
+	maxRepositories = 50               // examined in a workspace
+	maxNamed        = 10               // commits and files of a repository that Unsaved names
 	maxItem         = 300              // bytes of such a name
 )
 
@@ -33,24 +33,24 @@ const (
 // of alsoDeleted count as deleted with dir.
 //
 // The rule: git decides, for each repository at or below dir. A commit is saved if a reference
-// of a remote contains it, a file if it is committed without changes or ignored, by the
-// repository or by ignored, what IgnoreFile returned for the agent's git. The remote must be
-// in the configuration: the guard undoes some that agents make. A remote in a local directory
-// that does not exist, or that is deleted with dir, does not count, except for the remote
-// origin if the repository is now at the address origin. Commits of HEAD (detached or not),
-// branches, tags, stashes, other references and submodules are unsaved if no remote has them,
-// and so are modified or untracked files, including those that the index hides from git
-// status. A repository without a remote has saved nothing. What can't be read counts as
-// unsaved, and so does what exceeds the limits of the search.
+// of a remote contains it. A file is saved if it is committed without changes or ignored, by
+// the repository or by the parameter ignored, the result of IgnoreFile for the agent's git.
+// The remote must be in the configuration: the guard undoes some that agents make. A remote in
+// a local directory that does not exist, or that is deleted with dir, does not count, except
+// for the remote origin if the repository is now at the address origin. Commits of HEAD
+// (detached or not), branches, tags, stashes, other references and submodules are unsaved if
+// no remote contains them, and so are modified or untracked files, including files that the
+// index hides from git status. A repository without a remote saved nothing. Anything that
+// can't be read, or exceeds the limits of the search, counts as unsaved.
 //
-// Files that are in no repository are unsaved, unless they are those of known, an earlier
-// result of OutsideFiles: then they are what after_create has made. A bare repository counts
-// unless it is inside a work tree: there its files are untracked or ignored.
+// Files that are in no repository are unsaved, unless they are in known, an earlier result of
+// OutsideFiles: then after_create made them. A bare repository counts unless it is inside a
+// work tree: there its files are untracked or ignored.
 //
-// git clone packs the tags of its remote, including those that no branch contains, and the
-// remote has these commits. So a packed tag counts only if it may have been created here: HEAD
-// was at its commit, or a reference is packed that no clone packs. If the main repository of a
-// linked worktree is not deleted, its branches and stashes are safe.
+// git clone packs the tags of its remote, including tags that no branch contains, and the
+// remote contains these commits. So a packed tag counts only if it may have been created here:
+// HEAD was at its commit, or a reference is packed that no clone packs. If the main repository
+// of a linked worktree is not deleted, its branches and stashes are safe.
 //
 // No program that a repository names is run, and no repository is written to.
 func Unsaved(
@@ -89,7 +89,7 @@ func Unsaved(
 		u.report(tree, append(u.commits(ctx, r), u.changes(ctx, r, pipes)...)...)
 		judged[r.gitDir] = true
 		judged[r.common] = true
-		// a linked worktree has modules, too
+		// a linked worktree can contain modules, too
 		for _, name := range []string{"modules", "worktrees"} {
 			_, modules, _, missed := findRepositories(ctx, filepath.Join(r.gitDir, name))
 			bare = append(bare, modules...)
@@ -115,7 +115,7 @@ func Unsaved(
 	return strings.Join(u.found, ", "), u.items
 }
 
-// bareRepository reports the commits in a git directory that has no work tree.
+// bareRepository reports the commits in a git directory without a work tree.
 func (u *unsavedSearch) bareRepository(ctx context.Context, dir string) {
 	const unread = "a repository that can't be read"
 	r, err := newReader(repository{tree: dir, gitDir: dir, common: dir})
@@ -140,7 +140,7 @@ type unsavedSearch struct {
 	items   []string
 }
 
-// report adds the unsaved work of one repository.
+// report adds the unsaved work of a repository.
 func (u *unsavedSearch) report(path string, work ...string) {
 	place, inside := strings.CutPrefix(path, u.top+"/")
 	switch {
@@ -161,8 +161,8 @@ func (u *unsavedSearch) deletes(path string) bool {
 	return slices.ContainsFunc(u.deleted, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
-// findRepositories lists the directories that contain a .git, and those that are git
-// directories themselves. pipes are what git would wait for when it reads the rules of a
+// findRepositories lists the directories that contain a .git, and the directories that are git
+// directories themselves. pipes are files that git would wait for when it reads the rules of a
 // directory. It follows no links.
 func findRepositories(ctx context.Context, top string) (trees, bare, pipes []string, unread bool) {
 	err := filepath.WalkDir(top, func(path string, d fs.DirEntry, err error) error {
@@ -412,8 +412,8 @@ func (r *reader) clonedTag(name string) bool {
 	return strings.HasPrefix(name, "refs/tags/") && r.packed[name] != "" && !r.repacked
 }
 
-// remotes returns the prefixes of the references to what remotes have. It omits remotes that
-// are deleted together with what was pushed there, or that are gone already.
+// remotes returns the prefixes of the references to the contents of remotes. It omits remotes
+// that are deleted together with the commits pushed there, or that are already gone.
 func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []string, err error) {
 	data, err := files.ReadRegular(filepath.Join(r.common, "config"), maxControlFile)
 	if files.Absent(err) {
@@ -443,7 +443,7 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 	return prefixes, nil
 }
 
-// loses reports whether an address of a remote, or one of others that it may stand for, leads
+// loses reports whether an address of a remote, or any of others that it may stand for, leads
 // to a directory that is deleted, or that does not exist.
 func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool {
 	return slices.ContainsFunc(append(others, address.value), func(path string) bool {
@@ -463,8 +463,8 @@ func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool 
 	})
 }
 
-// rewritten returns what an address may become by the settings insteadOf and pushInsteadOf in
-// list.
+// rewritten returns the addresses that an address may become by the settings insteadOf and
+// pushInsteadOf in list.
 func rewritten(address string, list []setting) (addresses []string) {
 	for _, s := range list {
 		if rest, ok := strings.CutPrefix(address, s.value); ok && s.section == "url" {
@@ -474,8 +474,7 @@ func rewritten(address string, list []setting) (addresses []string) {
 	return addresses
 }
 
-// heads are the commits that only HEAD or a stash refers to. past are those at which HEAD has
-// been.
+// heads are the commits that only HEAD or a stash refers to. past are earlier commits of HEAD.
 type heads struct {
 	current []string
 	past    []string
@@ -485,7 +484,7 @@ type heads struct {
 var automaticStashes = []string{"rebase-merge/autostash", "rebase-apply/autostash", "MERGE_AUTOSTASH"}
 
 // readHeads reads HEAD and, if the repository itself is deleted, the HEADs of its linked
-// worktrees and every stash: refs/stash is only the latest one.
+// worktrees and every stash: refs/stash is only the latest stash.
 func (r *reader) readHeads(deleted bool) (h heads, err error) {
 	dirs := []string{r.gitDir}
 	if deleted {
@@ -542,7 +541,7 @@ func readAutomaticStashes(gitDir string) (ids []string, err error) {
 	return ids, nil
 }
 
-// reflog returns the commits that a reference has been at; none if it has no log.
+// reflog returns the commits that a reference pointed to; none if no log exists.
 func reflog(path string) (ids []string, err error) {
 	log, err := files.ReadRegular(path, maxGitFile)
 	if files.Absent(err) {

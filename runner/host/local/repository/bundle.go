@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// Bundle implements host.Mirror. Of the commits in have it leaves out what this mirror has,
-// too.
+// Bundle implements host.Mirror. It leaves out the commits of have that this mirror also
+// contains.
 func (m *Mirror) Bundle(
 	ctx context.Context,
 	q host.CloneRequest,
@@ -63,9 +63,9 @@ func (m *Mirror) makeBundle(ctx context.Context, issue string, have []string) (*
 	return bundle, nil
 }
 
-// writeBundle writes a bundle of all branches and tags, and of what is kept of an issue,
-// unless its id is empty. Unlike git bundle it includes those that are in tips already,
-// because the other mirror has to know all of them.
+// writeBundle writes a bundle of all branches and tags, and of the commits that are kept of an
+// issue, unless its id is empty. Unlike git bundle it includes references that are in tips
+// already, because the other mirror must know all of them.
 func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, to io.Writer) error {
 	list := []string{"for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"}
 	if issue != "" {
@@ -96,8 +96,8 @@ func (m *Mirror) writeBundle(ctx context.Context, issue string, have []string, t
 	return m.pack(ctx, "", want, have, to)
 }
 
-// pack writes a pack of what the wanted objects lead to, without what the commits in have
-// contain.
+// pack writes a pack of everything that the wanted objects lead to, without the contents of
+// the commits in have.
 func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, to io.Writer) error {
 	cmd := m.packCommand(ctx, objects, want, have, "--stdout")
 	cmd.Stdout = to
@@ -105,9 +105,9 @@ func (m *Mirror) pack(ctx context.Context, objects string, want, have []string, 
 }
 
 // packCommand packs to the path with which the names of the files begin, or to --stdout.
-// Besides the objects of the mirror it reads those in another directory, unless that is empty,
-// with the mirror's configuration and without the indexes that git would not verify (see
-// settings).
+// Besides the objects of the mirror it reads the objects in another directory, unless that is
+// empty, with the mirror's configuration and without the indexes that git would not verify
+// (see settings).
 func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []string, to string) *exec.Cmd {
 	pack := m.localGit(ctx, "pack-objects", "--revs", "--quiet", "--no-use-bitmap-index", to)
 	cmd := withObjects(pack, objects)
@@ -116,7 +116,7 @@ func (m *Mirror) packCommand(ctx context.Context, objects string, want, have []s
 	return cmd
 }
 
-// existing returns the commits that the mirror has, or a directory of objects.
+// existing returns the commits that are in the mirror or in a directory of objects.
 func (m *Mirror) existing(ctx context.Context, objects string, ids []string) (have []string, err error) {
 	look := withObjects(m.localGit(ctx, "cat-file", "--batch-check=%(objecttype) %(objectname)"), objects)
 	look.Stdin = strings.NewReader(strings.Join(ids, "\n") + "\n")
@@ -168,12 +168,12 @@ func (m *Mirror) CloneBundle(
 	return err
 }
 
-// FetchBundle does what Fetch does with a bundle, or what Look does.
+// FetchBundle does the work of Fetch, or of Look, with a bundle.
 func (m *Mirror) FetchBundle(
 	ctx context.Context, workspace string, q host.BundleRequest, bundle string,
 ) (host.FetchAnswer, error) {
 	from := q.BundleAnswer
-	// the JSON of the request has its own Branch and Delivered in place of these
+	// the JSON of the request contains its own Branch and Delivered in place of these
 	from.Branch = q.Branch
 	from.Delivered = q.Delivered
 	to := refreshRequest{workspace: workspace, delivered: q.Delivered, look: q.Look}
@@ -193,9 +193,9 @@ func (m writer) fetchBundle(
 	return from.CloneAnswer, m.fetchFrom(ctx, m.fileGit, bundle, keptRefs+"*")
 }
 
-// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without what
-// those commits in have contain that this machine has. A mirror that is missing is made; the
-// workspace may borrow the objects of another one.
+// MakePack writes a pack of the HEAD of a workspace, which must still be commit, without the
+// contents of commits in have that this machine knows. A missing mirror is made; the workspace
+// may borrow the objects of another mirror.
 func (m *Mirror) MakePack(ctx context.Context, workspace, commit string, have []string, to io.Writer) error {
 	failed := func(err error) error {
 		return m.failed(host.CodeDeliveryFailed, "pack the commits of the workspace", err)

@@ -19,10 +19,10 @@ type Checkout struct {
 	Dir, Commit, Branch string
 }
 
-// CheckOut makes a checkout of what a workspace has committed. The directory must not exist.
-// Nothing in the workspace but the commit and what it leads to takes part, and git hashes all
-// of that. A clone of the mirror borrows the mirror's objects, and has its history and
-// branches; a checkout of another repository has only the commit.
+// CheckOut makes a checkout of a workspace's HEAD. The directory must not exist. Nothing in
+// the workspace but the commit and its objects takes part, and git hashes all of them. A clone
+// of the mirror borrows the mirror's objects, and gets its history and branches; a checkout of
+// another repository gets only the commit.
 func (m *Mirror) CheckOut(ctx context.Context, workspace string, cloned host.Origin, to Checkout) error {
 	if err := m.fillCheckout(ctx, workspace, cloned, to); err != nil {
 		return err
@@ -33,7 +33,7 @@ func (m *Mirror) CheckOut(ctx context.Context, workspace string, cloned host.Ori
 	return m.checkOutFiles(ctx, to)
 }
 
-// copyLargeFiles copies what the remote may not have yet of the content of files of Git LFS.
+// copyLargeFiles copies the content of files of Git LFS that the remote may not contain yet.
 func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checkout) error {
 	head, err := git.HeadOf(workspace)
 	if err != nil {
@@ -63,7 +63,7 @@ func (m *Mirror) fillCheckout(ctx context.Context, workspace string, cloned host
 		}
 		err := m.withLock(ctx, func(writer) error { return clone{m, to.Dir, to.Branch}.copyMirror(ctx) })
 		if err != nil || len(work.Objects) == 1 {
-			return err // the mirror has all objects
+			return err // all objects are in the mirror
 		}
 		packs := filepath.Join(to.Dir, ".git", "objects", "pack") // which is empty
 		if err := os.Remove(packs); err != nil {
@@ -115,7 +115,7 @@ func (c *commands) gitIn(ctx context.Context, dir string, env []string, args ...
 	return cmd
 }
 
-// checkOutFiles writes the files, with the operator's configuration, because that has the
+// checkOutFiles writes the files, with the operator's configuration, because that contains the
 // filters of Git LFS.
 func (m *Mirror) checkOutFiles(ctx context.Context, to Checkout) error {
 	config := [][2]string{

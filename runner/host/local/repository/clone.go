@@ -31,7 +31,7 @@ type clone struct {
 	workspace, branch string
 }
 
-// fill makes the clone after update, which brings into the mirror what it needs.
+// fill makes the clone after update, which brings the objects that it needs into the mirror.
 func (c clone) fill(
 	ctx context.Context,
 	update func(writer) (host.CloneAnswer, error),
@@ -56,7 +56,7 @@ func (m writer) fetch(ctx context.Context, branch, delivered string) (answer hos
 	if err != nil {
 		return answer, err
 	}
-	// first, because the branch that is checked out there may be the default one
+	// first, because the branch that is checked out there may be the default branch
 	if m.remote.Pushes {
 		if err := m.checkNotCheckedOut(ctx, branch, "starts its agent"); err != nil {
 			return answer, err
@@ -152,7 +152,7 @@ func (c clone) checkOut(ctx context.Context, from host.CloneAnswer) error {
 	if err != nil {
 		return failed(err)
 	}
-	// With the operator's configuration, because it has the filters of Git LFS.
+	// With the operator's configuration, because it contains the filters of Git LFS.
 	err = c.runGit(ctx, c.env, "checkout", "--quiet", "--no-track", "-B", c.branch, from.Commit)
 	if err != nil || !c.remote.Submodules {
 		return failed(err)
@@ -165,7 +165,7 @@ func (c clone) runGit(ctx context.Context, env []string, args ...string) error {
 	return ofSignal(ctx, c.run(c.gitIn(ctx, c.workspace, env, args...)))
 }
 
-// checkIdentity returns an error if git has no name or address for the agent's commits.
+// checkIdentity returns an error if git knows no name or address for the agent's commits.
 func (c clone) checkIdentity(ctx context.Context) error {
 	err := c.runGit(ctx, c.env, "var", "GIT_COMMITTER_IDENT")
 	if errors.As(err, &killedError{}) {
@@ -184,8 +184,8 @@ func (c clone) checkIdentity(ctx context.Context) error {
 }
 
 // Fetch updates the mirror and the remote references of a workspace, and compares the base
-// with HEAD. The workspace borrows the objects. What others have pushed on top of the
-// delivered commit of a branch is brought into the workspace, where that is possible.
+// with HEAD. The workspace borrows the objects. Commits that others pushed on top of the
+// delivered commit of a branch are brought into the workspace, where that is possible.
 func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
 	q := refreshRequest{workspace: workspace, delivered: delivered}
 	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
@@ -193,8 +193,8 @@ func (m *Mirror) Fetch(ctx context.Context, workspace, branch, delivered string)
 	})
 }
 
-// Look does what Fetch does while an agent is at work in the workspace: only remote references
-// change there.
+// Look is like Fetch while an agent is at work in the workspace: only remote references change
+// there.
 func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) (host.FetchAnswer, error) {
 	q := refreshRequest{workspace: workspace, delivered: delivered, look: true}
 	return m.refresh(ctx, q, func(w writer) (host.CloneAnswer, error) {
@@ -202,14 +202,14 @@ func (m *Mirror) Look(ctx context.Context, workspace, branch, delivered string) 
 	})
 }
 
-// refreshRequest is what Fetch and Look are asked for.
+// refreshRequest is the input of Fetch and Look.
 type refreshRequest struct {
 	workspace string
 	delivered string // the commit that was delivered last, empty if there is none
 	look      bool   // an agent is at work there: only remote references change
 }
 
-// refresh does what Fetch and Look do. update brings the new commits into the mirror.
+// refresh is the common part of Fetch and Look. update brings the new commits into the mirror.
 func (m *Mirror) refresh(
 	ctx context.Context, q refreshRequest, update func(writer) (host.CloneAnswer, error),
 ) (answer host.FetchAnswer, err error) {
@@ -278,7 +278,7 @@ func (m *Mirror) refresh(
 }
 
 // setRemoteBranches records in a workspace where the branches of the remote are, and its
-// default branch. branches has a line with a commit and a name for each.
+// default branch. branches is a list of lines, a commit and a branch name in each.
 func setRemoteBranches(workspace string, head git.Head, branches, base string) error {
 	set := func(name, content string) error {
 		if head.References["refs/remotes/origin/"+name] == content {
@@ -289,7 +289,7 @@ func setRemoteBranches(workspace string, head git.Head, branches, base string) e
 	for line := range strings.Lines(branches) {
 		commit, name, _ := strings.Cut(strings.TrimSpace(line), " ")
 		err := set(name, commit)
-		// another branch may be in the way, as a is for a/b if the remote has deleted a
+		// another branch may be in the way, as a is for a/b if the remote deleted a
 		if err != nil && name == base {
 			return err
 		}
@@ -297,11 +297,10 @@ func setRemoteBranches(workspace string, head git.Head, branches, base string) e
 	return set("HEAD", "ref: refs/remotes/origin/"+base)
 }
 
-// isCopy reports whether what was delivered last is a signed copy of HEAD, at which the
-// workspace has stayed: its delivery was interrupted, or it is on another machine than the one
-// that signs. A copy has all of its original but the parents and the signature. A commit that
-// only has the same files is the agent's own, for example its work in fewer commits or with
-// another message.
+// isCopy reports whether the last delivery is a signed copy of HEAD, at which the workspace
+// stayed: its delivery was interrupted, or it is not on the machine that signs. A copy equals
+// its original except for the parents and the signature. A commit with only the same files is
+// the agent's own, for example its work in fewer commits or with another message.
 func (m *Mirror) isCopy(ctx context.Context, head git.Head, delivered string) bool {
 	if delivered == "" || head.Commit == "" || head.Commit == delivered {
 		return false
@@ -331,7 +330,7 @@ func (m *Mirror) checkBorrower(objects string) error {
 	return nil
 }
 
-// compare tells what a merge of the base into HEAD would do. It reads the objects of the
+// compare finds out how a merge of the base into HEAD would end. It reads the objects of the
 // workspace, which may be false, and keeps none.
 func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchAnswer) (err error) {
 	count, err := m.output(
@@ -366,7 +365,7 @@ func (m *Mirror) compare(ctx context.Context, head git.Head, answer *host.FetchA
 		answer.Files = len(names)
 		return nil
 	}
-	// git before 2.38 has no such command: then only the distance is known
+	// git before 2.38 lacks this command: then only the distance is known
 	answer.Unrelated = strings.Contains(mergeErr.Error(), "unrelated histories")
 	return nil
 }

@@ -30,9 +30,9 @@ const endGrace = 2 * time.Second
 
 // settings apply to every git command. No operator's setting may start a program that is meant
 // for a work tree, remove objects or push more than is asked for. Git trusts a commit-graph,
-// and an agent can write one beside its objects. Fetched objects stay in a pack, which git
-// writes to disk before it updates references, because not every version does so for loose
-// ones.
+// and an agent can write a false graph beside its objects. Fetched objects stay in a pack,
+// which git writes to disk before it updates references, because not every version does so for
+// loose objects.
 var settings = []string{
 	"core.hooksPath=/dev/null", "core.fsmonitor=false", "gc.auto=0", "maintenance.auto=false",
 	"fetch.unpackLimit=1", "fetch.recurseSubmodules=false", "push.recurseSubmodules=no",
@@ -45,7 +45,7 @@ type commands struct {
 	remote host.Repository
 	path   string   // of the mirror
 	env    []string // the operator's environment
-	// inherit returns the files that commands inherit, those given among them.
+	// inherit returns the files that commands inherit, including the given files.
 	inherit func(...*os.File) []*os.File
 	lock    *os.File // the lock of the mirror while this process holds it; commands inherit it
 }
@@ -106,7 +106,7 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 	}
 	words = append(words, "--no-pager")
 	words = append(words, args...)
-	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator has set it
+	env = append([]string{"SSH_ASKPASS_REQUIRE=never"}, env...) // unless the operator set it
 	env = append(env, "LC_ALL=C", "GIT_TERMINAL_PROMPT=0", "GIT_NO_LAZY_FETCH=1", "GIT_NO_REPLACE_OBJECTS=1")
 	cmd := exec.CommandContext(ctx, cmp.Or(proc.LookPath("git", env), "git"), words...)
 	cmd.Dir = filepath.Dir(c.path)
@@ -123,7 +123,7 @@ func (c *commands) command(ctx context.Context, env, args []string) *exec.Cmd {
 }
 
 // Environ returns an environment for New: env without the variables that select git's
-// repository, and without those in drop.
+// repository, and without the variables in drop.
 func Environ(env []string, drop func(name, value string) bool) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(entry string) bool {
 		name, value, _ := strings.Cut(entry, "=")
@@ -131,17 +131,17 @@ func Environ(env []string, drop func(name, value string) bool) []string {
 	})
 }
 
-// maxMemory bounds the memory of each process of a git that reads what agents have written, in
-// bytes. It is more than views have, because git needs memory to pack the largest files. Tests
-// lower it.
+// maxMemory bounds the memory of each process of a git that reads agents' objects, in bytes.
+// It is more than views get, because git needs memory to pack the largest files. Tests lower
+// it.
 var maxMemory uint64 = 2 << 30
 
 // noLimit is the memory of a git that talks to the remote, and starts the operator's own
 // programs. The objects that it pushes were read with a bound before.
 const noLimit = 0
 
-// run runs a command that reads what agents have written. Its error is a host.GitError, if git
-// or the remote have written anything.
+// run runs a command that reads agents' objects. Its error is a host.GitError, if git or the
+// remote printed anything.
 func (c *commands) run(cmd *exec.Cmd) error { return c.runWithin(cmd, maxMemory) }
 
 // runWithin runs a command, each process of which may have so many bytes of memory.
@@ -152,9 +152,9 @@ func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
 	}
 	complaint, err := git.Run(cmd, memory)
 	if cmd.Process != nil && err != nil {
-		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group has ended
+		_ = unix.Kill(-cmd.Process.Pid, unix.SIGKILL) // fails if the whole group ended
 	}
-	// a process in the background has its streams
+	// a process in the background holds its streams
 	if err == nil || errors.Is(err, exec.ErrWaitDelay) {
 		return nil
 	}
@@ -170,7 +170,7 @@ func (c *commands) runWithin(cmd *exec.Cmd, memory uint64) error {
 	return host.GitError{Reason: said.reason(), Output: said.all(), Err: err}
 }
 
-// verb returns what git was asked to do: git push.
+// verb returns the command of git with its verb, such as git push.
 func verb(cmd *exec.Cmd) string {
 	return filepath.Base(cmd.Args[0]) + " " + cmd.Args[max(0, slices.Index(cmd.Args, "--no-pager"))+1]
 }
@@ -199,8 +199,8 @@ func (c *commands) Address() string {
 	return u.String()
 }
 
-// failed wraps the error of a git command; nil stays nil. what was to be done, empty for the
-// push itself. A full disk keeps its own code.
+// failed wraps the error of a git command; nil stays nil. The second text names the task,
+// empty for the push itself. A full disk keeps its own code.
 func (c *commands) failed(code, what string, err error) error {
 	if err == nil {
 		return nil
@@ -222,7 +222,7 @@ func (c *commands) failed(code, what string, err error) error {
 		code = host.CodeGitKilled
 		hint = "find out what kills git, for instance the kernel when memory is short"
 	}
-	// these report what the remote has against the commits
+	// these report the remote's objections to the commits
 	if code != host.CodeDeliveryFailed && code != host.CodeDeliveryConflict {
 		what = cmp.Or(what, "push") + " (" + c.Address() + ")"
 	}
@@ -241,11 +241,10 @@ const (
 	allocLimit = "GIT_ALLOC_LIMIT=600m"
 )
 
-// killedError is the error of a git that a signal has ended, and not because the context had
-// ended.
+// killedError is the error of a git that a signal ended, and not because the context ended.
 type killedError struct{ error }
 
-// ofSignal returns err as a killedError if it is one.
+// ofSignal returns err as a killedError if a signal ended git before ctx ended.
 func ofSignal(ctx context.Context, err error) error {
 	if killed(err) && ctx.Err() == nil {
 		return killedError{err}
@@ -253,8 +252,7 @@ func ofSignal(ctx context.Context, err error) error {
 	return err
 }
 
-// killed reports whether a signal has ended git or a program that it has started on this
-// machine.
+// killed reports whether a signal ended git or a program that it started on this machine.
 func killed(err error) bool {
 	if exit, ok := errors.AsType[*exec.ExitError](err); ok && exit.Sys().(syscall.WaitStatus).Signaled() {
 		return true

@@ -9,21 +9,21 @@ import (
 )
 
 const (
-	maxOutput  = 2 << 10 // bytes of what git has written
+	maxOutput  = 2 << 10 // bytes of git's output
 	maxReason  = 400     // bytes of the reason in it
 	maxBullets = 3       // items of a remote's list that belong to the reason
 )
 
-// complaint is what git, ssh and the remote have written about a failure.
+// complaint is the output of git, ssh and the remote about a failure.
 type complaint struct {
 	remote   []string // the lines of the remote, without "remote:"
 	local    []string // the other lines
-	rejected string   // why the remote has refused a reference, such as "pre-receive hook declined"
-	status   string   // with which an HTTP server has refused the request, such as "HTTP 403"
+	rejected string   // why the remote refused a reference, such as "pre-receive hook declined"
+	status   string   // with which an HTTP server refused the request, such as "HTTP 403"
 	lines    []string // all of them
 }
 
-// complaintOf reads what was written. hide removes a password from a line.
+// complaintOf reads the output. hide removes a password from a line.
 func complaintOf(output string, hide func(string) string) complaint {
 	var c complaint
 	output = strings.ReplaceAll(strings.ToValidUTF8(output, "\uFFFD"), "\r", "\n")
@@ -59,11 +59,11 @@ var rejectedRef = text.Pattern(`^! \[(?:remote )?rejected\].* -> \S+ \((.*)\)$`)
 // remote are the text.
 var httpStatus = text.Pattern(`^fatal: unable to access .*: The requested URL returned error: (\d+)`)
 
-// all returns everything in one line.
+// all returns everything on a single line.
 func (c complaint) all() string { return text.Short(strings.Join(c.lines, "; "), maxOutput) }
 
-// reason returns one sentence: what the remote has against the push or the request, otherwise
-// what git or ssh could not do.
+// reason returns a sentence: why the remote refused the push or the request, otherwise why git
+// or ssh failed.
 func (c complaint) reason() string {
 	said := reasonOfRemote(c.remote)
 	refused := cmp.Or(c.rejected, c.status)
@@ -81,7 +81,7 @@ func (c complaint) reason() string {
 }
 
 // reasonOfRemote returns the first error of a remote, with the first items of the list below
-// it: GitHub names the rule there that a push has broken.
+// it: GitHub names the rule there that a push broke.
 func reasonOfRemote(lines []string) string {
 	reason := ""
 	isError := false
@@ -112,7 +112,7 @@ var (
 // adviceOfRemotes are the beginnings of lines that do not say why something was refused.
 var adviceOfRemotes = []string{"Trace: ", "See ", "hint: ", "Resolving deltas", "warning: "}
 
-// reasonOfGit returns the first error of git. An error that only says that ssh has failed is
+// reasonOfGit returns the first error of git. An error that only says that ssh failed is
 // explained by the line before it.
 func reasonOfGit(lines []string) string {
 	isNoise := func(line string) bool { return startsWithAny(line, noise) }
@@ -129,7 +129,7 @@ func reasonOfGit(lines []string) string {
 	return ""
 }
 
-// consequences are the beginnings of errors that another one has caused.
+// consequences are the beginnings of errors that only follow another error.
 var consequences = []string{"fatal: Could not read from remote repository", "fatal: the remote end hung up"}
 
 // noise are the beginnings of lines that do not explain the cause of an error.

@@ -17,7 +17,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// delivery is one push of work to a branch.
+// delivery is a push of work to a branch.
 type delivery struct {
 	*Mirror
 	host.Work
@@ -65,8 +65,8 @@ func (m *Mirror) workOf(workspace string, cloned host.Origin) (work host.Work, e
 }
 
 // WithHashedClone calls use with HEAD of a workspace, and with its objects as a delivery would
-// push them: git has hashed them in a directory that exists until use returns, or they are in
-// the mirror.
+// push them: git hashed them in a directory that exists until use returns, or they are in the
+// mirror.
 func (m *Mirror) WithHashedClone(
 	ctx context.Context,
 	workspace string,
@@ -97,8 +97,8 @@ func (m *Mirror) WithHashedClone(
 	return use(read)
 }
 
-// Deliver implements host.Mirror. It overwrites the branch only if it is where symphony has
-// left it, or where replaceable allows it.
+// Deliver implements host.Mirror. It overwrites the branch only if it is where symphony left
+// it, or where replaceable allows it.
 func (m *Mirror) Deliver(
 	ctx context.Context,
 	q host.DeliverRequest,
@@ -151,7 +151,7 @@ func (m *Mirror) Deliver(
 		return answer, err
 	}
 	crash.At("repository.deliver.pushed")
-	// as a fetch would; if this fails, the next one does it
+	// as a fetch would; if this fails, the next fetch does it
 	_ = d.record(ctx, "refs/heads/"+d.branch)
 	return answer, nil
 }
@@ -174,9 +174,9 @@ func (d *delivery) changesWorkflow(ctx context.Context) (bool, error) {
 	return names != "", d.failed(host.CodeDeliveryFailed, "look for changes of "+d.remote.Workflow, err)
 }
 
-// mustContain returns an error unless the remote has the commit of another address from which
-// the workspace was cloned: else that was another repository, and a push would bring its whole
-// history here. An empty address is not known, and no reason to refuse.
+// mustContain returns an error unless the remote contains the commit of another address from
+// which the workspace was cloned: else that was another repository, and a push would bring its
+// whole history here. An empty address is not known, and no reason to refuse.
 func (d *delivery) mustContain(ctx context.Context) error {
 	cloned := d.Cloned
 	if cloned.URL == "" {
@@ -201,7 +201,7 @@ func (d *delivery) mustContain(ctx context.Context) error {
 }
 
 // has reports whether a branch or a tag of the mirror contains a commit. None contains the
-// empty one.
+// empty commit.
 func (m *Mirror) has(ctx context.Context, commit string) bool {
 	out, err := m.output(
 		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit, "refs/heads", "refs/tags"),
@@ -229,15 +229,15 @@ func (d *delivery) receive(ctx context.Context) error {
 	return d.failed(host.CodeDeliveryFailed, "copy the commits of the workspace", d.copyCommits(ctx))
 }
 
-// findPresentBase finds the base. It updates the mirror if that does not know the base, or if
-// the remote has another default branch since the mirror was fetched, and there is something
-// to push: a person may rename main to trunk during a run.
+// findPresentBase finds the base. It updates the mirror if the mirror does not know the base,
+// or if the default branch of the remote changed since the mirror was fetched, and there is
+// something to push: a person may rename main to trunk during a run.
 func (d *delivery) findPresentBase(ctx context.Context) error {
 	if d.exists() {
 		if err := d.renewConfig(); err != nil {
 			return err
 		}
-		d.base, _ = d.findBase(ctx) // the update finds what is missing here
+		d.base, _ = d.findBase(ctx) // the update finds a base that is missing here
 	}
 	if d.base == "" || d.brings(ctx) && d.hasOtherDefault(ctx) {
 		return d.withLock(ctx, func(w writer) (err error) {
@@ -254,15 +254,16 @@ func (d *delivery) brings(ctx context.Context) bool {
 }
 
 // checkComplete returns an error if the mirror, with another directory of objects, lacks the
-// commit or anything in its history. What its branches and tags contain is not checked again.
+// commit or anything in its history. The contents of its branches and tags are not checked
+// again.
 func (d *delivery) checkComplete(ctx context.Context, objects string) error {
 	list := d.localGit(ctx, "rev-list", "--objects", "--quiet", d.Commit, "--not", "--all")
 	return d.run(withObjects(list, objects))
 }
 
-// copyCommits copies the commit of the workspace, and what the mirror lacks of its history,
-// into the mirror. They reach the mirror only if the commit is complete, and only those
-// objects that it needs.
+// copyCommits copies the commit of the workspace, and the missing part of its history, into
+// the mirror. They reach the mirror only if the commit is complete, and only the objects that
+// it needs.
 func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	incoming, err := d.hashCommits(ctx)
 	defer func() { err = errors.Join(err, os.RemoveAll(incoming)) }()
@@ -278,9 +279,9 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 	return d.withLock(ctx, func(writer) error { return d.run(pack) })
 }
 
-// hashCommits brings what the mirror lacks of the commit of the workspace into a directory,
-// which the caller removes, even after an error: there git hashes all objects. Nothing is
-// missing then. An agent can make all this wait, so the lock is not held meanwhile.
+// hashCommits brings the objects of the workspace's commit that the mirror lacks into a
+// directory, which the caller removes, even after an error: there git hashes all objects.
+// Nothing is missing then. An agent can make all this wait, so the lock is not held meanwhile.
 func (d *delivery) hashCommits(ctx context.Context) (incoming string, err error) {
 	pack, err := d.temporary()
 	if err != nil {
@@ -324,9 +325,9 @@ func (d *delivery) references(ctx context.Context) ([]string, error) {
 	return strings.Fields(out), err
 }
 
-// countNew returns the number of commits in neither the base nor the last delivery. What was
-// delivered to another address of the repository counts as new, because this one may be
-// another repository.
+// countNew returns the number of commits in neither the base nor the last delivery. Commits
+// delivered to another address of the repository count as new, because this address may lead
+// to another repository.
 func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	if d.Commit == "" {
 		return 0, nil
@@ -383,8 +384,8 @@ func (d *delivery) push(ctx context.Context) error {
 	return d.conflict(expected)
 }
 
-// replaceable reports whether the commit may replace what is on the branch instead of the last
-// delivery.
+// replaceable reports whether the commit may replace the commit on the branch if that is not
+// the last delivery.
 func (d *delivery) replaceable(ctx context.Context, at string) bool {
 	switch {
 	case at == "": // the branch was deleted, for instance after it was merged
@@ -393,10 +394,10 @@ func (d *delivery) replaceable(ctx context.Context, at string) bool {
 		// it was there before the first delivery: an agent can build on any branch
 		return false
 	case d.contains(ctx, "refs/heads/"+d.base, at), d.contains(ctx, d.last, at):
-		// someone has made the branch, or moved it back
+		// someone made the branch, or moved it back
 		return false
 	}
-	// the answer to an earlier push was lost, or the work includes what someone else pushed
+	// the answer to an earlier push was lost, or the work includes the push of someone else
 	return d.contains(ctx, d.Commit, at)
 }
 
@@ -416,7 +417,7 @@ func (m *Mirror) attempted(ctx context.Context, branch, commit string) bool {
 	return m.run(m.localGit(ctx, "show-ref", "--verify", "--quiet", attempts+branch+"/"+commit)) == nil
 }
 
-// conflict is the error of a branch that someone else has made or changed.
+// conflict is the error of a branch that someone else made or changed.
 func (d *delivery) conflict(at string) error {
 	now := "it is at " + at[:min(12, len(at))]
 	if at == "" {

@@ -18,8 +18,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// keptRefs is the directory of references to the newest commits of work on other machines, one
-// for each issue. A machine may die with its workspaces, such as a container.
+// keptRefs is the directory of references to the newest commits of work on other machines, a
+// reference for each issue. A machine may die with its workspaces, such as a container.
 const keptRefs = "refs/kept/"
 
 // keptRef is the reference for an issue, whose id may contain any character.
@@ -77,9 +77,9 @@ func (m *Mirror) keepFailed(ctx context.Context, what string, err error) error {
 	return err
 }
 
-// isFaultHere reports whether an error is one of this machine, and not of the commits or of
-// the machine that has them. A bound of memory that git has reached is none: an agent can make
-// commits that always reach it.
+// isFaultHere reports whether an error is a fault of this machine, and not of the commits or
+// of the machine that holds them. A bound of memory that git reached is no such fault: an
+// agent can make commits that always reach it.
 func isFaultHere(err error) bool {
 	faults := []error{
 		syscall.ENOSPC, syscall.EDQUOT, syscall.EROFS, syscall.EIO,
@@ -91,7 +91,7 @@ func isFaultHere(err error) bool {
 	}
 	exit, ended := errors.AsType[*exec.ExitError](err)
 	if !ended || errors.As(err, &git.LimitError{}) {
-		return false // what the other machine says is only a text
+		return false // the other machine's message is only a text
 	}
 	signal := exit.Sys().(syscall.WaitStatus).Signal()
 	said := host.GitOutput(err)
@@ -116,8 +116,8 @@ func (m *Mirror) Forget(ctx context.Context, issue string) error {
 	return m.failed(host.CodeDeliveryFailed, what, err)
 }
 
-// In returns the mirrors below a directory, whatever their remotes are: only for what is done
-// without the remote.
+// In returns the mirrors below a directory, whatever their remotes are: only for work without
+// the remote.
 func In(dir string, env []string) ([]*Mirror, error) {
 	paths, err := filepath.Glob(filepath.Join(dir, "*.git"))
 	if err != nil {
@@ -132,9 +132,10 @@ func In(dir string, env []string) ([]*Mirror, error) {
 // maxListed is how many of the commits that it keeps a mirror lists.
 const maxListed = 100
 
-// Unsaved returns the commits that are kept of an issue, without those on a branch or a tag of
-// the remote and those below delivered, the commit that was pushed last for the issue: a forge
-// may have squashed them, and deleted their branch. It is empty if nothing was pushed.
+// Unsaved returns the commits that are kept of an issue. It omits commits on a branch or a tag
+// of the remote, and commits below delivered, the commit that was pushed last for the issue: a
+// forge may have squashed them, and deleted their branch. delivered is empty if nothing was
+// pushed.
 func (m *Mirror) Unsaved(ctx context.Context, issue, delivered string) (host.Kept, error) {
 	commit, err := m.kept(ctx, issue)
 	found := host.Kept{Mirror: m.path, Commit: commit}
@@ -166,8 +167,8 @@ func (m *Mirror) Unsaved(ctx context.Context, issue, delivered string) (host.Kep
 	return found, nil
 }
 
-// beginWithKept lets a clone begin at the commit that is kept of its issue, unless what was
-// chosen or was delivered contains it. The commit at which the clone begins is kept from then
+// beginWithKept lets a clone begin at the commit that is kept of its issue, unless the chosen
+// or the delivered commit contains it. The commit at which the clone begins is kept from then
 // on, so that a workspace without any commit of its own is known, too.
 func (m writer) beginWithKept(ctx context.Context, q host.CloneRequest, answer *host.CloneAnswer) error {
 	kept, err := m.kept(ctx, q.Issue)

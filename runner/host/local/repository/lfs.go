@@ -33,9 +33,9 @@ type pointer struct {
 
 const (
 	longestPointer = 1024     // bytes, as Git LFS reads them
-	mostPointers   = 5000     // of one delivery
-	mostContent    = 16 << 30 // bytes that are copied for one delivery or checkout
-	pointersAtOnce = 500      // which one command uploads
+	mostPointers   = 5000     // in a delivery
+	mostContent    = 16 << 30 // bytes that are copied for a delivery or checkout
+	pointersAtOnce = 500      // uploaded by a command
 )
 
 // pointerText matches the text of a pointer.
@@ -47,7 +47,7 @@ type largeFiles struct {
 	*Mirror
 	gitDir string // of a repository with the commits, which no agent can write
 	commit string
-	known  []string // arguments by which git rev-list leaves out what the remote has
+	known  []string // arguments by which git rev-list leaves out the remote's commits
 	// workspace is the git directory that may have their content; empty if it is on another
 	// machine.
 	workspace string
@@ -60,9 +60,9 @@ func (d *delivery) largeFiles() largeFiles {
 	}
 }
 
-// deliverLargeFiles uploads what the workspace has of the content for which the commits have
+// deliverLargeFiles uploads the contents in the workspace for which the commits contain
 // pointers of Git LFS. It returns an error if the remote would lack some of the last commit: a
-// clone would not have these files. A try uploads nothing.
+// clone would not get these files. A try uploads nothing.
 func (d *delivery) deliverLargeFiles(ctx context.Context) error {
 	if d.try && d.GitDir == "" {
 		return nil // a hook may upload them on the other machine after the turn
@@ -107,8 +107,8 @@ func (l largeFiles) git(ctx context.Context, args ...string) *exec.Cmd {
 	return l.command(ctx, append(l.plain(), "GIT_DIR="+l.gitDir, "GIT_ALLOW_PROTOCOL=none", allocLimit), args)
 }
 
-// pointers lists the pointers in the commits, and one more than are delivered at most. There
-// are none if a clone of the last commit gives no file to Git LFS.
+// pointers lists the pointers in the commits, at most 1 more than the limit of a delivery.
+// There are none if a clone of the last commit gives no file to Git LFS.
 func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	look := l.git(ctx, "grep", "--quiet", "--threads=1", "--fixed-strings", "-e", "filter=lfs",
 		l.commit, "--", ":(glob)**/.gitattributes")
@@ -149,7 +149,7 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	return list, errors.Join(err, out.Close())
 }
 
-// inCommit returns the pointers that the last commit has, with their paths there.
+// inCommit returns the pointers that are in the last commit, with their paths there.
 func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []pointer, err error) {
 	if len(list) == 0 {
 		return nil, nil
@@ -167,8 +167,8 @@ func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []point
 	return found, l.run(cmd)
 }
 
-// copyContent copies what the workspace has of the content for pointers into a git directory.
-// With an empty one it only looks whether the workspace has it.
+// copyContent copies the workspace's content for pointers into a git directory. Without a
+// directory it only checks whether the content is there.
 func (l largeFiles) copyContent(
 	ctx context.Context, list []pointer, gitDir string,
 ) (found, missing []pointer, err error) {
@@ -210,8 +210,8 @@ func tooMuchContent() error {
 	)
 }
 
-// copyContent copies the content for one pointer, unless it has more bytes than are left. It
-// reports whether the workspace has it.
+// copyContent copies the content for a pointer, unless it is larger than the bytes that are
+// left. It reports whether the workspace contains it.
 func (p pointer) copyContent(
 	ctx context.Context, workspace *os.Root, gitDir string, left int64,
 ) (bool, error) {
@@ -255,14 +255,14 @@ func (p pointer) copyContent(
 	return true, nil
 }
 
-// isContent copies the content for a pointer, and reports whether it has the pointer's hash.
+// isContent copies the content for a pointer, and reports whether its hash is the pointer's.
 func (p pointer) isContent(from io.Reader, to io.Writer) (bool, error) {
 	hash := sha256.New()
 	_, err := io.Copy(io.MultiWriter(to, hash), from)
 	return hex.EncodeToString(hash.Sum(nil)) == p.oid, err
 }
 
-// readPointers reads what git cat-file --batch prints.
+// readPointers reads the output of git cat-file --batch.
 func readPointers(r *bufio.Reader) (list []pointer, err error) {
 	known := map[string]bool{}
 	for len(list) <= mostPointers {
@@ -351,7 +351,7 @@ func (s largeStore) git(ctx context.Context, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// checkInstalled returns an error for a pointer if git has no git-lfs.
+// checkInstalled returns an error for a pointer if git-lfs is not installed.
 func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
 	err := s.runWithin(s.git(ctx, "version"), noLimit)
 	if notInstalled().MatchString(host.GitOutput(err)) {
@@ -365,8 +365,7 @@ func (s largeStore) checkInstalled(ctx context.Context, p pointer) error {
 
 var notInstalled = text.Pattern(`'lfs' is not a git command`)
 
-// checkRemote returns an error unless the remote has the content for all these pointers, which
-// it has to send.
+// checkRemote returns an error unless the remote sends the content for all these pointers.
 func (s largeStore) checkRemote(ctx context.Context, missing []pointer) error {
 	if len(missing) == 0 {
 		return nil
@@ -398,8 +397,8 @@ func (s largeStore) checkRemote(ctx context.Context, missing []pointer) error {
 	return nil
 }
 
-// fetch brings what the remote has of the content for pointers into the store. A commit in the
-// store has all of them, so that git-lfs asks for all at once.
+// fetch brings the content for pointers into the store, as far as the remote stores it. A
+// commit in the store contains all of them, so that git-lfs asks for all at once.
 func (s largeStore) fetch(ctx context.Context, list []pointer) error {
 	const branch = "refs/heads/asked"
 	var commit strings.Builder
@@ -420,7 +419,7 @@ func (s largeStore) fetch(ctx context.Context, list []pointer) error {
 	return err
 }
 
-// notOnRemote matches what git-lfs says about content that the remote does not have.
+// notOnRemote matches git-lfs's messages about content that is not on the remote.
 var notOnRemote = text.Pattern(`(?i)\[(?:404|410)\]|missing object|does not exist`)
 
 // missing is the error for a pointer whose content would be missing in a clone.
@@ -436,7 +435,7 @@ func (s largeStore) missing(p pointer) error {
 	return incomplete(message, hint)
 }
 
-// upload brings content that the store has to the remote.
+// upload sends content in the store to the remote.
 func (s largeStore) upload(ctx context.Context, list []pointer) error {
 	for some := range slices.Chunk(list, pointersAtOnce) {
 		push := s.git(ctx, "push", "--object-id", "origin")

@@ -64,15 +64,15 @@ const lockStep = 100 * time.Millisecond
 type writer struct{ *Mirror }
 
 // withLock holds the lock of the mirror while f writes there. Git commands inherit the lock:
-// if this process dies, it is released when they have ended, and the next holder removes what
-// they left.
+// if this process dies, it is released when they end, and the next holder removes their
+// leftovers.
 func (m *Mirror) withLock(ctx context.Context, f func(writer) error) (err error) {
 	m.lock, err = m.openLock(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() {
-		// a program that git left in the background has the file, too
+		// a program that git left in the background holds the file open, too
 		_ = unix.Flock(int(m.lock.Fd()), unix.LOCK_UN)
 		err = errors.Join(err, m.lock.Close())
 		m.lock = nil
@@ -142,8 +142,8 @@ func isEmpty(d fs.DirEntry) bool {
 	return err == nil && info.Size() == 0
 }
 
-// oldestIncoming is the age from which on what a delivery brings does not belong to a running
-// one.
+// oldestIncoming is the age from which the incoming files of a delivery can't belong to a
+// running delivery.
 const oldestIncoming = 24 * time.Hour
 
 // find returns the paths in a directory that match patterns.
@@ -193,7 +193,7 @@ func (m writer) fetchFrom(
 	return nil
 }
 
-// unlessKilled calls do, and once more if a signal has ended git meanwhile.
+// unlessKilled calls do, and again if a signal ended git meanwhile.
 func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 	err := do()
 	if !killed(err) || ctx.Err() != nil {
@@ -206,8 +206,8 @@ func (m writer) unlessKilled(ctx context.Context, do func() error) error {
 // maxPacks is the number of packs from which on they slow git down.
 const maxPacks = 50
 
-// joinPacks joins packs, of which each fetch and delivery adds one. Unlike git gc it removes
-// no object, whether a reference leads to it or not. What fails is tried again after the next
+// joinPacks joins packs, because each fetch and delivery adds a pack. Unlike git gc it removes
+// no object, whether a reference leads to it or not. Failures are tried again after the next
 // fetch.
 func (m writer) joinPacks(ctx context.Context) {
 	if len(find(m.path, "objects/pack/*.pack")) > maxPacks {
@@ -231,8 +231,8 @@ func (m *Mirror) headBranch() string {
 	return strings.TrimPrefix(strings.TrimSpace(string(head)), "ref: refs/heads/")
 }
 
-// OriginOf returns the address of the remote origin of a repository of the operator, empty if
-// it has none.
+// OriginOf returns the address of the remote origin of a repository of the operator, empty for
+// none.
 func (m *Mirror) OriginOf(ctx context.Context, dir string) string {
 	look := m.command(ctx, m.env, []string{"-C", dir, "config", "--get", "remote.origin.url"})
 	address, err := m.output(look)
@@ -254,8 +254,8 @@ func (m *Mirror) commitOf(ctx context.Context, branch string) string {
 	return id
 }
 
-// contains reports whether a commit has another one in its history. It is false if the mirror
-// does not have both.
+// contains reports whether other is in the history of a commit. It is false if the mirror
+// lacks either.
 func (m *Mirror) contains(ctx context.Context, commit, other string) bool {
 	return m.run(m.localGit(ctx, "merge-base", "--is-ancestor", other, commit)) == nil
 }
@@ -278,8 +278,8 @@ func (m writer) readHead(ctx context.Context) error {
 	return m.setHead(ctx, reference, len(head.commit) == sha256Length)
 }
 
-// hasOtherDefault reports whether the remote has another default branch than the mirror knows.
-// It does not if the remote can't be asked, which the push reports.
+// hasOtherDefault reports whether the default branch of the remote differs from the mirror's.
+// It reports false if the remote can't be asked; the push reports that error.
 func (m *Mirror) hasOtherDefault(ctx context.Context) bool {
 	head, err := m.askHead(ctx)
 	if err != nil || head.reference == "" {
@@ -341,7 +341,7 @@ func configOf(sha256 bool) string {
 const sha256Objects = "[extensions]\n\tobjectformat = sha256\n"
 
 // renewConfig gives an existing mirror its configuration again, before git reads it: git would
-// start programs that another one names.
+// start programs that a changed configuration names.
 func (m *Mirror) renewConfig() error {
 	path := filepath.Join(m.path, "config")
 	known, err := files.ReadRegular(path, 64<<10)

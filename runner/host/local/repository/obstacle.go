@@ -11,9 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// checkFreeName returns an error if the remote has a branch beside which it can't have another
-// one: git keeps a/b in the directory a, so that there is no branch a then. It reads the
-// branches of the mirror, which must be new.
+// checkFreeName returns an error if an existing branch on the remote rules out the new branch:
+// git keeps a/b in the directory a, so that there is no branch a then. It reads the branches
+// of the mirror, which must be new.
 func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 	top, _, _ := strings.Cut(branch, "/")
 	names, err := m.output(m.localGit(ctx, "for-each-ref", "--format=%(refname:lstrip=2)", "refs/heads/"+top))
@@ -36,8 +36,8 @@ func (m *Mirror) checkFreeName(ctx context.Context, branch string) error {
 }
 
 // checkNotCheckedOut returns an error if a person works on the branch in a work tree of a
-// remote on this machine: git would refuse the push. then is what the next pass does when the
-// person has switched to another branch.
+// remote on this machine: git would refuse the push. then is the next pass's action once the
+// person switched to another branch.
 func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) error {
 	dir := c.localDir()
 	if dir == "" {
@@ -64,7 +64,7 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	)
 }
 
-// localDir returns the directory of a remote on this machine, empty for another one.
+// localDir returns the directory of a remote on this machine, empty for other remotes.
 func (c *commands) localDir() string {
 	path := strings.TrimPrefix(c.remote.URL, "file://")
 	if !filepath.IsAbs(path) {

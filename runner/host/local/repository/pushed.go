@@ -18,8 +18,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// pushedByOthers returns the commit of a branch on the remote, if someone else has pushed it
-// on top of what was delivered last; empty if not.
+// pushedByOthers returns the commit of a branch on the remote, if someone else pushed it on
+// top of the last delivery; empty if not.
 func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered string) string {
 	at := m.commitOf(ctx, branch)
 	if delivered == "" || at == "" || at == delivered || m.attempted(ctx, branch, at) {
@@ -31,8 +31,8 @@ func (m writer) pushedByOthers(ctx context.Context, branch, base, delivered stri
 	return at
 }
 
-// Unchanged reports whether a branch on the remote is still where symphony has left it. It is
-// one question to the remote, and changes nothing.
+// Unchanged reports whether a branch on the remote is still where symphony left it. It asks
+// the remote only once, and changes nothing.
 func (m *Mirror) Unchanged(ctx context.Context, branch, delivered string) (bool, error) {
 	at, err := m.remoteCommit(ctx, branch)
 	if err != nil {
@@ -41,10 +41,10 @@ func (m *Mirror) Unchanged(ctx context.Context, branch, delivered string) (bool,
 	return at == delivered, nil
 }
 
-// takePushed brings what others have pushed to the branch of a workspace into the workspace,
-// and describes it. That is possible if the agent has committed nothing since, and has changed
-// no file of the repository. With look an agent is at work there, which could put links in the
-// way of git: nothing is brought.
+// takePushed brings others' commits on the branch of a workspace into the workspace, and
+// describes them. That is possible if the agent committed nothing since, and changed no file
+// of the repository. With look an agent is at work there, which could put links in the way of
+// git: nothing is brought.
 func (m *Mirror) takePushed(
 	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
 ) (*host.Pushed, error) {
@@ -93,7 +93,7 @@ const uncommitted = "files in the workspace have changes that are not committed"
 // changes are the files of a workspace that differ from HEAD.
 type changes struct {
 	list    []host.GitChange
-	tracked bool // git tracks one of them
+	tracked bool // git tracks some of them
 }
 
 // changesIn lists the files of a workspace that differ from HEAD, or returns why that is not
@@ -192,8 +192,8 @@ func (m *Mirror) fastForward(
 		}
 	}
 	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
-		// Git looks before it writes. If it has failed later, for instance at a filter, the
-		// files go back.
+		// Git looks before it writes. If it failed later, for instance at a filter, the files
+		// go back.
 		back := m.run(w.git(ctx, "read-tree", "--reset", "-u", head.Commit))
 		return "git can't update the files: " + files.LastLine([]byte(errors.Join(err, back).Error())), nil
 	}
@@ -211,9 +211,9 @@ func (m *Mirror) fastForward(
 	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
 }
 
-// continues reports whether a fast-forward continues one to the same commit that was
-// interrupted: only that has written what differs from HEAD in the work tree, and each file is
-// as it is in one of the two commits. Then the index gets the files as they are; otherwise it
+// continues reports whether a fast-forward continues an interrupted fast-forward to the same
+// commit: every difference from HEAD in the work tree comes from that fast-forward, and each
+// file is as it is in either commit. Then the index gets the files as they are; otherwise it
 // stays as it is. The submodules that move were examined before, and keep their commits in the
 // index.
 func (w workTree) continues(
@@ -331,7 +331,7 @@ func (w workTree) readCommit(ctx context.Context, commit string) error {
 	return nil
 }
 
-// git is git with the operator's configuration, because that has the filters of Git LFS.
+// git is git with the operator's configuration, because that contains the filters of Git LFS.
 func (w workTree) git(ctx context.Context, args ...string) *exec.Cmd {
 	env := text.Filter(w.env, func(entry string) bool { return !strings.HasPrefix(entry, "GIT_INDEX_FILE=") })
 	cmd := w.command(ctx, append(env, "GIT_DIR="+w.scratch, "GIT_WORK_TREE="+w.dir), args)

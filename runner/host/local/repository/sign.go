@@ -20,14 +20,14 @@ import (
 const signedRefs = "refs/signed/"
 
 const (
-	signTimeout = time.Minute // for one commit: a program that waits for a person is given up
-	mostSigned  = 10_000      // commits of one delivery
+	signTimeout = time.Minute // for a commit: a program that waits for a person is given up
+	mostSigned  = 10_000      // commits in a delivery
 )
 
-// sign puts a signed copy in the place of d.Commit and of each commit below it that no branch
-// of the remote has. A copy has the tree, the author, the committer, the dates and the message
-// of its original, and copies as parents. Each commit is signed once: the mirror remembers the
-// copy, so that a repeated delivery pushes the same commits.
+// sign puts a signed copy in the place of d.Commit and of each commit below it that is on no
+// branch of the remote. A copy keeps the tree, the author, the committer, the dates and the
+// message of its original, and its parents are copies. Each commit is signed once: the mirror
+// remembers the copy, so that a repeated delivery pushes the same commits.
 func (d *delivery) sign(ctx context.Context) error {
 	originals, err := d.unsigned(ctx)
 	if err != nil {
@@ -81,8 +81,8 @@ func (d *delivery) notSigned(original string, err error) error {
 	}
 }
 
-// unsigned lists the commits to sign, parents first. Copies, and what a branch or a tag of the
-// remote has, stay as they are.
+// unsigned lists the commits to sign, parents first. Copies, and commits on a branch or a tag
+// of the remote, stay as they are.
 func (d *delivery) unsigned(ctx context.Context) ([]string, error) {
 	out, err := d.output(d.localGit(ctx, "rev-list", "--reverse", "--topo-order", d.Commit,
 		"--not", "--branches", "--tags", "--glob="+signedRefs))
@@ -174,7 +174,7 @@ type commit struct {
 	encoding, message string
 }
 
-// parseCommit reads what git cat-file prints. An earlier signature is left out: it would not
+// parseCommit reads the output of git cat-file. An earlier signature is left out: it would not
 // fit the copy.
 func parseCommit(raw string) (c commit, err error) {
 	header, message, found := strings.Cut(raw, "\n\n")

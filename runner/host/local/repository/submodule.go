@@ -30,8 +30,8 @@ type submodule struct {
 // mostSubmodules is how many submodules a delivery examines. An agent can write any number.
 const mostSubmodules = 100
 
-// checkSubmodules returns an error if a clone of what is to be pushed, with its submodules,
-// would lack files: git init in a folder and git add make a submodule that no one can fetch.
+// checkSubmodules returns an error if a clone of the pushed commits, with its submodules,
+// would lack files: git init in a folder and git add make a submodule that nobody can fetch.
 func (d *delivery) checkSubmodules(ctx context.Context) error {
 	list, err := d.changedSubmodules(ctx)
 	if err != nil {
@@ -88,7 +88,7 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	)
 }
 
-// deepestSubmodule is how deep submodules may be in one another.
+// deepestSubmodule is how deep submodules may be nested.
 const deepestSubmodule = 5
 
 // addSubmodules fills the submodules of a work tree, and theirs. The commit is in the mirror,
@@ -127,7 +127,7 @@ func (m *Mirror) addSubmodules(ctx context.Context, tree, gitDir, commit, object
 	return nil
 }
 
-// addSubmodule fills one submodule.
+// addSubmodule fills a submodule.
 func (m *Mirror) addSubmodule(ctx context.Context, tree, gitDir string, s submodule, depth int) error {
 	address, err := m.addressOf(s.url)
 	if err != nil {
@@ -197,7 +197,7 @@ func (s submodule) check(tree, gitDir string) error {
 	return nil
 }
 
-// leadsThroughLink reports whether a path in a directory has a link, as far as it exists.
+// leadsThroughLink reports whether a path in a directory contains a link, as far as it exists.
 func leadsThroughLink(dir, path string) bool {
 	for at := path; at != "."; at = filepath.Dir(at) {
 		info, err := os.Lstat(filepath.Join(dir, at))
@@ -208,7 +208,7 @@ func leadsThroughLink(dir, path string) bool {
 	return false
 }
 
-// maxShown is how many bytes of a path or an address of an agent a message has.
+// maxShown is how many bytes of an agent's path or address a message contains.
 const maxShown = 200
 
 func incomplete(message, hint string) error {
@@ -221,8 +221,8 @@ func (d *delivery) changedSubmodules(ctx context.Context) ([]submodule, error) {
 	return d.submodulesSince(ctx, "refs/heads/"+d.base, d.Commit, "")
 }
 
-// submodulesSince lists the submodules of a commit that an earlier one does not have at the
-// same commit, and one more than are examined at most. See addSubmodules for objects.
+// submodulesSince lists the submodules of a commit that an earlier commit does not contain at
+// the same commit, at most 1 more than the limit. See addSubmodules for objects.
 func (m *Mirror) submodulesSince(
 	ctx context.Context,
 	earlier, commit, objects string,
@@ -255,8 +255,8 @@ func (m *Mirror) submodulesSince(
 	return m.withModules(ctx, commit, objects, list)
 }
 
-// withModules adds what .gitmodules of a commit says of submodules. See addSubmodules for
-// objects.
+// withModules adds the settings of submodules in .gitmodules of a commit. See addSubmodules
+// for objects.
 func (m *Mirror) withModules(
 	ctx context.Context,
 	commit, objects string,
@@ -294,7 +294,7 @@ func (m *Mirror) withModules(
 	return list, nil
 }
 
-// mirrorOf returns the mirror of a submodule, whose address addressOf has returned.
+// mirrorOf returns the mirror of a submodule, given its address from addressOf.
 func (m *Mirror) mirrorOf(address string) *Mirror {
 	protocol, _ := hostOf(address)
 	if filepath.IsAbs(address) {
@@ -306,8 +306,8 @@ func (m *Mirror) mirrorOf(address string) *Mirror {
 }
 
 // addressOf returns the address of a submodule. An agent may have written it, and git reaches
-// it with the operator's credentials. So it has to be on the host of the repository, or on one
-// that the operator has listed. For a repository on this machine, it may be in the same
+// it with the operator's credentials. So it must be on the host of the repository, or on a
+// host that the operator listed. For a repository on this machine, it may be in the same
 // directory.
 func (m *Mirror) addressOf(written string) (string, error) {
 	if strings.ContainsFunc(written, func(r rune) bool { return r < ' ' || r == 0x7f }) {
@@ -339,8 +339,8 @@ func (m *Mirror) addressOf(written string) (string, error) {
 // remoteHelper matches an address that makes git start a program, such as ext::COMMAND.
 var remoteHelper = text.Pattern(`^[\w.+-]*::`)
 
-// hostOf returns the scheme and the host of an address, with its port if it has one, for
-// instance ssh and example.com for git@example.com:team/app.
+// hostOf returns the scheme and the host of an address, with its port, if any, for instance
+// ssh and example.com for git@example.com:team/app.
 func hostOf(address string) (scheme, name string) {
 	if u, err := url.Parse(address); err == nil && u.Host != "" {
 		return u.Scheme, strings.ToLower(u.Host)
@@ -356,8 +356,8 @@ func hostOf(address string) (scheme, name string) {
 	return "ssh", strings.ToLower(name)
 }
 
-// relativeTo returns the address that a relative one means in a repository: ../lib is
-// https://host/team/lib in https://host/team/app.
+// relativeTo resolves a relative address in a repository: ../lib is https://host/team/lib in
+// https://host/team/app.
 func relativeTo(repository, relative string) string {
 	base := strings.TrimSuffix(repository, "/")
 	for {

@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/git"
 )
 
-// fetchSubmodules fetches the commits of submodules that the base, or what others have pushed,
-// has and HEAD of a workspace has not. After a merge the agent can check them out with git
+// fetchSubmodules fetches the commits of submodules that are in the base, or in others' pushed
+// commits, but not in HEAD of a workspace. After a merge the agent can check them out with git
 // submodule update, without a network.
 func (m *Mirror) fetchSubmodules(
 	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer,

@@ -29,7 +29,7 @@ type Child struct {
 	cmd            *exec.Cmd
 	stdin          io.WriteCloser
 	stdout, stderr io.ReadCloser
-	done           chan struct{} // closed when the child has ended; it is not reaped before Close
+	done           chan struct{} // closed when the child ends; it is not reaped before Close
 
 	mu     sync.Mutex
 	reaped bool
@@ -93,8 +93,8 @@ func (c *Child) Stdin() io.WriteCloser { return c.stdin }
 func (c *Child) Stdout() io.Reader     { return c.stdout }
 func (c *Child) Stderr() io.Reader     { return c.stderr }
 
-// Wait returns nil when the child has ended, even if other processes have its pipes open, or
-// the error of ctx. The child is not reaped before Close, so its group can still be signalled.
+// Wait returns nil when the child ends, even if other processes hold its pipes open, or the
+// error of ctx. The child is not reaped before Close, so its group can still be signalled.
 func (c *Child) Wait(ctx context.Context) error {
 	select {
 	case <-c.done:
@@ -104,7 +104,7 @@ func (c *Child) Wait(ctx context.Context) error {
 	}
 }
 
-// SignalGroup sends sig to the child's process group, even after the child itself has ended.
+// SignalGroup sends sig to the child's process group, even after the end of the child itself.
 // It returns os.ErrProcessDone if the group is empty, and after Close. (The number of the
 // group cannot be reused before Close, because the child is not reaped.)
 func (c *Child) SignalGroup(sig unix.Signal) error {
@@ -209,23 +209,23 @@ func endGroup(leader int, grace time.Duration) {
 
 const (
 	stderrKept = 16 << 10
-	// drainWait is how long Run reads on after the end of the program's processes, in case one
-	// that it could not find has a pipe.
+	// drainWait is how long Run reads on after the end of the program's processes, in case a
+	// process that it could not find holds a pipe.
 	drainWait = 2 * time.Second
 )
 
-// Output is what a program has written, and how it ended.
+// Output is the output of a program, and how it ended.
 type Output struct {
-	Stdout []byte // at most one byte more than the limit
+	Stdout []byte // at most a byte more than the limit
 	Stderr []byte // the last 16 KiB
 	Exit   host.Exit
 }
 
-// Run runs a program in a new process group until it ends, until ctx ends, or until it has
-// written more than limit bytes to its standard output. Then Run ends all of its processes,
-// also in other groups and sessions, and returns what was written before. The error comes from
-// the start, or from ctx. If this process is killed, Linux kills the program, too, but
-// none that it has started.
+// Run runs a program in a new process group until it ends, until ctx ends, or until it wrote
+// more than limit bytes to its standard output. Then Run ends all of its processes, also in
+// other groups and sessions, and returns the output until then. The error comes from the
+// start, or from ctx. If this process is killed, Linux kills the program, too, but not the
+// processes that it started.
 func Run(ctx context.Context, r host.StartRequest, stdin []byte, limit int) (out Output, err error) {
 	tree, err := os.CreateTemp("", "symphony-")
 	if err != nil {

@@ -37,7 +37,7 @@ type Owner struct {
 	// Folder is the workspace root, without symlinks. Members of the worker's session whose
 	// working directory is inside belong. That finds MCP servers, to which codex passes
 	// neither environment nor descriptors, if the worker died before it could record them. The
-	// folder distinguishes the session from a later one whose leader has the same pid.
+	// folder distinguishes the session from a later session whose leader got the same pid.
 	Folder string
 	// Boot is the BootID in which Recorded and Worker were recorded. In another boot they are
 	// ignored.
@@ -46,8 +46,8 @@ type Owner struct {
 	Spare int
 }
 
-// marker returns what identifies a process of the run: entries of its environment, of which
-// one is enough, or the tree file, with its links resolved as in /proc.
+// marker returns the signs of a process of the run: entries of its environment, any of which
+// is enough, or the tree file, with its links resolved as in /proc.
 func (o Owner) marker() (env []string, tree string) {
 	for name, value := range map[string]string{host.RunMark: o.RunID, host.ThreadMark: o.ThreadID} {
 		if value != "" {
@@ -64,7 +64,7 @@ func (o Owner) marker() (env []string, tree string) {
 	return env, filepath.Join(dir, filepath.Base(o.Tree))
 }
 
-// containsEntry reports whether an environment, separated by zero bytes, contains one of the
+// containsEntry reports whether an environment, separated by zero bytes, contains any of the
 // entries.
 func containsEntry(environ string, entries []string) bool {
 	isOne := func(entry string) bool { return slices.Contains(entries, entry) }
@@ -105,7 +105,7 @@ func Find(o Owner) ([]reconcile.Process, error) {
 	return t.list(), err
 }
 
-// processTree decides which processes belong to a run, from one scan of all processes.
+// processTree decides which processes belong to a run, from a single scan of all processes.
 type processTree struct {
 	byPID    map[int]proc.Entry
 	children map[int][]int
@@ -219,7 +219,7 @@ func (t *processTree) list() (procs []reconcile.Process) {
 const TreeFD = 63
 
 // OpenTree opens the tree file of a run and creates it if necessary. It stays empty. Its
-// descriptor is not TreeFD, which would make this process one of the run.
+// descriptor is not TreeFD, which would make this process part of the run.
 func OpenTree(path string) (*os.File, error) {
 	f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE, 0o600)
 	if err != nil {
@@ -249,14 +249,14 @@ func ExtraFiles(tree *os.File, files ...*os.File) []*os.File {
 
 const (
 	killRounds = 16                    // rounds of SIGKILL while new processes keep appearing
-	killWait   = 2 * time.Second       // for the processes of one round to end
+	killWait   = 2 * time.Second       // for the processes of a round to end
 	killStep   = 10 * time.Millisecond // between two checks whether processes have ended
 )
 
-// Kill ends every process that Find finds, and returns those that are left. It sends SIGTERM
-// (and SIGCONT, so that stopped processes handle it), waits for grace, but at most half of the
-// time until the deadline of ctx, and then repeats SIGKILL until Find finds nothing or the
-// same processes again. If ctx ends, it returns the error of ctx.
+// Kill ends every process that Find finds, and returns the processes that are left. It sends
+// SIGTERM (and SIGCONT, so that stopped processes handle it), waits for grace, but at most
+// half of the time until the deadline of ctx, and then repeats SIGKILL until Find finds
+// nothing or the same processes again. If ctx ends, it returns the error of ctx.
 func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.Process, err error) {
 	boot, err := proc.BootID()
 	if err != nil {
@@ -304,7 +304,7 @@ func Kill(ctx context.Context, o Owner, grace time.Duration) (left []reconcile.P
 	return left, err
 }
 
-// sendAll sends all signals to a process, also after one that has failed.
+// sendAll sends all signals to a process, also after a signal that failed.
 func sendAll(p reconcile.Process, sigs []unix.Signal) error {
 	var errs []error
 	for _, sig := range sigs {

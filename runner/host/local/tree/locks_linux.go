@@ -31,7 +31,7 @@ type lockKind int
 const (
 	byteLock  lockKind = iota // of some bytes (fcntl)
 	wholeLock                 // of the whole file (flock)
-	lease                     // whoever opens the file has to wait for its holder (F_SETLEASE)
+	lease                     // programs that open the file must wait for its holder (F_SETLEASE)
 )
 
 type fileID struct{ dev, inode uint64 }
@@ -40,8 +40,8 @@ type fileID struct{ dev, inode uint64 }
 type Span struct{ First, Last uint64 }
 
 // LockWatch finds processes of a run that keep symphony from its files. Any process that can
-// read a file can lock it, and one of the same account can take a lease, for which every open
-// waits up to 45 s.
+// read a file can lock it, and a process of the same account can take a lease, for which every
+// open waits up to 45 s.
 type LockWatch struct {
 	// Lease is inherited by the run's processes, so its lock does not count. Nil if there is
 	// none.
@@ -59,7 +59,7 @@ type LockWatch struct {
 }
 
 // New reports whether the system lists a lock that it did not list at the last call. It reads
-// one file, while Holders looks at every process.
+// a single file, while Holders looks at every process.
 func (w *LockWatch) New() bool {
 	list := systemLocks()
 	known := map[string]bool{}
@@ -111,7 +111,7 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 	if len(held) == 0 {
 		return unique(holders), nil
 	}
-	// between fork and exec, a child still has this process's descriptors
+	// between fork and exec, a child still holds this process's descriptors
 	for _, l := range locksOf(os.Getpid()) {
 		delete(held, l.lock)
 	}
@@ -200,7 +200,7 @@ type heldLock struct {
 	descriptor string
 }
 
-// below reports whether the file of a lock is in one of some directories. Its name counts only
+// below reports whether the file of a lock is in any of some directories. Its name counts only
 // if it leads to the same file here: a process in a namespace of its own can give any file any
 // name.
 func (l heldLock) below(pid int, dirs []string) bool {
@@ -216,10 +216,9 @@ func (l heldLock) below(pid int, dirs []string) bool {
 		slices.ContainsFunc(dirs, func(dir string) bool { return paths.Inside(dir, path) })
 }
 
-// locksOf lists the locks of a process; none if it has ended. /proc/locks lists all locks at
-// once, but in a container it omits those whose creator has ended, even if another process
-// holds them. It is all that there is for a process that has forbidden others to inspect it
-// (PR_SET_DUMPABLE).
+// locksOf lists the locks of a process; none if it ended. /proc/locks lists all locks at once,
+// but in a container it omits locks whose creator ended, even if another process holds them.
+// It is the only source for a process that forbade others to inspect it (PR_SET_DUMPABLE).
 func locksOf(pid int) (locks []heldLock) {
 	descriptors, err := os.ReadDir(proc.Path(pid, "fdinfo"))
 	if proc.Forbidden(err) {
@@ -230,7 +229,7 @@ func locksOf(pid int) (locks []heldLock) {
 		path, _ := os.Readlink(open)
 		kind, _, _ := strings.Cut(path, ":")
 		if slices.Contains([]string{"socket", "pipe", "anon_inode"}, kind) {
-			continue // most descriptors are one of these
+			continue // most descriptors are of these kinds
 		}
 		info, _ := proc.Read(proc.Path(pid, "fdinfo/") + d.Name())
 		for line := range strings.Lines(string(info)) {
@@ -250,7 +249,7 @@ func locksOf(pid int) (locks []heldLock) {
 	return locks
 }
 
-// hiddenLocks lists the locks that a process has taken itself, by /proc/locks.
+// hiddenLocks lists the locks that a process took itself, by /proc/locks.
 func hiddenLocks(pid int) (locks []heldLock) {
 	for _, line := range systemLocks() {
 		words := strings.Fields(line)

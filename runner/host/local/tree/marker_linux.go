@@ -12,13 +12,14 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// killedWithParent has a child killed when this process ends. Strictly it is when the thread
-// that started the child ends; but Go ends only threads that a goroutine was locked to.
+// killedWithParent makes the kernel kill a child when this process ends. Strictly it does when
+// the thread that started the child ends; but Go ends only threads that a goroutine was locked
+// to.
 var killedWithParent = syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 
-// hasMarker reports whether a process has the tree file open as TreeFD, or one of the entries
-// in the environment that it was started with. It returns false for processes of other users,
-// who can set any marker, and for those that may not be inspected.
+// hasMarker reports whether a process holds the tree file open as TreeFD, or was started with
+// any of the entries in its environment. It returns false for processes of other users, who
+// can set any marker, and for processes that may not be inspected.
 func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	found := tree != "" && holdsTree(pid, tree)
 	if !found && len(entries) > 0 {
@@ -38,8 +39,8 @@ func hasMarker(pid int, entries []string, tree string) (bool, error) {
 	return err == nil && int(dir.Uid) == os.Geteuid(), nil
 }
 
-// holdsTree reports whether the process has the tree file at path open as TreeFD. The link is
-// compared first, because another open file may be on a file system that hangs. In another
+// holdsTree reports whether the process holds the tree file at path open as TreeFD. The link
+// is compared first, because another open file may be on a file system that hangs. In another
 // mount namespace the same path is another file.
 func holdsTree(pid int, path string) bool {
 	link := proc.Path(pid, "fd/") + strconv.Itoa(TreeFD)

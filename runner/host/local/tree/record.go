@@ -18,8 +18,8 @@ import (
 // maxRecorded limits the processes in a procs file.
 const maxRecorded = 4096
 
-// ProcFile is the procs file of a run. It lists the living processes that the run has started,
-// by pid and start time, so that a process that cleared its environment and left its parent is
+// ProcFile is the procs file of a run. It lists the living processes that the run started, by
+// pid and start time, so that a process that cleared its environment and left its parent is
 // still found. Only the worker writes it. Its first line is "boot <id>", the second `worker
 // <pid> <start>`, the others are `<pid> <start> "<name>"`.
 type ProcFile struct {
@@ -28,7 +28,7 @@ type ProcFile struct {
 	procs  []reconcile.Process
 }
 
-// Recorded is what a procs file contains: the worker of the run and the processes that it has
+// Recorded is the contents of a procs file: the worker of the run and the processes that it
 // started, and the boot (BootID) in which they were recorded.
 type Recorded struct {
 	Boot      string
@@ -46,8 +46,8 @@ func CreateProcs(path string) (*ProcFile, error) {
 	return p, p.write(nil)
 }
 
-// Record adds the processes that are not in the file yet, and removes those that have ended.
-// After an error the next call tries again. It does not sync, because the file has no meaning
+// Record adds the processes that are not in the file yet, and removes processes that ended.
+// After an error the next call tries again. It does not sync, because the file means nothing
 // after a reboot.
 func (p *ProcFile) Record(procs []reconcile.Process) error {
 	added := slices.DeleteFunc(slices.Clone(procs), func(q reconcile.Process) bool {
@@ -68,7 +68,7 @@ func (p *ProcFile) Record(procs []reconcile.Process) error {
 	return nil
 }
 
-// write replaces the file, so that a reader sees either the old or the new one.
+// write replaces the file, so that a reader sees either the old or the new file.
 func (p *ProcFile) write(procs []reconcile.Process) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "boot %s\nworker %d %d\n", p.worker.Boot, p.worker.PID, p.worker.Start)

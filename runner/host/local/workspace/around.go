@@ -16,8 +16,8 @@ type Agents struct {
 }
 
 // Around returns the directory of agents in which path is, judged by the names of path alone,
-// which should have no links. If there are several inside one another, it is the outermost:
-// agents could have made the others.
+// which should contain no links. If several are nested, it is the outermost: agents could have
+// made the others.
 func Around(path string) (in Agents, ok bool) {
 	names := strings.Split(strings.Trim(filepath.Clean(path), "/"), "/")
 	above := "/"
@@ -25,7 +25,7 @@ func Around(path string) (in Agents, ok bool) {
 		r := Root{Path: above}
 		info, err := os.Lstat(r.record(name))
 		if err == nil && info.Mode().IsRegular() {
-			rec, _, _ := r.Record(name) // an empty one if it can't be read
+			rec, _, _ := r.Record(name) // empty if it can't be read
 			return Agents{
 				Root:   above,
 				Path:   filepath.Join(above, name),
@@ -44,8 +44,8 @@ func Around(path string) (in Agents, ok bool) {
 	return Agents{}, false
 }
 
-// leftover returns what an entry of symphony's own directory in the root is: <kind>/<name>,
-// such as trash/ABC-1-<time>.
+// leftover describes an entry of symphony's own directory in the root: <kind>/<name>, such as
+// trash/ABC-1-<time>.
 func (r *Root) leftover(kind, name string) (in Agents, ok bool) {
 	in = Agents{Root: r.Path, Path: filepath.Join(r.meta(), kind, name)}
 	switch in.Path {

@@ -24,13 +24,13 @@ import (
 // The directories of checkouts are beside the workspace's own:
 //
 //	work/KEY/tmp, cache               the commands of the agent
-//	work/KEY/verify/tree/KEY          the checkout, which has the same name as the workspace
+//	work/KEY/verify/tree/KEY          the checkout, with the same name as the workspace
 //	work/KEY/verify/tmp, cache        the commands that run in it
 //
 // Commands of an agent can write only the first two. The checkout and its tmp are made anew
-// each time, and the cache stays. It contains what after_create has left in a new workspace
-// (see KeepCache) and what the commands in the checkout have left, nothing else: in a
-// workspace that is older than verify.command it begins empty.
+// each time, and the cache stays. It contains the files that after_create left in a new
+// workspace (see KeepCache) and the files that the commands in the checkout left, nothing
+// else: in a workspace that is older than verify.command it begins empty.
 
 func (w *Workspace) verifyDir(name string) string { return filepath.Join(w.WorkDir(), "verify", name) }
 
@@ -66,12 +66,12 @@ func (w *Workspace) RemoveCheckout(ctx context.Context) error {
 	return nil
 }
 
-// KeepCache makes the cache of checkouts, with a copy of what after_create has left in the
-// cache of the agent's commands. It belongs to the creation of a workspace: an agent writes to
-// its cache later on, and a copy that was interrupted is removed with the incomplete
-// workspace. In files of text and in links, the paths of the workspace and of its cache become
-// those of the checkout and of its cache: an editable package of Python leads to the checkout
-// then, and a script to the interpreter beside it.
+// KeepCache makes the cache of checkouts, with a copy of the files that after_create left in
+// the cache of the agent's commands. It belongs to the creation of a workspace: an agent
+// writes to its cache later on, and a copy that was interrupted is removed with the incomplete
+// workspace. In files of text and in links, the paths of the workspace and of its cache are
+// replaced by the paths of the checkout and of its cache: an editable package of Python leads
+// to the checkout then, and a script to the interpreter beside it.
 func (w *Workspace) KeepCache(ctx context.Context) error {
 	if w.rec.State != Creating {
 		return &reconcile.Error{
@@ -109,7 +109,7 @@ func (w *Workspace) KeepCache(ctx context.Context) error {
 	return nil
 }
 
-// moved are paths that texts name, and what replaces them.
+// moved are paths in texts, and their replacements.
 type moved []movedPath
 
 type movedPath struct {
@@ -135,8 +135,8 @@ func (m moved) in(content []byte) []byte {
 // maxText is the size of the largest file in which paths are looked for, in bytes.
 const maxText = 4 << 20
 
-// What is copied at most. The cache of a large project has 200,000 files and 10 GiB. Tests
-// lower them.
+// Limits of a copy. The cache of a large project holds 200,000 files and 10 GiB. Tests lower
+// them.
 var (
 	maxCacheEntries       = 2_000_000
 	maxCacheBytes   int64 = 64 << 30
@@ -144,7 +144,7 @@ var (
 
 var errTooLarge = errors.New("it is too large")
 
-// copier copies directories. Its bounds are what is left of them.
+// copier copies directories. Its bounds count down.
 type copier struct {
 	moved   moved
 	entries int   // files, directories and links
@@ -181,7 +181,7 @@ func (c *copier) copyDir(ctx context.Context, from, to string) error {
 			return os.Symlink(string(c.moved.in([]byte(target))), copied)
 		}
 		if !d.Type().IsRegular() {
-			return nil // a socket or a pipe of a program that has ended
+			return nil // a socket or a pipe of a program that ended
 		}
 		if err := c.copyFile(ctx, path, copied); err != nil {
 			return fmt.Errorf("%s: %w", path, err)
@@ -190,8 +190,8 @@ func (c *copier) copyDir(ctx context.Context, from, to string) error {
 	})
 }
 
-// copyFile copies a file with its permissions and its time, by which caches recognize what is
-// stale.
+// copyFile copies a file with its permissions and its time, by which caches recognize stale
+// files.
 func (c *copier) copyFile(ctx context.Context, from, to string) (err error) {
 	in, err := os.OpenFile(from, os.O_RDONLY|syscall.O_NOFOLLOW|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -225,7 +225,7 @@ func (c *copier) copyFile(ctx context.Context, from, to string) (err error) {
 // copyPart is how much of a large file is copied before the context is looked at, in bytes.
 const copyPart = 64 << 20
 
-// copyContent copies size bytes of a large file, or less if the file has become shorter.
+// copyContent copies size bytes of a large file, or less if the file became shorter.
 func copyContent(ctx context.Context, to, from *os.File, size int64) error {
 	for copied := int64(0); copied < size; {
 		if err := ctx.Err(); err != nil {
@@ -243,7 +243,7 @@ func copyContent(ctx context.Context, to, from *os.File, size int64) error {
 	return nil
 }
 
-// copyText copies a small file, with other paths if it is one of text.
+// copyText copies a small file. It replaces paths if it is a text.
 func copyText(to io.Writer, from io.Reader, m moved) error {
 	content, err := io.ReadAll(io.LimitReader(from, maxText))
 	if err != nil {

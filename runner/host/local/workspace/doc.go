@@ -3,7 +3,7 @@
 //
 //	<root>/<key>/                   the workspace itself: agent and hooks run here
 //	<root>/.symphony/<key>.lock     the lease: a flock, inherited by hooks and agent
-//	<root>/.symphony/<key>.json     the record: whose workspace it is, and how far it has come
+//	<root>/.symphony/<key>.json     the record: the issue of the workspace, and its state
 //	<root>/.symphony/work/<key>/    tmp and cache (TMPDIR, XDG_CACHE_HOME) of the agent's
 //	                                commands, the same of hooks and codex, and the git settings
 //	                                from before the agent (package git)
@@ -17,8 +17,8 @@
 //	(nothing) ── Acquire ──► creating ── Ready ──► ready ── Remove ──► removing ──► (nothing)
 //
 // Discard leads from creating to (nothing). After a crash, Acquire creates again a workspace
-// that is in the state creating, and one in the state removing, which it first moves to the
-// trash.
+// in the state creating. It does the same for a workspace in the state removing, which it
+// first moves to the trash.
 //
 // # Decisions
 //
@@ -28,10 +28,10 @@
 //
 // An identifier that already looks like a key with a hash (it ends in "-" and 16 hex digits)
 // gets a hash, too. Otherwise an issue could be named so that it shares the directory of
-// another whose identifier needed a hash.
+// another issue whose identifier needed a hash.
 //
 // A holder is listed in Previous until a later holder calls Ready. So if a worker dies after
-// it has acquired the workspace and before it has ended the processes of its predecessor, its
+// it acquired the workspace and before it ended the processes of its predecessor, its
 // successor still ends them.
 //
 // Nothing is deleted in place. A directory is first renamed into the trash, so that its path

@@ -36,7 +36,7 @@ type Hook struct {
 	Timeout time.Duration
 	// Env is its environment. Workspace.Env is added.
 	Env []string
-	// Files are inherited as descriptor 3 and following. The lease is one of them.
+	// Files are inherited as descriptor 3 and following. They include the lease.
 	Files []*os.File
 }
 
@@ -46,8 +46,8 @@ type Hook struct {
 // processes of the run are ended. RunHook writes the last 64 KiB of output to log, then how
 // the hook ended.
 //
-// Its errors are hook_failed, with the exit status and a line of output, hook_timeout, those
-// of Verify, and of ctx. Errors of log are ignored (specification 14).
+// Its errors are hook_failed, with the exit status and a line of output, hook_timeout, and the
+// errors of Verify and of ctx. Errors of log are ignored (specification 14).
 func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	if err := w.Verify(); err != nil {
 		return err
@@ -72,7 +72,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	cmd.Stderr = out.in // an *os.File, so that Wait does not wait for a child that keeps it open
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	err = cmd.Start()
-	_ = out.in.Close() // the child has its own
+	_ = out.in.Close() // the child holds its own
 	crash.At("workspace.hook.started")
 	if err != nil {
 		err = reconcile.NewError(CodeHookFailed, h.title()+": start the shell: "+err.Error(),
@@ -100,7 +100,7 @@ func RunHook(ctx context.Context, h Hook, w *Workspace, log io.Writer) error {
 	return err
 }
 
-// exitFailed is the error of a shell that has exited with another status than 0.
+// exitFailed is the error of a shell that exited with another status than 0.
 func (h Hook) exitFailed(exit *exec.ExitError, output []byte) error {
 	what := exit.Error()
 	if exit.ExitCode() >= 0 {
@@ -165,8 +165,8 @@ func (h Hook) waitShell(ctx context.Context, cmd *exec.Cmd) error {
 }
 
 // capture keeps the last bytes that are written to a pipe. It can be finished while a process
-// still has the writing end open. Later output is read and discarded for as long as the worker
-// lives, so that such a process neither gets SIGPIPE nor blocks.
+// still holds the writing end open. Later output is read and discarded for as long as the
+// worker lives, so that such a process neither gets SIGPIPE nor blocks.
 type capture struct {
 	in, out *os.File
 	tail    text.Tail
@@ -186,8 +186,8 @@ func newCapture() (*capture, error) {
 	return c, nil
 }
 
-// finish returns the kept part of what was written before the call, and how many bytes came
-// before it.
+// finish returns the kept part of the output before the call, and how many bytes came before
+// it.
 func (c *capture) finish() (text []byte, lost int64) {
 	_ = c.out.SetReadDeadline(time.Now()) // files of os.Pipe support deadlines
 	<-c.done
@@ -201,7 +201,7 @@ func (c *capture) finish() (text []byte, lost int64) {
 	return text, lost
 }
 
-// drain reads what is already in the pipe, without waiting for more. It stops after one
+// drain reads the bytes already in the pipe, without waiting for more. It stops after a
 // pipeful, because a child may still be writing: everything written before is in the first
 // pipeful, and no pipe contains more than 1 MiB.
 func (c *capture) drain() {

@@ -27,7 +27,7 @@ type projectClaim struct {
 	StateDir string `json:"state_dir"`
 }
 
-// Projects are the claims of state directories to projects of the tracker. In one root, one
+// Projects are the claims of state directories to projects of the tracker. In a root, only one
 // state directory works on a project.
 type Projects struct {
 	dir  string
@@ -50,8 +50,8 @@ func (p Projects) path(endpointAndSlug string) string {
 type RefuseClaim func(project, stateDir string) error
 
 // Claim records that the state directory works on a project (endpoint and slug) in this root.
-// If another one that still has a state.db does, the error is project_conflict: both would
-// start workers for the same issues. A repeated claim only reads.
+// If another state directory that still contains a state.db does, the error is
+// project_conflict: both would start workers for the same issues. A repeated claim only reads.
 func (p Projects) Claim(endpointAndSlug, stateDir string, refuse RefuseClaim) (err error) {
 	path := p.path(endpointAndSlug)
 	claim := projectClaim{endpointAndSlug, stateDir}
@@ -142,8 +142,8 @@ func (p Projects) Unclaim(stateDir string) error {
 	return nil
 }
 
-// Of maps the files of a state directory's claims to their projects. It skips what can't be
-// read: the next pass reports it.
+// Of maps the files of a state directory's claims to their projects. It skips files that can't
+// be read: the next pass reports them.
 func (p Projects) Of(stateDir string) map[string]string {
 	claims := map[string]string{}
 	for path, c := range p.all() {
@@ -154,7 +154,7 @@ func (p Projects) Of(stateDir string) map[string]string {
 	return claims
 }
 
-// all returns all claims by their files, without those that can't be read.
+// all returns all claims by their files, without claims that can't be read.
 func (p Projects) all() map[string]projectClaim {
 	claims := map[string]projectClaim{}
 	names, _ := fs.Glob(os.DirFS(p.dir), "*.json") // the pattern is valid
@@ -169,8 +169,8 @@ func (p Projects) all() map[string]projectClaim {
 	return claims
 }
 
-// move changes the paths in a record that rename knows as moved: of the project, and of the
-// repository if it is the same one.
+// move changes the paths in a record that rename knows as moved: the project's path, and the
+// repository's path if it leads to the same repository.
 func (rec *Record) move(rename func(string) string) (changed bool) {
 	project := rec.Project
 	origin := rec.Origin
@@ -182,8 +182,8 @@ func (rec *Record) move(rename func(string) string) (changed bool) {
 	return rec.Project != project || rec.Origin != origin
 }
 
-// CloneOf returns what is known of the clone in the workspace at a path, and the directory of
-// the mirrors; both are empty if nothing is.
+// CloneOf returns symphony's knowledge of the clone in the workspace at a path, and the
+// directory of the mirrors; both are empty if there is none.
 func CloneOf(path string) (clone git.Clone, mirrors string) {
 	root, ok, err := FindRoot(filepath.Dir(path))
 	if err != nil || !ok {
@@ -194,14 +194,14 @@ func CloneOf(path string) (clone git.Clone, mirrors string) {
 	return git.Clone{Origin: rec.Origin, Began: rec.Began, Ignored: rec.Ignored}, root.MirrorsDir()
 }
 
-// EndsDir is symphony's directory with what the workspace at a path contained at the ends of
+// EndsDir is symphony's directory with the contents of the workspace at a path at the ends of
 // its runs.
 func EndsDir(path string) string {
 	root := Root{Path: filepath.Dir(path)}
 	return filepath.Join(root.work(filepath.Base(path)), "ends")
 }
 
-// move replaces the claim at a path by another one.
+// move replaces the claim at a path by another claim.
 func (p Projects) move(path string, by projectClaim) error {
 	err := durable.WriteFile(p.path(by.Project), append(text.JSON(by), '\n'), 0o600)
 	if err != nil {

@@ -18,13 +18,13 @@ import (
 	"github.com/symphony-cron/symphony/runner/host/local/files"
 )
 
-// State describes how far a workspace has come.
+// State is the progress of a workspace, such as "ready".
 type State string
 
 // The states of a workspace.
 const (
 	Creating State = "creating" // not complete: after a crash it is deleted
-	Prepared State = "ready"    // after_create has succeeded, or there was none
+	Prepared State = "ready"    // after_create succeeded, or there was none
 	Removing State = "removing" // on its way into the trash
 )
 
@@ -62,25 +62,25 @@ type Record struct {
 	Unsaved   string    `json:"unsaved,omitempty"`
 	UnsavedAt time.Time `json:"unsaved_at,omitzero"`
 	KeptSince time.Time `json:"kept_since,omitzero"`
-	// Outside is the fingerprint of the files in no repository that after_create has left (see
+	// Outside is the fingerprint of the files in no repository that after_create left (see
 	// git.OutsideFiles).
 	Outside string `json:"outside,omitempty"`
 	// Origin is the repository that the workspace was cloned from; empty if hooks have made
 	// it.
 	Origin host.Origin `json:"origin,omitzero"`
-	// Began is the commit where the work began, as after_create has left it (see git.Began).
-	// Agents can move every branch of their repository, also of the remote. It is empty
-	// if the workspace is older than this field.
+	// Began is the commit where the work began, as after_create left it (see git.Began).
+	// Agents can move every branch of their repository, also of the remote. It is empty if the
+	// workspace is older than this field.
 	Began string `json:"began,omitempty"`
 	// Ignored is the file with the patterns that the agent's git ignores everywhere, as of the
 	// last run (see git.IgnoreFile).
 	Ignored string `json:"ignored,omitempty"`
-	// Restored: an operator has brought it back from the trash, and no run has used it since.
+	// Restored: an operator brought it back from the trash, and no run used it since.
 	Restored bool `json:"restored,omitempty"`
 }
 
 const (
-	// in Record.Previous; the planner holds an issue long before it has crashed this often
+	// in Record.Previous; the planner holds an issue long before it crashed this often
 	maxPrevious = 8
 	maxRecord   = 1 << 20 // bytes
 )
@@ -105,7 +105,7 @@ func (r *Root) Record(key string) (rec Record, ok bool, err error) {
 	return rec, true, nil
 }
 
-// parseRecord reads what writeRecord has written.
+// parseRecord reads the output of writeRecord.
 func parseRecord(b []byte) (rec Record, err error) {
 	if err := json.Unmarshal(b, &rec); err != nil {
 		return Record{}, err
@@ -137,8 +137,8 @@ func (r *Root) removeRecord(key string) error {
 	return files.Failed(durable.SyncDir(r.meta()), "remove the record of %s", key)
 }
 
-// List returns the records of all workspaces, sorted by key. It skips those that can't be read
-// and joins their errors: the returned records are valid even if err is not nil.
+// List returns the records of all workspaces, sorted by key. It skips records that can't be
+// read and joins their errors: the returned records are valid even if err is not nil.
 func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())
 	if err != nil {
@@ -184,7 +184,7 @@ func Key(identifier string) string {
 }
 
 // checkOwner returns an error if the workspace at path belongs to another issue or project
-// than o. Inside one project, the tracker has given an identifier to a second issue: no fault
+// than o. Inside the same project, the tracker gave an identifier to a second issue: no fault
 // of that issue.
 func (r Record) checkOwner(path string, o Owner) error {
 	if r.IssueID == o.IssueID && r.Project == o.Project {

@@ -85,9 +85,9 @@ func (r *Root) BeginRemoval(
 // was interrupted.
 func (w *Workspace) HookDue() bool { return !w.removal.halfMade }
 
-// EndRemoval moves the workspace into the trash and releases the lease. If ctx has ended, it
-// moves nothing, and the next removal continues. It keeps the lock file, because a lock on a
-// deleted file would exclude no other process.
+// EndRemoval moves the workspace into the trash and releases the lease. If ctx ended, it moves
+// nothing, and the next removal continues. It keeps the lock file, because a lock on a deleted
+// file would exclude no other process.
 func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, err error) {
 	crash.At("workspace.remove.hooked")
 	defer func() { err = errors.Join(err, w.Release()) }()
@@ -118,7 +118,7 @@ func (w *Workspace) EndRemoval(ctx context.Context) (removed host.RemoveAnswer, 
 }
 
 // keep records that the workspace is kept, and why, so that the next run finds it complete,
-// and passes wait before they examine it again. If ctx has ended, the examination was not
+// and passes wait before they examine it again. If ctx ended, the examination was not
 // complete, and keep returns its error.
 func (w *Workspace) keep(ctx context.Context, work string) error {
 	if err := ctx.Err(); err != nil {
@@ -143,7 +143,7 @@ func (r *Root) Unsaved(ctx context.Context, rec Record) (work string, items []st
 // examine returns the note for a workspace that is about to be removed.
 func (w *Workspace) examine(ctx context.Context) note {
 	n := note{SavedAt: time.Now()}
-	if w.rec.State != Creating { // what is incomplete can't be restored
+	if w.rec.State != Creating { // incomplete workspaces can't be restored
 		n.Workspace = &w.rec
 	}
 	n.Unsaved, _ = w.root.Unsaved(ctx, w.rec)

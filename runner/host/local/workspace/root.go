@@ -44,7 +44,7 @@ func (r *Root) trash() string             { return filepath.Join(r.meta(), "tras
 func (r *Root) record(key string) string  { return filepath.Join(r.meta(), key+".json") }
 func (r *Root) lock(key string) string    { return filepath.Join(r.meta(), key+".lock") }
 
-// OpenRoot opens the root at path, which must be absolute, and creates what is missing,
+// OpenRoot opens the root at path, which must be absolute, and creates missing directories,
 // private to the account. Its errors are workspace_root_unusable and disk_full.
 func OpenRoot(path string) (*Root, error) {
 	if err := CheckLinks(path); err != nil {
@@ -62,7 +62,7 @@ func OpenRoot(path string) (*Root, error) {
 	if err := files.OwnDir(r.meta()); err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
-	// otherwise a read-only volume would be noticed only after a run has begun
+	// otherwise a read-only volume would be noticed only after the start of a run
 	if err := writable(r.meta()); err != nil {
 		return nil, rootFailed(r.meta(), err)
 	}
@@ -111,8 +111,8 @@ func CheckRoot(path, endpointAndSlug, stateDir string, refuse RefuseClaim) error
 }
 
 // TryRoot returns an error if a root that does not exist can't be created. It makes a
-// directory in the nearest one that exists, and removes it: a file system such as /proc allows
-// that to nobody, whatever its permissions are.
+// directory in the nearest existing directory, and removes it: a file system such as /proc
+// allows that to nobody, whatever its permissions are.
 func TryRoot(path string) error {
 	above, _, _ := existing(path)
 	if above == path {
@@ -153,8 +153,8 @@ func writable(path string) error {
 }
 
 // CheckLinks returns an error if a symlink on the way to a root, which need not exist, belongs
-// to neither this account nor root: in a directory that all accounts share, another one could
-// lead the workspaces into any directory of this one.
+// to neither this account nor root: in a directory that all accounts share, another account
+// could lead the workspaces into any directory of this account.
 func CheckLinks(path string) error {
 	const mostLinks = 100
 	rest := strings.Split(filepath.Clean(path), "/")
@@ -164,7 +164,7 @@ func CheckLinks(path string) error {
 		rest = rest[1:]
 		info, err := os.Lstat(next)
 		if err != nil || info.Mode()&os.ModeSymlink == 0 {
-			at = next // what can't be read is refused later
+			at = next // an unreadable path is refused later
 			continue
 		}
 		owner := info.Sys().(*syscall.Stat_t).Uid
@@ -246,7 +246,7 @@ func rootFailed(path string, err error) *reconcile.Error {
 // math.MaxInt64.
 func FreeBytes(path string) (int64, error) {
 	var st unix.Statfs_t
-	path, _, _ = existing(path) // what keeps Stat from looking is an error of Statfs, too
+	path, _, _ = existing(path) // if Stat can't look, Statfs fails, too
 	err := unix.Statfs(path, &st)
 	for errors.Is(err, unix.EINTR) {
 		err = unix.Statfs(path, &st)

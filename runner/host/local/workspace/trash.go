@@ -39,10 +39,10 @@ const (
 // Trash describes how a project keeps its removed workspaces in a root, which it may share
 // with other projects.
 type Trash struct {
-	// Project owns what is removed through this Root, and keeps it for Keep.
+	// Project owns the workspaces that are removed through this Root, and keeps them for Keep.
 	Project string
 	Keep    time.Duration
-	// Short: free space is low, so that what is saved elsewhere is not kept.
+	// Short: free space is low, so that work saved elsewhere is not kept.
 	Short bool
 }
 
@@ -58,10 +58,9 @@ type note struct {
 	Mono time.Duration `json:"mono_ns"`
 	// SavedAt is the time at which it contained no unsaved work, zero if it did when it was
 	// moved here. It is valid until a file in the entry changes. Git can't tell later if the
-	// main repository of a linked worktree has been pruned.
+	// main repository of a linked worktree was pruned.
 	SavedAt time.Time `json:"saved_at,omitzero"`
-	// LossAccepted: an operator has accepted the loss of unsaved work, or the deletion has
-	// begun.
+	// LossAccepted: an operator accepted the loss of unsaved work, or the deletion began.
 	LossAccepted bool `json:"discard,omitempty"`
 	// Unsaved is the work in it that exists nowhere else, empty if none is known.
 	Unsaved string `json:"unsaved,omitempty"`
@@ -89,15 +88,15 @@ func (t Trash) readNote(entry string) note {
 }
 
 // writeNote writes the note of an entry. If that fails, for example on a full disk, the entry
-// has none.
+// stays without a note.
 func writeNote(entry string, n note) {
 	if err := os.WriteFile(entry+noteSuffix, text.JSON(n), 0o600); err != nil {
 		_ = os.Remove(entry + noteSuffix)
 	}
 }
 
-// removeNotes removes what is stored beside an entry of the trash. What can't be removed now,
-// PurgeTrash removes later.
+// removeNotes removes the files beside an entry of the trash. If that fails, PurgeTrash
+// removes them later.
 func removeNotes(entry string) {
 	_ = os.Remove(entry + noteSuffix)
 	_ = os.Remove(entry + gitSuffix)
@@ -149,7 +148,8 @@ func exists(path string) bool {
 }
 
 // moveWithGitFile moves a workspace to its new path in the trash, with a copy of its GitFile
-// beside it: after a restoration, what an agent has left is still compared with that.
+// beside it: after a restoration, the files that an agent left are still compared with that
+// copy.
 func (r *Root) moveWithGitFile(path, key, to string) error {
 	// removeOrphanedNotes leaves new files
 	_ = os.Chtimes(r.gitFile(key), time.Time{}, time.Now()) // it may not exist
@@ -160,7 +160,7 @@ func (r *Root) moveWithGitFile(path, key, to string) error {
 	return os.Rename(path, to)
 }
 
-// DeleteTrash deletes one entry of the trash. It renames the entry first, so that the entry
+// DeleteTrash deletes an entry of the trash. It renames the entry first, so that the entry
 // can't be restored any more, and so that the next purge continues an interrupted deletion
 // without an examination: half a repository can't be read. An entry that can't be deleted is
 // marked, and PurgeTrash reports it.
@@ -193,7 +193,7 @@ func (r *Root) DeleteTrash(ctx context.Context, path string) error {
 	return nil
 }
 
-// deletingPath returns the path of an entry whose deletion has begun.
+// deletingPath returns the path of an entry during its deletion.
 func deletingPath(path string) string {
 	return strings.TrimSuffix(path, deletingSuffix) + deletingSuffix
 }
@@ -248,7 +248,7 @@ func (r *Root) left(t trashEntry, now time.Time) time.Duration {
 }
 
 // ExpiredTrash lists the removed workspaces whose time (workspace.keep_removed_ms) is over,
-// without those that could not be deleted before.
+// without workspaces that could not be deleted before.
 func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	list, err := r.listTrash()
 	if err != nil {
@@ -262,9 +262,9 @@ func (r *Root) ExpiredTrash(now time.Time) (paths []string, err error) {
 	return paths, nil
 }
 
-// PurgeTrash deletes what ExpiredTrash lists. An entry with unsaved work is kept, and is
-// examined again after RecheckUnsaved. If ctx ends, it returns the error of ctx, and the next
-// call continues. Concurrent calls are safe.
+// PurgeTrash deletes the entries that ExpiredTrash lists. An entry with unsaved work is kept,
+// and is examined again after RecheckUnsaved. If ctx ends, it returns the error of ctx, and
+// the next call continues. Concurrent calls are safe.
 func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.PurgeAnswer, err error) {
 	purged.Unsaved = map[string]string{}
 	r.removeOrphanedNotes()
@@ -306,7 +306,7 @@ func (r *Root) PurgeTrash(ctx context.Context, now time.Time) (purged host.Purge
 
 // unsaved describes and names the work in an entry of the trash that exists nowhere else. It
 // returns an empty string if nothing was unsaved when the entry was moved here and nothing in
-// it has changed since, or if an operator has accepted the loss.
+// it changed since, or if an operator accepted the loss.
 func (t trashEntry) unsaved(ctx context.Context) (work string, items []string) {
 	if t.LossAccepted || !t.SavedAt.IsZero() && !changedSince(ctx, t.path, t.SavedAt) {
 		return "", nil
@@ -323,8 +323,8 @@ func (t trashEntry) examine(ctx context.Context) (work string, items []string) {
 	return git.Unsaved(ctx, t.path, rec.Outside, rec.Origin.URL, rec.Ignored)
 }
 
-// removeOrphanedNotes removes the notes of entries that were restored, or that an operator has
-// taken out of the trash. It leaves new notes, because a note is written before its entry is
+// removeOrphanedNotes removes the notes of entries that were restored, or that an operator
+// took out of the trash. It leaves new notes, because a note is written before its entry is
 // moved here.
 func (r *Root) removeOrphanedNotes() {
 	notes, _ := fs.Glob(os.DirFS(r.trash()), "*"+noteSuffix) // the pattern is well-formed
@@ -363,8 +363,8 @@ func changedSince(ctx context.Context, path string, since time.Time) bool {
 	return err != nil
 }
 
-// Removed lists what a project has in the trash, sorted by name, and examines it for unsaved
-// work. It does not measure Bytes.
+// Removed lists a project's entries in the trash, sorted by name, and examines them for
+// unsaved work. It does not measure Bytes.
 func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list []host.Removed, err error) {
 	entries, err := r.listTrash()
 	if err != nil {
@@ -397,7 +397,7 @@ func (r *Root) Removed(ctx context.Context, now time.Time, project string) (list
 }
 
 // Restore moves an entry of the trash back to its path, which it returns. Passes do not remove
-// it before a run has used it. If it is interrupted it can be repeated.
+// it before a run uses it. If it is interrupted it can be repeated.
 func (r *Root) Restore(entry string) (path string, err error) {
 	entries, err := r.listTrash()
 	if err != nil {
@@ -449,7 +449,7 @@ func (r *Root) Restore(entry string) (path string, err error) {
 	return w.Path, nil
 }
 
-// restoreGitFile restores GitFile from its copy, if no agent has worked here since.
+// restoreGitFile restores GitFile from its copy, if no agent worked here since.
 func (w *Workspace) restoreGitFile(from string) error {
 	if err := w.makeWork(); err != nil {
 		return err

@@ -21,7 +21,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// Workspace is the directory of one issue (specification 4.1.4) whose lease is held. It must
+// Workspace is the directory of an issue (specification 4.1.4) whose lease is held. It must
 // not be used concurrently.
 type Workspace struct {
 	host.Workspace
@@ -160,7 +160,7 @@ func (w *Workspace) prepare(ctx context.Context, o Owner, found bool) error {
 }
 
 // takeRecord records that a run holds the workspace. Previous are the runs whose processes it
-// must end: the last one, and those whose end the last one had not confirmed.
+// must end: the last run, and earlier runs whose end the last did not confirm.
 func (w *Workspace) takeRecord(o Owner, id string, state State) error {
 	list := slices.Clone(w.rec.Previous)
 	if w.rec.RunID != "" {
@@ -203,8 +203,9 @@ func (w *Workspace) SetOrigin(o host.Origin) error {
 // deleteTimeout limits the deletion of leftovers, because a run waits for it.
 const deleteTimeout = 10 * time.Second
 
-// clear removes what an interrupted run left. With keep, the workspace was being removed, and
-// is kept in the trash for its time; otherwise its creation was incomplete, and it is deleted.
+// clear removes the leftovers of an interrupted run. With keep, the workspace was being
+// removed, and is kept in the trash for its time; otherwise its creation was incomplete, and
+// it is deleted.
 func (w *Workspace) clear(ctx context.Context, keep bool) error {
 	ctx, cancel := context.WithTimeout(ctx, deleteTimeout)
 	defer cancel()
@@ -219,8 +220,8 @@ func (w *Workspace) clear(ctx context.Context, keep bool) error {
 	return w.dispose(ctx, w.root.work(w.Key))
 }
 
-// dispose moves a directory that need not be kept into the trash and deletes it there. What
-// can't be deleted is purged later.
+// dispose moves a directory that need not be kept into the trash and deletes it there. Files
+// that can't be deleted are purged later.
 func (w *Workspace) dispose(ctx context.Context, path string) error {
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -249,7 +250,7 @@ func (w *Workspace) makeWork() error {
 }
 
 // Lease is the open lock file. Hooks and the agent inherit it, and each of them keeps the
-// lease until it ends, even if this process has ended. Release closes it.
+// lease until it ends, even if this process ended. Release closes it.
 func (w *Workspace) Lease() *os.File { return w.lease }
 
 // WorkDir is symphony's directory for the workspace. Agents can write only to tmp and cache in
@@ -289,7 +290,7 @@ func (w *Workspace) look() (fs.FileInfo, error) {
 	return info, contained(w.Root, w.Path)
 }
 
-// contained returns an error unless a path has no links and is directly below the root.
+// contained returns an error unless a path contains no links and is directly below the root.
 func contained(root, path string) error {
 	real, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -315,10 +316,10 @@ func (w *Workspace) Verify() error {
 	return nil
 }
 
-// Ready records that the workspace is ready for work: the processes of previous holders have
-// ended, and after_create has succeeded if the directory is new. After a crash before Ready,
-// the next holder starts over. From now on Verify expects the directory that exists now,
-// because the operator's after_create may have replaced it.
+// Ready records that the workspace is ready for work: the processes of previous holders ended,
+// and after_create succeeded if the directory is new. After a crash before Ready, the next
+// holder starts over. From now on Verify expects the directory that exists now, because the
+// operator's after_create may have replaced it.
 func (w *Workspace) Ready() error {
 	info, err := w.look()
 	w.info = info
@@ -334,7 +335,7 @@ func (w *Workspace) Ready() error {
 	return w.root.writeRecord(w.rec)
 }
 
-// SetIgnored records which file has the patterns that the agent's git ignores everywhere (see
+// SetIgnored records the file with the patterns that the agent's git ignores everywhere (see
 // git.IgnoreFile).
 func (w *Workspace) SetIgnored(path string) error {
 	if w.rec.Ignored == path {
@@ -387,7 +388,7 @@ func lockFile(path string, wait time.Duration) (*os.File, error) {
 	return f, nil
 }
 
-// checkNamed returns proc.ErrHeld unless an open file is still the one at a path. It may have
+// checkNamed returns proc.ErrHeld unless an open file is still the file at a path. It may have
 // been deleted in between, and a lock on a deleted file excludes no process.
 func checkNamed(f *os.File, path string) error {
 	open, err := f.Stat()

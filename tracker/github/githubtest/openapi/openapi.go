@@ -3,8 +3,8 @@
 // thousands of times, and the validator would add a third to the time of each start. They use
 // the program validate instead.
 //
-// githubtest answers with the fields that are read, not with all that GitHub sends. So what an
-// answer contains is checked, and nothing has to be in it.
+// githubtest answers with the fields that are read, not with all that GitHub sends. So the
+// fields in an answer are checked, and no field is required.
 package openapi
 
 import (
@@ -32,7 +32,7 @@ const Variable = "SYMPHONY_GITHUB_OPENAPI"
 
 type parts = map[string]json.RawMessage
 
-// description is what the file contains.
+// description is the content of the file.
 type description struct {
 	OpenAPI    string           `json:"openapi"`
 	Info       json.RawMessage  `json:"info"`
@@ -93,8 +93,8 @@ func load(path string) *openapi3.T {
 	return loaded[path]
 }
 
-// Check returns what is wrong with a request, or with the reply to it. params are the values
-// of the parts of path in braces.
+// Check returns the fault of a request, or of the reply to it. params are the values of the
+// parts of path in braces.
 func Check(
 	r *http.Request,
 	body []byte,

@@ -1,11 +1,11 @@
-// Package agents starts and uses agents without an issue. Each is a detached worker with the
-// id that its client has chosen. Its clients, such as symphony mcp, hold no state: they store
-// calls in the database of the agents, and read results and events there.
+// Package agents starts and uses agents without an issue. Each is a detached worker; its
+// client chooses its id. The clients, such as symphony mcp, hold no state: they store calls in
+// the database of the agents, and read results and events there.
 //
 //	client ── Spawn, Call ──► calls, runs ──► worker (runner.Free) ──► codex app-server
 //	       ◄─ Await, Events ◄─ results, events.jsonl ◄─┘
 //
-// The worker has one app-server for each conversation.
+// The worker starts an app-server for each conversation.
 package agents
 
 import (
@@ -109,7 +109,7 @@ func openProject(w *environ.Env) *wiring.Project {
 	return wiring.NewProject(w, filepath.Join(dir, "WORKFLOW.md"), dir)
 }
 
-// create creates the state directory of the agents, or migrates an older one.
+// create creates the state directory of the agents, or migrates an older directory.
 func create(ctx context.Context, dir string, now time.Time) (*state.DB, error) {
 	release, err := lock(ctx, dir)
 	if err != nil {
@@ -140,7 +140,7 @@ func lock(ctx context.Context, dir string) (release func() error, err error) {
 // Close closes the database.
 func (a *Agents) Close() error { return a.DB.Close() }
 
-// Agent is one agent.
+// Agent is an agent without an issue.
 type Agent struct {
 	reconcile.Run
 	Settings Settings
@@ -149,7 +149,7 @@ type Agent struct {
 var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives
-// already, that one is returned.
+// already, Spawn returns that agent.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
 	if err := s.check(ctx, a); err != nil {
 		return Agent{}, err
@@ -222,8 +222,8 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 }
 
 // directoryFree refuses a directory in which a live agent works, unless it is shared. It also
-// refuses a directory inside or around a live agent's, because one of the two agents could
-// replace the directory of the other by a link.
+// refuses a directory inside or around a live agent's, because either agent could replace the
+// other's directory by a link.
 func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 	dir, err := paths.Find(s.Cwd)
 	if err != nil {
@@ -281,10 +281,11 @@ func (a *Agents) same(run reconcile.Run, s Settings) (Agent, error) {
 	return a.agent(run)
 }
 
-// reasonOf returns the reason why an agent has ended.
+// reasonOf returns the reason why an agent ended.
 func reasonOf(run reconcile.Run) string { return cmp.Or(run.ErrorText, string(run.Outcome)) }
 
-// limits refuses a new agent while the account is used up or has no slot, and takes a slot.
+// limits refuses a new agent while the account is used up or without a free slot, and takes a
+// slot.
 func (a *Agents) limits(ctx context.Context, now time.Time) error {
 	if _, err := wiring.MaxAgents(a.p); err != nil {
 		return err
@@ -370,7 +371,7 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 	return a.agent(run)
 }
 
-// Current is Find, after the end of an agent whose worker has exited was recorded.
+// Current is Find, but first records the end of an agent whose worker exited.
 func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Find(ctx, id)
 	if err != nil || one.Settled || workers.Alive(a.runners.StateDir, one.ID) {
@@ -382,7 +383,7 @@ func (a *Agents) Current(ctx context.Context, id string) (Agent, error) {
 	return a.Find(ctx, id)
 }
 
-// live returns an agent that has not ended. Errors: CodeUnknown, CodeEnded.
+// live returns an agent that is still alive. Errors: CodeUnknown, CodeEnded.
 func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 	one, err := a.Current(ctx, id)
 	if err != nil {
@@ -407,8 +408,9 @@ func (a *Agents) agent(run reconcile.Run) (Agent, error) {
 	return Agent{run, s}, err
 }
 
-// Kill ends an agent with all its processes, and waits for that. It does nothing if the agent
-// has ended. If ctx ends, the worker is killed, which otherwise may take a while to end codex.
+// Kill ends an agent with all its processes, and waits for their end. It does nothing if the
+// agent ended already. If ctx ends, the worker is killed, which otherwise may take a while to
+// end codex.
 func (a *Agents) Kill(ctx context.Context, id string) error {
 	one, err := a.Find(ctx, id)
 	if err != nil || one.Settled {
@@ -422,8 +424,8 @@ func (a *Agents) Kill(ctx context.Context, id string) error {
 	limited, cancel := context.WithTimeout(ctx, stopPatience)
 	defer cancel()
 	ctx = context.WithoutCancel(ctx)
-	// A spawn that is under way holds the lock: after it the worker has taken the run, or
-	// never will.
+	// A spawn that is under way holds the lock: once it is released, the worker took the run
+	// or never will.
 	var run reconcile.Run
 	err = a.locked(ctx, func() (err error) {
 		run, err = a.DB.Runs.Find(ctx, one.ID)
@@ -471,8 +473,8 @@ func (a *Agents) locked(ctx context.Context, do func() error) error {
 	return errors.Join(do(), release())
 }
 
-// Settle records the end of agents whose worker has exited, and ends what they left. It takes
-// the lock only if there is one.
+// Settle records the end of agents whose worker exited, and ends the processes that they left.
+// It takes the lock only if there are such agents.
 func (a *Agents) Settle(ctx context.Context) error {
 	runs, err := a.DB.Runs.Unsettled(ctx)
 	if err != nil || !slices.ContainsFunc(runs, a.dead) {
@@ -481,8 +483,8 @@ func (a *Agents) Settle(ctx context.Context) error {
 	return a.locked(ctx, func() error { return a.settle(ctx) })
 }
 
-// dead reports whether the worker of a run has exited. One that has recorded its outcome may
-// be about to exit.
+// dead reports whether the worker of a run exited. A worker that recorded its outcome may be
+// about to exit.
 func (a *Agents) dead(run reconcile.Run) bool { return !workers.Alive(a.runners.StateDir, run.ID) }
 
 // settle is Settle under the lock.
@@ -496,14 +498,14 @@ func (a *Agents) settle(ctx context.Context) error {
 	return err
 }
 
-// settleDead ends what the dead worker of a run has left, and ends the run and its calls. If
-// processes are left that can't be ended, the run stays unsettled, so that the next call tries
-// again.
+// settleDead ends the processes that the dead worker of a run left, and ends the run and its
+// calls. If some processes can't be ended, the run stays unsettled, so that the next call
+// tries again.
 func (a *Agents) settleDead(ctx context.Context, run reconcile.Run) error {
 	err := a.endDead(ctx, run)
 	if errors.Is(err, reconcile.ErrConflict) {
-		// The worker has recorded its outcome just before it exited, or a worker has just
-		// taken the run: the next call settles it.
+		// The worker recorded its outcome just before it exited, or a worker just took the
+		// run: the next call settles it.
 		return nil
 	}
 	return err
@@ -544,8 +546,8 @@ func (a *Agents) endDead(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// removeFor is how long kill_agent, for which a person or a model waits, tries to remove a
-// worktree. One with very many files is left to symphony prune.
+// removeFor limits how long kill_agent, for which a person or a model waits, tries to remove a
+// worktree. A worktree with very many files is left to symphony prune.
 const removeFor = 5 * time.Second
 
 // How long ended agents are kept, and how many are deleted at once.

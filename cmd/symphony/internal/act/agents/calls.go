@@ -45,7 +45,7 @@ func (a *Agents) Call(
 	call.Agent = agentID
 	call.CreatedAt = a.p.Env.Now()
 	stored, err = a.DB.Clients.AddCall(ctx, call)
-	if errors.Is(err, reconcile.ErrConflict) { // it has just ended
+	if errors.Is(err, reconcile.ErrConflict) { // it ended just now
 		if _, ended := a.live(ctx, agentID); ended != nil {
 			return stored, ended
 		}
@@ -60,7 +60,7 @@ func (a *Agents) Call(
 	return stored, nil
 }
 
-// conflict returns an error if the stored call with the ID of a new one is another call.
+// conflict returns an error if the stored call with the ID of a new call differs from it.
 func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error {
 	if stored.Agent == agentID && stored.Verb == call.Verb && stored.Conversation == call.Conversation {
 		return nil
@@ -72,8 +72,8 @@ func conflict(stored reconcile.Call, agentID string, call reconcile.Call) error 
 	)
 }
 
-// wake tells the worker of a run, which has the directory, that there is a call. A worker that
-// is not woken finds it a little later.
+// wake tells the worker of the run in dir that there is a call. A worker that is not woken
+// finds the call a little later.
 func wake(dir string) {
 	// Not by package os, whose write would wait for room in the FIFO.
 	const flags = unix.O_WRONLY | unix.O_NONBLOCK | unix.O_CLOEXEC
@@ -87,11 +87,11 @@ func wake(dir string) {
 
 const (
 	awaitStep  = 25 * time.Millisecond  // between two looks at a call
-	settleStep = 500 * time.Millisecond // between two looks whether its agent has died
+	settleStep = 500 * time.Millisecond // between two checks whether its agent died
 )
 
-// Await waits until a call has ended or ctx ends, and returns it as it is then, without an
-// error if ctx has ended.
+// Await waits until a call or ctx ends, and returns the call as it is then. The end of ctx is
+// no error.
 func (a *Agents) Await(ctx context.Context, id string) (reconcile.Call, error) {
 	all := context.WithoutCancel(ctx)
 	settle := time.NewTicker(settleStep)

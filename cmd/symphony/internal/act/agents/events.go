@@ -21,9 +21,9 @@ const CodeCursor = "invalid_cursor"
 func (a *Agents) EventLog(run reconcile.Run) string { return eventlog.Path(a.runners.StateDir, run.ID) }
 
 // EachEvent shows the events of an agent after a cursor, each with its line of the log, until
-// show returns false for one, which is then left for the next call. It returns the cursor
-// before that one, and how many events between the two cursors the log no longer has. An empty
-// cursor stands before the oldest event. Error: CodeCursor.
+// show returns false: that event is left for the next call. It returns the cursor before that
+// event, and how many events between the two cursors are no longer in the log. An empty cursor
+// stands before the oldest event. Error: CodeCursor.
 func (a *Agents) EachEvent(
 	run reconcile.Run, cursor string, show func(e agent.Event, line []byte) bool,
 ) (after string, lost int64, err error) {
@@ -69,7 +69,7 @@ func nextOf(runID, cursor string) (next int64, valid bool) {
 	return next, err == nil && next > 0 && cursor == cursorAt(runID, next)
 }
 
-// numberOf returns the number of an event from the beginning of its line, 0 if it has none.
+// numberOf returns the number of an event from the beginning of its line, 0 for none.
 func numberOf(line []byte) int64 {
 	text, found := bytes.CutPrefix(line[:min(len(line), 32)], []byte(`{"no":`))
 	text, _, ends := bytes.Cut(text, []byte(","))
@@ -91,11 +91,14 @@ func (a *Agents) TurnsOf(ctx context.Context, run reconcile.Run) (func(agent.Eve
 		}
 	}
 	return func(e agent.Event) (id string) {
+		if e.TurnID == "" {
+			return ""
+		}
 		var began time.Time
 		for _, c := range calls {
-			if c.Verb == reconcile.CallTurn && e.TurnID != "" && threads[c.Conversation] == e.ThreadID && !c.StartedAt.IsZero() &&
-				!c.StartedAt.After(e.At) &&
-				!c.StartedAt.Before(began) {
+			ofThread := c.Verb == reconcile.CallTurn && threads[c.Conversation] == e.ThreadID
+			started := !c.StartedAt.IsZero() && !c.StartedAt.After(e.At)
+			if ofThread && started && !c.StartedAt.Before(began) {
 				id = c.ID
 				began = c.StartedAt
 			}

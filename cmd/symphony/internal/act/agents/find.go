@@ -14,9 +14,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// ProjectOf returns the project that knows ref, which names an issue, an agent, or a request
-// of one of them: p, or the directory of the agents. If both know it, the issue wins, and a
-// note explains that.
+// ProjectOf returns the project that knows ref, the name of an issue, an agent, or a request
+// of either: p, or the directory of the agents. If both know it, the issue wins, and a note
+// explains that.
 func ProjectOf(ctx context.Context, p *wiring.Project, ref string) (of *wiring.Project, isAgent bool) {
 	theirs := openProject(p.Env)
 	name, _ := reconcile.RequestRef(ref)
@@ -42,8 +42,8 @@ func ProjectOf(ctx context.Context, p *wiring.Project, ref string) (of *wiring.P
 	return theirs, true
 }
 
-// knows reports whether the state of a project has what find looks for. A state that can't be
-// read has not: the command that follows reports why, if it is about this project.
+// knows reports whether find finds its object in the state of a project. It is false for a
+// state that can't be read: the command that follows reports why, if it is about this project.
 func knows(ctx context.Context, p *wiring.Project, find func(*state.DB) (bool, error)) bool {
 	if !p.HasState() {
 		return false
@@ -66,7 +66,7 @@ func AsProject(w *environ.Env) *wiring.Project {
 	return nil
 }
 
-// OpenRequests reads what live agents ask, in the shape of requests of a project.
+// OpenRequests reads the open requests of live agents, in the shape of requests of a project.
 func OpenRequests(ctx context.Context, w *environ.Env) ([]view.RequestRow, error) {
 	p := AsProject(w)
 	if p == nil {
@@ -98,8 +98,8 @@ func (a *Agents) Requests(ctx context.Context) ([]reconcile.Request, error) {
 	return view.OpenRequests(ctx, a.p, a.DB)
 }
 
-// Decide records a decision about a request such as one.3. The first decision counts: the
-// error of a later one has the code request_ended.
+// Decide records a decision about a request such as a1.3. The first decision counts: a later
+// decision fails with the code request_ended.
 func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (reconcile.Request, error) {
 	if err := a.p.Nested(); err != nil {
 		return reconcile.Request{}, err // an agent must not answer its own requests
@@ -108,7 +108,7 @@ func (a *Agents) Decide(ctx context.Context, id string, d requests.Decision) (re
 }
 
 // DecideAsModel is Decide for a tool that the model of a host calls. A model must not decide
-// where agents work, because what it reads may have told it to. Error: CodeNeedsPerson.
+// where agents work, because a text that it reads may have told it to. Error: CodeNeedsPerson.
 func (a *Agents) DecideAsModel(
 	ctx context.Context,
 	id string,

@@ -242,7 +242,8 @@ func (r *rig) project(name, path string) {
 	}
 	test.OK(r.t, os.WriteFile(filepath.Join(dir, "tracker"), nil, 0o600))
 	test.OK(r.t, os.WriteFile(filepath.Join(dir, "hook.sh"), nil, 0o600))
-	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}\nhooks: {on_attention: 'sh \"" + dir + "/hook.sh\"'}"
+	config := "tracker: {kind: command, provider: {command: [./built, --from=tracker]}}\nhooks: " +
+		"{on_attention: 'sh \"" + dir + "/hook.sh\"'}"
 	if name == "one" {
 		config = "tracker: {kind: file, provider: {path: issues}}\ncodex: {home: ch}"
 	}
@@ -447,7 +448,11 @@ func TestSettingsAreChecked(t *testing.T) {
 		{"a", filepath.Join(app, "issues"), "could change " + filepath.Join(app, "issues")},
 		{"a", faulty, "could change " + faulty},
 		{"a", filepath.Join(app, "ch"), "could change " + filepath.Join(app, "ch")},
-		{"a", filepath.Join(r.dir, "repo", ".git", "hooks"), "is in the git directory " + filepath.Join(r.dir, "repo", ".git")},
+		{
+			"a",
+			filepath.Join(r.dir, "repo", ".git", "hooks"),
+			"is in the git directory " + filepath.Join(r.dir, "repo", ".git"),
+		},
 		{"a", linked, "could replace the symlink " + filepath.Join(linked, "ws")},
 		{"a", pattern, "takes for a pattern"},
 		{"", r.dir, `id "" is not valid`},

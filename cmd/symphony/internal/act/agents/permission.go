@@ -25,9 +25,9 @@ const (
 	maxFirstLine = 200 // bytes of the prompt's first line in a request
 )
 
-// Permission is what a person decides before an agent starts: whether it may work in a
-// directory that the operator has not permitted, such as /home/me/other. The worker makes a
-// request of it, as of what codex asks, and starts nothing of the agent before the answer.
+// Permission is the question that a person answers before an agent starts: may it work in a
+// directory that the operator did not permit, such as /home/me/other? The worker turns it into
+// a request, like the questions of codex, and starts nothing of the agent before the answer.
 type Permission struct {
 	// Dir is without symlinks. For a worktree it is the repository that is cloned.
 	Dir string `json:"dir"`
@@ -45,7 +45,7 @@ func NewPermission(host, prompt string) *Permission {
 	}
 }
 
-// summary is the request in one line.
+// summary describes the request in a line.
 func (p Permission) summary(clone bool) string {
 	line := "work in " + text.ShellQuote(p.Dir)
 	if clone {
@@ -60,7 +60,7 @@ func (p Permission) summary(clone bool) string {
 	return line
 }
 
-// Ended is the error of a call that starts an agent which has ended already. Its code is
+// Ended is the error of a call that starts an agent which ended already. Its code is
 // CodeNotPermitted if the agent had no permission for its directory, else CodeEnded.
 func Ended(run reconcile.Run) error {
 	if run.ErrorCode != CodeNotPermitted {
@@ -107,8 +107,8 @@ func (d *heldDir) close() {
 	_ = d.file.Close() // nothing was written
 }
 
-// unchanged returns an error if the path leads to another directory now, because that has
-// taken its name, or because a part of the path is a symlink.
+// unchanged returns an error if the path leads to another directory now, because that
+// directory took its name, or because a part of the path is a symlink.
 func (d *heldDir) unchanged() error {
 	place, err := paths.Find(d.path)
 	if err != nil {
@@ -143,7 +143,7 @@ func (s Settings) ask(dir *heldDir) *runner.Permission {
 }
 
 // PermissionOf returns the request in which an agent asks whether it may work in its
-// directory; false before its worker has made it.
+// directory; false before its worker makes it.
 func (a *Agents) PermissionOf(ctx context.Context, one Agent) (r reconcile.Request, found bool, err error) {
 	r, err = a.DB.Views.RequestByID(ctx, one.IssueID, 1) // its worker asks for nothing before
 	if errors.Is(err, state.ErrNotFound) {

@@ -427,7 +427,8 @@ func TestRealAgentInAWorktree(t *testing.T) {
 	}, runner.ConversationCall{ApprovalPolicy: []byte(`"never"`)})
 	r.await("c", reconcile.CallCompleted, "threadId")
 	mirrors := filepath.Join(filepath.Dir(one.WorkspacePath), ".symphony", "mirrors")
-	tries := "for f in made " + r.dir + "/made " + r.dir + "/.git/made " + mirrors + "/made ../made; do (echo x > $f) 2>/dev/null && echo yes $f; done; " +
+	tries := "for f in made " + r.dir + "/made " + r.dir + "/.git/made " + mirrors + "/made ../made; do " +
+		"(echo x > $f) 2>/dev/null && echo yes $f; done; " +
 		"git add made && git commit -q -m agent && echo yes commit; true"
 	r.call("a", turn("t"), script("sh "+tries+"\nsay tried"))
 	r.await("t", reconcile.CallCompleted, "tried")

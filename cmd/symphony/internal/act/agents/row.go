@@ -15,7 +15,7 @@ const (
 	RowActive  = "active"  // a call is open
 	RowWaiting = "waiting" // for a decision
 	RowEnded   = "ended"
-	RowKept    = "kept" // ended; its worktree has work that exists nowhere else
+	RowKept    = "kept" // ended; its worktree contains work that exists nowhere else
 )
 
 // Row is an agent as symphony agents shows it.
@@ -23,7 +23,7 @@ type Row struct {
 	ID        string           `json:"id"`
 	State     string           `json:"state"`
 	Cwd       string           `json:"cwd"`
-	Branch    string           `json:"branch"`     // of its worktree; empty without one
+	Branch    string           `json:"branch"`     // of its worktree; empty without a worktree
 	Source    string           `json:"repository"` // of its worktree
 	Activity  string           `json:"activity"`
 	Requests  []RequestRow     `json:"requests"`
@@ -35,7 +35,7 @@ type Row struct {
 	Error     string           `json:"error"`
 }
 
-// RequestRow is what an agent asks.
+// RequestRow is a request of an agent.
 type RequestRow struct {
 	ID        string                `json:"id"`
 	Kind      reconcile.RequestKind `json:"kind"`
@@ -43,8 +43,8 @@ type RequestRow struct {
 	ExpiresAt time.Time             `json:"expires_at"`
 }
 
-// Rows reads the live agents, newest first, with all also those that have ended. It does not
-// create their state directory.
+// Rows reads the live agents, newest first, with all also the ended agents. It does not create
+// their state directory.
 func Rows(ctx context.Context, w *environ.Env, all bool) (rows []Row, err error) {
 	rows = []Row{}
 	if AsProject(w) == nil {

@@ -27,7 +27,7 @@ import (
 // Files in the directory of an agent's run.
 const (
 	settingsFile = "agent.json"
-	// a FIFO; its worker reads it, and a client writes a byte after it has stored a call
+	// a FIFO; its worker reads it, and a client writes a byte after storing a call
 	wakeFile = "wake"
 )
 
@@ -47,10 +47,10 @@ type Settings struct {
 	ApprovalTimeout time.Duration `json:"approvalTimeout"`
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
-	// Permit reports whether the operator has permitted agents in a directory. Nil permits
-	// all. Its error refuses a directory in which nobody may permit them.
+	// Permit reports whether the operator permitted agents in a directory. Nil permits all.
+	// Its error refuses a directory in which nobody may permit them.
 	Permit func(dir paths.Place) (permitted bool, err error) `json:"-"`
-	// Permission is what a person is asked if the operator has not permitted the directory,
+	// Permission is the question for a person if the operator did not permit the directory,
 	// else nil.
 	Permission *Permission `json:"permission,omitempty"`
 	// Host is the process with which the agent ends; nil if it outlives its host.
@@ -68,7 +68,7 @@ const (
 )
 
 // check validates the settings and resolves the directory. It refuses a symlink in a directory
-// where an agent has worked, which may have put it there.
+// where an agent worked, because the agent may have made it.
 func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if !validID().MatchString(s.ID) {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
@@ -105,8 +105,8 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	for _, run := range known {
 		theirs, err := paths.Find(run.WorkspacePath)
 		if err != nil && run.Outcome != "" {
-			// a circle of links is there now, or one into /proc: no directory in which there
-			// are other links
+			// the path is now a circle of links, or leads into /proc: no other links can be in
+			// there
 			continue
 		}
 		if err != nil {
@@ -139,8 +139,8 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	return err
 }
 
-// permit finds out whether the operator has permitted agents in a directory. If not, it sets
-// what a person is asked.
+// permit finds out whether the operator permitted agents in a directory. If not, it sets the
+// question for a person.
 func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
 	permitted = true
 	if s.Permit != nil {
@@ -203,12 +203,11 @@ func outsideOthers(p *wiring.Project, dir paths.Place) error {
 	return nil
 }
 
-// guarded returns what is below the directory of an agent and belongs to the operators of
-// projects, or is a directory from which the account's programs are started, by names below
-// that directory without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD
-// that would make the directory itself a repository. Some of it need not exist. Error:
-// CodeInvalid if the directory is within such a thing, or if the sandbox could not protect
-// one.
+// guarded returns paths below the directory of an agent that belong to the operators of
+// projects, or from which the account's programs are started, by names below that directory
+// without symlinks. It adds the WORKFLOW.md of the directory, and the file HEAD that would
+// make the directory itself a repository. Some paths need not exist. Error: CodeInvalid if the
+// directory is within such a path, or if the sandbox could not protect a path.
 func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, error) {
 	files, err := wiring.OperatorFiles(ctx, w)
 	if err != nil {
@@ -261,7 +260,8 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 				return nil, reconcile.NewError(
 					CodeInvalid,
 					fmt.Sprintf(
-						"cwd: an agent in %s could replace the symlink %s, which leads to a file of a project, or to programs",
+						"cwd: an agent in %s could replace the symlink %s, which leads to a file of a "+
+							"project, or to programs",
 						dir.Path,
 						link.Path,
 					),
@@ -306,7 +306,7 @@ func stillGuarded(ctx context.Context, w *environ.Env, dir string) ([]string, er
 	return guarded(ctx, w, place)
 }
 
-// findDir returns the directory with an absolute path. It must be one that can be read.
+// findDir returns the directory with an absolute path. It must be readable.
 func findDir(dir string) (paths.Place, error) {
 	const hint = "give the absolute path of an existing directory"
 	if !filepath.IsAbs(dir) {
@@ -360,7 +360,7 @@ func readSettings(dir string) (s Settings, err error) {
 }
 
 // runnerConfig is the configuration of the worker of an agent. The git directory is protected,
-// unlike in a workspace: the directory is the user's own, and git there would run what an
+// unlike in a workspace: the directory is the user's own, and git there would run whatever an
 // agent leaves.
 func (s Settings) runnerConfig(p *wiring.Project) runner.Config {
 	account := wiring.OpenAccount(p, "")

@@ -18,7 +18,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// CarryOut is the work of an agent's worker, which has taken the run. It returns the run as
+// CarryOut is the work of an agent's worker after it took the run. It returns the run as
 // recorded.
 func CarryOut(
 	ctx context.Context,
@@ -90,8 +90,8 @@ func CarryOut(
 	return worker.Run(context.WithoutCancel(ctx), run, ctx.Done())
 }
 
-// listen returns a channel that gets a value after a client has written to the FIFO at path.
-// It is open for writing, too, so that it never ends.
+// listen returns a channel that gets a value after a client wrote to the FIFO at path. It also
+// opens the FIFO for writing, so that it never ends.
 func listen(path string) (<-chan struct{}, error) {
 	f, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {

@@ -154,9 +154,9 @@ func (s Settings) setWorktree(c *runner.Config) {
 	}
 }
 
-// removeWorktree moves the worktree of an ended agent to the trash, and deletes what has been
-// there for long enough. It keeps a worktree with unsaved work, and returns that, such as "2
-// commits not on any remote".
+// removeWorktree moves the worktree of an ended agent to the trash, and deletes old contents
+// of the trash. It keeps a worktree with unsaved work, and returns a description of the work,
+// such as "2 commits not on any remote".
 func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (unsaved string, err error) {
 	holding := &runner.Holding{
 		Here: runner.Place{
@@ -176,13 +176,13 @@ func (a *Agents) removeWorktree(ctx context.Context, one Agent, discard bool) (u
 	return unsaved, errors.Join(err, holding.Release(ctx))
 }
 
-// HasWorktree reports whether the agent has a worktree that was not removed.
+// HasWorktree reports whether the agent works in a worktree that still exists.
 func (a Agent) HasWorktree() bool {
 	return a.Settings.Worktree != nil && wiring.Exists(a.WorkspacePath)
 }
 
-// Prune removes the worktree and the records of an agent that has ended. With discard it
-// removes even work that exists nowhere else.
+// Prune removes the worktree and the records of an ended agent. With discard it removes even
+// work that exists nowhere else.
 func Prune(ctx context.Context, w *environ.Env, id string, discard bool) (err error) {
 	a, err := Open(ctx, w)
 	if err != nil {
@@ -227,7 +227,7 @@ func (a *Agents) forget(ctx context.Context, id string) error {
 	return err
 }
 
-// Delivered is what was pushed for an agent.
+// Delivered describes a push of an agent's commits.
 type Delivered struct {
 	URL     string `json:"url"`
 	Branch  string `json:"branch"`
@@ -235,9 +235,9 @@ type Delivered struct {
 	Commits int    `json:"commits"`
 }
 
-// Deliver pushes the commits of an agent's worktree to its branch in a repository. An empty URL
-// stands for the repository from which the operator's was cloned. Commit has the meaning that
-// it has in host.DeliverRequest. Limit is the time that the delivery may take.
+// Deliver pushes the commits of an agent's worktree to its branch in a repository. An empty
+// URL stands for the repository from which the operator's was cloned. Commit means the same as
+// in host.DeliverRequest. Limit is the time that the delivery may take.
 func (a *Agents) Deliver(
 	ctx context.Context,
 	id string,
@@ -331,7 +331,8 @@ func (a *Agents) deliverable(ctx context.Context, id string) (Agent, error) {
 	return one, nil
 }
 
-// readDelivered reads what was pushed for an agent last. It is empty before the first delivery.
+// readDelivered reads the record of an agent's last push. It is empty before the first
+// delivery.
 func readDelivered(file string) (d Delivered, err error) {
 	data, err := os.ReadFile(file)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -346,8 +347,8 @@ func readDelivered(file string) (d Delivered, err error) {
 	return d, nil
 }
 
-// gitEnv is the environment of git for the remote repository, with what the login profile
-// sets.
+// gitEnv is the environment of git for the remote repository, with the variables that the
+// login profile sets.
 func (a *Agents) gitEnv(ctx context.Context, one Agent) ([]string, error) {
 	config := one.Settings.runnerConfig(a.p)
 	env := a.p.Environ()

@@ -1,10 +1,10 @@
-// Package answers lets operators answer agents in the tracker: it comments on an issue what
-// its agent asks for, takes the replies of operators as decisions, and edits the comments to
-// show these. It also explains holds. A pass calls it under the project lock.
+// Package answers lets operators answer agents in the tracker: it writes an agent's requests
+// as comments on its issue, takes the replies of operators as decisions, and edits the
+// comments to show these. It also explains holds. A pass calls it under the project lock.
 //
-// A comment is stored before it is made, and has a marker, so that a pass that was killed in
-// between makes no second one. A reply is stored in the transaction of its decision, so that
-// it decides once. Every step can be repeated.
+// A comment is stored before it is made, and contains a marker, so that a pass that was killed
+// in between makes no second comment. A reply is stored in the transaction of its decision, so
+// that it decides once. Every step can be repeated.
 package answers
 
 import (
@@ -46,9 +46,9 @@ const (
 	searched = time.Hour
 )
 
-// Pass reads the replies, edits the comments of requests that were decided or have ended, and
-// comments on new ones. Without an open request it asks the tracker nothing. What fails is
-// left to the next pass.
+// Pass reads the replies, edits the comments of requests that were decided or ended, and
+// comments on new requests. Without an open request it asks the tracker nothing. A step that
+// fails is left to the next pass.
 func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	ctx, cancel := context.WithTimeout(ctx, bound)
 	defer cancel()
@@ -80,25 +80,25 @@ func (d Exchange) Pass(ctx context.Context) (errs []error) {
 	return errs
 }
 
-// entry is a comment with what it is about.
+// entry is a comment with its subject.
 type entry struct {
 	state.Comment
 	identifier string            // of the issue
 	request    reconcile.Request // without a number: the comment is not about a request
 	body       string            // of a comment that is not about a request
-	changed    bool              // another has changed the comment
+	changed    bool              // someone else changed the comment
 	gone       bool              // the comment was deleted
-	// a reply must name the request, because another one of the issue was shown shortly before
-	// it, or later
+	// a reply must name the request, because another request of the issue was shown shortly
+	// before it, or later
 	needsID bool
 }
 
-// recent is how long before a request another one makes a reply without an id ambiguous: its
-// author may not have seen the newer one.
+// recent is the time before a request in which another request makes a reply without an id
+// ambiguous: its author may not have seen the newer request.
 const recent = 24 * time.Hour
 
-// subjects returns what has a comment, or is to get one: open requests, then holds and failing
-// deliveries.
+// subjects returns every subject with a comment, or due to get a comment: open requests, then
+// holds and failing deliveries.
 func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 	add := func(key, issueID string, e entry) {
 		e.Key = key
@@ -154,10 +154,10 @@ func (d Exchange) due(ctx context.Context) ([]*entry, error) {
 			delete(stored, e.Key)
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(stored)) { // those of requests that have ended
+	for _, key := range slices.Sorted(maps.Keys(stored)) { // the comments of requests that ended
 		e := &entry{Comment: stored[key]}
 		if e.Number == 0 {
-			continue // of a hold that has ended
+			continue // of a hold that ended
 		}
 		e.request, err = d.DB.RequestByID(ctx, e.IssueID, e.Number)
 		if errors.Is(err, state.ErrNotFound) {
@@ -216,9 +216,9 @@ func (d Exchange) readReplies(ctx context.Context, asked []*entry) error {
 	return nil
 }
 
-// compare notes whether symphony's comment still shows what symphony has written. An agent may
-// change or delete it, or a person: then replies may be about something else. A pass that was
-// killed may have written the present text.
+// compare notes whether symphony's comment still shows the text that symphony wrote. An agent
+// or a person may change or delete it: then replies may be about something else. A pass that
+// was killed may have written the present text.
 func (e *entry) compare(list []reconcile.Comment) {
 	at := slices.IndexFunc(list, func(c reconcile.Comment) bool { return c.ID == e.ID })
 	e.gone = at < 0
@@ -326,8 +326,8 @@ func choose(shown []*entry, said reply) (target *entry, problem string) {
 	return shown[0], ""
 }
 
-// decide stores the decision of a reply, unless the request has ended meanwhile. problem is
-// the reason why the reply does not count.
+// decide stores the decision of a reply, unless the request ended meanwhile. problem is the
+// reason why the reply does not count.
 func (d Exchange) decide(
 	ctx context.Context,
 	e *entry,
@@ -379,8 +379,8 @@ func (d Exchange) write(ctx context.Context, e *entry) error {
 	return d.DB.Store.SaveComment(ctx, e.Comment)
 }
 
-// show lets the comment have a text. That it will be made is stored before, so that the next
-// pass looks for it if this one is killed.
+// show sets the text of the comment. It first stores that the comment will be made, so that
+// the next pass looks for the comment if this pass is killed.
 func (d Exchange) show(ctx context.Context, e *entry, body string, ended bool) error {
 	tried := !e.At.IsZero()
 	if !tried {

@@ -282,20 +282,38 @@ func TestReplies(t *testing.T) {
 		answer  string // reason or answers
 		problem string
 	}{
-		"approve":             {command("x"), "APPROVE", reconcile.DecideApprove, "", ""},
-		"approve by id":       {command("x"), "approve abc-7.1", reconcile.DecideApprove, "", ""},
-		"approve by code":     {command("x"), "approve `ABC-7.1`", reconcile.DecideApprove, "", ""},
-		"id first":            {command("x"), "ABC-7.1: approve", reconcile.DecideApprove, "", ""},
-		"for session":         {command("x"), "Approve for session", reconcile.DecideForSession, "", ""},
-		"for session by id":   {command("x"), "approve ABC-7.1 for session", reconcile.DecideForSession, "", ""},
-		"quote":               {command("x"), "> The agent asks to run a command\n> approve or deny\n\napprove\r\n", reconcile.DecideApprove, "", ""},
-		"deny":                {command("x"), "deny", reconcile.DecideDeny, "", ""},
-		"deny with reason":    {command("x"), "Deny: not `today`\nsorry", reconcile.DecideDeny, "not `today`\nsorry", ""},
-		"deny by id":          {command("x"), "deny ABC-7.1: no", reconcile.DecideDeny, "no", ""},
-		"deny in words":       {command("x"), "deny, it is dangerous", reconcile.DecideDeny, "it is dangerous", ""},
-		"another request":     {command("x"), "approve ABC-7.2", "", "", "no open request 2"},
-		"another issue":       {command("x"), "approve ABC-8.1", "", "", "no open request `ABC-8.1` on this issue"},
-		"no id":               {command("x"), "deny: log4j-2.17 is vulnerable", reconcile.DecideDeny, "log4j-2.17 is vulnerable", ""},
+		"approve":           {command("x"), "APPROVE", reconcile.DecideApprove, "", ""},
+		"approve by id":     {command("x"), "approve abc-7.1", reconcile.DecideApprove, "", ""},
+		"approve by code":   {command("x"), "approve `ABC-7.1`", reconcile.DecideApprove, "", ""},
+		"id first":          {command("x"), "ABC-7.1: approve", reconcile.DecideApprove, "", ""},
+		"for session":       {command("x"), "Approve for session", reconcile.DecideForSession, "", ""},
+		"for session by id": {command("x"), "approve ABC-7.1 for session", reconcile.DecideForSession, "", ""},
+		"quote": {
+			command("x"),
+			"> The agent asks to run a command\n> approve or deny\n\napprove\r\n",
+			reconcile.DecideApprove,
+			"",
+			"",
+		},
+		"deny": {command("x"), "deny", reconcile.DecideDeny, "", ""},
+		"deny with reason": {
+			command("x"),
+			"Deny: not `today`\nsorry",
+			reconcile.DecideDeny,
+			"not `today`\nsorry",
+			"",
+		},
+		"deny by id":      {command("x"), "deny ABC-7.1: no", reconcile.DecideDeny, "no", ""},
+		"deny in words":   {command("x"), "deny, it is dangerous", reconcile.DecideDeny, "it is dangerous", ""},
+		"another request": {command("x"), "approve ABC-7.2", "", "", "no open request 2"},
+		"another issue":   {command("x"), "approve ABC-8.1", "", "", "no open request `ABC-8.1` on this issue"},
+		"no id": {
+			command("x"),
+			"deny: log4j-2.17 is vulnerable",
+			reconcile.DecideDeny,
+			"log4j-2.17 is vulnerable",
+			"",
+		},
 		"no answer":           {text, "approve ABC-8.1", "", "", "no open request `ABC-8.1` on this issue"},
 		"a doubt":             {command("x"), "approve? really?", "", "", "must begin with"},
 		"a condition":         {command("x"), "approve if the tests pass", "", "", "must begin with"},
@@ -308,14 +326,20 @@ func TestReplies(t *testing.T) {
 		"no option":           {one, "3", "", "", "accepts only its options"},
 		"other text":          {other, "Green", reconcile.DecideAnswer, "map[q:[Green]]", ""},
 		"two options":         {several, "2, 1", reconcile.DecideAnswer, "map[q:[Blue Red]]", ""},
-		"text":                {text, "ABC-7.1: because\n\nit is so", reconcile.DecideAnswer, "map[q:[because\n\nit is so]]", ""},
-		"text with a verb":    {text, "deny lists are bad", reconcile.DecideAnswer, "map[q:[deny lists are bad]]", ""},
-		"a question denied":   {text, "deny: ask later", reconcile.DecideDeny, "ask later", ""},
-		"answer by id":        {text, "answer ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
-		"two questions":       {two, "1\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
-		"one of two answers":  {two, "1", "", "", "it has 1 lines, and there are 2 questions"},
-		"secret":              {secret, "hunter2", "", "", "a secret can't be answered here"},
-		"secret denied":       {secret, "deny", reconcile.DecideDeny, "", ""},
+		"text": {
+			text,
+			"ABC-7.1: because\n\nit is so",
+			reconcile.DecideAnswer,
+			"map[q:[because\n\nit is so]]",
+			"",
+		},
+		"text with a verb":   {text, "deny lists are bad", reconcile.DecideAnswer, "map[q:[deny lists are bad]]", ""},
+		"a question denied":  {text, "deny: ask later", reconcile.DecideDeny, "ask later", ""},
+		"answer by id":       {text, "answer ABC-7.1 yes", reconcile.DecideAnswer, "map[q:[yes]]", ""},
+		"two questions":      {two, "1\nbecause", reconcile.DecideAnswer, "map[a:[Red] b:[because]]", ""},
+		"one of two answers": {two, "1", "", "", "it has 1 lines, and there are 2 questions"},
+		"secret":             {secret, "hunter2", "", "", "a secret can't be answered here"},
+		"secret denied":      {secret, "deny", reconcile.DecideDeny, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := asked(t, c.r)
@@ -361,14 +385,22 @@ func TestWhoseRepliesCount(t *testing.T) {
 			r.Author = kim
 			r.AuthorIDs = []string{"u-2", eve}
 		}, false, 1},
-		"a letter like k":   {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} }, false, 1},
+		"a letter like k": {
+			func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = []string{"\u212aim@example.com"} },
+			false,
+			1,
+		},
 		"an unknown author": {func(_ *scene, r *reconcile.Comment) { r.AuthorIDs = nil }, false, 1},
 		"an empty id": {func(s *scene, r *reconcile.Comment) {
 			s.exchange.Operators = []string{""}
 			r.AuthorIDs = []string{""}
 		}, false, 1},
 		"with symphony's key": {func(_ *scene, r *reconcile.Comment) { r.Own = true }, false, 1},
-		"with a marker":       {func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" }, false, 0},
+		"with a marker": {
+			func(_ *scene, r *reconcile.Comment) { r.Body += "\n\n<!-- symphony:agent -->" },
+			false,
+			0,
+		},
 		"of an agent's tool": {func(s *scene, r *reconcile.Comment) {
 			made := []reconcile.Created{{Kind: "comment", ID: r.ID}}
 			test.OK(s.t, s.db.Journal.SaveCreated(s.t.Context(), "run-1", "id-7", made, epoch))
@@ -566,10 +598,15 @@ func TestEndedRequests(t *testing.T) {
 		"withdrawn": {command("x"), "approve", func(s *scene) {
 			test.Must(s.db.Journal.ResolveRequest(s.t.Context(), s.now, "id-7", 1, reconcile.RequestWithdrawn))
 		}, "**Withdrawn**"},
-		"ended":               {command("x"), "approve", finish, "**Ended**"},
-		"answered late":       {text, "because", finish, "the next one gets the answer"},
-		"answered by a reply": {text, "because", func(*scene) {}, "**Answered** by `Kim Poe (Kim@example.com)`. `because`"},
-		"not answered":        {text, "", finish, "**Ended**"},
+		"ended":         {command("x"), "approve", finish, "**Ended**"},
+		"answered late": {text, "because", finish, "the next one gets the answer"},
+		"answered by a reply": {
+			text,
+			"because",
+			func(*scene) {},
+			"**Answered** by `Kim Poe (Kim@example.com)`. `because`",
+		},
+		"not answered": {text, "", finish, "**Ended**"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := asked(t, c.r)
@@ -720,7 +757,12 @@ func TestTextCannotBreakOut(t *testing.T) {
 		Text:    "?",
 		Options: slices.Repeat([]reconcile.RequestOption{{Label: "\u202e"}}, longestDetail),
 	})
-	for _, r := range []reconcile.Request{command(strings.Repeat("`\n", longestDetail)), command(strings.Repeat("\x01", 2*longestDetail)), patch, options} {
+	for _, r := range []reconcile.Request{
+		command(strings.Repeat("`\n", longestDetail)),
+		command(strings.Repeat("\x01", 2*longestDetail)),
+		patch,
+		options,
+	} {
 		if body := requestBody(r, "", false); len(body) > 2*longestDetail ||
 			!strings.Contains(body, "can only be denied here") {
 			t.Errorf("a comment has %d bytes, and ends %s", len(body), body[len(body)-500:])

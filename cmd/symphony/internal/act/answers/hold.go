@@ -90,8 +90,7 @@ func (h holding) addLastComments(ctx context.Context, holds []state.Hold, found 
 	}
 }
 
-// byPerson reports whether one of the comments since the hold is of a person and decided no
-// request.
+// byPerson reports whether a person wrote a comment since the hold that decided no request.
 func (h holding) byPerson(ctx context.Context, hold state.Hold) (bool, error) {
 	list, err := h.adapter.Comments(ctx, hold.IssueID, h.begin(hold))
 	if err != nil {

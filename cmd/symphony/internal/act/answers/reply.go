@@ -77,7 +77,7 @@ func cutID(s, identifier string) (number int, rest string) {
 var namesOther = text.Pattern(`(?i)^(?:approve|deny|answer)\s+` + "`?" + `(\S*-\d+\.\d+)\b`)
 
 // decided returns the request with the decision that a reply makes. The error is for the
-// operator, and names what was expected.
+// operator, and names the expected replies.
 func decided(r reconcile.Request, said string) (reconcile.Request, error) {
 	if m := namesOther().FindStringSubmatch(said); m != nil {
 		return r, errors.New("there is no open request " + span(m[1]) + " on this issue")

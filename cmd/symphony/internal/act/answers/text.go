@@ -16,8 +16,8 @@ const (
 	markup        = 25     // bytes around the text of a file or an option
 )
 
-// marker is the last line of the comment with this key. Trackers do not show it. It has no
-// text of agents.
+// marker is the last line of the comment with this key. Trackers do not show it. It contains
+// no text of agents.
 func marker(key string) string {
 	kind, rest, _ := strings.Cut(key, ":")
 	if kind != string(reconcile.AttentionRequest) {
@@ -79,7 +79,7 @@ func heading(r reconcile.Request) string {
 	return "The agent " + what + " (" + span(r.ID()) + ")"
 }
 
-// detail returns what the request is about, and whether that is all of it.
+// detail returns the subject of the request, and whether the text is complete.
 func detail(r reconcile.Request) (body string, whole bool) {
 	d := r.Detail
 	room := longestDetail
@@ -262,7 +262,8 @@ func deliveryBody(c reconcile.Claim, key string) string {
 	d := c.Delivery
 	room := longestDetail
 	return fmt.Sprintf(
-		"The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to try now, run %s.\n\n%s",
+		"The work on this issue was not delivered after %d tries (%s)\n\n%s\nsymphony keeps trying; to "+
+			"try now, run %s.\n\n%s",
 		d.Tries,
 		span(d.Code),
 		block(d.Message, &room),

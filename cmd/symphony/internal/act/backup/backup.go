@@ -1,5 +1,5 @@
-// Package backup writes what a project needs to go on elsewhere into one file, and makes the
-// state of a project from such a file.
+// Package backup writes everything that a project needs to go on elsewhere into a single file,
+// and makes the state of a project from such a file.
 package backup
 
 import (
@@ -35,7 +35,7 @@ var names = []string{projectDB, agentsDB, limits, projectEnv, sharedEnv} // in t
 
 // placesOf returns where each file of a backup belongs.
 func placesOf(p *wiring.Project) map[string]string {
-	home := "" // the default one
+	home := "" // the default home
 	cfg, err := p.ConfigWithoutKey()
 	if err == nil {
 		home = cfg.Codex.Home
@@ -87,14 +87,14 @@ func readPlace(ctx context.Context, path string) (data []byte, schema int, err e
 	return data, 0, err
 }
 
-// Restored is what Restore has done.
+// Restored is the result of Restore.
 type Restored struct {
 	From string   // the path of the workflow whose state it was
 	Made []string // files that were made beside the database
-	Kept []string // those that existed already
+	Kept []string // files that existed already
 }
 
-// Restore makes the state of a project that has none from a backup. The database appears last
+// Restore makes the state of a project without state from a backup. The database appears last
 // and at once; an interrupted Restore can be repeated. The next pass treats the workers that
 // were alive during the backup as lost.
 func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored, err error) {
@@ -156,7 +156,8 @@ func Restore(ctx context.Context, p *wiring.Project, path string) (out Restored,
 	return out, errors.Join(err, durable.SyncDir(p.StateDir))
 }
 
-// refuseState returns an error if the project has a state, also one that can't be used.
+// refuseState returns an error if the project already has a state, even a state that can't be
+// used.
 func refuseState(ctx context.Context, p *wiring.Project) error {
 	db, err := state.OpenReadOnly(ctx, p.StateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -176,8 +177,8 @@ func refuseState(ctx context.Context, p *wiring.Project) error {
 	)
 }
 
-// examine puts a database of the backup at path into stage and migrates it there. It refuses
-// one that is damaged or of a newer program.
+// examine puts a database of the backup at path into stage and migrates it there. It refuses a
+// database that is damaged or of a newer program.
 func examine(ctx context.Context, p *wiring.Project, path, stage string, f archive.File) error {
 	if filepath.Base(f.Name) != "state.db" {
 		return nil

@@ -115,8 +115,8 @@ func listSpaces(ctx context.Context, stateDir string, roots []string) (list []Sp
 	return list, nil
 }
 
-// isGone reports whether a state directory has no database any more. One that can't be
-// examined may exist.
+// isGone reports whether a state directory no longer contains a database. If the database
+// can't be examined, it may exist.
 func isGone(stateDir string) bool {
 	_, err := os.Stat(filepath.Join(stateDir, "state.db"))
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR)
@@ -173,7 +173,7 @@ type ProjectRow struct {
 	Retrying       int        `json:"retrying"`
 	Held           int        `json:"held"`
 	LastPass       *time.Time `json:"last_pass_at"`
-	// Roots are the workspace roots that the project has used, the current one first.
+	// Roots are the workspace roots that the project used, the current root first.
 	Roots []string `json:"workspace_roots"`
 	// SharedWith are the workflows of other projects with the same project of the tracker.
 	SharedWith []string `json:"shared_with"`
@@ -197,8 +197,7 @@ func knownProjects(ctx context.Context, w *environ.Env) ([]ProjectRow, error) {
 	return rows, nil
 }
 
-// readState reads the state of one project. If it can't be read, the row's Error is the
-// reason.
+// readState reads the state of a project. If it can't be read, the row's Error is the reason.
 func readState(ctx context.Context, w *environ.Env, dir string) ProjectRow {
 	row := ProjectRow{StateDir: dir, Roots: []string{}}
 	if err := row.read(ctx, w); err != nil {

@@ -27,19 +27,19 @@ const (
 	codeNotMoved = "not_moved"
 )
 
-// MovedJSON is what projects move --json prints.
+// MovedJSON is the output of projects move --json.
 type MovedJSON struct {
 	From            string `json:"from"` // the old path of WORKFLOW.md
 	WorkflowPath    string `json:"workflow_path"`
 	StateDir        string `json:"state_dir"`
 	EnvironmentFile string `json:"environment_file"` // it need not exist
-	// Schedule is what was changed of the schedule, and Named what runs passes and still names
-	// the old path, with the next step.
+	// Schedule lists the changes of the schedule. Named tells which schedule runs passes and
+	// still names the old path, with the next step.
 	Schedule schedule.Changes `json:"-"`
 	Named    string           `json:"-"`
 }
 
-// mover is one call of symphony projects move.
+// mover is a call of symphony projects move.
 type mover struct {
 	w        *environ.Env
 	old, new string // the paths of WORKFLOW.md
@@ -47,10 +47,10 @@ type mover struct {
 	from, to string
 }
 
-// MoveProject makes the project whose WORKFLOW.md the operator has moved a project of the new
-// path: its state directory and environment file get the names that belong to that path, and
-// its schedule is installed again. An interrupted move can be repeated. What was moved comes
-// with an error of the schedule.
+// MoveProject adapts a project to the new path of its WORKFLOW.md, which the operator moved:
+// it renames the state directory and environment file to match the path, and installs the
+// schedule again. An interrupted move can be repeated. If only the schedule fails, MoveProject
+// returns the moved files with the error.
 func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved MovedJSON, err error) {
 	m := &mover{w: w}
 	if err := m.find(ctx, old, path); err != nil {
@@ -63,7 +63,7 @@ func MoveProject(ctx context.Context, w *environ.Env, old, path string) (moved M
 	if err != nil {
 		return moved, err
 	}
-	// it fails if the directory has been moved, and then ends with this process
+	// it fails if the directory was moved, and then ends with this process
 	defer func() { _ = release() }()
 	if err := m.check(ctx); err != nil { // a pass may have started a worker
 		return moved, err
@@ -122,8 +122,8 @@ func (m *mover) find(ctx context.Context, old, path string) error {
 	return nil
 }
 
-// findMoved finds the project by its new path: a pass with --state-dir has recorded it, or a
-// move was interrupted before the schedule was installed. Otherwise it returns err.
+// findMoved finds the project by its new path: a pass with --state-dir recorded it, or a move
+// was interrupted before the schedule was installed. Otherwise it returns err.
 func (m *mover) findMoved(ctx context.Context, err error) error {
 	if filepath.Ext(m.old) == "" { // the folder
 		m.old = filepath.Join(m.old, filepath.Base(m.new))
@@ -146,7 +146,7 @@ func (m *mover) defaultDir(path string) string {
 	return state.DefaultDir(m.w.Getenv("XDG_STATE_HOME"), m.w.Home, path)
 }
 
-// check refuses a project that is in use, and a new path that has been used by another one.
+// check refuses a project that is in use, and a new path that another project used.
 func (m *mover) check(ctx context.Context) error {
 	hint := "wait for them, or stop them: symphony stop --all --state-dir " +
 		text.ShellQuote(m.from) + " -w " + text.ShellQuote(m.new)
@@ -169,7 +169,7 @@ func (m *mover) check(ctx context.Context) error {
 }
 
 // move does the moving. Each step can be repeated: the project is found by its old path until
-// the last one.
+// the last step.
 func (m *mover) move(ctx context.Context) error {
 	if m.from != m.to {
 		if err := m.clear(ctx); err != nil {
@@ -190,8 +190,8 @@ func (m *mover) move(ctx context.Context) error {
 	return errors.Join(wiring.GiveTo(ctx, db, m.old, m.new, m.from, m.to), db.Close())
 }
 
-// clear removes the state directory that passes have made for the new path before they were
-// refused. It keeps one with runs.
+// clear removes the state directory that passes made for the new path before they were
+// refused. It keeps a directory with runs.
 func (m *mover) clear(ctx context.Context) (err error) {
 	if !wiring.Exists(m.to) {
 		return nil
@@ -200,7 +200,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = release() }() // it fails if the lock file has been removed
+	defer func() { _ = release() }() // it fails if the lock file was removed
 	has, err := hasRuns(ctx, m.to)
 	if err != nil {
 		return err
@@ -226,7 +226,7 @@ func (m *mover) clear(ctx context.Context) (err error) {
 	return nil
 }
 
-// hasRuns reports whether a state directory has runs; it need not have a database.
+// hasRuns reports whether a state directory contains runs. The database may be missing.
 func hasRuns(ctx context.Context, stateDir string) (has bool, err error) {
 	db, err := state.OpenReadOnly(ctx, stateDir)
 	if errors.Is(err, state.ErrNoState) {
@@ -243,8 +243,8 @@ func hasRuns(ctx context.Context, stateDir string) (has bool, err error) {
 	return len(runs) > 0, err
 }
 
-// moveSchedule installs for the new path what is installed for the old one. named is what runs
-// passes for the old path and was not written by schedule install.
+// moveSchedule installs the schedule of the old path for the new path. named is a schedule
+// that runs passes for the old path and was not written by schedule install.
 func (m *mover) moveSchedule(ctx context.Context) (changes schedule.Changes, named string, err error) {
 	stateDir := ""
 	if m.to != m.defaultDir(m.new) {

@@ -1,5 +1,5 @@
-// Package cleanup removes what symphony has made and no longer needs: prune cleans one
-// project, projects remove removes a whole project. Both search, ask, take the project lock,
+// Package cleanup removes files that symphony made and no longer needs: prune cleans a
+// project, projects remove removes it completely. Both search, ask, take the project lock,
 // search again, and then remove.
 package cleanup
 
@@ -29,7 +29,7 @@ const KeepRuns = 7 * 24 * time.Hour
 // maxPastIssues limits how many issues a prune asks the tracker about.
 const maxPastIssues = 1000
 
-// PruneOptions select what Prune removes, and how the operator is asked.
+// PruneOptions select the things that Prune removes, and how the operator is asked.
 type PruneOptions struct {
 	DryRun    bool // nothing is removed
 	Force     bool // work that exists nowhere else is removed, too
@@ -44,7 +44,7 @@ type PruneOptions struct {
 	Log     *slog.Logger
 }
 
-// PruneJSON is what a prune removes and keeps, as --json prints it.
+// PruneJSON lists the things that a prune removes and keeps, as --json prints them.
 type PruneJSON struct {
 	DryRun     bool          `json:"dry_run"`
 	Workspaces []Space       `json:"workspaces"`
@@ -52,15 +52,15 @@ type PruneJSON struct {
 	Trash      []prunedTrash `json:"trash"`
 	Runs       []prunedRuns  `json:"runs"`
 	KeptTrash  []loss        `json:"kept_trash"`
-	// KeptRuns are finished issues of whose work on another machine this one has commits that
-	// exist nowhere else.
+	// KeptRuns are finished issues that were worked on on another machine. This machine holds
+	// commits of them that exist nowhere else.
 	KeptRuns []prunedRuns `json:"kept_runs"`
 	// RunDirs are run directories without a row in the database.
 	RunDirs []string `json:"run_directories"`
 
 	// how long the trash keeps a workspace; 0: it is deleted at once
 	KeptFor  time.Duration `json:"-"`
-	Warnings []string      `json:"-"` // what could not be deleted or examined
+	Warnings []string      `json:"-"` // things that could not be deleted or examined
 
 	names []string // ids and identifiers of the issues of which something was found
 }
@@ -83,7 +83,7 @@ type prunedRuns struct {
 	Commits []loss `json:"commits"`
 }
 
-// pruner is one call of symphony prune.
+// pruner is a call of symphony prune.
 type pruner struct {
 	p       *wiring.Project
 	cfg     *workflow.Config
@@ -135,7 +135,7 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	return found, errors.Join(err, release())
 }
 
-// work maps what would be removed to the unsaved work in it.
+// work maps each item to remove to its unsaved work.
 func (f *PruneJSON) work() map[string]string {
 	work := map[string]string{}
 	for _, s := range f.Workspaces {
@@ -154,7 +154,7 @@ func (f *PruneJSON) work() map[string]string {
 	return work
 }
 
-// findAndRemove searches again, and removes what the operator has agreed to.
+// findAndRemove searches again, and removes the items that the operator agreed to.
 func (c *pruner) findAndRemove(ctx context.Context) (*PruneJSON, error) {
 	found, err := c.find(ctx)
 	if err != nil {
@@ -236,7 +236,8 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	return f, nil
 }
 
-// selectSpaces selects the workspaces of finished issues. why maps those to the reason.
+// selectSpaces selects the workspaces of finished issues. why maps the finished issues to the
+// reason.
 func (c *pruner) selectSpaces(f *PruneJSON, spaces []Space, why map[string]string) {
 	for _, s := range spaces {
 		s.Why = why[s.IssueID]
@@ -252,7 +253,7 @@ func (c *pruner) selectSpaces(f *PruneJSON, spaces []Space, why map[string]strin
 	}
 }
 
-// selectRuns selects the runs of finished issues, unless a mirror has the only copy of their
+// selectRuns selects the runs of finished issues, unless a mirror keeps the only copy of their
 // commits.
 func (c *pruner) selectRuns(
 	ctx context.Context,
@@ -287,8 +288,8 @@ func (c *pruner) selectRuns(
 	}
 }
 
-// keptHere returns what the mirrors of this machine have of an issue's work on another one,
-// and was not delivered. Mirrors are shared, so each path is followed by the commit.
+// keptHere returns the undelivered work on an issue from other machines that the mirrors of
+// this machine keep. Mirrors are shared, so each path is followed by the commit.
 func (c *pruner) keptHere(ctx context.Context, db *state.DB, i state.PastIssue) ([]loss, error) {
 	kept, err := wiring.KeptHere(ctx, c.p, db, i.IssueID)
 	if err != nil {
@@ -311,7 +312,7 @@ func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) er
 	}
 	for _, e := range dirs {
 		info, err := e.Info()
-		if err != nil { // it has just been removed
+		if err != nil { // it was just removed
 			continue
 		}
 		isOld := c.p.Env.Now().Sub(info.ModTime()) >= wiring.OrphanAge
@@ -323,7 +324,7 @@ func (c *pruner) findRunDirs(ctx context.Context, f *PruneJSON, db *state.DB) er
 }
 
 // mayRemove reports whether something may be removed, together with its unsaved work: the
-// operator has agreed to lose exactly this, or will be asked.
+// operator agreed to lose exactly this, or will be asked.
 func (c *pruner) mayRemove(l loss) bool {
 	if c.agreed == nil {
 		return l.Unsaved == "" || c.options.Force
@@ -366,7 +367,7 @@ func (c *pruner) finished(
 	return why, nil
 }
 
-// wants reports whether something of an issue, which has these names, may be removed.
+// wants reports whether something of an issue with these names may be removed.
 func (c *pruner) wants(names ...string) bool {
 	if len(c.options.Issues) == 0 {
 		return true
@@ -446,8 +447,8 @@ func (c *pruner) askAboutUnsaved(ctx context.Context, f *PruneJSON) error {
 	return nil
 }
 
-// remove deletes what find selected and updates f to what was deleted. The caller holds the
-// project lock, so that no run starts.
+// remove deletes the things that find selected, and updates f to list the things that it
+// deleted. The caller holds the project lock, so that no run starts.
 func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	db, err := state.Open(ctx, c.p.StateDir)
 	if err != nil {
@@ -498,9 +499,9 @@ func (c *pruner) remove(ctx context.Context, f *PruneJSON) error {
 	return nil
 }
 
-// removeSpace moves a workspace to the trash as a cleanup run does. It returns the workspace if
-// it stays: because a run has taken its lease since, or because it has unsaved work now, for
-// instance by the hook before_remove.
+// removeSpace moves a workspace to the trash as a cleanup run does. It returns the workspace
+// if it stays: because a run took its lease since, or because it now contains unsaved work,
+// for instance from the hook before_remove.
 func (c *pruner) removeSpace(ctx context.Context, s Space) (left *Space, err error) {
 	issue := reconcile.Issue{ID: s.IssueID, Identifier: s.Identifier}
 	holding := wiring.NewHolding(c.p, c.cfg, issue, s.rec.Root, c.options.Log)

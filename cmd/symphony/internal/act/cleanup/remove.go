@@ -23,20 +23,20 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RemoveOptions select what RemoveProject removes beside the project, and how the operator is
-// asked.
+// RemoveOptions select things that RemoveProject removes beside the project, and how the
+// operator is asked.
 type RemoveOptions struct {
 	Workspaces bool // remove its workspaces, too
-	Force      bool // also those with work that exists nowhere else
-	// Confirm is asked before anything is removed, and gets lines that name what is removed
-	// and what is kept.
+	Force      bool // also workspaces with work that exists nowhere else
+	// Confirm is asked before anything is removed. Its lines name everything that is removed
+	// or kept.
 	Confirm func(ctx context.Context, lines []string) (bool, error)
 }
 
-// accountsDir contains what the projects of the account share.
+// accountsDir contains the files that the projects of the account share.
 const accountsDir = "accounts"
 
-// remover is one call of symphony projects remove.
+// remover is a call of symphony projects remove.
 type remover struct {
 	w       *environ.Env
 	options RemoveOptions
@@ -69,7 +69,7 @@ func RemoveProject(ctx context.Context, w *environ.Env, path string, o RemoveOpt
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = release() }() // it fails if the lock file has been removed
+	defer func() { _ = release() }() // it fails if the lock file was removed
 	announced := r.losses()
 	if err := r.check(ctx); err != nil {
 		return nil, err
@@ -133,9 +133,9 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 	return row, nil
 }
 
-// isLeft reports whether an interrupted removal has left a directory, which is no longer listed.
-// It is in a place of the account's state directories, and contains nothing, or files that
-// symphony makes there.
+// isLeft reports whether a directory, no longer listed, remains from an interrupted removal.
+// Such a directory is where the account keeps state directories, and contains nothing, or only
+// files that symphony makes there.
 func isLeft(w *environ.Env, path string) (bool, error) {
 	home := wiring.StateHome(w)
 	registered, err := state.RegisteredDirs(home)
@@ -196,7 +196,7 @@ func (r *remover) check(ctx context.Context) (err error) {
 	return r.checkTrash(ctx)
 }
 
-// checkTrash collects what the project has in the trash and exists nowhere else.
+// checkTrash collects the project's things in the trash that exist nowhere else.
 func (r *remover) checkTrash(ctx context.Context) error {
 	r.trash = nil
 	for _, path := range r.row.Roots {
@@ -242,7 +242,7 @@ func (r *remover) spacesUnknown() bool {
 	return r.row.Error != nil && wiring.Exists(filepath.Join(r.row.StateDir, "runs"))
 }
 
-// announce returns lines about what is removed and what is kept.
+// announce returns lines about everything that is removed or kept.
 func (r *remover) announce() (lines []string, err error) {
 	line := func(verb, what string) { lines = append(lines, fmt.Sprintf("%-6s %s", verb, what)) }
 	line("remove", r.row.StateDir)
@@ -288,8 +288,8 @@ func (r *remover) announce() (lines []string, err error) {
 	return lines, nil
 }
 
-// last reports whether no other project and no agents without an issue use what the projects
-// of the account share.
+// last reports whether no other project and no agents without an issue use the files that the
+// projects of the account share.
 func (r *remover) last() (bool, error) {
 	others, err := wiring.StateDirs(r.w)
 	if err != nil {
@@ -421,7 +421,7 @@ func (r *remover) removeWorkspaces(ctx context.Context) error {
 	return nil
 }
 
-// removeWorkspace deletes a workspace, unless it has unsaved work that was not announced.
+// removeWorkspace deletes a workspace, unless it contains unsaved work that was not announced.
 func (r *remover) removeWorkspace(ctx context.Context, s Space) error {
 	answer, err := wiring.ThisMachine().RemoveWorkspace(ctx, host.RemovalRequest{
 		PrepareRequest: host.PrepareRequest{
@@ -451,7 +451,7 @@ func (r *remover) removeWorkspace(ctx context.Context, s Space) error {
 	})
 }
 
-// RemovedJSON is what projects remove --json prints.
+// RemovedJSON is the output of projects remove --json.
 type RemovedJSON struct {
 	Removed   string   `json:"removed"`   // the state directory
 	Left      []string `json:"left"`      // names in it that symphony did not make
@@ -474,7 +474,8 @@ func (r *remover) sharers() ([]string, error) {
 	}), nil
 }
 
-// stateFiles lists what symphony makes in a state directory, in the order of removal.
+// stateFiles lists the files that symphony makes in a state directory, in the order of
+// removal.
 var stateFiles = []string{
 	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
 	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",

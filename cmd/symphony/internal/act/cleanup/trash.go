@@ -53,7 +53,7 @@ type TrashRow struct {
 	// DeletedAt is when a pass may delete it, null if it is kept because of unsaved work.
 	DeletedAt *time.Time `json:"deleted_at"`
 	Unsaved   *string    `json:"unsaved"`
-	// Discarded: an operator has accepted the loss of Unsaved.
+	// Discarded: an operator accepted the loss of Unsaved.
 	Discarded  bool `json:"discarded"`
 	Restorable bool `json:"restorable"`
 	loss       loss
@@ -113,7 +113,7 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 	return restored.Path, err
 }
 
-// Trash returns the removed workspaces of a project, in all roots that it has used.
+// Trash returns the removed workspaces of a project, in all roots that it ever used.
 func Trash(ctx context.Context, p *wiring.Project) (TrashJSON, error) {
 	cfg, err := p.ConfigWithoutKey()
 	if err != nil {
@@ -131,7 +131,7 @@ func Trash(ctx context.Context, p *wiring.Project) (TrashJSON, error) {
 	return trashOf(ctx, p, cfg, roots)
 }
 
-// trashOf lists what a project has in the trash of its roots.
+// trashOf lists the trash of a project in its roots.
 func trashOf(
 	ctx context.Context,
 	p *wiring.Project,
@@ -154,7 +154,7 @@ func trashOf(
 	return rows, nil
 }
 
-// listTrash lists what a project of the tracker has in the trash of a root.
+// listTrash lists the trash of a project of the tracker in a root.
 func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err error) {
 	entries, err := wiring.ThisMachine().ListTrash(ctx, r)
 	if err != nil {
@@ -181,8 +181,7 @@ func listTrash(ctx context.Context, r host.RootRequest) (rows []TrashRow, err er
 	return rows, nil
 }
 
-// allRoots returns the workspace roots on this machine that a project has used, and the one
-// that it uses now.
+// allRoots returns every workspace root on this machine that a project used or uses now.
 func allRoots(ctx context.Context, cfg *workflow.Config, db *state.DB) ([]string, error) {
 	roots, err := wiring.RootsOf(ctx, db)
 	if err != nil {

@@ -26,7 +26,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Options choose what is exported.
+// Options choose the runs to export, how much of them, and where to.
 type Options struct {
 	To      string    // a file, "-" for Out, or the URL of a collector
 	Out     io.Writer // the standard output
@@ -34,13 +34,13 @@ type Options struct {
 	Content bool      // also prompts, messages, commands and their output
 }
 
-// Result counts what was exported.
+// Result counts the exported runs and spans.
 type Result struct {
 	Runs, Spans int
 	To          string // the file, or the host of the collector
 }
 
-// Runs exports runs. A run has the same ids each time.
+// Runs exports runs. Repeated exports of a run use the same ids.
 func Runs(ctx context.Context, p *wiring.Project, o Options) (r Result, err error) {
 	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
@@ -106,7 +106,7 @@ func (t *trace) export(ctx context.Context, stateDir string, out *target, most i
 	return nil
 }
 
-// target is what takes the spans.
+// target takes the spans.
 type target struct {
 	name     string
 	file     io.Writer // nil: they are posted to url
@@ -114,7 +114,7 @@ type target struct {
 	url      *url.URL
 	header   http.Header
 	redactor *agent.Redactor // also of the values of headers
-	rejected int             // spans that the collector has not taken
+	rejected int             // spans that the collector did not take
 	reason   string
 	now      func() time.Time
 }
@@ -150,11 +150,13 @@ func (t *target) openURL(p *wiring.Project) (err error) {
 		strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list),
 	)
 	valueless := strings.Contains(values.Encode()+"&", "=&") // perhaps a token without its name
-	if t.url, err = url.Parse(t.name); err != nil || t.url.Host == "" || t.url.User != nil ||
+	t.url, err = url.Parse(t.name)
+	if err != nil || t.url.Host == "" || t.url.User != nil ||
 		invalid != nil ||
 		valueless {
 		return exit.Usage(
-			"export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs NAME=VALUE,NAME=VALUE",
+			"export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs "+
+				"NAME=VALUE,NAME=VALUE",
 			workflow.OTLPHeadersVar,
 		)
 	}
@@ -168,7 +170,8 @@ func (t *target) openURL(p *wiring.Project) (err error) {
 			),
 		)
 	}
-	if t.name = t.url.Host; !strings.HasSuffix(t.url.Path, "/v1/traces") {
+	t.name = t.url.Host
+	if !strings.HasSuffix(t.url.Path, "/v1/traces") {
 		t.url = t.url.JoinPath("v1/traces")
 	}
 	return nil

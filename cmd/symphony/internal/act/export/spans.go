@@ -16,7 +16,7 @@ import (
 
 type object = map[string]any
 
-// The names of the GenAI conventions are drafts and will change. Those below are of this
+// The names of the GenAI conventions are drafts and will change. The names below are of this
 // version.
 const schema = "https://opentelemetry.io/schemas/1.41.0"
 
@@ -50,12 +50,12 @@ type trace struct {
 	run   reconcile.Run
 	spans []*span
 	turns []*turn          // in the log
-	turn  *turn            // the running one, nil if there is none
+	turn  *turn            // the running turn, or nil
 	items map[string]*span // that have not ended, by thread and id
-	used  reconcile.Tokens // of all threads so far, with those of earlier runs
+	used  reconcile.Tokens // by all threads so far, also in earlier runs
 }
 
-// turn is a turn of the agent, and what its threads had used at its end.
+// turn is a turn of the agent, and the tokens that its threads had used at its end.
 type turn struct {
 	*span
 	number int
@@ -63,8 +63,8 @@ type turn struct {
 	words  string // the agent's last message
 }
 
-// read makes the spans of the run, which has ended, its turns and their items. Without a log
-// there is only the span of the run.
+// read makes the spans of an ended run, its turns and their items. Without a log there is only
+// the span of the run.
 func (t *trace) read(stateDir string) error {
 	r := t.run
 	t.items = map[string]*span{}
@@ -105,7 +105,7 @@ func (t *trace) read(stateDir string) error {
 	return err
 }
 
-// add begins a span. Only the span of the run has no parent.
+// add begins a span. Only the span of the run is without a parent.
 func (t *trace) add(id string, parent *span, operation, name string, start time.Time) *span {
 	s := &span{
 		TraceID: agent.TraceID(t.run.ID),
@@ -155,13 +155,14 @@ func (t *trace) setCost(s *span, key string, used reconcile.Tokens) {
 // fail marks a span as failed. The message is content, because it may quote the agent.
 func (t *trace) fail(s *span, code, message string) {
 	t.set(s, "error.type", code)
-	if s.Status = (object{"code": statusError}); t.content && message != "" {
+	s.Status = (object{"code": statusError})
+	if t.content && message != "" {
 		s.Status["message"] = t.redactor.Text(message)
 	}
 }
 
 func (t *trace) onEvent(e agent.Event) {
-	// of one thread, or of all at the end of a turn
+	// of a thread, or of all at the end of a turn
 	if u := e.Usage; u != nil && u.Total > t.used.Total {
 		t.used = reconcile.Tokens{
 			Input:     u.Input,
@@ -183,7 +184,8 @@ func (t *trace) onEvent(e agent.Event) {
 	case agent.EventTurnCompleted:
 		t.endTurn(e.At)
 	default:
-		switch i := e.Item; {
+		i := e.Item
+		switch {
 		case i.Works():
 			t.addItem(e)
 		case i != nil && i.Kind == agent.ItemMessage && i.Ended && t.turn != nil && e.ThreadID == t.run.ThreadID:
@@ -194,7 +196,7 @@ func (t *trace) onEvent(e agent.Event) {
 
 func (t *trace) beginTurn(e agent.Event) {
 	var prompt agent.PromptEvent
-	_ = json.Unmarshal(e.Raw, &prompt) // as the worker has written it
+	_ = json.Unmarshal(e.Raw, &prompt) // as the worker wrote it
 	s := t.add(agent.SpanID(t.run.ID, "turn", prompt.Turn), t.spans[0], "invoke_agent", "codex", e.At)
 	s.Kind = kindClient
 	t.set( // codex speaks the API of OpenAI, whatever the provider
@@ -233,9 +235,9 @@ func (t *trace) endTurn(at time.Time) {
 	}
 }
 
-// addUsage adds what each turn has used. Before the first one, a resumed thread had used the
-// difference to the total of the run. If the log has lost its beginning, nothing is known of
-// the first turn in it.
+// addUsage adds the usage of each turn. Before the first turn, a resumed thread had used the
+// difference to the total of the run. If the beginning of the log is lost, the usage of its
+// first turn is unknown.
 func (t *trace) addUsage() {
 	before := t.used.Since(t.run.Tokens)
 	for i, turn := range t.turns {
@@ -259,7 +261,7 @@ func (t *trace) addUsage() {
 	}
 }
 
-// addItem adds the start or the end of an item. A log may have only one of them.
+// addItem adds the start or the end of an item. Either may be missing in a log.
 func (t *trace) addItem(e agent.Event) {
 	i := e.Item
 	key := e.ThreadID + "/" + e.Item.ID

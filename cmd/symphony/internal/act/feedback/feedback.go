@@ -20,7 +20,8 @@ import (
 
 // Watcher watches the pull requests of a project, and moves their issues.
 type Watcher struct {
-	Forge    func(context.Context) (*reconcile.Forge, error) // is called if there is one to read
+	// is called if there is a pull request to read
+	Forge    func(context.Context) (*reconcile.Forge, error)
 	Tracker  *reconcile.TrackerAdapter
 	DB       *state.DB
 	Feedback reconcile.Feedback
@@ -34,9 +35,9 @@ const (
 	readStep = 30 * time.Second   // between two reads
 )
 
-// Pass reads the open pull requests with one request, and brings their issues back or moves them
-// on. Each step is stored before it is taken, or can be repeated: a cause brings an issue back
-// once, whatever dies. It returns the errors, each of one pull request at most.
+// Pass reads the open pull requests with a single request, and brings their issues back or
+// moves them on. Each step is stored before it is taken, or can be repeated: a cause brings an
+// issue back once, whatever dies. It returns at most one error for each pull request.
 func (d Watcher) Pass(ctx context.Context) (errs []error) {
 	watches, err := d.DB.Store.Watches(ctx)
 	if err != nil {
@@ -79,7 +80,7 @@ func (d Watcher) keepErrors(ctx context.Context, errs []error) error {
 	return d.DB.Store.SaveLookErrors(ctx, list)
 }
 
-// pullError is an error of one pull request.
+// pullError is an error of a pull request.
 type pullError struct {
 	address string
 	error
@@ -130,7 +131,7 @@ type followed struct {
 }
 
 // follow acts on the present states of pull requests. It reads the issues of all that ask for
-// something with one request.
+// something with a single request.
 func (d Watcher) follow(
 	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
 ) (errs []error) {
@@ -141,7 +142,7 @@ func (d Watcher) follow(
 			f.Ended = f.here
 			continue
 		}
-		if !f.Is(pull) { // it is of another repository, which has one with the same number
+		if !f.Is(pull) { // it is the pull request with the same number in another repository
 			continue
 		}
 		f.read = true
@@ -170,7 +171,7 @@ func (d Watcher) follow(
 	return errs
 }
 
-// update takes over what was read of a pull request, and reads what else is needed about it.
+// update takes over the state of a pull request, and reads whatever else is needed about it.
 func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed, pull reconcile.Pull) error {
 	f.Update(pull, d.Feedback, d.Now())
 	if f.Claim == reconcile.Running { // only for show: the worker may write it now
@@ -181,7 +182,7 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed
 		f.Renamed = pull.URL
 		f.stored = ""
 	}
-	if f.Claim == "" && f.Held != "" { // an operator has ended the hold
+	if f.Claim == "" && f.Held != "" { // an operator ended the hold
 		f.Ended = f.Held == reconcile.HoldPullClosed && pull.State == reconcile.PullClosed
 		f.Held = ""
 		f.Rounds = 0
@@ -199,8 +200,8 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed
 	return d.readRequired(ctx, forge, f.Watch)
 }
 
-// readRequired finds out which checks the base requires, if they are late. Then one that has
-// never begun can be named.
+// readRequired finds out which checks the base requires, if they are late, so that a check
+// that never began can be named.
 func (d Watcher) readRequired(ctx context.Context, forge *reconcile.Forge, w *reconcile.Watch) error {
 	if !w.WantsRequired(d.Now()) {
 		return nil
@@ -225,7 +226,7 @@ func (d Watcher) show(ctx context.Context, list []*followed) error {
 	}))
 }
 
-// act does what a pull request asks for, unless a person has moved its issue on.
+// act carries out the request of a pull request, unless a person moved its issue on.
 func (d Watcher) act(
 	ctx context.Context,
 	forge *reconcile.Forge,
@@ -253,10 +254,10 @@ func (d Watcher) act(
 		// this was interrupted
 		return d.bringBack(ctx, w, issue)
 	case w.Rework != nil && cameBack: // it waits for an agent
-	case w.Rework != nil && !w.Rework.Moved: // so was this, and someone has pushed meanwhile
+	case w.Rework != nil && !w.Rework.Moved: // so was this, and someone pushed meanwhile
 		w.TakeBack()
 		return d.look(ctx, forge, w, issue)
-	case w.Rework != nil: // a person has handed it over
+	case w.Rework != nil: // a person handed it over
 		w.Rework = nil
 	default:
 		return d.look(ctx, forge, w, issue)
@@ -396,7 +397,7 @@ func (d Watcher) hold(
 	return nil
 }
 
-// save stores what is known of a pull request; without its checks and reviews once it is not
+// save stores the known state of a pull request; without its checks and reviews once it is not
 // read any more.
 func (d Watcher) save(ctx context.Context, w *reconcile.Watch) error {
 	if w.Ended {

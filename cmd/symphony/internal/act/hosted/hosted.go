@@ -1,6 +1,6 @@
-// Package hosted serves runs of another machine on this one, by the hidden commands symphony
-// host serve and symphony host connect. The worker of such a run, and symphony's database, are
-// on the other machine.
+// Package hosted serves runs of another machine here, by the hidden commands symphony host
+// serve and symphony host connect. The worker of such a run, and symphony's database, are on
+// the other machine.
 package hosted
 
 import (
@@ -35,7 +35,7 @@ import (
 type Run struct {
 	Project, ID string
 	Incarnation int64
-	Known       bool // the worker has been served before
+	Known       bool // the worker was served before
 }
 
 // place returns where the daemon of a run is.
@@ -48,8 +48,8 @@ func place(w *environ.Env, r Run) (daemon.Place, error) {
 	return daemon.NewPlace(filepath.Join(state.HostedDir(base, w.Home), r.Project), r.ID)
 }
 
-// ofSSH are variables by which bash takes a command for one of sshd, and reads .bashrc, which
-// may print something.
+// ofSSH are variables by which bash takes a command for a child of sshd, and reads .bashrc,
+// which may print something.
 var ofSSH = []string{"SSH_CLIENT", "SSH_CONNECTION", "SSH_TTY", "SSH2_CLIENT"}
 
 const readyBound = 30 * time.Second // for the start of a daemon
@@ -111,8 +111,8 @@ func Serve(ctx context.Context, w *environ.Env, in io.Reader, r Run, lostAfter t
 	return nil
 }
 
-// NothingStarted is the error of a failed start on a machine that has never had a daemon of
-// the run.
+// NothingStarted is the error of a failed start on a machine that never had a daemon of the
+// run.
 type NothingStarted struct{ error }
 
 // ExitNothingStarted is the exit code of that error.
@@ -125,7 +125,7 @@ func nothingStarted(p daemon.Place, err error) error {
 	return NothingStarted{err}
 }
 
-// ServeHere is the daemon that Serve has started. It logs to stderr.
+// ServeHere is the daemon that Serve starts. It logs to stderr.
 func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
 	ready, err := proc.TakeOver()
 	if err != nil {
@@ -179,8 +179,8 @@ func serve(
 	return err
 }
 
-// prepare hides this process, because what the worker sends contains secrets, and takes the
-// secret of the run.
+// prepare hides this process, because the worker sends it secrets, and takes the secret of the
+// run.
 func prepare(
 	w *environ.Env,
 	r Run,

@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	// pingTime is how long a pass that has ended waits for its pings. The first half is for a
-	// start that has not been answered yet.
+	// pingTime is how long an ended pass waits for its pings. The first half is for a start
+	// that was not answered yet.
 	pingTime = 3 * time.Second
 	// longestBody is the size of the largest summary in bytes; healthchecks.io stores 100 kB.
 	longestBody = 90_000
 )
 
-// Ping reports one pass to a check in the protocol of healthchecks.io: that it starts, then
+// Ping reports a pass to a check in the protocol of healthchecks.io: that it starts, then
 // whether it succeeded. The check raises the alarm if it hears nothing for longer than its
 // period and grace time.
 type Ping struct {
@@ -46,7 +46,7 @@ func Start(address workflow.Secret) *Ping {
 	p := &Ping{url: u, run: uuid.NewString(), started: make(chan struct{}), stop: cancel}
 	go func() {
 		defer close(p.started)
-		_ = p.send(ctx, "start", "") // the end of the pass matters, and reports what is wrong
+		_ = p.send(ctx, "start", "") // the end of the pass matters, and reports the error
 	}()
 	return p
 }
@@ -84,7 +84,7 @@ func Check(ctx context.Context, address workflow.Secret) error {
 	}).send(ctx, "log", "symphony doctor can reach this check")
 }
 
-// send makes one request, to the URL of the check with the kind behind it.
+// send makes a single request, to the URL of the check followed by the kind.
 func (p *Ping) send(ctx context.Context, kind, body string) error {
 	u := p.url.JoinPath(kind)
 	query := u.Query()
@@ -95,7 +95,7 @@ func (p *Ping) send(ctx context.Context, kind, body string) error {
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return fmt.Errorf("no answer within %s", pingTime)
-	case err != nil: // what the server has sent may be a part of the error, and repeat the URL
+	case err != nil: // the error may contain the server's answer, which may repeat the URL
 		secrets := workflow.Monitor{PingURL: workflow.Secret(p.url.String())}.Secrets()
 		return errors.New(agent.NewRedactor(append(secrets, strings.Trim(p.url.Path, "/"))).Text(err.Error()))
 	case answer.Status >= 300:

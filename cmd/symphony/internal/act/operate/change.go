@@ -10,7 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Change is a command about what the next passes do: pause, resume or unblock a project, or
+// Change is a command that changes the next passes: pause, resume or unblock a project, or
 // hold an issue.
 type Change struct {
 	Verb  reconcile.Verb // such as reconcile.VerbPause
@@ -52,7 +52,7 @@ func (c Change) do(ctx context.Context, p *wiring.Project, runPass passRunner) (
 type Retry struct {
 	Issue    string
 	Fresh    bool // the agent starts a new thread
-	HostGone bool // the host of the last run is gone for good: another one starts anew
+	HostGone bool // the host of the last run is gone for good: another host starts anew
 }
 
 // Name implements Command.
@@ -85,7 +85,7 @@ func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (D
 	return Done{o.result, o.result.JSON()}, err
 }
 
-// forgetLimits ends what waits after a fault of the account or a limit of the tracker.
+// forgetLimits ends the waits after a fault of the account or a limit of the tracker.
 func (o *operation) forgetLimits(ctx context.Context) error {
 	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {
@@ -97,8 +97,7 @@ func (o *operation) forgetLimits(ctx context.Context) error {
 	)
 }
 
-// change applies the command, and finds out what it has changed and whether that needs another
-// pass.
+// change applies the command, and finds out its effect and whether that needs another pass.
 func (o *operation) change(ctx context.Context) error {
 	if err := o.apply(ctx, false); err != nil {
 		return err
@@ -168,7 +167,7 @@ func (o *operation) effectOnIssue(ctx context.Context) (lines []string, unchange
 	return slices.DeleteFunc(lines, func(line string) bool { return line == "" }), unchanged, nil
 }
 
-// shown reports whether an action of the pass shows what the command has done.
+// shown reports whether an action of the pass shows the effect of the command.
 func (o *operation) shown() bool {
 	kinds := []reconcile.ActionKind{reconcile.ActHold, reconcile.ActStop, reconcile.ActRetry}
 	return slices.ContainsFunc(o.result.Pass.Applied, func(a reconcile.Applied) bool {
@@ -176,8 +175,8 @@ func (o *operation) shown() bool {
 	})
 }
 
-// claimAfter says what the issue's claim is after the command. unchanged is true if the
-// command had nothing to change.
+// claimAfter describes the issue's claim after the command. unchanged is true if the command
+// had nothing to change.
 func (o *operation) claimAfter(ctx context.Context) (line string, unchanged bool, err error) {
 	name := o.command.Identifier
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)

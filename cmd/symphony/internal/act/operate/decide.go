@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Decision decides what an agent has asked for.
+// Decision decides a request of an agent.
 type Decision struct {
 	single
 	Request string // such as ABC-7.3

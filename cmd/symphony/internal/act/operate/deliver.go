@@ -13,10 +13,10 @@ import (
 type Delivery struct {
 	Verb  reconcile.Verb // reconcile.VerbDeliver or reconcile.VerbVerify
 	Issue string
-	// UnverifiedBy is the account whose user hands the issue over although verify has not
-	// passed, such as "jane"; empty if that is not wanted.
+	// UnverifiedBy is the account whose user hands the issue over although verify did not
+	// pass, such as "jane"; empty if that is not wanted.
 	UnverifiedBy string
-	NoWait       bool // Do does not wait until the delivery has ended
+	NoWait       bool // Do does not wait until the delivery ends
 }
 
 // Name implements Command.
@@ -58,8 +58,8 @@ func (c Delivery) do(ctx context.Context, p *wiring.Project, runPass passRunner)
 }
 
 // Deliver starts a run without an agent that verifies and pushes the commits of an issue, and
-// hands it over. It does not wait for the end of the run, which the result names. The result
-// of a pass that has started none comes with the error not_started.
+// hands it over. It does not wait for the end of the run, which the result names. If the pass
+// starts no run, Deliver returns its result with the error not_started.
 func Deliver(ctx context.Context, p *wiring.Project, c Delivery) (Result, error) {
 	return deliver(ctx, p, c, pass.Run)
 }
@@ -85,8 +85,8 @@ func (o *operation) deliver(ctx context.Context) error {
 	if err := o.apply(ctx, true); err != nil {
 		return err
 	}
-	// The command may have been applied by another pass, such as the pass of a worker that has
-	// ended, and a later pass may have begun another run.
+	// Another pass may have applied the command, such as the pass of a worker that ended, and
+	// a later pass may have begun another run.
 	runs, err := o.db.Runs.OfIssue(ctx, o.command.IssueID, 5)
 	if err != nil {
 		return err
@@ -140,7 +140,7 @@ func (o *operation) undeliverable(ctx context.Context) error {
 	return reconcile.NewError("nothing_to_deliver", message, hint)
 }
 
-// ended reports whether a run has ended, though no pass has settled it yet.
+// ended reports whether a run ended, even if no pass settled it yet.
 func (o *operation) ended(ctx context.Context, runID string) bool {
 	run, err := o.db.Runs.Find(ctx, runID)
 	return err == nil && (run.Outcome != "" || wiring.WorkerDead(o.p, run))

@@ -19,17 +19,17 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Command is what an operator asks for: a Change, a Retry, a Start, a Stop, a Delivery, a
+// Command is a command of an operator: a Change, a Retry, a Start, a Stop, a Delivery, a
 // Decision or a Message.
 type Command interface {
 	// Name is the verb, such as reconcile.VerbHold.
 	Name() reconcile.Verb
 	// About returns the same command about another issue, or request, such as ABC-7.
 	About(name string) Command
-	// atOnce is how many of these commands, each about one of so many targets, are carried out
-	// at the same time. They share a pass then.
+	// atOnce returns how many of these commands, each about one of so many targets, run at the
+	// same time. They share a pass then.
 	atOnce(targets int) int
-	// waits reports whether the command ends only when a run has ended.
+	// waits reports whether the command ends only after a run ends.
 	waits() bool
 	// do carries out the command. runPass runs its pass.
 	do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error)
@@ -50,41 +50,40 @@ type single struct{}
 func (single) atOnce(int) int { return 1 }
 func (single) waits() bool    { return false }
 
-// passRunner runs a pass: one for one command, or one for several commands.
+// passRunner runs a pass for a command, or for several commands together.
 type passRunner func(context.Context, *wiring.Project, pass.Options) (pass.Result, error)
 
-// Done is what became of a command of any kind.
+// Done is the outcome of a command of any kind.
 type Done struct {
 	Result
-	// Document is what the command prints with --json, for instance a StopJSON.
+	// Document is printed by the command with --json, for instance a StopJSON.
 	Document any
 }
 
-// Do carries out a command about one issue or request, or about the project. Stop and Delivery
-// wait for their runs unless NoWait is set. An error may come with a result, for instance that
-// of a command that is stored for the next pass.
+// Do carries out a command about an issue, a request or the project. Stop and Delivery wait
+// for their runs unless NoWait is set. An error may come with a result, for instance if the
+// command is stored for the next pass.
 func Do(ctx context.Context, p *wiring.Project, c Command) (Done, error) {
 	return c.do(ctx, p, pass.Run)
 }
 
-// Result is what became of a command that a pass applies.
+// Result is the outcome of a command that a pass applies.
 type Result struct {
 	Verb    reconcile.Verb
 	Pass    pass.Result // the pass that was run for it
 	Applied bool        // if not, the next pass applies the command
-	// Effect is what the command has changed, or why there was nothing to change, where no
+	// Effect describes the change by the command, or why there was nothing to change, where no
 	// action of the pass shows it: "paused: no new run starts until symphony resume".
 	Effect []string
-	// Unscheduled: the command needs another pass, and no schedule runs one.
+	// Unscheduled: the command needs another pass, and no schedule will run it.
 	Unscheduled bool
 	// RunID is the run that works on the issue now. It is empty unless the command is a Start
 	// or a Delivery.
 	RunID  string
-	stored bool // for the next pass, unless this one has applied it
+	stored bool // for the next pass, unless this pass applied it
 }
 
-// Err is an exit.Only if the next pass still has to apply the command because this one had
-// errors.
+// Err is an exit.Only if this pass had errors and left the command to the next pass.
 func (r Result) Err() error {
 	if r.Applied {
 		return nil
@@ -92,7 +91,7 @@ func (r Result) Err() error {
 	return r.Pass.ExitCode()
 }
 
-// Warnings are the errors of a pass that has applied the command nevertheless.
+// Warnings are the errors of a pass that applied the command nevertheless.
 func (r Result) Warnings() []string {
 	if !r.Applied {
 		return nil
@@ -103,7 +102,7 @@ func (r Result) Warnings() []string {
 	})
 }
 
-// Next returns what the command still needs to take effect.
+// Next lists the things that the command still needs to take effect.
 func (r Result) Next() (list []string) {
 	if r.stored && !r.Applied {
 		list = append(list, "the next pass applies "+string(r.Verb))
@@ -125,7 +124,7 @@ func (r Result) Lines(now time.Time) []string {
 	return append(list, r.Next()...)
 }
 
-// withNext adds the next step after an error, if it has one.
+// withNext adds the next step, if any, after an error.
 func withNext(line string, e *reconcile.Error) string {
 	return strings.TrimSuffix(line+"; "+e.Hint, "; ")
 }
@@ -215,8 +214,8 @@ func createState(ctx context.Context, p *wiring.Project) (*state.DB, error) {
 	return state.Open(ctx, p.StateDir)
 }
 
-// apply stores the command and runs a pass for it. If another pass has the lock, the command
-// stays for the next one. delivers is set if the operator asks for a delivery, which the pass
+// apply stores the command and runs a pass for it. If another pass holds the lock, the command
+// stays for the next pass. delivers is set if the operator asks for a delivery, which the pass
 // starts even without a schedule.
 func (o *operation) apply(ctx context.Context, delivers bool) error {
 	r := &o.result

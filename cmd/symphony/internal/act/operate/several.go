@@ -20,25 +20,25 @@ type Target struct {
 	Name    string // the issue or the request
 }
 
-// Several is what a command with several issues prints with --json.
+// Several is the output of a command with several issues and --json.
 type Several struct {
 	Results []TargetResult `json:"results"`
 }
 
-// TargetResult is what became of a command about one of several targets.
+// TargetResult is the result of a command for a single target of several.
 type TargetResult struct {
 	Project string `json:"project"` // the name of the folder of WORKFLOW.md
 	Name    string `json:"name"`    // the issue or the request, as the command was given it
 	// Outcome is done, failed, or stored: then the next pass applies the command.
 	Outcome Outcome          `json:"outcome"`
 	RunID   *string          `json:"run_id"` // of the run that was started
-	Lines   []string         `json:"lines"`  // what was done, in sentences
+	Lines   []string         `json:"lines"`  // the results, in sentences
 	Error   *reconcile.Error `json:"error"`
 
 	code int
 }
 
-// Outcome is what became of a command.
+// Outcome tells how a command ended.
 type Outcome string
 
 // The outcomes.
@@ -48,7 +48,7 @@ const (
 	OutcomeFailed Outcome = "failed"
 )
 
-// fail makes the result one that failed, with an error that names its target.
+// fail makes the result a failure, with an error that names its target.
 func (r *TargetResult) fail(err error) {
 	e := *exit.From(err)
 	if !strings.Contains(e.Message, r.Name) {
@@ -59,13 +59,13 @@ func (r *TargetResult) fail(err error) {
 	r.code = cmp.Or(exit.Code(&e), exit.Failed)
 }
 
-// mostAtOnce is how many commands share a pass. Each has the database open meanwhile.
+// mostAtOnce is how many commands share a pass. Each holds the database open meanwhile.
 const mostAtOnce = 50
 
-// Each carries out a command about each of the targets, whatever becomes of the others, and
-// returns the results in the order of the targets. It calls tell with each: in that order, or
-// as soon as its run has ended if it waits for that. Commands share a pass if they can, and
-// runs are stopped all at once, because each may take its time to end.
+// Each carries out a command for each of the targets, whether or not it fails for others, and
+// returns the results in the order of the targets. It calls tell with each result: in that
+// order, or as soon as its run ended if it waits for that. Commands share a pass if they can,
+// and runs are stopped all at once, because each may take its time to end.
 func Each(
 	ctx context.Context,
 	targets []Target,
@@ -115,7 +115,7 @@ func doAll(ctx context.Context, targets []Target, c Command, tell func(TargetRes
 type sharedPass struct {
 	missing sync.WaitGroup // commands that have neither asked for it nor ended
 	mu      sync.Mutex
-	only    []string // the issues of those that have asked
+	only    []string // the issues of the commands that asked for it
 	once    sync.Once
 	result  pass.Result
 	err     error
@@ -143,7 +143,7 @@ func (s *sharedPass) join() (runPass passRunner, stopWaiting func()) {
 	return runPass, stopWaiting
 }
 
-// doOne carries out a command about one of several targets.
+// doOne carries out a command about a single target of several.
 func doOne(ctx context.Context, t Target, c Command, runPass passRunner) TargetResult {
 	out := TargetResult{
 		Project: t.Project.Name(),

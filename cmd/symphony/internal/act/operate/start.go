@@ -33,9 +33,9 @@ func (c Start) do(ctx context.Context, p *wiring.Project, _ passRunner) (Done, e
 	return Done{r, r.JSON()}, err
 }
 
-// StartIssue runs a pass confined to the issue. The result names the run that it has started,
-// or that was running already. A run that goes on keeps its model: with another one the error
-// is not_started. The result of a pass with errors comes with the error.
+// StartIssue runs a pass confined to the issue. The result names the run that it started, or
+// that was running already. A continued run keeps its model: with another model the error is
+// not_started. If the pass fails, StartIssue returns its result with the error.
 func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error) {
 	issue, err := wiring.FetchIssue(ctx, p, c.Issue)
 	if err != nil {
@@ -87,7 +87,7 @@ func startsRun(a reconcile.Applied) bool {
 	return (a.Kind == reconcile.ActDispatch || a.Kind == reconcile.ActDeliver) && a.Err == nil
 }
 
-// claimOf reads the claim of an issue, nil if it has none.
+// claimOf reads the claim of an issue; nil for an unclaimed issue.
 func claimOf(ctx context.Context, p *wiring.Project, issueID string) (*reconcile.Claim, error) {
 	db, err := wiring.OpenForReading(ctx, p)
 	if err != nil {
@@ -102,9 +102,9 @@ func claimOf(ctx context.Context, p *wiring.Project, issueID string) (*reconcile
 }
 
 // notStarted returns the error that explains why the pass started no run of the issue. The
-// claim is nil if the issue has none.
+// claim of an unclaimed issue is nil.
 func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) error {
-	// What the pass says about the issue is more exact than what its claim says.
+	// The pass explains the issue more exactly than its claim does.
 	skips := slices.Clone(r.Skips)
 	if claim != nil && claim.Status != reconcile.Held && !waitsForDelivery(claim) {
 		skips = append(skips, r.Waits...)
@@ -129,7 +129,7 @@ func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) e
 	return e
 }
 
-// skippedError is the error for an issue that the pass has skipped.
+// skippedError is the error for an issue that the pass skipped.
 func skippedError(s reconcile.Skip) error {
 	message := fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)
 	switch s.Reason {

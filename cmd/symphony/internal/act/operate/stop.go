@@ -64,12 +64,12 @@ func (c Stop) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Do
 // StopCalls are functions that StopRuns calls. Each may be nil.
 type StopCalls struct {
 	Applied func(Result)      // before the wait
-	Ended   func(line string) // for each run that has ended
+	Ended   func(line string) // for each ended run
 	Killed  func(line string) // for each worker that was ended without the database
 	Warn    func(error)       // for each process that could not be asked to end
 }
 
-// StopResult is what became of a Stop.
+// StopResult is the outcome of a Stop.
 type StopResult struct {
 	Result
 	Stopped []StoppedRun
@@ -86,7 +86,7 @@ type StopJSON struct {
 	Stopped []StoppedRun `json:"stopped"`
 }
 
-// StoppedRun is the end of one run.
+// StoppedRun is the end of a run.
 type StoppedRun struct {
 	IssueID    string `json:"issue_id"`
 	Identifier string `json:"issue_identifier"`
@@ -177,7 +177,7 @@ func orNothing[T any](f func(T)) func(T) {
 	return f
 }
 
-// unsettledRuns returns the command's runs that no pass has settled yet.
+// unsettledRuns returns the command's runs that no pass settled yet.
 func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 	rec, err := s.db.Views.StateOf(ctx, s.command.IssueID)
 	if err != nil {
@@ -187,9 +187,9 @@ func (s *stopping) unsettledRuns(ctx context.Context) ([]reconcile.Run, error) {
 	return text.Filter(rec.Runs, of), nil
 }
 
-// wait waits until every run has ended and is settled, and prints each. If no other pass kills
-// and settles the rest, it runs one. A signal, which cancels the context signalled, ends the
-// wait and nothing else.
+// wait waits until every run ended and is settled, and prints each. If no other pass kills and
+// settles the rest, it runs a pass itself. A signal, which cancels the context signalled, ends
+// the wait and nothing else.
 func (s *stopping) wait(signalled context.Context, runs []reconcile.Run) error {
 	ctx := context.WithoutCancel(signalled)
 	after, err := s.unsettledRuns(ctx)
@@ -286,7 +286,7 @@ func (s *stopping) collectEnded(
 	return open, nil
 }
 
-// describe says how a run has ended, and what became of its issue and workspace.
+// describe describes how a run ended, and the outcome for its issue and workspace.
 func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun, error) {
 	row := StoppedRun{
 		IssueID:    run.IssueID,
@@ -323,7 +323,7 @@ func (s *stopping) describe(ctx context.Context, run reconcile.Run) (StoppedRun,
 	return row, nil
 }
 
-// text is the line for a run that has ended.
+// text is the line for an ended run.
 func (row StoppedRun) text(run reconcile.Run) string {
 	after := time.Duration(row.AfterMS) * time.Millisecond
 	took := text.Duration(after)
@@ -466,7 +466,7 @@ func (s *stopping) endTakeovers(ctx context.Context) (list []string, err error) 
 	return list, nil
 }
 
-// endPatience is how long workers have to end. One that runs a hook may need longer and a
+// endPatience is how long workers have to end. A worker that runs a hook may need longer and a
 // second stop.
 const endPatience = 20 * time.Second
 
@@ -534,8 +534,8 @@ func noneEnded(cause, err error) error {
 	return &both
 }
 
-// awaitEnds waits until no worker that was found is alive, and returns the runs whose workers
-// are, with those whose workers were not found.
+// awaitEnds waits until every found worker is dead, for endPatience at most. It returns the
+// runs whose workers live, including workers that were not found.
 func awaitEnds(ctx context.Context, p *wiring.Project, found map[string]proc.FoundWorker) []string {
 	for end := p.Env.Now().Add(endPatience); ; {
 		living := wiring.LivingRuns(p)

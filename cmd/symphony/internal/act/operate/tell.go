@@ -19,8 +19,8 @@ const (
 	tellStep     = 100 * time.Millisecond
 )
 
-// ToldJSON is a message to an agent, as tell prints it with --json. It has no told_at while it
-// waits.
+// ToldJSON is a message to an agent, as tell prints it with --json. While the message waits,
+// told_at is left out.
 type ToldJSON struct {
 	Message reconcile.Message `json:"message"`
 }
@@ -141,7 +141,7 @@ func (o *operation) mayRun(ctx context.Context) error {
 	)
 }
 
-// waitUntilTold waits a little until the agent of a run has got a message.
+// waitUntilTold waits a little until the agent of a run gets a message.
 func (o *operation) waitUntilTold(
 	ctx context.Context,
 	m reconcile.Message,

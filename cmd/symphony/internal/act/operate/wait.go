@@ -19,16 +19,16 @@ const (
 	askStep = 30 * time.Second
 )
 
-// WaitOptions are what Wait waits for.
+// WaitOptions tell Wait which issue to watch, and for how long.
 type WaitOptions struct {
 	Issue   string
 	Timeout time.Duration      // zero for none
-	Whole   bool               // read also what a wait does not read each time
+	Whole   bool               // read also the parts that are not needed while waiting
 	Status  func(detail.Issue) // is called with each status
 }
 
-// Wait waits until an issue does not go on by itself, and returns what became of it. The error
-// after the timeout is an exit.Only, and the issue as it was then comes with it. A signal ends
+// Wait waits until an issue does not go on by itself, and returns its state then. The error
+// after the timeout is an exit.Only, and comes with the issue as it was then. A signal ends
 // the wait and changes nothing.
 func Wait(ctx context.Context, p *wiring.Project, o WaitOptions) (detail.Issue, error) {
 	waiting := ctx
@@ -78,8 +78,7 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 			asked = p.Env.Now()
 			ref = v.Issue.ID
 		}
-		// Without the tracker's answer only a new release shows what became of an issue
-		// without a claim.
+		// Without the tracker's answer, only a new release shows how an unclaimed issue ended.
 		if ask || v.Claim != nil || err == nil && v.Released != nil && v.Released.At.After(began) {
 			if !v.GoesOn() {
 				return v, nil
@@ -97,7 +96,7 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 }
 
 // Address returns the address of an issue in the web, or of its pull request. It asks the
-// tracker only for what the database does not know.
+// tracker only if the database does not know it.
 func Address(ctx context.Context, p *wiring.Project, ref string, pullRequest bool) (string, error) {
 	v, err := detail.Read(ctx, p, ref, detail.Options{Offline: true, Brief: true})
 	if err != nil || v.Address(pullRequest) == "" {

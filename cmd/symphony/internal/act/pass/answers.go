@@ -16,7 +16,7 @@ import (
 func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.ExplainHolds }
 
 // exchangeComments asks operators in comments, and reads their replies. It is left to the next
-// pass if the tracker has just failed.
+// pass if the tracker failed just before.
 func exchangeComments(
 	ctx context.Context,
 	p *wiring.Project,

@@ -23,24 +23,24 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// passMonitor reports one pass to those who watch that passes run. A failure to do so is a
-// warning, and never changes the pass.
+// passMonitor reports a pass to people and programs that watch that passes run. A failure to
+// do so is a warning, and never changes the pass.
 type passMonitor struct {
 	p    *wiring.Project
 	o    Options
 	cfg  *workflow.Config // nil if the workflow is invalid
 	ping *monitor.Ping
-	// onlyFailure is set if a loop has just reported a success, so that this pass is reported
-	// only if it fails.
+	// onlyFailure is set if a loop reported a success just before, so that this pass is
+	// reported only if it fails.
 	onlyFailure bool
-	// reported are the keys whose fault an earlier pass has reported; reportedRead is whether
-	// they could be read.
+	// reported are the keys whose fault an earlier pass reported; reportedRead is whether they
+	// could be read.
 	reported     string
 	reportedRead bool
 }
 
 // scheduled reports whether a schedule runs the pass. Only such passes send pings: pings of
-// workers' passes would hide that the schedule has ended.
+// workers' passes would hide that the schedule ended.
 func (m *passMonitor) scheduled() bool {
 	return slices.Contains(
 		[]string{wiring.TriggerCron, wiring.TriggerTimer, wiring.TriggerLoop},
@@ -52,7 +52,7 @@ func (m *passMonitor) scheduled() bool {
 // requests a minute.
 const reportPause = 15 * time.Second
 
-// begin tells the check that the pass has the lock.
+// begin tells the check that the pass holds the lock.
 func (m *passMonitor) begin(cfg *workflow.Config) {
 	last := m.o.Reported
 	m.onlyFailure = last != nil && !last.IsZero() && m.p.Env.Now().Sub(*last) < reportPause
@@ -62,11 +62,11 @@ func (m *passMonitor) begin(cfg *workflow.Config) {
 	}
 }
 
-// reportedKey names the keys in the database whose fault has been reported, so that each is
+// reportedKey names the keys in the database whose fault was reported, so that each is
 // reported once.
 const reportedKey = "monitor_faults"
 
-// readReported reads what earlier passes have reported.
+// readReported reads the faults that earlier passes reported.
 func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workflow.Config) {
 	if cfg == nil || !m.scheduled() || cfg.Monitor == (workflow.Monitor{}) {
 		return
@@ -78,7 +78,7 @@ func (m *passMonitor) readReported(ctx context.Context, db *state.DB, cfg *workf
 	}
 }
 
-// end writes the metrics and tells the check how the pass has ended. It is called without the
+// end writes the metrics and tells the check how the pass ended. It is called without the
 // lock, so that a slow check delays no other pass.
 func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 	if ctx.Err() != nil { // a signal is no failure of the pass
@@ -105,7 +105,7 @@ func (m *passMonitor) end(ctx context.Context, r Result, err error) {
 		return
 	}
 	failed := err != nil || r.ExitCode() != nil
-	// if the workflow is invalid, this is the last valid one
+	// if the workflow is invalid, cfg is the last valid configuration
 	if m.ping == nil && (failed || !m.onlyFailure) {
 		m.ping = monitor.Start(cfg.Monitor.PingURL)
 	}
@@ -159,7 +159,8 @@ func (m *passMonitor) reportFaults(ctx context.Context, faults map[string]string
 	_ = db.SetMeta(ctx, reportedKey, now) // likewise
 }
 
-// summary is what the check stores of the pass, without secrets: the counts, and the errors.
+// summary is the text about the pass that the check stores, without secrets: the counts, and
+// the errors.
 func (m *passMonitor) summary(cfg *workflow.Config, r Result, err error) string {
 	lines := []string{fmt.Sprintf("%s, by %s: %s", m.p.Path, m.o.Trigger, r.Summary(m.p.Env.Now()))}
 	if err != nil {

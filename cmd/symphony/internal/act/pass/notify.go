@@ -23,7 +23,7 @@ import (
 const hooksAtOnce = 16
 
 // byPass names a pass as the process that delivers a notification. Passes run one at a time,
-// so another pass that took a notification has died.
+// so another pass that took a notification is dead.
 const byPass = "pass"
 
 // Notifier runs hooks.on_attention for notifications that have not been delivered.
@@ -32,7 +32,7 @@ type Notifier struct {
 	DB   *state.DB
 	Hook runner.AttentionHook
 	By   string // the process that delivers: a run's id, or byPass
-	// IssueID confines it to one issue, unless it is empty.
+	// IssueID confines it to an issue, unless it is empty.
 	IssueID string
 	// standing are current conditions that are not stored as events.
 	standing []reconcile.Attention
@@ -40,7 +40,7 @@ type Notifier struct {
 
 // AttentionHook returns the workflow's hooks.on_attention.
 func AttentionHook(p *wiring.Project, cfg *workflow.Config) runner.AttentionHook {
-	stateDir := "" // symphony finds the default one by itself
+	stateDir := "" // symphony finds the default directory by itself
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	given, _ := p.Lookup("SYMPHONY_STATE_DIR")
 	if given != "" || state.DefaultDir(base, p.Env.Home, p.Path) != p.StateDir {
@@ -106,7 +106,7 @@ func giveUpLeft(ctx context.Context, p *wiring.Project, db *state.DB, hook runne
 }
 
 // accountAttentions returns the conditions that stop all projects of a codex account, which
-// are stored with the account. There are none if it can't be read, which the pass has reported.
+// are stored with the account. There are none if it can't be read, which the pass reported.
 func accountAttentions(account *state.Account, now time.Time) []reconcile.Attention {
 	s, err := account.Read(now)
 	if err != nil {
@@ -182,7 +182,7 @@ func (n Notifier) deliver(ctx context.Context) (ran bool, err error) {
 	return len(results) > 0, errors.Join(append(errs, n.Hook.WriteLog(results))...)
 }
 
-// deliverOne takes one notification and runs the hook for it. The result is nil if another
+// deliverOne takes a notification and runs the hook for it. The result is nil if another
 // process delivers it.
 func (n Notifier) deliverOne(
 	ctx, bounded context.Context,

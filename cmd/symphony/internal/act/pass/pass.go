@@ -1,5 +1,5 @@
-// Package pass runs one pass and returns what it did. A pass takes the project lock, loads the
-// workflow, reconciles the tracker with the claims and workers, and records what it did.
+// Package pass runs a pass and returns its result. A pass takes the project lock, loads the
+// workflow, reconciles the tracker with the claims and workers, and records its actions.
 package pass
 
 import (
@@ -50,7 +50,7 @@ type Options struct {
 	Delivers bool
 	// Kept is the database that a loop keeps open; nil for other passes.
 	Kept *KeptDB
-	// Reported is when a loop has last reported a success to monitor.ping_url, zero after a
+	// Reported is when a loop last reported a success to monitor.ping_url, zero after a
 	// failure; nil for other passes.
 	Reported *time.Time
 }
@@ -58,7 +58,7 @@ type Options struct {
 // NoIssue in Options.Only confines a pass to commands about the project.
 const NoIssue = "-"
 
-// Result is what a pass did.
+// Result is the result of a pass.
 type Result struct {
 	reconcile.Report
 	reconcile.Counts // of the claims after the pass, and of the candidates
@@ -67,17 +67,18 @@ type Result struct {
 	Pass    state.Pass
 	// Holder is the pass that holds the lock; nil if this pass took it.
 	Holder *state.Holder
-	// Config is the configuration of the pass: the last valid one if the current one is
-	// invalid.
+	// Config is the configuration of the pass: the last valid configuration if the current
+	// configuration is invalid.
 	Config *workflow.Config
 	// Warnings are about the workflow and the tracker.
 	Warnings []string
 	DryRun   bool
-	// Unscheduled is set if an operator has run this pass, and nothing runs the next one.
+	// Unscheduled is set if an operator runs this pass, and nothing runs the next pass.
 	Unscheduled bool
 }
 
-// addError records an error, unless it is nil. Each fault of a workflow becomes one error.
+// addError records an error, unless it is nil. Each fault of a workflow becomes an error of
+// its own.
 func (r *Result) addError(err error) {
 	if err == nil {
 		return
@@ -90,7 +91,7 @@ func (r *Result) addError(err error) {
 }
 
 // dropRepeatedErrors keeps the first of equal errors. A fault of the machine, such as a full
-// disk or a busy database, fails every step of a pass: of those errors it keeps the first with
+// disk or a busy database, fails every step of a pass: it keeps only the first such error with
 // each code.
 func (r *Result) dropRepeatedErrors() {
 	type key struct{ code, message string }
@@ -116,8 +117,8 @@ func (r Result) StopGrace() time.Duration {
 	return wiring.Policy(r.Config).StopGrace
 }
 
-// About returns the result for one of several issues, without what the pass did about the
-// others. An error is about another issue if only its actions have failed with it.
+// About returns the result for a single issue of several, without the actions on the others.
+// An error is about another issue if only actions on others failed with it.
 func (r Result) About(issueID string) Result {
 	all := r.Applied
 	r.Applied = text.Filter(all, func(a reconcile.Applied) bool { return a.IssueID == issueID })
@@ -130,8 +131,8 @@ func (r Result) About(issueID string) Result {
 	return r
 }
 
-// ExitCode returns an exit.Only if the pass had errors, which the caller has printed. A failed
-// run is not an error of the pass.
+// ExitCode returns an exit.Only if the pass had errors; the caller prints these. A failed run
+// is not an error of the pass.
 func (r Result) ExitCode() error {
 	code := exit.OK
 	for _, e := range r.Errors {
@@ -145,14 +146,14 @@ func (r Result) ExitCode() error {
 	return exit.Only(code)
 }
 
-// Run runs one pass, and reports it to monitor.ping_url and in monitor.metrics_file. It
-// returns an error if no pass took place; errors during the pass are in the Result.
+// Run runs a pass, and reports it to monitor.ping_url and in monitor.metrics_file. It returns
+// an error if no pass took place; errors during the pass are in the Result.
 func Run(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 	m := &passMonitor{p: p, o: o}
 	r, err := run(ctx, p, o, m)
 	if err == nil && r.Holder == nil && !o.DryRun {
-		// Agents without an issue need no schedule, but what a dead one has left should not
-		// wait for the next client.
+		// Agents without an issue need no schedule, but the processes left by a dead agent
+		// should not wait for the next client.
 		if err := agents.Reap(context.WithoutCancel(ctx), p.Env); err != nil {
 			r.warn("agents without an issue: " + exit.From(err).Message)
 		}
@@ -162,7 +163,7 @@ func Run(ctx context.Context, p *wiring.Project, o Options) (Result, error) {
 }
 
 // run checks whether a pass can take place, takes the project lock, and runs the pass. The
-// result has the holder of the lock if another pass has it.
+// result names the holder of the lock if that is another pass.
 func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r Result, err error) {
 	r.Project = cmp.Or(o.Name, p.Name())
 	if err := errors.Join(p.Nested(), proc.CheckLimits(), proc.CheckPidfds()); err != nil {
@@ -176,8 +177,8 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 		return r, cfgErr
 	}
 	self := state.Holder{PID: os.Getpid(), Trigger: o.Trigger, Since: p.Env.Now()}
-	// A pass that a worker starts gives way to one that waits already: that one sees the end
-	// of the run, too.
+	// A pass that a worker starts gives way to a pass that waits already, because that pass
+	// sees the end of the run, too.
 	givesWay := o.Trigger == wiring.TriggerWorker
 	release, holder, err := state.Acquire(ctx, p.StateDir, self, o.LockTimeout, givesWay)
 	if err != nil || release == nil {
@@ -196,9 +197,9 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 	return r, err
 }
 
-// runLocked runs a pass that has the lock. cfgErr is why the configuration can't be used. After
-// a signal, too, the pass opens the database, because an interrupted pass is recorded: its
-// record shows that the schedule is active.
+// runLocked runs a pass that holds the lock. cfgErr is why the configuration can't be used.
+// After a signal, too, the pass opens the database, because an interrupted pass is recorded:
+// its record shows that the schedule is active.
 func (r *Result) runLocked(
 	ctx context.Context,
 	p *wiring.Project,
@@ -227,8 +228,8 @@ func (r *Result) runLocked(
 	return nil
 }
 
-// openDB returns the database of the caller or of the loop, or opens it for this pass.
-// closeDB closes only what this pass has opened.
+// openDB returns the database of the caller or of the loop, or opens it for this pass. closeDB
+// closes only a database that openDB opened.
 func openDB(
 	ctx context.Context,
 	stateDir string,
@@ -286,7 +287,7 @@ func ReadConfig(p *wiring.Project) (*workflow.Config, error) {
 }
 
 // reconcileOnce plans and applies on an open database. cfg is nil if the workflow is invalid:
-// then the last valid one counts, with which nothing is started.
+// then the last valid workflow counts, with which nothing is started.
 func reconcileOnce(
 	interruptible context.Context,
 	p *wiring.Project,
@@ -373,8 +374,8 @@ func (r *Result) addObstacle(err error) {
 	}
 }
 
-// addReport takes over a report. Its errors are appended, and its obstacle counts if the result
-// has none.
+// addReport takes over a report. Its errors are appended, and its obstacle counts unless the
+// result already names an obstacle.
 func (r *Result) addReport(report reconcile.Report) {
 	report.Errors = slices.Concat(r.Errors, report.Errors)
 	report.Obstacle = cmp.Or(r.Obstacle, report.Obstacle)
@@ -382,8 +383,8 @@ func (r *Result) addReport(report reconcile.Report) {
 }
 
 // count counts the issues as all views do: with the open requests, and with the candidates of
-// an earlier pass if this one has not read all of them. A dry run before the first pass has no
-// database.
+// an earlier pass if this pass did not read all of them. A dry run before the first pass runs
+// without a database.
 func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o Options) error {
 	asking := map[string]bool{}
 	skips := r.Skips
@@ -544,7 +545,7 @@ func workflowWarnings(cfg *workflow.Config) []string {
 }
 
 // noteWorkflow saves the valid workflow, before anything is started: the next pass needs it if
-// this one is killed. If it has changed, this pass ends what waits after a fault, which the
+// this pass is killed. If it changed, this pass ends every wait after a fault, which the
 // change may have repaired.
 func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
 	last, known, err := db.Meta(ctx, wiring.LastGoodKey)
@@ -555,7 +556,7 @@ func noteWorkflow(ctx context.Context, p *wiring.Project, db *state.DB, cfg *wor
 	return errors.Join(err, db.SetMeta(ctx, wiring.LastGoodKey, now))
 }
 
-// endWaits ends what waits after a fault: limits of the tracker, a block of the account, and,
+// endWaits ends the waits after a fault: limits of the tracker, a block of the account, and,
 // in this pass, blocks of the project and the backoff of its issues.
 func endWaits(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflow.Config) error {
 	now := p.Env.Now()
@@ -568,8 +569,8 @@ func endWaits(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflo
 }
 
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while
-// the current one is invalid. hasKey is false if the file itself contained the tracker's key:
-// that is never stored, so the tracker can't be asked.
+// the current configuration is invalid. hasKey is false if the file itself contained the
+// tracker's key: that is never stored, so the tracker can't be asked.
 func lastGoodConfig(
 	ctx context.Context,
 	p *wiring.Project,

@@ -10,8 +10,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Unsettled lists the runs that no pass has settled yet. kept may have the database open.
-// There are none if the database can't be read, which the next pass reports.
+// Unsettled lists the runs that no pass settled yet. kept may have the database open. There
+// are none if the database can't be read, which the next pass reports.
 func Unsettled(ctx context.Context, p *wiring.Project, kept *KeptDB) []reconcile.Run {
 	db := kept.Opened()
 	if db == nil {
@@ -34,8 +34,8 @@ func LiveRuns(ctx context.Context, p *wiring.Project) []reconcile.Run {
 	)
 }
 
-// WaitForRun waits until a run has an outcome, or until its worker has died without recording
-// one.
+// WaitForRun waits until the outcome of a run is recorded, or until its worker dies without
+// recording it.
 func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Run, error) {
 	// after a signal the run is read once more, for the message
 	reading := context.WithoutCancel(ctx)
@@ -69,7 +69,7 @@ func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Ru
 	}
 }
 
-// KeptDB is a database that stays open between the passes of a loop. The zero value has none
+// KeptDB is a database that stays open between the passes of a loop. The zero value holds none
 // yet.
 type KeptDB struct{ db *state.DB }
 

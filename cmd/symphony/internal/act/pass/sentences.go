@@ -12,15 +12,15 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// narrator describes a pass in sentences for a newcomer: what it did, or in a dry run would
-// do.
+// narrator describes a pass in sentences for a newcomer: the actions that it took, or in a dry
+// run would take.
 type narrator struct {
 	Result
 	now time.Time
 }
 
-// Sentences describes what a pass did, one line for each action that an operator has to know
-// of: "started WEB-7 Fix the total".
+// Sentences describes the pass, a line for each action that an operator has to know of:
+// "started WEB-7 Fix the total".
 func (r Result) Sentences(now time.Time) (list []string) {
 	n := narrator{r, now}
 	for _, a := range r.Applied {
@@ -116,7 +116,7 @@ func stopReason(a reconcile.Action) string {
 }
 
 // released is the sentence for a claim that was given up: the issue is finished, or no longer
-// one of the project's.
+// belongs to the project.
 func (n narrator) released(a reconcile.Applied, subject string) string {
 	if a.Reason == reconcile.StopTerminal || a.Reason == reconcile.StopInactive {
 		return n.did(a, "finish", "finished", subject+": "+stopReason(a.Action))
@@ -127,7 +127,7 @@ func (n narrator) released(a reconcile.Applied, subject string) string {
 // held is the sentence for a hold.
 func (n narrator) held(a reconcile.Applied, subject string) string {
 	if a.Reason != reconcile.HoldOperator {
-		return n.did(a, "hold", "held", subject+": "+a.Message) // which names what ends the hold
+		return n.did(a, "hold", "held", subject+": "+a.Message) // the message says how to end the hold
 	}
 	ends := "; symphony retry " + a.Identifier + " ends the hold"
 	if goesOn(a) {
@@ -254,7 +254,7 @@ func (n narrator) groups() (list []waitingGroup) {
 	return list
 }
 
-// number returns the first text for one issue, and the second for several.
+// number returns the first text for a single issue, and the second for several.
 func (g waitingGroup) number(one, several string) string {
 	if len(g.names) > 1 {
 		return several
@@ -262,7 +262,7 @@ func (g waitingGroup) number(one, several string) string {
 	return one
 }
 
-// text returns why the issues are not started, and what has to happen before they are.
+// text returns why the issues are not started, and the conditions for starting them.
 func (g waitingGroup) text() string {
 	names := namesText(g.names)
 	if len(g.names) == 1 && g.Title != "" {
@@ -317,7 +317,7 @@ func (r Result) WaitText(issueID string) string {
 	return ""
 }
 
-// Outlook lists the reasons why issues are not started, one line each, and the sum of the
+// Outlook lists the reasons why issues are not started, each on a line, and the sum of the
 // issues.
 func (r Result) Outlook(now time.Time) (list []string) {
 	n := narrator{r, now}
@@ -400,7 +400,7 @@ func (n narrator) counts() string {
 
 // nothing is the line for a project without running, waiting or held issues.
 func (n narrator) nothing() string {
-	if n.Skips == nil || n.Config == nil { // the pass has not read the candidates
+	if n.Skips == nil || n.Config == nil { // the pass did not read the candidates
 		return "nothing is running"
 	}
 	line := "nothing to do: no issue is in " + strings.Join(n.Config.Policy.ActiveStates, " or ")
@@ -453,10 +453,10 @@ type ResultJSON struct {
 	// that name, the later ones have a number behind it.
 	Project string    `json:"project"`
 	Pass    *passJSON `json:"pass"`
-	// Holder has the lock; it is left out until it has written its name.
+	// Holder holds the lock; it is left out until it wrote its name.
 	Holder  *state.Holder `json:"holder,omitempty"`
 	Actions []actionJSON  `json:"actions"`
-	// the candidates that get no run, or "locked" if another pass has the lock
+	// the candidates that get no run, or "locked" if another pass holds the lock
 	Skipped any              `json:"skipped"`
 	Counts  reconcile.Counts `json:"counts"`
 	// Obstacle is why the pass started nothing, null if it started runs or nothing was in the
@@ -465,7 +465,7 @@ type ResultJSON struct {
 	Errors   []*reconcile.Error `json:"errors"`
 }
 
-// obstacleJSON has the reason of a skip, or the code of an error for which no pass starts
+// obstacleJSON is the reason of a skip, or the code of an error for which no pass starts
 // anything.
 type obstacleJSON struct {
 	Reason   string  `json:"reason"`

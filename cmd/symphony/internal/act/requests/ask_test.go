@@ -37,7 +37,12 @@ func TestAnswersTo(t *testing.T) {
 		{several, []string{"red, green"}, nil, ""},
 		{several, nil, []int{2}, "map[c:[Blue]]"},
 		{ask(reconcile.RequestQuestion{ID: "c", Options: colours}), []string{"blue, red"}, nil, ""},
-		{ask(reconcile.RequestQuestion{ID: "x"}, reconcile.RequestQuestion{ID: "x"}), []string{"one", "two"}, nil, "map[x:[one two]]"},
+		{
+			ask(reconcile.RequestQuestion{ID: "x"}, reconcile.RequestQuestion{ID: "x"}),
+			[]string{"one", "two"},
+			nil,
+			"map[x:[one two]]",
+		},
 		{number, []string{"-0.5"}, nil, "map[n:[-0.5]]"},
 		{number, []string{"NaN"}, nil, ""},
 		{number, []string{"null"}, nil, ""},

@@ -35,7 +35,7 @@ type Decision struct {
 	Choices []int
 }
 
-// Approval allows what was asked for, forSession also what codex asks for like it later.
+// Approval allows the request; with forSession, also similar requests of codex later.
 func Approval(forSession bool) Decision {
 	if forSession {
 		return Decision{How: reconcile.DecideForSession}
@@ -56,7 +56,7 @@ type decided struct {
 	Summary    string                    `json:"summary"`
 	Decision   reconcile.RequestDecision `json:"decision"`
 	Fate       *reconcile.RequestFate    `json:"fate"`
-	Taken      bool                      `json:"taken"` // the worker has acted on it
+	Taken      bool                      `json:"taken"` // the worker acted on it
 }
 
 // NewJSON returns the JSON of a decided request, which never contains an answer.
@@ -99,7 +99,7 @@ func Decide(ctx context.Context, p *wiring.Project, ref string, d Decision) (rec
 	return DecideIn(ctx, p, db, ref, d)
 }
 
-// Named returns the request that ref names, or the first one of the issue that ref names.
+// Named returns the request that ref names, or the first request of the issue that ref names.
 func Named(
 	ctx context.Context,
 	p *wiring.Project,
@@ -140,8 +140,8 @@ func DecideIn(
 	return Record(ctx, p, db, r, d)
 }
 
-// Incomplete returns an error if a decision lacks what an operator at a terminal is asked for:
-// the answers, or which request of an issue is meant.
+// Incomplete returns an error if a decision lacks something for which a terminal would ask the
+// operator: the answers, or which request of an issue is meant.
 func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	switch {
 	case !named:
@@ -160,8 +160,8 @@ func (d Decision) Incomplete(r reconcile.Request, named bool) error {
 	return nil
 }
 
-// Record stores a decision about a request, and waits a little until the worker has acted on
-// it. The first decision counts: the error of a later one has the code request_ended.
+// Record stores a decision about a request, and waits a little until the worker acted on it.
+// The first decision counts: a later decision fails with the code request_ended.
 func Record(
 	ctx context.Context,
 	p *wiring.Project,
@@ -195,7 +195,7 @@ func Record(
 	return r, err
 }
 
-// store stores a decided request. If its worker lives, it waits until the worker has acted.
+// store stores a decided request. If its worker lives, it waits until the worker acted on it.
 func store(
 	ctx context.Context,
 	p *wiring.Project,
@@ -214,9 +214,9 @@ func store(
 	return waitForWorker(ctx, p, db, r)
 }
 
-// Find finds the request that ref names, or the first one of the issue that ref names that
-// takes such a decision. named is false in the second case. A subtask can have the name of a
-// request: then neither is taken.
+// Find finds the request that ref names, or the first request of the issue that ref names
+// which takes such a decision. named is false in the second case. A subtask can have the name
+// of a request: then neither is taken.
 func Find(
 	ctx context.Context, p *wiring.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
@@ -277,7 +277,7 @@ func Find(
 	)
 }
 
-// waitForWorker waits until the worker has acted on the decision. A run that is ending may end
+// waitForWorker waits until the worker acted on the decision. A run that is ending may end
 // before it does.
 func waitForWorker(
 	ctx context.Context,
@@ -312,8 +312,8 @@ func waitForWorker(
 	}
 }
 
-// Describe returns the result of a decision in lines, and a note if the worker has not
-// received it yet.
+// Describe returns the result of a decision in lines, and a note if the worker is yet to
+// receive it.
 func Describe(r reconcile.Request) (done []string, note string) {
 	what := map[reconcile.RequestDecision]string{
 		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
@@ -358,7 +358,7 @@ func AnswersTo(
 			return answer, err
 		}
 		if len(given) > 0 {
-			answers[q.ID] = append(answers[q.ID], given...) // two questions may have one id
+			answers[q.ID] = append(answers[q.ID], given...) // two questions may share an id
 		}
 	}
 	switch {
@@ -372,8 +372,8 @@ func AnswersTo(
 	return answer, err
 }
 
-// CheckAnswer returns the answer to one question that an operator has typed: the text, or the
-// label of the option with that number.
+// CheckAnswer returns the answer that an operator typed for a question: the text, or the label
+// of the option with that number.
 func CheckAnswer(r reconcile.Request, q reconcile.RequestQuestion, typed string) (string, error) {
 	n, notNumber := strconv.Atoi(typed)
 	if notNumber == nil && len(q.Options) > 0 {
@@ -394,8 +394,8 @@ func optionNumber(r reconcile.Request, q reconcile.RequestQuestion, n int) (stri
 	return q.Options[n-1].Label, nil
 }
 
-// parseAnswer accepts what the question allows: any text, the label of an option, or several
-// labels separated by commas. An optional question may have no answer.
+// parseAnswer accepts the answers that the question allows: any text, the label of an option,
+// or several labels separated by commas. An optional question may have no answer.
 func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) ([]string, error) {
 	if q.Optional && strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -415,8 +415,8 @@ func parseAnswer(r reconcile.Request, q reconcile.RequestQuestion, text string) 
 	return all, nil
 }
 
-// parseOne accepts one answer: the label of an option in any case, or another text if the
-// question allows it. A number must be one of JSON, so not NaN or 0x1p-2.
+// parseOne accepts an answer: the label of an option in any case, or another text if the
+// question allows it. A number must be written as in JSON, so not NaN or 0x1p-2.
 func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (string, error) {
 	plain := strings.TrimSpace(text)
 	for _, o := range q.Options {
@@ -444,7 +444,7 @@ func parseOne(r reconcile.Request, q reconcile.RequestQuestion, text string) (st
 	return text, nil
 }
 
-// numbered lists the options of a question in one line.
+// numbered lists the options of a question in a line.
 func numbered(q reconcile.RequestQuestion) string {
 	line := ""
 	for i, o := range q.Options {

@@ -88,7 +88,7 @@ func readCrontab(ctx context.Context, w *environ.Env) (string, error) {
 	return text, err
 }
 
-// writeCrontab writes the user's crontab, and removes an empty one.
+// writeCrontab writes the user's crontab, or removes it if it is empty.
 func writeCrontab(ctx context.Context, w *environ.Env, text string) error {
 	arg := "-"
 	if text == "" {
@@ -98,8 +98,8 @@ func writeCrontab(ctx context.Context, w *environ.Env, text string) error {
 	return err
 }
 
-// withLine replaces the line that has our mark, or appends the line; an empty line removes
-// ours. Every other byte is kept. was is our line before.
+// withLine replaces the line with our mark, or appends the line; an empty line removes ours.
+// Every other byte is kept. was is our line before.
 func withLine(crontab, line, mark string) (text, was string) {
 	var b strings.Builder
 	if line != "" {

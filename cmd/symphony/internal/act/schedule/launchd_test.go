@@ -108,7 +108,8 @@ func TestLaunchd(t *testing.T) {
 
 	m.write(
 		m.workflow,
-		"---\ntracker:\n  kind: file\n  provider: {path: issues}\npolling: {interval_ms: 1000}\n---\n{{ issue.title }}\n",
+		"---\ntracker:\n  kind: file\n  provider: {path: issues}\npolling: {interval_ms: 1000}\n---\n{{ "+
+			"issue.title }}\n",
 	)
 	m.p = wiring.NewProject(m.p.Env, m.workflow, m.p.StateDir)
 	m.install()

@@ -30,7 +30,7 @@ type Options struct {
 	RunAs  string // with System: the account that passes run as
 }
 
-// Changes are what an operation has done, and what an operator has to know besides.
+// Changes lists the changes by an operation, and warnings for the operator.
 type Changes struct{ Done, Warnings []string }
 
 func (c *Changes) done(line string) { c.Done = append(c.Done, line) }
@@ -46,27 +46,27 @@ func (e *Invalid) Error() string { return e.Project.Path + " is not valid" }
 
 // scheduler is a kind of schedule.
 type scheduler interface {
-	// text is what install writes.
+	// text is the text that install writes.
 	text() (string, error)
 	// refuse returns why this machine can't have such a schedule; nil if it can. It waits up
 	// to patience for systemd to start.
 	refuse(ctx context.Context, patience time.Duration) error
 	install(ctx context.Context) error
-	// installed is what install has written, as far as it was read and still exists.
+	// installed is the text that install wrote, as far as it was read and still exists.
 	installed() string
-	// options are the options with which install has written it.
+	// options are the options with which install wrote the schedule.
 	options() Options
 	addStatus(ctx context.Context, out *Status)
 	remove(ctx context.Context) error
 }
 
-// plan is what a schedule runs, and as which account.
+// plan is the command line of a schedule, and the account that runs it.
 type plan struct {
 	caller   *wiring.Project
 	p        *wiring.Project // as the schedule sees it
 	account  account
 	program  string
-	stateDir string   // for --state-dir, empty for the default one
+	stateDir string   // for --state-dir, empty for the default directory
 	vars     []string // NAME=value, passed on to the passes
 	every    time.Duration
 	changes  *Changes
@@ -199,7 +199,8 @@ func (s *plan) command(trigger string) []string {
 	return append(argv, "-w", s.p.Path)
 }
 
-// Text returns what Install would write. If Install would refuse, a warning gives the reason.
+// Text returns the text that Install would write. If Install would refuse, a warning gives the
+// reason.
 func Text(ctx context.Context, p *wiring.Project, o Options) (string, Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
@@ -217,7 +218,7 @@ func Text(ctx context.Context, p *wiring.Project, o Options) (string, Changes, e
 }
 
 // Supported returns the kinds of schedule that this account can install on this machine. err
-// is the reason why the usual one is not among them.
+// is the reason why the usual kind is not among them.
 func Supported(ctx context.Context, p *wiring.Project) (kinds []string, err error) {
 	s := &plan{caller: p, p: p, account: ownAccount(p.Env), changes: &Changes{}}
 	usual := scheduler(newTimer(s, false))
@@ -237,7 +238,7 @@ func Supported(ctx context.Context, p *wiring.Project) (kinds []string, err erro
 }
 
 // Install writes a schedule and switches it on. It is idempotent and completes an interrupted
-// install. What was changed before an error comes with the error.
+// install. Changes made before an error come with the error.
 func Install(ctx context.Context, p *wiring.Project, o Options) (Changes, error) {
 	s, kind, err := newPlan(p, o)
 	if err != nil {
@@ -249,7 +250,7 @@ func Install(ctx context.Context, p *wiring.Project, o Options) (Changes, error)
 	if err := kind.install(ctx); err != nil {
 		return *s.changes, err
 	}
-	if o.System { // the state of another account is not this one's to write
+	if o.System { // this account must not write another account's state
 		return *s.changes, nil
 	}
 	return *s.changes, wiring.RecordSchedule(ctx, p, true)
@@ -297,8 +298,8 @@ func (s *plan) programStays() error {
 	)
 }
 
-// Remove removes what Install wrote. The workflow need not exist. What was removed before an
-// error comes with the error.
+// Remove removes everything that Install wrote. The workflow need not exist. Changes made
+// before an error come with the error.
 func Remove(ctx context.Context, p *wiring.Project, o Options) (Changes, error) {
 	if err := p.Nested(); err != nil {
 		return Changes{}, err
@@ -353,13 +354,13 @@ func removeAsRoot(p *wiring.Project) string {
 		" schedule remove --system -w " + text.ShellQuote(p.Path)
 }
 
-// Installed reports whether Install has written a schedule for a project.
+// Installed reports whether Install wrote a schedule for a project.
 func Installed(ctx context.Context, p *wiring.Project) bool {
 	return len(findInstalled(ctx, p).kinds) > 0
 }
 
-// Move installs for a workflow the schedule that is installed for its old path, and removes
-// that one. It can be repeated.
+// Move installs for a workflow the schedule of its old path, and removes the old schedule. It
+// can be repeated.
 func Move(ctx context.Context, old, p *wiring.Project) (all Changes, err error) {
 	add := func(c Changes) {
 		all.Done = append(all.Done, c.Done...)

@@ -48,7 +48,14 @@ func TestTimerLines(t *testing.T) {
 func TestWithLine(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		lines := rapid.SliceOf(rapid.SampledFrom([]string{
-			"* * * * * x", "", "# c", "A=b # symphony-other", "#* * * * * x # symphony-a", "\t", "* * * * * x # symphony-a ", "é%\\%",
+			"* * * * * x",
+			"",
+			"# c",
+			"A=b # symphony-other",
+			"#* * * * * x # symphony-a",
+			"\t",
+			"* * * * * x # symphony-a ",
+			"é%\\%",
 		})).Draw(t, "lines")
 		before := ""
 		if len(lines) > 0 {

@@ -18,14 +18,14 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// installation is what Install wrote, as far as it still exists.
+// installation is everything that Install wrote, as far as it still exists.
 type installation struct {
 	kinds []scheduler
 	// problem is the reason why the crontab can't be read. Some accounts are not allowed to
-	// have one.
+	// have a crontab.
 	problem error
 	crontab string
-	changes *Changes // of what is removed of them
+	changes *Changes // lists the removed parts
 }
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or
@@ -45,16 +45,17 @@ func findInstalled(ctx context.Context, p *wiring.Project) (in installation) {
 	if _, err := exec.LookPath("crontab"); err == nil {
 		in.crontab, in.problem = readCrontab(ctx, p.Env)
 		line := cron{plan: s, crontab: in.crontab}
-		if _, line.was = withLine(in.crontab, "", line.mark()); line.was != "" {
+		_, line.was = withLine(in.crontab, "", line.mark())
+		if line.was != "" {
 			in.kinds = append(in.kinds, line)
 		}
 	}
 	return in
 }
 
-// Running returns what runs passes of a project, and how to remove it: what Install wrote, an
-// enabled timer of the package, or a line of the crontab that names the project. what is empty
-// if there is nothing.
+// Running returns the schedule that runs passes of a project, and how to remove it: the
+// schedule of Install, an enabled timer of the package, or a line of the crontab that names
+// the project. The first result is empty if there is none.
 func Running(ctx context.Context, p *wiring.Project, flags string) (what, hint string) {
 	found := findInstalled(ctx, p)
 	if len(found.kinds) > 0 {
@@ -71,11 +72,11 @@ func Running(ctx context.Context, p *wiring.Project, flags string) (what, hint s
 	return "", ""
 }
 
-// packagedTimer returns the name of the timer of the deb and the rpm that the account has
-// enabled for the project, by any name of its folder; empty if there is none.
+// packagedTimer returns the name of the timer of the deb and the rpm that the account enabled
+// for the project, by any name of its folder; empty for none.
 func packagedTimer(ctx context.Context, p *wiring.Project) string {
 	dir := filepath.Join(p.Env.Home, ".config", "systemd", "user", "timers.target.wants")
-	enabled, _ := os.ReadDir(dir) // what this account can't read, its systemd does not start
+	enabled, _ := os.ReadDir(dir) // systemd does not start units that this account can't read
 	for _, link := range enabled {
 		name := link.Name()
 		// its package may be gone
@@ -108,8 +109,8 @@ func (in installation) lineByHand(p *wiring.Project) string {
 }
 
 // AsScheduled returns the project as passes see it in cron's bare environment. An installed
-// schedule names the workflow, and may pass on the caller's state directory and variables; one
-// that is yet to be installed does. stateFlag takes precedence.
+// schedule names the workflow, and may pass on the caller's state directory and variables; a
+// schedule yet to be installed does. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
 	found := findInstalled(ctx, p)
 	carries := func(forms ...string) bool {
@@ -135,7 +136,7 @@ func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiri
 	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
 }
 
-// carries reports whether one of the installed schedules contains one of the texts.
+// carries reports whether any installed schedule contains any of the texts.
 func (in installation) carries(forms []string) bool {
 	return slices.ContainsFunc(in.kinds, func(kind scheduler) bool {
 		installed := kind.installed()
@@ -174,7 +175,7 @@ type TimerStatus struct {
 	RunAs   string     `json:"run_as"`
 	Enabled bool       `json:"enabled"`
 	Active  bool       `json:"active"`
-	Next    *time.Time `json:"next_at"` // null unless the timer has a calendar
+	Next    *time.Time `json:"next_at"` // null for a timer without a calendar
 	Last    *time.Time `json:"last_at"`
 	Result  string     `json:"last_result"` // of the last pass, in systemd's words
 }
@@ -189,7 +190,7 @@ func (out *Status) addProblem(format string, args ...any) {
 	out.Problems = append(out.Problems, fmt.Sprintf(format, args...))
 }
 
-// ReadStatus returns what is installed, what is wrong with it, and what passes have recorded.
+// ReadStatus returns the installed schedule, its faults, and the records of passes.
 func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 	out := Status{Timers: []TimerStatus{}, Problems: []string{}, Loop: wiring.Looping(p.StateDir)}
 	out.Project.WorkflowPath = p.Path
@@ -198,7 +199,7 @@ func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 	for _, kind := range found.kinds {
 		kind.addStatus(ctx, &out)
 	}
-	// with those, the crontab does not matter
+	// beside a timer or a launchd job, the crontab does not matter
 	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil {
 		out.addProblem("%s", found.problem)
 	}
@@ -254,7 +255,7 @@ func (t *timer) addStatus(ctx context.Context, out *Status) {
 	}
 	out.Timers = append(out.Timers, row)
 	switch {
-	case !lingering: // the user's systemd ends with the last logout, or has ended
+	case !lingering: // the user's systemd ends with the last logout, or ended already
 		out.addProblem(
 			"%s does not linger, so the timer stops at the last logout: loginctl enable-linger %[1]s",
 			row.RunAs,

@@ -19,7 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/proc"
 )
 
-// timer is the schedule of a systemd timer. It has two files: the service and the timer.
+// timer is the schedule of a systemd timer. It consists of two files: the service and the
+// timer.
 type timer struct{ files }
 
 func newTimer(s *plan, system bool) *timer {
@@ -42,8 +43,7 @@ func lineAfter(text, prefix string) string {
 }
 
 // timerLines uses a calendar if the interval divides a minute, an hour or a day: such a timer
-// also makes up for what it missed during a suspend. Other intervals run from one pass to the
-// next.
+// also makes up for passes missed during a suspend. Other intervals run from pass to pass.
 func timerLines(every time.Duration) string {
 	if every == time.Second {
 		return "OnCalendar=*-*-* *:*:*"
@@ -85,7 +85,7 @@ func unitWord(word string) string {
 func argumentWord(word string) string { return strings.ReplaceAll(unitWord(word), "$", "$$") }
 
 // managerPatience is how long install waits for a user instance of systemd that loginctl
-// enable-linger has just started.
+// enable-linger started just before.
 const managerPatience = 10 * time.Second
 
 func (t *timer) refuse(ctx context.Context, patience time.Duration) error {
@@ -242,7 +242,7 @@ func (t *timer) properties(ctx context.Context, names ...string) (map[string]map
 const programBound = 20 * time.Second
 
 // runProgram runs a program, such as systemctl, with PATH and the account as the only
-// variables of our environment. The error contains what the program printed on stderr.
+// variables of our environment. The error contains the program's stderr.
 func runProgram(
 	ctx context.Context,
 	w *environ.Env,

@@ -37,19 +37,19 @@ type hostDaemon struct {
 	record daemonRecord
 	path   string // of the record
 	log    *slog.Logger
-	// mirrors are those through which the run clones and delivers.
+	// mirrors are the mirrors through which the run clones and delivers.
 	mirrors host.Mirrors
 }
 
-// daemonRecord is what a worker stores of the daemon in the run's directory, for the one that
-// may have to end the run.
+// daemonRecord describes the daemon. A worker stores it in the run's directory, for the worker
+// that may have to end the run.
 type daemonRecord struct {
 	Incarnation int64  `json:"incarnation"`
 	Secret      string `json:"secret"` // by which the daemon knows its workers
 	Served      bool   `json:"served"` // a worker was connected with the daemon
-	// Engine has the options of the engine with which the run began.
+	// Engine contains the options of the engine with which the run began.
 	Engine workflow.Worker `json:"engine"`
-	// Repository is what the workspace was cloned from. Its commits are copied to the mirror
+	// Repository is the source of the workspace's clone. Its commits are copied to the mirror
 	// of that repository on this machine.
 	Repository host.Repository `json:"repository"`
 }
@@ -76,8 +76,8 @@ func (h *OwnRun) newDaemon(
 	return f, f.save()
 }
 
-// oldDaemon prepares to reach the daemon of a run whose worker has died, to end the run. If
-// the daemon was killed, the next incarnation is started.
+// oldDaemon prepares to reach the daemon of a run whose worker died, to end the run. If the
+// daemon was killed, the next incarnation is started.
 func (h *OwnRun) oldDaemon(ctx context.Context, p *wiring.Project, log *slog.Logger) (*hostDaemon, error) {
 	data, err := os.ReadFile(h.daemonFile(p))
 	if err != nil {
@@ -134,8 +134,8 @@ func (f *hostDaemon) save() error {
 	return durable.WriteFile(f.path, append(text.JSON(f.record), '\n'), 0o600)
 }
 
-// forget deletes the record of a run that nothing is left of on its host, and what the engine
-// keeps of it.
+// forget deletes the record of a run that left nothing on its host, and the engine's files
+// about it.
 func (f *hostDaemon) forget(ctx context.Context, run reconcile.Run) {
 	if run.Remote == reconcile.RemoteBegun {
 		return
@@ -151,8 +151,8 @@ func (f *hostDaemon) forget(ctx context.Context, run reconcile.Run) {
 }
 
 // reach starts the daemon, unless it serves, and connects to it. It is a runner.Reach: begun
-// is false only if the first attempt has shown that nothing has happened on the host. After
-// any other error it tries again, because only the host can say whether something has.
+// is false only if the first attempt showed that nothing happened on the host. After any other
+// error it tries again, because only the host can say whether something happened.
 func (f *hostDaemon) reach(
 	ctx context.Context,
 	waits func(why string),
@@ -172,7 +172,7 @@ func (f *hostDaemon) reach(
 		}
 		known, _ := errors.AsType[*reconcile.Error](err)
 		if f.run.Ending && known != nil && known.Code == remote.CodeDied {
-			f.run.Incarnation.Number++ // it ends what the killed one has left
+			f.run.Incarnation.Number++ // it ends the processes left by the killed daemon
 			if err := f.save(); err != nil {
 				return far, true, err
 			}
@@ -205,8 +205,8 @@ func (f *hostDaemon) try(ctx context.Context) (far runner.Far, err error) {
 		return far, err
 	}
 	if !f.run.Known {
-		// This is stored before the first call, so a run has not begun if its record does not
-		// say it.
+		// This is stored before the first call: if the record does not say it, the run did not
+		// begin.
 		f.run.Known = true
 		if err := f.save(); err != nil {
 			client.Close()

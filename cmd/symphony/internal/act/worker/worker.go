@@ -1,4 +1,4 @@
-// Package worker is the process symphony worker: it takes one run, carries it out, and records
+// Package worker is the process symphony worker: it takes a run, carries it out, and records
 // the outcome.
 package worker
 
@@ -42,12 +42,12 @@ const (
 // Options are for Run.
 type Options struct {
 	ID, StateDir, Workflow string
-	// Slot is the path of the account's slot that the pass has handed over; empty if the
-	// number of runs is unbounded.
+	// Slot is the path of the account's slot, handed over by the pass; empty if the number of
+	// runs is unbounded.
 	Slot string
 	// Model is the model that the operator's command names; empty for the workflow's.
 	Model string
-	// End: the run's worker has died, and this one only ends the run on its host.
+	// End: the run's worker died, and this worker only ends the run on its host.
 	End bool
 }
 
@@ -94,7 +94,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	)
 	stopReaping := Supervise(ctx, log)
 	defer stopReaping()
-	// The environment file need not be readable here: the pass has handed over its variables.
+	// The environment file need not be readable here: the pass handed over its variables.
 	p := wiring.NewProject(w, o.Workflow, o.StateDir)
 	switch {
 	case o.End:
@@ -121,7 +121,7 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 	return nil
 }
 
-// OwnRun is a run that this worker has taken.
+// OwnRun is a run that this worker took.
 type OwnRun struct {
 	Run   reconcile.Run
 	DB    *state.DB
@@ -129,14 +129,14 @@ type OwnRun struct {
 	exe   string // the path of this program
 	model string
 	slot  *os.File // the account's slot, held while it is open; nil for none
-	// logins is what the workers of the same pass share of their login shells, nil for
-	// nothing.
+	// logins is the file in which the workers of the same pass share the results of their
+	// login shells, nil for none.
 	logins *os.File
 }
 
 // takeRun makes this process the owner of the run. If it fails, it changes nothing.
 func takeRun(ctx context.Context, w *environ.Env, o Options) (*OwnRun, error) {
-	// Not every system supports it; docs/security.md explains what that means there.
+	// Not every system supports it; docs/security.md explains the consequences there.
 	if err := proc.NonDumpable(); err != nil && !errors.Is(err, errors.ErrUnsupported) {
 		return nil, fmt.Errorf("hiding the key from other processes: %w", err)
 	}
@@ -297,10 +297,10 @@ func (h *OwnRun) carryOut(
 	return err
 }
 
-// proveLabels returns the labels of the issue that have a row with set_by in agent.by_label
-// and that one of the operators has set. It asks the tracker once, only for runs of an agent
-// and only if the issue has such a label, and records the answer for show. A row that does not
-// count is left out, also if the tracker does not answer.
+// proveLabels returns the issue's labels that agent.by_label lists with set_by and that an
+// operator set. It asks the tracker once, only for runs of an agent and only about issues with
+// such a label, and records the answer for show. A row that does not count is left out, also
+// if the tracker does not answer.
 func (h *OwnRun) proveLabels(
 	ctx context.Context, t *reconcile.TrackerAdapter, cfg *workflow.Config, dir string, log *slog.Logger,
 ) ([]string, error) {
@@ -325,8 +325,8 @@ func (h *OwnRun) proveLabels(
 	return wiring.ByOperators(proofs), nil
 }
 
-// readWorkflow returns the configuration with which the run was dispatched, without what
-// agent.by_label changes.
+// readWorkflow returns the configuration with which the run was dispatched, without the
+// changes of agent.by_label.
 func (h *OwnRun) readWorkflow(dir string, p *wiring.Project, secret []byte) (*workflow.Config, error) {
 	data, err := os.ReadFile(filepath.Join(dir, runner.WorkflowFile))
 	if err != nil {
@@ -374,8 +374,8 @@ func (h *OwnRun) endThere(ctx context.Context, p *wiring.Project, log *slog.Logg
 // link.
 const lostAfterEnding = 5 * time.Minute
 
-// askInTracker has a pass comment on the issue what the agent asks for: a pass of its own, or
-// the next one of a loop.
+// askInTracker lets a pass comment the agent's requests on the issue: a pass of its own, or
+// the next pass of a loop.
 func (h *OwnRun) askInTracker(p *wiring.Project, log *slog.Logger) {
 	if wiring.Looping(p.StateDir) {
 		if err := os.WriteFile(wiring.RequestFile(p.StateDir), []byte(h.Run.ID), 0o600); err != nil {

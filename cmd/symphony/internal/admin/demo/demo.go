@@ -1,5 +1,5 @@
 // Package demo runs real passes with real workers on a folder of issues, a repository and a
-// WORKFLOW.md in a temporary folder, and prints what happens.
+// WORKFLOW.md in a temporary folder, and prints their progress.
 package demo
 
 import (
@@ -44,7 +44,7 @@ const (
 	demoStep      = 150 * time.Millisecond
 )
 
-// playground is the folder of a demo and what runs for it.
+// playground is the folder of a demo and the progress of its runs.
 type playground struct {
 	w   *term.Env
 	dir string
@@ -58,13 +58,13 @@ type playground struct {
 // Options are the flags and the argument of demo.
 type Options struct {
 	RealAgent bool // codex, not the scripted agent
-	// the user's repository, of which a copy is worked on; empty for a made-up one
+	// the user's repository, to work on a copy of it; empty for a made-up repository
 	Repository string
 	Remove     bool // the temporary folder at the end
 }
 
-// Run takes the issues to their handoff, and shows what can be looked at afterwards unless the
-// folder is removed.
+// Run takes the issues to their handoff. Afterwards, unless the folder is removed, it shows
+// where to look.
 func Run(ctx context.Context, w *term.Env, o Options) (err error) {
 	made, err := os.MkdirTemp("", "symphony-demo-")
 	if err != nil {
@@ -109,7 +109,7 @@ func (d *playground) project() *wiring.Project {
 	return wiring.NewProject(d.w.Environment(), d.workflow(), d.stateDir())
 }
 
-// flags are what later commands need to find the project.
+// flags are the flags with which later commands find the project.
 func (d *playground) flags() string {
 	return fmt.Sprintf("-w %s --state-dir %s", text.ShellQuote(d.workflow()), text.ShellQuote(d.stateDir()))
 }
@@ -118,7 +118,7 @@ func failed(hint, format string, args ...any) error {
 	return reconcile.NewError("demo_failed", fmt.Sprintf(format, args...), hint)
 }
 
-// addIssues writes the files of the issues, for the scripted agent with what it is to do.
+// addIssues writes the files of the issues, with instructions for the scripted agent.
 func (d *playground) addIssues(context.Context) error {
 	var issues []struct {
 		Title       string
@@ -283,7 +283,7 @@ func (d *playground) play(ctx context.Context) error {
 		"not every issue was handed over within %s", text.Duration(bound))
 }
 
-// approve does what a person would: it moves an issue in review, for which others wait, to its
+// approve acts as the reviewer: it moves an issue in review, for which others wait, to its
 // end.
 func (d *playground) approve(ctx context.Context) error {
 	blocker := text.First(d.issues, func(i reconcile.Issue) bool {
@@ -296,8 +296,8 @@ func (d *playground) approve(ctx context.Context) error {
 	return d.tracker.Move(ctx, blocker.ID, "Done")
 }
 
-// show prints which issues have changed their states, which runs have ended, and what the pass
-// did.
+// show prints the issues that changed their states, the runs that ended, and the actions of
+// the pass.
 func (d *playground) show(ctx context.Context, r pass.Result) error {
 	before := d.issues
 	now, err := d.readIssues(ctx)
@@ -348,7 +348,7 @@ func (d *playground) show(ctx context.Context, r pass.Result) error {
 	return nil
 }
 
-// stopAll ends what is still running when the demo is interrupted.
+// stopAll ends the running workers when the demo is interrupted.
 func (d *playground) stopAll(ctx context.Context) error {
 	p := d.project()
 	if !p.HasState() {
@@ -394,8 +394,8 @@ func (d *playground) lookBack(ctx context.Context) error {
 	return nil
 }
 
-// program is how the program at that path is called from a shell. A program that go run has
-// built is gone when it ends.
+// program returns the command to call the program at that path from a shell. A program built
+// by go run is gone when it ends.
 func program(path string) string {
 	if path == "" || wiring.BuiltByGoRun(path) {
 		return "go run ./cmd/symphony"

@@ -23,7 +23,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	path := ""
 	if found := programWord().FindStringSubmatch(e.config.Codex.Command); found != nil {
 		var err error
-		if path, err = e.program(ctx, found[1]); err != nil {
+		path, err = e.program(ctx, found[1])
+		if err != nil {
 			return failWith(err)
 		}
 		if path == "" {
@@ -39,7 +40,8 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 		list = failWith(err)
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
-		switch _, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home); {
+		_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
+		switch {
 		case err != nil:
 			list = append(list, failWith(err)...)
 		case warning != "":
@@ -68,7 +70,8 @@ func (e *environment) loginHint() string {
 	if kind, err := wiring.AgentOf(e.config.Agent.Kind); err == nil && !e.config.Codex.Inherit &&
 		!kind.LoginInFile(home) {
 		command = fmt.Sprintf(
-			"write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share only a login in "+
+			"write cli_auth_credentials_store = \"file\" into %s/config.toml, because agents can share "+
+				"only a login in "+
 				"a file, then %s",
 			home,
 			command,
@@ -77,7 +80,8 @@ func (e *environment) loginHint() string {
 	return command + ", as this account"
 }
 
-// checkLogin asks codex for its login. Without one a thread starts, but its first turn fails.
+// checkLogin asks codex for its login. Without a login a thread starts, but its first turn
+// fails.
 func checkLogin(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	login, err := i.Session.Login(ctx, i.Cwd)
@@ -113,15 +117,16 @@ func checkLogin(ctx context.Context, e *environment) []finding {
 	return ok("the model provider %s has its key in %s", login.Provider, login.EnvKey)
 }
 
-// checkModel asks codex whether it knows the model. One that it does not know fails only in
-// the first turn.
+// checkModel asks codex whether it knows the model. An unknown model fails only in the first
+// turn.
 func checkModel(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	model, known, err := i.Session.Models(ctx, i.Cwd)
 	if err != nil {
 		return failWith(err)
 	}
-	if model = cmp.Or(e.config.Codex.Model, model); model == "" || len(known) == 0 ||
+	model = cmp.Or(e.config.Codex.Model, model)
+	if model == "" || len(known) == 0 ||
 		slices.Contains(known, model) {
 		return nil
 	}
@@ -132,7 +137,7 @@ func checkModel(ctx context.Context, e *environment) []finding {
 // systemHome is where codex finds the settings of all accounts.
 const systemHome = "/etc/codex"
 
-// checkHome reports what agents have of the operator's codex home, and what they don't.
+// checkHome reports which parts of the operator's codex home agents get, and which they don't.
 func checkHome(_ context.Context, e *environment) []finding {
 	home := wiring.OpenAccount(e.p, e.config.Codex.Home).Home
 	kind, err := wiring.AgentOf(e.config.Agent.Kind)
@@ -144,13 +149,15 @@ func checkHome(_ context.Context, e *environment) []finding {
 		return failWith(err)
 	}
 	list := ok("agents have the login and the model of %s, and nothing else of it", home)
-	switch names := strings.Join(unshared, ", "); {
+	names := strings.Join(unshared, ", ")
+	switch {
 	case names == "" && e.config.Codex.Inherit:
 		list = ok("agents inherit %s (codex.inherit)", home)
 	case names != "" && e.config.Codex.Inherit:
 		list = warn(
 			fmt.Sprintf("agents inherit all of %s (codex.inherit): %s", home, names),
-			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a home for agents in codex.home",
+			"rules, hooks and MCP servers work outside the sandbox: remove codex.inherit, or name a "+
+				"home for agents in codex.home",
 		)
 	case names != "":
 		list = ok("agents have the login and the model of %s, but not: %s", home, names)
@@ -158,8 +165,11 @@ func checkHome(_ context.Context, e *environment) []finding {
 	if system, err := kind.OperatorOnly(systemHome); err != nil {
 		list = append(list, failWith(err)...)
 	} else if len(system) > 0 {
-		list = append(list, warn(fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, strings.Join(system, ", ")),
-			"remove what must not work outside the sandbox")...)
+		names := strings.Join(system, ", ")
+		list = append(list, warn(
+			fmt.Sprintf("what %s sets applies to agents, too: %s", systemHome, names),
+			"remove what must not work outside the sandbox",
+		)...)
 	}
 	return list
 }
@@ -169,13 +179,15 @@ func checkSandbox(ctx context.Context, e *environment) []finding {
 	i, _ := e.agent()
 	if !confine.Confines(i.Policy) {
 		return warn(
-			"codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own account or container can",
+			"codex.turn_sandbox_policy turns codex's sandbox off: agents can do whatever symphony's own "+
+				"account or container can",
 			"remove it, unless this is a dedicated container or virtual machine",
 		)
 	}
 	err := i.TrySandbox(ctx)
 	if runner.Collided(err) { // such as by the codex of the other environment
-		if i, err = e.startAgent(ctx); err == nil {
+		i, err = e.startAgent(ctx)
+		if err == nil {
 			err = cmp.Or(i.TrySandbox(ctx), i.Close())
 		}
 	}
@@ -212,14 +224,16 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 		)
 	case e.config.Agent.OnApproval == workflow.Approve && string(e.config.Codex.ApprovalPolicy) != `"never"`:
 		return warn(
-			"agents can read "+names+" by commands that codex asks about, because agent.on_approval: approve lets them leave the sandbox",
+			"agents can read "+names+" by commands that codex asks about, because agent.on_approval: "+
+				"approve lets them leave the sandbox",
 			"set agent.on_approval: ask, or run symphony under an account of its own",
 		)
 	}
 	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
 		return warn(
-			"agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its sandbox can't deny it",
+			"agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its "+
+				"sandbox can't deny it",
 			"use names without * ? [ ] { } for workspace.root, agent.writable_roots and environment files",
 		)
 	}

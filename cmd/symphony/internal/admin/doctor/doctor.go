@@ -1,6 +1,6 @@
 // Package doctor checks everything that a run of a project needs: the workflow, the tracker,
-// codex, programs, directories, the schedule. Each check runs in two environments: the caller's,
-// and the bare one of a schedule.
+// codex, programs, directories, the schedule. Each check runs in two environments: the
+// caller's, and the bare environment of a schedule.
 package doctor
 
 import (
@@ -23,11 +23,11 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// check is one line of the report.
+// check is a line of the report.
 type check struct {
 	name  string
 	needs need
-	// run returns what it found, good or bad; nil if the check does not apply.
+	// run returns its findings, good or bad; nil if the check does not apply.
 	run func(ctx context.Context, e *environment) []finding
 	// ifDifferent is the hint if both environments are fine but different; empty if that does
 	// no harm.
@@ -35,18 +35,18 @@ type check struct {
 	about       subject
 }
 
-// subject is what a check is about, if agents may work on other machines.
+// subject is the subject of a check, if agents may work on other machines.
 type subject int
 
 const (
 	ofProject subject = iota // it is made always
-	ofAgents                 // the machine of agents: it is not made if that is another one
-	// the machine of agents, or that on which git reaches the repository, which is always this
-	// one
+	ofAgents                 // the machine of agents: the check is left out if that is another machine
+	// the machine of agents, or the machine on which git reaches the repository, which is
+	// always this machine
 	ofRepository
 )
 
-// need is a condition of a check. If it is not met, the check is skipped and another one
+// need is a condition of a check. If it is not met, the check is skipped and another check
 // reports why.
 type need int
 
@@ -61,7 +61,7 @@ const (
 	needsAgent // a codex that starts
 )
 
-// JSON is what doctor --json prints.
+// JSON is the output of doctor --json.
 type JSON = []finding
 
 // needsProject reports whether the condition needs a workflow. Where there is none, its check
@@ -72,8 +72,11 @@ func (n need) needsProject() bool { return n == needsWorkflow || n == needsConfi
 var checks = []check{
 	{"workflow", needsNothing, checkWorkflow, "", ofProject},
 	{
-		"environment file", needsWorkflow, checkEnvFile,
-		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here", ofProject,
+		"environment file",
+		needsWorkflow,
+		checkEnvFile,
+		"its path follows from the state directory and XDG_CONFIG_HOME: use the same of both in the schedule and here",
+		ofProject,
 	},
 	{"key", needsConfig, checkKey, "", ofProject},
 	{"tracker", needsKey, checkTracker, "", ofProject},
@@ -118,7 +121,7 @@ var checks = []check{
 }
 
 const (
-	// checkBound is the time limit of a check. A check that has not returned after giveUpBound
+	// checkBound is the time limit of a check. A check that does not return within giveUpBound
 	// is reported.
 	checkBound  = 45 * time.Second
 	giveUpBound = 50 * time.Second
@@ -127,7 +130,7 @@ const (
 // Options are the flags of doctor.
 type Options struct {
 	StateDir string // the value of --state-dir
-	// Named is set if the caller has named a workflow. Otherwise, if the workflow is missing,
+	// Named is set if the caller named a workflow. Otherwise, if the workflow is missing,
 	// doctor checks the machine alone.
 	Named   bool
 	Verbose bool
@@ -135,9 +138,9 @@ type Options struct {
 	Engine bool
 }
 
-// Examine runs all checks at once, so that one that hangs delays no other, and prints their
-// findings: first what is fine, in the order of the checks, then what needs attention, what
-// fails, and a summary.
+// Examine runs all checks at once, so that a check that hangs delays no other, and prints
+// their findings: first the good findings, in the order of the checks, then the warnings, the
+// failures, and a summary.
 func Examine(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	called := newEnvironment(ctx, asCalled, p, o.Named, nil)
 	called.tryEngine = o.Engine
@@ -214,7 +217,7 @@ func (e *environment) start(ctx context.Context, c check, giveUp time.Duration) 
 	return out
 }
 
-// answer is the answer of a check in one environment.
+// answer is the answer of a check in an environment.
 type answer struct {
 	findings []finding
 	skipped  bool // because of a fault that another check reports
@@ -233,7 +236,7 @@ func (s status) MarshalText() ([]byte, error) {
 	return []byte([...]string{"ok", "warn", "fail"}[s]), nil
 }
 
-// finding is one finding of a check in one environment.
+// finding is a finding of a check in an environment.
 type finding struct {
 	Check   string `json:"check"`
 	Status  status `json:"status"`
@@ -259,7 +262,7 @@ func fail(message, hint string) []finding {
 	return []finding{{Status: statusFail, Message: message, Hint: hint}}
 }
 
-// failWith turns an error into findings, one for each fault.
+// failWith turns an error into findings, a finding for each fault.
 func failWith(err error) (list []finding) {
 	faults := workflow.Faults(err)
 	var known *reconcile.Error
@@ -269,7 +272,7 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &known):
 		faults = append(faults, known)
 	case errors.As(err, &ofAgent):
-		// The chain of errors ends with what the agent printed last.
+		// The chain of errors ends with the last output of the agent.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
 		hint := cmp.Or(
 			words.Hint(string(ofAgent.Code), ""),

@@ -36,20 +36,20 @@ type environment struct {
 	p      *wiring.Project
 	report wiring.CheckReport
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
-	// machine is set if there is no workflow; config then has the defaults.
+	// machine is set if there is no workflow; config then contains the defaults.
 	machine bool
 	// tryEngine: a trial job is asked for.
 	tryEngine bool
-	other     *environment // the caller's environment, if this one is the schedule's
+	other     *environment // the caller's environment, if this is the schedule's
 
-	// All checks share one login shell, one codex and one answer of the tracker.
+	// All checks share a login shell, a codex and an answer of the tracker.
 	login   func() loginShell
 	agent   func() (*runner.Inspection, error)
 	tracker func() trackerAnswer
 }
 
 // newEnvironment reads the workflow. If it was not named and does not exist, the configuration
-// has the defaults.
+// contains the defaults.
 func newEnvironment(
 	ctx context.Context,
 	as string,
@@ -132,7 +132,7 @@ func (e *environment) startAgent(ctx context.Context) (*runner.Inspection, error
 		return nil, err
 	}
 	if e.other != nil && e.other.config != nil {
-		// codex may exit if another one makes its database in a new home at the same time
+		// codex may exit if another codex makes its database in a new home at the same time
 		_, _ = e.other.agent()
 	}
 	ctx, cancel := context.WithTimeout(ctx, startBound)
@@ -183,8 +183,8 @@ func (e *environment) codexHome() string {
 
 const (
 	loginBound = 20 * time.Second // for a login shell
-	// a login shell that takes longer delays each run noticeably; on a busy machine every one
-	// takes a second
+	// a slower login shell delays each run noticeably; on a busy machine any login shell takes
+	// a second
 	slowLogin = 2 * time.Second
 )
 
@@ -196,8 +196,8 @@ type loginShell struct {
 }
 
 // startLogin runs a login shell in the environment of hooks and agents, twice if the first
-// time was slow because the disk had to read its files, and ends what the profile has left in
-// the background.
+// time was slow because the disk had to read its files, and ends the processes that the
+// profile left in the background.
 func (e *environment) startLogin(ctx context.Context) (shell loginShell) {
 	id := "doctor-" + wiring.NewRunID(e.p.Env.Now())
 	env := wiring.RunnerConfig(e.p, e.config).HookEnv(e.p.Environ())
@@ -282,7 +282,7 @@ func (e *environment) hintForProgram(ctx context.Context, name string) string {
 		}
 	}
 	caller := cmp.Or(e.other, e)
-	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc has set it
+	for _, dir := range filepath.SplitList(caller.p.Env.Getenv("PATH")) { // as ~/.bashrc set it
 		if filepath.IsAbs(dir) && isProgram(filepath.Join(dir, name)) {
 			return fmt.Sprintf(
 				"it is in %s, which only your terminal has in PATH: add to %s: export PATH=%[1]s:$PATH",

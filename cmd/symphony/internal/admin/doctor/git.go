@@ -125,7 +125,7 @@ func (e *environment) gitEnviron() []string {
 	return wiring.RunnerConfig(e.p, e.config).GitEnv(e.p.Environ(), e.login().profile)
 }
 
-// checkLocalClone finds what a clone on this machine lacks, if it is the remote.
+// checkLocalClone reports the missing parts of a clone on this machine, if it is the remote.
 func checkLocalClone(ctx context.Context, e *environment, address string) []finding {
 	dir := strings.TrimPrefix(address, "file://")
 	if !filepath.IsAbs(dir) {
@@ -152,8 +152,8 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	return nil
 }
 
-// inScratch makes a script run in a new directory. It prints ok, or in one line what the
-// script has said.
+// inScratch makes a script run in a new directory. It prints ok, or the output of the failed
+// script on a single line.
 func inScratch(script string) string {
 	return `set -f; d=$(mktemp -d) || exit; trap 'rm -rf "$d"' EXIT; cd "$d" || exit
 said=$({ ` + script + `; } 2>&1 </dev/null) && echo ok || echo $said`
@@ -198,9 +198,9 @@ func checkCommit(ctx context.Context, e *environment) []finding {
 		"correct the setting or the hook, which git config --show-origin --list shows")
 }
 
-const mostSaid = 300 // bytes of what git has said
+const mostSaid = 300 // bytes of git's output
 
-// noIdentity matches what git says about a commit without an author.
+// noIdentity matches git's message about a commit without an author.
 var noIdentity = text.Pattern(`tell me who you are|no email was given|empty ident|identity unknown`)
 
 // checkSignature signs a commit as a delivery does, where nobody could type a passphrase.
@@ -224,7 +224,8 @@ func checkSignature(ctx context.Context, e *environment) []finding {
 	}
 	return fail(
 		"git can't sign a commit: "+text.Short(said, mostSaid),
-		"correct user.signingKey and gpg.format in your git configuration: the key must need no passphrase, or an agent must have it",
+		"correct user.signingKey and gpg.format in your git configuration: the key must need no "+
+			"passphrase, or an agent must have it",
 	)
 }
 
@@ -236,7 +237,8 @@ func repositoryHint(repository workflow.Repository, answer string) string {
 	case strings.Contains(answer, "could not read Username"):
 		return "git has no password for it: run gh auth setup-git, or configure another credential helper"
 	case strings.Contains(answer, "Permission denied (publickey"):
-		return "give the server the public key of this account, which ssh-keygen makes, or write an https address into repository.url"
+		return "give the server the public key of this account, which ssh-keygen makes, or write an " +
+			"https address into repository.url"
 	case strings.Contains(answer, "Host key verification failed"):
 		return "run " + look + " in a terminal, and confirm the key of the server"
 	case answer == "" && repository.Base == "":

@@ -19,7 +19,7 @@ var startedFile = text.Pattern(
 )
 
 // checkHooks compares scripts of the workflow with the files that they start: in the clone
-// around WORKFLOW.md if that is one of repository.url, and otherwise only those with an
+// around WORKFLOW.md if it is a clone of repository.url, and otherwise only files with an
 // absolute path.
 func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	h := e.config.Hooks
@@ -56,8 +56,8 @@ func checkHooks(ctx context.Context, e *environment) (list []finding) {
 	return list
 }
 
-// fileProblem returns what keeps a file from being started, empty if nothing does or that is
-// not known.
+// fileProblem returns the reason why a file can't be started, empty if it can or that is not
+// known.
 func (e *environment) fileProblem(ctx context.Context, name string, shell, atHome bool) string {
 	path := strings.Replace(name, "~/", e.p.Env.Home+"/", 1)
 	if atHome && !filepath.IsAbs(path) {
@@ -83,7 +83,7 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 			return ""
 		}
 	}
-	// What is ignored may be installed or built before.
+	// An ignored file may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
 	mode, err := e.shell(
 		ctx,
@@ -99,7 +99,7 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 	return ""
 }
 
-// sameRepository reports whether two addresses are of one repository.
+// sameRepository reports whether two addresses lead to the same repository.
 func sameRepository(a, b string) bool {
 	_, onGitHub := workflow.OnGitHub(a)
 	_, same := workflow.OnGitHub(b)

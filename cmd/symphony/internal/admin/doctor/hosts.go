@@ -61,7 +61,8 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 	case repository.URL != "" && a.Author == "" && (repository.Name == "" || repository.Email == ""):
 		return fail(
 			name+": git does not know an author for the agents' commits",
-			"set repository.git_name and repository.git_email, or user.name and user.email with git config --global there",
+			"set repository.git_name and repository.git_email, or user.name and user.email with git "+
+				"config --global there",
 		)
 	case a.Git == "":
 		return warn(

@@ -133,12 +133,13 @@ func checkAccount(_ context.Context, e *environment) []finding {
 		return nil
 	}
 	return warn(
-		"symphony runs as root: its agents can read the files of all accounts, and what leaves the sandbox can change them",
+		"symphony runs as root: its agents can read the files of all accounts, and what leaves the "+
+			"sandbox can change them",
 		"run symphony under an account of its own",
 	)
 }
 
-// checkRelease looks for a newer release, if the operator has set where to ask.
+// checkRelease looks for a newer release, if the operator set where to ask.
 func checkRelease(ctx context.Context, e *environment) []finding {
 	address := e.p.Env.Getenv(wiring.ReleasesVar)
 	if address == "" || e.as != asCalled {

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// result is what a check found.
+// result is the result of a check.
 type result struct {
 	name              string
 	called, scheduled []finding // as called, and by the schedule
@@ -79,8 +79,8 @@ func (r *report) add(found result) {
 	}
 }
 
-// end prints what is not fine, the failures last, and the summary. It returns an exit.Only if
-// a check fails.
+// end prints the findings that are not fine, the failures last, and the summary. It returns an
+// exit.Only if a check fails.
 func (r *report) end() error {
 	r.findNetwork()
 	findings := []finding{}
@@ -129,7 +129,8 @@ func (r *report) findNetwork() {
 	r.results = append(r.results, result{name: networkCheck, called: []finding{{
 		Check: networkCheck, Status: statusFail, As: caused[0].As,
 		Message: fmt.Sprintf("no answer for %s: %s", strings.Join(names, ", "), caused[0].Message),
-		Hint:    "check the network of this machine: connection, name server, proxy; a schedule lacks the proxy variables of your shell",
+		Hint: "check the network of this machine: connection, name server, proxy; a schedule lacks " +
+			"the proxy variables of your shell",
 	}}})
 }
 
@@ -143,7 +144,7 @@ func unreachable(err error) bool {
 	return errors.As(err, new(*url.Error)) || errors.As(err, new(*net.OpError))
 }
 
-// gitUnreachable finds what git, curl and ssh print without a network.
+// gitUnreachable finds the messages of git, curl and ssh without a network.
 var gitUnreachable = text.Pattern(`(?i)could not resolve|failed to connect|couldn't connect|` +
 	`connection (refused|timed out)|unreachable|no route to host|name resolution`)
 
@@ -153,8 +154,8 @@ var marks = [...]struct{ terminal, pipe string }{{"✓", "+"}, {"!", "!"}, {"✗
 // nameCells is the width of the longest name of a check.
 const nameCells = len("environment file")
 
-// print prints the findings of a check: what is not fine, or else all in one line. With -v
-// each finding has its own.
+// print prints the findings of a check: only the faults and warnings, or if there are none,
+// all findings in a line. With -v each finding gets its own line.
 func (r *report) print(found result) {
 	w := r.w
 	list := found.merge()

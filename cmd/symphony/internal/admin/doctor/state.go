@@ -60,8 +60,8 @@ func checkState(ctx context.Context, e *environment) (list []finding) {
 	return list
 }
 
-// checkSchedule reports whether a schedule runs passes, what is wrong with it, and how the
-// last pass ended.
+// checkSchedule reports whether a schedule runs passes, the faults of the schedule, and how
+// the last pass ended.
 func checkSchedule(ctx context.Context, e *environment) (list []finding) {
 	if e.machine && e.as == asCalled {
 		return checkScheduler(ctx, e)

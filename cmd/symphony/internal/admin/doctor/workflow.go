@@ -19,7 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// checkWorkflow reports what symphony check reports.
+// checkWorkflow reports the findings of symphony check.
 func checkWorkflow(_ context.Context, e *environment) (list []finding) {
 	if e.machine {
 		return warn(
@@ -131,7 +131,7 @@ type trackerAnswer struct {
 	err    error
 	budget reconcile.Budget // with the times of the answer
 	mute   *reconcile.Error // symphony can't comment; nil if it can
-	// warnings are about what the tracker has answered, such as a token that may only read.
+	// warnings are about the tracker's answers, such as a token that may only read.
 	warnings []string
 	// unnamed: the tracker can't look up names, and was asked for the issues in active states
 	// instead.
@@ -201,7 +201,8 @@ func checkTracker(_ context.Context, e *environment) []finding {
 		list = ok("%s can be read", found.Project.Name)
 		if err := unix.Access(t.Folder, unix.W_OK|unix.X_OK); t.Folder != "" && err != nil {
 			list = warn(
-				found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move their issues to another state",
+				found.Project.Name+" can be read, but not written ("+err.Error()+"): agents can't move "+
+					"their issues to another state",
 				"make the folder and its files writable for the account that symphony runs as",
 			)
 		}
@@ -238,7 +239,8 @@ func checkClock(_ context.Context, e *environment) []finding {
 	if off < 0 {
 		side = "behind"
 	}
-	if off = off.Abs(); off < clockTolerance {
+	off = off.Abs()
+	if off < clockTolerance {
 		return ok("agrees with the tracker's")
 	}
 	return warn(fmt.Sprintf("%s %s the tracker's", text.Duration(off), side),

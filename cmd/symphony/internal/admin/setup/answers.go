@@ -41,7 +41,7 @@ var ExampleNames = []string{"branch", pullRequestExample, reviewExample}
 type answers struct {
 	Tracker    string // the kind, such as linear
 	Path       string // the folder of issues, for the kind file
-	Example    string // one of ExampleNames
+	Example    string // a name in ExampleNames
 	Endpoint   string
 	Project    string
 	Team       string
@@ -58,11 +58,11 @@ type answers struct {
 	Waiting string
 	Begun   string
 
-	// Stacks are the languages and tools of the repository. The first one is verified.
+	// Stacks are the languages and tools of the repository. The first stack is verified.
 	Stacks []Stack
 }
 
-// findStates finds the active states, the states that end an issue, and the one in which an
+// findStates finds the active states, the states that end an issue, and the state in which an
 // issue is handed over.
 func (s *starter) findStates(ctx context.Context) error {
 	for _, state := range s.project.States {
@@ -161,8 +161,8 @@ func (s *starter) state(name string) (reconcile.TrackerState, error) {
 	})
 }
 
-// partOf is what a state means for an agent: waiting, begun, rework or review, from its kind
-// and the name of a started one.
+// partOf is the meaning of a state for an agent: waiting, begun, rework or review. It follows
+// from the state's kind, and for a started state from its name.
 func partOf(s reconcile.TrackerState) string {
 	name := strings.ToLower(s.Name)
 	switch {
@@ -288,7 +288,7 @@ func (d dialog) expand(path string) string {
 	return path
 }
 
-// findRoot sets the directory for workspaces: the one of the flag, or ~/symphony/PROJECT. It
+// findRoot sets the directory for workspaces: the value of the flag, or ~/symphony/PROJECT. It
 // warns about a temporary directory.
 func (s *starter) findRoot(context.Context) error {
 	root := s.options.Root
@@ -364,7 +364,7 @@ func (s *starter) render() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// yamlScalar writes a text as YAML in one line, with quotes where it needs them.
+// yamlScalar writes a text as YAML in a single line, with quotes where it needs them.
 func yamlScalar(text string) (string, error) {
 	list, err := yamlList([]string{text})
 	return strings.TrimSuffix(strings.TrimPrefix(list, "["), "]"), err

@@ -41,7 +41,11 @@ with a sentence for each. If a file says it already, check that it is right, and
 
 func (s *starter) checkFile() error {
 	s.interactive = false // there is nothing to ask
-	for _, flag := range [][2]string{{"--key-file", s.options.KeyFile}, {"--project", s.options.Project}, {"--endpoint", s.options.Endpoint}} {
+	for _, flag := range [][2]string{
+		{"--key-file", s.options.KeyFile},
+		{"--project", s.options.Project},
+		{"--endpoint", s.options.Endpoint},
+	} {
 		if flag[1] != "" {
 			return exit.Usage(
 				"init: %s has no meaning with --tracker file, which needs no key and no network",
@@ -54,7 +58,8 @@ func (s *starter) checkFile() error {
 	if s.options.Path == "" && exists(filepath.Join(dir, backlogPath)) {
 		s.answers.Path = backlogPath
 	}
-	if s.folder = s.answers.Path; !filepath.IsAbs(s.folder) {
+	s.folder = s.answers.Path
+	if !filepath.IsAbs(s.folder) {
 		s.folder = filepath.Join(dir, s.folder)
 	}
 	return nil
@@ -192,7 +197,8 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 			lines = append(
 				lines,
 				fmt.Sprintf(
-					"%q is not yet a status of Backlog.md: add it to statuses in its configuration, so backlog can set it",
+					"%q is not yet a status of Backlog.md: add it to statuses in its configuration, so "+
+						"backlog can set it",
 					name,
 				),
 			)

@@ -46,7 +46,8 @@ func (s *starter) findRemote(ctx context.Context) error {
 			api,
 		)
 	}
-	if s.answers.Endpoint = cmp.Or(s.options.Endpoint, api); s.answers.Endpoint == s.tracker.Endpoint {
+	s.answers.Endpoint = cmp.Or(s.options.Endpoint, api)
+	if s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
 	s.options.Repository = cmp.Or(s.options.Repository, remote)
@@ -62,7 +63,10 @@ func (s *starter) findRemote(ctx context.Context) error {
 		name = ""
 	}
 	if name == "" && !s.interactive {
-		if err := s.missing([2]string{"--project OWNER/NAME, because no git remote origin is on GitHub", s.options.Project}); err != nil {
+		if err := s.missing([2]string{
+			"--project OWNER/NAME, because no git remote origin is on GitHub",
+			s.options.Project,
+		}); err != nil {
 			return err
 		}
 	}
@@ -83,7 +87,7 @@ func (s *starter) checkToken(context.Context) error {
 }
 
 // StateLabels are the labels that are states. The latest comes first, so that an agent moves
-// an issue by adding one.
+// an issue by adding a label.
 func (a answers) StateLabels() (labels []string) {
 	for _, name := range append(slices.Clone(a.Active), a.Review) {
 		if lower := strings.ToLower(name); lower != "open" && lower != "closed" && name != "" {

@@ -44,8 +44,8 @@ func (k keys) inFile() (key string) {
 	return key
 }
 
-// known returns the key that is already configured. It prefers the key of the environment file,
-// because a schedule has no other.
+// known returns the key that is already configured. It prefers the key of the environment
+// file, because a schedule reads no other.
 func (k keys) known() string {
 	key := k.inFile()
 	for _, name := range k.names {
@@ -55,7 +55,7 @@ func (k keys) known() string {
 }
 
 // path is the environment file that contains the key, or will contain it: the file for all
-// projects if it has this key.
+// projects if the key is there.
 func (k keys) path(key string) string {
 	for _, name := range k.names {
 		if k.p.OwnEnv[name] == "" && k.p.SharedEnv[name] == key {
@@ -73,7 +73,8 @@ func (s *starter) findKey(ctx context.Context) error {
 	if s.options.KeyFile != "" {
 		var err error
 		source = "--key-file"
-		if key, err = s.readKey(s.options.KeyFile); err != nil {
+		key, err = s.readKey(s.options.KeyFile)
+		if err != nil {
 			return err
 		}
 		if have := s.keys.inFile(); have != "" && have != key && exists(s.p.EnvPath()) {
@@ -154,7 +155,7 @@ func (s *starter) tryKey(ctx context.Context, key, source string) error {
 	return nil
 }
 
-// writeKey writes the environment file, unless there is one, which then contains the key.
+// writeKey writes the environment file, unless it exists, because then it contains the key.
 func (s *starter) writeKey(context.Context) (undo func() error, err error) {
 	path := s.keys.path(s.key)
 	if s.keyFromGh || exists(path) {

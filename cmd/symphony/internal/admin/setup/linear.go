@@ -71,11 +71,13 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 	}
 	slug := s.options.Project
 	if slug == "" {
-		if slug, err = s.chooseProject(ctx); err != nil {
+		slug, err = s.chooseProject(ctx)
+		if err != nil {
 			return err
 		}
 	}
-	if s.project, err = s.account.Project(ctx, slug, s.answers.Labels[0]); err != nil {
+	s.project, err = s.account.Project(ctx, slug, s.answers.Labels[0])
+	if err != nil {
 		return err
 	}
 	if len(s.project.States) == 0 {
@@ -85,8 +87,8 @@ func (s *starter) findProject(ctx context.Context) (err error) {
 	return nil
 }
 
-// chooseProject lists projects until the operator enters the number of one, or a text that
-// only one matches. A text that several match narrows the list down.
+// chooseProject lists projects until the operator enters a project's number, or a text that
+// matches a single project. A text that several match narrows the list down.
 func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	all := s.account.Projects
 	if len(all) == 0 {
@@ -122,8 +124,8 @@ func (s *starter) chooseProject(ctx context.Context) (string, error) {
 	}
 }
 
-// matchingProjects returns the projects with the text in name, slug or address; only one if
-// its name or slug is the text.
+// matchingProjects returns the projects with the text in name, slug or address; only the
+// project whose name or slug is the text, if any.
 func matchingProjects(all []reconcile.TrackerProject, text string) (matching []reconcile.TrackerProject) {
 	text = strings.ToLower(text)
 	for _, p := range all {

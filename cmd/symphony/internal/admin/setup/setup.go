@@ -1,5 +1,5 @@
-// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for what
-// no flag gives.
+// Package setup writes a WORKFLOW.md and its environment file, and asks the operator for
+// everything that no flag gives.
 package setup
 
 import (
@@ -33,25 +33,25 @@ type Options struct {
 	StateDirSet bool
 }
 
-// kind is what init does for one kind of tracker.
+// kind contains the steps of init for a kind of tracker.
 type kind struct {
 	name string
-	// help is what init --help says about it, in lines of at most 120 characters.
+	// help is the text of init --help about it, in lines of at most 120 characters.
 	help string
-	// suits reports whether the operator's folder or environment suggests it; nil for the one
+	// suits reports whether the operator's folder or environment suggests it; nil for the kind
 	// that is proposed otherwise.
 	suits func(*starter, context.Context) bool
-	// check finds what is wrong before the first question is asked; may be nil.
+	// check reports faults before the first question is asked; may be nil.
 	check func(*starter) error
 	// find are the steps that find the project and its states, in order.
 	find []func(*starter, context.Context) error
-	// write writes what the workflow needs beside it. undo removes that again.
+	// write writes the other files that the workflow needs. undo removes them again.
 	write func(*starter, context.Context) (undo func() error, err error)
-	// summary lists what was written and what is left to do. more is its part of the JSON.
+	// summary lists the files written and the steps left to do. more is its part of the JSON.
 	summary func(*starter) (lines []string, more JSON)
 }
 
-// JSON is what init --json prints.
+// JSON is the output of init --json.
 type JSON struct {
 	Workflow      string `json:"workflow"`
 	WorkspaceRoot string `json:"workspace_root"`
@@ -61,7 +61,7 @@ type JSON struct {
 	ProjectSlug     string `json:"project_slug,omitempty"` // of Linear
 	Team            string `json:"team,omitempty"`         // of Linear, its key
 	Repository      string `json:"repository,omitempty"`   // of the issues on GitHub
-	// the tracker has the label that agents need
+	// the label that agents need exists in the tracker
 	LabelExists *bool `json:"label_exists,omitempty"`
 	// Verify is verify.command, if init knows how the repository is tested.
 	Verify string `json:"verify,omitempty"`
@@ -76,7 +76,7 @@ var kinds = []kind{linearKind, githubKind, fileKind}
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }
 
-// Help is what init --help says about each kind of tracker.
+// Help is the text of init --help about each kind of tracker.
 func Help() string {
 	return strings.Join(text.Map(kinds, func(k kind) string { return k.help }), "\n\n")
 }
@@ -87,7 +87,7 @@ type dialog struct {
 	interactive bool // the operator can be asked
 }
 
-// starter is one call of symphony init: the flags, the answers, and what will be written.
+// starter is a call of symphony init: the flags, the answers, and the texts to write.
 type starter struct {
 	dialog
 	p           *wiring.Project // of the workflow, which does not exist yet
@@ -98,21 +98,22 @@ type starter struct {
 	keyOfGitHub bool // gh may have the key
 	kind        kind
 	tracker     reconcile.TrackerSetup
-	account     reconcile.TrackerAccount // what the key can see
+	account     reconcile.TrackerAccount // the things that the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
 	clone       string          // a directory with the repository or a clone of it; empty for none
 	written     *wiring.Project // with the workflow that will be written
 	folder      string          // the absolute path of the issues, for --tracker file
-	firstPath   string          // of the issue that was written; empty if the folder has issues
-	first       string          // the identifier of an issue in an active state; empty for none
-	labelled    bool            // that issue has the label
+	// of the issue that was written; empty if the folder already contained issues
+	firstPath string
+	first     string // the identifier of an issue in an active state; empty for none
+	labelled  bool   // that issue carries the label
 }
 
 func nothing() error { return nil }
 
-// Run asks for what the options leave open, checks it with the tracker, and writes WORKFLOW.md
-// and what belongs to it.
+// Run asks for everything that the options leave open, checks it with the tracker, and writes
+// WORKFLOW.md and the files that belong to it.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	s := &starter{
 		dialog:  dialog{w, w.OnTerminal() && !w.JSON},
@@ -142,7 +143,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	return nil
 }
 
-// check finds what is wrong before the first question is asked.
+// check reports faults before the first question is asked.
 func (s *starter) check(ctx context.Context) error {
 	dir := filepath.Dir(s.p.Path)
 	name := s.answers.Example
@@ -237,7 +238,7 @@ func (s *starter) setTracker(_ context.Context, name string) error {
 }
 
 // missing returns an error for the flags without a value, which are needed where the operator
-// can't be asked. Each flag is a pair of what it is called and its value.
+// can't be asked. Each flag is a pair of its name and its value.
 func (d dialog) missing(flags ...[2]string) error {
 	var names []string
 	for _, flag := range flags {
@@ -261,8 +262,8 @@ func existing(path, hint string) error {
 	return reconcile.NewError("already_exists", path+" exists", hint)
 }
 
-// ask asks one question. An empty line accepts the proposal, or is an error if there is none,
-// as the end of the input (Ctrl-D) is. A key is not echoed.
+// ask asks a question. An empty line accepts the proposal, or is an error if there is none, as
+// is the end of the input (Ctrl-D). A key is not echoed.
 func (d dialog) ask(ctx context.Context, question, what, proposal string) (string, error) {
 	if proposal != "" {
 		question += " [" + text.Visible(proposal) + "]"
@@ -313,12 +314,12 @@ func (d dialog) setValue(
 	}
 }
 
-// printError prints what is wrong with an answer.
+// printError prints the fault of an answer.
 func (d dialog) printError(err error) {
 	fmt.Fprintln(d.w.Stderr, text.Visible(exit.From(err).Message))
 }
 
-// write creates the workflow and what belongs to it, or nothing.
+// write creates the workflow and the files that belong to it, or nothing.
 func (s *starter) write(ctx context.Context, source []byte) error {
 	if exists(s.p.Path) {
 		return existing(s.p.Path, "it was not changed; name another place with -w FILE")
@@ -333,8 +334,8 @@ func (s *starter) write(ctx context.Context, source []byte) error {
 	return nil
 }
 
-// notWritten explains an error of the file system, unless it has a code of its own, as a full
-// disk has.
+// notWritten explains an error of the file system, unless it already carries a code, as for a
+// full disk.
 func notWritten(err error) error {
 	if exit.From(err).Code != "internal" {
 		return err
@@ -346,7 +347,7 @@ func notWritten(err error) error {
 	)
 }
 
-// report prints what was written, what is left to do in the tracker, and the next commands.
+// report prints the files written, the steps left to do in the tracker, and the next commands.
 func (s *starter) report(ctx context.Context) {
 	w := s.w
 	flags := ""
@@ -389,7 +390,7 @@ func (s *starter) report(ctx context.Context) {
 	fmt.Fprintf(w.Stdout, "\n  %s\n", text.VisibleLines(strings.Join(next, "\n  ")))
 }
 
-// findIssue finds the issue that is run first, preferably one with the label. Without an
+// findIssue finds the issue to run first, preferably an issue with the label. Without an
 // answer of the tracker there is none.
 func (s *starter) findIssue(ctx context.Context) {
 	written := wiring.NewProject(s.w.Environment(), s.p.Path, s.p.StateDir)

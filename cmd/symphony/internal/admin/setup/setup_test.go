@@ -40,7 +40,12 @@ func TestProposeStates(t *testing.T) {
 	for _, c := range []struct{ states, example, active, handover string }{
 		{begin + ",Done=completed", "branch", "Todo,In Progress", ""},
 		{begin + ",In Review=started,Done=completed", "branch", "Todo,In Progress", "In Review"},
-		{begin + ",In Review=started,Human Review=started,Rework=started,Merging=started", "pull-request", "Todo,In Progress,Rework", "Human Review"},
+		{
+			begin + ",In Review=started,Human Review=started,Rework=started,Merging=started",
+			"pull-request",
+			"Todo,In Progress,Rework",
+			"Human Review",
+		},
 		{begin + ",In Review=started,Human Review=started", "review", "In Review", "Human Review"},
 		{begin + ",In Review=started", "review", "In Review", "In Progress"},
 		{begin, "review", "", "In Progress"},
@@ -140,7 +145,8 @@ func TestRender(t *testing.T) {
 			{"both", func(a *answers) { a.Terminal = a.Active }, "invalid_config"},
 		} {
 			s := testStarter(c.change)
-			if s.answers.Example = example; example == reviewExample &&
+			s.answers.Example = example
+			if example == reviewExample &&
 				strings.HasPrefix(s.answers.Begun, "{") {
 				c.code = "" // its prompt names no state
 			}
@@ -181,15 +187,16 @@ func TestFindStack(t *testing.T) {
 		"build.gradle.kts: gradlew:": "",
 		"yarn.lock: package.json:{}": `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` +
 			" yarn install --frozen-lockfile && yarn node --test",
-		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`:           `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
-		"package.json:{} go.mod:module":                                 "go vet ./... && go test ./...|node --test",
-		`package-lock.json:{} package.json:{"scripts":{"test":"jest"}}`: "npm ci --no-audit --no-fund --offline && npm test",
-		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:             "npm test",
-		"pyproject.toml:[tool.ruff] requirements.txt:pytest":            `"$XDG_CACHE_HOME/venv/bin/python" -m pytest || [ $? = 5 ]`,
-		"pyproject.toml:[project] tests/test_a.py:":                     `"$XDG_CACHE_HOME/venv/bin/python" -m unittest discover -s tests || [ $? = 5 ]`,
-		"setup.py: tests/__init__.py: Cargo.toml:":                      `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest || [ $? = 5 ]`,
-		"pyproject.toml:[tool.ruff]":                                    "",
-		"mvnw: pom.xml:":                                                `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
+		`bun.lockb: package.json:{"scripts":{"test":"jest"}}`: `BUN_INSTALL_CACHE_DIR="$XDG_CACHE_HOME/bun" bun install --frozen-lockfile && bun run test`,
+		"package.json:{} go.mod:module":                       "go vet ./... && go test ./...|node --test",
+		`package-lock.json:{} package.json:{"scripts":{"test":"jest"}}`: "npm ci --no-audit --no-fund " +
+			"--offline && npm test",
+		`package.json:{"scripts":{"test":"exit&&echo-no"}}`:  "npm test",
+		"pyproject.toml:[tool.ruff] requirements.txt:pytest": `"$XDG_CACHE_HOME/venv/bin/python" -m pytest || [ $? = 5 ]`,
+		"pyproject.toml:[project] tests/test_a.py:":          `"$XDG_CACHE_HOME/venv/bin/python" -m unittest discover -s tests || [ $? = 5 ]`,
+		"setup.py: tests/__init__.py: Cargo.toml:":           `CARGO_TARGET_DIR="$XDG_CACHE_HOME/target" cargo test --offline|"$XDG_CACHE_HOME/venv/bin/python" -m unittest || [ $? = 5 ]`,
+		"pyproject.toml:[tool.ruff]":                         "",
+		"mvnw: pom.xml:":                                     `./mvnw -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`,
 	} {
 		s := testStarter(func(*answers) {})
 		s.w.Environ = os.Environ()
@@ -199,7 +206,11 @@ func TestFindStack(t *testing.T) {
 			test.OK(t, os.MkdirAll(filepath.Join(s.clone, filepath.Dir(name)), 0o755))
 			test.OK(t, os.WriteFile(filepath.Join(s.clone, name), []byte(content), 0o600))
 		}
-		for _, args := range []string{"init -q", "add -A", "-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin"} {
+		for _, args := range []string{
+			"init -q",
+			"add -A",
+			"-c user.name=a -c user.email=a@b.c commit -q --allow-empty -m Begin",
+		} {
 			s.git(t.Context(), s.clone, strings.Fields(args)...)
 		}
 		stacks := s.stacks(t.Context(), s.clone)

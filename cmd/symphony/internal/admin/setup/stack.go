@@ -7,17 +7,17 @@ import (
 	"strings"
 )
 
-// Stack is how projects of one kind are verified in the sandbox, which has no network.
+// Stack tells how a kind of project is verified in the sandbox, without a network.
 type Stack struct {
 	Name  string
-	Files []string // a repository with one of them at its top has this stack
-	// Verify is the command that has to succeed before an issue is handed over; empty if none
-	// is known to work without a network.
+	Files []string // any of them at the top of a repository shows this stack
+	// Verify is the command that must succeed before an issue is handed over; empty if no
+	// command is known to work without a network.
 	Verify string
-	// Fetch puts what Verify needs into a place that the agent can read. It is a part of a
-	// hook, and runs in a copy of the base.
+	// Fetch puts the files that Verify needs into a place that the agent can read. It is a
+	// part of a hook, and runs in a copy of the base.
 	Fetch string
-	// Ignore is what builds and tests leave in the work tree.
+	// Ignore lists the files that builds and tests leave in the work tree.
 	Ignore string
 }
 
@@ -51,7 +51,7 @@ const (
 )
 
 // Stacks are the stacks that init knows, the most telling first: a package.json often belongs
-// to tools of another stack. Of several rows with one name the first that fits counts.
+// to tools of another stack. Of several rows with the same name the first that fits counts.
 var Stacks = []Stack{
 	{"Go", []string{"go.mod"}, "go vet ./... && go test ./...", "go mod download", ""},
 	{"Rust", []string{"Cargo.lock"}, cargoTest + " --locked", "cargo fetch --locked", "/target/"},
@@ -123,13 +123,13 @@ func (d dialog) suits(ctx context.Context, dir, file string) bool {
 		strings.Contains(content, "[build-system]")
 }
 
-// adapt replaces the program that runs the tests, if the repository has another one.
+// adapt replaces the program that runs the tests, if the repository uses another program.
 func (d dialog) adapt(ctx context.Context, dir string, row Stack) Stack {
 	var manifest struct{ Scripts struct{ Test string } }
 	switch row.Name {
 	case "Node":
 		err := json.Unmarshal([]byte(d.git(ctx, dir, "show", "HEAD:package.json")), &manifest)
-		if err != nil { // npm test shows what is wrong with it
+		if err != nil { // npm test reports the fault
 			return row
 		}
 		test := manifest.Scripts.Test

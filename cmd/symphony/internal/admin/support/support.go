@@ -1,5 +1,5 @@
-// Package support writes what explains a problem into one file: what symphony's own commands
-// print, without secrets.
+// Package support writes a file that explains a problem: the output of symphony's own
+// commands, without secrets.
 package support
 
 import (
@@ -30,8 +30,8 @@ type Options struct {
 	StateDir string // the value of --state-dir
 }
 
-// Write writes the bundle, after the operator has seen what it contains and, on a terminal,
-// has agreed.
+// Write writes the bundle, after it showed the contents to the operator and, on a terminal,
+// the operator agreed.
 func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	m := archive.Manifest{Kind: "support", Version: wiring.Version(), MadeAt: w.Now().UTC()}
 	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
@@ -40,7 +40,8 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 	var issueErr error
 	if o.Issue != "" {
 		missing := func() bool { return issueErr != nil && exit.From(issueErr).Code == "issue_not_found" }
-		if issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true}); missing() {
+		issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
+		if missing() {
 			issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{})
 		}
 		if missing() { // other errors belong into the bundle
@@ -103,7 +104,7 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 	return nil
 }
 
-// printed returns what a command prints, without secrets. An error becomes part of it: a
+// printed returns the output of a command, without secrets. An error becomes part of it: a
 // broken project needs support most.
 func printed(w *term.Env, secrets *agent.Redactor, write func(w *term.Env) error) []byte {
 	var out bytes.Buffer

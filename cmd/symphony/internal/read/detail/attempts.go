@@ -24,7 +24,7 @@ type AttemptList struct {
 	Attempts    []Attempt `json:"attempts"` // the oldest first
 }
 
-// Attempt is a run, and what it has changed.
+// Attempt is a run, with its changes to the workspace.
 type Attempt struct {
 	Number int `json:"number"` // from 1, the oldest run that is recorded
 	view.RunRow

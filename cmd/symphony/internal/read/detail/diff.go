@@ -10,9 +10,9 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// WriteDiff writes what has changed in the workspace of an issue since its base commit, or
-// between attempts such as "1..2", as git diff does, and returns the run whose workspace it
-// is. Nothing that the repository names is run.
+// WriteDiff writes the changes in the workspace of an issue since its base commit, or between
+// attempts such as "1..2", as git diff does, and returns the run whose workspace it is. It
+// runs no program that the repository names.
 func WriteDiff(
 	ctx context.Context, p *wiring.Project, ref, attempts string, w io.Writer,
 ) (run reconcile.Run, err error) {
@@ -47,15 +47,15 @@ func WriteDiff(
 	return run, nil
 }
 
-// Diff is what WriteDiff writes.
+// Diff is the output of WriteDiff.
 type Diff struct {
 	Identifier string `json:"issue_identifier"`
-	// the attempts that are compared, such as 1..2; null for all that has changed
+	// the attempts that are compared, such as 1..2; null for all changes
 	Attempts *string `json:"attempts"`
 	Diff     string  `json:"diff"`
 }
 
-// lastRun is the last run of an issue, or of an agent without one, which has a workspace.
+// lastRun is the last run with a workspace of an issue, or of an agent without an issue.
 func lastRun(ctx context.Context, db *state.DB, ref string) (run reconcile.Run, err error) {
 	id, identifier, known, err := db.Views.FindIssue(ctx, ref)
 	if err != nil {

@@ -10,12 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// forecast is what a pass would do with one issue, as far as is known now. The zero value
-// means unknown.
+// forecast tells how the next pass would act on an issue, as far as is known now. The zero
+// value means unknown.
 type forecast struct {
 	action reconcile.ActionKind // dispatch, hold, release or none
 	// reason and message say why it would not start: a Skip of the planner, or that no pass
-	// sees the issue at all. Then next says what has to change.
+	// sees the issue at all. Then next says how to change that.
 	reason, message string
 	next            string
 	limit           *reconcile.Limit // of codex's account, where it stops every issue

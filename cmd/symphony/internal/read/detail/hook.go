@@ -30,7 +30,7 @@ func HookFailures(p *wiring.Project, run reconcile.Run) []HookFailure {
 	}
 	log, err := os.ReadFile(filepath.Join(host.RunDir(p.StateDir, run.ID), runner.HooksFile))
 	if err != nil {
-		return failures // it was removed with an old run; the run's error still has the reason
+		return failures // it was removed with an old run; the run's error still contains the reason
 	}
 	var hook string
 	var output []string

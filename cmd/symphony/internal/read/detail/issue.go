@@ -1,5 +1,5 @@
-// Package detail is what symphony knows of one issue: its claim, its runs, why it has its
-// status, and what happens next.
+// Package detail describes an issue: its claim, its runs, the reason of its status, and its
+// next step.
 package detail
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Issue is what symphony knows of one issue, claimed or not.
+// Issue is everything that symphony knows of an issue, claimed or not.
 type Issue struct {
 	GeneratedAt time.Time   `json:"generated_at"`
 	Status      view.Status `json:"status"`
@@ -33,19 +33,20 @@ type Issue struct {
 	Released *state.Release `json:"released"`
 	Runs     []view.RunRow  `json:"runs"` // the newest first
 	RunsKept int            `json:"runs_kept"`
-	// Timeline is what happened since the oldest of these runs, the newest first.
+	// Timeline lists the events since the oldest of these runs, the newest first.
 	Timeline []Moment `json:"timeline"`
 	ThreadID *string  `json:"thread_id"`
 	// HookFailures are the hooks that failed in the newest run.
 	HookFailures []HookFailure `json:"hook_failures"`
-	// what was pushed last; null if nothing was
+	// the last push; null if nothing was pushed
 	Delivered *reconcile.Delivered `json:"delivered"`
-	// Verification is how verify ended last in the runs listed here; null if it has not run.
+	// Verification is how verify ended last in the runs listed here; null if it never ran.
 	Verification *reconcile.Verification `json:"verification"`
 	// PullRequest belongs to the issue's branch, as the tracker described it last; null if it
-	// has described none.
+	// never described a pull request.
 	PullRequest *state.PullRequest `json:"pull_request"`
-	// WaitsFor is what the watched pull request waits for; null if none is watched.
+	// WaitsFor is the wait of the watched pull request, such as for its checks or a review;
+	// null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 	// LookErrors are why the last look at it failed.
 	LookErrors []state.LookError `json:"pull_request_errors"`
@@ -53,8 +54,8 @@ type Issue struct {
 	// requests.
 	Links     []reconcile.Link `json:"links"`
 	Workspace *WorkspaceRow    `json:"workspace"`
-	// KeptHere are commits of a workspace on another machine of which this one has a copy, and
-	// which no remote has.
+	// KeptHere are commits of a workspace on another machine that were copied to this machine,
+	// and that are in no remote.
 	KeptHere []host.Kept `json:"kept_here"`
 	// KeptErr is why they are not known; null if they are.
 	KeptErr *reconcile.Error `json:"kept_here_error"`
@@ -65,15 +66,15 @@ type Issue struct {
 	// ByLabel is the row of agent.by_label that holds for the issue; null if none does.
 	ByLabel *workflow.LabelRow `json:"by_label"`
 	// LabelsLeftOut are the labels of the issue whose rows with set_by the agent's newest run
-	// has left out.
+	// left out.
 	LabelsLeftOut []wiring.LabelProof `json:"labels_left_out"`
-	// LastMessage is what the agent of the newest run said last, and Log are the last lines of
+	// LastMessage is the last message of the newest run's agent, and Log are the last lines of
 	// that run's log without minor ones.
 	LastMessage *string          `json:"last_message"`
 	Log         []eventlog.Line  `json:"log"`
 	LogDir      *string          `json:"log_dir"`
 	TrackerErr  *reconcile.Error `json:"tracker_error"` // why the tracker did not answer
-	// Commands are an operator's commands about the issue that no pass has carried out yet.
+	// Commands are an operator's commands about the issue that wait for a pass.
 	Commands []string        `json:"pending_commands"`
 	Schedule bool            `json:"schedule_active"`
 	Project  view.ProjectRow `json:"project"`
@@ -124,17 +125,17 @@ type ClaimRow struct {
 	Error      *string               `json:"error"`
 	HoldReason *string               `json:"hold_reason"`
 	HeldAt     *time.Time            `json:"held_at"`
-	// Delivery is what remains to be done about the commits; null if nothing remains.
+	// Delivery is the work that remains to be done about the commits; null if nothing remains.
 	Delivery  *reconcile.Delivery `json:"delivery"`
 	ClaimedAt time.Time           `json:"claimed_at"`
 	Failures  int                 `json:"failures_in_a_row"`
 	Runs      int                 `json:"runs_since_change"`
 
 	ErrorCode string `json:"-"` // of Error
-	HeldNext  bool   `json:"-"` // it is held when its run has ended
+	HeldNext  bool   `json:"-"` // it is held when its run ends
 }
 
-// WorkspaceRow is the workspace of the newest run that had one.
+// WorkspaceRow is the workspace of the newest run with a workspace.
 type WorkspaceRow struct {
 	Path   string           `json:"path"`
 	Host   *string          `json:"host"`
@@ -173,7 +174,7 @@ type Options struct {
 	Lines   int    // how many of the last lines of the log; 0: the usual number
 }
 
-// Read reads what is known of an issue by its identifier or id.
+// Read reads an issue by its identifier or id.
 func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issue, err error) {
 	r := &issueReader{
 		Facts:      view.Facts{Project: p, Name: o.Name, Now: p.Env.Now().UTC()},
@@ -265,8 +266,8 @@ func (r *issueReader) addWork(ctx context.Context, v *Issue, lines int) error {
 	return err
 }
 
-// addRow adds the row of agent.by_label that holds for the issue. Whether one with set_by does
-// was found out by the agent's newest run.
+// addRow adds the row of agent.by_label that holds for the issue. The agent's newest run found
+// out whether a row with set_by holds.
 func (r *issueReader) addRow(v *Issue) error {
 	v.LabelsLeftOut = []wiring.LabelProof{}
 	if r.Config == nil || r.issue == nil {
@@ -290,8 +291,8 @@ func (r *issueReader) addRow(v *Issue) error {
 	return nil
 }
 
-// proofsOf returns who has set labels, as the agent's newest run has found out; none if there
-// are no labels to prove.
+// proofsOf returns who set labels, as the agent's newest run found out; none if there are no
+// labels to prove.
 func (r *issueReader) proofsOf(labels []string) ([]wiring.LabelProof, error) {
 	run := r.lastOfAgent()
 	if len(labels) == 0 || run.ID == "" {
@@ -313,7 +314,7 @@ func (r *issueReader) released() *state.Release {
 	return &r.releases[0]
 }
 
-// addOpen adds the open requests and the commands that no pass has carried out yet.
+// addOpen adds the open requests and the commands that wait for a pass.
 func (r *issueReader) addOpen(v *Issue) {
 	for _, request := range r.Requests {
 		if request.IssueID == r.id {
@@ -329,7 +330,7 @@ func (r *issueReader) addOpen(v *Issue) {
 	}
 }
 
-// addRuns adds the runs, what they used, and where the newest left its log.
+// addRuns adds the runs, their usage, and where the newest left its log.
 func (r *issueReader) addRuns(v *Issue) {
 	for _, run := range r.runs {
 		v.Runs = append(v.Runs, r.RunRow(run))
@@ -354,7 +355,7 @@ func (r *issueReader) addRuns(v *Issue) {
 		return
 	}
 	spent := view.Spend(r.Config.Agent.Prices, r.uses...)
-	pruned := v.Totals.Total - spent.Tokens.Total // what runs used that are no longer recorded
+	pruned := v.Totals.Total - spent.Tokens.Total // the tokens of runs that are no longer recorded
 	if pruned > 0 {
 		spent.Add(reconcile.ModelUse{Tokens: reconcile.Tokens{Total: pruned}}, r.Config.Agent.Prices)
 	}
@@ -377,7 +378,7 @@ func (r *issueReader) addLog(v *Issue, lines int) error {
 	return nil
 }
 
-// readIssue reads what the database knows of the issue.
+// readIssue reads the records of the issue from the database.
 func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error {
 	id, identifier, known, err := r.DB.Views.FindIssue(ctx, ref)
 	if err != nil {
@@ -412,7 +413,7 @@ func (r *issueReader) readIssue(ctx context.Context, ref string, v *Issue) error
 	return nil
 }
 
-// readRuns reads the runs of the issue, and what all of them have used.
+// readRuns reads the runs of the issue, and the usage of all of them.
 func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
 	var err error
 	r.runs, err = r.DB.Runs.OfIssue(ctx, r.id, shownRuns)
@@ -435,7 +436,7 @@ func (r *issueReader) readRuns(ctx context.Context, v *Issue) error {
 	return nil
 }
 
-// readOutside reads what passes have found in the tracker and in the repository: the skip, the
+// readOutside reads the findings of passes in the tracker and in the repository: the skip, the
 // releases, the pull request, the delivery.
 func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
 	var err error
@@ -465,7 +466,7 @@ func (r *issueReader) readOutside(ctx context.Context, v *Issue) error {
 	return err
 }
 
-// readWatch reads what the watched pull request of the issue waits for.
+// readWatch reads why the issue's watched pull request waits, such as for its checks.
 func (r *issueReader) readWatch(ctx context.Context, v *Issue) error {
 	feedback, on := r.Feedback()
 	if r.DB == nil || r.id == "" || !on {
@@ -488,8 +489,8 @@ func (r *issueReader) readWatch(ctx context.Context, v *Issue) error {
 	return nil
 }
 
-// askTracker asks the tracker about an issue without a claim. If it does not answer, what the
-// database knows is shown.
+// askTracker asks the tracker about an unclaimed issue. If the tracker does not answer, the
+// records of the database are shown.
 func (r *issueReader) askTracker(ctx context.Context, offline bool, v *Issue) error {
 	isKnown := r.id != ""
 	if r.claim != nil || offline && isKnown {
@@ -557,7 +558,7 @@ func (r *issueReader) knownIssue(ctx context.Context) KnownIssue {
 		}
 		row.BlockedBy = append(row.BlockedBy, *b.Identifier)
 		if r.DB != nil {
-			// after an error it has no link
+			// after an error it gets no link
 			_, _, row.Recorded[*b.Identifier], _ = r.DB.Views.FindIssue(ctx, *b.Identifier)
 		}
 	}
@@ -594,7 +595,7 @@ func newClaimRow(c *reconcile.Claim) *ClaimRow {
 	return row
 }
 
-// workspace looks at the workspace of the newest run that had one; nil if there is none.
+// workspace looks at the workspace of the newest run with a workspace; nil if there is none.
 func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	run := text.First(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
 	if run.ID == "" {
@@ -625,7 +626,7 @@ func (r *issueReader) workspace(ctx context.Context) (*WorkspaceRow, error) {
 	return row, ctx.Err()
 }
 
-// remoteWorkspace is the workspace of a run on another machine, as the last run there has
+// remoteWorkspace is the workspace of a run on another machine, as the last run there
 // described it.
 func (r *issueReader) remoteWorkspace(run reconcile.Run) *WorkspaceRow {
 	row := &WorkspaceRow{

@@ -16,7 +16,7 @@ var byPerson = []string{
 }
 
 // A worker starts a pass at the end of its run. It may take settleTime to settle the run, and
-// then decideTime to start the next one or to hold the issue.
+// then decideTime to start the next run or to hold the issue.
 const (
 	settleTime = 30 * time.Second
 	decideTime = 5 * time.Second
@@ -36,8 +36,8 @@ func (v Issue) GoesOn() bool {
 	}
 }
 
-// endedWithin reports whether the newest run has just ended, so that its own pass decides what
-// follows.
+// endedWithin reports whether the newest run ended so recently that its own pass still decides
+// the next step.
 func (v Issue) endedWithin(d time.Duration) bool {
 	return len(v.Runs) > 0 && v.Runs[0].EndedAt != nil && v.GeneratedAt.Sub(*v.Runs[0].EndedAt) < d
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// SpecIssue repeats what section 13.7 of the specification names and what Issue has under
-// another name, or not at all. Programs for other implementations find it where they expect it.
+// SpecIssue contains the fields that section 13.7 of the specification names, if Issue lacks
+// them or names them otherwise. Programs for other implementations find them where they expect
+// them.
 type SpecIssue struct {
 	ID         string   `json:"issue_id"`
 	Identifier string   `json:"issue_identifier"`
@@ -33,8 +34,8 @@ type SpecIssue struct {
 
 // Attempts are the numbers of the runs of a claim.
 type Attempts struct {
-	// Restarts is how many runs of the agent followed the first one since the issue was
-	// claimed; 0 for an unclaimed issue.
+	// Restarts is the number of runs of the agent after the first since the issue was claimed;
+	// 0 for an unclaimed issue.
 	Restarts int `json:"restart_count"`
 	// Current is the attempt of the present or the next run; 0 for the first run.
 	Current int `json:"current_retry_attempt"`
@@ -46,11 +47,11 @@ type Logs struct {
 	Sessions []SessionLog `json:"codex_session_logs"`
 }
 
-// SessionLog is the event log of one run.
+// SessionLog is the event log of a run.
 type SessionLog struct {
 	Label string `json:"label"` // the run's id
 	Path  string `json:"path"`
-	// the path of its text on the server that answers; null in what a command prints
+	// the path of its text on the server that answers; null in the output of a command
 	URL *string `json:"url"`
 }
 
@@ -61,7 +62,8 @@ type RecentEvent struct {
 	Message string        `json:"message"`
 }
 
-// specIssue makes the part of the issue that the specification names of what was read already.
+// specIssue makes the part of the issue that the specification names, from the data read
+// already.
 func (r *issueReader) specIssue(ctx context.Context, v Issue) (s SpecIssue, err error) {
 	s = SpecIssue{
 		ID:         r.id,

@@ -41,11 +41,11 @@ const (
 	MomentRun     MomentKind = "run"
 	MomentTurn    MomentKind = "turn"
 	MomentRequest MomentKind = "request"
-	// of an operator to the agent; it lasts until the agent has got it
+	// of an operator to the agent; it lasts until the agent gets it
 	MomentMessage  MomentKind = "message"
 	MomentHold     MomentKind = "held"
-	MomentRework   MomentKind = "rework"       // its pull request has brought it back
-	MomentAsked    MomentKind = "hand_over"    // its agent has asked for the handover
+	MomentRework   MomentKind = "rework"       // its pull request brought it back
+	MomentAsked    MomentKind = "hand_over"    // its agent asked for the handover
 	MomentPull     MomentKind = "pull_request" // its checks, or the pull request itself, have ended
 	MomentReview   MomentKind = "review"       // of its pull request
 	MomentHandover MomentKind = "handed_over"  // released, because its state is no longer active
@@ -61,10 +61,10 @@ var latestFirst = []MomentKind{
 
 const (
 	shownMoments = 50  // of each source of a timeline
-	shownWords   = 200 // bytes of what an agent says about its handover
+	shownWords   = 200 // bytes of an agent's words about its handover
 )
 
-// timeline returns what happened to the issue in the runs that are shown, the newest first.
+// timeline returns the events of the issue in the runs that are shown, the newest first.
 func (r *issueReader) timeline(ctx context.Context) ([]Moment, error) {
 	list := []Moment{}
 	if r.DB == nil || r.id == "" {
@@ -139,8 +139,8 @@ func (r *issueReader) momentsOf(run reconcile.Run) ([]Moment, error) {
 	return list, nil
 }
 
-// holds returns the holds of the issue. The present one is added if it has no notification: an
-// operator has held the issue.
+// holds returns the holds of the issue. A present hold without a notification is added: it was
+// made by an operator.
 func (r *issueReader) holds(ctx context.Context) ([]reconcile.Attention, error) {
 	holds, err := r.DB.Views.HoldsOfIssue(ctx, r.id, shownMoments)
 	if err != nil {
@@ -209,7 +209,7 @@ func runMoment(r view.RunRow) Moment {
 	return m
 }
 
-// deliveryText is what became of the commits of a run; empty if there were none.
+// deliveryText describes the delivery of a run's commits; empty if there were none.
 func deliveryText(d reconcile.DeliveryResult) string {
 	commits := text.Plural(d.Commits, "commit")
 	switch {
@@ -223,7 +223,7 @@ func deliveryText(d reconcile.DeliveryResult) string {
 	return ""
 }
 
-// sights are the names and results of what has happened to a pull request.
+// sights are the names and results of the events of a pull request.
 var sights = map[string][2]string{
 	reconcile.CheckSuccess: {"checks", "passed"},
 	reconcile.CheckFailure: {"checks", "failed"},
@@ -231,7 +231,7 @@ var sights = map[string][2]string{
 	reconcile.PullClosed:   {"pull request", "closed"},
 }
 
-// pullMoments are what has happened to a pull request, and when it has brought its issue back.
+// pullMoments are the events of a pull request, and when it brought its issue back.
 func pullMoments(w reconcile.Watch) (list []Moment) {
 	for _, s := range w.Seen {
 		is := sights[s.What]

@@ -25,14 +25,14 @@ type Why struct {
 	Message string `json:"message"`
 }
 
-// Next is what happens next. At is null if that does not depend on time alone.
+// Next is the next event. At is null if that does not depend on time alone.
 type Next struct {
 	Message   string     `json:"message"`
 	At        *time.Time `json:"at"`
 	NeedsPass bool       `json:"needs_pass"` // it takes a pass
 }
 
-// explain sets the status, why the issue has it, and what happens next.
+// explain sets the status, its reason, and the next event.
 func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 	c := r.claim
 	switch {
@@ -133,8 +133,8 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	}
 }
 
-// explainLostLink says since when nothing was heard of the host of a run, and what happens if
-// that lasts.
+// explainLostLink says since when nothing was heard of the host of a run, and the consequence
+// if that lasts.
 func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 	silence := text.Duration(run.Lost(r.Now))
 	v.Why = Why{
@@ -154,7 +154,7 @@ func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 		text.Duration(after), text.Duration(2*after), follows)
 }
 
-// activityOf is what a run does now.
+// activityOf is a run's present activity, such as "turn 2, the agent works".
 func activityOf(run reconcile.Run) string {
 	doing := map[reconcile.Phase]string{
 		reconcile.LaunchingAgent:      "starting codex",
@@ -168,7 +168,7 @@ func activityOf(run reconcile.Run) string {
 	return doing
 }
 
-// The codes of a Why about a released issue, and of one about which nothing is known.
+// The codes of a Why about a released issue, and about an unknown issue.
 const (
 	whyHandedOver = "handed_over"
 	whyReleased   = "released"
@@ -176,7 +176,7 @@ const (
 )
 
 // isReleased reports whether an unclaimed issue is still as it was when a pass released it: no
-// pass will start it, nor has one skipped it since.
+// pass will start it, nor did a pass skip it since.
 func (r *issueReader) isReleased(f forecast) bool {
 	release := r.released()
 	if release == nil || f.action != "" {
@@ -226,7 +226,7 @@ func heldText(c reconcile.Claim) string {
 	if c.HoldReason != reconcile.HoldOperator {
 		message = cmp.Or(c.HoldMessage, c.HoldReason)
 	}
-	known := c.HoldReason == reconcile.HoldMaxFailures || // whose message has the error
+	known := c.HoldReason == reconcile.HoldMaxFailures || // its message contains the error
 		c.HoldReason == reconcile.HoldOperator &&
 			(c.ErrorCode == reconcile.StopOperator || c.ErrorCode == reconcile.StopAll)
 	if last := view.ErrorText(c.ErrorCode, c.ErrorMessage); last != nil && !known {
@@ -268,8 +268,8 @@ func (r *issueReader) whyNotRunning(f forecast) Why {
 			"the last pass had nothing to do for it; only the tracker knows its current state",
 		}
 	}
-	// The delivery also waits for the agent if that has to correct incomplete commits, or if
-	// the next run has failed before the agent could do anything.
+	// The delivery also waits for the agent if it has to correct incomplete commits, or if the
+	// next run failed before the agent could do anything.
 	othersPushed := c.Delivery.WaitsForAgent && c.Delivery.Code == "" && c.Kind == reconcile.Continuation
 	if othersPushed {
 		const message = "others have pushed to its branch during its last run: " +
@@ -296,8 +296,8 @@ func (r *issueReader) undelivered() bool {
 	return r.claim.Delivery.Handover != nil || r.Config != nil && r.Config.Repository.Delivers()
 }
 
-// deliveryWait is what the delivery of the issue waits for; the zero value if it does not wait
-// for a host.
+// deliveryWait is the wait of the issue's delivery for a host; the zero value if it does not
+// wait for a host.
 func (r *issueReader) deliveryWait() reconcile.DeliveryWait {
 	if !r.undelivered() {
 		return reconcile.DeliveryWait{}
@@ -314,7 +314,7 @@ func (r *issueReader) trackerFault() *reconcile.Block {
 	return r.Recorded.TrackerBlock
 }
 
-// nextRun says when and on what condition a pass starts the issue.
+// nextRun says when and under which condition a pass starts the issue.
 func (r *issueReader) nextRun(why Why, f forecast) Next {
 	pass := "the next pass"
 	if r.due().After(r.Now) {

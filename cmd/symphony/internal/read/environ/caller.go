@@ -8,7 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// FromFileVar is the variable that names those variables of a worker that come from the
+// FromFileVar is the variable that names the variables of a worker that come from the
 // environment file, separated by commas. The pass that the worker starts reads these from the
 // file again.
 const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
@@ -20,18 +20,18 @@ const FromFileVar = "SYMPHONY_ENV_FILE_VARS"
 type caller struct {
 	name string
 	// sign is a variable that only this caller sets. Without it, the others are the operator's
-	// own: MAKEFLAGS=-j8 is a setting, but beside MAKELEVEL it belongs to one run of make.
-	// Empty if the variables are never a setting.
+	// own: MAKEFLAGS=-j8 is a setting, but beside MAKELEVEL it belongs to a single run of
+	// make. Empty if the variables are never a setting.
 	sign string
-	// variables are what the caller leaves. A * at the end stands for any rest.
+	// variables are the variables that the caller leaves. A * at the end stands for any rest.
 	variables []string
-	// programs reports whether the caller has put a directory on the PATH. nil if it puts none
+	// programs reports whether the caller put a directory on the PATH. nil if it puts none
 	// there.
 	programs func(dir, sign string) bool
 }
 
-// callers are those that start symphony in practice: hooks of git, timers and services, build
-// tools, and shells in a project.
+// callers are the programs that start symphony in practice: hooks of git, timers and services,
+// build tools, and shells in a project.
 var callers = []caller{
 	{
 		name: "git",
@@ -112,8 +112,8 @@ func inBin(dir, prefix string) bool {
 }
 
 // Split separates the environment of a process ("NAME=value" entries) into the operator's own
-// variables and those that the program left that has started the process. The variables in
-// keep are the operator's own, whatever their names: a worker has some from the environment
+// variables and the variables left by the program that started the process. The variables in
+// keep are the operator's own, whatever their names: a worker gets some from the environment
 // file.
 func Split(env []string, keep ...string) (own, left []string) {
 	values := map[string]string{}

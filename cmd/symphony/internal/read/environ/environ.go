@@ -1,5 +1,5 @@
-// Package environ is what an operation gets from the process and the operator: variables,
-// directories, and the clock. The terminal is not part of it.
+// Package environ provides an operation with everything that it gets from the process and the
+// operator: variables, directories, and the clock. The terminal is not part of it.
 package environ
 
 import (
@@ -10,9 +10,9 @@ import (
 
 // Env is the environment of an operation. Tests make their own.
 type Env struct {
-	// Environ are the operator's own variables, and Caller those that the program left that
-	// started this one, such as systemd's NOTIFY_SOCKET: nothing that an operation starts gets
-	// them. See [Split].
+	// Environ are the operator's own variables. Caller are the variables of the program that
+	// started this process, such as systemd's NOTIFY_SOCKET: nothing that an operation starts
+	// gets them. See [Split].
 	Environ, Caller []string
 
 	Dir  string // the working directory
@@ -22,7 +22,7 @@ type Env struct {
 	AccountHome string
 
 	Now func() time.Time
-	// Warnings receives those that are not part of a result; nil drops them.
+	// Warnings receives the warnings that are not part of a result; nil drops them.
 	Warnings func(text string)
 }
 
@@ -32,8 +32,8 @@ func (e *Env) Getenv(name string) string {
 	return v
 }
 
-// Lookup finds a variable. If Environ has it several times, the last value counts, as in a
-// shell.
+// Lookup finds a variable. If Environ contains it several times, the last value counts, as in
+// a shell.
 func (e *Env) Lookup(name string) (string, bool) {
 	for i := len(e.Environ) - 1; i >= 0; i-- {
 		if v, ok := strings.CutPrefix(e.Environ[i], name+"="); ok {

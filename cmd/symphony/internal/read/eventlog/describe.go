@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/agent"
 )
 
-// Line is what a reader sees of an event, or of the two events at the beginning and the end of
-// a command.
+// Line is an event as shown to a reader, or the two events at the beginning and the end of a
+// command.
 type Line struct {
 	At   time.Time `json:"at"`
 	Kind Kind      `json:"kind"`
@@ -26,7 +26,7 @@ type Line struct {
 	// DurationMS is how long a command or a call took, or takes until now, in milliseconds;
 	// nil if that is unknown.
 	DurationMS *int64 `json:"duration_ms,omitempty"`
-	// Text has several lines if the agent's words or its command have.
+	// Text consists of several lines if the agent's words or its command do.
 	Text string `json:"text"`
 	// Ending is why a command failed, such as "exit 2" or "declined".
 	Ending string `json:"ending,omitempty"`
@@ -52,7 +52,7 @@ const (
 	Request Kind = "request" // an approval or a question, or its answer
 	Fault   Kind = "fault"
 	Note    Kind = "note" // everything else
-	// Unknown is a line of the log that is not an event. It has no time.
+	// Unknown is a line of the log that is not an event. It carries no time.
 	Unknown Kind = "unknown"
 )
 
@@ -81,7 +81,7 @@ func (l Line) Mark() string {
 	return cmp.Or(signs[l.Kind], "·")
 }
 
-// Reasoning is what the agent thought; empty for other lines.
+// Reasoning is the agent's reasoning; empty for other lines.
 func (l Line) Reasoning() string {
 	said, found := strings.CutPrefix(l.Text, string(agent.ItemReasoning)+": ")
 	if !found || !l.Minor || l.Kind != Note {
@@ -90,7 +90,7 @@ func (l Line) Reasoning() string {
 	return said
 }
 
-// Reader describes the events of one run in the order of the log. Paths below Workspace are
+// Reader describes the events of a run in the order of the log. Paths below Workspace are
 // shortened.
 type Reader struct {
 	Workspace string
@@ -102,9 +102,8 @@ type started struct {
 	line Line
 }
 
-// Running returns the lines of the commands and calls that have begun and not ended, the
-// oldest first, with the time that each has taken until now. If the run has ended, it has ended
-// them.
+// Running returns the lines of the commands and calls that began and did not end, the oldest
+// first, each with its duration until now. The end of the run also ends them.
 func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	for _, s := range r.running {
 		s.line.Minor = false
@@ -118,8 +117,8 @@ func (r *Reader) Running(now time.Time, ended bool) (lines []Line) {
 	return lines
 }
 
-// Read describes one line of a log. It returns false for an event that tells a reader nothing.
-// The beginning of a command is a minor line, because its end has the same text.
+// Read describes a line of a log. It returns false for an event that tells a reader nothing.
+// The beginning of a command is a minor line, because its end repeats the text.
 func (r *Reader) Read(data []byte) (Line, bool) {
 	var e agent.Event
 	if json.Unmarshal(data, &e) != nil || e.Name == "" {
@@ -133,8 +132,8 @@ func (r *Reader) Read(data []byte) (Line, bool) {
 	return l, ok
 }
 
-// follow records which items are running, and computes how long one took if the agent did not
-// say.
+// follow records which items are running, and computes how long an item took if the agent did
+// not say.
 func (r *Reader) follow(i *agent.Item, l *Line) {
 	at := slices.IndexFunc(r.running, func(s started) bool { return s.id == i.ID })
 	if !i.Ended {
@@ -163,7 +162,7 @@ func (r *Reader) describe(e agent.Event) (Line, bool) {
 		return Line{Kind: Note, Text: message, Minor: e.Usage != nil}, !e.Routine
 	case agent.EventPrompt:
 		var p agent.PromptEvent
-		_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no text
+		_ = json.Unmarshal(e.Raw, &p) // a payload that was cut yields no text
 		return Line{
 			Kind:   Prompt,
 			Text:   "prompt of " + message,
@@ -232,7 +231,7 @@ func requestText(event, message string) string {
 	return message
 }
 
-// describeMutation describes a change in the tracker. The call that made it has a line of its
+// describeMutation describes a change in the tracker. The call that made it gets a line of its
 // own, so only a failure matters.
 func describeMutation(payload json.RawMessage, message string) Line {
 	var m reconcile.Mutation
@@ -256,7 +255,7 @@ func (r *Reader) describeItem(i *agent.Item, message string) (Line, bool) {
 		l.Status = Succeeded
 	}
 	switch i.Kind {
-	case agent.ItemPrompt: // it has an event of its own
+	case agent.ItemPrompt: // the prompt is also an event of its own
 		return l, false
 	case agent.ItemMessage:
 		return Line{Kind: Words, Text: cmp.Or(strings.TrimSpace(i.Text), message)}, i.Ended
@@ -362,15 +361,15 @@ func linesOf(s string) []string {
 	return lines
 }
 
-// How many lines of detail a line has in short.
+// How many lines of detail Short keeps.
 const (
 	promptLines = 3
 	outputLines = 10 // of a command that failed
 	resultLines = 3  // of a call that failed
 )
 
-// Short returns the line with what a reader wants at first: a command in one line, the
-// beginning of a prompt, and the end of what a failed command printed. It names what is left
+// Short returns the line with the parts that a reader wants at first: a command in a line, the
+// beginning of a prompt, and the end of a failed command's output. It names the parts left
 // out: "18 more lines", "3 earlier lines".
 func (l Line) Short() (short Line, left string) {
 	all := l.Detail
@@ -389,7 +388,7 @@ func (l Line) Short() (short Line, left string) {
 		short.Detail = all[:min(len(all), resultLines)]
 		left = "more line"
 	default:
-		short.Detail = all[max(0, len(all)-outputLines):] // the last lines show what went wrong
+		short.Detail = all[max(0, len(all)-outputLines):] // the last lines show the error
 		left = "earlier line"
 	}
 	if more := len(all) - len(short.Detail); more > 0 {

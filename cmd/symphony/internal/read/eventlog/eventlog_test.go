@@ -89,7 +89,11 @@ func TestLogReplacedWhileRead(t *testing.T) {
 func TestLastLine(t *testing.T) {
 	const prompt = `{"event":"turn_prompt","message":"one"}`
 	long := `{"event":"notification","message":"` + strings.Repeat("x", 1<<20) + `"}`
-	for _, log := range []string{prompt + "\n", prompt + "\n" + prompt[:9], `{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n"} {
+	for _, log := range []string{
+		prompt + "\n",
+		prompt + "\n" + prompt[:9],
+		`{"event":"turn_prompt"}` + "\n" + prompt + "\n" + long + "\nno event\n",
+	} {
 		dir := t.TempDir()
 		test.Write(t, Path(dir, "run-1"), log)
 		test.Equal(t, "the last prompt", string(test.Must(Last(dir, "run-1", "prompt"))), prompt)

@@ -31,16 +31,17 @@ func File(runDir string) string { return filepath.Join(runDir, "events.jsonl") }
 // Tail is the end of the log of a run.
 type Tail struct {
 	Lines []Line // without minor ones, and with short details
-	// Message is what the agent said last: of the run's own thread, not of a sub-agent. Empty
-	// if it has said nothing.
+	// Message is the agent's last message: of the run's own thread, not of a sub-agent. Empty
+	// if there is none.
 	Message string
 }
 
-// tailWindow is how many bytes at the end of a log are read first. A line has at most 32 KiB.
+// tailWindow is how many bytes at the end of a log are read first. A line is at most 32 KiB
+// long.
 const tailWindow = 256 << 10
 
 // ReadTail returns the last lines of a run's log, at most n of them, and the agent's last
-// message. ended is set if the run has ended. A run without a log has none.
+// message. ended is set after the end of the run. Without a log, the tail is empty.
 func ReadTail(stateDir string, run reconcile.Run, n int, now time.Time, ended bool) (Tail, error) {
 	for window := int64(tailWindow); ; window *= 8 {
 		t, whole, err := readTail(stateDir, run, window, now, ended)
@@ -79,8 +80,8 @@ func readTail(
 	return t, whole, err
 }
 
-// ReadRun returns the whole log of a run, without minor lines other than what the agent
-// thought. ended is set if the run has ended.
+// ReadRun returns the whole log of a run, without minor lines other than the agent's
+// reasoning. ended is set after the end of the run.
 func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lines []Line, err error) {
 	r := Reader{Workspace: run.WorkspacePath}
 	err = EachLine(stateDir, run.ID, func(data []byte) {
@@ -92,7 +93,7 @@ func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lin
 	return append(lines, r.Running(now, ended)...), err
 }
 
-// Each shows the events in the log of a run. A run without a log has none.
+// Each shows the events in the log of a run; none if there is no log.
 func Each(stateDir, runID string, show func(agent.Event)) error {
 	return EachLine(stateDir, runID, func(data []byte) {
 		var e agent.Event
@@ -109,7 +110,7 @@ func EachLine(stateDir, runID string, show func([]byte)) error {
 }
 
 // eachOfLast shows the whole lines in the last window bytes of a log and of the file that it
-// has replaced. whole reports that there are no more.
+// replaced. whole reports that there are no more.
 func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err error) {
 	var parts []io.Reader
 	for _, name := range []string{path, agent.PreviousEvents(path)} {
@@ -135,12 +136,13 @@ func eachOfLast(path string, window int64, show func([]byte)) (whole bool, err e
 		if inside {
 			show(data)
 		}
-		inside = true // the first line may be a part of one
+		inside = true // the first line may be cut
 	})
 	return whole, err
 }
 
-// WorkEnd returns what a run has left in its workspace; nil if its log does not say so.
+// WorkEnd returns the changes that a run left in its workspace; nil if its log does not say
+// so.
 func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 	_, err = eachOfLast(Path(stateDir, runID), tailWindow, func(data []byte) {
 		if !bytes.Contains(data, []byte(agent.EventWorkEnd)) { // most lines need no decoding
@@ -149,7 +151,7 @@ func WorkEnd(stateDir, runID string) (end *host.WorkEnd, err error) {
 		var e agent.Event
 		if json.Unmarshal(data, &e) == nil && e.Name == agent.EventWorkEnd {
 			end = &host.WorkEnd{}
-			_ = json.Unmarshal(e.Raw, end) // as the worker has written it
+			_ = json.Unmarshal(e.Raw, end) // as the worker wrote it
 		}
 	})
 	return end, err
@@ -164,7 +166,7 @@ func ofThread(data []byte, thread string) bool {
 	return json.Unmarshal(data, &e) == nil && (thread == "" || e.ThreadID == "" || e.ThreadID == thread)
 }
 
-// kinds are the kinds of events that Last finds. A command counts as soon as it has started.
+// kinds are the kinds of events that Last finds. A command counts as soon as it starts.
 var kinds = map[string]func(agent.Event) bool{
 	"prompt":  func(e agent.Event) bool { return e.Name == agent.EventPrompt },
 	"command": func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemCommand },
@@ -194,8 +196,8 @@ type Follower struct {
 	rest []byte   // a line without its end
 }
 
-// ReadPrevious shows the file that was replaced by the current log, if there is one. It opens
-// the current file first, so that a replacement in between loses no line.
+// ReadPrevious shows the file, if any, that the current log replaced. It opens the current
+// file first, so that a replacement in between loses no line.
 func (f *Follower) ReadPrevious(path string, show func([]byte)) error {
 	if err := f.open(); err != nil {
 		return err
@@ -228,7 +230,7 @@ func (f *Follower) open() error {
 	return nil
 }
 
-// stillAt reports whether the open file is the one at the path.
+// stillAt reports whether the open file is still the file at the path.
 func (f *Follower) stillAt(path string) (bool, error) {
 	if f.file == nil {
 		return false, nil
@@ -267,7 +269,7 @@ func (f *Follower) Read(show func([]byte)) error {
 	}
 }
 
-// Rest shows a last line that has no end.
+// Rest shows a last line without an end.
 func (f *Follower) Rest(show func([]byte)) {
 	if len(f.rest) > 0 {
 		show(f.rest)
@@ -298,11 +300,11 @@ func eachLine(r io.Reader, show func([]byte)) (rest []byte, err error) {
 	}
 }
 
-// Turn is one turn of a run.
+// Turn is a turn of a run.
 type Turn struct {
 	Number    int
-	At, Until time.Time // Until is zero if the log has no end of the turn
-	// completed, failed, cancelled or ended; empty if the log has no end of the turn
+	At, Until time.Time // Until is zero if the log lacks the end of the turn
+	// completed, failed, cancelled or ended; empty if the log lacks the end of the turn
 	Result string
 	Text   string // why it did not complete; may be empty
 }
@@ -318,8 +320,8 @@ var turnResults = map[string]string{
 	agent.EventTurnEndedWithError: "ended",
 }
 
-// Turns returns the turns of a run that its log has, the oldest first. Of a very long log it
-// reads the end.
+// Turns returns the turns in a run's log, the oldest first. Of a very long log it reads the
+// end.
 func Turns(stateDir string, run reconcile.Run) (list []Turn, err error) {
 	_, err = eachOfLast(Path(stateDir, run.ID), turnsWindow, func(line []byte) {
 		// The name of an event comes right after its time, so that most lines need no
@@ -336,7 +338,7 @@ func Turns(stateDir string, run reconcile.Run) (list []Turn, err error) {
 		switch {
 		case e.Name == agent.EventPrompt:
 			var p agent.PromptEvent
-			_ = json.Unmarshal(e.Raw, &p) // a payload that was cut has no number
+			_ = json.Unmarshal(e.Raw, &p) // a payload that was cut lacks the number
 			if p.Turn == 0 && last >= 0 {
 				p.Turn = list[last].Number + 1
 			}

@@ -21,7 +21,7 @@ const (
 	// Of the command wait.
 	Held       = 5
 	Asks       = 6
-	NotStarted = 7   // no agent works on the issue, and no pass will start one
+	NotStarted = 7   // no agent works on the issue, and no pass will start an agent
 	TimedOut   = 124 // as timeout(1)
 )
 
@@ -30,7 +30,7 @@ type Only int
 
 func (c Only) Error() string { return fmt.Sprintf("exit code %d", int(c)) }
 
-// From returns the error in the chain that has a code, or gives err one.
+// From returns the error with a code in the chain, or gives err a code.
 func From(err error) *reconcile.Error {
 	if known, ok := errors.AsType[*reconcile.Error](host.WithCode(err)); ok {
 		return known
@@ -41,7 +41,7 @@ func From(err error) *reconcile.Error {
 	return &reconcile.Error{Code: "internal", Message: err.Error(), Err: err}
 }
 
-// About puts what an error is about before its message; nil stays nil.
+// About puts the subject of an error before its message; nil stays nil.
 func About(subject string, err error) error {
 	if err == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Row is one host. Its state may also be unreachable.
+// Row is a host. Its state may also be unreachable.
 type Row struct {
 	view.HostRow
 	// Codex and Git are the versions that a login shell of the account finds there; empty for
@@ -54,7 +54,7 @@ func Rows(ctx context.Context, p *wiring.Project) ([]Row, error) {
 	return rows, nil
 }
 
-// ask adds what the host says.
+// ask adds the host's answer.
 func (r *Row) ask(ctx context.Context, p *wiring.Project) {
 	ctx, cancel := context.WithTimeout(ctx, askBound)
 	defer cancel()

@@ -16,13 +16,13 @@ import (
 // ContentType is the media type of Text.
 const ContentType = "text/plain; version=0.0.4; charset=utf-8"
 
-// family is a metric: a name, its type and what it means. All its samples have the labels
+// family is a metric: a name, its type and its meaning. All its samples carry the labels
 // project and workflow.
 type family struct{ name, kind, help string }
 
 const gauge, counter = "gauge", "counter"
 
-// readable is the one metric of a project that can't be read.
+// readable is the only metric of a project that can't be read.
 const readable = "symphony_project_readable"
 
 // families are the metrics in their order. The metrics of the schedule stay true in a file that
@@ -122,8 +122,8 @@ func label(name, value string) string {
 	return name + `="` + escape.Replace(strings.ToValidUTF8(value, "?")) + `"`
 }
 
-// sample is one value, with the label that tells it from the project's others; none if the
-// name of the label is empty.
+// sample is a value, with the label that tells it from the project's others; without a label
+// if the label's name is empty.
 type sample struct {
 	label, of string
 	value     float64
@@ -163,19 +163,19 @@ func samplesOf(v view.Overview, version string) samples {
 	return s
 }
 
-// addIssues adds the numbers of issues by their status, each issue once, and what waits for a
-// person.
+// addIssues adds the numbers of issues by their status, each issue once, and the number of
+// things that wait for a person.
 func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)
 		switch status {
-		case view.StatusEnded, view.StatusInReview: // symphony_pull_requests has those in review
+		case view.StatusEnded, view.StatusInReview: // symphony_pull_requests counts the issues in review
 			continue
 		case view.StatusKept:
 			count = len(v.Kept)
 		case reconcile.StatusRunning:
 			count -= v.Counts.NeedsAnswer
-		default: // each issue that Counts has is counted once
+		default: // each issue of Counts is counted once
 		}
 		s.add("symphony_issues", "status", string(status), float64(count))
 	}
@@ -189,7 +189,7 @@ func (s samples) addIssues(v view.Overview) {
 	}
 }
 
-// addUse adds what runs have used.
+// addUse adds the usage of runs.
 func (s samples) addUse(v view.Overview) {
 	s.set("symphony_input_tokens_total", float64(v.Totals.Input))
 	s.set("symphony_cached_input_tokens_total", float64(v.Totals.Cached))
@@ -243,5 +243,5 @@ func oneIf(on bool) float64 {
 	return 0
 }
 
-// seconds is a time as Prometheus has it.
+// seconds is a time in the format of Prometheus.
 func seconds(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }

@@ -21,7 +21,7 @@ type Query struct {
 	Project string // a name; empty for all
 }
 
-// Limits of a list of results: what it has without a limit, and at most.
+// The length of a list of results: by default, and at most.
 const (
 	usualLimit = 100
 	mostLimit  = 1000
@@ -95,8 +95,8 @@ func noNumber(key, value string) error {
 type ResultList struct {
 	GeneratedAt time.Time `json:"generated_at"`
 	Total       int       `json:"total"` // how many match
-	From        int       `json:"from"`  // the number of the first one here
-	// the number of the first one after these; null if there are no more
+	From        int       `json:"from"`  // the number of the first result here
+	// the number of the next result after these; null if there are no more
 	Next *int `json:"next"`
 	// Counts are the numbers of results by outcome, whatever outcomes the query names. A
 	// merged result is handed over, too.
@@ -113,7 +113,7 @@ type UnreadableProject struct {
 	Error   *reconcile.Error `json:"error"`
 }
 
-// ResultRow is what the work on an issue came to.
+// ResultRow is the result of the work on an issue.
 type ResultRow struct {
 	Project string `json:"project"`
 	state.Result
@@ -121,8 +121,8 @@ type ResultRow struct {
 	view.Spent
 }
 
-// List reads the results of projects. Of several projects, one without a pass has none, and
-// one that can't be read is named in the list.
+// List reads the results of projects. Among several projects, a project without a pass
+// contributes none, and a project that can't be read is named in the list.
 func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
 	r := ResultList{
 		From:       q.From,

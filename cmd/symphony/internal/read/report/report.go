@@ -1,5 +1,5 @@
-// Package report is what happened in a period: issues handed over, failures, outages, and what
-// runs used.
+// Package report describes the events in a period: issues handed over, failures, outages, and
+// the usage of runs.
 package report
 
 import (
@@ -16,8 +16,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Report is what happened in a period and, where the period reaches up to now, the present
-// claims. What happened last comes first.
+// Report lists the events in a period, the latest first, and, where the period reaches up to
+// now, the present claims.
 type Report struct {
 	GeneratedAt time.Time     `json:"generated_at"`
 	Since       time.Time     `json:"since"`
@@ -41,8 +41,8 @@ type Report struct {
 	Outages     []OutageRow           `json:"outages"`
 	Schedule    state.ScheduleRow     `json:"schedule"`
 	Totals      UseTotals             `json:"totals"`
-	Issues      []IssueUse            `json:"issues"` // the one that used most tokens first
-	Labels      []LabelUse            `json:"labels"` // the one that used most tokens first
+	Issues      []IssueUse            `json:"issues"` // by tokens used, the most first
+	Labels      []LabelUse            `json:"labels"` // by tokens used, the most first
 	Days        []DayUse              `json:"days"`
 	// the budget of today; null without agent.budget_per_day, and for a past period
 	Budget *view.BudgetRow `json:"budget"`
@@ -51,13 +51,13 @@ type Report struct {
 	Warnings []string `json:"-"`
 }
 
-// ReleasedRow is an issue that was released, with what it used since it was claimed.
+// ReleasedRow is a released issue, with its usage since it was claimed.
 type ReleasedRow struct {
 	state.Release
 	Seconds float64 `json:"seconds_running"`
 	view.Spent
 	// PullRequest belongs to the issue's branch, as the tracker described it last; null if it
-	// has described none.
+	// never described a pull request.
 	PullRequest *state.PullRequest `json:"pull_request"`
 }
 
@@ -144,7 +144,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		Days:        []DayUse{},
 		Schedule:    s.Schedule,
 	}
-	// A run that has ended is one of the runs of the period, whether it is settled or not.
+	// An ended run belongs to the runs of the period, whether it is settled or not.
 	r.Running = text.Filter(now.Running, func(w view.RunningRow) bool {
 		return w.Run.ID != "" && w.Run.Outcome == ""
 	})
@@ -164,7 +164,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 	return r
 }
 
-// addReleases adds the issues that were handed over or let go, the last one first.
+// addReleases adds the issues that were handed over or let go, the latest first.
 func (r *Report) addReleases(
 	releases []state.Release,
 	pulls map[string]state.PullRequest,
@@ -191,8 +191,8 @@ func (r *Report) addReleases(
 	}
 }
 
-// became is what has become of the issues of the report, by their ids. A present claim says
-// more than an earlier release, and a handover more than a release for another reason.
+// became maps each issue of the report, by id, to its outcome. A present claim says more than
+// an earlier release, and a handover more than a release for another reason.
 func (r *Report) became() map[string]string {
 	became := map[string]string{}
 	for _, row := range r.LetGo {
@@ -270,8 +270,8 @@ func sortLinks(links []reconcile.Link) {
 	slices.SortStableFunc(links, func(a, b reconcile.Link) int { return cmp.Compare(b.Kind, a.Kind) })
 }
 
-// addAccountBlock adds what stops all projects of the account now: another project may have
-// recorded it.
+// addAccountBlock adds a fault that stops all projects of the account now: another project may
+// have recorded it.
 func (r *Report) addAccountBlock(b *wiring.BlockedRow, until time.Time) {
 	if b == nil || !b.Since.Before(until) {
 		return

@@ -37,7 +37,17 @@ func TestParsePeriod(t *testing.T) {
 			t.Errorf("--since %q --until %q: %+v, %v", c.since, c.until, got, err)
 		}
 	}
-	for _, bad := range [][2]string{{"-1h", ""}, {"1.5d", ""}, {"d", ""}, {"99999999999d", ""}, {"40000d", ""}, {"2026-13-01", ""}, {"", "noon"}, {"0s", ""}, {"2026-11-21", ""}} {
+	for _, bad := range [][2]string{
+		{"-1h", ""},
+		{"1.5d", ""},
+		{"d", ""},
+		{"99999999999d", ""},
+		{"40000d", ""},
+		{"2026-13-01", ""},
+		{"", "noon"},
+		{"0s", ""},
+		{"2026-11-21", ""},
+	} {
 		var e *reconcile.Error
 		if got, err := ParsePeriod(bad[0], bad[1], now); !errors.As(err, &e) || e.Code != "usage" {
 			t.Errorf("%q: %+v, %v", bad, got, err)

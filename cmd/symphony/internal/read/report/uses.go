@@ -11,10 +11,10 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Use is what runs came to.
+// Use is the sum of several runs.
 type Use struct {
 	Runs int `json:"ended_runs"`
-	// runs that have not ended; what they have used so far is counted
+	// runs that did not end yet; their use so far is counted
 	Running   int     `json:"running"`
 	Succeeded int     `json:"succeeded"`
 	Failed    int     `json:"failed"`
@@ -22,14 +22,14 @@ type Use struct {
 	view.Spent
 }
 
-// UseTotals is what all runs came to. Stopped runs were ended from outside.
+// UseTotals is the sum of all runs. Stopped runs were ended from outside.
 type UseTotals struct {
 	Use
 	Stopped int `json:"stopped"`
 	Issues  int `json:"issues"`
 }
 
-// IssueUse is what the runs of one issue came to.
+// IssueUse is the sum of the runs of an issue.
 type IssueUse struct {
 	IssueID    string  `json:"issue_id"`
 	Identifier string  `json:"issue_identifier"`
@@ -38,24 +38,23 @@ type IssueUse struct {
 	Use
 }
 
-// LabelUse is what the runs of all issues with a label came to. A run of an issue with several
+// LabelUse is the sum of the runs of all issues with a label. A run of an issue with several
 // labels counts for each of them.
 type LabelUse struct {
-	Label  *string `json:"label"` // null for the issues without one
+	Label  *string `json:"label"` // null for issues without a label
 	Issues int     `json:"issues"`
 	Use
 }
 
-// DayUse is what was used on one day of UTC, and how many issues of the period were handed
-// over on it.
+// DayUse is the use on a day of UTC, and how many issues of the period were handed over on it.
 type DayUse struct {
 	Date       string `json:"day"`
 	HandedOver int    `json:"handed_over"`
 	view.Spent
 }
 
-// modelUse sums up the runs of one issue with one model. Identifier, title, URL and labels come
-// from the last run.
+// modelUse sums up the runs of an issue with the same model. Identifier, title, URL and labels
+// come from the last run.
 type modelUse struct {
 	IssueID, Identifier string
 	Title, URL          string
@@ -98,7 +97,7 @@ func usesOf(runs []state.EndedRun) []*modelUse {
 	return uses
 }
 
-// useOf is what a run that has not ended has used until now.
+// useOf returns the use until now of a run that did not end yet.
 func useOf(w view.RunningRow, now time.Time) *modelUse {
 	return &modelUse{
 		IssueID:    w.IssueID,
@@ -121,8 +120,8 @@ func (u *Use) add(more *modelUse, prices reconcile.Prices) {
 	u.Add(more.ModelUse, prices)
 }
 
-// addUses adds up the runs by issue, by label and in total. Runs that have not ended count
-// with what they have used so far.
+// addUses adds up the runs by issue, by label and in total. Running runs count with their use
+// so far.
 func (r *Report) addUses(ended []state.EndedRun, prices reconcile.Prices) {
 	uses := usesOf(ended)
 	for _, w := range r.Running {

@@ -11,8 +11,8 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
-// Named is a project with a name that no other project of a list has: the name of its folder,
-// with a number behind it if another folder is called the same, for example web and web-2.
+// Named is a project with a name that is unique in a list: the name of its folder, with a
+// number behind it if another folder is called the same, for example web and web-2.
 type Named struct {
 	*wiring.Project
 	Name string
@@ -69,8 +69,8 @@ func ReadAll(ctx context.Context, w *environ.Env, o Options) ([]Overview, error)
 	return ReadEach(ctx, Name(ctx, projects), o)
 }
 
-// ReadEach reads the overviews of projects, sorted by the paths of their workflows. A project
-// that can't be read has an Error.
+// ReadEach reads the overviews of projects, sorted by the paths of their workflows. For a
+// project that can't be read, Error is set.
 func ReadEach(ctx context.Context, projects []Named, o Options) ([]Overview, error) {
 	all := []Overview{}
 	for _, p := range projects {

@@ -66,13 +66,13 @@ type RunningRow struct {
 	ThreadID      *string         `json:"thread_id"`
 	WorkspacePath *string         `json:"workspace_path"`
 	Host          *string         `json:"host"`
-	// Verdict is what is known of a run on another machine: live, or unverifiable as long as
-	// its host, or its worker, is not heard of.
+	// Verdict is the state of a run on another machine: live, or unverifiable as long as its
+	// host, or its worker, is not heard of.
 	Verdict string `json:"verdict"`
 	Alive   bool   `json:"worker_alive"`
 	// lost is for how long the host was not heard of, 0 if it was.
 	lost time.Duration
-	// HeldNext: the issue is held when the run has ended.
+	// HeldNext: the issue is held when the run ends.
 	HeldNext bool `json:"held_after_run"`
 	// WaitsFor are the ids of the run's open requests.
 	WaitsFor []string      `json:"waits_for"`
@@ -84,7 +84,7 @@ type RunningRow struct {
 type BlockedSession struct {
 	IssueHead
 	State         string     `json:"state"`
-	Error         string     `json:"error"`       // what the agent asks for first
+	Error         string     `json:"error"`       // the first request of the agent
 	WorkerHost    *string    `json:"worker_host"` // null for this machine
 	WorkspacePath *string    `json:"workspace_path"`
 	SessionID     *string    `json:"session_id"`
@@ -118,7 +118,7 @@ func (v Overview) blockedSessions() []BlockedSession {
 	return list
 }
 
-// requestOf is the first open request of a run; nil if it has none.
+// requestOf returns the first open request of a run, or nil.
 func (v Overview) requestOf(runID string) *RequestRow {
 	i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == runID })
 	if i < 0 {
@@ -158,7 +158,7 @@ type HeldRow struct {
 
 	ErrorCode   string `json:"-"` // of the last run
 	Undelivered bool   `json:"-"` // its commits are not pushed yet
-	text        string // Message, with what went wrong near its beginning
+	text        string // Message, with the failure near its beginning
 }
 
 func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {

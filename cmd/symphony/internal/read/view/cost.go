@@ -18,7 +18,7 @@ type Tokens struct {
 	Total     int64 `json:"total_tokens"`
 }
 
-// Spent is a number of tokens and what they cost; nil without prices.
+// Spent is a number of tokens and their cost; nil without prices.
 type Spent struct {
 	Tokens Tokens `json:"tokens"`
 	Cost   *Cost  `json:"cost"`
@@ -33,16 +33,16 @@ type Cost struct {
 	Models   []string `json:"unpriced_models"`
 }
 
-// Amount is an amount of money. JSON has four decimals.
+// Amount is an amount of money. In JSON it is written with four decimals.
 type Amount float64
 
 // MarshalJSON implements json.Marshaler.
 func (a Amount) MarshalJSON() ([]byte, error) { return fmt.Appendf(nil, "%.4f", float64(a)), nil }
 
-// unknownModel stands for the model of tokens that were recorded without one.
+// unknownModel stands for the model of tokens that were recorded without a model.
 const unknownModel = "(not recorded)"
 
-// Spend adds up what was used.
+// Spend adds up the usage.
 func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 	if len(prices.Models) > 0 {
 		s.Cost = &Cost{Currency: prices.Currency, Estimate: true, Models: []string{}}
@@ -53,7 +53,7 @@ func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 	return s
 }
 
-// joined adds up what two projects have used. Tokens of a project without prices, or with
+// joined adds up the usage of two projects. Tokens of a project without prices, or with
 // another currency, are unpriced.
 func (s Spent) joined(more Spent) Spent {
 	sum := Spent{Tokens: Tokens(reconcile.Tokens(s.Tokens).Plus(reconcile.Tokens(more.Tokens)))}
@@ -77,7 +77,7 @@ func (s Spent) joined(more Spent) Spent {
 	return sum
 }
 
-// Add adds the use of one model.
+// Add adds the usage of a model.
 func (s *Spent) Add(u reconcile.ModelUse, prices reconcile.Prices) {
 	s.Tokens = Tokens(reconcile.Tokens(s.Tokens).Plus(u.Tokens))
 	if s.Cost == nil || u.Tokens == (reconcile.Tokens{}) {

@@ -17,8 +17,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Facts are what is known of a project, whatever the issue. The views of an issue and of a
-// period are made of them, too.
+// Facts are the known facts about a project, whatever the issue. The views of an issue and of
+// a period are made of them, too.
 type Facts struct {
 	Project *wiring.Project
 	Name    string    // of the project
@@ -66,7 +66,7 @@ func ownerOf(ctx context.Context, p *wiring.Project, db *state.DB) *wiring.Proje
 	return wiring.NewProject(p.Env, path, p.StateDir)
 }
 
-// Read reads the facts beside the recorded state, which the caller has read. Without a
+// Read reads the facts beside the recorded state, which the caller reads before. Without a
 // database they come from the workflow and the account.
 func (f *Facts) Read(ctx context.Context) error {
 	err := f.readAlerts(ctx)
@@ -94,7 +94,7 @@ func (f *Facts) Read(ctx context.Context) error {
 	return nil
 }
 
-// readAlerts reads what Options.Alerts asks for.
+// readAlerts reads the facts that Options.Alerts asks for.
 func (f *Facts) readAlerts(ctx context.Context) error {
 	f.Config, f.ConfigErr = f.Project.ConfigWithoutKey()
 	f.Block = f.readBlock()
@@ -126,8 +126,8 @@ func (f *Facts) readBlock() *wiring.BlockedRow {
 	return cmp.Or(wiring.AccountBlock(account, f.Now), recorded)
 }
 
-// Obstacle is what keeps every issue from starting at present, as a clause; empty if nothing
-// is known to. A pass may find more.
+// Obstacle is the reason why no issue can start at present, as a clause; empty if no reason is
+// known. A pass may find more.
 func (f *Facts) Obstacle() string {
 	switch {
 	case f.ConfigErr != nil:
@@ -200,7 +200,7 @@ func newProjectRow(workflowPath, stateDir string) ProjectRow {
 	return ProjectRow{Name: name, WorkflowPath: workflowPath, StateDir: stateDir}
 }
 
-// BudgetRow is agent.budget_per_day, and what runs have used of it on this day of UTC.
+// BudgetRow is agent.budget_per_day, and the part that runs used on this day of UTC.
 type BudgetRow struct {
 	Written string    `json:"budget"` // such as "5M tokens" or "20 USD"
 	Unit    string    `json:"unit"`   // tokens, or the currency of agent.prices
@@ -212,8 +212,8 @@ type BudgetRow struct {
 	Message *string `json:"message"`
 }
 
-// UsedToday returns what runs have used on this day of UTC; nil without a budget, and before
-// the first pass.
+// UsedToday returns the usage of runs on this day of UTC; nil without a budget, and before the
+// first pass.
 func UsedToday(ctx context.Context, p *wiring.Project, cfg *workflow.Config) ([]reconcile.ModelUse, error) {
 	if !cfg.Policy.DailyBudget.Set() || !p.HasState() {
 		return nil, nil
@@ -226,7 +226,7 @@ func UsedToday(ctx context.Context, p *wiring.Project, cfg *workflow.Config) ([]
 	return db.Store.UsedOn(ctx, p.Env.Now())
 }
 
-// ReadBudget reads what was used of the budget today; nil if the workflow sets none.
+// ReadBudget reads the part of the budget that was used today; nil if the workflow sets none.
 func (f *Facts) ReadBudget(ctx context.Context) (*BudgetRow, error) {
 	if f.Config == nil || !f.Config.Policy.DailyBudget.Set() {
 		return nil, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Health is what shows whether passes run as they should and how much of the limits is used.
+// Health shows whether passes run as they should and how much of the limits is used.
 type Health struct {
 	Schedule ScheduleHealth `json:"schedule"`
 	// Passes are the last passes, whatever started them, the newest first.
@@ -34,7 +34,7 @@ type ScheduleHealth struct {
 	Grace float64 `json:"grace_seconds"`
 }
 
-// LimitRow is one window of a rate limit.
+// LimitRow is a window of a rate limit.
 type LimitRow struct {
 	Window string  `json:"window"` // primary or secondary
 	Used   float64 `json:"used_percent"`
@@ -52,11 +52,11 @@ type SlotsRow struct {
 	Most  int    `json:"most"`
 }
 
-// shownPasses is how many passes a Health has.
+// shownPasses is the number of passes in a Health.
 const shownPasses = 20
 
-// health reads the health of the project. An account that can't be read has no limits and no
-// slots here: the passes report it.
+// health reads the health of the project. For an account that can't be read, limits and slots
+// are left out: the passes report it.
 func (f *Facts) health(ctx context.Context) (*Health, error) {
 	passes, err := wiring.LastPasses(ctx, f.DB, shownPasses)
 	if err != nil {

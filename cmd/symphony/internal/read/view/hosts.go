@@ -11,7 +11,7 @@ type HostRow struct {
 	Name string `json:"host"`
 	// State is ready, full, lost or blocked. Only a ready host gets the next run.
 	State string `json:"state"`
-	// Runs is the number of agents that it has, Slots how many it may have; 0 for any number.
+	// Runs is the number of its agents, Slots how many it may have; 0 for any number.
 	Runs  int `json:"runs"`
 	Slots int `json:"slots"`
 	// Message is why a lost or a blocked host gets no runs, otherwise empty.

@@ -8,11 +8,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Joined is the state of several projects in the shape of one: the lists of all, whose rows
-// name their projects, and the sums of counts and totals. Of project_blocked and
-// tracker_low_until it has the first, of last_pass the newest, of next_pass the earliest.
-// schedule_active and paused are set if they are set in all projects. budget and health are
-// null and project is empty.
+// Joined is the state of several projects in the shape of an Overview: the lists of all, whose
+// rows name their projects, and the sums of counts and totals. project_blocked and
+// tracker_low_until are taken from the first project that sets them; last_pass is the newest,
+// next_pass the earliest. schedule_active and paused are set if they are set in all projects.
+// budget and health are null and project is empty.
 type Joined struct {
 	Overview
 	// Projects are the single overviews in the order of the projects.

@@ -23,7 +23,7 @@ type KeptRow struct {
 
 // Kept lists the workspaces of a project's unclaimed issues that the last removal kept because
 // of unsaved work. It reads their records, because the skips of the last pass are older. A
-// root that can't be read has none: the passes report it.
+// root that can't be read is left out: the passes report it.
 func Kept(
 	ctx context.Context, stateDir string, db *state.DB, recorded reconcile.State,
 ) (list []reconcile.Workspace, err error) {

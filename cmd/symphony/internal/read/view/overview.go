@@ -1,6 +1,6 @@
 // Package view is the read model of projects: their issues, runs and requests as typed values.
-// Package detail adds one issue, package report a period. Their JSON is the output of ps, show
-// and report with --json (specification 13.7 with additions): times are RFC 3339 in UTC,
+// Package detail adds a single issue, package report a period. Their JSON is the output of ps,
+// show and report with --json (specification 13.7 with additions): times are RFC 3339 in UTC,
 // absent values are null, lists are never null. Package render makes text of them.
 package view
 
@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Overview is the state of a project at one moment.
+// Overview is the state of a project at a moment.
 type Overview struct {
 	GeneratedAt time.Time        `json:"generated_at"`
 	Counts      reconcile.Counts `json:"counts"`
@@ -23,7 +23,7 @@ type Overview struct {
 	Blocked  []BlockedSession `json:"blocked"`
 	Kept     []KeptRow        `json:"kept_workspaces"`
 	Requests []RequestRow     `json:"pending_requests"`
-	// PullRequests are the pull requests that the tracker has described, the last seen first.
+	// PullRequests are the pull requests that the tracker described, the last seen first.
 	PullRequests []PullRequestRow `json:"pull_requests"`
 	// Watched are the open pull requests that passes watch, by their issues.
 	Watched []WatchedRow `json:"watched_pull_requests"`
@@ -38,7 +38,7 @@ type Overview struct {
 	// Schedule is set while cron, a timer or --loop runs passes. Without a schedule no new run
 	// starts.
 	Schedule bool `json:"schedule_active"`
-	// Hosts are the machines on which agents work instead of this one.
+	// Hosts are the machines on which agents work instead of this machine.
 	Hosts []HostRow `json:"hosts"`
 	// LowUntil is set while too little of the tracker's allowance is left to look for new
 	// work.
@@ -49,7 +49,7 @@ type Overview struct {
 	Project  ProjectRow `json:"project"`
 	// Error is the reason why a project of several can't be read; left out otherwise.
 	Error *reconcile.Error `json:"error,omitzero"`
-	// Rows are the issues of all the lists above and below, one row each.
+	// Rows are the issues of all the lists above and below, a row for each.
 	Rows []Row `json:"issues"`
 	// Skipped and Ended are read on request only (see Options), otherwise nil and left out.
 	Skipped []SkippedRow `json:"skipped,omitzero"`
@@ -66,9 +66,9 @@ type Overview struct {
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
-	// listsWatched: Rows has the issues in review, too.
+	// listsWatched: Rows contains the issues in review, too.
 	listsWatched bool
-	// claims and skips are what Counts counts: also the candidates that the last pass did not
+	// claims and skips are the input of Counts: also the candidates that the last pass did not
 	// start, where Skipped is not read.
 	claims []reconcile.Claim
 	places map[string]int // of claims in the queue for a slot

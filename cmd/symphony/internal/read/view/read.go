@@ -145,7 +145,8 @@ func (f *Facts) confine(ctx context.Context, refs []string) error {
 // HandoverDays is how many days Overview.Handovers cover.
 const HandoverDays = 7
 
-// addHistory adds the last passes and runs, what they used and left, and what Options ask for.
+// addHistory adds the last passes and runs, their usage and results, and the parts that
+// Options ask for.
 func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
 	var err error
 	v.LastPass, err = wiring.LastPass(ctx, f.DB)
@@ -190,7 +191,7 @@ func (v *Overview) addHistory(ctx context.Context, f *Facts, o Options) error {
 	return err
 }
 
-// addTotals adds what settled runs have used.
+// addTotals adds the usage of settled runs.
 func (v *Overview) addTotals(ctx context.Context, f *Facts) error {
 	totals, err := f.DB.Runs.Totals(ctx)
 	if err != nil {
@@ -221,7 +222,7 @@ func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 		}
 		s.Place = v.places[s.IssueID]
 		rows = append(rows, SkippedRow{f.Name, s})
-		if s.Reason != reconcile.SkipUnsavedWork { // Kept has it
+		if s.Reason != reconcile.SkipUnsavedWork { // Kept lists it
 			v.skips = append(v.skips, s.Skip)
 		}
 	}
@@ -252,7 +253,8 @@ func (v *Overview) addPullRequests(ctx context.Context, f *Facts) error {
 // ended returns the rows of the ended runs for which Options ask, the newest first.
 func (f *Facts) ended(ctx context.Context, o Options) ([]RunRow, error) {
 	search := o.Search
-	// Each row has the name of the project and the status; the database need not find these.
+	// Each row starts with the name of the project and the status; the database need not find
+	// these.
 	row := Row{Project: f.Name, Status: StatusEnded}
 	search.Words = text.Filter(search.Words, func(word string) bool { return !row.Has(word) })
 	runs, err := f.DB.Runs.Ended(ctx, f.Only, search, cmp.Or(o.Ended, wiring.PastRuns))

@@ -13,7 +13,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// RequestRow is a request of an agent that an operator has not answered yet.
+// RequestRow is a request of an agent that waits for an operator's answer.
 type RequestRow struct {
 	Project    string                `json:"project"`
 	ID         string                `json:"id"`
@@ -31,7 +31,7 @@ type RequestRow struct {
 	AskedAt   time.Time  `json:"asked_at"`
 	ExpiresAt time.Time  `json:"expires_at"`
 	InTracker bool       `json:"in_tracker"` // a comment on the issue asks for it, too
-	// Detail is what is to be approved, exactly.
+	// Detail is the exact subject of the approval.
 	Detail RequestDetail `json:"detail"`
 
 	Request reconcile.Request `json:"-"`
@@ -39,8 +39,8 @@ type RequestRow struct {
 	Workflow string `json:"-"`
 }
 
-// RequestDetail is the command or the change that an agent wants to be approved. What does not
-// belong to its kind is empty.
+// RequestDetail is the command or the change that an agent wants to be approved. Fields that
+// do not belong to its kind are empty.
 type RequestDetail struct {
 	Reason  string                    `json:"reason"` // in the agent's words
 	Command string                    `json:"command"`
@@ -53,7 +53,7 @@ type RequestDetail struct {
 	Cut         int             `json:"cut_bytes"` // of all this, because it was too long
 }
 
-// Question is one question of a request. Other is set where a text beside the options is
+// Question is a question of a request. Other is set where a text beside the options is
 // accepted.
 type Question struct {
 	Question string   `json:"question"`
@@ -115,7 +115,7 @@ func (f *Facts) RequestRow(r reconcile.Request) RequestRow {
 const AgentsProject = "agents"
 
 // RequestRows are the unanswered requests of a state directory that is not a project's. Their
-// rows name it as if it were one.
+// rows name it like a project.
 func RequestRows(ctx context.Context, p *wiring.Project, db *state.DB, name string) ([]RequestRow, error) {
 	open, err := OpenRequests(ctx, p, db)
 	if err != nil {

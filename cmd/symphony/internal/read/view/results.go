@@ -9,18 +9,18 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Results is what the agents have achieved in the last days.
+// Results shows the results of the agents in the last days.
 type Results struct {
-	// the oldest first, the last one is today, days without anything included
+	// the oldest first, the last is today; empty days are included
 	Days []ResultDay `json:"days"`
 	// Handover is the median time from the claim of an issue to its handover in these days, in
-	// seconds; null without one.
+	// seconds; null without a handover.
 	Handover *float64 `json:"median_handover_seconds"`
 
 	handovers []time.Duration
 }
 
-// ResultDay is one day of UTC.
+// ResultDay is a day of UTC.
 type ResultDay struct {
 	Date       string `json:"day"`
 	HandedOver int    `json:"handed_over"` // issues
@@ -68,8 +68,8 @@ func (f *Facts) results(ctx context.Context) (*Results, error) {
 	return r, nil
 }
 
-// day is the day with that date. A date in the future, of a clock that was ahead, has a day
-// that is not listed.
+// day returns the day with that date. A date in the future, of a clock that was ahead, gets a
+// day that is not listed.
 func (r *Results) day(date string) *ResultDay {
 	for i := range r.Days {
 		if r.Days[i].Date == date {

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Row is one issue at a glance.
+// Row is an issue at a glance.
 type Row struct {
 	Project     string  `json:"project"` // the name of the folder of WORKFLOW.md
 	Status      Status  `json:"status"`
@@ -22,20 +22,21 @@ type Row struct {
 	URL         *string `json:"url"`
 	State       *string `json:"state"` // in the tracker, at the last pass
 	PullRequest *string `json:"pull_request_url"`
-	// since when it has the status; of a claim that waits, when it is due
+	// the beginning of the status; of a claim that waits, when it is due
 	At     *time.Time `json:"at"`
 	Turn   int        `json:"turn_count"`
 	Tokens int64      `json:"total_tokens"` // of the present or the ended run
 	Cost   *Cost      `json:"cost"`         // of these tokens; null without agent.prices
-	// Text is what the agent does now: its last command or sentence. For an issue without a
-	// run it is the reason why it has none.
+	// Text is the agent's present activity: its last command or sentence. For an issue without
+	// a run it is the reason for that.
 	Text string `json:"text"`
-	// WaitsFor is what the issue's watched pull request waits for; null if none is watched.
+	// WaitsFor is the wait of the issue's watched pull request, such as for its checks or a
+	// review; null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 
-	// Claimed is set for the issues that symphony has claimed.
+	// Claimed is set for issues that symphony claimed.
 	Claimed bool `json:"-"`
-	// HeldNext: the issue is held when its run has ended.
+	// HeldNext: the issue is held when its run ends.
 	HeldNext bool `json:"-"`
 	// Undelivered: the issue is held, and its commits are not pushed yet.
 	Undelivered bool `json:"-"`
@@ -52,9 +53,9 @@ type Row struct {
 	unreadable string
 }
 
-// Entry is an entry of one of the overview's lists: a RunningRow, RetryingRow, HeldRow,
-// KeptRow, WatchedRow, SkippedRow or RunRow. Those lists and their JSON have exact values, a
-// Row has what all entries have in common.
+// Entry is an entry of a list of the overview: a RunningRow, RetryingRow, HeldRow, KeptRow,
+// WatchedRow, SkippedRow or RunRow. The lists and their JSON contain exact values, a Row the
+// values common to all entries.
 type Entry interface{ addTo(v *Overview) }
 
 func (r RunningRow) addTo(v *Overview)  { v.Running = append(v.Running, r) }
@@ -77,8 +78,8 @@ func (r Row) Label() string {
 	return r.Status.Label()
 }
 
-// Has reports whether all of these words are in the row, or in what is recorded of its run,
-// without regard to case.
+// Has reports whether all of these words are in the row, or in the records of its run, without
+// regard to case.
 func (r Row) Has(words ...string) bool {
 	all := strings.ToLower(
 		strings.Join([]string{r.Project, string(r.Status), r.Identifier, r.Title, r.Text, r.found}, "\n"),
@@ -89,7 +90,7 @@ func (r Row) Has(words ...string) bool {
 	)
 }
 
-// Status is what goes on with an issue.
+// Status is the status of an issue, such as running or held.
 type Status = reconcile.Status
 
 // The statuses of rows that are neither claims nor candidates.
@@ -99,15 +100,16 @@ const (
 	StatusEnded    Status = "ended"
 )
 
-// Statuses are all statuses of rows in the order of a list: first what needs a person.
+// Statuses are all statuses of rows in the order of a list: first the statuses that need a
+// person.
 var Statuses = []Status{
 	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning,
 	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview,
 	reconcile.StatusSkipped, StatusEnded,
 }
 
-// rows makes one list of the overview's lists, in the order of the statuses, then of the queue
-// and the identifiers. Ended runs follow, the newest first.
+// rows joins the overview's lists, in the order of the statuses, then of the queue and the
+// identifiers. Ended runs follow, the newest first.
 func (v Overview) rows() []Row {
 	list := []Row{}
 	for _, r := range v.Running {
@@ -126,7 +128,7 @@ func (v Overview) rows() []Row {
 		list = append(list, r.row(StatusKept, &r.Since, r.Unsaved, r))
 	}
 	for _, r := range v.Skipped {
-		if r.Reason != reconcile.SkipUnsavedWork { // Kept has these
+		if r.Reason != reconcile.SkipUnsavedWork { // Kept already lists these
 			list = append(list, v.skippedRow(r))
 		}
 	}
@@ -163,7 +165,7 @@ func (v Overview) endedRows() (list []Row) {
 	return list
 }
 
-// complete adds to rows what they have in common.
+// complete adds to rows the fields that all kinds of rows share.
 func (v Overview) complete(list []Row) []Row {
 	pulls := map[string]string{}
 	for _, p := range v.PullRequests {
@@ -189,14 +191,14 @@ func (v Overview) complete(list []Row) []Row {
 	return list
 }
 
-// UnreadableText begins the text of a row whose issue has a record in the tracker that can't
-// be read.
+// UnreadableText begins the text of a row whose issue carries a record in the tracker that
+// can't be read.
 const UnreadableText = "the tracker's record can't be read: "
 
-// HeldNextText begins the text of a row whose issue is held when its run has ended.
+// HeldNextText begins the text of a row whose issue is held when its run ends.
 const HeldNextText = "held after this run"
 
-// row makes a row of an entry of one of the lists.
+// row makes a row of an entry of any list.
 func (h IssueHead) row(status Status, at *time.Time, text string, entry Entry) Row {
 	return Row{
 		Status:     status,
@@ -278,7 +280,7 @@ func (v Overview) addQueue(row *Row, place int) {
 	}
 }
 
-// doing is what a run does now.
+// doing is the present activity of a run.
 func (r RunningRow) doing() string {
 	host := text.OrEmpty(r.Host)
 	switch {
@@ -302,7 +304,7 @@ func (r RunningRow) doing() string {
 	return doing
 }
 
-// Verification is how verify has ended in the run; nil if it has not run there.
+// Verification is how verify ended in the run; nil if it did not run there.
 func (r RunRow) Verification() *reconcile.Verification {
 	if v := r.Delivery.Verification(); v != nil && !v.At.Before(r.StartedAt) {
 		return v

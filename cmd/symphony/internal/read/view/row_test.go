@@ -211,7 +211,8 @@ func TestSelection(t *testing.T) {
 		Error:    &reconcile.Error{Code: "state_corrupt", Message: "damaged"},
 	})
 	test.Equal(t, "the level", Judge(all).Level, LevelNeedsPerson)
-	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: state_corrupt: damaged"
+	want := "web: 1 request to answer; web: 2 held; api: 1 request to answer; api: 1 held; old-1: " +
+		"state_corrupt: damaged"
 	test.Equal(t, "the reasons", strings.Join(Judge(all).Reasons, "; "), want)
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Totals are what runs have used.
+// Totals are the usage of runs.
 type Totals struct {
 	Tokens
 	Seconds float64 `json:"seconds_running"`
@@ -23,7 +23,7 @@ func (t *Totals) Add(r reconcile.Run, now time.Time) {
 	t.Seconds += max(end.Sub(r.StartedAt).Seconds(), 0)
 }
 
-// RunRow is one run.
+// RunRow is a run.
 type RunRow struct {
 	Project       string             `json:"project"`
 	RunID         string             `json:"run_id"`
@@ -36,8 +36,8 @@ type RunRow struct {
 	Outcome       *reconcile.Outcome `json:"outcome"`
 	Error         *string            `json:"error"`
 	AfterRunError *string            `json:"after_run_error"` // does not change the outcome
-	// Delivery is what became of the commits; null where no delivery was tried. It does not
-	// change the outcome of an agent's run.
+	// Delivery is the result of delivering the commits; null where no delivery was tried. It
+	// does not change the outcome of an agent's run.
 	Delivery  *reconcile.DeliveryResult `json:"delivery"`
 	StartedAt time.Time                 `json:"started_at"`
 	EndedAt   *time.Time                `json:"ended_at"`
@@ -47,7 +47,7 @@ type RunRow struct {
 	ThreadID  *string                   `json:"thread_id"`
 	issueID   string
 	labels    []string
-	found     string // the text in which a search looks; empty unless the run has ended
+	found     string // the text in which a search looks; empty before the end of the run
 }
 
 // RunRow is the row of a run.
@@ -76,7 +76,7 @@ func (f *Facts) RunRow(r reconcile.Run) RunRow {
 	}
 }
 
-// costOf is what the tokens of a run cost; nil without agent.prices.
+// costOf returns the cost of the tokens of a run; nil without agent.prices.
 func (f *Facts) costOf(r reconcile.Run) *Cost {
 	if f.Config == nil {
 		return nil

@@ -28,8 +28,8 @@ var (
 )
 
 // NewSelection reads filters of the form KEY=VALUE and the key of an order, which a "-" before
-// it reverses. An empty order sorts by the statuses. Filters with different keys all have to
-// match; of several filters with the same key, one is enough.
+// it reverses. An empty order sorts by the statuses. Filters with different keys must all
+// match; of several filters with the same key, any match is enough.
 func NewSelection(filters []string, order string, limit int) (Selection, error) {
 	s := Selection{filters: map[string][]string{}, limit: limit}
 	for _, filter := range filters {
@@ -81,7 +81,7 @@ func (s Selection) Search() state.Search {
 }
 
 // Select returns the overviews confined to the issues that the selection keeps, the rows of
-// all of them in the selection's order, and how many more rows its limit has cut.
+// all of them in the selection's order, and how many more rows its limit cut off.
 func (s Selection) Select(all []Overview) (confined []Overview, rows []Row, more int) {
 	type ownedRow struct {
 		Row
@@ -131,7 +131,7 @@ func (s Selection) keeps(r Row) bool {
 	return true
 }
 
-// matches reports whether the row has the value of one of FilterKeys.
+// matches reports whether the row has the value of a key in FilterKeys.
 func (r Row) matches(key, value string) bool {
 	switch key {
 	case "status":
@@ -145,10 +145,10 @@ func (r Row) matches(key, value string) bool {
 	return strings.Contains(all, strings.ToLower(value))
 }
 
-// CompareRows orders rows by one of SortKeys.
+// CompareRows orders rows by any of SortKeys.
 func CompareRows(key string, a, b Row) int { return Selection{sort: key}.compare(a, b) }
 
-// compare orders rows. By tokens the row with more comes first, by time the one of longer ago.
+// compare orders rows: by tokens, the larger number first; by time, the older first.
 func (s Selection) compare(a, b Row) int {
 	switch s.sort {
 	case "issue":
@@ -163,8 +163,8 @@ func (s Selection) compare(a, b Row) int {
 	return cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status))
 }
 
-// confine returns the overview with these rows, and with what belongs to them in its other
-// lists.
+// confine returns the overview with these rows, and with the entries of its other lists that
+// belong to them.
 func (v Overview) confine(rows []Row) Overview {
 	v.Rows = append([]Row{}, rows...)
 	v.Hosts = append([]HostRow{}, v.Hosts...)

@@ -18,7 +18,7 @@ type Verdict struct {
 	// Reasons are sentences, the most important first. Where all is well, they explain why
 	// nothing starts nevertheless.
 	Reasons []string `json:"reasons"`
-	// Brief are the reasons for a page that has the messages of blocks, errors and budgets
+	// Brief are the reasons for a page that shows the messages of blocks, errors and budgets
 	// elsewhere.
 	Brief []string `json:"-"`
 }

@@ -31,7 +31,7 @@ func (f *Facts) Feedback() (reconcile.Feedback, bool) {
 	return f.Config.Feedback, f.Config.Feedback.On()
 }
 
-// addWatched adds what is watched, and why that fails.
+// addWatched adds the watched pull requests, and the errors of watching them.
 func (v *Overview) addWatched(ctx context.Context, f *Facts) error {
 	v.Watched = []WatchedRow{}
 	v.LookErrors = []LookErrorRow{}

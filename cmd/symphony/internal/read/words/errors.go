@@ -14,8 +14,8 @@ import (
 // identifier of the issue.
 type RunError struct{ Codes, Next string }
 
-// RunErrors are the error codes of runs as docs/errors.md lists them. Those that put an issue
-// on hold are in reconcile/hold.go.
+// RunErrors are the error codes of runs as docs/errors.md lists them. The codes that put an
+// issue on hold are in reconcile/hold.go.
 func RunErrors() []RunError {
 	return append(
 		runErrors[:len(runErrors):len(runErrors)],

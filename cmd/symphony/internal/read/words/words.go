@@ -1,5 +1,5 @@
-// Package words explains each reason: why an issue waits, stopped or was released, and what
-// comes next. Every command, view and page takes its words from here.
+// Package words explains each reason: why an issue waits, stopped or was released, and the
+// next step. Every command, view and page takes its words from here.
 package words
 
 import (
@@ -27,7 +27,7 @@ var Releases = map[string]string{
 // Wait is why a claim waits for its next run.
 type Wait struct {
 	Why   string // a clause about the issue
-	Short string // in a row of a list that shows no error; empty if there is always one
+	Short string // in a row of a list that shows no error; empty if there is always an error
 	Fails bool   // the error of the last run follows Why
 }
 
@@ -83,7 +83,7 @@ func Skip(s reconcile.Skip) string {
 	return s.Message
 }
 
-// Phase describes what a run does before its agent has said or done anything.
+// Phase describes the activity of a run before its agent says or does anything.
 func Phase(p reconcile.Phase) string {
 	if p == reconcile.StreamingTurn {
 		return "works; its agent has said nothing yet"
@@ -103,7 +103,7 @@ var Endings = map[reconcile.Outcome]string{
 }
 
 // Git describes how the branch of a workspace compares with its base and with the remote
-// branch, and what is not committed.
+// branch, and the uncommitted changes.
 func Git(g *host.GitStatus) (list []string) {
 	if g.Base != nil && g.Ahead != nil {
 		list = append(list, text.Plural(*g.Ahead, "commit")+" ahead of "+*g.Base)

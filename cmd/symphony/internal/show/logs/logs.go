@@ -1,5 +1,5 @@
-// Package logs prints what the runs of an issue have written: the agent's events, its stderr,
-// the worker's log and the output of hooks. It follows runs that go on.
+// Package logs prints the logs of an issue's runs: the agent's events, its stderr, the
+// worker's log and the output of hooks. It follows runs that go on.
 package logs
 
 import (
@@ -24,7 +24,7 @@ import (
 
 // Options select which logs of which runs to print, and how.
 type Options struct {
-	Follow bool // print what is written later, too
+	Follow bool // print later lines, too
 	Raw    bool // print the events as they are stored
 	Whole  bool // print all events, and all of each
 	All    bool // all runs instead of the newest
@@ -39,7 +39,7 @@ type Options struct {
 // searchedRuns is how many of the newest runs are searched for the last event of a kind.
 const searchedRuns = 20
 
-// Print prints the logs of an issue, and with Follow what is written later. The end of ctx
+// Print prints the logs of an issue, and with Follow the lines written later. The end of ctx
 // ends only the following.
 func Print(ctx context.Context, w *term.Env, p *wiring.Project, ref string, o Options) error {
 	db, err := wiring.OpenForReading(context.WithoutCancel(ctx), p)
@@ -103,7 +103,7 @@ func Read(
 	return run, lines, err
 }
 
-// FollowRun prints the events of one run until it has ended.
+// FollowRun prints the events of a run until its end.
 func FollowRun(ctx context.Context, w *term.Env, p *wiring.Project, runID string) error {
 	db, err := wiring.OpenForReading(context.WithoutCancel(ctx), p)
 	if err != nil {
@@ -114,7 +114,7 @@ func FollowRun(ctx context.Context, w *term.Env, p *wiring.Project, runID string
 	return pr.printLog(ctx, runID)
 }
 
-// printer prints the logs of one issue.
+// printer prints the logs of an issue.
 type printer struct {
 	w  *term.Env
 	p  *wiring.Project
@@ -208,7 +208,7 @@ func (pr *printer) selectedRuns(ctx context.Context) ([]reconcile.Run, error) {
 	return runs, err
 }
 
-// printLast prints the last event of a kind, in full, from the newest run that has one.
+// printLast prints the last event of a kind, in full, from the newest run with such an event.
 func (pr *printer) printLast(runs []reconcile.Run) error {
 	for _, run := range slices.Backward(runs) {
 		line, err := eventlog.Last(pr.p.StateDir, run.ID, pr.o.Last)
@@ -236,8 +236,8 @@ func (pr *printer) printLast(runs []reconcile.Run) error {
 	)
 }
 
-// printRun prints one run's log and, after the events, how the run ended: a run that failed
-// early has no events.
+// printRun prints a run's log and, after the events, how the run ended: a run that failed
+// early left no events.
 func (pr *printer) printRun(ctx context.Context, runID string) error {
 	if err := pr.printLog(ctx, runID); err != nil || pr.o.Raw || pr.o.File != "" {
 		return err
@@ -275,7 +275,7 @@ func (pr *printer) printEnd(run reconcile.Run) {
 	fmt.Fprintln(w.Stdout, w.Paint(colour, line))
 }
 
-// printLog prints one log of a run, and with Follow goes on until the run has ended.
+// printLog prints a log of a run, and with Follow goes on until the end of the run.
 func (pr *printer) printLog(ctx context.Context, runID string) error {
 	f := eventlog.Follower{Path: eventlog.Path(pr.p.StateDir, runID)}
 	defer f.Close()
@@ -292,7 +292,7 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 		show = pr.printRaw
 	}
 	for first := true; ; first = false {
-		// The run is read before its log: a run that has ended writes no more.
+		// The run is read before its log: an ended run writes no more.
 		var err error
 		run, err = pr.db.Runs.Find(context.WithoutCancel(ctx), runID)
 		if err != nil {
@@ -326,7 +326,8 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	}
 }
 
-// hold calls print now, or after the log was read if it is then still one of the last lines.
+// hold calls print now, or after the log was read if its line is then still among the last
+// lines.
 func (pr *printer) hold(print func()) {
 	if !pr.holds {
 		print()
@@ -345,7 +346,7 @@ func (pr *printer) printHeld() {
 	pr.holds = false
 }
 
-// printRequests prints how to answer what the agent asks, once for each request.
+// printRequests prints how to answer the agent's requests, once for each.
 func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 	if pr.o.Raw || pr.o.File != "" || run.Outcome != "" {
 		return nil
@@ -365,7 +366,7 @@ func (pr *printer) printRequests(ctx context.Context, run reconcile.Run) error {
 	return nil
 }
 
-// printRunning prints the commands that run now, or that the end of the run has ended.
+// printRunning prints the commands that run now, or that the end of the run ended.
 func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 	for _, l := range log.Running(pr.w.Now(), ended) {
 		if !l.At.Before(pr.o.Since) {
@@ -374,7 +375,7 @@ func (pr *printer) printRunning(log *eventlog.Reader, ended bool) {
 	}
 }
 
-// showRunning shows on a terminal, in the last line, what runs now.
+// showRunning shows the running commands in the last line of a terminal.
 func (pr *printer) showRunning(log *eventlog.Reader) {
 	w := pr.w
 	running := log.Running(w.Now(), false)
@@ -398,7 +399,7 @@ func (pr *printer) print(l eventlog.Line, o render.Log) {
 	o.Print(pr.w, l)
 }
 
-// followIssue waits for the runs that come after one, and follows each, until ctx ends.
+// followIssue waits for the runs after a given run, and follows each, until ctx ends.
 func (pr *printer) followIssue(ctx context.Context, after string) error {
 	announced := false
 	pr.o.Tail = 0 // later runs are printed whole
@@ -436,8 +437,8 @@ func (pr *printer) ofAnotherDay(run reconcile.Run) bool {
 	return w.Width > 0 && run.StartedAt.Local().Format(time.DateOnly) != w.Now().Local().Format(time.DateOnly)
 }
 
-// printHeadline prints the headline above the log of one of several runs. Raw events have
-// none, so that all lines are JSON.
+// printHeadline prints the headline above each run's log when several runs are printed. Raw
+// events get no headline, so that all lines are JSON.
 func (pr *printer) printHeadline(run reconcile.Run) {
 	if pr.o.Raw {
 		return
@@ -472,7 +473,7 @@ func (pr *printer) printRaw(line []byte) {
 	pr.hold(func() { fmt.Fprintln(pr.w.Stdout, visible) })
 }
 
-// printEvent prints what an event tells a reader.
+// printEvent prints an event as its reader sees it.
 func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []byte) {
 	l, ok := log.Read(line)
 	running := l.Status == eventlog.Running && (!pr.o.Follow || pr.w.Width > 0)
@@ -485,8 +486,8 @@ func (pr *printer) printEvent(log *eventlog.Reader, run reconcile.Run, line []by
 	pr.hold(func() { pr.print(l, options) })
 }
 
-// promptCommand is the command that prints the whole prompt of a turn: only of the last turn
-// there is one that prints nothing else.
+// promptCommand is the command that prints the whole prompt of a turn: only for the last turn
+// can it print nothing else.
 func (pr *printer) promptCommand(run reconcile.Run, turn int) string {
 	command := "symphony logs " + run.Identifier
 	if !pr.newest || pr.o.Run != "" {

@@ -22,7 +22,7 @@ type caller struct {
 }
 
 // do sends a call to an agent, waits for its end, and decodes its result unless result is nil.
-// The hint is for a call that has not ended in time.
+// The hint is for a call that did not end in time.
 func (c caller) do(
 	ctx context.Context,
 	agentID string,
@@ -63,9 +63,9 @@ func (c caller) ask(ctx context.Context, agentID string, verb reconcile.CallVerb
 	return c.do(ctx, agentID, call, params, result, "try again")
 }
 
-// newID returns the id of something for which its client has chosen none.
+// newID returns an id for something whose client chose none.
 func newID() string { return strings.ToLower(rand.Text()[:10]) }
 
-// callID returns the id of a call, such as one.first: an id that a client has chosen counts for
+// callID returns the id of a call, such as one.first: an id that a client chooses counts for
 // one agent.
 func callID(agentID, chosen string) string { return agentID + "." + cmp.Or(chosen, newID()) }

@@ -120,7 +120,7 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 
 // window keeps some of the bytes that are written to it, and counts all.
 type window struct {
-	skip int // so many bytes before those that are kept
+	skip int // bytes to drop before the first kept byte
 	most int // bytes that are kept
 	all  int // bytes that were written
 	kept bytes.Buffer

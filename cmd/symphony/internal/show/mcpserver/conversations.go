@@ -123,7 +123,7 @@ func (c conversationTools) addTo(t *calls.Tools) {
 	})
 }
 
-// open opens a conversation, or continues one, and waits until that is done.
+// open opens or continues a conversation, and waits until that is done.
 func (c conversationTools) open(
 	ctx context.Context,
 	agentID string,
@@ -176,7 +176,8 @@ func (c conversationTools) open(
 }
 
 // resumable finds a conversation that an agent is to continue, which may be unknown here.
-// open: this agent has it already. One that another live agent has is refused.
+// open: it is open in this agent already. A conversation that is open in another live agent is
+// refused.
 func (c conversationTools) resumable(
 	ctx context.Context,
 	agentID, id string,
@@ -202,8 +203,7 @@ func (c conversationTools) resumable(
 	return known, false, nil
 }
 
-// find finds a conversation by its thread, by its call, or by the id that the client has
-// chosen.
+// find finds a conversation by its thread, by its call, or by the id that the client chose.
 func (c conversationTools) find(ctx context.Context, agentID, id string) (reconcile.Call, bool, error) {
 	for _, name := range []string{callID(agentID, id), id} {
 		known, found, err := c.agents.DB.Clients.Conversation(ctx, name)
@@ -258,7 +258,7 @@ func (c conversationTools) turn(ctx context.Context, agentID string, p turnParam
 	if err != nil {
 		return turnOut{}, err
 	}
-	// a turn without a policy has the policy of its conversation
+	// a turn without a policy uses the policy of its conversation
 	if p.Sandbox != "" && policies.sandbox == nil {
 		if err := opensInWorkspace(known); err != nil {
 			return turnOut{}, err
@@ -306,8 +306,8 @@ func newTurnOut(turn, conversation reconcile.Call) turnOut {
 	}
 }
 
-// message adds a message to the running turn of a conversation. If there is none, or the
-// message has begun a turn before, it begins a turn.
+// message adds a message to the running turn of a conversation. If there is none, or if the
+// message began a turn before, it begins a turn.
 func (c conversationTools) message(ctx context.Context, agentID string, p MessageParams) (turnOut, error) {
 	if _, err := c.agents.Find(ctx, agentID); err != nil {
 		return turnOut{}, err
@@ -345,12 +345,12 @@ func (c conversationTools) message(ctx context.Context, agentID string, p Messag
 	return out, err
 }
 
-// steerSuffix tells the call that steers a turn from the turn that the same message begins if
-// the turn to steer has just ended.
+// steerSuffix marks the call that steers a turn. If that turn just ended, the same message
+// begins a new turn, in a call without the suffix.
 const steerSuffix = ".steer"
 
-// steerTarget returns the turn that a message is to be added to, nil if it is to begin one or
-// has begun one. done: it was added.
+// steerTarget returns the turn that a message is to be added to; nil if it is to begin a turn,
+// or began a turn before. done: it was added.
 func steerTarget(sent []reconcile.Call, steer reconcile.Call) (turn *reconcile.Call, done bool) {
 	for _, c := range sent {
 		switch {
@@ -397,7 +397,7 @@ func (c conversationTools) interrupt(ctx context.Context, agentID, id string) (i
 	return out, c.do(ctx, agentID, call, struct{}{}, nil, hint)
 }
 
-// maxPrompt is how many characters of text codex takes in one input.
+// maxPrompt is how many characters of text codex takes in a single input.
 const maxPrompt = 1 << 20
 
 // inputs checks the items of a turn.

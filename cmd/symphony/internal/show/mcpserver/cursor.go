@@ -10,14 +10,14 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// seen is the last news of an agent that a host has.
+// seen is the last news of an agent that a host got.
 type seen struct {
 	turn    int64 // the order of the last turn whose end it knows
 	request int   // the number of the last request
-	ended   int   // 1 if it has ended
+	ended   int   // 1 if it ended
 }
 
-// cursorOf writes what a host knows of agents, such as "a:3.1.0,b:0.0.1".
+// cursorOf writes a host's knowledge of agents as a cursor, such as "a:3.1.0,b:0.0.1".
 func cursorOf(known map[string]seen) string {
 	var parts []string
 	for _, id := range slices.Sorted(maps.Keys(known)) {
@@ -27,7 +27,7 @@ func cursorOf(known map[string]seen) string {
 	return strings.Join(parts, ",")
 }
 
-// parseCursor reads what cursorOf has written. Other cursors are refused.
+// parseCursor reads a cursor that cursorOf wrote. Other cursors are refused.
 func parseCursor(cursor string) (map[string]seen, error) {
 	known := map[string]seen{}
 	for part := range strings.SplitSeq(cursor, ",") {

@@ -113,7 +113,8 @@ func membersIn(schema *jsonschema.Schema) string {
 
 // effectOf returns what the annotations of a tool promise.
 func effectOf(tool *mcp.Tool) string {
-	switch a := tool.Annotations; {
+	a := tool.Annotations
+	switch {
 	case a.ReadOnlyHint:
 		return "reads"
 	case *a.DestructiveHint:

@@ -24,7 +24,7 @@ const (
 	// askedPerson is how long a person needs at least to decline. Hosts that can't ask decline
 	// at once.
 	askedPerson = time.Second
-	// maxRounds is how often one call asks. Clients give up after more rounds.
+	// maxRounds is how often a call asks. Clients give up after more rounds.
 	maxRounds = 5
 )
 
@@ -35,8 +35,8 @@ type elicitor struct {
 	person time.Duration // askedPerson, except in tests
 
 	mu sync.Mutex
-	// waiting has the requests that the host has not answered, by their keys: ids of agents
-	// may be used again after a week. The function ends the asking.
+	// waiting contains the requests that wait for the host's answer, by their keys: ids of
+	// agents may be used again after a week. The function ends the asking.
 	waiting map[string]context.CancelFunc
 	over    map[string]bool // by key; the host is not asked again
 	// followed are the sessions whose hosts are asked as soon as an agent makes a request.
@@ -58,7 +58,7 @@ func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
 // asker asks the person at the host that sends a call.
 type asker struct {
 	*elicitor
-	session  *mcp.ServerSession // nil: this host can't ask, or has asked often enough in this call
+	session  *mcp.ServerSession // nil: this host can't ask, or asked often enough in this call
 	byResult bool               // the host is asked by the result of the call
 	round    int
 }
@@ -89,9 +89,9 @@ type asked int
 const (
 	// callerDecides: the host can't be asked, or was asked; the caller of the tool decides.
 	callerDecides asked = iota
-	// formShown: the host shows a form, and the person has not answered yet.
+	// formShown: the host shows a form, and the person did not answer yet.
 	formShown
-	// resultAsks: the result of the call has to ask the host.
+	// resultAsks: the result of the call must ask the host.
 	resultAsks
 )
 
@@ -129,7 +129,7 @@ func (a asker) showForm(ctx context.Context, r reconcile.Request) {
 		delete(a.waiting, key(r))
 		return
 	}
-	if err != nil { // which may hold what a person has typed
+	if err != nil { // the error may contain a person's input
 		answer = &mcp.ElicitResult{Action: "with an error, or with what does not fit the form"}
 	}
 	if ctx.Err() == nil {
@@ -155,13 +155,13 @@ func (a asker) inputRequired(toAsk []reconcile.Request) *mcp.CallToolResult {
 }
 
 // parseState returns when the host was asked by inputRequired, and how often in this call;
-// zeros if it was not: an answer is a late one.
+// zeros if it was not: any answer is then late.
 func parseState(req *mcp.CallToolRequest) (at int64, round int) {
 	_, _ = fmt.Sscanf(req.Params.RequestState, "%d.%d", &at, &round)
 	return at, round
 }
 
-// takeAnswers carries out what the host has answered to inputRequired.
+// takeAnswers carries out the host's answers to inputRequired.
 func (e *elicitor) takeAnswers(ctx context.Context, req *mcp.CallToolRequest) {
 	at, _ := parseState(req)
 	took := time.Since(time.UnixMilli(at))
@@ -185,7 +185,7 @@ func (e *elicitor) tooLate(id, why string) {
 	e.late = append(e.late, "the answer to "+id+" came too late: "+why)
 }
 
-// takeLate returns what tooLate has kept.
+// takeLate returns the messages that tooLate kept.
 func (e *elicitor) takeLate() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -231,7 +231,7 @@ func (e *elicitor) followSession(ctx context.Context, a asker) {
 	}()
 }
 
-// follow asks about new requests, and no longer about those that have ended, until ctx ends.
+// follow asks about new requests, and no longer about ended ones, until ctx ends.
 func (e *elicitor) follow(ctx context.Context, a asker) {
 	changes := poll{agents: e.agents}
 	repeat(ctx, func() {
@@ -272,7 +272,7 @@ func (e *elicitor) end(r reconcile.Request) {
 }
 
 // decide carries out the answer of the host. The request stays open after an answer that
-// decides nothing: the person has closed the form, or the host can't ask.
+// decides nothing: the person closed the form, or the host can't ask.
 func (e *elicitor) decide(
 	ctx context.Context,
 	r reconcile.Request,
@@ -280,7 +280,7 @@ func (e *elicitor) decide(
 	took time.Duration,
 ) {
 	defer e.end(r)
-	ctx = context.WithoutCancel(ctx) // what a person has decided is not lost with the call
+	ctx = context.WithoutCancel(ctx) // a person's decision is not lost with the call
 	log := e.log.With("request", r.ID())
 	d, err := e.decisionIn(r, answer, took)
 	if err == nil {
@@ -293,8 +293,8 @@ func (e *elicitor) decide(
 	log.InfoContext(ctx, "decided by the host", slog.String("decision", string(d.How)))
 }
 
-// decisionIn returns the decision in an answer of the host, which has taken so long. Error: it
-// decides nothing.
+// decisionIn returns the decision in an answer of the host. took is how long the host needed
+// for it. It fails if the answer decides nothing.
 func (e *elicitor) decisionIn(
 	r reconcile.Request,
 	answer *mcp.ElicitResult,

@@ -58,7 +58,7 @@ type agentEvent struct {
 	Dropped int64 `json:"dropped,omitempty" jsonschema:"how many events before this one the host did not read in time"`
 }
 
-// newAgentEvent makes an event. Its turn has the id that the host knows.
+// newAgentEvent makes an event. Its turn gets the id that the host knows.
 func newAgentEvent(agentID string, e agent.Event) agentEvent {
 	event := agentEvent{
 		AgentID: agentID,
@@ -149,7 +149,7 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 	limit := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead)
 	size := 0
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
-	// take adds an event to the result, and reports whether another one may follow.
+	// take adds an event to the result, and reports whether another event may follow.
 	take := func(e agent.Event, line []byte) bool {
 		e.TurnID = turnOf(e)
 		event := newAgentEvent(in.AgentID, e)

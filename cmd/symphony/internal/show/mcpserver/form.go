@@ -17,8 +17,8 @@ import (
 
 const maxFormDiffs = 4 << 10 // bytes of diffs in a form
 
-// formOf returns the form that asks a person about a request. Its message has all that the
-// person approves, which is done by accepting the form: it has fields only for questions.
+// formOf returns the form that asks a person about a request. Its message contains everything
+// that the person approves by accepting the form: only questions get fields.
 func formOf(r reconcile.Request) *mcp.ElicitParams {
 	form := &jsonschema.Schema{Type: "object", Properties: map[string]*jsonschema.Schema{}}
 	add := func(name string, optional bool, s *jsonschema.Schema) {

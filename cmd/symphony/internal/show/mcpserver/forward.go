@@ -22,8 +22,8 @@ import (
 // hosts that want them.
 const eventMethod = "codex/event"
 
-// A host that is late, with more than maxWaiting bytes of an agent's events to read, loses
-// those that are older than maxDelay.
+// A host that is late, with more than maxWaiting bytes of an agent's events to read, loses the
+// events that are older than maxDelay.
 const (
 	maxWaiting = 256 << 10
 	maxDelay   = 2 * time.Second
@@ -38,13 +38,13 @@ type forwarder struct {
 	known  map[string]*forwarded // by run
 }
 
-// forwarded is the log of one agent, and how far the host has it.
+// forwarded is the log of an agent, and how far the host read it.
 type forwarded struct {
 	run     reconcile.Run
 	log     eventlog.Follower
 	lines   [][]byte // that were read, and not sent yet
-	no      int64    // the number of the last event; 0 before the first one
-	dropped int64    // events since the last one that was sent
+	no      int64    // the number of the last event; 0 before the first
+	dropped int64    // events since the last event sent
 }
 
 // forwardEvents starts to send events with the first message of a host that wants them, or of
@@ -137,8 +137,8 @@ func (f *forwarder) list(ctx context.Context, isFirst bool) error {
 	return err
 }
 
-// send sends the new events of an agent, and waits until the host has read them. If the host
-// is late, it drops the oldest ones, except those about approvals. If the host is gone, it
+// send sends the new events of an agent, and waits until the host read them. If the host is
+// late, it drops the oldest events, except events about approvals. If the host is gone, it
 // ends follow.
 func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 	err := a.log.Read(func(line []byte) { a.lines = append(a.lines, line) })
@@ -160,7 +160,7 @@ func (f *forwarder) send(ctx context.Context, a *forwarded) error {
 			continue
 		}
 		if a.no > 0 {
-			a.dropped += e.No - a.no - 1 // the log no longer has them
+			a.dropped += e.No - a.no - 1 // they are no longer in the log
 		}
 		a.no = e.No
 		if behind > maxWaiting && time.Since(e.At) > maxDelay && !eventlog.AboutRequest(e.Name) {

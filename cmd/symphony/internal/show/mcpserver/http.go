@@ -14,12 +14,12 @@ import (
 )
 
 const (
-	maxHTTPBody    = 16 << 20 // bytes of one message. Images are part of messages.
+	maxHTTPBody    = 16 << 20 // bytes of a message; images are part of messages
 	sessionTimeout = 24 * time.Hour
 )
 
-// HTTP answers hosts by streamable HTTP. All of them share one server. Who may ask is for the
-// caller to check.
+// HTTP answers hosts by streamable HTTP. All of them share a server. The caller checks who may
+// ask.
 type HTTP struct {
 	env     *environ.Env
 	log     io.Writer

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// mainConversation is the conversation of an agent that a lean tool has spawned.
+// mainConversation is the conversation of an agent that a lean tool spawned.
 const mainConversation = "main"
 
 type leanSpawnIn struct {
@@ -39,7 +39,7 @@ type leanDecideIn struct {
 	Reason    string   `json:"reason,omitempty" jsonschema:"of a denial"`
 }
 
-// leanTools are the few tools with which a model uses agents that have one conversation each.
+// leanTools are the few tools with which a model uses agents of a single conversation each.
 type leanTools struct {
 	conversations conversationTools
 	decisions     decisionTools

@@ -24,14 +24,14 @@ type Options struct {
 	ApprovalTimeout time.Duration
 	// IdleTimeout is how long an agent lives without a call; 0 for no limit.
 	IdleTimeout time.Duration
-	// Ephemeral: the agents that this server has spawned end with it.
+	// Ephemeral: the agents that this server spawned end with it.
 	Ephemeral bool
 	// ByPerson: no tool decides requests, only a person at the host, at the page or in a
 	// terminal.
 	ByPerson bool
 	// FullAccess permits conversations without a sandbox.
 	FullAccess bool
-	// Events: the host gets the events of agents as notifications even if it has not asked for
+	// Events: the host gets the events of agents as notifications even if it did not ask for
 	// them.
 	Events bool
 	// Deliver permits to push the work of agents to the origin of the operator's repository.
@@ -42,7 +42,7 @@ type Options struct {
 	Project *wiring.Project // of the issues; nil without a workflow
 	// overHTTP: the hosts get no events as notifications, which the SDK can't send there.
 	overHTTP bool
-	// outputSchemas: the list of tools has them, for the documentation.
+	// outputSchemas: the list of tools includes them, for the documentation.
 	outputSchemas bool
 }
 
@@ -62,7 +62,7 @@ func ParseGroups(list []string) ([]string, error) {
 	return list, nil
 }
 
-// groups returns the groups of tools that a server with these options has.
+// groups returns the groups of tools of a server with these options.
 func (o Options) groups() ([]string, error) {
 	switch {
 	case len(o.Groups) == 0 && o.Project == nil:

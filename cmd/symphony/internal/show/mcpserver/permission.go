@@ -19,8 +19,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// codeNotDecided is the code of a call that starts an agent in a directory about which a
-// person has not decided yet.
+// codeNotDecided is the code of a call that starts an agent in a directory about which no
+// person decided yet.
 const codeNotDecided = "directory_not_decided"
 
 // permissions say where agents may work.
@@ -31,11 +31,11 @@ type permissions struct {
 	overHTTP bool     // hosts may be on other machines
 }
 
-// permit reports whether the operator has permitted agents in a directory. Permitted are the
+// permit reports whether the operator permits agents in a directory. Permitted are the
 // directory in which the server was started, the roots of the host, the directories of --dir,
-// and what is in them. A person is asked about any other. An error refuses hidden directories
-// of the home directory, such as ~/.ssh or ~/.local/bin, and directories of PATH: what an
-// agent leaves there is run or obeyed without a question.
+// and everything below them. A person is asked about any other directory. An error refuses
+// hidden directories of the home directory, such as ~/.ssh or ~/.local/bin, and directories of
+// PATH: a file that an agent leaves there is run or obeyed without a question.
 func (p permissions) permit(ctx context.Context, dir paths.Place) (bool, error) {
 	never, err := p.never(dir)
 	if err != nil {
@@ -56,14 +56,14 @@ type spawning struct {
 	asker  asker
 	began  time.Time
 	host   string // the name by which the host calls itself
-	prompt string // the agent's work, if the call has it
-	// answered: the host has had a form, which may have decided nothing.
+	prompt string // the agent's work, if the call contains it
+	// answered: the host already got a form, whose answer may have decided nothing.
 	answered bool
 	tool     string // that was called
 }
 
-// newSpawning returns what is known of a call that starts an agent, and carries out what a
-// person has answered at the host.
+// newSpawning describes a call that starts an agent. It first carries out the answers that a
+// person gave at the host.
 func newSpawning(ctx context.Context, began time.Time, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
 	e.takeAnswers(ctx, req)
 	host := ""
@@ -80,8 +80,8 @@ func newSpawning(ctx context.Context, began time.Time, e *elicitor, req *mcp.Cal
 	}
 }
 
-// answeredAgent returns the agent of a call that the host repeats after it has asked a person;
-// "" for a new call.
+// answeredAgent returns the agent of a call that the host repeats after asking a person; ""
+// for a new call.
 func answeredAgent(req *mcp.CallToolRequest) string {
 	for id := range req.Params.InputResponses {
 		agentID, _ := reconcile.RequestRef(id)
@@ -91,8 +91,8 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 }
 
 // await returns when an agent may start. It waits while a person sees a form at the host. It
-// also waits if the request is older than the call: then the host has been told to ask its
-// user. toAsk is a request about which the result of the call has to ask the host instead.
+// also waits if the request is older than the call: then the host was already told to ask its
+// user. toAsk is a request about which the result of the call must ask the host instead.
 // Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
 func (p permissions) await(
 	ctx context.Context,
@@ -143,8 +143,8 @@ func (p permissions) await(
 	}
 }
 
-// request returns the request of an agent to work in its directory, if it has made one yet. An
-// agent that has ended is an error.
+// request returns the request of an agent to work in its directory, if the agent made it yet.
+// It fails if the agent ended.
 func (p permissions) request(ctx context.Context, agentID string) (reconcile.Request, bool, error) {
 	one, err := p.agents.Current(ctx, agentID)
 	if err != nil {
@@ -156,7 +156,7 @@ func (p permissions) request(ctx context.Context, agentID string) (reconcile.Req
 	return p.agents.PermissionOf(ctx, one)
 }
 
-// isGiven reports whether a permission was given, and has reached the agent.
+// isGiven reports whether a permission was given and reached the agent.
 func isGiven(r reconcile.Request) bool {
 	approved := r.Decision == reconcile.DecideApprove || r.Decision == reconcile.DecideForSession
 	return approved && !r.EndedAt.IsZero()
@@ -175,7 +175,7 @@ func notDecided(r reconcile.Request, tool, agentID string) error {
 }
 
 // startedIn is the directory in which the server was started. Hosts with windows start it in
-// the home directory or in /, which says nothing about what their users permit.
+// the home directory or in /, which says nothing about the wishes of their users.
 func (p permissions) startedIn() []string {
 	if p.env.Dir == "/" || paths.SameDir(p.env.Dir, p.env.Home) {
 		return nil
@@ -183,8 +183,8 @@ func (p permissions) startedIn() []string {
 	return []string{p.env.Dir}
 }
 
-// roots are the directories that the host has opened. A host of another machine names
-// directories of its own machine, which count for nothing here.
+// roots are the directories that the host opened. A host on another machine names directories
+// of that machine, which count for nothing here.
 func (p permissions) roots(ctx context.Context) []string {
 	session := calls.Session(ctx)
 	if session == nil || p.overHTTP {
@@ -210,8 +210,8 @@ func (p permissions) roots(ctx context.Context) []string {
 	return dirs
 }
 
-// isIn reports whether a directory is one of several, or inside one. Those that can't be found
-// are skipped.
+// isIn reports whether a directory is in dirs, or below a directory of dirs. Directories that
+// can't be found are skipped.
 func (p permissions) isIn(dir paths.Place, dirs []string) bool {
 	for _, one := range dirs {
 		place, err := paths.Find(p.env.Absolute(one))
@@ -222,7 +222,7 @@ func (p permissions) isIn(dir paths.Place, dirs []string) bool {
 	return false
 }
 
-// never says why no agent may work in a directory, whoever permits it; empty if one may.
+// never says why no agent may work in a directory, whoever permits it; empty if an agent may.
 func (p permissions) never(dir paths.Place) (string, error) {
 	for _, home := range []string{p.env.Home, p.env.AccountHome} {
 		if home == "" {

@@ -25,7 +25,7 @@ type poll struct {
 	last    time.Time // when the state was read; zero: the next look reads in any case
 }
 
-// look calls read if something may have changed since read has last succeeded.
+// look calls read if something may have changed since read last succeeded.
 func (p *poll) look(ctx context.Context, read func() error) error {
 	// Before reading, so that no change goes unnoticed.
 	version, err := p.agents.DB.Clients.Version(ctx)

@@ -1,5 +1,5 @@
 // Package mcpserver offers agents as tools to any host that speaks the Model Context Protocol
-// over stdin and stdout. It holds no state: what it knows it reads from the database of the
+// over stdin and stdout. It holds no state: it reads everything from the database of the
 // agents, so that a new server continues where another was killed.
 package mcpserver
 
@@ -18,11 +18,11 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
-// Server is the server of one host.
+// Server is the server of a host.
 type Server struct {
 	starter  starter
 	elicitor *elicitor
-	events   bool // the host gets events even if it has not asked for them
+	events   bool // the host gets events even if it did not ask for them
 	mcp      *mcp.Server
 	log      *slog.Logger
 }

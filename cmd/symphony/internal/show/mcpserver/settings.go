@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Settings of a conversation, or of one turn in it.
+// Settings of a conversation, or of a single turn in it.
 type Settings struct {
 	Model          string `json:"model,omitempty"`
 	Cwd            string `json:"cwd,omitempty" jsonschema:"absolute; default: the agent's directory"`
@@ -19,7 +19,7 @@ type Settings struct {
 	Sandbox        string `json:"sandbox,omitempty" jsonschema:"default: workspace-write"`
 }
 
-// policies are settings in codex's words. What is empty is as in a run.
+// policies are settings in codex's words. An empty setting means the same as in a run.
 type policies struct {
 	cwd      string // without symbolic links
 	approval json.RawMessage
@@ -43,8 +43,8 @@ func policiesFor(a agents.Agent, s Settings, fullAccessPermitted bool) (policies
 	return policies{cwd: cwd, approval: approval, sandbox: sandbox}, nil
 }
 
-// directory checks that a directory is in the agent's, because two agents in one directory are
-// refused. "" is the agent's.
+// directory checks that a directory is inside the agent's directory, because two agents in the
+// same directory are refused. "" stands for the agent's directory.
 func directory(a agents.Agent, dir string) (string, error) {
 	if dir == "" {
 		return "", nil

@@ -32,8 +32,8 @@ type agentState struct {
 	Error         string              `json:"error,omitempty" jsonschema:"why the agent ended"`
 }
 
-// conversationState is a conversation with the turns that are open, and those that have
-// ended since the cursor.
+// conversationState is a conversation with its open turns, and the turns that ended since the
+// cursor.
 type conversationState struct {
 	ConversationID string      `json:"conversationId"`
 	Turns          []turnState `json:"turns"`
@@ -68,7 +68,7 @@ func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.R
 		s.State = stateWaiting
 		s.Requests = append(s.Requests, newRequestState(r))
 	}
-	if a.Settled { // before, the worker may still store how a turn has ended
+	if a.Settled { // before, the worker may still store how a turn ended
 		s.State = stateEnded
 		s.Activity = ""
 		s.Outcome = string(a.Outcome)

@@ -44,11 +44,11 @@ func (t *transport) notify(ctx context.Context, method string, params any) error
 	return t.conn.Write(ctx, &jsonrpc.Request{Method: method, Params: data})
 }
 
-// maxFrame limits one message of the host. Images are part of messages.
+// maxFrame limits a message of the host. Images are part of messages.
 const maxFrame = 64 << 20
 
-// frames reads the messages of a host, one a line. It answers lines that are no message with
-// an error; the SDK would end the server.
+// frames reads the messages of a host, one a line. It answers other lines with an error; the
+// SDK would end the server.
 type frames struct {
 	io.Closer
 	lines *bufio.Scanner
@@ -85,7 +85,7 @@ func (f *frames) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// check reports whether a line is a message. It answers one that is none.
+// check reports whether a line is a message. It answers any other line.
 func (f *frames) check(line []byte) bool {
 	if !json.Valid(line) {
 		f.refuse(line, jsonrpc.CodeParseError, "JSON")
@@ -98,7 +98,7 @@ func (f *frames) check(line []byte) bool {
 	return true
 }
 
-// refuse answers a line that is no message. what names a right one.
+// refuse answers a line that is no message. what is the expected form, such as "JSON".
 func (f *frames) refuse(line []byte, code int, what string) {
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
 	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"

@@ -72,7 +72,7 @@ func waitAgent(
 	return w.asker.inputRequired(news.toAsk), news.out, err
 }
 
-// progressTo returns a function that tells the host how long a call has taken, if the host
+// progressTo returns a function that tells the host how long a call took so far, if the host
 // wants to know.
 func progressTo(
 	ctx context.Context,
@@ -94,7 +94,7 @@ func progressTo(
 	}
 }
 
-// waiting is one call of wait_agent.
+// waiting is a call of wait_agent.
 type waiting struct {
 	asker asker
 	ids   []string
@@ -192,7 +192,7 @@ func (o waitAgentOut) limit() {
 	}
 }
 
-// summary describes in one line what the agents do.
+// summary describes the states of the agents in a line.
 func (o waitAgentOut) summary() string {
 	var parts []string
 	for _, a := range o.Agents {
@@ -228,7 +228,7 @@ func (w *waiting) look(ctx context.Context) (news, error) {
 		}
 		is := seen{turn: lastEnd(sent, known.turn)}
 		busy := slices.ContainsFunc(sent, isOpenTurn)
-		if !following && busy { // the host waits for what runs now
+		if !following && busy { // the host waits for the turns that run now
 			known = seen{turn: is.turn}
 			following = true
 			w.known[id] = known
@@ -262,9 +262,9 @@ func (w *waiting) look(ctx context.Context) (news, error) {
 	return found, nil
 }
 
-// askHost asks the host about requests. It returns the number of the last one that the caller
-// of wait_agent has to decide instead, at least last, and those about which the result has to
-// ask the host.
+// askHost asks the host about requests. It returns the number of the last request that the
+// caller of wait_agent must decide instead, at least last, and the requests about which the
+// result must ask the host.
 func (w *waiting) askHost(
 	ctx context.Context,
 	requests []reconcile.Request,

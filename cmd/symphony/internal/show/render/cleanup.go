@@ -130,7 +130,7 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 //go:embed prune.txt
 var pruneText string
 
-// Pruned prints what was removed and kept, or in a dry run would be.
+// Pruned lists the things that were removed and kept, or in a dry run would be.
 func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, warning := range f.Warnings {
 		w.Note(slog.LevelWarn, warning)
@@ -199,7 +199,7 @@ func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
 	}).Parse(pruneText)).Execute(w.Stdout, words)
 }
 
-// Removed prints what is left of a removed project.
+// Removed prints the rest of a removed project.
 func Removed(w *term.Env, r *cleanup.RemovedJSON) {
 	if w.JSON {
 		w.PrintJSON(r)

@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// Issue prints what is known of one issue, with --json as JSON: what it is, its status and
-// what to do, then what came of it, and at the end where everything is.
+// Issue prints an issue, with --json as JSON: its subject, its status and how to go on, then
+// its results, and at the end where everything is.
 func Issue(w *term.Env, v detail.Issue) {
 	if w.JSON {
 		w.PrintJSON(v)
@@ -90,7 +90,7 @@ func printHead(w *term.Env, v detail.Issue) {
 	fmt.Fprintln(w.Stdout, statusLine(w, v, ""))
 }
 
-// statusLine is the status of an issue and why it has it, behind a name, in lines of the
+// statusLine is the status of an issue and the reason for it, behind a name, in lines of the
 // terminal's width.
 func statusLine(w *term.Env, v detail.Issue, name string) string {
 	s, exact := statusWords[v.Why.Code]
@@ -109,14 +109,14 @@ func statusLine(w *term.Env, v detail.Issue, name string) string {
 	return strings.Join(lines, "\n"+columnGap)
 }
 
-// WaitStatus prints on stderr what an issue does that an operator waits for.
+// WaitStatus prints on stderr the status of an issue for which an operator waits.
 func WaitStatus(w *term.Env, v detail.Issue) {
 	if !w.Piped() && !w.JSON {
 		fmt.Fprintln(w.Stderr, statusLine(w, v, text.Visible(v.Issue.Identifier)+" "))
 	}
 }
 
-// WaitEnd prints what became of the issue, with --json as JSON.
+// WaitEnd prints how the issue ended, with --json as JSON.
 func WaitEnd(w *term.Env, v detail.Issue) {
 	switch {
 	case w.JSON:
@@ -130,8 +130,8 @@ func WaitEnd(w *term.Env, v detail.Issue) {
 	}
 }
 
-// sinceText says since when the issue has its status: the time in a pipe, the age on a
-// terminal; empty where it is not known.
+// sinceText says how long the issue is in its status: the time of its beginning in a pipe, the
+// age on a terminal; empty where it is not known.
 func sinceText(w *term.Env, v detail.Issue) string {
 	if v.Since == nil {
 		return ""
@@ -145,7 +145,7 @@ func sinceText(w *term.Env, v detail.Issue) string {
 	return "for " + text.Age(v.GeneratedAt, *v.Since)
 }
 
-// printNext prints what happens next, and what an operator can do about a failure.
+// printNext prints the next event, and how an operator can react to a failure.
 func printNext(w *term.Env, v detail.Issue) {
 	// on a terminal the requests follow, with the commands that answer them
 	if w.Piped() || len(v.Requests) == 0 {
@@ -173,7 +173,7 @@ func printNext(w *term.Env, v detail.Issue) {
 	}
 }
 
-// more is the name of another line of a field: in a pipe every line has a name, on a terminal
+// more is the name of another line of a field: in a pipe every line gets a name, on a terminal
 // only the first.
 func more(w *term.Env, name string) string {
 	if w.Piped() {
@@ -182,8 +182,8 @@ func more(w *term.Env, name string) string {
 	return ""
 }
 
-// printResults prints what came of the issue: its state in the tracker, the pull request, the
-// delivered commits, and the cost.
+// printResults prints the results of the issue: its state in the tracker, the pull request,
+// the delivered commits, and the cost.
 func printResults(w *term.Env, v detail.Issue) {
 	now := v.GeneratedAt
 	if i := v.Issue; i.State != nil {
@@ -260,7 +260,7 @@ func printVerification(w *term.Env, now time.Time, p *reconcile.Verification) {
 	}
 }
 
-// verifyLines is how many lines of the output of verify are printed. The JSON has all.
+// verifyLines is how many lines of the output of verify are printed. The JSON contains all.
 const verifyLines = 20
 
 // printOutput prints the last lines of the output of verify.
@@ -271,7 +271,7 @@ func printOutput(w *term.Env, output string) {
 	}
 }
 
-// printUsed prints what the runs cost and used.
+// printUsed prints the cost and the usage of the runs.
 func printUsed(w *term.Env, v detail.Issue) {
 	t := v.Totals
 	work := text.Duration(time.Duration(t.Seconds*float64(time.Second))) + " of work"
@@ -289,8 +289,8 @@ func printUsed(w *term.Env, v detail.Issue) {
 		countText(w, t.Total), countText(w, t.Input), countText(w, t.Cached), countText(w, t.Output), work))
 }
 
-// unpriced is the end of a line about a cost that says what it leaves out; empty if that is
-// nothing.
+// unpriced is the end of a line about a cost, about the tokens that the cost leaves out for
+// lack of a price; empty if there are none.
 func unpriced(w *term.Env, c *view.Cost) string {
 	if c.Unpriced == 0 {
 		return ""
@@ -302,7 +302,7 @@ func unpriced(w *term.Env, c *view.Cost) string {
 // messageLines is how many lines of a terminal the last message of a running agent may take.
 const messageLines = 10
 
-// printLog prints what the agent said last, as it is, and the end of the log.
+// printLog prints the agent's last message, unchanged, and the end of the log.
 func printLog(w *term.Env, v detail.Issue) {
 	if w.Piped() {
 		if v.LastMessage != nil {
@@ -404,7 +404,8 @@ func claimLine(w *term.Env, v detail.Issue) string {
 // line says so.
 func nextLine(w *term.Env, v detail.Issue) string {
 	line := v.Next.Message
-	switch at := v.Next.At; {
+	at := v.Next.At
+	switch {
 	case at == nil:
 	case w.Piped():
 		line += " (" + text.Rfc3339(*at) + ")"
@@ -472,7 +473,7 @@ func gitLine(g *host.GitStatus) string {
 }
 
 // printRuns prints the newest runs. On a terminal the error of each follows in lines of its
-// own, unless the status has named it.
+// own, unless the status named it.
 func printRuns(w *term.Env, v detail.Issue) {
 	rows := term.Table{
 		Head: []string{"STARTED", "RUN", "KIND", "OUTCOME", "TOOK", "TURNS", "TOKENS", "ERROR"},

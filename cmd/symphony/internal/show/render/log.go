@@ -78,7 +78,7 @@ func (o Log) Print(w *term.Env, l eventlog.Line) {
 	}
 }
 
-// LogLine is a line of a log in one line of a terminal, of at most width cells.
+// LogLine is a line of a log in a line of a terminal, of at most width cells.
 func LogLine(w *term.Env, l eventlog.Line, width int) string {
 	l, _ = l.Short()
 	return w.Dim(l.At.Local().Format(time.TimeOnly)) + "  " + cutLogText(w, l, width-len(logMargin))
@@ -123,7 +123,7 @@ func (o Log) text(w *term.Env, l eventlog.Line) (lines []string) {
 	return lines
 }
 
-// logLabel is what a line has before its text, a mark and how long a command took, and behind
+// logLabel is the text before a line, a mark and how long a command took, and the text behind
 // it, why the command failed.
 func logLabel(w *term.Env, l eventlog.Line) (label, ending string) {
 	if l.Kind == eventlog.Words {

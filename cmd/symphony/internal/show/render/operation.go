@@ -11,8 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// Apply applies a command and prints what became of it: in sentences, with -v as fields, or as
-// JSON.
+// Apply applies a command and prints its result: in sentences, with -v as fields, or as JSON.
 func Apply(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Command) error {
 	done, err := operate.Do(ctx, p, command)
 	if err != nil {
@@ -27,7 +26,7 @@ func Apply(ctx context.Context, w *term.Env, p *wiring.Project, command operate.
 	return done.Err()
 }
 
-// printEffect prints what a command has done. The errors of its pass are warnings if it was
+// printEffect prints the effect of a command. The errors of its pass are warnings if it was
 // applied nevertheless.
 func printEffect(w *term.Env, r operate.Result) {
 	shown := r.Pass
@@ -41,14 +40,14 @@ func printEffect(w *term.Env, r operate.Result) {
 	}
 }
 
-// printNotes prints on stderr what has to follow a command.
+// printNotes prints on stderr the steps that have to follow a command.
 func printNotes(w *term.Env, r operate.Result) {
 	for _, note := range r.Next() {
 		fmt.Fprintln(w.Stderr, "symphony: "+note)
 	}
 }
 
-// Stop stops runs and prints each that has ended.
+// Stop stops runs and prints each as it ends.
 func Stop(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Stop) error {
 	printLine := func(line string) { fmt.Fprintln(w.Stdout, text.Visible(line)) }
 	ran := false
@@ -61,7 +60,7 @@ func Stop(ctx context.Context, w *term.Env, p *wiring.Project, command operate.S
 	if w.JSON {
 		calls.Applied = func(operate.Result) { ran = true }
 		calls.Ended = nil
-		// the one JSON object on stdout is the error
+		// the only JSON object on stdout is the error
 		calls.Killed = func(line string) { fmt.Fprintln(w.Stderr, text.Visible(line)) }
 	}
 	r, err := operate.StopRuns(ctx, p, command, calls)

@@ -64,12 +64,12 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 	})
 }
 
-// selected are overviews and what a selection has left of them.
+// selected are overviews and the rows that a selection left of them.
 type selected struct {
 	all      []view.Overview
 	confined []view.Overview // to the rows
 	rows     []view.Row
-	more     int  // rows that the limit of the selection has cut
+	more     int  // rows that the limit of the selection cut
 	projects bool // the rows name their projects
 }
 
@@ -116,11 +116,12 @@ func printIdentifiers(w *term.Env, rows []view.Row) {
 	}
 }
 
-// page is a screen: what an operator has to see, the table of the issues, and the summary.
+// page is a screen: the facts that an operator must see, the table of the issues, and the
+// summary.
 type page struct{ head, body, foot []string }
 
-// newPage makes the page of the selected rows. What stops projects, and the summary, are about
-// all overviews, whatever is selected.
+// newPage makes the page of the selected rows. The reasons why projects start no runs, and the
+// summary, are about all overviews, whatever is selected.
 func newPage(w *term.Env, s selected) page {
 	var head, foot bytes.Buffer
 	out := *w
@@ -181,8 +182,8 @@ func (p page) fit(height int) []string {
 	return slices.Concat(p.head, p.body, p.foot)
 }
 
-// Head is what an operator has to see of overviews, in lines as long as the terminal is wide:
-// the verdict, then what keeps projects from starting runs.
+// Head is the part of overviews that an operator must see, in lines as long as the terminal is
+// wide: the verdict, then the reasons why projects start no runs.
 func Head(w *term.Env, all []view.Overview) []string {
 	var out bytes.Buffer
 	screen := *w
@@ -218,8 +219,7 @@ const (
 	columnNow
 )
 
-// Rows makes a table of issues. The name of the project is one of its columns if projects is
-// set.
+// Rows makes a table of issues, with a column for the name of the project if projects is set.
 func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	t := term.Table{
 		Head:     []string{"ISSUE", "STATUS", "PROJECT", "TITLE", "PR", "TIME", "TOKENS", "NOW"},
@@ -270,7 +270,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 	return t
 }
 
-// statusColours has the colour of each status: red for what needs a person.
+// statusColours maps each status to its colour: red if it needs a person.
 var statusColours = map[view.Status]string{
 	reconcile.StatusNeedsAnswer: term.ColourStuck,
 	reconcile.StatusHeld:        term.ColourStuck,
@@ -294,7 +294,7 @@ func pullName(url, other string) string {
 	return other
 }
 
-// rowTime is since when the row has its status; of a claim that waits, when it goes on.
+// rowTime is the beginning of the row's status; of a claim that waits, when it goes on.
 func rowTime(now time.Time, r view.Row) string {
 	waits := r.Status == reconcile.StatusWaiting || r.Status == reconcile.StatusQueued
 	switch {
@@ -385,7 +385,7 @@ func phaseOf(r view.RunningRow) string {
 // watchStep is how often Watch reads the state.
 const watchStep = time.Second
 
-// Watch prints what read returns every second until ctx ends. A terminal is cleared before
+// Watch prints the result of read every second until ctx ends. A terminal is cleared before
 // each print.
 func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]view.Overview, error)) error {
 	_, isFile := w.Stdout.(*os.File)
@@ -418,8 +418,8 @@ func Watch(ctx context.Context, w *term.Env, o OverviewOptions, read func() ([]v
 // clearScreen moves the cursor to the first cell and erases everything after it.
 const clearScreen = "\x1b[H\x1b[2J"
 
-// printScreen clears the terminal and prints the lines that fit, in one write, so that the
-// screen does not flicker.
+// printScreen clears the terminal and prints the lines that fit, in a single write, so that
+// the screen does not flicker.
 func printScreen(w *term.Env, all []view.Overview, o OverviewOptions) {
 	width, height := w.Size()
 	screen := *w
@@ -453,8 +453,7 @@ func printHints(w *term.Env, v view.Overview) {
 	}
 }
 
-// printObstacles prints what keeps a project from starting runs, with the project's name if
-// named is set.
+// printObstacles prints why a project starts no runs, with the project's name if named is set.
 func printObstacles(w *term.Env, v view.Overview, named bool) {
 	now := v.GeneratedAt
 	name := ""
@@ -509,7 +508,7 @@ func printObstacles(w *term.Env, v view.Overview, named bool) {
 	}
 }
 
-// blockText explains what stops the project, and until when.
+// blockText explains why the project is stopped, and until when.
 func blockText(w *term.Env, now time.Time, b wiring.BlockedRow) string {
 	if b.Until != nil {
 		until := b.Until.In(w.Now().Location())

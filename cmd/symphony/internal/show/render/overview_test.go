@@ -54,7 +54,8 @@ func TestDeadScheduleIsRed(t *testing.T) {
 		Width:   120,
 		Palette: term.Palette{Colour: true},
 	}
-	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; no scheduled pass has run yet; nothing running"
+	want := "\x1b[1m\x1b[31mNOT TICKING\x1b[0m\x1b[0m  web-shop: no schedule is active; no scheduled " +
+		"pass has run yet; nothing running"
 	test.Equal(t, "it", Head(w, []view.Overview{live, dead})[0], want)
 }
 
@@ -252,7 +253,8 @@ func TestWatchedLine(t *testing.T) {
 		t,
 		"a late check",
 		line(review, late, person),
-		"watches 3 pull requests; A-2 waits for the check \"sign\", which has not reported (for 2h); A-3 waits for a person\n",
+		"watches 3 pull requests; A-2 waits for the check \"sign\", which has not reported (for 2h); "+
+			"A-3 waits for a person\n",
 	)
 	test.Equal(t, "many", strings.HasSuffix(line(late, late, late, late, late), "; 2 more\n"), true)
 }

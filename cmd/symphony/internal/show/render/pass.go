@@ -12,8 +12,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Pass prints what a pass did, and these of its warnings and errors: in sentences, or with -v
-// a line of fields for each action and a summary.
+// Pass prints the actions of a pass, and these of its warnings and errors: in sentences, or
+// with -v a line of fields for each action and a summary.
 func Pass(w *term.Env, r pass.Result, warnings []string, errs []*reconcile.Error) {
 	if r.Holder != nil {
 		if r.Holder.Name != "" {

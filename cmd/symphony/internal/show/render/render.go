@@ -1,5 +1,5 @@
 // Package render prints the values of package view: tables and coloured lines on a terminal,
-// and in a pipe one line per row, of exact values separated by tabs. The first value of such a
+// and in a pipe a line per row, of exact values separated by tabs. The first value of such a
 // line names its kind.
 package render
 
@@ -63,8 +63,8 @@ func undelivered(d reconcile.DeliveryResult, outcome string) string {
 	return "; " + notDelivered + reason
 }
 
-// outcomeOf is the outcome of a run, or its phase before it has one. A run whose commits did
-// not arrive is not called a success.
+// outcomeOf is the outcome of a run, or its phase while there is no outcome. A run whose
+// commits did not arrive is not called a success.
 func outcomeOf(r view.RunRow) string {
 	switch {
 	case r.Outcome == nil:
@@ -97,7 +97,7 @@ func outcomeColour(r view.RunRow) string {
 const notDelivered = "not delivered"
 
 // printRequests prints open requests. It cuts nothing at the terminal's edge, because the
-// operator approves exactly what is shown.
+// operator approves exactly the text that is shown.
 func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
 	if !w.Piped() && len(rows) > 0 {
 		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
@@ -135,8 +135,8 @@ func printRequestRecord(w *term.Env, r view.RequestRow) {
 	w.PrintTable("REQUEST", t)
 }
 
-// RequestHead prints which request it is, and whether what it asks for runs outside the
-// sandbox.
+// RequestHead prints the id and the kind of a request, and whether its command runs outside
+// the sandbox.
 func RequestHead(w *term.Env, r reconcile.Request) {
 	fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
 	if r.Outside {
@@ -154,7 +154,7 @@ func Request(w *term.Env, r reconcile.Request) {
 			label = ""
 		}
 	}
-	// on a terminal it is wrapped; what is approved is never changed
+	// wrapped on a terminal, unlike the text to approve, which is never changed
 	prose := func(label, value string) {
 		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
 			if value != "" {
@@ -250,8 +250,8 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	return text.Visible(line)
 }
 
-// Diff prints what has changed in the workspace of an issue, or between two attempts; with raw
-// as git writes it.
+// Diff prints the changes in the workspace of an issue, or between two attempts; with raw as
+// git writes them.
 func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string, raw bool) error {
 	lines := &diffPrinter{w: w, raw: raw}
 	_, err := detail.WriteDiff(ctx, p, ref, attempts, lines)
@@ -264,7 +264,7 @@ func Diff(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts str
 // diffPrinter colours a diff and shows its control characters as text.
 type diffPrinter struct {
 	w    *term.Env
-	raw  bool // print what git wrote
+	raw  bool // print git's output unchanged
 	rest []byte
 }
 

@@ -75,7 +75,8 @@ func TestLongReport(t *testing.T) {
 func TestHandoverLine(t *testing.T) {
 	for want, h := range map[string]state.Handovers{
 		"handed over: 1 of 2 at the first attempt\n": {Issues: 2, First: 1},
-		"handed over: 9 of 12 at the first attempt, 10 verified; 8 pull requests: 6 of 7 green at the first push, 5 merged, 0.5 rounds each\n": {
+		"handed over: 9 of 12 at the first attempt, 10 verified; 8 pull requests: 6 of 7 green at the " +
+			"first push, 5 merged, 0.5 rounds each\n": {
 			Issues:       12,
 			First:        9,
 			Verified:     10,

@@ -17,16 +17,16 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// What a report adds up, for ReportOptions.By.
+// The sums of a report, for ReportOptions.By.
 const (
 	ByIssue = "issue"
 	ByLabel = "label"
 	ByDay   = "day"
 )
 
-// ReportOptions select what of a report is printed as text.
+// ReportOptions select the parts of a report that are printed as text.
 type ReportOptions struct {
-	By   string // only what was used, by issue, label or day; empty for the whole report
+	By   string // only the usage, by issue, label or day; empty for the whole report
 	Rows int    // of each table; 0 for all
 }
 
@@ -47,7 +47,7 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 		w.PrintJSON(r)
 		return nil
 	}
-	out := bufio.NewWriter(w.Stdout) // a month has thousands of lines
+	out := bufio.NewWriter(w.Stdout) // a month takes thousands of lines
 	env := *w
 	env.Stdout = out
 	p := &reportPage{Env: &env, Report: r, rows: o.Rows}
@@ -66,8 +66,8 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 	return nil
 }
 
-// head prints the answers: how many issues were handed over, failed or are stuck, and what
-// that cost.
+// head prints the answers: how many issues were handed over, failed or are stuck, and the cost
+// of that.
 func (p *reportPage) head() {
 	if p.Piped() {
 		fmt.Fprintf(p.Stdout, "time\t%s\t%s\n", text.Rfc3339(p.Since), text.Rfc3339(p.Until))
@@ -175,7 +175,8 @@ func (p *reportPage) table(title string, t term.Table) {
 	}
 }
 
-// troubles prints what failed, what is held or waits, and what is not delivered.
+// troubles prints the failures, the issues that are held or wait, and the commits that are not
+// delivered.
 func (p *reportPage) troubles() {
 	failures := func(title string, rows []report.FailedRow) {
 		t := textTable("TITLE", "RUNS", "LAST", "NOW", "ERROR")
@@ -257,8 +258,7 @@ func (p *reportPage) interruptions() {
 	p.table("MISSED PASSES", missed)
 }
 
-// remarks prints what the figures do not include. In a pipe they are no rows, and go to
-// stderr.
+// remarks prints the gaps in the figures. In a pipe they are no rows, and go to stderr.
 func (p *reportPage) remarks(by string) {
 	remark := func(line string) {
 		if p.Piped() {

@@ -13,7 +13,7 @@ import (
 )
 
 // released prints the issues that were released. On a narrow terminal the title gives way,
-// then what the other tables say, too.
+// then columns that other tables also show.
 func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 	t := newTable(
 		[]string{"ISSUE", "TITLE", "FROM", "TO", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "LOOK AT"},
@@ -147,8 +147,8 @@ func (p *reportPage) lookAt(r report.ReleasedRow) (shown, address string) {
 	return shown, first.URL
 }
 
-// pullRequestWord is the number of a pull request and the one thing about it that decides what
-// an operator does.
+// pullRequestWord is the number of a pull request and the fact about it that decides an
+// operator's next step, such as "#12 checks failed".
 func pullRequestWord(r reconcile.PullRequest) string {
 	word := r.State
 	switch {

@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// ScheduleChanges prints what was done to a schedule.
+// ScheduleChanges prints the changes of a schedule.
 func ScheduleChanges(w *term.Env, c schedule.Changes) {
 	for _, line := range c.Done {
 		fmt.Fprintln(w.Stdout, text.Visible(line))
@@ -24,8 +24,8 @@ func ScheduleChanges(w *term.Env, c schedule.Changes) {
 	}
 }
 
-// ScheduleError prints what is wrong with a workflow that a schedule could not use, and
-// returns an exit.Only; another error as it is.
+// ScheduleError prints the faults of a workflow that a schedule could not use, and returns an
+// exit.Only; another error as it is.
 func ScheduleError(w *term.Env, err error) error {
 	invalid, ok := errors.AsType[*schedule.Invalid](err)
 	if !ok {
@@ -38,8 +38,8 @@ func ScheduleError(w *term.Env, err error) error {
 //go:embed schedule.txt
 var scheduleTemplate string
 
-// Schedule prints whether a schedule is active, one fact a line, or as JSON. It returns true
-// if none is.
+// Schedule prints whether a schedule is active, a fact a line, or as JSON. It returns true if
+// none is.
 func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 	now := w.Now()
 	verdict := out.Judge(now)

@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// used prints what was used by issue, label or day, and the total. The whole report has the
+// used prints the usage by issue, label or day, and the total. The whole report contains the
 // issues and, for more than two days, the days.
 func (p *reportPage) used(by string) {
 	if !p.Piped() && len(p.Issues) == 0 && by != ByDay {
@@ -41,7 +41,7 @@ func (p *reportPage) used(by string) {
 	}
 }
 
-// useTable is a table of what runs came to. On a narrow terminal the title gives way, then the
+// useTable is a table of the usage of runs. On a narrow terminal the title gives way, then the
 // parts of the tokens.
 func useTable(first, second string) term.Table {
 	t := newTable(
@@ -84,8 +84,8 @@ func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
 	return append(cells, costText(s.Cost))
 }
 
-// sums prints a table of what runs came to. Its last line is the sum of all rows; issues is
-// that line's second cell, how many issues they are about.
+// sums prints a table of the results of runs. Its last line is the sum of all rows; issues is
+// the second cell of that line, the number of issues.
 func (p *reportPage) sums(title string, t term.Table, issues string) {
 	if p.Piped() {
 		p.table(title, t)
@@ -103,7 +103,7 @@ func (p *reportPage) sums(title string, t term.Table, issues string) {
 	p.PrintTable("USED", t)
 }
 
-// days prints what was used by day.
+// days prints the usage by day.
 func (p *reportPage) days() {
 	t := newTable(
 		[]string{"DAY (UTC)", "HANDED OVER", "INPUT", "CACHED", "OUTPUT", "REASONING", "TOKENS", "COST"},
@@ -122,7 +122,7 @@ func (p *reportPage) days() {
 // figure is a number without an exponent.
 func figure(n float64) string { return strconv.FormatFloat(n, 'f', -1, 64) }
 
-// countText is exact in a pipe and has three digits on a terminal.
+// countText is exact in a pipe and rounded to three digits on a terminal.
 func countText(w *term.Env, n int64) string {
 	return either(w, text.Count(n), strconv.FormatInt(n, 10))
 }

@@ -24,7 +24,7 @@ func verdictLabel(l view.Level) (label, colour string) {
 	}
 }
 
-// summary is the last line of ps: the verdict, what goes on, and when the next pass is
+// summary is the last line of ps: the verdict, the present activity, and when the next pass is
 // expected.
 func summary(w *term.Env, all []view.Overview) string {
 	if len(all) == 0 {
@@ -48,8 +48,8 @@ func summary(w *term.Env, all []view.Overview) string {
 // summaryLines is how many lines of a terminal the reasons of several projects may take.
 const summaryLines = 2
 
-// Status prints the last line of ps about projects, with what ps prints above it, and which
-// pull requests are watched. On a terminal it continues on further lines.
+// Status prints the last line of ps about projects, with the reasons that ps prints above it,
+// and which pull requests are watched. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	var watched []string
 	for _, v := range all {
@@ -61,7 +61,7 @@ func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	fmt.Fprintln(w.Stdout, verdictLine(w, all, verdict.Level, slices.Clone(verdict.Reasons), watched...))
 }
 
-// verdictLine adds to the parts of a verdict what goes on, what more there is to say, and when
+// verdictLine adds to the parts of a verdict the present activity, the texts of more, and when
 // the next pass is expected.
 func verdictLine(w *term.Env, all []view.Overview, level view.Level, parts []string, more ...string) string {
 	word, colour := verdictLabel(level)
@@ -105,7 +105,7 @@ func activityText(all []view.Overview) string {
 }
 
 // scheduleText is when the next pass of the schedule is expected, or how to start runs without
-// one.
+// a schedule.
 func scheduleText(v view.Overview) string {
 	next := v.NextPass
 	switch {

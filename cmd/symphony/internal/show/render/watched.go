@@ -12,7 +12,7 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// waitsText says what a pull request waits for, and for how long; in a pipe since when.
+// waitsText says why a pull request waits, and for how long; in a pipe since when.
 func waitsText(w *term.Env, now time.Time, v reconcile.Waits) string {
 	if v.Since == nil {
 		return v.Text

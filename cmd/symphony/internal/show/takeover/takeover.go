@@ -20,8 +20,8 @@ import (
 )
 
 // Run holds an issue, ends its run, and opens codex's own terminal in the issue's workspace.
-// It returns when the session has ended. If yes is set, it stops a run without asking. At the
-// end it does what then names, retry or hold, or asks if then is empty.
+// It returns at the end of the session. If yes is set, it stops a run without asking. At the
+// end it carries out then, which is retry or hold, or asks if then is empty.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, ref string, yes bool, then string) error {
 	if !w.OnTerminal() {
 		return reconcile.NewError(
@@ -122,7 +122,7 @@ func holdIssue(
 	return c, nil
 }
 
-// leftBehind returns the newest thread of an issue, and what was pushed last.
+// leftBehind returns the newest thread of an issue, and its last push.
 func leftBehind(
 	ctx context.Context,
 	p *wiring.Project,
@@ -160,7 +160,7 @@ func openSession(
 	if err != nil {
 		return 0, err
 	}
-	// An issue that was held before its first run has neither a root nor a record.
+	// An issue that was held before its first run is without a root and a record.
 	if c.WorkspaceRoot == "" {
 		c.WorkspaceRoot = wiring.Policy(cfg).WorkspaceRoot
 	}
@@ -200,7 +200,7 @@ func openSession(
 		warning := "symphony: commands in this session do not get " + withheld + " (agent.pass_env)"
 		fmt.Fprintln(w.Stderr, text.Visible(warning))
 	}
-	in := w.Stdin.(*os.File) // Run has checked that it is a terminal
+	in := w.Stdin.(*os.File) // Run checked that it is a terminal
 	return holding.Session(ctx, thread.ID, thread.CodexHome, host.Stdio{
 		In:  in,
 		Out: w.Stdout,

@@ -5,14 +5,15 @@ import (
 	"strings"
 )
 
-// ShowsUTF8 reports whether the terminal shows UTF-8. A locale that is not set is taken for
-// one with UTF-8.
+// ShowsUTF8 reports whether the terminal shows UTF-8. An unset locale is taken for a locale
+// with UTF-8.
 func (w *Env) ShowsUTF8() bool {
 	name := strings.ToLower(cmp.Or(w.Getenv("LC_ALL"), w.Getenv("LC_CTYPE"), w.Getenv("LANG"), "utf-8"))
 	return strings.Contains(name, "utf-8") || strings.Contains(name, "utf8")
 }
 
-// ASCII replaces what a terminal without UTF-8 can't show. The width in cells stays.
+// ASCII replaces characters that a terminal without UTF-8 can't show. The width in cells
+// stays.
 func ASCII(s string) string {
 	var b strings.Builder
 	for _, r := range s {

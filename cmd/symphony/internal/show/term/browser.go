@@ -11,7 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// NoDisplay is the message when OpenPage has no display.
+// NoDisplay is the message of OpenPage without a display.
 const NoDisplay = "there is no display to open it on; set BROWSER to use a browser for terminals"
 
 // OpenPage shows a page in the operator's web browser and waits for the program that opens it.

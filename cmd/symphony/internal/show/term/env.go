@@ -35,8 +35,8 @@ type Env struct {
 	Width        int          // of the terminal in columns; 0 if stdout is not a terminal
 	JSON         bool         // the command prints JSON, errors too
 	JSONLines    bool         // JSON objects are printed one per line
-	Query        JSONQuery    // what of the JSON is printed
-	OutputFailed bool         // an answer could not be printed, which has been reported
+	Query        JSONQuery    // the part of the JSON to print
+	OutputFailed bool         // an answer could not be printed, which was reported
 	Verbose      bool         // the command prints details that only some operators want
 	Journal      bool         // stderr goes to systemd's journal
 	StdoutIsFile bool         // stdout goes to a regular file, which agents may be able to read
@@ -45,7 +45,7 @@ type Env struct {
 	// Printed, unless nil, is called with every document before a query selects from it, and
 	// its JSON. Tests compare it with the schemas.
 	Printed func(document any, data []byte)
-	// InputEnded is set once AskLine has met the end of the input.
+	// InputEnded is set once AskLine meets the end of the input.
 	InputEnded bool
 	input      *bufio.Reader
 	typed      chan typedLine // gets the line that is being read; nil if none is
@@ -94,7 +94,7 @@ func accountHome() string {
 	return u.HomeDir
 }
 
-// isRegular reports whether what is written to a stream ends in a regular file.
+// isRegular reports whether the output to a stream ends in a regular file.
 func isRegular(stream *os.File) bool {
 	info, err := stream.Stat()
 	return err == nil && info.Mode().IsRegular()
@@ -159,8 +159,8 @@ func (w *Env) Environment() *environ.Env {
 	return &own
 }
 
-// Piped reports whether stdout is no terminal: then programs may read what is printed, so that
-// it has exact values, a record a line and neither colours nor titles.
+// Piped reports whether stdout is no terminal. A program may then read the output, so that it
+// contains exact values, a record a line, and neither colours nor titles.
 func (w *Env) Piped() bool { return w.Width == 0 }
 
 // OnTerminal reports whether both stdin and stdout are terminals, so that an operator can be
@@ -195,7 +195,7 @@ type namedLines struct {
 	out  io.Writer
 	name string
 	mu   *sync.Mutex
-	rest []byte // of a line that has no end yet
+	rest []byte // of a line without an end yet
 }
 
 // Write implements io.Writer.
@@ -227,11 +227,11 @@ func (n *namedLines) Write(b []byte) (int, error) {
 // typedLine is a line that was typed at the terminal.
 type typedLine struct {
 	line  string
-	ended bool // the input has ended
+	ended bool // the input ended
 	err   error
 }
 
-// AskLine reads one line from the terminal. A secret is not echoed, from before the prompt is
+// AskLine reads a line from the terminal. A secret is not echoed, from before the prompt is
 // shown. The end of ctx ends the wait.
 func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
 	in, ok := w.Stdin.(*os.File)
@@ -356,7 +356,7 @@ func (w *Env) pagerCommand(ctx context.Context) *exec.Cmd {
 type pager struct {
 	cmd  *exec.Cmd
 	in   io.WriteCloser // nil until it is started
-	gone error          // set once the program has ended or could not be started
+	gone error          // set once the program ended or could not be started
 }
 
 // Write implements io.Writer.
@@ -382,7 +382,7 @@ func (p *pager) start() error {
 	return p.cmd.Start()
 }
 
-// Unread reports whether the operator has left the pager, so that no more output is read.
+// Unread reports whether the operator left the pager, so that no more output is read.
 func (w *Env) Unread() bool {
 	p, ok := w.Stdout.(*pager)
 	return ok && p.gone != nil
@@ -392,7 +392,7 @@ func (w *Env) Unread() bool {
 // executable.
 var notStarted = []int{127, 126}
 
-// end waits until the operator has left the pager, so that a signal does not take the terminal
+// end waits until the operator leaves the pager, so that a signal does not take the terminal
 // from it. The pager's exit code matters only if the shell could not start it.
 func (p *pager) end() error {
 	if p.in == nil {

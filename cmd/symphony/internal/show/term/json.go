@@ -82,7 +82,7 @@ func (w *Env) printJSONError(e *reconcile.Error) {
 	w.Query = query
 }
 
-// ErrorJSON is printed by every command with --json that fails before it has an answer.
+// ErrorJSON is printed by every command with --json that fails before it can answer.
 type ErrorJSON struct {
 	Error reconcile.Error `json:"error"`
 }
@@ -96,7 +96,7 @@ func encode(v any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// printQueried prints what the query selects from a document.
+// printQueried prints the parts of a document that the query selects.
 func (w *Env) printQueried(data []byte) error {
 	if len(w.Query.Fields) > 0 {
 		picked, err := pick(data, w.Query.Fields)
@@ -121,7 +121,7 @@ func (w *Env) printQueried(data []byte) error {
 }
 
 // pick returns the named members of an object, or of each element of a list, in the order of
-// the names. A member that a document has left out is null.
+// the names. A member that a document leaves out is null.
 func pick(data []byte, names []string) ([]byte, error) {
 	var list []json.RawMessage
 	if json.Unmarshal(data, &list) == nil {

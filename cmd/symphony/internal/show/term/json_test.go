@@ -51,7 +51,8 @@ func printed(t *testing.T, w *Env, fields, jq string) (out, errs string) {
 		names = strings.Split(fields, ",")
 	}
 	var err error
-	if w.Query, err = w.NewJSONQuery(names, jq); err != nil {
+	w.Query, err = w.NewJSONQuery(names, jq)
+	if err != nil {
 		return "", err.Error()
 	}
 	w.PrintJSON(testRows)
@@ -72,7 +73,8 @@ func TestJSONQuery(t *testing.T) {
 		"jq": {
 			"",
 			".[] | .id, .n, .cost, .url, .at",
-			"WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n\n2026-02-24T20:09:00Z\n",
+			"WEB-9\n12345678\n0.5\nhttps://example.com/9?a=\\x9c\n2026-02-24T20:00:00Z\nWEB-10\n3\n12\n" +
+				"\n2026-02-24T20:09:00Z\n",
 		},
 		"jq of fields": {"id,n", ".[0]", `{"id":"WEB-9","n":12345678}` + "\n"},
 		"jq strings": {

@@ -22,7 +22,7 @@ const (
 )
 
 // NewLog returns a log of key=value lines (specification 13.1) or of JSON objects on stderr.
-// For systemd's journal each line begins with its priority, and a text line has no time,
+// For systemd's journal each line begins with its priority, and text lines omit the time,
 // because the journal adds it.
 func (w *Env) NewLog(level slog.Level, format string) *slog.Logger {
 	options := &slog.HandlerOptions{Level: level}
@@ -156,7 +156,7 @@ func (w *Env) printLine(level slog.Level, line string) {
 	if w.Journal {
 		line = priority(level) + line
 	}
-	// in one piece, because a loop and its server print at the same time
+	// in a single write, because a loop and its server print at the same time
 	fmt.Fprintln(w.Stderr, line)
 }
 

@@ -16,7 +16,8 @@ func TestPrintQR(t *testing.T) {
 		w.Width = width
 		w.Environ = []string{"LC_ALL=" + locale}
 		w.PrintQR(
-			"http://[fd00:1234:5678:9abc:def0:1234:5678:9abc]:7967/login?token=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
+			"http://[fd00:1234:5678:9abc:def0:1234:5678:9abc]:7967/" +
+				"login?token=abcdefghijklmnopqrstuvwxyz0123456789ABCDEFG",
 		)
 		return out.String()
 	}

@@ -12,8 +12,8 @@ import (
 type Table struct {
 	Head []string
 	Rows [][]string
-	// State is the column with the state of a row. On a terminal this column and the first one
-	// have the row's colour.
+	// State is the column with the state of a row. On a terminal this column and the first
+	// column are painted in the row's colour.
 	State   int
 	Colours []string // by row, "" for none
 	// Figures are the columns with numbers. On a terminal they are aligned to the right, and
@@ -24,14 +24,14 @@ type Table struct {
 	// Links are the addresses of cells, by row and column. Rows and cells without a link may
 	// be missing.
 	Links [][]string
-	// Shrink is how columns give way, one step after the other, until a row fits. Without it,
-	// rows are cut at the edge.
+	// Shrink is how columns give way, step by step, until a row fits. Without it, rows are cut
+	// at the edge.
 	Shrink []Shrink
 	// Wrap continues the last column on further lines, instead of cutting it.
 	Wrap bool
 }
 
-// Shrink is one step towards a narrower table: the column becomes as narrow as needed, but not
+// Shrink is a step towards a narrower table: the column becomes as narrow as needed, but not
 // narrower than Cells; it is left out if Cells is 0.
 type Shrink struct{ Column, Cells int }
 
@@ -138,8 +138,8 @@ func (t Table) columnWidths(width int) []int {
 	return t.shrunk(widths, width)
 }
 
-// shrunk takes the steps of Shrink that it needs. Once a column is left out, the others get
-// what room there is.
+// shrunk takes the steps of Shrink that it needs. Once a column is left out, the others share
+// its room.
 func (t Table) shrunk(natural []int, width int) []int {
 	widths := slices.Clone(natural)
 	for _, step := range t.Shrink {
@@ -162,7 +162,7 @@ func (t Table) shrunk(natural []int, width int) []int {
 	return widths
 }
 
-// line is one row, or the head for n = -1. Its last cell is not padded.
+// line is a row, or the head for n = -1. Its last cell is not padded.
 func (t Table) line(w *Env, row []string, n int, widths []int) string {
 	last := len(row) - 1
 	for last > 0 && (row[last] == "" || widths[last] < 0) {

@@ -66,8 +66,8 @@ func LastedText(w *Env, d time.Duration) string {
 	return text.Duration(d)
 }
 
-// The colours of rows: green for running, yellow for waiting, red for what needs an operator,
-// dim for what is over.
+// The colours of rows: green for running, yellow for waiting, red if an operator is needed,
+// dim for ended.
 const (
 	ColourRuns  = "32"
 	ColourWaits = "33"
@@ -99,7 +99,7 @@ func (p Palette) Red(s string) string    { return p.Paint(ColourStuck, s) }
 func (p Palette) Green(s string) string  { return p.Paint(ColourRuns, s) }
 func (p Palette) Yellow(s string) string { return p.Paint(ColourWaits, s) }
 
-// PaintDiff colours one line of a diff.
+// PaintDiff colours a line of a diff.
 func (p Palette) PaintDiff(line string) string {
 	switch {
 	case strings.HasPrefix(line, "+++"), strings.HasPrefix(line, "---"), strings.HasPrefix(line, "diff "):
@@ -139,7 +139,7 @@ func linkable(address string) string {
 }
 
 // Wrap breaks a text between words into lines of at most width cells. A longer word is broken,
-// unless it has colours.
+// unless it is coloured.
 func Wrap(s string, width int) (lines []string) {
 	width = max(width, 2) // a wide character takes two
 	line := ""
@@ -164,8 +164,8 @@ func Wrap(s string, width int) (lines []string) {
 	return lines
 }
 
-// Hang returns label and text in one line, or in several of at most width cells, of which all
-// but the first are indented by the label's width.
+// Hang returns label and text in a single line, or in several of at most width cells, all but
+// the first indented by the label's width.
 func Hang(label, s string, width int) string {
 	lines := Wrap(s, width-Cells(label))
 	return label + strings.Join(lines, "\n"+strings.Repeat(" ", Cells(label)))

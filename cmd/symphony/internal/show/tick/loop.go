@@ -38,7 +38,7 @@ const (
 	// how many checks follow a change at wakeStep: a worker's lock is released a moment after
 	// it ends
 	wakeSteps = 5
-	stopSlack = 5 * time.Second // what the end of a worker may take beyond its own bound
+	stopSlack = 5 * time.Second // how much longer than its own bound the end of a worker may take
 	// how much shorter or longer than its interval a wait may be, so that loops do not ask at
 	// once
 	jitter      = 0.1
@@ -46,7 +46,7 @@ const (
 	longestWait = time.Minute // beyond the interval
 )
 
-// looper is one tick --loop.
+// looper is a running tick --loop.
 type looper struct {
 	w       *term.Env
 	options Options
@@ -56,7 +56,7 @@ type looper struct {
 	program *program
 }
 
-// job is one project of a loop.
+// job is a project of a loop.
 type job struct {
 	*looper
 	name     string
@@ -64,38 +64,38 @@ type job struct {
 	log      *slog.Logger
 	options  Options
 	p        *wiring.Project
-	lock     *flock.Flock // nil until start has taken it
+	lock     *flock.Flock // nil until start takes it
 	database pass.KeptDB
 	interval time.Duration
 	// woken are the ended runs that started a pass early. Each does so once, even if it can't
 	// be settled.
 	woken map[string]bool
 	// sourceStamp identifies the versions of WORKFLOW.md and of the environment files that the
-	// last pass has read. A wait ends when it has changed.
+	// last pass read. A wait ends when it changes.
 	sourceStamp string
 	// requestStamp identifies the version of wiring.RequestFile before this pass. A wait ends
-	// when it has changed.
+	// when it changes.
 	requestStamp string
 	refused      string // the last error for which the job could not start
 	files        *watch
-	// what it receives is closed after a pass with the files as they are now
+	// the channels received are closed after a pass with the files as they are now
 	reload   chan chan struct{}
 	reloaded chan struct{}
-	status   atomic.Value // for systemd: what the last pass found
+	status   atomic.Value // for systemd: the result of the last pass
 	// on the monotonic clock: until when the pass or the wait must be over
 	deadline atomic.Int64
 }
 
 // Loop repeats passes over projects, each at its own interval, until a signal (specification
-// 8.1), and reads the workflow before each pass. If there is one project and its first
+// 8.1), and reads the workflow before each pass. If there is a single project and its first
 // workflow or configuration is invalid, the loop ends at once. It reports later mistakes, and
-// mistakes in one of several projects, and goes on.
+// the mistakes of a project among several, and goes on.
 func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Options) error {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
 	}
 	if o.LockTimeout == 0 {
-		// An operator's command holds the lock for a moment, and looks at one issue only.
+		// An operator's command holds the lock for a moment, and looks at a single issue only.
 		o.LockTimeout = wiring.CommandPatience
 	}
 	l := &looper{w: w, options: o, systemd: newSystemd(w), program: newProgram()}
@@ -146,7 +146,7 @@ func Loop(ctx context.Context, w *term.Env, projects []*wiring.Project, o Option
 // addJobs makes a job of each project.
 func (l *looper) addJobs(ctx context.Context, projects []*wiring.Project) {
 	out := &sync.Mutex{}
-	// by state directory, because Name takes the owner of one for a workflow that is missing
+	// by state directory, because for a missing workflow Name takes the owner of the directory
 	names := map[string]string{}
 	for _, p := range view.Name(ctx, projects) {
 		names[p.StateDir] = p.Name
@@ -218,8 +218,8 @@ func (j *job) start(ctx context.Context) error {
 }
 
 // dropLostLock gives up the lock of a state directory that was deleted or replaced, because
-// another loop can have the lock of the new one. As any pass, the next one then creates
-// the directory again.
+// another loop can hold the lock of the new directory. The next pass then creates the
+// directory again, as any pass does.
 func (j *job) dropLostLock() {
 	if j.lock == nil || stillNamed(j.lock) {
 		return
@@ -232,8 +232,8 @@ func (j *job) dropLostLock() {
 	)
 }
 
-// stillNamed reports whether the file of a lock is the one at its path. If that can't be told,
-// it counts as the same.
+// stillNamed reports whether the locked file is still the file at its path. If that can't be
+// told, it counts as the same.
 func stillNamed(lock *flock.Flock) bool {
 	held, err := lock.Stat()
 	if err != nil {
@@ -261,7 +261,7 @@ func (j *job) run(ctx context.Context) int {
 	var r pass.Result
 	for first := true; ; first = false {
 		j.dropLostLock()
-		// one of several projects that could not start, or one whose state directory is lost
+		// a project among several that could not start, or whose state directory is lost
 		if j.lock == nil {
 			err := j.start(ctx)
 			if j.alone() && exit.Code(err) == exit.Lock {
@@ -294,7 +294,7 @@ func (j *job) run(ctx context.Context) int {
 	}
 }
 
-// pass runs one pass and reports it. It returns the exit code that tick would end with.
+// pass runs a pass and reports it. It returns the exit code that tick would end with.
 func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	j.setDeadline(longestPass) // again: the lock may have taken long
 	j.requestStamp = wiring.Stamp(wiring.RequestFile(j.p.StateDir))
@@ -320,7 +320,7 @@ func (j *job) pass(ctx context.Context) (pass.Result, int) {
 	return r, int(code)
 }
 
-// statusLine is a pass in one line.
+// statusLine describes a pass in a line.
 func statusLine(r pass.Result) string {
 	if r.Holder != nil {
 		return "another pass is running"
@@ -332,7 +332,7 @@ func statusLine(r pass.Result) string {
 	return line
 }
 
-// setStatus tells systemd what the last pass found.
+// setStatus tells systemd the result of the last pass.
 func (j *job) setStatus(status string) {
 	if old := j.status.Swap(status); old == status {
 		return
@@ -381,7 +381,7 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 		}
 		now := j.stampOfSources()
 		if now != j.sourceStamp {
-			if now == seen { // an editor has finished writing it
+			if now == seen { // an editor finished writing it
 				return true
 			}
 			soon = max(soon, 1)
@@ -454,7 +454,7 @@ func (j *job) leave(r pass.Result) {
 	))
 }
 
-// close gives back what the job holds. The end of the process would do so, too.
+// close gives back the lock and the files of the job. The end of the process would do so, too.
 func (j *job) close() {
 	j.database.Close()
 	j.files.close()

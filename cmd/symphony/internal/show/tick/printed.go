@@ -13,8 +13,8 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// printed remembers what a loop has printed about lasting things, to print only changes.
-// It is nil without a loop.
+// printed remembers the messages of a loop about lasting conditions, to print only changes. It
+// is nil without a loop.
 type printed struct {
 	outlook  []string // the sentences about waiting issues, without times
 	warnings []string
@@ -63,7 +63,7 @@ func (p *printed) newErrors(
 			continue
 		}
 		f := p.faults[key]
-		if o != nil && o.Reason == f.code { // this pass has not tried
+		if o != nil && o.Reason == f.code { // this pass did not try
 			now[key] = f
 			continue
 		}
@@ -91,8 +91,8 @@ func (p *printed) newWarnings(warnings []string) []string {
 	return warnings
 }
 
-// newSentences returns the sentences about waiting issues that are not printed yet. One of
-// which only the times differ counts as printed.
+// newSentences returns the sentences about waiting issues that are not printed yet. A sentence
+// that differs only in its times counts as printed.
 func (p *printed) newSentences(r pass.Result, at time.Time) []string {
 	all := r.Outlook(at)
 	if p == nil {

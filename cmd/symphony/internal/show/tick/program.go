@@ -12,7 +12,7 @@ type program struct {
 	path string
 
 	mu    sync.Mutex // the jobs of several projects look at it
-	stamp string     // of the file that runs, then of the last one that was reported
+	stamp string     // of the running file, then of the last file that was reported
 }
 
 func newProgram() *program {
@@ -20,7 +20,7 @@ func newProgram() *program {
 	return &program{path: path, stamp: wiring.Stamp(path)}
 }
 
-// replaced reports once whether another file has taken the place of the program.
+// replaced reports once whether another file took the place of the program.
 func (p *program) replaced() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -33,7 +33,7 @@ func (p *program) replaced() bool {
 }
 
 // noteReplaced says that the loop is older than the program on the disk. Once a newer program
-// has migrated the state, the passes of the loop fail.
+// migrates the state, the passes of the loop fail.
 func (l *looper) noteReplaced() {
 	if l.program.replaced() {
 		l.w.Note(

@@ -96,7 +96,7 @@ func (l *looper) reloadOn(ctx context.Context, hangup <-chan os.Signal) {
 	}
 }
 
-// reloadAll returns when each project has had a pass that read its files after the call.
+// reloadAll returns when, for each project, a pass ended that read its files after the call.
 func (l *looper) reloadAll(ctx context.Context) {
 	l.systemd.tell("RELOADING=1", fmt.Sprintf("MONOTONIC_USEC=%d", proc.Monotonic().Microseconds()))
 	if !l.options.Quiet {

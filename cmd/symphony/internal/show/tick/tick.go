@@ -1,5 +1,5 @@
-// Package tick is the command tick: one pass, or with --loop one after another, and what is
-// printed of them.
+// Package tick is the command tick: a single pass or, with --loop, pass after pass, and the
+// output about them.
 package tick
 
 import (
@@ -34,7 +34,7 @@ type Options struct {
 	// Beside runs beside the passes of a loop, from their beginning until ctx ends; nil for
 	// nothing.
 	Beside func(ctx context.Context)
-	// printed remembers what a loop has printed; nil without a loop.
+	// printed remembers the messages that a loop printed; nil without a loop.
 	printed *printed
 }
 
@@ -94,7 +94,7 @@ func (o Options) logger(w *term.Env) *slog.Logger {
 	return w.NewLog(level, o.LogFormat)
 }
 
-// Tick runs one pass.
+// Tick runs a single pass.
 func Tick(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
 	if o.wantsLog() {
 		w.Log = o.logger(w) // the log replaces the lines on stderr
@@ -133,7 +133,7 @@ func Tick(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error 
 }
 
 // followUpWait is how long the pass that a worker starts waits for a retry that is due soon. A
-// continuation is due one second after the end of the run.
+// continuation is due 1 s after the end of the run.
 const followUpWait = 3 * time.Second
 
 // followUp runs a second pass for a continuation that is due soon, so that it need not wait
@@ -153,7 +153,7 @@ func followUp(ctx context.Context, p *wiring.Project, o Options, r pass.Result) 
 	return r.ExitCode()
 }
 
-// waitForRuns waits until every run that this pass started has ended, and prints how.
+// waitForRuns waits until every run that this pass started ended, and prints how.
 func waitForRuns(
 	ctx context.Context,
 	w *term.Env,
@@ -178,8 +178,8 @@ func waitForRuns(
 	return failed, nil
 }
 
-// report prints a pass as lines or as one JSON object. With --quiet it prints the errors if
-// they have changed.
+// report prints a pass as lines or as a JSON object. With --quiet it prints the errors if they
+// changed.
 func report(ctx context.Context, w *term.Env, p *wiring.Project, o Options, r pass.Result) {
 	if w.Log != nil {
 		render.PassLog(ctx, w.Log, r)
@@ -262,8 +262,8 @@ func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options,
 	}
 }
 
-// recordedReport returns what the database has of the last pass with --quiet. An unreadable
-// report counts as none.
+// recordedReport returns the report of the last pass with --quiet from the database. An
+// unreadable report counts as none.
 func recordedReport(ctx context.Context, db *state.DB) quietReport {
 	var last quietReport
 	stored, _, _ := db.Meta(ctx, quietReportKey)
@@ -272,8 +272,8 @@ func recordedReport(ctx context.Context, db *state.DB) quietReport {
 }
 
 // quietError returns the error that prevented a pass. With --quiet it prints the error if it
-// is new and returns the bare exit code, which is also what a loop gets of an error that it
-// has printed.
+// is new and returns the bare exit code. A loop gets that also for an error that it printed
+// before.
 func quietError(ctx context.Context, w *term.Env, p *wiring.Project, o Options, err error) error {
 	known := exit.From(err)
 	if o.Quiet && p.HasState() {

@@ -26,7 +26,7 @@ type watch struct {
 const inWatched = unix.IN_CLOSE_WRITE | unix.IN_MOVED_TO | unix.IN_MOVED_FROM |
 	unix.IN_CREATE | unix.IN_DELETE | unix.IN_ATTRIB
 
-// newWatch returns nil if the machine has no inotify instance left for this user.
+// newWatch returns nil if no inotify instance is left for this user.
 func newWatch() *watch {
 	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
@@ -107,13 +107,13 @@ func (w *watch) read() {
 		if w.concerned(buffer[:n]) {
 			select {
 			case w.change <- struct{}{}:
-			default: // the last one was not received yet
+			default: // the last value was not received yet
 			}
 		}
 	}
 }
 
-// concerned reports whether an event is about one of the files, or events were lost.
+// concerned reports whether an event is about any of the files, or events were lost.
 func (w *watch) concerned(events []byte) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

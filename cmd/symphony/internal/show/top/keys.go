@@ -49,7 +49,7 @@ func keys() []key {
 	}
 }
 
-// Keys explains the keys, one in a line.
+// Keys explains the keys, a line for each.
 func Keys() string {
 	var b strings.Builder
 	for _, k := range keys() {

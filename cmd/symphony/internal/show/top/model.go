@@ -15,8 +15,8 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// model has the values that the screen shows. Update and View touch nothing but their values: effects
-// reads the state and starts commands.
+// model contains the values that the screen shows. Update and View touch nothing but their
+// values: effects reads the state and starts commands.
 type model struct {
 	env     *term.Env
 	effects effects
@@ -24,10 +24,10 @@ type model struct {
 	height  int
 
 	overviews []view.Overview
-	readAt    time.Time // when the last read succeeded; zero before the first one
+	readAt    time.Time // when the last read succeeded; zero before that
 	err       error     // of the last read
 
-	rows  []row // those that the filter accepts
+	rows  []row // the rows that the filter accepts
 	at    int   // the index of the selected row
 	first int   // the index of the row that is drawn first
 
@@ -49,13 +49,13 @@ type effects struct {
 	read func(filter string) tea.Cmd
 	// log reads the end of the log of the selected row and returns a logMsg.
 	log func(row) tea.Cmd
-	// run carries out a command in the background and returns an endedMsg with what was done.
+	// run carries out a command in the background and returns an endedMsg with its output.
 	run func(command) tea.Cmd
 	// show gives the terminal to a command until it ends.
 	show func(command) tea.Cmd
 }
 
-// command is one of symphony's commands about issues of a project, or about the project.
+// command is a command of symphony about issues of a project, or about the project.
 type command struct {
 	verb     string
 	issues   []string
@@ -121,8 +121,8 @@ type (
 	}
 )
 
-// arrange makes the rows of the overviews: one of each issue. If only ended runs of an issue are
-// left, its row is about the newest. The selection stays on its issue.
+// arrange makes the rows of the overviews, a single row for each issue. If only ended runs of
+// an issue are left, its row is about the newest. The selection stays on its issue.
 func (m model) arrange() model {
 	var selected row
 	if m.at < len(m.rows) {
@@ -167,7 +167,7 @@ func (m model) selected() (row, bool) {
 	return m.rows[m.at], true
 }
 
-// marked returns the marked rows that the filter accepts, or else the selected one.
+// marked returns the marked rows that the filter accepts, or else the selected row.
 func (m model) marked() []row {
 	list := text.Filter(m.rows, func(r row) bool { return m.marks[r.key()] })
 	if r, ok := m.selected(); ok && len(list) == 0 {
@@ -176,7 +176,7 @@ func (m model) marked() []row {
 	return list
 }
 
-// commands are the commands about the marked issues, one for each project.
+// commands are the commands about the marked issues, a command for each project.
 func (m model) commands(verb string) []command {
 	var list []command
 	for i := range m.overviews {
@@ -204,7 +204,7 @@ func (m model) command(r row, verb string, more ...string) command {
 		path:     p.WorkflowPath,
 		stateDir: p.StateDir,
 	}
-	if len(issues) > 1 && verb != "approve" { // top has asked
+	if len(issues) > 1 && verb != "approve" { // top asked already
 		c.words = append(c.words, "--yes")
 	}
 	if p.WorkflowPath != "" {

@@ -328,7 +328,8 @@ func TestStopAsks(t *testing.T) {
 		m.View().Content,
 		"Stop WEB-1? Its run ends, and it is held until you retry it. [y]es, [N]o:",
 	)
-	if m = press(m, "n"); !strings.Contains(m.View().Content, "nothing was changed") || len(s.run) > 0 {
+	m = press(m, "n")
+	if !strings.Contains(m.View().Content, "nothing was changed") || len(s.run) > 0 {
 		t.Error(s, m.View().Content)
 	}
 	m = press(m, "s", "y")
@@ -428,7 +429,8 @@ func TestHelp(t *testing.T) {
 	for _, k := range keys() {
 		test.Contains(t, "the help", m.View().Content, k.names+" ")
 	}
-	if m = press(m, "s"); m.mode != listing || len(s.run) > 0 {
+	m = press(m, "s")
+	if m.mode != listing || len(s.run) > 0 {
 		t.Error(m.mode, s)
 	}
 }

@@ -48,13 +48,13 @@ func (m model) screen() *term.Env {
 	return &w
 }
 
-// space is how many rows the screen has room for below their head.
+// space is how many rows fit on the screen below their head.
 func (m model) space() int {
 	w := m.screen()
 	return max(m.height-len(m.head(w))-len(m.foot(w))-1, 1)
 }
 
-// head begins with whether a project needs a person, and why. It has at most a third of the
+// head begins with whether a project needs a person, and why. It takes at most a third of the
 // screen.
 func (m model) head(w *term.Env) []string {
 	switch {
@@ -156,7 +156,7 @@ func (m model) body(w *term.Env) []string {
 	return shown
 }
 
-// besideLog is how many cells wide a window is that has room for the log of the selected issue
+// besideLog is the width in cells from which a window shows the log of the selected issue
 // beside the list.
 const besideLog = 140
 
@@ -194,7 +194,7 @@ func (m model) help(w *term.Env) []string {
 	return t.Lines(w, "  ")
 }
 
-// foot is what the last command said, else the selected row in full; what is asked; the
+// foot is the output of the last command, else the selected row in full; the question; the
 // filter; the keys.
 func (m model) foot(w *term.Env) []string {
 	lines := m.said(w)
@@ -223,7 +223,7 @@ func (m model) foot(w *term.Env) []string {
 	return append(lines, m.hints(w))
 }
 
-// said is the last command, and what it said.
+// said is the last command, and its output.
 func (m model) said(w *term.Env) (lines []string) {
 	if m.note.command != "" {
 		lines = term.Wrap(w.Bold("$ ")+text.Visible(m.note.command), m.width)
@@ -238,12 +238,12 @@ func (m model) said(w *term.Env) (lines []string) {
 	return lines
 }
 
-// detailLines is how many lines detail has, whatever the row, so that the rows keep their
+// detailLines is how many lines detail returns, whatever the row, so that the rows keep their
 // place.
 const detailLines = 4
 
-// detail is what the table may have cut off of the selected row. A small window has no room
-// for it.
+// detail shows the parts of the selected row that the table may have cut off. A small window
+// has no room for it.
 func (m model) detail(w *term.Env) []string {
 	r, ok := m.selected()
 	if !ok || m.height < 5*detailLines {
@@ -263,7 +263,8 @@ func (m model) hints(w *term.Env) string {
 	r, some := m.selected()
 	var about, general []string
 	for _, k := range keys() {
-		switch hint := k.names + " " + k.short; {
+		hint := k.names + " " + k.short
+		switch {
 		case k.short == "" || k.row && (!some || k.names == "a" && r.Status != reconcile.StatusNeedsAnswer):
 		case k.row:
 			about = append(about, hint)

@@ -1,6 +1,5 @@
-// Package top is the full screen of symphony top: the issues of all projects, with keys that
-// do what symphony's own commands do, about the selected one. The package keeps no state of
-// its own.
+// Package top is the full screen of symphony top: the issues of all projects, with keys for
+// symphony's own commands about the selected issue. The package keeps no state of its own.
 package top
 
 import (
@@ -31,15 +30,15 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// framesPerSecond limits how often the screen is compared with what is shown. Keys are
-// answered within a frame.
+// framesPerSecond limits how often the screen is redrawn if it changed. Keys are answered
+// within a frame.
 const framesPerSecond = 30
 
 // Program carries out a command line of symphony and returns its exit code.
 type Program func(ctx context.Context, w *term.Env, args []string) int
 
 // Run shows the issues of all projects of the account, or only of p unless that is nil, until
-// the operator quits or ctx ends. It waits for what then still runs in the background.
+// the operator quits or ctx ends. It waits for commands that then still run in the background.
 // Commands that print are given the terminal and carried out by program.
 func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) error {
 	if !w.OnTerminal() || w.Getenv("TERM") == "dumb" {
@@ -55,7 +54,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) e
 		effects: effects{read: r.read(p), log: r.log, run: r.background, show: r.foreground},
 	}
 	// Ctrl-C is a key while the screen is shown. Otherwise it is a signal for the command that
-	// has the terminal, and may come only when that command has ended.
+	// uses the terminal, and may come only after the end of that command.
 	signal.Notify(r.interrupts, syscall.SIGINT)
 	defer signal.Stop(r.interrupts)
 	screen := tea.NewProgram(
@@ -69,7 +68,7 @@ func Run(ctx context.Context, w *term.Env, p *wiring.Project, program Program) e
 	)
 	_, err := screen.Run()
 	if ctx.Err() != nil {
-		err = nil // a signal has ended it
+		err = nil // a signal ended it
 	}
 	r.wait.Wait()
 	return err
@@ -81,7 +80,7 @@ type runner struct {
 	env        *term.Env
 	program    Program
 	interrupts chan os.Signal
-	wait       sync.WaitGroup // for what runs in the background
+	wait       sync.WaitGroup // for commands in the background
 }
 
 // searchedRuns is how many recorded runs a filter finds at most.
@@ -149,7 +148,7 @@ func (r *runner) background(c command) tea.Cmd {
 	}
 }
 
-// carryOut carries out a command, and returns what is said about it.
+// carryOut carries out a command, and returns the messages about it.
 func (r *runner) carryOut(ctx context.Context, c command) ([]string, error) {
 	p := wiring.NewProject(r.env.Environment().Silent(), c.path, c.stateDir)
 	if c.verb == "open" {
@@ -272,7 +271,7 @@ func pagerFor(w *term.Env) (pager string, stays bool) {
 	return cmp.Or(pager, "cat"), false
 }
 
-// visit is a command that has the terminal. Its output stays until the operator has seen it.
+// visit is a command that uses the terminal. Its output stays until the operator saw it.
 type visit struct {
 	run   func() error
 	line  string // the command as it is typed
@@ -281,7 +280,7 @@ type visit struct {
 	env   *term.Env
 }
 
-// SetStdin implements tea.ExecCommand. A command has the streams of top.
+// SetStdin implements tea.ExecCommand. A command uses the streams of top.
 func (v *visit) SetStdin(io.Reader) {}
 
 // SetStdout implements tea.ExecCommand.

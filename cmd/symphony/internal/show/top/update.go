@@ -59,7 +59,7 @@ func (m model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	return m, cmd
 }
 
-// ended notes what a command said.
+// ended notes the output of a command.
 func (m model) ended(msg endedMsg) model {
 	if msg.background {
 		m.running--

@@ -77,7 +77,7 @@ type access struct {
 	used   *atomic.Bool      // the link was opened
 	public bool              // other machines can reach the server: reading needs the token, too
 	own    bool              // only this account can reach the server, by a socket
-	// names in the Host header, without ports; beside them those below localhost
+	// names in the Host header, without ports; beside them names below localhost
 	hosts  []string
 	open   []string // the names among hosts by which other machines reach the server
 	port   string   // empty for a socket
@@ -154,18 +154,18 @@ func ownAddress() string {
 // hostName is the name in a Host header or an address, without the port and in lower case.
 func hostName(address string) string {
 	name, _, err := net.SplitHostPort(address)
-	if err != nil { // it has no port
+	if err != nil { // without a port
 		name = address
 	}
 	return strings.ToLower(strings.Trim(name, "[]"))
 }
 
 // isCalled reports whether the Host header names this server. Its port may belong to a tunnel
-// or a proxy, but is a number. After DNS rebinding the header has a name, so that any address is
-// one of this machine, or of a program that forwards to it.
+// or a proxy, but is a number. After DNS rebinding the header contains a name, so any address
+// belongs to this machine, or to a program that forwards to it.
 func (a *access) isCalled(host string) bool {
 	name := hostName(host)
-	_, port, _ := net.SplitHostPort(host) // empty without one
+	_, port, _ := net.SplitHostPort(host) // empty without a port
 	if strings.Trim(port, "0123456789") != "" {
 		return false
 	}
@@ -181,8 +181,7 @@ const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-sr
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // guard refuses requests with a foreign Host, which a page of another site sends after DNS
-// rebinding, and those that a page of another origin sends. It sets the headers of every
-// answer.
+// rebinding, and requests from a page of another origin. It sets the headers of every answer.
 func (a *access) guard(next http.Handler, s *Server) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
@@ -221,7 +220,7 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 	})
 }
 
-// mayAct reports whether the request has the token.
+// mayAct reports whether the request carries the token.
 func (a *access) mayAct(r *http.Request) bool {
 	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if strings.EqualFold(scheme, "Bearer") {
@@ -231,7 +230,7 @@ func (a *access) mayAct(r *http.Request) bool {
 	return err == nil && a.isToken(c.Value)
 }
 
-// withhold removes from an issue what the request may not read.
+// withhold removes from an issue the parts that the request may not read.
 func (a *access) withhold(r *http.Request, v *detail.Issue) {
 	if a.permit(r, needDetails) != nil {
 		v.Log = []eventlog.Line{}

@@ -26,8 +26,8 @@ import (
 )
 
 // actions answers the requests that change something, by the functions of symphony's own
-// commands. A form of a page has the member back and is answered with a redirect to that page,
-// which shows what was done; programs get the JSON of the command.
+// commands. A form of a page carries the member back and is answered with a redirect to that
+// page, which shows the result; programs get the JSON of the command.
 type actions struct {
 	source   source
 	access   *access
@@ -93,7 +93,7 @@ func (s source) checkRuns(r *http.Request, project, issue string) error {
 	)
 }
 
-// severalPath is where one verb is about several issues or requests.
+// severalPath is the path for a verb about several issues or requests.
 const severalPath = "/api/v1/several"
 
 // severalVerbs are the verbs there.
@@ -107,8 +107,8 @@ var severalVerbs = []reconcile.Verb{
 	reconcile.VerbVerify,
 }
 
-// mostTargets is how many of them one request may have. Each takes up to 50 ms, and a command
-// at most commandPatience.
+// mostTargets is how many of them a request may name. Each takes up to 50 ms, and a command at
+// most commandPatience.
 const mostTargets = 500
 
 // several returns the order to do the same about several issues or requests.
@@ -141,7 +141,7 @@ func (s actions) several(r *http.Request, p parameters) (order, error) {
 	return o, nil
 }
 
-// targetOf finds one of several targets.
+// targetOf finds a target of an order with several.
 func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target, error) {
 	decides := o.decision.How != ""
 	issue := t.Name
@@ -285,7 +285,7 @@ type parameters struct {
 	Back string `json:"-"` // the page to return to; empty for a program
 }
 
-// targetRef names an issue or a request, and its project if the server has several.
+// targetRef names an issue or a request, and its project if the server shows several.
 type targetRef struct {
 	Project string `json:"project"`
 	Name    string `json:"name"`
@@ -358,12 +358,12 @@ func (p *parameters) readForm(form url.Values) error {
 	}
 	for _, v := range form[marked] {
 		project, name, _ := strings.Cut(v, "/")
-		project, _ = url.PathUnescape(project) // the page has escaped it
+		project, _ = url.PathUnescape(project) // the page escaped it
 		name, _ = url.PathUnescape(name)
 		p.Targets = append(p.Targets, targetRef{Project: project, Name: name})
 	}
 	questions, _ := strconv.Atoi(form.Get("questions"))
-	for i := range min(questions, len(form)) { // each question has a field
+	for i := range min(questions, len(form)) { // a field for each question
 		at := "-" + strconv.Itoa(i)
 		given := form["answer"+at]
 		if own := form.Get("text" + at); strings.TrimSpace(own) != "" {
@@ -377,14 +377,14 @@ func (p *parameters) readForm(form url.Values) error {
 // refreshed is the answer of POST /api/v1/refresh (specification 13.7).
 type refreshed struct {
 	Queued bool `json:"queued"`
-	// a pass that has not begun yet serves this request, too
+	// a pass that is yet to begin serves this request, too
 	Coalesced   bool      `json:"coalesced"`
 	RequestedAt time.Time `json:"requested_at"`
 	Operations  []string  `json:"operations"`
 }
 
-// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each one, and
-// does not wait for it.
+// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each project,
+// and does not wait for it.
 func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
 	p, err := readParameters(r)
 	if err != nil {
@@ -444,8 +444,8 @@ func noticeOf(o order, done outcome, err error) page.Notice {
 }
 
 // goBack sends the browser back to the page of the form, with a notice. The notice stays here:
-// the browser gets a random name of it in a cookie, so that no other site can make one, and it
-// is shown once.
+// the browser gets a random name of it in a cookie, so that no other site can make a notice,
+// and it is shown once.
 func (s actions) goBack(w http.ResponseWriter, r *http.Request, back string, n page.Notice) {
 	setCookie(w, s.access.noteCookie(), s.commands.leave(n), noteKept)
 	http.Redirect(w, r, back, http.StatusSeeOther)

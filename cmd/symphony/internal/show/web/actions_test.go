@@ -116,7 +116,8 @@ func TestActionOrders(t *testing.T) {
 		}
 		return o
 	}
-	const at, marked = "/api/v1/requests/ABC-1.2/", "back=/&issue=web/ABC-1&issue=web/a%252Fb&request=web/ABC-1.1&reason=no&verb="
+	const at, marked = "/api/v1/requests/ABC-1.2/", "back=/&issue=web/" +
+		"ABC-1&issue=web/a%252Fb&request=web/ABC-1.1&reason=no&verb="
 	for _, c := range []struct {
 		path, body string
 		want       order

@@ -23,8 +23,8 @@ func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, v)
 }
 
-// readState returns ps --json --all of the one project, or of several with their lists joined,
-// and the files that change with it.
+// readState returns ps --json --all of the only project, or of several with their lists
+// joined, and the files that change with it.
 func (s *Server) readState(r *http.Request) (v any, files []string, err error) {
 	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{All: true})
 	if err != nil {
@@ -57,7 +57,7 @@ func (s *Server) issue(w http.ResponseWriter, r *http.Request) error {
 	return answer(w, v)
 }
 
-// metrics answers GET /metrics for Prometheus, with all projects or one of them.
+// metrics answers GET /metrics for Prometheus, with all projects or a single project.
 func (s *Server) metrics(w http.ResponseWriter, r *http.Request) error {
 	all, err := s.source.overviews(r.Context(), r.URL.Query().Get("project"), view.Options{Health: true})
 	if err != nil {

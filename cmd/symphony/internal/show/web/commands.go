@@ -16,25 +16,25 @@ import (
 // The limits of the commands that the server runs.
 const (
 	maxCommands  = 4                // at a time; others wait
-	slotPatience = 10 * time.Second // for one of them to end
-	// for one command, which may have to wait for another pass and for the tracker
+	slotPatience = 10 * time.Second // for a running command to end
+	// for a command, which may have to wait for another pass and for the tracker
 	commandPatience = 2 * time.Minute
 	maxNotices      = 64
 )
 
-// commands carries out what requests ask for, by the same functions as symphony's own
+// commands carries out the orders of requests, by the same functions as symphony's own
 // commands.
 type commands struct {
 	carryOut func(context.Context, *wiring.Project, order) (outcome, error)
-	free     chan struct{} // has a value for each command that runs
-	patience time.Duration // with one command
+	free     chan struct{} // contains a value for each running command
+	patience time.Duration // with a command
 
 	mu      sync.Mutex
 	closed  bool // no further command starts
 	running sync.WaitGroup
-	// by state directory: 1 if a pass is under way, 2 if another one follows it
+	// by state directory: 1 if a pass is under way, 2 if another pass follows it
 	passes  map[string]int
-	notices map[string]*page.Notice // that no page has shown yet, by random names
+	notices map[string]*page.Notice // that wait for a page to show them, by random names
 }
 
 func newCommands() *commands {
@@ -58,7 +58,7 @@ func (c *commands) begin() bool {
 	return true
 }
 
-// end lets no further command start and waits for those that run.
+// end lets no further command start and waits for the running commands.
 func (c *commands) end() {
 	c.mu.Lock()
 	c.closed = true
@@ -86,7 +86,7 @@ func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome
 	}
 }
 
-// do carries out an order in the slot that the caller has taken, and frees the slot.
+// do carries out an order in the slot that the caller took, and frees the slot.
 func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.patience)
 	defer func() {
@@ -104,9 +104,8 @@ func (c *commands) do(ctx context.Context, p *wiring.Project, o order) (outcome,
 	return out, err
 }
 
-// refresh asks for a pass of the project. At most one is under way and one follows, which
-// reads what has changed until then. It returns true if one that follows was asked for
-// already.
+// refresh asks for a pass of the project. At most one pass is under way and one follows, which
+// sees all changes until then. It returns true if a following pass was already asked for.
 func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -128,7 +127,8 @@ func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bo
 	return false
 }
 
-// another reports whether another pass of the project was asked for during one that has ended.
+// another reports whether another pass of the project was asked for during a pass that just
+// ended.
 func (c *commands) another(p *wiring.Project) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

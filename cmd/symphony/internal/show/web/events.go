@@ -29,13 +29,13 @@ const (
 	maxStreams  = 400
 	lookStep    = 250 * time.Millisecond // between two looks at the files
 	renderStep  = 500 * time.Millisecond // at least, between two renderings
-	renderShare = 4                      // rendering takes at most one part of so many of the time
-	// what changes with time alone, such as a schedule that has stopped
+	renderShare = 4                      // rendering takes at most 1/renderShare of the time
+	// for changes with time alone, such as a schedule that stopped
 	renderAnyway = 10 * time.Second
 )
 
-// feed is the stream of one address. It is rendered once for all of them, while
-// there are any.
+// feed is the stream of an address. It is rendered once for all of its clients, while there
+// are any.
 type feed struct {
 	clients int // guarded by feeds.mu
 	stop    context.CancelFunc
@@ -145,7 +145,7 @@ func (s *feeds) render(ctx context.Context, r render) (e event, files []string) 
 	return r(ctx)
 }
 
-// publish replaces the newest event, unless nothing has changed.
+// publish replaces the newest event, unless nothing changed.
 func (f *feed) publish(e event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -157,18 +157,19 @@ func (f *feed) publish(e event) {
 	f.newer = make(chan struct{})
 }
 
-// newest returns the newest event, and a channel that is closed when there is a newer one.
+// newest returns the newest event, and a channel that is closed when a newer event replaces
+// it.
 func (f *feed) newest() (e event, newer <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.event, f.newer
 }
 
-// racy is how long after a write a second one can leave the same time of the file, so that the
-// time alone does not show it.
+// racy is how soon after a write a second write can leave the same time of the file, so that
+// the time alone does not show it.
 const racy = 20 * time.Millisecond
 
-// stampOf changes when one of the files is written. A database in WAL mode needs no connection
+// stampOf changes when any of the files is written. A database in WAL mode needs no connection
 // for that: each commit writes its log.
 func stampOf(files []string) string {
 	var b strings.Builder
@@ -187,7 +188,7 @@ func stampOf(files []string) string {
 	return b.String()
 }
 
-// filesOf are the files whose change changes what is known of a project.
+// filesOf are the files that contain everything known of a project.
 func filesOf(p view.ProjectRow) []string {
 	db := filepath.Join(p.StateDir, "state.db")
 	return []string{p.WorkflowPath, db, db + "-wal"}
@@ -243,8 +244,8 @@ func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) e
 	}
 }
 
-// readAt matches the time of a reading in JSON, where the text of a value has no quote without
-// a backslash.
+// readAt matches the time of a reading in JSON, where the text of a value contains no quote
+// without a backslash.
 var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 
 // newEvent makes an event of JSON. Its id depends on the content without the time of the
@@ -264,7 +265,7 @@ func encoded(v any) []byte {
 	return b.Bytes()
 }
 
-// pageEvent draws a page, or what is wrong with it.
+// pageEvent draws a page, or the error that prevents it.
 func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 	p, files, err := draw(r)
 	if err != nil {
@@ -276,7 +277,8 @@ func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
 }
 
 // events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at
-// first and at each change. While there is no state, the event "unavailable" has the error.
+// first and at each change. While there is no state, the event "unavailable" contains the
+// error.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))

@@ -45,7 +45,8 @@ func stream(t *testing.T, ctx context.Context, client *http.Client, url, last st
 	return func() (e received) {
 		for {
 			line := strings.TrimSuffix(test.Must(lines.ReadString('\n')), "\n")
-			switch field, value, _ := strings.Cut(line, ": "); field {
+			field, value, _ := strings.Cut(line, ": ")
+			switch field {
 			case "id":
 				e.id = value
 			case "event":

@@ -16,11 +16,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// details answers what is asked about one issue: its page, its logs and its diff.
+// details answers requests about a single issue: its page, its logs and its diff.
 type details struct {
 	source source
 	access *access
-	// one for each diff that is being made, and for each log that is read whole
+	// a value for each diff that is being made, and for each log that is read whole
 	large chan struct{}
 }
 
@@ -33,8 +33,8 @@ func (s details) issuePage(r *http.Request) (p page.Page, files []string, err er
 	return i.Page(), files, nil
 }
 
-// readIssue reads the issue of the address with so many lines of its log, without what the
-// reader may not see.
+// readIssue reads the issue of the address with so many lines of its log, without the parts
+// that the reader may not see.
 func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []string, err error) {
 	name := r.PathValue("project")
 	v, err := s.source.issue(r.Context(), name, r.PathValue("identifier"), lines)
@@ -55,8 +55,8 @@ func (s details) readIssue(r *http.Request, lines int) (i page.Issue, files []st
 }
 
 // issueLog returns the handler that answers with the log of an issue. ?run= names a run other
-// than the newest, and ?line= asks for the whole output of one line of the page of the run.
-// The rotation of logs bounds its size.
+// than the newest, and ?line= asks for the whole output of a line of the page of the run. The
+// rotation of logs bounds its size.
 func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		text := textAnswer{w: w, kind: kind}
@@ -73,7 +73,7 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 					"load the page again",
 				)
 			}
-			_, _ = text.Write([]byte(found)) // the client has gone
+			_, _ = text.Write([]byte(found)) // the client is gone
 			return nil
 		}
 		p, err := s.source.target(r, r.PathValue("identifier"))
@@ -92,8 +92,8 @@ func (s details) issueLog(o logs.Options, kind string) func(http.ResponseWriter,
 	}
 }
 
-// textAnswer gives an answer its type with the first write, so that an error before it still
-// has its status.
+// textAnswer sets the type of an answer at the first write, so that an error before it keeps
+// its status.
 type textAnswer struct {
 	w       http.ResponseWriter
 	kind    string
@@ -216,7 +216,7 @@ func (s details) readDiff(r *http.Request) (diff diffJSON, files []string, err e
 	var text limitedText
 	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), "", &text)
 	files = []string{eventlog.Path(p.StateDir, run.ID)}
-	if err != nil && !text.full { // with a full text git has ended because it took no more
+	if err != nil && !text.full { // if the text is full, git ended because nothing more was taken
 		if errors.Is(err, context.DeadlineExceeded) {
 			err = snapshotError(err)
 		}

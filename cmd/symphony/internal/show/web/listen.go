@@ -93,14 +93,14 @@ func tcpAddress(o Options) (string, error) {
 // host is the host to listen at.
 func (o Options) host() string {
 	host, _, err := net.SplitHostPort(o.Listen)
-	if err != nil { // it has no port
+	if err != nil { // without a port
 		host = o.Listen
 	}
 	return strings.Trim(cmp.Or(host, defaultHost), "[]")
 }
 
-// listenSocket opens a unix socket that only this account can use. It replaces one that no
-// process listens at.
+// listenSocket opens a unix socket that only this account can use. It replaces a socket at
+// which no process listens.
 func listenSocket(ctx context.Context, path string) (net.Listener, error) {
 	var dialer net.Dialer
 	c, err := dialer.DialContext(ctx, "unix", path)
@@ -181,11 +181,11 @@ func (l *socketListener) Close() error {
 func (l *socketListener) Addr() net.Addr { return &net.UnixAddr{Name: l.path, Net: "unix"} }
 
 // secretName returns a name of the server that only the reader of its link knows; empty if the
-// server has none. Browsers resolve names below localhost to this machine, but send the
-// cookies of a host to all of its ports: a program that an agent lets listen at another port
-// would get the token, be it that one of its pages sends the browser there. It cannot do so
-// with a name that it does not know. Browsers try such a name at ::1 as well. The server must
-// listen there, too, because another program could, at the same port.
+// server gets no such name. Browsers resolve names below localhost to this machine, but send
+// the cookies of a host to all of its ports: a program that an agent lets listen at another
+// port would get the token, even if only a page of that program sends the browser there. It
+// cannot do so with a name that it does not know. Browsers try such a name at ::1 as well. The
+// server must listen there, too, because another program could, at the same port.
 //
 // With kept, a token that stays over restarts, the name stays as well, because browsers keep
 // the theme and the login for it.

@@ -57,7 +57,7 @@ func (o order) String() string {
 type outcome struct {
 	lines    []string
 	document any  // the JSON of the command
-	pending  bool // the next pass has to apply it
+	pending  bool // the next pass must apply it
 	failed   bool // it failed for some of several targets
 }
 
@@ -129,8 +129,8 @@ func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Done,
 	return operate.Do(ctx, p, o.command())
 }
 
-// severally carries out an order about several targets. One that fails keeps no other from its
-// turn.
+// severally carries out an order about several targets. A failure for a target does not stop
+// it for the others.
 func severally(ctx context.Context, o order) outcome {
 	out := outcome{lines: []string{""}}
 	done := 0

@@ -25,7 +25,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p pag
 	p.Notice = s.actions().notice(w, r)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(p.Document()) // the client has gone
+	_, _ = w.Write(p.Document()) // the client is gone
 }
 
 // drawPage draws the page of an address from the read model, and names the files that change
@@ -52,8 +52,8 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	}
 }
 
-// addAlerts adds the alerts of all projects, unless the page has them. Projects that can't be
-// read have none: the overview tells of it.
+// addAlerts adds the alerts of all projects, unless the page contains them already. Projects
+// that can't be read have none: the overview tells of it.
 func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 	if p.Alerts != nil {
 		return
@@ -78,8 +78,8 @@ type lastList struct {
 	all   []view.Overview
 }
 
-// overviews reads all projects, without what the reader may not see. For a list only the ended
-// runs are read again, unless the state has changed.
+// overviews reads all projects, without the parts that the reader may not see. For a list only
+// the ended runs are read again, unless the state changed.
 func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), patience)
 	defer cancel()
@@ -157,7 +157,7 @@ func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err
 // themes can be chosen beside the theme of the system.
 var themes = []string{"light", "dark"}
 
-// theme is the theme that the reader has chosen.
+// theme is the theme that the reader chose.
 func theme(r *http.Request) string {
 	c, err := r.Cookie("theme")
 	if err != nil || !slices.Contains(themes, c.Value) {
@@ -207,12 +207,13 @@ func serveAsset(w http.ResponseWriter, r *http.Request) error {
 // pages.
 func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
 	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client has gone
+	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client is gone
 	return nil
 }
 
 // loginPage answers GET /login: with the code of the printed link it lets the browser keep the
-// token; without one it asks for it. A program that previews the link does not use it up.
+// token; without a code it asks for the token. A program that previews the link does not use
+// it up.
 func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	q := r.URL.Query()
 	if !q.Has("token") || !isVisit(r) {
@@ -234,8 +235,8 @@ func (s *Server) loginPage(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// isVisit reports whether a browser opens the address as a page. All send one of these headers
-// then, the first one only to addresses of this machine and over HTTPS.
+// isVisit reports whether a browser opens the address as a page. All send either of these
+// headers then, the first only to addresses of this machine and over HTTPS.
 func isVisit(r *http.Request) bool {
 	isNavigation := r.Header.Get("Sec-Fetch-Mode") == "navigate" || r.Header.Get("Upgrade-Insecure-Requests") != ""
 	return r.Method == http.MethodGet && isNavigation

@@ -31,7 +31,8 @@ func (s *Server) readResults(r *http.Request) (found report.ResultList, err erro
 	if err != nil {
 		return found, err
 	}
-	if found, err = report.List(ctx, projects, q); err != nil {
+	found, err = report.List(ctx, projects, q)
+	if err != nil {
 		return found, snapshotError(err)
 	}
 	return found, nil

@@ -20,13 +20,13 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// Server serves some projects at one address.
+// Server serves some projects at a single address.
 type Server struct {
 	source    source
 	mcp       http.Handler
 	access    access
 	listeners []net.Listener
-	name      string // the secret name of the server, see secretName; empty if it has none
+	name      string // the secret name of the server, see secretName; empty for none
 	handler   http.Handler
 	token     Token
 	ownToken  bool
@@ -40,7 +40,7 @@ type Server struct {
 type Options struct {
 	Places []Place // the projects; none for all projects of the account
 	// Listen is HOST, HOST:PORT or unix:PATH; empty stands for 127.0.0.1. Port replaces its
-	// port unless it is negative; 0 stands for a free one.
+	// port unless it is negative; 0 stands for a free port.
 	Listen string
 	Port   int
 	// Hosts are names by which browsers may address the server, beside the names of this
@@ -50,7 +50,7 @@ type Options struct {
 	// OwnToken is set if the token is the operator's own: it stays over restarts, and is never
 	// printed.
 	OwnToken bool
-	// MCP answers those who have the token at mcpPath; nil: nothing is there.
+	// MCP answers requests with the token at mcpPath; nil: nothing is there.
 	MCP http.Handler
 }
 
@@ -125,7 +125,7 @@ func (s *Server) Announce(say func(line string), link bool) (everywhere string) 
 	return everywhere
 }
 
-// The limits of one server and of one request.
+// The limits of a server and of a request.
 const (
 	maxConnections = 512
 	maxHeader      = 16 << 10
@@ -147,7 +147,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		ReadTimeout:       readPatience,
 		WriteTimeout:      writePatience,
 		IdleTimeout:       idlePatience,
-		// Requests end with the server, also those that wait for events.
+		// Requests end with the server, also requests that wait for events.
 		BaseContext: func(net.Listener) context.Context { return ctx },
 		ErrorLog:    nil,
 	}
@@ -164,7 +164,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	var others sync.WaitGroup
 	defer others.Wait()
 	for _, l := range s.listeners[1:] {
-		others.Go(func() { _ = server.Serve(l) }) // until the first one ends
+		others.Go(func() { _ = server.Serve(l) }) // until the first listener ends
 	}
 	if err := server.Serve(s.listeners[0]); !errors.Is(err, http.ErrServerClosed) {
 		stop()
@@ -270,7 +270,7 @@ func (s *Server) routes() http.Handler {
 	})
 	limited := http.MaxBytesHandler(mux, maxBody)
 	return s.access.guard(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Path == mcpPath { // it has a limit of its own
+		if r.URL.Path == mcpPath { // it sets a limit of its own
 			mux.ServeHTTP(w, r)
 			return
 		}
@@ -313,8 +313,8 @@ func allowed(known map[string]route) string {
 	return strings.Join(names, ", ")
 }
 
-// connections are the open connections of a server, of which it has a limited number. If there
-// are too many, the oldest one without a request is closed: clients that connect and ask
+// connections are the open connections of a server. Their number is limited. If there are too
+// many, the oldest connection without a request is closed: clients that connect and ask
 // nothing keep no other from the server.
 type connections struct {
 	most int
@@ -322,7 +322,7 @@ type connections struct {
 	mu    sync.Mutex
 	fewer sync.Cond
 	open  []net.Conn        // the oldest first
-	asks  map[net.Conn]bool // those with a request
+	asks  map[net.Conn]bool // the connections with a request
 }
 
 func newConnections(most int) *connections {

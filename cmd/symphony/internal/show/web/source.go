@@ -48,7 +48,7 @@ func (s source) projects(ctx context.Context) ([]view.Named, error) {
 	return view.Name(ctx, all), nil
 }
 
-// named are the projects, or only the one with the name if it is not empty.
+// named are the projects, or only the project with the name if it is not empty.
 func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	all, err := s.projects(ctx)
 	if err != nil || name == "" {
@@ -65,12 +65,12 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	return all[i : i+1], nil
 }
 
-// noProject returns the error of a server that has no project.
+// noProject returns the error of a server without a project.
 func noProject() error {
 	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
 }
 
-// overviews reads all projects, or only the one with the name.
+// overviews reads all projects, or only the project with the name.
 func (s source) overviews(ctx context.Context, name string, o view.Options) ([]view.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
@@ -111,7 +111,7 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 			found = append(found, v)
 		case exit.From(err).Code == "issue_not_found":
 			missing = err
-		case len(projects) == 1 || p.HasState(): // a project without a pass has no issue
+		case len(projects) == 1 || p.HasState(): // a project without a pass knows no issue
 			unreadable = snapshotError(err)
 		}
 	}
@@ -134,13 +134,13 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	return detail.Issue{}, reconcile.NewError("issue_not_found", "no project here has an issue "+ref, "")
 }
 
-// target is the project of a request: the address names it, the server has no other, or it has
-// the issue.
+// target is the project of a request: the project that the address names, the server's only
+// project, or the project with the issue.
 func (s source) target(r *http.Request, issue string) (*wiring.Project, error) {
 	return s.projectOf(r.Context(), cmp.Or(r.PathValue("project"), r.URL.Query().Get("project")), issue)
 }
 
-// projectOf is the project with the name, or the project that has the issue.
+// projectOf is the project with the name, or the project with the issue.
 func (s source) projectOf(ctx context.Context, name, issue string) (*wiring.Project, error) {
 	named, err := s.named(ctx, name)
 	if err != nil {

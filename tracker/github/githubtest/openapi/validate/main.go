@@ -1,6 +1,6 @@
-// Command validate reads exchanges with GitHub from stdin, and prints for each what is wrong
-// with it by GitHub's published description, or an empty text. It serves the scripts of
-// cmd/symphony, whose programs start faster without the validator.
+// Command validate reads exchanges with GitHub from stdin, and prints for each its fault by
+// GitHub's published description, or an empty text. It serves the scripts of cmd/symphony,
+// whose programs start faster without the validator.
 package main
 
 import (

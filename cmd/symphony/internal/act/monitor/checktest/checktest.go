@@ -1,4 +1,4 @@
-// Package checktest is a server for tests that watches one check as healthchecks.io does.
+// Package checktest is a server for tests that watches a check as healthchecks.io does.
 package checktest
 
 import (
@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Ping is one request for the check.
+// Ping is a request for the check.
 type Ping struct {
 	Kind string // start, success, fail or log
 	Run  string // the rid of the request
@@ -19,7 +19,7 @@ type Ping struct {
 }
 
 // Server watches a check. It is up until the last ping is older than Period and Grace, a pass
-// has started and not ended within Grace, or a pass has failed.
+// started and did not end within Grace, or a pass failed.
 type Server struct {
 	URL string // of the check
 
@@ -30,7 +30,7 @@ type Server struct {
 	mu      sync.Mutex
 	pings   []Ping
 	last    time.Time // of the last success
-	started time.Time // zero once the pass has ended
+	started time.Time // zero once the pass ended
 	failed  bool
 	refuse  int
 	hang    chan struct{}
@@ -64,7 +64,8 @@ func (s *Server) Hang(on bool) {
 	if s.hang != nil {
 		close(s.hang)
 	}
-	if s.hang = nil; on {
+	s.hang = nil
+	if on {
 		s.hang = make(chan struct{})
 	}
 }

@@ -60,7 +60,7 @@ func isString(value json.RawMessage) bool {
 }
 
 // agentOf returns the id of the agent that the arguments of a call are about, "" if they name
-// none. The request one.1 is about the agent one.
+// no agent. The request one.1 is about the agent one.
 func agentOf(members map[string]json.RawMessage) string {
 	var id string
 	if json.Unmarshal(members["agentId"], &id) == nil && id != "" {

@@ -18,7 +18,7 @@ type Failure struct {
 	Hint    string `json:"hint,omitempty" jsonschema:"what to do next"`
 	AgentID string `json:"agentId,omitempty"`
 	Method  string `json:"method" jsonschema:"the tool"`
-	// Params has no content, which may be secret or large.
+	// Params leaves out the content, which may be secret or large.
 	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
 }
 

@@ -1,5 +1,5 @@
-// Package calls registers the tools of a server and carries out their calls: it limits the time
-// of a call, arranges its arguments, and describes to host and model why a call has failed.
+// Package calls registers the tools of a server and carries out their calls: it limits the
+// time of a call, arranges its arguments, and tells host and model why a call failed.
 package calls
 
 import (
@@ -24,8 +24,8 @@ type Options struct {
 	// Timeout limits each call.
 	Timeout time.Duration
 	Log     *slog.Logger
-	// OutputSchemas: the list of tools has the schemas of results, for the documentation.
-	// They take more than everything else, and models do not see them.
+	// OutputSchemas: the list of tools includes the schemas of results, for the documentation.
+	// They take more room than everything else, and models do not see them.
 	OutputSchemas bool
 }
 
@@ -36,7 +36,7 @@ type Tools struct {
 	nested  map[string]bool // the tools whose arguments are in the member params
 }
 
-// New returns the tools of a server, which has none yet.
+// New returns the tools of a server, to which none is added yet.
 func New(server *mcp.Server, o Options) *Tools {
 	t := &Tools{server: server, options: o, nested: map[string]bool{}}
 	server.AddReceivingMiddleware(t.carryOut, t.completeList)
@@ -85,7 +85,7 @@ func (e Effect) annotations() *mcp.ToolAnnotations {
 	}
 }
 
-// Nested are the arguments of a tool that has its own ones in params.
+// Nested are the arguments of a tool that takes its own arguments in params.
 type Nested[P any] struct {
 	AgentID string `json:"agentId"`
 	Params  P      `json:"params"`
@@ -105,8 +105,8 @@ func Add[In, Out any](t *Tools, tool Tool, do func(context.Context, In) (Out, er
 	})
 }
 
-// AddForHost registers a tool that also uses the request of the host. Its result has the schema
-// of Out; the result of a call that failed is a Failure.
+// AddForHost registers a tool that also uses the request of the host. Its result follows the
+// schema of Out; the result of a call that failed is a Failure.
 func AddForHost[In, Out any](t *Tools, tool Tool, do mcp.ToolHandlerFor[In, Out]) {
 	_, t.nested[tool.Name] = reflect.TypeFor[In]().FieldByName("Params")
 	output, err := jsonschema.For[Out](nil)
@@ -131,7 +131,7 @@ func (t *Tools) failure(ctx context.Context, tool string, err error) error {
 	if err == nil {
 		return nil
 	}
-	// If the call still had time, the bound is one of something in the call.
+	// If the call still had time, something inside it ran into a shorter deadline of its own.
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
 		return reconcile.NewError(
 			agents.CodeTimeout,
@@ -153,7 +153,7 @@ func WithSession(ctx context.Context, session *mcp.ServerSession) context.Contex
 	return context.WithValue(ctx, sessionKey{}, session)
 }
 
-// Session returns the session in which the host has sent a call, nil outside of calls.
+// Session returns the session in which the host sent a call, nil outside of calls.
 func Session(ctx context.Context) *mcp.ServerSession {
 	session, _ := ctx.Value(sessionKey{}).(*mcp.ServerSession)
 	return session
@@ -194,7 +194,7 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
-// refused returns the result of a call that has failed with an error.
+// refused returns the result of a call that failed with an error.
 func (t *Tools) refused(
 	ctx context.Context,
 	tool string,
@@ -223,7 +223,7 @@ func (t *Tools) describe(ctx context.Context, tool string, arguments []byte, res
 	)
 }
 
-// MaxAnswer is how many bytes a result may have. Hosts cut or refuse one of more than 25,000
+// MaxAnswer limits a result, in bytes. Hosts cut or refuse a result of more than 25,000
 // tokens.
 const MaxAnswer = 100_000
 

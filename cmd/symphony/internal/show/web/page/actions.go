@@ -11,12 +11,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Forms makes the forms by which the reader of a page acts on a project. Each has a template:
-// "request", "issue-actions" and "project-actions".
+// Forms makes the forms by which the reader of a page acts on a project. Each is drawn by a
+// template: "request", "issue-actions" and "project-actions".
 type Forms struct {
 	Project string // the name by which addresses call it
 	Back    string // the page that follows a command: a path of this server
-	MayAct  bool   // the reader has the token; if not, the forms only show what would be possible
+	MayAct  bool   // the reader holds the token; if not, the forms only show the possible commands
 }
 
 // Action is the address of a command of the API about the project.
@@ -28,12 +28,12 @@ func (f Forms) Action(path ...string) string {
 	return address + "?" + url.Values{"project": {f.Project}}.Encode()
 }
 
-// Target names one of several issues or requests in a form.
+// Target names an issue or a request in a form about several.
 func (f Forms) Target(name string) string {
 	return url.PathEscape(f.Project) + "/" + url.PathEscape(name)
 }
 
-// Request is a request in full, with what decides it.
+// Request is a request in full, with the controls to decide it.
 func (f Forms) Request(r view.RequestRow) RequestForm { return RequestForm{f, r} }
 
 // RequestForm is the data of the template "request".
@@ -51,7 +51,7 @@ func (r RequestForm) Anchor() string { return "request-" + url.PathEscape(r.Form
 // Detail is the whole request.
 func (r RequestForm) Detail() reconcile.RequestDetail { return r.RequestRow.Request.Detail }
 
-// IssuePage is the address of its issue; empty for an agent without one.
+// IssuePage is the address of its issue; empty for an agent without an issue.
 func (r RequestForm) IssuePage() string {
 	if r.Forms.Project == view.AgentsProject {
 		return ""
@@ -91,7 +91,7 @@ func (r RequestForm) Asks() string {
 	return r.Summary
 }
 
-// RowForm has the commands of an operator about the issue of a row.
+// RowForm returns the commands of an operator about the issue of a row.
 func (f Forms) RowForm(r view.Row) IssueForm {
 	return IssueForm{
 		Forms:       f,
@@ -109,9 +109,9 @@ type IssueForm struct {
 	Identifier  string
 	Status      view.Status
 	Claimed     bool
-	Undelivered bool // its claim has commits that are not delivered
-	Refused     bool // verify has failed for what its agent has handed over
-	HeldNext    bool // it is held when its run has ended
+	Undelivered bool // some commits of its claim are not delivered
+	Refused     bool // verify failed for the work that its agent handed over
+	HeldNext    bool // it is held when its run ends
 }
 
 // Address is the address of stop, retry, hold, deliver or verify.
@@ -122,10 +122,9 @@ func (i IssueForm) ID(verb string) string {
 	return url.PathEscape(verb + "-" + i.Project + "-" + i.Identifier)
 }
 
-// Can reports whether a command has an effect: stop needs a run, retry an issue that would be
-// due, deliver commits that wait for a delivery which has failed or which the hold of the
-// issue keeps from starting, verify what it has refused, hold an issue that would otherwise
-// get a run.
+// Can reports whether a command would take effect: stop needs a run, retry an issue that would
+// be due, deliver commits whose delivery failed or is kept from starting by the hold of the
+// issue, verify a handover that it refused, hold an issue that would otherwise get a run.
 func (i IssueForm) Can(verb string) bool {
 	is := func(statuses ...view.Status) bool { return slices.Contains(statuses, i.Status) }
 	running := is(reconcile.StatusRunning, reconcile.StatusNeedsAnswer)
@@ -167,7 +166,7 @@ func (i IssueForm) Tells() bool {
 	return !slices.Contains(over, i.Status)
 }
 
-// Possible lists what can be done.
+// Possible lists the possible commands.
 func (i IssueForm) Possible() []string {
 	return text.Filter([]string{"stop", "retry", "hold", "deliver", "verify"}, i.Can)
 }
@@ -179,7 +178,7 @@ type ProjectForm struct {
 	Blocked bool // a fault keeps new runs from starting
 }
 
-// Overview has the commands of an operator about the project.
+// Overview returns the commands of an operator about the project.
 func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
 
 // ProjectButton is a command about the project at the end of a notice: refresh, unblock,

@@ -12,8 +12,8 @@ func IssueAddress(project, identifier string) string {
 	return "/issues/" + url.PathEscape(project) + "/" + url.PathEscape(identifier)
 }
 
-// address is a path with a query of keys and their values. The last value of a key counts;
-// without one it is left out.
+// address is a path with a query of keys and their values. The last value of a key counts; an
+// empty value leaves the key out.
 func address(path string, pairs ...string) string {
 	q := url.Values{}
 	for pair := range slices.Chunk(pairs, 2) {
@@ -26,7 +26,7 @@ func address(path string, pairs ...string) string {
 	return strings.TrimSuffix(path+"?"+q.Encode(), "?")
 }
 
-// rowNumber is the number of a row in an address, empty for the first one.
+// rowNumber is the number of a row in an address, empty for the first row.
 func rowNumber(n int) string { return strings.TrimPrefix(strconv.Itoa(n), "0") }
 
 // ofWeb returns an address of the web, and nothing for any other.

@@ -10,12 +10,12 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Alerts are what every page tells of all projects, whatever it is about: alarms above the
-// page, and news for notifications.
+// Alerts are the messages about all projects that every page shows, whatever its subject:
+// alarms above the page, and news for notifications.
 type Alerts struct {
-	Alarms []obstacle // what stops whole projects until a person acts
+	Alarms []obstacle // each stops a whole project until a person acts
 	News   []News     // for notifications
-	// InPlace: the page has the alarms among its own notices.
+	// InPlace: the page shows the alarms among its own notices.
 	InPlace bool
 }
 
@@ -25,8 +25,8 @@ type News struct {
 	Text string `json:"text"`
 }
 
-// NewAlerts makes the alerts of all projects and of what agents without an issue ask. back is
-// the page that follows a command.
+// NewAlerts makes the alerts of all projects and of the requests of agents without an issue.
+// back is the page that follows a command.
 func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAct bool) *Alerts {
 	a := &Alerts{News: []News{}}
 	ask := func(requests []view.RequestRow) {
@@ -51,16 +51,16 @@ func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAc
 // Brief is the notice in a few words, for the title of a page.
 func (o obstacle) Brief() string { return strings.TrimPrefix(o.Project+": "+o.Title, ": ") }
 
-// obstacle is a notice about a project: what keeps it from starting runs, or what went wrong.
+// obstacle is a notice about a project: why it starts no runs, or which error occurred.
 type obstacle struct {
 	Class, Icon string
-	Project     string // empty with one project
+	Project     string // empty with a single project
 	Title, Text string
 	Hint        string
 	Code        string
-	Began, Ends string     // what was at At, and what is at Until
+	Began, Ends string     // the events at At and at Until
 	At, Until   *time.Time // nil where no time is known
-	// what to do about it; without a verb where there is nothing to do but to wait
+	// how to react to it; without a verb where only waiting helps
 	ProjectButton
 	Alarm bool // it stops the whole project until a person acts
 }
@@ -181,7 +181,8 @@ func unscheduled(v view.Overview, several bool) obstacle {
 		Text:  "No new run starts, and nothing settles the runs that end.",
 		Hint:  "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
 	}
-	if o.At = v.LastScheduled(); o.At != nil {
+	o.At = v.LastScheduled()
+	if o.At != nil {
 		o.Began = "its last pass was"
 	}
 	return o
@@ -215,8 +216,8 @@ func blockOf(v view.Overview) obstacle {
 }
 
 // severity returns the style and the icon of a notice about a fault: a warning if the fault
-// ends by itself, as when the tracker does not answer, or else the red one, because a person
-// has to act.
+// ends by itself, as when the tracker does not answer, or else the red style, because a person
+// must act.
 func severity(code string, status int) (class, icon string) {
 	if reconcile.EndsByItself(code, status) {
 		return "warn", "clock"

@@ -13,7 +13,7 @@ import (
 // diffLine is a line of a diff.
 type diffLine struct {
 	Kind     string // add, del, hunk, note or empty
-	Old, New int    // its numbers; 0 where it has none
+	Old, New int    // its line numbers; 0 where the line is missing
 	Text     string // without the sign
 	// From and Till are the beginning and the end of the difference, in a line that another
 	// replaces.
@@ -21,15 +21,15 @@ type diffLine struct {
 	Colours    []colour // of Text, in order; none if its language is not known
 }
 
-// diffBlock is a part of a diff: lines of one kind, or lines that others replace, which a wide
-// window shows side by side.
+// diffBlock is a part of a diff: lines of the same kind, or lines that others replace, which a
+// wide window shows side by side.
 type diffBlock struct {
 	Kind  string // pair, hunk, note, or empty for lines that are the same
 	Lines []diffLine
 }
 
 // blocksOf divides the diff of a file, gives it the colours of its language, and marks the
-// words in which a line differs from the one that it replaces.
+// words in which a line differs from the line that it replaces.
 func blocksOf(file string, lines []diffLine) (blocks []diffBlock) {
 	colourLines(file, lines)
 	before := ""
@@ -90,8 +90,8 @@ func linesOf(diff string) (list []diffLine) {
 
 var diffWord = text.Pattern(`[\pL\pN_]+|\s+|.`)
 
-// markWords marks what two lines do not have in common between their first and last words,
-// unless they differ in most of them.
+// markWords marks the differences of two lines, between their common first and last words,
+// unless they differ in most words.
 func markWords(old, now *diffLine) {
 	a := diffWord().FindAllString(old.Text, -1)
 	b := diffWord().FindAllString(now.Text, -1)
@@ -112,8 +112,8 @@ func markWords(old, now *diffLine) {
 	now.Till = len(strings.Join(b[:len(b)-end], ""))
 }
 
-// colourLines gives the lines of a file's diff their colours. Each hunk begins outside of
-// comments and strings, as far as one can tell.
+// colourLines gives the lines of a file's diff their colours. It assumes that each hunk begins
+// outside of comments and strings.
 func colourLines(file string, lines []diffLine) {
 	known, ok := languageOf(file)
 	if !ok {
@@ -123,7 +123,8 @@ func colourLines(file string, lines []diffLine) {
 	old := begin
 	now := begin
 	for i := range lines {
-		switch l := &lines[i]; l.Kind {
+		l := &lines[i]
+		switch l.Kind {
 		case "hunk":
 			old = begin
 			now = begin

@@ -12,7 +12,7 @@ import (
 
 // Choice is the choice of a reader of the overview: the query of its address.
 type Choice struct {
-	Query   string // q: a part of an identifier, of a title or of what the agent does
+	Query   string // q: a part of an identifier, of a title or of an agent's activity
 	Project string // project: a name
 	Status  view.Status
 	From    int // the first row of a list that is longer than a page
@@ -47,7 +47,7 @@ func (c Choice) With(pairs ...string) string {
 	return address("/", append(chosen, pairs...)...)
 }
 
-// mostEnded is how many ended runs a list of issues has at most.
+// mostEnded is how many ended runs a list of issues contains at most.
 const mostEnded = 500
 
 // Options select the overviews that the page needs. A search reaches all recorded runs.
@@ -133,7 +133,7 @@ func resultsWith(project, query string) string {
 	return ResultChoice{Project: project, Query: query}.With()
 }
 
-// handedOver is the address of the results that a project has handed over on a day.
+// handedOver is the address of the results that a project handed over on a day.
 func handedOver(project, day string) string {
 	c := ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}
 	return c.With()

@@ -129,8 +129,8 @@ type colour struct {
 // mostParts is how many parts of a line have colours.
 const mostParts = 300
 
-// scanner finds the colours of the lines of one side of a diff, one after the other, in a time
-// that grows with their length.
+// scanner finds the colours of the lines of a side of a diff, line by line, in a time that
+// grows with their length.
 type scanner struct {
 	language
 	// of the comment or string in which the next line begins; empty if it begins in none
@@ -198,8 +198,8 @@ func (s *scanner) part(line string, at int) (class string, length int) {
 	return "", length
 }
 
-// beginsComment reports whether a comment that ends with the line begins at a place. A # begins
-// one only after a blank.
+// beginsComment reports whether a comment that ends with the line begins at a place. A #
+// begins a comment only after a blank.
 func (s *scanner) beginsComment(line string, at int) bool {
 	if s.comment == "" || !strings.HasPrefix(line[at:], s.comment) {
 		return false

@@ -7,7 +7,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// terminalCommand is a command that a terminal has and the page has not.
+// terminalCommand is a command for a terminal that the page does not offer.
 type terminalCommand struct{ Purpose, Line string }
 
 // inFull is a command of symphony as it can be typed in any folder.
@@ -18,7 +18,7 @@ func inFull(p view.ProjectRow, line string) string {
 	return "symphony " + line
 }
 
-// projectCommands answer what the overview leaves open about a project.
+// projectCommands answer questions about a project that the overview leaves open.
 func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 	for _, c := range []terminalCommand{
 		{"What would the next pass do?", "tick --dry-run"},

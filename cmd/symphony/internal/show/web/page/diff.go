@@ -40,11 +40,11 @@ func (d Diff) Page() Page {
 // Back is the address of the issue's page.
 func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 
-// diffFile has the changes of one file.
+// diffFile contains the changes of a file.
 type diffFile struct {
 	Path           string
 	What           string // added, deleted or changed
-	NotCommitted   bool   // while what is committed is shown by itself
+	NotCommitted   bool   // its committed changes are shown by themselves
 	Added, Removed int
 	Lines          []diffLine
 	Hidden         int // lines that are not shown
@@ -113,7 +113,7 @@ func (p *diffParser) line(line string) {
 	}
 }
 
-// kindsOfFile has the modes of files that a diff's lines do not show.
+// kindsOfFile lists the modes of files that a diff's lines do not show.
 var kindsOfFile = map[string]string{
 	"100755": "a program: it can be executed",
 	"120000": "a link to this path",
@@ -217,7 +217,7 @@ func pathOf(both string) string {
 func (f diffFile) Anchor() string {
 	hash := fnv.New32a()
 	hash.Write([]byte(f.Path))
-	if f.NotCommitted { // what is committed of it has another place
+	if f.NotCommitted { // its committed changes are in another place
 		hash.Write([]byte{0})
 	}
 	return fmt.Sprintf("file-%08x", hash.Sum32())

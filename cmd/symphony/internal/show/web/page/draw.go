@@ -59,11 +59,11 @@ func parse(functions template.FuncMap, files ...string) *template.Template {
 	return template.Must(t.ParseFS(sources, files...))
 }
 
-// fragments draw a part of a page that is not in the template of one.
+// fragments draw the parts that no page's template contains.
 var fragments = sync.OnceValue(func() *template.Template { return parse(nil) })
 
-// draw executes a template of ours with values of ours: an error is a mistake in one of them,
-// which the tests find.
+// draw executes a template of ours with values of ours: an error is a mistake in either, which
+// the tests find.
 func draw(t *template.Template, name string, data any) []byte {
 	var out bytes.Buffer
 	if err := t.ExecuteTemplate(&out, name, data); err != nil {
@@ -72,7 +72,7 @@ func draw(t *template.Template, name string, data any) []byte {
 	return out.Bytes()
 }
 
-// markup is draw for what another template contains.
+// markup is draw, with a result that another template can contain.
 func markup(t *template.Template, name string, data any) template.HTML {
 	return template.HTML(draw(t, name, data)) //nolint:gosec // it is the output of html/template
 }

@@ -21,7 +21,7 @@ type dayPlot struct {
 }
 
 // dayPlots are the plots of results: handed over issues, tokens, and money if there are
-// prices. What never was more than 0 is left out.
+// prices. A plot that is 0 on every day is left out.
 func dayPlots(r *view.Results) []dayPlot {
 	var list []dayPlot
 	plot := func(title string, value func(view.ResultDay) float64, format func(float64) string) {

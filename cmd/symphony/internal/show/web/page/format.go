@@ -13,15 +13,15 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// The limits of a line on a page, in bytes. The whole log has everything.
+// The limits of a line on a page, in bytes. The whole log contains everything.
 const (
 	longestText   = 2000
 	longestDetail = 300
 )
 
-// when is a moment, a time.Time or a pointer to one. The script of the pages shows how long
-// ago or in how long it is, so that a page only changes with its facts; without the script it
-// is the time in UTC.
+// when is a moment, a time.Time or a pointer to a time.Time. The script of the pages shows how
+// long ago or in how long it is, so that a page only changes with its facts; without the
+// script it is the time in UTC.
 func when(v any) template.HTML {
 	t, ok := v.(time.Time)
 	if p, isPointer := v.(*time.Time); isPointer && p != nil {
@@ -38,7 +38,7 @@ func when(v any) template.HTML {
 
 func took(since, until time.Time) string { return text.Duration(until.Sub(since)) }
 
-// elapsed is how long something has taken since a moment, as when is.
+// elapsed is the time since a moment, in the manner of when.
 func elapsed(v any) template.HTML {
 	since := strings.Replace(string(when(v)), "relative", `relative="for"`, 1)
 	return template.HTML(strings.Replace(since, ">", ">since ", 1)) //nolint:gosec // ours

@@ -31,8 +31,8 @@ type runItem struct {
 	Turns  []detail.Moment // the oldest first
 }
 
-// eventsOf returns what happened to an issue, the newest first. runPath returns the address of
-// the page of a run.
+// eventsOf returns the history of an issue, the newest event first. runPath returns the
+// address of the page of a run.
 func eventsOf(i detail.Issue, runPath func(runID string) string) []event {
 	var list []event
 	for _, m := range i.Timeline {
@@ -74,7 +74,7 @@ var momentTones = map[string]string{
 	"changes_requested":           "warn",
 }
 
-// decided words the decision on a request, or how it ended without one.
+// decided words the decision on a request, or how it ended without a decision.
 func decided(result string) string {
 	decisions := map[string]string{
 		"approve":             "approved",
@@ -133,7 +133,7 @@ var outcomeTones = map[reconcile.Outcome]string{
 	reconcile.Canceled:       "warn",
 }
 
-// turnTone is the tone of a turn that ended so; it has not ended if result is empty.
+// turnTone is the tone of a turn with this result, which is empty until the turn ends.
 func turnTone(result string) string {
 	switch result {
 	case "":

@@ -15,11 +15,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// LogLines is how many of the last lines of a log the page of an issue has.
+// LogLines is how many of the last lines of a log the page of an issue shows.
 const LogLines = 200
 
-// Issue is the page of one issue. It answers in this order: whether the issue needs a person,
-// what it does or why it does nothing, what happened, what that cost, and where the work is.
+// Issue is the page of an issue. It answers in this order: whether the issue needs a person,
+// its activity or why there is none, its events, their cost, and where the work is.
 type Issue struct {
 	Project string // by which addresses call it
 	detail.Issue
@@ -61,7 +61,7 @@ func (i Issue) Forms() Forms {
 	return Forms{Project: i.Project, Back: i.Path(), MayAct: i.MayAct}
 }
 
-// Form has the commands of an operator about the issue.
+// Form returns the commands of an operator about the issue.
 func (i Issue) Form() IssueForm {
 	form := IssueForm{Forms: i.Forms(), Identifier: i.Name(), Status: i.Status}
 	if c := i.Claim; c != nil {
@@ -165,7 +165,7 @@ func (i Issue) Working() bool {
 	return r != nil && r.Outcome == nil && i.Claim != nil && i.Claim.Status == reconcile.Running
 }
 
-// WorkTime is how long the runs have taken; while one runs in whole minutes, so that the page
+// WorkTime is how long the runs took; while a run goes on, in whole minutes, so that the page
 // does not change each second.
 func (i Issue) WorkTime() string {
 	took := time.Duration(i.Totals.Seconds * float64(time.Second))
@@ -274,7 +274,7 @@ func (i Issue) LogZone() string {
 	return i.Log[len(i.Log)-1].At.Local().Format("MST")
 }
 
-// InTerminal are the commands about the issue that only a terminal has.
+// InTerminal returns the commands about the issue that only a terminal offers.
 func (i Issue) InTerminal() []terminalCommand {
 	p := i.Issue.Project
 	name := text.ShellQuote(i.Name())

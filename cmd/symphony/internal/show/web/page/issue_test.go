@@ -55,7 +55,8 @@ func checkHTML(t *testing.T, p Page) string {
 			}
 			for _, a := range token.Attr {
 				scheme, _, found := strings.Cut(a.Value, ":")
-				switch name := a.Name.Local; {
+				name := a.Name.Local
+				switch {
 				case strings.HasPrefix(name, "on"), name == "style", name == "src":
 					t.Errorf("the attribute %s=%s", name, a.Value)
 				case strings.Contains(a.Value, "ZgotmplZ"), name == "href" && found && !slices.Contains(

@@ -26,7 +26,7 @@ type logLine struct {
 	Blocks []diffBlock // Detail as a diff
 	Open   bool        // it shows its detail at once
 	Lines  int         // of the whole detail
-	More   bool        // there are more than those shown
+	More   bool        // there are more lines than shown
 
 	line eventlog.Line
 	hits []string // lines of the detail that were searched for

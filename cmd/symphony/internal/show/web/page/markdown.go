@@ -23,8 +23,8 @@ var (
 	mdDeep    = text.Pattern(`(?m)^([ \t]*(>|([-*+]|\d{1,9}[.)])[ \t])){20}`) // lists and quotes
 )
 
-// commonMark has all of CommonMark but HTML, which so stays text, and references, of which
-// each repeats an address.
+// commonMark parses CommonMark without HTML, which so stays text, and without references,
+// because each repeats an address.
 var commonMark = sync.OnceValue(func() goldmark.Markdown {
 	known := func(p util.PrioritizedValue) bool {
 		return p.Value != parser.NewHTMLBlockParser() && p.Value != parser.NewRawHTMLParser()
@@ -36,11 +36,11 @@ var commonMark = sync.OnceValue(func() goldmark.Markdown {
 	)), goldmark.WithRendererOptions(toHTML.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(links{}, 1))))
 })
 
-// markdown draws what an agent says, which is visible already. No image is loaded, and a link
+// markdown draws an agent's text, which is visible already. No image is loaded, and a link
 // shows to which machine it leads.
 func markdown(s string) template.HTML {
-	// What would cost the library the square of its length stays text: deep lists, and signs
-	// that nothing closes.
+	// A text that would cost the library the square of its length stays plain: deep lists, and
+	// signs that nothing closes.
 	emphasis := strings.Count(s, "*") + strings.Count(s, "_")
 	if mdDeep().MatchString(s) || strings.Count(s, "[") > 400 || strings.Count(s, "\\`") > 20 ||
 		emphasis > 4000 {
@@ -63,7 +63,7 @@ func markdown(s string) template.HTML {
 		}
 		return ast.WalkContinue, nil
 	})
-	for _, table := range tables { // are shown as they were written, in letters of one width
+	for _, table := range tables { // are shown as they were written, in letters of equal width
 		code := ast.NewCodeBlock()
 		code.SetLines(table.Lines())
 		table.Parent().ReplaceChild(table.Parent(), table, code)
@@ -77,7 +77,7 @@ func markdown(s string) template.HTML {
 // links draws links, and finds addresses in the text.
 type links struct{}
 
-// RegisterFuncs replaces what draws links and images.
+// RegisterFuncs replaces the functions that draw links and images.
 func (links) RegisterFuncs(r renderer.NodeRendererFuncRegisterer) {
 	for _, kind := range []ast.NodeKind{ast.KindLink, ast.KindImage, ast.KindAutoLink} {
 		r.Register(kind, drawLink)
@@ -118,7 +118,8 @@ func drawLink(w util.BufWriter, all []byte, n ast.Node, entering bool) (ast.Walk
 	return ast.WalkContinue, err
 }
 
-// Trigger returns what is before an address: a blank stands for the beginning of a line, too.
+// Trigger returns the signs before an address: a blank stands for the beginning of a line,
+// too.
 func (links) Trigger() []byte { return []byte(" (") }
 
 // Parse finds an address that no sign of Markdown marks.

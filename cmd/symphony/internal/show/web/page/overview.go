@@ -17,7 +17,7 @@ import (
 // Overview is the page of all projects, or of a choice of projects and issues.
 type Overview struct {
 	Projects []view.Overview   // all of them
-	Agents   []view.RequestRow // what agents without an issue ask
+	Agents   []view.RequestRow // the requests of agents without an issue
 	Choice
 	MayAct bool
 }
@@ -167,7 +167,7 @@ func (d *overview) addLimits(v view.Overview) {
 	d.Limits = append(d.Limits, accountLimits{Projects: v.Project.Name, Windows: v.Health.Limits})
 }
 
-// The statuses of the lists of an overview, and how many rows each has there.
+// The statuses of the lists of an overview, and the number of rows in each list.
 var listed = []struct {
 	status view.Status
 	rows   int
@@ -215,7 +215,7 @@ func (d *overview) addRows(rows []view.Row) {
 	}
 }
 
-// addTabs adds the tab of all rows, and one for each status that has rows or is chosen.
+// addTabs adds the tab of all rows, and a tab for each status that is chosen or contains rows.
 func (d *overview) addTabs(found int, by map[view.Status][]view.Row) {
 	first := tab{Name: "At work", Address: d.With("status", ""), Current: d.Status == ""}
 	if d.Query != "" {
@@ -237,7 +237,8 @@ func (d *overview) addTabs(found int, by map[view.Status][]view.Row) {
 	}
 }
 
-// addChosen adds the only list of a page that is one: the rows from the chosen one on.
+// addChosen adds the list of a page that shows a single status: its rows from number d.From
+// on.
 func (d *overview) addChosen(l list, rows []view.Row) {
 	if len(rows) == 0 {
 		return
@@ -259,8 +260,8 @@ func (d *overview) addChosen(l list, rows []view.Row) {
 // Several reports whether the page shows several projects.
 func (d *overview) Several() bool { return len(d.Shown) > 1 }
 
-// HasHealth reports whether something is known of one of the shown projects: a pass has run,
-// and its state can be read.
+// HasHealth reports whether something is known of any of the shown projects: a pass ran, and
+// its state can be read.
 func (d *overview) HasHealth() bool {
 	return slices.ContainsFunc(d.Shown, func(v view.Overview) bool { return v.Error == nil })
 }
@@ -274,15 +275,15 @@ type verdict struct {
 	Activity string // such as "2 running, 1 queued"
 	Next     *view.NextPass
 	Overdue  bool      // Next was more than a minute ago
-	Dead     *obstacle // the only project has no schedule; nil otherwise
+	Dead     *obstacle // the only project is without a schedule; nil otherwise
 }
 
 // reason is a part of a verdict, and the address of the list that it counts; empty if there is
 // none.
 type reason struct{ Text, Address string }
 
-// verdictOf is the verdict on all projects that the page shows. The notices have details on
-// what stops them.
+// verdictOf is the verdict on all projects that the page shows. The notices contain details on
+// the faults that stop them.
 func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	d := verdict{Class: "good", Icon: "check", Title: "All is well", Next: joined.NextPass}
 	d.Overdue = d.Next != nil && joined.GeneratedAt.Sub(d.Next.At) > time.Minute
@@ -345,5 +346,5 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	return d
 }
 
-// unstarted reports whether no pass of the project has run yet.
+// unstarted reports whether no pass of the project ran yet.
 func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == "no_state" }

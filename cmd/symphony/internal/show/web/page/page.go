@@ -18,15 +18,15 @@ var frame = sync.OnceValue(func() *template.Template {
 	return parse(nil, "layout.html", "problem.html", "login.html")
 })
 
-// Page is a page without its frame: what changes while it is open.
+// Page is a page without its frame: the part that changes while it is open.
 type Page struct {
 	Title    string
 	Requests int           // how many requests wait for a person, in all projects
 	Main     template.HTML // the content of the element main
-	MayAct   bool          // the reader has the token
+	MayAct   bool          // the reader holds the token
 	Notice   *Notice       // nil unless the page follows a command
 
-	Query  string  // of the search, which each page has
+	Query  string  // of the search, which is on each page
 	Path   string  // of the page, with its query
 	Theme  string  // light or dark; empty for the theme of the reader's system
 	Live   bool    // it changes while it is open
@@ -52,7 +52,7 @@ func (p Page) Heading() string {
 	return heading
 }
 
-// Version changes with the program and with what the reader may do. An open page of another
+// Version changes with the program and with the reader's permissions. An open page of another
 // version loads itself again.
 func (p Page) Version() string {
 	version := strings.Trim(AssetTag(), `"`)
@@ -134,7 +134,7 @@ func (p Page) Picture() string {
 	return svg + "</svg>"
 }
 
-// Problem is the page of an error. With login it has the form that takes the token.
+// Problem is the page of an error. With login it contains the form that takes the token.
 func Problem(e *reconcile.Error, login bool) Page {
 	data := struct {
 		Error *reconcile.Error

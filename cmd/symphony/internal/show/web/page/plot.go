@@ -100,7 +100,7 @@ type part struct {
 	X, Width    float64
 }
 
-// divide gives each part its place in the bar, and leaves out those without a count.
+// divide gives each part its place in the bar, and leaves out parts without a count.
 func divide(parts []part) []part {
 	parts = text.Filter(parts, func(p part) bool { return p.Count > 0 })
 	all := int64(0)

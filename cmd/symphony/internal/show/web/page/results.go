@@ -98,11 +98,11 @@ func (r Results) Next() string {
 	return r.Choice.With("from", rowNumber(*r.Found.Next))
 }
 
-// pull is a pull request in a row: its address, its name, and what is known of it.
+// pull is a pull request in a row: its address, its name, and its known state.
 type pull struct{ URL, Name, Text string }
 
-// pullOf returns the pull request of a result, or what an agent has linked as one; nil without
-// either.
+// pullOf returns the pull request of a result, or the address that an agent linked as its pull
+// request; nil without either.
 func pullOf(r report.ResultRow) *pull {
 	if p := r.PullRequest; p != nil {
 		word := p.State

@@ -8,10 +8,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// pageRows is how many rows a page has that is nothing but a list.
+// pageRows is the number of rows on a page that shows only a list.
 const pageRows = 100
 
-// list is some rows of one status.
+// list is some rows of the same status.
 type list struct {
 	Status   view.Status // empty for rows of several
 	Rows     []view.Row
@@ -23,7 +23,7 @@ type list struct {
 	Known    map[string]bool
 }
 
-// Form has the commands of an operator about the issue of a row.
+// Form returns the commands of an operator about the issue of a row.
 func (l list) Form(r view.Row) IssueForm {
 	return Forms{Project: r.Project, MayAct: l.MayAct}.RowForm(r)
 }

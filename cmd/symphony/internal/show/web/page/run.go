@@ -14,7 +14,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/text"
 )
 
-// The limits of a run's page. What it leaves out is in the log as text, and a search finds it.
+// The limits of a run's page. The rest is in the log as text, and a search finds it.
 const (
 	mostItems   = 1000
 	shownChange = 60 // lines of a change of files
@@ -23,14 +23,14 @@ const (
 	longestWords = 20_000 // bytes of a message
 )
 
-// Run is the page of one run: what its agent said and did, as a document, below the times of
-// all runs of the issue.
+// Run is the page of a run: the words and actions of its agent, as a document, below the times
+// of all runs of the issue.
 type Run struct {
 	Of       Issue // with its newest runs
 	RunID    string
 	Lines    []eventlog.Line
-	Query    string // only what contains this
-	Failures bool   // only what failed
+	Query    string // only lines that contain this
+	Failures bool   // only failures
 }
 
 // runTemplate is the template of the page.
@@ -86,8 +86,8 @@ func (r Run) items() (list []logLine, earlier int) {
 	return list[earlier:], earlier
 }
 
-// fold decides what of a line's detail the page has: what was searched, a change, the
-// beginning of a prompt, or the end of an output.
+// fold decides which part of a line's detail the page shows: the matches of a search, a
+// change, the beginning of a prompt, or the end of an output.
 func (l *logLine) fold(hits []string) {
 	all := l.line.Detail
 	shown := all[max(0, len(all)-shownLines):]
@@ -112,8 +112,7 @@ func (l *logLine) fold(hits []string) {
 	}
 }
 
-// Detail is the whole detail of one line of a run's log as text; false if there is no such
-// line.
+// Detail is the whole detail of a line of a run's log as text; false if there is no such line.
 func Detail(lines []eventlog.Line, id string) (string, bool) {
 	ids := lineIDs{}
 	at := slices.IndexFunc(lines, func(l eventlog.Line) bool { return ids.of(l) == id })

@@ -47,7 +47,8 @@ func place(t *testing.T, name string, settings string) web.Place {
 		os.WriteFile(
 			p.Workflow,
 			[]byte(
-				"---\ntracker:\n  kind: file\n  provider:\n    path: "+dir+"/tasks\nworkspace:\n  root: "+dir+"/ws\n"+settings+"---\nWork.\n",
+				"---\ntracker:\n  kind: file\n  provider:\n    path: "+dir+"/tasks\nworkspace:\n  "+
+					"root: "+dir+"/ws\n"+settings+"---\nWork.\n",
 			),
 			0o600,
 		),
@@ -137,8 +138,24 @@ func TestAnswersAreAsDocumented(t *testing.T) {
 		{several, "POST", "/api/v1/pause", "", token, 400, "project"},
 		{several, "POST", "/api/v1/resume?project=x", "", token, 404, `"project_not_found"`},
 		{single, "POST", "/api/v1/requests/ABC-1.1/answer", `{}`, token, 400, "missing"},
-		{single, "POST", "/api/v1/several", `{"verb": "retry", "targets": [{"name": "ABC-9999"}]}`, token, 200, `"outcome":"failed"`},
-		{several, "POST", "/api/v1/several", `{"verb": "hold", "targets": [{"name": "ABC-10"}]}`, token, 409, `"issue_ambiguous"`},
+		{
+			single,
+			"POST",
+			"/api/v1/several",
+			`{"verb": "retry", "targets": [{"name": "ABC-9999"}]}`,
+			token,
+			200,
+			`"outcome":"failed"`,
+		},
+		{
+			several,
+			"POST",
+			"/api/v1/several",
+			`{"verb": "hold", "targets": [{"name": "ABC-10"}]}`,
+			token,
+			409,
+			`"issue_ambiguous"`,
+		},
 		{several, "POST", "/api/v1/requests/ABC-1.1/deny", `{"reason": "no"}`, token, 409, `"issue_ambiguous"`},
 	} {
 		newRequest := func() *http.Request {
