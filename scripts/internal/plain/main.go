@@ -1,8 +1,10 @@
 // Plain lists places where Go is packed: assignments of several independent values, such as
-// "a, b := x, y", and errors that cmp.Or sorts out afterwards. It reads the Go files of a
-// module and exits with 1 if it has found any.
+// "a, b := x, y", errors that cmp.Or sorts out afterwards, and statements in the header of an
+// if or switch, such as "if s.base = b; many {". It reads the Go files of a module and exits
+// with 1 if it found any.
 //
-// A swap, the results of one call and the header of a for statement are no such assignments.
+// A swap, the results of a single call and the header of a for statement are no such
+// assignments. An if may set the error that it tests, or variables of its own.
 package main
 
 import (
@@ -14,6 +16,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -34,7 +37,8 @@ func main() {
 	}
 }
 
-// search returns what it finds in the Go files below a directory, one "FILE:LINE: what" each.
+// search returns the packed places in the Go files below a directory, each as "FILE:LINE: "
+// and its kind.
 func search(dir string) ([]string, error) {
 	var found []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -79,6 +83,14 @@ func packed(file *ast.File) []place {
 			if len(n.Lhs) > 1 && len(n.Lhs) == len(n.Rhs) && !inHeader[n] && !isSwap(n) {
 				places = append(places, place{n.Pos(), "assign one value a line"})
 			}
+		case *ast.IfStmt:
+			if a, ok := n.Init.(*ast.AssignStmt); ok && a.Tok == token.ASSIGN && !setsOnlyErrors(a) {
+				places = append(places, place{a.Pos(), "assign before the if"})
+			}
+		case *ast.SwitchStmt:
+			if n.Init != nil {
+				places = append(places, place{n.Init.Pos(), "write it before the switch"})
+			}
 		case *ast.CallExpr:
 			if types.ExprString(n.Fun) == "cmp.Or" && hasError(n.Args) {
 				places = append(places, place{n.Pos(), "return at the first error"})
@@ -103,17 +115,25 @@ func isSwap(a *ast.AssignStmt) bool {
 	return true
 }
 
-// hasError reports whether an argument is a variable with the name of an error: err, or one
-// that begins or ends with it.
-func hasError(arguments []ast.Expr) bool {
-	for _, a := range arguments {
-		variable, ok := a.(*ast.Ident)
-		if !ok {
-			continue
-		}
-		if strings.HasPrefix(variable.Name, "err") || strings.HasSuffix(variable.Name, "Err") {
-			return true
+// setsOnlyErrors reports whether an assignment changes nothing but variables with names of
+// errors: "err = f()" or "_, readErr = f()".
+func setsOnlyErrors(a *ast.AssignStmt) bool {
+	for _, v := range a.Lhs {
+		if types.ExprString(v) != "_" && !isError(v) {
+			return false
 		}
 	}
-	return false
+	return true
+}
+
+func hasError(arguments []ast.Expr) bool { return slices.ContainsFunc(arguments, isError) }
+
+// isError reports whether an expression is a variable with the name of an error: err, errRead
+// or readErr.
+func isError(e ast.Expr) bool {
+	variable, ok := e.(*ast.Ident)
+	if !ok {
+		return false
+	}
+	return strings.HasPrefix(variable.Name, "err") || strings.HasSuffix(variable.Name, "Err")
 }

@@ -21,6 +21,12 @@ func TestSearch(t *testing.T) {
 		"in a header of a for":    {"for i, j := 0, 1; i < j; i, j = i+1, j-1 {}", 0},
 		"errors in cmp.Or":        {"err = cmp.Or(err, closeErr)", 1},
 		"texts in cmp.Or":         {"s = cmp.Or(s, t)", 0},
+		"an if changes a field":   {"if s.a = 1; b {}", 1},
+		"an else if does so":      {"if b {} else if s.a = 1; c {}", 1},
+		"an if sets its error":    {"if _, err = f(); err != nil {}", 0},
+		"an if has variables":     {"if a := 1; a > b {}", 0},
+		"a switch has variables":  {"switch a := 1; { case a > b: }", 1},
+		"a switch of a value":     {"switch f() { case 1: }", 0},
 	} {
 		dir := t.TempDir()
 		code := "package p\n\nfunc f() {\n\t" + c.code + "\n}\n"
