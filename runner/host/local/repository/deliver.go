@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -182,15 +183,25 @@ func (d *delivery) mustContain(ctx context.Context) error {
 	if cloned.URL == "" {
 		return nil
 	}
-	if d.exists() && d.renewConfig() == nil && d.has(ctx, cloned.Commit) {
-		return nil
+	if d.exists() && d.renewConfig() == nil {
+		known, err := d.has(ctx, cloned.Commit)
+		if err == nil && known {
+			return nil // else the mirror is updated, and asked again
+		}
 	}
 	err := d.withLock(ctx, func(w writer) error {
 		_, err := w.update(ctx)
 		return err
 	})
-	if err != nil || d.has(ctx, cloned.Commit) {
+	if err != nil {
 		return err
+	}
+	known, err := d.has(ctx, cloned.Commit)
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "look for the commit that the workspace was cloned at", err)
+	}
+	if known {
+		return nil
 	}
 	return reconcile.NewError(
 		host.CodeRepositoryChanged,
@@ -202,12 +213,22 @@ func (d *delivery) mustContain(ctx context.Context) error {
 
 // has reports whether a branch or a tag of the mirror contains a commit. None contains the
 // empty commit.
-func (m *Mirror) has(ctx context.Context, commit string) bool {
+func (m *Mirror) has(ctx context.Context, commit string) (bool, error) {
+	if commit == "" {
+		return false, nil
+	}
 	out, err := m.output(
 		m.localGit(ctx, "for-each-ref", "--count=1", "--contains="+commit, "refs/heads", "refs/tags"),
 	)
-	return err == nil && out != ""
+	exit, exited := errors.AsType[*exec.ExitError](err)
+	if exited && exit.ExitCode() == exitUsage {
+		return false, nil
+	}
+	return out != "", err
 }
+
+// exitUsage is the exit code of git for-each-ref for a commit that does not exist.
+const exitUsage = 129
 
 // receive brings HEAD of a workspace with its history into the mirror, and finds the base. It
 // creates the mirror if it is missing.

@@ -7,6 +7,7 @@ import (
 	"net/http/cgi"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -319,4 +320,26 @@ func TestAtOnce(t *testing.T) {
 		),
 		"7",
 	)
+}
+
+// That git was killed says nothing about whether the remote is the repository from which the
+// workspace was cloned.
+func TestKilledWhileOriginIsCompared(t *testing.T) {
+	t.Parallel()
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "two")
+	first := p.sh("git -C person rev-parse HEAD")
+	git := test.Must(exec.LookPath("git"))
+	p.sh(`mkdir bin; printf '#!/bin/sh\ncase " $* " in *" --contains="*) kill -9 $$ ;; esac\nexec ` + git +
+		` "$@"\n' > bin/git; chmod +x bin/git`)
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	elsewhere := host.Origin{URL: "https://old.example.org/project.git", Commit: first}
+	_, err := p.mirror().DeliverWorkspace(
+		t.Context(),
+		filepath.Join(p.dir, "one"),
+		elsewhere,
+		host.DeliverRequest{Branch: "work/one"},
+	)
+	wantFault(t, err, host.CodeDeliveryFailed, "signal: killed")
 }

@@ -78,7 +78,11 @@ func (d *delivery) checkSubmodule(ctx context.Context, s submodule) error {
 	if err != nil {
 		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
 	}
-	if m.has(ctx, s.commit) {
+	known, err := m.has(ctx, s.commit)
+	if err != nil {
+		return d.failed(host.CodeDeliveryFailed, "look for the commit of the submodule "+shown, err)
+	}
+	if known {
 		return nil
 	}
 	return incomplete(
