@@ -132,8 +132,8 @@ type Hooks struct {
 	Timeout                                        time.Duration
 }
 
-// AgentCodex is the kind of agents: codex. agents.go of package wiring lists the functions of a
-// kind that symphony uses.
+// AgentCodex is the kind of agents: codex. compose_agents.go of package wiring lists the
+// functions of a kind that symphony uses.
 const AgentCodex = "codex"
 
 // Agent limits the time and the rights of an agent (specification 5.3.5, design 5 and 9).

@@ -70,7 +70,9 @@ func (a *PassAccount) Look(_ context.Context, now time.Time) reconcile.Account {
 		a.warned.Do(func() { a.warn(exit.From(err).Message) })
 	}
 	out := reconcile.Account{Home: a.Home, Limit: s.Limit, Block: s.Block, Over: s.Over}
-	if s.Probe != "" { // the alive file of a worker, which certainly holds it
+	if s.Probe != "" {
+		// The worker of the probe holds its alive file as long as it lives. If the file can't
+		// be read, the probe counts as ended: otherwise no further run would test the block.
 		pulse, err := proc.ProbeAlive(s.Probe)
 		out.Probing = err == nil && pulse.Held
 	}

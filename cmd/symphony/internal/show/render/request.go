@@ -1,0 +1,105 @@
+package render
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// printRequests prints open requests. It cuts nothing at the terminal's edge, because the
+// operator approves exactly the text that is shown.
+func printRequests(w *term.Env, now time.Time, rows []view.RequestRow) {
+	if !w.Piped() && len(rows) > 0 {
+		fmt.Fprintln(w.Stdout, w.Bold("REQUESTS"))
+	}
+	for _, r := range rows {
+		if w.Piped() {
+			printRequestRecord(w, r)
+			continue
+		}
+		head := fmt.Sprintf("  %s  %s", text.Visible(r.ID), strings.ReplaceAll(string(r.Kind), "_", " "))
+		if r.Outside {
+			head += ", " + w.Red(runsOutside)
+		}
+		asked := text.Age(now, r.AskedAt)
+		left := text.Duration(r.ExpiresAt.Sub(now))
+		head += fmt.Sprintf(", asked %s ago, %s left", asked, left)
+		fmt.Fprintln(w.Stdout, w.Yellow(head))
+		Request(w, r.Request)
+		fmt.Fprintln(w.Stdout, w.Dim("  "+text.Visible(r.HowToAnswer())))
+	}
+}
+
+const runsOutside = "runs outside the sandbox"
+
+// printRequestRecord prints an open request for a program.
+func printRequestRecord(w *term.Env, r view.RequestRow) {
+	outside := "-"
+	if r.Outside {
+		outside = runsOutside
+	}
+	asked := text.Rfc3339(r.AskedAt)
+	expires := text.Rfc3339(r.ExpiresAt)
+	var t term.Table
+	t.Add(r.ID, asked, expires, string(r.Kind), outside, r.Summary, r.HowToAnswer(), r.Title)
+	w.PrintTable("REQUEST", t)
+}
+
+// RequestHead prints the id and the kind of a request, and whether its command runs outside
+// the sandbox.
+func RequestHead(w *term.Env, r reconcile.Request) {
+	fmt.Fprintln(w.Stdout, w.Bold(text.Visible(r.ID()+"  "+strings.ReplaceAll(string(r.Kind), "_", " "))))
+	if r.Outside {
+		fmt.Fprintln(w.Stdout, "  "+w.Red(runsOutside))
+	}
+}
+
+// Request prints everything that is stored of a request.
+func Request(w *term.Env, r reconcile.Request) {
+	out := func(label, value string) {
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if value != "" {
+				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, text.Visible(line))
+			}
+			label = ""
+		}
+	}
+	// wrapped on a terminal, unlike the text to approve, which is never changed
+	prose := func(label, value string) {
+		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+			if value != "" {
+				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), text.Visible(line)))
+			}
+			label = ""
+		}
+	}
+	d := r.Detail
+	if view.AsksMore(r) {
+		prose("asks", r.Summary)
+	}
+	out("command", d.Command)
+	out("directory", d.Cwd)
+	prose("reason", d.Reason)
+	out("below", d.GrantRoot)
+	out("permissions", string(d.Permissions))
+	out("asked by", d.Server)
+	for _, c := range d.Changes {
+		out(c.Kind, c.Path)
+		out("", c.Diff)
+	}
+	for _, q := range d.Questions {
+		prose(strings.ToLower(text.Visible(q.Header)), q.Text)
+		for i, o := range q.Options {
+			prose("", strings.TrimSuffix(fmt.Sprintf("%d) %s: %s", i+1, o.Label, o.Description), ": "))
+		}
+	}
+	if d.Cut > 0 {
+		missing := fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)
+		fmt.Fprintln(w.Stdout, "  "+w.Red(missing))
+	}
+}
