@@ -309,8 +309,12 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 	}
 }
 
+// storeRetry is how long store waits before it tries again.
+const storeRetry = 2 * time.Second
+
 // store stores an ended call. It tries again until the run ends, because a client waits for
-// the call. Then the call ends with the run.
+// the call; the end of the run also ends its calls in the database. ErrConflict means that the
+// call has ended there already.
 func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
 		call.EndedAt = cc.Now()
@@ -322,7 +326,7 @@ func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(missedWake):
+		case <-time.After(storeRetry):
 		}
 	}
 }

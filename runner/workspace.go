@@ -540,12 +540,12 @@ func (w *workspaceStep) reportRestored(restored host.GitRestored) {
 func (w *workspaceStep) cleanUp(ctx context.Context, discard bool) (unsaved string, err error) {
 	if w.run.IssueID != "" {
 		unsaved, err = w.remove(ctx, discard)
-		if err != nil {
-			return "", err
-		}
 	}
 	if unsaved != "" {
 		w.Log.Warn("workspace not removed: it contains work that exists nowhere else", "work", unsaved)
+	}
+	if err != nil {
+		return "", err
 	}
 	answer, err := w.Machine.Purge(ctx, host.RootRequest{
 		Root:        w.run.WorkspaceRoot,

@@ -32,8 +32,8 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// protocol is the version of the messages.
-const protocol = 1
+// protocol is the version of the messages: of their form, and of the names of calls.
+const protocol = 2
 
 const (
 	maxLine = 16 << 20       // bytes of a message

@@ -84,7 +84,8 @@ func Inspect(
 	if err != nil {
 		return g, nil, true, err
 	}
-	return g, commits, true, r.compareWithRemote(ctx, &g, clone.Origin.URL)
+	err = r.compareWithRemote(ctx, &g, clone.Origin.URL)
+	return g, commits, true, err
 }
 
 // listChanges adds the files with changes that are not committed, at most maxListed of them,

@@ -274,7 +274,8 @@ func (m *Mirror) refresh(
 			}
 		}
 	}
-	return answer, failed(m.compare(ctx, head, &answer))
+	err = m.compare(ctx, head, &answer)
+	return answer, failed(err)
 }
 
 // setRemoteBranches records in a workspace where the branches of the remote are, and its

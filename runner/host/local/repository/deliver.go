@@ -296,8 +296,11 @@ func (d *delivery) copyCommits(ctx context.Context) (err error) {
 		return err
 	}
 	to := filepath.Join(d.path, "objects", "pack", "pack")
-	pack := d.packCommand(ctx, incoming, []string{d.Commit}, have, to)
-	return d.withLock(ctx, func(writer) error { return d.run(pack) })
+	return d.withLock(ctx, func(writer) error {
+		// The command is made under the lock, which git inherits: as long as git writes here,
+		// nobody else does, even if this process dies.
+		return d.run(d.packCommand(ctx, incoming, []string{d.Commit}, have, to))
+	})
 }
 
 // hashCommits brings the objects of the workspace's commit that the mirror lacks into a

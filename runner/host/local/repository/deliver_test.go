@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -342,4 +343,21 @@ func TestKilledWhileOriginIsCompared(t *testing.T) {
 		host.DeliverRequest{Branch: "work/one"},
 	)
 	wantFault(t, err, host.CodeDeliveryFailed, "signal: killed")
+}
+
+// git that writes into the mirror holds its lock, and so goes on alone if this process dies.
+func TestGitHoldsTheLock(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS != "linux" {
+		t.Skip("the system does not list the files of a process")
+	}
+	p := newPlace(t)
+	p.mustClone("one")
+	p.commit("one", "two")
+	git := test.Must(exec.LookPath("git"))
+	p.sh(`mkdir bin; printf '#!/bin/sh\ncase "$*" in *pack-objects*/objects/pack/pack*) readlink /proc/$$/fd/* >> ` +
+		p.dir + `/files;; esac\nexec ` + git + ` "$@"\n' > bin/git; chmod +x bin/git`)
+	p.env[0] = "PATH=" + filepath.Join(p.dir, "bin") + ":" + os.Getenv("PATH")
+	p.mustDeliver("one", "")
+	test.Contains(t, "open files of git", p.sh("cat files"), ".git.lock")
 }
