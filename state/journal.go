@@ -140,12 +140,19 @@ func (j Journal) UpdateRun(ctx context.Context, now time.Time, run reconcile.Run
 			return err
 		}
 	}
-	// The first statement finds its row only if nothing decisive changed.
-	err = j.update(ctx, doing, normal, write(
-		`UPDATE runs SET `+setHeartbeat+ofWorker+` AND (`+decisiveColumns+`) IS (`+decisiveValues+`)`))
-	if errors.Is(err, reconcile.ErrConflict) {
-		err = j.update(ctx, doing, full, write(
-			`UPDATE runs SET (`+decisiveColumns+`) = (`+decisiveValues+`), `+setHeartbeat+ofWorker))
+	for _, try := range []struct {
+		level     durability
+		statement string
+	}{
+		// finds its row only if nothing decisive changed
+		{normal, `UPDATE runs SET ` + setHeartbeat + ofWorker +
+			` AND (` + decisiveColumns + `) IS (` + decisiveValues + `)`},
+		{full, `UPDATE runs SET (` + decisiveColumns + `) = (` + decisiveValues + `), ` + setHeartbeat + ofWorker},
+	} {
+		err = j.update(ctx, doing, try.level, write(try.statement))
+		if !errors.Is(err, reconcile.ErrConflict) {
+			break
+		}
 	}
 	if err == nil {
 		return stopReason, nil

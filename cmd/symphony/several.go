@@ -165,30 +165,25 @@ func onSeveral(
 // which reports it.
 func chooseTargets(
 	c *cli.Context, w *term.Env, p *wiring.Project, refs []string, command operate.Command,
-) (targets []operate.Target, err error) {
+) ([]operate.Target, error) {
 	selection, err := view.NewSelection(c.StringSlice("filter"), "", 0)
 	if err != nil {
 		return nil, err
 	}
 	all, err := view.Read(c.Context, p, view.Options{All: len(refs) > 0 || selection.Needs()})
-	if err != nil && c.IsSet("filter") {
+	if err != nil && c.IsSet("filter") { // without a filter the names of the command line are enough
 		return nil, err
 	}
 	confined, rows, _ := selection.Select([]view.Overview{all})
 	decision, decides := command.(operate.Decision)
-	how := decision.How
-	switch {
-	case len(refs) == 0 && decides:
-		takes := func(r view.RequestRow) bool {
-			return how == reconcile.DecideDeny || r.Kind != reconcile.QuestionRequest
-		}
-		refs = text.Map(
-			text.Filter(confined[0].Requests, takes),
-			func(r view.RequestRow) string { return r.ID },
-		)
-	case len(refs) == 0:
+	if len(refs) == 0 {
 		refs = text.Map(rows, func(r view.Row) string { return r.Identifier })
+		if decides {
+			refs = requestsFor(decision, confined[0].Requests)
+		}
 	}
+	asks := !c.Bool("yes") && !w.Piped()
+	var targets []operate.Target
 	table := term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1}
 	for _, ref := range refs {
 		row := text.First(
@@ -197,17 +192,17 @@ func chooseTargets(
 		)
 		t := operate.Target{Project: p, Name: cmp.Or(row.Identifier, ref)}
 		owner, isAgent := agents.ProjectOf(c.Context, p, ref)
-		var request reconcile.Request
-		switch {
-		case decides:
+		if isAgent && !decides {
+			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
+		}
+		var request *reconcile.Request
+		if decides {
 			t.Project = owner
-			found, err := requests.Named(c.Context, owner, ref, how)
+			found, err := requests.Named(c.Context, owner, ref, decision.How)
 			if err == nil {
-				request = found
+				request = &found
 				t.Name = found.ID()
 			}
-		case isAgent:
-			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
 		}
 		sameName := func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) }
 		if slices.ContainsFunc(targets, sameName) {
@@ -215,13 +210,22 @@ func chooseTargets(
 		}
 		targets = append(targets, t)
 		table.Add(t.Name, row.Status.Label(), row.Title)
-		if request.Identifier != "" && !c.Bool("yes") && w.Width > 0 {
-			render.RequestHead(w, request)
-			render.Request(w, request)
+		if request != nil && asks {
+			render.RequestHead(w, *request)
+			render.Request(w, *request)
 		}
 	}
-	if !decides && !c.Bool("yes") && w.Width > 0 {
+	if !decides && asks {
 		w.PrintTable("ISSUES", table)
 	}
 	return targets, nil
+}
+
+// requestsFor returns the ids of the open requests that a decision can answer: a question can
+// be denied, but not approved.
+func requestsFor(d operate.Decision, open []view.RequestRow) []string {
+	answerable := text.Filter(open, func(r view.RequestRow) bool {
+		return d.How == reconcile.DecideDeny || r.Kind != reconcile.QuestionRequest
+	})
+	return text.Map(answerable, func(r view.RequestRow) string { return r.ID })
 }

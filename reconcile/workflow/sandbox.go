@@ -60,8 +60,9 @@ func (c *Config) widens(policy json.RawMessage) string {
 	return c.moreRoots(row.WritableRoots, than.WritableRoots)
 }
 
-// moreRoots is widens for the writable roots of two policies of the type workspaceWrite. A
-// policy without roots gets the roots of agent.writable_roots.
+// moreRoots returns the first directory that an agent may write with the roots of row, but not
+// with the roots of base, such as "write /srv"; empty if there is none. Both are the roots of
+// policies of the type workspaceWrite. Where base is nil, agent.writable_roots count.
 func (c *Config) moreRoots(row, base *[]string) string {
 	if row == nil && base == nil {
 		return ""

@@ -150,7 +150,7 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 		}
 		r.nameless = r.nameless && t.Now().Sub(info.ModTime()) < writingFor
 		r.issue.NativeRef = map[string]any{"file": filepath.Join(dir, name)}
-		r.modified(info.ModTime())
+		r.setUpdated(info.ModTime())
 		records = append(records, r)
 	}
 	return records, nil

@@ -226,9 +226,9 @@ func (r *record) fill(f fields, content []byte, body int) {
 // marks are the lines by which Backlog.md finds the sections of a body.
 var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
-// modified notes when the file was written, which may be later than its own date, because
-// people forget to change that.
-func (r *record) modified(at time.Time) {
+// setUpdated sets UpdatedAt to the latest of the dates in the file and the time at which the
+// file was written: people forget to change the date.
+func (r *record) setUpdated(at time.Time) {
 	at = at.UTC()
 	for _, t := range []*time.Time{r.issue.CreatedAt, r.issue.UpdatedAt} {
 		if t != nil && t.After(at) {

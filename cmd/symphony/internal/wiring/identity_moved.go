@@ -156,18 +156,18 @@ func GiveTo(ctx context.Context, db *state.DB, old, path, from, dir string) erro
 	return db.SetMeta(ctx, OwnerKey, path)
 }
 
-// moveRoots gives the workspace roots below the folder before, and the workspaces in them, the
-// paths that they have below the folder now.
-func moveRoots(ctx context.Context, db *state.DB, roots []string, before, now string) ([]string, error) {
+// moveRoots replaces the folder from by the folder to in the paths of workspace roots, and of
+// the workspaces in them: /old/spaces becomes /new/spaces.
+func moveRoots(ctx context.Context, db *state.DB, roots []string, from, to string) ([]string, error) {
 	moved := text.Map(roots, func(root string) string {
-		below, found := strings.CutPrefix(root, before+"/")
+		below, found := strings.CutPrefix(root, from+"/")
 		if !found {
 			return root
 		}
-		return filepath.Join(now, below)
+		return filepath.Join(to, below)
 	})
 	if err := db.SetMeta(ctx, RootsKey, string(text.JSON(moved))); err != nil {
 		return nil, err
 	}
-	return moved, db.Operator.MoveWorkspaces(ctx, before, now)
+	return moved, db.Operator.MoveWorkspaces(ctx, from, to)
 }

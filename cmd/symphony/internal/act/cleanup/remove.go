@@ -364,10 +364,12 @@ func (r *remover) leaveRoot(ctx context.Context, path string) error {
 	if err != nil {
 		return err
 	}
+	var faults []error
 	for _, identity := range root.Projects {
-		if err := wiring.UnclaimFolder(r.w, identity); err != nil {
-			return err
-		}
+		faults = append(faults, wiring.UnclaimFolder(r.w, identity))
+	}
+	if err := errors.Join(faults...); err != nil {
+		return err
 	}
 	err = machine.Leave(ctx, host.LeaveRequest{
 		Root:     path,

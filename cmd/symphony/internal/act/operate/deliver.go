@@ -74,6 +74,8 @@ func deliver(ctx context.Context, p *wiring.Project, c Delivery, runPass passRun
 	return o.result, err
 }
 
+// deliver stores the command, runs a pass for it, and finds the delivery run that was started
+// since. Its error is not_started if there is none.
 func (o *operation) deliver(ctx context.Context) error {
 	if err := o.undeliverable(ctx); err != nil {
 		return err
@@ -86,8 +88,9 @@ func (o *operation) deliver(ctx context.Context) error {
 		return err
 	}
 	// Another pass may have applied the command, such as the pass of a worker that ended, and
-	// a later pass may have begun another run.
-	runs, err := o.db.Runs.OfIssue(ctx, o.command.IssueID, 5)
+	// a later pass may have begun another run. Five runs would be five passes meanwhile.
+	const mostSince = 5
+	runs, err := o.db.Runs.OfIssue(ctx, o.command.IssueID, mostSince)
 	if err != nil {
 		return err
 	}

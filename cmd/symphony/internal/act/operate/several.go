@@ -63,9 +63,9 @@ func (r *TargetResult) fail(err error) {
 const mostAtOnce = 50
 
 // Each carries out a command for each of the targets, whether or not it fails for others, and
-// returns the results in the order of the targets. It calls tell with each result: in that
-// order, or as soon as its run ended if it waits for that. Commands share a pass if they can,
-// and runs are stopped all at once, because each may take its time to end.
+// returns the results in the order of the targets. If the command waits for runs, tell is
+// called as each ends; otherwise after all, in order. Commands share a pass if they can, and
+// runs are stopped all at once, because each may take its time to end.
 func Each(
 	ctx context.Context,
 	targets []Target,

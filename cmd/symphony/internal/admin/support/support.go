@@ -129,8 +129,11 @@ func printPasses(ctx context.Context, w *term.Env, p *wiring.Project) error {
 	}
 	defer db.Close()
 	rows, err := wiring.LastPasses(ctx, db, 50)
+	if err != nil {
+		return err
+	}
 	fmt.Fprintln(w.Stdout, text.VisibleJSON(string(text.JSON(rows))))
-	return err
+	return nil
 }
 
 // secretsOf returns the values that must not be in the bundle: keys, variables named like

@@ -48,19 +48,19 @@ func ParsePeriod(since, until string, now time.Time) (Period, error) {
 }
 
 // ParseTime reads the value of a flag: an age such as 12h or 7d, a time, or a day of the local
-// clock, which stands for the beginning of the day that comes so many days after it.
-func ParseTime(command, flag, text string, now time.Time, daysAfter int) (time.Time, error) {
-	if age, ok := parseAge(text); ok {
+// clock such as 2026-01-31. With daysAfter 0 the day means its beginning, with 1 its end.
+func ParseTime(command, flag, value string, now time.Time, daysAfter int) (time.Time, error) {
+	if age, ok := parseAge(value); ok {
 		return now.Add(-age), nil
 	}
-	if day, err := time.Parse(time.DateOnly, text); err == nil {
+	if day, err := time.Parse(time.DateOnly, value); err == nil {
 		// time.Date also knows the zones in which a day of summer time begins at one o'clock.
 		return time.Date(day.Year(), day.Month(), day.Day()+daysAfter, 0, 0, 0, 0, now.Location()), nil
 	}
-	t, err := time.Parse(time.RFC3339, text)
+	t, err := time.Parse(time.RFC3339, value)
 	if err != nil {
 		return t, exit.Usage("%s: --%s needs an age such as 12h or 7d, a day such as 2026-01-31 or "+
-			"a time such as 2026-01-31T18:00:00Z, not %q", command, flag, text)
+			"a time such as 2026-01-31T18:00:00Z, not %q", command, flag, value)
 	}
 	return t, nil
 }

@@ -62,21 +62,15 @@ func RequestHead(w *term.Env, r reconcile.Request) {
 // Request prints everything that is stored of a request.
 func Request(w *term.Env, r reconcile.Request) {
 	out := func(label, value string) {
-		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
-			if value != "" {
-				fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, text.Visible(line))
-			}
-			label = ""
-		}
+		eachLine(label, value, func(label, line string) {
+			fmt.Fprintf(w.Stdout, "  %-12s %s\n", label, line)
+		})
 	}
 	// wrapped on a terminal, unlike the text to approve, which is never changed
 	prose := func(label, value string) {
-		for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
-			if value != "" {
-				fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), text.Visible(line)))
-			}
-			label = ""
-		}
+		eachLine(label, value, func(label, line string) {
+			fmt.Fprintln(w.Stdout, hang(w, fmt.Sprintf("  %-12s ", label), line))
+		})
 	}
 	d := r.Detail
 	if view.AsksMore(r) {
@@ -101,5 +95,17 @@ func Request(w *term.Env, r reconcile.Request) {
 	if d.Cut > 0 {
 		missing := fmt.Sprintf("%d more bytes were not stored; the run's log may have them", d.Cut)
 		fmt.Fprintln(w.Stdout, "  "+w.Red(missing))
+	}
+}
+
+// eachLine calls do for each line of a value, with its control characters as text. The first
+// line has the label. An empty value has no line.
+func eachLine(label, value string, do func(label, line string)) {
+	if value == "" {
+		return
+	}
+	for line := range strings.SplitSeq(strings.TrimRight(value, "\n"), "\n") {
+		do(label, text.Visible(line))
+		label = ""
 	}
 }

@@ -224,21 +224,15 @@ func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options,
 	slices.Sort(codes)
 	now := quietReport{At: w.Now(), Codes: slices.Compact(codes)}
 	db := o.Kept.Opened()
-	var err error
 	if db == nil {
-		db, err = state.Open(ctx, p.StateDir)
-		if err == nil {
+		opened, err := state.Open(ctx, p.StateDir)
+		if err == nil { // otherwise the pass has already said why there is none
+			db = opened
 			defer db.Close()
 		}
 	}
-	last := quietReport{}
-	if o.printed != nil && o.printed.unrecorded != nil {
-		last = *o.printed.unrecorded
-	} else if err == nil {
-		last = recordedReport(ctx, db)
-	}
-	isSame := slices.Equal(now.Codes, last.Codes)
-	if isSame && (len(errs) == 0 || now.At.Sub(last.At).Abs() < quietRepeatAfter) {
+	last := lastReport(ctx, db, o.printed)
+	if !now.isDue(last) {
 		return
 	}
 	for _, e := range errs {
@@ -247,19 +241,46 @@ func reportQuiet(ctx context.Context, w *term.Env, p *wiring.Project, o Options,
 	if len(errs) == 0 {
 		w.Note(slog.LevelInfo, "over: "+strings.Join(last.Codes, ", "))
 	}
-	if err == nil {
-		err = db.SetMeta(ctx, quietReportKey, string(text.JSON(now)))
-		if err != nil {
-			w.PrintError(exit.From(err))
-		}
-	}
+	isRecorded := now.record(ctx, w, db)
 	if o.printed == nil {
 		return
 	}
 	o.printed.unrecorded = nil
-	if err != nil {
+	if !isRecorded {
 		o.printed.unrecorded = &now
 	}
+}
+
+// isDue reports whether a pass prints its report after the last printed report.
+func (r quietReport) isDue(last quietReport) bool {
+	if !slices.Equal(r.Codes, last.Codes) {
+		return true
+	}
+	return len(r.Codes) > 0 && r.At.Sub(last.At).Abs() >= quietRepeatAfter
+}
+
+// record stores a printed report, and reports whether that succeeded. db may be nil.
+func (r quietReport) record(ctx context.Context, w *term.Env, db *state.DB) bool {
+	if db == nil {
+		return false
+	}
+	if err := db.SetMeta(ctx, quietReportKey, string(text.JSON(r))); err != nil {
+		w.PrintError(exit.From(err))
+		return false
+	}
+	return true
+}
+
+// lastReport returns the report that was printed last: the report that the loop could not
+// store, or else the stored one; empty if there is neither.
+func lastReport(ctx context.Context, db *state.DB, loop *printed) quietReport {
+	if loop != nil && loop.unrecorded != nil {
+		return *loop.unrecorded
+	}
+	if db == nil {
+		return quietReport{}
+	}
+	return recordedReport(ctx, db)
 }
 
 // recordedReport returns the report of the last pass with --quiet from the database. An

@@ -156,7 +156,10 @@ func (r *runner) carryOut(ctx context.Context, c command) ([]string, error) {
 	}
 	if len(c.issues) == 0 {
 		done, err := operate.Do(ctx, p, c.operation())
-		return done.Lines(p.Env.Now()), err
+		if err != nil {
+			return nil, err
+		}
+		return done.Lines(p.Env.Now()), done.Err()
 	}
 	if len(c.issues) == 1 && c.verb == "stop" {
 		name := c.issues[0]
