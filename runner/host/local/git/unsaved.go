@@ -398,10 +398,11 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	if n == 0 {
 		return nil
 	}
-	// the number is enough
-	names, _ := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1))
-	for i, line := range strings.Split(names, "\n") {
-		u.name(i+1, line)
+	names, err := list("--pretty=oneline", "--abbrev-commit", "--max-count="+strconv.Itoa(maxNamed+1))
+	if err == nil { // otherwise the number is enough
+		for i, line := range strings.Split(names, "\n") {
+			u.name(i+1, line)
+		}
 	}
 	return []string{text.Plural(n, "commit") + " not on any remote"}
 }

@@ -149,20 +149,26 @@ func (l largeFiles) pointers(ctx context.Context) (list []pointer, err error) {
 	return list, errors.Join(err, out.Close())
 }
 
-// inCommit returns the pointers that are in the last commit, with their paths there.
+// inCommit returns the pointers that are in the last commit, each with one of its paths there.
 func (l largeFiles) inCommit(ctx context.Context, list []pointer) (found []pointer, err error) {
 	if len(list) == 0 {
 		return nil, nil
 	}
+	wanted := map[string]pointer{} // by the id of the blob
+	for _, p := range list {
+		wanted[p.blob] = p
+	}
 	cmd := l.git(ctx, "ls-tree", "-r", "-z", "--full-tree", l.commit)
 	cmd.Stdout = git.EachEntry(func(entry string) {
 		about, at, _ := strings.Cut(entry, "\t")
-		for _, p := range list {
-			if strings.HasSuffix(about, " "+p.blob) && len(found) < len(list) {
-				p.path = at
-				found = append(found, p)
-			}
+		blob := about[strings.LastIndexByte(about, ' ')+1:]
+		p, isWanted := wanted[blob]
+		if !isWanted {
+			return
 		}
+		delete(wanted, blob)
+		p.path = at
+		found = append(found, p)
 	})
 	return found, l.run(cmd)
 }

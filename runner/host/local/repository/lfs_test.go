@@ -96,6 +96,12 @@ func TestLargeFiles(t *testing.T) {
 		echo last > a.bin; git add .; git commit -qm last; rm -r .git/lfs`)
 	wantFault(t, test.Err(p.deliver("most", "")), host.CodeIncomplete, missing)
 
+	// One content at two paths stands for itself alone.
+	p.mustClone("twice")
+	p.sh(`cd twice; echo same > 1.bin; cp 1.bin 2.bin; echo other > a.bin; git add .; git commit -qm twice
+		git lfs push --object-id origin $(git lfs ls-files --long | grep ' 1.bin' | cut -d' ' -f1); rm -r .git/lfs`)
+	wantFault(t, test.Err(p.deliver("twice", "")), host.CodeIncomplete, missing)
+
 	// From another machine nothing is uploaded.
 	p.mustClone("far")
 	p.sh("cd far; echo far > a.bin; git add a.bin; git commit -qm far")
