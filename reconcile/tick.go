@@ -36,8 +36,14 @@ func Tick(ctx context.Context, d Deps, o Options) Report {
 		defer d.Accounts.Release()
 	}
 	work := context.WithoutCancel(ctx)
-	// After the local half the snapshot is loaded again, unless nothing was applied.
-	if t.load(work) && (o.DryRun || !t.planAndApply(work) || t.load(work)) {
+	isLoaded := t.load(work)
+	if isLoaded && !o.DryRun {
+		isApplied := t.planAndApply(work)
+		if isApplied { // the snapshot is out of date
+			isLoaded = t.load(work)
+		}
+	}
+	if isLoaded {
 		t.trackerHalf(ctx, work)
 	}
 	t.count()

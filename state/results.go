@@ -39,7 +39,9 @@ func (s Search) condition(found, labels string) (sql string, args []any) {
 	for _, word := range s.Words {
 		c.add(found, []string{word})
 	}
-	c.add(labels, text.Map(s.Labels, jsonString))
+	c.add(labels, text.Map(s.Labels, func(label string) string {
+		return jsonString(strings.ToLower(label)) // as adapters store labels; LIKE folds only ASCII
+	}))
 	return c.sql, c.args
 }
 

@@ -63,7 +63,7 @@ func TestFindResults(t *testing.T) {
 		Pull:    pull,
 	}}))
 	second := at
-	open := issue(2, "Paint the fence", "feature")
+	open := issue(2, "Paint the fence", "feature", "über")
 	run(open, reconcile.DeliveryResult{}, "painted_it")
 	release(open, reconcile.StopTerminal)
 	other := issue(3, "Paint the door")
@@ -130,6 +130,7 @@ func TestFindResults(t *testing.T) {
 		{"why it is held", byText("3 runs failed"), []string{"ABC-4"}},
 		{"label", byLabel("Bug"), []string{"ABC-5", "ABC-4", "ABC-1", "ABC-1"}},
 		{"part of a label", byLabel("feat"), nil},
+		{"label of other letters", byLabel("ÜBER"), []string{"ABC-2"}},
 		{"quoted label", byLabel(`odd "label"`), []string{"ABC-1", "ABC-1"}},
 		{"merged", ResultFilter{Outcomes: []string{ResultMerged}, Limit: 10}, []string{"ABC-1"}},
 		{"handed over", ResultFilter{

@@ -138,24 +138,31 @@ const (
 	rowRequests
 )
 
-// axis is drawn above the document.
+// axis returns the axis of time that is drawn above the document: from the first run of the
+// issue to the end of the last, or to now while one is at work.
 func (r Run) axis() *axis {
 	a := &axis{}
 	for _, run := range slices.Backward(r.Of.Runs) {
 		a.Runs = append(a.Runs, newRunEvent(run, r.Of.Timeline, r.Of.RunPath(run.RunID)))
 		a.From = cmp.Or(a.From, run.StartedAt)
 		a.To = latest(a.To, run.StartedAt, text.OrEmpty(run.EndedAt))
+		if run.EndedAt == nil {
+			a.To = latest(a.To, r.Of.GeneratedAt)
+		}
+	}
+	for _, m := range r.Of.Timeline {
+		a.To = latest(a.To, m.At, text.OrEmpty(m.Until))
 	}
 	for _, l := range r.Lines {
 		a.To = latest(a.To, l.At)
 	}
-	before := a.From
+	freeSince := a.From
 	for _, e := range a.Runs {
-		if e.At.After(before) {
-			a.add(rowRuns, "wait", "waited", before, e.At)
+		if e.At.After(freeSince) {
+			a.add(rowRuns, "wait", "waited", freeSince, e.At)
 		}
-		before = cmp.Or(text.OrEmpty(e.Run.EndedAt), a.To)
-		a.add(rowRuns, e.Tone, e.Title, e.At, before)
+		freeSince = cmp.Or(text.OrEmpty(e.Run.EndedAt), a.To)
+		a.add(rowRuns, e.Tone, e.Title, e.At, freeSince)
 	}
 	for _, m := range r.Of.Timeline {
 		until := cmp.Or(text.OrEmpty(m.Until), a.To)

@@ -140,6 +140,11 @@ func TestRun(t *testing.T) {
 	} {
 		test.Contains(t, "the axis", string(r.Page().Main), bar)
 	}
+	// The work goes on after the last line of this run.
+	r.Of.GeneratedAt = moment.Add(10 * time.Minute)
+	r.Of.Runs[0].EndedAt = nil
+	test.Contains(t, "the axis", string(r.Page().Main), `<rect class="active" x="100.0" y="0" width="900.0"`)
+	r.Of.Runs[0].EndedAt = &end
 	whole, ok := Detail(r.Lines, fmt.Sprintf("line-%d-1", r.Lines[7].At.UnixNano()))
 	test.Equal(
 		t,
