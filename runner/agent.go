@@ -329,27 +329,30 @@ func (g *agentProcess) lastWords() string {
 
 // explain returns why the agent exited if that ended the session, else err.
 func (g *agentProcess) explain(ctx context.Context, err error) error {
-	var e *agent.Error
-	if !errors.As(err, &e) || e.Code != agent.CodePortExit || ctx.Err() != nil ||
-		!g.endedWithin(ctx, exitWait) {
+	e, isAgentError := errors.AsType[*agent.Error](err)
+	if !isAgentError || e.Code != agent.CodePortExit || ctx.Err() != nil {
 		return err
+	}
+	if !g.endedWithin(ctx, exitWait) {
+		return err // it only closed its stdout
 	}
 	awaitAll(exitWait, g.drained)
 	exit, closeErr := g.child.Close()
-	select {
-	case <-ctx.Done(): // the end of the run also ended the agent
-		return err
-	case <-time.After(exitWait):
-	}
 	if closeErr != nil {
 		return err
 	}
-	err = g.exitError(exit)
-	ended, ok := errors.AsType[*agent.Error](err)
-	if ok && e.Said != "" {
+	// A signal that ends the run may have reached the agent first.
+	select {
+	case <-ctx.Done():
+		return err
+	case <-time.After(exitWait):
+	}
+	exited := g.exitError(exit)
+	ended, isAgentError := errors.AsType[*agent.Error](exited)
+	if isAgentError && e.Said != "" {
 		return ended.Saying(e.Said)
 	}
-	return err
+	return exited
 }
 
 // exitError is the error of an agent that exited by itself.

@@ -50,7 +50,10 @@ func (l *launch) find(command string, depth int) host.Launcher {
 	start := true // the next word may be the name of a program
 	last := ""
 	for _, word := range shellWords(command) {
-		isFile := localTools().MatchString(word) || (start || depth == 0) && relative().MatchString(word)
+		// A path such as ./run starts a file of the workspace where a program may begin. In the
+		// command of the workflow itself any word may do so, such as an argument of sudo.
+		isPath := relative().MatchString(word) && (start || depth == 0)
+		isFile := isPath || localTools().MatchString(word)
 		switch {
 		case word == ";" || dashC().MatchString(word):
 			start = true
