@@ -86,8 +86,10 @@ var holdRules = map[string]holdRule{
 }
 
 var pullHold = holdRule{
-	ends:          "symphony retry ISSUE ends the hold; so does moving the issue to an active state",
-	staysInactive: true, moveEnds: true, ignoresComments: true,
+	ends:            "symphony retry ISSUE ends the hold; so does moving the issue to an active state",
+	staysInactive:   true,
+	moveEnds:        true,
+	ignoresComments: true,
 }
 
 // HoldStep returns the next step of operators if a run that ends with a code puts its issue on

@@ -23,7 +23,9 @@ func Compute(s Snapshot) Plan { return compute(s).plan }
 func compute(s Snapshot) *planner {
 	p := &planner{
 		draft:    draft{s: s, claims: map[string]*Claim{}, runs: map[string]*Run{}},
-		removing: map[string]bool{}, eligible: map[string]bool{}, asked: map[string]bool{},
+		removing: map[string]bool{},
+		eligible: map[string]bool{},
+		asked:    map[string]bool{},
 	}
 	for _, c := range s.Claims {
 		p.claims[c.IssueID] = &c

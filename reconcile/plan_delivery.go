@@ -52,10 +52,16 @@ func (p *planner) deliver(c Claim) {
 	c.DueAt = time.Time{}
 	change := p.put(c)
 	change.Insert = &Run{
-		Kind: DeliveryRun, IssueID: c.IssueID, Identifier: c.Identifier, Phase: Starting,
-		Issue: c.Issue, Fingerprint: c.Issue.Fingerprint(), StartedAt: p.s.Now,
-		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot), Host: c.Delivery.runsOn(),
-		Delivery: DeliveryResult{Handover: c.Delivery.Handover},
+		Kind:          DeliveryRun,
+		IssueID:       c.IssueID,
+		Identifier:    c.Identifier,
+		Phase:         Starting,
+		Issue:         c.Issue,
+		Fingerprint:   c.Issue.Fingerprint(),
+		StartedAt:     p.s.Now,
+		WorkspaceRoot: cmp.Or(c.Delivery.Root, c.WorkspaceRoot),
+		Host:          c.Delivery.runsOn(),
+		Delivery:      DeliveryResult{Handover: c.Delivery.Handover},
 	}
 	p.act(ActDeliver, c, reason, "", change)
 }

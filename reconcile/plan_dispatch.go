@@ -497,8 +497,12 @@ func (d *dispatch) start(c contender) {
 		reason = "probe"
 	}
 	d.plan.Actions = append(d.plan.Actions, Action{
-		Kind: ActDispatch, IssueID: c.issue.ID, Identifier: c.issue.Identifier, Reason: reason,
-		Change: change, Probe: probed,
+		Kind:       ActDispatch,
+		IssueID:    c.issue.ID,
+		Identifier: c.issue.Identifier,
+		Reason:     reason,
+		Change:     change,
+		Probe:      probed,
 	})
 }
 
@@ -513,8 +517,10 @@ func (p *planner) unsavedSkips() {
 		if w.Unsaved != "" && w.Project == p.s.Policy.Project && p.claims[w.IssueID] == nil &&
 			!listed[w.IssueID] {
 			p.plan.Skips = append(p.plan.Skips, Skip{
-				IssueID: w.IssueID, Identifier: w.Identifier, Reason: SkipUnsavedWork,
-				Message: w.KeptText(),
+				IssueID:    w.IssueID,
+				Identifier: w.Identifier,
+				Reason:     SkipUnsavedWork,
+				Message:    w.KeptText(),
 			})
 		}
 	}

@@ -129,7 +129,8 @@ func (s *State) DeliveryWait(c Claim, now time.Time) DeliveryWait {
 func (s *State) deliveryWait(c Claim, unverified string, now time.Time) DeliveryWait {
 	if unverified != "" {
 		return DeliveryWait{
-			Host: unverified, Reason: SkipUnverified,
+			Host:    unverified,
+			Reason:  SkipUnverified,
 			Message: "its commits wait for " + unverified + ", where its last run may still be at work",
 			Ends: "the host's answer ends the wait; if the host is gone for good: symphony retry --host-is-gone " +
 				c.Identifier,
@@ -141,7 +142,9 @@ func (s *State) deliveryWait(c Claim, unverified string, now time.Time) Delivery
 		return DeliveryWait{}
 	}
 	return DeliveryWait{
-		Host: host, Reason: SkipBlocked, Until: b.NextTry,
+		Host:   host,
+		Reason: SkipBlocked,
+		Until:  b.NextTry,
 		Message: "its commits wait for " + host + ": " + b.Code + ": " + strings.TrimPrefix(
 			b.Message,
 			host+": ",

@@ -72,8 +72,12 @@ func (p *planner) noteUnreadable(c Claim, issue Issue) {
 		return
 	}
 	p.plan.Waits = append(p.plan.Waits, Skip{
-		IssueID: c.IssueID, Identifier: c.Identifier, Title: c.Issue.Title, Labels: c.Issue.Labels,
-		Reason: SkipUnreadable, Message: "the tracker's record can't be read: " + issue.Malformed,
+		IssueID:    c.IssueID,
+		Identifier: c.Identifier,
+		Title:      c.Issue.Title,
+		Labels:     c.Issue.Labels,
+		Reason:     SkipUnreadable,
+		Message:    "the tracker's record can't be read: " + issue.Malformed,
 	})
 }
 

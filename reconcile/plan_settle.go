@@ -68,8 +68,12 @@ func (s *Snapshot) overdue(r Run) bool {
 // worker did not.
 func (p *planner) reap(r *Run, live Liveness) {
 	a := Action{
-		Kind: ActReap, IssueID: r.IssueID, Identifier: r.Identifier, RunID: r.ID,
-		Kill: live.Alive, GiveUp: len(live.Left) > 0 && r.ReapTries >= reapLimit,
+		Kind:       ActReap,
+		IssueID:    r.IssueID,
+		Identifier: r.Identifier,
+		RunID:      r.ID,
+		Kill:       live.Alive,
+		GiveUp:     len(live.Left) > 0 && r.ReapTries >= reapLimit,
 	}
 	if r.Outcome == "" {
 		r.Outcome, r.ErrorCode, r.ErrorText = p.s.afterDeath(r, live)

@@ -227,8 +227,11 @@ const (
 // issueAttention is about the state of an issue since then.
 func issueAttention(kind AttentionKind, issueID, identifier string, since time.Time, text string) Attention {
 	return Attention{
-		Key:  fmt.Sprintf("%s:%s:%d", kind, issueID, since.UnixMilli()),
-		Kind: kind, IssueID: issueID, Identifier: identifier, Text: text,
+		Key:        fmt.Sprintf("%s:%s:%d", kind, issueID, since.UnixMilli()),
+		Kind:       kind,
+		IssueID:    issueID,
+		Identifier: identifier,
+		Text:       text,
 	}
 }
 

@@ -19,8 +19,12 @@ import (
 // by the command's own.
 func workflowFlags(more ...cli.Flag) []cli.Flag {
 	return append([]cli.Flag{
-		&cli.StringFlag{Name: "workflow", Aliases: []string{"w"}, Usage: "the workflow `FILE` " +
-			"(default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)"},
+		&cli.StringFlag{
+			Name:    "workflow",
+			Aliases: []string{"w"},
+			Usage: "the workflow `FILE` " +
+				"(default: $SYMPHONY_WORKFLOW, or WORKFLOW.md here or above)",
+		},
 		&cli.StringFlag{
 			Name:  "state-dir",
 			Usage: "the state `DIRECTORY` (default: $SYMPHONY_STATE_DIR, else under ~/.local/state)",

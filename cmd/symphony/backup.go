@@ -15,7 +15,8 @@ import (
 
 func backupCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "backup", Usage: "write what the project needs to go on into one file",
+		Name:      "backup",
+		Usage:     "write what the project needs to go on into one file",
 		UsageText: usageText("backup", "FILE [WORKFLOW]"),
 		Description: `FILE, which must not exist, is a tar.gz with the databases of the project and of agents without an issue, the rate limits of
 the account, and with --secrets the environment files. Passes and workers continue meanwhile. It does not contain WORKFLOW.md,
@@ -80,7 +81,8 @@ Restore only your own backups: passes trust what is in them.
 
 func supportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "support", Usage: "write what explains a problem into one file, without secrets",
+		Name:      "support",
+		Usage:     "write what explains a problem into one file, without secrets",
 		UsageText: usageText("support", "[FILE]"),
 		Description: `It lists what FILE, a tar.gz, will contain, and asks on a terminal before it writes it: versions, symphony doctor, symphony
 ps, and the last passes; with --issue also symphony show and the events of that issue's runs. It replaces the keys that it knows, the
@@ -101,7 +103,9 @@ you send it to anybody.
 				return err
 			}
 			return support.Write(c.Context, w, p, support.Options{
-				File: c.Args().First(), Issue: c.String("issue"), StateDir: c.String("state-dir"),
+				File:     c.Args().First(),
+				Issue:    c.String("issue"),
+				StateDir: c.String("state-dir"),
 			})
 		},
 	}

@@ -9,7 +9,8 @@ import (
 
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "check", Usage: "check WORKFLOW.md; needs no key, network or state",
+		Name:      "check",
+		Usage:     "check WORKFLOW.md; needs no key, network or state",
 		UsageText: usageText("check", "[WORKFLOW]"),
 		Description: "It checks the settings, the prompt with each branch of its template, and the " +
 			"syntax of the hooks.\n\n" +

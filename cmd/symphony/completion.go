@@ -26,7 +26,8 @@ var completionScripts embed.FS
 
 func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "completion", Usage: "print a completion script for a shell",
+		Name:      "completion",
+		Usage:     "print a completion script for a shell",
 		UsageText: "symphony completion bash|zsh|fish",
 		Description: `The scripts complete commands, flags, issues and requests.
 

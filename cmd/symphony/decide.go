@@ -59,7 +59,8 @@ func approveCommand(w *term.Env) *cli.Command {
 
 func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "deny", Usage: "refuse what an agent asks for; it continues without",
+		Name:      "deny",
+		Usage:     "refuse what an agent asks for; it continues without",
 		UsageText: usageText("deny", "REQUEST...") + decideUsage + decideSeveral,
 		Description: exampleText(
 			"symphony deny ABC-7.3 --reason 'leave the lock file alone'",

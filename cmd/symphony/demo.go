@@ -9,7 +9,8 @@ import (
 
 func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "demo", Usage: "try symphony on a sample project, without an account",
+		Name:      "demo",
+		Usage:     "try symphony on a sample project, without an account",
 		UsageText: "symphony demo [flags] [REPOSITORY]",
 		Description: "It makes a temporary folder with five issues, a git repository and a WORKFLOW.md. " +
 			"A scripted agent works on the issues,\n" +

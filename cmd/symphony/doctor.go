@@ -9,7 +9,8 @@ import (
 
 func doctorCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "doctor", Usage: "check everything that a run needs",
+		Name:      "doctor",
+		Usage:     "check everything that a run needs",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
 		Description: `It prints a line for each check: first those that pass, then warnings (!), then failures with the next step, then a
 summary. Each check that depends on the environment runs twice: in yours, and in that of cron, which has only HOME, USER,

@@ -12,7 +12,8 @@ import (
 
 func editCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "edit", Usage: "open WORKFLOW.md in your editor, then check it",
+		Name:      "edit",
+		Usage:     "open WORKFLOW.md in your editor, then check it",
 		UsageText: usageText("edit", "[WORKFLOW]"),
 		Description: `It opens $VISUAL or $EDITOR, then prints what symphony check prints. A valid change takes effect at the next pass. After
 an invalid one, passes start no run until you correct it.

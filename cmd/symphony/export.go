@@ -17,7 +17,8 @@ import (
 
 func exportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "export", Usage: "send finished runs to OpenTelemetry",
+		Name:      "export",
+		Usage:     "send finished runs to OpenTelemetry",
 		UsageText: usageText("export", "--otlp TARGET [WORKFLOW]"),
 		Description: `Each run that has ended becomes a trace with the run, its turns, and the commands, patches and tool calls of each turn.
 A run has the same ids each time.

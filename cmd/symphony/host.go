@@ -15,8 +15,10 @@ import (
 // hostCommand is run on this machine by symphony on another machine, never by a person.
 func hostCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "host", Hidden: true, ArgsUsage: "serve|connect",
-		Usage: "serve a run of symphony on another machine, or connect to the daemon that does",
+		Name:      "host",
+		Hidden:    true,
+		ArgsUsage: "serve|connect",
+		Usage:     "serve a run of symphony on another machine, or connect to the daemon that does",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "project",

@@ -15,7 +15,8 @@ func initFlags() []cli.Flag {
 	examples := strings.Join(setup.ExampleNames, ", ")
 	flags := workflowFlags(jsonFlags[setup.JSON](
 		&cli.StringFlag{
-			Name: "tracker", Usage: "the `KIND` of tracker: " + strings.Join(trackers, ", "),
+			Name:        "tracker",
+			Usage:       "the `KIND` of tracker: " + strings.Join(trackers, ", "),
 			DefaultText: "asked for on a terminal, otherwise " + trackers[0],
 		},
 		&cli.StringFlag{
@@ -80,7 +81,8 @@ func initFlags() []cli.Flag {
 
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "init", Usage: "write WORKFLOW.md and its environment file",
+		Name:      "init",
+		Usage:     "write WORKFLOW.md and its environment file",
 		UsageText: usageText("init", "[WORKFLOW]"),
 		Description: `On a terminal it asks for the tracker unless --tracker names it. It proposes the folder of Backlog.md if there is one,
 Linear if LINEAR_API_KEY is set, GitHub if the git remote origin is on it, else a folder of files. It never overwrites a

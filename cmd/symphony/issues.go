@@ -25,7 +25,8 @@ import (
 
 func issuesCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "issues", Usage: "list the issues of the tracker, or add one",
+		Name:      "issues",
+		Usage:     "list the issues of the tracker, or add one",
 		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
 		Description: `It asks the tracker for the issues in active states, or in those of --state, and prints them in the order in which passes
 start them. SKIPPED tells why a pass would not start an issue, if the tracker or agent.budget_per_day is the reason;

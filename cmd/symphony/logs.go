@@ -18,7 +18,8 @@ import (
 
 func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "logs", Usage: "show what the agent did in the newest run of an issue",
+		Name:      "logs",
+		Usage:     "show what the agent did in the newest run of an issue",
 		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
 		Description: "The agent's words begin at the left. Its commands, changes and calls are " +
 			"indented, each in one line with its status and\n" +

@@ -17,7 +17,8 @@ import (
 
 func mcpCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "mcp", Usage: "offer coding agents as tools to an MCP host",
+		Name:      "mcp",
+		Usage:     "offer coding agents as tools to an MCP host",
 		UsageText: usageText("mcp", "[WORKFLOW]"),
 		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves, and speak MCP with it over stdin and stdout.
 Its agents continue when it ends; the next host finds them with list_agents.

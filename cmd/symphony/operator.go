@@ -126,7 +126,8 @@ func issueCommand[C operate.Command](
 
 func runCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "run", Usage: "start one issue now, and follow its run; or start several",
+		Name:      "run",
+		Usage:     "start one issue now, and follow its run; or start several",
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
 		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull " +
 			"request of another account closes it, or\n" +
@@ -195,7 +196,8 @@ func printPass(w *term.Env, r pass.Result) {
 
 func deliverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "deliver", Usage: "push the commits of an issue now, without an agent",
+		Name:      "deliver",
+		Usage:     "push the commits of an issue now, without an agent",
 		UsageText: usageText("deliver", "ISSUE... [WORKFLOW]"),
 		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
 and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.` + severalUsage + `
@@ -224,7 +226,8 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 
 func verifyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "verify", Usage: "run verify.command for an issue now, and hand it over if it passes",
+		Name:      "verify",
+		Usage:     "run verify.command for an issue now, and hand it over if it passes",
 		UsageText: usageText("verify", "ISSUE [WORKFLOW]"),
 		Description: `It runs verify.command in the workspace, in the agent's sandbox and without an agent, and prints the end of its output. If
 the command passes, the commits are delivered, and the issue is handed over if its agent has asked for that. Exit code 1: it
@@ -277,7 +280,8 @@ func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operat
 
 func stopCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "stop", Usage: "hold an issue and end its run, or end every run",
+		Name:      "stop",
+		Usage:     "hold an issue and end its run, or end every run",
 		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
 		Description: `It waits until the run has ended, and prints the outcome. A worker has ten seconds to end its agent, and hooks.timeout_ms
 more for after_run. The workspace stays. The issue is held until symphony retry. --all holds no issue: it pauses the
@@ -370,7 +374,8 @@ start, the command fails and says why.
 
 func takeoverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "takeover", Usage: "continue an issue yourself, in codex's own terminal",
+		Name:      "takeover",
+		Usage:     "continue an issue yourself, in codex's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
 		Description: `It holds the issue, ends any run of it, and opens codex on the issue's thread, in its workspace and the sandbox of a run. No
 run uses the workspace until you leave codex. Then it undoes changes to git's configuration and hooks, as after a run, and

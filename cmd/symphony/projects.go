@@ -15,7 +15,8 @@ import (
 
 func projectsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "projects", Usage: "list, move or remove the projects of this account",
+		Name:  "projects",
+		Usage: "list, move or remove the projects of this account",
 		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony " +
 			"projects remove [flags] PATH",
 		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.

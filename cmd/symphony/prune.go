@@ -18,7 +18,8 @@ import (
 
 func pruneCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "prune", Usage: "remove workspaces and records of finished issues",
+		Name:      "prune",
+		Usage:     "remove workspaces and records of finished issues",
 		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
 		Description: `An issue is finished if it is in a terminal state, or gone from the tracker, and has no claim. prune empties the trash,
 deletes the records and logs of finished issues, and moves their workspaces to the trash, which deletes them after

@@ -17,7 +17,8 @@ import (
 
 func psCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "ps", Usage: "show what needs you, runs, waits or is held, and why",
+		Name:      "ps",
+		Usage:     "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
 		Description: `It lists the requests of agents first, then whatever keeps runs from starting, then the issues: those that need you, those
 that run, those that wait. Agents without an issue come last; with the id of an agent, ps shows only that agent. The last

@@ -19,7 +19,8 @@ import (
 
 func reportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "report", Usage: "show what was done, what failed, and what it cost",
+		Name:      "report",
+		Usage:     "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
 		Description: `The first lines tell how many issues were handed over, how many of them at the first attempt, and what that cost. Then
 come the issues that were handed over, that failed, that are held or wait, each list with the latest first; then outages,

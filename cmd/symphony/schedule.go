@@ -19,7 +19,8 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "schedule", Usage: "run passes from a systemd timer, launchd or cron",
+		Name:      "schedule",
+		Usage:     "run passes from a systemd timer, launchd or cron",
 		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
 		Description: `show     print what install would write
 install  write it and switch it on; can be repeated

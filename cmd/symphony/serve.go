@@ -24,7 +24,8 @@ import (
 
 func serveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "serve", Usage: "serve a web page and an API of your projects",
+		Name:      "serve",
+		Usage:     "serve a web page and an API of your projects",
 		UsageText: usageText("serve", "[WORKFLOW...]"),
 		Description: `It shows what ps, show, logs, diff and report print. It runs no passes, so keep the schedule.
 

@@ -16,7 +16,8 @@ import (
 
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "show", Usage: "show why one issue runs or does not, and what happens next",
+		Name:      "show",
+		Usage:     "show why one issue runs or does not, and what happens next",
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It asks the tracker only about issues without a claim, and changes nothing. " +
 			"--attempts counts all runs of the agent\n" +
@@ -58,7 +59,8 @@ func showCommand(w *term.Env) *cli.Command {
 
 func diffCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "diff", Usage: "show what has changed in an issue's workspace",
+		Name:      "diff",
+		Usage:     "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
 		Description: "It prints the changes since the workspace's base commit, and files that are new " +
 			"to git. If there are commits,\n" +

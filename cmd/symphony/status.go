@@ -10,7 +10,8 @@ import (
 
 func statusCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "status", Usage: "print one line and an exit code for monitoring",
+		Name:      "status",
+		Usage:     "print one line and an exit code for monitoring",
 		UsageText: usageText("status", "[WORKFLOW]"),
 		Description: `It prints the last line of symphony ps, and which pull requests passes watch.
 

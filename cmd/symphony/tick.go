@@ -11,7 +11,8 @@ import (
 
 func tickCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "tick", Usage: "run one pass and exit, or repeat passes",
+		Name:      "tick",
+		Usage:     "run one pass and exit, or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
 		Description: `A pass decides what follows from runs that have ended, stops runs that must not continue, and starts runs that are due.
 Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for symphony tick --loop

@@ -9,7 +9,8 @@ import (
 
 func topCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "top", Usage: "show all issues of all projects on one screen",
+		Name:      "top",
+		Usage:     "show all issues of all projects on one screen",
 		UsageText: usageText("top", "[WORKFLOW]"),
 		Description: "With a workflow it shows only that project. The first line tells whether a " +
 			"project needs you. Each key that acts on an\n" +

@@ -14,7 +14,8 @@ import (
 
 func trashCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "trash", Usage: "list removed workspaces",
+		Name:      "trash",
+		Usage:     "list removed workspaces",
 		UsageText: usageText("trash", "[WORKFLOW]"),
 		Description: `A removed workspace is kept for workspace.keep_removed_ms, and longer if it has work that exists nowhere else, unless you
 discard this work with symphony prune --force ISSUE.
@@ -45,7 +46,8 @@ func tellElsewhere(w *term.Env, p *wiring.Project) {
 
 func restoreCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "restore", Usage: "bring an issue's workspace back from the trash",
+		Name:      "restore",
+		Usage:     "bring an issue's workspace back from the trash",
 		UsageText: usageText("restore", "ISSUE [WORKFLOW]"),
 		Description: `If the trash has several workspaces of the issue, it restores the newest. Instead of ISSUE you can give a name that
 symphony trash lists. Passes do not remove a restored workspace before a run has used it.

@@ -25,7 +25,8 @@ type versionJSON struct {
 
 func versionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "version", Usage: "print the version, the commit and its date",
+		Name:      "version",
+		Usage:     "print the version, the commit and its date",
 		UsageText: "symphony version [flags]",
 		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that " +
 			"begins with its version, as the file\n" +

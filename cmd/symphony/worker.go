@@ -9,7 +9,9 @@ import (
 // workerCommand is the detached process that owns a run. Only a pass starts it.
 func workerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name: "worker", Hidden: true, Usage: "carry out one run (started by a pass)",
+		Name:   "worker",
+		Hidden: true,
+		Usage:  "carry out one run (started by a pass)",
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name: "run",

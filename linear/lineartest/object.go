@@ -40,7 +40,9 @@ func entity(typ, id string, created, updated time.Time, fields object) object {
 
 func (w *workspace) userObject(u SeedUser) object {
 	return entity("User", userID(u.Email), w.created, w.created, object{
-		"name": u.Name, "email": u.Email, "isMe": u.Email == w.Users[0].Email,
+		"name":  u.Name,
+		"email": u.Email,
+		"isMe":  u.Email == w.Users[0].Email,
 	})
 }
 
@@ -59,7 +61,9 @@ func (w *workspace) teamObject(t *SeedTeam) object {
 func (w *workspace) stateObject(t *SeedTeam, n int) object {
 	s := t.States[n]
 	return entity("WorkflowState", stateID(t.Key, s.Name), w.created, w.created, object{
-		"name": s.Name, "type": s.Type, "position": float64(n),
+		"name":     s.Name,
+		"type":     s.Type,
+		"position": float64(n),
 	})
 }
 
@@ -91,8 +95,10 @@ func (w *workspace) labelObjects(names []string) connection {
 func (w *workspace) historyObjects(i *Issue) connection {
 	return text.Map(i.history, func(c change) object {
 		return entity("IssueHistory", c.id, c.at, c.at, object{
-			"addedLabelIds": orNull(c.added), "removedLabelIds": orNull(c.removed), "botActor": nil,
-			"actor": func() any { return w.userObject(w.user(c.by)) },
+			"addedLabelIds":   orNull(c.added),
+			"removedLabelIds": orNull(c.removed),
+			"botActor":        nil,
+			"actor":           func() any { return w.userObject(w.user(c.by)) },
 		})
 	})
 }

@@ -191,19 +191,22 @@ func (d *Desk) newQuestion(ask Request) (*question, error) {
 	deadline.Mono += d.Timeout
 	now := d.Now()
 	run := d.Run()
-	q := &question{asked: ask.Questions, Request: reconcile.Request{
-		IssueID:    run.IssueID,
-		Identifier: run.Identifier,
-		RunID:      run.ID,
-		ThreadID:   ask.ThreadID,
-		Kind:       ask.Kind,
-		Summary:    d.summary(ask),
-		Detail:     detail,
-		Outside:    ask.OutsideSandbox,
-		AskedAt:    now,
-		ExpiresAt:  now.Add(d.Timeout),
-		Deadline:   deadline,
-	}}
+	q := &question{
+		asked: ask.Questions,
+		Request: reconcile.Request{
+			IssueID:    run.IssueID,
+			Identifier: run.Identifier,
+			RunID:      run.ID,
+			ThreadID:   ask.ThreadID,
+			Kind:       ask.Kind,
+			Summary:    d.summary(ask),
+			Detail:     detail,
+			Outside:    ask.OutsideSandbox,
+			AskedAt:    now,
+			ExpiresAt:  now.Add(d.Timeout),
+			Deadline:   deadline,
+		},
+	}
 	if q.Secret() {
 		q.key, err = hpke.DHKEM(ecdh.X25519()).GenerateKey()
 		if err != nil {

@@ -32,7 +32,8 @@ type Change struct {
 // Tool returns the tool.
 func (c Change) Tool() reconcile.AgentTool {
 	tool := reconcile.AgentTool{
-		Name: c.Name, Description: c.Description,
+		Name:        c.Name,
+		Description: c.Description,
 		InputSchema: Object([]string{c.Argument}, map[string]any{
 			c.Argument: map[string]string{"type": "string", "description": c.Meaning},
 		}),

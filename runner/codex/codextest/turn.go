@@ -334,10 +334,13 @@ func (u *turn) count(in, out int64) {
 	total := u.t.Total
 	u.s.mu.Unlock()
 	u.s.save(u.t) // first: the tokens are used even if the client is gone
-	u.notify("thread/tokenUsage/updated", object{"turnId": u.id, "tokenUsage": object{
-		"total":              usageShape(total),
-		"last":               usageShape(tokens{in, out}),
-		"modelContextWindow": 258400,
-	}})
+	u.notify("thread/tokenUsage/updated", object{
+		"turnId": u.id,
+		"tokenUsage": object{
+			"total":              usageShape(total),
+			"last":               usageShape(tokens{in, out}),
+			"modelContextWindow": 258400,
+		},
+	})
 	u.s.notify("account/rateLimits/updated", object{"rateLimits": shape("rateLimits", nil)})
 }

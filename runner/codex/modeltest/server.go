@@ -139,7 +139,8 @@ wire_api = "responses"
 func WriteLogin(dir string) error {
 	expired := token(time.Unix(1, 0))
 	return os.WriteFile(filepath.Join(dir, "auth.json"), []byte(encode(object{
-		"auth_mode": "chatgpt", "last_refresh": "2020-01-01T00:00:00Z",
+		"auth_mode":    "chatgpt",
+		"last_refresh": "2020-01-01T00:00:00Z",
 		"tokens": object{
 			"id_token":      expired,
 			"access_token":  expired,
@@ -153,7 +154,8 @@ func WriteLogin(dir string) error {
 func token(expires time.Time) string {
 	part := func(o object) string { return base64.RawURLEncoding.EncodeToString([]byte(encode(o))) }
 	return part(object{"alg": "none"}) + "." + part(object{
-		"exp": expires.Unix(), "email": "ann@example.com",
+		"exp":   expires.Unix(),
+		"email": "ann@example.com",
 		"https://api.openai.com/auth": object{
 			"chatgpt_plan_type":  "pro",
 			"chatgpt_account_id": "acc",

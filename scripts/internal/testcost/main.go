@@ -246,8 +246,11 @@ func (m *meter) measure(name string, cmd *exec.Cmd) (cost, []byte, error) {
 	after := used()
 	out, readErr := os.ReadFile(output)
 	return cost{
-		name: name, user: after.user - before.user, system: after.system - before.system,
-		processes: m.processes() - processes, wall: time.Since(began),
+		name:      name,
+		user:      after.user - before.user,
+		system:    after.system - before.system,
+		processes: m.processes() - processes,
+		wall:      time.Since(began),
 	}, out, errors.Join(err, readErr)
 }
 

@@ -189,8 +189,10 @@ func (c *call) itemObject(it *item) object {
 		"content_type": "Issue",
 		"content":      c.issueObject(it.issue),
 		"fields": []any{object{
-			"id": c.board.fieldID(), "name": columnField, "data_type": "single_select",
-			"value": object{"id": optionID(c.board.column(it.column)), "name": it.column},
+			"id":        c.board.fieldID(),
+			"name":      columnField,
+			"data_type": "single_select",
+			"value":     object{"id": optionID(c.board.column(it.column)), "name": it.column},
 		}},
 	}
 }

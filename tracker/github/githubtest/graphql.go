@@ -176,8 +176,10 @@ func pageNode(list connection, args map[string]any) node {
 		some = list[max(0, len(list)-last):]
 	}
 	info := node{
-		"hasNextPage": first > 0 && len(some) < len(list), "endCursor": nil,
-		"hasPreviousPage": last > 0 && len(some) < len(list), "startCursor": nil,
+		"hasNextPage":     first > 0 && len(some) < len(list),
+		"endCursor":       nil,
+		"hasPreviousPage": last > 0 && len(some) < len(list),
+		"startCursor":     nil,
 	}
 	if len(some) > 0 {
 		info["startCursor"] = cursor(some[0])
@@ -487,10 +489,13 @@ func (x *execution) baseNode(p *pull) node {
 			protection = node{"requiredStatusCheckContexts": []any{name}}
 			continue
 		}
-		rules = append(rules, node{"id": fmt.Sprint("RR_", i), "parameters": node{
-			"__typename":           "RequiredStatusChecksParameters",
-			"requiredStatusChecks": []node{{"context": name}},
-		}})
+		rules = append(rules, node{
+			"id": fmt.Sprint("RR_", i),
+			"parameters": node{
+				"__typename":           "RequiredStatusChecksParameters",
+				"requiredStatusChecks": []node{{"context": name}},
+			},
+		})
 	}
 	rules = append(rules, node{"id": "RR_deletion", "parameters": node(nil)})
 	return node{"id": "REF_" + p.Base, "refUpdateRule": protection, "rules": rules}

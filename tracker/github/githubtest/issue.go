@@ -379,8 +379,12 @@ func nodeID(kind string, id int64) string { return fmt.Sprint(kind, "_kwDO", id)
 
 func commentObject(i *Issue, c Comment) object {
 	return object{
-		"id": c.ID, "node_id": nodeID("IC", c.ID), "body": c.Body, "user": userObject(c.Author),
+		"id":         c.ID,
+		"node_id":    nodeID("IC", c.ID),
+		"body":       c.Body,
+		"user":       userObject(c.Author),
 		"html_url":   fmt.Sprint(siteURL, i.Repository, "/issues/", i.Number, "#issuecomment-", c.ID),
-		"created_at": stamp(c.CreatedAt), "updated_at": stamp(c.UpdatedAt),
+		"created_at": stamp(c.CreatedAt),
+		"updated_at": stamp(c.UpdatedAt),
 	}
 }

@@ -59,9 +59,15 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 		return command.Adapter(commandOptions(p, cfg))
 	case "file":
 		return file.Adapter(file.Options{
-			Path: t.Folder, Active: cfg.Policy.ActiveStates, Terminal: cfg.Policy.TerminalStates,
-			Others: t.OtherStates, Handoff: cfg.Handoff.States(),
-			Assignee: cfg.Policy.Assignee, ReadOnly: readOnly, Now: p.Env.Now, Warn: o.Warn,
+			Path:     t.Folder,
+			Active:   cfg.Policy.ActiveStates,
+			Terminal: cfg.Policy.TerminalStates,
+			Others:   t.OtherStates,
+			Handoff:  cfg.Handoff.States(),
+			Assignee: cfg.Policy.Assignee,
+			ReadOnly: readOnly,
+			Now:      p.Env.Now,
+			Warn:     o.Warn,
 		})
 	case "github":
 		g := t.GitHub
@@ -87,7 +93,10 @@ func newAdapter(p *Project, cfg *workflow.Config, o TrackerOptions) (*reconcile.
 		return github.Adapter(options)
 	case "linear":
 		return linear.Adapter(linear.Options{
-			Options: connection, ProjectSlug: t.ProjectSlug, Team: t.Team, ReadOnly: readOnly,
+			Options:            connection,
+			ProjectSlug:        t.ProjectSlug,
+			Team:               t.Team,
+			ReadOnly:           readOnly,
 			Assignee:           cfg.Policy.Assignee != "" || strings.Contains(p.Source.Body, "assignee"),
 			ProjectDescription: workflow.NamesProjectDescription(p.Source.Body),
 		})

@@ -17,13 +17,17 @@ func NewJob(t testing.TB, dir, runID, hostName string, env ...string) *engine.Jo
 	t.Helper()
 	program := filepath.Join(dir, "program")
 	test.OK(t, os.WriteFile(program, []byte("#!/bin/sh"), 0o700))
-	return &engine.JobEngine{Host: hostName, Hosted: filepath.Join(dir, "hosted"), Run: &engine.Run{
-		Program:     engine.Program{Path: program, Sum: "sum", Size: 9},
-		Project:     "shop",
-		Env:         append(env, "LINEAR_API_KEY=x"),
-		Incarnation: remote.Incarnation{RunID: runID, Number: 1, Secret: "the secret"},
-		Waits:       func(string) {},
-	}}
+	return &engine.JobEngine{
+		Host:   hostName,
+		Hosted: filepath.Join(dir, "hosted"),
+		Run: &engine.Run{
+			Program:     engine.Program{Path: program, Sum: "sum", Size: 9},
+			Project:     "shop",
+			Env:         append(env, "LINEAR_API_KEY=x"),
+			Incarnation: remote.Incarnation{RunID: runID, Number: 1, Secret: "the secret"},
+			Waits:       func(string) {},
+		},
+	}
 }
 
 // Verdict returns a worker's conclusion from an error of Start or Dial, such as "nothing

@@ -40,8 +40,11 @@ func (m *Mirror) copyLargeFiles(ctx context.Context, workspace string, to Checko
 		return nil //nolint:nilerr // a worktree, for instance, shares its content with other work
 	}
 	l := largeFiles{
-		Mirror: m, gitDir: filepath.Join(to.Dir, ".git"), commit: to.Commit,
-		known: []string{"--remotes", "--tags"}, workspace: head.GitDir(),
+		Mirror:    m,
+		gitDir:    filepath.Join(to.Dir, ".git"),
+		commit:    to.Commit,
+		known:     []string{"--remotes", "--tags"},
+		workspace: head.GitDir(),
 	}
 	list, err := l.pointers(ctx)
 	if err != nil {

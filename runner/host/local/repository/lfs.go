@@ -55,8 +55,11 @@ type largeFiles struct {
 
 func (d *delivery) largeFiles() largeFiles {
 	return largeFiles{
-		Mirror: d.Mirror, gitDir: d.path, commit: d.Commit,
-		known: []string{"--branches", "--tags"}, workspace: d.GitDir,
+		Mirror:    d.Mirror,
+		gitDir:    d.path,
+		commit:    d.Commit,
+		known:     []string{"--branches", "--tags"},
+		workspace: d.GitDir,
 	}
 }
 

@@ -310,7 +310,8 @@ func (w workTree) create(sha256 bool) error {
 	config := strings.Replace(configOf(sha256), "bare = true", "bare = false", 1)
 	config += fmt.Sprintf("[remote \"origin\"]\n\turl = %q\n", w.Address())
 	content := map[string]string{
-		"config": config, "HEAD": "ref: refs/heads/main\n",
+		"config":                  config,
+		"HEAD":                    "ref: refs/heads/main\n",
 		"objects/info/alternates": git.Quoted(filepath.Join(w.path, "objects")) + "\n",
 	}
 	for name, text := range content {

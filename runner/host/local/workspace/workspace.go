@@ -65,20 +65,25 @@ func (r *Root) hold(o Owner) (w *Workspace, found bool, err error) {
 		return nil, false, err
 	}
 	work := r.work(key)
-	w = &Workspace{Key: key, root: r, lease: lease, Workspace: host.Workspace{
-		Path:     path,
-		Root:     r.Path,
-		TmpDir:   filepath.Join(work, "tmp"),
-		CacheDir: filepath.Join(work, "cache"),
-		Hooks: host.Dirs{
-			Tmp:   filepath.Join(work, "hooks", "tmp"),
-			Cache: filepath.Join(work, "hooks", "cache"),
+	w = &Workspace{
+		Key:   key,
+		root:  r,
+		lease: lease,
+		Workspace: host.Workspace{
+			Path:     path,
+			Root:     r.Path,
+			TmpDir:   filepath.Join(work, "tmp"),
+			CacheDir: filepath.Join(work, "cache"),
+			Hooks: host.Dirs{
+				Tmp:   filepath.Join(work, "hooks", "tmp"),
+				Cache: filepath.Join(work, "hooks", "cache"),
+			},
+			Codex: host.Dirs{
+				Tmp:   filepath.Join(work, "codex", "tmp"),
+				Cache: filepath.Join(work, "codex", "cache"),
+			},
 		},
-		Codex: host.Dirs{
-			Tmp:   filepath.Join(work, "codex", "tmp"),
-			Cache: filepath.Join(work, "codex", "cache"),
-		},
-	}}
+	}
 	found, err = w.readOwn(o)
 	if err != nil {
 		return nil, false, errors.Join(err, w.Release())

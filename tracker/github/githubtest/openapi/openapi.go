@@ -119,7 +119,8 @@ func Check(
 		}
 	}
 	input := &openapi3filter.RequestValidationInput{
-		Request: r, PathParams: params,
+		Request:    r,
+		PathParams: params,
 		Route: &routers.Route{
 			Spec:      doc,
 			Path:      path,
@@ -148,7 +149,10 @@ func Check(
 		return ""
 	}
 	response := &openapi3filter.ResponseValidationInput{
-		RequestValidationInput: input, Status: status, Header: header, Options: input.Options,
+		RequestValidationInput: input,
+		Status:                 status,
+		Header:                 header,
+		Options:                input.Options,
 	}
 	response.SetBodyBytes(data)
 	if err := openapi3filter.ValidateResponse(r.Context(), response); err != nil {

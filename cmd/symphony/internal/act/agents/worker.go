@@ -43,7 +43,9 @@ func CarryOut(
 	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	account := wiring.OpenAccount(p, "")
 	free := &runner.Free{
-		Calls: db.Journal, Wake: wake, Idle: s.IdleTimeout,
+		Calls:   db.Journal,
+		Wake:    wake,
+		Idle:    s.IdleTimeout,
 		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
 	}
 	if s.Permission != nil {

@@ -181,7 +181,8 @@ func (t *target) send(ctx context.Context, spans []*span) error {
 	about := span{}
 	new(trace).set(&about, "service.name", "symphony", "service.version", wiring.Version())
 	message := text.JSON(object{"resourceSpans": []any{object{
-		"resource": object{"attributes": about.Attributes}, "schemaUrl": schema,
+		"resource":  object{"attributes": about.Attributes},
+		"schemaUrl": schema,
 		"scopeSpans": []any{object{
 			"scope":     object{"name": "symphony"},
 			"schemaUrl": schema,

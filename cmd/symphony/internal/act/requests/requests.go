@@ -316,8 +316,10 @@ func waitForWorker(
 // receive it.
 func Describe(r reconcile.Request) (done []string, note string) {
 	what := map[reconcile.RequestDecision]string{
-		reconcile.DecideApprove: "approved", reconcile.DecideForSession: "approved for the session",
-		reconcile.DecideDeny: "denied", reconcile.DecideAnswer: "answered",
+		reconcile.DecideApprove:    "approved",
+		reconcile.DecideForSession: "approved for the session",
+		reconcile.DecideDeny:       "denied",
+		reconcile.DecideAnswer:     "answered",
 	}[r.Decision]
 	done = []string{what + " " + r.ID() + ": " + r.Summary}
 	switch {

@@ -126,12 +126,17 @@ func (r *report) findNetwork() {
 	for _, f := range caused {
 		f.Cause = networkCheck
 	}
-	r.results = append(r.results, result{name: networkCheck, called: []finding{{
-		Check: networkCheck, Status: statusFail, As: caused[0].As,
-		Message: fmt.Sprintf("no answer for %s: %s", strings.Join(names, ", "), caused[0].Message),
-		Hint: "check the network of this machine: connection, name server, proxy; a schedule lacks " +
-			"the proxy variables of your shell",
-	}}})
+	r.results = append(r.results, result{
+		name: networkCheck,
+		called: []finding{{
+			Check:   networkCheck,
+			Status:  statusFail,
+			As:      caused[0].As,
+			Message: fmt.Sprintf("no answer for %s: %s", strings.Join(names, ", "), caused[0].Message),
+			Hint: "check the network of this machine: connection, name server, proxy; a schedule lacks " +
+				"the proxy variables of your shell",
+		}},
+	})
 }
 
 // unreachable reports whether a finding may be due to the network.

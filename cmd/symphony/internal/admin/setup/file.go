@@ -16,12 +16,14 @@ import (
 )
 
 var fileKind = kind{
-	name: "file", check: (*starter).checkFile,
+	name:  "file",
+	check: (*starter).checkFile,
 	help: `With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks nothing: it makes
 the folder with a first issue, uses the git repository in which it runs, and delivers the work to branches of that
 repository. In a Backlog.md project it uses the folder backlog/tasks and its statuses.`,
-	find:  []func(*starter, context.Context) error{(*starter).findFolder, (*starter).findStates},
-	write: (*starter).writeFolder, summary: (*starter).fileSummary,
+	find:    []func(*starter, context.Context) error{(*starter).findFolder, (*starter).findStates},
+	write:   (*starter).writeFolder,
+	summary: (*starter).fileSummary,
 }
 
 // The folder of the issues, below the folder of the workflow: the folder of Backlog.md if it

@@ -24,7 +24,8 @@ Labels are states: it proposes those that exist, or In Progress and Human Review
 	find: []func(*starter, context.Context) error{
 		(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
 	},
-	write: (*starter).writeKey, summary: (*starter).githubSummary,
+	write:   (*starter).writeKey,
+	summary: (*starter).githubSummary,
 }
 
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless
