@@ -74,6 +74,9 @@ func (c *checker) cutter(ctx context.Context) error {
 	random := c.random("cutter")
 	defer c.connect()
 	for pause(ctx, time.Duration(20+random.IntN(250))*time.Millisecond) {
+		if lull() {
+			continue // otherwise chance alone keeps a link broken for longer than lost_after_ms
+		}
 		if random.IntN(60) == 0 {
 			down := filepath.Join(c.Dir, "hosts", []string{"near.down", "far.down"}[random.IntN(2)])
 			if err := os.WriteFile(down, nil, 0o600); err != nil {
