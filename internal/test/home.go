@@ -1,6 +1,7 @@
 package test
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"slices"
@@ -17,8 +18,13 @@ func init() {
 	if !slices.ContainsFunc(os.Args, isTestFlag) {
 		return // a test started its own program as another, with a HOME for that
 	}
-	for name, value := range goDirectories() {
-		if os.Getenv(name) == "" {
+	directories := goDirectories()
+	// A setting of go env -w is stronger than the default, and an environment variable stronger
+	// than that setting.
+	settings, _ := os.ReadFile(directories["GOENV"]) // perhaps there is none
+	for name, value := range directories {
+		isSet := os.Getenv(name) != "" || bytes.Contains(settings, []byte(name+"="))
+		if !isSet {
 			setenv(name, value)
 		}
 	}
