@@ -208,12 +208,7 @@ func Visit(
 	if err != nil {
 		return err
 	}
-	run.LostAfter = visitLost
-	run.Incarnation = remote.Incarnation{
-		RunID:  NewRunID(p.Env.Now()),
-		Number: 1,
-		Secret: rand.Text(),
-	}
+	makeVisit(run, p.Env.Now())
 	bounded, cancel := context.WithTimeout(ctx, visitBound)
 	defer cancel()
 	if err := by.Start(bounded); err != nil {
@@ -331,4 +326,15 @@ func elsewhereError(run reconcile.Run, command string) error {
 			command, run.WorkspaceWhere(), run.Identifier),
 		hint,
 	)
+}
+
+// makeVisit makes a run a visit of a host: it has an id and a secret of its own, and no
+// worker. The host ends it after visitLost without a link.
+func makeVisit(run *engine.Run, now time.Time) {
+	run.LostAfter = visitLost
+	run.Incarnation = remote.Incarnation{
+		RunID:  NewRunID(now),
+		Number: 1,
+		Secret: rand.Text(),
+	}
 }

@@ -2,7 +2,6 @@ package wiring
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -49,12 +48,7 @@ func TryEngine(ctx context.Context, p *Project, hostName string) (root string, e
 	}
 	waits := "nothing has answered"
 	run.Waits = func(why string) { waits = why }
-	run.LostAfter = visitLost
-	run.Incarnation = remote.Incarnation{
-		RunID:  NewRunID(p.Env.Now()),
-		Number: 1,
-		Secret: rand.Text(),
-	}
+	makeVisit(run, p.Env.Now())
 	bounded, cancel := context.WithTimeout(ctx, trialBound)
 	defer cancel()
 	if err := by.Start(bounded); err != nil {
