@@ -48,7 +48,8 @@ type Settings struct {
 	CallTimeout     time.Duration `json:"callTimeout"`
 	IdleTimeout     time.Duration `json:"idleTimeout"` // 0: never
 	// Permit reports whether the operator permitted agents in a directory. Nil permits all.
-	// Its error refuses a directory in which nobody may permit them.
+	// It returns an error for a directory in which even a person can't permit them, such as
+	// ~/.ssh.
 	Permit func(dir paths.Place) (permitted bool, err error) `json:"-"`
 	// Permission is the question for a person if the operator did not permit the directory,
 	// else nil.

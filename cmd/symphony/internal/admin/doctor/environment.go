@@ -36,7 +36,8 @@ type environment struct {
 	p      *wiring.Project
 	report wiring.CheckReport
 	config *workflow.Config // with or without a key; nil if the workflow can't be read
-	// machine is set if there is no workflow; config then contains the defaults.
+	// machine is set where no workflow was found, so that only the machine is examined. The
+	// defaults are then in config.
 	machine bool
 	// tryEngine: a trial job is asked for.
 	tryEngine bool

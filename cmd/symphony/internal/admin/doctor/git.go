@@ -203,7 +203,8 @@ const mostSaid = 300 // bytes of git's output
 // noIdentity matches git's message about a commit without an author.
 var noIdentity = text.Pattern(`tell me who you are|no email was given|empty ident|identity unknown`)
 
-// checkSignature signs a commit as a delivery does, where nobody could type a passphrase.
+// checkSignature signs a commit as a delivery does. Nobody can type a passphrase during a
+// delivery, so the check fails if one is needed.
 func checkSignature(ctx context.Context, e *environment) []finding {
 	repository := e.config.Repository
 	if !repository.Sign || !repository.Delivers() || e.lacks(ctx, "git") {

@@ -93,7 +93,7 @@ func ReadRun(stateDir string, run reconcile.Run, now time.Time, ended bool) (lin
 	return append(lines, r.Running(now, ended)...), err
 }
 
-// Each shows the events in the log of a run; none if there is no log.
+// Each calls show for every event in the log of a run. A run without a log has no events.
 func Each(stateDir, runID string, show func(agent.Event)) error {
 	return EachLine(stateDir, runID, func(data []byte) {
 		var e agent.Event

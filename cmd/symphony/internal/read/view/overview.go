@@ -60,8 +60,8 @@ type Overview struct {
 	Health  *Health  `json:"health,omitzero"`
 	Results *Results `json:"results,omitzero"`
 
-	// Handovers counts the handovers of the last HandoverDays. It is read with Options.Health,
-	// for the metrics only; nil if there is no database.
+	// Handovers counts the handovers of the last HandoverDays. Only the metrics need it, so it
+	// is read with Options.Health alone; nil if there is no database.
 	Handovers *state.Handovers `json:"-"`
 
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.

@@ -222,7 +222,8 @@ func (p permissions) isIn(dir paths.Place, dirs []string) bool {
 	return false
 }
 
-// never says why no agent may work in a directory, whoever permits it; empty if an agent may.
+// never returns the reason for which no agent may work in a directory, even with a person's
+// permission; empty if there is none.
 func (p permissions) never(dir paths.Place) (string, error) {
 	for _, home := range []string{p.env.Home, p.env.AccountHome} {
 		if home == "" {

@@ -98,7 +98,8 @@ func (f *frames) check(line []byte) bool {
 	return true
 }
 
-// refuse answers a line that is no message. what is the expected form, such as "JSON".
+// refuse answers a line that is no message. The argument what names the expected form, such as
+// "JSON".
 func (f *frames) refuse(line []byte, code int, what string) {
 	f.log.Warn("a line of the host is not "+what, slog.Int("bytes", len(line)))
 	const answer = `{"jsonrpc":"2.0","id":null,"error":{"code":%d,"message":"a line of %d bytes is not %s"}}` + "\n"
