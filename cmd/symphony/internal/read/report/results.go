@@ -63,13 +63,13 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	if from := values.Get("from"); from != "" {
 		q.From, err = strconv.Atoi(from)
 		if err != nil || q.From < 0 {
-			return q, noNumber("from", from)
+			return q, exit.Usage("results: from must be a whole number that is not negative, not %q", from)
 		}
 	}
 	if limit := values.Get("limit"); limit != "" {
 		q.Limit, err = strconv.Atoi(limit)
-		if err != nil || q.Limit < 0 || q.Limit > mostLimit {
-			return q, noNumber("limit", limit)
+		if err != nil || q.Limit < 1 || q.Limit > mostLimit {
+			return q, exit.Usage("results: limit must be a whole number from 1 to %d, not %q", mostLimit, limit)
 		}
 	}
 	return q, nil
@@ -84,11 +84,6 @@ func given(values url.Values, key string) (list []string) {
 		}
 	}
 	return list
-}
-
-func noNumber(key, value string) error {
-	return exit.Usage("results: %s must be a whole number that is not negative (limit: at most %d), not %q",
-		key, mostLimit, value)
 }
 
 // ResultList are some of the results that match a query, the latest first.

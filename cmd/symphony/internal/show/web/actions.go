@@ -22,6 +22,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -194,7 +195,13 @@ func reply(r *http.Request, p parameters) (order, error) {
 }
 
 func badRequest(message string) error {
-	return reconcile.NewError("usage", message, "docs/api.md describes the request")
+	return reconcile.NewError("usage", message, seeAPI)
+}
+
+// unknownName refuses a parameter or a field that a request can't have.
+func unknownName(kind, name string, known []string) error {
+	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
+		kind, name, text.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
 }
 
 // badBody is the error for a body that can't be read.
@@ -332,7 +339,7 @@ var formNames = []string{"reason", "for_session", "text", "choice"}
 func (p *parameters) readForm(form url.Values) error {
 	for name := range form {
 		if !form.Has("back") && !slices.Contains(formNames, name) {
-			return badRequest("the body: unknown field " + strconv.Quote(name))
+			return unknownName("field", name, formNames)
 		}
 	}
 	p.Reason = form.Get("reason")

@@ -227,6 +227,8 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"verb":"hold"}`, "", 400, "verb and targets are for"},
 		{"/api/v1/pause", "", "", 400, "add ?project=NAME"},
 		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
+		{"/api/v1/pause?projekt=web", "", "", 400, `unknown parameter \"projekt\", did you mean \"project\"?`},
+		{request, "reasom=a", "", 400, `unknown field \"reasom\", did you mean \"reason\"?`},
 		{"/api/v1/pause?project=web", "", "", 202, `{"paused":true}`},
 		{request, `{"choices":[7]}`, "usage", 400, "usage"},
 		{request, `{"choices":[1]}`, "request_not_found", 404, "request_not_found"},
@@ -257,6 +259,39 @@ func TestActionErrors(t *testing.T) {
 		post(s, "/api/v1/pause?project=web", "").Code,
 		http.StatusGatewayTimeout,
 	)
+}
+
+// A command about no target answers with an empty list.
+func TestNothingToRetry(t *testing.T) {
+	done := severally(t.Context(), order{verb: reconcile.VerbRetry})
+	test.Equal(t, "the answer", string(encoded(done.document)), `{"results":[]}`+"\n")
+}
+
+// Errors of the API name addresses of the API, where there are some.
+func TestHints(t *testing.T) {
+	for hint, want := range map[string]string{
+		"see symphony help retry":                  seeAPI,
+		"symphony ps --all lists the known issues": "GET /api/v1/state lists the known issues",
+		"symphony ps --all lists the known issues; symphony show WEB-13 asks the tracker": "GET /api/v1/state lists " +
+			"the known issues; GET /api/v1/WEB-13 asks the tracker",
+		"WEB-13 is held: symphony retry WEB-13 starts that run": "WEB-13 is held: POST /api/v1/WEB-13/retry " +
+			"starts that run",
+		"symphony show explains when its next run starts": "GET /api/v1/ISSUE explains when its next run starts",
+		"symphony approve WEB-1.2 | symphony deny WEB-1.2": "POST /api/v1/requests/WEB-1.2/approve | " +
+			"POST /api/v1/requests/WEB-1.2/deny",
+		"run one with symphony tick, or name the right project with -w and --state-dir": "run one with " +
+			"POST /api/v1/refresh, or serve the right project",
+		"symphony retry ISSUE ends the hold": "POST /api/v1/ISSUE/retry ends the hold",
+		// no address does these
+		"symphony retry --host-is-gone WEB-13": "symphony retry --host-is-gone WEB-13",
+		"symphony init makes one":              "symphony init makes one",
+	} {
+		test.Equal(t, hint, apiHint(hint), want)
+	}
+	s, _ := serve(t, Options{})
+	answer := get(t, s, "/api/v1/results?limit=0", time.Minute)
+	test.Equal(t, "a limit of 0", answer.Code, http.StatusBadRequest)
+	test.Contains(t, "its error", answer.Body.String(), "limit must be a whole number from 1 to 1000", seeAPI)
 }
 
 // A form leads back to its page, which shows once what the command said. No other address and

@@ -3,6 +3,7 @@ package web
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -11,16 +12,30 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// state answers GET /api/v1/state (specification 13.7).
+// state answers GET /api/v1/state (specification 13.7). A program that sends the ETag of its
+// last answer gets 304 until something changes.
 func (s *Server) state(w http.ResponseWriter, r *http.Request) error {
 	v, _, err := s.readState(r)
 	if err != nil {
 		return err
 	}
-	return answer(w, v)
+	data := encoded(v)
+	tag := `W/"` + contentTag("state", data) + `"`
+	w.Header().Set("ETag", tag)
+	if slices.ContainsFunc(givenTags(r), func(given string) bool { return given == tag || given == "*" }) {
+		w.WriteHeader(http.StatusNotModified)
+		return nil
+	}
+	return answerData(w, http.StatusOK, data)
+}
+
+// givenTags are the ETags that a program has.
+func givenTags(r *http.Request) []string {
+	return text.Map(strings.Split(r.Header.Get("If-None-Match"), ","), strings.TrimSpace)
 }
 
 // readState returns ps --json --all of the only project, or of several with their lists
@@ -79,9 +94,14 @@ func answer(w http.ResponseWriter, v any) error { return answerWith(w, http.Stat
 
 // answerWith answers with a status and JSON.
 func answerWith(w http.ResponseWriter, status int, v any) error {
+	return answerData(w, status, encoded(v))
+}
+
+// answerData answers with a status and encoded JSON.
+func answerData(w http.ResponseWriter, status int, data []byte) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(encoded(v)) // the client may have gone
+	_, _ = w.Write(data) // the client may have gone
 	return nil
 }
 
@@ -143,7 +163,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	// A browser sends forms to the API.
 	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost ||
 		!strings.Contains(r.Header.Get("Accept"), "text/html") {
-		_ = answerWith(w, status, term.ErrorJSON{Error: *known})
+		_ = answerWith(w, status, term.ErrorJSON{Error: *asAPI(known)})
 		return
 	}
 	s.write(w, r, status, page.Problem(known, status == http.StatusUnauthorized))

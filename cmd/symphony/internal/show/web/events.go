@@ -251,9 +251,14 @@ var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
 // newEvent makes an event of JSON. Its id depends on the content without the time of the
 // reading, so that it also fits after a restart of the server.
 func newEvent(name string, data []byte) event {
-	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
-	id := fmt.Sprintf("%x", hash[:8])
+	id := contentTag(name, data)
 	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
+}
+
+// contentTag depends on the name and the content, without the time of the reading.
+func contentTag(name string, data []byte) string {
+	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
+	return fmt.Sprintf("%x", hash[:8])
 }
 
 // encoded is a value of ours as a line of JSON.
@@ -283,7 +288,7 @@ func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
 	return s.follow(w, r, func(ctx context.Context) (event, []string) {
 		v, files, err := s.readState(r.WithContext(ctx))
 		if err != nil {
-			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *exit.From(err)})), files
+			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *asAPI(exit.From(err))})), files
 		}
 		return newEvent("state", encoded(v)), files
 	})

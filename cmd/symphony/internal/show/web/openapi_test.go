@@ -56,18 +56,55 @@ func checkNamedErrors(t *testing.T, method, path string, statuses []string) {
 	switch {
 	case method == "post":
 		want = append(want, "400", "401", "403", "404", "409", "413", "500", "502", "503", "504")
-	case path == "/api/v1/results":
-		want = append(want, "400", "401", "404", "500", "503")
 	case strings.Contains(path, "{identifier}"):
-		want = append(want, "401", "404", "409", "500", "503")
+		want = append(want, "400", "401", "404", "409", "500", "503")
 	case path == "/api/v1/events":
-		want = append(want, "401", "503")
+		want = append(want, "400", "401", "503")
 	case path != "/healthz" && path != "/api/v1/openapi.json":
-		want = append(want, "401", "404", "500", "503")
+		want = append(want, "400", "401", "404", "500", "503")
 	}
 	slices.Sort(want)
-	errors := slices.DeleteFunc(statuses, func(s string) bool { return strings.HasPrefix(s, "2") })
+	errors := slices.DeleteFunc(statuses, func(s string) bool { return s < "400" })
 	test.Equal(t, "errors of "+method+" "+path, errors, want)
+}
+
+// The OpenAPI document has the parameters that an address takes, and no others.
+func TestNamedParameters(t *testing.T) {
+	type parameter struct {
+		Ref  string `json:"$ref"`
+		In   string
+		Name string
+	}
+	type operation struct{ Parameters []parameter }
+	var doc struct {
+		Paths      map[string]map[string]json.RawMessage
+		Components struct{ Parameters map[string]parameter }
+	}
+	test.OK(t, json.Unmarshal(document(), &doc))
+	for _, r := range (&Server{}).table() {
+		path := doc.Paths[r.path]
+		if path == nil || r.need == needNothing {
+			continue
+		}
+		var own operation
+		test.OK(t, json.Unmarshal(path[strings.ToLower(r.method)], &own))
+		if path["parameters"] != nil {
+			var shared []parameter
+			test.OK(t, json.Unmarshal(path["parameters"], &shared))
+			own.Parameters = append(own.Parameters, shared...)
+		}
+		var named []string
+		for _, p := range own.Parameters {
+			if p.Ref != "" {
+				p = doc.Components.Parameters[p.Ref[strings.LastIndex(p.Ref, "/")+1:]]
+			}
+			if p.In == "query" {
+				named = append(named, p.Name)
+			}
+		}
+		known := slices.Sorted(slices.Values(r.parameters()))
+		test.Equal(t, "the parameters of "+r.path, slices.Sorted(slices.Values(named)), known)
+	}
 }
 
 // Each code that has a status of its own is named where the document describes that status.

@@ -146,7 +146,14 @@ func severally(ctx context.Context, o order) outcome {
 		}
 	})
 	out.lines[0] = fmt.Sprintf("%s: %d of %d done", o.verb, done, len(results))
-	out.document = operate.Several{Results: results}
+	document := operate.Several{Results: []operate.TargetResult{}} // never null
+	for _, r := range results {
+		if r.Error != nil {
+			r.Error = asAPI(r.Error)
+		}
+		document.Results = append(document.Results, r)
+	}
+	out.document = document
 	return out
 }
 

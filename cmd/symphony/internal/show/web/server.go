@@ -258,6 +258,10 @@ func (s *Server) routes() http.Handler {
 				s.fail(w, r, err)
 				return
 			}
+			if err := found.checkQuery(r); err != nil {
+				s.fail(w, r, err)
+				return
+			}
 			s.fail(w, r, found.handle(w, r))
 		})
 	}
