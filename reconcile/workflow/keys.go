@@ -92,6 +92,7 @@ const (
 	typeStrings  = "list of strings"
 	typeVars     = "list of variable names"
 	typeInteger  = "integer"
+	typeTokens   = "number of tokens"
 	typeMS       = "milliseconds"
 	typeBool     = "true or false"
 	typeShell    = "shell script"
@@ -467,7 +468,7 @@ func agentKeys(c *Config) []Key {
 			"hold an issue after this many runs without a change of its state or description; 0: no limit"),
 		key(
 			"agent.max_tokens",
-			typeInteger,
+			typeTokens,
 			"20000000",
 			&c.Policy.MaxTokens,
 			"hold an issue that has used this many tokens, cached ones included, and interrupt its turn; 0: no limit",

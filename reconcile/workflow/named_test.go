@@ -29,7 +29,7 @@ func TestKeysSayWhatTheyName(t *testing.T) {
 	cfg := &Config{}
 	cfg.Workspace.Root = "/some/root"
 	policy := json.RawMessage(`{"type": "workspaceWrite", "writableRoots": ["/some/file"]}`)
-	plain := []string{typeURL, typeInteger, typeMS, typeBool, typeBudget, typeStateMap, typePrices}
+	plain := []string{typeURL, typeInteger, typeTokens, typeMS, typeBool, typeBudget, typeStateMap, typePrices}
 	var naming []string
 	for _, k := range keys(cfg) {
 		listed := slices.Contains(texts, k.Name)

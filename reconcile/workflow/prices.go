@@ -91,6 +91,35 @@ func (r *values) price(f field) reconcile.Price {
 // budgetPattern matches a number, with underscores between its digits, and a unit.
 var budgetPattern = text.Pattern(`^([0-9][0-9_]*(?:\.[0-9]+)?)\s*(\S*)$`)
 
+// tokenUnit returns how many tokens a unit stands for: a million for M.
+func tokenUnit(unit string) (factor float64, known bool) {
+	factor, known = map[string]float64{
+		"":       1,
+		"tokens": 1,
+		"k":      1e3,
+		"m":      1e6,
+		"g":      1e9,
+	}[strings.ToLower(unit)]
+	return factor, known
+}
+
+// mostTokens is the largest number of tokens with a unit.
+const mostTokens = 1e15
+
+// tokens reads a number of tokens with a unit, such as 5M.
+func tokens(node *yaml.Node) (n int64, ok bool) {
+	m := budgetPattern().FindStringSubmatch(strings.TrimSpace(node.Value))
+	if node.Kind != yaml.ScalarNode || m == nil || m[2] == "" {
+		return 0, false
+	}
+	amount, err := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
+	factor, known := tokenUnit(m[2])
+	if err != nil || !known || amount*factor > mostTokens {
+		return 0, false
+	}
+	return int64(math.Ceil(amount * factor)), true
+}
+
 // budget reads agent.budget_per_day: tokens, or money of the currency of agent.prices. Money
 // needs a price for every model, because tokens without a price would not count.
 func (r *reader) budget(f field) {
@@ -104,17 +133,11 @@ func (r *reader) budget(f field) {
 		return
 	}
 	n, err := strconv.ParseFloat(strings.ReplaceAll(m[1], "_", ""), 64)
-	factor, isTokens := map[string]float64{
-		"":       1,
-		"tokens": 1,
-		"k":      1e3,
-		"m":      1e6,
-		"g":      1e9,
-	}[strings.ToLower(m[2])]
+	factor, isTokens := tokenUnit(m[2])
 	_, pricesAll := prices.Models[reconcile.AnyModel]
 	b := reconcile.DailyBudget{Prices: prices}
 	switch {
-	case err != nil || n*max(factor, 1) > 1e15:
+	case err != nil || n*max(factor, 1) > mostTokens:
 		r.invalid(f, "the number is too large", budgetHint)
 	case isTokens:
 		b.Tokens = int64(math.Ceil(n * factor)) // of 0.5, too, there is a limit

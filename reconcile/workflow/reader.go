@@ -138,11 +138,7 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 			r.invalid(f, "merge keys are not supported", "write the keys out")
 		case known < 0 && !section && !unbuilt && r.refuseFilter(f):
 		case known < 0 && !section && !unbuilt:
-			message := "unknown key, ignored"
-			if near := r.suggest(f.key); near != "" {
-				message += "; did you mean " + near + "?"
-			}
-			r.warn(f, message)
+			r.warn(f, "unknown key, ignored"+r.instead(f.key))
 		case null(value):
 			if known >= 0 && value.Value == "~" && r.keys[known].Type == typePath {
 				r.warn(
@@ -165,28 +161,58 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	}
 }
 
+// instead is the end of a message about an unknown key: what to write instead, if that is known.
+func (r *frontMatter) instead(key string) string {
+	if task, known := settings()[key]; known {
+		return "; " + task
+	}
+	near := r.suggest(key)
+	if near == "" {
+		return ""
+	}
+	return "; did you mean " + near + "?"
+}
+
+// settings tells how to set what other programs set by a key of that name.
+func settings() map[string]string {
+	const inFile = "variables of hooks and agents belong into the environment file, which symphony doctor names"
+	const before = "before a workspace is created there is none to run in: hooks.after_create runs in the new one"
+	return map[string]string{
+		"env":                 inFile,
+		"environment":         inFile,
+		"hooks.before_create": before,
+	}
+}
+
 // suggest returns a similar key, or else a key of another section with the same last word. For
-// a top-level name it suggests only sections: that kind means tracker.kind would be a guess.
+// a top-level name it suggests a key only if no other has that last word: model is codex.model,
+// and that kind means tracker.kind would be a guess.
 func (r *frontMatter) suggest(key string) string {
 	dot := strings.LastIndexByte(key, '.') + 1
 	section := key[:dot]
 	word := key[dot:]
-	var same []string
-	elsewhere := ""
+	var same, elsewhere []string
 	for _, name := range slices.Concat(r.parents, r.names()) {
 		rest, inSection := strings.CutPrefix(name, section)
 		switch {
-		case strings.Contains(name, ".") != (dot > 0):
-		case inSection:
+		case strings.HasSuffix(name, "."+word) && (dot == 0 || !inSection):
+			if !slices.Contains(elsewhere, name) { // two kinds of trackers may have the same key
+				elsewhere = append(elsewhere, name)
+			}
+		case strings.Contains(name, ".") == (dot > 0) && inSection:
 			same = append(same, rest)
-		case elsewhere == "" && strings.HasSuffix(name, "."+word):
-			elsewhere = name
 		}
+	}
+	if dot == 0 && len(elsewhere) == 1 {
+		return elsewhere[0]
 	}
 	if near := cmp.Or(text.Nearest(word, same)...); near != "" {
 		return section + near
 	}
-	return elsewhere
+	if dot == 0 {
+		return ""
+	}
+	return cmp.Or(elsewhere...)
 }
 
 func (r *frontMatter) names() []string { return text.Map(r.keys, func(k Key) string { return k.Name }) }
@@ -328,6 +354,8 @@ func (r *values) wrong(k Key, f field, hint string) {
 		allowed = "a whole number of milliseconds"
 	case k.Type == typeInteger:
 		allowed = "a whole number"
+	case k.Type == typeTokens:
+		allowed = "a whole number, or one with k, M or G, such as 5M"
 	case k.Type == typeBool:
 		allowed = k.Type
 	case k.Words != nil:

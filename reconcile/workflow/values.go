@@ -74,6 +74,9 @@ func (r *values) integer(k Key, f field, most int64) (int64, bool) {
 		return n, err == nil || k.Default == ""
 	}
 	n, ok := digits(f.node)
+	if k.Type == typeTokens && !ok {
+		n, ok = tokens(f.node)
+	}
 	switch {
 	case !ok:
 		r.wrong(k, f, "")
