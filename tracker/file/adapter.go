@@ -59,7 +59,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}, nil
 }
 
-// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first.
+// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first, and
+// files that are no issues at the end.
 func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
 	if len(states) == 0 {
 		return []reconcile.Issue{}, nil
@@ -74,7 +75,15 @@ func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Is
 	})
 	issues := text.Map(asked, func(r *record) reconcile.Issue { return t.issue(all, r) })
 	slices.SortStableFunc(issues, func(a, b reconcile.Issue) int {
-		return text.OrEmpty(a.CreatedAt).Compare(text.OrEmpty(b.CreatedAt))
+		switch {
+		case a.CreatedAt == nil && b.CreatedAt == nil:
+			return 0
+		case a.CreatedAt == nil:
+			return 1
+		case b.CreatedAt == nil:
+			return -1
+		}
+		return a.CreatedAt.Compare(*b.CreatedAt)
 	})
 	return issues, nil
 }
@@ -207,13 +216,26 @@ func (t *tracker) Verify(_ context.Context, names reconcile.TrackerNames) (recon
 				"begin it with the lines ---, title: …, status: … and ---")
 		}
 	}
+	for _, e := range all.others {
+		if why := t.notRead(e); why != "" {
+			t.Warn(why)
+		}
+	}
 	states := slices.Concat(t.settings.Statuses, t.Others, t.Handoff)
 	labels := []string{}
 	for _, r := range all.records {
 		states = append(states, r.issue.State)
 		labels = append(labels, r.issue.Labels...)
 	}
-	found.States = unknown(names.States, states, len(t.settings.Statuses) > 0)
+	isComplete := len(t.settings.Statuses) > 0
+	found.States = unknown(names.States, states, isComplete)
+	if !isComplete {
+		// An issue "Doing" is no misspelt "Done": perhaps nothing is done yet.
+		found.States = slices.DeleteFunc(found.States, func(u reconcile.UnknownName) bool {
+			isName := func(s string) bool { return reconcile.SameState(s, u.Name) }
+			return slices.ContainsFunc(t.Terminal, isName)
+		})
+	}
 	found.Labels = unknown(names.Labels, labels, false)
 	if strings.EqualFold(names.Assignee, "me") {
 		found.Assignee = &reconcile.UnknownName{Name: names.Assignee}

@@ -33,8 +33,9 @@ type folder struct {
 	ids     map[string]*record
 	// finished reads the issues in Backlog.md's other folders, once.
 	finished   func() map[string]*record
-	plain      []string // the names of files without front matter
-	unreadable error    // of the first file that could not be read; nil if there is none
+	plain      []string      // the names of files without front matter
+	others     []fs.DirEntry // entries that are no Markdown files, such as folders
+	unreadable error         // of the first file that could not be read; nil if there is none
 }
 
 // byID returns the record with an id in any case, as it is in the file or as symphony writes
@@ -120,7 +121,11 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 	var records []*record
 	for _, e := range entries {
 		name := e.Name()
-		if strings.HasPrefix(name, ".") || filepath.Ext(name) != ".md" {
+		if strings.HasPrefix(name, ".") {
+			continue
+		}
+		if filepath.Ext(name) != ".md" {
+			f.others = append(f.others, e)
 			continue
 		}
 		switch e.Type() {
@@ -150,10 +155,32 @@ func (t *tracker) readDir(dir string, f *folder) ([]*record, error) {
 		}
 		r.nameless = r.nameless && t.Now().Sub(info.ModTime()) < writingFor
 		r.issue.NativeRef = map[string]any{"file": filepath.Join(dir, name)}
-		r.setUpdated(info.ModTime())
+		r.setDates(info.ModTime())
 		records = append(records, r)
 	}
 	return records, nil
+}
+
+// notRead says why an entry of the folder is no issue, if it may be meant as one: a.txt, or a
+// folder with Markdown files. It is empty for other entries, such as pictures.
+func (t *tracker) notRead(e fs.DirEntry) string {
+	name := e.Name()
+	if !e.IsDir() {
+		endings := []string{".markdown", ".mdown", ".mdx", ".text", ".txt"}
+		if !slices.Contains(endings, strings.ToLower(filepath.Ext(name))) {
+			return ""
+		}
+		return name + " is not an issue, because its name does not end with .md: rename it"
+	}
+	inside, err := os.ReadDir(filepath.Join(t.Path, name))
+	if err != nil {
+		return ""
+	}
+	isMarkdown := func(e fs.DirEntry) bool { return filepath.Ext(e.Name()) == ".md" }
+	if !slices.ContainsFunc(inside, isMarkdown) {
+		return ""
+	}
+	return "the folder " + name + " is not read: move its issues into " + t.Path
 }
 
 // readFile reads a file, and a byte more than maxFile at most. It does not wait for the writer

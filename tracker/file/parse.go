@@ -226,10 +226,14 @@ func (r *record) fill(f fields, content []byte, body int) {
 // marks are the lines by which Backlog.md finds the sections of a body.
 var marks = text.Pattern(`<!-- (?:SECTION:\w+|AC|DOD):(?:BEGIN|END) -->\n?`)
 
-// setUpdated sets UpdatedAt to the latest of the dates in the file and the time at which the
-// file was written: people forget to change the date.
-func (r *record) setUpdated(at time.Time) {
+// setDates sets UpdatedAt to the latest of the dates in the file and the time at which the file
+// was written: people forget to change the date. That time is also the date of an issue that
+// has none.
+func (r *record) setDates(at time.Time) {
 	at = at.UTC()
+	if r.issue.CreatedAt == nil {
+		r.issue.CreatedAt = new(at)
+	}
 	for _, t := range []*time.Time{r.issue.CreatedAt, r.issue.UpdatedAt} {
 		if t != nil && t.After(at) {
 			at = *t
@@ -348,16 +352,18 @@ func (f fields) priority() *int {
 	n, err := strconv.Atoi(word)
 	if err != nil {
 		if node := f.get("priority"); node != nil && node.Value != "" {
-			f.ignored("priority", node)
+			f.t.Warn(fmt.Sprintf("%s:%d: priority %q is ignored: write urgent, high, medium, low, none, "+
+				"or a number, of which 1 is the most urgent", f.name, node.Line+1, node.Value))
 		}
 		return nil
 	}
 	return &n
 }
 
-// ignored warns about a value of another kind.
+// ignored warns about a value that is no list.
 func (f fields) ignored(key string, node *yaml.Node) {
-	f.t.Warn(fmt.Sprintf("%s:%d: %s cannot be read and is ignored", f.name, node.Line+1, key))
+	const message = "%s:%d: %s cannot be read and is ignored: write a list, such as [a, b]"
+	f.t.Warn(fmt.Sprintf(message, f.name, node.Line+1, key))
 }
 
 // bare returns a user name without the @ before it.

@@ -43,6 +43,7 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	}
 	issue, err := tracker.Find(ctx, ref)
 	unknown, ok := errors.AsType[*reconcile.Error](err)
+	ref = strings.TrimPrefix(ref, "#")
 	if !ok || unknown.Code != "issue_not_found" || !IsNumber(ref) {
 		return issue, err
 	}
@@ -56,6 +57,19 @@ func FetchIssue(ctx context.Context, p *Project, ref string) (*reconcile.Issue, 
 	default:
 		return nil, NumberOfSeveral(ref, names)
 	}
+}
+
+// FetchCandidates asks the tracker for the issues in active states.
+func FetchCandidates(ctx context.Context, p *Project) ([]reconcile.Issue, error) {
+	cfg, err := p.Config()
+	if err != nil {
+		return nil, err
+	}
+	tracker, err := NewTracker(p, cfg, TrackerOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return tracker.Candidates(ctx, cfg.Policy.ActiveStates)
 }
 
 // KnowsIssue reports whether the project's state contains records of an issue with that

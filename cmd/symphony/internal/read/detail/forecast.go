@@ -42,6 +42,10 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 	f.limit = s.Account.Limit
 	f.accountFull = s.Account.Slots != nil && s.Account.Slots.Free <= 0
 	plan := reconcile.Compute(s)
+	isBlocked := func(skip reconcile.Skip) bool { return skip.Reason == reconcile.SkipBlockedBy }
+	if r.claim == nil && slices.ContainsFunc(plan.Skips, isBlocked) {
+		plan = r.amongOthers(ctx, s, plan)
+	}
 	for _, skip := range slices.Concat(plan.Skips, plan.Waits) {
 		if skip.IssueID == r.id {
 			f.reason = skip.Reason
@@ -65,6 +69,25 @@ func (r *issueReader) forecast(ctx context.Context) (f forecast, err error) {
 		}
 	}
 	return f, nil
+}
+
+// amongOthers plans again with the other candidates, as a pass does: only among them it can be
+// seen that an issue waits for itself, over its blockers. Without them the plan stays.
+func (r *issueReader) amongOthers(
+	ctx context.Context,
+	s reconcile.Snapshot,
+	plan reconcile.Plan,
+) reconcile.Plan {
+	bounded, cancel := context.WithTimeout(ctx, trackerPatience)
+	defer cancel()
+	candidates, err := wiring.FetchCandidates(bounded, r.Project)
+	if err != nil {
+		return plan
+	}
+	tracked := *s.Tracker
+	tracked.Candidates = candidates
+	s.Tracker = &tracked
+	return reconcile.Compute(s)
 }
 
 // unseen is why no pass sees an issue that is not claimed; the zero value if passes see it.
