@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 
@@ -75,6 +76,10 @@ Its agents continue when it ends; the next host finds them with list_agents.
 			o, err := mcpOptions(c, w)
 			if err != nil {
 				return err
+			}
+			if w.FromTerminal() {
+				w.Note(slog.LevelInfo, "an MCP host starts this command and speaks with it over stdin; "+
+					"symphony mcp --help shows how a host is told to; Ctrl-C ends it")
 			}
 			out, err := takeStdout()
 			if err != nil {

@@ -20,6 +20,8 @@ package host
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
@@ -150,6 +152,15 @@ func WithCode(err error) error {
 			Code:    reconcile.CodeResourceLimit,
 			Message: err.Error(),
 			Hint:    hint,
+			Err:     err,
+		}
+	}
+	dir := os.TempDir()
+	if _, missing := os.Stat(dir); errors.Is(err, fs.ErrNotExist) && errors.Is(missing, fs.ErrNotExist) {
+		return &reconcile.Error{
+			Code:    "temporary_directory",
+			Message: "the directory for temporary files, " + dir + ", does not exist",
+			Hint:    "create it, or correct the variable TMPDIR",
 			Err:     err,
 		}
 	}

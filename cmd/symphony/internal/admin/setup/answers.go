@@ -235,6 +235,7 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 	if isDir {
 		address = s.w.Absolute(address) // hooks run elsewhere
 		s.answers.Base = s.git(ctx, address, "symbolic-ref", "--short", "HEAD")
+		s.otherBase = s.unusualBase(ctx, address)
 	}
 	switch {
 	case strings.ContainsFunc(address, text.Control):
@@ -278,6 +279,21 @@ func (s *starter) setRepository(ctx context.Context, address string) error {
 		s.answers.Repository = relative // it moves with the workflow
 	}
 	return nil
+}
+
+// unusualBase returns the branch at which work begins if it is not the one that is expected:
+// feature/x, where the repository also has main.
+func (s *starter) unusualBase(ctx context.Context, dir string) string {
+	base := s.answers.Base
+	for _, usual := range []string{"main", "master"} {
+		if base == usual {
+			return ""
+		}
+		if s.git(ctx, dir, "rev-parse", "--verify", "--quiet", "refs/heads/"+usual) != "" {
+			return base
+		}
+	}
+	return ""
 }
 
 // expand replaces a leading ~, as a shell does.

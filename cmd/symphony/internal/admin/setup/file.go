@@ -76,6 +76,12 @@ func (s *starter) findFolder(ctx context.Context) error {
 		switch {
 		case missing != nil:
 			return exit.Usage("init: git is missing: it is not in PATH; install it first")
+		case s.git(ctx, dir, "rev-parse", "--is-bare-repository") == "true":
+			return exit.Usage(
+				"init: %s is a bare repository, which has no files to work on: run init in a clone of it, "+
+					"or in another folder with --repository %[1]s",
+				dir,
+			)
 		case s.options.Repository == "":
 			return exit.Usage(
 				"init: %s is in no git repository: run git init and git commit first, or give --repository",
@@ -205,6 +211,10 @@ func (s *starter) fileSummary() (lines []string, more JSON) {
 				),
 			)
 		}
+	}
+	if base := s.otherBase; base != "" {
+		const line = "agents begin at %s, the branch that is checked out: repository.base names another one"
+		lines = append(lines, fmt.Sprintf(line, base))
 	}
 	next := "Next:"
 	if s.firstPath != "" {

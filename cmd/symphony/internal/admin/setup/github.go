@@ -31,13 +31,20 @@ Labels are states: it proposes those that exist, or In Progress and Human Review
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless
 // flags name them.
 func (s *starter) findRemote(ctx context.Context) error {
-	remote := workflow.WithoutPassword(
-		cmp.Or(s.options.Repository, s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin")),
-	)
+	origin := workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
+	remote := workflow.WithoutPassword(cmp.Or(s.options.Repository, origin))
 	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone
 		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
 	}
 	api, name := workflow.OnGitHub(remote)
+	if api == "" { // the issues may be there although the work is delivered elsewhere
+		remote = origin
+		api, name = workflow.OnGitHub(remote)
+	}
+	because := "no git remote origin is on GitHub"
+	if s.options.Repository != "" {
+		because = "neither --repository nor the git remote origin is on GitHub"
+	}
 	// the token may be for another host
 	if s.options.Endpoint == "" && api != "" && !strings.HasPrefix(api, "https://api.") {
 		return exit.Usage(
@@ -65,7 +72,7 @@ func (s *starter) findRemote(ctx context.Context) error {
 	}
 	if name == "" && !s.interactive {
 		if err := s.missing([2]string{
-			"--project OWNER/NAME, because no git remote origin is on GitHub",
+			"--project OWNER/NAME, because " + because,
 			s.options.Project,
 		}); err != nil {
 			return err

@@ -101,9 +101,12 @@ type starter struct {
 	account     reconcile.TrackerAccount // the things that the key can see
 	project     reconcile.TrackerBoard   // the chosen project
 	answers     answers
-	clone       string          // a directory with the repository or a clone of it; empty for none
-	written     *wiring.Project // with the workflow that will be written
-	folder      string          // the absolute path of the issues, for --tracker file
+	clone       string // a directory with the repository or a clone of it; empty for none
+	// otherBase is the branch at which work begins, if the repository also has main or master,
+	// which its user may expect; else empty.
+	otherBase string
+	written   *wiring.Project // with the workflow that will be written
+	folder    string          // the absolute path of the issues, for --tracker file
 	// of the issue that was written; empty if the folder already contained issues
 	firstPath string
 	first     string // the identifier of an issue in an active state; empty for none

@@ -12,7 +12,15 @@ import (
 // Edit opens a file in the operator's editor and waits for its end: $VISUAL, $EDITOR, or else
 // the first of editor, vi and nano that is installed.
 func (w *Env) Edit(ctx context.Context, path string) error {
-	editor := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"), installedEditor())
+	named := cmp.Or(w.Getenv("VISUAL"), w.Getenv("EDITOR"))
+	if named == "" && !w.OnTerminal() {
+		return reconcile.NewError(
+			"not_a_terminal",
+			"the editor needs a terminal",
+			"run it in one, set EDITOR to a program that needs none, or edit "+path+" yourself",
+		)
+	}
+	editor := cmp.Or(named, installedEditor())
 	failed := func(message string, err error) error {
 		hint := "set EDITOR to an installed program, or edit " + path + " yourself"
 		return &reconcile.Error{Code: "editor_failed", Message: message, Hint: hint, Err: err}

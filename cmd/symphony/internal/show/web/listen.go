@@ -55,22 +55,23 @@ func listen(ctx context.Context, w *environ.Env, o Options) (net.Listener, error
 		network = "tcp4" // otherwise 0.0.0.0 would include IPv6
 	}
 	l, err := config.Listen(ctx, network, address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return nil, reconcile.NewError(
-			"listen_failed",
-			err.Error(),
-			"another program uses the port: choose one with --port, or any free one with --port 0",
-		)
-	}
 	if err != nil {
-		return nil, reconcile.NewError(
-			"listen_failed",
-			err.Error(),
-			"--listen, or server.host in WORKFLOW.md, names an address of this machine: "+
-				"HOST, HOST:PORT or unix:PATH",
-		)
+		return nil, listenError(err)
 	}
 	return l, nil
+}
+
+// listenError is the error of an address at which the server can't listen.
+func listenError(err error) error {
+	hint := "--listen, or server.host in WORKFLOW.md, names an address of this machine: " +
+		"HOST, HOST:PORT or unix:PATH"
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		hint = "another program uses the port: choose one with --port, or any free one with --port 0"
+	case errors.Is(err, syscall.EACCES):
+		hint = "ports below 1024 need root: choose another one with --port, to which a proxy can pass on port 80"
+	}
+	return reconcile.NewError("listen_failed", err.Error(), hint)
 }
 
 // tcpAddress is the host and the port to listen at.
