@@ -377,7 +377,13 @@ func (g *agentProcess) exitError(exit host.Exit) error {
 	if words != "" {
 		message += ": " + words
 	}
-	return &agent.Error{Code: agent.CodePortExit, Message: message}
+	exited := &agent.Error{Code: agent.CodePortExit, Message: message}
+	if g.environ == nil && exit.Code == 0 {
+		// an app-server waits for messages: this ended as it would for anybody
+		exited.Cause = agent.CodeIncompatible
+		exited.Message += fmt.Sprintf(", before it answered: %q does not start codex app-server", g.Config.Command)
+	}
+	return exited
 }
 
 // killed reports whether a signal ended the agent, perhaps below a wrapper, or its exit is not

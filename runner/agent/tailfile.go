@@ -102,17 +102,26 @@ func (t *TailFile) Close() error {
 	return t.file.Close()
 }
 
-// LastWords returns the last line of an agent's stderr that is not a log record, "" if there
-// is none. It often tells why the agent exited; log records do not, because a healthy agent
-// logs errors too.
+// LastWords returns why an agent ended, as its stderr tells it, "" if that says nothing: the
+// last line that begins with "error:", and the line at the end if that names its cause; without
+// such a line the last one. The lines behind an error are often about --help. Log records do not
+// count, because a healthy agent logs errors too.
 func LastWords(stderr string) string {
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)
+	last := ""
+	cause := ""
 	for _, line := range slices.Backward(strings.Split(stderr, "\n")) {
 		line = strings.TrimSpace(colours.ReplaceAllString(line, ""))
-		if line != "" && !logRecord.MatchString(line) {
-			return line
+		switch {
+		case line == "" || logRecord.MatchString(line):
+		case strings.HasPrefix(strings.ToLower(line), "error:"):
+			return strings.TrimSuffix(line+": "+cause, ": ")
+		case line == "Caused by:":
+			cause = last
+		case last == "":
+			last = line
 		}
 	}
-	return ""
+	return last
 }

@@ -51,6 +51,10 @@ func TestLastWords(t *testing.T) {
 		"2026-11-20T08:00:00.1Z ERROR codex_core: no luck\n":                  "",
 		"Error: no auth\n2026-11-20T08:00:00.1Z  WARN codex_core: bye\n":      "Error: no auth",
 		"\x1b[31mError:\x1b[0m no auth\n2026-11-20T08:00:00Z INFO x\n\x1b[0m": "Error: no auth",
+		"error: unexpected argument '--model' found\n\nUsage: codex app-server\n\n" +
+			"For more information, try '--help'.\n": "error: unexpected argument '--model' found",
+		"Error: no config\n\nCaused by:\n    0: config.toml\n    1: line 3: no key\n": "Error: no config: 1: line 3: no key",
+		"a warning\nbash: codex: Permission denied\n":                                 "bash: codex: Permission denied",
 	} {
 		test.Equal(t, stderr, LastWords(stderr), want)
 	}

@@ -37,7 +37,7 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	}
 	var list []finding
 	if i, err := e.agent(); err != nil {
-		list = failWith(err)
+		list = e.notCodex(ctx, failWith(err))
 	} else {
 		list = ok("%s%s", cmp.Or(i.Server.Version, "unknown version"), path)
 		_, warning, err := wiring.RunnerConfig(e.p, e.config).CheckHome(ctx, wiring.ThisMachine(), i.Server.Home)
@@ -52,6 +52,19 @@ func checkCodex(ctx context.Context, e *environment) []finding {
 	if l := wiring.Launcher(ctx, e.p, e.config, e.loginEnv()); l.Program != "" &&
 		!e.config.Codex.TrustLauncher {
 		list = append(list, warn(wiring.LauncherWarning(l), runner.LauncherHint(l))...)
+	}
+	return list
+}
+
+// notCodex adds to the finding about a program that is not codex what it says of itself.
+func (e *environment) notCodex(ctx context.Context, list []finding) []finding {
+	found := programWord().FindStringSubmatch(e.config.Codex.Command)
+	if found == nil || list[0].code != string(agent.CodeIncompatible) {
+		return list
+	}
+	said, err := e.shell(ctx, text.ShellQuote(found[1])+" --version </dev/null | head -n 1")
+	if err == nil && said != "" {
+		list[0].Message += "; " + found[1] + " --version prints " + text.Short(text.Visible(said), mostSaid)
 	}
 	return list
 }

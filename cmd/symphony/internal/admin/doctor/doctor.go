@@ -100,6 +100,7 @@ var checks = []check{
 	{"git", needsLogin, checkGit, "", ofRepository},
 	{"gh", needsLogin, checkGh, "", ofRepository},
 	{"repository", needsLogin, checkRepository, "", ofRepository},
+	{"git lfs", needsLogin, checkLargeFiles, "", ofRepository},
 	{"commits", needsLogin, checkCommit, "", ofAgents},
 	{"signatures", needsLogin, checkSignature, "", ofRepository},
 	{"hooks", needsConfig, checkHooks, "", ofAgents},
@@ -274,11 +275,13 @@ func failWith(err error) (list []finding) {
 	case errors.As(err, &ofAgent):
 		// The chain of errors ends with the last output of the agent.
 		text := strings.TrimPrefix(err.Error(), string(ofAgent.Code)+": ")
+		code := cmp.Or(ofAgent.Cause, ofAgent.Code)
 		hint := cmp.Or(
-			words.Hint(string(ofAgent.Code), ""),
+			doctorHints[code],
+			words.Hint(string(code), ""),
 			"see the output of codex in a run with symphony logs ISSUE --stderr",
 		)
-		faults = append(faults, reconcile.NewError(string(ofAgent.Code), text, hint))
+		faults = append(faults, reconcile.NewError(string(code), text, hint))
 	case errors.Is(err, context.DeadlineExceeded):
 		faults = append(
 			faults,
@@ -301,6 +304,13 @@ func failWith(err error) (list []finding) {
 		})
 	}
 	return list
+}
+
+// doctorHints are the next steps for what codex did when doctor started it. There is no run whose
+// logs could be read.
+var doctorHints = map[agent.Code]string{
+	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +
+		"and codex's config.toml sets everything else",
 }
 
 func (f finding) in(list []finding) bool {

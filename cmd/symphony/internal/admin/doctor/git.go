@@ -152,6 +152,38 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	return nil
 }
 
+// checkLargeFiles reports that git-lfs is missing, if git wants it, or if the repository has
+// files of Git LFS as far as a clone here tells: git then can't check them out.
+func checkLargeFiles(ctx context.Context, e *environment) []finding {
+	repository := e.config.Repository
+	if repository.URL == "" || e.lacks(ctx, "git") || !e.lacks(ctx, "git-lfs") {
+		return nil
+	}
+	wanted, err := e.shell(ctx, "git config --get filter.lfs.process || git config --get filter.lfs.smudge")
+	if err != nil {
+		return failWith(err)
+	}
+	uses := ""
+	if dir := e.cloneHere(ctx); dir != "" {
+		uses, err = e.shell(ctx, "git -C "+text.ShellQuote(dir)+
+			" grep -l -e filter=lfs HEAD -- .gitattributes ':(glob)**/.gitattributes'")
+		if err != nil {
+			return failWith(err)
+		}
+	}
+	const missing = "git-lfs is not found"
+	hint := e.hintForProgram(ctx, "git-lfs")
+	switch {
+	case uses != "" && wanted != "":
+		return fail(missing+", and the repository has files of Git LFS: git can't check them out", hint)
+	case uses != "":
+		return warn(missing+", and the repository has files of Git LFS: agents see pointers in their place", hint)
+	case wanted != "":
+		return warn(missing+", and git is set up to use it: a repository with such files can't be checked out", hint)
+	}
+	return nil
+}
+
 // inScratch makes a script run in a new directory. It prints ok, or the output of the failed
 // script on a single line.
 func inScratch(script string) string {

@@ -73,15 +73,9 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 		}
 		return ""
 	}
-	repository := e.config.Repository.URL
-	dir := filepath.Dir(e.p.Path)
-	if filepath.IsAbs(repository) {
-		dir = repository
-	} else {
-		origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
-		if err != nil || !sameRepository(origin, repository) {
-			return ""
-		}
+	dir := e.cloneHere(ctx)
+	if dir == "" {
+		return ""
 	}
 	// An ignored file may be installed or built before.
 	file := text.ShellQuote(filepath.Clean(name))
@@ -97,6 +91,21 @@ func (e *environment) fileProblem(ctx context.Context, name string, shell, atHom
 		return "is not executable in the repository"
 	}
 	return ""
+}
+
+// cloneHere returns a directory with the repository, or with a clone of it around WORKFLOW.md;
+// empty if there is none.
+func (e *environment) cloneHere(ctx context.Context) string {
+	repository := strings.TrimPrefix(e.config.Repository.URL, "file://")
+	if filepath.IsAbs(repository) {
+		return repository
+	}
+	dir := filepath.Dir(e.p.Path)
+	origin, err := e.shell(ctx, "git -C "+text.ShellQuote(dir)+" remote get-url origin")
+	if err != nil || !sameRepository(origin, e.config.Repository.URL) {
+		return ""
+	}
+	return dir
 }
 
 // sameRepository reports whether two addresses lead to the same repository.

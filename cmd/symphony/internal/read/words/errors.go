@@ -74,7 +74,11 @@ var runErrors = []RunError{
 	{"response_timeout", "raise `codex.read_timeout_ms` if codex is only slow"},
 	{"turn_timeout, stalled", "`symphony logs ISSUE` shows what the agent did; " +
 		"raise `codex.turn_timeout_ms` or `codex.stall_timeout_ms` if it was only slow"},
-	{"port_exit", "`symphony logs ISSUE --stderr` shows why the agent ended"},
+	{
+		"port_exit",
+		"`symphony logs ISSUE --stderr` shows what the agent wrote about its end, and `symphony logs ISSUE` what it " +
+			"wrote to its stdout; if it does so at once, `symphony doctor` finds that, too",
+	},
 	{
 		"response_error, turn_failed, turn_cancelled",
 		"`symphony logs ISSUE` shows what led to codex's message",

@@ -287,7 +287,16 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 	switch {
 	case pr.o.File != "":
 		f.Path = filepath.Join(host.RunDir(pr.p.StateDir, runID), pr.o.File)
-		show = pr.printText
+		lines := 0
+		show = func(line []byte) {
+			lines++
+			pr.printText(line)
+		}
+		defer func() {
+			if lines == 0 && !pr.o.Follow {
+				pr.noteEmpty()
+			}
+		}()
 	case pr.o.Raw:
 		show = pr.printRaw
 	}
@@ -324,6 +333,12 @@ func (pr *printer) printLog(ctx context.Context, runID string) error {
 			return nil
 		}
 	}
+}
+
+// noteEmpty says that a log other than the events has no line, and where to look instead.
+func (pr *printer) noteEmpty() {
+	const note = "symphony: %s is empty; symphony logs %s shows what the agent did, and wrote to its stdout\n"
+	fmt.Fprintf(pr.w.Stderr, note, pr.o.File, text.ShellQuote(text.Visible(pr.identifier)))
 }
 
 // hold calls print now, or after the log was read if its line is then still among the last

@@ -1,0 +1,189 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// triedHints are the hints of errors of runs that name a command or a key, each with the script in
+// which the error happens and the hint is followed afterwards. A hint without a script says why.
+var triedHints = []struct{ codes, name, script, untried string }{
+	{"agent_auth", "codex.home", "all/doctor_mistakes", ""},
+	{"agent_policy", "symphony retry --fresh", "script/agent_policy", ""},
+	{"approval_required, turn_input_required", "agent.on_approval", "all/hints", ""},
+	{"approval_required, turn_input_required", "agent.on_question", "all/hints", ""},
+	{"branch_checked_out", "symphony deliver", "all/repository_local", ""},
+	{"branch_in_the_way", "repository.branch", "all/hints", ""},
+	{"branch_in_the_way", "symphony unblock", "all/hints", ""},
+	{
+		"codex_command_unsafe",
+		"codex.command",
+		"",
+		"all/launcher shows that doctor prints the path to write there",
+	},
+	{"codex_command_unsafe", "codex.trust_launcher", "codex/hostile_launcher", ""},
+	{"codex_command_unsafe", "symphony doctor", "all/launcher", ""},
+	{"codex_incompatible", "codex.command", "all/codex_incompatible", ""},
+	{"codex_incompatible", "symphony unblock", "all/hints", ""},
+	{"codex_not_found", "codex.command", "all/unblock", ""},
+	{"delivery_conflict", "symphony deliver", "all/delivery_conflict", ""},
+	{"delivery_conflict", "symphony takeover", "all/delivery_conflict", ""},
+	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},
+	{"delivery_incomplete", "symphony deliver", "all/delivery_complete", ""},
+	{"delivery_incomplete", "symphony takeover", "", "needs codex's own terminal: codex/takeover"},
+	{"git_identity_missing", "repository.git_email", "", "as repository.git_name"},
+	{
+		"git_identity_missing",
+		"repository.git_name",
+		"",
+		"every script has an identity; TestIdentity has the error",
+	},
+	{"git_identity_missing", "symphony unblock", "", "as repository.git_name"},
+	{"git_limit", "symphony retry", "", "takes commits with millions of files"},
+	{"hand_over_refused", "symphony deliver", "all/delivery_complete", ""},
+	{"hand_over_refused", "symphony retry", "all/hand_over_refused", ""},
+	{"hook_failed, hook_timeout", "symphony logs --hooks", "script/hooks_fail", ""},
+	{
+		"host_died, host_ended, host_failed, host_mismatch, host_unverified, host_withdrawn",
+		"symphony logs --worker",
+		"",
+		"all/hosts_repository shows the log of such a worker",
+	},
+	{"host_lost", "symphony retry --host-is-gone", "", "all/hosts_lost does it without naming the code"},
+	{"host_system, host_unusable", "symphony unblock", "all/slurm", ""},
+	{"host_unreachable, engine_missing", "symphony hosts", "all/hosts", ""},
+	{"invalid_branch", "repository.branch", "all/hints", ""},
+	{"max_tokens", "agent.max_tokens", "codex/max_tokens", ""},
+	{"max_tokens", "symphony retry", "script/max_tokens", ""},
+	{
+		"network",
+		"symphony retry --fresh",
+		"",
+		"a scripted agent has no network to lose; all/retry_fresh shows what --fresh does",
+	},
+	{"never_starts", "symphony retry", "", "takes a cluster: all/slurm shows the hold"},
+	{"port_exit", "symphony doctor", "all/hints", ""},
+	{"port_exit", "symphony logs", "all/agent_faults", ""},
+	{"port_exit", "symphony logs --stderr", "all/hints", ""},
+	{"repository_changed", "repository.url", "all/repository_changed", ""},
+	{"repository_unavailable", "repository.base", "script/doctor", ""},
+	{"repository_unavailable", "repository.url", "all/repository_local", ""},
+	{"repository_unavailable", "symphony doctor", "all/repository_ssh", ""},
+	{"repository_unavailable", "symphony unblock", "all/repository_ssh", ""},
+	{"response_error, turn_failed, turn_cancelled", "symphony logs", "all/agent_faults", ""},
+	{"response_timeout", "codex.read_timeout_ms", "all/doctor_mistakes", ""},
+	{"run_failed", "symphony logs --worker", "", "no known fault has this code"},
+	{"sandbox_failed", "agent.writable_roots", "", "only the real sandbox fails so: codex/sandbox_failed"},
+	{"sandbox_unavailable", "codex.turn_sandbox_policy", "codex/doctor", ""},
+	{"state_missing, state_corrupt", "symphony stop --all", "all/state_restored", ""},
+	{"template_render_error", "symphony prompt", "script/prompt", ""},
+	{"turn_timeout, stalled", "codex.stall_timeout_ms", "codex/stalled", ""},
+	{"turn_timeout, stalled", "codex.turn_timeout_ms", "all/hints", ""},
+	{"turn_timeout, stalled", "symphony logs", "codex/stalled", ""},
+	{"verify_failed", "symphony deliver --unverified", "all/verify", ""},
+	{"verify_failed", "symphony retry", "all/verify", ""},
+	{"verify_failed", "symphony show", "all/verify_checkout", ""},
+	{"verify_failed", "symphony verify", "all/verify_checkout", ""},
+	{"verify_unusable", "symphony verify", "all/verify", ""},
+	{"verify_unusable", "verify.command", "all/verify", ""},
+	{"worker_lost, worker_frozen, spawn_failed", "symphony logs --worker", "script/killed", ""},
+	{"workspace_foreign", "workspace.root", "", "all/root_of_two shows the error"},
+	{"workspace_gone", "symphony deliver", "", "as symphony restore"},
+	{"workspace_gone", "symphony restore", "", "all/trash shows what restore puts back"},
+	{"workspace_gone", "symphony retry", "all/delivery_conflict", ""},
+	{"workspace_root_unusable", "workspace.root", "all/doctor_mistakes", ""},
+	{
+		"workspace_taken",
+		"symphony prune",
+		"",
+		"all/other_linear has two issues with one identifier; all/prune removes workspaces",
+	},
+	{"workspace_untrusted", "symphony retry", "", "all/guard_hooks shows the error"},
+}
+
+// TestHintsAreTried checks that each hint that names a command of symphony or a key is followed
+// in a script, after the error: it finds the fault or mends it there.
+func TestHintsAreTried(t *testing.T) {
+	var named []string
+	for _, e := range words.RunErrors() {
+		for _, name := range namesInHint(e.Next) {
+			named = append(named, e.Codes+": "+name)
+		}
+	}
+	var listed []string
+	for _, h := range triedHints {
+		hint := h.codes + ": " + h.name
+		listed = append(listed, hint)
+		if !slices.Contains(named, hint) {
+			t.Errorf("%s: no hint says that", hint)
+		}
+		if (h.script == "") == (h.untried == "") {
+			t.Errorf("%s: give the script, or why there is none", hint)
+		}
+		if h.script != "" && !isTried(t, h.codes, h.name, h.script) {
+			t.Errorf("%s: %s does not follow the hint after the error", hint, h.script)
+		}
+	}
+	for _, hint := range named {
+		if !slices.Contains(listed, hint) {
+			t.Errorf("%s: add it to triedHints, with a script that follows the hint", hint)
+		}
+	}
+}
+
+// namesInHint returns the commands of symphony, without the issue, and the keys that a hint names
+// between backquotes.
+func namesInHint(hint string) (names []string) {
+	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(hint, -1) {
+		name := strings.Join(slices.DeleteFunc(
+			strings.Fields(m[1]),
+			func(word string) bool { return word == "ISSUE" },
+		), " ")
+		key, _, _ := strings.Cut(name, ":")
+		isKey := slices.ContainsFunc(workflow.Keys(), func(k workflow.Key) bool { return k.Name == key })
+		switch {
+		case strings.HasPrefix(name, "symphony ") && !slices.Contains(names, name):
+			names = append(names, name)
+		case isKey && !slices.Contains(names, key):
+			names = append(names, key)
+		}
+	}
+	return names
+}
+
+// isTried reports whether a script shows one of the codes, and later runs the command or sets the
+// key. A script that makes the error without naming its code says so in a comment.
+func isTried(t *testing.T, codes, name, script string) bool {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("../../testdata", script+".txtar"))
+	if err != nil {
+		t.Error(err)
+		return false
+	}
+	happened := false
+	for line := range strings.Lines(string(data)) {
+		if happened && follows(line, name) {
+			return true
+		}
+		isCode := func(code string) bool { return strings.Contains(line, code) }
+		happened = happened || slices.ContainsFunc(strings.Split(codes, ", "), isCode)
+	}
+	return false
+}
+
+// follows reports whether a line of a script runs a command with its flags, or sets a key.
+func follows(line, name string) bool {
+	list := strings.Fields(name)
+	if list[0] != "symphony" {
+		return regexp.MustCompile(`\bset ` + regexp.QuoteMeta(name) + `\b`).MatchString(line)
+	}
+	runs := regexp.MustCompile(`\bsymphony ` + list[1] + `\b`).MatchString(line)
+	return runs && !slices.ContainsFunc(list[2:], func(flag string) bool { return !strings.Contains(line, flag) })
+}
