@@ -159,6 +159,24 @@ func HeldClaim(issue Issue, project, reason, message string, now time.Time) Clai
 	return (&Snapshot{Now: now}).hold(c, reason, message)
 }
 
+// DeliveryClaim returns a new claim for an issue that was handed over, so that the commits in the
+// workspace of its last run are delivered again. It is released after that.
+func DeliveryClaim(last Run, project string, now time.Time) Claim {
+	return Claim{
+		IssueID:       last.IssueID,
+		Identifier:    last.Identifier,
+		Issue:         last.Issue,
+		Project:       project,
+		ClaimedAt:     now,
+		UpdatedAt:     now,
+		Status:        Waiting,
+		Kind:          Delivering,
+		DueAt:         now,
+		WorkspaceRoot: last.WorkspaceRoot,
+		Delivery:      Delivery{Due: true, Host: last.Host, Root: last.WorkspaceRoot},
+	}
+}
+
 // maxInterruptions is how many interruptions in a row hold an issue.
 const maxInterruptions = 3
 
@@ -170,6 +188,9 @@ func (p *planner) caps() {
 			continue
 		}
 		if reason, message := p.s.reachedCap(*c); reason != "" {
+			if h := c.Delivery.Handover; h.Refused() { // why the runs before it did not end
+				message += "; " + strings.ReplaceAll(h.Verification.String(), "`", "")
+			}
 			next := p.s.hold(*c, reason, message)
 			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))
 			delete(p.eligible, c.IssueID)

@@ -553,6 +553,17 @@ func TestVerifyRefuses(t *testing.T) {
 	}).answer(one).Snapshot)
 	equal(t, "refused", story(plan), "dispatch A-1 continuation")
 	equal(t, "what its agent is told", plan.Actions[0].Change.Insert.Delivery.Handover == refused, true)
+	idle := compute(newScene().claim(one, func(c *Claim) {
+		c.Kind = Continuation
+		c.IdleRuns = 3
+		c.Delivery.Handover = refused
+	}).answer(one).Snapshot)
+	equal(
+		t,
+		"a later hold says why the runs did not end",
+		idle.claims[one.ID].HoldMessage,
+		"3 runs in a row changed nothing; not verified a: , 0s, exit code 1",
+	)
 	failed := func(c *Claim, r *Run) {
 		r.Outcome = Failed
 		r.ErrorCode = HoldVerifyFailed

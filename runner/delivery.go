@@ -77,6 +77,7 @@ func (d *deliveryStep) deliverSince(
 		Repository: repository,
 		Branch:     branch,
 		Delivered:  last.Commit,
+		Again:      d.run.Kind == reconcile.DeliveryRun,
 		Timeout:    max(repositoryTimeout, d.Config.Hooks.Timeout),
 		Env:        env,
 	})
@@ -237,7 +238,13 @@ func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 	run := d.rec.get()
 	delivers := d.Config.Repository.Deliver && d.space != nil && run.Turns > 0
-	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() || ctx.Err() != nil {
+	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() {
+		return
+	}
+	if ctx.Err() != nil {
+		if delivers && !run.Delivery.Handover.Waits() {
+			d.noteNoCommits(ctx)
+		}
 		return
 	}
 	err := d.deliverAndHandOver(ctx, delivers)
@@ -250,6 +257,22 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 		r.Delivery.Message = d.Redactor.Text(message)
 	})
 	d.warn("the work was not delivered", err)
+}
+
+// noCommitsPatience is how long a stop may take to look for commits: the run is to end soon.
+const noCommitsPatience = 2 * time.Second
+
+// noteNoCommits records that nothing remains to be delivered, if the stopped agent has made no
+// commit. Otherwise a hold would say that its work is not delivered.
+func (d *deliveryStep) noteNoCommits(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noCommitsPatience)
+	defer cancel()
+	found, err := d.Machine.Inspect(ctx, host.WorkspaceRequest{Path: d.space.Path})
+	git := found.Git
+	if err != nil || git == nil || git.Ahead == nil || *git.Ahead > 0 || len(git.Elsewhere) > 0 {
+		return
+	}
+	d.rec.change(func(r *reconcile.Run) { r.Delivery.Done = true })
 }
 
 // deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands

@@ -164,7 +164,9 @@ type DeliverRequest struct {
 	Commit string
 	// Try asks only whether the commits could be pushed, as far as they decide that
 	// themselves.
-	Try     bool
+	Try bool
+	// Again pushes the commits again if Delivered has them all and Branch was deleted since.
+	Again   bool
 	Timeout time.Duration
 	Env     []string // of CloneRequest
 }

@@ -138,6 +138,9 @@ func (m *Mirror) Deliver(
 		return answer, err
 	}
 	answer.Commits, err = d.countNew(ctx)
+	if err == nil && answer.Commits == 0 && q.Again {
+		answer.Commits, err = d.countGone(ctx)
+	}
 	if err != nil || answer.Commits == 0 {
 		return answer, err
 	}
@@ -366,6 +369,20 @@ func (d *delivery) countNew(ctx context.Context) (n int, err error) {
 	}
 	n, err = strconv.Atoi(out)
 	return n, d.failed(host.CodeDeliveryFailed, "count the commits", err)
+}
+
+// countGone returns the number of commits that the last delivery pushed, if its branch is gone:
+// then nothing counts as delivered. It is 0 if the branch exists.
+func (d *delivery) countGone(ctx context.Context) (int, error) {
+	if d.Commit == "" || d.last == "" {
+		return 0, nil
+	}
+	at, err := d.remoteCommit(ctx, d.branch)
+	if err != nil || at != "" {
+		return 0, d.failed(host.CodeDeliveryFailed, "", err)
+	}
+	d.last = ""
+	return d.countNew(ctx)
 }
 
 // push pushes the commit to the branch, and makes sure that it is there, whatever git push

@@ -3,6 +3,7 @@ package operate
 import (
 	"cmp"
 	"context"
+	"errors"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -47,6 +48,9 @@ func (c Delivery) do(ctx context.Context, p *wiring.Project, runPass passRunner)
 	if err != nil {
 		return done, err
 	}
+	if err := pass.WaitSettled(ctx, p, run); err != nil {
+		return done, err
+	}
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
 		return done, reconcile.NewError(
 			cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
@@ -77,6 +81,9 @@ func deliver(ctx context.Context, p *wiring.Project, c Delivery, runPass passRun
 // deliver stores the command, runs a pass for it, and finds the delivery run that was started
 // since. Its error is not_started if there is none.
 func (o *operation) deliver(ctx context.Context) error {
+	if err := o.claimAgain(ctx); err != nil {
+		return err
+	}
 	if err := o.undeliverable(ctx); err != nil {
 		return err
 	}
@@ -108,6 +115,40 @@ func (o *operation) deliver(ctx context.Context) error {
 		"the pass did not deliver "+o.command.Identifier,
 		"symphony show "+o.command.Identifier+" explains it",
 	)
+}
+
+// claimAgain claims an issue that was handed over with commits, as long as its workspace exists:
+// its branch may have been deleted, and is then pushed again. It does nothing for other issues.
+func (o *operation) claimAgain(ctx context.Context) error {
+	cfg, err := o.p.ConfigWithoutKey()
+	if err != nil {
+		return err
+	}
+	if o.command.Verb != reconcile.VerbDeliver || !cfg.Repository.Delivers() {
+		return nil
+	}
+	_, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
+	if err != nil || claimed {
+		return err
+	}
+	_, delivered, err := o.db.Views.Delivered(ctx, o.command.IssueID)
+	if err != nil || !delivered {
+		return err
+	}
+	last, found, err := o.db.Runs.Last(ctx, o.command.IssueID)
+	if err != nil || !found || last.WorkspacePath == "" {
+		return err
+	}
+	if last.Host == "" && !wiring.Exists(last.WorkspacePath) {
+		return nil
+	}
+	now := o.p.Env.Now()
+	claim := reconcile.DeliveryClaim(last, wiring.Policy(cfg).Project, now)
+	err = o.db.Store.Commit(ctx, now, reconcile.Change{Claim: &claim})
+	if errors.Is(err, reconcile.ErrConflict) { // a pass has claimed it meanwhile
+		return nil
+	}
+	return err
 }
 
 // undeliverable returns an error if there is nothing that a delivery could push now.

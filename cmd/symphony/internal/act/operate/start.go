@@ -133,6 +133,12 @@ func notStarted(issue *reconcile.Issue, r pass.Result, claim *reconcile.Claim) e
 func skippedError(s reconcile.Skip) error {
 	message := fmt.Sprintf("%s: %s (%s)", s.Identifier, s.Message, s.Reason)
 	switch s.Reason {
+	case reconcile.SkipPaused:
+		return reconcile.NewError(
+			"not_started",
+			"the project is paused: no run of "+s.Identifier+" starts",
+			"symphony resume ends the pause; then repeat the command",
+		)
 	case reconcile.SkipLabel, reconcile.SkipAssignee, reconcile.SkipBlockedBy:
 		message = s.Identifier + ": " + s.Message
 	}
@@ -146,9 +152,13 @@ func skippedError(s reconcile.Skip) error {
 // claimedError is the error for an issue whose claim is the reason that no run of it starts.
 func claimedError(name string, c *reconcile.Claim) error {
 	if c.Status == reconcile.Held {
+		message := name + " is held: " + c.HoldMessage
+		if c.HoldReason == reconcile.HoldOperator {
+			message = name + " is " + c.HoldMessage // held by an operator
+		}
 		return reconcile.NewError(
 			"not_started",
-			fmt.Sprintf("%s is held (%s): %s", name, c.HoldReason, c.HoldMessage),
+			message,
 			"symphony retry "+name,
 		)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/runner/proc"
 	"github.com/symphony-cron/symphony/state"
 )
 
@@ -65,6 +66,32 @@ func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Ru
 				"ended by a signal; the run of "+name+" continues",
 				"symphony logs -f "+name+" follows it, symphony stop "+name+" ends it",
 			).WithCause(ctx.Err())
+		}
+	}
+}
+
+// settlePatience is how long WaitSettled waits at most. Another pass may have the lock.
+const settlePatience = 15 * time.Second
+
+// WaitSettled waits until a pass settled a run that has ended, so that the next command sees
+// the decision about its issue. The run's worker starts that pass as it ends; after the death of
+// a worker none may come.
+func WaitSettled(ctx context.Context, p *wiring.Project, run reconcile.Run) error {
+	if run.Outcome == reconcile.Lost {
+		return nil
+	}
+	db, err := wiring.OpenForReading(ctx, p)
+	if err != nil {
+		return err
+	}
+	defer db.Close()
+	for end := proc.Monotonic() + settlePatience; ; {
+		now, err := db.Runs.Find(ctx, run.ID)
+		if err != nil || now.Settled {
+			return err
+		}
+		if proc.Monotonic() > end || !wiring.Sleep(ctx, wiring.WaitStep) {
+			return nil
 		}
 	}
 }
