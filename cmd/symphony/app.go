@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/urfave/cli/v2"
 )
 
@@ -81,7 +84,7 @@ func newApp(w *term.Env) *cli.App {
 		OnUsageError:   func(c *cli.Context, err error, _ bool) error { return flagError(c, err) },
 		Action: func(c *cli.Context) error {
 			if c.NArg() > 0 {
-				return unknownCommand(c.App, c.Args().First())
+				return unknownCommand(c.App, c.Args().Slice())
 			}
 			return cli.ShowAppHelp(c)
 		},
@@ -108,19 +111,46 @@ func newApp(w *term.Env) *cli.App {
 	return app
 }
 
-func unknownCommand(app *cli.App, name string) error {
+// unknownCommand is the error for words that begin with no command of ours. In "get issues" the
+// second word is one, and the first what other tools put before it.
+func unknownCommand(app *cli.App, words []string) error {
+	name := words[0]
+	if task, known := notOurs[strings.ToLower(name)]; known {
+		return reconcile.NewError("usage", fmt.Sprintf("unknown command %q", name), task)
+	}
 	var names []string
 	for _, c := range app.Commands {
 		if !c.Hidden {
 			names = append(names, c.Name)
 		}
 	}
+	if len(words) > 1 && slices.Contains(names, words[1]) {
+		return exit.Usage("unknown command %q, did you mean %q?", name, words[1])
+	}
 	return exit.Usage("unknown command %q%s", name, didYouMean(name, synonyms, names, "%q"))
 }
 
-// didYouMean suggests our word for a word of another tool, otherwise a similar known word.
+// notOurs tells how to do what other tools do with a command of that name, and symphony with
+// none.
+var notOurs = map[string]string{
+	"auth":        loginTask,
+	"login":       loginTask,
+	"logout":      "symphony has no account of its own: codex logout ends the login of the agents",
+	"self-update": wiring.UpgradeHint,
+	"uninstall":   "symphony schedule remove ends the passes, symphony projects remove deletes what they left",
+	"update":      wiring.UpgradeHint,
+	"upgrade":     wiring.UpgradeHint,
+}
+
+const loginTask = "codex login logs the agents in; the key of the tracker is in the environment file, " +
+	"which symphony doctor names"
+
+// didYouMean suggests our word for a word of another tool, otherwise a similar known word. A
+// synonym may have several words, of which the first is known.
 func didYouMean(word string, synonyms map[string]string, known []string, format string) string {
-	if meant := synonyms[strings.ToLower(word)]; meant != "" {
+	meant := synonyms[strings.ToLower(word)]
+	first, _, _ := strings.Cut(meant, " ")
+	if slices.Contains(known, first) {
 		known = []string{meant}
 		word = meant
 	}
@@ -226,14 +256,27 @@ func unknownFlag(c *cli.Command, name string) error {
 	var known []string
 	for _, f := range c.Flags {
 		long := f.Names()[0]
-		if len(name) == 1 && len(long) > 1 && long[0] == name[0] { // -a for --all
+		if len(name) == 1 && name != "o" && len(long) > 1 && long[0] == name[0] { // -a for --all
 			return exit.Usage("%s: unknown flag -%s, did you mean --%s?", c.Name, name, long)
 		}
 		if len(long) > 1 {
 			known = append(known, long)
 		}
 	}
-	return exit.Usage("%s: unknown flag %s%s", c.Name, dashed(name), text.DidYouMean(name, known, "--%s"))
+	if name == "project" {
+		const message = "%s: --project all is for commands about several projects; -w FILE names one"
+		return exit.Usage(message, c.Name)
+	}
+	return exit.Usage("%s: unknown flag %s%s", c.Name, dashed(name),
+		didYouMean(name, flagSynonyms, known, "--%s"))
+}
+
+// flagSynonyms map other tools' names of flags to ours.
+var flagSynonyms = map[string]string{
+	"format": "json",
+	"lines":  "tail",
+	"o":      "json",
+	"output": "json",
 }
 
 // exampleText is the last part of a command's description.

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
@@ -32,6 +33,44 @@ func workflowFlags(more ...cli.Flag) []cli.Flag {
 	}, more...)
 }
 
+// projectFlag is the flag of the commands that take every project of the account.
+func projectFlag() cli.Flag {
+	return &cli.StringFlag{
+		Name:  allProjects,
+		Usage: projectUsage,
+	}
+}
+
+const (
+	// allProjects is the name of that flag. The flag of init with that name has another usage.
+	allProjects  = "project"
+	projectUsage = "`all`: every project of the account; or repeat -w for some of them"
+)
+
+// betweenPaths separates the paths of several -w, which arrange joins: the library would keep
+// only the last. No path contains it.
+const betweenPaths = "\x00"
+
+// workflows returns the path of each -w.
+func workflows(c *cli.Context) []string {
+	if !c.IsSet("workflow") {
+		return nil
+	}
+	return strings.Split(c.String("workflow"), betweenPaths)
+}
+
+// workflowIn returns the path in the words of a flag of the command, if the flag is -w.
+func workflowIn(command *cli.Command, words []string) (path string, is bool) {
+	name, path, given := strings.Cut(strings.TrimLeft(words[0], "-"), "=")
+	if name != "w" && name != "workflow" || flagOf(command, "workflow") == nil {
+		return "", false
+	}
+	if !given {
+		path = words[1]
+	}
+	return path, true
+}
+
 // arrange moves the flags of a command before its arguments, because urfave/cli treats a flag
 // that follows an argument as another argument. A flag may also come before the command. Empty
 // arguments and flag values are refused.
@@ -48,12 +87,12 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 	}
 	command := app.Command(args[at])
 	if command == nil {
-		return nil, unknownCommand(app, args[at])
+		return nil, unknownCommand(app, args[at:])
 	}
 	if command.SkipFlagParsing {
 		return args, nil
 	}
-	var flags, plain []string
+	var flags, plain, paths []string
 	for rest := slices.Concat(args[1:at], args[at+1:]); len(rest) > 0; {
 		word := rest[0]
 		rest = rest[1:]
@@ -69,8 +108,13 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			if err != nil {
 				return nil, err
 			}
-			flags = append(flags, flag...)
 			rest = rest[taken:]
+			path, isWorkflow := workflowIn(command, flag)
+			if isWorkflow {
+				paths = append(paths, path)
+				continue
+			}
+			flags = append(flags, flag...)
 		default:
 			plain = append(plain, word)
 		}
@@ -83,6 +127,9 @@ func arrange(app *cli.App, args []string) ([]string, error) {
 			command.Name,
 			at+1,
 		)
+	}
+	if len(paths) > 0 {
+		flags = append(flags, "--workflow", strings.Join(paths, betweenPaths))
 	}
 	return slices.Concat([]string{args[0], command.Name}, flags, []string{"--"}, plain), nil
 }
@@ -163,7 +210,7 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 	args := c.Args().Slice()
 	switch {
 	case len(args) < len(names):
-		return nil, "", exit.Usage("%s: %s is missing", c.Command.Name, names[len(args)])
+		return nil, "", argumentMissing(c, names[len(args)])
 	case len(args) > len(names)+1:
 		return nil, "", exit.Usage("%s: unexpected argument %q", c.Command.Name, args[len(names)+1])
 	}
@@ -185,6 +232,15 @@ func arguments(w *term.Env, c *cli.Context, names ...string) ([]string, string, 
 		)
 	}
 	return args[:len(names)], workflow, nil
+}
+
+// argumentMissing is the error for an argument that is missing. It says where to find one.
+func argumentMissing(c *cli.Context, name string) error {
+	where := map[string]string{
+		"ISSUE":   "; symphony ps --all lists the issues",
+		"REQUEST": "; symphony ps lists the requests",
+	}[name]
+	return exit.Usage("%s: %s is missing%s", c.Command.Name, name, where)
 }
 
 // isWord reports whether an argument is no workflow but a word, such as the subcommand of
@@ -233,6 +289,9 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 			positional,
 		)
 	}
+	if len(workflows(c)) > 1 {
+		return nil, exit.Usage("%s: -w is given twice, and the command is about one project", c.Command.Name)
+	}
 	path := cmp.Or(c.String("workflow"), positional)
 	named := w.Getenv("SYMPHONY_WORKFLOW")
 	if path == "" && named != "" && !wiring.Exists(w.Absolute(named)) {
@@ -246,7 +305,11 @@ func openProject(w *term.Env, c *cli.Context, positional string) (*wiring.Projec
 			w.Note(slog.LevelInfo, "using "+path)
 		}
 	}
-	path = cmp.Or(path, "WORKFLOW.md")
+	return openAt(w, cmp.Or(path, "WORKFLOW.md"), stateDir)
+}
+
+// openAt opens the project of the workflow at a path.
+func openAt(w *term.Env, path, stateDir string) (*wiring.Project, error) {
 	info, err := os.Stat(w.Absolute(path))
 	if err == nil && info.IsDir() {
 		return nil, exit.Usage("%s is a directory; give the workflow file in it", path)
@@ -270,23 +333,26 @@ func findProject(w *term.Env, command, stateDir string) (path, dir string) {
 	return wiring.FindWorkflow(w.Environment()), stateDir
 }
 
-// openProjects opens the projects of the workflows that are given as arguments, or the project
-// that openProject finds.
+// openProjects opens the projects of the workflows that are given as arguments, or with several
+// -w, or the project that openProject finds.
 func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err error) {
-	paths := c.Args().Slice()
-	switch {
-	case len(paths) < 2:
-		p, err := openProject(w, c, strings.Join(paths, ""))
+	paths := append(workflows(c), c.Args().Slice()...)
+	if len(paths) < 2 {
+		p, err := openProject(w, c, strings.Join(c.Args().Slice(), ""))
 		return []*wiring.Project{p}, err
-	case c.IsSet("workflow"):
-		return nil, exit.Usage("%s: -w names one workflow; give several as arguments", c.Command.Name)
-	case c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "":
+	}
+	return openEach(w, c, paths)
+}
+
+// openEach opens the projects of several workflows.
+func openEach(w *term.Env, c *cli.Context, paths []string) (list []*wiring.Project, err error) {
+	if c.IsSet("state-dir") || w.Getenv("SYMPHONY_STATE_DIR") != "" {
 		const message = "%s: several workflows cannot share a state directory: leave out --state-dir " +
 			"and SYMPHONY_STATE_DIR"
 		return nil, exit.Usage(message, c.Command.Name)
 	}
 	for _, path := range paths {
-		p, err := openProject(w, c, path)
+		p, err := openAt(w, path, "")
 		if err != nil {
 			return nil, err
 		}
@@ -297,4 +363,40 @@ func openProjects(w *term.Env, c *cli.Context) (list []*wiring.Project, err erro
 		list = append(list, p)
 	}
 	return list, nil
+}
+
+// namesSeveral reports whether a command line is about several projects, however many there
+// are: with --project all or with -w more than once.
+func namesSeveral(c *cli.Context) bool {
+	flag, is := flagOf(c.Command, allProjects).(*cli.StringFlag)
+	if !is || flag.Usage != projectUsage {
+		return false
+	}
+	return c.IsSet(allProjects) || len(workflows(c)) > 1
+}
+
+// chosenProjects opens the projects of a command that takes several: every project of the
+// account, the projects of each -w, or the project that openProject finds.
+func chosenProjects(w *term.Env, c *cli.Context, positional string) ([]view.Named, error) {
+	name := c.Command.Name
+	switch {
+	case !namesSeveral(c):
+		p, err := openProject(w, c, positional)
+		if err != nil {
+			return nil, err
+		}
+		return []view.Named{{Project: p, Name: p.Name()}}, nil
+	case c.IsSet(allProjects) && c.String(allProjects) != "all":
+		const message = "%s: --project takes the word all, for every project; -w FILE names another one"
+		return nil, exit.Usage(message, name)
+	case positional != "":
+		return nil, exit.Usage("%s: %q beside several projects: name each workflow with -w", name, positional)
+	case c.IsSet(allProjects) && (c.IsSet("workflow") || c.IsSet("state-dir")):
+		return nil, exit.Usage("%s: --project all is every project: leave out -w and --state-dir", name)
+	case c.IsSet(allProjects):
+		all, err := wiring.AllProjects(w.Environment())
+		return view.Name(c.Context, all), err
+	}
+	list, err := openEach(w, c, workflows(c))
+	return view.Name(c.Context, list), err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -95,7 +96,7 @@ func answerCommand(w *term.Env) *cli.Command {
 		)...),
 		Action: func(c *cli.Context) error {
 			if c.NArg() == 0 {
-				return exit.Usage("answer: REQUEST is missing")
+				return requestMissing(w, c)
 			}
 			d := requests.Decision{
 				How:     reconcile.DecideAnswer,
@@ -121,6 +122,30 @@ func answerCommand(w *term.Env) *cli.Command {
 			return decide(c, w, p, c.Args().First(), d)
 		},
 	}
+}
+
+// requestMissing is the error of a command without a REQUEST. It names the open requests, if
+// the project can be read.
+func requestMissing(w *term.Env, c *cli.Context) error {
+	missing := argumentMissing(c, "REQUEST")
+	p, err := openProject(w, c, "")
+	if err != nil {
+		return missing
+	}
+	db, err := wiring.OpenForReading(c.Context, p)
+	if err != nil {
+		return missing
+	}
+	defer db.Close()
+	open, err := view.OpenRequests(c.Context, p, db)
+	if err != nil {
+		return missing
+	}
+	if len(open) == 0 {
+		return exit.Usage("%s: REQUEST is missing, and no request is open", c.Command.Name)
+	}
+	names := text.Map(open, func(r reconcile.Request) string { return r.ID() })
+	return exit.Usage("%s: REQUEST is missing; open: %s", c.Command.Name, strings.Join(names, ", "))
 }
 
 // decideEach is the action of a command that decides a request, or several alike.

@@ -98,7 +98,7 @@ func helpTopic(app *cli.App, args []string) error {
 		return nil
 	}
 	if app.Command(args[2]) == nil {
-		return unknownCommand(app, args[2])
+		return unknownCommand(app, args[2:])
 	}
 	if len(args) > 3 {
 		return exit.Usage("help: unexpected argument %q", args[3])

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"reflect"
 
 	"github.com/urfave/cli/v2"
 
@@ -95,11 +96,18 @@ func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *c
 		Name:        name,
 		Usage:       usage,
 		UsageText:   usageText(name, "[WORKFLOW]"),
-		Description: description + "\n\n" + exampleText("symphony "+name),
-		Flags:       workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
-		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			return render.Apply(c.Context, w, p, operate.Change{Verb: verb})
-		}),
+		Description: description + "\n\n" + exampleText("symphony "+name, "symphony "+name+" --project all"),
+		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{
+			{"", reflect.TypeFor[pass.ResultJSON]()},
+			{severalName, reflect.TypeFor[operate.Several]()},
+		}, fieldsFlag(), projectFlag())...),
+		Action: onProjects(
+			w,
+			func(*cli.Context) operate.Change { return operate.Change{Verb: verb} },
+			func(c *cli.Context, p *wiring.Project, command operate.Change) error {
+				return render.Apply(c.Context, w, p, command)
+			},
+		),
 	}
 }
 
@@ -181,6 +189,9 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 		return err
 	}
 	render.RunEnd(w, p, run)
+	if err := pass.WaitSettled(ctx, p, run); err != nil {
+		return err
+	}
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
@@ -272,6 +283,9 @@ func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operat
 	if !w.JSON {
 		render.RunEnd(w, p, run)
 	}
+	if err := pass.WaitSettled(ctx, p, run); err != nil {
+		return err
+	}
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
 		return exit.Only(exit.Failed)
 	}
@@ -293,7 +307,7 @@ Exit code 1: something is still running; the output names it. 4: another pass ha
 Example:
 
     symphony stop ABC-7
-    symphony stop --all`,
+    symphony stop --all --project all`,
 		Flags: severalFlags[operate.StopJSON](
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
@@ -313,9 +327,13 @@ func stopAction(c *cli.Context, w *term.Env) error {
 		if _, err := os.Stat(w.Absolute(name)); name != "" && err != nil {
 			return exit.Usage("stop: ISSUE and --all cannot be combined, and there is no workflow %q", name)
 		}
-		return onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
-			return render.Stop(c.Context, w, p, operate.Stop{All: true, NoWait: c.Bool("no-wait")})
-		})(c)
+		return onProjects(
+			w,
+			func(c *cli.Context) operate.Stop { return operate.Stop{All: true, NoWait: c.Bool("no-wait")} },
+			func(c *cli.Context, p *wiring.Project, command operate.Stop) error {
+				return render.Stop(c.Context, w, p, command)
+			},
+		)(c)
 	case name == "" && !c.IsSet("filter"):
 		return exit.Usage("stop: ISSUE or --all is missing")
 	}

@@ -39,20 +39,57 @@ type jsonDocument struct {
 	typ  reflect.Type
 }
 
+// allProjectsName is the verb of the document that a command prints for several projects.
+const allProjectsName = "--project all"
+
 // fields are the names of the document's members, or of its elements' members if it is a list.
 func (d jsonDocument) fields() []string {
-	typ := d.typ
+	return text.Map(membersOf(d.typ), func(m jsonMember) string { return m.name })
+}
+
+// within returns the jq expression for a field of the document's members, such as .issues[].id
+// for id; empty if no member has it.
+func (d jsonDocument) within(field string) string {
+	start := ""
+	if d.typ.Kind() == reflect.Slice {
+		start = ".[]"
+	}
+	for _, m := range membersOf(d.typ) {
+		has := func(inner jsonMember) bool { return inner.name == field }
+		if !slices.ContainsFunc(membersOf(m.typ), has) {
+			continue
+		}
+		path := start + "." + m.name
+		if m.typ.Kind() == reflect.Slice {
+			path += "[]"
+		}
+		return path + "." + field
+	}
+	return ""
+}
+
+// jsonMember is a member of an object in JSON.
+type jsonMember struct {
+	name string
+	typ  reflect.Type
+}
+
+// membersOf returns the members of a struct, or of the structs in a list; none for other types.
+func membersOf(typ reflect.Type) []jsonMember {
 	for typ.Kind() == reflect.Pointer || typ.Kind() == reflect.Slice {
 		typ = typ.Elem()
 	}
-	var names []string
+	if typ.Kind() != reflect.Struct {
+		return nil
+	}
+	var list []jsonMember
 	for _, f := range reflect.VisibleFields(typ) {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.IsExported() && !f.Anonymous && name != "" && name != "-" {
-			names = append(names, name)
+			list = append(list, jsonMember{name, f.Type})
 		}
 	}
-	return names
+	return list
 }
 
 // jsonValue is the value of --json, which may be given with or without FIELDS.
@@ -98,9 +135,15 @@ func (v *jsonValue) accepts(word string) bool {
 		near := text.Nearest(word, d.fields())
 		return len(near) > 0 && max(len(near[0])-len(word), len(word)-len(near[0])) <= 2
 	}
+	isWithin := func(d jsonDocument) bool { return d.within(word) != "" }
 	isWord := strings.Trim(word, "abcdefghijklmnopqrstuvwxyz_") == ""
-	return strings.Contains(word, ",") ||
-		isWord && !slices.ContainsFunc(v.documents, isVerb) && slices.ContainsFunc(v.documents, isField)
+	if strings.Contains(word, ",") {
+		return true
+	}
+	if !isWord || slices.ContainsFunc(v.documents, isVerb) {
+		return false
+	}
+	return slices.ContainsFunc(v.documents, isField) || slices.ContainsFunc(v.documents, isWithin)
 }
 
 // Help lists the fields for the command's help.
@@ -143,17 +186,28 @@ func selectJSON(c *cli.Context, w *term.Env) error {
 		return exit.Usage("%s: --jq works only with --json", name)
 	}
 	verb := c.Args().First()
-	if takesSeveral(w, c) {
+	isAll := func(d jsonDocument) bool { return d.verb == allProjectsName }
+	switch {
+	case namesSeveral(c) && slices.ContainsFunc(v.documents, isAll):
+		verb = allProjectsName
+	case takesSeveral(w, c):
 		verb = severalName
 	}
 	for _, d := range v.documents {
-		if flag, isFlag := strings.CutPrefix(d.verb, "--"); isFlag && c.IsSet(strings.Fields(flag)[0]) {
+		flag, isFlag := strings.CutPrefix(d.verb, "--")
+		if isFlag && !isAll(d) && c.IsSet(flag) {
 			verb = d.verb
 		}
 	}
-	known := v.document(verb).fields()
+	document := v.document(verb)
+	known := document.fields()
 	for _, field := range v.fields {
-		if !slices.Contains(known, field) {
+		path := document.within(field)
+		switch {
+		case slices.Contains(known, field):
+		case path != "" && len(text.Nearest(field, known)) == 0:
+			return exit.Usage("%s: the field %q is inside others: --json --jq '%s' prints it", name, field, path)
+		default:
 			return exit.Usage("%s: unknown field %q of --json%s; there are %s",
 				name, field, text.DidYouMean(field, known, "%s"), strings.Join(known, ", "))
 		}

@@ -45,7 +45,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[view.Overview]()},
-				{"--project all", reflect.TypeFor[[]view.Overview]()},
+				{allProjectsName, reflect.TypeFor[[]view.Overview]()},
 			},
 			&cli.BoolFlag{
 				Name:  "all",
@@ -56,7 +56,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 				Value: wiring.PastRuns,
 				Usage: "with --all: only the newest `N` ended runs",
 			},
-			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+			projectFlag(),
 			&cli.StringSliceFlag{
 				Name:  "filter",
 				Usage: "only issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", "),
@@ -107,7 +107,7 @@ issue, title, time (oldest first) or tokens (most first); a leading - reverses t
 
 // showAgent prints the row of an agent if the only argument is its id.
 func showAgent(c *cli.Context, w *term.Env) (shown bool, err error) {
-	if c.NArg() != 1 || w.JSON || c.Bool("q") || c.Bool("watch") || c.IsSet("project") {
+	if c.NArg() != 1 || w.JSON || c.Bool("q") || c.Bool("watch") || namesSeveral(c) {
 		return false, nil
 	}
 	p, err := openProject(w, c, "")
@@ -132,17 +132,13 @@ func newOverviewOptions(c *cli.Context) (o render.OverviewOptions, err error) {
 		return o, exit.Usage("ps: -n must be at least 1, not %d", c.Int("n"))
 	case c.IsSet("limit") && c.Int("limit") < 1:
 		return o, exit.Usage("ps: --limit must be at least 1, not %d", c.Int("limit"))
-	case c.IsSet("project") && c.String("project") != "all":
-		return o, exit.Usage(
-			"ps: --project takes only all; -w FILE names another project, --filter project=NAME one of all",
-		)
 	case c.Bool("q") && c.IsSet("json"):
 		return o, exit.Usage("ps: -q and --json cannot be combined")
 	case c.Bool("q") && c.Bool("watch"):
 		return o, exit.Usage("ps: -q and --watch cannot be combined")
 	}
 	o = render.OverviewOptions{
-		Projects: c.IsSet("project"),
+		Projects: namesSeveral(c),
 		Quiet:    c.Bool("q"),
 		Pager:    !c.Bool("no-pager") && !c.Bool("watch"),
 	}
@@ -164,23 +160,29 @@ func overviewReader(
 		Search: out.Selection.Search(),
 		Issues: issues,
 	}
-	if out.Projects {
-		if c.NArg() > 0 || c.IsSet("workflow") || c.IsSet("state-dir") {
-			return nil, exit.Usage(
-				"ps: --project all takes no issue and no workflow; --filter text=ABC-7 finds an issue",
-			)
-		}
-		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w.Environment(), o) }, nil
+	if out.Projects && len(issues) > 0 {
+		return nil, exit.Usage("ps: %q beside several projects: --filter text=ABC-7 finds an issue", issues[0])
 	}
-	p, err := openProject(w, c, positional)
-	if err != nil {
+	projects, err := chosenProjects(w, c, positional)
+	switch {
+	case err != nil:
 		return nil, err
+	case c.IsSet(allProjects): // --watch shows a new project
+		return func() ([]view.Overview, error) { return view.ReadAll(c.Context, w.Environment(), o) }, nil
+	case out.Projects:
+		return func() ([]view.Overview, error) { return view.ReadEach(c.Context, again(projects), o) }, nil
 	}
 	return func() ([]view.Overview, error) {
-		// --watch shows a changed workflow
-		v, err := view.Read(c.Context, wiring.NewProject(w.Environment(), p.Path, p.StateDir), o)
+		v, err := view.Read(c.Context, again(projects)[0].Project, o)
 		return []view.Overview{v}, err
 	}, nil
+}
+
+// again reads the workflows of projects again: --watch shows a changed workflow.
+func again(projects []view.Named) []view.Named {
+	return text.Map(projects, func(p view.Named) view.Named {
+		return view.Named{Project: wiring.NewProject(p.Env, p.Path, p.StateDir), Name: p.Name}
+	})
 }
 
 // issuesAndWorkflow separates the issues from the workflow, which may come last. The workflow

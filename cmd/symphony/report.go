@@ -14,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 )
 
 func reportCommand(w *term.Env) *cli.Command {
@@ -42,12 +41,15 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 			"symphony report --since 2026-01-31",
 			"symphony report --by label --since 30d",
 			"symphony report --list --since 7d --filter label=bug --filter outcome=merged",
+			"symphony report --project all --since 3d",
 		),
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[report.Report]()},
 				{"--list", reflect.TypeFor[report.ResultList]()},
+				{allProjectsName, reflect.TypeFor[[]report.OfProject]()},
 			},
+			projectFlag(),
 			&cli.StringFlag{
 				Name:        "since",
 				Usage:       "from `TIME` on: 12h or 7d (ago), a day, or 2026-01-31T18:00:00Z",
@@ -72,29 +74,49 @@ With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per
 			&cli.BoolFlag{Name: "all", Usage: "every row"},
 			&cli.BoolFlag{Name: "no-pager", Usage: "print without a pager"},
 		)...),
-		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
+		Action: func(c *cli.Context) error {
+			_, positional, err := arguments(w, c)
+			if err != nil {
+				return err
+			}
 			o, err := newReportOptions(w, c)
 			if err != nil {
 				return err
 			}
+			projects, err := chosenProjects(w, c, positional)
+			if err != nil {
+				return err
+			}
 			if c.Bool("list") {
-				return listResults(w, c, p, o)
+				return listResults(w, c, projects, o)
 			}
-			period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
-			if err != nil {
-				return err
-			}
-			r, err := report.Read(c.Context, p, period)
-			if err != nil {
-				return err
-			}
-			return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Report(w, r, o) })
-		}),
+			return printReports(w, c, projects, o)
+		},
 	}
 }
 
+// printReports prints the report of a project, or of several, one below the other.
+func printReports(w *term.Env, c *cli.Context, projects []view.Named, o render.ReportOptions) error {
+	period, err := report.ParsePeriod(c.String("since"), c.String("until"), w.Now())
+	if err != nil {
+		return err
+	}
+	if namesSeveral(c) {
+		all, err := report.ReadEach(c.Context, projects, period)
+		if err != nil {
+			return err
+		}
+		return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Reports(w, all, o) })
+	}
+	r, err := report.Read(c.Context, projects[0].Project, period)
+	if err != nil {
+		return err
+	}
+	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Report(w, r, o) })
+}
+
 // listResults prints the results that the flags choose.
-func listResults(w *term.Env, c *cli.Context, p *wiring.Project, o render.ReportOptions) error {
+func listResults(w *term.Env, c *cli.Context, projects []view.Named, o render.ReportOptions) error {
 	values := url.Values{"since": {c.String("since")}, "until": {c.String("until")}}
 	for _, filter := range c.StringSlice("filter") {
 		key, value, _ := strings.Cut(filter, "=")
@@ -114,16 +136,16 @@ func listResults(w *term.Env, c *cli.Context, p *wiring.Project, o render.Report
 	if o.Rows == 0 {
 		q.Limit = math.MaxInt32
 	}
-	r, err := report.List(c.Context, []view.Named{{Project: p}}, q)
+	r, err := report.List(c.Context, projects, q)
 	if err != nil {
 		return err
 	}
-	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Results(w, r) })
+	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Results(w, r, o) })
 }
 
 // newReportOptions refuses flags that would have no effect.
 func newReportOptions(w *term.Env, c *cli.Context) (o render.ReportOptions, err error) {
-	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n")}
+	o = render.ReportOptions{By: c.String("by"), Rows: c.Int("n"), Projects: namesSeveral(c)}
 	switch {
 	case c.IsSet("filter") && !c.Bool("list"):
 		return o, exit.Usage("report: --filter works only with --list")

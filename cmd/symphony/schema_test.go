@@ -62,8 +62,12 @@ func printedDocuments() []*printedDocument {
 			if i < 0 {
 				i = len(all)
 				verb := strings.ReplaceAll(strings.TrimLeft(d.verb, "-"), " ", "-")
+				name := strings.Trim(c.Name+"-"+verb, "-")
+				if d.verb == severalName {
+					name = "several"
+				}
 				all = append(all, &printedDocument{
-					name: strings.Trim(c.Name+"-"+verb, "-"),
+					name: name,
 					typ:  d.typ,
 				})
 			}

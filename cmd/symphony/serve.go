@@ -44,7 +44,7 @@ running commands.
 		),
 		Flags: workflowFlags(append(serverFlags(fmt.Sprintf("server.port, else %d", web.DefaultPort)),
 			dirFlag(),
-			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+			projectFlag(),
 		)...),
 		Action: func(c *cli.Context) error { return serveAction(c, w) },
 	}
@@ -245,15 +245,15 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (fun
 // servedProjects opens the projects that the command line names: none for all of the account.
 func servedProjects(w *term.Env, c *cli.Context) ([]*wiring.Project, error) {
 	named := c.Args().Slice()
+	open := func(path string) (*wiring.Project, error) { return openProject(w, c, path) }
+	if len(workflows(c)) > 1 {
+		named = append(workflows(c), named...)
+		open = func(path string) (*wiring.Project, error) { return openAt(w, path, "") }
+	}
 	switch {
-	case c.IsSet("project") && c.String("project") != "all":
-		return nil, exit.Usage(
-			"serve: --project takes only all; name the workflows of other projects as arguments",
-		)
-	case c.IsSet("project") && (len(named) > 0 || c.IsSet("workflow") || c.IsSet("state-dir")):
-		return nil, exit.Usage("serve: --project all takes no workflow")
-	case c.IsSet("project"):
-		return nil, nil
+	case c.IsSet(allProjects):
+		_, err := chosenProjects(w, c, strings.Join(named, " "))
+		return nil, err
 	case len(named) > 1 && c.IsSet("state-dir"):
 		return nil, exit.Usage("serve: --state-dir cannot be combined with several workflows")
 	case len(named) == 0:
@@ -261,7 +261,7 @@ func servedProjects(w *term.Env, c *cli.Context) ([]*wiring.Project, error) {
 	}
 	var projects []*wiring.Project
 	for _, path := range named {
-		p, err := openProject(w, c, path)
+		p, err := open(path)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"log/slog"
 	"os"
 	"reflect"
 	"slices"
@@ -28,9 +29,10 @@ const severalUsage = `
 You can name several issues, or choose them with --filter, which works as in symphony ps. The command then lists them and
 asks once for your confirmation; without a terminal it needs --yes. If it fails for one issue, it continues with the others.
 It prints a result for each issue, and exits 0 only if it has succeeded for all. The last argument may be a workflow, if it
-is the path of a file and does not look like ABC-7. With -w FILE all arguments are issues.`
+is the path of a file and does not look like ABC-7. With -w FILE all arguments are issues. With --project all, or several
+-w, --filter chooses issues of all these projects.`
 
-// severalName is the name of the document that commands print for several issues.
+// severalName is the name of the document that commands print for several issues or projects.
 const severalName = "several issues"
 
 // severalFlags returns the flags of a command about a single issue, which prints a T, or
@@ -44,15 +46,56 @@ func severalFlags[T any](more ...cli.Flag) []cli.Flag {
 					Name:  "filter",
 					Usage: "the issues with `KEY=VALUE`; keys: " + strings.Join(view.FilterKeys, ", "),
 				},
+				projectFlag(),
 				&cli.BoolFlag{Name: "yes", Usage: "do not ask"})...)...)
 }
 
-// takesSeveral reports whether a command line is about several issues, so that the command
-// prints the document of several.
+// takesSeveral reports whether a command line is about several issues or projects, so that the
+// command prints the document of several.
 func takesSeveral(w *term.Env, c *cli.Context) bool {
+	if namesSeveral(c) {
+		return true
+	}
 	issues, _, _ := severalArguments(w, c)
 	return flagOf(c.Command, "yes") != nil && flagOf(c.Command, "filter") != nil &&
 		(c.IsSet("filter") || len(issues) > 1)
+}
+
+// onProjects is the action of a command about projects: about the project that openProject
+// finds, or about several.
+func onProjects[C operate.Command](
+	w *term.Env,
+	order func(*cli.Context) C,
+	one func(c *cli.Context, p *wiring.Project, command C) error,
+) cli.ActionFunc {
+	return func(c *cli.Context) error {
+		w.Verbose = c.Bool("verbose")
+		_, positional, err := arguments(w, c)
+		if err != nil {
+			return err
+		}
+		several := namesSeveral(c)
+		if w.Verbose && (w.JSON || several) {
+			return exit.Usage("%s: -v and --json or several projects cannot be combined", c.Command.Name)
+		}
+		projects, err := chosenProjects(w, c, positional)
+		if err != nil {
+			return err
+		}
+		command := order(c)
+		if !several {
+			return one(c, projects[0].Project, command)
+		}
+		var targets []operate.Target
+		for _, p := range projects {
+			if p.SourceErr != nil && len(wiring.LivingRuns(p.Project)) == 0 {
+				w.Note(slog.LevelWarn, p.Name+": left out: "+exit.From(p.SourceErr).Message)
+				continue
+			}
+			targets = append(targets, operate.Target{Project: p.Project, Of: p.Name})
+		}
+		return carryOut(c, w, targets, command)
+	}
 }
 
 // severalArguments separates the issues from the workflow, which may come last: the first
@@ -99,25 +142,33 @@ func onIssues[C operate.Command](
 			noun = "REQUEST"
 		}
 		switch {
+		case len(issues) == 0 && namesSeveral(c) && !c.IsSet("filter"):
+			return exit.Usage("%s: with several projects --filter chooses the issues", c.Command.Name)
+		case len(issues) == 0 && !several && noun == "REQUEST":
+			return requestMissing(w, c)
 		case len(issues) == 0 && !several:
-			return exit.Usage("%s: %s is missing", c.Command.Name, noun)
+			return argumentMissing(c, noun)
 		case len(issues) > 0 && c.IsSet("filter"):
 			return exit.Usage("%s: %s and --filter cannot be combined", c.Command.Name, noun)
 		case w.Verbose && (w.JSON || several):
 			return exit.Usage("%s: -v and --json or several issues cannot be combined", c.Command.Name)
 		}
-		p, err := openProject(w, c, workflow)
+		projects, err := chosenProjects(w, c, workflow)
 		if err != nil {
 			return err
+		}
+		if len(issues) > 0 && namesSeveral(c) {
+			return exit.Usage("%s: %q may be in each of these projects: choose with --filter, or name one with -w",
+				c.Command.Name, issues[0])
 		}
 		command, err := order(c)
 		if err != nil {
 			return err
 		}
 		if several {
-			return onSeveral(c, w, p, issues, command)
+			return onSeveral(c, w, projects, issues, command)
 		}
-		return one(c, p, issues[0], command)
+		return one(c, projects[0].Project, issues[0], command)
 	}
 }
 
@@ -125,33 +176,61 @@ func onIssues[C operate.Command](
 func onSeveral(
 	c *cli.Context,
 	w *term.Env,
-	p *wiring.Project,
+	projects []view.Named,
 	issues []string,
 	command operate.Command,
 ) error {
 	screen := *w
 	screen.Stdout = w.Stderr // stdout is for the results
-	targets, err := chooseTargets(c, &screen, p, issues, command)
-	if err != nil {
-		return err
+	chosen := choice{
+		c:       c,
+		w:       &screen,
+		command: command,
+		several: namesSeveral(c),
+		asks:    !c.Bool("yes") && !w.Piped(),
+		table:   term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1},
 	}
-	if len(targets) == 0 {
+	if chosen.several {
+		chosen.table.Head = append(chosen.table.Head, "PROJECT")
+	}
+	for _, p := range projects {
+		if err := chosen.add(p, issues); err != nil {
+			return err
+		}
+	}
+	if _, decides := command.(operate.Decision); !decides && chosen.asks {
+		screen.PrintTable("ISSUES", chosen.table)
+	}
+	if len(chosen.targets) == 0 {
 		fmt.Fprintln(w.Stderr, "symphony: no issue matches the filter; nothing was changed")
 	} else if !c.Bool("yes") {
-		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(targets))
+		question := fmt.Sprintf("%s: %d in all, as listed? [y]es, [N]o: ", c.Command.Name, len(chosen.targets))
 		yes, err := term.Confirm(c.Context, w, question)
 		if err != nil || !yes {
 			return err
 		}
 	}
+	return carryOut(c, w, chosen.targets, command)
+}
+
+// carryOut carries out a command about several issues or projects, and prints the result of
+// each: with the name of its project, if there are several.
+func carryOut(c *cli.Context, w *term.Env, targets []operate.Target, command operate.Command) error {
 	results := operate.Each(c.Context, targets, command, func(r operate.TargetResult) {
-		for _, line := range r.Lines {
-			if !w.JSON {
-				fmt.Fprintln(w.Stdout, text.Visible(line))
-			}
+		if w.JSON {
+			return
 		}
-		if e := r.Error; e != nil && !w.JSON {
-			w.PrintError(e)
+		before := ""
+		if namesSeveral(c) {
+			before = r.Project + ": "
+		}
+		for _, line := range r.Lines {
+			fmt.Fprintln(w.Stdout, text.Visible(before+line))
+		}
+		if r.Error != nil {
+			named := *r.Error
+			named.Message = before + named.Message
+			w.PrintError(&named)
 		}
 	})
 	if w.JSON {
@@ -160,65 +239,101 @@ func onSeveral(
 	return operate.ExitCode(results)
 }
 
-// chooseTargets prints the issues, or requests in full, that the command line names or its
-// filter keeps, and returns each once. A target that can't be found is left to the command,
-// which reports it.
-func chooseTargets(
-	c *cli.Context, w *term.Env, p *wiring.Project, refs []string, command operate.Command,
-) ([]operate.Target, error) {
-	selection, err := view.NewSelection(c.StringSlice("filter"), "", 0)
+// choice are the issues, or requests, that a command line names or its filter keeps.
+type choice struct {
+	c       *cli.Context
+	w       *term.Env
+	command operate.Command
+	several bool // projects
+	asks    bool // the operator is asked whether these are right
+	targets []operate.Target
+	table   term.Table
+}
+
+// add adds the issues or requests of a project that the command line names or its filter
+// keeps, each once, and prints requests in full. Without a question, a target that can't be
+// found is left to the command, which reports it.
+func (o *choice) add(p view.Named, refs []string) error {
+	selection, err := view.NewSelection(o.c.StringSlice("filter"), "", 0)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	all, err := view.Read(c.Context, p, view.Options{All: len(refs) > 0 || selection.Needs()})
-	if err != nil && c.IsSet("filter") { // without a filter the names of the command line are enough
-		return nil, err
+	all, err := view.Read(o.c.Context, p.Project, view.Options{
+		All:  len(refs) > 0 || selection.Needs(),
+		Name: p.Name,
+	})
+	if err != nil && o.several {
+		o.w.Note(slog.LevelWarn, p.Name+": left out: "+exit.From(err).Message)
+		return nil
+	}
+	if err != nil && o.c.IsSet("filter") { // without a filter the names of the command line are enough
+		return err
 	}
 	confined, rows, _ := selection.Select([]view.Overview{all})
-	decision, decides := command.(operate.Decision)
+	decision, decides := o.command.(operate.Decision)
 	if len(refs) == 0 {
 		refs = text.Map(rows, func(r view.Row) string { return r.Identifier })
 		if decides {
 			refs = requestsFor(decision, confined[0].Requests)
 		}
 	}
-	asks := !c.Bool("yes") && !w.Piped()
-	var targets []operate.Target
-	table := term.Table{Head: []string{"ISSUE", "STATUS", "TITLE"}, State: 1}
 	for _, ref := range refs {
-		row := text.First(
-			rows,
-			func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID },
-		)
-		t := operate.Target{Project: p, Name: cmp.Or(row.Identifier, ref)}
-		owner, isAgent := agents.ProjectOf(c.Context, p, ref)
-		if isAgent && !decides {
-			return nil, exit.Usage("%s: %s is an agent: name it alone", c.Command.Name, ref)
-		}
-		var request *reconcile.Request
-		if decides {
-			t.Project = owner
-			found, err := requests.Named(c.Context, owner, ref, decision.How)
-			if err == nil {
-				request = &found
-				t.Name = found.ID()
-			}
-		}
-		sameName := func(other operate.Target) bool { return strings.EqualFold(other.Name, t.Name) }
-		if slices.ContainsFunc(targets, sameName) {
-			continue
-		}
-		targets = append(targets, t)
-		table.Add(t.Name, row.Status.Label(), row.Title)
-		if request != nil && asks {
-			render.RequestHead(w, *request)
-			render.Request(w, *request)
+		if err := o.addTarget(p, ref, rows); err != nil {
+			return err
 		}
 	}
-	if !decides && asks {
-		w.PrintTable("ISSUES", table)
+	return nil
+}
+
+// addTarget adds an issue or a request, of which rows may have the status.
+func (o *choice) addTarget(p view.Named, ref string, rows []view.Row) error {
+	ctx := o.c.Context
+	isRef := func(r view.Row) bool { return strings.EqualFold(ref, r.Identifier) || ref == r.IssueID }
+	row := text.First(rows, isRef)
+	t := operate.Target{
+		Project: p.Project,
+		Of:      p.Name,
+		Name:    cmp.Or(row.Identifier, ref),
 	}
-	return targets, nil
+	decision, decides := o.command.(operate.Decision)
+	owner, isAgent := agents.ProjectOf(ctx, p.Project, ref)
+	if isAgent && !decides {
+		return exit.Usage("%s: %s is an agent: name it alone", o.c.Command.Name, ref)
+	}
+	title := row.Title
+	if row.Identifier == "" && !decides && o.asks {
+		issue, err := wiring.FetchIssue(ctx, p.Project, ref)
+		if err != nil {
+			return exit.About(o.c.Command.Name+": nothing was changed", err)
+		}
+		title = issue.Title
+	}
+	var request *reconcile.Request
+	if decides {
+		t.Project = owner
+		found, err := requests.Named(ctx, owner, ref, decision.How)
+		if err == nil {
+			request = &found
+			t.Name = found.ID()
+		}
+	}
+	isSame := func(other operate.Target) bool {
+		return other.Project.StateDir == t.Project.StateDir && strings.EqualFold(other.Name, t.Name)
+	}
+	if slices.ContainsFunc(o.targets, isSame) {
+		return nil
+	}
+	o.targets = append(o.targets, t)
+	cells := []string{t.Name, row.Status.Label(), title}
+	if o.several {
+		cells = append(cells, p.Name)
+	}
+	o.table.Add(cells...)
+	if request != nil && o.asks {
+		render.RequestHead(o.w, *request)
+		render.Request(o.w, *request)
+	}
+	return nil
 }
 
 // requestsFor returns the ids of the open requests that a decision can answer: a question can

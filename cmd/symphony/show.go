@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"io"
 	"reflect"
 	"strings"
 
@@ -8,6 +10,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -70,6 +73,7 @@ func diffCommand(w *term.Env) *cli.Command {
 			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
 			exampleText(
 				"symphony diff ABC-7",
+				"symphony diff ABC-7 --stat",
 				"symphony diff ABC-7 --attempt 1..2",
 				"symphony diff ABC-7 --raw > work.diff",
 			),
@@ -78,6 +82,8 @@ func diffCommand(w *term.Env) *cli.Command {
 				Name:  "attempt",
 				Usage: "what differs between the ends of attempts `A..B`; 0 is where the work began",
 			},
+			&cli.BoolFlag{Name: "stat", Usage: "print the files, and how many lines of each have changed"},
+			&cli.BoolFlag{Name: "name-only", Usage: "print only the names of the files"},
 			&cli.BoolFlag{
 				Name:  "raw",
 				Usage: "print the diff exactly as git does, without escaping control characters",
@@ -90,18 +96,18 @@ func diffCommand(w *term.Env) *cli.Command {
 			func(c *cli.Context, p *wiring.Project, args []string) error {
 				p, _ = agents.ProjectOf(c.Context, p, args[0])
 				attempts := c.String("attempt")
-				if w.JSON {
-					var diff strings.Builder
-					run, err := detail.WriteDiff(c.Context, p, args[0], attempts, &diff)
-					if err != nil {
-						return err
-					}
-					w.PrintJSON(detail.Diff{
-						Identifier: run.Identifier,
-						Attempts:   text.OrNull(attempts),
-						Diff:       diff.String(),
-					})
-					return nil
+				listed := c.Bool("stat") || c.Bool("name-only")
+				switch {
+				case c.Bool("stat") && c.Bool("name-only"), listed && c.Bool("raw"):
+					return exit.Usage("diff: --stat, --name-only and --raw cannot be combined")
+				case listed && w.JSON:
+					return exit.Usage("diff: --stat and --name-only are for text: --json files has both")
+				case w.JSON:
+					return diffJSON(c.Context, w, p, args[0], attempts)
+				case c.Bool("stat"):
+					return render.DiffStat(c.Context, w, p, args[0], attempts)
+				case listed:
+					return render.DiffNames(c.Context, w, p, args[0], attempts)
 				}
 				return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
 					return render.Diff(c.Context, w, p, args[0], attempts, c.Bool("raw"))
@@ -109,4 +115,21 @@ func diffCommand(w *term.Env) *cli.Command {
 			},
 		),
 	}
+}
+
+// diffJSON prints the diff of an issue, and its files, as JSON.
+func diffJSON(ctx context.Context, w *term.Env, p *wiring.Project, issue, attempts string) error {
+	var diff strings.Builder
+	stat := detail.Stat{Files: []detail.FileStat{}}
+	run, err := detail.WriteDiff(ctx, p, issue, attempts, io.MultiWriter(&diff, &stat))
+	if err != nil {
+		return err
+	}
+	w.PrintJSON(detail.Diff{
+		Identifier: run.Identifier,
+		Attempts:   text.OrNull(attempts),
+		Files:      stat.Files,
+		Diff:       diff.String(),
+	})
+	return nil
 }

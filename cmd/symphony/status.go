@@ -21,7 +21,7 @@ Exit code 0: everything is OK; 1: something waits for you, or the state can't be
 ` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md",
 			"line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com"),
 		Flags: workflowFlags(jsonFlags[view.Judgement](
-			&cli.StringFlag{Name: "project", Usage: "`all`: every project of the account"},
+			projectFlag(),
 		)...),
 		Action: func(c *cli.Context) error {
 			all, err := statusOverviews(w, c)
@@ -48,20 +48,16 @@ var statusCode = map[view.Level]error{
 // statusOverviews reads the overview of the project, or the overviews of all projects.
 func statusOverviews(w *term.Env, c *cli.Context) ([]view.Overview, error) {
 	_, positional, err := arguments(w, c)
-	switch {
-	case err != nil:
-		return nil, err
-	case c.IsSet("project") && c.String("project") != "all":
-		return nil, exit.Usage("status: --project takes only all; -w FILE names another project")
-	case c.IsSet("project") && (positional != "" || c.IsSet("workflow") || c.IsSet("state-dir")):
-		return nil, exit.Usage("status: --project all takes no workflow")
-	case c.IsSet("project"):
-		return view.ReadAll(c.Context, w.Environment(), view.Options{})
-	}
-	p, err := openProject(w, c, positional)
 	if err != nil {
 		return nil, err
 	}
-	v, err := view.ReadUnstarted(c.Context, p)
+	projects, err := chosenProjects(w, c, positional)
+	if err != nil {
+		return nil, err
+	}
+	if namesSeveral(c) {
+		return view.ReadEach(c.Context, projects, view.Options{})
+	}
+	v, err := view.ReadUnstarted(c.Context, projects[0].Project)
 	return []view.Overview{v}, err
 }

@@ -14,10 +14,11 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// Target is an issue or a request of a project.
+// Target is an issue or a request of a project, or the project itself.
 type Target struct {
 	Project *wiring.Project
-	Name    string // the issue or the request
+	Of      string // the name of the project among several; empty for the name of its folder
+	Name    string // the issue or the request; empty for the project
 }
 
 // Several is the output of a command with several issues and --json.
@@ -28,7 +29,8 @@ type Several struct {
 // TargetResult is the result of a command for a single target of several.
 type TargetResult struct {
 	Project string `json:"project"` // the name of the folder of WORKFLOW.md
-	Name    string `json:"name"`    // the issue or the request, as the command was given it
+	// Name is the issue or the request, as the command was given it; empty for the project.
+	Name string `json:"name"`
 	// Outcome is done, failed, or stored: then the next pass applies the command.
 	Outcome Outcome          `json:"outcome"`
 	RunID   *string          `json:"run_id"` // of the run that was started
@@ -138,6 +140,9 @@ func (s *sharedPass) join() (runPass passRunner, stopWaiting func()) {
 			all.Only = s.only
 			s.result, s.err = pass.Run(ctx, p, all)
 		})
+		if len(o.Only) == 0 { // it is about all issues
+			return s.result, s.err
+		}
 		return s.result.About(o.Only[0]), s.err
 	}
 	return runPass, stopWaiting
@@ -146,16 +151,17 @@ func (s *sharedPass) join() (runPass passRunner, stopWaiting func()) {
 // doOne carries out a command about a single target of several.
 func doOne(ctx context.Context, t Target, c Command, runPass passRunner) TargetResult {
 	out := TargetResult{
-		Project: t.Project.Name(),
+		Project: cmp.Or(t.Of, t.Project.Name()),
 		Name:    t.Name,
 		Outcome: OutcomeDone,
 		Lines:   []string{},
 	}
 	if ctx.Err() != nil {
-		out.fail(reconcile.NewError("canceled", "ended by a signal before "+t.Name, "repeat the command"))
+		next := cmp.Or(t.Name, out.Project)
+		out.fail(reconcile.NewError("canceled", "ended by a signal before "+next, "repeat the command"))
 		return out
 	}
-	if t.Name == "" {
+	if t.Name == "" && !aboutProject(c) {
 		out.fail(exit.Usage("%s: an empty name names no issue", c.Name()))
 		return out
 	}
@@ -179,6 +185,16 @@ func doOne(ctx context.Context, t Target, c Command, runPass passRunner) TargetR
 		out.Outcome = OutcomeStored
 	}
 	return out
+}
+
+// aboutProject reports whether a command is about a project, and not about an issue of it.
+func aboutProject(c Command) bool {
+	return slices.Contains([]reconcile.Verb{
+		reconcile.VerbPause,
+		reconcile.VerbResume,
+		reconcile.VerbUnblock,
+		reconcile.VerbStopAll,
+	}, c.Name())
 }
 
 // ExitCode is an exit.Only unless everything is done: with the code that all failures share,

@@ -34,7 +34,7 @@ func TestSignalEndsSeveral(t *testing.T) {
 	p := wiring.NewProject(&environ.Env{Dir: t.TempDir(), Home: t.TempDir()}, "WORKFLOW.md", t.TempDir())
 	results := Each(
 		ctx,
-		[]Target{{p, "A"}, {p, "B"}},
+		[]Target{{Project: p, Name: "A"}, {Project: p, Name: "B"}},
 		Change{Verb: reconcile.VerbHold},
 		func(TargetResult) {},
 	)
@@ -46,7 +46,7 @@ func TestSignalEndsSeveral(t *testing.T) {
 			"failed canceled "+name,
 		)
 	}
-	unnamed := Each(t.Context(), []Target{{p, ""}}, Stop{}, func(TargetResult) {})
+	unnamed := Each(t.Context(), []Target{{Project: p}}, Stop{}, func(TargetResult) {})
 	test.Equal(
 		t,
 		"a stop of an issue without a name, which is none of all issues",

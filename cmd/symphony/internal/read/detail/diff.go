@@ -51,8 +51,9 @@ func WriteDiff(
 type Diff struct {
 	Identifier string `json:"issue_identifier"`
 	// the attempts that are compared, such as 1..2; null for all changes
-	Attempts *string `json:"attempts"`
-	Diff     string  `json:"diff"`
+	Attempts *string    `json:"attempts"`
+	Files    []FileStat `json:"files"`
+	Diff     string     `json:"diff"`
 }
 
 // lastRun is the last run with a workspace of an issue, or of an agent without an issue.

@@ -146,7 +146,7 @@ func (r *issueReader) explainLostLink(v *Issue, run reconcile.Run) {
 		return
 	}
 	after := r.Config.Policy.LostAfter
-	follows := "the issue is held (" + reconcile.HoldHostLost + ")"
+	follows := "the issue is held"
 	if r.Config.Policy.RestartLost {
 		follows = "the issue starts on another host"
 	}

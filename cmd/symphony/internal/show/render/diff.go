@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
@@ -53,4 +54,51 @@ func (d *diffPrinter) line(line string) error {
 	shown := strings.TrimSuffix(text.VisibleLines(line+"\n"), "\n")
 	_, err := fmt.Fprintln(d.w.Stdout, d.w.PaintDiff(shown))
 	return err
+}
+
+// DiffStat prints the files that have changed in the workspace of an issue, or between two
+// attempts, and how many lines of each were added and removed.
+func DiffStat(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
+	var stat detail.Stat
+	if _, err := detail.WriteDiff(ctx, p, ref, attempts, &stat); err != nil {
+		return err
+	}
+	t := term.Table{
+		Head:     []string{"FILE", "+", "-", ""},
+		Figures:  []int{1, 2},
+		Optional: []int{3},
+	}
+	added := 0
+	removed := 0
+	for _, f := range stat.Files {
+		var notes []string
+		if f.Binary {
+			notes = append(notes, "binary")
+		}
+		if f.NotCommitted {
+			notes = append(notes, "not committed")
+		}
+		t.Add(f.Path, strconv.Itoa(f.Added), strconv.Itoa(f.Removed), strings.Join(notes, ", "))
+		added += f.Added
+		removed += f.Removed
+	}
+	w.PrintTable("FILES", t)
+	if !w.Piped() {
+		fmt.Fprintf(w.Stdout, "%s, %s added, %d removed\n",
+			text.Plural(len(stat.Files), "file"), text.Plural(added, "line"), removed)
+	}
+	return nil
+}
+
+// DiffNames prints the name of each file that has changed, once.
+func DiffNames(ctx context.Context, w *term.Env, p *wiring.Project, ref, attempts string) error {
+	var stat detail.Stat
+	if _, err := detail.WriteDiff(ctx, p, ref, attempts, &stat); err != nil {
+		return err
+	}
+	names := text.Map(stat.Files, func(f detail.FileStat) string { return f.Path })
+	for _, name := range text.Unique(names) {
+		fmt.Fprintln(w.Stdout, text.Visible(name))
+	}
+	return nil
 }

@@ -28,6 +28,8 @@ const (
 type ReportOptions struct {
 	By   string // only the usage, by issue, label or day; empty for the whole report
 	Rows int    // of each table; 0 for all
+	// Projects: the results of a list name their projects.
+	Projects bool
 }
 
 // reportPage is a report that is being printed.
@@ -62,6 +64,35 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 	p.remarks(o.By)
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("output: %w", err)
+	}
+	return nil
+}
+
+// Reports prints the reports of several projects, each below the name of its project; with
+// --json as a list. In a pipe the line before a report has the name and the workflow.
+func Reports(w *term.Env, all []report.OfProject, o ReportOptions) error {
+	if w.JSON {
+		w.PrintJSON(all)
+		return nil
+	}
+	for i, of := range all {
+		switch {
+		case w.Piped():
+			fmt.Fprintf(w.Stdout, "project\t%s\t%s\n", text.Visible(of.Project), text.Visible(of.Workflow))
+		case i > 0:
+			fmt.Fprintf(w.Stdout, "\n%s\n", w.Bold(text.Visible(of.Project)))
+		default:
+			fmt.Fprintln(w.Stdout, w.Bold(text.Visible(of.Project)))
+		}
+		if of.Error != nil {
+			unread := *of.Error
+			unread.Message = of.Project + ": " + unread.Message
+			w.PrintError(&unread)
+			continue
+		}
+		if err := Report(w, *of.Report, o); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -204,7 +235,7 @@ func (p *reportPage) troubles() {
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
 		due := dueText(p.Env, p.GeneratedAt, x)
-		waiting.Add(x.Identifier, x.Title, string(x.Kind), due, text.OrEmpty(x.Error))
+		waiting.Add(x.Identifier, x.Title, string(x.Kind), due, waitError(x))
 	}
 	p.table("WAITING", waiting)
 	undelivered := textTable("TITLE", "SINCE", "TRIES", "ERROR")

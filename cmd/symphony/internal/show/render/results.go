@@ -64,10 +64,15 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 
 // Results prints a list of results, with --json as JSON. On a narrow terminal the last words
 // give way first, then the title.
-func Results(w *term.Env, r report.ResultList) error {
+func Results(w *term.Env, r report.ResultList, o ReportOptions) error {
 	if w.JSON {
 		w.PrintJSON(r)
 		return nil
+	}
+	for _, u := range r.Unreadable {
+		unread := *u.Error
+		unread.Message = u.Project + ": " + unread.Message
+		w.PrintError(&unread)
 	}
 	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
 	t := newTable(
@@ -91,13 +96,16 @@ func Results(w *term.Env, r report.ResultList) error {
 	)
 	t.Figures = []int{5, 6, 7, 8, 9}
 	t.Optional = []int{10, 11}
+	if o.Projects {
+		t.Head = append(t.Head, "PROJECT")
+	}
 	for _, row := range r.Results {
 		lookAt, address := p.lookAt(report.ReleasedRow{
 			Release:     row.Release,
 			PullRequest: row.PullRequest,
 		})
 		said := text.OneLine(cmp.Or(row.Message, row.Words))
-		t.Add(
+		cells := []string{
 			row.Identifier,
 			row.Outcome,
 			row.Title,
@@ -110,7 +118,11 @@ func Results(w *term.Env, r report.ResultList) error {
 			strconv.Itoa(row.Commits),
 			lookAt,
 			said,
-		)
+		}
+		if o.Projects {
+			cells = append(cells, row.Project)
+		}
+		t.Add(cells...)
 		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
 	}
 	w.PrintTable("RESULTS", t)
