@@ -123,7 +123,7 @@ func TestAccountSaysWhy(t *testing.T) {
 		t,
 		"retry",
 		p.plan.Actions[0].Message,
-		"no available orchestrator slots, SYMPHONY_MAX_AGENTS: the only slot of /h is taken",
+		"SYMPHONY_MAX_AGENTS: the only slot of /h is taken",
 	)
 	equal(t, "kept as the specification words it", p.claims["id-3"].ErrorMessage, MessageNoSlot)
 }

@@ -31,7 +31,8 @@ type dispatch struct {
 	candidates              map[string]Issue // by id; nil until a candidate is blocked
 }
 
-// MessageNoSlot is the specification's text for a due retry without a slot (8.4).
+// MessageNoSlot is the specification's text for a due retry without a slot (8.4). People see
+// which slots are taken instead.
 const MessageNoSlot = "no available orchestrator slots"
 
 // dispatch gives the free slots to due retries and candidates in the specification's order
@@ -76,7 +77,7 @@ func (p *planner) dispatch() {
 				next.Kind = NoSlot
 				next.ErrorCode = ""
 				next.ErrorMessage = MessageNoSlot
-				p.act(ActRetry, next, string(NoSlot), MessageNoSlot+", "+message, p.put(next))
+				p.act(ActRetry, next, string(NoSlot), message, p.put(next))
 			}
 		}
 	}

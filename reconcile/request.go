@@ -237,7 +237,10 @@ func issueAttention(kind AttentionKind, issueID, identifier string, since time.T
 
 // HoldAttention returns the notification of a held claim.
 func HoldAttention(c Claim) Attention {
-	text := fmt.Sprintf("%s is held (%s): %s", c.Identifier, c.HoldReason, c.HoldText())
+	text := c.Identifier + " is held: " + c.HoldText()
+	if c.HoldReason == HoldOperator { // its text begins with "held by an operator"
+		text = c.Identifier + " is " + c.HoldText()
+	}
 	a := issueAttention(AttentionHold, c.IssueID, c.Identifier, c.HeldAt, text)
 	a.At = c.HeldAt
 	return a

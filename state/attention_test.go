@@ -61,7 +61,7 @@ func TestAttentionOfAHold(t *testing.T) {
 	c = heldAt(t, db, c, epoch)
 	first := reconcile.HoldAttention(c)
 	wantOpen(t, db, epoch, first.Key)
-	if !strings.HasPrefix(first.Text, "ABC-1 is held (max_failures): too often") ||
+	if !strings.HasPrefix(first.Text, "ABC-1 is held: too often") ||
 		first.Kind != reconcile.AttentionHold {
 		t.Errorf("it says %+v", first)
 	}

@@ -2,6 +2,7 @@ package state
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"sync"
 
@@ -178,21 +179,24 @@ func (v Views) findAddress(ctx context.Context, address string) (issueName, bool
 	return issueName{}, false, nil
 }
 
-// Identifiers returns the identifiers of all known issues, sorted.
+// Identifiers returns the identifiers of all known issues, sorted as people sort them.
 func (v Views) Identifiers(ctx context.Context) ([]string, error) {
-	return readAll(ctx, v.conn, "list the issues", itself[string],
-		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs ORDER BY 1`)
+	names, err := readAll(ctx, v.conn, "list the issues", itself[string],
+		`SELECT identifier FROM claims UNION SELECT identifier FROM skips UNION SELECT identifier FROM runs`)
+	slices.SortFunc(names, text.CompareNatural)
+	return names, err
 }
 
 // BlockedByIssue returns the identifiers of the claims, and of the issues that the last pass
-// skipped, that an issue blocks.
+// skipped, that an issue blocks, sorted as people sort them.
 func (v Views) BlockedByIssue(ctx context.Context, identifier string) ([]string, error) {
-	return readAll(ctx, v.conn, "read which issues it blocks", itself[string],
+	names, err := readAll(ctx, v.conn, "read which issues it blocks", itself[string],
 		`SELECT identifier FROM claims WHERE instr(issue, ?1) > 0
 		AND EXISTS (SELECT 1 FROM json_each(issue, '$.blocked_by') WHERE value ->> '$.identifier' = ?1)
 		UNION SELECT identifier FROM skips WHERE reason = ?2
-		AND instr(' ' || replace(message, ',', ' ') || ' ', ' ' || ?1 || ' ') > 0
-		ORDER BY 1`, identifier, reconcile.SkipBlockedBy)
+		AND instr(' ' || replace(message, ',', ' ') || ' ', ' ' || ?1 || ' ') > 0`, identifier, reconcile.SkipBlockedBy)
+	slices.SortFunc(names, text.CompareNatural)
+	return names, err
 }
 
 // Claims returns all claims.

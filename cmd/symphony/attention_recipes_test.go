@@ -22,7 +22,7 @@ import (
 
 const (
 	askedCommand = `echo "a \ b & <c>" > 'made.txt'`
-	heldText     = "ABC-8 is held (operator): held by an operator"
+	heldText     = "ABC-8 is held by an operator"
 )
 
 // TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a

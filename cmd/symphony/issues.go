@@ -118,9 +118,21 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	skips := recordSkips(cfg.Policy, issues, p.Env.Now(), today)
 	rows := []issueRow{}
 	table := term.Table{
-		Head:    []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"},
-		State:   1,
-		Figures: []int{2},
+		Head:     []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"},
+		State:    1,
+		Figures:  []int{2},
+		Optional: []int{4, 5, 6},
+		Shrink: []term.Shrink{
+			{Column: 6, Cells: 40},
+			{Column: 4, Cells: 16},
+			{Column: 3, Cells: 40},
+			{Column: 6, Cells: 24},
+			{Column: 4, Cells: 8},
+			{Column: 3, Cells: 24},
+			{Column: 4},
+			{Column: 6, Cells: 12},
+			{Column: 3, Cells: 16},
+		},
 	}
 	for _, issue := range issues {
 		row := issueRow{Issue: issue}

@@ -62,8 +62,8 @@ func Took(ms int64) string {
 	return Duration(took)
 }
 
-// Rfc3339 formats a time in UTC, with fractions of seconds.
-func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
+// Rfc3339 formats a time in UTC, to the second.
+func Rfc3339(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // BytesText formats a size with its unit.
 func BytesText(n int64) string {

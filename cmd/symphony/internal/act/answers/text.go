@@ -240,7 +240,7 @@ func verdict(r reconcile.Request) string {
 // holdBody explains why an issue is held.
 func holdBody(c reconcile.Claim) string {
 	room := longestDetail
-	body := "symphony holds this issue: it gets no further run (" + span(c.HoldReason) + ")\n\n"
+	body := "symphony holds this issue: it gets no further run.\n\n"
 	if c.HoldMessage != "" {
 		body += block(c.HoldMessage, &room) + "\n"
 	}

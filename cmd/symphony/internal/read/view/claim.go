@@ -159,6 +159,8 @@ type HeldRow struct {
 	ErrorCode   string `json:"-"` // of the last run
 	Undelivered bool   `json:"-"` // its commits are not pushed yet
 	text        string // Message, with the failure near its beginning
+	brief       string // the same without the advice how to end the hold
+	advice      string // with ISSUE for the identifier, so that many rows share it
 }
 
 func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {
@@ -169,13 +171,18 @@ func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {
 		HeldAt:      c.HeldAt,
 		ErrorCode:   c.ErrorCode,
 		Undelivered: c.Delivery.Due,
-		text:        c.HoldText(),
 	}
+	shown := *c
 	if c.HoldReason == reconcile.HoldMaxFailures {
-		brief := *c
-		brief.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
-		row.text = brief.HoldText()
+		shown.HoldMessage = text.Plural(c.Failures, "run") + " failed: " + cmp.Or(c.ErrorMessage, c.ErrorCode)
 	}
+	row.text = shown.HoldText()
+	row.brief = cmp.Or(shown.HoldMessage, "held")
+	if shown.Delivery.Due {
+		row.brief += "; its work is not delivered"
+	}
+	shown.Identifier = "ISSUE"
+	row.advice = shown.HoldEnds()
 	return row
 }
 

@@ -34,6 +34,10 @@ type Row struct {
 	// review; null if none is watched.
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 
+	// Brief is Text without the Advice, which many rows may share: how a hold ends, or why all
+	// slots are taken. Both are empty for other rows.
+	Brief  string `json:"-"`
+	Advice string `json:"-"`
 	// Claimed is set for issues that symphony claimed.
 	Claimed bool `json:"-"`
 	// HeldNext: the issue is held when its run ends.
@@ -118,6 +122,8 @@ func (v Overview) rows() []Row {
 	for _, r := range v.Held {
 		row := r.row(reconcile.StatusHeld, &r.HeldAt, r.text, r)
 		row.Claimed = true
+		row.Brief = r.brief
+		row.Advice = r.advice
 		row.Undelivered = r.Undelivered
 		list = append(list, row)
 	}
@@ -186,6 +192,8 @@ func (v Overview) complete(list []Row) []Row {
 		}
 		if row.unreadable != "" {
 			row.Text = UnreadableText + row.unreadable + "; " + row.Text
+			row.Brief = ""
+			row.Advice = ""
 		}
 	}
 	return list
@@ -245,6 +253,7 @@ func (v Overview) retryingRow(r RetryingRow) Row {
 		row.At = text.OrNull(r.Claim.Delivery.FailedAt)
 		row.Text = r.Claim.Delivery.Message
 	case r.Kind == reconcile.NoSlot:
+		row.Text = words.Waits[reconcile.NoSlot].Short // not the specification's words
 		v.addQueue(&row, v.places[r.IssueID])
 	}
 	return row
@@ -276,7 +285,9 @@ func (v Overview) addQueue(row *Row, place int) {
 		row.Text = v.obstacle
 	case place > 0:
 		row.place = place
-		row.Text = fmt.Sprintf("place %d in the queue: %s", place, row.Text)
+		row.Brief = fmt.Sprintf("place %d in the queue", place)
+		row.Advice = row.Text
+		row.Text = row.Brief + ": " + row.Text
 	}
 }
 

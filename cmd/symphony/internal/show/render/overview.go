@@ -2,6 +2,7 @@ package render
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -47,13 +48,13 @@ func Overviews(ctx context.Context, w *term.Env, all []view.Overview, o Overview
 	}
 	_, height := w.Size()
 	p := newPage(w, s)
-	lines := slices.Concat(p.head, p.body, p.foot)
+	lines := slices.Concat(p.head, p.body, p.advice, p.foot)
 	paged := o.Pager && screenLines(lines, w.Width) >= height && w.HasPager(ctx)
 	if paged { // the pager shows the beginning first, and old ones print links as text
 		plain := *w
 		plain.Links = false
 		p = newPage(&plain, s)
-		lines = slices.Concat(p.head, p.foot, p.body)
+		lines = slices.Concat(p.head, p.foot, p.body, p.advice)
 	}
 	return w.Paged(ctx, paged, func() error {
 		_, err := fmt.Fprintln(w.Stdout, strings.Join(lines, "\n"))
@@ -116,9 +117,9 @@ func printIdentifiers(w *term.Env, rows []view.Row) {
 	}
 }
 
-// page is a screen: the facts that an operator must see, the table of the issues, and the
-// summary.
-type page struct{ head, body, foot []string }
+// page is a screen: the facts that an operator must see, the table of the issues, advice about
+// its rows, and the summary.
+type page struct{ head, body, advice, foot []string }
 
 // newPage makes the page of the selected rows. The reasons why projects start no runs, and the
 // summary, are about all overviews, whatever is selected.
@@ -148,6 +149,7 @@ func newPage(w *term.Env, s selected) page {
 	switch {
 	case len(s.rows) > 0:
 		p.body = Rows(s.confined[0].GeneratedAt, s.rows, s.projects).Lines(w, "")
+		p.advice = adviceLines(w, s.rows)
 	case known && !w.Piped():
 		p.body = []string{"no issue matches the filter"}
 	}
@@ -157,6 +159,30 @@ func newPage(w *term.Env, s selected) page {
 	return p
 }
 
+// adviceLines has the advice of rows, once for each status: "held: symphony retry ISSUE ends the
+// hold". A pipe has it in each row.
+func adviceLines(w *term.Env, rows []view.Row) (lines []string) {
+	if w.Piped() {
+		return nil
+	}
+	var said []string
+	for _, r := range rows {
+		line := r.Label() + ": " + r.Advice
+		if r.Advice == "" || slices.Contains(said, line) {
+			continue
+		}
+		said = append(said, line)
+		const hanging = "  "
+		for i, part := range term.Wrap(text.Visible(line), w.Width-len(hanging)) {
+			if i > 0 {
+				part = hanging + part
+			}
+			lines = append(lines, w.Dim(part))
+		}
+	}
+	return lines
+}
+
 func linesOf(s string) []string {
 	if s == "" {
 		return nil
@@ -164,9 +190,12 @@ func linesOf(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// fit returns the lines of the page that fit into height lines. The table gives way first,
-// from its end.
+// fit returns the lines of the page that fit into height lines. The advice gives way first, then
+// the table, from its end.
 func (p page) fit(height int) []string {
+	if len(p.head)+len(p.body)+len(p.advice)+len(p.foot) > height {
+		p.advice = nil
+	}
 	room := max(height-len(p.foot), 0)
 	least := min(len(p.body), 1) // lines that the table keeps
 	if len(p.head) > room-least {
@@ -179,7 +208,7 @@ func (p page) fit(height int) []string {
 		fits := max(room-1, 0)
 		p.body = append(slices.Clone(p.body[:fits]), fmt.Sprintf("… %d more", len(p.body)-max(fits, 1)))
 	}
-	return slices.Concat(p.head, p.body, p.foot)
+	return slices.Concat(p.head, p.body, p.advice, p.foot)
 }
 
 // Head is the part of overviews that an operator must see, in lines as long as the terminal is
@@ -227,15 +256,16 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		Figures:  []int{columnTime, columnTokens},
 		Optional: []int{columnProject, columnTitle, columnPull},
 		Shrink: []term.Shrink{
-			{Column: columnTitle, Cells: 40},
 			{Column: columnNow, Cells: 44},
-			{Column: columnTitle, Cells: 24},
+			{Column: columnTitle, Cells: 40},
 			{Column: columnNow, Cells: 26},
-			{Column: columnTitle, Cells: 16},
-			{Column: columnNow, Cells: 22},
-			{Column: columnProject, Cells: 8},
-			{Column: columnPull},
 			{Column: columnTokens},
+			{Column: columnProject, Cells: 8},
+			{Column: columnTitle, Cells: 28},
+			{Column: columnNow, Cells: 18},
+			{Column: columnPull},
+			{Column: columnTitle, Cells: 16},
+			{Column: columnNow, Cells: 12},
 			{Column: columnTitle, Cells: 8},
 			{Column: columnTitle},
 			{Column: columnNow, Cells: 1},
@@ -249,7 +279,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 		links[columnIssue] = text.OrEmpty(r.URL)
 		cells[columnStatus] = r.Label()
 		cells[columnTitle] = r.Title
-		cells[columnNow] = r.Text
+		cells[columnNow] = cmp.Or(r.Brief, r.Text)
 		if r.Status == reconcile.StatusRunning && r.LastSign != nil && now.Sub(*r.LastSign) >= time.Minute {
 			cells[columnNow] += ", " + text.Age(now, *r.LastSign) + " ago"
 		}
@@ -338,7 +368,7 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 			string(e.Kind),
 			fmt.Sprint(e.Attempt),
 			text.Rfc3339(e.DueAt),
-			text.OrEmpty(e.Error),
+			waitError(e),
 		}
 	case view.HeldRow:
 		return "held", []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
@@ -368,6 +398,15 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 		}
 	}
 	return "", nil
+}
+
+// waitError is the error of a claim that waits. The specification's words for a claim without a
+// slot say less than ours.
+func waitError(r view.RetryingRow) string {
+	if r.Kind == reconcile.NoSlot {
+		return words.Waits[r.Kind].Short
+	}
+	return text.OrEmpty(r.Error)
 }
 
 func phaseOf(r view.RunningRow) string {
