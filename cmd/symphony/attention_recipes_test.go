@@ -25,15 +25,15 @@ const (
 	heldText     = "ABC-8 is held by an operator"
 )
 
-// TestAttentionRecipes runs the recipes of docs/workflow.md for hooks.on_attention from a
+// TestAttentionRecipes runs the recipes of docs/requests.md for hooks.on_attention from a
 // worker and from a pass, with a server of the test and a sendmail that stores its input.
 func TestAttentionRecipes(t *testing.T) {
 	test.Expensive(t)
 	t.Parallel()
-	text := document(t, "docs/workflow.md")
+	text := document(t, "docs/requests.md")
 	hooks := attentionRecipes(t, text)
 	if len(hooks) != 3 {
-		t.Fatalf("docs/workflow.md has %d recipes, want 3", len(hooks))
+		t.Fatalf("docs/requests.md has %d recipes, want 3", len(hooks))
 	}
 	answer := between(t, text, "```sh\n", "```\n")
 	for name, recipe := range map[string]struct {

@@ -27,9 +27,9 @@ it in full and, on a terminal, asks for your decision. The agent gets the decisi
 
 const decideSeveral = `
 
-You can name several requests, or choose all those of some issues with --filter, which works as in symphony ps. The command
-then prints each request in full and asks once for your confirmation; without a terminal it needs --yes. If it fails for one
-request, it continues with the others. It exits 0 only if all are decided.`
+You can name several requests, or choose all requests of some issues with --filter, which works as in symphony ps.
+The command then prints each request in full and asks once for your confirmation; without a terminal it needs --yes.
+If it fails for one request, it continues with the others. It exits 0 only if all are decided.`
 
 const answerUsage = `
 

@@ -126,8 +126,8 @@ func rows(text string) [][]string {
 	return all
 }
 
-// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md, and of
-// the stacks that init knows. Keys that are not built yet are listed below.
+// docs/workflow.md has a table of the program's keys for each section of WORKFLOW.md, and lists
+// the keys that are not built yet. docs/repository.md has the stacks that init knows.
 func TestDocumentedKeys(t *testing.T) {
 	tables := map[string]string{}
 	for _, k := range workflow.Keys() {
@@ -156,32 +156,15 @@ func TestDocumentedKeys(t *testing.T) {
 		}
 		stacks += fmt.Sprintf("| %s | `%s` | %s |\n", s.Name, strings.Join(s.Files, "`, `"), command)
 	}
-	generated(t, "docs/workflow.md", "stacks", stacks)
+	generated(t, "docs/repository.md", "stacks", stacks)
 	listed := codeSpans(document(t, "docs/workflow.md"))
 	for key := range workflow.Unbuilt() {
 		test.Equal(t, "docs/workflow.md lists "+key+" as not built yet", slices.Contains(listed, key), true)
 	}
 }
 
-// The README's table lists the commands that --help lists.
-func TestDocumentedCommands(t *testing.T) {
-	listed := map[string]bool{}
-	for _, cells := range rows(between(t, document(t, "README.md"), "\n## Commands\n", "\n## "))[1:] {
-		for _, span := range codeSpans(cells[0]) {
-			listed[strings.Fields(span)[1]] = true
-		}
-	}
-	for _, c := range newApp(testWorld()).Commands {
-		test.Equal(t, c.Name+" is in the README's table", listed[c.Name], !c.Hidden)
-		delete(listed, c.Name)
-	}
-	for name := range listed {
-		t.Errorf("there is no command %s", name)
-	}
-}
-
-// Each row of the README's comparison names scripts, which have to exist.
-func TestDocumentedComparison(t *testing.T) {
+// Each row of what the README promises names scripts that show it, which have to exist.
+func TestDocumentedPromises(t *testing.T) {
 	shown := map[string]string{
 		"Your own machine":       "all/file_folder codex/own_repository",
 		"Nothing between passes": "script/tick_json all/schedule all/schedule_cron",
@@ -192,29 +175,16 @@ func TestDocumentedComparison(t *testing.T) {
 		"The way back":           "all/feedback_changed codex/feedback",
 		"An end to attempts":     "all/limits codex/max_tokens",
 	}
-	for _, m := range regexp.MustCompile(`(?m)^\| \*\*(.+?)\*\*`).FindAllStringSubmatch(between(t, document(t, "README.md"), "with Symphony |", "\n\n"), -1) {
-		for name := range strings.FieldsSeq(shown[m[1]]) {
+	promises := rows(between(t, document(t, "README.md"), "\n## What you get\n", "\n## "))[1:]
+	for _, cells := range promises {
+		promise := strings.Trim(cells[0], "*")
+		for name := range strings.FieldsSeq(shown[promise]) {
 			_ = test.Must(os.Stat(filepath.Join("../../testdata", name+".txtar")))
 		}
-		test.Equal(t, m[1]+" is shown by scripts", shown[m[1]] != "", true)
-		delete(shown, m[1])
+		test.Equal(t, promise+" is shown by scripts", shown[promise] != "", true)
+		delete(shown, promise)
 	}
 	test.Equal(t, "rows that the README lacks", len(shown), 0)
-}
-
-// A shell block works as it was pasted. An interactive zsh passes a comment behind a command
-// to that command, and has no prompt $ to skip.
-func TestShellBlocks(t *testing.T) {
-	for _, name := range documentNames() {
-		text := document(t, name)
-		for _, m := range regexp.MustCompile("(?ms)^```sh\n(.*?)^```$").FindAllStringSubmatch(text, -1) {
-			for line := range strings.Lines(m[1]) {
-				if strings.HasPrefix(line, "$ ") || regexp.MustCompile(`(^|\s)#\s`).MatchString(line) {
-					t.Errorf("%s: zsh does not take the line %q", name, line)
-				}
-			}
-		}
-	}
 }
 
 // Every command line in the documentation, and in the examples that the help of every command
@@ -336,11 +306,11 @@ func TestDocumentedRunErrors(t *testing.T) {
 	generated(t, "docs/errors.md", "run errors", want)
 }
 
-// The JSON in docs/operations.md has exactly the fields that the program prints.
+// The JSON in docs/json.md has exactly the fields that the program prints.
 func TestDocumentedJSON(t *testing.T) {
 	for _, name := range []string{"ps", "tick"} {
 		var shown map[string]any
-		text := between(t, document(t, "docs/operations.md"), "<!-- "+name+" -->\n```json\n", "```")
+		text := between(t, document(t, "docs/json.md"), "<!-- "+name+" -->\n```json\n", "```")
 		test.OK(t, json.Unmarshal([]byte(text), &shown))
 		schema := test.Must(strictSchema(name))
 		test.OK(t, schema.Validate(shown))
@@ -428,10 +398,17 @@ func help(t *testing.T, command string) string {
 	return out.String()
 }
 
-// docs/commands.md holds the help of every command; a release makes the man page from it.
+// docs/commands.md has a table of all commands and the help of each; a release makes the man
+// page from it.
 func TestCommandReference(t *testing.T) {
 	var b strings.Builder
-	b.WriteString("# Commands\n\nThis is what `symphony COMMAND --help` prints.\n")
+	b.WriteString("# Commands\n\n| command | what it does |\n|---|---|\n")
+	for _, group := range commandGroups(testWorld()) {
+		for _, c := range group.VisibleCommands {
+			fmt.Fprintf(&b, "| `symphony %s` | %s |\n", c.Name, c.Usage)
+		}
+	}
+	b.WriteString("\nBelow is what `symphony COMMAND --help` prints.\n")
 	for _, group := range commandGroups(testWorld()) {
 		fmt.Fprintf(&b, "\n# %s\n", group.Name)
 		for _, c := range group.VisibleCommands {
@@ -441,7 +418,7 @@ func TestCommandReference(t *testing.T) {
 	generated(t, "docs/commands.md", "", b.String())
 }
 
-// The README's steps for moving to a second machine, command by command: on one machine with a
+// The steps of docs/operations.md for moving to a second machine, command by command: on one machine with a
 // home, then on another with another home in its place, another boot and other processes.
 func TestMovingToAnotherMachine(t *testing.T) {
 	test.Expensive(t)

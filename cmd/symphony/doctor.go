@@ -13,7 +13,7 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Usage:     "check everything that a run needs",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
 		Description: `It prints a line for each check: first those that pass, then warnings (!), then failures with the next step, then a
-summary. Each check that depends on the environment runs twice: in yours, and in that of cron, which has only HOME, USER,
+summary. Each check that depends on the environment runs twice: in yours, and in cron's, which has only HOME, USER,
 LOGNAME, SHELL, PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
 
 It changes nothing: it starts codex and tries its sandbox in a folder that it removes. --engine also runs a trial job.

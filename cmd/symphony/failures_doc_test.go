@@ -8,8 +8,7 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
-// failureTests are the events of "What happens when" in docs/operations.md, each with the
-// tests that show what happens.
+// failureTests are the events of docs/failures.md, each with the tests that show what happens.
 var failureTests = []struct{ event, tests string }{
 	{"a pass is killed", "TestScript/tick_interrupted TestScript/last_good_first TestCrashPoints"},
 	{"two passes run at once", "TestScript/tick_lock"},
@@ -37,7 +36,7 @@ var failureTests = []struct{ event, tests string }{
 	},
 	{"too few processes or open files are allowed", "TestScript/limits TestScript/limits_worker"},
 	{"there is no network", "TestRealCodex/no_network"},
-	{"the kernel or a container's rules offer no pidfds", "TestScript/no_pidfds"},
+	{"pidfds are unavailable (old kernel, container policy)", "TestScript/no_pidfds"},
 	{"/proc hides processes (hidepid)", "TestStartWithHiddenProcesses TestStopWorker"},
 	{"a login shell hangs", "TestLoginShellHangs"},
 	{"a worker is killed", "TestScript/killed TestRealCodex/worker_killed TestCrashPoints"},
@@ -126,7 +125,7 @@ var failureTests = []struct{ event, tests string }{
 	},
 }
 
-// docs/operations.md describes exactly the events that tests show.
+// docs/failures.md describes exactly the events that tests show.
 func TestDocumentedFailures(t *testing.T) {
 	exists := testNames(t)
 	shown := map[string]bool{}
@@ -140,8 +139,7 @@ func TestDocumentedFailures(t *testing.T) {
 			t.Errorf("no test shows: %s", row.event)
 		}
 	}
-	section := between(t, document(t, "docs/operations.md"), "\n## What happens when\n", "\n## ")
-	for _, found := range regexp.MustCompile(`(?s)\n- \*\*(.*?)\*\*:\s`).FindAllStringSubmatch(section, -1) {
+	for _, found := range regexp.MustCompile(`(?s)\n- \*\*(.*?)\*\*:\s`).FindAllStringSubmatch(document(t, "docs/failures.md"), -1) {
 		event := strings.Join(strings.Fields(found[1]), " ")
 		if !shown[event] { // it begins a sentence there
 			event = strings.ToLower(event[:1]) + event[1:]
@@ -150,6 +148,6 @@ func TestDocumentedFailures(t *testing.T) {
 		delete(shown, event)
 	}
 	for event := range shown {
-		t.Errorf("docs/operations.md does not describe: %s", event)
+		t.Errorf("docs/failures.md does not describe: %s", event)
 	}
 }

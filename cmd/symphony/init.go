@@ -28,7 +28,7 @@ func initFlags() []cli.Flag {
 			Name:  "path",
 			Usage: "with --tracker file the `DIRECTORY` of the issues",
 			DefaultText: setup.DefaultPath +
-				", or that of Backlog.md",
+				", or the folder of Backlog.md",
 		},
 		&cli.StringFlag{
 			Name:  "key-file",

@@ -15,7 +15,7 @@ func openCommand(w *term.Env) *cli.Command {
 		Name:      "open",
 		Usage:     "open an issue in the web browser",
 		UsageText: usageText("open", "ISSUE [WORKFLOW]"),
-		Description: `It prints the address of the issue, or with --pr that of its pull request, and opens it with $BROWSER, else with xdg-open
+		Description: `It prints the address of the issue, or with --pr of its pull request, and opens it with $BROWSER, else with xdg-open
 or, on macOS, open. Without a display it only prints the address. Unlike in gh, -w names the workflow.
 
 ` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),

@@ -229,7 +229,7 @@ func trustRows() []trustRow {
 			"ws/.symphony/work/ABC-1/tmp/new ws/.symphony/work/ABC-1/cache/new",
 		),
 		writes(
-			"write those of hooks and of codex",
+			"write the temporary and cache folders of hooks and codex",
 			"for d in hooks codex; do cd ../.symphony/work/ABC-1/$d; echo x > tmp/new; echo x > cache/new; cd -; done",
 			"ws/.symphony/work/ABC-1/hooks/tmp/new ws/.symphony/work/ABC-1/hooks/cache/new "+
 				"ws/.symphony/work/ABC-1/codex/tmp/new ws/.symphony/work/ABC-1/codex/cache/new",

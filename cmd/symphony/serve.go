@@ -65,7 +65,7 @@ func serverFlags(port string) []cli.Flag {
 		},
 		&cli.StringSliceFlag{
 			Name:  "allow-host",
-			Usage: "allow browsers to call the server by `NAME`, such as that of a proxy; may be repeated",
+			Usage: "allow browsers to call the server by `NAME`, such as a proxy's; may be repeated",
 		},
 		&cli.StringFlag{
 			Name:  "token-file",

@@ -24,7 +24,7 @@ func showCommand(w *term.Env) *cli.Command {
 		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
 		Description: "It asks the tracker only about issues without a claim, and changes nothing. " +
 			"--attempts counts all runs of the agent\n" +
-			"from 1, and has what each changed, cost and ended with; diff --attempt compares two of them.\n\n" +
+			"from 1, with the changes, cost and outcome of each; diff --attempt compares two of them.\n\n" +
 			exampleText("symphony show ABC-7", "symphony show ABC-7 --attempts"),
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{

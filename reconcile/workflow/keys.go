@@ -148,9 +148,8 @@ func trackerKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Tracker.Team,
-			"key of a team, such as WEB: agents work only on its issues; without tracker.project_slug "+
-				"on those of every project "+
-				"and of none",
+			"key of a team, such as WEB: agents work only on the team's issues, "+
+				"with tracker.project_slug only on those in the project",
 		).of("linear").choosing().thenTracker(trackerReader.team),
 		key("tracker.active_states", typeStrings, "[Todo, In Progress]", &c.Policy.ActiveStates,
 			"states in which agents work on an issue").thenTracker(trackerReader.activeStates),
@@ -189,7 +188,7 @@ func trackerKeys(c *Config) []Key {
 			"explain in a comment on the issue why it is held, or why its work was not delivered after three tries",
 		),
 		key("tracker.ca_file", typePath, "", &c.Tracker.CAFile,
-			"PEM file with certificates to trust in addition to the system's, such as those of a private CA").
+			"PEM file with certificates to trust in addition to the system's, such as a private CA's").
 			naming(NamesPaths),
 	}
 }
@@ -292,7 +291,7 @@ func workspaceKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Repository.Name,
-			"name of the commits' author; default: that of your git configuration",
+			"name of the commits' author; default: from your git configuration",
 		),
 		key("repository.git_email", typeString, "", &c.Repository.Email, "the author's email address"),
 		key("repository.sign", typeBool, "false", &c.Repository.Sign,
@@ -300,7 +299,7 @@ func workspaceKeys(c *Config) []Key {
 		key("repository.submodules", typeBool, "false", &c.Repository.Submodules,
 			"set up submodules, and theirs, in new workspaces"),
 		key("repository.submodule_hosts", typeStrings, "[]", &c.Repository.SubmoduleHosts,
-			"hosts besides that of repository.url from which submodules may come, such as github.com"),
+			"more hosts, besides repository.url's own, from which submodules may come, such as github.com"),
 
 		key(
 			"handoff.state",
@@ -386,7 +385,7 @@ func workspaceKeys(c *Config) []Key {
 			typeStrings,
 			"[]",
 			&c.Feedback.Reviewers,
-			"logins whose reviews count, those of apps with [bot]; default: all people who may push to the repository",
+			"logins whose reviews count, with [bot] at the end of an app's; default: all people who may push to the repository",
 		),
 		key("feedback.merged_state", typeString, "", &c.Feedback.MergedState,
 			"state to which symphony moves an issue whose pull request was merged; default: none"),
@@ -478,14 +477,14 @@ func agentKeys(c *Config) []Key {
 			"",
 			"approve with approval_policy never, else fail",
 			&c.Agent.OnApproval,
-			"what follows if codex asks for approval: fail ends the run, ask asks an operator",
+			"what happens if codex asks for approval: fail ends the run, ask asks an operator",
 		).oneOf("approve", "deny", "fail", "ask"),
 		key(
 			"agent.on_question",
 			"",
 			"fail",
 			&c.Agent.OnQuestion,
-			"what follows if the agent asks a question: fail ends the run, ask asks an operator",
+			"what happens if the agent asks a question: fail ends the run, ask asks an operator",
 		).oneOf("fail", "ask"),
 		key("agent.answer_timeout_ms", typeMS, "3600000", &c.Agent.AnswerTimeout,
 			"how long an agent waits for an operator; then its request is declined").atLeast(1),
@@ -564,14 +563,14 @@ func codexKeys(c *Config) []Key {
 			typeString,
 			"",
 			&c.Codex.Model,
-			"model of agents; default: that of the codex home",
+			"model of agents; default: as in the codex home",
 		).then((*reader).word),
 		key(
 			"codex.effort",
 			typeString,
 			"",
 			&c.Codex.Effort,
-			"reasoning effort of agents; default: that of the codex home",
+			"reasoning effort of agents; default: as in the codex home",
 		).then((*reader).word),
 		key("codex.inherit", typeBool, "false", &c.Codex.Inherit,
 			"also give agents the rules, MCP servers, hooks and all other settings of codex.home"),
@@ -675,7 +674,7 @@ func workerKeys(c *Config) []Key {
 			typeString,
 			"hold",
 			&c.WhenLost,
-			"what follows if a host has not answered for twice that time: hold the issue, or restart it "+
+			"what happens if a host has not answered for twice that time: hold the issue, or restart it "+
 				"on another host",
 		).oneOf("hold", "restart").
 			then(func(r *reader, _ field) { r.cfg.Policy.RestartLost = r.cfg.WhenLost == "restart" }),

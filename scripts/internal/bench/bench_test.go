@@ -1,7 +1,7 @@
 //go:build linux
 
 // Package bench measures what the program costs and compares it with the budgets of
-// docs/costs.md. A budget is a ratio to a small comparison program (scripts/internal/baseline)
+// docs/architecture.md. A budget is a ratio to a small comparison program (scripts/internal/baseline)
 // measured in the same run, a number of bytes or a count: absolute times differ too much
 // between machines. A benchmark that is over budget fails.
 //

@@ -29,15 +29,38 @@ type chapter struct {
 
 // chapters are the pages in the order of the navigation.
 var chapters = []chapter{
-	{"Begin", []string{"README.md", "docs/install.md", "docs/questions.md", "docs/recipes.md"}},
-	{"Set up", []string{"docs/workflow.md", "docs/trackers.md", "docs/scheduling.md", "docs/hosts.md"}},
-	{"Watch", []string{"docs/monitoring.md", "docs/export.md"}},
-	{"Use", []string{"docs/operations.md", "docs/web.md", "docs/mcp.md", "docs/security.md"}},
+	{"Begin", []string{"README.md", "docs/README.md", "docs/tutorial.md", "docs/install.md", "docs/faq.md"}},
+	{
+		"Set up",
+		[]string{
+			"docs/workflow.md",
+			"docs/trackers.md",
+			"docs/repository.md",
+			"docs/scheduling.md",
+			"docs/hosts.md",
+		},
+	},
+	{
+		"Use",
+		[]string{
+			"docs/writing.md",
+			"docs/review.md",
+			"docs/requests.md",
+			"docs/questions.md",
+			"docs/web.md",
+			"docs/mcp.md",
+			"docs/recipes.md",
+			"docs/security.md",
+		},
+	},
+	{"Operate", []string{"docs/operations.md", "docs/failures.md", "docs/monitoring.md", "docs/export.md"}},
 	{
 		"Look up",
 		[]string{
 			"docs/commands.md",
+			"docs/life.md",
 			"docs/errors.md",
+			"docs/json.md",
 			"docs/api.md",
 			"docs/costs.md",
 			"docs/specification.md",
