@@ -65,7 +65,7 @@ Restore only your own backups: passes trust what is in them.
 			fmt.Fprintln(
 				w.Stdout,
 				text.Visible(
-					fmt.Sprintf("the state of %s is now that of %s, in %s", out.From, p.Path, p.StateDir),
+					fmt.Sprintf("the state of %s now belongs to %s, in %s", out.From, p.Path, p.StateDir),
 				),
 			)
 			for _, path := range out.Made {

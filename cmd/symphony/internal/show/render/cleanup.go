@@ -117,7 +117,7 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 		w.PrintJSON(m)
 		out.Stdout = w.Stderr
 	} else {
-		fmt.Fprintln(w.Stdout, text.Visible("the project of "+m.From+" is now that of "+m.WorkflowPath))
+		fmt.Fprintln(w.Stdout, text.Visible("the project of "+m.From+" now belongs to "+m.WorkflowPath))
 		where := "its state is in " + m.StateDir + ", its environment file is " + m.EnvironmentFile
 		fmt.Fprintln(w.Stdout, text.Visible(where))
 	}

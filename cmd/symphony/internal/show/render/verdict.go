@@ -136,7 +136,7 @@ func idleReason(all []view.Overview) string {
 	case v.Counts != reconcile.Counts{}:
 		return ""
 	case !v.Schedule && (p.Trigger == wiring.TriggerWorker || p.Trigger == wiring.TriggerCommand):
-		return "the last pass did not look for other issues; symphony tick --dry-run shows what a full pass would start"
+		return "nothing starts by itself"
 	}
 	return "no issue of the project is in an active state"
 }
