@@ -170,9 +170,23 @@ func LockedError(h *state.Holder) *reconcile.Error {
 	)
 }
 
+// unlistedKey is set in the database of a project that RegisterProject leaves out.
+const unlistedKey = "unlisted"
+
+// KeepUnlisted keeps a project out of the lists of the account for good, unless its state
+// directory is in the default place. The project of a demo needs no schedule, so that no view
+// should miss one.
+func KeepUnlisted(ctx context.Context, db *state.DB) error {
+	return db.SetMeta(ctx, unlistedKey, "yes")
+}
+
 // RegisterProject records a state directory that is not in the default place, so that symphony
 // projects finds it.
-func RegisterProject(p *Project) error {
+func RegisterProject(ctx context.Context, p *Project, db *state.DB) error {
+	_, unlisted, err := db.Meta(ctx, unlistedKey)
+	if err != nil || unlisted {
+		return err
+	}
 	base, _ := p.Lookup("XDG_STATE_HOME")
 	home := filepath.Dir(state.DefaultDir(base, p.Env.Home, p.Path))
 	if filepath.Dir(p.StateDir) == home {

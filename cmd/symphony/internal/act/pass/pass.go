@@ -46,6 +46,8 @@ type Options struct {
 	Name string
 	// Stays is set if this process waits for the runs that the pass starts.
 	Stays bool
+	// Unlisted keeps the project out of symphony projects, as wiring.KeepUnlisted does.
+	Unlisted bool
 	// Delivers is set if the operator asks for a delivery, which needs no schedule.
 	Delivers bool
 	// Kept is the database that a loop keeps open; nil for other passes.
@@ -217,10 +219,15 @@ func (r *Result) runLocked(
 	if err := wiring.TakeOwnership(ctx, p, db); err != nil {
 		return err
 	}
+	if o.Unlisted {
+		if err := wiring.KeepUnlisted(ctx, db); err != nil {
+			return err
+		}
+	}
 	reconcileOnce(ctx, p, db, o, cfg, cfgErr, r)
 	r.addError(r.count(uninterrupted, p, db, o))
 	m.readReported(ctx, db, r.Config)
-	if err := wiring.RegisterProject(p); err != nil {
+	if err := wiring.RegisterProject(ctx, p, db); err != nil {
 		r.warn(err.Error() + "; symphony projects will not list this project")
 	}
 	notifyPeople(ctx, p, db, r)

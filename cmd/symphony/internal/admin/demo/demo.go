@@ -252,6 +252,7 @@ func (d *playground) play(ctx context.Context) error {
 		r, err := pass.Run(ctx, d.project(), pass.Options{
 			Trigger:     wiring.TriggerManual,
 			Stays:       true,
+			Unlisted:    true,
 			LockTimeout: wiring.CommandPatience,
 		})
 		if err != nil {
@@ -364,7 +365,8 @@ func (d *playground) stopAll(ctx context.Context) error {
 	return nil
 }
 
-// lookBack prints the result, and commands that show more.
+// lookBack prints the result, commands that show more, and how to begin in a repository of the
+// user's own.
 func (d *playground) lookBack(ctx context.Context) error {
 	v, err := view.Read(ctx, d.project(), view.Options{All: true})
 	if err != nil {
@@ -391,14 +393,30 @@ func (d *playground) lookBack(ctx context.Context) error {
 			text.ShellQuote(d.repository()),
 		)
 	}
+	fmt.Fprint(d.w.Stdout, begin(wiring.ProgramPath()))
 	return nil
+}
+
+// begin tells how to use the program in the user's own repository. A program that go run has
+// built has to be built again, because it is gone when it ends.
+func begin(path string) string {
+	lines := "\n"
+	command := text.ShellQuote(path)
+	if isTemporary(path) {
+		command = "~/.local/bin/symphony"
+		lines += "Build the program:\n\n  scripts/build " + command + "\n\n"
+	}
+	return lines + "Now in your own repository, with codex installed and logged in:\n\n  " +
+		command + " init --tracker file\n"
 }
 
 // program returns the command to call the program at that path from a shell. A program built
 // by go run is gone when it ends.
 func program(path string) string {
-	if path == "" || wiring.BuiltByGoRun(path) {
+	if isTemporary(path) {
 		return "go run ./cmd/symphony"
 	}
 	return text.ShellQuote(path)
 }
+
+func isTemporary(path string) bool { return path == "" || wiring.BuiltByGoRun(path) }

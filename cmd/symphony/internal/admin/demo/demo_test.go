@@ -19,3 +19,14 @@ func TestProgram(t *testing.T) {
 		test.Equal(t, path, program(path), want)
 	}
 }
+
+// The last lines of a demo work in another directory. A program that go run has built is built
+// first.
+func TestBegin(t *testing.T) {
+	const own = "\nNow in your own repository, with codex installed and logged in:\n\n  "
+	test.Equal(t, "a program", begin("/home/ann/my bin/symphony"),
+		own+"'/home/ann/my bin/symphony' init --tracker file\n")
+	test.Equal(t, "built by go run", begin("/tmp/go-build123/b001/exe/symphony"),
+		"\nBuild the program:\n\n  scripts/build ~/.local/bin/symphony\n"+
+			own+"~/.local/bin/symphony init --tracker file\n")
+}
