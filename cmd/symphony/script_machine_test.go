@@ -166,8 +166,8 @@ func freePortCmd(ts *testscript.TestScript, neg bool, args []string) {
 	setVar(ts, args[0], freePorts(1)[0])
 }
 
-// questionCmd runs the commands below a heading of docs/questions.md; each must exit with 0.
-// With later it only writes them to question.sh. `question all` fails unless the script has
+// questionCmd runs the commands below a heading of docs/questions.md in $PASTED_INTO, bash or
+// zsh; each must exit with 0. With later it only writes them to question.sh. `question all` fails unless the script has
 // used every heading.
 //
 //	question HEADING [later] | question all
@@ -189,7 +189,7 @@ func questionCmd(ts *testscript.TestScript, neg bool, args []string) {
 	s.asked = append(s.asked, args[0])
 	ts.Check(os.WriteFile(ts.MkAbs("question.sh"), []byte(commands[args[0]]), 0o600))
 	if len(args) == 1 {
-		exitsCmd(ts, false, []string{"0", "sh", "-e", "question.sh"})
+		exitsCmd(ts, false, []string{"0", ts.Getenv("PASTED_INTO"), "-e", "question.sh"})
 	}
 }
 

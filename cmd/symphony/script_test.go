@@ -396,6 +396,7 @@ func setupScript(env *testscript.Env) error {
 		"CODEX_HOME":         codexHome,
 		"AGENT":              agent,
 		"PROGRAM":            program,
+		"PASTED_INTO":        "bash",
 		"DONE":               "Done",
 		"TMPDIR":             env.WorkDir + "/.tmp",
 		"PATIENCE":           test.Patience().String(),

@@ -121,8 +121,8 @@ func request(ts *testscript.TestScript, args ...string) string {
 
 var headerPattern = regexp.MustCompile(`^([A-Z][A-Za-z-]*): ?(.*)$`)
 
-// examplesCmd runs the examples of a document about the API, with $SERVER and $TOKEN, and with
-// ABC for the team WEB. Each line of a block of shell that begins with curl has to print
+// examplesCmd runs the examples of a document about the API in $PASTED_INTO, bash or zsh, with
+// $SERVER and $TOKEN, and with ABC for the team WEB. Each line of a block of shell that begins with curl has to print
 // something, and the last line of a block the members of the JSON that follows it, with their
 // types: examples DOCUMENT
 func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
@@ -144,7 +144,7 @@ func examplesCmd(ts *testscript.TestScript, neg bool, args []string) {
 					return err == nil && strings.Contains(shown, "request\t"+ref+"\t"), shown
 				})
 			}
-			ts.Check(ts.Exec("sh", "-c", "SERVER=$URL; "+line))
+			ts.Check(ts.Exec(ts.Getenv("PASTED_INTO"), "-c", "SERVER=$URL; "+line))
 			out = ts.ReadFile("stdout")
 			failed := strings.HasPrefix(out, `{"error"`) && !strings.HasPrefix(m[2], `{"error"`)
 			if failed || strings.TrimSpace(out) == "" || out == "null\n" {
