@@ -153,6 +153,15 @@ var calls = map[string]func(*answer, *codextest.Step) object{
 		return a.call(execCommand, object{"cmd": "apply_patch <<'EOF'\n" + input + "EOF\n"})
 	},
 	"tool": func(a *answer, s *codextest.Step) object {
+		if s.Name == "tool_search" {
+			return object{
+				"type":      "tool_search_call",
+				"id":        a.s.id("tsc"),
+				"call_id":   a.s.id("call"),
+				"execution": "client",
+				"arguments": s.JSON,
+			}
+		}
 		if s.JSON == nil {
 			return a.call(s.Name, object{})
 		}

@@ -14,7 +14,8 @@
 //	ask-user         request_user_input
 //	patch            apply_patch, or a command that runs it
 //	tool             a function call of that name; NAMESPACE.NAME for a tool that codex offers in
-//	                 a namespace
+//	                 a namespace. tool_search is codex's search for tools; its output are the names
+//	                 of what it has found, such as mcp__symphony.spawn_agent
 //	fail             INFO is an HTTP status, usage_limit_reached (429 with headers), cut (cuts the
 //	                 connection in the middle of the stream), or the code of a response.failed.
 //	                 usage_limit_reached=30s resets after 30 s, not an hour; 500/2 fails only the
@@ -193,7 +194,24 @@ func (c *content) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-type tool struct{ Name, Type string }
+// tool is a tool, or a namespace with tools.
+type tool struct {
+	Name, Type string
+	Tools      []tool
+}
+
+// namesOf returns the names of tools as a script calls them.
+func namesOf(found []tool) (names []string) {
+	for _, space := range found {
+		if len(space.Tools) == 0 {
+			names = append(names, space.Name)
+		}
+		for _, t := range space.Tools {
+			names = append(names, space.Name+"."+t.Name)
+		}
+	}
+	return names
+}
 
 // read parses the body of a request.
 func read(body []byte) (Request, error) {
@@ -229,6 +247,8 @@ func read(body []byte) (Request, error) {
 			waits[i.CallID] = true
 		case waits[i.CallID]:
 			r.Outputs[len(r.Outputs)-1] = string(i.Output)
+		case i.Type == "tool_search_output":
+			r.Outputs = append(r.Outputs, strings.Join(namesOf(i.Tools), " "))
 		case strings.HasSuffix(i.Type, "_output") && i.CallID != "":
 			// without a call id it is the context of a goal
 			r.Outputs = append(r.Outputs, string(i.Output))

@@ -51,8 +51,9 @@ func addSpawnTool(t *calls.Tools, s starter, e *elicitor) {
 	calls.AddForHost(t, calls.Tool{
 		Name:   "spawn_agent",
 		Effect: calls.Sets,
-		Description: "Start a coding agent in a directory and return immediately. " +
-			"Use it before new_conversation; the agent outlives this host. " +
+		Description: "Start a coding agent of symphony in the background, in a directory, and return immediately. " +
+			"Use it to delegate work, also in parallel, and before new_conversation; " +
+			"unlike a subagent it outlives this host. " +
 			"Do not use it in a directory where another agent works: " +
 			"set worktree, so that each works in a clone, or shared.",
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in Place) (*mcp.CallToolResult, spawnAgentOut, error) {
@@ -83,7 +84,7 @@ func addAgentTools(t *calls.Tools, all *agents.Agents) {
 	calls.Add(t, calls.Tool{
 		Name:   "list_agents",
 		Effect: calls.Reads,
-		Description: "List the live agents, those of other hosts, too, with their conversations. " +
+		Description: "List the live agents of symphony, those of other hosts, too, with their conversations. " +
 			"Use it after a restart. Do not use it to wait for agents: wait_agent does.",
 	}, func(ctx context.Context, in listAgentsIn) (listAgentsOut, error) {
 		return listAgents(ctx, all, in)

@@ -123,6 +123,16 @@ func effectOf(tool *mcp.Tool) string {
 	return "changes"
 }
 
+// Codex shows its model only the first line of the instructions, and of that line the first
+// 200 characters. Its model looks for tools by these words.
+func TestInstructions(t *testing.T) {
+	for _, text := range []string{instructions, leanInstructions} {
+		test.Lacks(t, "the instructions", text, "\n")
+		test.Contains(t, "their beginning", text[:200],
+			"Symphony", "delegates", "background", "parallel", "worktree")
+	}
+}
+
 // A list of tools takes little of what a model reads.
 func TestSizeOfTools(t *testing.T) {
 	for _, c := range []struct {

@@ -52,8 +52,9 @@ func (l leanTools) addTo(t *calls.Tools) {
 	calls.AddForHost(t, calls.Tool{
 		Name:   "spawn_agent",
 		Effect: calls.Works,
-		Description: "Start a coding agent in a directory, give it a prompt, and return immediately. " +
-			"Use it for work that can be done without you, with worktree for several agents at once. " +
+		Description: "Start a coding agent of symphony in the background with a prompt, and return immediately. " +
+			"Use it to delegate work, also to several agents in parallel, each with a worktree; " +
+			"unlike a subagent of yours it goes on when you end. " +
 			"Do not use it for an agent that exists: send_message gives that one more work.",
 	}, l.spawn)
 	calls.Add(t, calls.Tool{

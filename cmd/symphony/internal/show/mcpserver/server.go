@@ -113,14 +113,20 @@ func (s *Server) addTools(t *calls.Tools, groups []string, env *environ.Env, o O
 	}
 }
 
-const instructions = "Each agent is a coding agent (codex) that works in a directory and outlives this server. " +
-	"spawn_agent starts one,\nnew_conversation opens a conversation with it, " +
-	"send_user_turn gives it work and returns at once. wait_agent waits\nfor its end or a request, " +
-	"read_events reads what the agent has done. list_agents shows agents that an earlier host has started."
+// The instructions are one line each: codex shows its model the first line, before the model
+// has searched for tools. The model searches by words such as delegate, background, parallel
+// and worktree.
+const (
+	whatItIs = "Symphony delegates work to coding agents (codex) in the background, to several in parallel, " +
+		"each in a directory or a git worktree of its own. They outlive this server. "
 
-const leanInstructions = "Each agent is a coding agent (codex) that works in a directory and outlives this server. " +
-	"spawn_agent starts one\nwith a prompt and returns at once. wait_agent waits for its end or a request, " +
-	"read_changes shows what it has changed."
+	instructions = whatItIs + "spawn_agent starts one, new_conversation opens a conversation with it, " +
+		"send_user_turn gives it work and returns at once. wait_agent waits for its end or a request, " +
+		"read_events reads what the agent has done. list_agents shows agents that an earlier host has started."
+
+	leanInstructions = whatItIs + "spawn_agent starts one with a prompt and returns at once. " +
+		"wait_agent waits for its end or a request, read_changes shows what it has changed."
+)
 
 // closePatience is how long the connection may take to close after a signal. A host that does
 // not read blocks it for ever.

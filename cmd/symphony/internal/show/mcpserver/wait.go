@@ -47,7 +47,7 @@ func addWaitTool(t *calls.Tools, e *elicitor) {
 	calls.AddForHost(t, calls.Tool{
 		Name:   "wait_agent",
 		Effect: calls.Reads,
-		Description: "Wait until a turn has ended, or an agent asks for approval or has ended. " +
+		Description: "Wait until a turn of symphony's agents has ended, or one asks for approval or has ended. " +
 			"Use it after giving work; the state running means that the time is up: call again with the cursor. " +
 			"Do not use it to read what was done: read_events does.",
 	}, func(ctx context.Context, req *mcp.CallToolRequest, in waitAgentIn) (*mcp.CallToolResult, waitAgentOut, error) {
