@@ -52,7 +52,7 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 			return reconcile.NewError(
 				CodeInvalid,
 				"cwd: "+s.Cwd+" is in no git repository",
-				"name one in a repository, or set no worktree",
+				"name a cwd in a repository, or leave worktree out",
 			)
 		}
 		top = filepath.Dir(top)
@@ -122,7 +122,7 @@ func (w Worktree) check(ctx context.Context, machine host.Local) error {
 		return reconcile.NewError(
 			CodeInvalid,
 			fmt.Sprintf("base: %s has no branch %q", w.Source, w.Base),
-			"name a branch of that repository",
+			"name a branch of that repository, or leave base out to begin at the one that is checked out",
 		)
 	case !machine.IsBranchName(ctx, w.Branch):
 		return reconcile.NewError(

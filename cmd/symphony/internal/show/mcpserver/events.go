@@ -131,11 +131,18 @@ func addEventTool(t *calls.Tools, all *agents.Agents) {
 
 func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readEventsOut, error) {
 	out := readEventsOut{AgentID: in.AgentID, Events: []agentEvent{}, Cursor: in.Cursor}
-	if in.Detail != "" && in.Detail != "concise" && in.Detail != detailFull || in.Last < 0 {
+	if in.Detail != "" && in.Detail != "concise" && in.Detail != detailFull {
 		return out, reconcile.NewError(
 			agents.CodeInvalid,
-			fmt.Sprintf("unknown detail %q, or last is negative", in.Detail),
+			fmt.Sprintf("unknown detail %q", in.Detail),
 			"use concise or full",
+		)
+	}
+	if in.Last < 0 {
+		return out, reconcile.NewError(
+			agents.CodeInvalid,
+			fmt.Sprintf("last is %d, which is negative", in.Last),
+			"say how many of the last events you want, such as 20",
 		)
 	}
 	one, err := all.Find(ctx, in.AgentID)

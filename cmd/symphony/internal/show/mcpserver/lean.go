@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
@@ -89,8 +90,8 @@ func (l leanTools) spawn(
 	req *mcp.CallToolRequest,
 	in leanSpawnIn,
 ) (*mcp.CallToolResult, turnOut, error) {
-	prompt := []item{{Type: "text", Text: in.Prompt}}
-	if _, err := inputs(prompt); err != nil { // before there is an agent
+	prompt, err := promptItems(in.Prompt)
+	if err != nil { // before there is an agent
 		return nil, turnOut{}, err
 	}
 	in.ID = cmp.Or(in.ID, answeredAgent(req))
@@ -122,10 +123,24 @@ func (l leanTools) firstTurn(
 	return l.conversations.turn(ctx, agentID, turnParams{MessageParams: message})
 }
 
+// promptItems returns a prompt as the items of a turn.
+func promptItems(prompt string) ([]item, error) {
+	if strings.TrimSpace(prompt) == "" {
+		return nil, reconcile.NewError(agents.CodeInvalid, "prompt is empty", "say what the agent is to do")
+	}
+	items := []item{{Type: "text", Text: prompt}}
+	_, err := inputs(items)
+	return items, err
+}
+
 func (l leanTools) send(ctx context.Context, in leanSendIn) (turnOut, error) {
+	items, err := promptItems(in.Prompt)
+	if err != nil {
+		return turnOut{}, err
+	}
 	return l.conversations.message(ctx, in.AgentID, MessageParams{
 		ConversationID: mainConversation,
-		Items:          []item{{Type: "text", Text: in.Prompt}},
+		Items:          items,
 		ID:             in.ID,
 	})
 }

@@ -19,10 +19,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// codeNotDecided is the code of a call that starts an agent in a directory about which no
-// person decided yet.
-const codeNotDecided = "directory_not_decided"
-
 // permissions say where agents may work.
 type permissions struct {
 	agents   *agents.Agents
@@ -93,7 +89,7 @@ func answeredAgent(req *mcp.CallToolRequest) string {
 // await returns when an agent may start. It waits while a person sees a form at the host. It
 // also waits if the request is older than the call: then the host was already told to ask its
 // user. toAsk is a request about which the result of the call must ask the host instead.
-// Errors: agents.CodeNotPermitted; codeNotDecided, after which the agent still waits.
+// Errors: agents.CodeNotPermitted; calls.CodeNotDecided, after which the agent still waits.
 func (p permissions) await(
 	ctx context.Context,
 	call spawning,
@@ -165,7 +161,7 @@ func isGiven(r reconcile.Request) bool {
 // notDecided tells the host how a person decides, and by which call it goes on after that.
 func notDecided(r reconcile.Request, tool, agentID string) error {
 	return reconcile.NewError(
-		codeNotDecided,
+		calls.CodeNotDecided,
 		fmt.Sprintf("agent %s waits until a person permits it to %s", r.Identifier, r.Summary),
 		fmt.Sprintf(
 			"ask your user to decide: %s. Then call %s again with the id %s and otherwise the same arguments",

@@ -74,8 +74,8 @@ func TestFormPermitsDirectory(t *testing.T) {
 	}{
 		{"accepted", 0, accepts(nil), "", "approve"},
 		{"declined", 0, declines, agents.CodeNotPermitted, "deny"},
-		{"accepted at once", time.Hour, accepts(nil), codeNotDecided, ""},
-		{"without forms", 0, nil, codeNotDecided, ""},
+		{"accepted at once", time.Hour, accepts(nil), calls.CodeNotDecided, ""},
+		{"without forms", 0, nil, calls.CodeNotDecided, ""},
 	} {
 		for _, protocol := range protocols {
 			m := newMachine(t)

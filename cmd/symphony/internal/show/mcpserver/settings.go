@@ -112,7 +112,7 @@ func sandboxPolicy(word string, fullAccessPermitted bool) (json.RawMessage, erro
 			return nil, reconcile.NewError(
 				agents.CodeInvalid,
 				"the sandbox danger-full-access is not permitted",
-				"use workspace-write, or start symphony mcp with --allow-full-access",
+				"use workspace-write; your user permits it by symphony mcp --allow-full-access",
 			)
 		}
 		return json.RawMessage(`{"type":"dangerFullAccess"}`), nil

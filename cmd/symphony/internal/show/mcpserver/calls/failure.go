@@ -22,29 +22,20 @@ type Failure struct {
 	Params map[string]string `json:"params,omitempty" jsonschema:"the type and size of each argument"`
 }
 
-// asTools replaces commands in hints by the tools that do the same, because a host may have no
-// terminal.
-var asTools = strings.NewReplacer(
-	"symphony ps shows the open requests", "list_requests shows the open requests",
-	"list_agents, or symphony agents, shows", "list_agents shows",
-	"symphony ps", "list_issues",
-	"symphony show", "show_issue",
-	"symphony retry", "retry_issue",
-	"symphony hold", "hold_issue",
-)
-
 const maxID = 64 // bytes of an agent's id
 
 // newFailure describes the error of a call of a tool with these arguments.
-func newFailure(tool string, arguments json.RawMessage, err error) Failure {
+func (t *Tools) newFailure(tool string, arguments json.RawMessage, err error) Failure {
 	known, ok := errors.AsType[*reconcile.Error](err)
 	if !ok {
-		known = reconcile.NewError(agents.CodeInvalid, mismatch(err), "see the input schema of "+tool)
+		message := mismatch(err)
+		known = reconcile.NewError(agents.CodeInvalid, message, repair(message, tool))
 	}
+	known = t.forModel(tool, known)
 	f := Failure{
 		Code:    known.Code,
 		Message: known.Message,
-		Hint:    asTools.Replace(known.Hint),
+		Hint:    known.Hint,
 		Method:  tool,
 		Params:  map[string]string{},
 	}
@@ -87,4 +78,20 @@ func mismatch(err error) string {
 	}
 	name := strings.NewReplacer("root", "arguments", "/properties/", ".", "/items", "[]").Replace(place)
 	return strings.TrimPrefix(name, ".") + ": " + message
+}
+
+// repair returns what to send instead of a value of another type.
+func repair(message, tool string) string {
+	_, want, _ := strings.Cut(message, ", want ")
+	switch {
+	case strings.Contains(want, "array"):
+		return `send a list: ["…"]`
+	case strings.Contains(want, "boolean"):
+		return "send true or false, without quotes"
+	case strings.Contains(want, "number"), strings.Contains(want, "integer"):
+		return "send a number, without quotes"
+	case strings.Contains(want, "string"):
+		return "send a single text"
+	}
+	return "see the input schema of " + tool
 }

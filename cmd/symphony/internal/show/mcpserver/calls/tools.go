@@ -7,10 +7,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/jsonschema-go/jsonschema"
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
@@ -33,12 +37,18 @@ type Options struct {
 type Tools struct {
 	server  *mcp.Server
 	options Options
-	nested  map[string]bool // the tools whose arguments are in the member params
+	nested  map[string]bool               // the tools whose arguments are in the member params
+	inputs  map[string]*jsonschema.Schema // the arguments of each tool
 }
 
 // New returns the tools of a server, to which none is added yet.
 func New(server *mcp.Server, o Options) *Tools {
-	t := &Tools{server: server, options: o, nested: map[string]bool{}}
+	t := &Tools{
+		server:  server,
+		options: o,
+		nested:  map[string]bool{},
+		inputs:  map[string]*jsonschema.Schema{},
+	}
 	server.AddReceivingMiddleware(t.carryOut, t.completeList)
 	return t
 }
@@ -109,6 +119,11 @@ func Add[In, Out any](t *Tools, tool Tool, do func(context.Context, In) (Out, er
 // schema of Out; the result of a call that failed is a Failure.
 func AddForHost[In, Out any](t *Tools, tool Tool, do mcp.ToolHandlerFor[In, Out]) {
 	_, t.nested[tool.Name] = reflect.TypeFor[In]().FieldByName("Params")
+	input, err := jsonschema.For[In](nil)
+	if err != nil {
+		panic(fmt.Sprintf("the arguments of the tool %s have no schema: %v", tool.Name, err))
+	}
+	t.inputs[tool.Name] = input
 	output, err := jsonschema.For[Out](nil)
 	if err != nil {
 		panic(fmt.Sprintf("the result of the tool %s has no schema: %v", tool.Name, err))
@@ -175,6 +190,12 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 		if err != nil {
 			return t.refused(ctx, tool, given, err), nil
 		}
+		if t.inputs[tool] == nil {
+			return nil, t.unknown(tool)
+		}
+		if err := t.checkNames(tool, arranged); err != nil {
+			return t.refused(ctx, tool, given, err), nil
+		}
 		call.Params.Arguments = arranged
 		answer, err := next(ctx, method, req)
 		if err != nil {
@@ -194,6 +215,40 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 	}
 }
 
+// otherTools are the tools of the group lean for those of the group agents, and back.
+var otherTools = map[string]string{
+	"new_conversation":  "spawn_agent",
+	"send_user_turn":    "send_message",
+	"send_user_message": "send_message",
+	"send_input":        "send_message",
+	"list_requests":     "wait_agent",
+	"approve":           "decide_request",
+	"deny":              "decide_request",
+	"answer":            "decide_request",
+	"send_message":      "send_user_message",
+	"decide_request":    "approve",
+	"close_agent":       "kill_agent",
+	"interrupt_agent":   "interrupt",
+}
+
+// unknown returns the error of a tool that this server does not have, with the tool that does
+// the same.
+func (t *Tools) unknown(tool string) error {
+	names := slices.Sorted(maps.Keys(t.inputs))
+	meant := otherTools[tool]
+	if t.inputs[meant] == nil {
+		meant = text.First(text.Nearest(tool, names), func(string) bool { return true })
+	}
+	message := fmt.Sprintf("unknown tool %q", text.Within(tool, maxID))
+	if meant != "" {
+		message += "; use " + meant
+	}
+	return &jsonrpc.Error{
+		Code:    jsonrpc.CodeInvalidParams,
+		Message: message + "; the tools are " + strings.Join(names, ", "),
+	}
+}
+
 // refused returns the result of a call that failed with an error.
 func (t *Tools) refused(
 	ctx context.Context,
@@ -210,7 +265,7 @@ func (t *Tools) refused(
 // describe gives the result of a failed call its text and its structured content, and logs the
 // failure.
 func (t *Tools) describe(ctx context.Context, tool string, arguments []byte, result *mcp.CallToolResult) {
-	f := newFailure(tool, arguments, result.GetError())
+	f := t.newFailure(tool, arguments, result.GetError())
 	result.Content = []mcp.Content{&mcp.TextContent{Text: f.line()}}
 	result.StructuredContent = f
 	t.options.Log.WarnContext(
