@@ -71,13 +71,14 @@ func TestMCPOverHTTP(t *testing.T) {
 	const token = "0123456789abcdef0123"
 	s := newMCPPlace(t, "work")
 	url := serveMCP(t, s, token)
-	connect := func(o *mcp.ClientOptions) *mcp.ClientSession {
+	connectTo := func(url string, o *mcp.ClientOptions) *mcp.ClientSession {
 		client := mcp.NewClient(&mcp.Implementation{Name: "test", Version: "1"}, o)
 		return test.Must(client.Connect(t.Context(), &mcp.StreamableClientTransport{
 			Endpoint:   url,
 			HTTPClient: &http.Client{Transport: withHeaders{"Authorization", "Bearer " + token}},
 		}, nil))
 	}
+	connect := func(o *mcp.ClientOptions) *mcp.ClientSession { return connectTo(url, o) }
 	asked := make(chan string, 1)
 	first := connect(
 		&mcp.ClientOptions{
@@ -131,6 +132,17 @@ func TestMCPOverHTTP(t *testing.T) {
 	var list struct{ Agents []struct{ State string } }
 	callTool(t, second, "list_agents", nil, &list)
 	test.Equal(t, "the state", list.Agents[0].State, "active")
+
+	// A host whose model calls the tools chooses the few.
+	lean := connectTo(url+"?tools=lean", nil)
+	var names []string
+	for _, tool := range test.Must(lean.ListTools(t.Context(), nil)).Tools {
+		names = append(names, tool.Name)
+	}
+	test.Contains(t, "the tools", strings.Join(names, " "), "decide_request", "send_message")
+	test.Lacks(t, "the tools", strings.Join(names, " "), "new_conversation")
+	callTool(t, lean, "list_agents", nil, &list)
+	test.Equal(t, "the state for that host", list.Agents[0].State, "active")
 }
 
 // The server refuses requests without the token, from a page of another site, or to a foreign
@@ -155,6 +167,12 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		test.OK(t, err)
 		defer resp.Body.Close()
 		return resp.StatusCode, string(test.Must(io.ReadAll(resp.Body))), resp.Header.Get("Mcp-Session-Id")
+	}
+	at := func(other string, headers ...string) (status int, answer string) {
+		t.Helper()
+		address = other
+		status, answer, _ = ask("POST", hello, headers...)
+		return status, answer
 	}
 	bearer := []string{"Authorization", "Bearer " + token}
 	status, answer, session := ask("POST", hello, bearer...)
@@ -237,6 +255,15 @@ func TestMCPOverHTTPRefuses(t *testing.T) {
 		if status, answer, _ := ask("POST", hello); status != 401 && status != 404 && status != 405 {
 			t.Errorf("%s: %d %s", address, status, answer)
 		}
+	}
+	for address, want := range map[string]string{
+		url + "?tools=few":         "agents, issues and lean, not \"few\"",
+		url + "?tools=lean,issues": "need a workflow",
+		url + "?tool=lean":         "unknown parameter \"tool\"",
+	} {
+		status, answer := at(address, bearer...)
+		test.Equal(t, address, status, http.StatusBadRequest)
+		test.Contains(t, address, answer, want)
 	}
 	address = url
 	status, answer, _ = ask("POST", `{"jsonrpc":"2.0","id":2,"method":"ping"}`, append(known, bearer...)...)

@@ -5,12 +5,15 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 )
 
 const (
@@ -18,30 +21,40 @@ const (
 	sessionTimeout = 24 * time.Hour
 )
 
-// HTTP answers hosts by streamable HTTP. All of them share a server. The caller checks who may
-// ask.
+// HTTP answers hosts by streamable HTTP. All hosts with the same tools share a server. The
+// caller checks who may ask.
 type HTTP struct {
 	env     *environ.Env
 	log     io.Writer
 	options Options
 
 	mu      sync.Mutex
-	server  *Server // nil before the first request
-	handler http.Handler
-	end     context.CancelFunc
+	servers map[string]*httpServer // by their groups of tools, such as issues,lean
 	closed  bool
 }
 
-// NewHTTP returns a handler with the tools of a server. It opens the state of the agents with
-// the first request.
+// httpServer is a server for all hosts with the same tools.
+type httpServer struct {
+	server  *Server
+	handler http.Handler
+	end     context.CancelFunc
+}
+
+// NewHTTP returns a handler with the tools of a server, or with those that the address names:
+// ?tools=lean. It opens the state of the agents with the first request.
 func NewHTTP(env *environ.Env, log io.Writer, o Options) *HTTP {
 	o.overHTTP = true
-	return &HTTP{env: env, log: log, options: o}
+	return &HTTP{env: env, log: log, options: o, servers: map[string]*httpServer{}}
 }
 
 // ServeHTTP implements http.Handler.
 func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	handler, err := h.open(context.WithoutCancel(r.Context()))
+	o, err := h.optionsFor(r)
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusBadRequest)
+		return
+	}
+	handler, err := h.open(context.WithoutCancel(r.Context()), o)
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
@@ -49,23 +62,45 @@ func (h *HTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	handler.ServeHTTP(w, r)
 }
 
-func (h *HTTP) open(ctx context.Context) (http.Handler, error) {
+// optionsFor returns the options of the server for a request, whose address may choose groups
+// of tools.
+func (h *HTTP) optionsFor(r *http.Request) (Options, error) {
+	o := h.options
+	for name := range r.URL.Query() {
+		if name != "tools" {
+			return o, exit.Usage("mcp: unknown parameter %q; known: tools", name)
+		}
+	}
+	chosen := r.URL.Query().Get("tools")
+	if chosen != "" {
+		groups, err := ParseGroups(strings.Split(chosen, ","))
+		if err != nil {
+			return o, err
+		}
+		o.Groups = slices.Compact(slices.Sorted(slices.Values(groups)))
+	}
+	_, err := o.groups()
+	return o, err
+}
+
+func (h *HTTP) open(ctx context.Context, o Options) (http.Handler, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return nil, errors.New("the server is ending")
 	}
-	if h.handler != nil {
-		return h.handler, nil
+	groups := strings.Join(o.Groups, ",")
+	known := h.servers[groups]
+	if known != nil {
+		return known.handler, nil
 	}
-	s, err := New(ctx, h.env, h.log, h.options)
+	s, err := New(ctx, h.env, h.log, o)
 	if err != nil {
 		return nil, err
 	}
-	ctx, h.end = context.WithCancel(ctx)
+	ctx, end := context.WithCancel(ctx)
 	s.mcp.AddReceivingMiddleware(s.elicitor.middleware(ctx), endWith(ctx))
-	h.server = s
-	h.handler = mcp.NewStreamableHTTPHandler(
+	handler := mcp.NewStreamableHTTPHandler(
 		func(*http.Request) *mcp.Server { return s.mcp },
 		&mcp.StreamableHTTPOptions{
 			SessionTimeout:      sessionTimeout,
@@ -74,7 +109,8 @@ func (h *HTTP) open(ctx context.Context) (http.Handler, error) {
 			DisableLocalhostProtection: true, // the caller knows all names of its server
 		},
 	)
-	return h.handler, nil
+	h.servers[groups] = &httpServer{server: s, handler: handler, end: end}
+	return handler, nil
 }
 
 // endWith ends the calls of tools with ctx.
@@ -94,14 +130,19 @@ func (h *HTTP) Close() error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.closed = true
-	if h.server == nil {
-		return nil
+	var errs []error
+	for _, s := range h.servers {
+		errs = append(errs, s.close())
 	}
-	h.end()
+	return errors.Join(errs...)
+}
+
+func (s *httpServer) close() error {
+	s.end()
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for session := range h.server.mcp.Sessions() {
+		for session := range s.server.mcp.Sessions() {
 			_ = session.Close()
 		}
 	}()
@@ -109,5 +150,5 @@ func (h *HTTP) Close() error {
 	case <-ended:
 	case <-time.After(closePatience):
 	}
-	return h.server.starter.agents.Close()
+	return s.server.starter.agents.Close()
 }
