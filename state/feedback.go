@@ -2,7 +2,9 @@ package state
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -35,6 +37,8 @@ const watched = ` FROM deliveries AS d
 	LEFT JOIN claims AS c USING (issue_id) LEFT JOIN watches AS w ON w.issue_id = d.issue_id
 	WHERE (d.pull_request <> '' OR w.issue_id IS NOT NULL)`
 
+const oneWatch = `SELECT ` + watchColumns + watched + ` AND d.issue_id = ?`
+
 // Watches returns the watches of the pull requests from which something is still expected.
 func (c *conn) Watches(ctx context.Context) ([]reconcile.Watch, error) {
 	return readAll(ctx, c, "read the pull requests to watch", watchFields,
@@ -43,8 +47,7 @@ func (c *conn) Watches(ctx context.Context) ([]reconcile.Watch, error) {
 
 // Watch returns the watch of the pull request of an issue; false if there is none.
 func (c *conn) Watch(ctx context.Context, issueID string) (reconcile.Watch, bool, error) {
-	return readOne(ctx, c, "read what is known of the pull request", watchFields,
-		`SELECT `+watchColumns+watched+` AND d.issue_id = ?`, issueID)
+	return readOne(ctx, c, "read what is known of the pull request", watchFields, oneWatch, issueID)
 }
 
 func saveWatch(t tx, w reconcile.Watch) error {
@@ -62,12 +65,15 @@ func saveWatch(t tx, w reconcile.Watch) error {
 
 // EndRework records that the causes for which an issue came back are answered.
 func (j Journal) EndRework(ctx context.Context, issueID string) error {
-	w, found, err := j.Watch(ctx, issueID)
-	if err != nil || !found || w.Rework == nil {
-		return err
-	}
-	w.Rework = nil
 	return j.update(ctx, "record that a pull request was answered", full, func(t tx) error {
+		w, err := row(t, watchFields, oneWatch, issueID)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil || w.Rework == nil {
+			return err
+		}
+		w.Rework = nil
 		return saveWatch(t, w)
 	})
 }

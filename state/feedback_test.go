@@ -78,3 +78,37 @@ func TestWatches(t *testing.T) {
 	test.OK(t, db.Journal.RecordDelivered(ctx, "id", delivered))
 	test.Equal(t, "a new one", addresses(), []string{"id r/3 "})
 }
+
+// A worker that records an answer keeps what a pass stores at the same moment.
+func TestAnswerDuringAPass(t *testing.T) {
+	dir := newDir(t)
+	pass := createIn(t, dir)
+	worker := openIn(t, dir)
+	test.OK(t, pass.Journal.RecordDelivered(ctx, "id", reconcile.Delivered{
+		URL:         "u",
+		Commit:      "1",
+		At:          epoch,
+		PullRequest: "p/1",
+	}))
+	w, _, err := pass.Watch(ctx, "id")
+	test.OK(t, err)
+	w.BeginRound(&reconcile.Rework{Round: 1, Rounds: 3, At: epoch, Commit: "1", Conflict: true})
+	test.OK(t, pass.Store.Commit(ctx, epoch, reconcile.Change{Watch: &w}))
+
+	answered := make(chan error, 1)
+	test.OK(t, pass.Store.update(ctx, "store a rerun", full, func(begun tx) error {
+		go func() { answered <- worker.Journal.EndRework(ctx, "id") }()
+		test.Until(t, "the worker wants to write", func() bool {
+			free := worker.Journal.write.TryLock()
+			if free {
+				worker.Journal.write.Unlock()
+			}
+			return !free
+		})
+		w.Rerun = "1"
+		return saveWatch(begun, w)
+	}))
+	test.OK(t, <-answered)
+	w, _, err = pass.Watch(ctx, "id")
+	test.Equal(t, "answered, and the rerun", []any{w.Rework == nil, w.Rerun, err}, []any{true, "1", nil})
+}
