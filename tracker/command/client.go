@@ -3,6 +3,7 @@ package command
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -27,13 +28,16 @@ const (
 // KeyVar is the variable in which the program gets the value of tracker.api_key.
 const KeyVar = "SYMPHONY_TRACKER_API_KEY"
 
+// ErrNoProgram means that PATH has no program of the name, such as "tracker".
+var ErrNoProgram = errors.New("there is no such program in PATH")
+
 // Options configure an Adapter.
 type Options struct {
 	Command []string // the program and its arguments, without the verb
 	Verbs   []string // the optional verbs of the program
 	// Run runs a program to its end, and ends all of its processes. Its error reports that the
-	// program could not be run, or is the error of ctx. If there is more output than limit
-	// bytes, it returns limit+1 bytes.
+	// program could not be run, or is the error of ctx. It wraps ErrNoProgram if the program
+	// is not in PATH. If there is more output than limit bytes, Run returns limit+1 bytes.
 	Run func(ctx context.Context, argv []string, stdin []byte, limit int) (Output, error)
 	// Key is the value of tracker.api_key, which Run passes to the program in the variable
 	// KeyVar; empty if there is none.

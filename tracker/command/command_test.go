@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os/exec"
 	"strings"
 	"syscall"
 	"testing"
@@ -68,7 +67,7 @@ func TestErrorsOfPrograms(t *testing.T) {
 		},
 		{
 			Output{},
-			fmt.Errorf("start x: %w", exec.ErrNotFound),
+			fmt.Errorf("start x: %w", ErrNoProgram),
 			`command_unusable: python3 my tracker.py candidates: there is no such program in PATH`, "./NAME",
 		},
 		{

@@ -80,7 +80,7 @@ func (c *client) notEnded(ctx context.Context, verb string, out Output, stdin []
 func (c *client) notRun(verb string, err error) error {
 	const beside = "write ./NAME for a program beside WORKFLOW.md; "
 	switch {
-	case strings.Contains(err.Error(), "executable file not found"): // exec.ErrNotFound
+	case errors.Is(err, ErrNoProgram):
 		return c.fail(
 			verb,
 			"command_unusable",

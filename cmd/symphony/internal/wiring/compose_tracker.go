@@ -2,6 +2,7 @@ package wiring
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -133,6 +134,9 @@ func commandOptions(p *Project, cfg *workflow.Config) command.Options {
 				Dir:  filepath.Dir(p.Path),
 				Env:  env,
 			}, stdin, limit)
+			if errors.Is(err, tree.ErrNotInPath) {
+				err = fmt.Errorf("%w: %w", command.ErrNoProgram, err)
+			}
 			return command.Output{
 				Stdout: out.Stdout,
 				Stderr: out.Stderr,

@@ -35,10 +35,14 @@ type Child struct {
 	reaped bool
 }
 
+// ErrNotInPath is wrapped by the error for a command without a slash that PATH does not lead to,
+// such as git on a machine without git.
+var ErrNotInPath = exec.ErrNotFound
+
 // Start starts a command in a new process group, with pipes for its three streams. Apart from
 // these it inherits only the lease, as descriptor 3, so that it is held as long as the child
 // lives, and the tree file, as TreeFD, which marks all its descendants. Both may be nil. If
-// the command does not exist, the error wraps exec.ErrNotFound or fs.ErrNotExist.
+// the command does not exist, the error wraps ErrNotInPath or fs.ErrNotExist.
 func Start(r host.StartRequest, lease, tree *os.File) (*Child, error) {
 	return startChild(r, lease, tree, syscall.SysProcAttr{})
 }
