@@ -105,7 +105,8 @@ func (d Watcher) read(ctx context.Context, watches []reconcile.Watch) (errs []er
 	list := make([]*followed, len(watches))
 	var numbers []int
 	for i := range watches {
-		f := &followed{Watch: &watches[i], stored: string(text.JSON(watches[i]))}
+		f := &followed{Watch: &watches[i]}
+		f.setStored()
 		f.number, f.here = forge.Number(f.Delivered.PullRequest)
 		list[i] = f
 		if f.number != 0 && !slices.Contains(numbers, f.number) {
@@ -125,17 +126,49 @@ type followed struct {
 	*reconcile.Watch
 	number int
 	here   bool   // its address is in the repository
-	stored string // the watch as it is stored
+	stored string // the watch as it is stored, as JSON; empty if it must be stored in any case
 	read   bool   // it was read in this pass
 	asks   bool   // something may have to be done
 }
+
+// setStored notes that the watch need not be stored as it is now.
+func (f *followed) setStored() { f.stored = string(text.JSON(f.Watch)) }
+
+// changed reports whether the watch must be stored.
+func (f *followed) changed() bool { return string(text.JSON(f.Watch)) != f.stored }
 
 // follow acts on the present states of pull requests. It reads the issues of all that ask for
 // something with a single request.
 func (d Watcher) follow(
 	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
+) []error {
+	errs := d.updateAll(ctx, forge, list, pulls)
+	asking := text.Filter(list, func(f *followed) bool { return f.asks })
+	var issues map[string]reconcile.Issue
+	if len(asking) > 0 {
+		var err error
+		ids := text.Map(asking, func(f *followed) string { return f.IssueID })
+		issues, err = d.Tracker.ByIDs(ctx, ids)
+		if err != nil {
+			return append(errs, err)
+		}
+	}
+	for _, f := range list {
+		if f.asks {
+			errs = append(errs, about(f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
+		}
+		if f.changed() {
+			errs = append(errs, d.save(ctx, f.Watch))
+		}
+	}
+	return errs
+}
+
+// updateAll takes over the present states of pull requests, and notes which of them ask for
+// something.
+func (d Watcher) updateAll(
+	ctx context.Context, forge *reconcile.Forge, list []*followed, pulls map[int]reconcile.Pull,
 ) (errs []error) {
-	var asking []string
 	for _, f := range list {
 		pull, exists := pulls[f.number]
 		if !exists {
@@ -147,26 +180,7 @@ func (d Watcher) follow(
 		}
 		f.read = true
 		errs = append(errs, about(pull.URL, d.update(ctx, forge, f, pull)))
-		if f.Asks(d.Feedback, d.Now()) {
-			f.asks = true
-			asking = append(asking, f.IssueID)
-		}
-	}
-	var issues map[string]reconcile.Issue
-	if len(asking) > 0 {
-		var err error
-		issues, err = d.Tracker.ByIDs(ctx, asking)
-		if err != nil {
-			return append(errs, err)
-		}
-	}
-	for _, f := range list {
-		if f.asks {
-			errs = append(errs, about(f.Pull.URL, d.act(ctx, forge, f.Watch, issues[f.IssueID])))
-		}
-		if string(text.JSON(f.Watch)) != f.stored {
-			errs = append(errs, d.save(ctx, f.Watch))
-		}
+		f.asks = f.Asks(d.Feedback, d.Now())
 	}
 	return errs
 }
@@ -175,7 +189,7 @@ func (d Watcher) follow(
 func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed, pull reconcile.Pull) error {
 	f.Update(pull, d.Feedback, d.Now())
 	if f.Claim == reconcile.Running { // only for show: the worker may write it now
-		f.stored = string(text.JSON(f.Watch))
+		f.setStored()
 		return nil
 	}
 	if !f.here {
