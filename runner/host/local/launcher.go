@@ -6,7 +6,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -46,33 +45,79 @@ type launch struct {
 // it would obey. It reads the words of the command and of the scripts that they name: it does
 // not understand shell, and takes too many programs for launchers rather than too few.
 func (l *launch) find(command string, depth int) host.Launcher {
-	inWorkspace := true
-	start := true // the next word may be the name of a program
-	last := ""
+	r := reader{depth: depth, inWorkspace: true, start: true}
 	for _, word := range shellWords(command) {
-		// A path such as ./run starts a file of the workspace where a program may begin. In the
-		// command of the workflow itself any word may do so, such as an argument of sudo.
-		isPath := relative().MatchString(word) && (start || depth == 0)
-		isFile := isPath || localTools().MatchString(word)
-		switch {
-		case word == ";" || dashC().MatchString(word):
-			start = true
-		case last == "cd" && strings.ContainsAny(word[:1], "/~$"):
-			inWorkspace = false
-		case slices.Contains(anywhere, word), start && slices.Contains(launchers, filepath.Base(word)):
+		switch r.meaningOf(word) {
+		case newCommand:
+			r.start = true
+		case leavesWorkspace:
+			r.inWorkspace = false
+		case nameOfLauncher:
 			return host.Launcher{Program: word, Files: l.obeyed()}
-		case inWorkspace && isFile:
+		case fileOfWorkspace:
 			return host.Launcher{Program: word, Files: l.existing(word)}
-		case start && mayBeProgram(word):
-			found, exists := l.program(word, depth, inWorkspace)
+		case nameOfProgram:
+			found, exists := l.program(word, depth, r.inWorkspace)
 			if found.Program != "" {
 				return found
 			}
-			start = !exists // such as the value of an option
+			r.start = !exists // such as the value of an option
+		case nothing:
 		}
-		last = word
+		r.last = word
 	}
 	return host.Launcher{}
+}
+
+// reader is a place in a shell command, between two words.
+type reader struct {
+	depth       int    // how many scripts led to the command
+	inWorkspace bool   // the working directory is in the workspace
+	start       bool   // the next word may be the name of a program
+	last        string // the word before; empty at the beginning
+}
+
+// meaning is what a word of a shell command says about the program that is started.
+type meaning int
+
+const (
+	nothing meaning = iota
+	newCommand
+	leavesWorkspace
+	nameOfLauncher
+	fileOfWorkspace
+	nameOfProgram
+)
+
+// meaningOf returns the meaning of the next word.
+func (r reader) meaningOf(word string) meaning {
+	if word == ";" || dashC().MatchString(word) {
+		return newCommand
+	}
+	if r.last == "cd" && strings.ContainsAny(word[:1], "/~$") {
+		return leavesWorkspace
+	}
+	isLauncher := slices.Contains(launchers, filepath.Base(word))
+	if slices.Contains(anywhere, word) || r.start && isLauncher {
+		return nameOfLauncher
+	}
+	if r.inWorkspace && r.isFile(word) {
+		return fileOfWorkspace
+	}
+	if r.start && mayBeProgram(word) {
+		return nameOfProgram
+	}
+	return nothing
+}
+
+// isFile reports whether the next word starts a file of the working directory. A path such as
+// ./run does so where a program may begin. In the command of the workflow itself any word may
+// do so, such as an argument of sudo.
+func (r reader) isFile(word string) bool {
+	if localTools().MatchString(word) {
+		return true
+	}
+	return relative().MatchString(word) && (r.start || r.depth == 0)
 }
 
 // mayBeProgram reports whether a word of a shell command can be the name of a program: it is
@@ -91,12 +136,13 @@ var (
 	prefix = text.Pattern(`^(?:exec|env|command|builtin|nohup|nice|time|timeout|setsid|stdbuf|sudo|` +
 		`if|then|else|do|while|until|!|[0-9.]+[smhd]?)$`)
 	relative   = text.Pattern(`^\.\.?/`)
+	separator  = text.Pattern("[;&|(){}\n`]|\\$\\(")
 	localTools = text.Pattern(`^(?:\./)?(?:node_modules|\.?venv)/`)
 )
 
 // shellWords splits a shell command into words, with ";" between commands. Quotes are removed.
 func shellWords(command string) []string {
-	command = regexp.MustCompile("[;&|(){}\n`]|\\$\\(").ReplaceAllString(command, " ; ")
+	command = separator().ReplaceAllString(command, " ; ")
 	return strings.Fields(strings.Map(func(r rune) rune {
 		if r == '"' || r == '\'' || r == '\\' {
 			return -1
@@ -110,10 +156,10 @@ func (l *launch) program(name string, depth int, inWorkspace bool) (found host.L
 	if rest, home := strings.CutPrefix(name, "~/"); home {
 		name = filepath.Join(l.Home, rest)
 	}
-	switch {
-	case filepath.IsAbs(name):
+	if filepath.IsAbs(name) {
 		return l.file(name, depth), true
-	case strings.Contains(name, "/"):
+	}
+	if strings.Contains(name, "/") {
 		if inWorkspace {
 			found = host.Launcher{Program: name, Files: l.existing(name)}
 		}
@@ -135,38 +181,58 @@ func isProgram(path string) bool {
 }
 
 // file examines a program.
-func (l *launch) file(name string, depth int) (found host.Launcher) {
+func (l *launch) file(name string, depth int) host.Launcher {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {
-		return found // the shell will report it
+		return host.Launcher{} // the shell will report it
 	}
-	switch {
-	case slices.ContainsFunc(l.Writable, func(dir string) bool { return l.reaches(dir, name) }):
+	if slices.ContainsFunc(l.Writable, func(dir string) bool { return l.reaches(dir, name) }) {
 		return host.Launcher{Program: name, Files: []string{real}}
-	case slices.Contains(launchers, filepath.Base(real)),
-		strings.Contains(name, "/shims/"),
-		strings.Contains(name, "/.volta/bin/"):
+	}
+	if isLauncher(name, real) {
 		return host.Launcher{Program: name, Files: l.obeyed()}
 	}
-	info, err := os.Stat(real)
-	if err != nil || !info.Mode().IsRegular() || info.Size() > maxScript || depth >= maxWrapped {
-		return found
+	if depth >= maxWrapped {
+		return host.Launcher{}
 	}
-	script, _ := os.ReadFile(real) // a script that can't be read can't be run either
-	line, body, _ := strings.Cut(string(script), "\n")
-	interpreter, isScript := strings.CutPrefix(line, "#!")
-	if !isScript {
-		return found
-	}
-	found = l.find(interpreter, depth+1)
-	isShell := regexp.MustCompile(`\b(ba|da|z|k)?sh\b`).MatchString(interpreter)
-	if found.Program == "" && isShell {
-		found = l.find(regexp.MustCompile(`(?m)^\s*#.*$`).ReplaceAllString(body, ""), depth+1)
+	interpreter, body := readScript(real)
+	found := l.find(interpreter, depth+1)
+	if found.Program == "" && shellName().MatchString(interpreter) {
+		found = l.find(comment().ReplaceAllString(body, ""), depth+1)
 	}
 	if found.Program != "" && found.Program != name {
 		found.Program = name + ", which starts " + found.Program
 	}
 	return found
+}
+
+// isLauncher reports whether a program is a launcher, by its name or that of the file to which
+// it leads: /home/me/.pyenv/shims/codex is.
+func isLauncher(name, real string) bool {
+	return slices.Contains(launchers, filepath.Base(real)) ||
+		strings.Contains(name, "/shims/") ||
+		strings.Contains(name, "/.volta/bin/")
+}
+
+var (
+	shellName = text.Pattern(`\b(ba|da|z|k)?sh\b`)
+	comment   = text.Pattern(`(?m)^\s*#.*$`)
+)
+
+// readScript returns the command that runs a script, by its first line, and the rest of the
+// script; both are empty for another file.
+func readScript(path string) (interpreter, body string) {
+	info, err := os.Stat(path)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > maxScript {
+		return "", ""
+	}
+	script, _ := os.ReadFile(path) // a script that can't be read can't be run either
+	line, body, _ := strings.Cut(string(script), "\n")
+	interpreter, isScript := strings.CutPrefix(line, "#!")
+	if !isScript {
+		return "", ""
+	}
+	return interpreter, body
 }
 
 // reaches reports whether an account that can write a directory decides which file a program's

@@ -348,34 +348,9 @@ func (r *reader) showHidden(ctx context.Context) error {
 // empty if there are none.
 func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 	unknown := []string{"commits that git can't count"}
-	// Otherwise branches survive in the main repository, except in a linked worktree's
-	// submodule, which is deleted with it.
-	deleted := u.deletes(r.common) ||
-		strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
-	heads, err := r.readHeads(deleted)
+	work, saved, err := u.ends(ctx, r)
 	if err != nil {
 		return unknown
-	}
-	remotes, err := u.remotes(ctx, r)
-	if err != nil {
-		return unknown
-	}
-	work := heads.current
-	var saved []string
-	for name, id := range r.refs {
-		if strings.HasPrefix(id, "ref:") {
-			continue // its target is listed, too
-		}
-		if !objectID(id) {
-			return unknown
-		}
-		isRemote := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
-		switch {
-		case !deleted, slices.ContainsFunc(remotes, isRemote):
-			saved = append(saved, "^"+id)
-		case !r.clonedTag(name) || slices.Contains(heads.past, r.packed[name]):
-			work = append(work, id)
-		}
 	}
 	if len(work) == 0 {
 		return nil
@@ -405,6 +380,41 @@ func (u *unsavedSearch) commits(ctx context.Context, r *reader) []string {
 		}
 	}
 	return []string{text.Plural(n, "commit") + " not on any remote"}
+}
+
+// ends returns the commits with which lines of work end in a repository, and, after a "^", the
+// commits up to which the work is saved.
+func (u *unsavedSearch) ends(ctx context.Context, r *reader) (work, saved []string, err error) {
+	// Otherwise branches survive in the main repository, except in a linked worktree's
+	// submodule, which is deleted with it.
+	deleted := u.deletes(r.common) ||
+		strings.Contains(r.common, "/worktrees/") && strings.Contains(r.common, "/modules/")
+	heads, err := r.readHeads(deleted)
+	if err != nil {
+		return nil, nil, err
+	}
+	remotes, err := u.remotes(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	work = heads.current
+	for name, id := range r.refs {
+		if strings.HasPrefix(id, "ref:") {
+			continue // its target is listed, too
+		}
+		if !objectID(id) {
+			return nil, nil, fmt.Errorf("the reference %s names no commit", name)
+		}
+		isRemote := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+		if !deleted || slices.ContainsFunc(remotes, isRemote) {
+			saved = append(saved, "^"+id)
+			continue
+		}
+		if !r.clonedTag(name) || slices.Contains(heads.past, r.packed[name]) {
+			work = append(work, id)
+		}
+	}
+	return work, saved, nil
 }
 
 // clonedTag reports whether a reference is a tag that git clone may have packed, and nothing

@@ -212,23 +212,39 @@ type refreshRequest struct {
 // refresh is the common part of Fetch and Look. update brings the new commits into the mirror.
 func (m *Mirror) refresh(
 	ctx context.Context, q refreshRequest, update func(writer) (host.CloneAnswer, error),
-) (answer host.FetchAnswer, err error) {
+) (host.FetchAnswer, error) {
 	workspace, err := filepath.EvalSymlinks(q.workspace)
 	if err != nil {
-		return answer, m.failed(host.CodeRepositoryUnavailable, "fetch", err)
+		return host.FetchAnswer{}, m.failed(host.CodeRepositoryUnavailable, "fetch", err)
 	}
+	q.workspace = workspace
 	failed := func(err error) error {
 		return m.failed(host.CodeRepositoryUnavailable, "fetch into "+workspace, err)
 	}
 	head, err := git.HeadOf(workspace)
 	if err != nil {
-		return answer, failed(err)
+		return host.FetchAnswer{}, failed(err)
 	}
 	if err := m.checkBorrower(head.Objects); err != nil {
-		return answer, failed(err)
+		return host.FetchAnswer{}, failed(err)
 	}
-	var from host.CloneAnswer
-	var branches string // a line with a commit and a name for each
+	from, branches, err := m.updated(ctx, update)
+	if err != nil {
+		return host.FetchAnswer{}, err
+	}
+	crash.At("repository.fetch.fetched")
+	if err := setRemoteBranches(workspace, head, branches, from.Base); err != nil {
+		return host.FetchAnswer{}, failed(err)
+	}
+	answer, err := m.bringIn(ctx, q, head, from)
+	return answer, failed(err)
+}
+
+// updated updates the mirror. It returns its branches after that, in lines with a commit and a
+// name each.
+func (m *Mirror) updated(
+	ctx context.Context, update func(writer) (host.CloneAnswer, error),
+) (from host.CloneAnswer, branches string, err error) {
 	err = m.withLock(ctx, func(w writer) (err error) {
 		from, err = update(w)
 		if err != nil {
@@ -239,43 +255,44 @@ func (m *Mirror) refresh(
 		)
 		return err
 	})
-	if err != nil {
-		return answer, err
-	}
-	crash.At("repository.fetch.fetched")
+	return from, branches, err
+}
+
+// bringIn brings what the mirror has now into a workspace, as far as the request allows that,
+// and compares the workspace with the base.
+func (m *Mirror) bringIn(
+	ctx context.Context, q refreshRequest, head git.Head, from host.CloneAnswer,
+) (answer host.FetchAnswer, err error) {
 	answer.Base = from.Base
 	answer.Commit = from.BaseCommit
-	if err := setRemoteBranches(workspace, head, branches, from.Base); err != nil {
-		return answer, failed(err)
-	}
-	if !q.look && m.isCopy(ctx, head, q.delivered) {
-		if err := git.MoveHead(workspace, head.Commit, q.delivered); err != nil {
-			return answer, failed(err)
-		}
-		head.Commit = q.delivered
-	}
 	if head.Commit == "" {
 		return answer, nil
 	}
 	if !q.look {
-		if err := m.fetchSubmodules(ctx, workspace, head, from); err != nil {
-			return answer, failed(err)
+		if m.isCopy(ctx, head, q.delivered) {
+			if err := git.MoveHead(q.workspace, head.Commit, q.delivered); err != nil {
+				return answer, err
+			}
+			head.Commit = q.delivered
+		}
+		if err := m.fetchSubmodules(ctx, q.workspace, head, from); err != nil {
+			return answer, err
 		}
 	}
 	if from.Pushed != "" {
-		answer.Pushed, err = m.takePushed(ctx, workspace, head, from, q.look)
+		answer.Pushed, err = m.takePushed(ctx, q, head, from)
 		if err != nil {
-			return answer, failed(err)
+			return answer, err
 		}
 		if answer.Pushed.Taken {
-			head, err = git.HeadOf(workspace)
+			head, err = git.HeadOf(q.workspace)
 			if err != nil {
-				return answer, failed(err)
+				return answer, err
 			}
 		}
 	}
 	err = m.compare(ctx, head, &answer)
-	return answer, failed(err)
+	return answer, err
 }
 
 // setRemoteBranches records in a workspace where the branches of the remote are, and its

@@ -43,10 +43,10 @@ func (m *Mirror) Unchanged(ctx context.Context, branch, delivered string) (bool,
 
 // takePushed brings others' commits on the branch of a workspace into the workspace, and
 // describes them. That is possible if the agent committed nothing since, and changed no file
-// of the repository. With look an agent is at work there, which could put links in the way of
-// git: nothing is brought.
+// of the repository. While an agent is at work there, which could put links in the way of git,
+// nothing is brought.
 func (m *Mirror) takePushed(
-	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, look bool,
+	ctx context.Context, q refreshRequest, head git.Head, from host.CloneAnswer,
 ) (*host.Pushed, error) {
 	p := &host.Pushed{Commit: from.Pushed}
 	if err := m.describePushed(ctx, from, p); err != nil {
@@ -65,12 +65,12 @@ func (m *Mirror) takePushed(
 		p.Why = "the workspace has commits that were not pushed"
 		return p, nil
 	}
-	changed, why := changesIn(ctx, workspace)
+	changed, why := changesIn(ctx, q.workspace)
 	if why != "" {
 		p.Why = why
 		return p, nil
 	}
-	if look {
+	if q.look {
 		p.Why = "they came while you were at work"
 		p.TakenWithoutAgent = !changed.tracked
 		if changed.tracked {
@@ -78,7 +78,7 @@ func (m *Mirror) takePushed(
 		}
 		return p, nil
 	}
-	why, err := m.fastForward(ctx, workspace, head, from, changed)
+	why, err := m.fastForward(ctx, q.workspace, head, from, changed)
 	if err != nil {
 		return nil, err
 	}
@@ -157,13 +157,9 @@ func (m *Mirror) describePushed(ctx context.Context, from host.CloneAnswer, p *h
 func (m *Mirror) fastForward(
 	ctx context.Context, workspace string, head git.Head, from host.CloneAnswer, changed changes,
 ) (why string, err error) {
-	var moved []submodule
-	if m.remote.Submodules {
-		moved, err = m.submodulesSince(ctx, head.Commit, from.Pushed, "")
-		if err != nil {
-			return "", err
-		}
-		moved = slices.DeleteFunc(moved, func(s submodule) bool { return s.url == "" })
+	moved, err := m.movedSubmodules(ctx, head.Commit, from.Pushed)
+	if err != nil {
+		return "", err
 	}
 	for _, s := range moved {
 		if why := m.submoduleWork(ctx, workspace, s); why != "" {
@@ -176,26 +172,9 @@ func (m *Mirror) fastForward(
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
 	w := workTree{Mirror: m, dir: workspace, scratch: scratch}
-	if err := w.create(len(from.Pushed) == sha256Length); err != nil {
-		return "", err
-	}
-	if err := w.readCommit(ctx, head.Commit); err != nil {
-		return "", err
-	}
-	if len(changed.list) > 0 {
-		interrupted, err := w.continues(ctx, changed.list, moved, head.Commit, from.Pushed)
-		if err != nil {
-			return "", err
-		}
-		if changed.tracked && !interrupted {
-			return uncommitted, nil
-		}
-	}
-	if err := m.run(w.git(ctx, "read-tree", "-m", "-u", head.Commit, from.Pushed)); err != nil {
-		// Git looks before it writes. If it failed later, for instance at a filter, the files
-		// go back.
-		back := m.run(w.git(ctx, "read-tree", "--reset", "-u", head.Commit))
-		return "git can't update the files: " + files.LastLine([]byte(errors.Join(err, back).Error())), nil
+	why, err = w.forward(ctx, head.Commit, from.Pushed, changed, moved)
+	if err != nil || why != "" {
+		return why, err
 	}
 	index, err := files.ReadRegular(filepath.Join(scratch, "index"), maxIndex)
 	if err != nil {
@@ -209,6 +188,51 @@ func (m *Mirror) fastForward(
 	}
 	// The branch comes last: once it is moved, no later fetch looks at files and submodules.
 	return "", git.MoveBranch(workspace, from.Branch, from.Pushed, index)
+}
+
+// movedSubmodules lists the submodules with an address whose commits differ between two
+// commits; none if submodules are left alone.
+func (m *Mirror) movedSubmodules(ctx context.Context, head, pushed string) ([]submodule, error) {
+	if !m.remote.Submodules {
+		return nil, nil
+	}
+	moved, err := m.submodulesSince(ctx, head, pushed, "")
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(moved, func(s submodule) bool { return s.url == "" }), nil
+}
+
+// forward moves the files and the index from one commit to another. It returns why that is not
+// possible, empty if it was done.
+func (w workTree) forward(
+	ctx context.Context,
+	head, pushed string,
+	changed changes,
+	moved []submodule,
+) (why string, err error) {
+	if err := w.create(len(pushed) == sha256Length); err != nil {
+		return "", err
+	}
+	if err := w.readCommit(ctx, head); err != nil {
+		return "", err
+	}
+	if len(changed.list) > 0 {
+		interrupted, err := w.continues(ctx, changed.list, moved, head, pushed)
+		if err != nil {
+			return "", err
+		}
+		if changed.tracked && !interrupted {
+			return uncommitted, nil
+		}
+	}
+	if err := w.run(w.git(ctx, "read-tree", "-m", "-u", head, pushed)); err != nil {
+		// Git looks before it writes. If it failed later, for instance at a filter, the files
+		// go back.
+		back := w.run(w.git(ctx, "read-tree", "--reset", "-u", head))
+		return "git can't update the files: " + files.LastLine([]byte(errors.Join(err, back).Error())), nil
+	}
+	return "", nil
 }
 
 // continues reports whether a fast-forward continues an interrupted fast-forward to the same

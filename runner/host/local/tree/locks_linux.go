@@ -84,41 +84,84 @@ func systemLocks() (lines []string) {
 }
 
 // Holders returns the processes that hold such a lock.
-func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Process, err error) {
-	own := map[lock]bool{} // the lease's
-	if w.Lease != nil {
-		info, err := w.Lease.Stat()
-		if err != nil {
-			return nil, fmt.Errorf("locks: %w", err)
-		}
-		own[lock{file: idOf(info), kind: wholeLock, last: math.MaxInt64}] = true
+func (w *LockWatch) Holders(list []reconcile.Process) ([]reconcile.Process, error) {
+	held, leaseholders, err := w.newLocks(list)
+	if err != nil {
+		return nil, fmt.Errorf("locks: %w", err)
 	}
-	held := map[lock][]reconcile.Process{}
-	still := map[lock]bool{}
-	for _, p := range list {
-		for _, l := range locksOf(p.PID) {
-			still[l.lock] = true
-			if l.kind == lease && !l.below(p.PID, w.Own) {
-				holders = append(holders, p)
-			} else if !own[l.lock] && !w.harmless[l.lock] {
-				held[l.lock] = append(held[l.lock], p)
-			}
-		}
-	}
-	// The file of a lock that nobody holds any more may be gone, and its inode may belong to
-	// another file.
-	maps.DeleteFunc(w.harmless, func(l lock, _ bool) bool { return !still[l] })
 	if len(held) == 0 {
-		return unique(holders), nil
+		return unique(leaseholders), nil
 	}
 	// between fork and exec, a child still holds this process's descriptors
 	for _, l := range locksOf(os.Getpid()) {
 		delete(held, l.lock)
 	}
+	inTheWay, err := w.inTheWay(held)
+	if err != nil {
+		return nil, fmt.Errorf("locks: %w", err)
+	}
+	holders := leaseholders
+	if w.harmless == nil {
+		w.harmless = map[lock]bool{}
+	}
+	for l, by := range held {
+		if slices.Contains(inTheWay, l) {
+			holders = append(holders, by...)
+		} else {
+			w.harmless[l] = true
+		}
+	}
+	return unique(holders), nil
+}
+
+// newLocks returns the locks of processes that were not found before, with their holders, and
+// the processes that hold a lease outside of the directories in which they may. It forgets the
+// locks that nobody holds any more: their files may be gone, and their inodes may belong to
+// other files.
+func (w *LockWatch) newLocks(
+	list []reconcile.Process,
+) (held map[lock][]reconcile.Process, leaseholders []reconcile.Process, err error) {
+	own, err := w.ownLock()
+	if err != nil {
+		return nil, nil, err
+	}
+	held = map[lock][]reconcile.Process{}
+	still := map[lock]bool{}
+	for _, p := range list {
+		for _, l := range locksOf(p.PID) {
+			still[l.lock] = true
+			if l.kind == lease && !l.below(p.PID, w.Own) {
+				leaseholders = append(leaseholders, p)
+				continue
+			}
+			if l.lock != own && !w.harmless[l.lock] {
+				held[l.lock] = append(held[l.lock], p)
+			}
+		}
+	}
+	maps.DeleteFunc(w.harmless, func(l lock, _ bool) bool { return !still[l] })
+	return held, leaseholders, nil
+}
+
+// ownLock returns the lock on the lease of the run; the zero value, which is on no file,
+// without a lease.
+func (w *LockWatch) ownLock() (lock, error) {
+	if w.Lease == nil {
+		return lock{}, nil
+	}
+	info, err := w.Lease.Stat()
+	if err != nil {
+		return lock{}, err
+	}
+	return lock{file: idOf(info), kind: wholeLock, last: math.MaxInt64}, nil
+}
+
+// inTheWay returns the locks that keep symphony from its files.
+func (w *LockWatch) inTheWay(held map[lock][]reconcile.Process) (locks []lock, err error) {
 	for pattern, spans := range w.Files() {
 		paths, err := filepath.Glob(pattern)
 		if err != nil {
-			return nil, fmt.Errorf("locks: %w", err)
+			return nil, err
 		}
 		for _, path := range paths {
 			info, err := os.Lstat(path)
@@ -126,23 +169,16 @@ func (w *LockWatch) Holders(list []reconcile.Process) (holders []reconcile.Proce
 				continue
 			}
 			if err != nil {
-				return nil, fmt.Errorf("locks: %w", err)
+				return nil, err
 			}
-			for l, by := range held {
+			for l := range held {
 				if l.on(idOf(info)) && l.within(spans) {
-					holders = append(holders, by...)
-					delete(held, l)
+					locks = append(locks, l)
 				}
 			}
 		}
 	}
-	if w.harmless == nil {
-		w.harmless = map[lock]bool{}
-	}
-	for l := range held {
-		w.harmless[l] = true
-	}
-	return unique(holders), nil
+	return locks, nil
 }
 
 // unique returns each process once, in the order of pids.
