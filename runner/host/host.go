@@ -45,12 +45,25 @@ type Machine interface {
 // Local is the machine of this process, of which more can be asked than of others.
 type Local interface {
 	Machine
-	// Left lists the processes that a run left behind when its worker exited, and End ends
-	// them.
+	Leftovers
+	Spaces
+	Trash
+	Repositories
+}
+
+// Leftovers are the processes of runs whose workers exited.
+type Leftovers interface {
+	// Left lists the processes that a run left behind, and End ends them.
 	Left(ctx context.Context, r LeftRequest) (LeftAnswer, error)
 	End(ctx context.Context, r LeftRequest) (LeftAnswer, error)
+}
+
+// Spaces are the operations of an operator on workspaces and their roots.
+type Spaces interface {
 	// TryRoot returns an error if a root does not exist and can't be created. It tries.
 	TryRoot(ctx context.Context, r RootRequest) error
+	// Leave gives up the projects that a state directory claimed in a root.
+	Leave(ctx context.Context, r LeaveRequest) error
 	// Examine looks for work in a workspace that exists nowhere else.
 	Examine(ctx context.Context, r ExamineRequest) (ExamineAnswer, error)
 	// RemoveWorkspace removes a workspace as a run does, but without before_remove.
@@ -58,19 +71,23 @@ type Local interface {
 	// DeliverWorkspace is Run.Deliver for a workspace whose run, if any, belongs to somebody
 	// else: no turn may run there.
 	DeliverWorkspace(ctx context.Context, r WorkspaceDelivery) (WorkspaceDelivered, error)
+}
+
+// Trash contains the workspaces that were removed from a root.
+type Trash interface {
+	// ListTrash lists a project's entries, sorted by name, and examines them as Examine does.
+	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
+	// Restore moves a workspace back to its path. If it is interrupted it can be repeated.
+	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
+	// DeleteTrash deletes an entry.
+	DeleteTrash(ctx context.Context, r TrashRequest) error
+}
+
+// Repositories answers questions about git and repositories outside of workspaces.
+type Repositories interface {
 	// ObeyedByGit finds the files that git obeys when it is used with an address, as the
 	// operator.
 	ObeyedByGit(ctx context.Context, r ObeyedRequest) (Obeyed, error)
-	// ListTrash lists a project's entries in the trash of a root, sorted by name, and examines
-	// them as Examine does.
-	ListTrash(ctx context.Context, r RootRequest) ([]Removed, error)
-	// Restore moves a workspace from the trash back to its path. If it is interrupted it can
-	// be repeated.
-	Restore(ctx context.Context, r TrashRequest) (RestoreAnswer, error)
-	// DeleteTrash deletes an entry of the trash.
-	DeleteTrash(ctx context.Context, r TrashRequest) error
-	// Leave gives up the projects that a state directory claimed in a root.
-	Leave(ctx context.Context, r LeaveRequest) error
 	// GitAround returns the nearest directory, from dir upwards, that looks like a git
 	// directory, such as /srv/x.git for /srv/x.git/hooks; empty for none.
 	GitAround(dir string) string
