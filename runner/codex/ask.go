@@ -15,11 +15,11 @@ import (
 const filesLength = 16 << 10 // characters of the names of files in a summary
 
 // newRequest returns a request with the fields that all kinds have.
-func newRequest(p *params, kind agent.RequestKind, summary string) agent.Request {
+func newRequest(p demand, kind agent.RequestKind, summary string) agent.Request {
 	return agent.Request{
 		Kind:     kind,
 		ThreadID: p.threadID(),
-		ItemID:   p.ItemID,
+		ItemID:   p.itemID(),
 		Cwd:      p.Cwd,
 		Summary:  summary,
 		Reason:   oneLine(p.Reason, summaryLength),
@@ -38,7 +38,7 @@ func kindText(r *agent.Request) string {
 }
 
 // commandRequest reads a request to run a command, or to give input to a running command.
-func commandRequest(p *params, place workplace) approval {
+func commandRequest(p *commandAsked, place workplace) approval {
 	command := shellText(commandText(p.Command))
 	summary := cmp.Or(command, "a command that codex did not name")
 	if p.Kind == "writeStdin" {
@@ -47,7 +47,7 @@ func commandRequest(p *params, place workplace) approval {
 	if n := p.NetworkApprovalContext; n != nil {
 		summary = join(fmt.Sprintf("network access to %s (%s)", n.Host, n.Protocol), command)
 	}
-	r := newRequest(p, agent.RequestCommand, oneLine(summary, summaryLength))
+	r := newRequest(p.demand, agent.RequestCommand, oneLine(summary, summaryLength))
 	r.Command = command
 	r.OutsideSandbox = true
 	if isEmpty(p.AdditionalPermissions) {
@@ -81,9 +81,9 @@ func isEmpty(raw json.RawMessage) bool {
 }
 
 // permissionsRequest reads a request for more than the sandbox permits.
-func permissionsRequest(p *params, place workplace) approval {
+func permissionsRequest(p *permissionsAsked, place workplace) approval {
 	asked := readPermissions(p.Permissions, p.Cwd)
-	r := newRequest(p, agent.RequestPermissions, uncut(asked.text()))
+	r := newRequest(p.demand, agent.RequestPermissions, uncut(asked.text()))
 	r.Permissions = p.Permissions
 	return newApproval(r, place, asked.files)
 }
@@ -93,7 +93,7 @@ var toolInMessage = text.Pattern(`run tool "(.+)"`)
 
 // toolRequest reads codex's question whether a tool of an MCP server may run. isTool is false
 // for a form: only _meta tells.
-func toolRequest(p *params) (r agent.Request, isTool bool) {
+func toolRequest(p *elicitation) (r agent.Request, isTool bool) {
 	var meta struct {
 		Kind   string          `json:"codex_approval_kind"`
 		Tool   string          `json:"tool_name"`
@@ -104,7 +104,7 @@ func toolRequest(p *params) (r agent.Request, isTool bool) {
 	if meta.Tool == "" && named != nil { // up to codex 0.166
 		meta.Tool = named[1]
 	}
-	r = newRequest(p, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
+	r = newRequest(p.demand, agent.RequestPermissions, uncut(p.ServerName+"/"+meta.Tool+" "+string(meta.Params)))
 	r.Server = p.ServerName
 	r.Permissions = p.Meta
 	r.Reason = oneLine(p.Message, summaryLength)
@@ -181,7 +181,7 @@ func (p permissions) text() string {
 
 // patchRequest reads a request to change files. The changes come from the item/started of the
 // same item.
-func patchRequest(p *params, changes []agent.FileChange, place workplace) approval {
+func patchRequest(p *patchAsked, changes []agent.FileChange, place workplace) approval {
 	var names []string
 	var files []target
 	for _, c := range changes {
@@ -203,7 +203,7 @@ func patchRequest(p *params, changes []agent.FileChange, place workplace) approv
 		files = append(files, root)
 		summary += " (and more below " + p.GrantRoot + root.leadsTo() + ")"
 	}
-	r := newRequest(p, agent.RequestFileChange, oneLine(summary, filesLength))
+	r := newRequest(p.demand, agent.RequestFileChange, oneLine(summary, filesLength))
 	r.Changes = changes
 	r.GrantRoot = p.GrantRoot
 	r.OutsideSandbox = outside
@@ -211,8 +211,8 @@ func patchRequest(p *params, changes []agent.FileChange, place workplace) approv
 }
 
 // questionsRequest reads item/tool/requestUserInput.
-func questionsRequest(p *params) agent.Request {
-	r := newRequest(p, agent.RequestQuestion, "")
+func questionsRequest(p *inputAsked) agent.Request {
+	r := newRequest(p.demand, agent.RequestQuestion, "")
 	for _, q := range p.Questions {
 		text := cmp.Or(q.Question, q.Header)
 		r.Summary += " / " + text

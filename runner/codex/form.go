@@ -37,7 +37,7 @@ const agreed = "agreed" // the id of the only question of a form without fields
 var yesNo = []agent.Option{{Label: "Yes"}, {Label: "No"}}
 
 // readForm reads a form. An error is the reason why it can't be shown to an operator.
-func readForm(p *params) (form, error) {
+func readForm(p *elicitation) (form, error) {
 	switch p.Mode {
 	case "", "form", "openai/form", "openaiForm":
 	case "url":

@@ -21,7 +21,7 @@ const allFields = `{"type":"object","required":["name","region"],"properties":{
 
 func formOf(t *testing.T, schema string) form {
 	t.Helper()
-	return test.Must(readForm(&params{Mode: "form", RequestedSchema: json.RawMessage(schema)}))
+	return test.Must(readForm(&elicitation{Mode: "form", RequestedSchema: json.RawMessage(schema)}))
 }
 
 func TestFormQuestions(t *testing.T) {

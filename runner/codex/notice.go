@@ -39,57 +39,32 @@ var needless = []string{
 }
 
 // eventOf returns the event for a notification.
-func eventOf(m *message, p *params) agent.Event {
+func eventOf(m *message, p notification) agent.Event {
 	e := agent.Event{
 		Name:     agent.EventNotification,
-		ThreadID: p.threadID(),
-		TurnID:   p.turnID(),
-		Message:  describe(m.Method, p),
+		ThreadID: p.from().threadID(),
+		TurnID:   p.from().turnID(),
+		Message:  p.line(m.Method),
 		Raw:      m.raw,
 		Fragment: strings.HasSuffix(strings.ToLower(m.Method), "delta") || m.Method == "turn/diff/updated",
 		Routine:  slices.Contains(routine, m.Method),
 	}
-	switch m.Method {
-	case "error":
+	switch p := p.(type) {
+	case *errorReported:
 		e.Name = agent.EventError
-	case "item/started", "item/completed":
-		e.Item = p.Item.item(m.Method == "item/completed")
-	case "configWarning", "warning":
-		said := cmp.Or(p.Summary, p.Message)
-		begins := func(with string) bool { return strings.HasPrefix(said, with) }
-		e.Routine = slices.ContainsFunc(needless, begins)
-	case "mcpServer/startupStatus/updated":
+	case *itemChanged:
+		e.Item = p.Item.item(endsItem(m.Method))
+	case *serverStarts:
 		// after a failure the agent continues without the server's tools
 		e.Routine = p.statusWord() != statusFailed
+	case *remark:
+		if m.Method == "configWarning" || m.Method == "warning" {
+			said := cmp.Or(p.Summary, p.Message)
+			begins := func(with string) bool { return strings.HasPrefix(said, with) }
+			e.Routine = slices.ContainsFunc(needless, begins)
+		}
 	}
 	return e
-}
-
-// describe returns a line about a notification for an operator.
-func describe(method string, p *params) string {
-	status := words(p.statusWord())
-	switch method {
-	case "turn/completed", "turn/failed", "turn/cancelled":
-		ending, err := p.ending(method)
-		return join("turn "+ending, errorText(err))
-	case "error":
-		line := cmp.Or(errorText(p.Error), p.Message, "error")
-		if p.Error != nil {
-			line = join(line, p.Error.Details)
-		}
-		if p.WillRetry {
-			return "retrying: " + line
-		}
-		return line
-	case "item/started", "item/completed":
-		return describeItem(&p.Item, method == "item/completed")
-	case "model/rerouted":
-		return join("model "+p.ToModel+" instead of "+p.FromModel, words(p.Reason))
-	case "mcpServer/startupStatus/updated":
-		return join("MCP server "+p.Name+" is "+status, errorText(p.Error))
-	}
-	line := join(words(strings.TrimPrefix(method, "item/")), status)
-	return join(line, cmp.Or(join(p.Summary, p.Details), p.Message))
 }
 
 func describeItem(i *wireItem, ended bool) string {

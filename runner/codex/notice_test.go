@@ -21,9 +21,9 @@ func TestNeedlessWarnings(t *testing.T) {
 		test.Equal(
 			t,
 			said,
-			eventOf(&message{Method: "configWarning"}, &params{Summary: said}).Routine,
+			eventOf(&message{Method: "configWarning"}, &remark{Summary: said}).Routine,
 			routine,
 		)
-		test.Equal(t, said, eventOf(&message{Method: "warning"}, &params{Message: said}).Routine, routine)
+		test.Equal(t, said, eventOf(&message{Method: "warning"}, &remark{Message: said}).Routine, routine)
 	}
 }

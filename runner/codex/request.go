@@ -29,9 +29,9 @@ type requests struct {
 
 // request is a request of codex. Its event shows how it was answered.
 type request struct {
-	*params
-	id    json.RawMessage
-	event agent.Event
+	origin *origin
+	id     json.RawMessage
+	event  agent.Event
 
 	asked  bool // an operator is asked
 	ctx    context.Context
@@ -40,37 +40,43 @@ type request struct {
 
 // serve handles a request without blocking. The reader calls it.
 func (q *requests) serve(m *message) {
-	p := readParams(m.Params)
+	from := read[origin](m.Params)
 	r := &request{
-		params: p,
+		origin: from,
 		id:     m.ID,
-		event:  agent.Event{ThreadID: p.threadID(), TurnID: p.turnID(), Raw: m.raw},
+		event:  agent.Event{ThreadID: from.threadID(), TurnID: from.turnID(), Raw: m.raw},
 	}
 	switch m.Method {
 	case "item/tool/call":
-		q.serveTool(r)
+		q.serveTool(r, read[toolCall](m.Params))
 	case "item/commandExecution/requestApproval":
+		p := read[commandAsked](m.Params)
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), itemAnswers)
 	case "item/fileChange/requestApproval":
-		q.serveApproval(r, patchRequest(p, q.thread.patch(p), q.thread.workplace()), itemAnswers)
+		p := read[patchAsked](m.Params)
+		q.serveApproval(r, patchRequest(p, q.thread.patch(from), q.thread.workplace()), itemAnswers)
 	case "execCommandApproval": // this method and the next belong to the first version of the protocol
+		p := read[commandAsked](m.Params)
 		q.serveApproval(r, commandRequest(p, q.thread.workplace()), reviewAnswers)
 	case "applyPatchApproval":
+		p := read[patchAsked](m.Params)
 		q.serveApproval(r, patchRequest(p, p.reviewedChanges(), q.thread.workplace()), reviewAnswers)
 	case "item/permissions/requestApproval":
+		p := read[permissionsAsked](m.Params)
 		answers := permissionAnswers(p.Permissions)
 		q.serveApproval(r, permissionsRequest(p, q.thread.workplace()), answers)
 	case "mcpServer/elicitation/request":
-		q.serveElicitation(r)
+		q.serveElicitation(r, read[elicitation](m.Params))
 	case "item/tool/requestUserInput":
-		q.serveQuestions(r)
+		q.serveQuestions(r, read[inputAsked](m.Params))
 	case "currentTime/read":
 		now := object{"currentTimeAt": time.Now().Unix()}
 		q.reply(r, agent.EventNotification, "codex asks for the time", now)
 	default: // unknown, or for clients that manage codex's login
 		text := "symphony does not support " + m.Method
 		refusal := object{"id": m.ID, "error": object{"code": codeMethodNotFound, "message": text}}
-		q.send(r, agent.EventRequestRefused, join("refused: "+text, p.Reason), refusal, nil)
+		reason := read[demand](m.Params).Reason
+		q.send(r, agent.EventRequestRefused, join("refused: "+text, reason), refusal, nil)
 	}
 }
 
@@ -119,7 +125,7 @@ func (q *requests) finish(id json.RawMessage) bool {
 	r := q.open[string(id)]
 	if r != nil {
 		// first: a check of the clock must find either the open request or this progress
-		q.thread.sawLine(true)
+		q.thread.progressed()
 		delete(q.open, string(id))
 		r.cancel()
 	}
@@ -140,22 +146,22 @@ func (q *requests) pending() (open, asked int) {
 
 // serveTool runs a tool in a goroutine and answers its call. A resumed thread may have tools
 // that this session does not offer.
-func (q *requests) serveTool(r *request) {
+func (q *requests) serveTool(r *request, p *toolCall) {
 	answer := func(event string, result agent.ToolResult) {
-		q.reply(r, event, "tool "+r.Tool+" "+string(r.Arguments), object{
+		q.reply(r, event, "tool "+p.Tool+" "+string(p.Arguments), object{
 			"contentItems": []object{{"type": "inputText", "text": result.Text}},
 			"success":      result.Success,
 		})
 	}
-	isOffered := slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == r.Tool })
+	isOffered := slices.ContainsFunc(q.o.Tools, func(t agent.Tool) bool { return t.Name == p.Tool })
 	if q.o.CallTool == nil || !isOffered {
-		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, r.Tool)
+		text := fmt.Sprintf(`{"success":false,"error":"unsupported_tool_call","tool":%q}`, p.Tool)
 		answer(agent.EventUnsupportedToolCall, agent.ToolResult{Text: text})
 		return
 	}
 	q.begin(r)
 	go func() {
-		result := q.o.CallTool(r.ctx, r.Tool, r.Arguments)
+		result := q.o.CallTool(r.ctx, p.Tool, p.Arguments)
 		event := agent.EventToolCallCompleted
 		if !result.Success {
 			event = agent.EventToolCallFailed
@@ -190,7 +196,7 @@ func (q *requests) ask(
 		settled := !q.finish(r.id)      // codex resolved the request
 		withdrawn := "withdrawn before a decision: " + kindText(&what) + ": " + what.Summary
 		switch {
-		case settled, cancelled && q.thread.isOurs(r.params):
+		case settled, cancelled && q.thread.isOurs(r.origin):
 			q.emit(r, agent.EventRequestWithdrawn, withdrawn)
 		case cancelled:
 			// The turn of a sub-agent may outlive ours, and would wait forever.
@@ -339,9 +345,9 @@ func (q *requests) askApproval(r *request, asked approval, line string, a answer
 }
 
 // serveQuestions answers item/tool/requestUserInput.
-func (q *requests) serveQuestions(r *request) {
+func (q *requests) serveQuestions(r *request, p *inputAsked) {
 	nothing := object{"answers": object{}}
-	what := questionsRequest(r.params)
+	what := questionsRequest(p)
 	switch {
 	case q.o.OnQuestion != agent.QuestionAsk:
 		q.reply(r, agent.EventTurnInputRequired, what.Summary, nothing)
@@ -363,9 +369,9 @@ func (q *requests) serveQuestions(r *request) {
 
 // serveElicitation answers mcpServer/elicitation/request: a form of an MCP server, or codex's
 // question whether a tool of the server may run.
-func (q *requests) serveElicitation(r *request) {
-	f, err := readForm(r.params)
-	tool, isTool := toolRequest(r.params)
+func (q *requests) serveElicitation(r *request, p *elicitation) {
+	f, err := readForm(p)
+	tool, isTool := toolRequest(p)
 	if isTool && err == nil && len(f) == 0 {
 		q.serveApproval(r, newApproval(tool, q.thread.workplace(), nil), toolAnswers)
 		return
@@ -375,14 +381,14 @@ func (q *requests) serveElicitation(r *request) {
 		if err != nil {
 			line += ", " + err.Error()
 		}
-		line += ": " + join("a form of MCP server "+r.ServerName, r.Message)
+		line += ": " + join("a form of MCP server "+p.ServerName, p.Message)
 		q.reply(r, agent.EventQuestionDeclined, line, toolAnswers.denied)
 		return
 	}
-	summary := oneLine("MCP server "+r.ServerName+": "+cmp.Or(r.Message, "a form"), summaryLength)
-	what := newRequest(r.params, agent.RequestQuestion, summary)
-	what.Server = r.ServerName
-	what.Reason = oneLine(r.Message, summaryLength)
+	summary := oneLine("MCP server "+p.ServerName+": "+cmp.Or(p.Message, "a form"), summaryLength)
+	what := newRequest(p.demand, agent.RequestQuestion, summary)
+	what.Server = p.ServerName
+	what.Reason = oneLine(p.Message, summaryLength)
 	what.Questions = f.questions()
 	q.askQuestions(r, what, toolAnswers.denied, func(given map[string][]string) (object, error) {
 		content, err := f.content(given)

@@ -131,63 +131,76 @@ func (s *Session) Done() <-chan struct{} { return s.conn.drained }
 func (s *Session) handle(m *message) {
 	switch {
 	case m.Method != "" && m.hasID():
-		s.sawLine(true)
+		s.progressed()
 		s.requests.serve(m)
 	case m.Method != "":
-		s.sawLine(showsProgress(m.Method))
+		if showsProgress(m.Method) {
+			s.progressed()
+		} else {
+			s.heard()
+		}
 		s.notice(m)
 	default:
-		s.sawLine(false)
-		if s.conn.answer(m) {
-			return
+		s.heard()
+		if !s.conn.answer(m) {
+			s.conn.emit(unexpected(m))
 		}
-		e := agent.Event{Name: agent.EventMalformed, Message: string(m.raw)}
-		if json.Valid(m.raw) {
-			e.Raw = m.raw
-		}
-		if e.Raw != nil && m.raw[0] == '{' { // such as an answer to a request that we did not send
-			e.Name = agent.EventOtherMessage
-		}
-		s.conn.emit(e)
 	}
+}
+
+// unexpected is the event for a line that is no message of codex, or an answer to a request
+// that we did not send.
+func unexpected(m *message) agent.Event {
+	e := agent.Event{Name: agent.EventMalformed, Message: string(m.raw)}
+	if !json.Valid(m.raw) {
+		return e
+	}
+	e.Raw = m.raw
+	if m.raw[0] == '{' {
+		e.Name = agent.EventOtherMessage
+	}
+	return e
 }
 
 // notice handles a notification: it updates the session's state and emits an event.
 func (s *Session) notice(m *message) {
-	p := readParams(m.Params)
+	p := readNotification(m)
 	e := eventOf(m, p)
-	switch m.Method {
-	case "turn/started":
-		s.turnStarted(p)
-	case "turn/completed", "turn/failed", "turn/cancelled":
+	switch p := p.(type) {
+	case *turnEnded:
 		s.turnEnded(m.Method, p, e)
 		return
-	case "turn/input_required":
-		e.Name = agent.EventTurnInputRequired
-		e.Message = cmp.Or(p.Reason, p.Message, "no reason given")
-		s.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+e.Message)
-	case "error":
+	case *errorReported:
 		s.sawError(p.Error)
-	case "item/started", "item/completed":
+	case *itemChanged:
 		if call := s.summary(e.Item, p.Item.Arguments); call != "" {
 			e.Item.Call = call
 		}
-		s.sawItem(p, e.Item)
-	case "item/fileChange/patchUpdated":
-		s.sawPatch(p, p.ItemID, fileChanges(p.Changes))
-	case "serverRequest/resolved":
+		s.sawItem(p.from(), e.Item)
+	case *patchUpdated:
+		s.sawPatch(p.from(), p.itemID(), fileChanges(p.Changes))
+	case *requestResolved:
 		s.requests.finish(p.RequestID)
-	case "thread/tokenUsage/updated":
+	case *tokensUsed:
 		if used, ok := s.count(cmp.Or(p.threadID(), s.ThreadID()), p.TokenUsage); ok {
 			e.Usage = &used
 			e.Message = fmt.Sprintf("tokens: %d in (%d cached), %d out, %d total",
 				used.Input, used.CachedInput, used.Output, used.Total)
 		}
-	case "account/rateLimits/updated":
+	case *limitsUpdated:
 		s.updateLimits(p.RateLimits)
-	case "model/rerouted":
-		if s.isOurs(p) {
+	case *modelRerouted:
+		if s.isOurs(p.from()) {
 			s.usesModel(p.ToModel)
+		}
+	case *remark:
+		switch m.Method {
+		case "turn/started":
+			s.turnStarted(p.from())
+		case "turn/input_required":
+			e.Name = agent.EventTurnInputRequired
+			e.Message = cmp.Or(p.Reason, p.Message, "no reason given")
+			s.fail(agent.CodeTurnInputRequired, "the agent asks a question: "+e.Message)
 		}
 	}
 	s.conn.emit(e)
@@ -362,6 +375,12 @@ func (s *Session) ResumeThread(ctx context.Context, thread string, p agent.Threa
 	return nil
 }
 
+// threadAnswer is the answer to thread/start and thread/resume.
+type threadAnswer struct {
+	Thread struct{ ID string }
+	Model  string
+}
+
 func (s *Session) openThread(
 	ctx context.Context,
 	method string,
@@ -382,16 +401,17 @@ func (s *Session) openThread(
 		params: req,
 		answered: func(m *message) {
 			// In the reader, because the id decides how the next lines are handled.
-			if p := readParams(m.Result); p.Thread.ID != "" {
-				s.opened(p.Thread.ID, title)
-				s.usesModel(p.Model)
+			opened := read[threadAnswer](m.Result)
+			if opened.Thread.ID != "" {
+				s.opened(opened.Thread.ID, title)
+				s.usesModel(opened.Model)
 			}
 		},
 	})
 	if err != nil {
 		return "", handshakeError(method, err)
 	}
-	id = readParams(result).Thread.ID
+	id = read[threadAnswer](result).Thread.ID
 	if id == "" {
 		return "", incompatible(method, "the answer has no thread id: "+oneLine(string(result), 120))
 	}

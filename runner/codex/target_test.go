@@ -35,7 +35,7 @@ func TestPatchStaysInside(t *testing.T) {
 		for _, root := range []string{"ws", "second"} {
 			root = filepath.Join(dir, root)
 			place := newWorkplace(agent.TurnParams{Cwd: root, ApprovalPolicy: json.RawMessage(`"untrusted"`)})
-			asked := patchRequest(&params{}, []agent.FileChange{{Path: path}}, place)
+			asked := patchRequest(&patchAsked{}, []agent.FileChange{{Path: path}}, place)
 			test.Equal(t, path+" stays inside "+root, !asked.OutsideSandbox, want)
 		}
 	}

@@ -66,7 +66,9 @@ func (th *thread) titleOfTurns() string {
 
 // isOurs reports whether a message belongs to the session's thread: it names that thread or
 // none.
-func (th *thread) isOurs(p *params) bool { return p.threadID() == "" || p.threadID() == th.ThreadID() }
+func (th *thread) isOurs(o *origin) bool {
+	return o.threadID() == "" || o.threadID() == th.ThreadID()
+}
 
 func (th *thread) opened(id, title string) {
 	th.mu.Lock()
@@ -82,12 +84,22 @@ func (th *thread) current() *turn {
 	return th.turn
 }
 
-// sawLine resets the clock of the turn after a line of the agent, or the end of a request.
-func (th *thread) sawLine(progress bool) {
+// heard resets the clock of silence after a line of the agent.
+func (th *thread) heard() {
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	if th.turn != nil {
-		th.turn.sawLine(progress)
+		th.turn.sawLine()
+	}
+}
+
+// progressed resets both clocks of the turn after a line that shows progress, or the end of a
+// request.
+func (th *thread) progressed() {
+	th.mu.Lock()
+	defer th.mu.Unlock()
+	if th.turn != nil {
+		th.turn.sawProgress()
 	}
 }
 
@@ -203,7 +215,7 @@ func (th *thread) begin(p agent.TurnParams) (*turn, error) {
 	}
 	t.ctx, t.cancel = context.WithCancel(th.life)
 	t.clock = clock{silence: th.o.TurnTimeout, stall: th.o.StallTimeout}
-	t.sawLine(true)
+	t.sawProgress()
 	th.turn = t
 	th.params = p
 	th.patches = make(map[string][]agent.FileChange)
@@ -220,7 +232,7 @@ func (th *thread) turnAnswered(t *turn, m *message) {
 		th.mu.Unlock()
 		return
 	}
-	t.id = readParams(m.Result).turnID()
+	t.id = read[origin](m.Result).turnID()
 	thread := th.id
 	id := t.id
 	th.mu.Unlock()
@@ -347,25 +359,25 @@ func (th *thread) await(ctx context.Context, t *turn, what <-chan struct{}) erro
 
 // is reports whether a message can belong to the turn: it names that turn or none, or the
 // turn's id is not known yet.
-func (t *turn) is(p *params) bool { return p.turnID() == "" || t.id == "" || p.turnID() == t.id }
+func (t *turn) is(o *origin) bool { return o.turnID() == "" || t.id == "" || o.turnID() == t.id }
 
 // turnStarted sets the id of the running turn if the answer to turn/start did not name it.
-func (th *thread) turnStarted(p *params) {
-	ours := th.isOurs(p)
+func (th *thread) turnStarted(o *origin) {
+	ours := th.isOurs(o)
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	if th.turn != nil && ours {
-		th.turn.id = cmp.Or(th.turn.id, p.turnID())
+		th.turn.id = cmp.Or(th.turn.id, o.turnID())
 	}
 }
 
 // turnEnded handles the end of a turn. It ends the running turn only if that is the turn. The
 // event is delivered before RunTurn returns.
-func (th *thread) turnEnded(method string, p *params, e agent.Event) {
-	ours := th.isOurs(p)
+func (th *thread) turnEnded(method string, p *turnEnded, e agent.Event) {
+	ours := th.isOurs(p.from())
 	th.mu.Lock()
 	t := th.turn
-	ours = ours && t != nil && t.is(p)
+	ours = ours && t != nil && t.is(p.from())
 	th.mu.Unlock()
 	if !ours {
 		th.conn.emit(e)
@@ -398,17 +410,17 @@ func (th *thread) turnEnded(method string, p *params, e agent.Event) {
 
 // sawItem records the start or end of an item. Items of sub-agents belong to the running turn;
 // a command that an earlier turn left behind does not.
-func (th *thread) sawItem(p *params, i *agent.Item) {
+func (th *thread) sawItem(o *origin, i *agent.Item) {
 	var pending []agent.FileChange
 	if i.Kind == agent.ItemFileChange && !i.Ended {
 		pending = i.Changes
 	}
-	th.sawPatch(p, i.ID, pending)
-	ours := th.isOurs(p)
+	th.sawPatch(o, i.ID, pending)
+	ours := th.isOurs(o)
 	th.mu.Lock()
 	defer th.mu.Unlock()
 	t := th.turn
-	if t == nil || ours && !t.is(p) {
+	if t == nil || ours && !t.is(o) {
 		return
 	}
 	if i.Kind == agent.ItemCommand && !i.Ended {
@@ -422,10 +434,10 @@ func (th *thread) sawItem(p *params, i *agent.Item) {
 }
 
 // sawPatch records the changes that an item is about to make, nil when it ended.
-func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
+func (th *thread) sawPatch(o *origin, item string, changes []agent.FileChange) {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	key := p.threadID() + "/" + item
+	key := o.threadID() + "/" + item
 	if changes == nil {
 		delete(th.patches, key)
 		return
@@ -434,10 +446,10 @@ func (th *thread) sawPatch(p *params, item string, changes []agent.FileChange) {
 }
 
 // patch returns the file changes that the item of a request is about to make.
-func (th *thread) patch(p *params) []agent.FileChange {
+func (th *thread) patch(o *origin) []agent.FileChange {
 	th.mu.Lock()
 	defer th.mu.Unlock()
-	return th.patches[p.threadID()+"/"+p.ItemID]
+	return th.patches[o.threadID()+"/"+o.itemID()]
 }
 
 // workplace returns where the latest turn works.
@@ -455,7 +467,7 @@ func (th *thread) check(t *turn) (next time.Duration, err *agent.Error) {
 	requests, asked := th.pending()
 	th.mu.Lock()
 	if asked > 0 || th.o.Unheard != nil && th.o.Unheard() {
-		t.sawLine(true)
+		t.sawProgress()
 	}
 	isStalled := t.untilStall() <= 0
 	isBusy := requests+len(t.commands) > 0
@@ -480,13 +492,13 @@ type clock struct {
 	retry          *turnError // the latest error since the last progress: why a turn stalls
 }
 
-func (c *clock) sawLine(progress bool) {
-	c.lastLine = time.Now()
-	if progress {
-		c.lastProgress = c.lastLine
-		c.stallsAt = c.lastLine.Add(c.stall)
-		c.retry = nil // a retry that worked does not explain a later stall
-	}
+func (c *clock) sawLine() { c.lastLine = time.Now() }
+
+func (c *clock) sawProgress() {
+	c.sawLine()
+	c.lastProgress = c.lastLine
+	c.stallsAt = c.lastLine.Add(c.stall)
+	c.retry = nil // a retry that worked does not explain a later stall
 }
 
 // sawWork extends the stall limit while the agent works without progress on the stream: the

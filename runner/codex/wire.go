@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
-	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -73,114 +72,6 @@ func (e *turnError) UnmarshalJSON(raw []byte) error {
 		unmarshal(raw, (*plain)(e))
 	}
 	return nil
-}
-
-// params are the parameters that the session reads, of all messages and results together.
-// Members are matched by name regardless of case.
-type params struct {
-	ThreadID, TurnID, ItemID string
-	Thread                   struct{ ID string }
-	Turn                     struct {
-		ID, Status string
-		Items      []wireItem
-		Error      *turnError
-	}
-	Item  wireItem
-	Model string
-
-	Error                                   *turnError
-	WillRetry                               bool
-	Status                                  json.RawMessage // a word or an object
-	Message, Summary, Details, Reason, Name string
-	RequestID, TokenUsage, RateLimits       json.RawMessage
-	FromModel, ToModel                      string
-	Changes                                 []wireChange
-
-	// Of requests.
-	Kind, Cwd, GrantRoot   string
-	Command, Permissions   json.RawMessage
-	AdditionalPermissions  json.RawMessage // of a command
-	NetworkApprovalContext *struct{ Host, Protocol string }
-	// of the first version of the protocol, instead of ThreadID and ItemID
-	ConversationID, CallID string
-	FileChanges            map[string]reviewedFile // by path, of the first version of the protocol
-	Questions              []struct {
-		ID, Header, Question string
-		IsOther, IsSecret    bool
-		Options              []agent.Option
-	}
-	ServerName, Mode, URL string
-	RequestedSchema       json.RawMessage
-	Meta                  json.RawMessage `json:"_meta"`
-	Tool                  string
-	Arguments             json.RawMessage
-}
-
-func readParams(raw json.RawMessage) *params {
-	var p params
-	unmarshal(raw, &p)
-	p.ItemID = cmp.Or(p.ItemID, p.CallID)
-	return &p
-}
-
-func (p *params) threadID() string { return cmp.Or(p.ThreadID, p.Thread.ID, p.ConversationID) }
-
-func (p *params) turnID() string { return cmp.Or(p.TurnID, p.Turn.ID) }
-
-// reviewedFile is a file of a patch in the first version of the protocol.
-type reviewedFile struct {
-	Type, Content string
-	UnifiedDiff   string `json:"unified_diff"`
-	MovePath      string `json:"move_path"`
-}
-
-// reviewedChanges are the changes of a patch in the first version of the protocol, by path.
-func (p *params) reviewedChanges() []agent.FileChange {
-	return text.Map(slices.Sorted(maps.Keys(p.FileChanges)), func(path string) agent.FileChange {
-		c := p.FileChanges[path]
-		return agent.FileChange{
-			Path: moved(path, c.MovePath),
-			Kind: c.Type,
-			Diff: cmp.Or(c.UnifiedDiff, c.Content),
-		}
-	})
-}
-
-// statusWord returns the status, which is a word or an object such as
-// {"type":"active","activeFlags":["waitingOnApproval"]}.
-func (p *params) statusWord() string {
-	var word string
-	var object struct{ Type string }
-	unmarshal(p.Status, &word)
-	unmarshal(p.Status, &object)
-	return cmp.Or(word, object.Type)
-}
-
-// Final statuses of a turn.
-const (
-	statusCompleted   = "completed"
-	statusFailed      = "failed"
-	statusInterrupted = "interrupted"
-)
-
-// ending returns how a turn ended according to the message about its end. Codex sends
-// turn/completed only; specification 10.3 also names methods for failure and cancellation.
-func (p *params) ending(method string) (status string, err *turnError) {
-	status = p.Turn.Status
-	err = cmp.Or(p.Turn.Error, p.Error)
-	reason := cmp.Or(p.Reason, p.Message)
-	if err == nil && reason != "" {
-		err = &turnError{Message: reason}
-	}
-	switch {
-	case method == "turn/cancelled":
-		status = statusInterrupted
-	case method == "turn/failed", status == "" && err != nil:
-		status = statusFailed
-	case status == "":
-		status = statusCompleted
-	}
-	return status, err
 }
 
 type wireItem struct {
