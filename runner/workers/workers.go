@@ -96,40 +96,20 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		return fail("worker log", err)
 	}
 	defer log.Close()
-	argv := []string{
-		"symphony",
-		"worker",
-		"--run",
-		run.ID,
-		"--state-dir",
-		l.StateDir,
-		"--workflow",
-		l.WorkflowPath,
-	}
-	if l.Model != "" {
-		argv = append(argv, "--model", l.Model)
-	}
-	scope := run.ID
-	ends := run.Remote == reconcile.RemoteBegun
-	if ends { // its worker died
-		argv = append(argv, "--end")
-		scope += "-end"
-	}
-	var slot *os.File
-	// cleanup runs need none
-	if l.NextSlot != nil && !ends && (run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun) {
-		slot, err = l.NextSlot()
-		if err != nil {
-			return fail("slot", err)
-		}
+	slot, err := l.slotFor(run)
+	if err != nil {
+		return fail("slot", err)
 	}
 	if slot != nil {
-		argv = append(argv, "--slot", slot.Name())
 		defer slot.Close() // from then on only the worker holds it
+	}
+	scope := run.ID
+	if endsOnly(run) {
+		scope += "-end"
 	}
 	err = startWorker(ctx, proc.Spawn{
 		Exe:    l.Exe,
-		Argv:   argv,
+		Argv:   l.arguments(run, slot),
 		Extra:  slot,
 		Shared: l.Logins,
 		Env:    host.Scrub(l.Env),
@@ -138,12 +118,51 @@ func (l *Local) Start(ctx context.Context, run reconcile.Run) error {
 		Wait:   readyBound,
 		Scope:  l.Scopes.Scope(scope, cmp.Or(run.Identifier, "removed workspaces")),
 	})
-	if err == nil {
-		return nil
+	if err != nil {
+		return l.notStarted(run, log, err)
 	}
+	return nil
+}
+
+// endsOnly reports whether a worker only ends the run on its host, because the first worker
+// died.
+func endsOnly(run reconcile.Run) bool { return run.Remote == reconcile.RemoteBegun }
+
+// slotFor takes a slot for the worker of a run; nil if it needs none, as a cleanup run.
+func (l *Local) slotFor(run reconcile.Run) (*os.File, error) {
+	hasAgent := run.Kind == reconcile.AgentRun || run.Kind == reconcile.FreeRun
+	if l.NextSlot == nil || endsOnly(run) || !hasAgent {
+		return nil, nil
+	}
+	return l.NextSlot()
+}
+
+// arguments are the arguments of the worker of a run.
+func (l *Local) arguments(run reconcile.Run, slot *os.File) []string {
+	argv := []string{
+		"symphony",
+		"worker",
+		"--run", run.ID,
+		"--state-dir", l.StateDir,
+		"--workflow", l.WorkflowPath,
+	}
+	if l.Model != "" {
+		argv = append(argv, "--model", l.Model)
+	}
+	if endsOnly(run) {
+		argv = append(argv, "--end")
+	}
+	if slot != nil {
+		argv = append(argv, "--slot", slot.Name())
+	}
+	return argv
+}
+
+// notStarted returns the error of a worker that did not take its run. A fault of the machine
+// is recorded in the alive file. If it can't be, the start counts as failed for another
+// reason.
+func (l *Local) notStarted(run reconcile.Run, log io.ReaderAt, err error) error {
 	alive := filepath.Join(l.dir(run), host.AliveFile)
-	// If a fault of the machine can't be recorded either, the start counts as failed for
-	// another reason.
 	if paths.LimitReached(err) {
 		err = errors.Join(err, proc.NoteUnstarted(alive, reconcile.CodeResourceLimit))
 	}
