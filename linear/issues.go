@@ -42,11 +42,8 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 		}
 		return issues, nil
 	}
-	var issues []reconcile.Issue
 	for _, slug := range slugs {
-		var found bool
-		var err error
-		issues, found, err = c.candidates(ctx, document("candidates"), map[string]any{
+		issues, found, err := c.candidates(ctx, document("candidates"), map[string]any{
 			"projectSlug": slug,
 			"stateNames":  names,
 		})
@@ -55,10 +52,10 @@ func (c *Client) Candidates(ctx context.Context, states []string) ([]reconcile.I
 		}
 		if found {
 			c.settleSlug(slug)
-			break
+			return issues, nil
 		}
 	}
-	return issues, nil
+	return []reconcile.Issue{}, nil
 }
 
 // candidates reads all pages of a query for candidates. found reports whether it led to an

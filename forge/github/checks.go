@@ -180,18 +180,7 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 		return nil, err
 	}
 	p, err := decode[*struct {
-		Base *struct {
-			Protection *struct {
-				Contexts []string `json:"requiredStatusCheckContexts"`
-			} `json:"refUpdateRule"`
-			Rules transport.List[struct {
-				Parameters *struct {
-					Checks []struct {
-						Context string `json:"context"`
-					} `json:"requiredStatusChecks"`
-				} `json:"parameters"`
-			}] `json:"rules"`
-		} `json:"baseRef"`
+		Base *branchRules `json:"baseRef"`
 	}](h, "pull request", fields["pullRequest"])
 	if err != nil {
 		return nil, err
@@ -202,11 +191,34 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 	if p.Base == nil {
 		return nil, nil
 	}
-	var names []string
-	if p.Base.Protection != nil {
-		names = p.Base.Protection.Contexts
+	names := p.Base.checks()
+	names = names[:min(len(names), reconcile.MaxChecks)]
+	names = text.Map(names, func(name string) string { return text.Short(name, maxName) })
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// branchRules are a branch with its classic protection and its rulesets, as far as they
+// require checks.
+type branchRules struct {
+	Protection *struct {
+		Contexts []string `json:"requiredStatusCheckContexts"`
+	} `json:"refUpdateRule"`
+	Rules transport.List[struct {
+		Parameters *struct {
+			Checks []struct {
+				Context string `json:"context"`
+			} `json:"requiredStatusChecks"`
+		} `json:"parameters"`
+	}] `json:"rules"`
+}
+
+// checks returns the names of the checks that the branch requires.
+func (b *branchRules) checks() (names []string) {
+	if b.Protection != nil {
+		names = b.Protection.Contexts
 	}
-	for _, rule := range p.Base.Rules.Nodes {
+	for _, rule := range b.Rules.Nodes {
 		if rule.Parameters == nil {
 			continue
 		}
@@ -214,8 +226,5 @@ func (h hub) readRequired(ctx context.Context, number int) ([]string, error) {
 			names = append(names, check.Context)
 		}
 	}
-	names = names[:min(len(names), reconcile.MaxChecks)]
-	names = text.Map(names, func(name string) string { return text.Short(name, maxName) })
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return names
 }

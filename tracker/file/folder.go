@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -67,13 +68,7 @@ func (t *tracker) read() (*folder, error) {
 		*other = *unusable(other.name, fmt.Sprintf("%s has the same id, %s", r.name, other.issue.ID))
 		other.issue = identity(r.issue.ID)
 	}
-	var finished map[string]*record
-	f.finished = func() map[string]*record {
-		if finished == nil {
-			finished = t.readFinished(f)
-		}
-		return finished
-	}
+	f.finished = sync.OnceValue(func() map[string]*record { return t.readFinished(f) })
 	return f, nil
 }
 

@@ -239,18 +239,14 @@ func (c *Client) update(ctx context.Context, repo string, p *storedPart, wanted 
 	if isFirst {
 		next.At = c.Now().UTC()
 	}
-	isComplete := len(entries) < perPage // or if any entry is older than the mark
-	changes := make([]record, 0, len(entries))
-	for _, entry := range entries {
-		r := fromREST(repo, entry)
-		changes = append(changes, r)
+	changes := text.Map(entries, func(entry json.RawMessage) record { return fromREST(repo, entry) })
+	for _, r := range changes {
 		if r.Updated.After(next.Mark) {
 			next.Mark = r.Updated
 		}
-		if !r.Updated.IsZero() && r.Updated.Before(p.Mark) {
-			isComplete = true
-		}
 	}
+	isOld := func(r record) bool { return !r.Updated.IsZero() && r.Updated.Before(p.Mark) }
+	isComplete := len(entries) < perPage || slices.ContainsFunc(changes, isOld)
 	if !isComplete {
 		more, err := c.all(ctx, repo, !isFirst, p.Mark)
 		if err != nil {

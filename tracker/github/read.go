@@ -108,24 +108,14 @@ func (c *Client) readBatch(
 	var viewer account
 	_ = json.Unmarshal((*data)["viewer"], &viewer)
 	me := c.me(viewer)
-	// The answer of each repository: its name, and by alias its issues (iN) and lists of pull
-	// requests (pN).
-	answers := make([]map[string]json.RawMessage, len(repos))
-	for n, repo := range repos {
-		if err := json.Unmarshal((*data)[fmt.Sprint("r", n)], &answers[n]); err != nil {
-			return c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
-		}
-		if answers[n] == nil {
-			return c.noRepository(repo, "")
-		}
-		var name string
-		_ = json.Unmarshal(answers[n]["nameWithOwner"], &name)
-		c.rename(repo, name)
+	answers, err := c.repositoriesIn(*data, repos)
+	if err != nil {
+		return err
 	}
 	for i, at := range refs {
 		n := slices.Index(repos, at.repo)
-		raw, there := answers[n][fmt.Sprint("i", i)]
-		if !there || string(raw) == "null" {
+		raw := answers[n][fmt.Sprint("i", i)]
+		if len(raw) == 0 || string(raw) == "null" {
 			path := []any{fmt.Sprint("r", n), fmt.Sprint("i", i)}
 			isMissing := func(e graphqlError) bool { return slices.Equal(e.Path, path) }
 			if !slices.ContainsFunc(missing, isMissing) { // it must not look as if the issue were gone
@@ -139,14 +129,10 @@ func (c *Client) readBatch(
 			}
 			continue
 		}
-		r := fromGraphQL(at.repo, c.o.Project, raw)
-		if r.Number != at.number && r.Malformed == "" {
-			return c.Fail(
-				"github_unknown_payload",
-				fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number),
-			)
+		r, err := c.numbered(at, raw)
+		if err != nil {
+			return err
 		}
-		r.Number = at.number
 		if pulls, asked := answers[n][fmt.Sprint("p", i)]; asked {
 			r.pullRequest = c.pullRequest(pulls)
 		}
@@ -155,6 +141,40 @@ func (c *Client) readBatch(
 		}
 	}
 	return nil
+}
+
+// repositoriesIn returns the answer of each repository: its name, and by alias its issues (iN)
+// and lists of pull requests (pN).
+func (c *Client) repositoriesIn(
+	data map[string]json.RawMessage,
+	repos []string,
+) ([]map[string]json.RawMessage, error) {
+	answers := make([]map[string]json.RawMessage, len(repos))
+	for n, repo := range repos {
+		if err := json.Unmarshal(data[fmt.Sprint("r", n)], &answers[n]); err != nil {
+			return nil, c.Fail("github_unknown_payload", "the answer contains no repository "+repo)
+		}
+		if answers[n] == nil {
+			return nil, c.noRepository(repo, "")
+		}
+		var name string
+		_ = json.Unmarshal(answers[n]["nameWithOwner"], &name)
+		c.rename(repo, name)
+	}
+	return answers, nil
+}
+
+// numbered reads the issue that an answer contains for a number.
+func (c *Client) numbered(at ref, raw json.RawMessage) (record, error) {
+	r := fromGraphQL(at.repo, c.o.Project, raw)
+	if r.Number != at.number && r.Malformed == "" {
+		return record{}, c.Fail(
+			"github_unknown_payload",
+			fmt.Sprintf("the answer contains issue %d of %s instead of %d", r.Number, at.repo, at.number),
+		)
+	}
+	r.Number = at.number
+	return r, nil
 }
 
 // numbersQuery returns the query for issues by their numbers, with its variables.
