@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,9 +21,48 @@ import (
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
-// agentProcess is the run's app-server process and the session with it.
+// launcher starts the agents of a run.
+type launcher struct {
+	runID     string
+	site      *site
+	shell     *shell
+	processes *processes
+	rec       *record
+	redactor  *agent.Redactor
+	log       *slog.Logger
+	version   string // of symphony, for the agent
+	free      bool   // the run is that of an agent without an issue
+	dir       string // the run's directory
+	stderr    string // the name of the file there with the agent's stderr
+	flags     string // additional arguments of codex.command, for a shell
+}
+
+func (j *job) newLauncher() *launcher {
+	return &launcher{
+		runID:     j.run.ID,
+		site:      j.site,
+		shell:     j.shell,
+		processes: j.processes,
+		rec:       j.rec,
+		redactor:  j.worker.Redactor,
+		log:       j.log,
+		version:   j.worker.Version,
+		free:      j.worker.Free != nil,
+		dir:       j.worker.Dir,
+		stderr:    stderrFile,
+	}
+}
+
+// agentProcess is an app-server process of the run, and the session with it.
 type agentProcess struct {
-	*job
+	runID     string
+	site      *site
+	processes *processes
+	rec       *record
+	redactor  *agent.Redactor
+	log       *slog.Logger
+	free      bool
+
 	session agent.Session
 	child   host.Process
 	stderr  *agent.TailFile
@@ -41,35 +81,59 @@ const (
 	lastWordsKept = 4 << 10   // bytes at its end that are searched for the last line
 )
 
-// openAgent launches an agent and opens its session. It returns the agent also with the error
-// of open. An agent that collided with another is replaced once.
-func openAgent(
+// in returns a launcher for another site. It runs the login profile there itself, unless that
+// ran a short time ago.
+func (l *launcher) in(s *site) *launcher {
+	shell := *l.shell
+	shell.site = s
+	other := *l
+	other.site = s
+	other.shell = &shell
+	return &other
+}
+
+// addPermissions starts agents with the permission profile of turns. It returns the name of
+// the profile for commands, which are no turns; "" if the policy needs no profile.
+func (l *launcher) addPermissions(ctx context.Context) (name string, err error) {
+	policy, err := l.site.turnPolicy(ctx)
+	if err != nil {
+		return "", err
+	}
+	profile, err := l.site.Config.Profile(ctx, l.site.Machine, policy)
+	if err != nil || profile == nil {
+		return "", err
+	}
+	l.flags = confine.ProfileFlags(map[string]any{confine.ProfileName: profile})
+	return confine.ProfileName, nil
+}
+
+// open launches an agent and opens its session. It returns the agent also with the error of
+// openSession. An agent that collided with another is replaced once.
+func (l *launcher) open(
 	ctx context.Context,
-	j *job,
 	options func(*agentProcess) agent.Options,
-	open func(*agentProcess) error,
+	openSession func(*agentProcess) error,
 ) (*agentProcess, error) {
-	g, err := tryAgent(ctx, j, options, open)
+	g, err := l.try(ctx, options, openSession)
 	if g == nil || err == nil || ctx.Err() != nil || !Collided(err) {
 		return g, err
 	}
-	j.Log.Info("the agent collided with another and is replaced once", "error", err)
+	l.log.Info("the agent collided with another and is replaced once", "error", err)
 	g.end(ctx)
-	return tryAgent(ctx, j, options, open)
+	return l.try(ctx, options, openSession)
 }
 
-// tryAgent is a single attempt of openAgent. If it returns no agent, none was launched.
-func tryAgent(
+// try is a single attempt of open. If it returns no agent, none was launched.
+func (l *launcher) try(
 	ctx context.Context,
-	j *job,
 	options func(*agentProcess) agent.Options,
-	open func(*agentProcess) error,
+	openSession func(*agentProcess) error,
 ) (*agentProcess, error) {
-	g, err := launchAgent(ctx, j, options)
+	g, err := l.launch(ctx, options)
 	if err != nil {
 		return nil, err
 	}
-	if err := open(g); err != nil {
+	if err := openSession(g); err != nil {
 		return g, g.explainStart(ctx, err)
 	}
 	return g, nil
@@ -87,50 +151,56 @@ func Collided(err error) bool {
 		strings.Contains(message, "failed to initialize sqlite state runtime")
 }
 
-// launchAgent starts codex.command in the workspace (specification 10.1). Only the worker
-// holds the other end of its stdin, so that the agent exits when the worker dies. options is
-// called before the session of the process is set.
-func launchAgent(
+// launch starts codex.command in the workspace (specification 10.1). Only the worker holds the
+// other end of its stdin, so that the agent exits when the worker dies. options is called
+// before the session of the process is set.
+func (l *launcher) launch(
 	ctx context.Context,
-	j *job,
 	options func(*agentProcess) agent.Options,
 ) (*agentProcess, error) {
-	argv, env, err := j.codexShell(ctx, strings.TrimSpace(j.Config.Command+" "+j.flags))
+	config := l.site.Config
+	argv, env, err := l.shell.codex(ctx, strings.TrimSpace(config.Command+" "+l.flags))
 	if err != nil {
 		return nil, err
 	}
-	stderr, err := agent.OpenTailFile(filepath.Join(j.Dir, j.stderr), stderrLimit, j.Redactor)
+	stderr, err := agent.OpenTailFile(filepath.Join(l.dir, l.stderr), stderrLimit, l.redactor)
 	if err != nil {
 		return nil, err
 	}
-	child, err := j.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
+	child, err := l.site.host.Start(ctx, host.StartRequest{Argv: argv, Env: env, Dir: "/"})
 	if err != nil {
-		j.warn("agent's stderr", stderr.Close())
+		warn(l.log, "agent's stderr", stderr.Close())
 		return nil, noShell(err)
 	}
 	g := &agentProcess{
-		job:     j,
-		started: env,
-		child:   child,
-		stderr:  stderr,
-		drained: make(chan struct{}),
-		ready:   make(chan struct{}),
-		gone:    make(chan struct{}),
+		runID:     l.runID,
+		site:      l.site,
+		processes: l.processes,
+		rec:       l.rec,
+		redactor:  l.redactor,
+		log:       l.log,
+		free:      l.free,
+		started:   env,
+		child:     child,
+		stderr:    stderr,
+		drained:   make(chan struct{}),
+		ready:     make(chan struct{}),
+		gone:      make(chan struct{}),
 	}
 	go g.drain()
 	o := options(g)
 	o.PID = child.Process().PID
-	o.ClientVersion = j.Version
-	o.Unheard = j.linkUnsettled
-	o.ReadTimeout = j.Config.ReadTimeout
-	o.InitializeTimeout = j.Config.InitializeTimeout
-	g.session = j.Config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
+	o.ClientVersion = l.version
+	o.Unheard = l.site.unsettled
+	o.ReadTimeout = config.ReadTimeout
+	o.InitializeTimeout = config.InitializeTimeout
+	g.session = config.StartAgent(agent.Streams{Stdin: child.Stdin(), Stdout: child.Stdout()}, o)
 	close(g.ready)
 	go func() {
 		defer close(g.gone)
 		<-g.session.Done()
 	}()
-	j.observe(host.ObserveRequest{})
+	l.processes.observe(host.ObserveRequest{})
 	return g, nil
 }
 
@@ -166,18 +236,18 @@ func (g *agentProcess) initialize(ctx context.Context) (agent.Server, error) {
 	if err != nil {
 		return server, err
 	}
-	g.Log.Info("agent ready", "user_agent", server.UserAgent)
+	g.log.Info("agent ready", "user_agent", server.UserAgent)
 	if server.Version == "" {
-		g.Log.Warn("the agent names no codex release: it gets only what the specification names, " +
+		g.log.Warn("the agent names no codex release: it gets only what the specification names, " +
 			"no settings of codex and no permission profile, and its sandbox is not tried")
 	}
-	home, warning, err := g.Config.CheckHome(ctx, g.Machine, server.Home)
+	home, warning, err := g.site.Config.CheckHome(ctx, g.site.Machine, server.Home)
 	if err != nil {
 		return server, err
 	}
 	server.Home = home
 	if warning != "" {
-		g.Log.Warn(warning)
+		g.log.Warn(warning)
 	}
 	g.readEnviron(ctx)
 	if server.Version == "" {
@@ -193,7 +263,7 @@ func (g *agentProcess) drain() {
 	_, err := io.Copy(g.stderr, g.child.Stderr())
 	err = errors.Join(err, g.stderr.Err())
 	if !errors.Is(err, os.ErrClosed) {
-		g.warn("agent's stderr", err)
+		warn(g.log, "agent's stderr", err)
 	}
 }
 
@@ -202,7 +272,8 @@ func (g *agentProcess) drain() {
 func (g *agentProcess) readEnviron(ctx context.Context) {
 	// The processes of codex.command: codex may run below a wrapper.
 	environ, err := g.child.Environ(ctx)
-	g.warn(
+	warn(
+		g.log,
 		"the agent's environment can't be read: secrets that only codex.command sets are not redacted",
 		err,
 	)
@@ -210,17 +281,17 @@ func (g *agentProcess) readEnviron(ctx context.Context) {
 	if len(environ) == 0 {
 		g.environ = g.started
 	}
-	g.Redactor.Add(g.Config.SecretsIn(g.environ))
+	g.redactor.Add(g.site.Config.SecretsIn(g.environ))
 }
 
 // probeSandbox checks whether codex can sandbox commands in the workspace, before a turn uses
 // tokens. If codex gives no answer, for instance on a busy machine, that is not an error.
 func (g *agentProcess) probeSandbox(ctx context.Context) error {
-	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
+	policy, err := g.site.turnPolicy(ctx)
 	if err != nil || !confine.Confines(policy) {
 		return err
 	}
-	err = confine.TrySandbox(ctx, g.session, g.space.Path, host.RunDir(g.StateDir, g.run.ID), policy)
+	err = confine.TrySandbox(ctx, g.session, g.site.space.Path, host.RunDir(g.site.StateDir, g.runID), policy)
 	exited, _ := errors.AsType[*agent.Error](g.explain(ctx, err))
 	if exited != nil && exited.Code == agent.CodePortExit && !g.killed() {
 		err = reconcile.NewError(
@@ -230,11 +301,11 @@ func (g *agentProcess) probeSandbox(ctx context.Context) error {
 		)
 	}
 	if errors.Is(err, agent.ErrNoProbe) {
-		g.warn("sandbox not probed", err)
+		warn(g.log, "sandbox not probed", err)
 		return nil
 	}
 	if known, ok := errors.AsType[*reconcile.Error](err); ok { // the run's row does not store the hint
-		g.Log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
+		g.log.Warn(known.Message, "code", known.Code, "hint", known.Hint)
 	}
 	return err
 }
@@ -255,23 +326,6 @@ func (g *agentProcess) busy() bool {
 	defer g.mu.Unlock()
 	return err != nil ||
 		slices.ContainsFunc(below, func(p reconcile.Process) bool { return !slices.Contains(g.before, p) })
-}
-
-// desk passes requests to an operator. ending is closed when the run must end. gone is closed
-// when the asking process exits; nil if it can't.
-func (j *job) desk(ending, gone <-chan struct{}) *agent.Desk {
-	return &agent.Desk{
-		Store:    j.Requests,
-		Timeout:  j.Config.AnswerTimeout,
-		Redactor: j.Redactor,
-		Log:      j.Log,
-		Now:      j.Now,
-		Notify:   j.Attend,
-		Instant:  func() reconcile.Instant { return reconcile.Instant{Boot: j.Boot, Mono: j.Mono()} },
-		Run:      j.rec.get,
-		Ending:   ending,
-		Gone:     gone,
-	}
 }
 
 // Timeouts of the steps that end an agent. Their sum is shorter than a stop may take.
@@ -329,47 +383,53 @@ func (g *agentProcess) lastWords() string {
 
 // explain returns why the agent exited if that ended the session, else err.
 func (g *agentProcess) explain(ctx context.Context, err error) error {
-	e, isAgentError := errors.AsType[*agent.Error](err)
-	if !isAgentError || e.Code != agent.CodePortExit || ctx.Err() != nil {
+	broken, isAgentError := errors.AsType[*agent.Error](err)
+	if !isAgentError || broken.Code != agent.CodePortExit {
 		return err
 	}
-	if !g.endedWithin(ctx, exitWait) {
-		return err // it only closed its stdout
-	}
-	awaitAll(exitWait, g.drained)
-	exit, closeErr := g.child.Close()
-	if closeErr != nil {
+	exit, exited := g.awaitExit(ctx)
+	if !exited {
 		return err
 	}
-	// A signal that ends the run may have reached the agent first.
-	select {
-	case <-ctx.Done():
-		return err
-	case <-time.After(exitWait):
-	}
-	exited := g.exitError(exit)
-	ended, isAgentError := errors.AsType[*agent.Error](exited)
-	if isAgentError && e.Said != "" {
-		return ended.Saying(e.Said)
-	}
-	return exited
+	return g.exitError(exit, broken.Said)
 }
 
-// exitError is the error of an agent that exited by itself.
-func (g *agentProcess) exitError(exit host.Exit) error {
+// awaitExit waits until the agent has exited by itself. It returns false if the agent only
+// closed its stdout, or if ctx ends: then a signal that ends the run may have reached the
+// agent first.
+func (g *agentProcess) awaitExit(ctx context.Context) (exit host.Exit, exited bool) {
+	if ctx.Err() != nil || !g.endedWithin(ctx, exitWait) {
+		return host.Exit{}, false
+	}
+	awaitAll(exitWait, g.drained)
+	exit, err := g.child.Close()
+	if err != nil {
+		return host.Exit{}, false
+	}
+	select {
+	case <-ctx.Done():
+		return host.Exit{}, false
+	case <-time.After(exitWait):
+		return exit, true
+	}
+}
+
+// exitError is the error of an agent that exited by itself. said is what it wrote to its stdout
+// in place of its first message.
+func (g *agentProcess) exitError(exit host.Exit, said string) error {
 	words := agent.LastWords(g.stderr.Tail(lastWordsKept))
 	notFound := exit.Code == 126 || exit.Code == 127 // as the shell reports it
-	if notFound && g.Free != nil {
+	if notFound && g.free {
 		return reconcile.NewError(
 			"codex_not_found",
-			fmt.Sprintf("%q can't be run: %s", g.Config.Command, words),
+			fmt.Sprintf("%q can't be run: %s", g.site.Config.Command, words),
 			"install codex so that a login shell finds it, or set CODEX_BIN to its path",
 		)
 	}
 	if notFound {
 		return reconcile.NewError(
 			"codex_not_found",
-			fmt.Sprintf("codex.command %q can't be run: %s", g.Config.Command, words),
+			fmt.Sprintf("codex.command %q can't be run: %s", g.site.Config.Command, words),
 			"install codex so that bash -lc finds it, or give its path in codex.command",
 		)
 	}
@@ -381,7 +441,10 @@ func (g *agentProcess) exitError(exit host.Exit) error {
 	if g.environ == nil && exit.Code == 0 {
 		// an app-server waits for messages: this ended as it would for anybody
 		exited.Cause = agent.CodeIncompatible
-		exited.Message += fmt.Sprintf(", before it answered: %q does not start codex app-server", g.Config.Command)
+		exited.Message += fmt.Sprintf(", before it answered: %q does not start codex app-server", g.site.Config.Command)
+	}
+	if said != "" {
+		return exited.Saying(said)
 	}
 	return exited
 }
@@ -416,11 +479,11 @@ func (g *agentProcess) end(ctx context.Context) {
 		return
 	}
 	bounded, cancel := context.WithTimeout(ctx, interruptBound)
-	g.warn("turn not interrupted", g.session.Interrupt(bounded))
+	warn(g.log, "turn not interrupted", g.session.Interrupt(bounded))
 	cancel()
 	g.rec.storeTokens(ctx, g.session)
-	g.observe(host.ObserveRequest{})
-	g.warn("agent's stdin", g.session.Close())
+	g.processes.observe(host.ObserveRequest{})
+	warn(g.log, "agent's stdin", g.session.Close())
 	stdin := stdinBound
 	term := termBound
 	if g.environ == nil {
@@ -428,17 +491,17 @@ func (g *agentProcess) end(ctx context.Context) {
 		term = lockBound
 	}
 	if !g.endedWithin(ctx, stdin) {
-		g.warn("agent not signalled", g.child.SignalGroup(unix.SIGTERM))
+		warn(g.log, "agent not signalled", g.child.SignalGroup(unix.SIGTERM))
 		if !g.endedWithin(ctx, term) {
-			g.warn("agent not killed", g.child.SignalGroup(unix.SIGKILL))
+			warn(g.log, "agent not killed", g.child.SignalGroup(unix.SIGKILL))
 		}
 	}
 	awaitAll(outputBound, g.session.Done(), g.drained)
 	_, err := g.child.Close()
-	g.warn("agent", err)
+	warn(g.log, "agent", err)
 	// stdout is closed: the events that are still queued are stored before the log is closed
 	<-g.session.Done()
-	g.warn("agent's stderr", g.stderr.Close())
+	warn(g.log, "agent's stderr", g.stderr.Close())
 }
 
 func (g *agentProcess) endedWithin(ctx context.Context, d time.Duration) bool {

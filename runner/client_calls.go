@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"log/slog"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -14,7 +14,6 @@ import (
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // missedWake is how often the worker looks for calls that it was not woken for.
@@ -23,7 +22,22 @@ const missedWake = 2 * time.Second
 // clientCalls carries out the calls of clients until the run is stopped, or is idle for too
 // long.
 type clientCalls struct {
-	*job
+	run       reconcile.Run // as dispatched
+	free      *Free
+	site      *site
+	agents    *launcher
+	workspace *workspaceStep
+	account   sharedAccount
+	desk      agent.Desk // without Ending and Gone
+	// newListener makes the listener to the events of an agent.
+	newListener func() *listener
+	rec         *record
+	events      *eventLog
+	dir         string // the run's directory
+	redactor    *agent.Redactor
+	now         func() time.Time
+	mono        func() time.Duration
+	log         *slog.Logger
 
 	mu            sync.Mutex
 	conversations map[string]*conversation // by the call that opened it
@@ -35,18 +49,36 @@ type clientCalls struct {
 	working       sync.WaitGroup
 }
 
-func newClientCalls(j *job) *clientCalls {
-	return &clientCalls{job: j, conversations: map[string]*conversation{}, begun: map[string]bool{}}
+func (j *job) newClientCalls() *clientCalls {
+	return &clientCalls{
+		run:           j.run,
+		free:          j.worker.Free,
+		site:          j.site,
+		agents:        j.agents,
+		workspace:     j.workspace,
+		account:       j.account,
+		desk:          j.desk,
+		newListener:   j.newListener,
+		rec:           j.rec,
+		events:        j.events,
+		dir:           j.worker.Dir,
+		redactor:      j.worker.Redactor,
+		now:           j.worker.Now,
+		mono:          j.worker.Mono,
+		log:           j.log,
+		conversations: map[string]*conversation{},
+		begun:         map[string]bool{},
+	}
 }
 
 // serve is the work of a free run.
 func (cc *clientCalls) serve(ctx context.Context) error {
 	defer cc.end(ctx)
-	if cc.Free.Orphaned != nil {
+	if cc.free.Orphaned != nil {
 		go cc.followHost(ctx)
 	}
-	if cc.Free.Permission != nil {
-		err := cc.awaitPermission(ctx, cc.Free.Permission)
+	if cc.free.Permission != nil {
+		err := cc.awaitPermission(ctx, cc.free.Permission)
 		if err != nil {
 			return err
 		}
@@ -55,12 +87,12 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 		return err
 	}
 	cc.rec.phase(ctx, reconcile.StreamingTurn)
-	cc.idle = cc.Mono()
+	cc.idle = cc.mono()
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
 	for {
-		calls, err := cc.Free.Calls.QueuedCalls(ctx, cc.run.ID)
-		cc.warn("calls not read", err) // the next look tries again
+		calls, err := cc.free.Calls.QueuedCalls(ctx, cc.run.ID)
+		warn(cc.log, "calls not read", err) // the next look tries again
 		for _, call := range calls {
 			cc.begin(ctx, call)
 		}
@@ -68,13 +100,13 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 			return runEnd{
 				reconcile.Succeeded,
 				"idle",
-				fmt.Sprintf("it had nothing to do for %v", cc.Free.Idle),
+				fmt.Sprintf("it had nothing to do for %v", cc.free.Idle),
 			}
 		}
 		select {
 		case <-ctx.Done():
 			return context.Cause(ctx)
-		case <-cc.Free.Wake:
+		case <-cc.free.Wake:
 		case <-look.C:
 		}
 	}
@@ -84,20 +116,22 @@ func (cc *clientCalls) serve(ctx context.Context) error {
 func (cc *clientCalls) followHost(ctx context.Context) {
 	look := time.NewTicker(missedWake)
 	defer look.Stop()
-	for !cc.Free.Orphaned() {
+	for !cc.free.Orphaned() {
 		select {
 		case <-ctx.Done():
 			return
 		case <-look.C:
 		}
 	}
-	cc.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
+	cc.rec.cancel(runEnd{reconcile.Canceled, "host_gone", "the program that started the agent has exited"})
 }
 
 // awaitPermission asks a person whether the agent may start. Nothing of the agent runs before
 // the answer.
 func (cc *clientCalls) awaitPermission(ctx context.Context, p *Permission) error {
-	decision := cc.desk(ctx.Done(), nil).Decide(ctx, p.Request)
+	desk := cc.desk
+	desk.Ending = ctx.Done()
+	decision := desk.Decide(ctx, p.Request)
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
@@ -119,55 +153,39 @@ func (cc *clientCalls) awaitPermission(ctx context.Context, p *Permission) error
 }
 
 // freeDir is where programs of a free run have their temporary files and caches.
-func (j *job) freeDir() string { return filepath.Join(j.Dir, "work") }
+func freeDir(runDir string) string { return filepath.Join(runDir, "work") }
 
 // prepare makes the directories that programs of the run get.
 func (cc *clientCalls) prepare(ctx context.Context) error {
-	if cc.hasWorktree() {
-		return cc.takeWorktree(ctx)
+	if cc.site.Config.Repository.URL != "" {
+		return cc.takeClone(ctx)
 	}
-	dir := cc.freeDir()
-	cc.space = &host.Workspace{
-		Path:     cc.run.WorkspacePath,
-		TmpDir:   filepath.Join(dir, "tmp"),
-		CacheDir: filepath.Join(dir, "cache"),
-		Codex: host.Dirs{
-			Tmp:   filepath.Join(dir, "codex-tmp"),
-			Cache: filepath.Join(dir, "codex-cache"),
-		},
+	space, err := newSpace(cc.run.WorkspacePath, freeDir(cc.dir))
+	if err != nil {
+		return fmt.Errorf("directories of the agent: %w", err)
 	}
-	cc.space.Hooks = cc.space.Codex
-	for _, d := range []string{cc.space.TmpDir, cc.space.CacheDir, cc.space.Codex.Tmp, cc.space.Codex.Cache} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			return fmt.Errorf("directories of the agent: %w", err)
-		}
-	}
-	return cc.host.Open(ctx)
+	cc.site.space = space
+	return cc.site.host.Open(ctx)
 }
 
-// hasWorktree reports whether a free run works in a clone of its own, which it holds as other
-// runs hold the workspace of an issue.
-func (j *job) hasWorktree() bool {
-	return j.run.Kind == reconcile.FreeRun && j.Config.Repository.URL != ""
-}
-
-func (cc *clientCalls) takeWorktree(ctx context.Context) error {
-	step := &workspaceStep{job: cc.job}
+// takeClone takes a clone of the run's own, which it holds as other runs hold the workspace of
+// an issue.
+func (cc *clientCalls) takeClone(ctx context.Context) error {
 	cc.rec.phase(ctx, reconcile.PreparingWorkspace)
-	if err := step.take(ctx); err != nil {
+	if err := cc.workspace.take(ctx); err != nil {
 		return err
 	}
-	if step.untrusted != nil {
-		return step.untrusted
+	if cc.workspace.untrusted != nil {
+		return cc.workspace.untrusted
 	}
-	return step.guardGit(ctx)
+	return cc.workspace.guardGit(ctx)
 }
 
 // idleFor reports whether the agent is without a call for too long.
 func (cc *clientCalls) idleFor() bool {
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
-	return cc.Free.Idle > 0 && cc.open == 0 && cc.Mono()-cc.idle >= cc.Free.Idle
+	return cc.free.Idle > 0 && cc.open == 0 && cc.mono()-cc.idle >= cc.free.Idle
 }
 
 // maxConversations limits the conversations of an agent, because slots count agents and not
@@ -241,7 +259,7 @@ func (cc *clientCalls) carryOut(ctx context.Context, c *conversation, call recon
 // resultOf carries out a call and returns its result. The thread of a new conversation is
 // written into call.
 func (cc *clientCalls) resultOf(ctx context.Context, c *conversation, call *reconcile.Call) (any, error) {
-	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
+	if err := cc.free.Calls.BeginCall(ctx, call.ID, cc.now()); err != nil {
 		return nil, err
 	}
 	if call.Verb == reconcile.CallConversation {
@@ -275,24 +293,10 @@ func (cc *clientCalls) forget(id string, c *conversation) {
 
 // finish stores how a call ended.
 func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result any, err error) {
-	if err == nil {
-		call.Result, err = json.Marshal(result)
-		call.Result = cc.Redactor.Bytes(call.Result)
-		call.Status = reconcile.CallCompleted
-	}
 	if err != nil {
-		call.Result = nil
-		call.Status = reconcile.CallFailed
-		call.ErrorCode, call.ErrorText = codeOf(err)
-		if end, ok := errors.AsType[runEnd](context.Cause(ctx)); ok {
-			call.Status = reconcile.CallInterrupted
-			call.ErrorCode = end.code
-			call.ErrorText = end.message
-		} else if errors.Is(err, errInterrupted) {
-			call.Status = reconcile.CallInterrupted
-		}
-		call.ErrorText = cc.Redactor.Text(call.ErrorText)
-		cc.shareFault(ctx, call.ErrorCode, call.ErrorText)
+		call = cc.failed(ctx, call, err)
+	} else {
+		call = cc.completed(ctx, call, result)
 	}
 	cc.store(ctx, call)
 	details := map[string]string{
@@ -300,13 +304,41 @@ func (cc *clientCalls) finish(ctx context.Context, call reconcile.Call, result a
 		"conversation": call.Conversation,
 		"error":        call.ErrorText,
 	}
-	cc.note("call_"+string(call.Status), string(call.Verb), details)
+	cc.events.note("call_"+string(call.Status), string(call.Verb), details)
 	cc.mu.Lock()
 	defer cc.mu.Unlock()
 	cc.open--
 	if cc.open == 0 {
-		cc.idle = cc.Mono()
+		cc.idle = cc.mono()
 	}
+}
+
+// completed returns a call that ended with a result.
+func (cc *clientCalls) completed(ctx context.Context, call reconcile.Call, result any) reconcile.Call {
+	data, err := json.Marshal(result)
+	if err != nil {
+		return cc.failed(ctx, call, err)
+	}
+	call.Result = cc.redactor.Bytes(data)
+	call.Status = reconcile.CallCompleted
+	return call
+}
+
+// failed returns a call that failed, or was interrupted, and shares a fault of the account.
+func (cc *clientCalls) failed(ctx context.Context, call reconcile.Call, err error) reconcile.Call {
+	call.Result = nil
+	call.Status = reconcile.CallFailed
+	call.ErrorCode, call.ErrorText = codeOf(err)
+	if end, ok := errors.AsType[runEnd](context.Cause(ctx)); ok {
+		call.Status = reconcile.CallInterrupted
+		call.ErrorCode = end.code
+		call.ErrorText = end.message
+	} else if errors.Is(err, errInterrupted) {
+		call.Status = reconcile.CallInterrupted
+	}
+	call.ErrorText = cc.redactor.Text(call.ErrorText)
+	cc.account.failed(ctx, call.ErrorCode, call.ErrorText)
+	return call
 }
 
 // storeRetry is how long store waits before it tries again.
@@ -317,12 +349,12 @@ const storeRetry = 2 * time.Second
 // call has ended there already.
 func (cc *clientCalls) store(ctx context.Context, call reconcile.Call) {
 	for {
-		call.EndedAt = cc.Now()
-		err := cc.Free.Calls.EndCall(context.WithoutCancel(ctx), call)
+		call.EndedAt = cc.now()
+		err := cc.free.Calls.EndCall(context.WithoutCancel(ctx), call)
 		if err == nil || errors.Is(err, reconcile.ErrConflict) {
 			return
 		}
-		cc.warn("end of a call not stored", err)
+		warn(cc.log, "end of a call not stored", err)
 		select {
 		case <-ctx.Done():
 			return
@@ -369,7 +401,7 @@ func (cc *clientCalls) runTurn(
 	c *conversation,
 	call reconcile.Call,
 ) (any, error) {
-	if err := cc.Free.Calls.BeginCall(ctx, call.ID, cc.Now()); err != nil {
+	if err := cc.free.Calls.BeginCall(ctx, call.ID, cc.now()); err != nil {
 		return nil, err
 	}
 	if err := c.awaitOpened(turn); err != nil {
@@ -439,12 +471,24 @@ func (cc *clientCalls) conversationFor(c *conversation) *conversation {
 
 // newConversation returns a conversation without a process. cc.mu is held.
 func (cc *clientCalls) newConversation() *conversation {
-	j := *cc.job
-	j.loginAt = time.Time{} // a conversation may begin much later: it runs the login profile itself
+	agents := cc.agents.in(cc.site)
+	// a conversation may begin much later: it runs the login profile itself
+	agents.shell.loginAt = time.Time{}
 	if n := len(cc.all) + 1; n > 1 {
-		j.stderr = fmt.Sprintf("agent-%d.stderr", n)
+		agents.stderr = fmt.Sprintf("agent-%d.stderr", n)
 	}
-	c := &conversation{job: &j}
+	c := &conversation{
+		run:         cc.run,
+		free:        cc.free,
+		site:        cc.site,
+		agents:      agents,
+		account:     cc.account,
+		desk:        cc.desk,
+		newListener: cc.newListener,
+		rec:         cc.rec,
+		now:         cc.now,
+		log:         cc.log,
+	}
 	cc.all = append(cc.all, c)
 	return c
 }

@@ -122,3 +122,12 @@ type Verify struct {
 	// a checkout of the commit.
 	InWorkspace bool
 }
+
+// checksOut reports whether the command runs in checkouts.
+func (v Verify) checksOut() bool { return v.Command != "" && !v.InWorkspace }
+
+// isDue reports whether the command must still pass for a commit that is to be handed over;
+// with an empty commit, for any.
+func (v Verify) isDue(h *reconcile.Handover, commit string) bool {
+	return h != nil && v.Command != "" && h.NeedsVerify(commit)
+}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
@@ -24,7 +25,17 @@ import (
 // conversation belongs to a free run, and uses a process of codex of its own. If codex exits,
 // the next call starts it again and goes on with the thread.
 type conversation struct {
-	*job
+	run         reconcile.Run // as dispatched
+	free        *Free
+	site        *site
+	agents      *launcher // of this conversation alone
+	account     sharedAccount
+	desk        agent.Desk // without Ending and Gone
+	newListener func() *listener
+	rec         *record
+	now         func() time.Time
+	log         *slog.Logger
+
 	// clientCalls.mu guards these three.
 	turns     []reconcile.Call // that wait
 	running   *runningTurn     // nil before the first turn, and when none waits
@@ -126,37 +137,39 @@ func refuseSettings(config map[string]any) error {
 // dir returns the directory in which a turn or a command starts: the call names it, or the
 // conversation, or else it is the agent's. It is inside the agent's directory, and a link in
 // its path may change: so the sandbox is always made for the agent's directory.
-func (c *conversation) dir(named string) string { return cmp.Or(named, c.params.Cwd, c.space.Path) }
+func (c *conversation) dir(named string) string {
+	return cmp.Or(named, c.params.Cwd, c.site.space.Path)
+}
 
 // profiles returns the flags that give all commands of codex the profiles of the agent's
 // directory. They protect its git directory, and also the git directory of a repository in it
 // where the conversation starts.
 func (c *conversation) profiles(ctx context.Context) (flags string, err error) {
-	guarded, err := c.Free.Guarded(ctx)
+	guarded, err := c.free.Guarded(ctx)
 	if err != nil {
 		return "", err
 	}
-	if unclear := c.Config.Patterns(*c.space); len(unclear) > 0 {
+	if unclear := c.site.Config.Patterns(*c.site.space); len(unclear) > 0 {
 		return "", reconcile.NewError(
 			"invalid_argument",
 			"codex's sandbox takes these paths for patterns: "+strings.Join(unclear, ", "),
 			"use directories without *?[]{} in their paths",
 		)
 	}
-	for dir := c.dir(""); dir != c.space.Path && paths.Inside(c.space.Path, dir); dir = filepath.Dir(dir) {
+	for dir := c.dir(""); dir != c.site.space.Path && paths.Inside(c.site.space.Path, dir); dir = filepath.Dir(dir) {
 		git := filepath.Join(dir, ".git")
 		if _, err := os.Lstat(git); err == nil {
 			guarded = append(guarded, git)
 		}
 	}
 	var git host.GitDirs // of a worktree, where the agent commits
-	if !c.Config.ProtectGit {
-		git, err = c.Machine.GitDirs(ctx, host.GitDirsRequest{Path: c.space.Path})
+	if !c.site.Config.ProtectGit {
+		git, err = c.site.Machine.GitDirs(ctx, host.GitDirsRequest{Path: c.site.space.Path})
 		if err != nil {
 			return "", err
 		}
 	}
-	profiles := c.Config.DirectoryProfiles(c.space.Path, *c.space, guarded, git.Writable...)
+	profiles := c.site.Config.DirectoryProfiles(c.site.space.Path, *c.site.space, guarded, git.Writable...)
 	return confine.ProfileFlags(profiles), nil
 }
 
@@ -172,7 +185,7 @@ func (c *conversation) endOutdated(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if flags != c.flags {
+	if flags != c.agents.flags {
 		c.live.end(context.WithoutCancel(ctx))
 		c.live = nil
 	}
@@ -196,9 +209,9 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.flags = flags
+	c.agents.flags = flags
 	live := &liveCodex{}
-	g, err := openAgent(ctx, c.job, c.options, func(g *agentProcess) error {
+	g, err := c.agents.open(ctx, c.options, func(g *agentProcess) error {
 		server, err := g.initialize(ctx)
 		if err != nil {
 			return err
@@ -220,9 +233,9 @@ func (c *conversation) ensure(ctx context.Context) (*liveCodex, error) {
 
 // openThread starts the thread of the conversation, or resumes it.
 func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
-	where := *c.space
+	where := *c.site.space
 	where.Path = c.dir("")
-	config, err := c.Config.ThreadConfig(ctx, c.Machine, c.run.ID, where, g.environ)
+	config, err := c.site.Config.ThreadConfig(ctx, c.site.Machine, c.run.ID, where, g.environ)
 	if err != nil {
 		return err
 	}
@@ -230,7 +243,7 @@ func (c *conversation) openThread(ctx context.Context, g *liveCodex) error {
 	params := agent.ThreadParams{
 		Name:                  c.run.Identifier,
 		Cwd:                   where.Path,
-		ApprovalPolicy:        firstGiven(c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
+		ApprovalPolicy:        firstGiven(c.params.ApprovalPolicy, c.site.Config.ApprovalPolicy),
 		Config:                config,
 		Model:                 c.params.Model,
 		BaseInstructions:      c.params.BaseInstructions,
@@ -276,14 +289,16 @@ func (c *conversation) sandbox(own json.RawMessage) (policy json.RawMessage, pro
 }
 
 func (c *conversation) options(g *agentProcess) agent.Options {
+	desk := c.desk
+	desk.Gone = g.gone
 	return agent.Options{
-		TurnTimeout:  c.Config.TurnTimeout,
-		StallTimeout: c.Config.StallTimeout,
-		OnApproval:   c.Config.OnApproval,
-		OnQuestion:   c.Config.OnQuestion,
+		TurnTimeout:  c.site.Config.TurnTimeout,
+		StallTimeout: c.site.Config.StallTimeout,
+		OnApproval:   c.site.Config.OnApproval,
+		OnQuestion:   c.site.Config.OnQuestion,
 		Busy:         g.busy,
-		Ask:          c.desk(nil, g.gone).Decide,
-		Now:          c.Now,
+		Ask:          desk.Decide,
+		Now:          c.now,
 		OnEvent:      c.newListener().follow(g),
 	}
 }
@@ -308,7 +323,7 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 		Model:          p.Model,
 		Effort:         p.Effort,
 		Cwd:            c.dir(p.Cwd),
-		ApprovalPolicy: firstGiven(p.ApprovalPolicy, c.params.ApprovalPolicy, c.Config.ApprovalPolicy),
+		ApprovalPolicy: firstGiven(p.ApprovalPolicy, c.params.ApprovalPolicy, c.site.Config.ApprovalPolicy),
 		SandboxPolicy:  policy,
 		Permissions:    profile,
 	}
@@ -329,7 +344,7 @@ func (c *conversation) turn(ctx context.Context, p TurnCall) (TurnResult, error)
 	err = g.explain(ctx, err)
 	if err == nil {
 		c.rec.change(func(r *reconcile.Run) { r.TurnsDone++ })
-		c.shareSuccess(ctx)
+		c.account.worked(ctx)
 	} else if turn.Status == "" { // it goes on
 		c.interrupt(g)
 	}
@@ -342,7 +357,7 @@ func (c *conversation) interrupt(g *liveCodex) {
 	ctx, cancel := context.WithTimeout(context.Background(), interruptBound)
 	defer cancel()
 	if err := g.session.Interrupt(ctx); err != nil {
-		c.warn("turn not interrupted: codex is ended", err)
+		warn(c.log, "turn not interrupted: codex is ended", err)
 		c.stop(context.Background())
 	}
 }
@@ -384,7 +399,7 @@ const execTimeout = 30 * time.Second
 func (c *conversation) exec(ctx context.Context, g *liveCodex, p ExecCall) (agent.ExecResult, error) {
 	policy, profile := c.sandbox(p.SandboxPolicy)
 	limit := cmp.Or(time.Duration(p.TimeoutMS)*time.Millisecond, execTimeout)
-	env, err := c.Config.ExecEnv(ctx, c.Machine, c.run.ID, *c.space, g.environ)
+	env, err := c.site.Config.ExecEnv(ctx, c.site.Machine, c.run.ID, *c.site.space, g.environ)
 	if err != nil {
 		return agent.ExecResult{}, err
 	}

@@ -3,22 +3,55 @@ package runner
 import (
 	"context"
 	"errors"
-	"net/url"
+	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
 // deliveryStep delivers the commits of the workspace, and hands the issue over.
 type deliveryStep struct {
-	*job
+	run       reconcile.Run // as dispatched
+	site      *site
+	shell     *shell
+	issue     *issueReader
+	branch    *issueBranch
+	pull      *pullRequest
+	verifier  *verifier
 	workspace *workspaceStep
+	journal   DeliveryJournal
+	tracker   *reconcile.TrackerAdapter
+	rec       *record
+	redactor  *agent.Redactor
+	now       func() time.Time
+	log       *slog.Logger
+
 	// changesWorkflow: the delivered commits change the WORKFLOW.md of their own project.
 	changesWorkflow bool
+}
+
+func (j *job) newDeliveryStep() *deliveryStep {
+	return &deliveryStep{
+		run:       j.run,
+		site:      j.site,
+		shell:     j.shell,
+		issue:     j.issue,
+		branch:    j.branch,
+		pull:      j.pull,
+		verifier:  j.verifier,
+		workspace: j.workspace,
+		journal:   j.worker.Journal,
+		tracker:   j.worker.Tracker,
+		rec:       j.rec,
+		redactor:  j.worker.Redactor,
+		now:       j.worker.Now,
+		log:       j.log,
+	}
 }
 
 // deliver pushes the commits of the workspace, stores the result, and opens a pull request if
@@ -27,12 +60,12 @@ type deliveryStep struct {
 func (d *deliveryStep) deliver(
 	ctx context.Context,
 ) (result reconcile.DeliveryResult, head string, err error) {
-	branch, last, err := d.branch(ctx, reconcile.Delivered{})
+	branch, last, err := d.branch.name(ctx)
 	if err != nil {
 		return result, "", err
 	}
 	d.rec.phase(ctx, reconcile.DeliveringWork)
-	env, err := d.gitEnv(ctx)
+	env, err := d.shell.gitEnv(ctx)
 	if err != nil {
 		return result, "", err
 	}
@@ -43,28 +76,6 @@ func (d *deliveryStep) deliver(
 	return result, head, err
 }
 
-// deliverable returns why the commits of the workspace can't be delivered, as far as that is
-// their own fault, such as a missing file of Git LFS.
-func (j *job) deliverable(ctx context.Context) error {
-	branch, last, err := j.branch(ctx, reconcile.Delivered{})
-	if err != nil {
-		return err
-	}
-	env, err := j.gitEnv(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = j.host.Deliver(ctx, host.DeliverRequest{
-		Repository: j.Config.Repository.Repository,
-		Branch:     branch,
-		Delivered:  last.Commit,
-		Try:        true,
-		Timeout:    repositoryTimeout,
-		Env:        env,
-	})
-	return err
-}
-
 // deliverSince delivers the commits that the last delivery to the branch did not contain.
 func (d *deliveryStep) deliverSince(
 	ctx context.Context,
@@ -72,36 +83,36 @@ func (d *deliveryStep) deliverSince(
 	last reconcile.Delivered,
 	env []string,
 ) (result reconcile.DeliveryResult, head string, err error) {
-	repository := d.Config.Repository.Repository
-	answer, err := d.host.Deliver(ctx, host.DeliverRequest{
+	repository := d.site.Config.Repository.Repository
+	answer, err := d.site.host.Deliver(ctx, host.DeliverRequest{
 		Repository: repository,
 		Branch:     branch,
 		Delivered:  last.Commit,
 		Again:      d.run.Kind == reconcile.DeliveryRun,
-		Timeout:    max(repositoryTimeout, d.Config.Hooks.Timeout),
+		Timeout:    max(repositoryTimeout, d.site.Config.Hooks.Timeout),
 		Env:        env,
 	})
 	if err != nil {
-		d.logOutput(err)
+		logOutput(d.log, err)
 		return result, "", err
 	}
 	d.takeSigned(answer)
 	d.changesWorkflow = answer.ChangesWorkflow
 	if answer.Commits == 0 {
-		d.Log.Info("nothing to push")
+		d.log.Info("nothing to push")
 	} else {
 		result.Branch = branch
 		result.Commit = answer.Commit
 		result.Commits = answer.Commits
-		d.Log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
+		d.log.Info("delivered", "branch", branch, "commit", answer.Commit, "commits", answer.Commits)
 		last = reconcile.Delivered{
 			URL:    repository.URL,
 			Branch: branch,
 			Commit: answer.Commit,
 			Base:   answer.Base,
-			At:     d.Now(),
+			At:     d.now(),
 		}
-		err := d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
+		err := d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 		if err != nil {
 			return result, answer.Commit, err
 		}
@@ -130,8 +141,13 @@ func (d *deliveryStep) takeSigned(answer host.DeliverAnswer) {
 // handoff.state it is part of a handover.
 func (d *deliveryStep) wantsPullRequest(last reconcile.Delivered) bool {
 	h := d.rec.get().Delivery.Handover
-	ready := d.Config.Handoff.State == "" || h.Waits() && h.Blocked == "" && !d.needsVerify(h, last.Commit)
-	return ready && d.Forge != nil && last.Branch != "" && last.PullRequest == ""
+	if d.pull.open == nil || last.Branch == "" || last.PullRequest != "" {
+		return false
+	}
+	if d.site.Config.Handoff.State == "" {
+		return true
+	}
+	return h.Waits() && h.Blocked == "" && !d.site.Config.Verify.isDue(h, last.Commit)
 }
 
 const pullRequestTimeout = 2 * time.Minute
@@ -148,20 +164,18 @@ func (d *deliveryStep) openPullRequest(
 	request := reconcile.NewPull{
 		Branch: last.Branch,
 		Commit: last.Commit,
-		Base:   d.Config.Repository.Base,
-		Title:  d.Redactor.Text(pullRequestTitle(run.Issue)),
-		Body:   d.Redactor.Text(body),
+		Base:   d.site.Config.Repository.Base,
+		Title:  d.redactor.Text(pullRequestTitle(run.Issue)),
+		Body:   d.redactor.Text(body),
 	}
-	if d.Journal != nil {
-		watch, _, err := d.Journal.Watch(ctx, d.run.IssueID)
-		if err != nil {
-			return "", err
-		}
-		request.Known = watch.Pull.ID
+	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	if err != nil {
+		return "", err
 	}
+	request.Known = watch.Pull.ID
 	crash.At("forge.Open.before")
 	open := func(ctx context.Context) (reconcile.OpenedPull, error) {
-		forge, err := d.Forge(ctx, env)
+		forge, err := d.pull.open(ctx, env)
 		if err != nil {
 			return reconcile.OpenedPull{}, err
 		}
@@ -181,26 +195,14 @@ func (d *deliveryStep) openPullRequest(
 		return "", err
 	}
 	if answer.URL == "" {
-		d.Log.Info("no pull request: the base contains the commits", "branch", last.Branch)
+		d.log.Info("no pull request: the base contains the commits", "branch", last.Branch)
 		return "", nil
 	}
-	d.Log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
+	d.log.Info("pull request", "url", answer.URL, "opened", answer.Opened, "by", answer.By)
 	d.rec.keepLinks([]reconcile.Link{{Kind: linkPullRequest, URL: answer.URL}})
 	last.PullRequest = answer.URL
 	last.PullID = answer.ID
-	return answer.URL, d.Journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
-}
-
-// maxTitle is the length of the longest title of a pull request in characters; GitHub's limit
-// is 256.
-const maxTitle = 200
-
-func pullRequestTitle(issue reconcile.Issue) string {
-	title := []rune(text.Visible(text.OneLine(issue.Identifier + ": " + issue.Title)))
-	if len(title) > maxTitle {
-		return string(title[:maxTitle]) + "…"
-	}
-	return string(title)
+	return answer.URL, d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
 }
 
 // workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other
@@ -209,27 +211,9 @@ func (d *deliveryStep) workflowText() string {
 	if !d.changesWorkflow {
 		return ""
 	}
-	name := strings.ReplaceAll(text.Visible(d.Config.Repository.Workflow), "`", "'")
+	name := strings.ReplaceAll(text.Visible(d.site.Config.Repository.Workflow), "`", "'")
 	return "The work changes `" + name + "`, which says what symphony runs for this project, " +
 		"outside the sandbox, too. Review that change before you merge it."
-}
-
-// pullRequestBody contains nothing from outside but the address of the issue, without
-// characters that have a meaning in Markdown.
-func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
-	body := "Opened by symphony"
-	u, err := url.Parse(text.OrEmpty(issue.URL))
-	if err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http") &&
-		!strings.ContainsAny(u.String(), "<>()[]`\\\"") {
-		body += " for <" + u.String() + ">"
-	}
-	body += "."
-	for _, sentence := range sentences {
-		if sentence != "" {
-			body += "\n\n" + sentence
-		}
-	}
-	return body
 }
 
 // deliverAfterRun delivers the commits of an agent's run, and hands its issue over if the
@@ -237,7 +221,7 @@ func pullRequestBody(issue reconcile.Issue, sentences ...string) string {
 // it fails, or if ctx ends first because the run is asked to stop.
 func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 	run := d.rec.get()
-	delivers := d.Config.Repository.Deliver && d.space != nil && run.Turns > 0
+	delivers := d.site.Config.Repository.Deliver && d.site.space != nil && run.Turns > 0
 	if run.Kind != reconcile.AgentRun || !delivers && !run.Delivery.Handover.Waits() {
 		return
 	}
@@ -247,16 +231,20 @@ func (d *deliveryStep) deliverAfterRun(ctx context.Context) {
 		}
 		return
 	}
-	err := d.deliverAndHandOver(ctx, delivers)
+	end := d.handOverAlone
+	if delivers {
+		end = d.deliverAndHandOver
+	}
+	err := end(ctx)
 	if err == nil || ctx.Err() != nil {
 		return
 	}
 	code, message := codeOf(err)
 	d.rec.change(func(r *reconcile.Run) {
 		r.Delivery.Code = code
-		r.Delivery.Message = d.Redactor.Text(message)
+		r.Delivery.Message = d.redactor.Text(message)
 	})
-	d.warn("the work was not delivered", err)
+	warn(d.log, "the work was not delivered", err)
 }
 
 // noCommitsPatience is how long a stop may take to look for commits: the run is to end soon.
@@ -267,7 +255,7 @@ const noCommitsPatience = 2 * time.Second
 func (d *deliveryStep) noteNoCommits(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noCommitsPatience)
 	defer cancel()
-	found, err := d.Machine.Inspect(ctx, host.WorkspaceRequest{Path: d.space.Path})
+	found, err := d.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: d.site.space.Path})
 	git := found.Git
 	if err != nil || git == nil || git.Ahead == nil || *git.Ahead > 0 || len(git.Elsewhere) > 0 {
 		return
@@ -275,30 +263,45 @@ func (d *deliveryStep) noteNoCommits(ctx context.Context) {
 	d.rec.change(func(r *reconcile.Run) { r.Delivery.Done = true })
 }
 
-// deliverAndHandOver delivers the commits, unless the workflow does not want that, and hands
-// the issue over if the agent asked for it.
-func (d *deliveryStep) deliverAndHandOver(ctx context.Context, delivers bool) (err error) {
-	handover := d.rec.get().Delivery.Handover
-	var result reconcile.DeliveryResult
-	head := ""
-	if delivers {
-		result, head, err = d.deliver(ctx)
-		handover = d.rec.get().Delivery.Handover
-	}
+// handOverAlone hands the issue over if the agent asked for it, and delivers nothing.
+func (d *deliveryStep) handOverAlone(ctx context.Context) error {
+	d.rec.change(func(r *reconcile.Run) {
+		r.Delivery = reconcile.DeliveryResult{Handover: r.Delivery.Handover}
+	})
+	return d.handOverIfAsked(ctx, "")
+}
+
+// deliverAndHandOver delivers the commits, and hands the issue over if the agent asked for it.
+func (d *deliveryStep) deliverAndHandOver(ctx context.Context) error {
+	result, head, err := d.deliver(ctx)
 	if d.othersPushed(ctx, err) {
-		d.Log.Info(
+		d.log.Info(
 			"nothing is delivered: others have pushed to the branch, which the next run's agent merges",
 		)
 		d.rec.change(func(r *reconcile.Run) { r.Delivery = reconcile.DeliveryResult{OthersPushed: true} })
 		return nil
 	}
-	result.Handover = handover
-	d.rec.change(func(r *reconcile.Run) { r.Delivery = result })
-	if err == nil && handover.Waits() {
-		err = d.handOver(ctx, *handover, head)
+	d.rec.change(func(r *reconcile.Run) {
+		result.Handover = r.Delivery.Handover
+		r.Delivery = result
+	})
+	if err != nil {
+		return err
 	}
-	d.rec.change(func(r *reconcile.Run) { r.Delivery.Done = err == nil })
-	return err
+	return d.handOverIfAsked(ctx, head)
+}
+
+// handOverIfAsked hands the issue over if the agent asked for it, and records that the delivery
+// is done.
+func (d *deliveryStep) handOverIfAsked(ctx context.Context, head string) error {
+	handover := d.rec.get().Delivery.Handover
+	if handover.Waits() {
+		if err := d.handOver(ctx, *handover, head); err != nil {
+			return err
+		}
+	}
+	d.rec.change(func(r *reconcile.Run) { r.Delivery.Done = true })
+	return nil
 }
 
 // othersPushed reports whether a delivery failed only because others pushed to the branch
@@ -309,17 +312,17 @@ func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 	if known == nil || known.Code != host.CodeDeliveryConflict {
 		return false
 	}
-	pushed, err := d.pushedMeanwhile(ctx)
-	d.warn("it is not known whether the agent can merge what others have pushed", err)
+	pushed, err := d.branch.pushedMeanwhile(ctx)
+	warn(d.log, "it is not known whether the agent can merge what others have pushed", err)
 	if pushed == nil {
 		return false
 	}
-	issue, visible, err := d.readIssue(ctx)
+	issue, visible, err := d.issue.read(ctx)
 	if err != nil {
-		d.warn("it is not known whether an agent will merge what others have pushed", err)
+		warn(d.log, "it is not known whether an agent will merge what others have pushed", err)
 		return false
 	}
-	reason, _ := d.Config.Policy.StopReason(issue, visible)
+	reason, _ := d.site.Config.Policy.StopReason(issue, visible)
 	return reason == ""
 }
 
@@ -329,9 +332,9 @@ func (d *deliveryStep) othersPushed(ctx context.Context, err error) bool {
 func (d *deliveryStep) beginAgain(ctx context.Context, h *reconcile.Handover) error {
 	gone := &reconcile.Error{
 		Code:    reconcile.CodeWorkspaceGone,
-		Message: d.space.Path + " is gone, with what the last run has committed there",
+		Message: d.site.space.Path + " is gone, with what the last run has committed there",
 	}
-	if !d.farClone() {
+	if !d.site.farClone() {
 		return gone
 	}
 	if err := d.workspace.cloneOrFetch(ctx); err != nil {
@@ -341,17 +344,17 @@ func (d *deliveryStep) beginAgain(ctx context.Context, h *reconcile.Handover) er
 	if kept == "" || h.Asked() && kept != h.Commit {
 		return gone
 	}
-	if err := d.workspace.hook(ctx, afterCreate, d.Config.Hooks.AfterCreate, ""); err != nil {
+	if err := d.workspace.hook(ctx, afterCreate, d.site.Config.Hooks.AfterCreate, ""); err != nil {
 		return err
 	}
-	d.Log.Info("the workspace is gone: its commits are delivered from this machine", "commit", d.workspace.cloned.Kept)
-	return d.host.Confirm(ctx, host.ConfirmRequest{})
+	d.log.Info("the workspace is gone: its commits are delivered from this machine", "commit", kept)
+	return d.site.host.Confirm(ctx, host.ConfirmRequest{})
 }
 
 // redeliver is the only step of a delivery run.
 func (d *deliveryStep) redeliver(ctx context.Context) error {
 	h := d.rec.get().Delivery.Handover
-	delivers := d.Config.Repository.Deliver
+	delivers := d.site.Config.Repository.Deliver
 	if !delivers && h != nil && h.Delivers {
 		return reconcile.NewError(
 			host.CodeDeliveryFailed,
@@ -359,23 +362,27 @@ func (d *deliveryStep) redeliver(ctx context.Context) error {
 			"set repository.url again, without deliver: none; or move the issue yourself",
 		)
 	}
-	if !delivers && !d.needsVerify(h, "") { // only the issue is to be handed over
-		return d.deliverAndHandOver(ctx, false)
+	if !delivers && !d.site.Config.Verify.isDue(h, "") { // only the issue is to be handed over
+		return d.handOverAlone(ctx)
 	}
-	answer, err := d.host.Prepare(ctx, d.workspace.prepareRequest())
+	answer, err := d.site.host.Prepare(ctx, d.workspace.prepareRequest())
 	d.workspace.recordWorkspace(answer)
 	if err != nil {
 		return err
 	}
-	if d.space.Created {
+	if d.site.space.Created {
 		if err := d.beginAgain(ctx, h); err != nil {
-			return errors.Join(err, d.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
+			return errors.Join(err, d.site.host.Confirm(ctx, host.ConfirmRequest{Discard: true}))
 		}
 	}
 	if err := d.verifyAgain(ctx, h); err != nil {
 		return err
 	}
-	if err := d.deliverAndHandOver(ctx, delivers); err != nil {
+	end := d.handOverAlone
+	if delivers {
+		end = d.deliverAndHandOver
+	}
+	if err := end(ctx); err != nil {
 		return err
 	}
 	if d.rec.get().Delivery.OthersPushed {

@@ -72,7 +72,7 @@ func TestToolAnswerIsNotRedacted(t *testing.T) {
 			Success: true,
 		}
 	})
-	c := newTurnLoop(r.newJob(r.run, func(error) {}), nil)
+	c := r.newJob(r.run, func(error) {}).turns
 	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
 	test.Equal(
 		t,

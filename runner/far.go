@@ -26,13 +26,13 @@ const (
 	settling = 10 * time.Second
 )
 
-// reach reaches the other machine on which the run works, and makes that its place. It stores
+// reach reaches the other machine on which the run works, and makes that its site. It stores
 // before that something may be at work there.
 func (j *job) reach(ctx context.Context) error {
 	if err := j.rec.markBegun(ctx); err != nil {
 		return err
 	}
-	far, begun, err := j.Reach(ctx, func(why string) {
+	far, begun, err := j.worker.Reach(ctx, func(why string) {
 		j.rec.change(func(r *reconcile.Run) { r.Activity = "waits for its job: " + why })
 	})
 	j.rec.change(func(r *reconcile.Run) { r.Activity = "" })
@@ -44,23 +44,28 @@ func (j *job) reach(ctx context.Context) error {
 	}
 	j.enter(far)
 	// From here on the run must be ended on that machine too (leaveHost), also after an error.
-	j.Config.Unreadable, err = j.Machine.Resolve(ctx, j.Config.Unreadable)
+	j.site.Config.Unreadable, err = j.site.Machine.Resolve(ctx, j.site.Config.Unreadable)
 	return err
 }
 
-// enter makes a machine that was reached the place of the run.
+// enter makes a machine that was reached the site of the run.
 func (j *job) enter(far Far) {
-	j.gitHere = j.Here.Machine.Run(host.HereID(j.run.ID))
-	j.Place = far.place(j.Here.Config, j.Dir)
-	j.Redactor.Add(j.Config.SecretsIn(j.Env))
-	j.host = far.Machine.Run(j.run.ID)
-	j.link = far.Link
-	j.run.WorkspaceRoot = expandHome(j.run.WorkspaceRoot, far.Account.Home)
+	here := j.worker.Here
+	root := expandHome(j.run.WorkspaceRoot, far.Account.Home)
+	*j.site = site{
+		Place:   far.place(here.Config, j.worker.Dir),
+		here:    here,
+		root:    root,
+		host:    far.Machine.Run(j.run.ID),
+		link:    far.Link,
+		gitHere: here.Machine.Run(host.HereID(j.run.ID)),
+	}
+	j.worker.Redactor.Add(j.site.Config.SecretsIn(j.site.Env))
 	j.rec.change(func(r *reconcile.Run) {
-		r.WorkspaceRoot = j.run.WorkspaceRoot
+		r.WorkspaceRoot = root
 		j.rec.link = far.Link
 	})
-	go j.watchLink()
+	go j.watchLink(far.Link)
 }
 
 // place returns the place of a run on the machine, given the configuration on this machine and
@@ -99,72 +104,54 @@ func expandHome(path, home string) string {
 // watchLink ends the run when its host serves it no more, or was silent for twice the time
 // after which the host ends it. It watches until the link is closed: also the end of a run may
 // wait for it.
-func (j *job) watchLink() {
-	patience := 2 * j.Here.Config.Policy.LostAfter
+func (j *job) watchLink(link Link) {
+	patience := 2 * j.worker.Here.Config.Policy.LostAfter
 	lost := false
 	for {
 		select {
-		case <-j.link.Done():
-			if err := j.link.Err(); err != nil {
+		case <-link.Done():
+			if err := link.Err(); err != nil {
 				code, message := codeOf(err)
-				j.cancel(runEnd{reconcile.InterruptedRun, code, message})
+				j.rec.cancel(runEnd{reconcile.InterruptedRun, code, message})
 			}
 			return
 		case <-time.After(linkStep):
 		}
-		silent := j.link.Lost()
+		silent := link.Lost()
 		if silent > 0 && !lost {
-			j.Log.Info("link lost", "host", j.run.Host)
+			j.log.Info("link lost", "host", j.run.Host)
 		}
 		if silent == 0 && lost {
-			j.Log.Info("link back", "host", j.run.Host)
+			j.log.Info("link back", "host", j.run.Host)
 		}
 		lost = silent > 0
 		if silent > patience {
 			message := fmt.Sprintf("nothing was heard of %s for %v", j.run.Host, patience)
-			j.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, message})
-			j.link.Close() // the calls that wait for it fail
+			j.rec.cancel(runEnd{reconcile.Lost, reconcile.HoldHostLost, message})
+			link.Close() // the calls that wait for it fail
 			return
 		}
 	}
 }
 
-// linkUnsettled reports whether the link is lost, or came back so recently that events of the
-// agent may still be on their way.
-func (j *job) linkUnsettled() bool {
-	return j.link != nil && (j.link.Lost() > 0 || j.link.Back() < settling)
-}
-
 // leaveHost ends the run on its host, where nothing of it is left, and records that.
 func (j *job) leaveHost(ctx context.Context) {
-	if j.link == nil {
+	link := j.site.link
+	if link == nil {
 		return
 	}
-	defer j.link.Close()
-	err := saveSpace(ctx, j.Journal, j.Place, j.rec.get())
-	j.warn("workspace on the host not recorded", err)
-	err = j.link.Release(ctx)
+	defer link.Close()
+	err := saveSpace(ctx, j.worker.Journal, j.site.Place, j.rec.get())
+	warn(j.log, "workspace on the host not recorded", err)
+	err = link.Release(ctx)
 	if err == nil || hostEnded(err) {
 		j.rec.change(func(r *reconcile.Run) {
 			r.Remote = reconcile.RemoteEnded
-			r.HeardAt = j.Now()
+			r.HeardAt = j.worker.Now()
 		})
 		return
 	}
-	j.warn("run not ended on its host: another worker ends it", err)
-}
-
-// endOfLink returns why the host of the run does not serve it any more; a code only if that is
-// so.
-func (j *job) endOfLink() (code, message string) {
-	if j.link == nil {
-		return "", ""
-	}
-	err := j.link.Err()
-	if err == nil {
-		return "", ""
-	}
-	return codeOf(err)
+	warn(j.log, "run not ended on its host: another worker ends it", err)
 }
 
 // hostEnded reports whether an error is the host's answer that the run ended there.

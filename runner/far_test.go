@@ -24,7 +24,7 @@ func (l endedLink) Err() error { return l.err }
 // A run that its host has ended is interrupted. A call may report that, or only the link.
 func TestEndedThere(t *testing.T) {
 	ended := reconcile.NewError(host.CodeEnded, "a signal", "")
-	j := &job{Worker: &Worker{}}
+	j := &job{site: &site{}}
 	end := j.judge(t.Context(), errors.Join(errors.New("thread"), ended))
 	test.Equal(
 		t,
@@ -39,13 +39,13 @@ func TestEndedThere(t *testing.T) {
 		[]string{string(end.outcome), end.code},
 		[]string{"interrupted", "host_died"},
 	)
-	code, message := j.endOfLink()
+	code, message := j.site.endOfLink()
 	test.Equal(t, "here", code+message, "")
-	j.link = endedLink{}
-	code, _ = j.endOfLink()
+	j.site.link = endedLink{}
+	code, _ = j.site.endOfLink()
 	test.Equal(t, "a link", code, "")
-	j.link = endedLink{err: ended}
-	code, message = j.endOfLink()
+	j.site.link = endedLink{err: ended}
+	code, message = j.site.endOfLink()
 	test.Equal(t, "an ended link", []string{code, message}, []string{"host_ended", "a signal"})
 }
 

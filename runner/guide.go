@@ -34,13 +34,10 @@ type guide struct {
 	redactor     *agent.Redactor
 	// agentRedactor removes only the tracker's key from the text for the agent.
 	agentRedactor *agent.Redactor
-	// readRework returns the reasons for which the issue came back, nil if there are none.
-	// openForge returns the adapter to its pull request.
-	readRework func(context.Context) (*reconcile.Rework, error)
-	openForge  func(context.Context) (*reconcile.Forge, error)
+	pull          *pullRequest
+	branch        *issueBranch
 
-	codexHome string           // where codex stores the thread
-	base      host.FetchAnswer // the answer to the last fetch
+	codexHome string // where codex stores the thread
 
 	// the ids of messages that are in the text of a turn or were added to a running turn
 	given       []string
@@ -61,22 +58,23 @@ type guide struct {
 }
 
 func (j *job) newGuide() *guide {
+	w := j.worker
 	return &guide{
 		run:           j.run,
 		rec:           j.rec,
 		events:        j.events,
-		threads:       j.Journal,
-		messages:      j.Journal,
-		tracker:       j.Tracker,
-		policy:        j.Config.Policy,
-		maxTurns:      j.Config.MaxTurns,
-		resumeThread:  j.Config.ResumeThread,
-		now:           j.Now,
-		log:           j.Log,
-		redactor:      j.Redactor,
+		threads:       w.Journal,
+		messages:      w.Journal,
+		tracker:       w.Tracker,
+		policy:        w.Here.Config.Policy,
+		maxTurns:      w.Here.Config.MaxTurns,
+		resumeThread:  w.Here.Config.ResumeThread,
+		now:           w.Now,
+		log:           w.Log,
+		redactor:      w.Redactor,
 		agentRedactor: j.agentRedactor,
-		readRework:    j.rework,
-		openForge:     j.openForge,
+		pull:          j.pull,
+		branch:        j.branch,
 	}
 }
 
@@ -226,7 +224,7 @@ func (g *guide) takeUndelivered() string {
 // newPushed returns others' pushes to the branch, once for each fetch: a run after a lost run
 // tells it again.
 func (g *guide) newPushed() *host.Pushed {
-	p := g.base.Pushed
+	p := g.branch.base.Pushed
 	if p == nil || p == g.toldPushed {
 		return nil
 	}
@@ -236,9 +234,9 @@ func (g *guide) newPushed() *host.Pushed {
 
 // newBase returns the base if the thread does not know it, and records it in seen.
 func (g *guide) newBase(seen *reconcile.LastSeen) (base host.FetchAnswer) {
-	if g.base.Commit != "" && g.base.Commit != seen.Base {
-		base = g.base
-		seen.Base = g.base.Commit
+	if g.branch.base.Commit != "" && g.branch.base.Commit != seen.Base {
+		base = g.branch.base
+		seen.Base = g.branch.base.Commit
 	}
 	return base
 }
@@ -250,7 +248,7 @@ func (g *guide) reworkText(ctx context.Context) string {
 		return ""
 	}
 	g.toldRework = true
-	r, err := g.readRework(ctx)
+	r, err := g.pull.rework(ctx)
 	warn(g.log, "what the pull request asks for is not read", err)
 	if r == nil {
 		return ""
@@ -270,7 +268,7 @@ const (
 func (g *guide) logs(ctx context.Context, r *reconcile.Rework) (map[string]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, logsBound)
 	defer cancel()
-	forge, err := g.openForge(ctx)
+	forge, err := g.pull.openForge(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -38,7 +38,7 @@ type Holding struct {
 	// closed.
 	HoldDir func(dir string) (io.Closer, error)
 
-	step    *workspaceStep
+	job     *job // nil before it is open
 	alive   io.Closer
 	started bool // a session, which may have left processes
 }
@@ -52,17 +52,17 @@ func (h *Holding) Take(ctx context.Context) (host.Workspace, error) {
 	if err != nil {
 		return host.Workspace{}, err
 	}
-	return *h.step.space, nil
+	return *h.job.site.space, nil
 }
 
 func (h *Holding) take(ctx context.Context) error {
 	if err := h.open(); err != nil {
 		return err
 	}
-	if err := h.step.take(ctx); err != nil {
+	if err := h.job.workspace.take(ctx); err != nil {
 		return err
 	}
-	return h.step.guardGit(ctx)
+	return h.job.workspace.guardGit(ctx)
 }
 
 // CleanUp removes the workspace and empties the trash, as a cleanup run does. It returns the
@@ -72,7 +72,7 @@ func (h *Holding) CleanUp(ctx context.Context, discard bool) (unsaved string, er
 	if err := h.open(); err != nil {
 		return "", err
 	}
-	return h.step.cleanUp(ctx, discard)
+	return h.job.workspace.cleanUp(ctx, discard)
 }
 
 // open creates the directory of the holding, with the same files as the directory of a run.
@@ -101,8 +101,9 @@ func (h *Holding) open() error {
 		Issue:         h.Issue,
 		WorkspaceRoot: h.Root,
 	}
-	h.step = &workspaceStep{job: w.newJob(run, func(error) {}), delivered: h.Delivered}
-	return h.step.open()
+	h.job = w.newJob(run, func(error) {})
+	h.job.branch.delivered = h.Delivered
+	return h.job.open()
 }
 
 // Release ends all processes that the session left behind, restores git settings as after an
@@ -110,15 +111,15 @@ func (h *Holding) open() error {
 func (h *Holding) Release(ctx context.Context) error {
 	ctx = context.WithoutCancel(ctx)
 	var err error
-	if h.step != nil {
+	if h.job != nil {
 		if h.started { // otherwise children of this process are not of the session
-			err = h.step.killAll(ctx)
+			err = h.job.processes.killAll(ctx)
 		}
 		if err == nil {
-			err = h.step.restoreGit(ctx)
+			err = h.job.workspace.restoreGit(ctx)
 		}
-		err = errors.Join(err, h.step.host.Finish(ctx))
-		h.step.close()
+		err = errors.Join(err, h.job.site.host.Finish(ctx))
+		h.job.close()
 	}
 	if h.alive != nil {
 		err = errors.Join(err, h.alive.Close())

@@ -63,20 +63,12 @@ func (i *Inspection) start(
 	}
 	i.dir = dir
 	i.Cwd = filepath.Join(dir, "workspace")
-	space := &host.Workspace{
-		Path:     i.Cwd,
-		TmpDir:   filepath.Join(dir, "tmp"),
-		CacheDir: filepath.Join(dir, "cache"),
-		Codex: host.Dirs{
-			Tmp:   filepath.Join(dir, "codex-tmp"),
-			Cache: filepath.Join(dir, "codex-cache"),
-		},
+	if err := os.Mkdir(i.Cwd, 0o700); err != nil {
+		return fmt.Errorf("temporary workspace for codex: %w", err)
 	}
-	space.Hooks = space.Codex
-	for _, d := range []string{i.Cwd, space.TmpDir, space.CacheDir, space.Codex.Tmp, space.Codex.Cache} {
-		if err := os.Mkdir(d, 0o700); err != nil {
-			return fmt.Errorf("temporary workspace for codex: %w", err)
-		}
+	space, err := newSpace(i.Cwd, dir)
+	if err != nil {
+		return fmt.Errorf("temporary workspace for codex: %w", err)
 	}
 	w := &Worker{
 		Here:     Place{Machine: m, Env: env, Config: c},
@@ -87,13 +79,13 @@ func (i *Inspection) start(
 	}
 	// The name of the directory serves as the run's id, which marks the processes.
 	j := w.newJob(reconcile.Run{ID: filepath.Base(dir)}, func(error) {})
-	j.space = space
-	i.Policy, err = c.TurnPolicy(ctx, m, *space)
+	j.site.space = space
+	i.Policy, err = j.site.turnPolicy(ctx)
 	if err != nil {
 		return err
 	}
 	noOptions := func(*agentProcess) agent.Options { return agent.Options{} }
-	i.process, err = openAgent(ctx, j, noOptions, func(g *agentProcess) (err error) {
+	i.process, err = j.agents.open(ctx, noOptions, func(g *agentProcess) (err error) {
 		i.Session = g.session
 		i.Server, err = g.session.Initialize(ctx)
 		return err
@@ -117,7 +109,8 @@ func (i *Inspection) Close() (err error) {
 		ctx := context.Background()
 		i.process.end(ctx)
 		// MCP servers, and programs that a login profile starts, are not in the process group.
-		err = i.process.ended(i.process.host.Kill(ctx, host.KillRequest{}))
+		left, killErr := i.process.site.host.Kill(ctx, host.KillRequest{})
+		err = i.process.processes.ended(left, killErr)
 	}
 	return errors.Join(err, os.RemoveAll(i.dir))
 }

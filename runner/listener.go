@@ -29,12 +29,12 @@ type listener struct {
 
 func (j *job) newListener() *listener {
 	return &listener{
-		account:  j.Account,
+		account:  j.worker.Account,
 		events:   j.events,
 		rec:      j.rec,
-		redactor: j.Redactor,
-		now:      j.Now,
-		log:      j.Log,
+		redactor: j.worker.Redactor,
+		now:      j.worker.Now,
+		log:      j.log,
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"time"
@@ -24,51 +25,65 @@ const (
 	loginFresh = 5 * time.Minute
 )
 
-// login returns the changes that the login profile of the account makes. It runs the profile
-// only once for all programs that a run starts in a row, because a profile may take a second.
-func (j *job) login(ctx context.Context) (host.LoginAnswer, error) {
-	if !j.loginAt.IsZero() && time.Since(j.loginAt) < loginFresh {
-		return j.loginProfile, nil
-	}
-	answer, err := j.host.Login(ctx, host.LoginRequest{
-		Env:     j.Config.RunHookEnv(j.Env, j.run.ID, *j.space),
-		Timeout: cmp.Or(j.Config.LoginTimeout, loginTimeout),
-	})
-	if err == nil {
-		j.loginProfile = answer
-		j.loginAt = time.Now()
-		j.Redactor.Add(j.Config.SecretsIn(answer.Set))
-		return answer, nil
-	}
-	if j.loginAt.IsZero() || ctx.Err() != nil {
-		return j.loginProfile, err
-	}
-	// The work must still be pushed. A profile that hangs is not started for each hook again.
-	j.warn("the login shell failed, using what it had set before", err)
-	j.loginAt = time.Now()
-	return j.loginProfile, nil
+// shell makes the environments of the programs of a run: hooks, git and the agent. They
+// contain what the login profile of the account sets.
+type shell struct {
+	runID    string
+	site     *site
+	redactor *agent.Redactor
+	log      *slog.Logger
+
+	// profile is the result of the login profile at loginAt, which is zero before the first
+	// login shell.
+	profile host.LoginAnswer
+	loginAt time.Time
 }
 
-// codexShell returns the command and the environment that start a command of codex in the
+// login returns the changes that the login profile of the account makes. It runs the profile
+// only once for all programs that a run starts in a row, because a profile may take a second.
+func (s *shell) login(ctx context.Context) (host.LoginAnswer, error) {
+	if !s.loginAt.IsZero() && time.Since(s.loginAt) < loginFresh {
+		return s.profile, nil
+	}
+	answer, err := s.site.host.Login(ctx, host.LoginRequest{
+		Env:     s.site.Config.RunHookEnv(s.site.Env, s.runID, *s.site.space),
+		Timeout: cmp.Or(s.site.Config.LoginTimeout, loginTimeout),
+	})
+	if err == nil {
+		s.profile = answer
+		s.loginAt = time.Now()
+		s.redactor.Add(s.site.Config.SecretsIn(answer.Set))
+		return answer, nil
+	}
+	if s.loginAt.IsZero() || ctx.Err() != nil {
+		return s.profile, err
+	}
+	// The work must still be pushed. A profile that hangs is not started for each hook again.
+	warn(s.log, "the login shell failed, using what it had set before", err)
+	s.loginAt = time.Now()
+	return s.profile, nil
+}
+
+// codex returns the command and the environment that start a command of codex in the
 // workspace. The command does not get symphony's secrets, even if a startup file of the shell
 // sets them.
-func (j *job) codexShell(ctx context.Context, command string) (argv, env []string, err error) {
-	if j.Config.StartAgent == nil {
-		return nil, nil, agent.UnknownKind(j.Config.AgentKind)
+func (s *shell) codex(ctx context.Context, command string) (argv, env []string, err error) {
+	if s.site.Config.StartAgent == nil {
+		return nil, nil, agent.UnknownKind(s.site.Config.AgentKind)
 	}
-	if err := j.makeHome(ctx); err != nil {
+	if err := s.makeHome(ctx); err != nil {
 		return nil, nil, err
 	}
-	profile, err := j.login(ctx)
+	profile, err := s.login(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := j.refuseLauncher(ctx); err != nil { // hooks may have brought such files
+	if err := s.refuseLauncher(ctx); err != nil { // hooks may have brought such files
 		return nil, nil, err
 	}
-	withheld := j.Config.Withheld(slices.Concat(j.Env, profile.Set))
-	env = j.Config.AfterLogin(j.codexEnv(), profile, withheld)
-	script := text.ShellIn(j.space.Path, text.ShellUnset(withheld, j.Config.AtHome(command)))
+	withheld := s.site.Config.Withheld(slices.Concat(s.site.Env, profile.Set))
+	env = s.site.Config.AfterLogin(s.codexEnv(), profile, withheld)
+	script := text.ShellIn(s.site.space.Path, text.ShellUnset(withheld, s.site.Config.AtHome(command)))
 	if usesFunction(command, profile.Functions) { // only a shell that reads the profile knows them
 		// the profile may add relative directories again
 		path := "PATH=" + text.ShellWord(valueOf(env, "PATH")) + "; "
@@ -77,15 +92,17 @@ func (j *job) codexShell(ctx context.Context, command string) (argv, env []strin
 	return []string{"bash", "-c", umask(profile) + script}, env, nil
 }
 
-func (j *job) codexEnv() []string { return j.Config.CodexEnv(j.Env, j.run.ID, *j.space) }
+func (s *shell) codexEnv() []string {
+	return s.site.Config.CodexEnv(s.site.Env, s.runID, *s.site.space)
+}
 
 // makeHome makes the codex home of agents.
-func (j *job) makeHome(ctx context.Context) error {
-	c := j.Config
+func (s *shell) makeHome(ctx context.Context) error {
+	c := s.site.Config
 	if c.AgentHome == "" {
 		return nil
 	}
-	err := j.host.MakeHome(ctx, host.HomeRequest{
+	err := s.site.host.MakeHome(ctx, host.HomeRequest{
 		Kind:      c.AgentKind,
 		Agents:    c.AgentHome,
 		Operators: c.LoginHome,
@@ -124,18 +141,18 @@ func valueOf(env []string, name string) string {
 // refuseLauncher returns codex_command_unsafe if files that an agent can write decide which
 // program codex.command starts. It is the fault of a single issue: an agent that leaves such
 // files must not keep other issues from starting.
-func (j *job) refuseLauncher(ctx context.Context) error {
-	if j.Config.TrustLauncher {
+func (s *shell) refuseLauncher(ctx context.Context) error {
+	if s.site.Config.TrustLauncher {
 		return nil
 	}
-	profile, err := j.login(ctx)
+	profile, err := s.login(ctx)
 	if err != nil {
 		return err
 	}
-	env := j.Config.AfterLogin(j.codexEnv(), profile, nil)
-	q := j.Config.LaunchRequest(env, j.space.Root)
-	q.Dir = j.space.Path
-	l, err := j.Machine.Launcher(ctx, q)
+	env := s.site.Config.AfterLogin(s.codexEnv(), profile, nil)
+	q := s.site.Config.LaunchRequest(env, s.site.space.Root)
+	q.Dir = s.site.space.Path
+	l, err := s.site.Machine.Launcher(ctx, q)
 	if err != nil || len(l.Files) == 0 {
 		return err
 	}
@@ -148,7 +165,7 @@ func (j *job) refuseLauncher(ctx context.Context) error {
 			"it depends on %s in %s",
 		l.Program,
 		names,
-		j.space.Path,
+		s.site.space.Path,
 	)
 	return &reconcile.Error{Code: "codex_command_unsafe", Message: message, Hint: LauncherHint(l)}
 }
@@ -200,18 +217,28 @@ func incompatible(message, hint string) error {
 
 // gitEnv returns the environment of git and gh for the remote, which is reached from this
 // machine.
-func (j *job) gitEnv(ctx context.Context) ([]string, error) {
-	if j.gitHere == nil {
-		profile, err := j.login(ctx)
-		return j.Config.GitEnv(j.Env, profile), err
+func (s *shell) gitEnv(ctx context.Context) ([]string, error) {
+	if s.site.gitHere == nil {
+		profile, err := s.login(ctx)
+		return s.site.Config.GitEnv(s.site.Env, profile), err
 	}
-	here := j.Here
-	profile, err := j.gitHere.Login(ctx, host.LoginRequest{
+	here := s.site.here
+	profile, err := s.site.gitHere.Login(ctx, host.LoginRequest{
 		Env:     here.Config.HookEnv(here.Env),
 		Timeout: cmp.Or(here.Config.LoginTimeout, loginTimeout),
 	})
-	j.Redactor.Add(here.Config.SecretsIn(profile.Set))
+	s.redactor.Add(here.Config.SecretsIn(profile.Set))
 	return here.Config.GitEnv(here.Env, profile), err
+}
+
+// checkoutEnv returns the environment of git for a checkout on the machine of the workspace.
+// Another machine gets no token of this machine.
+func (s *shell) checkoutEnv(ctx context.Context) ([]string, error) {
+	if s.site.gitHere == nil {
+		return s.gitEnv(ctx)
+	}
+	profile, err := s.login(ctx)
+	return s.site.Config.AfterLogin(s.site.Config.HookEnv(s.site.Env), profile, s.site.Config.Secrets), err
 }
 
 // GitEnv returns the environment of git and gh for the remote, given the environment of a pass.

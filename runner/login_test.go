@@ -99,12 +99,12 @@ func TestLoginShellHangsLater(t *testing.T) {
 	r := newRig(t, "")
 	h := &hangsLater{}
 	r.Here.Machine = withRuns{r.Here.Machine, func(run host.Run) host.Run { h.Run = run; return h }}
-	step := workspaceStep{job: r.newJob(r.run, func(error) {})}
-	step.space = &host.Workspace{}
-	test.Must(step.login(t.Context()))
-	step.loginAt = time.Now().Add(-time.Hour)
+	j := r.newJob(r.run, func(error) {})
+	j.site.space = &host.Workspace{}
+	test.Must(j.shell.login(t.Context()))
+	j.shell.loginAt = time.Now().Add(-time.Hour)
 	for range 2 {
-		env := test.Must(step.gitEnv(t.Context()))
+		env := test.Must(j.shell.gitEnv(t.Context()))
 		test.Equal(
 			t,
 			"the profile reaches git, and logins",

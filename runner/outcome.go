@@ -71,14 +71,14 @@ const fullDiskBytes = 64 << 10
 // fullDisk returns a directory of the run on a full volume, "" if there is none. It is taken
 // for the cause of any failure.
 func (j *job) fullDisk() string {
-	if j.host == nil {
+	if j.site.host == nil {
 		return ""
 	}
-	for _, dir := range []string{j.run.WorkspaceRoot, j.StateDir} {
+	for _, dir := range []string{j.site.root, j.site.StateDir} {
 		if dir == "" {
 			continue
 		}
-		root, err := j.Machine.Root(context.Background(), host.RootRequest{Root: dir})
+		root, err := j.site.Machine.Root(context.Background(), host.RootRequest{Root: dir})
 		if err == nil && root.FreeBytes >= 0 && root.FreeBytes < fullDiskBytes {
 			return dir
 		}

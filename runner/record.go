@@ -62,6 +62,24 @@ type record struct {
 	overBudget atomic.Bool // whether the issue used up maxTokens
 }
 
+func (w *Worker) newRecord(run reconcile.Run, cancel context.CancelCauseFunc) *record {
+	return &record{
+		runs:      w.Journal,
+		threads:   w.Journal,
+		alive:     w.Alive,
+		log:       w.Log,
+		redactor:  w.Redactor,
+		now:       w.Now,
+		mono:      w.Mono,
+		stateDir:  w.Here.StateDir,
+		maxTokens: w.Here.Config.Policy.MaxTokens,
+		cancel:    cancel,
+		row:       run,
+		base:      map[string]reconcile.Tokens{},
+		used:      map[string]reconcile.Tokens{},
+	}
+}
+
 // change alters the copy; the next heartbeat writes it.
 func (r *record) change(f func(*reconcile.Run)) {
 	r.mu.Lock()
@@ -92,22 +110,7 @@ func (r *record) store(ctx context.Context) error {
 	r.write.Lock()
 	defer r.write.Unlock()
 	now := r.now()
-	r.change(func(run *reconcile.Run) {
-		if r.corrects && !run.MovedAt.IsZero() {
-			run.MovedAt = now
-			r.movedMono = r.mono()
-		}
-		// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its
-		// age.
-		at := now.Add(r.movedMono - r.mono())
-		if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
-			run.MovedAt = at
-		}
-		// without a link it is being opened
-		if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) {
-			run.HeardAt = now
-		}
-	})
+	r.change(func(run *reconcile.Run) { r.setTimes(run, now) })
 	reason, err := r.runs.UpdateRun(context.WithoutCancel(ctx), now, r.get())
 	if errors.Is(err, reconcile.ErrConflict) {
 		r.cancel(errNotOurs)
@@ -126,6 +129,23 @@ func (r *record) store(ctx context.Context) error {
 		r.cancel(runEnd{reconcile.Canceled, reason, reconcile.StoppedText(reason)})
 	}
 	return err
+}
+
+// setTimes sets the times in the row that depend on the time of a write. The caller holds mu.
+func (r *record) setTimes(run *reconcile.Run, now time.Time) {
+	if r.corrects && !run.MovedAt.IsZero() {
+		run.MovedAt = now
+		r.movedMono = r.mono()
+	}
+	// If the wall clock was stepped, or ran on during a suspend, the handoff keeps its age.
+	at := now.Add(r.movedMono - r.mono())
+	if !run.MovedAt.IsZero() && at.Sub(run.MovedAt).Abs() > clockStep {
+		run.MovedAt = at
+	}
+	// without a link it is being opened
+	if run.Remote == reconcile.RemoteBegun && (r.link == nil || r.link.Lost() == 0) {
+		run.HeardAt = now
+	}
 }
 
 // stateDeleted reports whether the project's state directory no longer exists. A database that

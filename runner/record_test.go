@@ -92,7 +92,7 @@ func TestHeartbeatBeforeScan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		j := r.newJob(r.run, func(error) {})
 		_, stopBeats := j.rec.startHeartbeat(t.Context())
-		stopScans := j.startObserving(t.Context())
+		stopScans := j.processes.startObserving(t.Context())
 		at := func(seconds time.Duration, beats, scans int) {
 			t.Helper()
 			time.Sleep(seconds * time.Second)

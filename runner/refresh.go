@@ -3,23 +3,46 @@ package runner
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// readIssue reads the issue from the tracker. It is not visible if the tracker does not return
-// it.
-func (j *job) readIssue(ctx context.Context) (issue reconcile.Issue, visible bool, err error) {
-	found, err := j.Tracker.ByIDs(ctx, []string{j.run.IssueID})
+// issueReader reads the issue of a run from the tracker.
+type issueReader struct {
+	id         string
+	identifier string // such as ABC-1
+	tracker    *reconcile.TrackerAdapter
+	policy     reconcile.Policy
+	rec        *record
+	now        func() time.Time
+	log        *slog.Logger
+}
+
+func (j *job) newIssueReader() *issueReader {
+	return &issueReader{
+		id:         j.run.IssueID,
+		identifier: j.run.Identifier,
+		tracker:    j.worker.Tracker,
+		policy:     j.worker.Here.Config.Policy,
+		rec:        j.rec,
+		now:        j.worker.Now,
+		log:        j.log,
+	}
+}
+
+// read reads the issue from the tracker. It is not visible if the tracker does not return it.
+func (i *issueReader) read(ctx context.Context) (issue reconcile.Issue, visible bool, err error) {
+	found, err := i.tracker.ByIDs(ctx, []string{i.id})
 	if err != nil {
 		return issue, false, err
 	}
-	issue, visible = found[j.run.IssueID]
+	issue, visible = found[i.id]
 	if issue.Malformed != "" {
 		err = reconcile.NewError(
 			"tracker_malformed",
-			"the tracker's record of "+j.run.Identifier+" is malformed: "+issue.Malformed,
+			"the tracker's record of "+i.identifier+" is malformed: "+issue.Malformed,
 			"correct it in the tracker",
 		)
 	}
@@ -28,15 +51,15 @@ func (j *job) readIssue(ctx context.Context) (issue reconcile.Issue, visible boo
 
 // refresh reads the issue from the tracker and stores it in the record. The error is a runEnd
 // if the issue no longer qualifies.
-func (j *job) refresh(ctx context.Context) error {
-	issue, visible, err := j.readIssue(ctx)
+func (i *issueReader) refresh(ctx context.Context) error {
+	issue, visible, err := i.read(ctx)
 	if err != nil {
 		return err
 	}
-	if reason, _ := j.Config.Policy.StopReason(issue, visible); reason != "" {
+	if reason, _ := i.policy.StopReason(issue, visible); reason != "" {
 		return canceled("the issue no longer qualifies", reason)
 	}
-	j.rec.change(func(r *reconcile.Run) { r.Issue = issue })
+	i.rec.change(func(r *reconcile.Run) { r.Issue = issue })
 	return nil
 }
 
@@ -49,21 +72,21 @@ const (
 
 // refreshPatiently retries a refresh, so that a short outage of the tracker does not waste the
 // work of the last turn.
-func (j *job) refreshPatiently(ctx context.Context) error {
+func (i *issueReader) refreshPatiently(ctx context.Context) error {
 	end := time.NewTimer(refreshPatience)
 	defer end.Stop()
 	for {
-		err := j.refresh(ctx)
+		err := i.refresh(ctx)
 		var known *reconcile.Error
 		if !errors.As(err, &known) || reconcile.RunClass(known.Code) != reconcile.ClassTracker {
 			return err
 		}
-		j.warn("refresh failed, retrying", err)
+		warn(i.log, "refresh failed, retrying", err)
 		pause := refreshPause
 		var limit reconcile.Limited
 		if errors.As(err, &limit) {
 			// an earlier request would be refused, and delay other workers
-			pause = max(pause, limit.ResetAt().Sub(j.Now()))
+			pause = max(pause, limit.ResetAt().Sub(i.now()))
 		}
 		select {
 		case <-time.After(pause):

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"regexp"
 	"slices"
 
 	"github.com/symphony-cron/symphony/internal/paths"
@@ -20,9 +19,9 @@ import (
 // ends. home is the codex home of the thread, "" for the workflow's. If ctx ends, codex is
 // asked to end, too. It returns codex's exit code.
 func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdio) (code int, err error) {
-	own := h.step.Config.AgentHome
+	own := h.job.site.Config.AgentHome
 	if own == "" && home != "" {
-		h.step.Config.CodexHome = home
+		h.job.site.Config.CodexHome = home
 	}
 	if own != "" && home != "" && !paths.SameDir(home, own) {
 		thread = "" // the thread is in a home with the operator's rights
@@ -31,13 +30,13 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 	if err != nil {
 		return 0, err
 	}
-	shell, env, err := h.step.codexShell(ctx, command)
+	shell, env, err := h.job.shell.codex(ctx, command)
 	if err != nil {
 		return 0, err
 	}
 	h.started = true
-	code, err = h.step.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
-		repeat(ctx, heartbeat, func() { h.step.observe(host.ObserveRequest{}) })
+	code, err = h.job.site.host.RunInTerminal(ctx, shell, env, io, func(ctx context.Context) {
+		repeat(ctx, heartbeat, func() { h.job.processes.observe(host.ObserveRequest{}) })
 	})
 	crash.At("runner.takeover.ended")
 	if errors.Is(err, host.ErrNotStarted) {
@@ -49,39 +48,16 @@ func (h *Holding) Session(ctx context.Context, thread, home string, io host.Stdi
 // command returns the shell command for codex's terminal: codex.command with the word
 // app-server replaced by the settings that a run sends in thread/start and turn/start.
 func (h *Holding) command(ctx context.Context, thread string) (string, error) {
-	at := regexp.MustCompile(`(?:^|\s)(app-server)(?:\s|$)`).FindAllStringSubmatchIndex(h.Here.Config.Command, -1)
-	if len(at) != 1 {
-		return "", incompatible(
-			fmt.Sprintf(
-				"codex.command must contain the word app-server exactly once: %.200s",
-				h.Here.Config.Command,
-			),
-			"takeover replaces that word to open codex's own terminal; change codex.command",
-		)
-	}
-	before := h.Here.Config.Command[:at[0][2]]
-	after := h.Here.Config.Command[at[0][3]:]
-	open := h.step.Config.Config
-	open.PassEnv = nil // not passed on, because secret values would appear on a command line
-	config, err := open.ThreadConfig(ctx, h.Here.Machine, h.ID, *h.step.space, h.step.codexEnv())
+	before, after, err := cutServer(h.Here.Config.Command)
 	if err != nil {
 		return "", err
 	}
-	config["check_for_update_on_startup"] = false
-	sandbox, err := h.sandbox(ctx, config)
+	args, err := h.arguments(ctx)
 	if err != nil {
 		return "", err
 	}
-	args := append([]string{"--cd", h.step.space.Path}, sandbox...)
 	if thread != "" {
 		args = append([]string{"resume", thread}, args...)
-	}
-	var approval string
-	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &approval); err == nil && approval != "" {
-		args = append(args, "--ask-for-approval", approval)
-	}
-	for _, key := range slices.Sorted(maps.Keys(config)) {
-		args = append(args, "-c", key+"="+confine.TOML(config[key]))
 	}
 	// Newer releases share a server between sessions. It would have neither this environment
 	// nor the lease.
@@ -90,6 +66,50 @@ func (h *Holding) command(ctx context.Context, thread string) (string, error) {
 		line += text.ShellWord(arg) + " "
 	}
 	return line + "$alone" + after, nil
+}
+
+var serverWord = text.Pattern(`(?:^|\s)(app-server)(?:\s|$)`)
+
+// cutServer returns what is before and after the word app-server in codex.command.
+func cutServer(command string) (before, after string, err error) {
+	at := serverWord().FindAllStringSubmatchIndex(command, -1)
+	if len(at) != 1 {
+		return "", "", incompatible(
+			fmt.Sprintf("codex.command must contain the word app-server exactly once: %.200s", command),
+			"takeover replaces that word to open codex's own terminal; change codex.command",
+		)
+	}
+	return command[:at[0][2]], command[at[0][3]:], nil
+}
+
+// arguments returns the settings of a run as arguments of codex.
+func (h *Holding) arguments(ctx context.Context) ([]string, error) {
+	space := *h.job.site.space
+	open := h.job.site.Config.Config
+	open.PassEnv = nil // not passed on, because secret values would appear on a command line
+	config, err := open.ThreadConfig(ctx, h.Here.Machine, h.ID, space, h.job.shell.codexEnv())
+	if err != nil {
+		return nil, err
+	}
+	config["check_for_update_on_startup"] = false
+	sandbox, err := h.sandbox(ctx, config)
+	if err != nil {
+		return nil, err
+	}
+	args := slices.Concat([]string{"--cd", space.Path}, sandbox, h.approval())
+	for _, key := range slices.Sorted(maps.Keys(config)) {
+		args = append(args, "-c", key+"="+confine.TOML(config[key]))
+	}
+	return args, nil
+}
+
+// approval translates the approval policy of a run's turns into flags of codex's command line.
+func (h *Holding) approval() (flags []string) {
+	var policy string
+	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &policy); err != nil || policy == "" {
+		return nil
+	}
+	return []string{"--ask-for-approval", policy}
 }
 
 // WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not
@@ -104,11 +124,11 @@ func (h *Holding) WithheldPassEnv() []string {
 // sandbox translates the policy of a run's turns into flags of codex's command line and
 // settings, which it adds to config.
 func (h *Holding) sandbox(ctx context.Context, config map[string]any) (flags []string, err error) {
-	raw, err := h.step.Config.TurnPolicy(ctx, h.Here.Machine, *h.step.space)
+	raw, err := h.job.site.turnPolicy(ctx)
 	if err != nil {
 		return nil, err
 	}
-	profile, err := h.step.Config.Profile(ctx, h.Here.Machine, raw)
+	profile, err := h.job.site.Config.Profile(ctx, h.Here.Machine, raw)
 	if err != nil {
 		return nil, err
 	}

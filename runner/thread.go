@@ -58,15 +58,15 @@ func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
 }
 
 func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error) {
-	config, err := t.Config.ThreadConfig(ctx, t.Machine, t.job.run.ID, *t.space, t.agent.environ)
+	config, err := t.site.Config.ThreadConfig(ctx, t.site.Machine, t.run.ID, *t.site.space, t.agent.environ)
 	if err != nil {
 		return agent.ThreadParams{}, err
 	}
-	policy, err := t.Config.TurnPolicy(ctx, t.Machine, *t.space)
+	policy, err := t.site.turnPolicy(ctx)
 	if err != nil {
 		return agent.ThreadParams{}, err
 	}
-	profile, err := t.Config.Profile(ctx, t.Machine, policy)
+	profile, err := t.site.Config.Profile(ctx, t.site.Machine, policy)
 	if err != nil {
 		return agent.ThreadParams{}, err
 	}
@@ -74,15 +74,15 @@ func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error)
 		confine.AddProfile(config, profile)
 		t.turnPermissions = confine.ProfileName
 	}
-	issue := t.job.run.Issue
+	issue := t.run.Issue
 	return agent.ThreadParams{
 		Name:           t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
-		Cwd:            t.space.Path,
-		ApprovalPolicy: t.Config.ApprovalPolicy,
-		Sandbox:        t.Config.ThreadSandbox,
+		Cwd:            t.site.space.Path,
+		ApprovalPolicy: t.site.Config.ApprovalPolicy,
+		Sandbox:        t.site.Config.ThreadSandbox,
 		Config:         config,
 		TurnPolicy:     policy,
-		Model:          t.Config.Model,
+		Model:          t.site.Config.Model,
 	}, nil
 }
 
@@ -98,23 +98,23 @@ func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (o
 		id, err := t.agent.session.StartThread(ctx, params)
 		return openedThread{id: id, worked: true, replaces: true}, err
 	}
-	newest, here, err := t.Journal.LastThread(ctx, t.job.run.IssueID, t.codexHome)
+	newest, here, err := t.threads.LastThread(ctx, t.run.IssueID, t.codexHome)
 	if err != nil {
 		return openedThread{}, err
 	}
 	workedHere := func(thread reconcile.Thread) bool {
-		return thread.ID != "" && thread.WorkspaceID == t.space.ID && !t.space.Created
+		return thread.ID != "" && thread.WorkspaceID == t.site.space.ID && !t.site.space.Created
 	}
 	elsewhere := newest.ID != here.ID
 	if elsewhere {
-		t.Log.Info(
+		t.log.Info(
 			"the issue's last thread is in another codex home",
 			"thread_id", newest.ID,
 			"its_home", newest.CodexHome,
 			"home", t.codexHome,
 		)
 	}
-	if workedHere(here) && t.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
+	if workedHere(here) && t.site.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
 		opened, err := t.resumeThread(ctx, here.ID, params)
 		opened.elsewhere = elsewhere
 		if opened.resumed || err != nil {
@@ -140,14 +140,14 @@ func (t *turnLoop) resumeThread(
 	err := t.agent.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
 		// A process that an earlier run left may have it open. Other processes are left alone.
-		killErr := t.ended(t.agent.child.KillThread(context.WithoutCancel(ctx), thread))
+		killErr := t.processes.ended(t.agent.child.KillThread(context.WithoutCancel(ctx), thread))
 		if killErr != nil {
 			return openedThread{}, killErr // this is no evidence about the thread
 		}
 		err = t.agent.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		t.Log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
+		t.log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
 	return openedThread{id: thread, resumed: err == nil, worked: true}, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -21,21 +22,39 @@ import (
 
 // turnLoop starts the agent and runs its turns (specification 10.2 and 10.3).
 type turnLoop struct {
-	*job
+	run       reconcile.Run // as dispatched
+	site      *site
+	processes *processes
+	issue     *issueReader
+	branch    *issueBranch
+	agents    *launcher
+	verifier  *verifier
+	handovers *handovers
+	account   sharedAccount
+	desk      agent.Desk // without Ending and Gone
+	guide     *guide
+	listener  *listener
+	runs      RunJournal
+	threads   ThreadJournal
+	tracker   *reconcile.TrackerAdapter
+	rec       *record
+	events    *eventLog
+	// agentRedactor removes only the tracker's key from the answers of tools.
+	agentRedactor *agent.Redactor
+	now           func() time.Time
+	log           *slog.Logger
+
 	ending <-chan struct{} // closed when the run must end
 	agent  *agentProcess   // nil until it is started, and between two turns if it was ended
 	// restarts: the next start of the agent goes on with the thread of this run.
 	restarts  bool
-	guide     *guide
 	codexHome string // where codex stores the thread; set once codex answers
 	// turnPermissions is the name of the permission profile of turns, "" for none.
 	turnPermissions string
-	listener        *listener
 	// refused is how verify failed last in this run; the zero value if it did not.
 	refused reconcile.Verification
 	// came lists others' pushes during the last turn, if the handover looked for them.
-	came     *host.Pushed
-	refusals refusals
+	came *host.Pushed
 	// worked: the agent did something in the present turn.
 	worked atomic.Bool
 	// toldNetwork: the log contains a note about the closed network. Only the handler of
@@ -48,21 +67,42 @@ type turnLoop struct {
 // counts such runs.
 const maxIdleTurns = 2
 
-func newTurnLoop(j *job, ending <-chan struct{}) *turnLoop {
-	return &turnLoop{job: j, ending: ending, guide: j.newGuide(), listener: j.newListener()}
+func (j *job) newTurnLoop() *turnLoop {
+	return &turnLoop{
+		run:           j.run,
+		site:          j.site,
+		processes:     j.processes,
+		issue:         j.issue,
+		branch:        j.branch,
+		agents:        j.agents,
+		verifier:      j.verifier,
+		handovers:     j.newHandovers(),
+		account:       j.account,
+		desk:          j.desk,
+		guide:         j.newGuide(),
+		listener:      j.newListener(),
+		runs:          j.worker.Journal,
+		threads:       j.worker.Journal,
+		tracker:       j.worker.Tracker,
+		rec:           j.rec,
+		events:        j.events,
+		agentRedactor: j.agentRedactor,
+		now:           j.worker.Now,
+		log:           j.log,
+	}
 }
 
-// run starts the agent and runs turns until the issue needs no more.
-func (t *turnLoop) run(ctx context.Context, prompt string) error {
+// work starts the agent and runs turns until the issue needs no more.
+func (t *turnLoop) work(ctx context.Context, prompt string) error {
+	t.ending = ctx.Done()
 	t.rec.phase(ctx, reconcile.LaunchingAgent)
-	if err := t.host.Verify(ctx); err != nil {
+	if err := t.site.host.Verify(ctx); err != nil {
 		return err
 	}
 	thread, err := t.start(ctx)
 	if err != nil {
 		return err
 	}
-	t.guide.base = t.base
 	input, err := t.guide.firstTurnText(ctx, prompt, thread)
 	if err != nil {
 		return err
@@ -73,7 +113,7 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 	for turn := 1; ; turn++ {
 		t.worked.Store(false)
 		err := t.turn(ctx, input, turn)
-		if end := t.refusals.hopeless(); end != nil && ctx.Err() == nil {
+		if end := t.handovers.hopeless(); end != nil && ctx.Err() == nil {
 			return end
 		}
 		if err != nil {
@@ -91,11 +131,11 @@ func (t *turnLoop) run(ctx context.Context, prompt string) error {
 			return err
 		}
 		if idle == maxIdleTurns {
-			t.Log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
+			t.log.Info("the run ends: the agent has done nothing in its last turns", "turns", idle)
 			return nil
 		}
 		if !insisted && t.dayUsedUp(ctx) {
-			t.Log.Info("the run ends: agent.budget_per_day is used up")
+			t.log.Info("the run ends: agent.budget_per_day is used up")
 			return nil
 		}
 		if err := t.catchUp(ctx); err != nil {
@@ -117,45 +157,44 @@ func (t *turnLoop) catchUp(ctx context.Context) error {
 	came := t.came
 	t.came = nil
 	if came == nil {
-		pushed, err := t.pushedMeanwhile(ctx)
-		t.warn("it is not known whether others have pushed to the branch", err)
+		pushed, err := t.branch.pushedMeanwhile(ctx)
+		warn(t.log, "it is not known whether others have pushed to the branch", err)
 		if pushed == nil {
 			return nil
 		}
-		if t.base.Pushed.Refuses(pushed.Commit) {
+		if t.branch.base.Pushed.Refuses(pushed.Commit) {
 			return nil
 		}
 		came = pushed
 	}
-	if t.base.Pushed.Refuses(came.Commit) {
+	if t.branch.base.Pushed.Refuses(came.Commit) {
 		came.TakenWithoutAgent = false
-		came.Why = t.base.Pushed.Why
+		came.Why = t.branch.base.Pushed.Why
 	}
 	if came.TakenWithoutAgent {
 		t.agent.end(ctx)
 		t.agent = nil
 		t.restarts = true
-		if err := t.killAll(ctx); err != nil {
+		if err := t.processes.killAll(ctx); err != nil {
 			return err
 		}
-		taken, err := t.fetchPushed(ctx, false)
-		t.warn("what others have pushed is not fetched, the agent has to merge it", err)
+		taken, err := t.branch.fetchPushed(ctx)
+		warn(t.log, "what others have pushed is not fetched, the agent has to merge it", err)
 		if taken != nil {
 			came = taken
 		}
 	}
-	t.takePushed(came)
+	t.branch.takePushed(came)
 	return nil
 }
 
 // nextInput returns the text of a later turn. If the agent was ended, for verify or to move
 // the workspace, it is started again.
 func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (string, error) {
-	t.guide.base = t.base
 	if t.agent != nil {
 		return t.guide.laterTurnText(ctx, turn), nil
 	}
-	if err := t.host.Verify(ctx); err != nil {
+	if err := t.site.host.Verify(ctx); err != nil {
 		return "", err
 	}
 	thread, err := t.start(ctx)
@@ -172,19 +211,19 @@ func (t *turnLoop) nextInput(ctx context.Context, prompt string, turn int) (stri
 // dayUsedUp reports whether agent.budget_per_day is used up. A run that begins nevertheless
 // was asked for by an operator.
 func (t *turnLoop) dayUsedUp(ctx context.Context) bool {
-	budget := t.Config.Policy.DailyBudget
+	budget := t.site.Config.Policy.DailyBudget
 	if !budget.Set() {
 		return false
 	}
-	today, err := t.Journal.UsedOn(ctx, t.Now())
-	t.warn("what was used today is not read", err)
+	today, err := t.runs.UsedOn(ctx, t.now())
+	warn(t.log, "what was used today is not read", err)
 	return budget.Reached(today)
 }
 
 // start launches the agent and opens its thread.
 func (t *turnLoop) start(ctx context.Context) (openedThread, error) {
 	var thread openedThread
-	g, err := openAgent(ctx, t.job, t.options, func(g *agentProcess) (err error) {
+	g, err := t.agents.open(ctx, t.options, func(g *agentProcess) (err error) {
 		t.agent = g
 		thread, err = t.handshake(ctx)
 		return err
@@ -196,20 +235,23 @@ func (t *turnLoop) start(ctx context.Context) (openedThread, error) {
 // options returns the options of the session with g. Their functions wait until g.session is
 // set, because the agent may send lines before.
 func (t *turnLoop) options(g *agentProcess) agent.Options {
+	desk := t.desk
+	desk.Ending = t.ending
+	desk.Gone = g.gone
 	o := agent.Options{
-		TurnTimeout:  t.Config.TurnTimeout,
-		StallTimeout: t.Config.StallTimeout,
-		OnApproval:   t.Config.OnApproval,
-		OnQuestion:   t.Config.OnQuestion,
+		TurnTimeout:  t.site.Config.TurnTimeout,
+		StallTimeout: t.site.Config.StallTimeout,
+		OnApproval:   t.site.Config.OnApproval,
+		OnQuestion:   t.site.Config.OnQuestion,
 		Busy:         g.busy,
-		Ask:          t.desk(t.ending, g.gone).Decide,
-		Now:          t.Now,
+		Ask:          desk.Decide,
+		Now:          t.now,
 		OnEvent: func(e agent.Event) {
 			<-g.ready
 			t.onEvent(g, e)
 		},
 	}
-	for _, tool := range t.Tracker.Tools {
+	for _, tool := range t.tracker.Tools {
 		o.Tools = append(o.Tools, agent.Tool{
 			Name:        tool.Name,
 			Description: tool.Description,
@@ -217,7 +259,7 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 			Summary:     tool.Summary,
 		})
 	}
-	if t.Config.Handoff.State != "" {
+	if t.site.Config.Handoff.State != "" {
 		o.Tools = append(o.Tools, handOverTool)
 	}
 	o.CallTool = func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
@@ -226,7 +268,7 @@ func (t *turnLoop) options(g *agentProcess) agent.Options {
 		}
 		// the session calls no other
 		named := func(tool reconcile.AgentTool) bool { return tool.Name == name }
-		answer := t.callTool(ctx, text.First(t.Tracker.Tools, named), args)
+		answer := t.callTool(ctx, text.First(t.tracker.Tools, named), args)
 		return agent.ToolResult{Text: t.agentRedactor.Text(answer.Text), Success: answer.Success}
 	}
 	return o
@@ -245,24 +287,24 @@ func (t *turnLoop) wantsMore(ctx context.Context, turn int) (bool, error) {
 	if ctx.Err() != nil || t.rec.overBudget.Load() {
 		return false, nil //nolint:nilerr // see above
 	}
-	err := t.refreshPatiently(ctx)
+	err := t.issue.refreshPatiently(ctx)
 	if ctx.Err() != nil {
 		return false, nil //nolint:nilerr // see above
 	}
 	var moved runEnd
 	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
-		t.Log.Info("the issue needs no further turn", "reason", moved.code)
+		t.log.Info("the issue needs no further turn", "reason", moved.code)
 		return false, nil // usually it was handed over: the run succeeds
 	}
-	return turn < t.Config.MaxTurns, err
+	return turn < t.site.Config.MaxTurns, err
 }
 
 // takeHandover decides about the agent's handover. It reports whether the agent must go on.
 func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
-	err = t.checkWork(ctx)
+	err = t.handovers.checkWork(ctx)
 	if err != nil && wish.Blocked == "" {
 		// it is told when it does so again
-		t.Log.Info("the work has changed since the agent handed it over")
+		t.log.Info("the work has changed since the agent handed it over")
 		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 		return true, nil
 	}
@@ -272,7 +314,7 @@ func (t *turnLoop) takeHandover(ctx context.Context, wish reconcile.Handover) (m
 	if wish.NeedsVerify("") {
 		return t.verifyHandover(ctx, wish)
 	}
-	t.Log.Info("the agent hands the issue over")
+	t.log.Info("the agent hands the issue over")
 	return false, nil
 }
 
@@ -283,12 +325,12 @@ func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) 
 	if wish.Blocked != "" {
 		return false
 	}
-	pushed, err := t.pushedMeanwhile(ctx)
-	t.warn("it is not known whether others have pushed to the branch", err)
+	pushed, err := t.branch.pushedMeanwhile(ctx)
+	warn(t.log, "it is not known whether others have pushed to the branch", err)
 	if pushed == nil {
 		return false
 	}
-	t.Log.Info("the handover waits for what others have pushed meanwhile", "commit", pushed.Commit)
+	t.log.Info("the handover waits for what others have pushed meanwhile", "commit", pushed.Commit)
 	t.came = pushed
 	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
 	return true
@@ -296,7 +338,7 @@ func (t *turnLoop) returnForMerge(ctx context.Context, wish reconcile.Handover) 
 
 // turn runs a turn and waits for its end.
 func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
-	policy, err := t.Config.TurnPolicy(ctx, t.Machine, *t.space)
+	policy, err := t.site.turnPolicy(ctx)
 	if err != nil {
 		return err
 	}
@@ -304,7 +346,7 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	t.rec.change(func(r *reconcile.Run) { r.Turns = number })
 	t.rec.flush(ctx)
 	size := utf8.RuneCountInString(input)
-	t.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{
+	t.events.note(agent.EventPrompt, fmt.Sprintf("turn %d, %d characters", number, size), agent.PromptEvent{
 		Turn: number,
 		Text: input,
 	})
@@ -312,8 +354,8 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	stopSteering := t.steer(ctx)
 	_, err = t.agent.session.RunTurn(ctx, agent.TurnParams{
 		Input:          input,
-		Cwd:            t.space.Path,
-		ApprovalPolicy: t.Config.ApprovalPolicy,
+		Cwd:            t.site.space.Path,
+		ApprovalPolicy: t.site.Config.ApprovalPolicy,
 		SandboxPolicy:  policy,
 		Permissions:    t.turnPermissions,
 		Traceparent:    agent.Traceparent(before.ID, number),
@@ -321,7 +363,7 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	stopSteering()
 	t.rec.storeTokens(ctx, t.agent.session)
 	if err == nil {
-		t.keep(ctx)
+		t.branch.keep(ctx)
 	}
 	after := t.rec.get()
 	started := after.TurnID != before.TurnID
@@ -332,12 +374,12 @@ func (t *turnLoop) turn(ctx context.Context, input string, number int) error {
 	outcome := "completed"
 	if err == nil {
 		t.rec.change(func(r *reconcile.Run) { r.TurnsDone = number })
-		t.shareSuccess(ctx)
+		t.account.worked(ctx)
 	} else {
 		outcome = err.Error()
 	}
 	if started {
-		t.Log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
+		t.log.Info("turn ended", "session_id", sessionID(after), "turn", number, "outcome", outcome)
 	}
 	t.rec.flush(ctx)
 	return err
@@ -353,7 +395,7 @@ func (t *turnLoop) steer(ctx context.Context) (stop func()) {
 	running.Go(func() {
 		repeat(ctx, tellStep, func() {
 			if err := t.guide.tell(context.WithoutCancel(ctx), t.agent.session); err != nil {
-				t.Log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
+				t.log.Info("the turn does not take what an operator tells, the next one gets it", "error", err)
 				cancel()
 			}
 		})
@@ -379,7 +421,7 @@ func (t *turnLoop) onEvent(g *agentProcess, e agent.Event) {
 	}
 	run := t.rec.get()
 	if e.ThreadID == run.ThreadID {
-		t.Log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
+		t.log.Info("turn started", "session_id", sessionID(run), "turn", run.Turns)
 		t.guide.turnAccepted(context.Background())
 	}
 	t.rec.flush(context.Background()) // so that views show the session at once
@@ -394,13 +436,13 @@ var missesNetwork = text.Pattern(
 // tellClosedNetwork notes once in a run that a command failed because the sandbox closes the
 // network, and which setting opens it.
 func (t *turnLoop) tellClosedNetwork(i *agent.Item) {
-	setting := t.Config.ClosesNetwork()
+	setting := t.site.Config.ClosesNetwork()
 	if setting == "" || t.toldNetwork || i == nil || i.Kind != agent.ItemCommand || !i.Failed() ||
 		!missesNetwork().MatchString(i.Output) {
 		return
 	}
 	t.toldNetwork = true
-	t.note(
+	t.events.note(
 		"network_closed",
 		"a command has failed because the sandbox closes the network; in WORKFLOW.md "+setting+" opens it",
 		map[string]string{"setting": setting},
@@ -416,7 +458,7 @@ func (t *turnLoop) callTool(
 	tool reconcile.AgentTool,
 	args json.RawMessage,
 ) reconcile.ToolAnswer {
-	if err := t.checkMove(ctx, tool, args); err != nil {
+	if err := t.handovers.checkMove(ctx, tool, args); err != nil {
 		return agenttool.Refused("", err)
 	}
 	changes := tool.ChangesIssue(args)
@@ -430,18 +472,18 @@ func (t *turnLoop) callTool(
 		if !m.Success {
 			message += " failed"
 		}
-		t.note(agent.EventMutation, message, m)
+		t.events.note(agent.EventMutation, message, m)
 		t.rec.keepLinks(linksInMutation(*m))
 		// If this is never stored, the next run takes the agent's own comment for a person's.
-		t.warn("what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
+		warn(t.log, "what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
 		crash.At("runner.mutation.after")
 	}
 	if !changes {
 		return answer
 	}
-	issue, visible, err := t.readIssue(ctx)
+	issue, visible, err := t.issue.read(ctx)
 	if err != nil {
-		t.warn("handoff not confirmed", err)
+		warn(t.log, "handoff not confirmed", err)
 		return answer
 	}
 	t.rec.change(func(r *reconcile.Run) { r.MovedTo = issue.State })
@@ -456,14 +498,14 @@ func (t *turnLoop) callTool(
 // whether the agent must go on, with the output in its next turn.
 func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
 	before := t.refused
-	earlier := t.job.run.Delivery.Handover // of the previous run
+	earlier := t.run.Delivery.Handover // of the previous run
 	if before.Round == 0 && earlier.Refused() && earlier.Verification.Round > 0 {
 		before = *earlier.Verification
 	}
 	t.agent.end(ctx) // with all processes of the turn
 	t.agent = nil
 	t.restarts = true
-	v, err := t.verify(ctx)
+	v, err := t.verifier.verify(ctx)
 	if err != nil {
 		return false, err
 	}
@@ -478,7 +520,7 @@ func (t *turnLoop) verifyHandover(ctx context.Context, wish reconcile.Handover) 
 		return false, nil
 	}
 	t.refused = v
-	if v.Round >= t.Config.Verify.Rounds {
+	if v.Round >= t.site.Config.Verify.Rounds {
 		return false, verifyFailed("verify failed in "+text.Plural(v.Round, "round"), v)
 	}
 	if v.Commit != "" && v.Commit == before.Commit {

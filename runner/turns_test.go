@@ -61,9 +61,9 @@ func TestRefresh(t *testing.T) {
 		{with(func(i *reconcile.Issue) { i.Labels = []string{"agent"} }), reconcile.StopAssignee},
 	} {
 		a, _ := newTestJob(t, c.issue)
-		a.Config.Policy.RequiredLabels = []string{"agent"}
-		a.Config.Policy.Assignee = "kim@example.com"
-		if err := a.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
+		a.issue.policy.RequiredLabels = []string{"agent"}
+		a.issue.policy.Assignee = "kim@example.com"
+		if err := a.issue.refresh(t.Context()); err != canceled("the issue no longer qualifies", c.reason) {
 			t.Errorf("%v, want %s", err, c.reason)
 		}
 	}
@@ -140,7 +140,7 @@ func TestPatientRefresh(t *testing.T) {
 					time.AfterFunc(c.stop, func() { cancel(errTerminated) })
 				}
 				start := time.Now()
-				err := a.refreshPatiently(ctx)
+				err := a.issue.refreshPatiently(ctx)
 				if took := time.Since(start); !c.check(err) || took != c.took || r.tracker.asked < c.asked ||
 					r.tracker.asked > c.asked+1 {
 					t.Errorf("%v after %v and %d questions", err, took, r.tracker.asked)
@@ -296,10 +296,14 @@ func TestSlowEventsAreStored(t *testing.T) {
 		_, stdin := io.Pipe()
 		stored := 0
 		slow := make(chan struct{})
+		j := r.newJob(r.run, func(error) {})
 		g := &agentProcess{
-			job:     r.newJob(r.run, func(error) {}),
-			child:   exited{stdout: stdout},
-			drained: make(chan struct{}),
+			site:      j.site,
+			processes: j.processes,
+			rec:       j.rec,
+			log:       r.Log,
+			child:     exited{stdout: stdout},
+			drained:   make(chan struct{}),
 		}
 		close(g.drained)
 		var err error
@@ -324,7 +328,7 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 	r.t.Helper()
 	j := r.newJob(r.run, func(error) {})
 	test.OK(r.t, j.open())
-	c = newTurnLoop(j, nil)
+	c = j.turns
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	handled := make(chan struct{})
@@ -340,7 +344,7 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 	r.t.Cleanup(func() {
 		test.OK(r.t, agentOut.Close())
 		<-g.session.Done()
-		c.close()
+		j.close()
 	})
 	return c, func(line string) {
 		test.Must(io.WriteString(agentOut, line+"\n"))

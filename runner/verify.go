@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -15,7 +16,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
-	"github.com/symphony-cron/symphony/runner/confine"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -53,197 +53,246 @@ cat "$d/old" "$d/new" | tail -n 200 | tail -c 16384
 rm -rf "$d"
 exit $code`
 
+// verifier runs the workflow's verify command for the work of the agent.
+type verifier struct {
+	site        *site
+	shell       *shell
+	processes   *processes
+	agents      *launcher
+	newListener func() *listener // for the agent in whose sandbox the command runs
+	rec         *record
+	events      *eventLog
+	redactor    *agent.Redactor
+	now         func() time.Time
+	mono        func() time.Duration
+	log         *slog.Logger
+}
+
+func (j *job) newVerifier() *verifier {
+	return &verifier{
+		site:        j.site,
+		shell:       j.shell,
+		processes:   j.processes,
+		agents:      j.agents,
+		newListener: j.newListener,
+		rec:         j.rec,
+		events:      j.events,
+		redactor:    j.worker.Redactor,
+		now:         j.worker.Now,
+		mono:        j.worker.Mono,
+		log:         j.log,
+	}
+}
+
 // verify runs the workflow's verify command for the HEAD of the workspace, in the agent's
 // sandbox. No process of the run is alive when it begins and when it ends, so that nothing
 // changes the verified files meanwhile. The caller's agent must have ended.
-func (j *job) verify(ctx context.Context) (v reconcile.Verification, err error) {
-	if err := j.killAll(ctx); err != nil {
-		return v, err
+func (v *verifier) verify(ctx context.Context) (reconcile.Verification, error) {
+	if err := v.processes.killAll(ctx); err != nil {
+		return reconcile.Verification{}, err
 	}
-	before, branch, err := j.committed(ctx)
+	before, branch, err := v.committed(ctx)
 	if err != nil || before.Exit != 0 {
 		return before, err
 	}
-	v, err = j.verifyCommit(ctx, before.Commit, branch)
-	killErr := j.killAll(ctx)
+	result, err := v.verifyCommit(ctx, before.Commit, branch)
+	killErr := v.processes.killAll(ctx)
 	if err != nil {
-		return v, err
+		return result, err
 	}
 	if killErr != nil {
-		return v, killErr
+		return result, killErr
 	}
-	v.Commit = before.Commit
-	after, _, err := j.committed(ctx)
+	result.Commit = before.Commit
+	after, _, err := v.committed(ctx)
 	if err != nil {
-		return v, fmt.Errorf("look at the commit after verify: %w", err)
+		return result, fmt.Errorf("look at the commit after verify: %w", err)
 	}
-	if after.Commit != v.Commit {
-		v.Exit = cmp.Or(v.Exit, 1)
-		v.Output += "\nThe command has changed HEAD, from " + v.Commit + " to " + after.Commit + "."
+	if after.Commit != result.Commit {
+		result.Exit = cmp.Or(result.Exit, 1)
+		result.Output += "\nThe command has changed HEAD, from " + result.Commit + " to " + after.Commit + "."
 	}
 	crash.At("runner.verified")
-	j.note("verified", v.String(), v)
-	j.Log.Info(v.String())
-	return v, nil
+	v.events.note("verified", result.String(), result)
+	v.log.Info(result.String())
+	return result, nil
 }
 
 // committed returns a verification with only the commit of the workspace, and the branch that
 // HEAD is on; a failed verification if something there is not committed.
-func (j *job) committed(ctx context.Context) (v reconcile.Verification, branch string, err error) {
-	found, err := j.Machine.Inspect(ctx, host.WorkspaceRequest{Path: j.space.Path})
+func (v *verifier) committed(
+	ctx context.Context,
+) (result reconcile.Verification, branch string, err error) {
+	found, err := v.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: v.site.space.Path})
 	if err != nil || found.Git == nil {
-		return v, "", err
+		return result, "", err
 	}
-	v.At = j.Now()
-	v.Commit = text.OrEmpty(found.Git.Commit)
+	result.At = v.now()
+	result.Commit = text.OrEmpty(found.Git.Commit)
 	if refusal := uncommitted(found.Git); refusal != nil {
-		v.Command = "git status"
-		v.Exit = 1
-		v.Output = refusal.Error()
+		result.Command = "git status"
+		result.Exit = 1
+		result.Output = refusal.Error()
 	}
-	return v, text.OrEmpty(found.Git.Branch), nil
+	return result, text.OrEmpty(found.Git.Branch), nil
 }
 
 // verifyCommit runs the command in a checkout of a commit, or in the workspace if the workflow
 // wants that or there is no commit.
-func (j *job) verifyCommit(ctx context.Context, commit, branch string) (v reconcile.Verification, err error) {
-	v.Command = text.Within(strings.TrimSpace(text.FirstLine(j.Config.Verify.Command)), mostCommand)
-	j.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + v.Command })
-	j.rec.flush(ctx)
-	files := commandFiles(j.Config.Verify.Command)
-	if commit == "" || j.Config.Verify.InWorkspace {
-		return j.verifyWorkspace(ctx, v, files)
+func (v *verifier) verifyCommit(
+	ctx context.Context,
+	commit, branch string,
+) (result reconcile.Verification, err error) {
+	config := v.site.Config
+	result.Command = text.Within(strings.TrimSpace(text.FirstLine(config.Verify.Command)), mostCommand)
+	v.rec.change(func(r *reconcile.Run) { r.Activity = "verifying: " + result.Command })
+	v.rec.flush(ctx)
+	files := commandFiles(config.Verify.Command)
+	if commit == "" || config.Verify.InWorkspace {
+		return v.verifyWorkspace(ctx, result, files)
 	}
-	env, err := j.checkoutEnv(ctx)
+	env, err := v.shell.checkoutEnv(ctx)
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	answer, err := j.host.CheckOut(ctx, host.CheckOutRequest{
+	answer, err := v.site.host.CheckOut(ctx, host.CheckOutRequest{
 		Commit:     commit,
 		Branch:     branch,
 		Files:      files,
-		Repository: j.Config.Repository.Repository,
-		Timeout:    max(repositoryTimeout, j.Config.Hooks.Timeout),
+		Repository: config.Repository.Repository,
+		Timeout:    max(repositoryTimeout, config.Hooks.Timeout),
 		Env:        env,
 	})
 	known, _ := errors.AsType[*reconcile.Error](err)
 	if known != nil && !reconcile.MachineFault(known.Code) && ctx.Err() == nil {
-		v.At = j.Now()
-		v.Exit = reconcile.ExitNotPrepared
-		v.Output = j.Redactor.Text(known.Message)
-		return v, nil
+		result.At = v.now()
+		result.Exit = reconcile.ExitNotPrepared
+		result.Output = v.redactor.Text(known.Message)
+		return result, nil
 	}
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	v.Runs = answer.Changed
-	return j.runVerify(ctx, answer.Space, v)
+	result.Runs = answer.Changed
+	return v.runVerify(ctx, answer.Space, result)
 }
 
 // verifyWorkspace runs the command in the workspace.
-func (j *job) verifyWorkspace(
+func (v *verifier) verifyWorkspace(
 	ctx context.Context,
-	v reconcile.Verification,
+	result reconcile.Verification,
 	files []string,
 ) (reconcile.Verification, error) {
-	v, err := j.runVerify(ctx, *j.space, v)
+	space := *v.site.space
+	result, err := v.runVerify(ctx, space, result)
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	changed, err := j.Machine.ChangedFiles(ctx, host.ChangedRequest{Path: j.space.Path, Files: files})
+	changed, err := v.site.Machine.ChangedFiles(ctx, host.ChangedRequest{Path: space.Path, Files: files})
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	ignored, err := j.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: j.space.Path, Most: namedChanges})
+	ignored, err := v.site.Machine.IgnoredFiles(ctx, host.IgnoredRequest{Path: space.Path, Most: namedChanges})
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	v.Runs = changed
-	v.InWorkspace = true
-	v.Ignored = ignored.Files
-	v.IgnoredCount = ignored.Count
-	return v, nil
+	result.Runs = changed
+	result.InWorkspace = true
+	result.Ignored = ignored.Files
+	result.IgnoredCount = ignored.Count
+	return result, nil
 }
 
 // runVerify starts an agent in a directory for the command alone, lets it run the command in
-// its sandbox, and ends it. v contains the part of the result that is already known.
-func (j *job) runVerify(
+// its sandbox, and ends it. result contains what is already known of the result.
+func (v *verifier) runVerify(
 	ctx context.Context,
 	in host.Workspace,
-	v reconcile.Verification,
+	result reconcile.Verification,
 ) (reconcile.Verification, error) {
-	own := *j
-	own.space = &in
-	// nothing of the workspace takes part, even if something in the checkout names it
-	if in.Path != j.space.Path {
-		own.Config.Unreadable = append(
-			slices.Clone(j.Config.Unreadable),
-			j.space.Path,
-			j.space.TmpDir,
-			j.space.CacheDir,
-		)
-	}
-	if err := own.addPermissionFlags(ctx); err != nil {
-		return v, err
+	agents := v.agents.in(v.siteOf(in))
+	permissions, err := agents.addPermissions(ctx)
+	if err != nil {
+		return result, err
 	}
 	options := func(g *agentProcess) agent.Options {
-		return agent.Options{Now: own.Now, OnEvent: own.newListener().follow(g)}
+		return agent.Options{Now: v.now, OnEvent: v.newListener().follow(g)}
 	}
-	g, err := openAgent(ctx, &own, options, func(g *agentProcess) error {
+	g, err := agents.open(ctx, options, func(g *agentProcess) error {
 		_, err := g.initialize(ctx)
 		return err
 	})
 	defer func() { g.end(context.WithoutCancel(ctx)) }()
 	if err != nil {
-		return v, err
+		return result, err
 	}
-	return g.execVerify(ctx, v)
+	return v.exec(ctx, g, permissions, result)
 }
 
-// execVerify runs the command.
-func (g *agentProcess) execVerify(
-	ctx context.Context,
-	v reconcile.Verification,
-) (reconcile.Verification, error) {
-	policy, err := g.Config.TurnPolicy(ctx, g.Machine, *g.space)
-	if err != nil {
-		return v, err
+// siteOf returns the site with another directory in place of the workspace. Nothing of the
+// workspace takes part, even if something in the directory names it.
+func (v *verifier) siteOf(in host.Workspace) *site {
+	there := *v.site
+	there.space = &in
+	space := v.site.space
+	if in.Path != space.Path {
+		there.Config.Unreadable = append(
+			slices.Clone(v.site.Config.Unreadable),
+			space.Path,
+			space.TmpDir,
+			space.CacheDir,
+		)
 	}
-	env, err := g.Config.ExecEnv(ctx, g.Machine, g.run.ID, *g.space, g.environ)
+	return &there
+}
+
+// exec runs the command with an agent that has the permission profile.
+func (v *verifier) exec(
+	ctx context.Context,
+	g *agentProcess,
+	permissions string,
+	result reconcile.Verification,
+) (reconcile.Verification, error) {
+	config := g.site.Config
+	policy, err := g.site.turnPolicy(ctx)
 	if err != nil {
-		return v, err
+		return result, err
+	}
+	env, err := config.ExecEnv(ctx, g.site.Machine, g.runID, *g.site.space, g.environ)
+	if err != nil {
+		return result, err
 	}
 	maps.Copy(env, asAgents)
-	setting := g.Config.Verify
-	began := g.Mono()
-	result, err := g.session.Exec(ctx, agent.ExecParams{
+	limit := config.Verify.Timeout
+	began := v.mono()
+	answer, err := g.session.Exec(ctx, agent.ExecParams{
 		Command: []string{
 			"bash",
 			"-c",
 			verifyScript,
 			"verify",
-			setting.Command,
-			fmt.Sprintf("%.3f", setting.Timeout.Seconds()),
+			config.Verify.Command,
+			fmt.Sprintf("%.3f", limit.Seconds()),
 		},
-		Cwd:           g.space.Path,
+		Cwd:           g.site.space.Path,
 		Env:           env,
 		SandboxPolicy: policy,
-		Permissions:   g.permissions,
-		Timeout:       setting.Timeout + verifyEnds,
+		Permissions:   permissions,
+		Timeout:       limit + verifyEnds,
 	})
 	if err != nil {
-		return v, g.explain(ctx, err)
+		return result, g.explain(ctx, err)
 	}
-	took := g.Mono() - began
-	v.At = g.Now()
-	v.Exit = result.ExitCode
-	v.TookMS = took.Milliseconds()
-	v.Late = result.ExitCode != 0 && took >= setting.Timeout
-	v.Output = g.Redactor.Text(cmp.Or(result.Stdout, result.Stderr))
-	if !v.Passed() {
-		v.Offline = g.Config.ClosesNetwork()
+	took := v.mono() - began
+	result.At = v.now()
+	result.Exit = answer.ExitCode
+	result.TookMS = took.Milliseconds()
+	result.Late = answer.ExitCode != 0 && took >= limit
+	result.Output = v.redactor.Text(cmp.Or(answer.Stdout, answer.Stderr))
+	if !result.Passed() {
+		result.Offline = config.ClosesNetwork()
 	}
-	return v, nil
+	return result, nil
 }
 
 // asAgents are variables that codex sets for the commands of agents.
@@ -257,45 +306,20 @@ var asAgents = map[string]any{
 	"GIT_PAGER": "cat",
 }
 
-// checksOut reports whether verify runs in checkouts.
-func (j *job) checksOut() bool { return j.Config.Verify.Command != "" && !j.Config.Verify.InWorkspace }
-
-// addPermissionFlags adds the permission profile of turns to the flags with which codex is
-// started: verify, which is no turn, needs it.
-func (j *job) addPermissionFlags(ctx context.Context) error {
-	policy, err := j.Config.TurnPolicy(ctx, j.Machine, *j.space)
-	if err != nil {
-		return err
-	}
-	profile, err := j.Config.Profile(ctx, j.Machine, policy)
-	if err != nil || profile == nil {
-		return err
-	}
-	j.flags = confine.ProfileFlags(map[string]any{confine.ProfileName: profile})
-	j.permissions = confine.ProfileName
-	return nil
-}
-
-// needsVerify reports whether verify must still pass for a commit that is to be handed over;
-// with an empty commit, for any.
-func (j *job) needsVerify(h *reconcile.Handover, commit string) bool {
-	return h != nil && j.Config.Verify.Command != "" && h.NeedsVerify(commit)
-}
-
 // verifyAgain runs verify without a turn, if it must still pass for the commit that the agent
 // handed over.
 func (d *deliveryStep) verifyAgain(ctx context.Context, h *reconcile.Handover) error {
-	now, _, err := d.committed(ctx)
+	now, _, err := d.verifier.committed(ctx)
 	if err != nil {
 		return err
 	}
-	if !d.needsVerify(h, now.Commit) {
+	if !d.site.Config.Verify.isDue(h, now.Commit) {
 		return nil
 	}
 	if err := d.workspace.guardGit(ctx); err != nil {
 		return err
 	}
-	v, err := d.verify(ctx)
+	v, err := d.verifier.verify(ctx)
 	if err != nil {
 		return err
 	}

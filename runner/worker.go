@@ -11,9 +11,9 @@
 //
 // Worker.Run is a sequence of steps: take the workspace (workspaceStep), render the prompt,
 // start the agent and run its turns (turnLoop), deliver the commits (deliveryStep), finish.
-// The steps share a job. They use the machine through host.Run and the agent through
-// agent.Session. A run of another machine goes through the same steps with another Place in
-// its job.
+// A job puts them together with the parts that they share. They use the machine through
+// host.Run and the agent through agent.Session. A run of another machine goes through the same
+// steps at another site.
 //
 // The first turn of a thread gets the workflow's prompt, later turns get guidance: why the
 // last run ended, new text from people since then, and the prompt again if it changed. A
@@ -44,13 +44,6 @@ func (w *Worker) Run(
 	j := w.newJob(run, cancel)
 	err := j.open()
 	defer j.close()
-	workspace := &workspaceStep{job: j}
-	a := &activeRun{
-		job:       j,
-		workspace: workspace,
-		turns:     newTurnLoop(j, ctx.Done()),
-		delivery:  &deliveryStep{job: j, workspace: workspace},
-	}
 
 	beats, stopBeats := j.rec.startHeartbeat(ctx)
 	go func() {
@@ -66,40 +59,32 @@ func (w *Worker) Run(
 		err = j.reach(ctx)
 	}
 	if err == nil {
-		defer j.startObserving(ctx)()
-		err = a.work(ctx)
+		defer j.processes.startObserving(ctx)()
+		err = j.work(ctx)
 	}
-	err = a.finish(ctx, err)
+	err = j.finish(ctx, err)
 	if err == nil {
 		err = j.rec.conclude(ctx)
 	}
 	// Not before: a worker that waits for free disk space must not look frozen.
 	stopBeats()
-	return j.rec.get(), errors.Join(err, RecordFault(j.Alive, err))
+	return j.rec.get(), errors.Join(err, RecordFault(w.Alive, err))
 }
 
 // Conclude records the outcome of a run that could not start. Like Run it retries for a while.
 func (w *Worker) Conclude(ctx context.Context, run reconcile.Run) error {
-	j := w.newJob(run, func(error) {})
-	_, stopBeats := j.rec.startHeartbeat(ctx)
-	err := j.rec.conclude(ctx)
+	rec := w.newRecord(run, func(error) {})
+	_, stopBeats := rec.startHeartbeat(ctx)
+	err := rec.conclude(ctx)
 	stopBeats()
-	return errors.Join(err, RecordFault(j.Alive, err))
-}
-
-// activeRun is a run in progress, with the steps that have a state of their own.
-type activeRun struct {
-	*job
-	workspace *workspaceStep
-	turns     *turnLoop
-	delivery  *deliveryStep
+	return errors.Join(err, RecordFault(w.Alive, err))
 }
 
 // work runs the phases (specification 7.2) up to the end of the last turn.
-func (a *activeRun) work(ctx context.Context) error {
-	switch a.run.Kind {
+func (j *job) work(ctx context.Context) error {
+	switch j.run.Kind {
 	case reconcile.CleanupRun:
-		unsaved, err := a.workspace.cleanUp(ctx, false)
+		unsaved, err := j.workspace.cleanUp(ctx, false)
 		if err != nil {
 			return err
 		}
@@ -108,93 +93,93 @@ func (a *activeRun) work(ctx context.Context) error {
 		}
 		return nil
 	case reconcile.DeliveryRun:
-		return a.delivery.redeliver(ctx)
+		return j.delivery.redeliver(ctx)
 	case reconcile.FreeRun:
-		return newClientCalls(a.job).serve(ctx)
+		return j.newClientCalls().serve(ctx)
 	case reconcile.AgentRun:
 	}
-	a.rec.phase(ctx, reconcile.PreparingWorkspace)
-	if err := a.refresh(ctx); err != nil {
+	j.rec.phase(ctx, reconcile.PreparingWorkspace)
+	if err := j.issue.refresh(ctx); err != nil {
 		return err
 	}
-	if err := a.workspace.prepare(ctx); err != nil {
+	if err := j.workspace.prepare(ctx); err != nil {
 		return err
 	}
-	a.rec.phase(ctx, reconcile.BuildingPrompt)
-	prompt, err := a.Prompt.Render(a.rec.get().Issue, a.run.Attempt)
+	j.rec.phase(ctx, reconcile.BuildingPrompt)
+	prompt, err := j.worker.Prompt.Render(j.rec.get().Issue, j.run.Attempt)
 	if err != nil {
 		return err
 	}
-	return a.turns.run(ctx, prompt)
+	return j.turns.work(ctx, prompt)
 }
 
 // finish is the last step. It ends the agent and all processes of the run, restores git
 // settings, runs after_run, ends the processes that the hook left, and sets the outcome in the
 // record. It runs even after the end of ctx. It returns errNotOurs if the worker no longer
 // owns the run.
-func (a *activeRun) finish(ctx context.Context, workErr error) error {
-	end := a.judge(ctx, workErr)
+func (j *job) finish(ctx context.Context, workErr error) error {
+	end := j.judge(ctx, workErr)
 	ours := !errors.Is(context.Cause(ctx), errNotOurs)
 	stoppable := ctx
 	ctx = context.WithoutCancel(ctx)
 	if ours {
-		a.rec.phase(ctx, reconcile.Finishing)
+		j.rec.phase(ctx, reconcile.Finishing)
 	}
-	a.shareFault(ctx, end.code, a.Redactor.Text(end.message))
+	j.account.failed(ctx, end.code, j.worker.Redactor.Text(end.message))
 	var err error
-	if a.host != nil { // the machine was reached
-		err = a.leaveMachine(ctx, stoppable, end.outcome)
+	if j.site.host != nil { // the machine was reached
+		err = j.leaveMachine(ctx, stoppable, end.outcome)
 	}
 	if err != nil && end.outcome == reconcile.Succeeded {
 		code, message := codeOf(err)
 		end = runEnd{reconcile.Failed, code, message}
 	} else {
-		a.warn("end of the run", err)
+		warn(j.log, "end of the run", err)
 	}
 	// If its host serves the run no more, the agent was ended there, too.
-	code, message := a.endOfLink()
+	code, message := j.site.endOfLink()
 	byHost := end.code == code || end.code == string(agent.CodePortExit)
 	if code != "" && byHost && end.outcome == reconcile.Failed {
 		end = runEnd{reconcile.InterruptedRun, code, message}
 	}
 	if !ours {
-		a.Log.Warn("a pass has settled the run: no outcome recorded")
+		j.log.Warn("a pass has settled the run: no outcome recorded")
 		return errNotOurs
 	}
-	end.message = a.Redactor.Text(end.message)
-	a.rec.change(func(r *reconcile.Run) {
+	end.message = j.worker.Redactor.Text(end.message)
+	j.rec.change(func(r *reconcile.Run) {
 		r.Outcome = end.outcome
 		r.ErrorCode = end.code
 		r.ErrorText = end.message
-		r.EndedAt = a.Now()
+		r.EndedAt = j.worker.Now()
 	})
-	a.Log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)
+	j.log.Info("run ended", "outcome", end.outcome, "code", end.code, "error", end.message)
 	return nil
 }
 
 // leaveMachine ends the agent and all processes of the run, restores git settings, runs
 // after_run, delivers, and releases the workspace.
-func (a *activeRun) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
-	a.turns.agent.end(ctx)
-	err := a.killAll(ctx)
-	if a.run.Kind == reconcile.FreeRun { // not before: its processes write there
-		a.warn("directories of the agent", os.RemoveAll(a.freeDir()))
+func (j *job) leaveMachine(ctx, stoppable context.Context, outcome reconcile.Outcome) error {
+	j.turns.agent.end(ctx)
+	err := j.processes.killAll(ctx)
+	if j.run.Kind == reconcile.FreeRun { // not before: its processes write there
+		warn(j.log, "directories of the agent", os.RemoveAll(freeDir(j.worker.Dir)))
 	}
 	// its processes have ended, and the workspace is symphony's
-	quiet := err == nil && (a.run.Kind != reconcile.FreeRun || a.hasWorktree())
+	quiet := err == nil && (j.run.Kind != reconcile.FreeRun || j.site.Config.Repository.URL != "")
 	if quiet {
-		err = a.workspace.restoreGit(ctx)
+		err = j.workspace.restoreGit(ctx)
 	}
-	err = errors.Join(err, a.workspace.afterRun(ctx, outcome, err))
+	err = errors.Join(err, j.workspace.afterRun(ctx, outcome, err))
 	if quiet {
-		if a.run.Kind == reconcile.AgentRun {
+		if j.run.Kind == reconcile.AgentRun {
 			// also commits of a stopped turn or of after_run, and commits that the remote may
 			// refuse
-			a.keep(ctx)
+			j.branch.keep(ctx)
 		}
-		a.delivery.deliverAfterRun(stoppable)
+		j.delivery.deliverAfterRun(stoppable)
 	}
-	a.warn("lease", a.host.Finish(ctx))
-	a.leaveHost(ctx)
+	warn(j.log, "lease", j.site.host.Finish(ctx))
+	j.leaveHost(ctx)
 	return err
 }

@@ -1,0 +1,311 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// handOverTool is the agent's tool by which it asks that its issue is handed over.
+var handOverTool = agent.Tool{
+	Name: "hand_over",
+	Description: "Hand over the issue that you work on, when its work is done and committed: " +
+		"symphony then delivers the commits, comments on the issue and moves it. " +
+		`Example: {"summary": "Fixed the total; the tests pass."} ` +
+		"If you can't go on without a person: " +
+		`{"blocked": "I need access to the staging database."} Then end your turn.`,
+	InputSchema: agenttool.Object(nil, map[string]any{
+		"summary": map[string]string{
+			"type":        "string",
+			"description": "What you have done, in Markdown, for the people who review it.",
+		},
+		"blocked": map[string]string{
+			"type":        "string",
+			"description": "What you need from a person, if the work is not done.",
+		},
+	}),
+}
+
+const (
+	longestHandover = 16 << 10 // bytes of a summary
+	longestNote     = 200      // bytes of the text in the event log
+)
+
+// handovers decides whether the work of the agent may be handed over.
+type handovers struct {
+	runID    string
+	site     *site
+	branch   *issueBranch
+	rec      *record
+	redactor *agent.Redactor
+	now      func() time.Time
+	log      *slog.Logger
+
+	refusals refusals
+}
+
+func (j *job) newHandovers() *handovers {
+	return &handovers{
+		runID:    j.run.ID,
+		site:     j.site,
+		branch:   j.branch,
+		rec:      j.rec,
+		redactor: j.worker.Redactor,
+		now:      j.worker.Now,
+		log:      j.log,
+	}
+}
+
+// accept reads the agent's request for a handover, and returns an error for the agent if its
+// work can't be handed over.
+func (h *handovers) accept(ctx context.Context, args json.RawMessage) (reconcile.Handover, error) {
+	wish, err := h.read(args)
+	if err != nil || wish.Blocked != "" {
+		return wish, err
+	}
+	return wish, h.checkWork(ctx)
+}
+
+// read reads the arguments of the tool.
+func (h *handovers) read(args json.RawMessage) (reconcile.Handover, error) {
+	invalid := func(why string) (reconcile.Handover, error) {
+		return reconcile.Handover{}, agenttool.Refusal("invalid_input", why)
+	}
+	var in struct{ Summary, Blocked string }
+	d := json.NewDecoder(strings.NewReader(string(args)))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&in); err != nil {
+		return invalid("arguments must be an object with summary or blocked: " + err.Error())
+	}
+	wish := reconcile.Handover{
+		RunID:    h.runID,
+		At:       h.now(),
+		Summary:  h.redactor.Text(strings.TrimSpace(in.Summary)),
+		Blocked:  h.redactor.Text(strings.TrimSpace(in.Blocked)),
+		Delivers: h.site.Config.Repository.Deliver,
+		Verifies: h.site.Config.Verify.Command != "",
+	}
+	wish.State = h.site.Config.Handoff.stateFor(wish)
+	if (wish.Summary == "") == (wish.Blocked == "") {
+		return invalid("give either summary or blocked, as a text that is not empty")
+	}
+	words := wish.Summary + wish.Blocked
+	if len(words) > longestHandover {
+		return invalid(fmt.Sprintf("the text is longer than %d bytes", longestHandover))
+	}
+	if strings.Contains(words, reconcile.CommentMarker) {
+		return invalid("the text contains " + reconcile.CommentMarker +
+			", which only symphony writes: leave it out")
+	}
+	return wish, nil
+}
+
+// checkWork returns an error for the agent if something in the workspace is not committed, or
+// if nothing is.
+func (h *handovers) checkWork(ctx context.Context) error {
+	found, err := h.site.Machine.Inspect(ctx, host.WorkspaceRequest{Path: h.site.space.Path})
+	if err != nil || found.Git == nil {
+		return err
+	}
+	if refusal := uncommitted(found.Git); refusal != nil {
+		return refusal
+	}
+	if h.site.Config.Repository.Deliver && found.Git.Ahead != nil && *found.Git.Ahead == 0 {
+		return noCommit(found.Git)
+	}
+	return h.tryDelivery(ctx)
+}
+
+// tryDelivery returns an error for the agent if a clone of the commits that it hands over
+// would lack some of its files. Other faults of a delivery are none of the agent's, and the
+// delivery reports them.
+func (h *handovers) tryDelivery(ctx context.Context) error {
+	if !h.site.Config.Repository.Deliver {
+		return nil
+	}
+	err := h.branch.deliverable(ctx)
+	known, _ := errors.AsType[*reconcile.Error](err)
+	if known != nil && known.Code == host.CodeIncomplete {
+		return agenttool.Refusal(known.Code, known.Message+": "+known.Hint)
+	}
+	warn(h.log, "the delivery was not tried", err)
+	return nil
+}
+
+// checkMove returns an error for an agent that moves its issue out of the active states, if it
+// must hand it over instead.
+func (h *handovers) checkMove(ctx context.Context, tool reconcile.AgentTool, args json.RawMessage) error {
+	if h.site.Config.Handoff.State == "" || tool.MovesTo == nil {
+		return nil
+	}
+	states, err := tool.MovesTo(ctx, h.rec.get().Issue, args)
+	if err != nil {
+		return err
+	}
+	leaves := func(state string) bool { return !h.site.Config.Policy.Active(state) }
+	if !slices.ContainsFunc(states, leaves) {
+		return nil
+	}
+	return agenttool.Refusal(
+		"use_hand_over",
+		"nothing was changed: use the tool hand_over, and symphony moves the issue after your turn",
+	)
+}
+
+// maxRefusals is how often in a row hand_over, or the delivery, is refused for the same
+// reason, while nothing changes, before the run ends. An agent that can't commit, because a
+// hook of git fails for example, would try until its last turn.
+const maxRefusals = 3
+
+// refusals are the last refusals of hand_over, or of the delivery.
+type refusals struct {
+	mu       sync.Mutex
+	sentence string // of the last refusal
+	content  string // the fingerprint of the workspace then
+	count    int    // how many in a row had the same two
+	end      error  // why the run ends; nil as long as it goes on
+}
+
+// countRefusal counts a refusal of hand_over, or of the delivery at the end of the run. It
+// reports whether the run must end because of it.
+func (h *handovers) countRefusal(ctx context.Context, what string, refusal error) bool {
+	_, sentence := codeOf(refusal)
+	content, err := h.site.Machine.Fingerprint(ctx, h.site.space.Path)
+	warn(h.log, "state of the workspace, only the sentence of the refusal counts", err)
+	r := &h.refusals
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if sentence != r.sentence || content != r.content {
+		r.count = 0
+	}
+	r.count++
+	r.sentence = sentence
+	r.content = content
+	if r.count < maxRefusals || r.end != nil {
+		return false
+	}
+	r.end = &reconcile.Error{
+		Code: reconcile.HoldRefused,
+		Message: fmt.Sprintf(
+			"%s was refused %d times, and nothing has changed meanwhile: %s",
+			what,
+			r.count,
+			sentence,
+		),
+	}
+	return true
+}
+
+// hopeless returns the error with which the run ends because of refusals, nil if it goes on.
+func (h *handovers) hopeless() error {
+	h.refusals.mu.Lock()
+	defer h.refusals.mu.Unlock()
+	return h.refusals.end
+}
+
+// askHandover records the agent's request. The handover happens after the turn.
+func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.ToolResult {
+	wish, err := t.handovers.accept(ctx, args)
+	if err != nil {
+		if t.handovers.countRefusal(ctx, "hand_over", err) {
+			t.interruptTurn(ctx)
+		}
+		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
+	}
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	if err := t.rec.store(ctx); err != nil {
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		return agent.ToolResult{Text: agenttool.Refused("hand_over_failed", err).Text}
+	}
+	crash.At("runner.handover.recorded")
+	t.events.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
+	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
+}
+
+// interruptTurn interrupts the turn after its present call of a tool: the agent waits for the
+// answer to that first.
+func (t *turnLoop) interruptTurn(ctx context.Context) {
+	go func(g *agentProcess) {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
+		defer cancel()
+		warn(t.log, "turn not interrupted", g.session.Interrupt(bounded))
+	}(t.agent)
+}
+
+// returnForDelivery reports whether the agent must go on after its last turn, because a clone
+// of its commits would lack files. The agent learns that in its next turn. With a state for
+// handovers hand_over already told it.
+func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
+	if t.site.Config.Handoff.State != "" || t.rec.overBudget.Load() || ctx.Err() != nil {
+		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
+	}
+	refusal := t.handovers.tryDelivery(ctx)
+	if refusal == nil {
+		return false, nil
+	}
+	if t.handovers.countRefusal(ctx, "the delivery", refusal) {
+		return false, t.handovers.hopeless()
+	}
+	if turn >= t.site.Config.MaxTurns || t.closedByOthers(ctx) {
+		return false, nil
+	}
+	t.rec.waitForCorrection(ctx)
+	_, t.guide.undelivered = codeOf(refusal)
+	t.log.Info("the work can't be delivered, which the agent is told", "why", t.guide.undelivered)
+	return true, nil
+}
+
+// closedByOthers reports whether the issue is, or may be, in a terminal state that its agent
+// did not set: then the agent gets no further turn.
+func (t *turnLoop) closedByOthers(ctx context.Context) bool {
+	issue, _, err := t.issue.read(ctx)
+	if err != nil {
+		warn(t.log, "it is not known whether the issue is closed", err)
+		return true
+	}
+	own := t.rec.get().MovedTo
+	closed := t.site.Config.Policy.Terminal(issue.State) && !reconcile.SameState(own, issue.State)
+	if closed {
+		t.log.Info("the work can't be delivered, but the issue was closed meanwhile", "state", issue.State)
+	}
+	return closed
+}
+
+// noCommit returns the error for an agent whose branch contains no commit of its own.
+func noCommit(g *host.GitStatus) error {
+	branches := g.Elsewhere
+	if len(branches) == 0 {
+		return agenttool.Refusal(
+			"no_commit",
+			"the branch has no commit of yours: commit the work, or say with blocked what you need",
+		)
+	}
+	return agenttool.Refusal("no_commit", fmt.Sprintf(
+		"HEAD (%s) has no commit of yours: they are on %s; run git merge %s, or git switch to it, "+
+			"then hand over again",
+		headName(g),
+		strings.Join(branches, ", "),
+		branches[0],
+	))
+}
+
+// headName returns the branch of HEAD, or its commit if it is detached.
+func headName(g *host.GitStatus) string {
+	if g.Branch != nil {
+		return *g.Branch
+	}
+	return fmt.Sprintf("detached at %.12s", text.OrEmpty(g.Commit))
+}

@@ -1,0 +1,90 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/host"
+)
+
+// processes watches the processes of a run, and ends them.
+type processes struct {
+	site   *site
+	rec    *record
+	events *eventLog
+	log    *slog.Logger
+}
+
+// killAll ends all processes of the run: processes with the marker of the run or its thread,
+// recorded processes, and the descendants of this worker.
+func (p *processes) killAll(ctx context.Context) error {
+	p.observe(host.ObserveRequest{})
+	run := p.rec.get()
+	answer, err := p.site.host.Kill(context.WithoutCancel(ctx), host.KillRequest{
+		ThreadID: run.ThreadID,
+		Root:     run.WorkspaceRoot,
+	})
+	p.logLocks(answer.Locks)
+	return p.ended(answer, err)
+}
+
+// logLocks notes the locks of git that were removed.
+func (p *processes) logLocks(locks []string) {
+	if len(locks) > 0 {
+		p.log.Info("locks of killed git commands removed", "files", locks[:min(len(locks), restoredLogged)])
+	}
+}
+
+// ended returns an error if processes of the run could not be ended.
+func (p *processes) ended(answer host.LeftAnswer, err error) error {
+	return errors.Join(err, host.Leftover("run "+p.rec.get().ID, answer.Processes))
+}
+
+// observe records the descendants of the worker, so that a later pass finds even descendants
+// that removed their marker. It ends descendants that hold a lock of symphony.
+func (p *processes) observe(q host.ObserveRequest) {
+	if p.site.host == nil {
+		return // the run could not start
+	}
+	answer, err := p.site.host.Observe(context.Background(), q)
+	for _, holder := range answer.LockHolders {
+		p.log.Warn(
+			"ended a process of the agent that held a lock of symphony",
+			"pid", holder.PID,
+			"name", holder.Name,
+		)
+		message := fmt.Sprintf("ended process %d (%s), which held a lock of symphony", holder.PID, holder.Name)
+		p.events.note("lock_ended", message, map[string]any{"pid": holder.PID, "name": holder.Name})
+	}
+	warn(p.log, "processes of the run", err)
+}
+
+// startObserving scans for new processes of the run until stop is called, even after ctx ends,
+// and at each heartbeat for new locks. It does so beside the heartbeats, because meanwhile a
+// process of the agent may keep the database locked.
+func (p *processes) startObserving(ctx context.Context) (stop func()) {
+	beats, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var running sync.WaitGroup
+	running.Go(func() {
+		var heard time.Time
+		quiet := quietBeats
+		repeat(beats, heartbeat, func() {
+			last := p.rec.get().LastEventAt
+			silent := quiet < quietBeats && last.Equal(heard)
+			p.observe(host.ObserveRequest{Silent: silent})
+			if !silent {
+				heard = last
+				quiet = 0
+			}
+			quiet++
+		})
+	})
+	return func() {
+		cancel()
+		running.Wait()
+	}
+}
