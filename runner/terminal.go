@@ -96,7 +96,11 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	args := slices.Concat([]string{"--cd", space.Path}, sandbox, h.approval())
+	approval, err := h.approval(config)
+	if err != nil {
+		return nil, err
+	}
+	args := slices.Concat([]string{"--cd", space.Path}, sandbox, approval)
 	for _, key := range slices.Sorted(maps.Keys(config)) {
 		args = append(args, "-c", key+"="+confine.TOML(config[key]))
 	}
@@ -104,12 +108,35 @@ func (h *Holding) arguments(ctx context.Context) ([]string, error) {
 }
 
 // approval translates the approval policy of a run's turns into flags of codex's command line.
-func (h *Holding) approval() (flags []string) {
-	var policy string
-	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &policy); err != nil || policy == "" {
-		return nil
+// A policy that is no word, such as {"granular": {"rules": true}}, has no flag: it is added to
+// config.
+func (h *Holding) approval(config map[string]any) (flags []string, err error) {
+	var policy any
+	if err := json.Unmarshal(h.Here.Config.ApprovalPolicy, &policy); err != nil {
+		return nil, incompatible("codex.approval_policy: "+err.Error(), "correct it in the workflow")
 	}
-	return []string{"--ask-for-approval", policy}
+	switch policy := policy.(type) {
+	case string:
+		return []string{"--ask-for-approval", policy}, nil
+	case map[string]any:
+		config["approval_policy"] = withoutNulls(policy)
+	}
+	return nil, nil
+}
+
+// withoutNulls returns an object without the members that are null, which TOML can't express.
+func withoutNulls(object map[string]any) map[string]any {
+	out := map[string]any{}
+	for name, value := range object {
+		if value == nil {
+			continue
+		}
+		if inner, isObject := value.(map[string]any); isObject {
+			value = withoutNulls(inner)
+		}
+		out[name] = value
+	}
+	return out
 }
 
 // WithheldPassEnv returns the variables of agent.pass_env that commands of a session do not
