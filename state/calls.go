@@ -11,14 +11,39 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-const callColumns = `id, run_id, agent, conversation, verb, params, status, thread_id, result, error_code, error_text,
-	created_at, started_at, ended_at, ended_no`
+const callColumns = `id,
+	run_id,
+	agent,
+	conversation,
+	verb,
+	params,
+	status,
+	thread_id,
+	result,
+	error_code,
+	error_text,
+	created_at,
+	started_at,
+	ended_at,
+	ended_no`
 
 func callFields(c *reconcile.Call) []any {
 	return []any{
-		&c.ID, &c.RunID, &c.Agent, &c.Conversation, &c.Verb, textOf((*[]byte)(&c.Params)), &c.Status, &c.ThreadID,
-		textOf((*[]byte)(&c.Result)), &c.ErrorCode, &c.ErrorText,
-		stampOf(&c.CreatedAt), stampOf(&c.StartedAt), stampOf(&c.EndedAt), &c.EndedNo,
+		&c.ID,
+		&c.RunID,
+		&c.Agent,
+		&c.Conversation,
+		&c.Verb,
+		textOf((*[]byte)(&c.Params)),
+		&c.Status,
+		&c.ThreadID,
+		textOf((*[]byte)(&c.Result)),
+		&c.ErrorCode,
+		&c.ErrorText,
+		stampOf(&c.CreatedAt),
+		stampOf(&c.StartedAt),
+		stampOf(&c.EndedAt),
+		&c.EndedNo,
 	}
 }
 

@@ -14,10 +14,25 @@ import (
 // stored but derived from the run, so that a crash can't record one without the other. A
 // decided request counts as answered even before its worker read the decision, as long as the
 // run did not end.
-const requestColumns = `q.issue_id, q.identifier, q.number, q.run_id, q.thread_id, q.kind,
-	q.summary, q.detail, q.outside, q.asked_at,
-	q.expires_at, q.expires_mono, q.expires_boot, coalesce(q.decision, ''), q.answer, q.decided_at,
-	` + requestFate + `, q.ended_at, q.told_run`
+const requestColumns = `q.issue_id,
+	q.identifier,
+	q.number,
+	q.run_id,
+	q.thread_id,
+	q.kind,
+	q.summary,
+	q.detail,
+	q.outside,
+	q.asked_at,
+	q.expires_at,
+	q.expires_mono,
+	q.expires_boot,
+	coalesce(q.decision, ''),
+	q.answer,
+	q.decided_at,
+	` + requestFate + `,
+	q.ended_at,
+	q.told_run`
 
 const (
 	requestFate = `coalesce(q.fate, CASE WHEN r.id IS NULL OR r.outcome IS NOT NULL THEN 'run_ended'
@@ -27,11 +42,25 @@ const (
 
 func requestFields(r *reconcile.Request) []any {
 	return []any{
-		&r.IssueID, &r.Identifier, &r.Number, &r.RunID, &r.ThreadID, &r.Kind,
-		&r.Summary, jsonOf(&r.Detail), &r.Outside, stampOf(&r.AskedAt),
-		stampOf(&r.ExpiresAt), &r.Deadline.Mono, &r.Deadline.Boot,
-		&r.Decision, jsonOf(&r.Answer), stampOf(&r.DecidedAt),
-		&r.Fate, stampOf(&r.EndedAt), &r.ToldRun,
+		&r.IssueID,
+		&r.Identifier,
+		&r.Number,
+		&r.RunID,
+		&r.ThreadID,
+		&r.Kind,
+		&r.Summary,
+		jsonOf(&r.Detail),
+		&r.Outside,
+		stampOf(&r.AskedAt),
+		stampOf(&r.ExpiresAt),
+		&r.Deadline.Mono,
+		&r.Deadline.Boot,
+		&r.Decision,
+		jsonOf(&r.Answer),
+		stampOf(&r.DecidedAt),
+		&r.Fate,
+		stampOf(&r.EndedAt),
+		&r.ToldRun,
 	}
 }
 
