@@ -281,12 +281,16 @@ func (w *Watch) IgnoreFailures(failed []Check) {
 func (w *Watch) Asks(f Feedback, now time.Time) bool {
 	merged := w.Pull.State == PullMerged
 	heldForIt := w.Claim == Held && w.Held != ""
-	if w.Ended || w.Claim != "" && (!merged || !heldForIt) {
+	if w.Ended || w.Claim != "" && !w.NeedsHelp() && (!merged || !heldForIt) {
 		return false
 	}
 	return merged || w.Pull.State == PullClosed || w.Rework != nil ||
 		w.Causes(f, w.Failed(f, now), now) != nil
 }
+
+// NeedsHelp reports whether the issue is held only because its agent needs a person. A review
+// or a merge ends that hold as it brings back any issue that was handed over.
+func (w *Watch) NeedsHelp() bool { return w.Blocked && w.Claim == Held && w.Held == "" }
 
 // NewReviews lists the reviews that ask for a change, once nobody wrote for two minutes.
 func (w *Watch) NewReviews(f Feedback, now time.Time) []Review {

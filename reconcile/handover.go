@@ -144,6 +144,9 @@ func (d *DeliveryResult) Verification() *Verification {
 // verification, for which an operator asked.
 func (h *Handover) Asked() bool { return h != nil && (h.Summary != "" || h.Blocked != "") }
 
+// AsksHelp reports whether the agent can't go on without a person.
+func (h *Handover) AsksHelp() bool { return h != nil && h.Blocked != "" }
+
 // Waits reports whether symphony still must finish the handover: the agent asked for it, and
 // verify did not fail for it.
 func (h *Handover) Waits() bool { return h.Asked() && !h.Refused() }
@@ -236,10 +239,10 @@ func (d Delivery) runsOn() string {
 }
 
 // done returns the delivery when nothing remains. A handover that verify refused stays for the
-// next agent.
+// next agent, and the words of an agent that needs a person for the hold that follows.
 func (d Delivery) done() Delivery {
 	next := Delivery{Host: d.Host, Root: d.Root}
-	if d.Handover.Refused() {
+	if d.Handover.Refused() || d.Handover.AsksHelp() {
 		next.Handover = d.Handover
 	}
 	return next

@@ -29,6 +29,9 @@ const (
 	HoldRefused = "hand_over_refused"
 	// HoldPolicy: the provider of the model refuses the work by its rules, as it would again.
 	HoldPolicy = "agent_policy"
+	// HoldNeedsHelp: the agent handed its issue over because it needs a person. The message is
+	// the agent's words.
+	HoldNeedsHelp = "needs_help"
 	// These are of an issue that was handed over with a pull request.
 	HoldPullClosed     = "pull_request_closed"
 	HoldFeedbackRounds = "feedback_rounds"
@@ -41,12 +44,15 @@ type holdRule struct {
 	// afterRun is the next step of operators if a run ends with the reason as its error code,
 	// which then begins the hold. Empty: no run begins it. The tables of errors have the step
 	// from here, with ISSUE for the identifier of the issue.
-	afterRun        string
-	uncounted       bool   // the run does not count against the issue
-	ends            string // how it ends
-	staysInactive   bool   // it goes on while its issue is not active
-	moveEnds        bool   // an active issue ends it: a person moved it
-	ignoresComments bool   // comments do not end it
+	afterRun      string
+	uncounted     bool   // the run does not count against the issue
+	ends          string // how it ends
+	staysInactive bool   // it goes on while its issue is not active
+	// staysThere: it goes on only as long as its issue stays in the state in which it is not
+	// active. A person who moves it on needs no agent.
+	staysThere      bool
+	moveEnds        bool // an active issue ends it: a person moved it
+	ignoresComments bool // comments do not end it
 }
 
 var holdRules = map[string]holdRule{
@@ -81,6 +87,12 @@ var holdRules = map[string]holdRule{
 			"prompt and start a new conversation " +
 			"with `symphony retry --fresh ISSUE`, or do the work yourself",
 	},
+	HoldNeedsHelp: {
+		ends:          "a comment on it sends it back to an agent; so does moving it to an active state",
+		staysInactive: true,
+		staysThere:    true,
+		moveEnds:      true,
+	},
 	HoldPullClosed:     pullHold,
 	HoldFeedbackRounds: pullHold,
 }
@@ -112,6 +124,45 @@ func (c Claim) HoldEnds() string {
 	ends := cmp.Or(holdRules[c.HoldReason].ends,
 		"symphony retry ISSUE ends the hold; so does a new comment, or moving the issue away and back")
 	return strings.Replace(ends, "ISSUE", c.Identifier, 1)
+}
+
+// stays reports whether a hold goes on, with which no agent may work on its issue as the
+// tracker describes it now.
+func (c Claim) stays(issue Issue, reason string) bool {
+	rule := holdRules[c.HoldReason]
+	if c.Status != Held || !rule.staysInactive || reason == StopTerminal {
+		return false
+	}
+	there := reason == StopInactive && !issue.Archived && SameState(issue.State, c.Issue.State)
+	return !rule.staysThere || there
+}
+
+// releaseReason is the reason for the release of a claim with whose issue no agent may go on
+// for a reason. A person who moves on an issue whose agent needed help ended the work on it.
+func (c Claim) releaseReason(stop string) string {
+	finished := stop == StopTerminal || stop == StopInactive
+	if finished && c.Status == Held && c.HoldReason == HoldNeedsHelp {
+		return ReleasedByPerson
+	}
+	return stop
+}
+
+// SentBack reports whether someone answered the agent by a comment, while the issue is where
+// its agent has handed it over. It is to be moved to an active state, which ends the hold.
+func (c Claim) SentBack() bool {
+	return c.Status == Held && c.HoldReason == HoldNeedsHelp && c.Issue.CommentedAfter(c.HoldCommentAt)
+}
+
+// BackState is the state to which issues are moved that go back to an agent: feedback.state
+// or, without it, the first active state; empty if there is none.
+func (p Policy) BackState(f Feedback) string {
+	if f.State != "" {
+		return f.State
+	}
+	if len(p.ActiveStates) == 0 {
+		return ""
+	}
+	return p.ActiveStates[0]
 }
 
 // HoldText returns why a claim is held and how the hold ends.

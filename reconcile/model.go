@@ -104,9 +104,10 @@ func (i Issue) Fingerprint() string {
 	return fmt.Sprintf("%x", h.Sum(nil)[:8])
 }
 
-// commentedAfter reports whether the newest comment is later than t.
-func (i Issue) commentedAfter(t time.Time) bool {
-	return i.LastCommentAt != nil && i.LastCommentAt.After(t)
+// CommentedAfter reports whether the newest comment is later than t. The time of a hold's
+// comment is stored in whole milliseconds, while a tracker may count microseconds.
+func (i Issue) CommentedAfter(t time.Time) bool {
+	return i.LastCommentAt != nil && i.LastCommentAt.Truncate(time.Millisecond).After(t)
 }
 
 // Comment is a comment on an issue in the tracker.
@@ -356,6 +357,10 @@ const (
 	StopAll      = "operator_all"   // symphony stop --all: end the run and continue after resume
 	StopProject  = "project_change" // the workflow now names another project
 )
+
+// ReleasedByPerson is the reason for the release of an issue whose agent needed a person: the
+// person moved it on, and no agent has finished it.
+const ReleasedByPerson = "by_person"
 
 // StoppedText is the text with which a worker records that its run ended because it was
 // stopped for a reason: "stopped: inactive".

@@ -38,13 +38,15 @@ func (p *planner) refresh() {
 			}
 		case c.Status == Running && !p.handingOver(*c, issue, visible):
 			p.stop(*c, reason, nil)
-		case c.Status == Running, p.unverifiedHost(c.IssueID) != "",
-			c.Status == Held && holdRules[c.HoldReason].staysInactive && reason != StopTerminal:
+		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.stays(issue, reason):
 			if visible {
 				p.renew(*c, issue)
 			}
+		case c.Status == Waiting && reason == StopInactive && c.Delivery.Handover.AsksHelp():
+			next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
+			p.act(ActHold, next, HoldNeedsHelp, next.HoldMessage+"; "+next.HoldEnds(), p.put(next))
 		default:
-			p.release(*c, reason, message)
+			p.release(*c, c.releaseReason(reason), message)
 			if reason == StopTerminal {
 				p.removeWorkspace(c.IssueID)
 			}
@@ -144,7 +146,7 @@ func (p *planner) stillActive(c Claim, issue Issue, back bool) {
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "moved", "a person has moved it, which ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true
-	case c.Status == Held && CommentEnds(c.HoldReason) && issue.commentedAfter(c.HoldCommentAt):
+	case c.Status == Held && CommentEnds(c.HoldReason) && issue.CommentedAfter(c.HoldCommentAt):
 		next := p.s.freshStart(c, Requested)
 		p.act(ActRetry, next, "comment", "a comment ended the hold", p.put(next))
 		p.eligible[c.IssueID] = true

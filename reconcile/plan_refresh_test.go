@@ -237,6 +237,41 @@ func TestCaps(t *testing.T) {
 	})
 }
 
+// An issue whose agent needs a person is held where its agent handed it over. It stays there
+// until somebody answers, or moves it on.
+func TestNeedsHelp(t *testing.T) {
+	review := issueNo(1, inState("Human Review"))
+	asked := newScene().claim(issueNo(1), func(c *Claim) {
+		c.Kind = Continuation
+		c.Delivery.Handover = &Handover{Blocked: "I need a name."}
+	})
+	p := compute(asked.answer(review).Snapshot)
+	equal(t, "handed over", story(p.plan), "hold A-1 needs_help")
+	equal(t, "status", p.claims[review.ID].IssueStatus(false, false), StatusNeedsHelp)
+	equal(t, "message", p.claims[review.ID].HoldMessage, "I need a name.")
+
+	answered := issueNo(1, inState("Human Review"), commentedAt(noon))
+	for _, row := range []struct {
+		tracker string
+		issue   Issue
+		want    string
+	}{
+		{"as it was", review, ""},
+		{"answered by a comment", answered, ""},
+		{"moved to an active state", issueNo(1), "retry A-1 moved; dispatch A-1 requested"},
+		{"moved on", issueNo(1, inState("Backlog")), "release A-1 by_person"},
+		{"closed", issueNo(1, inState("Done")), "release A-1 by_person"},
+		{"archived", issueNo(1, inState("Human Review"), func(i *Issue) { i.Archived = true }), "release A-1 by_person"},
+	} {
+		t.Run(row.tracker, func(t *testing.T) {
+			p := compute(newScene().held(review, HoldNeedsHelp).answer(row.issue).Snapshot)
+			equal(t, "plan", story(p.plan), row.want)
+			c := p.claims[review.ID]
+			equal(t, "is sent back", c != nil && c.SentBack(), row.issue.LastCommentAt != nil)
+		})
+	}
+}
+
 // A comment ends a hold by a cap if it is newer than those that the holding pass saw. It does
 // not end an operator's hold.
 func TestComments(t *testing.T) {

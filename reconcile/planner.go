@@ -138,6 +138,9 @@ func (s *Snapshot) freshStart(c Claim, kind RetryKind) Claim {
 
 // endHold returns the claim without its hold. Its status stays.
 func (s *Snapshot) endHold(c Claim) Claim {
+	if c.HoldReason == HoldNeedsHelp {
+		c.Delivery.Handover = nil // the agent has its answer
+	}
 	c.HoldReason = ""
 	c.HoldMessage = ""
 	c.HoldNext = false

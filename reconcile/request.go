@@ -197,6 +197,8 @@ type AttentionKind string
 const (
 	AttentionRequest AttentionKind = "request" // an agent asks for something
 	AttentionHold    AttentionKind = "hold"    // an issue is held
+	// an agent needs a person, and handed its issue over
+	AttentionHelp    AttentionKind = "needs_help"
 	AttentionBlocked AttentionKind = "blocked" // no run can start
 	// the workspace of a finished issue contains work that exists nowhere else
 	AttentionKept     AttentionKind = "kept"
@@ -237,11 +239,16 @@ func issueAttention(kind AttentionKind, issueID, identifier string, since time.T
 
 // HoldAttention returns the notification of a held claim.
 func HoldAttention(c Claim) Attention {
+	kind := AttentionHold
 	text := c.Identifier + " is held: " + c.HoldText()
-	if c.HoldReason == HoldOperator { // its text begins with "held by an operator"
+	switch c.HoldReason {
+	case HoldOperator: // its text begins with "held by an operator"
 		text = c.Identifier + " is " + c.HoldText()
+	case HoldNeedsHelp:
+		kind = AttentionHelp
+		text = c.Identifier + " needs help: " + c.HoldText()
 	}
-	a := issueAttention(AttentionHold, c.IssueID, c.Identifier, c.HeldAt, text)
+	a := issueAttention(kind, c.IssueID, c.Identifier, c.HeldAt, text)
 	a.At = c.HeldAt
 	return a
 }

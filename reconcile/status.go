@@ -15,6 +15,8 @@ type Status string
 // run.
 const (
 	StatusNeedsAnswer Status = "needs_answer" // it runs, and its agent waits for an operator
+	// StatusNeedsHelp: its agent could not go on without a person, and handed it over.
+	StatusNeedsHelp   Status = "needs_help"
 	StatusHeld        Status = "held"
 	StatusUndelivered Status = "undelivered" // its commits could not be pushed
 	StatusRunning     Status = "running"
@@ -32,6 +34,17 @@ func (s Status) Label() string {
 	return strings.ReplaceAll(string(s), "_", " ")
 }
 
+// Counted is a number of issues with the status, such as "3 held", "1 needs help" or "2 need
+// help".
+func (s Status) Counted(n int) string {
+	label := s.Label()
+	verb, rest, _ := strings.Cut(label, " ")
+	if verb == "needs" && n != 1 {
+		label = "need " + rest
+	}
+	return fmt.Sprintf("%d %s", n, label)
+}
+
 // IssueStatus is the status of the claim's issue. asking is set if its run waits for the
 // answer to a request, stopped if nothing starts at present, whatever the issue: then none
 // waits for a slot.
@@ -41,6 +54,8 @@ func (c Claim) IssueStatus(asking, stopped bool) Status {
 		return StatusNeedsAnswer
 	case c.Status == Running:
 		return StatusRunning
+	case c.Status == Held && c.HoldReason == HoldNeedsHelp:
+		return StatusNeedsHelp
 	case c.Status == Held:
 		return StatusHeld
 	case c.Delivery.Code != "":
@@ -80,6 +95,8 @@ type Counts struct {
 	Running  int `json:"running"`  // claims with a run
 	Retrying int `json:"retrying"` // claims that wait for their next run
 	Held     int `json:"held"`
+	// NeedsHelp counts issues that their agents handed over because they need a person.
+	NeedsHelp int `json:"needs_help"`
 	// Undelivered counts issues that wait because their commits could not be pushed.
 	Undelivered int `json:"undelivered"`
 	// running issues whose agent waits for an operator
@@ -119,6 +136,7 @@ func (n Counts) Plus(m Counts) Counts {
 		n.Running + m.Running,
 		n.Retrying + m.Retrying,
 		n.Held + m.Held,
+		n.NeedsHelp + m.NeedsHelp,
 		n.Undelivered + m.Undelivered,
 		n.NeedsAnswer + m.NeedsAnswer,
 		n.Blocked + m.Blocked,
@@ -136,6 +154,7 @@ func (n *Counts) field(s Status) *int {
 		StatusNeedsAnswer: &n.NeedsAnswer,
 		StatusRunning:     &n.Running,
 		StatusHeld:        &n.Held,
+		StatusNeedsHelp:   &n.NeedsHelp,
 		StatusUndelivered: &n.Undelivered,
 		StatusQueued:      &n.Queued,
 		StatusBlocked:     &n.BlockedBy,
@@ -163,7 +182,7 @@ var goingOn = []Status{StatusRunning, StatusQueued, StatusBlocked, StatusWaiting
 // Text is the sum in words: "6 running (2 need an answer), 3 queued, 1 held"; empty without an
 // issue.
 func (n Counts) Text() string {
-	return n.text(slices.Concat(goingOn, []Status{StatusHeld, StatusUndelivered}))
+	return n.text(slices.Concat(goingOn, []Status{StatusNeedsHelp, StatusHeld, StatusUndelivered}))
 }
 
 // GoingOn is the part of the sum that needs no person.
@@ -173,7 +192,7 @@ func (n Counts) text(statuses []Status) string {
 	var list []string
 	for _, s := range statuses {
 		if count := n.Of(s); count > 0 {
-			list = append(list, fmt.Sprintf("%d %s", count, s))
+			list = append(list, s.Counted(count))
 		}
 	}
 	switch {

@@ -116,7 +116,8 @@ func (d *deliveryStep) postHandover(
 // handoverText is the comment about a handover.
 func handoverText(h reconcile.Handover, last reconcile.Delivered, warning string) string {
 	if h.Blocked != "" {
-		return "**Blocked**" + quotation(h.Blocked)
+		return "**Blocked**: the agent can't go on without you. Answer here by a comment, and an agent goes on." +
+			quotation(h.Blocked)
 	}
 	words := "**Handed over**"
 	if last.Branch != "" {

@@ -25,7 +25,8 @@ func attentionFields(a *reconcile.Attention) []any {
 // of them.
 func (v Views) HoldsOfIssue(ctx context.Context, issueID string, limit int) ([]reconcile.Attention, error) {
 	return readAll(ctx, v.conn, "read the holds", attentionFields, `SELECT `+attentionColumns+` FROM attentions
-		WHERE issue_id = ? AND kind = 'hold' ORDER BY at DESC LIMIT ?`, issueID, limit)
+		WHERE issue_id = ? AND kind IN (?, ?) ORDER BY at DESC LIMIT ?`,
+		issueID, reconcile.AttentionHold, reconcile.AttentionHelp, limit)
 }
 
 // addAttention stores a notification in the transaction of the event that it reports. Its time

@@ -15,13 +15,21 @@ import (
 const (
 	ResultHandedOver  = "handed_over"
 	ResultMerged      = "merged"
+	ResultNeedsHelp   = "needs_help" // its agent needs a person
 	ResultHeld        = "held"
 	ResultUndelivered = "undelivered"
 	ResultReleased    = "released" // for another reason than a handover
 )
 
 // ResultOutcomes are the outcomes of results in the order in which views name them.
-var ResultOutcomes = []string{ResultHandedOver, ResultMerged, ResultHeld, ResultUndelivered, ResultReleased}
+var ResultOutcomes = []string{
+	ResultHandedOver,
+	ResultMerged,
+	ResultNeedsHelp,
+	ResultHeld,
+	ResultUndelivered,
+	ResultReleased,
+}
 
 // Search finds recorded runs and results. The values of a list are alternatives; an empty list
 // matches all.
@@ -86,7 +94,8 @@ type ResultFilter struct {
 type Result struct {
 	Outcome string `json:"outcome"`
 	Release
-	Message string `json:"message"` // why the issue is held or not delivered
+	// why the issue is held or not delivered; the words of an agent that needs a person
+	Message string `json:"message"`
 	// PullRequest belongs to the issue's branch, as it was read last; null if none is known.
 	PullRequest *PullRequest `json:"pull_request"`
 }
@@ -112,7 +121,8 @@ const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 	UNION ALL
 	SELECT 0, c.issue_id,
 		coalesce(held_at, unixepoch(nullif(delivery, '') ->> '$.failed_at') * 1000, updated_at),
-		iif(status = 'held', 'held', 'undelivered'),
+		CASE WHEN status <> 'held' THEN 'undelivered'
+			WHEN hold_reason = '` + reconcile.HoldNeedsHelp + `' THEN 'needs_help' ELSE 'held' END,
 		c.identifier || char(10) || (issue ->> '$.title') || char(10) ||
 			hold_reason || ': ' || hold_message || char(10) || error_code || ': ' || error_message || char(10) ||
 			coalesce(nullif(delivery, '') ->> '$.message', '') || char(10) ||

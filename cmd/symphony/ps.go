@@ -25,8 +25,8 @@ that run, those that wait. Agents without an issue come last; with the id of an 
 line tells whether the project needs you. With ISSUE, ps shows only these issues. Long output goes through the pager.
 
 In a pipe, each row is a line of exact values, separated by tabs; all other text goes to stderr. The first value is the
-kind of the row, not its status: request, running, waiting, held, kept, in_review, skipped, ended or agents. The second
-value is the issue. The last one is its title or, with --project all, its project.
+kind of the row, not its status: request, running, waiting, needs_help, held, kept, in_review, skipped, ended or agents.
+The second value is the issue. The last one is its title or, with --project all, its project.
 
 One line counts the pull requests that passes watch. It names those that wait for a late check or for a person; --all shows
 what each waits for.

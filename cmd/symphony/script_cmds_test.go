@@ -616,4 +616,4 @@ func installProgramCmd(ts *testscript.TestScript, neg bool, args []string) {
 }
 
 // idlePass is the summary of a pass after which no run is under way or due.
-var idlePass = regexp.MustCompile(`(?m): 0 running(, \d+ [a-z]+)*(;.*)?$`)
+var idlePass = regexp.MustCompile(`(?m): 0 running(, \d+ [a-z ]+)*(;.*)?$`)

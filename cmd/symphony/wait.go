@@ -28,6 +28,7 @@ Exit codes:
     5    held
     6    its agent asks for an approval or an answer
     7    nothing starts it: not in an active state, released, paused, or no schedule is active
+    8    it needs help: its agent can't go on without you, and handed it over
     124  --timeout has passed
 
 ` + exampleText(
@@ -72,6 +73,8 @@ func waitCode(v detail.Issue) error {
 	switch {
 	case v.Status == detail.StatusHandedOver:
 		return nil
+	case v.Status == reconcile.StatusNeedsHelp:
+		return exit.Only(exit.NeedsHelp)
 	case v.Status == reconcile.StatusHeld:
 		return exit.Only(exit.Held)
 	case v.Status == reconcile.StatusNeedsAnswer:

@@ -123,7 +123,8 @@ func (d Exchange) subjects(ctx context.Context) (all []*entry, err error) {
 			return nil, err
 		}
 		for _, c := range recorded.Claims {
-			if c.Status == reconcile.Held {
+			// an agent that needs help has said so there itself
+			if c.Status == reconcile.Held && c.HoldReason != reconcile.HoldNeedsHelp {
 				add(reconcile.HoldAttention(c).Key, c.IssueID, entry{
 					identifier: c.Identifier,
 					body:       holdBody(c),

@@ -41,7 +41,7 @@ func (h holding) ByIDs(ctx context.Context, ids []string) (map[string]reconcile.
 	h.addLastComments(ctx, holds, found)
 	for _, hold := range holds {
 		issue := found[hold.IssueID]
-		if issue.LastCommentAt == nil || !issue.LastCommentAt.After(hold.CommentAt) {
+		if !issue.CommentedAfter(hold.CommentAt) {
 			continue
 		}
 		before := hold.CommentAt

@@ -201,7 +201,7 @@ func (d Watcher) update(ctx context.Context, forge *reconcile.Forge, f *followed
 		f.Held = ""
 		f.Rounds = 0
 	}
-	if f.Claim != "" {
+	if f.Claim != "" && !f.NeedsHelp() {
 		return nil
 	}
 	if f.UnknownPush() {
@@ -401,6 +401,10 @@ func (d Watcher) hold(
 	issue reconcile.Issue,
 	reason, message string,
 ) error {
+	if w.NeedsHelp() { // it needs a person already, and its pull request changes nothing about that
+		w.Ended = w.Pull.State == reconcile.PullClosed
+		return nil
+	}
 	claim := reconcile.HeldClaim(issue, d.Policy.Project, reason, message, d.Now())
 	next := *w
 	next.Held = reason

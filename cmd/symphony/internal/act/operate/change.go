@@ -75,6 +75,9 @@ func (Retry) waits() bool    { return false }
 func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
 	o := newOperation(p, reconcile.Command{Verb: c.Name()}, runPass)
 	err := o.carryOut(ctx, c.Issue, func() error {
+		if err := o.refuseWithoutAnswer(ctx); err != nil {
+			return err
+		}
 		if c.Fresh {
 			if err := o.db.Operator.EndThreads(ctx, o.command.IssueID); err != nil {
 				return err
@@ -83,6 +86,19 @@ func (c Retry) do(ctx context.Context, p *wiring.Project, runPass passRunner) (D
 		return o.change(ctx)
 	})
 	return Done{o.result, o.result.JSON()}, err
+}
+
+// refuseWithoutAnswer refuses to retry an issue whose agent needs help. Its hold would end, but
+// no agent works in the state in which it is.
+func (o *operation) refuseWithoutAnswer(ctx context.Context) error {
+	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
+	if err != nil {
+		return err
+	}
+	if claimed && c.IssueStatus(false, false) == reconcile.StatusNeedsHelp {
+		return needsHelp(&c)
+	}
+	return nil
 }
 
 // forgetLimits ends the waits after a fault of the account or a limit of the tracker.
@@ -187,6 +203,8 @@ func (o *operation) claimAfter(ctx context.Context) (line string, unchanged bool
 		return name + " does not wait for a host", true, nil
 	case !claimed:
 		return name + " is neither held nor waiting: there is nothing to retry", true, nil
+	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:
+		return name + " needs help", false, nil
 	case c.Status == reconcile.Held:
 		return name + " is held", false, nil
 	case c.HoldNext:

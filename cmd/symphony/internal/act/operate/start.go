@@ -9,6 +9,7 @@ import (
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -151,6 +152,9 @@ func skippedError(s reconcile.Skip) error {
 
 // claimedError is the error for an issue whose claim is the reason that no run of it starts.
 func claimedError(name string, c *reconcile.Claim) error {
+	if c.IssueStatus(false, false) == reconcile.StatusNeedsHelp {
+		return needsHelp(c)
+	}
 	if c.Status == reconcile.Held {
 		message := name + " is held: " + c.HoldMessage
 		if c.HoldReason == reconcile.HoldOperator {
@@ -185,6 +189,17 @@ func claimedError(name string, c *reconcile.Claim) error {
 		"not_started",
 		fmt.Sprintf("%s waits until %s (%s)", name, c.DueAt.UTC().Format(time.RFC3339), c.Kind),
 		"symphony retry "+name,
+	)
+}
+
+// needsHelp is the error for an issue whose agent needs a person: no agent works on it in the
+// state in which it was handed over.
+func needsHelp(c *reconcile.Claim) error {
+	return reconcile.NewError(
+		"not_started",
+		fmt.Sprintf("the agent of %s needs help, and no agent works in the state %q: %s",
+			c.Identifier, c.Issue.State, text.OneLine(c.HoldMessage)),
+		c.HoldEnds(),
 	)
 }
 

@@ -100,6 +100,11 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 		o.result.Effect = []string{
 			"stored: the agent of " + name + " gets it as soon as it takes input, or with its next turn",
 		}
+	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:
+		o.result.Effect = []string{
+			"stored: the next run of " + name + " gets it",
+			name + " needs help, and is in the state " + c.Issue.State + ": a move to an active state starts that run",
+		}
 	case c.Status == reconcile.Held:
 		o.result.Effect = []string{
 			"stored: the next run of " + name + " gets it",

@@ -353,6 +353,7 @@ func reconcileOnce(
 	}))
 	exchangeComments(interruptible, p, db, o, deps.Tracker, r)
 	watchPulls(interruptible, p, db, o, deps.Tracker, r)
+	sendBack(interruptible, o, deps.Tracker, r)
 	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
 }
 

@@ -44,6 +44,7 @@ const (
 	// of an operator to the agent; it lasts until the agent gets it
 	MomentMessage  MomentKind = "message"
 	MomentHold     MomentKind = "held"
+	MomentHelp     MomentKind = "needs_help"   // its agent needs a person
 	MomentRework   MomentKind = "rework"       // its pull request brought it back
 	MomentAsked    MomentKind = "hand_over"    // its agent asked for the handover
 	MomentPull     MomentKind = "pull_request" // its checks, or the pull request itself, have ended
@@ -55,7 +56,7 @@ const (
 // latestFirst is the order of moments of the same time: a pass claims an issue and starts its
 // run at once.
 var latestFirst = []MomentKind{
-	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentAsked,
+	MomentHandover, MomentRework, MomentReview, MomentPull, MomentReleased, MomentHold, MomentHelp, MomentAsked,
 	MomentRequest, MomentMessage, MomentTurn, MomentRun, MomentClaim,
 }
 
@@ -158,7 +159,12 @@ func (r *issueReader) holds(ctx context.Context) ([]reconcile.Attention, error) 
 }
 
 func holdMoment(h reconcile.Attention) Moment {
-	_, why, _ := strings.Cut(h.Text, "): ")
+	if h.Kind == reconcile.AttentionHelp {
+		why := strings.TrimPrefix(h.Text, h.Identifier+" needs help: ")
+		return Moment{At: h.At, Kind: MomentHelp, Name: "needs help", Text: why}
+	}
+	why := strings.TrimPrefix(h.Text, h.Identifier+" is ") // "held by an operator"
+	why = strings.TrimPrefix(why, "held: ")
 	return Moment{At: h.At, Kind: MomentHold, Name: "held", Text: why}
 }
 

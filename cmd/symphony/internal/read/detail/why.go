@@ -18,8 +18,8 @@ import (
 
 // Why explains the status: a code for programs and a text that follows the status in a
 // sentence. The code is the reason of a skip, the code of a fault, the kind of a waiting
-// claim, or running, ended, worker_lost, stopping, needs_answer, held, handed_over, released,
-// eligible or unclaimed.
+// claim, or running, ended, worker_lost, stopping, needs_answer, needs_help, held, handed_over,
+// released, eligible or unclaimed.
 type Why struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
@@ -41,9 +41,9 @@ func (r *issueReader) explain(ctx context.Context, v *Issue, f forecast) {
 		v.Since = nil
 		r.explainRun(ctx, v)
 	case c != nil && c.Status == reconcile.Held:
-		v.Status = reconcile.StatusHeld
+		v.Status = c.IssueStatus(false, false)
 		v.Since = text.OrNull(c.HeldAt)
-		v.Why = Why{"held", heldText(*c)}
+		v.Why = Why{string(v.Status), heldText(*c)}
 		v.Next = Next{Message: c.HoldEnds()}
 	case c == nil && r.isReleased(f):
 		r.explainRelease(v, f)

@@ -22,6 +22,7 @@ const (
 	Held       = 5
 	Asks       = 6
 	NotStarted = 7   // no agent works on the issue, and no pass will start an agent
+	NeedsHelp  = 8   // the agent handed the issue over because it needs a person
 	TimedOut   = 124 // as timeout(1)
 )
 

@@ -31,10 +31,12 @@ type Report struct {
 	LetGo  []ReleasedRow `json:"let_go"`
 	Failed []FailedRow   `json:"failed"`
 	// runs whose after_run failed; their outcomes stand
-	Hooks   []FailedRow        `json:"failed_hooks"`
-	Running []view.RunningRow  `json:"running"`
-	Held    []view.HeldRow     `json:"held"`
-	Waiting []view.RetryingRow `json:"waiting"`
+	Hooks []FailedRow `json:"failed_hooks"`
+	// NeedsHelp are the issues whose agents need a person now.
+	NeedsHelp []view.HeldRow     `json:"needs_help"`
+	Running   []view.RunningRow  `json:"running"`
+	Held      []view.HeldRow     `json:"held"`
+	Waiting   []view.RetryingRow `json:"waiting"`
 	// Undelivered are the present claims with commits that are not pushed yet.
 	Undelivered []view.UndeliveredRow `json:"undelivered"`
 	Kept        []view.KeptRow        `json:"kept_workspaces"`
@@ -71,7 +73,8 @@ type FailedRow struct {
 	Outcome    reconcile.Outcome `json:"last_outcome"`
 	At         time.Time         `json:"last_at"`
 	Error      *string           `json:"last_error"`
-	Now        *string           `json:"now"` // handed_over, released, running, held or waiting
+	// handed_over, released, running, needs_help, held or waiting
+	Now *string `json:"now"`
 }
 
 // OutageRow is a time in which nothing could start. Until is null while it lasts.
@@ -132,6 +135,7 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 		Since:       s.Since.UTC(),
 		Until:       s.Until.UTC(),
 		RunsSince:   s.RunsSince.UTC(),
+		NeedsHelp:   now.NeedsHelp,
 		Held:        now.Held,
 		Waiting:     now.Retrying,
 		Undelivered: now.Undelivered,
@@ -148,7 +152,9 @@ func newReport(s state.Report, now view.Claims, prices reconcile.Prices, at time
 	r.Running = text.Filter(now.Running, func(w view.RunningRow) bool {
 		return w.Run.ID != "" && w.Run.Outcome == ""
 	})
-	slices.SortStableFunc(r.Held, func(a, b view.HeldRow) int { return b.HeldAt.Compare(a.HeldAt) })
+	latestFirst := func(a, b view.HeldRow) int { return b.HeldAt.Compare(a.HeldAt) }
+	slices.SortStableFunc(r.NeedsHelp, latestFirst)
+	slices.SortStableFunc(r.Held, latestFirst)
 	slices.SortStableFunc(r.Waiting, func(a, b view.RetryingRow) int { return a.DueAt.Compare(b.DueAt) })
 	r.addReleases(s.Releases, s.PullRequests, prices)
 	became := r.became()
@@ -208,7 +214,10 @@ func (r *Report) became() map[string]string {
 		became[w.IssueID] = string(w.Claim.IssueStatus(false, false))
 	}
 	for _, h := range r.Held {
-		became[h.IssueID] = "held"
+		became[h.IssueID] = string(reconcile.StatusHeld)
+	}
+	for _, h := range r.NeedsHelp {
+		became[h.IssueID] = string(reconcile.StatusNeedsHelp)
 	}
 	return became
 }

@@ -16,6 +16,8 @@ type Claims struct {
 	Running  []RunningRow  `json:"running"`
 	Retrying []RetryingRow `json:"retrying"`
 	Held     []HeldRow     `json:"held"`
+	// NeedsHelp are the claims whose agents need a person. The message is the agent's words.
+	NeedsHelp []HeldRow `json:"needs_help"`
 	// Undelivered are the claims with commits that are not pushed yet, whatever their status.
 	Undelivered []UndeliveredRow `json:"undelivered"`
 }
@@ -149,7 +151,7 @@ type RetryingRow struct {
 	wait  reconcile.DeliveryWait
 }
 
-// HeldRow is a claim that waits for an operator or for a change of the issue.
+// HeldRow is a claim that waits for a person or for a change of the issue.
 type HeldRow struct {
 	IssueHead
 	Reason  string    `json:"reason"`
@@ -186,6 +188,20 @@ func (f *Facts) heldRow(c *reconcile.Claim) HeldRow {
 	return row
 }
 
+// addHeld adds a held claim to the list of its status.
+func (v *Claims) addHeld(r HeldRow) {
+	if r.status() == reconcile.StatusNeedsHelp {
+		v.NeedsHelp = append(v.NeedsHelp, r)
+	} else {
+		v.Held = append(v.Held, r)
+	}
+}
+
+// status is needs_help or held.
+func (r HeldRow) status() Status {
+	return reconcile.Claim{Status: reconcile.Held, HoldReason: r.Reason}.IssueStatus(false, false)
+}
+
 // UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is
 // null: they are pushed next.
 type UndeliveredRow struct {
@@ -213,6 +229,7 @@ func (f *Facts) Claims() Claims {
 		Running:     []RunningRow{},
 		Retrying:    make([]RetryingRow, 0, len(f.Recorded.Claims)),
 		Held:        []HeldRow{},
+		NeedsHelp:   []HeldRow{},
 		Undelivered: []UndeliveredRow{},
 	}
 	runs := map[string]reconcile.Run{}
@@ -244,7 +261,7 @@ func (f *Facts) Claims() Claims {
 		case reconcile.Waiting:
 			v.Retrying = append(v.Retrying, f.retryingRow(c))
 		case reconcile.Held:
-			v.Held = append(v.Held, f.heldRow(c))
+			v.addHeld(f.heldRow(c))
 		}
 	}
 	return v

@@ -54,6 +54,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Running = append(j.Running, v.Running...)
 	j.Retrying = append(j.Retrying, v.Retrying...)
 	j.Held = append(j.Held, v.Held...)
+	j.NeedsHelp = append(j.NeedsHelp, v.NeedsHelp...)
 	j.Undelivered = append(j.Undelivered, v.Undelivered...)
 	j.Kept = append(j.Kept, v.Kept...)
 	j.Requests = append(j.Requests, v.Requests...)

@@ -64,7 +64,7 @@ type Entry interface{ addTo(v *Overview) }
 
 func (r RunningRow) addTo(v *Overview)  { v.Running = append(v.Running, r) }
 func (r RetryingRow) addTo(v *Overview) { v.Retrying = append(v.Retrying, r) }
-func (r HeldRow) addTo(v *Overview)     { v.Held = append(v.Held, r) }
+func (r HeldRow) addTo(v *Overview)     { v.addHeld(r) }
 func (r KeptRow) addTo(v *Overview)     { v.Kept = append(v.Kept, r) }
 func (r SkippedRow) addTo(v *Overview)  { v.Skipped = append(v.Skipped, r) }
 func (r RunRow) addTo(v *Overview)      { v.Ended = append(v.Ended, r) }
@@ -107,9 +107,18 @@ const (
 // Statuses are all statuses of rows in the order of a list: first the statuses that need a
 // person.
 var Statuses = []Status{
-	reconcile.StatusNeedsAnswer, reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept, reconcile.StatusRunning,
-	reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting, StatusInReview,
-	reconcile.StatusSkipped, StatusEnded,
+	reconcile.StatusNeedsAnswer, reconcile.StatusNeedsHelp, reconcile.StatusHeld, reconcile.StatusUndelivered,
+	StatusKept, reconcile.StatusRunning, reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting,
+	StatusInReview, reconcile.StatusSkipped, StatusEnded,
+}
+
+// StuckStatuses are the statuses of issues with which nothing goes on before a person acts, in
+// the order of a list. A request of an agent has its own place in every view.
+var StuckStatuses = []Status{
+	reconcile.StatusNeedsHelp,
+	reconcile.StatusHeld,
+	reconcile.StatusUndelivered,
+	StatusKept,
 }
 
 // rows joins the overview's lists, in the order of the statuses, then of the queue and the
@@ -119,8 +128,8 @@ func (v Overview) rows() []Row {
 	for _, r := range v.Running {
 		list = append(list, v.runningRow(r))
 	}
-	for _, r := range v.Held {
-		row := r.row(reconcile.StatusHeld, &r.HeldAt, r.text, r)
+	for _, r := range slices.Concat(v.NeedsHelp, v.Held) {
+		row := r.row(r.status(), &r.HeldAt, r.text, r)
 		row.Claimed = true
 		row.Brief = r.brief
 		row.Advice = r.advice

@@ -169,7 +169,12 @@ func (v Overview) confine(rows []Row) Overview {
 	v.Rows = append([]Row{}, rows...)
 	v.Hosts = append([]HostRow{}, v.Hosts...)
 	undelivered := v.Undelivered
-	v.Claims = Claims{Running: []RunningRow{}, Retrying: []RetryingRow{}, Held: []HeldRow{}}
+	v.Claims = Claims{
+		Running:   []RunningRow{},
+		Retrying:  []RetryingRow{},
+		Held:      []HeldRow{},
+		NeedsHelp: []HeldRow{},
+	}
 	v.Kept = []KeptRow{}
 	if v.Skipped != nil {
 		v.Skipped = []SkippedRow{}

@@ -3,7 +3,6 @@ package view
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -98,9 +97,9 @@ func (v Overview) Verdict() Verdict {
 	if unreadable > 0 {
 		out.add(LevelNeedsPerson, text.Plural(unreadable, "unreadable record"), "")
 	}
-	for _, s := range []Status{reconcile.StatusHeld, reconcile.StatusUndelivered, StatusKept} {
+	for _, s := range StuckStatuses {
 		if counts[s] > 0 {
-			out.add(LevelNeedsPerson, fmt.Sprintf("%d %s", counts[s], s), "")
+			out.add(LevelNeedsPerson, s.Counted(counts[s]), "")
 		}
 	}
 	v.addStops(&out, LevelOK)

@@ -22,6 +22,8 @@ var Releases = map[string]string{
 	reconcile.StopOperator:  "an operator holds it",
 	reconcile.StopAll:       "it starts again after symphony resume",
 	reconcile.SkipBlockedBy: "another issue blocks it",
+
+	reconcile.ReleasedByPerson: "a person moved it on, after its agent had needed help",
 }
 
 // Wait is why a claim waits for its next run.

@@ -42,6 +42,7 @@ var statusWords = map[string]struct{ word, colour string }{
 	"stopping":                          {"stopping", term.ColourWaits},
 	string(reconcile.Delivering):        {"delivering", term.ColourRuns},
 	string(reconcile.StatusNeedsAnswer): {"needs an answer", term.ColourWaits},
+	string(reconcile.StatusNeedsHelp):   {"needs help", term.ColourStuck},
 	string(reconcile.StatusHeld):        {"held", term.ColourStuck},
 	string(reconcile.StatusUndelivered): {"not delivered", term.ColourStuck},
 	string(reconcile.StatusRunning):     {"running", term.ColourRuns},

@@ -303,6 +303,7 @@ func Rows(now time.Time, rows []view.Row, projects bool) term.Table {
 // statusColours maps each status to its colour: red if it needs a person.
 var statusColours = map[view.Status]string{
 	reconcile.StatusNeedsAnswer: term.ColourStuck,
+	reconcile.StatusNeedsHelp:   term.ColourStuck,
 	reconcile.StatusHeld:        term.ColourStuck,
 	reconcile.StatusUndelivered: term.ColourStuck,
 	view.StatusKept:             term.ColourStuck,
@@ -371,7 +372,7 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 			waitError(e),
 		}
 	case view.HeldRow:
-		return "held", []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
+		return string(r.Status), []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
 	case view.KeptRow:
 		return "kept", []string{text.Rfc3339(e.Since), "kept: " + e.Unsaved, e.Path}
 	case view.WatchedRow:

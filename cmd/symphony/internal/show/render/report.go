@@ -55,6 +55,7 @@ func Report(w *term.Env, r report.Report, o ReportOptions) error {
 	p := &reportPage{Env: &env, Report: r, rows: o.Rows}
 	p.head()
 	if o.By == "" {
+		p.needsHelp()
 		p.released("HANDED OVER", r.HandedOver)
 		p.released("LET GO", r.LetGo)
 		p.troubles()
@@ -113,6 +114,9 @@ func (p *reportPage) head() {
 		return
 	}
 	done := []string{text.Plural(len(p.HandedOver), "issue") + " handed over"}
+	if n := len(p.NeedsHelp); n > 0 {
+		done = append(done, reconcile.StatusNeedsHelp.Counted(n))
+	}
 	counts := []int{len(p.Failed), len(p.Held), len(p.Waiting), len(p.Running), len(p.Undelivered)}
 	for i, what := range []string{"failed", "held", "waiting", "running", "not delivered"} {
 		if counts[i] > 0 {
@@ -204,6 +208,16 @@ func (p *reportPage) table(title string, t term.Table) {
 		p.left = true
 		fmt.Fprintln(p.Stdout, p.Dim(fmt.Sprintf("  and %d more", rest)))
 	}
+}
+
+// needsHelp prints the issues whose agents need a person, with the agents' words.
+func (p *reportPage) needsHelp() {
+	t := textTable("TITLE", "SINCE", "AGENT")
+	t.State = 2
+	for _, h := range p.NeedsHelp {
+		t.AddIn(term.ColourStuck, h.Identifier, h.Title, p.ago(h.HeldAt), text.OneLine(h.Message))
+	}
+	p.table("NEEDS HELP", t)
 }
 
 // troubles prints the failures, the issues that are held or wait, and the commits that are not

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"fmt"
 	"strings"
 	"time"
 
@@ -19,7 +20,7 @@ type Alerts struct {
 	InPlace bool
 }
 
-// News is a request or an alarm. A browser tells each of them once, by its ID.
+// News is a request, an issue whose agent needs a person, or an alarm. A browser tells each of them once, by its ID.
 type News struct {
 	ID   string `json:"id"`
 	Text string `json:"text"`
@@ -38,6 +39,10 @@ func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAc
 	ask(agents)
 	for _, v := range all {
 		ask(v.Requests)
+		for _, h := range v.NeedsHelp {
+			id := fmt.Sprintf("help-%s-%s-%d", h.Project, h.Identifier, h.HeldAt.Unix())
+			a.News = append(a.News, News{id, text.Visible(h.Identifier + " needs help")})
+		}
 		for _, o := range obstaclesOf(v, Forms{v.Project.Name, back, mayAct}, len(all) > 1) {
 			if o.Alarm {
 				a.Alarms = append(a.Alarms, o)

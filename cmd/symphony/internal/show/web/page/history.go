@@ -64,6 +64,7 @@ func eventsOf(i detail.Issue, runPath func(runID string) string) []event {
 // momentTones are the tones of moments by their kinds or results.
 var momentTones = map[string]string{
 	string(detail.MomentHold):     "bad",
+	string(detail.MomentHelp):     "warn",
 	string(detail.MomentRework):   "warn",
 	string(detail.MomentHandover): "good",
 	"passed":                      "good",

@@ -79,6 +79,7 @@ type headline struct{ Tone, Icon, Text string }
 // verdicts are the headlines that follow from the status alone.
 var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsAnswer: {"warn", "alert", "Needs you: the agent waits for an answer"},
+	reconcile.StatusNeedsHelp:   {"warn", "alert", "Needs you: its agent can't go on without you"},
 	reconcile.StatusHeld:        {"bad", "stop", "Needs you: it is held"},
 	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
 	detail.StatusHandedOver:     {"good", "check", "Handed over: nothing left to do here"},

@@ -197,7 +197,9 @@ func (d *overview) addRows(rows []view.Row) {
 		d.addChosen(all, rows)
 		return
 	}
-	d.Stuck = slices.Concat(by[reconcile.StatusHeld], by[reconcile.StatusUndelivered], by[view.StatusKept])
+	for _, s := range view.StuckStatuses {
+		d.Stuck = append(d.Stuck, by[s]...)
+	}
 	for _, kind := range listed {
 		rows := by[kind.status]
 		if len(rows) == 0 {
@@ -327,10 +329,10 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	if n := len(joined.Requests); n > 0 {
 		d.Reasons = append(d.Reasons, reason{Text: text.Plural(n, "request") + " to answer", Address: "#needs"})
 	}
-	for _, s := range []view.Status{reconcile.StatusHeld, reconcile.StatusUndelivered, view.StatusKept} {
+	for _, s := range view.StuckStatuses {
 		if counts[s] > 0 {
 			d.Reasons = append(d.Reasons, reason{
-				Text:    fmt.Sprintf("%d %s", counts[s], s),
+				Text:    s.Counted(counts[s]),
 				Address: c.With("status", string(s)),
 			})
 		}
