@@ -159,20 +159,10 @@ func (d *deliveryStep) openPullRequest(
 	last reconcile.Delivered,
 	env []string,
 ) (address string, err error) {
-	run := d.rec.get()
-	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), d.workflowText())
-	request := reconcile.NewPull{
-		Branch: last.Branch,
-		Commit: last.Commit,
-		Base:   d.site.Config.Repository.Base,
-		Title:  d.redactor.Text(pullRequestTitle(run.Issue)),
-		Body:   d.redactor.Text(body),
-	}
-	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	request, err := d.newPull(ctx, last)
 	if err != nil {
 		return "", err
 	}
-	request.Known = watch.Pull.ID
 	crash.At("forge.Open.before")
 	open := func(ctx context.Context) (reconcile.OpenedPull, error) {
 		forge, err := d.pull.open(ctx, env)
@@ -183,16 +173,8 @@ func (d *deliveryStep) openPullRequest(
 	}
 	answer, err := host.Within(ctx, pullRequestTimeout, host.CodeDeliveryFailed, "the pull request", open)
 	crash.At("forge.Open.after")
-	if known, ok := errors.AsType[*reconcile.Error](err); ok {
-		why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
-		return "", &reconcile.Error{
-			Code:    host.CodeDeliveryFailed,
-			Message: last.Branch + " is pushed, but has no pull request: " + why,
-			Err:     err,
-		}
-	}
 	if err != nil {
-		return "", err
+		return "", notOpened(last.Branch, err)
 	}
 	if answer.URL == "" {
 		d.log.Info("no pull request: the base contains the commits", "branch", last.Branch)
@@ -203,6 +185,38 @@ func (d *deliveryStep) openPullRequest(
 	last.PullRequest = answer.URL
 	last.PullID = answer.ID
 	return answer.URL, d.journal.RecordDelivered(context.WithoutCancel(ctx), d.run.IssueID, last)
+}
+
+// newPull describes the pull request for the delivered commits.
+func (d *deliveryStep) newPull(ctx context.Context, last reconcile.Delivered) (reconcile.NewPull, error) {
+	watch, _, err := d.journal.Watch(ctx, d.run.IssueID)
+	if err != nil {
+		return reconcile.NewPull{}, err
+	}
+	run := d.rec.get()
+	body := pullRequestBody(run.Issue, run.Delivery.Handover.VerifiedText(last.Commit), d.workflowText())
+	return reconcile.NewPull{
+		Known:  watch.Pull.ID,
+		Branch: last.Branch,
+		Commit: last.Commit,
+		Base:   d.site.Config.Repository.Base,
+		Title:  d.redactor.Text(pullRequestTitle(run.Issue)),
+		Body:   d.redactor.Text(body),
+	}, nil
+}
+
+// notOpened adds to the error of a pull request that its branch is pushed.
+func notOpened(branch string, err error) error {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if !ok {
+		return err
+	}
+	why := strings.TrimSuffix(known.Message+"; "+known.Hint, "; ")
+	return &reconcile.Error{
+		Code:    host.CodeDeliveryFailed,
+		Message: branch + " is pushed, but has no pull request: " + why,
+		Err:     err,
+	}
 }
 
 // workflowText warns of work that changes the WORKFLOW.md of its own project; empty for other
