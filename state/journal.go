@@ -421,6 +421,9 @@ func countFailures(t tx, issueID, threadID string) (int, error) {
 		WHERE issue_id = ?1 AND thread_id = ?2 AND outcome IS NOT NULL AND id > coalesce((
 			SELECT max(id) FROM runs WHERE issue_id = ?1 AND thread_id <> '' AND outcome IS NOT NULL
 			AND (thread_id <> ?2 OR outcome IN ('succeeded', 'interrupted', 'canceled'))), '')`, issueID, threadID)
+	if err != nil {
+		return 0, err
+	}
 	n := 0
 	for _, code := range codes {
 		// Among the faults of the machine, a new thread might help only against
@@ -429,7 +432,7 @@ func countFailures(t tx, issueID, threadID string) (int, error) {
 			n++
 		}
 	}
-	return n, err
+	return n, nil
 }
 
 // EndThreads makes the next run of an issue start a new thread.

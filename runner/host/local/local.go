@@ -346,7 +346,7 @@ func (Machine) ChangedFiles(ctx context.Context, r host.ChangedRequest) (changed
 		return nil, nil
 	}
 	of := host.WorkspaceRequest{Path: r.Path}
-	err = withClone(ctx, of, true, func(clone git.Clone) (err error) {
+	err = withHashedClone(ctx, of, func(clone git.Clone) (err error) {
 		changed, err = git.ChangedFiles(ctx, r.Path, clone, r.Files)
 		return err
 	})

@@ -96,14 +96,20 @@ func (Machine) Inspect(ctx context.Context, r host.WorkspaceRequest) (answer hos
 		return answer, nil //nolint:nilerr // it does not exist
 	}
 	answer.Exists = true
-	err = withClone(ctx, r, r.Commits > 0, func(clone git.Clone) error {
+	inspect := func(clone git.Clone) error {
 		g, commits, found, err := git.Inspect(ctx, r.Path, clone, r.Commits)
 		answer.Commits = commits
 		if found {
 			answer.Git = &g
 		}
 		return err
-	})
+	}
+	if r.Commits > 0 {
+		err = withHashedClone(ctx, r, inspect)
+	} else {
+		known, _ := workspace.CloneOf(r.Path)
+		err = inspect(known)
+	}
 	return answer, err
 }
 
@@ -111,7 +117,7 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 	if r.To != "" {
 		return git.DiffEnds(ctx, r.Path, workspace.EndsDir(r.Path), r.From, r.To, w)
 	}
-	err = withClone(ctx, r, true, func(clone git.Clone) (err error) {
+	err = withHashedClone(ctx, r, func(clone git.Clone) (err error) {
 		found, err = git.Diff(ctx, r.Path, clone, w)
 		return err
 	})
@@ -120,12 +126,12 @@ func (Machine) Diff(ctx context.Context, r host.WorkspaceRequest, w io.Writer) (
 
 const hashFor = time.Minute // to hash the commits of a workspace
 
-// withClone calls use with symphony's knowledge of the clone in a workspace. With hashed, a
+// withHashedClone calls use with symphony's knowledge of the clone in a workspace, of which a
 // delivery would push the same objects.
-func withClone(ctx context.Context, r host.WorkspaceRequest, hashed bool, use func(git.Clone) error) error {
+func withHashedClone(ctx context.Context, r host.WorkspaceRequest, use func(git.Clone) error) error {
 	known, mirrors := workspace.CloneOf(r.Path)
 	_, statErr := os.Lstat(filepath.Join(r.Path, ".git"))
-	if known.Origin.Commit == "" || !hashed || statErr != nil {
+	if known.Origin.Commit == "" || statErr != nil {
 		return use(known)
 	}
 	limited, cancel := context.WithTimeout(ctx, hashFor)
