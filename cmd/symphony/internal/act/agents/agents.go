@@ -175,15 +175,17 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	if err != nil {
 		return Agent{}, err
 	}
-	if found && known.Settled && known.Worker.PID == 0 {
-		// Its client was killed before it could start the worker.
-		if _, err := a.DB.Operator.ForgetIssue(ctx, s.ID); err != nil {
+	if found {
+		failed, err := a.startFailed(ctx, known)
+		if err != nil {
 			return Agent{}, err
 		}
-		found = false
-	}
-	if found {
-		return a.same(known, s)
+		if !failed {
+			return a.same(known, s)
+		}
+		if err := a.forget(ctx, s.ID); err != nil {
+			return Agent{}, err
+		}
 	}
 	if err := a.directoryFree(ctx, s); err != nil {
 		return Agent{}, err
@@ -220,6 +222,33 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	}
 	return Agent{run, s}, nil
 }
+
+// startFailed reports whether an agent ended before it could do anything: its client was killed
+// before it started the worker, or codex could not be started. Its id is not used up. If nobody
+// permitted the directory, the client has to learn that.
+func (a *Agents) startFailed(ctx context.Context, run reconcile.Run) (bool, error) {
+	if !run.Settled || run.ErrorCode == CodeNotPermitted {
+		return false, nil
+	}
+	if run.Worker.PID == 0 {
+		return true, nil
+	}
+	one, err := a.agent(run)
+	if err != nil {
+		return false, err
+	}
+	if one.HasWorktree() {
+		return false, nil
+	}
+	calls, err := a.DB.Clients.CallsOf(ctx, run.ID)
+	if err != nil {
+		return false, fmt.Errorf("read the calls of agent %s: %w", run.Identifier, err)
+	}
+	return !slices.ContainsFunc(calls, hasWorked), nil
+}
+
+// hasWorked reports whether a call was carried out. To end an agent before is no work.
+func hasWorked(call reconcile.Call) bool { return call.Status == reconcile.CallCompleted }
 
 // directoryFree refuses a directory in which a live agent works, unless it is shared. It also
 // refuses a directory inside or around a live agent's, because either agent could replace the

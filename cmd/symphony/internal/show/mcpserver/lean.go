@@ -94,6 +94,10 @@ func (l leanTools) spawn(
 	if err != nil { // before there is an agent
 		return nil, turnOut{}, err
 	}
+	_, err = policiesFor(agents.Agent{}, in.settings(), l.conversations.fullAccess)
+	if err != nil {
+		return nil, turnOut{}, err
+	}
 	in.ID = cmp.Or(in.ID, answeredAgent(req))
 	call := newSpawning(ctx, l.starter.env.Now(), l.elicitor, req, in.Prompt)
 	a, toAsk, err := l.starter.start(ctx, call, in.Place)
@@ -101,10 +105,26 @@ func (l leanTools) spawn(
 		return call.asker.inputRequired(toAsk), turnOut{AgentID: a.Identifier}, err
 	}
 	out, err := l.firstTurn(ctx, a.Identifier, in, prompt)
-	if err != nil && in.ID == "" { // the host does not know the agent's id, so it could not end it
+	if err == nil {
+		return nil, out, nil
+	}
+	// An agent without a conversation is of no use, and one whose id the host does not know
+	// could not be ended.
+	if in.ID == "" || l.isUseless(ctx, a.Identifier) {
 		err = errors.Join(err, l.starter.agents.Kill(context.WithoutCancel(ctx), a.Identifier))
 	}
 	return nil, out, err
+}
+
+// isUseless reports whether the only conversation of an agent could not be opened.
+func (l leanTools) isUseless(ctx context.Context, agentID string) bool {
+	main, found, err := l.conversations.find(context.WithoutCancel(ctx), agentID, mainConversation)
+	return err == nil && found && main.Status == reconcile.CallFailed
+}
+
+// settings are those of the agent's conversation.
+func (in leanSpawnIn) settings() Settings {
+	return Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
 }
 
 // firstTurn gives a new agent its prompt.
@@ -114,8 +134,7 @@ func (l leanTools) firstTurn(
 	in leanSpawnIn,
 	prompt []item,
 ) (turnOut, error) {
-	settings := Settings{Model: in.Model, ApprovalPolicy: in.ApprovalPolicy, Sandbox: in.Sandbox}
-	_, err := l.conversations.open(ctx, agentID, conversationParams{ID: mainConversation, Settings: settings})
+	_, err := l.conversations.open(ctx, agentID, conversationParams{ID: mainConversation, Settings: in.settings()})
 	if err != nil {
 		return turnOut{}, err
 	}

@@ -32,7 +32,7 @@ var wordings = []wording{
 	{
 		"new_conversation with another id, or without one, tries again",
 		"send_message",
-		"kill_agent ends this agent, spawn_agent starts another",
+		"spawn_agent tries again, also with the same id",
 	},
 	{"new_conversation opens one", "send_message", "spawn_agent starts an agent with a prompt"},
 	{
