@@ -95,6 +95,10 @@ type Repositories interface {
 	// HasBranch reports whether a repository contains a branch.
 	IsBranchName(ctx context.Context, name string) bool
 	HasBranch(ctx context.Context, repository, branch string) bool
+	// Identity returns the author of commits in a repository of the operator, by the
+	// configuration of the repository and of the account, such as Ann and ann@work.example;
+	// empty if git knows none.
+	Identity(ctx context.Context, repository string, env []string) (name, email string)
 }
 
 // Run is the part of a machine that belongs to a run. The calls are sequential, except for

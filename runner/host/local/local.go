@@ -372,6 +372,10 @@ func (Machine) HasBranch(ctx context.Context, repository, branch string) bool {
 	return git.HasBranch(ctx, repository, branch)
 }
 
+func (Machine) Identity(ctx context.Context, repository string, env []string) (name, email string) {
+	return git.Identity(ctx, repository, env)
+}
+
 func exists(path string) bool {
 	_, err := os.Lstat(path)
 	return err == nil

@@ -1,6 +1,7 @@
 package git
 
 import (
+	"bytes"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -377,4 +378,22 @@ func HasBranch(ctx context.Context, dir, name string) bool {
 	)
 	_, err := Run(show, maxMemory)
 	return err == nil
+}
+
+// Identity returns the author of commits in a repository of the operator in dir, by the
+// configuration of the repository and of the account whose environment is env.
+func Identity(ctx context.Context, dir string, env []string) (name, email string) {
+	return configured(ctx, dir, env, "user.name"), configured(ctx, dir, env, "user.email")
+}
+
+// configured reads a value of git's configuration; empty if there is none.
+func configured(ctx context.Context, dir string, env []string, key string) string {
+	cmd := plainGit(ctx, dir, "-c", "safe.directory=*", "config", "--get", key)
+	var value bytes.Buffer
+	cmd.Stdout = &value
+	cmd.Env = env
+	if _, err := Run(cmd, maxMemory); err != nil {
+		return ""
+	}
+	return strings.TrimSpace(value.String())
 }

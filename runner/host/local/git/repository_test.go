@@ -1,6 +1,8 @@
 package git
 
 import (
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -162,4 +164,35 @@ func TestRepoRoot(t *testing.T) {
 		test.Equal(t, from+": error and root", []any{err, got}, []any{nil, filepath.Join(dir, want)})
 	}
 	wantCode(t, test.Err(Root(filepath.Join(dir, "none"))), files.CodeFailed)
+}
+
+// The author of commits is that of the repository, which may have its own, or one that the
+// account has for a folder.
+func TestIdentity(t *testing.T) {
+	home := t.TempDir()
+	own := filepath.Join(home, "own")
+	work := filepath.Join(home, "work", "shop")
+	env := []string{"PATH=" + os.Getenv("PATH"), "HOME=" + home, "GIT_CONFIG_NOSYSTEM=1"}
+	git := func(args ...string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), "git", args...)
+		cmd.Env = env
+		test.Run(t, cmd)
+	}
+	for _, dir := range []string{own, work} {
+		git("init", "-q", dir)
+	}
+	expect := func(dir, wantName, wantEmail string) {
+		t.Helper()
+		name, email := Identity(t.Context(), dir, env)
+		test.Equal(t, "the author in "+dir, name+" <"+email+">", wantName+" <"+wantEmail+">")
+	}
+	expect(own, "", "")
+	git("config", "--global", "user.name", "Ann")
+	git("config", "--global", "user.email", "ann@home.example")
+	git("config", "--global", "includeIf.gitdir:"+filepath.Join(home, "work")+"/.path", filepath.Join(home, "atwork"))
+	git("config", "--file", filepath.Join(home, "atwork"), "user.email", "ann@work.example")
+	git("-C", own, "config", "user.email", "ann@own.example")
+	expect(own, "Ann", "ann@own.example")
+	expect(work, "Ann", "ann@work.example")
 }

@@ -190,6 +190,9 @@ func (a *Agents) spawn(ctx context.Context, s Settings) (Agent, error) {
 	if err := a.directoryFree(ctx, s); err != nil {
 		return Agent{}, err
 	}
+	if err := a.branchFree(ctx, s); err != nil {
+		return Agent{}, err
+	}
 	if err := a.limits(ctx, now); err != nil {
 		return Agent{}, err
 	}

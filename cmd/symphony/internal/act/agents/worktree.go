@@ -29,6 +29,10 @@ type Worktree struct {
 	Source string `json:"source"` // the operator's repository, which is only read
 	Branch string `json:"branch"` // of the agent's work
 	Base   string `json:"base"`   // a branch of Source, where the work begins
+	// Name and Email are the operator's in that repository, which may have its own; empty if
+	// git knows none there.
+	Name  string `json:"name,omitempty"`
+	Email string `json:"email,omitempty"`
 }
 
 const (
@@ -72,6 +76,7 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 		return err
 	}
 	w.Source = dirs.Root
+	w.Name, w.Email = machine.Identity(ctx, top, host.Scrub(p.Environ(), host.GitRepositoryVars...))
 	if w.Base == "" {
 		at, err := machine.Inspect(ctx, host.WorkspaceRequest{Path: top})
 		if err != nil {
@@ -140,6 +145,37 @@ func (w Worktree) check(ctx context.Context, machine host.Local) error {
 	return nil
 }
 
+// branchFree refuses a branch that a live agent has, or one whose worktree is kept: only one of
+// the two could deliver it.
+func (a *Agents) branchFree(ctx context.Context, s Settings) error {
+	if s.Worktree == nil {
+		return nil
+	}
+	known, err := a.DB.Clients.FreeAgents(ctx)
+	if err != nil {
+		return err
+	}
+	for _, run := range known {
+		other, err := a.agent(run)
+		if err != nil {
+			return err
+		}
+		theirs := other.Settings.Worktree
+		if theirs == nil || theirs.Source != s.Worktree.Source || theirs.Branch != s.Worktree.Branch {
+			continue
+		}
+		if run.Outcome != "" && !other.HasWorktree() {
+			continue
+		}
+		return reconcile.NewError(
+			CodeConflict,
+			fmt.Sprintf("agent %s has the branch %s of %s", run.Identifier, theirs.Branch, theirs.Source),
+			"choose another branch, or leave branch out",
+		)
+	}
+	return nil
+}
+
 // setWorktree lets the worker clone and confine as for an issue.
 func (s Settings) setWorktree(c *runner.Config) {
 	if s.Worktree == nil {
@@ -149,8 +185,13 @@ func (s Settings) setWorktree(c *runner.Config) {
 	c.Policy.Project = worktreeProject
 	c.KeepRemoved = keepFor
 	c.Repository = runner.Repository{
-		Repository: host.Repository{URL: s.Worktree.Source, Base: s.Worktree.Base},
-		Branch:     branchName(s.Worktree.Branch),
+		Repository: host.Repository{
+			URL:   s.Worktree.Source,
+			Base:  s.Worktree.Base,
+			Name:  s.Worktree.Name,
+			Email: s.Worktree.Email,
+		},
+		Branch: branchName(s.Worktree.Branch),
 	}
 }
 
