@@ -173,17 +173,21 @@ func LockedError(h *state.Holder) *reconcile.Error {
 // unlistedKey is set in the database of a project that RegisterProject leaves out.
 const unlistedKey = "unlisted"
 
-// KeepUnlisted keeps a project out of the lists of the account for good, unless its state
-// directory is in the default place. The project of a demo needs no schedule, so that no view
-// should miss one.
+// KeepUnlisted keeps the project of a demo out of the lists of the account for good.
 func KeepUnlisted(ctx context.Context, db *state.DB) error {
 	return db.SetMeta(ctx, unlistedKey, "yes")
+}
+
+// IsUnlisted reports whether the project is a demo's, which needs no schedule.
+func IsUnlisted(ctx context.Context, db *state.DB) (bool, error) {
+	_, unlisted, err := db.Meta(ctx, unlistedKey)
+	return unlisted, err
 }
 
 // RegisterProject records a state directory that is not in the default place, so that symphony
 // projects finds it.
 func RegisterProject(ctx context.Context, p *Project, db *state.DB) error {
-	_, unlisted, err := db.Meta(ctx, unlistedKey)
+	unlisted, err := IsUnlisted(ctx, db)
 	if err != nil || unlisted {
 		return err
 	}

@@ -42,6 +42,7 @@ type Facts struct {
 	// lastPlaces are where the last runs of waiting claims worked, by the ids of their issues.
 	lastPlaces map[string]state.Place
 	rhythm     wiring.Rhythm // of the schedule
+	demo       bool          // the project needs no schedule
 }
 
 // Open opens the database. Where the command line named only a state directory, Open also finds
@@ -112,7 +113,8 @@ func (f *Facts) readAlerts(ctx context.Context) error {
 		return err
 	}
 	f.Schedule = f.rhythm.Alive || wiring.Looping(f.Project.StateDir)
-	return nil
+	f.demo, err = wiring.IsUnlisted(ctx, f.DB)
+	return err
 }
 
 // readBlock returns the block that matters most: the tracker's and the machine's, then the

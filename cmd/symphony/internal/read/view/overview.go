@@ -64,6 +64,8 @@ type Overview struct {
 	// is read with Options.Health alone; nil if there is no database.
 	Handovers *state.Handovers `json:"-"`
 
+	// Demo is set for the project of a demo, which needs no schedule.
+	Demo bool `json:"-"`
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
 	// listsWatched: Rows contains the issues in review, too.

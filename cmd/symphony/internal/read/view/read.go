@@ -66,6 +66,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		NextPass:     f.NextPass,
 		Project:      f.ProjectRow(),
 		Hosts:        []HostRow{},
+		Demo:         f.demo,
 		scheduledAt:  f.rhythm.Last.StartedAt,
 		obstacle:     f.Obstacle(),
 	}
@@ -122,6 +123,7 @@ func (f *Facts) alerts(ctx context.Context) (Overview, error) {
 		ProjectBlock: f.Block,
 		Schedule:     f.Schedule,
 		Project:      f.ProjectRow(),
+		Demo:         f.demo,
 		scheduledAt:  f.rhythm.Last.StartedAt,
 	}, nil
 }

@@ -126,7 +126,7 @@ func (v *Verdict) add(level Level, brief, more string) {
 // notTicking is why nothing runs passes; empty if something does.
 func (v Overview) notTicking() string {
 	switch {
-	case v.Schedule:
+	case v.Schedule, v.Demo:
 		return ""
 	case v.LastPass == nil:
 		return "no pass has run yet"

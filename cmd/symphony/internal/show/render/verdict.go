@@ -109,6 +109,8 @@ func activityText(all []view.Overview) string {
 func scheduleText(v view.Overview) string {
 	next := v.NextPass
 	switch {
+	case !v.Schedule && v.Demo:
+		return "a demo needs no schedule"
 	case !v.Schedule:
 		return "run symphony tick or symphony schedule install"
 	case next == nil:
