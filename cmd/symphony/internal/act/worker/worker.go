@@ -210,7 +210,7 @@ func (h *OwnRun) carryOut(
 	secret []byte,
 	redactor *agent.Redactor,
 	log *slog.Logger,
-) (err error) {
+) error {
 	dir := host.RunDir(p.StateDir, h.Run.ID)
 	cfg, err := h.readWorkflow(dir, p, secret)
 	if err != nil {
@@ -258,20 +258,32 @@ func (h *OwnRun) carryOut(
 		Log:      log,
 		Redactor: redactor,
 	}
-	if h.Run.Host != "" {
-		far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
-		if err != nil {
-			return err
-		}
-		far.run.LostAfter = config.Policy.LostAfter
-		worker.Account = nil
-		worker.Reach = far.reach
-		defer func() {
-			if err == nil {
-				far.forget(ctx, h.Run)
-			}
-		}()
+	if h.Run.Host == "" {
+		return h.work(ctx, p, cfg, worker)
 	}
+	far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
+	if err != nil {
+		return err
+	}
+	far.run.LostAfter = config.Policy.LostAfter
+	worker.Account = nil
+	worker.Reach = far.reach
+	if err := h.work(ctx, p, cfg, worker); err != nil {
+		return err // a later worker needs the record of the daemon to end the run
+	}
+	far.forget(ctx, h.Run)
+	return nil
+}
+
+// work lets the worker carry the run out, and notifies operators of its requests. It returns an
+// error if the outcome of the run is not stored.
+func (h *OwnRun) work(
+	ctx context.Context,
+	p *wiring.Project,
+	cfg *workflow.Config,
+	worker *runner.Worker,
+) error {
+	log := worker.Log
 	var stopNotifier func()
 	worker.Attend, stopNotifier = pass.Notifier{
 		P:       p,
