@@ -229,14 +229,47 @@ func (h *OwnRun) carryOut(
 		return err
 	}
 	cfg = cfg.ForIssue(h.Run.Issue.Labels, byOperators, h.model)
-	config := wiring.RunnerConfig(p, cfg)
-	config.WritableRoots, err = wiring.WritableRoots(ctx, p, cfg)
+	worker, err := h.newWorker(ctx, p, cfg, tracker, redactor, log)
 	if err != nil {
 		return err
 	}
+	if h.Run.Host == "" {
+		return h.work(ctx, p, cfg, worker)
+	}
+	config := worker.Here.Config
+	far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
+	if err != nil {
+		return err
+	}
+	far.run.LostAfter = config.Policy.LostAfter
+	worker.Account = nil
+	worker.Reach = far.reach
+	if err := h.work(ctx, p, cfg, worker); err != nil {
+		return err // a later worker needs the record of the daemon to end the run
+	}
+	far.forget(ctx, h.Run)
+	return nil
+}
+
+// newWorker returns the worker of the run, which works on this machine. The configuration
+// contains the changes of agent.by_label.
+func (h *OwnRun) newWorker(
+	ctx context.Context,
+	p *wiring.Project,
+	cfg *workflow.Config,
+	tracker *reconcile.TrackerAdapter,
+	redactor *agent.Redactor,
+	log *slog.Logger,
+) (*runner.Worker, error) {
+	config := wiring.RunnerConfig(p, cfg)
+	roots, err := wiring.WritableRoots(ctx, p, cfg)
+	if err != nil {
+		return nil, err
+	}
+	config.WritableRoots = roots
 	config.RootsAreReal = h.Run.Host == ""
 	account := wiring.OpenAccount(p, cfg.Codex.Home)
-	worker := &runner.Worker{
+	return &runner.Worker{
 		Here: runner.Place{
 			Machine:  host.WithCrashPoints(wiring.NewWorkersMachine(p.Env, p.StateDir, account.Dir, h.logins)),
 			StateDir: p.StateDir,
@@ -250,29 +283,14 @@ func (h *OwnRun) carryOut(
 		Forge:    wiring.NewForge(p, cfg, h.DB),
 		Account:  account,
 		Alive:    h.Alive,
-		Dir:      dir,
+		Dir:      host.RunDir(p.StateDir, h.Run.ID),
 		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,
 		Boot:     h.Run.Worker.Boot,
 		Log:      log,
 		Redactor: redactor,
-	}
-	if h.Run.Host == "" {
-		return h.work(ctx, p, cfg, worker)
-	}
-	far, err := h.newDaemon(ctx, p, cfg.Worker, config.Repository.Repository, log)
-	if err != nil {
-		return err
-	}
-	far.run.LostAfter = config.Policy.LostAfter
-	worker.Account = nil
-	worker.Reach = far.reach
-	if err := h.work(ctx, p, cfg, worker); err != nil {
-		return err // a later worker needs the record of the daemon to end the run
-	}
-	far.forget(ctx, h.Run)
-	return nil
+	}, nil
 }
 
 // work lets the worker carry the run out, and notifies operators of its requests. It returns an
