@@ -266,27 +266,20 @@ did not pass.
 // deliver delivers the commits of an issue, or verifies them first, and waits for the end of
 // that unless the command says otherwise.
 func deliver(ctx context.Context, w *term.Env, p *wiring.Project, command operate.Delivery) error {
-	r, err := operate.Deliver(ctx, p, command)
-	switch {
-	case !w.JSON:
-		printPass(w, r.Pass)
-	case err == nil:
-		w.PrintJSON(r.JSON())
+	calls := operate.DeliveryCalls{
+		Passed: func(r operate.Result) { printPass(w, r.Pass) },
+		Ended:  func(run reconcile.Run) { render.RunEnd(w, p, run) },
 	}
-	if err != nil || command.NoWait {
-		return err
+	if w.JSON {
+		calls = operate.DeliveryCalls{
+			Started: func(r operate.Result) { w.PrintJSON(r.JSON()) },
+		}
 	}
-	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	r, err := operate.Deliver(ctx, p, command, calls)
 	if err != nil {
 		return err
 	}
-	if !w.JSON {
-		render.RunEnd(w, p, run)
-	}
-	if err := pass.WaitSettled(ctx, p, run); err != nil {
-		return err
-	}
-	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
+	if r.Undelivered() != nil { // the end of the run says why
 		return exit.Only(exit.Failed)
 	}
 	return nil

@@ -39,48 +39,86 @@ func (c Delivery) atOnce(int) int {
 func (c Delivery) waits() bool { return !c.NoWait }
 
 func (c Delivery) do(ctx context.Context, p *wiring.Project, runPass passRunner) (Done, error) {
-	r, err := deliver(ctx, p, c, runPass)
-	done := Done{r, r.JSON()}
-	if err != nil || c.NoWait {
-		return done, err
-	}
-	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	r, err := deliver(ctx, p, c, DeliveryCalls{}, runPass)
+	done := Done{r.Result, r.JSON()}
 	if err != nil {
 		return done, err
 	}
-	if err := pass.WaitSettled(ctx, p, run); err != nil {
-		return done, err
+	return done, r.Undelivered()
+}
+
+// DeliveryCalls are functions that Deliver calls. Each may be nil.
+type DeliveryCalls struct {
+	Passed  func(Result)        // after the pass, even if it failed or started no run
+	Started func(Result)        // the pass started the run that the result names
+	Ended   func(reconcile.Run) // before the run is settled
+}
+
+// DeliveryResult is the outcome of a Delivery.
+type DeliveryResult struct {
+	Result
+	Run *reconcile.Run // the delivery run after its end; nil if nothing waited for it
+}
+
+// Undelivered returns an error if the delivery run ended without delivering the commits.
+func (r DeliveryResult) Undelivered() error {
+	run := r.Run
+	if run == nil || run.Outcome == reconcile.Succeeded && !run.Delivery.Handover.Refused() {
+		return nil
 	}
-	if run.Outcome != reconcile.Succeeded || run.Delivery.Handover.Refused() {
-		return done, reconcile.NewError(
-			cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
-			run.Identifier+" was not delivered",
-			"symphony show "+run.Identifier+" explains it",
-		)
-	}
-	return done, nil
+	return reconcile.NewError(
+		cmp.Or(run.ErrorCode, run.Delivery.Code, "verify_failed"),
+		run.Identifier+" was not delivered",
+		"symphony show "+run.Identifier+" explains it",
+	)
 }
 
 // Deliver starts a run without an agent that verifies and pushes the commits of an issue, and
-// hands it over. It does not wait for the end of the run, which the result names. If the pass
-// starts no run, Deliver returns its result with the error not_started.
-func Deliver(ctx context.Context, p *wiring.Project, c Delivery) (Result, error) {
-	return deliver(ctx, p, c, pass.Run)
+// hands it over. It waits for the end of the run unless NoWait is set. If the pass starts no
+// run, Deliver returns the pass with the error not_started.
+func Deliver(
+	ctx context.Context,
+	p *wiring.Project,
+	c Delivery,
+	calls DeliveryCalls,
+) (DeliveryResult, error) {
+	return deliver(ctx, p, c, calls, pass.Run)
 }
 
-func deliver(ctx context.Context, p *wiring.Project, c Delivery, runPass passRunner) (Result, error) {
+func deliver(
+	ctx context.Context,
+	p *wiring.Project,
+	c Delivery,
+	calls DeliveryCalls,
+	runPass passRunner,
+) (DeliveryResult, error) {
 	o := newOperation(
 		p,
 		reconcile.Command{Verb: c.Verb, UnverifiedBy: c.UnverifiedBy},
 		runPass,
 	)
-	err := o.carryOut(ctx, c.Issue, func() error { return o.deliver(ctx) })
-	return o.result, err
+	err := o.carryOut(ctx, c.Issue, func() error { return o.startDelivery(ctx) })
+	r := DeliveryResult{Result: o.result}
+	orNothing(calls.Passed)(r.Result)
+	if err != nil {
+		return r, err
+	}
+	orNothing(calls.Started)(r.Result)
+	if c.NoWait {
+		return r, nil
+	}
+	run, err := pass.WaitForRun(ctx, p, r.RunID)
+	if err != nil {
+		return r, err
+	}
+	r.Run = &run
+	orNothing(calls.Ended)(run)
+	return r, pass.WaitSettled(ctx, p, run)
 }
 
-// deliver stores the command, runs a pass for it, and finds the delivery run that was started
-// since. Its error is not_started if there is none.
-func (o *operation) deliver(ctx context.Context) error {
+// startDelivery stores the command, runs a pass for it, and finds the delivery run that was
+// started since. Its error is not_started if there is none.
+func (o *operation) startDelivery(ctx context.Context) error {
 	if err := o.claimAgain(ctx); err != nil {
 		return err
 	}

@@ -82,8 +82,8 @@ func TestDeliveryBeforeAnotherRun(t *testing.T) {
 				}
 				return pass.Result{}, nil
 			}
-			command := Delivery{Verb: reconcile.VerbDeliver, Issue: "A-1"}
-			r, err := deliver(t.Context(), p, command, runPass)
+			command := Delivery{Verb: reconcile.VerbDeliver, Issue: "A-1", NoWait: true}
+			r, err := deliver(t.Context(), p, command, DeliveryCalls{}, runPass)
 			test.Equal(t, "the run", r.RunID, c.want)
 			test.Equal(t, "it has not started", err != nil, c.want == "")
 			test.OK(t, db.Close())
