@@ -65,23 +65,38 @@ func StartIssue(ctx context.Context, p *wiring.Project, c Start) (Result, error)
 		r.RunID = r.Pass.Applied[i].RunID
 		return r, nil
 	}
-	claim, err := claimOf(context.WithoutCancel(ctx), p, issue.ID)
+	r.RunID, err = runInstead(context.WithoutCancel(ctx), p, c, issue, r.Pass)
 	if err != nil {
 		return r, err
 	}
+	r.Effect = []string{issue.Identifier + " is already running"}
+	return r, nil
+}
+
+// runInstead returns the run that works on the issue already, after a pass that started none.
+// Its error is not_started if there is none, or if it can't have the model of the command.
+func runInstead(
+	ctx context.Context,
+	p *wiring.Project,
+	c Start,
+	issue *reconcile.Issue,
+	did pass.Result,
+) (runID string, err error) {
+	claim, err := claimOf(ctx, p, issue.ID)
+	if err != nil {
+		return "", err
+	}
 	if claim == nil || claim.Status != reconcile.Running {
-		return r, notStarted(issue, r.Pass, claim)
+		return "", notStarted(issue, did, claim)
 	}
 	if c.Model != "" {
-		return r, reconcile.NewError(
+		return "", reconcile.NewError(
 			"not_started",
 			issue.Identifier+" is already running, and a run keeps its model",
 			"symphony stop "+issue.Identifier+" first",
 		)
 	}
-	r.RunID = claim.RunID
-	r.Effect = []string{issue.Identifier + " is already running"}
-	return r, nil
+	return claim.RunID, nil
 }
 
 func startsRun(a reconcile.Applied) bool {

@@ -79,15 +79,15 @@ func waitFor(ctx context.Context, p *wiring.Project, o WaitOptions) (v detail.Is
 			ref = v.Issue.ID
 		}
 		// Without the tracker's answer, only a new release shows how an unclaimed issue ended.
-		if ask || v.Claim != nil || err == nil && v.Released != nil && v.Released.At.After(began) {
-			if !v.GoesOn() {
-				return v, nil
-			}
-			now := string(v.Status) + v.Why.Code
-			if now != last {
-				last = now
-				o.Status(v)
-			}
+		wasReleased := err == nil && v.Released != nil && v.Released.At.After(began)
+		isKnown := ask || v.Claim != nil || wasReleased
+		if isKnown && !v.GoesOn() {
+			return v, nil
+		}
+		now := string(v.Status) + v.Why.Code
+		if isKnown && now != last {
+			last = now
+			o.Status(v)
 		}
 		if !wiring.Sleep(ctx, waitStep) {
 			return v, ctx.Err()
