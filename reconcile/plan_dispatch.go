@@ -158,46 +158,62 @@ func (d *dispatch) take(state string) {
 // contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose
 // issue is blocked by another is released, and becomes a candidate again.
 func (d *dispatch) contenders() []contender {
-	p := d.planner
-	var list []contender
-	for _, c := range p.byAge() {
-		if c.Status != Waiting || !p.eligible[c.IssueID] || c.DueAt.After(p.s.Now) && !p.s.atOnce(c.IssueID) {
+	retries := d.dueRetries()
+	isBlocked := func(c contender) bool {
+		_, blocked := d.s.blockers(c.issue)
+		return blocked && c.issue.Malformed == ""
+	}
+	for _, c := range retries {
+		if isBlocked(c) {
+			d.release(*c.claim, SkipBlockedBy, "a blocker is open")
+		}
+	}
+	list := slices.Concat(slices.DeleteFunc(retries, isBlocked), d.unclaimed())
+	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
+	for _, b := range d.dispatchBlocks() {
+		slices.SortStableFunc(
+			list,
+			func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) },
+		)
+	}
+	return list
+}
+
+// dueRetries lists the waiting claims that may start now.
+func (d *dispatch) dueRetries() (list []contender) {
+	for _, c := range d.byAge() {
+		isDue := !c.DueAt.After(d.s.Now) || d.s.atOnce(c.IssueID)
+		if c.Status != Waiting || !d.eligible[c.IssueID] || !isDue {
 			continue
 		}
 		issue := c.Issue
-		issue.Malformed = p.s.Tracker.ByID[c.IssueID].Malformed
-		if _, blocked := p.s.blockers(issue); blocked && issue.Malformed == "" {
-			p.release(*c, SkipBlockedBy, "a blocker is open")
-			continue
-		}
+		issue.Malformed = d.s.Tracker.ByID[c.IssueID].Malformed
 		list = append(list, contender{issue: issue, claim: c})
 	}
+	return list
+}
+
+// unclaimed lists the candidates without a claim, each once.
+func (d *dispatch) unclaimed() (list []contender) {
 	seen := map[string]bool{}
-	for _, issue := range p.s.Tracker.Candidates {
-		if seen[issue.ID] || p.claims[issue.ID] != nil || !p.s.concerns(issue.ID) {
+	for _, issue := range d.s.Tracker.Candidates {
+		if seen[issue.ID] || d.claims[issue.ID] != nil || !d.s.concerns(issue.ID) {
 			continue
 		}
-		if p.s.Tracker.Refreshed[issue.ID] {
+		if d.s.Tracker.Refreshed[issue.ID] {
 			// The two requests may have seen the issue at different moments. An issue that the
 			// refresh released must not start here.
-			refreshed, visible := p.s.Tracker.ByID[issue.ID]
+			refreshed, visible := d.s.Tracker.ByID[issue.ID]
 			if !visible || refreshed.Elsewhere {
 				continue
 			}
 			issue = refreshed
 		}
-		if issue.Malformed == "" && (issue.Archived || !p.s.Policy.Active(issue.State)) {
+		if issue.Malformed == "" && (issue.Archived || !d.s.Policy.Active(issue.State)) {
 			continue
 		}
 		seen[issue.ID] = true
 		list = append(list, contender{issue: issue})
-	}
-	slices.SortStableFunc(list, func(a, b contender) int { return CompareIssues(a.issue, b.issue) })
-	for _, b := range p.dispatchBlocks() {
-		slices.SortStableFunc(
-			list,
-			func(x, y contender) int { return x.lastProbe(*b).Compare(y.lastProbe(*b)) },
-		)
 	}
 	return list
 }
@@ -430,71 +446,17 @@ func (d *dispatch) waitsForItself(issue Issue) bool {
 
 // start makes the contender's claim running and adds the dispatch of its run.
 func (d *dispatch) start(c contender) {
-	s := &d.s
-	claim := Claim{
-		IssueID:    c.issue.ID,
-		Identifier: c.issue.Identifier,
-		Project:    s.Policy.Project,
-		ClaimedAt:  s.Now,
-	}
+	host, _, _ := d.chooseHost(c)
+	claim := d.s.startedClaim(c)
+	change := d.put(claim)
+	change.Insert = d.s.newRun(claim, host)
+	d.occupy(c, host)
 	reason := ""
 	if c.claim != nil {
-		claim = *c.claim
 		reason = string(c.claim.Kind)
 	}
-	claim.Status = Running
-	claim.Issue = c.issue
-	claim.DueAt = time.Time{}
-	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
-	root := claim.WorkspaceRoot
-	host, _, _ := d.chooseHost(c)
-	if host != "" {
-		root = cmp.Or(s.remoteWorkspace(c.issue.ID).Root, s.Policy.RemoteRoot)
-	}
-	claim.Runs++
-	change := d.put(claim)
-	change.Insert = &Run{
-		Kind:          AgentRun,
-		IssueID:       c.issue.ID,
-		Identifier:    c.issue.Identifier,
-		Attempt:       claim.Attempt,
-		Phase:         Starting,
-		Issue:         c.issue,
-		Fingerprint:   c.issue.Fingerprint(),
-		StartedAt:     s.Now,
-		WorkspaceRoot: root,
-		Host:          host,
-	}
-	if claim.Delivery.Handover.Refused() {
-		change.Insert.Delivery.Handover = claim.Delivery.Handover
-	}
-	d.take(c.issue.State)
-	d.onHost[host]++
-	if b, blocked := s.RemoteBlocks[host]; blocked {
-		change.RemoteBlocks = d.s.setRemoteBlock(host, b.Tried(s.Now))
-		reason = "probe"
-	}
-	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
-		d.block = blocks[0].obstacle(c.issue.Identifier)
-	}
-	if slots := s.Account.Slots; slots != nil {
-		s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
-	}
-	var probed *Block
-	if b := s.Account.Block; b != nil && host == "" {
-		next := b.Tried(s.Now)
-		read := *b
-		if s.isWanted(c) {
-			read.NextTry = time.Time{} // whenever the next try is due
-		}
-		s.Account.Block = &next
-		probed = &read
-		reason = "probe"
-	}
-	if b := s.AgentBlock; b != nil && b.stopsRunsOn(host) {
-		next := b.Tried(s.Now)
-		s.AgentBlock = &next
-		change.AgentBlock = &next
+	probed, tests := d.s.testBlocks(c, host, change)
+	if tests {
 		reason = "probe"
 	}
 	d.plan.Actions = append(d.plan.Actions, Action{
@@ -505,6 +467,90 @@ func (d *dispatch) start(c contender) {
 		Change:     change,
 		Probe:      probed,
 	})
+}
+
+// startedClaim returns the contender's claim with a run that is starting; a new claim for a
+// candidate.
+func (s *Snapshot) startedClaim(c contender) Claim {
+	claim := Claim{
+		IssueID:    c.issue.ID,
+		Identifier: c.issue.Identifier,
+		Project:    s.Policy.Project,
+		ClaimedAt:  s.Now,
+	}
+	if c.claim != nil {
+		claim = *c.claim
+	}
+	claim.Status = Running
+	claim.Issue = c.issue
+	claim.DueAt = time.Time{}
+	claim.WorkspaceRoot = cmp.Or(claim.WorkspaceRoot, s.Policy.WorkspaceRoot)
+	claim.Runs++
+	return claim
+}
+
+// newRun returns the run of a claim that is starting, on a host or on this machine.
+func (s *Snapshot) newRun(claim Claim, host string) *Run {
+	root := claim.WorkspaceRoot
+	if host != "" {
+		root = cmp.Or(s.remoteWorkspace(claim.Issue.ID).Root, s.Policy.RemoteRoot)
+	}
+	run := &Run{
+		Kind:          AgentRun,
+		IssueID:       claim.Issue.ID,
+		Identifier:    claim.Issue.Identifier,
+		Attempt:       claim.Attempt,
+		Phase:         Starting,
+		Issue:         claim.Issue,
+		Fingerprint:   claim.Issue.Fingerprint(),
+		StartedAt:     s.Now,
+		WorkspaceRoot: root,
+		Host:          host,
+	}
+	if claim.Delivery.Handover.Refused() {
+		run.Delivery.Handover = claim.Delivery.Handover
+	}
+	return run
+}
+
+// occupy takes the slots of the contender's run. If the run tests whether a block is over, the
+// block stops the next contenders.
+func (d *dispatch) occupy(c contender, host string) {
+	d.take(c.issue.State)
+	d.onHost[host]++
+	if slots := d.s.Account.Slots; slots != nil {
+		d.s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}
+	}
+	if blocks := d.dispatchBlocks(); len(blocks) > 0 && d.block == nil {
+		d.block = blocks[0].obstacle(c.issue.Identifier)
+	}
+}
+
+// testBlocks notes in the snapshot and in the change of a dispatch that the run tests the
+// blocks of its host, of the account and of the agent. probed is the account's block as the
+// account has to know it; nil if the run does not test it.
+func (s *Snapshot) testBlocks(c contender, host string, change *Change) (probed *Block, tests bool) {
+	if b, blocked := s.RemoteBlocks[host]; blocked {
+		change.RemoteBlocks = s.setRemoteBlock(host, b.Tried(s.Now))
+		tests = true
+	}
+	if b := s.Account.Block; b != nil && host == "" {
+		next := b.Tried(s.Now)
+		read := *b
+		if s.isWanted(c) {
+			read.NextTry = time.Time{} // whenever the next try is due
+		}
+		s.Account.Block = &next
+		probed = &read
+		tests = true
+	}
+	if b := s.AgentBlock; b != nil && b.stopsRunsOn(host) {
+		next := b.Tried(s.Now)
+		s.AgentBlock = &next
+		change.AgentBlock = &next
+		tests = true
+	}
+	return probed, tests
 }
 
 // unsavedSkips reports the workspaces of finished issues that are kept because of unsaved

@@ -10,48 +10,63 @@ import (
 // B).
 func (p *planner) refresh() {
 	for _, c := range p.byAge() {
-		if !p.s.Tracker.Refreshed[c.IssueID] {
-			continue
-		}
-		issue, visible := p.s.Tracker.ByID[c.IssueID]
-		if issue.Malformed != "" && p.s.Policy.Terminal(issue.State) {
-			issue = lastReadable(*c, issue) // its state is enough to end the work on it
-		}
-		reason, message := p.s.Policy.StopReason(issue, visible)
-		if reason != "" && c.Delivery.WaitsForAgent && c.Status != Running {
-			p.update(p.put(p.s.deliverAnyway(*c)))
-			c = p.claims[c.IssueID]
-		}
-		switch {
-		case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
-			p.noteUnreadable(*c, issue)
-			p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
-		case reason == "":
-			back := !p.s.Policy.Active(c.Issue.State)
-			p.stillActive(p.renew(*c, issue), issue, back)
-		case c.delivering(),
-			c.Status != Running && c.Delivery.Due && (p.s.undelivered(*c) || reason != StopTerminal):
-			// The claim stays until its commits are pushed, also while the workflow delivers
-			// nothing.
-			if visible {
-				p.renew(*c, issue)
-			}
-		case c.Status == Running && !p.handingOver(*c, issue, visible):
-			p.stop(*c, reason, nil)
-		case c.Status == Running, p.unverifiedHost(c.IssueID) != "", c.stays(issue, reason):
-			if visible {
-				p.renew(*c, issue)
-			}
-		case c.Status == Waiting && reason == StopInactive && c.Delivery.Handover.AsksHelp():
-			next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
-			p.act(ActHold, next, HoldNeedsHelp, next.HoldMessage+"; "+next.HoldEnds(), p.put(next))
-		default:
-			p.release(*c, c.releaseReason(reason), message)
-			if reason == StopTerminal {
-				p.removeWorkspace(c.IssueID)
-			}
+		if p.s.Tracker.Refreshed[c.IssueID] {
+			p.refreshClaim(c)
 		}
 	}
+}
+
+// refreshClaim compares a claim with the tracker's record of its issue.
+func (p *planner) refreshClaim(c *Claim) {
+	issue, visible := p.s.Tracker.ByID[c.IssueID]
+	if issue.Malformed != "" && p.s.Policy.Terminal(issue.State) {
+		issue = lastReadable(*c, issue) // its state is enough to end the work on it
+	}
+	reason, message := p.s.Policy.StopReason(issue, visible)
+	if reason != "" && c.Delivery.WaitsForAgent && c.Status != Running {
+		p.update(p.put(p.s.deliverAnyway(*c)))
+		c = p.claims[c.IssueID]
+	}
+	switch {
+	case issue.Malformed != "": // nothing else is known of it: a run goes on, and none starts
+		p.noteUnreadable(*c, issue)
+		p.eligible[c.IssueID] = c.Status == Waiting && !p.s.undelivered(*c)
+	case reason == "":
+		back := !p.s.Policy.Active(c.Issue.State)
+		p.stillActive(p.renew(*c, issue), issue, back)
+	case c.Status == Running && !c.delivering() && !p.handingOver(*c, issue, visible):
+		p.stop(*c, reason, nil)
+	case p.staysInactive(*c, issue, reason):
+		if visible {
+			p.renew(*c, issue)
+		}
+	case c.Status == Waiting && reason == StopInactive && c.Delivery.Handover.AsksHelp():
+		next := p.s.hold(p.renew(*c, issue), HoldNeedsHelp, c.Delivery.Handover.Blocked)
+		p.act(ActHold, next, HoldNeedsHelp, next.HoldMessage+"; "+next.HoldEnds(), p.put(next))
+	default:
+		p.release(*c, c.releaseReason(reason), message)
+		if reason == StopTerminal {
+			p.removeWorkspace(c.IssueID)
+		}
+	}
+}
+
+// staysInactive reports whether a claim stays although no run of its issue may start any more,
+// for this reason.
+func (p *planner) staysInactive(c Claim, issue Issue, reason string) bool {
+	switch {
+	case c.Status == Running: // it is released when its run has ended
+		return true
+	case p.unverifiedHost(c.IssueID) != "":
+		return true
+	case p.s.undelivered(c):
+		return true
+	case reason == StopTerminal:
+		return false
+	case c.Delivery.Due: // until its commits are pushed, also while the workflow delivers nothing
+		return true
+	}
+	return c.stays(issue, reason)
 }
 
 // lastReadable returns the last readable record of an issue, with the state of the unreadable

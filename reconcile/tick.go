@@ -140,24 +140,29 @@ func (t *tick) load(ctx context.Context) bool {
 // exit between the two. So if a worker is dead and its run is without an outcome, the database
 // is read again.
 func (t *tick) readState(ctx context.Context) error {
-	s := &t.snapshot
 	stored, err := t.Store.State(ctx)
 	if err != nil {
 		return err
 	}
-	s.Liveness = t.probe(ctx, stored.Runs)
-	isDead := func(r Run) bool { return r.Outcome == "" && s.Liveness[r.ID].dead() }
+	liveness := t.probe(ctx, stored.Runs)
+	isDead := func(r Run) bool { return r.Outcome == "" && liveness[r.ID].dead() }
 	if slices.ContainsFunc(stored.Runs, isDead) {
 		stored, err = t.Store.State(ctx)
 		if err != nil {
 			return err
 		}
 	}
-	s.State = stored
+	var today []ModelUse
 	if t.Policy.DailyBudget.Set() {
-		s.Today, err = t.Store.UsedOn(ctx, t.Now())
+		today, err = t.Store.UsedOn(ctx, t.Now())
+		if err != nil {
+			return err
+		}
 	}
-	return err
+	t.snapshot.State = stored
+	t.snapshot.Liveness = liveness
+	t.snapshot.Today = today
+	return nil
 }
 
 const (
