@@ -134,76 +134,140 @@ type fault struct {
 	// of the end of a run; never ClassWorkflow, because the pass that started the run had
 	// found the workflow valid
 	ofRun Class
-	codes string // separated by blanks
+	codes []string
 }
 
 // faults lists the codes that have a class. Other codes are plain failures of a command, or of
 // a run's issue.
 var faults = byCode(
-	fault{ClassUsage, ClassUsage, "usage not_a_terminal token_readable"},
-	fault{ClassLock, ClassLock, "locked"},
+	fault{ClassUsage, ClassUsage, []string{"usage", "not_a_terminal", "token_readable"}},
+	fault{ClassLock, ClassLock, []string{"locked"}},
 	// As the end of a run these are the issue's: the template, for instance, may render for
 	// other issues.
-	fault{
-		ClassWorkflow,
-		ClassIssue,
-		`missing_workflow_file workflow_parse_error workflow_front_matter_not_a_map invalid_config
-		unsupported_key template_parse_error template_render_error env_file_permissions env_file_invalid nested_workflow
-		project_conflict codex_command_unsafe`,
-	},
-	fault{
-		ClassWorkflow,
-		ClassTracker,
-		`unsupported_tracker_kind missing_tracker_api_key missing_tracker_project_slug missing_github_repo
-		tracker_project_not_found tracker_state_not_found tracker_ca_file_invalid command_unusable
-		forge_login forge_moved`,
-	},
-	fault{ClassWorkflow, ClassMachine, "workspace_root_unusable codex_not_found state_conflict"},
-	fault{
-		ClassTracker,
-		ClassTracker,
-		`*_api_request *_api_status *_graphql_errors *_unknown_payload *_missing_end_cursor
-		answer_too_large tracker_endpoint_invalid tracker_error *_rate_limited tracker_unavailable
-		file_read file_malformed file_write tracker_malformed tracker_empty`,
-	},
-	fault{
-		ClassTracker,
-		ClassTracker,
-		"command_key_refused command_failed command_timeout command_answer_invalid",
-	},
-	fault{
-		ClassMachine,
-		ClassMachine,
-		`codex_incompatible sandbox_unavailable agent_auth agent_quota network disk_full login_shell_failed
-		resource_limit state_busy state_corrupt state_dir state_error state_io state_missing state_newer
-		state_outdated state_read
-		state_readonly state_replaced state_unsupported_filesystem state_write`,
-	},
-	fault{ClassMachine, ClassMachine, "repository_unavailable git_identity_missing branch_in_the_way"},
+	fault{ClassWorkflow, ClassIssue, []string{
+		"missing_workflow_file",
+		"workflow_parse_error",
+		"workflow_front_matter_not_a_map",
+		"invalid_config",
+		"unsupported_key",
+		"template_parse_error",
+		"template_render_error",
+		"env_file_permissions",
+		"env_file_invalid",
+		"nested_workflow",
+		"project_conflict",
+		"codex_command_unsafe",
+	}},
+	fault{ClassWorkflow, ClassTracker, []string{
+		"unsupported_tracker_kind",
+		"missing_tracker_api_key",
+		"missing_tracker_project_slug",
+		"missing_github_repo",
+		"tracker_project_not_found",
+		"tracker_state_not_found",
+		"tracker_ca_file_invalid",
+		"command_unusable",
+		"forge_login",
+		"forge_moved",
+	}},
+	fault{ClassWorkflow, ClassMachine, []string{
+		"workspace_root_unusable",
+		"codex_not_found",
+		"state_conflict",
+	}},
+	fault{ClassTracker, ClassTracker, []string{
+		"*_api_request",
+		"*_api_status",
+		"*_graphql_errors",
+		"*_unknown_payload",
+		"*_missing_end_cursor",
+		"answer_too_large",
+		"tracker_endpoint_invalid",
+		"tracker_error",
+		"*_rate_limited",
+		"tracker_unavailable",
+		"file_read",
+		"file_malformed",
+		"file_write",
+		"tracker_malformed",
+		"tracker_empty",
+	}},
+	fault{ClassTracker, ClassTracker, []string{
+		"command_key_refused",
+		"command_failed",
+		"command_timeout",
+		"command_answer_invalid",
+	}},
+	fault{ClassMachine, ClassMachine, []string{
+		"codex_incompatible",
+		"sandbox_unavailable",
+		"agent_auth",
+		"agent_quota",
+		"network",
+		"disk_full",
+		"login_shell_failed",
+		"resource_limit",
+		"state_busy",
+		"state_corrupt",
+		"state_dir",
+		"state_error",
+		"state_io",
+		"state_missing",
+		"state_newer",
+		"state_outdated",
+		"state_read",
+		"state_readonly",
+		"state_replaced",
+		"state_unsupported_filesystem",
+		"state_write",
+	}},
+	fault{ClassMachine, ClassMachine, []string{
+		"repository_unavailable",
+		"git_identity_missing",
+		"branch_in_the_way",
+	}},
 	// As the end of a run it concerns that issue only: it blocks nothing, and is no failure
 	// either.
-	fault{ClassMachine, ClassTracker, "workspace_taken"},
-	fault{
-		ClassMachine,
-		ClassMachine,
-		`host_failed host_lost host_mismatch host_system host_unreachable host_unusable
-		host_unverified host_withdrawn engine_missing`,
-	},
-	fault{
-		ClassIssue,
-		ClassIssue,
-		`delivery_failed delivery_conflict delivery_incomplete invalid_branch branch_checked_out
-		repository_changed git_killed verify_unusable not_verified`,
-	},
-	fault{ClassIssue, ClassIssue, strings.Join(HoldCodes(), " ")},
+	fault{ClassMachine, ClassTracker, []string{"workspace_taken"}},
+	fault{ClassMachine, ClassMachine, []string{
+		"host_failed",
+		"host_lost",
+		"host_mismatch",
+		"host_system",
+		"host_unreachable",
+		"host_unusable",
+		"host_unverified",
+		"host_withdrawn",
+		"engine_missing",
+	}},
+	fault{ClassIssue, ClassIssue, []string{
+		"delivery_failed",
+		"delivery_conflict",
+		"delivery_incomplete",
+		"invalid_branch",
+		"branch_checked_out",
+		"repository_changed",
+		"git_killed",
+		"verify_unusable",
+		"not_verified",
+	}},
+	fault{ClassIssue, ClassIssue, HoldCodes()},
 	// For hooks.on_attention these are warnings, which fail no pass.
-	fault{ClassIssue, ClassIssue, "hook_failed hook_timeout"},
+	fault{ClassIssue, ClassIssue, []string{"hook_failed", "hook_timeout"}},
 )
 
 // passing lists the codes of faults that end by themselves.
 var passing = byCode(
-	fault{codes: `agent_quota network tracker_unavailable *_rate_limited *_api_request command_timeout
-	canceled locked`},
+	fault{codes: []string{
+		"agent_quota",
+		"network",
+		"tracker_unavailable",
+		"*_rate_limited",
+		"*_api_request",
+		"command_timeout",
+		"canceled",
+		"locked",
+	}},
 )
 
 // serverError is the lowest status of an HTTP answer that is the fault of the server.
@@ -232,7 +296,7 @@ func lookUp(table map[string]fault, code string) (fault, bool) {
 func byCode(list ...fault) map[string]fault {
 	all := map[string]fault{}
 	for _, f := range list {
-		for _, code := range strings.Fields(f.codes) {
+		for _, code := range f.codes {
 			if _, twice := all[code]; twice {
 				panic(code + " has two classes")
 			}
