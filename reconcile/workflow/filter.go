@@ -59,39 +59,17 @@ const filterKeys = "tracker.project_slug, tracker.team, tracker.active_states, t
 // key of symphony. It reports false for other keys. Below an unknown section it looks at all
 // keys.
 func (r *frontMatter) refuseFilter(f field) bool {
-	section, word, inSection := cutLast(f.key)
-	known := slices.Contains(r.parents, section)
-	if known && section != "tracker" && section != "tracker.provider" && inSection {
+	section, _, inSection := cutLast(f.key)
+	ofTracker := section == "tracker" || section == "tracker.provider"
+	if inSection && slices.Contains(r.parents, section) && !ofTracker {
 		return false // such as hooks or repository, which choose no issues
 	}
 	isMap := f.node != nil && f.node.Kind == yaml.MappingNode
-	nested := strings.Contains(section, ".")
-	chooses := hasWord(f.key, choosingWords) || inSection && !nested && hasWord(section, choosingSections)
-	use, is := filterOf(word)
-	atTop := !inSection && (!isMap || use == "") // such as filters, but not the section state
-	if inSection && !nested && hasWord(word, narrowingWords) {
-		// such as include in labels.include of the top, but not in docker.labels.include
-		if of, narrows := filterOf(section); narrows {
-			if !hasWord(word, []string{"exclude", "ignore"}) {
-				use = of
-			}
-			is = true
-			chooses = true
-		}
-	}
-	if is && (chooses || atTop) {
-		hint := "remove it: symphony chooses issues by " + filterKeys
-		near := r.suggest(f.key)
-		if near != "" && (use == "" || strings.HasPrefix(f.key, "tracker.")) {
-			use = near
-		}
-		if use != "" {
-			hint = "use " + use + ", or remove it"
-		}
+	if use, is := choosesIssues(f.key, isMap); is {
 		r.invalid(
 			f,
 			"is no key of symphony: without this filter agents would work on every issue in an active state",
-			hint,
+			r.filterHint(f.key, use),
 		)
 		return true
 	}
@@ -109,6 +87,40 @@ func (r *frontMatter) refuseFilter(f field) bool {
 		refused = r.refuseFilter(below) || refused
 	}
 	return refused
+}
+
+// choosesIssues reports whether an unknown key chooses issues in another program, and which key
+// of symphony does the same, empty for none.
+func choosesIssues(key string, isMap bool) (use string, is bool) {
+	section, word, inSection := cutLast(key)
+	use, is = filterOf(word)
+	if !inSection {
+		// such as filters, but not the section state
+		return use, is && (!isMap || use == "" || hasWord(key, choosingWords))
+	}
+	ofTop := !strings.Contains(section, ".")
+	narrowed, narrows := filterOf(section)
+	if ofTop && narrows && hasWord(word, narrowingWords) {
+		// such as include in labels.include of the top, but not in docker.labels.include
+		if hasWord(word, []string{"exclude", "ignore"}) {
+			return use, true
+		}
+		return narrowed, true
+	}
+	return use, is && (hasWord(key, choosingWords) || ofTop && hasWord(section, choosingSections))
+}
+
+// filterHint is what to do about a key that chooses issues in another program. use is the key
+// of symphony that does the same, empty for none.
+func (r *frontMatter) filterHint(key, use string) string {
+	near := r.suggest(key)
+	if near != "" && (use == "" || strings.HasPrefix(key, "tracker.")) {
+		use = near
+	}
+	if use == "" {
+		return "remove it: symphony chooses issues by " + filterKeys
+	}
+	return "use " + use + ", or remove it"
 }
 
 // filterOf reports whether a key contains a word of a filter, such as labels in pickup_labels,

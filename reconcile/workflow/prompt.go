@@ -49,50 +49,12 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 			err = fault(CodeTemplateParse, file, line, fmt.Sprint(r), templateHint)
 		}
 	}()
-	open := parser.Token{} // the comment or raw text that the token is in
-	var counted strings.Builder
-	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
-		isTag := token.Type == parser.TagTokenType
-		source := token.Source
-		if open.Name == "" && isTag && (token.Name == "capture" || token.Name == "endcapture") {
-			source = strings.Replace(source, "capture", captureTag, 1)
-		}
-		counted.WriteString(source)
-		if open.Name == "" && isTag && (token.Name == "for" || token.Name == "tablerow") {
-			counted.WriteString(stepAfter(token))
-		}
-		switch {
-		case open.Name != "":
-			if isTag && token.Name == "end"+open.Name {
-				open = parser.Token{}
-			}
-		case isTag && (token.Name == "comment" || token.Name == "raw"):
-			open = token
-		case isTag && token.Name == "capture" && len(strings.Fields(token.Args)) != 1:
-			return nil, fault(
-				CodeTemplateParse,
-				file,
-				token.SourceLoc.LineNo,
-				"{% capture %} needs one name",
-				templateHint,
-			)
-		case token.Type != parser.TextTokenType:
-			line = token.SourceLoc.LineNo
-			// only for the panic: it also fails for tags that are no expressions
-			_, _ = expressions.Parse(token.Args)
-		}
-	}
-	if open.Name != "" { // the library would silently omit the rest
-		return nil, fault(
-			CodeTemplateParse,
-			file,
-			open.SourceLoc.LineNo,
-			fmt.Sprintf("{%% %s %%} is never closed", open.Name),
-			fmt.Sprintf("add {%% end%s %%}", open.Name),
-		)
+	counted, err := prepareTemplate(body, file, firstLine, &line)
+	if err != nil {
+		return nil, err
 	}
 	line = firstLine
-	template, bad := newEngine().ParseTemplateLocation([]byte(counted.String()), file, firstLine)
+	template, bad := newEngine().ParseTemplateLocation([]byte(counted), file, firstLine)
 	if bad != nil {
 		return nil, fault(
 			CodeTemplateParse,
@@ -111,6 +73,66 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	c.nodes([]render.Node{template.GetRoot()})
 	slices.SortStableFunc(c.problems, func(a, b Warning) int { return a.Line - b.Line })
 	return &Prompt{file: file, template: template, problems: c.problems, lists: c.lists}, nil
+}
+
+// prepareTemplate returns a template with a tag in each loop that counts its passes, and with
+// our own capture. It refuses faults on which the library would be silent. While it parses a
+// tag, *line is the line of the tag.
+func prepareTemplate(body, file string, firstLine int, line *int) (string, error) {
+	open := parser.Token{} // the comment or raw text that the token is in
+	var prepared strings.Builder
+	for _, token := range parser.Scan(body, parser.SourceLoc{LineNo: firstLine}, nil) {
+		isTag := token.Type == parser.TagTokenType
+		if open.Name != "" {
+			prepared.WriteString(token.Source)
+			if isTag && token.Name == "end"+open.Name {
+				open = parser.Token{}
+			}
+			continue
+		}
+		prepared.WriteString(preparedToken(token))
+		switch {
+		case isTag && (token.Name == "comment" || token.Name == "raw"):
+			open = token
+		case isTag && token.Name == "capture" && len(strings.Fields(token.Args)) != 1:
+			return "", fault(
+				CodeTemplateParse,
+				file,
+				token.SourceLoc.LineNo,
+				"{% capture %} needs one name",
+				templateHint,
+			)
+		case token.Type != parser.TextTokenType:
+			*line = token.SourceLoc.LineNo
+			// only for the panic: it also fails for tags that are no expressions
+			_, _ = expressions.Parse(token.Args)
+		}
+	}
+	if open.Name != "" { // the library would silently omit the rest
+		return "", fault(
+			CodeTemplateParse,
+			file,
+			open.SourceLoc.LineNo,
+			fmt.Sprintf("{%% %s %%} is never closed", open.Name),
+			fmt.Sprintf("add {%% end%s %%}", open.Name),
+		)
+	}
+	return prepared.String(), nil
+}
+
+// preparedToken is the source of a token outside of comments and raw text, with the tags of
+// symphony.
+func preparedToken(token parser.Token) string {
+	if token.Type != parser.TagTokenType {
+		return token.Source
+	}
+	switch token.Name {
+	case "capture", "endcapture":
+		return strings.Replace(token.Source, "capture", captureTag, 1)
+	case "for", "tablerow":
+		return token.Source + stepAfter(token)
+	}
+	return token.Source
 }
 
 // maxSteps bounds the passes through loops of a rendering. A million take less than a second.

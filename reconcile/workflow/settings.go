@@ -47,75 +47,98 @@ func (r *values) api(f field, address, hint, key, secret string) {
 	}
 }
 
+// trackerKey is the key to the tracker, as the file or the environment contains it.
+type trackerKey struct {
+	written  string // in the file, or else a reference to the usual variable
+	variable string // that is written, such as LINEAR_API_KEY; empty for none
+	value    string // empty if there is none
+	fromGh   bool   // gh gave the value
+}
+
 // apiKey resolves the key (specification 5.3.1).
 func (r trackerReader) apiKey(f field) {
 	written := r.cfg.Tracker.APIKey.Reveal()
 	if f.node == nil {
+		f.key = "tracker.api_key"
 		written = r.keyVariable()
 	}
-	name, isVar := reference(written)
-	key := written
-	canonical := ""
-	if len(r.tracker.keyVars) > 0 {
-		canonical = r.tracker.keyVars[0]
-	}
-	switch {
-	case isVar:
-		key = r.variable(name, canonical)
-	case slices.Contains(r.tracker.keyVars, written):
-		r.invalid(f, "is the name of a variable, not a key", "write $"+written)
-	case strings.HasPrefix(written, "$"):
-		r.invalid(
-			f,
-			"$ is not followed by the name of a variable",
-			"write $"+cmp.Or(canonical, "NAME")+", or the key itself",
-		)
-		key = ""
-	}
-	r.cfg.Tracker.APIKey = Secret(key)
-	r.cfg.KeyIsLiteral = !isVar && key != ""
+	key := r.findKey(written)
+	r.cfg.Tracker.APIKey = Secret(key.value)
+	r.cfg.KeyFromGh = key.fromGh
+	r.cfg.KeyIsLiteral = key.variable == "" && key.value != ""
 	r.cfg.NeedsKey = r.tracker.needsKey
-	if isVar && key == "" && r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) &&
-		r.env.GhToken != nil {
-		key = r.env.GhToken(r.cfg.Tracker.Endpoint)
-		r.cfg.Tracker.APIKey = Secret(key)
-		r.cfg.KeyFromGh = key != ""
-	}
+	r.cfg.KeyVar = r.usualKeyVar()
 	r.cfg.withhold(APIKeyVar, LiteralKeyVar, OTLPHeadersVar)
 	r.cfg.withhold(r.tracker.keyVars...)
-	r.cfg.KeyVar = canonical
-	if isVar && name != LiteralKeyVar {
-		r.cfg.KeyVar = name
-		r.cfg.withhold(name)
+	if key.variable != "" && key.variable != LiteralKeyVar {
+		r.cfg.KeyVar = key.variable
+		r.cfg.withhold(key.variable)
 	}
-	if f.node == nil {
-		f.key = "tracker.api_key"
+	r.checkKey(f, key)
+}
+
+// usualKeyVar is the variable that usually contains the key, empty if the tracker needs no key.
+func (r trackerReader) usualKeyVar() string {
+	if len(r.tracker.keyVars) == 0 {
+		return ""
 	}
+	return r.tracker.keyVars[0]
+}
+
+// findKey returns the key as it is written, or the value of the variable that is written. If a
+// variable of GitHub is not set, gh may know the key.
+func (r trackerReader) findKey(written string) trackerKey {
+	key := trackerKey{written: written}
+	name, isVar := reference(written)
+	if !isVar {
+		if !strings.HasPrefix(written, "$") {
+			key.value = written
+		}
+		return key
+	}
+	key.variable = name
+	key.value = r.variable(name, r.usualKeyVar())
+	asksGh := r.tracker.ofGitHub && slices.Contains(r.tracker.keyVars, name) && r.env.GhToken != nil
+	if key.value == "" && asksGh {
+		key.value = r.env.GhToken(r.cfg.Tracker.Endpoint)
+		key.fromGh = key.value != ""
+	}
+	return key
+}
+
+// checkKey reports a key that is missing, or that can't be a key.
+func (r trackerReader) checkKey(f field, key trackerKey) {
+	usual := r.usualKeyVar()
 	missing := func(what, hint string) {
 		if !r.env.KeyOptional && r.tracker.needsKey {
 			r.fail(CodeMissingAPIKey, f, what, hint)
 		}
 	}
 	switch {
-	case strings.ContainsFunc(key, blank):
+	case slices.Contains(r.tracker.keyVars, key.written):
+		r.invalid(f, "is the name of a variable, not a key", "write $"+key.written)
+	case key.variable == "" && strings.HasPrefix(key.written, "$"):
+		r.invalid(
+			f,
+			"$ is not followed by the name of a variable",
+			"write $"+cmp.Or(usual, "NAME")+", or the key itself",
+		)
+	case strings.ContainsFunc(key.value, blank):
 		r.invalid(
 			f,
 			"the key contains blanks or control characters",
 			"copy it again from the tracker's settings",
 		)
-	case key != "" || strings.HasPrefix(written, "$") && !isVar:
-	case name == LiteralKeyVar:
+	case key.value != "":
+	case key.variable == LiteralKeyVar:
 		missing("the key was in WORKFLOW.md itself and is not stored",
-			"write api_key: $"+canonical+" and set that variable, or put it into the environment file")
+			"write api_key: $"+usual+" and set that variable, or put it into the environment file")
 	case f.node == nil && r.tracker.ofGitHub:
-		missing(
-			"missing",
-			r.setHint(canonical, canonical)+"; where you run symphony yourself, gh auth login is enough",
-		)
-	case isVar && f.node != nil:
-		missing("the environment variable "+name+" is not set, or empty", r.setHint(name, "it"))
+		missing("missing", r.setHint(usual, usual)+"; where you run symphony yourself, gh auth login is enough")
+	case key.variable != "" && f.node != nil:
+		missing("the environment variable "+key.variable+" is not set, or empty", r.setHint(key.variable, "it"))
 	default:
-		missing("missing", r.setHint(canonical, canonical))
+		missing("missing", r.setHint(usual, usual))
 	}
 }
 
@@ -127,10 +150,11 @@ func (r trackerReader) keyVariable() string {
 			return "$" + name
 		}
 	}
-	if len(r.tracker.keyVars) == 0 {
+	usual := r.usualKeyVar()
+	if usual == "" {
 		return ""
 	}
-	return "$" + r.tracker.keyVars[0]
+	return "$" + usual
 }
 
 // withhold adds variables that neither hooks nor agents may get.

@@ -36,51 +36,62 @@ func linearKeys(c *Config) []Key {
 	}
 }
 
-// project reads the slug, which may be in a variable or in the URL of the project's page.
-// Without it tracker.team says where the issues are.
+// project reads the slug. Without it tracker.team says where the issues are.
 func (r trackerReader) project(f field) {
 	if f.node == nil && r.field("tracker.team").node != nil {
 		return
 	}
+	slug, ok := r.slug(f)
+	r.cfg.Tracker.ProjectSlug = slug
+	if !ok {
+		return
+	}
 	const hint = "the slug is the part after /project/ in the project's URL; the whole URL works too"
-	slug := &r.cfg.Tracker.ProjectSlug
-	if name, isVar := reference(*slug); isVar {
-		*slug = r.variable(name, "")
-		if *slug == "" {
+	switch {
+	case slug == "" && f.node != nil:
+		r.fail(CodeMissingProject, f, "empty", hint)
+	case slug == "":
+		r.fail(CodeMissingProject, f, "missing", hint+"; for the issues of a team write tracker.team")
+	case strings.ContainsFunc(slug, blank):
+		r.invalid(f, "a slug contains no blanks or control characters", hint)
+	}
+	r.place(f, slug, r.cfg.Tracker.Endpoint+" "+slug)
+}
+
+// slug returns the slug of the project, which may be in a variable or in the URL of the
+// project's page. It returns false after a fault, which is reported.
+func (r trackerReader) slug(f field) (string, bool) {
+	written := r.cfg.Tracker.ProjectSlug
+	if name, isVar := reference(written); isVar {
+		written = r.variable(name, "")
+		if written == "" {
 			r.fail(
 				CodeMissingProject,
 				f,
 				"the environment variable "+name+" is not set, or empty",
 				r.setHint(name, "it"),
 			)
-			return
+			return "", false
 		}
 	}
-	if strings.Contains(*slug, "://") {
-		page, err := url.Parse(*slug)
-		*slug = ""
-		if err == nil {
-			_, after, _ := strings.Cut(page.Path, "/project/")
-			*slug, _, _ = strings.Cut(after, "/")
-		}
-		if *slug == "" {
-			r.invalid(
-				f,
-				"not the URL of a project",
-				"open the project in Linear and copy the address: …/project/<slug>/…",
-			)
-			return
-		}
+	if !strings.Contains(written, "://") {
+		return written, true
 	}
-	switch {
-	case *slug == "" && f.node != nil:
-		r.fail(CodeMissingProject, f, "empty", hint)
-	case *slug == "":
-		r.fail(CodeMissingProject, f, "missing", hint+"; for the issues of a team write tracker.team")
-	case strings.ContainsFunc(*slug, blank):
-		r.invalid(f, "a slug contains no blanks or control characters", hint)
+	slug := ""
+	page, err := url.Parse(written)
+	if err == nil {
+		_, after, _ := strings.Cut(page.Path, "/project/")
+		slug, _, _ = strings.Cut(after, "/")
 	}
-	r.place(f, *slug, r.cfg.Tracker.Endpoint+" "+*slug)
+	if slug == "" {
+		r.invalid(
+			f,
+			"not the URL of a project",
+			"open the project in Linear and copy the address: …/project/<slug>/…",
+		)
+		return "", false
+	}
+	return slug, true
 }
 
 var keyOfTeam = text.Pattern(`^[A-Za-z0-9]+$`)
