@@ -151,7 +151,7 @@ var validID = text.Pattern(`^[A-Za-z0-9][A-Za-z0-9_-]{0,63}$`)
 // Spawn starts an agent and returns at once. If an agent with the same id and directory lives
 // already, Spawn returns that agent.
 func (a *Agents) Spawn(ctx context.Context, s Settings) (agent Agent, err error) {
-	if err := s.check(ctx, a); err != nil {
+	if err := s.prepare(ctx, a); err != nil {
 		return Agent{}, err
 	}
 	err = a.locked(ctx, func() (err error) {

@@ -68,9 +68,10 @@ const (
 	turnStall   = 5 * time.Minute // without progress during a turn
 )
 
-// check validates the settings and resolves the directory. It refuses a symlink in a directory
-// where an agent worked, because the agent may have made it.
-func (s *Settings) check(ctx context.Context, a *Agents) error {
+// prepare validates the settings and completes them: with the directory without symlinks, the
+// worktree, and the question for a person. It refuses a symlink in a directory where an agent
+// worked, because the agent may have made it.
+func (s *Settings) prepare(ctx context.Context, a *Agents) error {
 	if !validID().MatchString(s.ID) {
 		return reconcile.NewError(CodeInvalid, fmt.Sprintf("id %q is not valid", s.ID),
 			"use up to 64 letters, digits, - and _, beginning with a letter or digit")
@@ -79,30 +80,78 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 	if err != nil {
 		return err
 	}
-	err = a.p.Nested()
-	if err != nil {
+	if err := a.p.Nested(); err != nil {
 		return err
 	}
 	if s.Worktree != nil {
-		permitted, err := s.permit(place)
-		if err != nil {
-			return err
-		}
-		err = s.placeWorktree(ctx, a.p)
-		if err != nil || permitted {
-			return err
-		}
-		source, err := findDir(s.Worktree.Source) // it may be around the directory
-		if err != nil {
-			return err
-		}
-		_, err = s.permit(source)
-		return err
+		return s.prepareWorktree(ctx, a.p, place)
 	}
 	known, err := a.DB.Clients.FreeAgents(ctx)
 	if err != nil {
 		return err
 	}
+	if err := refuseMadeLinks(place, known); err != nil {
+		return err
+	}
+	s.Cwd = place.Path
+	if err := outsideOthers(a.p, place); err != nil {
+		return err
+	}
+	if _, err := guarded(ctx, a.p.Env, place); err != nil {
+		return err
+	}
+	return s.setQuestion(place)
+}
+
+// prepareWorktree is prepare for an agent in a worktree. The operator may have permitted the
+// directory, or the whole repository around it.
+func (s *Settings) prepareWorktree(ctx context.Context, p *wiring.Project, place paths.Place) error {
+	permitted, err := s.permits(place)
+	if err != nil {
+		return err
+	}
+	if err := s.placeWorktree(ctx, p); err != nil {
+		return err
+	}
+	if permitted {
+		s.Permission = nil
+		return nil
+	}
+	source, err := findDir(s.Worktree.Source)
+	if err != nil {
+		return err
+	}
+	return s.setQuestion(source)
+}
+
+// permits reports whether the operator permitted agents in a directory.
+func (s *Settings) permits(dir paths.Place) (bool, error) {
+	if s.Permit == nil {
+		return true, nil
+	}
+	return s.Permit(dir)
+}
+
+// setQuestion sets the question for a person, unless the operator permitted agents in a directory.
+func (s *Settings) setQuestion(dir paths.Place) error {
+	permitted, err := s.permits(dir)
+	if err != nil {
+		return err
+	}
+	if permitted {
+		s.Permission = nil
+		return nil
+	}
+	if s.Permission == nil {
+		s.Permission = &Permission{}
+	}
+	s.Permission.Dir = dir.Path
+	return nil
+}
+
+// refuseMadeLinks refuses a directory whose path has a symlink that one of the known agents
+// may have made.
+func refuseMadeLinks(place paths.Place, known []reconcile.Run) error {
 	for _, run := range known {
 		theirs, err := paths.Find(run.WorkspacePath)
 		if err != nil && run.Outcome != "" {
@@ -127,38 +176,7 @@ func (s *Settings) check(ctx context.Context, a *Agents) error {
 			}
 		}
 	}
-	s.Cwd = place.Path
-	err = outsideOthers(a.p, place)
-	if err != nil {
-		return err
-	}
-	_, err = guarded(ctx, a.p.Env, place)
-	if err != nil {
-		return err
-	}
-	_, err = s.permit(place)
-	return err
-}
-
-// permit finds out whether the operator permitted agents in a directory. If not, it sets the
-// question for a person.
-func (s *Settings) permit(dir paths.Place) (permitted bool, err error) {
-	permitted = true
-	if s.Permit != nil {
-		permitted, err = s.Permit(dir)
-	}
-	if err != nil {
-		return false, err
-	}
-	if permitted {
-		s.Permission = nil
-		return true, nil
-	}
-	if s.Permission == nil {
-		s.Permission = &Permission{}
-	}
-	s.Permission.Dir = dir.Path
-	return false, nil
+	return nil
 }
 
 // outsideOthers refuses a directory that is a part of symphony, of codex, of a repository's
@@ -224,16 +242,9 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 			"choose another directory",
 		)
 	}
-	var list []string
-	worktrees, err := paths.Find(wiring.WorktreesDir(w))
+	list, err := ownNames(w, dir)
 	if err != nil {
-		return nil, fmt.Errorf("find the worktrees: %w", err)
-	}
-	if !dir.Inside(worktrees) { // a workflow in a worktree is never obeyed
-		list = append(list, filepath.Join(dir.Path, "WORKFLOW.md"))
-	}
-	if !wiring.Exists(filepath.Join(dir.Path, ".git")) {
-		list = append(list, filepath.Join(dir.Path, "HEAD"))
+		return nil, err
 	}
 	obeyed, err := wiring.ObeyedPlaces(w)
 	if err != nil {
@@ -245,49 +256,75 @@ func guarded(ctx context.Context, w *environ.Env, dir paths.Place) ([]string, er
 		}
 	}
 	for _, one := range files {
-		if dir.Inside(one.Place) {
-			return nil, reconcile.NewError(
-				CodeInvalid,
-				fmt.Sprintf(
-					"cwd: an agent in %s could change %s, which belongs to a project of symphony",
-					dir.Path,
-					one.Path,
-				),
-				"choose a directory that is neither the same nor inside",
-			)
+		below, err := pathsBelow(dir, one)
+		if err != nil {
+			return nil, err
 		}
-		for _, link := range one.Links {
-			if link.Inside(dir) {
-				return nil, reconcile.NewError(
-					CodeInvalid,
-					fmt.Sprintf(
-						"cwd: an agent in %s could replace the symlink %s, which leads to a file of a "+
-							"project, or to programs",
-						dir.Path,
-						link.Path,
-					),
-					"name the file itself in the project or in PATH, or choose another directory",
-				)
-			}
-		}
-		for _, name := range one.Below(dir) {
-			path := filepath.Join(dir.Path, name)
-			if confine.IsPattern(path) {
-				return nil, reconcile.NewError(
-					CodeInvalid,
-					fmt.Sprintf(
-						"cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern",
-						dir.Path,
-						path,
-					),
-					"choose another directory",
-				)
-			}
-			list = append(list, path)
-		}
+		list = append(list, below...)
 	}
 	slices.Sort(list)
 	return slices.Compact(list), nil
+}
+
+// ownNames returns the paths in a directory that would make it a project or a repository.
+func ownNames(w *environ.Env, dir paths.Place) (list []string, err error) {
+	worktrees, err := paths.Find(wiring.WorktreesDir(w))
+	if err != nil {
+		return nil, fmt.Errorf("find the worktrees: %w", err)
+	}
+	if !dir.Inside(worktrees) { // a workflow in a worktree is never obeyed
+		list = append(list, filepath.Join(dir.Path, "WORKFLOW.md"))
+	}
+	if !wiring.Exists(filepath.Join(dir.Path, ".git")) {
+		list = append(list, filepath.Join(dir.Path, "HEAD"))
+	}
+	return list, nil
+}
+
+// pathsBelow returns the paths by which a guarded file is reached below a directory. Its error
+// is CodeInvalid if an agent in the directory could change the file nevertheless.
+func pathsBelow(dir paths.Place, file wiring.Guarded) (list []string, err error) {
+	if dir.Inside(file.Place) {
+		return nil, reconcile.NewError(
+			CodeInvalid,
+			fmt.Sprintf(
+				"cwd: an agent in %s could change %s, which belongs to a project of symphony",
+				dir.Path,
+				file.Path,
+			),
+			"choose a directory that is neither the same nor inside",
+		)
+	}
+	for _, link := range file.Links {
+		if link.Inside(dir) {
+			return nil, reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could replace the symlink %s, which leads to a file of a "+
+						"project, or to programs",
+					dir.Path,
+					link.Path,
+				),
+				"name the file itself in the project or in PATH, or choose another directory",
+			)
+		}
+	}
+	for _, name := range file.Below(dir) {
+		path := filepath.Join(dir.Path, name)
+		if confine.IsPattern(path) {
+			return nil, reconcile.NewError(
+				CodeInvalid,
+				fmt.Sprintf(
+					"cwd: an agent in %s could change %s: codex's sandbox takes its path for a pattern",
+					dir.Path,
+					path,
+				),
+				"choose another directory",
+			)
+		}
+		list = append(list, path)
+	}
+	return list, nil
 }
 
 // stillGuarded is guarded for an agent that works in a directory already. The directory must

@@ -49,16 +49,15 @@ func CarryOut(
 		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
 	}
 	if s.Permission != nil {
-		dir, err := holdDir(s.Permission.Dir)
+		held, err := holdDir(s.Permission.Dir)
 		if err != nil {
 			return run, err
 		}
-		defer dir.close()
-		free.Permission = s.ask(dir)
+		defer held.close()
+		free.Permission = s.ask(held)
 		if s.Worktree == nil {
 			free.Guarded = func(ctx context.Context) ([]string, error) {
-				err := dir.unchanged()
-				if err != nil {
+				if err := held.unchanged(); err != nil {
 					return nil, err
 				}
 				return stillGuarded(ctx, p.Env, run.WorkspacePath)
