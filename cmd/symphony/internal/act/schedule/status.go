@@ -113,36 +113,46 @@ func (in installation) lineByHand(p *wiring.Project) string {
 // schedule yet to be installed does. stateFlag takes precedence.
 func AsScheduled(ctx context.Context, p *wiring.Project, stateFlag string) *wiring.Project {
 	found := findInstalled(ctx, p)
-	carries := func(forms ...string) bool {
-		none := len(found.kinds) == 0 && found.lineByHand(p) == ""
-		return none || found.carries(forms)
-	}
-	inCron := " --state-dir " + cronWord(p.StateDir) + " "
-	inUnit := " --state-dir " + argumentWord(p.StateDir) + " "
-	inPlist := plistString("--state-dir") + "\n\t\t" + plistString(p.StateDir)
-	if stateFlag == "" && carries(inCron, inUnit, inPlist) {
+	isNone := len(found.kinds) == 0 && found.lineByHand(p) == ""
+	if stateFlag == "" && (isNone || found.passesOnStateDir(p.StateDir)) {
 		stateFlag = p.StateDir
 	}
 	var vars []string
 	for _, name := range pathVars {
 		value := p.Env.Getenv(name)
-		inCron := " " + name + "=" + cronWord(value) + " "
-		inUnit := "\nEnvironment=" + unitWord(name+"="+value) + "\n"
-		inPlist := "<key>" + name + "</key>\n\t\t" + plistString(value)
-		if value != "" && carries(inCron, inUnit, inPlist) {
+		if value != "" && (isNone || found.passesOnVariable(name, value)) {
 			vars = append(vars, name+"="+value)
 		}
 	}
 	return underSchedule(p, ownAccount(p.Env), stateFlag, vars)
 }
 
-// carries reports whether any installed schedule contains any of the texts.
-func (in installation) carries(forms []string) bool {
+// passesOnStateDir reports whether an installed schedule passes on a state directory.
+func (in installation) passesOnStateDir(dir string) bool {
+	return in.contains(
+		" --state-dir "+cronWord(dir)+" ",
+		" --state-dir "+argumentWord(dir)+" ",
+		plistString("--state-dir")+"\n\t\t"+plistString(dir),
+	)
+}
+
+// passesOnVariable reports whether an installed schedule passes on a variable with this value.
+func (in installation) passesOnVariable(name, value string) bool {
+	return in.contains(
+		" "+name+"="+cronWord(value)+" ",
+		"\nEnvironment="+unitWord(name+"="+value)+"\n",
+		"<key>"+name+"</key>\n\t\t"+plistString(value),
+	)
+}
+
+// contains reports whether any installed schedule contains a text in its own form: in that of a
+// crontab, of a unit or of a property list.
+func (in installation) contains(inCron, inUnit, inPlist string) bool {
 	return slices.ContainsFunc(in.kinds, func(kind scheduler) bool {
 		installed := kind.installed()
-		return slices.ContainsFunc(forms, func(form string) bool {
-			return strings.Contains(installed, form)
-		})
+		return strings.Contains(installed, inCron) ||
+			strings.Contains(installed, inUnit) ||
+			strings.Contains(installed, inPlist)
 	})
 }
 
@@ -281,12 +291,13 @@ func systemdTime(text string) *time.Time {
 
 // Verdict is whether a schedule is active.
 type Verdict struct {
-	Text string
-	Next *time.Time // of a timer that waits for its first pass
-	Dead bool       // nothing runs passes
+	Text    string
+	Next    *time.Time // of a timer that waits for its first pass
+	Dead    bool       // nothing runs passes
+	Problem string     // why nothing runs passes, with the next step; empty unless Dead
 }
 
-// Judge reports whether the schedule is active. If it is not, it adds the problem.
+// Judge reports whether the schedule is active.
 func (out *Status) Judge(now time.Time) Verdict {
 	if out.Alive {
 		return Verdict{Text: "active"}
@@ -296,21 +307,22 @@ func (out *Status) Judge(now time.Time) Verdict {
 			return Verdict{Text: "installed, first pass", Next: t.Next}
 		}
 	}
+	verdict := Verdict{
+		Text: "not active: no new run starts until you run symphony tick",
+		Dead: true,
+	}
 	switch {
 	case len(out.Timers) == 0 && out.Launchd == nil && out.Cron == nil:
-		out.addProblem(
-			"no schedule is installed: symphony schedule install -w %s",
-			text.ShellQuote(out.Project.WorkflowPath),
-		)
+		workflow := text.ShellQuote(out.Project.WorkflowPath)
+		verdict.Problem = "no schedule is installed: symphony schedule install -w " + workflow
 	case out.LastRun == nil && out.Cron != nil: // whether the line is new is not known
-		out.addProblem("cron has not run a pass yet: if it does not within two minutes, symphony doctor")
-		return Verdict{Text: "not active yet: no pass has come", Dead: true}
+		verdict.Text = "not active yet: no pass has come"
+		verdict.Problem = "cron has not run a pass yet: if it does not within two minutes, symphony doctor"
 	case out.LastRun == nil:
-		out.addProblem("the schedule has not run a pass yet: symphony doctor")
+		verdict.Problem = "the schedule has not run a pass yet: symphony doctor"
 	default:
-		out.addProblem(
-			"the schedule has missed passes: symphony doctor; if the program was moved, symphony schedule install",
-		)
+		verdict.Problem = "the schedule has missed passes: symphony doctor; " +
+			"if the program was moved, symphony schedule install"
 	}
-	return Verdict{Text: "not active: no new run starts until you run symphony tick", Dead: true}
+	return verdict
 }

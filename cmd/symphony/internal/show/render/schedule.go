@@ -43,6 +43,9 @@ var scheduleTemplate string
 func Schedule(w *term.Env, out schedule.Status) (dead bool) {
 	now := w.Now()
 	verdict := out.Judge(now)
+	if verdict.Problem != "" {
+		out.Problems = append(out.Problems, verdict.Problem)
+	}
 	if w.JSON {
 		w.PrintJSON(out)
 		return verdict.Dead
