@@ -134,8 +134,8 @@ func findProject(ctx context.Context, w *environ.Env, verb, path string) (Projec
 }
 
 // isLeft reports whether a directory, no longer listed, remains from an interrupted removal.
-// Such a directory is where the account keeps state directories, and contains nothing, or only
-// files that symphony makes there.
+// Such a directory is where the account keeps state directories. It is empty, or contains at
+// least one file that symphony makes there; a removal keeps other files beside it.
 func isLeft(w *environ.Env, path string) (bool, error) {
 	home := wiring.StateHome(w)
 	registered, err := state.RegisteredDirs(home)
@@ -479,8 +479,19 @@ func (r *remover) sharers() ([]string, error) {
 // stateFiles lists the files that symphony makes in a state directory, in the order of
 // removal.
 var stateFiles = []string{
-	"runs", "attention.log", "attention.tree", "launch.lock", "loop.lock", "lock.waiter",
-	"state.db.new", "state.db.new-wal", "state.db.new-shm", "state.db-wal", "state.db-shm", "state.db", "lock",
+	"runs",
+	"attention.log",
+	"attention.tree",
+	"launch.lock",
+	"loop.lock",
+	"lock.waiter",
+	"state.db.new",
+	"state.db.new-wal",
+	"state.db.new-shm",
+	"state.db-wal",
+	"state.db-shm",
+	"state.db",
+	"lock",
 }
 
 // removeState removes symphony's files from a state directory, and the directory unless

@@ -2,13 +2,11 @@ package render
 
 import (
 	"cmp"
-	_ "embed"
 	"fmt"
 	"log/slog"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"text/template"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/cleanup"
@@ -127,9 +125,6 @@ func Moved(w *term.Env, m cleanup.MovedJSON) {
 	}
 }
 
-//go:embed prune.txt
-var pruneText string
-
 // Pruned lists the things that were removed and kept, or in a dry run would be.
 func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 	for _, warning := range f.Warnings {
@@ -163,40 +158,88 @@ func Pruned(w *term.Env, f *cleanup.PruneJSON) {
 		done, text.Plural(len(f.Workspaces), "workspace"), text.Plural(runs, "run"), text.BytesText(size))
 }
 
+// pruneVerbs are the verbs in the lines about a prune.
+type pruneVerbs struct {
+	remove, keep string
+	destroy      string // work that exists nowhere else
+	discard      string // the same, which the trash keeps for a while
+}
+
 // PruneLines prints a line for each thing that is removed or kept; planned, if nothing is
 // removed yet.
 func PruneLines(w *term.Env, f *cleanup.PruneJSON, planned bool) {
 	if w.JSON {
 		return
 	}
-	words := map[string]any{
-		"Found":   f,
-		"Verb":    "removed",
-		"Keep":    "kept",
-		"Destroy": "DESTROYED",
-		"Discard": "DISCARDED",
-		"Time":    text.Duration(f.KeptFor),
-	}
+	verbs := pruneVerbs{remove: "removed", keep: "kept", destroy: "DESTROYED", discard: "DISCARDED"}
 	if planned {
-		words["Verb"] = "remove"
-		words["Keep"] = "keep"
-		words["Destroy"] = "DESTROY"
-		words["Discard"] = "DISCARD"
+		verbs = pruneVerbs{remove: "remove", keep: "keep", destroy: "DESTROY", discard: "DISCARD"}
 	}
 	if f.KeptFor == 0 { // the trash keeps nothing
-		words["Discard"] = words["Destroy"]
-		words["Time"] = ""
+		verbs.discard = verbs.destroy
 	}
-	line := func(verb, format string, args ...any) string {
-		return text.Visible(fmt.Sprintf("%-7s "+format, append([]any{verb}, args...)...)) + "\n"
+	printRemovals(w, f, verbs)
+	printKept(w, f, verbs)
+	if n := len(f.RunDirs); n == 1 {
+		pruneLine(w, verbs.remove, "1 run directory in %s", filepath.Dir(f.RunDirs[0]))
+	} else if n > 1 {
+		pruneLine(w, verbs.remove, "%d run directories in %s", n, filepath.Dir(f.RunDirs[0]))
 	}
-	_ = template.Must(template.New("").Funcs(template.FuncMap{ // only a write can fail
-		"line":   line,
-		"plural": text.Plural,
-		"bytes":  text.BytesText,
-		"quote":  text.ShellQuote,
-		"dir":    filepath.Dir,
-	}).Parse(pruneText)).Execute(w.Stdout, words)
+}
+
+// pruneLine prints a line about a prune. Without a verb the line belongs to the one before.
+func pruneLine(w *term.Env, verb, format string, args ...any) {
+	what := fmt.Sprintf(format, args...)
+	fmt.Fprintln(w.Stdout, text.Visible(fmt.Sprintf("%-7s %s", verb, what)))
+}
+
+// printRemovals prints the workspaces and runs that a prune removes, each with the work that is
+// lost.
+func printRemovals(w *term.Env, f *cleanup.PruneJSON, verbs pruneVerbs) {
+	for _, t := range f.Trash {
+		entries := text.Plural(t.Entries, "workspace")
+		pruneLine(w, verbs.remove, "%s (%s) from the trash %s", entries, text.BytesText(t.Bytes), t.Path)
+		for _, loss := range t.Discarded {
+			fmt.Fprint(w.Stdout, loss.Lines(verbs.destroy))
+		}
+	}
+	for _, s := range f.Workspaces {
+		pruneLine(w, verbs.remove, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.Remark())
+		fmt.Fprint(w.Stdout, s.Lines(verbs.discard))
+		if s.Unsaved != "" && f.KeptFor != 0 {
+			restore := "symphony restore " + text.ShellQuote(s.Identifier)
+			pruneLine(w, "", "the trash keeps it for %s: %s", text.Duration(f.KeptFor), restore)
+		}
+	}
+	for _, r := range f.Runs {
+		pruneLine(w, verbs.remove, "%s of %s, which is %s", text.Plural(r.Runs, "run"), r.Identifier, r.Why)
+		for _, loss := range r.Commits {
+			fmt.Fprint(w.Stdout, loss.Lines(verbs.destroy))
+		}
+	}
+}
+
+// printKept prints the runs and workspaces that a prune keeps, each with the reason.
+func printKept(w *term.Env, f *cleanup.PruneJSON, verbs pruneVerbs) {
+	for _, r := range f.KeptRuns {
+		pruneLine(
+			w,
+			verbs.keep,
+			"%s of %s, which is %s, because of its commits here",
+			text.Plural(r.Runs, "run"),
+			r.Identifier,
+			r.Why,
+		)
+		for _, loss := range r.Commits {
+			pruneLine(w, "", "%s in %s", loss.Unsaved, loss.Path)
+		}
+	}
+	for _, loss := range f.KeptTrash {
+		pruneLine(w, verbs.keep, "%s in the trash: it has %s", loss.Path, loss.Unsaved)
+	}
+	for _, s := range f.Kept {
+		pruneLine(w, verbs.keep, "%s: %s is %s %s", s.Path, s.Identifier, s.Why, s.Remark())
+	}
 }
 
 // Removed prints the rest of a removed project.

@@ -78,7 +78,8 @@ func (p *reportPage) addUse(t *term.Table, u report.Use, names ...string) {
 }
 
 func (p *reportPage) tokenCells(s view.Spent) (cells []string) {
-	for _, n := range []int64{s.Tokens.Input, s.Tokens.Cached, s.Tokens.Output, s.Tokens.Reasoning, s.Tokens.Total} {
+	used := s.Tokens
+	for _, n := range []int64{used.Input, used.Cached, used.Output, used.Reasoning, used.Total} {
 		cells = append(cells, countText(p.Env, n))
 	}
 	return append(cells, costText(s.Cost))
