@@ -23,11 +23,8 @@ func agentsCommand(w *term.Env) *cli.Command {
 		Name:      "agents",
 		Usage:     "list the agents that work without an issue",
 		UsageText: "symphony agents [flags]",
-		Description: `Hosts of symphony mcp start them. logs, diff, stop, prune, approve, deny and answer also take their ids. If an issue of
-the project has the same id, they act on the issue. An agent that has ended is kept while its worktree has work that exists
-nowhere else; symphony prune --force AGENT discards it.
-
-` + exampleText(
+		Description: helpText(
+			"agents",
 			"symphony agents",
 			"symphony logs -f agent-x2k",
 			"symphony approve agent-x2k.1",

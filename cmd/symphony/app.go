@@ -1,6 +1,7 @@
 package main
 
 import (
+	"embed"
 	"fmt"
 	"slices"
 	"strconv"
@@ -277,6 +278,28 @@ var flagSynonyms = map[string]string{
 	"lines":  "tail",
 	"o":      "json",
 	"output": "json",
+}
+
+//go:embed help
+var helpFiles embed.FS
+
+// helpPart is a part of the help of commands, as help/NAME.txt contains it.
+func helpPart(name string) string {
+	text, err := helpFiles.ReadFile("help/" + name + ".txt")
+	if err != nil {
+		panic(err) // at each start of the program, so that no build lacks a file
+	}
+	return strings.TrimSuffix(string(text), "\n")
+}
+
+// helpText is the description of a command, with its examples.
+func helpText(name string, examples ...string) string {
+	return helpPart(name) + "\n\n" + exampleText(examples...)
+}
+
+// severalHelpText is helpText for a command that takes several issues.
+func severalHelpText(name string, examples ...string) string {
+	return helpPart(name) + "\n\n" + helpPart("several") + "\n\n" + exampleText(examples...)
 }
 
 // exampleText is the last part of a command's description.

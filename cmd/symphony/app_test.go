@@ -15,6 +15,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/worker"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/admin/setup"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -181,5 +182,13 @@ func TestFailedKeepsTheOutcome(t *testing.T) {
 			)
 			test.Equal(t, "the outcome", test.Must(db.Runs.Find(ctx, run.ID)).Outcome, c.want)
 		})
+	}
+}
+
+// The help of init explains each kind of tracker.
+func TestInitHelp(t *testing.T) {
+	for _, name := range setup.TrackerNames() {
+		explained := strings.Contains(helpPart("init"), "--tracker "+name)
+		test.Equal(t, "the help explains "+name, explained, true)
 	}
 }

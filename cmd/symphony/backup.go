@@ -15,14 +15,10 @@ import (
 
 func backupCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "backup",
-		Usage:     "write what the project needs to go on into one file",
-		UsageText: usageText("backup", "FILE [WORKFLOW]"),
-		Description: `FILE, which must not exist, is a tar.gz with the databases of the project and of agents without an issue, the rate limits of
-the account, and with --secrets the environment files. Passes and workers continue meanwhile. It does not contain WORKFLOW.md,
-workspaces with what was not pushed, logs of runs, and the threads of agents. symphony restore-state reads it.
-
-` + exampleText("symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
+		Name:        "backup",
+		Usage:       "write what the project needs to go on into one file",
+		UsageText:   usageText("backup", "FILE [WORKFLOW]"),
+		Description: helpText("backup", "symphony backup ~/backups/web-shop-$(date +%F).tar.gz"),
 		Flags: workflowFlags(&cli.BoolFlag{
 			Name:  "secrets",
 			Usage: "also the environment files, which contain keys",
@@ -45,13 +41,8 @@ func restoreStateCommand(w *term.Env) *cli.Command {
 		Name:      "restore-state",
 		Usage:     "make the project's state from a backup, here or on another machine",
 		UsageText: usageText("restore-state", "FILE [WORKFLOW]"),
-		Description: `FILE was written by symphony backup. Only one machine at a time may work on a project: first end the schedule and the work
-on the old one. The state belongs to WORKFLOW then, wherever that is. Nothing that exists is replaced. The next pass settles runs
-that were active as interrupted, and continues their issues in new workspaces.
-
-Restore only your own backups: passes trust what is in them.
-
-` + exampleText(
+		Description: helpText(
+			"restore-state",
 			"symphony restore-state ~/web-shop-2026-01-31.tar.gz",
 			"symphony doctor",
 			"symphony tick",
@@ -81,15 +72,10 @@ Restore only your own backups: passes trust what is in them.
 
 func supportCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "support",
-		Usage:     "write what explains a problem into one file, without secrets",
-		UsageText: usageText("support", "[FILE]"),
-		Description: `It lists what FILE, a tar.gz, will contain, and asks on a terminal before it writes it: versions, symphony doctor, symphony
-ps, and the last passes; with --issue also symphony show and the events of that issue's runs. It replaces the keys that it knows, the
-values of variables named like secrets, and passwords in URLs. Titles, prompts, paths and the agent's words stay: read it before
-you send it to anybody.
-
-` + exampleText("symphony support --issue ABC-7"),
+		Name:        "support",
+		Usage:       "write what explains a problem into one file, without secrets",
+		UsageText:   usageText("support", "[FILE]"),
+		Description: helpText("support", "symphony support --issue ABC-7"),
 		Flags: workflowFlags(&cli.StringFlag{
 			Name:  "issue",
 			Usage: "also what happened to `ISSUE`",

@@ -9,12 +9,10 @@ import (
 
 func checkCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "check",
-		Usage:     "check WORKFLOW.md; needs no key, network or state",
-		UsageText: usageText("check", "[WORKFLOW]"),
-		Description: "It checks the settings, the prompt with each branch of its template, and the " +
-			"syntax of the hooks.\n\n" +
-			exampleText("symphony check WORKFLOW.md", "symphony check --tracker"),
+		Name:        "check",
+		Usage:       "check WORKFLOW.md; needs no key, network or state",
+		UsageText:   usageText("check", "[WORKFLOW]"),
+		Description: helpText("check", "symphony check WORKFLOW.md", "symphony check --tracker"),
 		Flags: workflowFlags(jsonFlags[wiring.CheckReport](
 			&cli.BoolFlag{
 				Name: "tracker",

@@ -26,18 +26,10 @@ var completionScripts embed.FS
 
 func completionCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "completion",
-		Usage:     "print a completion script for a shell",
-		UsageText: "symphony completion bash|zsh|fish",
-		Description: `The scripts complete commands, flags, issues and requests.
-
-  bash   a line of ~/.bashrc:  source <(symphony completion bash)
-  zsh    a line of ~/.zshrc, below compinit:  source <(symphony completion zsh)
-  fish   once:  symphony completion fish > ~/.config/fish/completions/symphony.fish
-
-Example:
-
-  source <(symphony completion bash)`,
+		Name:        "completion",
+		Usage:       "print a completion script for a shell",
+		UsageText:   "symphony completion bash|zsh|fish",
+		Description: helpPart("completion"),
 		Action: func(c *cli.Context) error {
 			if c.NArg() != 1 {
 				return exit.Usage("completion: give one shell: bash, zsh or fish")

@@ -19,30 +19,11 @@ import (
 	"github.com/urfave/cli/v2"
 )
 
-// decideUsage explains the argument REQUEST.
-const decideUsage = `
-
-REQUEST is an id that symphony ps shows, such as ABC-7.3. ABC-7 alone means the issue's first request: the command prints
-it in full and, on a terminal, asks for your decision. The agent gets the decision within a second.`
-
-const decideSeveral = `
-
-You can name several requests, or choose all requests of some issues with --filter, which works as in symphony ps.
-The command then prints each request in full and asks once for your confirmation; without a terminal it needs --yes.
-If it fails for one request, it continues with the others. It exits 0 only if all are decided.`
-
-const answerUsage = `
-
-Give one TEXT or --choice for each question. Separate several options of one question by commas. An empty TEXT skips an
-optional question. Put a TEXT that begins with a dash after --. Without a TEXT the command asks for it on a terminal, so
-that a secret is not echoed and stays out of the shell's history. --stdin reads the TEXT from a program, so that other
-processes can't see it; separate several by NUL bytes.`
-
 func approveCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "approve",
 		Usage:     "allow what an agent asks for",
-		UsageText: usageText("approve", "REQUEST...") + decideUsage + decideSeveral,
+		UsageText: requestUsageText("approve", "REQUEST...", "requests"),
 		Description: exampleText(
 			"symphony approve ABC-7.3",
 			"symphony approve ABC-7.3 --for-session",
@@ -62,7 +43,7 @@ func denyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "deny",
 		Usage:     "refuse what an agent asks for; it continues without",
-		UsageText: usageText("deny", "REQUEST...") + decideUsage + decideSeveral,
+		UsageText: requestUsageText("deny", "REQUEST...", "requests"),
 		Description: exampleText(
 			"symphony deny ABC-7.3 --reason 'leave the lock file alone'",
 			"symphony deny ABC-7.3 ABC-9.1",
@@ -81,7 +62,7 @@ func answerCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
 		Name:      "answer",
 		Usage:     "answer an agent's question",
-		UsageText: usageText("answer", `REQUEST "TEXT"...`) + decideUsage + answerUsage,
+		UsageText: requestUsageText("answer", `REQUEST "TEXT"...`, "answer"),
 		Description: exampleText(
 			"symphony answer ABC-7.4 'the second one'",
 			"symphony answer ABC-7.4 --choice 2",
@@ -94,34 +75,46 @@ func answerCommand(w *term.Env) *cli.Command {
 			},
 			&cli.BoolFlag{Name: "stdin", Usage: "read the TEXT from stdin"},
 		)...),
-		Action: func(c *cli.Context) error {
-			if c.NArg() == 0 {
-				return requestMissing(w, c)
-			}
-			d := requests.Decision{
-				How:     reconcile.DecideAnswer,
-				Choices: c.IntSlice("choice"),
-				Texts:   c.Args().Tail(),
-			}
-			if c.Bool("stdin") {
-				input, err := io.ReadAll(w.Stdin)
-				if err != nil {
-					return exit.Usage("answer: stdin: %v", err)
-				}
-				d.Texts = append(d.Texts, strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")...)
-			}
-			if len(d.Texts) > 0 && len(d.Choices) > 0 {
-				return exit.Usage(
-					"answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option",
-				)
-			}
-			p, err := openProject(w, c, "")
-			if err != nil {
-				return err
-			}
-			return decide(c, w, p, c.Args().First(), d)
-		},
+		Action: func(c *cli.Context) error { return answerAction(c, w) },
 	}
+}
+
+func answerAction(c *cli.Context, w *term.Env) error {
+	if c.NArg() == 0 {
+		return exit.Usage("answer: REQUEST is missing")
+	}
+	d, err := answerOf(c, w)
+	if err != nil {
+		return err
+	}
+	p, err := openProject(w, c, "")
+	if err != nil {
+		return err
+	}
+	return decide(c, w, p, c.Args().First(), d)
+}
+
+// answerOf returns the answer on the command line, or on stdin with --stdin.
+func answerOf(c *cli.Context, w *term.Env) (requests.Decision, error) {
+	d := requests.Decision{
+		How:     reconcile.DecideAnswer,
+		Choices: c.IntSlice("choice"),
+		Texts:   c.Args().Tail(),
+	}
+	if c.Bool("stdin") {
+		input, err := io.ReadAll(w.Stdin)
+		if err != nil {
+			return d, exit.Usage("answer: stdin: %v", err)
+		}
+		texts := strings.Split(strings.TrimSuffix(string(input), "\n"), "\x00")
+		d.Texts = append(d.Texts, texts...)
+	}
+	if len(d.Texts) > 0 && len(d.Choices) > 0 {
+		return d, exit.Usage(
+			"answer: TEXT and --choice cannot be combined; a TEXT may be the label of an option",
+		)
+	}
+	return d, nil
 }
 
 // requestMissing is the error of a command without a REQUEST. It names the open requests, if
@@ -146,6 +139,12 @@ func requestMissing(w *term.Env, c *cli.Context) error {
 	}
 	names := text.Map(open, func(r reconcile.Request) string { return r.ID() })
 	return exit.Usage("%s: REQUEST is missing; open: %s", c.Command.Name, strings.Join(names, ", "))
+}
+
+// requestUsageText is the usage line of a command about requests, with the part of the help
+// that explains its arguments.
+func requestUsageText(name, args, part string) string {
+	return strings.Join([]string{usageText(name, args), helpPart("request"), helpPart(part)}, "\n\n")
 }
 
 // decideEach is the action of a command that decides a request, or several alike.

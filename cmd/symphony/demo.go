@@ -9,15 +9,10 @@ import (
 
 func demoCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "demo",
-		Usage:     "try symphony on a sample project, without an account",
-		UsageText: "symphony demo [flags] [REPOSITORY]",
-		Description: "It makes a temporary folder with five issues, a git repository and a WORKFLOW.md. " +
-			"A scripted agent works on the issues,\n" +
-			"or with --agent codex the real one. With REPOSITORY, the directory of a git repository, " +
-			"codex works on three small\n" +
-			"issues in a copy of it; the original is not changed.\n\n" +
-			exampleText("symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
+		Name:        "demo",
+		Usage:       "try symphony on a sample project, without an account",
+		UsageText:   "symphony demo [flags] [REPOSITORY]",
+		Description: helpText("demo", "symphony demo --rm", "symphony demo --agent codex ~/src/web-shop"),
 		Flags: []cli.Flag{
 			&cli.StringFlag{
 				Name:  "agent",

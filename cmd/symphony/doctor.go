@@ -12,19 +12,11 @@ func doctorCommand(w *term.Env) *cli.Command {
 		Name:      "doctor",
 		Usage:     "check everything that a run needs",
 		UsageText: usageText("doctor", "[WORKFLOW]"),
-		Description: `It prints a line for each check: first those that pass, then warnings (!), then failures with the next step, then a
-summary. Each check that depends on the environment runs twice: in yours, and in cron's, which has only HOME, USER,
-LOGNAME, SHELL, PATH=/usr/bin:/bin, the environment file, and the variables that bash -lc adds.
-
-It changes nothing: it starts codex and tries its sandbox in a folder that it removes. --engine also runs a trial job.
-Without a WORKFLOW.md it checks only the machine: codex and its login, git, the sandbox, the schedule.
-
-Exit code 0: no check fails; 1: a check fails; 3: WORKFLOW.md or the key is wrong.
-
-Example:
-
-    symphony doctor -w ~/web-shop/WORKFLOW.md
-    symphony doctor --json --jq '.[] | select(.status == "fail").message'`,
+		Description: helpText(
+			"doctor",
+			"symphony doctor -w ~/web-shop/WORKFLOW.md",
+			"symphony doctor --json --jq '.[] | select(.status == \"fail\").message'",
+		),
 		Flags: workflowFlags(jsonFlags[doctor.JSON](
 			&cli.BoolFlag{
 				Name:  "engine",

@@ -12,16 +12,11 @@ import (
 
 func editCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "edit",
-		Usage:     "open WORKFLOW.md in your editor, then check it",
-		UsageText: usageText("edit", "[WORKFLOW]"),
-		Description: `It opens $VISUAL or $EDITOR, then prints what symphony check prints. A valid change takes effect at the next pass. After
-an invalid one, passes start no run until you correct it.
-
-Exit code 3: WORKFLOW.md is wrong.
-
-` + exampleText("EDITOR=nano symphony edit"),
-		Flags: workflowFlags(),
+		Name:        "edit",
+		Usage:       "open WORKFLOW.md in your editor, then check it",
+		UsageText:   usageText("edit", "[WORKFLOW]"),
+		Description: helpText("edit", "EDITOR=nano symphony edit"),
+		Flags:       workflowFlags(),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			if !wiring.Exists(p.Path) {
 				return p.SourceErr

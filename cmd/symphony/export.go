@@ -12,7 +12,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/term"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
-	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
 func exportCommand(w *term.Env) *cli.Command {
@@ -20,13 +19,8 @@ func exportCommand(w *term.Env) *cli.Command {
 		Name:      "export",
 		Usage:     "send finished runs to OpenTelemetry",
 		UsageText: usageText("export", "--otlp TARGET [WORKFLOW]"),
-		Description: `Each run that has ended becomes a trace with the run, its turns, and the commands, patches and tool calls of each turn.
-A run has the same ids each time.
-
-TARGET is a file, to which lines are added that a collector can read; - for the standard output; or the URL of a collector
-that accepts OTLP over HTTP. The variable ` + workflow.OTLPHeadersVar + ` has the headers of requests, as NAME=VALUE,NAME=VALUE.
-
-` + exampleText(
+		Description: helpText(
+			"export",
 			"symphony export --otlp http://127.0.0.1:4318",
 			"symphony export --otlp runs.jsonl --since 7d --content",
 		),

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -18,21 +19,11 @@ type HostsJSON struct {
 
 func hostsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "hosts",
-		Usage:     "ask the machines on which agents work",
-		UsageText: usageText("hosts", "[WORKFLOW]"),
-		Description: `It connects to each machine in worker.ssh_hosts, or asks the engine, and prints each one's state, agents and slots:
-
-  ready        it can get the next run
-  full         all its slots are taken
-  lost         no worker has a link to its run there
-  blocked      a run has met a fault of the machine
-  unreachable  it does not answer
-
-Exit code 1: no machine is ready or full.
-
-` + exampleText("symphony hosts"),
-		Flags: workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
+		Name:        "hosts",
+		Usage:       "ask the machines on which agents work",
+		UsageText:   usageText("hosts", "[WORKFLOW]"),
+		Description: helpText("hosts", "symphony hosts"),
+		Flags:       workflowFlags(jsonFlags[HostsJSON](fieldsFlag())...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			rows, err := hosts.Rows(c.Context, p)
 			if err != nil {
@@ -43,16 +34,12 @@ Exit code 1: no machine is ready or full.
 			} else {
 				printHosts(w, rows)
 			}
-			for _, r := range rows {
-				if r.Message == "" {
-					return nil
-				}
-			}
-			if len(rows) == 0 {
-				fmt.Fprintln(
-					w.Stderr,
-					"symphony: agents work on this machine: the workflow names no other one",
-				)
+			takesRuns := func(r hosts.Row) bool { return r.Message == "" }
+			switch {
+			case len(rows) == 0:
+				fmt.Fprintln(w.Stderr, "symphony: agents work on this machine: the workflow names no other one")
+				return nil
+			case slices.ContainsFunc(rows, takesRuns):
 				return nil
 			}
 			return exit.Only(exit.Failed)

@@ -81,34 +81,11 @@ func initFlags() []cli.Flag {
 
 func initCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "init",
-		Usage:     "write WORKFLOW.md and its environment file",
-		UsageText: usageText("init", "[WORKFLOW]"),
-		Description: `On a terminal it asks for the tracker unless --tracker names it. It proposes the folder of Backlog.md if there is one,
-Linear if LINEAR_API_KEY is set, GitHub if the git remote origin is on it, else a folder of files. It never overwrites a
-file, and writes nothing if a value is wrong. With --json it asks nothing.
-
-` + setup.Help() + `
-
-Values of --example:
-  branch         a branch for each issue, pushed after each run (the default)
-  pull-request   the same, and a pull request on GitHub
-  review         the agent reads the branch of an issue, and its review becomes a comment; it can change nothing itself
-
-If the repository, or the clone in which init runs, has files of Go, Rust, Maven, Python or Node, init also writes
-verify.command, and a hook that gets what it needs.
-
-When an agent hands its issue over, the commits are delivered, its summary becomes a comment, and the issue moves to the
-review state (handoff.state).
-
-Examples:
-
-    symphony init --tracker file
-    symphony init --tracker github
-    symphony init
-    pass show linear | symphony init --key-file - --project https://linear.app/acme/project/web-shop-1a2b3c4d5e6f \
-      --repository git@github.com:acme/web-shop.git --example pull-request`,
-		Flags: initFlags(),
+		Name:        "init",
+		Usage:       "write WORKFLOW.md and its environment file",
+		UsageText:   usageText("init", "[WORKFLOW]"),
+		Description: helpPart("init"),
+		Flags:       initFlags(),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			return setup.Run(c.Context, w, p, setup.Options{
 				Tracker:      c.String("tracker"),

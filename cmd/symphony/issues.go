@@ -28,14 +28,8 @@ func issuesCommand(w *term.Env) *cli.Command {
 		Name:      "issues",
 		Usage:     "list the issues of the tracker, or add one",
 		UsageText: "symphony issues [flags] [WORKFLOW]\n   symphony issues new [flags] TITLE [WORKFLOW]",
-		Description: `It asks the tracker for the issues in active states, or in the states of --state, and prints them in the
-order in which passes start them. SKIPPED tells why a pass would not start an issue, if the tracker or
-agent.budget_per_day is the reason; symphony ps --all has all reasons.
-
-If the tracker is a folder of files, issues new adds an issue in the first active state, or in the state of --state.
---body - reads its text from stdin.
-
-` + exampleText(
+		Description: helpText(
+			"issues",
 			"symphony issues --state 'Human Review'",
 			"symphony issues new 'Fix the footer' --label web --body 'It covers the last line.'",
 		),

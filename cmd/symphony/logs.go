@@ -18,15 +18,10 @@ import (
 
 func logsCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "logs",
-		Usage:     "show what the agent did in the newest run of an issue",
-		UsageText: usageText("logs", "ISSUE [WORKFLOW]"),
-		Description: "The agent's words begin at the left. Its commands, changes and calls are " +
-			"indented, each in one line with its status and\n" +
-			"duration, followed by the end of its output if it failed. On a terminal, times are local, " +
-			"and a pager shows the log:\n" +
-			"$PAGER, else less. In a pipe, times have a date and are in UTC.\n\n" +
-			exampleText("symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
+		Name:        "logs",
+		Usage:       "show what the agent did in the newest run of an issue",
+		UsageText:   usageText("logs", "ISSUE [WORKFLOW]"),
+		Description: helpText("logs", "symphony logs -f ABC-7", "symphony logs ABC-7 --last command"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{
 				Name:    "follow",

@@ -21,10 +21,8 @@ func mcpCommand(w *term.Env) *cli.Command {
 		Name:      "mcp",
 		Usage:     "offer coding agents as tools to an MCP host",
 		UsageText: usageText("mcp", "[WORKFLOW]"),
-		Description: `Claude Code, codex, VS Code, Cursor and other hosts start it themselves, and speak MCP with it over stdin and stdout.
-Its agents continue when it ends; the next host finds them with list_agents.
-
-` + exampleText(
+		Description: helpText(
+			"mcp",
 			"claude mcp add symphony -- symphony mcp",
 			"codex mcp add symphony -- symphony mcp --tools lean",
 		),

@@ -12,13 +12,10 @@ import (
 
 func openCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "open",
-		Usage:     "open an issue in the web browser",
-		UsageText: usageText("open", "ISSUE [WORKFLOW]"),
-		Description: `It prints the address of the issue, or with --pr of its pull request, and opens it with $BROWSER, else with xdg-open
-or, on macOS, open. Without a display it only prints the address. Unlike in gh, -w names the workflow.
-
-` + exampleText("symphony open ABC-7", "symphony open ABC-7 --pr"),
+		Name:        "open",
+		Usage:       "open an issue in the web browser",
+		UsageText:   usageText("open", "ISSUE [WORKFLOW]"),
+		Description: helpText("open", "symphony open ABC-7", "symphony open ABC-7 --pr"),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "pr", Usage: "open the pull request of the issue"},
 		),

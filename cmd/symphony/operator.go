@@ -31,7 +31,6 @@ func holdCommand(w *term.Env) *cli.Command {
 		"hold",
 		hold,
 		"start no further run of an issue; its current run continues",
-		"The issue stays held until symphony retry, or until it reaches a terminal state.",
 		"symphony hold ABC-7 ABC-8",
 	)
 }
@@ -45,9 +44,6 @@ func retryCommand(w *term.Env) *cli.Command {
 		"retry",
 		retry,
 		"clear an issue's hold, counters and backoff, so that it is due now",
-		"Use it for a held or a waiting issue. The issue starts as soon as a slot is free, even if the "+
-			"project is blocked or its\n"+
-			"budget is used up.",
 		"symphony retry --filter status=held",
 		&cli.BoolFlag{
 			Name:  "fresh",
@@ -61,42 +57,26 @@ func retryCommand(w *term.Env) *cli.Command {
 }
 
 func pauseCommand(w *term.Env) *cli.Command {
-	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue",
-		"No command and no pass starts a run until symphony resume. stop --all also ends the current runs.")
+	return verbCommand(w, reconcile.VerbPause, "start no new runs; current runs continue")
 }
 
 func resumeCommand(w *term.Env) *cli.Command {
-	return verbCommand(
-		w,
-		reconcile.VerbResume,
-		"start new runs again",
-		"It ends a pause, also one that stop --all has begun.",
-	)
+	return verbCommand(w, reconcile.VerbResume, "start new runs again")
 }
 
 func unblockCommand(w *term.Env) *cli.Command {
-	return verbCommand(
-		w,
-		reconcile.VerbUnblock,
-		"try again now, after you have repaired a fault",
-		`Run it after you have repaired the fault that ps shows as BLOCKED. It ends the blocks of the project and of its codex
-account, the wait for a limit of codex or of the tracker, and the backoff of every issue. Holds and a pause stay. If the
-fault is still there, the next run finds it again, which counts as a failure of no issue.
-
-A changed WORKFLOW.md does the same, but does not end the wait for a limit of codex. retry and run start one issue even
-while the project is blocked.`,
-	)
+	return verbCommand(w, reconcile.VerbUnblock, "try again now, after you have repaired a fault")
 }
 
 // verbCommand returns a command about the project that stores a verb and runs the pass that
 // applies it.
-func verbCommand(w *term.Env, verb reconcile.Verb, usage, description string) *cli.Command {
+func verbCommand(w *term.Env, verb reconcile.Verb, usage string) *cli.Command {
 	name := string(verb)
 	return &cli.Command{
 		Name:        name,
 		Usage:       usage,
 		UsageText:   usageText(name, "[WORKFLOW]"),
-		Description: description + "\n\n" + exampleText("symphony "+name, "symphony "+name+" --project all"),
+		Description: helpText(name, "symphony "+name, "symphony "+name+" --project all"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{
 			{"", reflect.TypeFor[pass.ResultJSON]()},
 			{severalName, reflect.TypeFor[operate.Several]()},
@@ -116,7 +96,7 @@ func issueCommand[C operate.Command](
 	w *term.Env,
 	name string,
 	order func(*cli.Context) (C, error),
-	usage, description, example string,
+	usage, example string,
 	more ...cli.Flag,
 ) *cli.Command {
 	one := func(c *cli.Context, p *wiring.Project, issue string, command C) error {
@@ -126,7 +106,7 @@ func issueCommand[C operate.Command](
 		Name:        name,
 		Usage:       usage,
 		UsageText:   usageText(name, "ISSUE... [WORKFLOW]"),
-		Description: description + severalUsage + "\n\n" + exampleText("symphony "+name+" ABC-7", example),
+		Description: severalHelpText(name, "symphony "+name+" ABC-7", example),
 		Flags:       severalFlags[pass.ResultJSON](append([]cli.Flag{fieldsFlag()}, more...)...),
 		Action:      onIssues(w, order, one),
 	}
@@ -137,13 +117,7 @@ func runCommand(w *term.Env) *cli.Command {
 		Name:      "run",
 		Usage:     "start one issue now, and follow its run; or start several",
 		UsageText: usageText("run", "ISSUE... [WORKFLOW]"),
-		Description: "It starts the issue even if the issue waits for a slot or a retry, if a pull " +
-			"request of another account closes it, or\n" +
-			"if the project is blocked, but not while the project is paused. It prints what the agent " +
-			"does until the run ends, and exits\n" +
-			"1 if the run did not succeed. Ctrl-C ends the command, not the run. With several issues or " +
-			"--json it only starts the runs." +
-			severalUsage + "\n\n" + exampleText(
+		Description: severalHelpText("run",
 			"symphony run ABC-7",
 			"symphony run ABC-7 ABC-8 --yes",
 		),
@@ -207,13 +181,10 @@ func printPass(w *term.Env, r pass.Result) {
 
 func deliverCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "deliver",
-		Usage:     "push the commits of an issue now, without an agent",
-		UsageText: usageText("deliver", "ISSUE... [WORKFLOW]"),
-		Description: `If WORKFLOW.md has repository.url, each run delivers its own commits. If that fails, passes try again after 10 s, 20 s, 40 s
-and so on; this command tries now. It also delivers a held issue, which stays held. Exit code 1: it was not delivered.` + severalUsage + `
-
-` + exampleText("symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
+		Name:        "deliver",
+		Usage:       "push the commits of an issue now, without an agent",
+		UsageText:   usageText("deliver", "ISSUE... [WORKFLOW]"),
+		Description: severalHelpText("deliver", "symphony deliver ABC-7", "symphony deliver --filter status=undelivered"),
 		Flags: severalFlags[pass.ResultJSON](
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
 			&cli.BoolFlag{
@@ -237,14 +208,10 @@ and so on; this command tries now. It also delivers a held issue, which stays he
 
 func verifyCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "verify",
-		Usage:     "run verify.command for an issue now, and hand it over if it passes",
-		UsageText: usageText("verify", "ISSUE [WORKFLOW]"),
-		Description: `It runs verify.command in the workspace, in the agent's sandbox and without an agent, and prints the end of its output. If
-the command passes, the commits are delivered, and the issue is handed over if its agent has asked for that. Exit code 1: it
-did not pass.
-
-` + exampleText("symphony verify ABC-7"),
+		Name:        "verify",
+		Usage:       "run verify.command for an issue now, and hand it over if it passes",
+		UsageText:   usageText("verify", "ISSUE [WORKFLOW]"),
+		Description: helpText("verify", "symphony verify ABC-7"),
 		Flags: workflowFlags(jsonFlags[pass.ResultJSON](&cli.BoolFlag{
 			Name:  "no-wait",
 			Usage: "do not wait for the end",
@@ -290,17 +257,10 @@ func stopCommand(w *term.Env) *cli.Command {
 		Name:      "stop",
 		Usage:     "hold an issue and end its run, or end every run",
 		UsageText: usageText("stop", "ISSUE...|--all [WORKFLOW]"),
-		Description: `It waits until the run has ended, and prints the outcome. A worker has ten seconds to end its agent, and hooks.timeout_ms
-more for after_run. The workspace stays. The issue is held until symphony retry. --all holds no issue: it pauses the
-project, so that no new run starts until symphony resume.
-
-Exit code 1: something is still running; the output names it. 4: another pass has the lock; the next pass applies the command.` +
-			severalUsage + `
-
-Example:
-
-    symphony stop ABC-7
-    symphony stop --all --project all`,
+		Description: severalHelpText("stop",
+			"symphony stop ABC-7",
+			"symphony stop --all --project all",
+		),
 		Flags: severalFlags[operate.StopJSON](
 			&cli.BoolFlag{Name: "all", Usage: "pause the project and end every run"},
 			&cli.BoolFlag{Name: "no-wait", Usage: "do not wait for the end"},
@@ -352,17 +312,10 @@ func tellCommand(w *term.Env) *cli.Command {
 		Name:      "tell",
 		Usage:     "tell the agent of an issue something",
 		UsageText: usageText("tell", "ISSUE TEXT [WORKFLOW]"),
-		Description: fmt.Sprintf(
-			`A running agent gets the text within seconds, in its turn; otherwise the next run of the issue gets it.
-The log and the timeline show it with the name of your account. TEXT may have %d bytes. If no run of the issue can
-start, the command fails and says why.
-
-`,
-			reconcile.MaxMessage,
-		) + exampleText(
+		Description: fmt.Sprintf(helpText("tell",
 			"symphony tell ABC-7 'Use port 8080, not 80.'",
 			`symphony tell ABC-7 "$(cat review.md)"`,
-		),
+		), reconcile.MaxMessage),
 		Flags: workflowFlags(jsonFlags[operate.ToldJSON]()...),
 		Action: onProject(
 			w,
@@ -388,14 +341,11 @@ func takeoverCommand(w *term.Env) *cli.Command {
 		Name:      "takeover",
 		Usage:     "continue an issue yourself, in codex's own terminal",
 		UsageText: usageText("takeover", "ISSUE [WORKFLOW]"),
-		Description: `It holds the issue, ends any run of it, and opens codex on the issue's thread, in its workspace and the sandbox of a run. No
-run uses the workspace until you leave codex. Then it undoes changes to git's configuration and hooks, as after a run, and
-asks whether a run should continue your work.
-
-Example:
-
-    symphony takeover ABC-7
-    symphony takeover ABC-7 --yes --then retry`,
+		Description: helpText(
+			"takeover",
+			"symphony takeover ABC-7",
+			"symphony takeover ABC-7 --yes --then retry",
+		),
 		Flags: workflowFlags(
 			&cli.BoolFlag{Name: "yes", Usage: "do not ask before stopping a run"},
 			&cli.StringFlag{

@@ -19,22 +19,7 @@ func projectsCommand(w *term.Env) *cli.Command {
 		Usage: "list, move or remove the projects of this account",
 		UsageText: "symphony projects [flags]\n   symphony projects move [flags] OLD NEW\n   symphony " +
 			"projects remove [flags] PATH",
-		Description: `A project is a WORKFLOW.md and its state directory, usually below ~/.local/state/symphony.
-
-After you have moved WORKFLOW.md or its folder from OLD to NEW, projects move renames the state directory and the
-environment file, and installs an installed schedule again; workspaces stay where they are. It refuses while a pass or a
-worker runs, and can be repeated.
-
-projects remove takes a WORKFLOW.md, its folder or a state directory. It deletes the state directory, the environment file
-and the project's entry in the workspace root; with --workspaces also the workspaces and the trash; with the last project
-also the threads of agents. It refuses while a worker or a schedule is active. With --workspaces it also refuses while a
-workspace has work that exists nowhere else; --force names such work and destroys it.
-
-Examples:
-
-    symphony projects
-    mv ~/web-shop ~/shop && symphony projects move ~/web-shop ~/shop
-    symphony projects remove ~/web-shop/WORKFLOW.md --workspaces`,
+		Description: helpPart("projects"),
 		Flags: jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[[]cleanup.ProjectRow]()},

@@ -12,11 +12,10 @@ import (
 
 func promptCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "prompt",
-		Usage:     "print the prompt that an issue's run would get",
-		UsageText: usageText("prompt", "ISSUE [WORKFLOW]"),
-		Description: "It asks the tracker for the issue. It starts and changes nothing.\n\n" +
-			exampleText("symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
+		Name:        "prompt",
+		Usage:       "print the prompt that an issue's run would get",
+		UsageText:   usageText("prompt", "ISSUE [WORKFLOW]"),
+		Description: helpText("prompt", "symphony prompt ABC-7", "symphony prompt ABC-7 --attempt 2"),
 		Flags: workflowFlags(
 			&cli.IntFlag{
 				Name:        "attempt",

@@ -21,21 +21,12 @@ func pruneCommand(w *term.Env) *cli.Command {
 		Name:      "prune",
 		Usage:     "remove workspaces and records of finished issues",
 		UsageText: usageText("prune", "[ISSUE...] [WORKFLOW]"),
-		Description: `An issue is finished if it is in a terminal state, or gone from the tracker, and has no claim. prune empties the trash,
-deletes the records and logs of finished issues, and moves their workspaces to the trash, which deletes them after
-workspace.keep_removed_ms or with the next prune. With ISSUE it does so only for these issues.
-
-It keeps workspaces that are in use, and work that exists nowhere else: commits that no remote has, changes that are not
-committed, and files in no repository. That includes the commits that this machine keeps of work on other machines. --force discards such
-work of the issues that you name, and prints what it destroys.
-
-Instead of ISSUE you can give the id of an agent that has worked without an issue and has ended.
-
-Example:
-
-    symphony prune --dry-run
-    symphony prune --yes --older-than 24h
-    symphony prune --force ABC-7`,
+		Description: helpText(
+			"prune",
+			"symphony prune --dry-run",
+			"symphony prune --yes --older-than 24h",
+			"symphony prune --force ABC-7",
+		),
 		Flags: workflowFlags(jsonFlags[cleanup.PruneJSON](
 			&cli.BoolFlag{
 				Name:  "dry-run",
@@ -50,44 +41,46 @@ Example:
 				DefaultText: "168h",
 			},
 		)...),
-		Action: func(c *cli.Context) error {
-			issues, positional := issuesAndWorkflow(w, c.Args().Slice())
-			switch {
-			case c.Duration("older-than") < 0:
-				return exit.Usage("prune: --older-than must not be negative")
-			case c.Bool("force") && len(issues) == 0:
-				return exit.Usage(
-					"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run " +
-						"lists what is kept",
-				)
-			}
-			p, err := openProject(w, c, positional)
-			if err != nil {
-				return err
-			}
-			pruned, err := pruneAgents(c, w, p, issues)
-			if err != nil || pruned {
-				return err
-			}
-			tellElsewhere(w, p)
-			o := cleanup.PruneOptions{
-				DryRun:    c.Bool("dry-run"),
-				Force:     c.Bool("force"),
-				OlderThan: c.Duration("older-than"),
-				Issues:    issues,
-				Log:       w.NewLog(slog.LevelWarn, term.TextLog),
-			}
-			if !c.Bool("yes") {
-				askBeforePrune(w, &o)
-			}
-			removed, err := cleanup.Prune(c.Context, p, o)
-			if err != nil || removed == nil {
-				return err
-			}
-			render.Pruned(w, removed)
-			return nil
-		},
+		Action: func(c *cli.Context) error { return pruneAction(c, w) },
 	}
+}
+
+func pruneAction(c *cli.Context, w *term.Env) error {
+	issues, positional := issuesAndWorkflow(w, c.Args().Slice())
+	switch {
+	case c.Duration("older-than") < 0:
+		return exit.Usage("prune: --older-than must not be negative")
+	case c.Bool("force") && len(issues) == 0:
+		return exit.Usage(
+			"prune: --force needs the ISSUE whose work it discards; symphony prune --dry-run " +
+				"lists what is kept",
+		)
+	}
+	p, err := openProject(w, c, positional)
+	if err != nil {
+		return err
+	}
+	pruned, err := pruneAgents(c, w, p, issues)
+	if err != nil || pruned {
+		return err
+	}
+	tellElsewhere(w, p)
+	o := cleanup.PruneOptions{
+		DryRun:    c.Bool("dry-run"),
+		Force:     c.Bool("force"),
+		OlderThan: c.Duration("older-than"),
+		Issues:    issues,
+		Log:       w.NewLog(slog.LevelWarn, term.TextLog),
+	}
+	if !c.Bool("yes") {
+		askBeforePrune(w, &o)
+	}
+	removed, err := cleanup.Prune(c.Context, p, o)
+	if err != nil || removed == nil {
+		return err
+	}
+	render.Pruned(w, removed)
+	return nil
 }
 
 // pruneAgents removes ended agents with their worktrees, if agents have these names.

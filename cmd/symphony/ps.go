@@ -20,23 +20,8 @@ func psCommand(w *term.Env) *cli.Command {
 		Name:      "ps",
 		Usage:     "show what needs you, runs, waits or is held, and why",
 		UsageText: usageText("ps", "[ISSUE...] [WORKFLOW]"),
-		Description: `It lists the requests of agents first, then whatever keeps runs from starting, then the issues: those that need you, those
-that run, those that wait. Agents without an issue come last; with the id of an agent, ps shows only that agent. The last
-line tells whether the project needs you. With ISSUE, ps shows only these issues. Long output goes through the pager.
-
-In a pipe, each row is a line of exact values, separated by tabs; all other text goes to stderr. The first value is the
-kind of the row, not its status: request, running, waiting, needs_help, held, kept, in_review, skipped, ended or agents.
-The second value is the issue. The last one is its title or, with --project all, its project.
-
-One line counts the pull requests that passes watch. It names those that wait for a late check or for a person; --all shows
-what each waits for.
-
---filter KEY=VALUE shows only issues with that status, label or project. --filter text=TEXT searches the identifier, the
-title and the column NOW. With --all it also searches the errors and last messages of all recorded runs, and shows the
-newest N runs that match (-n); label=NAME does the same. An issue must match one filter of each key. --sort takes status,
-issue, title, time (oldest first) or tokens (most first); a leading - reverses the order.
-
-` + exampleText(
+		Description: helpText(
+			"ps",
 			"symphony ps --watch",
 			"symphony ps --all -n 50 ABC-7",
 			"symphony ps --project all --filter status=held --sort -time",

@@ -21,23 +21,8 @@ func reportCommand(w *term.Env) *cli.Command {
 		Name:      "report",
 		Usage:     "show what was done, what failed, and what it cost",
 		UsageText: usageText("report", "[WORKFLOW]"),
-		Description: `The first lines tell how many issues were handed over, how many of them at the first attempt, and what that cost. Then
-come the issues whose agents need a person, that were handed over, that failed, that are held or wait, each list with the
-latest first; then outages, missed passes, and the usage by issue (--by: by label or day). For an issue that was handed
-over, the figures cover all its runs since it was claimed; for other issues, the runs that ended in the period.
-
-Symphony keeps handed-over issues, outages and tokens by day forever. It keeps runs and passes for 30 days, but at least the
-last 20 runs of each issue. If a report reaches further back, it names the time from which its runs are complete.
-
-With --list, report prints results instead, the latest first: one for each time that an issue was handed over or released,
-and one for each issue that needs help, is held or could not be delivered. Without --since they reach back to the first record.
---filter KEY=VALUE shows only results with that outcome (handed_over, merged, needs_help, held, undelivered or released)
-or label; text=TEXT searches the identifier, the title, the error and the agent's last message. A result must match one filter of
-each key. Merged issues also count as handed_over.
-
-With agent.prices in WORKFLOW.md the report estimates the cost. agent.budget_per_day limits the usage of a day.
-
-` + exampleText(
+		Description: helpText(
+			"report",
 			"symphony report --since 2026-01-31",
 			"symphony report --by label --since 30d",
 			"symphony report --list --since 7d --filter label=bug --filter outcome=merged",

@@ -19,25 +19,10 @@ var scheduleVerbs = []string{"show", "install", "remove", "status"}
 
 func scheduleCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "schedule",
-		Usage:     "run passes from a systemd timer, launchd or cron",
-		UsageText: usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
-		Description: `show     print what install would write
-install  write it and switch it on; can be repeated
-remove   remove what install wrote, and nothing else; running workers continue
-status   print whether the schedule is active, when the next pass is due, and how the last one ended
-
-Without a flag the schedule is a timer of your systemd user instance, every polling.interval_ms. Your user must linger:
-loginctl enable-linger. On macOS it is an agent of launchd, which runs passes at most every 10 seconds, and only while you
-are logged in. Passes do not get the variables of this shell: put the key and other variables into the project's
-environment file.
-
-Exit codes of status: 0: the schedule is active, or a timer waits for its first pass; 1: it is not active. A line in the
-crontab counts as active from its first pass on, within a minute.
-
-Example:
-
-    symphony schedule install -w ~/web-shop/WORKFLOW.md`,
+		Name:        "schedule",
+		Usage:       "run passes from a systemd timer, launchd or cron",
+		UsageText:   usageText("schedule", strings.Join(scheduleVerbs, "|")+" [WORKFLOW]"),
+		Description: helpText("schedule", "symphony schedule install -w ~/web-shop/WORKFLOW.md"),
 		Flags: workflowFlags(jsonFlagsOf([]jsonDocument{{"status", reflect.TypeFor[schedule.Status]()}},
 			&cli.BoolFlag{
 				Name:  "system",
@@ -54,37 +39,40 @@ Example:
 			w,
 			[]string{strings.Join(scheduleVerbs, "|")},
 			func(c *cli.Context, p *wiring.Project, args []string) error {
-				verb := args[0]
 				o := schedule.Options{
 					System: c.Bool("system"),
 					Cron:   c.Bool("cron"),
 					RunAs:  c.String("run-as"),
 				}
-				switch {
-				case !slices.Contains(scheduleVerbs, verb):
-					return exit.Usage(
-						"schedule: unknown subcommand %q%s; there are %s",
-						verb,
-						didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
-						strings.Join(scheduleVerbs, ", "),
-					)
-				case o.System && o.Cron:
-					return exit.Usage("schedule: --system and --cron cannot be combined")
-				case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
-					return exit.Usage(
-						"schedule: --run-as works only with --system and the subcommands show and install",
-					)
-				case verb == "status" && (o.System || o.Cron):
-					return exit.Usage(
-						"schedule: status covers every kind of schedule; leave out --system and --cron",
-					)
-				case w.JSON && verb != "status":
-					return exit.Usage("schedule: --json works only with status")
+				if err := checkSchedule(w, args[0], o); err != nil {
+					return err
 				}
-				return runSchedule(c.Context, w, p, verb, o)
+				return runSchedule(c.Context, w, p, args[0], o)
 			},
 		),
 	}
+}
+
+// checkSchedule refuses an unknown subcommand, and flags that have no effect with it.
+func checkSchedule(w *term.Env, verb string, o schedule.Options) error {
+	switch {
+	case !slices.Contains(scheduleVerbs, verb):
+		return exit.Usage(
+			"schedule: unknown subcommand %q%s; there are %s",
+			verb,
+			didYouMean(verb, scheduleSynonyms, scheduleVerbs, "%s"),
+			strings.Join(scheduleVerbs, ", "),
+		)
+	case o.System && o.Cron:
+		return exit.Usage("schedule: --system and --cron cannot be combined")
+	case o.RunAs != "" && (!o.System || verb != "show" && verb != "install"):
+		return exit.Usage("schedule: --run-as works only with --system and the subcommands show and install")
+	case verb == "status" && (o.System || o.Cron):
+		return exit.Usage("schedule: status covers every kind of schedule; leave out --system and --cron")
+	case w.JSON && verb != "status":
+		return exit.Usage("schedule: --json works only with status")
+	}
+	return nil
 }
 
 func runSchedule(

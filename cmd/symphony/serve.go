@@ -27,17 +27,8 @@ func serveCommand(w *term.Env) *cli.Command {
 		Name:      "serve",
 		Usage:     "serve a web page and an API of your projects",
 		UsageText: usageText("serve", "[WORKFLOW...]"),
-		Description: `It shows what ps, show, logs, diff and report print. It runs no passes, so keep the schedule.
-
-Open the printed link in your browser, or give the printed token to other browsers and programs: they can then read
-everything and act. Without the token, other accounts of this machine see only the state of issues, and at a socket
-(--listen unix:PATH) nothing. If other machines can reach the server, or with --allow-host, nothing is readable without it.
-The link works once. Link and token are new at each start; with --token-file you log in with your own token.
-
-The buttons do what symphony's commands do. MCP hosts that have the token use agents at /mcp. SIGTERM and Ctrl-C wait for
-running commands.
-
-` + exampleText(
+		Description: helpText(
+			"serve",
 			"symphony serve",
 			"symphony serve --port 0 ~/web-shop/WORKFLOW.md ~/api/WORKFLOW.md",
 			"symphony serve --project all",

@@ -23,15 +23,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// severalUsage explains the arguments of commands that take several issues.
-const severalUsage = `
-
-You can name several issues, or choose them with --filter, which works as in symphony ps. The command then lists them and
-asks once for your confirmation; without a terminal it needs --yes. If it fails for one issue, it continues with the others.
-It prints a result for each issue, and exits 0 only if it has succeeded for all. The last argument may be a workflow, if it
-is the path of a file and does not look like ABC-7. With -w FILE all arguments are issues. With --project all, or several
--w, --filter chooses issues of all these projects.`
-
 // severalName is the name of the document that commands print for several issues or projects.
 const severalName = "several issues"
 

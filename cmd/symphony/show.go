@@ -19,13 +19,10 @@ import (
 
 func showCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "show",
-		Usage:     "show why one issue runs or does not, and what happens next",
-		UsageText: usageText("show", "ISSUE [WORKFLOW]"),
-		Description: "It asks the tracker only about issues without a claim, and changes nothing. " +
-			"--attempts counts all runs of the agent\n" +
-			"from 1, with the changes, cost and outcome of each; diff --attempt compares two of them.\n\n" +
-			exampleText("symphony show ABC-7", "symphony show ABC-7 --attempts"),
+		Name:        "show",
+		Usage:       "show why one issue runs or does not, and what happens next",
+		UsageText:   usageText("show", "ISSUE [WORKFLOW]"),
+		Description: helpText("show", "symphony show ABC-7", "symphony show ABC-7 --attempts"),
 		Flags: workflowFlags(jsonFlagsOf(
 			[]jsonDocument{
 				{"", reflect.TypeFor[detail.Issue]()},
@@ -65,18 +62,13 @@ func diffCommand(w *term.Env) *cli.Command {
 		Name:      "diff",
 		Usage:     "show what has changed in an issue's workspace",
 		UsageText: usageText("diff", "ISSUE [WORKFLOW]"),
-		Description: "It prints the changes since the workspace's base commit, and files that are new " +
-			"to git. If there are commits,\n" +
-			"what is not committed stands below the line \"# Not committed:\".\n" +
-			"It also takes the id of an agent that works without an issue. --attempt compares what two " +
-			"runs have left, committed\n" +
-			"or not, as long as the workspace exists; show --attempts lists them.\n\n" +
-			exampleText(
-				"symphony diff ABC-7",
-				"symphony diff ABC-7 --stat",
-				"symphony diff ABC-7 --attempt 1..2",
-				"symphony diff ABC-7 --raw > work.diff",
-			),
+		Description: helpText(
+			"diff",
+			"symphony diff ABC-7",
+			"symphony diff ABC-7 --stat",
+			"symphony diff ABC-7 --attempt 1..2",
+			"symphony diff ABC-7 --raw > work.diff",
+		),
 		Flags: workflowFlags(jsonFlags[detail.Diff](
 			&cli.StringFlag{
 				Name:  "attempt",

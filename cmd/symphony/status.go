@@ -13,13 +13,11 @@ func statusCommand(w *term.Env) *cli.Command {
 		Name:      "status",
 		Usage:     "print one line and an exit code for monitoring",
 		UsageText: usageText("status", "[WORKFLOW]"),
-		Description: `It prints the last line of symphony ps, and which pull requests passes watch.
-
-Exit code 0: everything is OK; 1: something waits for you, or the state can't be read;
-2: no schedule runs passes; 3: WORKFLOW.md can't be read. Wrong usage also exits with 2, but prints nothing to stdout.
-
-` + exampleText("symphony status -w ~/web-shop/WORKFLOW.md",
-			"line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com"),
+		Description: helpText(
+			"status",
+			"symphony status -w ~/web-shop/WORKFLOW.md",
+			"line=$(symphony status --project all) || echo \"$line\" | mail -s attention ann@example.com",
+		),
 		Flags: workflowFlags(jsonFlags[view.Judgement](
 			projectFlag(),
 		)...),

@@ -14,18 +14,8 @@ func tickCommand(w *term.Env) *cli.Command {
 		Name:      "tick",
 		Usage:     "run one pass and exit, or repeat passes",
 		UsageText: usageText("tick", "[WORKFLOW]") + "\n" + usageText("tick --loop", "[WORKFLOW...]"),
-		Description: `A pass decides what follows from runs that have ended, stops runs that must not continue, and starts runs that are due.
-Run it from cron or a systemd timer, by hand, or with --loop. symphony WORKFLOW.md is short for symphony tick --loop
-WORKFLOW.md. A loop takes several workflows, and begins each line with the name of the project. SIGHUP starts a pass of
-each immediately. With --loop, --port or server.port in WORKFLOW.md also starts the server of symphony serve.
-
-A pass prints what it did, and why issues wait. Errors go to stderr. With -v it prints fields instead of sentences, for
-scripts. With --log-level or --log-format, stderr is a log with a record for each action, warning and error, and one for
-the pass. In systemd's journal each line has a priority.
-
-SYMPHONY_MAX_AGENTS limits the runs of one codex home, over all projects.
-
-` + exampleText(
+		Description: helpText(
+			"tick",
 			"symphony tick --dry-run",
 			"symphony tick --loop --quiet --log-format json",
 			"symphony tick --loop web-shop/WORKFLOW.md api/WORKFLOW.md",

@@ -14,14 +14,11 @@ import (
 
 func trashCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "trash",
-		Usage:     "list removed workspaces",
-		UsageText: usageText("trash", "[WORKFLOW]"),
-		Description: `A removed workspace is kept for workspace.keep_removed_ms, and longer if it has work that exists nowhere else, unless you
-discard this work with symphony prune --force ISSUE.
-
-` + exampleText("symphony trash", "symphony restore ABC-7"),
-		Flags: workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
+		Name:        "trash",
+		Usage:       "list removed workspaces",
+		UsageText:   usageText("trash", "[WORKFLOW]"),
+		Description: helpText("trash", "symphony trash", "symphony restore ABC-7"),
+		Flags:       workflowFlags(jsonFlags[cleanup.TrashJSON]()...),
 		Action: onProject(w, nil, func(c *cli.Context, p *wiring.Project, _ []string) error {
 			tellElsewhere(w, p)
 			rows, err := cleanup.Trash(c.Context, p)
@@ -46,14 +43,11 @@ func tellElsewhere(w *term.Env, p *wiring.Project) {
 
 func restoreCommand(w *term.Env) *cli.Command {
 	return &cli.Command{
-		Name:      "restore",
-		Usage:     "bring an issue's workspace back from the trash",
-		UsageText: usageText("restore", "ISSUE [WORKFLOW]"),
-		Description: `If the trash has several workspaces of the issue, it restores the newest. Instead of ISSUE you can give a name that
-symphony trash lists. Passes do not remove a restored workspace before a run has used it.
-
-` + exampleText("symphony restore ABC-7"),
-		Flags: workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
+		Name:        "restore",
+		Usage:       "bring an issue's workspace back from the trash",
+		UsageText:   usageText("restore", "ISSUE [WORKFLOW]"),
+		Description: helpText("restore", "symphony restore ABC-7"),
+		Flags:       workflowFlags(jsonFlags[cleanup.RestoreJSON]()...),
 		Action: onProject(
 			w,
 			[]string{"ISSUE"},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 
@@ -28,60 +29,65 @@ func versionCommand(w *term.Env) *cli.Command {
 		Name:      "version",
 		Usage:     "print the version, the commit and its date",
 		UsageText: "symphony version [flags]",
-		Description: "--check asks the URL in SYMPHONY_RELEASES for the newest release: for a text that " +
-			"begins with its version, as the file\n" +
-			"VERSION of a release does. Without that variable nothing is asked.\n\n" +
-			exampleText(
-				"symphony version --json",
-				"SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check",
-			),
+		Description: helpText(
+			"version",
+			"symphony version --json",
+			"SYMPHONY_RELEASES=https://mirror.example.org/symphony/VERSION symphony version --check",
+		),
 		Flags: append(jsonFlags[versionJSON](),
 			&cli.BoolFlag{Name: "check", Usage: "also print whether a newer release exists"}),
-		Action: func(c *cli.Context) error {
-			if c.NArg() > 0 {
-				return exit.Usage("version: unexpected argument %q", c.Args().First())
-			}
-			b := wiring.ReadBuild()
-			newest := ""
-			if c.Bool("check") {
-				address := w.Environment().Getenv(wiring.ReleasesVar)
-				if address == "" {
-					return exit.Usage("version: --check needs the URL to ask in %s", wiring.ReleasesVar)
-				}
-				var err error
-				newest, err = wiring.NewestRelease(c.Context, address)
-				if err != nil {
-					return err
-				}
-			}
-			if w.JSON {
-				w.PrintJSON(versionJSON{
-					b.Version,
-					text.OrNull(b.Commit),
-					text.OrNull(b.Date),
-					b.Modified,
-					runtime.Version(),
-					runtime.GOOS,
-					runtime.GOARCH,
-					text.OrNull(newest),
-				})
-				return nil
-			}
-			fmt.Fprintf(
-				w.Stdout,
-				"symphony %s %s %s/%s\n",
-				b,
-				runtime.Version(),
-				runtime.GOOS,
-				runtime.GOARCH,
-			)
-			switch {
-			case newest != "" && b.OlderThan(newest):
-				fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, wiring.UpgradeHint)
-			case newest != "":
-				fmt.Fprintf(w.Stdout, "the newest release is %s\n", newest)
-			}
-			return nil
-		},
+		Action: func(c *cli.Context) error { return versionAction(c, w) },
 	}
+}
+
+func versionAction(c *cli.Context, w *term.Env) error {
+	if c.NArg() > 0 {
+		return exit.Usage("version: unexpected argument %q", c.Args().First())
+	}
+	b := wiring.ReadBuild()
+	newest := ""
+	if c.Bool("check") {
+		var err error
+		newest, err = newestRelease(c.Context, w)
+		if err != nil {
+			return err
+		}
+	}
+	if w.JSON {
+		w.PrintJSON(versionJSON{
+			b.Version,
+			text.OrNull(b.Commit),
+			text.OrNull(b.Date),
+			b.Modified,
+			runtime.Version(),
+			runtime.GOOS,
+			runtime.GOARCH,
+			text.OrNull(newest),
+		})
+		return nil
+	}
+	fmt.Fprintf(
+		w.Stdout,
+		"symphony %s %s %s/%s\n",
+		b,
+		runtime.Version(),
+		runtime.GOOS,
+		runtime.GOARCH,
+	)
+	switch {
+	case newest != "" && b.OlderThan(newest):
+		fmt.Fprintf(w.Stdout, "%s is newer: %s\n", newest, wiring.UpgradeHint)
+	case newest != "":
+		fmt.Fprintf(w.Stdout, "the newest release is %s\n", newest)
+	}
+	return nil
+}
+
+// newestRelease asks for the version of the newest release.
+func newestRelease(ctx context.Context, w *term.Env) (string, error) {
+	address := w.Environment().Getenv(wiring.ReleasesVar)
+	if address == "" {
+		return "", exit.Usage("version: --check needs the URL to ask in %s", wiring.ReleasesVar)
+	}
+	return wiring.NewestRelease(ctx, address)
 }

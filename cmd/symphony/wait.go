@@ -19,19 +19,8 @@ func waitCommand(w *term.Env) *cli.Command {
 		Name:      "wait",
 		Usage:     "wait until an issue is handed over or needs a person",
 		UsageText: usageText("wait", "ISSUE [WORKFLOW]"),
-		Description: `It waits until no agent works on the issue and none will start without you, and prints the result. It changes nothing.
-
-Exit codes:
-
-    0    handed over: it was released because its state is no longer active
-    1    its last run failed and will not be retried, or the command failed
-    5    held
-    6    its agent asks for an approval or an answer
-    7    nothing starts it: not in an active state, released, paused, or no schedule is active
-    8    it needs help: its agent can't go on without you, and handed it over
-    124  --timeout has passed
-
-` + exampleText(
+		Description: helpText(
+			"wait",
 			"symphony wait ABC-7 && symphony open ABC-7 --pr",
 			"symphony wait ABC-7 --timeout 1h --json status",
 		),

@@ -16,11 +16,8 @@ import (
 )
 
 var fileKind = kind{
-	name:  "file",
-	check: (*starter).checkFile,
-	help: `With --tracker file the issues are Markdown files in a folder. It needs no key and no network, and asks nothing: it makes
-the folder with a first issue, uses the git repository in which it runs, and delivers the work to branches of that
-repository. In a Backlog.md project it uses the folder backlog/tasks and its statuses.`,
+	name:    "file",
+	check:   (*starter).checkFile,
 	find:    []func(*starter, context.Context) error{(*starter).findFolder, (*starter).findStates},
 	write:   (*starter).writeFolder,
 	summary: (*starter).fileSummary,
@@ -36,9 +33,10 @@ const (
 // The first issue fits any repository, so that it can be run as it is.
 const (
 	firstTitle = "Write down how to build and test this project"
-	firstText  = `Find out from the files how this project is built and tested. Write the commands into CONTRIBUTING.md, in at most 20 lines,
-with a sentence for each. If a file says it already, check that it is right, and correct only what is wrong.
-`
+	firstText  = "Find out from the files how this project is built and tested. Write the commands into " +
+		"CONTRIBUTING.md, in at most 20 lines,\n" +
+		"with a sentence for each. If a file says it already, check that it is right, and correct only " +
+		"what is wrong.\n"
 )
 
 func (s *starter) checkFile() error {

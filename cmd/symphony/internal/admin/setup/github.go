@@ -14,9 +14,6 @@ import (
 
 var githubKind = kind{
 	name: "github",
-	help: `With --tracker github it takes the repository from the git remote origin, and the token from GITHUB_TOKEN, GH_TOKEN or gh.
-Labels are states: it proposes those that exist, or In Progress and Human Review. Without a terminal it needs --project and
---repository only if origin is not on GitHub. GitHub Enterprise needs --endpoint.`,
 	suits: func(s *starter, ctx context.Context) bool {
 		api, _ := workflow.OnGitHub(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
 		return strings.HasPrefix(api, "https://api.")

@@ -16,10 +16,6 @@ import (
 var linearKind = kind{
 	name:  "linear",
 	check: (*starter).checkLinear,
-	help: `With --tracker linear it asks for the Linear key on a terminal, checks it, lists the projects, and proposes the rest.
-With --team it takes the issues of a team, of every project and of none.
-Without a terminal it needs --project or --team, --repository, and a key: from --key-file, from the environment file, or from
-LINEAR_API_KEY. It stores the key in the environment file, mode 0600.`,
 	suits: func(s *starter, _ context.Context) bool {
 		key, _ := s.p.Lookup(workflow.APIKeyVar)
 		return key != ""

@@ -28,7 +28,18 @@ const DefaultLabel = "symphony"
 
 // Options are the flags of init, empty if they were not given.
 type Options struct {
-	Tracker, Path, Example, KeyFile, Project, Team, Repository, ActiveStates, ReviewState, Label, Root, Endpoint string
+	Tracker      string
+	Path         string
+	Example      string
+	KeyFile      string
+	Project      string
+	Team         string
+	Repository   string
+	ActiveStates string
+	ReviewState  string
+	Label        string
+	Root         string
+	Endpoint     string
 	// StateDirSet: the command named a state directory, and later commands must name it, too.
 	StateDirSet bool
 }
@@ -36,8 +47,6 @@ type Options struct {
 // kind contains the steps of init for a kind of tracker.
 type kind struct {
 	name string
-	// help is the text of init --help about it, in lines of at most 120 characters.
-	help string
 	// suits reports whether the operator's folder or environment suggests it; nil for the kind
 	// that is proposed otherwise.
 	suits func(*starter, context.Context) bool
@@ -75,11 +84,6 @@ var kinds = []kind{linearKind, githubKind, fileKind}
 
 // TrackerNames are the values of --tracker; the first is the default.
 func TrackerNames() []string { return text.Map(kinds, func(k kind) string { return k.name }) }
-
-// Help is the text of init --help about each kind of tracker.
-func Help() string {
-	return strings.Join(text.Map(kinds, func(k kind) string { return k.help }), "\n\n")
-}
 
 // dialog asks the operator.
 type dialog struct {

@@ -39,15 +39,17 @@ const (
 	bunFetch  = `BUN_INSTALL_CACHE_DIR="$SYMPHONY_AGENT_CACHE/bun" bun install --frozen-lockfile --ignore-scripts`
 	// Yarn 1 reads YARN_CACHE_FOLDER and YARN_IGNORE_SCRIPTS, its successors the other two
 	// variables.
-	yarn      = " yarn install --frozen-lockfile"
-	yarnTest  = `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` + yarn + " && yarn test"
+	yarn     = " yarn install --frozen-lockfile"
+	yarnTest = `YARN_CACHE_FOLDER="$XDG_CACHE_HOME/yarn" YARN_GLOBAL_FOLDER="$XDG_CACHE_HOME/yarn"` +
+		yarn + " && yarn test"
 	yarnFetch = `YARN_IGNORE_SCRIPTS=true YARN_CACHE_FOLDER="$SYMPHONY_AGENT_CACHE/yarn" ` +
 		`YARN_ENABLE_SCRIPTS=false YARN_GLOBAL_FOLDER="$SYMPHONY_AGENT_CACHE/yarn"` + yarn
 	mvnTest = ` -q -B -o -Dmaven.repo.local="$XDG_CACHE_HOME/m2" test`
 	// Only a build makes Maven download all plugins of a build.
 	mvnFetch = ` -q -B -Dmaven.repo.local="$SYMPHONY_AGENT_CACHE/m2" -Dmaven.test.failure.ignore test`
 	// editable makes the packages that were installed from the copy lead to the workspace.
-	editable = "\n" + `grep -rIlF "$base" "$venv" | while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
+	editable = "\n" + `grep -rIlF "$base" "$venv" | ` +
+		`while read -r file; do sed -i.old "s|$base|$SYMPHONY_WORKSPACE|g" "$file"; done`
 )
 
 // Stacks are the stacks that init knows, the most telling first: a package.json often belongs
