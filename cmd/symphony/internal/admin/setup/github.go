@@ -19,7 +19,11 @@ var githubKind = kind{
 		return strings.HasPrefix(api, "https://api.")
 	},
 	find: []func(*starter, context.Context) error{
-		(*starter).findRemote, (*starter).findKey, (*starter).checkToken, (*starter).findProject, (*starter).findStates,
+		(*starter).findRemote,
+		(*starter).findKey,
+		(*starter).checkToken,
+		(*starter).findProject,
+		(*starter).findStates,
 	},
 	write:   (*starter).writeKey,
 	summary: (*starter).githubSummary,
@@ -28,20 +32,7 @@ var githubKind = kind{
 // findRemote finds the repository on GitHub, and its API, from the git remote origin, unless
 // flags name them.
 func (s *starter) findRemote(ctx context.Context) error {
-	origin := workflow.WithoutPassword(s.git(ctx, filepath.Dir(s.p.Path), "remote", "get-url", "origin"))
-	remote := workflow.WithoutPassword(cmp.Or(s.options.Repository, origin))
-	if dir := s.w.Absolute(s.expand(remote)); remote != "" && exists(dir) { // a local clone
-		remote = workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
-	}
-	api, name := workflow.OnGitHub(remote)
-	if api == "" { // the issues may be there although the work is delivered elsewhere
-		remote = origin
-		api, name = workflow.OnGitHub(remote)
-	}
-	because := "no git remote origin is on GitHub"
-	if s.options.Repository != "" {
-		because = "neither --repository nor the git remote origin is on GitHub"
-	}
+	remote, api, name := s.remoteOnGitHub(ctx)
 	// the token may be for another host
 	if s.options.Endpoint == "" && api != "" && !strings.HasPrefix(api, "https://api.") {
 		return exit.Usage(
@@ -55,32 +46,64 @@ func (s *starter) findRemote(ctx context.Context) error {
 	if s.answers.Endpoint == s.tracker.Endpoint {
 		s.answers.Endpoint = ""
 	}
+	because := "no git remote origin is on GitHub"
+	if s.options.Repository != "" {
+		because = "neither --repository nor the git remote origin is on GitHub"
+	}
 	s.options.Repository = cmp.Or(s.options.Repository, remote)
-	set := func(_ context.Context, written string) error {
-		if owner, name, ok := strings.Cut(written, "/"); !ok || owner == "" || name == "" ||
-			strings.ContainsAny(name, "/ ") {
-			return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
+	if name == "" {
+		err := s.missing([2]string{"--project OWNER/NAME, because " + because, s.options.Project})
+		if err != nil {
+			return err
 		}
-		s.options.Project = written
-		return nil
+	}
+	if err := s.missing([2]string{"--repository", s.options.Repository}); err != nil {
+		return err
+	}
+	return s.setValue(
+		ctx,
+		"Repository with the issues",
+		"--project",
+		s.options.Project,
+		name,
+		s.setGitHubProject,
+	)
+}
+
+// remoteOnGitHub returns the address of the repository on GitHub: the address that --repository
+// names, or the origin of the clone that it names, or else the git remote origin. If none is on
+// GitHub, only this origin is returned, without an API and a name.
+func (s *starter) remoteOnGitHub(ctx context.Context) (remote, api, name string) {
+	origin := s.origin(ctx, filepath.Dir(s.p.Path))
+	remote = workflow.WithoutPassword(cmp.Or(s.options.Repository, origin))
+	clone := s.w.Absolute(s.expand(remote))
+	if remote != "" && exists(clone) {
+		remote = s.origin(ctx, clone)
+	}
+	api, name = workflow.OnGitHub(remote)
+	if api == "" { // the issues may be there although the work is delivered elsewhere
+		remote = origin
+		api, name = workflow.OnGitHub(remote)
 	}
 	if api == "" {
-		name = ""
+		return remote, "", ""
 	}
-	if name == "" && !s.interactive {
-		if err := s.missing([2]string{
-			"--project OWNER/NAME, because " + because,
-			s.options.Project,
-		}); err != nil {
-			return err
-		}
+	return remote, api, name
+}
+
+// origin is the git remote origin of a directory, without a password; empty for none.
+func (s *starter) origin(ctx context.Context, dir string) string {
+	return workflow.WithoutPassword(s.git(ctx, dir, "remote", "get-url", "origin"))
+}
+
+// setGitHubProject sets the repository with the issues, such as octo/shop.
+func (s *starter) setGitHubProject(_ context.Context, written string) error {
+	owner, name, _ := strings.Cut(written, "/")
+	if owner == "" || name == "" || strings.ContainsAny(name, "/ ") {
+		return exit.Usage("init: %q is not the name of a repository: write OWNER/NAME", written)
 	}
-	if s.options.Repository == "" {
-		if err := s.missing([2]string{"--repository", ""}); err != nil {
-			return err
-		}
-	}
-	return s.setValue(ctx, "Repository with the issues", "--project", s.options.Project, name, set)
+	s.options.Project = written
+	return nil
 }
 
 // checkToken refuses to store the token in an environment file that exists.
@@ -112,7 +135,10 @@ func (s *starter) githubSummary() (lines []string, more JSON) {
 		)
 	}
 	lines = []string{
-		"wrote " + s.p.Path + ", for the issues of " + s.project.Name, token, "", s.labelTask(s.project.Name),
+		"wrote " + s.p.Path + ", for the issues of " + s.project.Name,
+		token,
+		"",
+		s.labelTask(s.project.Name),
 	}
 	more = JSON{
 		EnvironmentFile: s.keys.path(s.key),
