@@ -114,67 +114,6 @@ func newAccess(address net.Addr, o Options) access {
 	return a
 }
 
-// reachable lists the addresses and names of this machine by which other machines reach a
-// server that listens at the address. The address from which this machine reaches others comes
-// first.
-func reachable(at net.IP) (hosts []string) {
-	all, _ := net.InterfaceAddrs() // the names remain
-	for _, one := range all {
-		ip := one.(*net.IPNet).IP
-		isAny := at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil)
-		if ip.Equal(at) || isAny {
-			hosts = append(hosts, ip.String())
-		}
-	}
-	if i := slices.Index(hosts, ownAddress()); i > 0 {
-		hosts[0], hosts[i] = hosts[i], hosts[0]
-	}
-	name, err := os.Hostname()
-	if err != nil {
-		return hosts
-	}
-	name = strings.ToLower(name)
-	short, _, _ := strings.Cut(name, ".")
-	return text.Unique(append(hosts, name, short, short+".local"))
-}
-
-// ownAddress returns the address from which this machine reaches others; empty if it is not
-// known.
-func ownAddress() string {
-	// nothing is sent
-	c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
-	if err != nil {
-		return ""
-	}
-	defer func() { _ = c.Close() }()
-	from, _, _ := net.SplitHostPort(c.LocalAddr().String())
-	return from
-}
-
-// hostName is the name in a Host header or an address, without the port and in lower case.
-func hostName(address string) string {
-	name, _, err := net.SplitHostPort(address)
-	if err != nil { // without a port
-		name = address
-	}
-	return strings.ToLower(strings.Trim(name, "[]"))
-}
-
-// isCalled reports whether the Host header names this server. Its port may belong to a tunnel
-// or a proxy, but is a number. After DNS rebinding the header contains a name, so any address
-// belongs to this machine, or to a program that forwards to it.
-func (a *access) isCalled(host string) bool {
-	name := hostName(host)
-	_, port, _ := net.SplitHostPort(host) // empty without a port
-	if strings.Trim(port, "0123456789") != "" {
-		return false
-	}
-	if slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") {
-		return true
-	}
-	return len(a.open) > 0 && net.ParseIP(name) != nil
-}
-
 // csp lets a page load nothing but this server's own files, and be part of no other page.
 const csp = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; " +
 	"img-src 'self' data:; " +
@@ -220,54 +159,19 @@ func (a *access) guard(next http.Handler, s *Server) http.Handler {
 	})
 }
 
-// mayAct reports whether the request carries the token.
-func (a *access) mayAct(r *http.Request) bool {
-	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if strings.EqualFold(scheme, "Bearer") {
-		return a.isToken(strings.TrimLeft(given, " "))
+// isCalled reports whether the Host header names this server. Its port may belong to a tunnel
+// or a proxy, but is a number. After DNS rebinding the header contains a name, so any address
+// belongs to this machine, or to a program that forwards to it.
+func (a *access) isCalled(host string) bool {
+	name := hostName(host)
+	_, port, _ := net.SplitHostPort(host) // empty without a port
+	if strings.Trim(port, "0123456789") != "" {
+		return false
 	}
-	c, err := r.Cookie(a.cookie)
-	return err == nil && a.isToken(c.Value)
-}
-
-// withhold removes from an issue the parts that the request may not read.
-func (a *access) withhold(r *http.Request, v *detail.Issue) {
-	if a.permit(r, needDetails) != nil {
-		v.Log = []eventlog.Line{}
-		v.HookFailures = []detail.HookFailure{}
-		v.Issue.Description = nil
-		v.Tracked.Description = nil
+	if slices.Contains(a.hosts, name) || strings.HasSuffix(name, ".localhost") {
+		return true
 	}
-	a.withholdChanges(r, v.Requests)
-}
-
-// withholdChanges removes from requests of agents the lines of files that the request may not
-// read.
-func (a *access) withholdChanges(r *http.Request, rows []view.RequestRow) {
-	if a.permit(r, needDetails) == nil {
-		return
-	}
-	for _, row := range rows {
-		for _, changes := range [][]reconcile.RequestChange{row.Detail.Changes, row.Request.Detail.Changes} {
-			for i := range changes {
-				changes[i].Diff = ""
-			}
-		}
-	}
-}
-
-func (a *access) isToken(given string) bool {
-	hash := sha256.Sum256([]byte(given))
-	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
-}
-
-// useCode reports whether the printed link is opened for the first time. It works once,
-// because browsers keep the addresses that were opened in files, which an agent may be able to
-// read.
-func (a *access) useCode(given string) bool {
-	hash := sha256.Sum256([]byte(given))
-	code := sha256.Sum256([]byte(a.code))
-	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1 && a.used.CompareAndSwap(false, true)
+	return len(a.open) > 0 && net.ParseIP(name) != nil
 }
 
 // permit refuses a request without the token that it needs.
@@ -298,6 +202,102 @@ func notTheToken() error {
 		"this is not the token of the server",
 		"each start of the server prints a new one, unless it has a --token-file",
 	)
+}
+
+// mayAct reports whether the request carries the token.
+func (a *access) mayAct(r *http.Request) bool {
+	scheme, given, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+	if strings.EqualFold(scheme, "Bearer") {
+		return a.isToken(strings.TrimLeft(given, " "))
+	}
+	c, err := r.Cookie(a.cookie)
+	return err == nil && a.isToken(c.Value)
+}
+
+func (a *access) isToken(given string) bool {
+	hash := sha256.Sum256([]byte(given))
+	return subtle.ConstantTimeCompare(hash[:], a.token[:]) == 1
+}
+
+// useCode reports whether the printed link is opened for the first time. It works once,
+// because browsers keep the addresses that were opened in files, which an agent may be able to
+// read.
+func (a *access) useCode(given string) bool {
+	hash := sha256.Sum256([]byte(given))
+	code := sha256.Sum256([]byte(a.code))
+	return subtle.ConstantTimeCompare(hash[:], code[:]) == 1 && a.used.CompareAndSwap(false, true)
+}
+
+// withhold removes from an issue the parts that the request may not read.
+func (a *access) withhold(r *http.Request, v *detail.Issue) {
+	if a.permit(r, needDetails) != nil {
+		v.Log = []eventlog.Line{}
+		v.HookFailures = []detail.HookFailure{}
+		v.Issue.Description = nil
+		v.Tracked.Description = nil
+	}
+	a.withholdChanges(r, v.Requests)
+}
+
+// withholdChanges removes from requests of agents the lines of files that the request may not
+// read.
+func (a *access) withholdChanges(r *http.Request, rows []view.RequestRow) {
+	if a.permit(r, needDetails) == nil {
+		return
+	}
+	for _, row := range rows {
+		for _, changes := range [][]reconcile.RequestChange{row.Detail.Changes, row.Request.Detail.Changes} {
+			for i := range changes {
+				changes[i].Diff = ""
+			}
+		}
+	}
+}
+
+// reachable lists the addresses and names of this machine by which other machines reach a
+// server that listens at the address. The address from which this machine reaches others comes
+// first.
+func reachable(at net.IP) (hosts []string) {
+	all, _ := net.InterfaceAddrs() // the names remain
+	for _, one := range all {
+		ip := one.(*net.IPNet).IP
+		isAny := at.IsUnspecified() && ip.IsGlobalUnicast() && (ip.To4() != nil || at.To4() == nil)
+		if ip.Equal(at) || isAny {
+			hosts = append(hosts, ip.String())
+		}
+	}
+	if i := slices.Index(hosts, ownAddress()); i > 0 {
+		hosts[0], hosts[i] = hosts[i], hosts[0]
+	}
+	name, err := os.Hostname()
+	if err != nil {
+		return hosts
+	}
+	name = strings.ToLower(name)
+	short, _, _ := strings.Cut(name, ".")
+	return text.Unique(append(hosts, name, short, short+".local"))
+}
+
+// ownAddress returns the address from which this machine reaches others; empty if it is not
+// known.
+func ownAddress() string {
+	// nothing is sent
+	c, err := net.DialUDP("udp4", nil, &net.UDPAddr{IP: net.IPv4(192, 0, 2, 1), Port: 9})
+	if err != nil {
+		return ""
+	}
+	defer func() { _ = c.Close() }()
+	from, _, _ := net.SplitHostPort(c.LocalAddr().String())
+	return from
+}
+
+// hostName is the name in a Host header or an address, without the port and in lower case.
+func hostName(address string) string {
+	name, _, err := net.SplitHostPort(address)
+	if err != nil { // without a port
+		name = address
+	}
+	return strings.ToLower(strings.Trim(name, "[]"))
 }
 
 // keptFor is how long a browser keeps the token and the theme, in seconds.

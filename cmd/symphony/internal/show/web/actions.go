@@ -55,6 +55,69 @@ func (s actions) routes() []route {
 	}
 }
 
+// command returns the handler of a command.
+func (s actions) command(
+	build func(*http.Request, parameters) (order, error),
+) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		p, err := readParameters(r)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, order{}, outcome{}, err)
+		}
+		o, err := build(r, p)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
+		}
+		target, err := s.projectOf(r, o)
+		if err != nil {
+			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
+		}
+		patient(w)
+		done, err := s.commands.run(r.Context(), target, o)
+		return s.answerOrder(w, r, p.Back, o, done, err)
+	}
+}
+
+// projectOf finds the project of an order.
+func (s actions) projectOf(r *http.Request, o order) (*wiring.Project, error) {
+	if o.targets != nil {
+		return o.targets[0].Project, nil
+	}
+	return s.source.target(r, o.issue)
+}
+
+// answerOrder sends a browser back to its page, with a notice of the outcome, and answers a
+// program.
+func (s actions) answerOrder(
+	w http.ResponseWriter,
+	r *http.Request,
+	back string,
+	o order,
+	done outcome,
+	err error,
+) error {
+	err = exit.ForCommand(err, string(o.verb))
+	if back != "" {
+		s.goBack(w, r, back, noticeOf(o, done, err))
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if done.pending {
+		return answerWith(w, http.StatusAccepted, done.document)
+	}
+	return answerWith(w, http.StatusOK, done.document)
+}
+
+// patient gives the answer the time that a command may take.
+func patient(w http.ResponseWriter) {
+	c := http.NewResponseController(w)
+	end := time.Now().Add(slotPatience + commandPatience + writePatience)
+	// only tests have writers without deadlines
+	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end))
+}
+
 func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
 	return func(*http.Request, parameters) (order, error) { return order{verb: verb}, nil }
 }
@@ -153,7 +216,8 @@ func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 	if err != nil {
 		return operate.Target{}, err
 	}
-	owner, isAgent := agents.ProjectOf(r.Context(), wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir), t.Name)
+	own := wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir)
+	owner, isAgent := agents.ProjectOf(r.Context(), own, t.Name)
 	if isAgent && !decides {
 		return operate.Target{}, badRequest(t.Name + " is an agent without an issue")
 	}
@@ -163,11 +227,6 @@ func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 		}
 	}
 	return operate.Target{Project: owner, Name: t.Name}, nil
-}
-
-func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
-	issue, _ := reconcile.RequestRef(r.PathValue("id"))
-	return order{verb: verb, ref: r.PathValue("id"), issue: issue, decision: d}
 }
 
 func approval(r *http.Request, p parameters) (order, error) {
@@ -194,89 +253,62 @@ func reply(r *http.Request, p parameters) (order, error) {
 	return o, nil
 }
 
-func badRequest(message string) error {
-	return reconcile.NewError("usage", message, seeAPI)
+func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
+	issue, _ := reconcile.RequestRef(r.PathValue("id"))
+	return order{verb: verb, ref: r.PathValue("id"), issue: issue, decision: d}
 }
 
-// unknownName refuses a parameter or a field that a request can't have.
-func unknownName(kind, name string, known []string) error {
-	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
-		kind, name, text.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
+// refreshed is the answer of POST /api/v1/refresh (specification 13.7).
+type refreshed struct {
+	Queued bool `json:"queued"`
+	// a pass that is yet to begin serves this request, too
+	Coalesced   bool      `json:"coalesced"`
+	RequestedAt time.Time `json:"requested_at"`
+	Operations  []string  `json:"operations"`
 }
 
-// badBody is the error for a body that can't be read.
-func badBody(err error) error {
-	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return reconcile.NewError(
-			"body_too_large",
-			fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit),
-			"send less",
-		)
+// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each project,
+// and does not wait for it.
+func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
+	p, err := readParameters(r)
+	if err != nil {
+		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
 	}
-	return badRequest("the body: " + err.Error())
-}
-
-// command returns the handler of a command.
-func (s actions) command(
-	build func(*http.Request, parameters) (order, error),
-) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		p, err := readParameters(r)
-		if err != nil {
-			return s.answerOrder(w, r, p.Back, order{}, outcome{}, err)
-		}
-		o, err := build(r, p)
-		if err != nil {
-			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
-		}
-		target, err := s.projectOf(r, o)
-		if err != nil {
-			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
-		}
-		patient(w)
-		done, err := s.commands.run(r.Context(), target, o)
-		return s.answerOrder(w, r, p.Back, o, done, err)
+	projects, err := s.source.named(r.Context(), r.URL.Query().Get("project"))
+	if err != nil {
+		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
 	}
-}
-
-// projectOf finds the project of an order.
-func (s actions) projectOf(r *http.Request, o order) (*wiring.Project, error) {
-	if o.targets != nil {
-		return o.targets[0].Project, nil
+	out := refreshed{
+		Queued:      true,
+		Coalesced:   len(projects) > 0,
+		RequestedAt: s.source.env.Now().UTC(),
+		Operations:  []string{"poll", "reconcile"},
 	}
-	return s.source.target(r, o.issue)
+	for _, target := range projects {
+		if !s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) {
+			out.Coalesced = false
+		}
+	}
+	return s.answerRefresh(w, r, p.Back, out, nil)
 }
 
-// answerOrder sends a browser back to its page, with a notice of the outcome, and answers a
-// program.
-func (s actions) answerOrder(
+// answerRefresh is answerOrder for a pass.
+func (s actions) answerRefresh(
 	w http.ResponseWriter,
 	r *http.Request,
 	back string,
-	o order,
-	done outcome,
+	out refreshed,
 	err error,
 ) error {
-	err = exit.ForCommand(err, string(o.verb))
 	if back != "" {
-		s.goBack(w, r, back, noticeOf(o, done, err))
+		begun := outcome{lines: []string{"a pass begins"}}
+		s.goBack(w, r, back, noticeOf(order{verb: verbPass}, begun, err))
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	if done.pending {
-		return answerWith(w, http.StatusAccepted, done.document)
-	}
-	return answerWith(w, http.StatusOK, done.document)
-}
-
-// patient gives the answer the time that a command may take.
-func patient(w http.ResponseWriter) {
-	c := http.NewResponseController(w)
-	end := time.Now().Add(slotPatience + commandPatience + writePatience)
-	// only tests have writers without deadlines
-	_ = errors.Join(c.SetReadDeadline(end), c.SetWriteDeadline(end))
+	return answerWith(w, http.StatusAccepted, out)
 }
 
 // parameters are the content of a request besides its address.
@@ -381,51 +413,26 @@ func (p *parameters) readForm(form url.Values) error {
 	return nil
 }
 
-// refreshed is the answer of POST /api/v1/refresh (specification 13.7).
-type refreshed struct {
-	Queued bool `json:"queued"`
-	// a pass that is yet to begin serves this request, too
-	Coalesced   bool      `json:"coalesced"`
-	RequestedAt time.Time `json:"requested_at"`
-	Operations  []string  `json:"operations"`
+func badRequest(message string) error {
+	return reconcile.NewError("usage", message, seeAPI)
 }
 
-// refresh answers POST /api/v1/refresh: it asks for a pass of the project, or of each project,
-// and does not wait for it.
-func (s actions) refresh(w http.ResponseWriter, r *http.Request) error {
-	p, err := readParameters(r)
-	if err != nil {
-		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
+// badBody is the error for a body that can't be read.
+func badBody(err error) error {
+	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return reconcile.NewError(
+			"body_too_large",
+			fmt.Sprintf("the body has more than %d bytes", tooLarge.Limit),
+			"send less",
+		)
 	}
-	projects, err := s.source.named(r.Context(), r.URL.Query().Get("project"))
-	if err != nil {
-		return s.answerRefresh(w, r, p.Back, refreshed{}, err)
-	}
-	out := refreshed{
-		Queued:      true,
-		Coalesced:   len(projects) > 0,
-		RequestedAt: s.source.env.Now().UTC(),
-		Operations:  []string{"poll", "reconcile"},
-	}
-	for _, target := range projects {
-		if !s.commands.refresh(context.WithoutCancel(r.Context()), target.Project) {
-			out.Coalesced = false
-		}
-	}
-	return s.answerRefresh(w, r, p.Back, out, nil)
+	return badRequest("the body: " + err.Error())
 }
 
-// answerRefresh is answerOrder for a pass.
-func (s actions) answerRefresh(w http.ResponseWriter, r *http.Request, back string, out refreshed, err error) error {
-	if back != "" {
-		begun := outcome{lines: []string{"a pass begins"}}
-		s.goBack(w, r, back, noticeOf(order{verb: verbPass}, begun, err))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	return answerWith(w, http.StatusAccepted, out)
+// unknownName refuses a parameter or a field that a request can't have.
+func unknownName(kind, name string, known []string) error {
+	return badRequest(fmt.Sprintf("unknown %s %q%s; known: %s",
+		kind, name, text.DidYouMean(name, known, "%q"), strings.Join(known, ", ")))
 }
 
 const (

@@ -105,6 +105,25 @@ func answerData(w http.ResponseWriter, status int, data []byte) error {
 	return nil
 }
 
+// fail answers with an error: an envelope for programs, a page for people.
+func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if err == nil {
+		return
+	}
+	known := exit.From(err)
+	status := statusCode(known)
+	if status == http.StatusUnauthorized {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+	}
+	// A browser sends forms to the API.
+	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost ||
+		!strings.Contains(r.Header.Get("Accept"), "text/html") {
+		_ = answerWith(w, status, term.ErrorJSON{Error: *asAPI(known)})
+		return
+	}
+	s.write(w, r, status, page.Problem(known, status == http.StatusUnauthorized))
+}
+
 // statusCode is the HTTP status of an error by its code, or else by its class.
 func statusCode(e *reconcile.Error) int {
 	switch e.Code {
@@ -148,23 +167,4 @@ func statusCode(e *reconcile.Error) int {
 	case reconcile.ClassWorkflow, reconcile.ClassMachine, reconcile.ClassIssue, reconcile.ClassLock:
 	}
 	return http.StatusInternalServerError
-}
-
-// fail answers with an error: an envelope for programs, a page for people.
-func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
-	if err == nil {
-		return
-	}
-	known := exit.From(err)
-	status := statusCode(known)
-	if status == http.StatusUnauthorized {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-	}
-	// A browser sends forms to the API.
-	if strings.HasPrefix(r.URL.Path, "/api/") && r.Method != http.MethodPost ||
-		!strings.Contains(r.Header.Get("Accept"), "text/html") {
-		_ = answerWith(w, status, term.ErrorJSON{Error: *asAPI(known)})
-		return
-	}
-	s.write(w, r, status, page.Problem(known, status == http.StatusUnauthorized))
 }

@@ -47,25 +47,6 @@ func newCommands() *commands {
 	}
 }
 
-// begin counts a command that end waits for. It returns false if the server is ending.
-func (c *commands) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
-	}
-	c.running.Add(1)
-	return true
-}
-
-// end lets no further command start and waits for the running commands.
-func (c *commands) end() {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.running.Wait()
-}
-
 // run carries out an order, also when the client ends before.
 func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
 	if !c.begin() {
@@ -84,6 +65,17 @@ func (c *commands) run(ctx context.Context, p *wiring.Project, o order) (outcome
 			"try again",
 		)
 	}
+}
+
+// begin counts a command that end waits for. It returns false if the server is ending.
+func (c *commands) begin() bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return false
+	}
+	c.running.Add(1)
+	return true
 }
 
 // do carries out an order in the slot that the caller took, and frees the slot.
@@ -160,4 +152,12 @@ func (c *commands) take(name string) *page.Notice {
 	n := c.notices[name]
 	delete(c.notices, name)
 	return n
+}
+
+// end lets no further command start and waits for the running commands.
+func (c *commands) end() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.running.Wait()
 }

@@ -34,16 +34,114 @@ const (
 	renderAnyway = 10 * time.Second
 )
 
-// feed is the stream of an address. It is rendered once for all of its clients, while there
-// are any.
-type feed struct {
-	clients int // guarded by feeds.mu
-	stop    context.CancelFunc
-
-	mu    sync.Mutex
-	event event         // the newest; without an id before the first rendering
-	newer chan struct{} // closed when event is replaced
+// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at
+// first and at each change. While there is no state, the event "unavailable" contains the
+// error.
+func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
+	return s.follow(w, r, func(ctx context.Context) (event, []string) {
+		v, files, err := s.readState(r.WithContext(ctx))
+		if err != nil {
+			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *asAPI(exit.From(err))})), files
+		}
+		return newEvent("state", encoded(v)), files
+	})
 }
+
+// pageEvent draws a page, or the error that prevents it.
+func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
+	p, files, err := draw(r)
+	if err != nil {
+		p = page.Problem(exit.From(err), false)
+	}
+	p.MayAct = s.access.mayAct(r)
+	s.addAlerts(r, &p)
+	return newEvent("page", encoded(p.Changes())), files
+}
+
+// follow sends the events of an address until the client leaves or does not read. A client
+// that connects again names its last event.
+func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
+	address := fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI())
+	f, leave, err := s.feeds.join(r.Context(), address, render)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	out := http.NewResponseController(w)
+	// the request is read; its deadline would end the connection
+	_ = out.SetReadDeadline(time.Time{})
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	w.Header().Set("X-Accel-Buffering", "no") // nginx
+	if r.Method == http.MethodHead {
+		return nil // there is no body to wait for
+	}
+	send := func(event []byte) bool {
+		_ = out.SetWriteDeadline(time.Now().Add(s.feeds.patience))
+		_, err := w.Write(event)
+		return err == nil && out.Flush() == nil
+	}
+	beat := time.NewTicker(renderAnyway)
+	defer beat.Stop()
+	alive := []byte("event: beat\ndata: alive\n\n")
+	sent := r.Header.Get("Last-Event-ID")
+	if sent != "" && !send(alive) { // there may be nothing else to send
+		return nil
+	}
+	for {
+		e, newer := f.newest()
+		if e.id != "" && e.id != sent {
+			if !send(e.data) {
+				return nil
+			}
+			sent = e.id
+			continue
+		}
+		select {
+		case <-newer:
+		case <-beat.C:
+			if !send(alive) {
+				return nil
+			}
+		case <-r.Context().Done():
+			return nil
+		}
+	}
+}
+
+// event is a server-sent event.
+type event struct {
+	id   string // changes with the content
+	data []byte // the whole event
+}
+
+// newEvent makes an event of JSON. Its id depends on the content without the time of the
+// reading, so that it also fits after a restart of the server.
+func newEvent(name string, data []byte) event {
+	id := contentTag(name, data)
+	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
+}
+
+// readAt matches the time of a reading in JSON, where the text of a value contains no quote
+// without a backslash.
+var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
+
+// contentTag depends on the name and the content, without the time of the reading.
+func contentTag(name string, data []byte) string {
+	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
+	return fmt.Sprintf("%x", hash[:8])
+}
+
+// encoded is a value of ours as a line of JSON.
+func encoded(v any) []byte {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(v)
+	return b.Bytes()
+}
+
+// render makes an event, and names the files that change when it does.
+type render func(context.Context) (e event, files []string)
 
 // feeds are the feeds of a server.
 type feeds struct {
@@ -59,14 +157,16 @@ func newFeeds() *feeds {
 	return &feeds{open: map[string]*feed{}, patience: 10 * time.Second}
 }
 
-// event is a server-sent event.
-type event struct {
-	id   string // changes with the content
-	data []byte // the whole event
-}
+// feed is the stream of an address. It is rendered once for all of its clients, while there
+// are any.
+type feed struct {
+	clients int // guarded by feeds.mu
+	stop    context.CancelFunc
 
-// render makes an event, and names the files that change when it does.
-type render func(context.Context) (e event, files []string)
+	mu    sync.Mutex
+	event event         // the newest; without an id before the first rendering
+	newer chan struct{} // closed when event is replaced
+}
 
 // join adds a client to the feed of an address. leave must be called in the end.
 func (s *feeds) join(ctx context.Context, address string, r render) (f *feed, leave func(), err error) {
@@ -192,104 +292,4 @@ func stampOf(files []string) string {
 func filesOf(p view.ProjectRow) []string {
 	db := filepath.Join(p.StateDir, "state.db")
 	return []string{p.WorkflowPath, db, db + "-wal"}
-}
-
-// follow sends the events of an address until the client leaves or does not read. A client
-// that connects again names its last event.
-func (s *Server) follow(w http.ResponseWriter, r *http.Request, render render) error {
-	address := fmt.Sprint(s.access.mayAct(r), " ", r.URL.RequestURI())
-	f, leave, err := s.feeds.join(r.Context(), address, render)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	out := http.NewResponseController(w)
-	// the request is read; its deadline would end the connection
-	_ = out.SetReadDeadline(time.Time{})
-	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	w.Header().Set("X-Accel-Buffering", "no") // nginx
-	if r.Method == http.MethodHead {
-		return nil // there is no body to wait for
-	}
-	send := func(event []byte) bool {
-		_ = out.SetWriteDeadline(time.Now().Add(s.feeds.patience))
-		_, err := w.Write(event)
-		return err == nil && out.Flush() == nil
-	}
-	beat := time.NewTicker(renderAnyway)
-	defer beat.Stop()
-	alive := []byte("event: beat\ndata: alive\n\n")
-	sent := r.Header.Get("Last-Event-ID")
-	if sent != "" && !send(alive) { // there may be nothing else to send
-		return nil
-	}
-	for {
-		e, newer := f.newest()
-		if e.id != "" && e.id != sent {
-			if !send(e.data) {
-				return nil
-			}
-			sent = e.id
-			continue
-		}
-		select {
-		case <-newer:
-		case <-beat.C:
-			if !send(alive) {
-				return nil
-			}
-		case <-r.Context().Done():
-			return nil
-		}
-	}
-}
-
-// readAt matches the time of a reading in JSON, where the text of a value contains no quote
-// without a backslash.
-var readAt = regexp.MustCompile(`"generated_at":"[^"]*"`)
-
-// newEvent makes an event of JSON. Its id depends on the content without the time of the
-// reading, so that it also fits after a restart of the server.
-func newEvent(name string, data []byte) event {
-	id := contentTag(name, data)
-	return event{id: id, data: fmt.Appendf(nil, "id: %s\nevent: %s\ndata: %s\n", id, name, data)}
-}
-
-// contentTag depends on the name and the content, without the time of the reading.
-func contentTag(name string, data []byte) string {
-	hash := sha256.Sum256(append(readAt.ReplaceAll(data, nil), name...))
-	return fmt.Sprintf("%x", hash[:8])
-}
-
-// encoded is a value of ours as a line of JSON.
-func encoded(v any) []byte {
-	var b bytes.Buffer
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(v)
-	return b.Bytes()
-}
-
-// pageEvent draws a page, or the error that prevents it.
-func (s *Server) pageEvent(r *http.Request, draw drawPage) (event, []string) {
-	p, files, err := draw(r)
-	if err != nil {
-		p = page.Problem(exit.From(err), false)
-	}
-	p.MayAct = s.access.mayAct(r)
-	s.addAlerts(r, &p)
-	return newEvent("page", encoded(p.Changes())), files
-}
-
-// events answers GET /api/v1/events: the answer of /api/v1/state as the event "state", at
-// first and at each change. While there is no state, the event "unavailable" contains the
-// error.
-func (s *Server) events(w http.ResponseWriter, r *http.Request) error {
-	return s.follow(w, r, func(ctx context.Context) (event, []string) {
-		v, files, err := s.readState(r.WithContext(ctx))
-		if err != nil {
-			return newEvent("unavailable", encoded(term.ErrorJSON{Error: *asAPI(exit.From(err))})), files
-		}
-		return newEvent("state", encoded(v)), files
-	})
 }

@@ -29,30 +29,6 @@ type order struct {
 // verbPass is a pass.
 const verbPass reconcile.Verb = "tick"
 
-// String is the order as an operator types it, without answers, which may be secret.
-func (o order) String() string {
-	line := "symphony " + string(o.verb)
-	if o.decision.How == reconcile.DecideForSession {
-		line += " --for-session"
-	}
-	if o.decision.Reason != "" {
-		line += " --reason=" + text.ShellQuote(o.decision.Reason)
-	}
-	for _, n := range o.decision.Choices {
-		line += fmt.Sprintf(" --choice=%d", n)
-	}
-	if o.ref != "" {
-		line += " " + text.ShellQuote(o.ref)
-	}
-	for _, t := range o.targets {
-		line += " " + text.ShellQuote(t.Name)
-	}
-	if o.text != "" {
-		line += " " + text.ShellQuote(text.Short(text.OneLine(o.text), 80))
-	}
-	return line
-}
-
 // outcome is the result of an order.
 type outcome struct {
 	lines    []string
@@ -78,6 +54,25 @@ func carryOut(ctx context.Context, p *wiring.Project, o order) (outcome, error) 
 		document: done.Document,
 		pending:  done.Err() != nil,
 	}, nil
+}
+
+// carryOutOne carries out an order about an issue, a request or the project.
+func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Done, error) {
+	if o.verb == verbPass {
+		report, err := pass.Run(ctx, p, pass.Options{
+			Trigger:     wiring.TriggerManual,
+			LockTimeout: wiring.CommandPatience,
+		})
+		return operate.Done{Result: operate.Result{Pass: report}, Document: report.JSON()}, err
+	}
+	owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
+	if isAgent && o.verb == reconcile.VerbStop {
+		return operate.Done{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
+	}
+	if isAgent && o.decision.How != "" {
+		p = owner
+	}
+	return operate.Do(ctx, p, o.command())
 }
 
 // command is the order as an operation. A page does not wait for the end of runs.
@@ -108,25 +103,6 @@ func retryHeld(ctx context.Context, p *wiring.Project, o order) (outcome, error)
 		return operate.Target{Project: p, Name: h.Identifier}
 	})
 	return severally(ctx, o), nil
-}
-
-// carryOutOne carries out an order about an issue, a request or the project.
-func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Done, error) {
-	if o.verb == verbPass {
-		report, err := pass.Run(ctx, p, pass.Options{
-			Trigger:     wiring.TriggerManual,
-			LockTimeout: wiring.CommandPatience,
-		})
-		return operate.Done{Result: operate.Result{Pass: report}, Document: report.JSON()}, err
-	}
-	owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
-	if isAgent && o.verb == reconcile.VerbStop {
-		return operate.Done{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
-	}
-	if isAgent && o.decision.How != "" {
-		p = owner
-	}
-	return operate.Do(ctx, p, o.command())
 }
 
 // severally carries out an order about several targets. A failure for a target does not stop
@@ -160,4 +136,28 @@ func severally(ctx context.Context, o order) outcome {
 // shown are the lines of an outcome that have a text.
 func (o outcome) shown() []string {
 	return text.Filter(o.lines, func(line string) bool { return strings.TrimSpace(line) != "" })
+}
+
+// String is the order as an operator types it, without answers, which may be secret.
+func (o order) String() string {
+	line := "symphony " + string(o.verb)
+	if o.decision.How == reconcile.DecideForSession {
+		line += " --for-session"
+	}
+	if o.decision.Reason != "" {
+		line += " --reason=" + text.ShellQuote(o.decision.Reason)
+	}
+	for _, n := range o.decision.Choices {
+		line += fmt.Sprintf(" --choice=%d", n)
+	}
+	if o.ref != "" {
+		line += " " + text.ShellQuote(o.ref)
+	}
+	for _, t := range o.targets {
+		line += " " + text.ShellQuote(t.Name)
+	}
+	if o.text != "" {
+		line += " " + text.ShellQuote(text.Short(text.OneLine(o.text), 80))
+	}
+	return line
 }

@@ -17,17 +17,6 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// write answers with a page.
-func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
-	p.MayAct = s.access.mayAct(r)
-	p.Path = r.URL.RequestURI()
-	p.Theme = theme(r)
-	p.Notice = s.actions().notice(w, r)
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.WriteHeader(status)
-	_, _ = w.Write(p.Document()) // the client is gone
-}
-
 // drawPage draws the page of an address from the read model, and names the files that change
 // when it does.
 type drawPage func(*http.Request) (p page.Page, files []string, err error)
@@ -52,6 +41,17 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	}
 }
 
+// write answers with a page.
+func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
+	p.MayAct = s.access.mayAct(r)
+	p.Path = r.URL.RequestURI()
+	p.Theme = theme(r)
+	p.Notice = s.actions().notice(w, r)
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(p.Document()) // the client is gone
+}
+
 // addAlerts adds the alerts of all projects, unless the page contains them already. Projects
 // that can't be read have none: the overview tells of it.
 func (s *Server) addAlerts(r *http.Request, p *page.Page) {
@@ -67,6 +67,32 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 		return
 	}
 	p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
+}
+
+// overviewPage draws /: all projects.
+func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err error) {
+	choice := page.NewChoice(r.URL.Query())
+	all, err := s.overviews(r, choice.Options())
+	if err != nil {
+		return p, nil, err
+	}
+	for _, v := range all {
+		files = append(files, filesOf(v.Project)...)
+	}
+	asked, err := agents.OpenRequests(r.Context(), s.source.env)
+	if err != nil {
+		return p, nil, snapshotError(err)
+	}
+	s.access.withholdChanges(r, asked)
+	if theirs := agents.AsProject(s.source.env); theirs != nil {
+		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
+	}
+	return page.Overview{
+		Projects: all,
+		Agents:   asked,
+		Choice:   choice,
+		MayAct:   s.access.mayAct(r),
+	}.Page(), files, nil
 }
 
 // lastList are the overviews of the last list, without ended runs. With thousands of issues,
@@ -128,89 +154,6 @@ func (s *Server) overviews(r *http.Request, o view.Options) ([]view.Overview, er
 	return all, nil
 }
 
-// overviewPage draws /: all projects.
-func (s *Server) overviewPage(r *http.Request) (p page.Page, files []string, err error) {
-	choice := page.NewChoice(r.URL.Query())
-	all, err := s.overviews(r, choice.Options())
-	if err != nil {
-		return p, nil, err
-	}
-	for _, v := range all {
-		files = append(files, filesOf(v.Project)...)
-	}
-	asked, err := agents.OpenRequests(r.Context(), s.source.env)
-	if err != nil {
-		return p, nil, snapshotError(err)
-	}
-	s.access.withholdChanges(r, asked)
-	if theirs := agents.AsProject(s.source.env); theirs != nil {
-		files = append(files, filesOf(view.ProjectRow{StateDir: theirs.StateDir})...)
-	}
-	return page.Overview{
-		Projects: all,
-		Agents:   asked,
-		Choice:   choice,
-		MayAct:   s.access.mayAct(r),
-	}.Page(), files, nil
-}
-
-// themes can be chosen beside the theme of the system.
-var themes = []string{"light", "dark"}
-
-// theme is the theme that the reader chose.
-func theme(r *http.Request) string {
-	c, err := r.Cookie("theme")
-	if err != nil || !slices.Contains(themes, c.Value) {
-		return ""
-	}
-	return c.Value
-}
-
-// setTheme answers POST /theme and returns to the page.
-func setTheme(w http.ResponseWriter, r *http.Request) error {
-	chosen := r.PostFormValue("theme")
-	age := keptFor
-	if !slices.Contains(themes, chosen) {
-		chosen = ""
-		age = -1
-	}
-	setCookie(w, "theme", chosen, age)
-	http.Redirect(w, r, backTo(r), http.StatusSeeOther)
-	return nil
-}
-
-// backTo is the page of this server whose form was sent.
-func backTo(r *http.Request) string {
-	u, err := url.Parse(r.PostFormValue("back"))
-	if err != nil || u.IsAbs() || u.Host != "" {
-		return "/"
-	}
-	isPath := strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//")
-	if !isPath || strings.Contains(u.Path, `\`) {
-		return "/"
-	}
-	return u.RequestURI()
-}
-
-// serveAsset answers GET /assets/{name}: the style and the scripts of the pages.
-func serveAsset(w http.ResponseWriter, r *http.Request) error {
-	if !slices.Contains(page.AssetNames(), r.PathValue("name")) {
-		return reconcile.NewError("not_found", "there is no "+r.URL.Path, "")
-	}
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("ETag", "W/"+page.AssetTag()) // of the asset, compressed or not
-	http.ServeFileFS(w, r, page.Assets(), r.PathValue("name"))
-	return nil
-}
-
-// serveFavicon answers GET /favicon.ico, which browsers ask for beside answers that are no
-// pages.
-func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
-	w.Header().Set("Content-Type", "image/svg+xml")
-	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client is gone
-	return nil
-}
-
 // loginPage answers GET /login: with the code of the printed link it lets the browser keep the
 // token; without a code it asks for the token. A program that previews the link does not use
 // it up.
@@ -258,4 +201,61 @@ func (s *Server) login(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) keepToken(w http.ResponseWriter, r *http.Request) {
 	setCookie(w, s.access.cookie, string(s.token), keptFor)
 	http.Redirect(w, r, "/", http.StatusSeeOther)
+}
+
+// setTheme answers POST /theme and returns to the page.
+func setTheme(w http.ResponseWriter, r *http.Request) error {
+	chosen := r.PostFormValue("theme")
+	age := keptFor
+	if !slices.Contains(themes, chosen) {
+		chosen = ""
+		age = -1
+	}
+	setCookie(w, "theme", chosen, age)
+	http.Redirect(w, r, backTo(r), http.StatusSeeOther)
+	return nil
+}
+
+// themes can be chosen beside the theme of the system.
+var themes = []string{"light", "dark"}
+
+// theme is the theme that the reader chose.
+func theme(r *http.Request) string {
+	c, err := r.Cookie("theme")
+	if err != nil || !slices.Contains(themes, c.Value) {
+		return ""
+	}
+	return c.Value
+}
+
+// backTo is the page of this server whose form was sent.
+func backTo(r *http.Request) string {
+	u, err := url.Parse(r.PostFormValue("back"))
+	if err != nil || u.IsAbs() || u.Host != "" {
+		return "/"
+	}
+	isPath := strings.HasPrefix(u.Path, "/") && !strings.HasPrefix(u.Path, "//")
+	if !isPath || strings.Contains(u.Path, `\`) {
+		return "/"
+	}
+	return u.RequestURI()
+}
+
+// serveAsset answers GET /assets/{name}: the style and the scripts of the pages.
+func serveAsset(w http.ResponseWriter, r *http.Request) error {
+	if !slices.Contains(page.AssetNames(), r.PathValue("name")) {
+		return reconcile.NewError("not_found", "there is no "+r.URL.Path, "")
+	}
+	w.Header().Set("Cache-Control", "no-cache")
+	w.Header().Set("ETag", "W/"+page.AssetTag()) // of the asset, compressed or not
+	http.ServeFileFS(w, r, page.Assets(), r.PathValue("name"))
+	return nil
+}
+
+// serveFavicon answers GET /favicon.ico, which browsers ask for beside answers that are no
+// pages.
+func serveFavicon(w http.ResponseWriter, _ *http.Request) error {
+	w.Header().Set("Content-Type", "image/svg+xml")
+	_, _ = io.WriteString(w, page.Page{}.Picture()) // the client is gone
+	return nil
 }

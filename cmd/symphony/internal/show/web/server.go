@@ -174,60 +174,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	return nil
 }
 
-// need is the access that a request needs.
-type need int
-
-const (
-	needNothing need = iota
-	needReading      // the token, unless only this machine can reach the server
-	needDetails      // the token, unless only this account can reach the server
-	needActing       // the token
-)
-
-// route is a method and a path (the pattern of http.ServeMux).
-type route struct {
-	method, path string
-	need         need
-	handle       func(http.ResponseWriter, *http.Request) error
-}
-
-func (s *Server) actions() actions { return actions{s.source, &s.access, s.commands} }
-
-func (s *Server) table() []route {
-	return slices.Concat(s.actions().routes(), s.mcpRoutes(), []route{
-		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
-		{"GET", "/results", needReading, s.resultsPage},
-		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},
-		{
-			"GET",
-			"/issues/{project}/{identifier}/log",
-			needDetails,
-			s.details.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8"),
-		},
-		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.details.runPage)},
-		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.details.diffPage)},
-		{"GET", "/assets/{name}", needNothing, serveAsset},
-		{"GET", "/favicon.ico", needNothing, serveFavicon},
-		{"GET", "/login", needNothing, s.loginPage},
-		{"POST", "/login", needNothing, s.login},
-		{"POST", "/theme", needNothing, setTheme},
-		{"GET", "/healthz", needNothing, healthz},
-		{"GET", "/metrics", needReading, s.metrics},
-		{"GET", "/api/v1/state", needReading, s.state},
-		{"GET", "/api/v1/results", needReading, s.results},
-		{"GET", "/api/v1/events", needReading, s.events},
-		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
-		{"GET", "/api/v1/{identifier}", needReading, s.issue},
-		{
-			"GET",
-			"/api/v1/{identifier}/log",
-			needDetails,
-			s.details.issueLog(logs.Options{Raw: true}, "application/jsonl"),
-		},
-		{"GET", "/api/v1/{identifier}/diff", needDetails, s.details.issueDiff},
-	})
-}
-
 // routes returns the handler of all requests.
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
@@ -281,6 +227,60 @@ func (s *Server) routes() http.Handler {
 		limited.ServeHTTP(w, r)
 	}), s)
 }
+
+// route is a method and a path (the pattern of http.ServeMux).
+type route struct {
+	method, path string
+	need         need
+	handle       func(http.ResponseWriter, *http.Request) error
+}
+
+// need is the access that a request needs.
+type need int
+
+const (
+	needNothing need = iota
+	needReading      // the token, unless only this machine can reach the server
+	needDetails      // the token, unless only this account can reach the server
+	needActing       // the token
+)
+
+func (s *Server) table() []route {
+	return slices.Concat(s.actions().routes(), s.mcpRoutes(), []route{
+		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
+		{"GET", "/results", needReading, s.resultsPage},
+		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},
+		{
+			"GET",
+			"/issues/{project}/{identifier}/log",
+			needDetails,
+			s.details.issueLog(logs.Options{Whole: true}, "text/plain; charset=utf-8"),
+		},
+		{"GET", "/issues/{project}/{identifier}/run", needDetails, s.page(s.details.runPage)},
+		{"GET", "/issues/{project}/{identifier}/diff", needDetails, s.page(s.details.diffPage)},
+		{"GET", "/assets/{name}", needNothing, serveAsset},
+		{"GET", "/favicon.ico", needNothing, serveFavicon},
+		{"GET", "/login", needNothing, s.loginPage},
+		{"POST", "/login", needNothing, s.login},
+		{"POST", "/theme", needNothing, setTheme},
+		{"GET", "/healthz", needNothing, healthz},
+		{"GET", "/metrics", needReading, s.metrics},
+		{"GET", "/api/v1/state", needReading, s.state},
+		{"GET", "/api/v1/results", needReading, s.results},
+		{"GET", "/api/v1/events", needReading, s.events},
+		{"GET", "/api/v1/openapi.json", needNothing, serveOpenAPI},
+		{"GET", "/api/v1/{identifier}", needReading, s.issue},
+		{
+			"GET",
+			"/api/v1/{identifier}/log",
+			needDetails,
+			s.details.issueLog(logs.Options{Raw: true}, "application/jsonl"),
+		},
+		{"GET", "/api/v1/{identifier}/diff", needDetails, s.details.issueDiff},
+	})
+}
+
+func (s *Server) actions() actions { return actions{s.source, &s.access, s.commands} }
 
 // mcpPath is where hosts of MCP use agents.
 const mcpPath = "/mcp"

@@ -32,44 +32,6 @@ type source struct {
 // patience is how long a read may take.
 const patience = 10 * time.Second
 
-// projects opens the projects, each with the name by which addresses call it.
-func (s source) projects(ctx context.Context) ([]view.Named, error) {
-	if len(s.places) == 0 {
-		all, err := wiring.AllProjects(s.env)
-		if err != nil {
-			return nil, snapshotError(err)
-		}
-		return view.Name(ctx, all), nil
-	}
-	var all []*wiring.Project
-	for _, p := range s.places {
-		all = append(all, wiring.NewProject(s.env, p.Workflow, p.StateDir))
-	}
-	return view.Name(ctx, all), nil
-}
-
-// named are the projects, or only the project with the name if it is not empty.
-func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
-	all, err := s.projects(ctx)
-	if err != nil || name == "" {
-		return all, err
-	}
-	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
-	if i < 0 {
-		return nil, reconcile.NewError(
-			"project_not_found",
-			fmt.Sprintf("there is no project %q here", name),
-			"the page / lists the projects",
-		)
-	}
-	return all[i : i+1], nil
-}
-
-// noProject returns the error of a server without a project.
-func noProject() error {
-	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
-}
-
 // overviews reads all projects, or only the project with the name.
 func (s source) overviews(ctx context.Context, name string, o view.Options) ([]view.Overview, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
@@ -167,6 +129,44 @@ func (s source) projectOf(ctx context.Context, name, issue string) (*wiring.Proj
 		return nil, err
 	}
 	return wiring.NewProject(s.env, v.Project.WorkflowPath, v.Project.StateDir), nil
+}
+
+// named are the projects, or only the project with the name if it is not empty.
+func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
+	all, err := s.projects(ctx)
+	if err != nil || name == "" {
+		return all, err
+	}
+	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
+	if i < 0 {
+		return nil, reconcile.NewError(
+			"project_not_found",
+			fmt.Sprintf("there is no project %q here", name),
+			"the page / lists the projects",
+		)
+	}
+	return all[i : i+1], nil
+}
+
+// projects opens the projects, each with the name by which addresses call it.
+func (s source) projects(ctx context.Context) ([]view.Named, error) {
+	if len(s.places) == 0 {
+		all, err := wiring.AllProjects(s.env)
+		if err != nil {
+			return nil, snapshotError(err)
+		}
+		return view.Name(ctx, all), nil
+	}
+	var all []*wiring.Project
+	for _, p := range s.places {
+		all = append(all, wiring.NewProject(s.env, p.Workflow, p.StateDir))
+	}
+	return view.Name(ctx, all), nil
+}
+
+// noProject returns the error of a server without a project.
+func noProject() error {
+	return reconcile.NewError("project_not_found", "there is no project here", "symphony init makes one")
 }
 
 // snapshotError gives a read that failed the code of specification 13.7.
