@@ -260,48 +260,75 @@ func after(list []reconcile.Comment, i int, e *entry) bool {
 func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
 	identifier := addressed[0].identifier
 	shown := slices.DeleteFunc(slices.Clone(addressed), func(e *entry) bool { return e.gone })
-	name := slices.IndexFunc(
-		d.Operators,
-		func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) },
-	)
-	ignored := ""
-	problem := ""
-	switch {
-	case name < 0:
-		ignored = "who is not in tracker.operators"
-	case c.Own:
-		ignored = "with whose key agents comment, too"
-	case len(shown) == 0:
-		ignored = "because symphony's comment was deleted: decide by symphony approve, deny or answer"
-	case c.Edited:
-		problem = "an edited comment does not count, because another person may have changed it: write a new one"
-	case slices.ContainsFunc(shown, func(e *entry) bool { return e.changed }):
-		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
-	}
-	if ignored != "" && d.Ignore == nil {
-		return nil
-	}
-	var target *entry
-	if ignored == "" && problem == "" {
-		said := readReply(c.Body, identifier)
-		target, problem = choose(shown, said)
-		if problem == "" && target != nil {
-			by := fmt.Sprintf("%s (%s)", c.Author, d.Operators[name])
-			var err error
-			problem, err = d.decide(ctx, target, said.text, by, c.ID)
-			if err != nil {
-				return err
-			}
-		}
-	}
+	ignored := d.whyIgnored(c, shown)
 	if ignored != "" {
+		if d.Ignore == nil {
+			return nil
+		}
 		d.Ignore(identifier, fmt.Sprintf("a comment of %q, %s", c.Author, ignored))
+		return d.noteReply(ctx, c, addressed)
+	}
+	target, problem, err := d.obey(ctx, c, shown)
+	if err != nil {
+		return err
 	}
 	for _, e := range addressed {
-		e.Seen = append(e.Seen, c.ID)
 		if problem != "" && e.Problem == "" && (target == nil || target == e) {
 			e.Problem = "The reply of " + span(c.Author) + " decided nothing: " + problem + "."
 		}
+	}
+	return d.noteReply(ctx, c, addressed)
+}
+
+// whyIgnored is why nobody has to answer a comment; empty for a reply of an operator.
+func (d Exchange) whyIgnored(c reconcile.Comment, shown []*entry) string {
+	switch {
+	case d.operatorOf(c) == "":
+		return "who is not in tracker.operators"
+	case c.Own:
+		return "with whose key agents comment, too"
+	case len(shown) == 0:
+		return "because symphony's comment was deleted: decide by symphony approve, deny or answer"
+	}
+	return ""
+}
+
+// operatorOf is the operator who wrote a comment, as tracker.operators names them; empty for
+// another author.
+func (d Exchange) operatorOf(c reconcile.Comment) string {
+	return text.First(d.Operators, func(name string) bool { return reconcile.SameUser(name, c.AuthorIDs...) })
+}
+
+// obey decides the request that a reply is about. problem is why it decided nothing. target is
+// nil if it is not known which request is meant.
+func (d Exchange) obey(
+	ctx context.Context,
+	c reconcile.Comment,
+	shown []*entry,
+) (target *entry, problem string, err error) {
+	isChanged := func(e *entry) bool { return e.changed }
+	switch {
+	case c.Edited:
+		problem = "an edited comment does not count, because another person may have changed it: write a new one"
+		return nil, problem, nil
+	case slices.ContainsFunc(shown, isChanged):
+		problem = "this comment was changed, and now shows again what the agent asks for: write a new answer"
+		return nil, problem, nil
+	}
+	said := readReply(c.Body, shown[0].identifier)
+	target, problem = choose(shown, said)
+	if problem != "" {
+		return nil, problem, nil
+	}
+	by := fmt.Sprintf("%s (%s)", c.Author, d.operatorOf(c))
+	problem, err = d.decide(ctx, target, said.text, by, c.ID)
+	return target, problem, err
+}
+
+// noteReply records for each of the requests that a reply was looked at.
+func (d Exchange) noteReply(ctx context.Context, c reconcile.Comment, addressed []*entry) error {
+	for _, e := range addressed {
+		e.Seen = append(e.Seen, c.ID)
 		if err := d.DB.Store.SaveComment(ctx, e.Comment); err != nil {
 			return err
 		}
@@ -309,7 +336,7 @@ func (d Exchange) takeReply(ctx context.Context, c reconcile.Comment, addressed 
 	return nil
 }
 
-// choose returns the request that a reply is about, nil if that is not clear. Requests that
+// choose returns the request that a reply is about, or why that is not clear. Requests that
 // have just ended count: the operator may have meant them.
 func choose(shown []*entry, said reply) (target *entry, problem string) {
 	if said.number > 0 {

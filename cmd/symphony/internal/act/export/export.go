@@ -144,37 +144,42 @@ func (t *target) open(p *wiring.Project, out io.Writer) (err error) {
 	return nil
 }
 
-func (t *target) openURL(p *wiring.Project) (err error) {
+// openURL prepares to send spans to a collector. Words of headers that may be secret are
+// redacted in errors.
+func (t *target) openURL(p *wiring.Project) error {
 	list, _ := p.Lookup(workflow.OTLPHeadersVar)
-	values, invalid := url.ParseQuery(
-		strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list),
-	)
-	valueless := strings.Contains(values.Encode()+"&", "=&") // perhaps a token without its name
-	t.url, err = url.Parse(t.name)
-	if err != nil || t.url.Host == "" || t.url.User != nil ||
-		invalid != nil ||
-		valueless {
+	headers, areValid := parseHeaders(list)
+	collector, err := url.Parse(t.name)
+	if err != nil || collector.Host == "" || collector.User != nil || !areValid {
 		return exit.Usage(
 			"export: --otlp needs the URL of a collector, such as http://127.0.0.1:4318, and %s pairs "+
 				"NAME=VALUE,NAME=VALUE",
 			workflow.OTLPHeadersVar,
 		)
 	}
-	t.header = http.Header{"Content-Type": {"application/json"}}
-	for name, value := range values {
-		t.header.Set(strings.TrimSpace(name), value[0])
-		t.redactor.Add(
-			slices.DeleteFunc(
-				strings.Fields(value[0]),
-				func(word string) bool { return !agent.SecretValue(word) },
-			),
-		)
+	if !strings.HasSuffix(collector.Path, "/v1/traces") {
+		collector = collector.JoinPath("v1/traces")
 	}
-	t.name = t.url.Host
-	if !strings.HasSuffix(t.url.Path, "/v1/traces") {
-		t.url = t.url.JoinPath("v1/traces")
+	t.url = collector
+	t.name = collector.Host
+	t.header = http.Header{"Content-Type": {"application/json"}}
+	isHarmless := func(word string) bool { return !agent.SecretValue(word) }
+	for name, value := range headers {
+		t.header.Set(strings.TrimSpace(name), value[0])
+		t.redactor.Add(slices.DeleteFunc(strings.Fields(value[0]), isHarmless))
 	}
 	return nil
+}
+
+// parseHeaders reads headers as NAME=VALUE,NAME=VALUE, where values may be escaped as in a
+// query. A header without a value is not valid: perhaps it is a token without its name.
+func parseHeaders(list string) (headers url.Values, areValid bool) {
+	query := strings.NewReplacer(",", "&", "&", "%26", "+", "%2B", ";", "%3B").Replace(list)
+	headers, err := url.ParseQuery(query)
+	if err != nil || strings.Contains(headers.Encode()+"&", "=&") {
+		return nil, false
+	}
+	return headers, true
 }
 
 func (t *target) send(ctx context.Context, spans []*span) error {

@@ -242,7 +242,7 @@ func checkSecrets(_ context.Context, e *environment) []finding {
 			"set agent.on_approval: ask, or run symphony under an account of its own",
 		)
 	}
-	paths := append([]string{e.config.Workspace.Root}, append(e.config.Agent.WritableRoots, found...)...)
+	paths := slices.Concat([]string{e.config.Workspace.Root}, e.config.Agent.WritableRoots, found)
 	if i := slices.IndexFunc(paths, confine.IsPattern); i >= 0 {
 		return warn(
 			"agents can read "+names+", because codex takes "+paths[i]+" for a pattern, so that its "+

@@ -36,7 +36,11 @@ var callers = []caller{
 	{
 		name: "git",
 		variables: slices.Concat(host.GitRepositoryVars, []string{
-			"GIT_CONFIG_COUNT", "GIT_CONFIG_KEY_*", "GIT_CONFIG_PARAMETERS", "GIT_CONFIG_VALUE_*", "GIT_PUSH_OPTION_*",
+			"GIT_CONFIG_COUNT",
+			"GIT_CONFIG_KEY_*",
+			"GIT_CONFIG_PARAMETERS",
+			"GIT_CONFIG_VALUE_*",
+			"GIT_PUSH_OPTION_*",
 			"GIT_REFLOG_ACTION",
 		}),
 	},
@@ -50,8 +54,17 @@ var callers = []caller{
 	{
 		name: "systemd",
 		variables: []string{
-			"FDSTORE", "INVOCATION_ID", "JOURNAL_STREAM", "LISTEN_FDNAMES", "LISTEN_FDS", "LISTEN_PID", "LISTEN_PIDFDID",
-			"NOTIFY_SOCKET", "SYSTEMD_EXEC_PID", "WATCHDOG_PID", "WATCHDOG_USEC",
+			"FDSTORE",
+			"INVOCATION_ID",
+			"JOURNAL_STREAM",
+			"LISTEN_FDNAMES",
+			"LISTEN_FDS",
+			"LISTEN_PID",
+			"LISTEN_PIDFDID",
+			"NOTIFY_SOCKET",
+			"SYSTEMD_EXEC_PID",
+			"WATCHDOG_PID",
+			"WATCHDOG_USEC",
 		},
 	},
 	{

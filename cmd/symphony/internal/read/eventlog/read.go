@@ -170,9 +170,12 @@ func ofThread(data []byte, thread string) bool {
 var kinds = map[string]func(agent.Event) bool{
 	"prompt":  func(e agent.Event) bool { return e.Name == agent.EventPrompt },
 	"command": func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemCommand },
-	"change":  func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemFileChange && e.Item.Ended },
-	"message": func(e agent.Event) bool { return e.Item != nil && e.Item.Kind == agent.ItemMessage && e.Item.Ended },
+	"change":  func(e agent.Event) bool { return isEnded(e.Item, agent.ItemFileChange) },
+	"message": func(e agent.Event) bool { return isEnded(e.Item, agent.ItemMessage) },
 }
+
+// isEnded reports whether an item is of a kind and has ended.
+func isEnded(i *agent.Item, kind agent.ItemKind) bool { return i != nil && i.Kind == kind && i.Ended }
 
 // Kinds are the kinds of events that Last finds.
 func Kinds() []string { return slices.Sorted(maps.Keys(kinds)) }

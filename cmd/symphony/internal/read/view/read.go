@@ -235,6 +235,7 @@ func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 	return nil
 }
 
+// addPullRequests adds the pull requests of the issues, the latest seen first.
 func (v *Overview) addPullRequests(ctx context.Context, f *Facts) error {
 	pulls, err := f.DB.Views.PullRequests(ctx)
 	if err != nil {

@@ -107,9 +107,18 @@ const (
 // Statuses are all statuses of rows in the order of a list: first the statuses that need a
 // person.
 var Statuses = []Status{
-	reconcile.StatusNeedsAnswer, reconcile.StatusNeedsHelp, reconcile.StatusHeld, reconcile.StatusUndelivered,
-	StatusKept, reconcile.StatusRunning, reconcile.StatusQueued, reconcile.StatusBlocked, reconcile.StatusWaiting,
-	StatusInReview, reconcile.StatusSkipped, StatusEnded,
+	reconcile.StatusNeedsAnswer,
+	reconcile.StatusNeedsHelp,
+	reconcile.StatusHeld,
+	reconcile.StatusUndelivered,
+	StatusKept,
+	reconcile.StatusRunning,
+	reconcile.StatusQueued,
+	reconcile.StatusBlocked,
+	reconcile.StatusWaiting,
+	StatusInReview,
+	reconcile.StatusSkipped,
+	StatusEnded,
 }
 
 // StuckStatuses are the statuses of issues with which nothing goes on before a person acts, in

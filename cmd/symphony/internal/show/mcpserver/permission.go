@@ -60,7 +60,13 @@ type spawning struct {
 
 // newSpawning describes a call that starts an agent. It first carries out the answers that a
 // person gave at the host.
-func newSpawning(ctx context.Context, began time.Time, e *elicitor, req *mcp.CallToolRequest, prompt string) spawning {
+func newSpawning(
+	ctx context.Context,
+	began time.Time,
+	e *elicitor,
+	req *mcp.CallToolRequest,
+	prompt string,
+) spawning {
 	e.takeAnswers(ctx, req)
 	host := ""
 	if info := req.ClientInfo(); info != nil {

@@ -351,6 +351,17 @@ func (j *job) setStatus(status string) {
 	j.systemd.tell("STATUS=" + text.Visible(strings.Join(strings.Fields(strings.Join(lines, "; ")), " ")))
 }
 
+// endedWorker returns the id of a run whose worker ended, unless a pass was started for that.
+func (j *job) endedWorker(running []reconcile.Run) (id string, found bool) {
+	at := slices.IndexFunc(running, func(run reconcile.Run) bool {
+		return !j.woken[run.ID] && !wiring.Alive(j.p.StateDir, run.ID)
+	})
+	if at < 0 {
+		return "", false
+	}
+	return running[at].ID, true
+}
+
 // wait waits for the next pass: for polling.interval_ms, or less if a retry is due, a worker
 // ends, an agent asks for something, a file of the configuration changes or SIGHUP comes
 // before. It returns false if a signal ends the loop.
@@ -370,11 +381,9 @@ func (j *job) wait(ctx context.Context, r pass.Result) bool {
 	reported := j.files.set(j.watched(running)) // the system reports their changes
 	for soon := 0; j.w.Now().Before(end); {
 		// Checked before the first sleep: a worker may have ended during the pass.
-		for _, run := range running {
-			if !j.woken[run.ID] && !wiring.Alive(j.p.StateDir, run.ID) {
-				j.woken[run.ID] = true
-				return true
-			}
+		if ended, found := j.endedWorker(running); found {
+			j.woken[ended] = true
+			return true
 		}
 		if wiring.Stamp(wiring.RequestFile(j.p.StateDir)) != j.requestStamp {
 			return true
