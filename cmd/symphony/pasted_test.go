@@ -32,6 +32,7 @@ var shellBlocks = map[string]string{
 	"npm install -g @openai/codex":                                       "needs the network and a login",
 	"symphony init --tracker file":                                       "all/tutorial",
 	"symphony init --tracker github":                                     "needs a token",
+	"symphony doctor\nsymphony run 12":                                   "needs a token",
 	"symphony schedule install":                                          "all/tutorial",
 
 	// docs/tutorial.md
