@@ -227,6 +227,24 @@ type Delivery struct {
 	Root string `json:"root,omitempty"`
 	// Handover is the agent's request that symphony did not finish yet, or refused.
 	Handover *Handover `json:"handover,omitempty"`
+	// Refusal is the last failure of verify, without its output, until verify passes. It stays
+	// when the agent works on, which ends the handover: it explains a later hold.
+	Refusal *Verification `json:"refusal,omitempty"`
+}
+
+// verified returns the delivery after the end of a run in which verify may have ended.
+func (d Delivery) verified(r Run) Delivery {
+	v := r.Delivery.Verification()
+	switch {
+	case v == nil:
+	case v.Passed() || v.Unusable():
+		d.Refusal = nil
+	default:
+		refusal := *v
+		refusal.Output = ""
+		d.Refusal = &refusal
+	}
+	return d
 }
 
 // runsOn is the host on which a delivery run works: the host of the workspace, unless nothing
@@ -241,7 +259,7 @@ func (d Delivery) runsOn() string {
 // done returns the delivery when nothing remains. A handover that verify refused stays for the
 // next agent, and the words of an agent that needs a person for the hold that follows.
 func (d Delivery) done() Delivery {
-	next := Delivery{Host: d.Host, Root: d.Root}
+	next := Delivery{Host: d.Host, Root: d.Root, Refusal: d.Refusal}
 	if d.Handover.Refused() || d.Handover.AsksHelp() {
 		next.Handover = d.Handover
 	}
@@ -286,7 +304,7 @@ type Delivered struct {
 // afterOthersPushed returns the delivery when others pushed to the branch. If the issue was
 // handed over, it is handed over again after the merge.
 func (d Delivery) afterOthersPushed() Delivery {
-	return Delivery{Due: true, WaitsForAgent: true, Host: d.Host, Root: d.Root}
+	return Delivery{Due: true, WaitsForAgent: true, Host: d.Host, Root: d.Root, Refusal: d.Refusal}
 }
 
 // failed returns the delivery after a further failure.

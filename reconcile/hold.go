@@ -239,8 +239,8 @@ func (p *planner) caps() {
 			continue
 		}
 		if reason, message := p.s.reachedCap(*c); reason != "" {
-			if h := c.Delivery.Handover; h.Refused() { // why the runs before it did not end
-				message += "; " + strings.ReplaceAll(h.Verification.String(), "`", "")
+			if v := c.Delivery.Refusal; v != nil { // why the runs before it did not end
+				message += "; " + strings.ReplaceAll(v.String(), "`", "")
 			}
 			next := p.s.hold(*c, reason, message)
 			p.act(ActHold, next, reason, message+"; "+next.HoldEnds(), p.put(next))

@@ -113,6 +113,7 @@ func (h *Handover) forCommand(cmd Command) *Handover {
 // the commits or may have failed to.
 func (s *Snapshot) afterWork(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
+	c.Delivery = c.Delivery.verified(r)
 	if r.Turns > 0 || r.Delivery.Done {
 		c.Delivery.Host = r.Host
 		c.Delivery.Root = r.WorkspaceRoot
@@ -180,6 +181,7 @@ func (s *Snapshot) afterDelivery(c Claim, r Run) Claim {
 	ended := endOf(r, s.Now)
 	c.Status = Waiting
 	c.DueAt = ended
+	c.Delivery = c.Delivery.verified(r)
 	c.Delivery.Handover = cmp.Or(r.Delivery.Handover, c.Delivery.Handover)
 	staysHeld := c.HoldReason != "" || c.HoldNext
 	switch {

@@ -556,7 +556,7 @@ func TestVerifyRefuses(t *testing.T) {
 	idle := compute(newScene().claim(one, func(c *Claim) {
 		c.Kind = Continuation
 		c.IdleRuns = 3
-		c.Delivery.Handover = refused
+		c.Delivery.Refusal = refused.Verification
 	}).answer(one).Snapshot)
 	equal(
 		t,
@@ -564,6 +564,13 @@ func TestVerifyRefuses(t *testing.T) {
 		idle.claims[one.ID].HoldMessage,
 		"3 runs in a row changed nothing; not verified a: , 0s, exit code 1",
 	)
+	worksOn := compute(newScene().running(one, func(c *Claim, r *Run) {
+		c.Delivery.Refusal = refused.Verification
+		r.Outcome = Succeeded
+		r.Turns = 1
+		r.Delivery.Done = true
+	}).Snapshot)
+	equal(t, "when its agent works on", worksOn.claims[one.ID].Delivery.Refusal.Commit, "a")
 	failed := func(c *Claim, r *Run) {
 		r.Outcome = Failed
 		r.ErrorCode = HoldVerifyFailed
@@ -598,5 +605,8 @@ func TestVerifyRefuses(t *testing.T) {
 	})
 	p := compute(again.Snapshot)
 	equal(t, "refused again", state(p, one), "held verify_failed runs=1")
-	equal(t, "kept", p.claims[one.ID].Delivery, Delivery{Handover: refused})
+	kept := p.claims[one.ID].Delivery
+	equal(t, "the refusal", kept.Refusal.Commit, "a")
+	kept.Refusal = nil
+	equal(t, "kept", kept, Delivery{Handover: refused})
 }
