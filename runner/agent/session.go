@@ -165,6 +165,9 @@ type ExecParams struct {
 	Timeout     time.Duration
 }
 
+// MostOutput is how many bytes of each output of a command are kept: the beginning.
+const MostOutput = 1 << 20
+
 // ExecResult is how the command ended.
 type ExecResult struct {
 	ExitCode int    `json:"exitCode"`

@@ -548,6 +548,8 @@ func (s *Session) Exec(ctx context.Context, p agent.ExecParams) (out agent.ExecR
 		"cwd":       p.Cwd,
 		"env":       p.Env,
 		"timeoutMs": p.Timeout.Milliseconds(),
+		// codex has a limit of its own, but does not say whether it has reached it
+		"outputBytesCap": agent.MostOutput,
 	}
 	if p.Permissions != "" { // codex accepts either, not both
 		params["permissionProfile"] = p.Permissions

@@ -639,7 +639,7 @@ func TestCalls(t *testing.T) {
 		)
 		want(
 			`{"id":1001,"method":"command/exec","params":{"command":["a","b"],"cwd":"/w",`+
-				`"env":{"KEY":null,"V":"v"},"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`,
+				`"env":{"KEY":null,"V":"v"},"outputBytesCap":1048576,"sandboxPolicy":{"type":"readOnly"},"timeoutMs":2000}}`,
 			`{"id":1001,"result":{"exitCode":3,"stdout":"o","stderr":"e"}}`,
 		)
 	}()

@@ -5,7 +5,9 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sort"
 	"time"
+	"unicode/utf8"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
@@ -109,13 +111,45 @@ func (c changeTools) readChanges(ctx context.Context, in readChangesIn) (readCha
 		most: cmp.Or(min(max(in.MaxBytes, 0), maxRead), defaultDiff),
 	}
 	_, err = machine.Diff(ctx, workspace, diff)
-	out.Diff = string(bytes.ToValidUTF8(diff.kept.Bytes(), []byte("\uFFFD")))
 	out.DiffBytes = diff.all
-	end := diff.skip + diff.kept.Len()
-	if end < diff.all && diff.kept.Len() > 0 {
+	kept := firstRunes(diff.kept.Bytes(), diff.skip+diff.kept.Len() < diff.all)
+	kept = withinTokens(kept, resultTokens-calls.TokensOf(out))
+	out.Diff = validText(kept)
+	end := diff.skip + len(kept)
+	if end < diff.all && len(kept) > 0 {
 		out.NextOffset = end
 	}
 	return out, err
+}
+
+// validText returns bytes as a text. A diff may contain bytes that are none.
+func validText(b []byte) string { return string(bytes.ToValidUTF8(b, []byte("\uFFFD"))) }
+
+// firstRunes returns bytes without the beginning of a character at their end, if more follow.
+func firstRunes(b []byte, more bool) []byte {
+	if !more {
+		return b
+	}
+	for n := len(b) - 1; n > 0 && n >= len(b)-utf8.UTFMax; n-- {
+		if utf8.RuneStart(b[n]) {
+			if !utf8.FullRune(b[n:]) {
+				return b[:n]
+			}
+			break
+		}
+	}
+	return b
+}
+
+// withinTokens returns the beginning of bytes that takes at most so many tokens, and at least
+// one character.
+func withinTokens(b []byte, tokens int) []byte {
+	if calls.TokensOf(validText(b)) <= tokens {
+		return b
+	}
+	tooLong := sort.Search(len(b), func(n int) bool { return calls.TokensOf(validText(b[:n])) > tokens })
+	_, first := utf8.DecodeRune(b)
+	return firstRunes(b[:max(first, tooLong-1)], true)
 }
 
 // window keeps some of the bytes that are written to it, and counts all.

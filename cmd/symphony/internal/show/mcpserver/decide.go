@@ -6,7 +6,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
-	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
@@ -91,15 +90,29 @@ func (d decisionTools) list(ctx context.Context, in listRequestsIn) (listRequest
 	if err != nil {
 		return out, err
 	}
+	var diffs [][]reconcile.RequestChange
 	for _, r := range open {
 		if in.AgentID != "" && r.Identifier != in.AgentID {
 			continue
 		}
-		state := newRequestState(r)
-		state.Diffs = text.Map(r.Detail.Changes, func(c reconcile.RequestChange) string { return c.Diff })
-		out.Requests = append(out.Requests, state)
+		out.Requests = append(out.Requests, newRequestState(r))
+		diffs = append(diffs, r.Detail.Changes)
 	}
+	out.addDiffs(diffs)
 	return out, nil
+}
+
+// addDiffs adds the diffs of each request, as much of them as an answer can have.
+func (o *listRequestsOut) addDiffs(of [][]reconcile.RequestChange) {
+	left := resultTokens - calls.TokensOf(o)
+	for i, changes := range of {
+		for _, c := range changes {
+			kept := calls.Within(c.Diff, len(c.Diff), max(0, left-noteTokens))
+			left -= calls.TokensOf(kept)
+			o.Requests[i].Diffs = append(o.Requests[i].Diffs, kept)
+			o.Requests[i].CutBytes += len(c.Diff) - len(kept)
+		}
+	}
 }
 
 func (d decisionTools) approve(ctx context.Context, in approveIn) (decidedOut, error) {

@@ -90,7 +90,7 @@ func newConciseEvent(r *eventlog.Reader, e agent.Event, stored []byte) (event ag
 		No:      e.No,
 		At:      e.At,
 		Name:    string(line.Kind),
-		Message: line.Mark() + " " + cutText(short.Text, maxText, seeFull),
+		Message: line.Mark() + " " + cutText(short.Text, maxText, maxText, seeFull),
 	}
 	if line.Ending != "" {
 		event.Message += " (" + line.Ending + ")"
@@ -104,16 +104,31 @@ func newConciseEvent(r *eventlog.Reader, e agent.Event, stored []byte) (event ag
 	return event, true
 }
 
-// size returns about how many bytes of a result an event takes.
-func (e agentEvent) size() int {
-	n := len(e.Message) + 200
-	if payload, ok := e.Event.(json.RawMessage); ok {
-		n += len(payload)
+// size is how much of a result something takes.
+type size struct{ bytes, tokens int }
+
+func (s size) add(other size) size { return size{s.bytes + other.bytes, s.tokens + other.tokens} }
+
+func (s size) less(other size) size { return size{s.bytes - other.bytes, s.tokens - other.tokens} }
+
+// fits reports whether a result of this size is within a limit in bytes, and within what hosts
+// take.
+func (s size) fits(bytes int) bool { return s.bytes <= bytes && s.tokens <= resultTokens }
+
+// size returns how much of a result an event takes.
+func (e agentEvent) size() size {
+	line := text.JSON(e)
+	return size{bytes: len(line), tokens: calls.Tokens(string(line)) + 1}
+}
+
+// limit replaces codex's own message by the beginning of its text if no result could contain
+// it.
+func (e *agentEvent) limit() {
+	payload, ok := e.Event.(json.RawMessage)
+	if !ok || e.size().tokens <= resultTokens {
+		return
 	}
-	for _, l := range e.Output {
-		n += len(l)
-	}
-	return n
+	e.Event = cutText(string(payload), maxRead, resultTokens/2, "see read_events with the detail concise")
 }
 
 // addEventTool registers the tool that reads events.
@@ -154,7 +169,7 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 		return out, err
 	}
 	limit := min(cmp.Or(max(0, in.MaxBytes), defaultRead), maxRead)
-	size := 0
+	var used size
 	reader := &eventlog.Reader{Workspace: one.WorkspacePath}
 	// take adds an event to the result, and reports whether another event may follow.
 	take := func(e agent.Event, line []byte) bool {
@@ -167,14 +182,16 @@ func readEvents(ctx context.Context, all *agents.Agents, in readEventsIn) (readE
 			}
 			event = concise
 		}
-		if in.Last == 0 && len(out.Events) > 0 && size+event.size() > limit {
+		event.limit()
+		with := used.add(event.size())
+		if in.Last == 0 && len(out.Events) > 0 && !with.fits(limit) {
 			out.More = true
 			return false
 		}
 		out.Events = append(out.Events, event)
-		size += event.size()
-		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || size >= limit) {
-			size -= out.Events[0].size()
+		used = with
+		for in.Last > 0 && len(out.Events) > 1 && (len(out.Events) > in.Last || !used.fits(limit)) {
+			used = used.less(out.Events[0].size())
 			out.Events = slices.Delete(out.Events, 0, 1)
 		}
 		return true

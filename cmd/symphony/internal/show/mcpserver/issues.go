@@ -92,7 +92,33 @@ func (i issueTools) list(ctx context.Context, in listIssuesIn) (view.Overview, e
 }
 
 func (i issueTools) show(ctx context.Context, in showIssueIn) (detail.Issue, error) {
-	return detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
+	v, err := detail.Read(ctx, i.reopen(i.env), in.Issue, detail.Options{Offline: in.Offline})
+	if err == nil && calls.TokensOf(v) > resultTokens {
+		limitIssue(&v)
+	}
+	return v, err
+}
+
+// limitIssue cuts the long texts of an issue, which together would not fit into an answer.
+func limitIssue(v *detail.Issue) {
+	const most = 2 << 10 // bytes, and tokens
+	all := []*string{v.Issue.Description, v.LastMessage}
+	if v.Tracked.Description != v.Issue.Description { // it is the same record
+		all = append(all, v.Tracked.Description)
+	}
+	if v.Verification != nil {
+		all = append(all, &v.Verification.Output)
+	}
+	for _, row := range v.Requests {
+		for n := range row.Detail.Changes {
+			all = append(all, &row.Detail.Changes[n].Diff)
+		}
+	}
+	for _, long := range all {
+		if long != nil {
+			*long = cutText(*long, most, most, "your user sees all on the page, or by symphony show")
+		}
+	}
 }
 
 func (i issueTools) start(ctx context.Context, in IssueIn) (operateOut, error) {

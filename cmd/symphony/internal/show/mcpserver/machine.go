@@ -113,7 +113,9 @@ func (m machineTools) diffToRemote(
 		return out, err
 	}
 	out.SHA = diff.SHA
-	out.Diff = cutText(diff.Diff, maxRead, "run git diff with exec_one_off_command")
+	out.Diff = cutCaptured(
+		diff.Diff, maxRead, resultTokens, agent.MostOutput-len(diff.SHA)-1, "run git diff with exec_one_off_command",
+	)
 	return out, nil
 }
 
@@ -144,9 +146,16 @@ func (m machineTools) execOnce(ctx context.Context, in calls.Nested[execParams])
 	if err := m.ask(ctx, in.AgentID, reconcile.CallExec, call, &out.ExecResult); err != nil {
 		return out, err
 	}
-	out.Stdout = cutText(out.Stdout, maxRead/2, "let the command print less")
-	out.Stderr = cutText(out.Stderr, maxRead/2, "let the command print less")
+	out.limit()
 	return out, nil
+}
+
+// limit cuts both outputs of a command so that together they fit into an answer.
+func (o *execOut) limit() {
+	const tokens = resultTokens/2 - noteTokens
+	const how = "let the command print less"
+	o.Stdout = cutCaptured(o.Stdout, maxRead/2, tokens, agent.MostOutput, how)
+	o.Stderr = cutCaptured(o.Stderr, maxRead/2, tokens, agent.MostOutput, how)
 }
 
 // execCall returns the parameters of a command with these settings.

@@ -3,23 +3,41 @@ package mcpserver
 import (
 	"fmt"
 
-	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 )
 
 const (
-	// maxRead limits the content of a result, in bytes, to less than the 25,000 tokens that
-	// hosts take.
+	// maxRead limits the content of a result, in bytes. Most contents of that size have fewer
+	// than resultTokens.
 	maxRead = 64 << 10
+	// resultTokens are the tokens of a result, with some room below what hosts take.
+	resultTokens = calls.MaxTokens - 1000
+	// noteTokens is the room for what cutText adds.
+	noteTokens = 50
 	// seeFull tells how to get the rest of a message that was cut.
 	seeFull = "see read_events with the detail full"
 )
 
-// cutText returns s, cut to limit bytes if it is longer, followed by how to get the rest.
-func cutText(s string, limit int, how string) string {
-	kept := text.Within(s, limit)
+// cutText returns s, cut to so many bytes and tokens if it is longer, followed by how to get the
+// rest.
+func cutText(s string, bytes, tokens int, how string) string {
+	kept := calls.Within(s, bytes, tokens)
 	cut := len(s) - len(kept)
 	if cut == 0 {
 		return s
+	}
+	return kept + fmt.Sprintf("… (%d bytes more: %s)", cut, how)
+}
+
+// cutCaptured is cutText for output of which codex keeps only the beginning.
+func cutCaptured(s string, bytes, tokens, captured int, how string) string {
+	kept := calls.Within(s, bytes, tokens)
+	cut := len(s) - len(kept)
+	if cut == 0 {
+		return s
+	}
+	if len(s) >= captured {
+		return kept + fmt.Sprintf("… (at least %d bytes more: %s)", cut, how)
 	}
 	return kept + fmt.Sprintf("… (%d bytes more: %s)", cut, how)
 }

@@ -18,7 +18,10 @@ const (
 	stateEnded   = "ended"
 )
 
-const maxMessage = 16 << 10 // bytes of a message in a result
+const (
+	maxMessage   = 16 << 10 // bytes of a message in a result
+	leastMessage = 200      // bytes of a message in a result with many
+)
 
 // agentState describes an agent, its conversations and its open requests.
 type agentState struct {
@@ -100,7 +103,7 @@ func turnsOf(sent []reconcile.Call, conversation string) []turnState {
 		t := turnState{TurnID: c.ID, Status: string(c.Status)}
 		var result runner.TurnResult
 		if len(c.Result) > 0 && json.Unmarshal(c.Result, &result) == nil {
-			t.LastMessage = cutText(result.LastMessage, maxMessage, seeFull)
+			t.LastMessage = result.LastMessage
 		}
 		if c.ErrorCode != "" {
 			t.Error = &turnError{Code: c.ErrorCode, Message: c.ErrorText}

@@ -180,15 +180,31 @@ func (w *waiting) wait(ctx context.Context, progress func(elapsed time.Duration,
 
 // limit shortens messages so that all together fit into an answer.
 func (o waitAgentOut) limit() {
-	left := maxRead
+	var messages []*string
 	for _, a := range o.Agents {
 		for _, c := range a.Conversations {
 			for i := range c.Turns {
-				message := &c.Turns[i].LastMessage
-				*message = cutText(*message, max(left, 200), seeFull)
-				left -= len(*message)
+				messages = append(messages, &c.Turns[i].LastMessage)
 			}
 		}
+	}
+	whole := make([]string, len(messages))
+	for i, message := range messages {
+		whole[i] = *message
+		*message = ""
+	}
+	const least = leastMessage / 2 // tokens of each message
+	bytes := maxRead
+	shared := resultTokens - calls.TokensOf(o) - len(messages)*(least+noteTokens)
+	for i, message := range messages {
+		*message = cutText(
+			whole[i],
+			min(maxMessage, max(bytes, leastMessage)),
+			least+max(shared, 0),
+			seeFull,
+		)
+		bytes -= len(*message)
+		shared -= max(0, calls.TokensOf(*message)-least-noteTokens)
 	}
 }
 

@@ -205,6 +205,7 @@ func (t *Tools) carryOut(next mcp.MethodHandler) mcp.MethodHandler {
 		if !ok || result == nil {
 			return answer, nil
 		}
+		writePlainly(result)
 		if err := tooLarge(result); err != nil {
 			return t.refused(ctx, tool, given, err), nil
 		}
@@ -278,25 +279,31 @@ func (t *Tools) describe(ctx context.Context, tool string, arguments []byte, res
 	)
 }
 
-// MaxAnswer limits a result, in bytes. Hosts cut or refuse a result of more than 25,000
-// tokens.
-const MaxAnswer = 100_000
-
 // tooLarge returns the error of a result that no host takes. The tools that return much cut it
 // themselves.
 func tooLarge(result *mcp.CallToolResult) error {
-	size := 0
+	tokens := 0
 	for _, c := range result.Content {
 		if t, ok := c.(*mcp.TextContent); ok {
-			size += len(t.Text)
+			tokens += Tokens(t.Text)
 		}
 	}
-	if size <= MaxAnswer {
+	if tokens <= MaxTokens {
 		return nil
 	}
 	return reconcile.NewError(
 		"answer_too_large",
-		fmt.Sprintf("the answer has %d bytes, and hosts take %d", size, MaxAnswer),
-		"ask for less: name the issues or the agent, or leave out all",
+		fmt.Sprintf("the answer has about %d tokens, and hosts take %d", tokens, MaxTokens),
+		"ask for less: name fewer agents or issues, or leave out all",
 	)
+}
+
+// writePlainly lets a model read the characters <, > and & in the text of a result.
+func writePlainly(result *mcp.CallToolResult) {
+	for _, c := range result.Content {
+		t, ok := c.(*mcp.TextContent)
+		if ok {
+			t.Text = plainJSON(t.Text)
+		}
+	}
 }
