@@ -358,6 +358,9 @@ func readParameters(r *http.Request) (p parameters, err error) {
 	if (p.Verb != "" || p.Targets != nil) && r.URL.Path != severalPath {
 		return p, badRequest("the body: verb and targets are for " + severalPath)
 	}
+	if len(p.Reason) > reconcile.MaxMessage {
+		return p, badRequest(fmt.Sprintf("the reason has %d bytes; the limit is %d", len(p.Reason), reconcile.MaxMessage))
+	}
 	if strings.Contains(fmt.Sprint(r.URL.Path, p.Reason, p.Texts, p.Targets), "\x00") {
 		return p, badRequest("a text contains a NUL")
 	}

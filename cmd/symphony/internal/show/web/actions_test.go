@@ -204,6 +204,13 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"text":"a"}`, "", 400, "unknown field"},
 		{request, `{"texts":"a"}`, "", 400, "cannot unmarshal"},
 		{request, `{"texts":["a\u0000b"]}`, "", 400, "NUL"},
+		{
+			"/api/v1/requests/ABC-1.2/deny?project=web",
+			"reason=" + strings.Repeat("a", reconcile.MaxMessage+1),
+			"",
+			400,
+			"the reason has 8193 bytes; the limit is 8192",
+		},
 		{"/api/v1/ABC-1%00/stop?project=web", "", "", 400, "NUL"},
 		{request, "texts=a", "", 400, "unknown field"},
 		{request, "choice=two", "", 400, "number of an option"},

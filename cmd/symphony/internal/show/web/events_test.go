@@ -248,7 +248,7 @@ func TestStateTag(t *testing.T) {
 }
 
 // The only script that is not ours is idiomorph.min.js of npm's idiomorph 0.8.0, with its
-// licence. Ours have at most 330 lines.
+// licence. Ours have at most 400 lines.
 func TestScripts(t *testing.T) {
 	sums := map[string]string{
 		"idiomorph.min.js":  "4cbd535caf7663a51eda9bce6595371c384fc430d54b8d414e29a61167f19f96",
@@ -264,7 +264,7 @@ func TestScripts(t *testing.T) {
 		}
 		delete(sums, name)
 	}
-	if len(sums) > 0 || lines > 330 {
+	if len(sums) > 0 || lines > 400 {
 		t.Errorf("missing: %v; %d lines of scripts", sums, lines)
 	}
 }

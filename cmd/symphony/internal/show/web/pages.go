@@ -41,10 +41,17 @@ func (s *Server) page(draw drawPage) func(http.ResponseWriter, *http.Request) er
 	}
 }
 
+// loginPath is the address of the printed link, with the code as its query.
+const loginPath = "/login"
+
 // write answers with a page.
 func (s *Server) write(w http.ResponseWriter, r *http.Request, status int, p page.Page) {
 	p.MayAct = s.access.mayAct(r)
 	p.Path = r.URL.RequestURI()
+	if r.URL.Path == loginPath { // its query contains the code of the link
+		p.Path = loginPath
+	}
+	p.At = s.source.env.Now()
 	p.Theme = theme(r)
 	p.Notice = s.actions().notice(w, r)
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -337,6 +337,7 @@ func TestLogin(t *testing.T) {
 			fmt.Sprint(answer.Code, answer.Header()["Set-Cookie"]),
 			"200 []",
 		)
+		test.Lacks(t, "the page that it gets", answer.Body.String(), string(s.access.code))
 	}
 	test.Equal(
 		t,

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 //go:embed *.html
@@ -41,6 +42,7 @@ func functions() template.FuncMap {
 		"plural":       text.Plural,
 		"amount":       amount,
 		"money":        money,
+		"mostText":     func() int { return reconcile.MaxMessage },
 		"command":      command,
 		"marked":       marked,
 		"words":        inWords,

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
@@ -26,12 +27,17 @@ type Page struct {
 	MayAct   bool          // the reader holds the token
 	Notice   *Notice       // nil unless the page follows a command
 
-	Query  string  // of the search, which is on each page
-	Path   string  // of the page, with its query
-	Theme  string  // light or dark; empty for the theme of the reader's system
-	Live   bool    // it changes while it is open
-	Alerts *Alerts // nil for a page that shows nothing of the projects
+	Query  string    // of the search, which is on each page
+	Path   string    // of the page, with its query
+	At     time.Time // when it was drawn, by the clock of the server
+	Theme  string    // light or dark; empty for the theme of the reader's system
+	Live   bool      // it changes while it is open
+	Review bool      // it is a diff, which a reader reviews
+	Alerts *Alerts   // nil for a page that shows nothing of the projects
 }
+
+// Now is the clock of the server, by which the script shows how long ago something was.
+func (p Page) Now() string { return p.At.UTC().Format(time.RFC3339Nano) }
 
 // Notice is the answer to the last command of the reader.
 type Notice struct {

@@ -13,7 +13,7 @@
 
   // A command is sent beside the page. Its answer is the page after it, and what had the focus keeps it, or the next item gets it.
   let busy = false;
-  const send = async (action, data, done) => {
+  const send = async (action, data, done, button) => {
     if (busy) return;
     data.set("back", location.pathname + location.search);
     if (typeof draw === "undefined") { // a page that does not change
@@ -22,7 +22,7 @@
       return form.submit();
     }
     busy = true;
-    document.documentElement.setAttribute("aria-busy", "true");
+    for (const e of [document.documentElement, button]) e?.setAttribute("aria-busy", "true");
     const at = Math.max(atItem(), 0);
     const before = items(); // those from the present one on, then those above it
     try {
@@ -41,7 +41,7 @@
       tell("symphony does not answer. Whether the command was carried out is not known.");
     } finally {
       busy = false;
-      document.documentElement.removeAttribute("aria-busy");
+      for (const e of [document.documentElement, button]) e?.removeAttribute("aria-busy");
     }
   };
   const dataOf = (form, button) => new URLSearchParams(new FormData(form, button));
@@ -49,7 +49,13 @@
     const action = e.target.getAttribute("action") ?? "";
     if (!action.startsWith("/api/v1/")) return;
     e.preventDefault();
-    e.target === bar ? act(e.submitter.value) : send(action, dataOf(e.target, e.submitter), () => e.target.reset());
+    e.target === bar ? act(e.submitter.value, e.submitter) : send(action, dataOf(e.target, e.submitter), () => e.target.reset(), e.submitter);
+  });
+  // A text that the server would refuse is not sent, and stays as it is.
+  document.addEventListener("input", ({ target }) => {
+    if (!target.dataset.most) return;
+    const bytes = new TextEncoder().encode(target.value).length;
+    target.setCustomValidity(bytes > target.dataset.most ? `This text has ${bytes} bytes, and may have ${target.dataset.most}.` : "");
   });
 
   // The question before a command: about which issues it is, and requests in full. It resolves to the reason, or to null.
@@ -78,7 +84,7 @@
   document.addEventListener("change", counted);
   bar?.addEventListener("reset", () => setTimeout(counted));
   const mark = (list, on) => (list.forEach((m) => (m.checked = on)), counted());
-  const act = async (verb) => {
+  const act = async (verb, button) => {
     const able = marks().filter((m) => m.dataset.can.split(" ").includes(verb));
     let chosen = able.filter((m) => m.checked);
     if (!document.querySelector(".pick:checked")) chosen = able.filter((m) => current()?.contains(m));
@@ -87,7 +93,7 @@
     const name = verb[0].toUpperCase() + verb.slice(1) + " " + (chosen.length === 1 ? chosen[0].ariaLabel.replace("Mark ", "") : "these " + chosen.length);
     const reason = await question(name, chosen.map(entry), verb === "deny");
     if (reason === null) return;
-    send("/api/v1/several", new URLSearchParams([["verb", verb], ["reason", reason], ...chosen.map((m) => [m.name, m.value])]), () => mark(chosen, false));
+    send("/api/v1/several", new URLSearchParams([["verb", verb], ["reason", reason], ...chosen.map((m) => [m.name, m.value])]), () => mark(chosen, false), button);
   };
   if (bar) {
     const toggle = (list) => mark(list, !list.every((m) => m.checked));
@@ -165,6 +171,7 @@
   };
   findText.oninput = look;
   findText.onkeydown = (e) => {
+    if (e.isComposing || e.keyCode === 229) return; // Enter ends a word of an input method, and opens nothing
     const step = { ArrowDown: 1, ArrowUp: -1 }[e.key];
     if (e.key === "Enter") pick(chosen);
     if (!step && e.key !== "Enter") return;
@@ -173,7 +180,7 @@
     show();
   };
   document.addEventListener("keydown", async (e) => {
-    if (!(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || e.key.toLowerCase() !== "k" || document.querySelector("dialog[open]")) return;
+    if (!(e.ctrlKey || e.metaKey) || e.altKey || e.shiftKey || latin(e).toLowerCase() !== "k" || document.querySelector("dialog[open]")) return;
     e.preventDefault();
     findText.value = "";
     const of = (page) => [...issuesOf(page), ...projectsOf(page), ...commandsOf(page)];

@@ -1,6 +1,12 @@
 // Keyboard shortcuts of the pages. The list behind "?" is in layout.html; act.js has those that act.
 "use strict";
 const keys = {};
+// The key as it is named here. A keyboard with other letters, such as Cyrillic, has them at the same places.
+const latin = (e) => {
+  const [, letter] = /^Key([A-Z])$/.exec(e.code) ?? [];
+  if (!letter || e.key <= "~") return e.key;
+  return e.shiftKey ? letter : letter.toLowerCase();
+};
 const items = () => [...document.querySelectorAll("main [data-item]")].filter((e) => e.checkVisibility());
 const placeOf = (item) => item.closest("li, tr, article, details") ?? item; // what belongs to an item: its buttons, its mark
 const atItem = () => items().findIndex((e) => placeOf(e).contains(document.activeElement));
@@ -18,13 +24,14 @@ const atItem = () => items().findIndex((e) => placeOf(e).contains(document.activ
     "g o": () => location.assign("/"),
   });
   document.addEventListener("keydown", (e) => {
-    if (e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
+    if (e.isComposing || e.ctrlKey || e.metaKey || e.altKey || document.querySelector("dialog[open]")) return;
     if (e.target.closest("input:not(.pick), textarea, select")) {
       if (e.key === "Escape") e.target.blur();
       return;
     }
-    const key = before === "g" ? "g " + e.key : e.key;
-    before = e.key;
+    const pressed = latin(e);
+    const key = before === "g" ? "g " + pressed : pressed;
+    before = pressed;
     if (off.checked || !Object.hasOwn(keys, key)) return;
     if (key !== "Escape") e.preventDefault();
     keys[key]();

@@ -76,9 +76,10 @@ let draw; // applies a page; act.js uses it, too
     };
   }
 
+  const ahead = Date.parse(document.documentElement.dataset.now) - Date.now(); // the clock of the server, not that of the reader
   const tell = () => {
     for (const e of document.querySelectorAll("time[data-relative]")) {
-      const seconds = (Date.now() - new Date(e.dateTime)) / 1000;
+      const seconds = (Date.now() + ahead - new Date(e.dateTime)) / 1000;
       const [unit, size] = [["d", 86400], ["h", 3600], ["min", 60], ["s", 1]].find(([, n]) => Math.abs(seconds) >= n) ?? ["s", 1];
       const span = Math.floor(Math.abs(seconds) / size) + " " + unit;
       const text = e.dataset.relative === "for" ? span : seconds < 0 ? "in " + span : span + " ago";
