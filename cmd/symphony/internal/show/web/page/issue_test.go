@@ -26,7 +26,7 @@ const evil = "<script>alert(1)</script> \"><img src=x onerror=alert(2)> {{.}} \x
 // elements are all elements that the pages of an issue and a diff have.
 var elements = strings.Fields(
 	`a article blockquote br button caption code dd details div dl dt em fieldset form h1 h2 h3 header hr i input label legend li mark nav ol p path pre rect s section span
-	strong summary svg table tbody td textarea th thead time title tr ul`,
+	strong summary svg table tbody td text textarea th thead time title tr ul`,
 )
 
 // checkHTML fails if the page has an element that is not of ours, an attribute that runs a

@@ -27,6 +27,7 @@ type logLine struct {
 	Open   bool        // it shows its detail at once
 	Lines  int         // of the whole detail
 	More   bool        // there are more lines than shown
+	Failed *failure    // nil unless it failed
 
 	line eventlog.Line
 	hits []string // lines of the detail that were searched for

@@ -1,15 +1,11 @@
 package page
 
 import (
-	"cmp"
-	"fmt"
 	"html/template"
 	"slices"
 	"strings"
 	"sync"
-	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/eventlog"
 	"github.com/symphony-cron/symphony/internal/text"
 )
@@ -38,7 +34,8 @@ var runTemplate = sync.OnceValue(func() *template.Template { return parse(nil, "
 
 // Page draws it.
 func (r Run) Page() Page {
-	items, earlier := r.items()
+	failures := r.failures()
+	items, earlier := r.items(failures)
 	return Page{
 		Title:    r.Of.Name() + " run " + r.RunID,
 		Requests: len(r.Of.Requests),
@@ -48,6 +45,7 @@ func (r Run) Page() Page {
 			axis:    r.axis(),
 			Items:   items,
 			Earlier: earlier,
+			Failed:  failures,
 		}),
 	}
 }
@@ -57,18 +55,69 @@ type runPage struct {
 	Run
 	*axis
 	Items   []logLine
-	Earlier int // lines before the items
+	Earlier int        // lines before the items
+	Failed  []*failure // of the whole run
+}
+
+// failure is a line of a run that failed, or a command that shows a failed test.
+type failure struct {
+	ID     string
+	Number int    // from 1
+	Of     int    // how many there are
+	Test   string // the first failed test in the output; empty if it names none
+	at     int    // the line of the output that names it
+	// Previous and Next are the ids of the failures beside it; empty at the ends.
+	Previous, Next string
+}
+
+// failures are the lines of the run that failed.
+func (r Run) failures() (list []*failure) {
+	ids := lineIDs{}
+	for _, l := range r.Lines {
+		f := &failure{ID: ids.of(l), Number: len(list) + 1}
+		f.Test, f.at = failedTest(l)
+		isFailure := l.Status == eventlog.Failed || l.Status == eventlog.Unended || l.Kind == eventlog.Fault
+		if isFailure || f.Test != "" {
+			list = append(list, f)
+		}
+	}
+	for n, f := range list {
+		f.Of = len(list)
+		if n > 0 {
+			f.Previous = list[n-1].ID
+			list[n-1].Next = f.ID
+		}
+	}
+	return list
+}
+
+// FirstTest is the first failure that names a test; nil if none does.
+func (p runPage) FirstTest() *failure {
+	return text.First(p.Failed, func(f *failure) bool { return f.Test != "" })
+}
+
+// Line is the address of a line of the log: on this page, or among all failures if it is too
+// old for the page.
+func (p runPage) Line(id string) string {
+	isShown := func(l logLine) bool { return l.ID == id }
+	if slices.ContainsFunc(p.Items, isShown) {
+		return "#" + id
+	}
+	return p.Of.RunPath(p.RunID) + "&only=failures#" + id
 }
 
 // items are the last lines that the reader wants, and how many are before them.
-func (r Run) items() (list []logLine, earlier int) {
+func (r Run) items(failures []*failure) (list []logLine, earlier int) {
 	query := strings.ToLower(r.Query)
 	isHit := func(line string) bool { return strings.Contains(strings.ToLower(line), query) }
 	ids := lineIDs{}
 	for _, l := range r.Lines {
 		item := logLine{ID: ids.of(l), line: l}
-		isFailure := l.Status == eventlog.Failed || l.Status == eventlog.Unended || l.Kind == eventlog.Fault
-		if r.Failures && !isFailure {
+		if len(failures) > 0 && failures[0].ID == item.ID {
+			item.Failed = failures[0]
+			failures = failures[1:]
+		}
+		if r.Failures && item.Failed == nil {
 			continue
 		}
 		if query != "" {
@@ -80,8 +129,10 @@ func (r Run) items() (list []logLine, earlier int) {
 	}
 	earlier = max(0, len(list)-mostItems)
 	for i, item := range list[earlier:] {
-		list[earlier+i] = newLogLine(item.ID, item.line, longestWords)
-		list[earlier+i].fold(item.hits)
+		l := newLogLine(item.ID, item.line, longestWords)
+		l.Failed = item.Failed
+		l.fold(item.hits)
+		list[earlier+i] = l
 	}
 	return list[earlier:], earlier
 }
@@ -94,6 +145,8 @@ func (l *logLine) fold(hits []string) {
 	switch {
 	case len(hits) > 0:
 		shown = hits[:min(len(hits), shownLines)]
+	case l.Failed != nil && l.Failed.Test != "":
+		shown = all[l.Failed.at:min(l.Failed.at+shownLines, len(all))]
 	case l.line.Kind == eventlog.Prompt:
 		shown = all[:min(len(all), shownLines)]
 	case l.line.Kind == eventlog.Change:
@@ -102,7 +155,7 @@ func (l *logLine) fold(hits []string) {
 		file, _, _ := strings.Cut(patch, "\n") // "update PATH": its extension chooses the language
 		l.Blocks = blocksOf(file, linesOf(patch))
 	}
-	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.line.Status == eventlog.Failed
+	l.Open = len(hits) > 0 || l.line.Kind == eventlog.Change || l.Failed != nil
 	l.Detail = detailText(shown)
 	l.Lines = len(all)
 	l.More = len(all) > len(shown)
@@ -120,94 +173,6 @@ func Detail(lines []eventlog.Line, id string) (string, bool) {
 		return "", false
 	}
 	return text.VisibleLines(strings.Join(lines[at].Detail, "\n")), true
-}
-
-// axis is the time of all runs that are shown: their turns, the waits between them, requests,
-// and the commands of this run.
-type axis struct {
-	From, To time.Time
-	Runs     []event
-	bars     strings.Builder
-}
-
-// The rows of an axis.
-const (
-	rowRuns = iota
-	rowTurns
-	rowCommands
-	rowRequests
-)
-
-// axis returns the axis of time that is drawn above the document: from the first run of the
-// issue to the end of the last, or to now while one is at work.
-func (r Run) axis() *axis {
-	a := &axis{}
-	for _, run := range slices.Backward(r.Of.Runs) {
-		a.Runs = append(a.Runs, newRunEvent(run, r.Of.Timeline, r.Of.RunPath(run.RunID)))
-		a.From = cmp.Or(a.From, run.StartedAt)
-		a.To = latest(a.To, run.StartedAt, text.OrEmpty(run.EndedAt))
-		if run.EndedAt == nil {
-			a.To = latest(a.To, r.Of.GeneratedAt)
-		}
-	}
-	for _, m := range r.Of.Timeline {
-		a.To = latest(a.To, m.At, text.OrEmpty(m.Until))
-	}
-	for _, l := range r.Lines {
-		a.To = latest(a.To, l.At)
-	}
-	freeSince := a.From
-	for _, e := range a.Runs {
-		if e.At.After(freeSince) {
-			a.add(rowRuns, "wait", "waited", freeSince, e.At)
-		}
-		freeSince = cmp.Or(text.OrEmpty(e.Run.EndedAt), a.To)
-		a.add(rowRuns, e.Tone, e.Title, e.At, freeSince)
-	}
-	for _, m := range r.Of.Timeline {
-		until := cmp.Or(text.OrEmpty(m.Until), a.To)
-		if m.Kind == detail.MomentTurn {
-			a.add(rowTurns, turnTone(m.Result), m.Name+" "+m.Result, m.At, until)
-		}
-		if m.Kind == detail.MomentRequest {
-			a.add(rowRequests, "warn", m.Name+" "+decided(m.Result), m.At, until)
-		}
-	}
-	tones := map[eventlog.Status]string{eventlog.Running: "active", eventlog.Succeeded: "good"}
-	for _, l := range r.Lines {
-		switch l.Status {
-		case "":
-		case eventlog.Failed, eventlog.Succeeded:
-			duration := time.Duration(text.OrEmpty(l.DurationMS)) * time.Millisecond
-			a.add(rowCommands, tones[l.Status], l.Text, l.At.Add(-duration), l.At)
-		default:
-			a.add(rowCommands, tones[l.Status], l.Text, l.At, a.To)
-		}
-	}
-	return a
-}
-
-func latest(times ...time.Time) time.Time { return slices.MaxFunc(times, time.Time.Compare) }
-
-// add draws a bar, where the whole axis is 1000 wide.
-func (a *axis) add(row int, class, title string, from, until time.Time) {
-	whole := float64(max(a.To.Sub(a.From), time.Millisecond))
-	x := min(max(1000*float64(from.Sub(a.From))/whole, 0), 998)
-	title = text.Short(text.OneLine(title), 60) + ", " + text.Duration(until.Sub(from))
-	fmt.Fprintf(
-		&a.bars,
-		`<rect class="%s" x="%.1f" y="%d" width="%.1f" height="7"><title>%s</title></rect>`,
-		cmp.Or(class, "bad"),
-		x,
-		9*row,
-		min(max(1000*float64(until.Sub(from))/whole, 2), 1000-x),
-		template.HTMLEscapeString(text.Visible(title)),
-	)
-}
-
-// Bars are the drawing of the axis.
-func (a *axis) Bars() template.HTML {
-	return template.HTML(a.bars.String()) //nolint:gosec // numbers, classes of ours and escaped text
 }
 
 // Shown returns the entry of the run in the history of the issue; nil if the history no longer
