@@ -174,12 +174,9 @@ func (i IssueForm) Possible() []string {
 // ProjectForm is the data of the template "project-actions".
 type ProjectForm struct {
 	Forms
-	Paused  bool
-	Blocked bool // a fault keeps new runs from starting
+	Pauses    bool // it can be paused
+	Refreshes bool // a pass can be asked for
 }
-
-// Overview returns the commands of an operator about the project.
-func (f Forms) Overview(paused, blocked bool) ProjectForm { return ProjectForm{f, paused, blocked} }
 
 // ProjectButton is a command about the project at the end of a notice: refresh, unblock,
 // resume, or retry for all held issues.

@@ -164,15 +164,4 @@ func TestIssueForm(t *testing.T) {
 		Undelivered: true,
 	}
 	test.Equal(t, "held with undelivered commits", strings.Join(held.Possible(), " "), "retry deliver")
-	for _, paused := range []bool{true, false} {
-		html := string(draw(fragments(), "project-actions", Forms{
-			Project: "web",
-			MayAct:  true,
-		}.Overview(paused, paused)))
-		if strings.Contains(html, "/resume?") != paused || strings.Contains(html, "/pause?") == paused ||
-			strings.Contains(html, "/unblock?") != paused ||
-			!strings.Contains(html, "/refresh?") {
-			t.Errorf("paused %v: %s", paused, html)
-		}
-	}
 }

@@ -16,8 +16,10 @@ import (
 type Alerts struct {
 	Alarms []obstacle // each stops a whole project until a person acts
 	News   []News     // for notifications
-	// InPlace: the page shows the alarms among its own notices.
-	InPlace bool
+	// Requests is how many requests wait for a person.
+	Requests int
+	// Shown are the projects whose alarms the page has among its own notices.
+	Shown []string
 }
 
 // News is a request, an issue whose agent needs a person, or an alarm. A browser tells each of them once, by its ID.
@@ -31,6 +33,7 @@ type News struct {
 func NewAlerts(all []view.Overview, agents []view.RequestRow, back string, mayAct bool) *Alerts {
 	a := &Alerts{News: []News{}}
 	ask := func(requests []view.RequestRow) {
+		a.Requests += len(requests)
 		for _, r := range requests {
 			form := Forms{Project: r.Project}.Request(r)
 			a.News = append(a.News, News{form.Anchor(), text.Visible(r.Identifier + " " + form.Wants())})

@@ -45,6 +45,7 @@ func functions() template.FuncMap {
 		"mostText":     func() int { return reconcile.MaxMessage },
 		"command":      command,
 		"marked":       marked,
+		"said":         markdownLine,
 		"words":        inWords,
 		"sentence":     func(s string) string { return sentence(text.Visible(s)) },
 		"issueAddress": IssueAddress,

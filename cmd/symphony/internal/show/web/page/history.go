@@ -19,6 +19,7 @@ type event struct {
 	At          time.Time
 	Tone, Title string
 	Text        string
+	Words       string   // of the agent, as Markdown
 	Run         *runItem // nil for other events
 }
 
@@ -52,6 +53,10 @@ func eventsOf(i detail.Issue, runPath func(runID string) string) []event {
 			if m.Result == "" {
 				e.Title = m.Name + " waits for you"
 			}
+		case detail.MomentAsked:
+			e.Title = sentence(m.Name)
+			e.Text = ""
+			e.Words = m.Text
 		default:
 			e.Title = sentence(inWords(strings.TrimSpace(m.Name + " " + m.Result)))
 			e.Tone = cmp.Or(momentTones[string(m.Kind)], momentTones[m.Result])
@@ -63,14 +68,14 @@ func eventsOf(i detail.Issue, runPath func(runID string) string) []event {
 
 // momentTones are the tones of moments by their kinds or results.
 var momentTones = map[string]string{
-	string(detail.MomentHold):     "bad",
+	string(detail.MomentHold):     "warn",
 	string(detail.MomentHelp):     "warn",
 	string(detail.MomentRework):   "warn",
 	string(detail.MomentHandover): "good",
 	"passed":                      "good",
 	"failed":                      "bad",
 	"merged":                      "good",
-	"closed":                      "bad",
+	"closed":                      "warn",
 	"approved":                    "good",
 	"changes_requested":           "warn",
 }

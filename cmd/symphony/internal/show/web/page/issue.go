@@ -80,7 +80,7 @@ type headline struct{ Tone, Icon, Text string }
 var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsAnswer: {"warn", "alert", "Needs you: the agent waits for an answer"},
 	reconcile.StatusNeedsHelp:   {"warn", "alert", "Needs you: its agent can't go on without you"},
-	reconcile.StatusHeld:        {"bad", "stop", "Needs you: it is held"},
+	reconcile.StatusHeld:        {"warn", "alert", "Needs you: it is held"},
 	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
 	detail.StatusHandedOver:     {"good", "check", "Handed over: nothing left to do here"},
 	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
@@ -111,7 +111,8 @@ func (i Issue) progress() headline {
 	name := names[i.Status]
 	switch {
 	case i.Next.NeedsPass && !i.Schedule:
-		return headline{"bad", "stop", name + ": no schedule is active, so nothing starts it"}
+		// the alarm above the page is red, and has the button
+		return headline{"info", "clock", name + ": no schedule is active, so nothing starts it"}
 	case !i.GoesOn():
 		return headline{"warn", "alert", name + ": it does not continue by itself"}
 	case i.Status == reconcile.StatusRunning:
@@ -201,7 +202,7 @@ func (i Issue) PullRequestWords() []headline {
 		"passed":            "good",
 		"approved":          "good",
 		"failed":            "bad",
-		"changes_requested": "bad",
+		"changes_requested": "warn",
 		"pending":           "warn",
 		"required":          "warn",
 	}

@@ -317,7 +317,7 @@ func TestVerdict(t *testing.T) {
 		{detail.Issue{
 			Status: reconcile.StatusWaiting,
 			Next:   detail.Next{NeedsPass: true},
-		}, "bad", "Waiting: no schedule is active, so nothing starts it"},
+		}, "info", "Waiting: no schedule is active, so nothing starts it"},
 		{detail.Issue{
 			Status:   reconcile.StatusSkipped,
 			Schedule: true,

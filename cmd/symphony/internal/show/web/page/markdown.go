@@ -20,21 +20,29 @@ import (
 var (
 	mdAddress = text.Pattern("^[ (]?(https?://[^\\s<>\"'`]*[^\\s<>\"'`.,:;!?)\\]*_])")
 	mdTable   = text.Pattern(`^\|.*\n\|? *:?--`)
+	mdBlock   = text.Pattern(`^(#{1,6}|>|[-*+]|\d{1,9}[.)])[ \t]+`)           // begins a heading, a quote or a list
 	mdDeep    = text.Pattern(`(?m)^([ \t]*(>|([-*+]|\d{1,9}[.)])[ \t])){20}`) // lists and quotes
 )
 
 // commonMark parses CommonMark without HTML, which so stays text, and without references,
 // because each repeats an address.
-var commonMark = sync.OnceValue(func() goldmark.Markdown {
+var commonMark = sync.OnceValue(func() goldmark.Markdown { return newMarkdown(parser.DefaultBlockParsers()) })
+
+// lineMark parses a line of CommonMark, which is always a paragraph.
+var lineMark = sync.OnceValue(func() goldmark.Markdown {
+	return newMarkdown([]util.PrioritizedValue{util.Prioritized(parser.NewParagraphParser(), 1000)})
+})
+
+func newMarkdown(blocks []util.PrioritizedValue) goldmark.Markdown {
 	known := func(p util.PrioritizedValue) bool {
 		return p.Value != parser.NewHTMLBlockParser() && p.Value != parser.NewRawHTMLParser()
 	}
 	return goldmark.New(goldmark.WithParser(parser.NewParser(
-		parser.WithBlockParsers(text.Filter(parser.DefaultBlockParsers(), known)...),
+		parser.WithBlockParsers(text.Filter(blocks, known)...),
 		parser.WithInlineParsers(
 			append(text.Filter(parser.DefaultInlineParsers(), known), util.Prioritized(links{}, 999))...),
 	)), goldmark.WithRendererOptions(toHTML.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(links{}, 1))))
-})
+}
 
 // markdown draws an agent's text, which is visible already. No image is loaded, and a link
 // shows to which machine it leads.
@@ -72,6 +80,20 @@ func markdown(s string) template.HTML {
 	return template.HTML(
 		text.VisibleLines(out.String()),
 	) //nolint:gosec // tags of ours, and escaped text, also of &#x202e;
+}
+
+// longestLine bounds a line of Markdown, in bytes.
+const longestLine = 400
+
+// markdownLine draws an agent's words in a single line: emphasis, code and links. A sign that
+// would begin a heading, a quote or a list is left out.
+func markdownLine(s string) template.HTML {
+	s = text.Within(text.VisibleLines(text.OneLine(s)), longestLine)
+	s = mdBlock().ReplaceAllString(s, "")
+	var out strings.Builder
+	_ = lineMark().Convert([]byte(s), &out) // only out could fail
+	line := strings.TrimSuffix(strings.TrimPrefix(out.String(), "<p>"), "</p>\n")
+	return template.HTML(text.VisibleLines(line)) //nolint:gosec // tags of ours, and escaped text
 }
 
 // links draws links, and finds addresses in the text.

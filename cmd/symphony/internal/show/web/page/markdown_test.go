@@ -8,6 +8,24 @@ import (
 	"github.com/symphony-cron/symphony/internal/test"
 )
 
+// A line of an agent is never more than a line, whatever its Markdown begins.
+func TestMarkdownLine(t *testing.T) {
+	for words, want := range map[string]string{
+		"I use `max-width`, **really**":   "I use <code>max-width</code>, <strong>really</strong>",
+		"## What I did":                   "What I did",
+		"- one\n- two":                    "one - two",
+		"```go\nif a {\n```":              "<code>go if a { </code>",
+		"    indented":                    "indented",
+		"| a | b |\n|---|---|":            "| a | b | |---|---|",
+		"a\n===":                          "a ===",
+		"<b>bold</b> <script>":            "&lt;b&gt;bold&lt;/b&gt; &lt;script&gt;",
+		"[x](javascript:alert(1)) \x1b[m": "x (<code>javascript:alert(1)</code>) \\x1b[m",
+		"":                                "",
+	} {
+		test.Equal(t, words, string(markdownLine(words)), want)
+	}
+}
+
 // What agents write as Markdown, and the HTML of it.
 func TestMarkdown(t *testing.T) {
 	link := func(address, words string) string {

@@ -38,7 +38,6 @@ var overviewTemplate = sync.OnceValue(func() *template.Template {
 		"levelClass":      func(v view.Overview) string { return levelClasses[v.Verdict().Level] },
 		"linked":          linked,
 		"meter":           meter,
-		"needs":           func(r []view.RequestRow, stuck []view.Row) int { return len(r) + len(stuck) },
 		"outcomesOf":      outcomesOf,
 		"passPlot":        passPlot,
 		"passTook":        durationOf,
@@ -48,6 +47,7 @@ var overviewTemplate = sync.OnceValue(func() *template.Template {
 		"rowOutcome":      rowOutcome,
 		"rowRun":          rowRun,
 		"rowText":         rowText,
+		"rowWords":        rowWords,
 		"slotMeter":       slotMeter,
 		"today":           today,
 		"unstarted":       unstarted,
@@ -69,12 +69,15 @@ type overview struct {
 	Verdict   verdict
 	Obstacles []obstacle
 	Requests  []view.RequestRow
-	Stuck     []view.Row // issues that need a person and have no request
-	Lists     []list
-	Tabs      []tab
-	Results   *view.Results
-	Limits    []accountLimits
-	Held      []ProjectButton // of projects with several held issues
+	Stuck     []view.Row // issues that need a person and have no request, the first of them
+	MoreStuck []tab      // the lists with the others
+	// StuckCount is how many issues need a person and have no request.
+	StuckCount int
+	Lists      []list
+	Tabs       []tab
+	Results    *view.Results
+	Limits     []accountLimits
+	Held       []ProjectButton // of projects with several held issues
 }
 
 // Page draws it.
@@ -93,7 +96,11 @@ func (o Overview) Page() Page {
 		title = o.Project
 	}
 	a := NewAlerts(o.Projects, o.Agents, o.Address(), o.MayAct)
-	a.InPlace = !o.Lists() && o.Project == ""
+	for _, p := range o.Projects {
+		if !o.Lists() && o.shows(p) {
+			a.Shown = append(a.Shown, p.Project.Name)
+		}
+	}
 	return Page{
 		Title:    title,
 		Requests: requests,
@@ -104,10 +111,12 @@ func (o Overview) Page() Page {
 	}
 }
 
+// shows reports whether the reader chose the project, or none.
+func (o Overview) shows(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project }
+
 func (o Overview) data() overview {
 	d := overview{Overview: o}
-	isChosen := func(v view.Overview) bool { return o.Project == "" || v.Project.Name == o.Project }
-	shown, rows, _ := o.selection().Select(text.Filter(o.Projects, isChosen))
+	shown, rows, _ := o.selection().Select(text.Filter(o.Projects, o.shows))
 	d.Shown = shown
 	for _, v := range d.Shown {
 		if !o.Lists() {
@@ -194,12 +203,10 @@ func (d *overview) addRows(rows []view.Row) {
 		if d.Status != "" {
 			rows = by[d.Status]
 		}
-		d.addChosen(all, rows)
+		d.addChosen(all, text.Filter(rows, d.hasNoRequest))
 		return
 	}
-	for _, s := range view.StuckStatuses {
-		d.Stuck = append(d.Stuck, by[s]...)
-	}
+	d.addStuck(by)
 	for _, kind := range listed {
 		rows := by[kind.status]
 		if len(rows) == 0 {
@@ -215,6 +222,46 @@ func (d *overview) addRows(rows []view.Row) {
 		}
 		d.Lists = append(d.Lists, l)
 	}
+}
+
+// hasNoRequest reports whether the page shows no request of the issue of a row, which would
+// say the same as the row.
+func (d *overview) hasNoRequest(r view.Row) bool {
+	return r.Status != reconcile.StatusNeedsAnswer || !slices.ContainsFunc(d.Requests, func(q view.RequestRow) bool {
+		return q.Project == r.Project && q.Identifier == r.Identifier
+	})
+}
+
+// mostStuck is how many issues that need a person the overview shows.
+const mostStuck = 10
+
+// addStuck adds the first issues that need a person, and links to the lists of the others.
+func (d *overview) addStuck(by map[view.Status][]view.Row) {
+	for _, s := range view.StuckStatuses {
+		n := min(len(by[s]), mostStuck-len(d.Stuck))
+		d.Stuck = append(d.Stuck, by[s][:n]...)
+		if more := len(by[s]) - n; more > 0 {
+			d.MoreStuck = append(d.MoreStuck, tab{
+				Name:    strings.Replace(s.Counted(more), " ", " more ", 1),
+				Address: d.With("status", string(s)),
+			})
+		}
+		d.StuckCount += len(by[s])
+	}
+}
+
+// Needs is how many requests and issues wait for a person.
+func (d *overview) Needs() int { return len(d.Requests) + d.StuckCount }
+
+// ProjectForm returns the commands about a project that no notice of the page offers.
+func (d *overview) ProjectForm(v view.Overview) ProjectForm {
+	f := ProjectForm{Forms: d.Forms(v.Project.Name), Pauses: !v.Paused, Refreshes: true}
+	for _, o := range obstaclesOf(v, f.Forms, false) {
+		if o.Verb == "refresh" {
+			f.Refreshes = false
+		}
+	}
+	return f
 }
 
 // addTabs adds the tab of all rows, and a tab for each status that is chosen or contains rows.

@@ -236,7 +236,8 @@ func TestRows(t *testing.T) {
 		`class="card items folded"`,
 		`<details id="why-web-H-0"><summary class="soft cut">2 runs failed`,
 		"/api/v1/H-5/retry",
-		`>running</span> <span class="badge held">held after this run`,
+		`>running</span>`,
+		`<span class="badge plain">held after this run`,
 		`<div class="soft now">npm test`,
 		"0.25 USD",
 		`data-relative="for"`,
@@ -251,6 +252,41 @@ func TestRows(t *testing.T) {
 		Projects: []view.Overview{v},
 		MayAct:   true,
 	}.Page().Main), "folded", "/api/v1/retry?")
+}
+
+// Of many held issues the overview shows the first ones, and leads to the others.
+func TestManyHeld(t *testing.T) {
+	v := shop("web")
+	for n := range 400 {
+		v.Rows = append(v.Rows, view.Row{
+			Project:    "web",
+			Status:     reconcile.StatusHeld,
+			Identifier: fmt.Sprint("H-", n),
+			Claimed:    true,
+		})
+	}
+	main := string(Overview{Projects: []view.Overview{v}, MayAct: true}.Page().Main)
+	test.Equal(t, "held issues", strings.Count(main, `<li id="stuck-web-`), 10)
+	contains(t, main, `<span class="count urgent">402<`, `<a href="/?status=held">391 more held</a>`)
+}
+
+// Each thing has one banner and one button: what a notice offers is not offered below again,
+// and an alarm is above the page or among its notices.
+func TestOneButton(t *testing.T) {
+	v := shop("web")
+	v.Paused = true
+	v.Schedule = false
+	v.ProjectBlock = &wiring.BlockedRow{Reason: "agent_auth", Message: "log in"}
+	for _, project := range []string{"", "web"} {
+		p := Overview{Projects: []view.Overview{v}, Choice: Choice{Project: project}, MayAct: true}.Page()
+		page := string(p.Strip()) + string(p.Main)
+		for _, verb := range []string{"refresh", "resume", "unblock"} {
+			test.Equal(t, verb, strings.Count(page, "/api/v1/"+verb+"?"), 1)
+		}
+		test.Lacks(t, "the page of a paused project", page, "/api/v1/pause?")
+	}
+	contains(t, string(Overview{Projects: []view.Overview{shop("web")}, MayAct: true}.Page().Main),
+		"/api/v1/refresh?", "/api/v1/pause?")
 }
 
 // A dead schedule and a blocked project are in the title, the icon, a strip and the news of
@@ -496,7 +532,7 @@ func TestChoice(t *testing.T) {
 		"status=skipped":             100,
 		"status=skipped&from=450":    50,
 		"status=held":                1,
-		"q=UPGRADE":                  1,
+		"q=UPGRADE":                  0, // its request is above
 		"q=many&status=skipped":      100,
 		"q=none":                     0,
 		"status=bad&from=-1":         7,

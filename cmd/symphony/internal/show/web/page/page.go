@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -100,12 +101,15 @@ func (p Page) Document() []byte { return draw(frame(), "layout.html", p) }
 // alarmed reports whether something stops whole projects.
 func (p Page) alarmed() bool { return p.Alerts != nil && len(p.Alerts.Alarms) > 0 }
 
-// Strip is the alarms above a page that does not have them among its own notices.
+// Strip is the alarms above a page, without those that it has among its own notices.
 func (p Page) Strip() template.HTML {
-	if !p.alarmed() || p.Alerts.InPlace {
+	if !p.alarmed() {
 		return ""
 	}
-	return markup(fragments(), "strip", p.Alerts.Alarms)
+	alarms := text.Filter(p.Alerts.Alarms, func(o obstacle) bool {
+		return !slices.Contains(p.Alerts.Shown, o.Forms.Project)
+	})
+	return markup(fragments(), "strip", alarms)
 }
 
 // Icon is the URL of the page's Picture, which contains all of it.
@@ -133,7 +137,11 @@ func (p Page) Picture() string {
 		number = fmt.Sprint(p.Requests)
 	}
 	if number != "" {
-		svg += `<circle cx="21" cy="21" r="11" fill="#c4231c"/>` +
+		disc := "#9a5b00" // something waits, which is no trouble
+		if p.alarmed() {
+			disc = "#c4231c"
+		}
+		svg += `<circle cx="21" cy="21" r="11" fill="` + disc + `"/>` +
 			`<text x="21" y="26.5" text-anchor="middle" font-family="sans-serif" font-weight="700" ` +
 			`font-size="15" fill="#fff">` + number + `</text>`
 	}

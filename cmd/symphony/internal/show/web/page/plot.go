@@ -79,8 +79,6 @@ func meter(kind string, used, most float64, label string) template.HTML {
 	class := "mark"
 	switch {
 	case kind == "slots":
-	case share >= 1:
-		class = "bad"
 	case share > 0.9:
 		class = "warn"
 	}

@@ -59,6 +59,16 @@ func rowText(r view.Row) string {
 	return r.Text
 }
 
+// rowWords is the row's text if the agent said it; empty for other texts. A command is no
+// Markdown.
+func rowWords(r view.Row) string {
+	run, _ := r.Entry.(view.RunningRow)
+	if run.Activity == "" || strings.TrimSpace(run.LastMessage) != run.Activity || rowText(r) != run.Activity {
+		return ""
+	}
+	return run.Activity
+}
+
 // rowRun is the id of an ended run, of which an issue can have several; empty for other rows.
 func rowRun(r view.Row) string {
 	run, _ := r.Entry.(view.RunRow)
