@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -133,7 +134,7 @@ func DiffEnds(ctx context.Context, dir, ends, from, to string, w io.Writer) (ok 
 			return true, readFailed(ctx, dir, err)
 		}
 	}
-	cmd := r.git(ctx, append(diffTreeWords, from, to, "--")...)
+	cmd := r.git(ctx, append(slices.Concat(diffTreeWords, asRenames), from, to, "--")...)
 	cmd.Stdout = w
 	return true, readFailed(ctx, dir, r.run(cmd))
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -62,8 +63,8 @@ func ReadAttempts(ctx context.Context, p *wiring.Project, ref string) (a Attempt
 	return a, nil
 }
 
-// between returns the trees that two attempts have left, such as "1..2". 0 is where the work
-// began.
+// between returns the trees that two attempts have left, such as "1..2", or those of two runs
+// by their ids. 0 is where the work began.
 func between(
 	ctx context.Context, p *wiring.Project, db *state.DB, run reconcile.Run, attempts string,
 ) (from, to string, err error) {
@@ -78,7 +79,10 @@ func between(
 	var ends [2]host.WorkEnd // of no attempt it stays empty
 	for i, word := range []string{first, second} {
 		n, err := strconv.Atoi(word)
-		if err != nil || n < 0 {
+		if err != nil {
+			n = 1 + slices.IndexFunc(runs, func(r reconcile.Run) bool { return r.ID == word })
+		}
+		if n < 0 || n == 0 && word != "0" {
 			return "", "", notTwoAttempts(attempts)
 		}
 		if n > len(runs) {

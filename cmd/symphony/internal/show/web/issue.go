@@ -179,31 +179,40 @@ type diffJSON struct {
 
 // issueDiff answers GET /api/v1/{identifier}/diff.
 func (s details) issueDiff(w http.ResponseWriter, r *http.Request) error {
-	diff, _, err := s.readDiff(r)
+	diff, _, err := s.readDiff(r, "")
 	if err != nil {
 		return err
 	}
 	return answer(w, diff)
 }
 
-// diffPage draws /issues/{project}/{identifier}/diff.
+// diffPage draws /issues/{project}/{identifier}/diff. With ?attempts=1..2 it compares two
+// attempts.
 func (s details) diffPage(r *http.Request) (page.Page, []string, error) {
-	d, files, err := s.readDiff(r)
+	attempts := r.URL.Query().Get("attempts")
+	d, files, err := s.readDiff(r, attempts)
 	if err != nil {
 		return page.Page{}, files, err
 	}
 	diff := page.Diff{
-		Project: r.PathValue("project"),
-		Name:    d.Identifier,
-		Text:    d.Diff,
-		Cut:     d.Cut,
-		MayAct:  s.access.mayAct(r),
+		Project:  r.PathValue("project"),
+		Name:     d.Identifier,
+		Text:     d.Diff,
+		Cut:      d.Cut,
+		MayAct:   s.access.mayAct(r),
+		Attempts: attempts,
+	}
+	of, more, err := s.readIssue(r, 1)
+	if err == nil { // an agent without an issue has a diff, too
+		diff.Of = &of
+		files = append(files, more...)
 	}
 	return diff.Page(), files, nil
 }
 
-// readDiff returns the diff, and the files that change with it.
-func (s details) readDiff(r *http.Request) (diff diffJSON, files []string, err error) {
+// readDiff returns the diff of all changes or between two attempts, and the files that change
+// with it.
+func (s details) readDiff(r *http.Request, attempts string) (diff diffJSON, files []string, err error) {
 	ctx, done, err := s.largeAnswer(r)
 	if err != nil {
 		return diff, nil, err
@@ -214,7 +223,7 @@ func (s details) readDiff(r *http.Request) (diff diffJSON, files []string, err e
 		return diff, nil, err
 	}
 	var text limitedText
-	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), "", &text)
+	run, err := detail.WriteDiff(ctx, p, r.PathValue("identifier"), attempts, &text)
 	files = []string{eventlog.Path(p.StateDir, run.ID)}
 	if err != nil && !text.full { // if the text is full, git ended because nothing more was taken
 		if errors.Is(err, context.DeadlineExceeded) {

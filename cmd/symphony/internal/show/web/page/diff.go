@@ -6,10 +6,12 @@ import (
 	"hash/fnv"
 	"html/template"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/runner/host"
 )
 
@@ -19,6 +21,8 @@ type Diff struct {
 	Text          string // as git writes it
 	Cut           bool   // there is more, which the page does not show
 	MayAct        bool
+	Of            *Issue // nil if nothing but the changes is known
+	Attempts      string // two attempts that are compared, such as 1..2; empty for all changes
 
 	Files          []diffFile // of Text, when it is drawn
 	Added, Removed int        // lines of all of them
@@ -34,7 +38,43 @@ func (d Diff) Page() Page {
 		d.Added += f.Added
 		d.Removed += f.Removed
 	}
-	return Page{Title: "Diff of " + d.Name, MayAct: d.MayAct, Main: markup(diffTemplate(), "diff.html", d)}
+	return Page{
+		Title:  "Diff of " + d.Name,
+		MayAct: d.MayAct,
+		Main:   markup(diffTemplate(), "diff.html", d),
+		Review: true,
+	}
+}
+
+// Path is the address of the page with all changes.
+func (d Diff) Path() string { return d.Back() + "/diff" }
+
+// Address is the address of the page.
+func (d Diff) Address() string { return address(d.Path(), "attempts", d.Attempts) }
+
+// Tabs choose between all changes and those of an attempt.
+func (d Diff) Tabs() []tab {
+	if d.Of == nil {
+		return nil
+	}
+	tabs := []tab{{Name: "All changes", Address: d.Path(), Current: d.Attempts == ""}}
+	for _, a := range slices.Backward(d.Of.Attempts()) {
+		changes := d.Of.ChangesOf(a.Run.RunID)
+		if changes != "" {
+			tabs = append(tabs, tab{Name: a.Title, Address: changes, Current: changes == d.Address()})
+		}
+	}
+	return tabs
+}
+
+// Form returns the commands of an operator about the issue.
+func (d Diff) Form() IssueForm {
+	if d.Of == nil {
+		return IssueForm{Status: detail.StatusUnknown}
+	}
+	form := d.Of.Form()
+	form.Back = d.Path()
+	return form
 }
 
 // Back is the address of the issue's page.
@@ -43,7 +83,8 @@ func (d Diff) Back() string { return IssueAddress(d.Project, d.Name) }
 // diffFile contains the changes of a file.
 type diffFile struct {
 	Path           string
-	What           string // added, deleted or changed
+	From           string // the path before a rename; empty for other changes
+	What           string // added, deleted, renamed or changed
 	NotCommitted   bool   // its committed changes are shown by themselves
 	Added, Removed int
 	Lines          []diffLine
@@ -132,6 +173,11 @@ func (p *diffParser) head(line string) {
 		}
 	case strings.HasPrefix(line, "deleted file mode "):
 		f.What = "deleted"
+	case strings.HasPrefix(line, "rename from "):
+		f.What = "renamed"
+		f.From = unquoted(strings.TrimPrefix(line, "rename from "))
+	case strings.HasPrefix(line, "rename to "):
+		f.Path = unquoted(strings.TrimPrefix(line, "rename to "))
 	case strings.HasPrefix(line, "old mode "), strings.HasPrefix(line, "new mode "):
 		p.add(diffLine{Kind: "note", Text: line})
 	case strings.HasPrefix(line, "Binary files "):
@@ -205,12 +251,26 @@ func (p *diffParser) add(l diffLine) {
 // pathOf reads the path in "a/PATH b/PATH", whose halves are equal; git quotes a path with
 // special characters.
 func pathOf(both string) string {
-	half := both[:len(both)/2]
-	plain, err := strconv.Unquote(half)
+	return strings.TrimPrefix(unquoted(both[:len(both)/2]), "a/")
+}
+
+// unquoted is a path as git writes it, without its quotes.
+func unquoted(path string) string {
+	plain, err := strconv.Unquote(path)
 	if err != nil { // it is not quoted
-		plain = half
+		return path
 	}
-	return strings.TrimPrefix(plain, "a/")
+	return plain
+}
+
+// Hash changes with the changes of the file, so that a reader sees what is new since.
+func (f diffFile) Hash() string {
+	hash := fnv.New64a()
+	fmt.Fprintln(hash, f.What, f.From, f.Hidden)
+	for _, l := range f.Lines {
+		fmt.Fprintln(hash, l.Kind, l.Text)
+	}
+	return fmt.Sprintf("%016x", hash.Sum64())
 }
 
 // Anchor is the name of the file's place in the page, the same while other files come and go.

@@ -246,6 +246,25 @@ func (i Issue) Attempts() []event {
 	return text.Filter(i.Events(), isAttempt)
 }
 
+// ChangesOf is the address of the diff of what an attempt changed: what it left, compared with
+// what the attempt before it left. It is empty while the attempt runs, and if the one before it
+// is not listed here.
+func (i Issue) ChangesOf(runID string) string {
+	attempts := i.Attempts()
+	n := slices.IndexFunc(attempts, func(e event) bool { return e.Run.RunID == runID })
+	if n < 0 || attempts[n].Run.EndedAt == nil {
+		return ""
+	}
+	before := "0" // where the work began
+	switch {
+	case n+1 < len(attempts):
+		before = attempts[n+1].Run.RunID
+	case i.Earlier() > 0:
+		return ""
+	}
+	return address(i.Path()+"/diff", "attempts", before+".."+runID)
+}
+
 // GitWords describe the branch of the workspace.
 func (i Issue) GitWords() string { return strings.Join(words.Git(i.Workspace.Git), ", ") }
 

@@ -232,6 +232,10 @@ diff --git a/gone b/gone
 deleted file mode 100644
 @@ -1 +0,0 @@
 -last
+diff --git a/src/old.go "b/src/\303\244.go"
+similarity index 90%
+rename from src/old.go
+rename to "src/\303\244.go"
 # Not committed:
 diff --git a/gone b/gone
 new file mode 120000
@@ -258,6 +262,7 @@ note 0 0 a binary file
 deleted false "gone" +0 -1
 hunk 0 0 @@ -1 +0,0 @@
 del  1 0 last
+renamed false "src/ä.go" +0 -0
 added true "gone" +0 -0
 note 0 0 a link to this path
 `
@@ -267,7 +272,7 @@ note 0 0 a link to this path
 		Name:    evil,
 		Text:    diff + "diff --git a/" + evil + " b/" + evil + "\n@@ -0,0 +1 @@\n+" + evil + "\n",
 	}.Page())
-	test.Contains(t, "the page", seen, text.Visible(evil), "5 files changed")
+	test.Contains(t, "the page", seen, text.Visible(evil), "6 files changed", "src/old.go → src/ä.go")
 }
 
 // A page shows the beginning of a long diff and shows how much it leaves out.
