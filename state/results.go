@@ -105,18 +105,28 @@ type FoundResults struct {
 	List   []Result
 	Total  int            // how many match
 	Counts map[string]int // how many of each outcome there are without Outcomes of the filter
+	Uses   []ResultUse    // of all that match
+}
+
+// ResultUse is what the work on a result used, for sums of many.
+type ResultUse struct {
+	IssueID string
+	At      time.Time
+	Labels  []string
+	Runtime time.Duration
+	Models  []reconcile.ModelUse
 }
 
 // resultsQuery finds the results without reading them. Only the last release of an issue is
 // merged: before it, the pull request brought the issue back.
-const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
+const resultsQuery = `SELECT id, issue_id, at, outcome, labels, runtime_ms, usage FROM (
 	SELECT id, r.issue_id, released_at AS at,
 		CASE WHEN NOT ` + handedOver + ` THEN 'released'
 		WHEN 'merged' IN (coalesce(watch ->> '$.pull.state', ''), coalesce(request ->> '$.state', ''))
 			AND NOT EXISTS (SELECT 1 FROM releases AS later WHERE later.issue_id = r.issue_id AND later.id > r.id)
 			THEN 'merged'
 		ELSE 'handed_over' END AS outcome,
-		r.identifier || char(10) || title || char(10) || words AS found, labels
+		r.identifier || char(10) || title || char(10) || words AS found, labels, runtime_ms, usage
 	FROM releases AS r LEFT JOIN watches USING (issue_id) LEFT JOIN pull_requests USING (issue_id)
 	UNION ALL
 	SELECT 0, c.issue_id,
@@ -128,7 +138,7 @@ const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 			coalesce(nullif(delivery, '') ->> '$.message', '') || char(10) ||
 			coalesce((SELECT words FROM runs WHERE runs.issue_id = c.issue_id AND kind = 'agent'
 				ORDER BY id DESC LIMIT 1), ''),
-		coalesce(issue ->> '$.labels', '[]')
+		coalesce(issue ->> '$.labels', '[]'), 0, '[]'
 	FROM claims AS c
 	WHERE status = 'held' OR status <> 'running' AND coalesce(nullif(delivery, '') ->> '$.code', '') <> '')
 	WHERE at >= ? AND at < ?`
@@ -136,13 +146,15 @@ const resultsQuery = `SELECT id, issue_id, at, outcome FROM (
 // foundResult is a result found by resultsQuery.
 type foundResult struct {
 	release int64 // its id; 0 for a claim
-	issueID string
-	at      time.Time
 	outcome string
+	use     ResultUse // of a claim without what its runs used
 }
 
 func foundResultFields(r *foundResult) []any {
-	return []any{&r.release, &r.issueID, stampOf(&r.at), &r.outcome}
+	return []any{
+		&r.release, &r.use.IssueID, stampOf(&r.use.At), &r.outcome,
+		jsonOf(&r.use.Labels), millisOf(&r.use.Runtime), jsonOf(&r.use.Models),
+	}
 }
 
 // FindResults returns the results that match.
@@ -150,6 +162,14 @@ func (v Views) FindResults(ctx context.Context, f ResultFilter) (FoundResults, e
 	var found FoundResults
 	err := v.view(ctx, "find the results", func(t tx) error { return found.read(t, f) })
 	return found, err
+}
+
+// ResultLabels returns the labels of all results and claims, in the order of the alphabet.
+func (v Views) ResultLabels(ctx context.Context) ([]string, error) {
+	return readAll(ctx, v.conn, "read the labels", func(label *string) []any { return []any{label} },
+		`SELECT DISTINCT value FROM (
+			SELECT labels FROM releases UNION ALL SELECT coalesce(issue ->> '$.labels', '[]') FROM claims
+		), json_each(labels) ORDER BY value`)
 }
 
 // endOfTime is later than any time in the database.
@@ -175,6 +195,17 @@ func (found *FoundResults) read(t tx, f ResultFilter) error {
 	}
 	wanted := text.Filter(all, func(r foundResult) bool { return f.wants(r.outcome) })
 	found.Total = len(wanted)
+	for _, one := range wanted {
+		if one.release == 0 {
+			r, err := one.read(t)
+			if err != nil {
+				return err
+			}
+			one.use.Runtime = r.Runtime
+			one.use.Models = r.Models
+		}
+		found.Uses = append(found.Uses, one.use)
+	}
 	wanted = wanted[min(f.From, len(wanted)):]
 	for _, one := range wanted[:min(f.Limit, len(wanted))] {
 		r, err := one.read(t)
@@ -202,12 +233,12 @@ func (found foundResult) read(t tx) (Result, error) {
 	if found.release > 0 {
 		r.Release, err = row(t, releaseFields, `SELECT `+releaseColumns+` FROM releases WHERE id = ?`, found.release)
 	} else {
-		err = r.readClaim(t, found.issueID, found.at)
+		err = r.readClaim(t, found.use.IssueID, found.use.At)
 	}
 	if err != nil {
 		return r, err
 	}
-	r.PullRequest, err = pullRequestOf(t, found.issueID)
+	r.PullRequest, err = pullRequestOf(t, found.use.IssueID)
 	return r, err
 }
 

@@ -1,6 +1,8 @@
 package state
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,6 +98,19 @@ func TestFindResults(t *testing.T) {
 		ResultUndelivered: 1,
 		ResultReleased:    1,
 	})
+	test.Equal(t, "labels", test.Must(db.Views.ResultLabels(ctx)), []string{"bug", "feature", `odd "label"`, "über"})
+	whole := test.Must(db.Views.FindResults(ctx, ResultFilter{Search: Search{Labels: []string{"bug"}}}))
+	test.Equal(t, "uses of all that match, and no row", []int{len(whole.Uses), len(whole.List)}, []int{4, 0})
+	for n, use := range whole.Uses {
+		row := all.List[slices.IndexFunc(all.List, func(r Result) bool { return r.At.Equal(use.At) })]
+		test.Equal(t, fmt.Sprint("use ", n), use, ResultUse{
+			IssueID: row.IssueID,
+			At:      row.At,
+			Labels:  row.Labels,
+			Runtime: row.Runtime,
+			Models:  row.Models,
+		})
+	}
 	byText := func(texts ...string) ResultFilter {
 		return ResultFilter{
 			Search: Search{Texts: texts},

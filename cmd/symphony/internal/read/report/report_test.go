@@ -2,6 +2,8 @@ package report
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -228,4 +230,47 @@ func TestUses(t *testing.T) {
 			ModelUse:   reconcile.ModelUse{Model: "m", Tokens: reconcile.Tokens{Total: 10}},
 		},
 	})
+}
+
+// Sums count an issue once, and a result in the group of each of its labels.
+func TestResultSums(t *testing.T) {
+	use := func(issue string, day int, labels ...string) state.ResultUse {
+		return state.ResultUse{
+			IssueID: issue,
+			At:      time.Date(2026, 11, day, 2, 0, 0, 0, time.UTC),
+			Labels:  labels,
+			Runtime: time.Minute,
+			Models:  []reconcile.ModelUse{{Tokens: reconcile.Tokens{Total: 10}}},
+		}
+	}
+	for by, want := range map[string][]string{
+		"":        {"all 2 issues, 3 results, 180 s, 30 tokens"},
+		"label":   {"bug 1 issues, 2 results, 120 s, 20 tokens", "ui 1 issues, 1 results, 60 s, 10 tokens", " 1 issues, 1 results, 60 s, 10 tokens"},
+		"day":     {"2026-11-21 2 issues, 2 results, 120 s, 20 tokens", "2026-11-20 1 issues, 1 results, 60 s, 10 tokens"},
+		"project": {"web 1 issues, 2 results, 120 s, 20 tokens", "api 1 issues, 1 results, 60 s, 10 tokens"},
+	} {
+		sums := resultSums{by: by, groups: map[string]*countedSum{}}
+		for _, r := range []struct {
+			project string
+			use     state.ResultUse
+		}{
+			{"web", use("1", 20, "bug", "ui")},
+			{"web", use("1", 21, "bug")},
+			{"api", use("1", 21)}, // another issue with the same id
+		} {
+			sums.add(r.project, r.use, view.Spend(reconcile.Prices{}, r.use.Models...))
+		}
+		groups := sums.sorted()
+		if by == "" {
+			groups = []ResultGroup{{Name: "all", ResultSum: sums.all.ResultSum}}
+		}
+		var got []string
+		for _, g := range groups {
+			got = append(got, fmt.Sprintf("%s %d issues, %d results, %g s, %d tokens",
+				g.Name, g.Issues, g.Results, g.Seconds, g.Tokens.Total))
+		}
+		slices.Sort(got)
+		slices.Sort(want)
+		test.Equal(t, "by "+by, got, want)
+	}
 }

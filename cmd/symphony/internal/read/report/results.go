@@ -19,7 +19,11 @@ import (
 type Query struct {
 	state.ResultFilter
 	Project string // a name; empty for all
+	By      string // how sums are grouped: label, day or project; empty for the whole sum
 }
+
+// ResultGroupings are the values of Query.By.
+var ResultGroupings = []string{"label", "day", "project"}
 
 // The length of a list of results: by default, and at most.
 const (
@@ -28,10 +32,11 @@ const (
 )
 
 // ParseQuery reads the query of an address: text, label and outcome, each of which may be
-// repeated, project, since, until, from and limit. Days are days in the zone of now.
+// repeated, project, by, since, until, from and limit. Days are days in the zone of now.
 func ParseQuery(values url.Values, now time.Time) (Query, error) {
 	q := Query{
 		Project: values.Get("project"),
+		By:      values.Get("by"),
 		ResultFilter: state.ResultFilter{
 			Search: state.Search{
 				Texts:  append(given(values, "q"), given(values, "text")...),
@@ -46,6 +51,9 @@ func ParseQuery(values url.Values, now time.Time) (Query, error) {
 			return q, exit.Usage("unknown outcome %q%s (outcomes: %s)", o,
 				text.DidYouMean(o, state.ResultOutcomes, "%q"), strings.Join(state.ResultOutcomes, ", "))
 		}
+	}
+	if q.By != "" && !slices.Contains(ResultGroupings, q.By) {
+		return q, exit.Usage("results: by must be one of %s, not %q", strings.Join(ResultGroupings, ", "), q.By)
 	}
 	var err error
 	if since := strings.TrimSpace(values.Get("since")); since != "" {
@@ -97,6 +105,10 @@ type ResultList struct {
 	// merged result is handed over, too.
 	Counts  map[string]int `json:"counts"`
 	Results []ResultRow    `json:"results"`
+	// Totals are the sums of all results that match, also of those that are not here.
+	Totals ResultSum `json:"totals"`
+	// Groups are the sums by label, day or project, as the query asks; empty without that.
+	Groups []ResultGroup `json:"groups"`
 	// Unreadable are the projects of several that can't be read. Their results are missing
 	// here.
 	Unreadable []UnreadableProject `json:"unreadable"`
@@ -116,6 +128,21 @@ type ResultRow struct {
 	view.Spent
 }
 
+// ResultSum is the sum of several results.
+type ResultSum struct {
+	Issues  int     `json:"issues"`
+	Results int     `json:"results"` // an issue may have several
+	Seconds float64 `json:"seconds_running"`
+	view.Spent
+}
+
+// ResultGroup is the sum of the results with a label, of a day of UTC, or of a project. A
+// result with several labels counts for each of them.
+type ResultGroup struct {
+	Name string `json:"name"` // empty for results without a label
+	ResultSum
+}
+
 // List reads the results of projects. Among several projects, a project without a pass
 // contributes none, and a project that can't be read is named in the list.
 func List(ctx context.Context, projects []view.Named, q Query) (ResultList, error) {
@@ -123,8 +150,10 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 		From:       q.From,
 		Counts:     map[string]int{},
 		Results:    []ResultRow{},
+		Groups:     []ResultGroup{},
 		Unreadable: []UnreadableProject{},
 	}
+	sums := resultSums{by: q.By, groups: map[string]*countedSum{}}
 	for _, o := range state.ResultOutcomes {
 		r.Counts[o] = 0
 	}
@@ -136,7 +165,7 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 	}
 	for _, p := range projects {
 		r.GeneratedAt = p.Env.Now().UTC()
-		err := r.add(ctx, p, q.ResultFilter)
+		err := r.add(ctx, p, q.ResultFilter, &sums)
 		if err == nil {
 			continue
 		}
@@ -150,6 +179,8 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 			r.Unreadable = append(r.Unreadable, UnreadableProject{p.Name, problem})
 		}
 	}
+	r.Totals = sums.all.ResultSum
+	r.Groups = append(r.Groups, sums.sorted()...)
 	if len(projects) > 1 {
 		slices.SortStableFunc(r.Results, func(a, b ResultRow) int { return b.At.Compare(a.At) })
 		r.Results = r.Results[min(from, len(r.Results)):]
@@ -162,7 +193,7 @@ func List(ctx context.Context, projects []view.Named, q Query) (ResultList, erro
 }
 
 // add adds the results of a project.
-func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultFilter) error {
+func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultFilter, sums *resultSums) error {
 	f := view.Facts{Project: p.Project, Name: p.Name, Now: r.GeneratedAt}
 	if err := f.Open(ctx); err != nil {
 		return err
@@ -176,6 +207,9 @@ func (r *ResultList) add(ctx context.Context, p view.Named, filter state.ResultF
 	cfg, invalid := f.Project.ConfigWithoutKey()
 	if invalid == nil {
 		prices = cfg.Agent.Prices
+	}
+	for _, use := range found.Uses {
+		sums.add(f.Name, use, view.Spend(prices, use.Models...))
 	}
 	r.Total += found.Total
 	for outcome, n := range found.Counts {

@@ -53,9 +53,9 @@ func Spend(prices reconcile.Prices, uses ...reconcile.ModelUse) (s Spent) {
 	return s
 }
 
-// joined adds up the usage of two projects. Tokens of a project without prices, or with
+// Joined adds up the usage of two projects. Tokens of a project without prices, or with
 // another currency, are unpriced.
-func (s Spent) joined(more Spent) Spent {
+func (s Spent) Joined(more Spent) Spent {
 	sum := Spent{Tokens: Tokens(reconcile.Tokens(s.Tokens).Plus(reconcile.Tokens(more.Tokens)))}
 	first := cmp.Or(s.Cost, more.Cost)
 	if first == nil {

@@ -82,7 +82,7 @@ func joinResults(all []Overview) *Results {
 		case sum == nil:
 			sum = &Results{handovers: slices.Clone(v.Results.handovers)}
 			for _, d := range v.Results.Days {
-				d.Spent = d.joined(Spent{})
+				d.Spent = d.Joined(Spent{})
 				d.Outcomes = maps.Clone(d.Outcomes)
 				sum.Days = append(sum.Days, d)
 			}
@@ -105,5 +105,5 @@ func (d *ResultDay) join(more ResultDay) {
 	for outcome, n := range more.Outcomes {
 		d.Outcomes[outcome] += n
 	}
-	d.Spent = d.joined(more.Spent)
+	d.Spent = d.Joined(more.Spent)
 }

@@ -78,7 +78,7 @@ func asAPI(err *reconcile.Error) *reconcile.Error {
 func (r route) parameters() []string {
 	switch r.path {
 	case "/api/v1/results":
-		return []string{"project", "text", "label", "outcome", "since", "until", "from", "limit"}
+		return []string{"project", "text", "label", "outcome", "by", "since", "until", "from", "limit"}
 	case "/api/v1/{identifier}/log":
 		return []string{"project", "run"}
 	}

@@ -74,6 +74,7 @@ func (s *Server) addAlerts(r *http.Request, p *page.Page) {
 		return
 	}
 	p.Alerts = page.NewAlerts(all, asked, r.URL.RequestURI(), s.access.mayAct(r))
+	p.Requests = p.Alerts.Requests
 }
 
 // overviewPage draws /: all projects.

@@ -38,22 +38,27 @@ func (s *Server) readResults(r *http.Request) (found report.ResultList, err erro
 	return found, nil
 }
 
-// resultsPage answers GET /results. The page does not change while it is open, because its
-// rows would move.
-func (s *Server) resultsPage(w http.ResponseWriter, r *http.Request) error {
+// resultsPage draws /results.
+func (s *Server) resultsPage(r *http.Request) (p page.Page, files []string, err error) {
 	found, err := s.readResults(r)
 	if err != nil {
-		return err
+		return p, nil, err
 	}
 	all, err := s.source.projects(r.Context())
 	if err != nil {
-		return err
+		return p, nil, err
 	}
-	names := text.Map(all, func(p view.Named) string { return p.Name })
-	s.write(w, r, http.StatusOK, page.Results{
+	for _, one := range all {
+		files = append(files, filesOf(view.ProjectRow{WorkflowPath: one.Path, StateDir: one.StateDir})...)
+	}
+	labels, err := report.Labels(r.Context(), all)
+	if err != nil {
+		return p, files, snapshotError(err)
+	}
+	return page.Results{
 		Choice:   page.NewResultChoice(r.URL.Query()),
 		Found:    found,
-		Projects: names,
-	}.Page())
-	return nil
+		Projects: text.Map(all, func(p view.Named) string { return p.Name }),
+		Labels:   labels,
+	}.Page(), files, nil
 }

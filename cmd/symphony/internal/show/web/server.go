@@ -248,7 +248,7 @@ const (
 func (s *Server) table() []route {
 	return slices.Concat(s.actions().routes(), s.mcpRoutes(), []route{
 		{"GET", "/{$}", needReading, s.page(s.overviewPage)},
-		{"GET", "/results", needReading, s.resultsPage},
+		{"GET", "/results", needReading, s.page(s.resultsPage)},
 		{"GET", "/issues/{project}/{identifier}", needReading, s.page(s.details.issuePage)},
 		{
 			"GET",

@@ -95,6 +95,7 @@ type ResultChoice struct {
 	Project string
 	Since   string // a day, such as 2026-01-31
 	Until   string // a day
+	By      string // how the sums are grouped: label, day or project
 }
 
 // NewResultChoice reads the query of an address.
@@ -107,6 +108,7 @@ func NewResultChoice(q url.Values) ResultChoice {
 		Project: given("project"),
 		Since:   given("since"),
 		Until:   given("until"),
+		By:      given("by"),
 	}
 }
 
@@ -119,6 +121,7 @@ func (c ResultChoice) With(pairs ...string) string {
 		"project", c.Project,
 		"since", c.Since,
 		"until", c.Until,
+		"by", c.By,
 	}
 	return address("/results", append(chosen, pairs...)...)
 }

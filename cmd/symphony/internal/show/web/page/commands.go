@@ -23,7 +23,6 @@ func projectCommands(p view.ProjectRow) (list []terminalCommand) {
 	for _, c := range []terminalCommand{
 		{"What would the next pass do?", "tick --dry-run"},
 		{"Stop everything now", "stop --all"},
-		{"Cost by label", "report --by label --since 30d"},
 		{"Is the schedule alive?", "schedule status"},
 		{"What would break under cron?", "doctor -v"},
 		{"Is WORKFLOW.md right?", "check"},

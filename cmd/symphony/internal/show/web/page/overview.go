@@ -42,6 +42,7 @@ var overviewTemplate = sync.OnceValue(func() *template.Template {
 		"passPlot":        passPlot,
 		"passTook":        durationOf,
 		"projectCommands": projectCommands,
+		"resultsBy":       func(project, by string) string { return ResultChoice{Project: project, By: by}.With() },
 		"resultsOf":       handedOver,
 		"resultsWith":     resultsWith,
 		"rowOutcome":      rowOutcome,

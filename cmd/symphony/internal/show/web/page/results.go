@@ -1,8 +1,10 @@
 package page
 
 import (
+	"cmp"
 	"html/template"
 	"path"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,20 +14,17 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
-// mostSaid is how many bytes of an agent's last words a row shows.
-const mostSaid = 400
-
 // Results is the page of the results.
 type Results struct {
 	Choice   ResultChoice
 	Found    report.ResultList
 	Projects []string // the names of all
+	Labels   []string // of all results
 }
 
 // resultsTemplate is the template of the page.
 var resultsTemplate = sync.OnceValue(func() *template.Template {
 	return parse(template.FuncMap{
-		"said":   func(s string) string { return text.Within(text.VisibleLines(s), mostSaid) },
 		"pullOf": pullOf,
 	}, "results.html")
 })
@@ -39,6 +38,63 @@ func (r Results) Page() Page {
 func (r Results) LastDays(days int) string {
 	first := r.Found.GeneratedAt.AddDate(0, 0, 1-days).Format(time.DateOnly)
 	return r.Choice.With("since", first, "until", "")
+}
+
+// LastWeek is the address of the results of the last whole week, which begins on a Monday.
+func (r Results) LastWeek() string {
+	today := r.Found.GeneratedAt
+	monday := today.AddDate(0, 0, -(int(today.Weekday())+6)%7-7)
+	return r.Choice.With("since", monday.Format(time.DateOnly), "until", monday.AddDate(0, 0, 6).Format(time.DateOnly))
+}
+
+// LabelChoices are the labels by which a reader can choose, and the chosen label.
+func (r Results) LabelChoices() []string {
+	list := slices.Clone(r.Labels)
+	if r.Choice.Label != "" && !slices.Contains(list, r.Choice.Label) {
+		list = append(list, r.Choice.Label)
+	}
+	return list
+}
+
+// Chosen reports whether the reader chose anything but an outcome.
+func (r Results) Chosen() bool {
+	c := r.Choice
+	c.Outcome = ""
+	c.By = ""
+	return c != ResultChoice{}
+}
+
+// Sums choose how the sums are grouped.
+func (r Results) Sums() []tab {
+	tabs := []tab{{Name: "All", Address: r.Choice.With("by", ""), Current: r.Choice.By == ""}}
+	for _, by := range report.ResultGroupings {
+		if by == "project" && len(r.Projects) < 2 {
+			continue
+		}
+		tabs = append(tabs, tab{Name: "By " + by, Address: r.Choice.With("by", by), Current: r.Choice.By == by})
+	}
+	return tabs
+}
+
+// GroupName is the name of a group on the page.
+func (r Results) GroupName(g report.ResultGroup) string {
+	if r.Choice.By == "day" {
+		return dayOf(g.Name)
+	}
+	return cmp.Or(text.Visible(g.Name), "without a label")
+}
+
+// GroupAddress is the address of the results of a group; empty for the group without a label,
+// by which no result can be chosen.
+func (r Results) GroupAddress(g report.ResultGroup) string {
+	switch {
+	case g.Name == "":
+		return ""
+	case r.Choice.By == "day":
+		return r.Choice.With("since", g.Name, "until", g.Name, "by", "")
+	default:
+		return r.Choice.With(r.Choice.By, g.Name, "by", "")
+	}
 }
 
 // Unreadable are notices about the projects that can't be read.

@@ -14,6 +14,7 @@ import (
 // Whatever agents, the tracker and the reader have written is text, and each number leads to
 // its list.
 func TestResultsPage(t *testing.T) {
+	const tag = `"><script>alert(1)</script>`
 	row := report.ResultRow{
 		Project: evil,
 		Seconds: 501,
@@ -43,18 +44,20 @@ func TestResultsPage(t *testing.T) {
 		Next:    new(103),
 		Results: []report.ResultRow{row, merged, linked},
 	}
+	found.Totals = report.ResultSum{Issues: 190, Seconds: 7260, Spent: row.Spent}
+	found.Groups = []report.ResultGroup{{Name: tag, ResultSum: found.Totals}, {ResultSum: found.Totals}}
 	found.Counts = map[string]int{
 		state.ResultHandedOver: 200,
 		state.ResultMerged:     50,
 		state.ResultHeld:       3,
 	}
-	const tag = `"><script>alert(1)</script>`
 	choice := NewResultChoice(url.Values{
 		"q":       {tag},
 		"label":   {tag},
 		"since":   {tag},
 		"outcome": {"held"},
 		"from":    {"100"},
+		"by":      {"label"},
 	})
 	main := string(Results{
 		Choice:   choice,
@@ -65,6 +68,11 @@ func TestResultsPage(t *testing.T) {
 	contains(
 		t,
 		main,
+		"By label",
+		"190</dd>",
+		"2h 1m",
+		"&#34;&gt;&lt;script&gt;",
+		"without a label",
 		"All <span class=\"count\">203<",
 		"Held <span class=\"count\">3<",
 		"2.50 USD",
@@ -79,6 +87,7 @@ func TestResultsPage(t *testing.T) {
 		plain.With("from", "100"), plain.With(), plain.With("outcome", "merged"), plain.With("label", "a&b"),
 		plain.With("since", "2026-02-24", "until", "2026-02-24"), ResultChoice{}.With(),
 		Results{Choice: plain, Found: report.ResultList{GeneratedAt: moment}}.LastDays(7),
+		Results{Found: report.ResultList{GeneratedAt: moment}}.LastWeek(),
 	},
 		[]string{
 			"/results?from=100&outcome=held&q=a+b",
@@ -87,6 +96,7 @@ func TestResultsPage(t *testing.T) {
 			"/results?label=a%26b&outcome=held&q=a+b",
 			"/results?outcome=held&q=a+b&since=2026-02-24&until=2026-02-24", "/results",
 			"/results?outcome=held&q=a+b&since=2026-02-18",
+			"/results?since=2026-02-16&until=2026-02-22",
 		})
 	overview := string(Overview{Projects: []view.Overview{shop("web")}}.Page().Main)
 	contains(t, overview, `href="/?status=held">1 held</a>`)

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/state"
+)
+
+// resultSums adds up results: all of them, and by label, day or project.
+type resultSums struct {
+	by     string
+	all    countedSum
+	groups map[string]*countedSum
+}
+
+// countedSum is a sum that counts each issue once.
+type countedSum struct {
+	ResultSum
+	known map[string]struct{} // the issues, with their projects
+}
+
+func (s *countedSum) add(issue string, seconds float64, spent view.Spent) {
+	if s.known == nil {
+		s.known = map[string]struct{}{}
+	}
+	s.known[issue] = struct{}{}
+	s.Issues = len(s.known)
+	s.Results++
+	s.Seconds += seconds
+	s.Spent = s.Joined(spent)
+}
+
+// add adds a result of a project.
+func (s *resultSums) add(project string, use state.ResultUse, spent view.Spent) {
+	issue := project + "\x00" + use.IssueID
+	seconds := use.Runtime.Seconds()
+	s.all.add(issue, seconds, spent)
+	for _, name := range s.namesOf(project, use) {
+		group := s.groups[name]
+		if group == nil {
+			group = &countedSum{}
+			s.groups[name] = group
+		}
+		group.add(issue, seconds, spent)
+	}
+}
+
+// namesOf are the groups of a result.
+func (s *resultSums) namesOf(project string, use state.ResultUse) []string {
+	switch s.by {
+	case "project":
+		return []string{project}
+	case "day":
+		return []string{reconcile.DayOf(use.At)}
+	case "label":
+		if len(use.Labels) == 0 {
+			return []string{""}
+		}
+		return text.Unique(use.Labels)
+	}
+	return nil
+}
+
+// sorted returns the groups: the latest day first, or else the group that used most first.
+func (s *resultSums) sorted() []ResultGroup {
+	var list []ResultGroup
+	for name, sum := range s.groups {
+		list = append(list, ResultGroup{Name: name, ResultSum: sum.ResultSum})
+	}
+	slices.SortFunc(list, func(a, b ResultGroup) int {
+		if s.by == "day" {
+			return strings.Compare(b.Name, a.Name)
+		}
+		return cmp.Or(
+			cmp.Compare(b.Tokens.Total, a.Tokens.Total),
+			cmp.Compare(b.Seconds, a.Seconds),
+			text.CompareNatural(a.Name, b.Name),
+		)
+	})
+	return list
+}
+
+// Labels returns the labels by which results of projects can be chosen. A project that can't be
+// read contributes none.
+func Labels(ctx context.Context, projects []view.Named) ([]string, error) {
+	var all []string
+	for _, p := range projects {
+		f := view.Facts{Project: p.Project, Name: p.Name, Now: p.Env.Now().UTC()}
+		if err := f.Open(ctx); err != nil {
+			continue // the list of results names it
+		}
+		labels, err := f.DB.Views.ResultLabels(ctx)
+		f.DB.Close()
+		if err != nil {
+			return nil, fmt.Errorf("the labels of %s: %w", p.Name, err)
+		}
+		all = append(all, labels...)
+	}
+	slices.SortFunc(all, text.CompareNatural)
+	return slices.Compact(all), nil
+}
