@@ -145,6 +145,7 @@ type browserKey struct{}
 //	browse theme light|dark     that of the system
 //	browse expect PATTERN       a line of the console that is not an error of the page; once, and Firefox may have several or none
 //	browse walk [WHAT]          logs what the steps since the last walk have cost a reader: clicks and keys, loads of pages, and seconds
+//	browse fits                 checks that the page fits windows of all widths
 //	browse axe                  checks the page for violations of WCAG AA, with the columns of a phone and of a screen in both themes
 func browseCmd(ts *testscript.TestScript, neg bool, args []string) {
 	b := ts.Value(browserKey{}).(*browser)
@@ -228,6 +229,7 @@ func browserVerbs() map[string]browserVerb {
 		"walk":   logWalk,
 		"expect": expectComplaint,
 		"axe":    runAxe,
+		"fits":   runFits,
 	}
 }
 
@@ -259,6 +261,51 @@ func expectComplaint(_ context.Context, ts *testscript.TestScript, b *browser, a
 	})
 	return nil
 }
+
+// layoutWidths are the widths of windows that a page has to fit: phones, tablets and screens.
+var layoutWidths = []int64{320, 390, 768, 820, 1024, 1280, 1440, 1920, 3840}
+
+// runFits looks at the page in windows of all widths, as it is at first and with everything
+// opened.
+func runFits(ctx context.Context, ts *testscript.TestScript, b *browser, _ []string) error {
+	for _, width := range layoutWidths {
+		if err := b.tab.setSize(ctx, width, 900); err != nil {
+			return err
+		}
+		found, err := b.tab.evaluate(ctx, fmt.Sprintf(fitsRun, width))
+		if err != nil {
+			return err
+		}
+		if found != "" {
+			return fmt.Errorf("%d px:\n%v", width, found)
+		}
+	}
+	return nil
+}
+
+// fitsRun describes what does not fit a window of a width: a page or a card that is wider, a
+// list whose titles have fewer than 200 pixels, and a diff whose lines of code begin at more
+// places than it has sides.
+const fitsRun = `((width) => {
+	for (const e of document.querySelectorAll("main details")) e.open = true
+	const shown = (selector) => [...document.querySelectorAll(selector)].filter(e => e.checkVisibility())
+	const wide = shown("body *").filter(e => e.getBoundingClientRect().right > width + 1 && !e.closest(".lines, pre, .scroll, .tabs"))
+	const cards = shown(".card").filter(e => e.scrollWidth > e.clientWidth + 1)
+	const titles = shown(".list .main").filter(e => e.clientWidth < 200)
+	const diffs = shown(".lines").filter(e => {
+		const from = new Set([...e.querySelectorAll("code")].filter(c => c.checkVisibility()).map(c => Math.round(c.getBoundingClientRect().left)))
+		const pair = e.matches(".review .sides") ? e.querySelector(".pair") : null
+		const sides = pair ? getComputedStyle(pair).gridTemplateColumns.split(" ").length : 1
+		return from.size > sides
+	})
+	return [
+		...(document.documentElement.scrollWidth > width ? ["the page has " + document.documentElement.scrollWidth + " px"] : []),
+		...wide.slice(0, 5).map(e => "beyond the window: " + e.outerHTML.slice(0, 120)),
+		...cards.map(e => "a card is narrower than its content: " + (e.id || e.className)),
+		...titles.slice(0, 1).map(e => "the title of an issue has " + e.clientWidth + " px"),
+		...diffs.map(e => "code begins at several places: " + e.ariaLabel),
+	].join("\n")
+})(%d)`
 
 // runAxe runs axe-core, whose file SYMPHONY_TEST_AXE names. The browser evaluates it outside
 // the page's content security policy.

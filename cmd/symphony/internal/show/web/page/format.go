@@ -79,6 +79,7 @@ var icons = sync.OnceValue(func() map[string]string {
 		"copy":   "M6 6h7v7H6zM10 6V3H3v7h3",
 		"diff":   "M8 2.5v6M5 5.5h6M5 12.5h6",
 		"info":   "M8 14A6 6 0 1 0 8 2a6 6 0 0 0 0 12zM8 7.5v3.3M8 5.1v.1",
+		"menu":   "M3 8h.1M8 8h.1M13 8h.1",
 		"link":   "M9 3h4v4M13 3 7.5 8.5M11 9.5V13H3V5h3.5",
 		"moon":   "M13.5 9.5A5.8 5.8 0 0 1 6.5 2.5a5.8 5.8 0 1 0 7 7z",
 		"pause":  "M5.5 3.5v9M10.5 3.5v9",
