@@ -221,7 +221,7 @@ func (c Config) CheckHome(
 	home = homes[0]
 	if c.AgentHome != "" && home != homes[1] {
 		warning = fmt.Sprintf(
-			"codex uses the home %s, not that of agents, %s: its rules and programs work outside the sandbox",
+			"codex uses the home %s, not the agents' home %s: its rules and programs work outside the sandbox",
 			reported,
 			c.AgentHome,
 		)

@@ -164,7 +164,7 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 		w.PrintJSON(issuesJSON{rows})
 	case len(rows) == 0:
 		line := "No issue has the state " + strings.Join(states, " or ") +
-			"; --state NAME lists those in another one."
+			"; --state NAME lists issues in another state."
 		fmt.Fprintln(w.Stderr, text.Visible(line))
 	default:
 		w.PrintTable("ISSUES", table)

@@ -108,7 +108,7 @@ func (h hub) moved(name string) error {
 	return reconcile.NewError(
 		reconcile.CodeForgeMoved,
 		fmt.Sprintf("GitHub has renamed or moved %s to %s", h.o.Repository, name),
-		"set repository.url to the present address of the repository, if that is the one that you mean",
+		"set repository.url to the present address of the repository, if you mean that repository",
 	)
 }
 

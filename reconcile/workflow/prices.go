@@ -159,7 +159,7 @@ func (r *reader) budget(f field) {
 		)
 	case !pricesAll:
 		r.invalid(f, "agent.prices has no default, so that models that it does not name would cost nothing",
-			"add a price for default to agent.prices: that of the most expensive model")
+			"add a price for default to agent.prices: the price of the most expensive model")
 	default:
 		b.Amount = n
 		b.Written = m[1] + " " + m[2]

@@ -73,7 +73,7 @@ func (c *client) ask(ctx context.Context, verb string, request any) (record, err
 			verb,
 			"answer_too_large",
 			fmt.Sprintf("more than %d MiB on its standard output", maxOutput>>20),
-			"print fewer issues: leave out those in other states than the request names",
+			"print fewer issues: leave out issues in other states than the request names",
 			nil,
 		)
 	}

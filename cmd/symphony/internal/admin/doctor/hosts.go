@@ -55,7 +55,7 @@ func (e *environment) checkHost(ctx context.Context, name string) []finding {
 		)
 	case a.Git == "" && repository.URL != "":
 		return fail(
-			name+": a login shell does not find git, with which workspaces are cloned",
+			name+": a login shell does not find git, which clones workspaces",
 			"install it there",
 		)
 	case repository.URL != "" && a.Author == "" && (repository.Name == "" || repository.Email == ""):

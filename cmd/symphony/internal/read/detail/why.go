@@ -87,7 +87,7 @@ func (r *issueReader) explainWait(v *Issue, f forecast) {
 // explainRun explains the status of a claim with a run.
 func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	held := ""
-	v.Next.Message = "nothing to do: when the run has ended, a pass decides what follows"
+	v.Next.Message = "nothing to do: when the run has ended, a pass decides what happens next"
 	if r.claim.HoldNext {
 		held = "; it is held when this run has ended"
 		v.Next.Message = "when the run has ended, a pass holds the issue"
@@ -102,7 +102,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 	v.Since = &run.StartedAt
 	settles := func() {
 		v.Since = text.OrNull(run.EndedAt)
-		v.Next = r.atPass("the next pass decides what follows")
+		v.Next = r.atPass("the next pass decides what happens next")
 	}
 	switch {
 	case run.Outcome != "":
@@ -113,7 +113,7 @@ func (r *issueReader) explainRun(ctx context.Context, v *Issue) {
 		settles()
 	case run.Remote == reconcile.RemoteBegun && run.Phase == reconcile.EndingThere:
 		v.Why = Why{"worker_lost", "its worker has ended, and another one ends the run on " + run.Host}
-		v.Next = Next{Message: "once " + run.Host + " has confirmed the end, a pass decides what follows; " +
+		v.Next = Next{Message: "once " + run.Host + " has confirmed the end, a pass decides what happens next; " +
 			"if the host is gone for good: symphony retry --host-is-gone " + r.identifier}
 	case run.Lost(r.Now) > 0:
 		r.explainLostLink(v, run)
