@@ -77,7 +77,7 @@ func mcpCommand(w *term.Env) *cli.Command {
 			}
 			if w.FromTerminal() {
 				w.Note(slog.LevelInfo, "an MCP host starts this command and speaks with it over stdin; "+
-					"symphony mcp --help shows how a host is told to; Ctrl-C ends it")
+					"symphony mcp --help shows how to add it to one; Ctrl-C ends it")
 			}
 			out, err := takeStdout()
 			if err != nil {

@@ -202,6 +202,10 @@ func (r HeldRow) status() Status {
 	return reconcile.Claim{Status: reconcile.Held, HoldReason: r.Reason}.IssueStatus(false, false)
 }
 
+// Brief returns the message without the advice how to end the hold, and that advice with ISSUE
+// for the identifier: many holds of a list share it.
+func (r HeldRow) Brief() (message, advice string) { return r.brief, r.advice }
+
 // UndeliveredRow is a claim with commits that are not pushed yet. Nothing failed if Error is
 // null: they are pushed next.
 type UndeliveredRow struct {

@@ -220,6 +220,32 @@ func (p *reportPage) needsHelp() {
 	p.table("NEEDS HELP", t)
 }
 
+// held prints the issues that are held. On a terminal the words in the message replace the code
+// of the reason, and the ways to end a hold stand once below the table.
+func (p *reportPage) held() {
+	t := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
+	t.State = 0
+	t.Optional = []int{2}
+	var ends []string
+	for _, h := range p.Held {
+		reason := h.Reason
+		message := h.Message
+		if !p.Piped() {
+			reason = ""
+			brief, advice := h.Brief()
+			message = brief
+			if !slices.Contains(ends, advice) {
+				ends = append(ends, advice)
+			}
+		}
+		t.AddIn(term.ColourStuck, h.Identifier, h.Title, reason, p.ago(h.HeldAt), message)
+	}
+	p.table("HELD", t)
+	for _, line := range ends {
+		p.paragraph(term.ColourOver, line)
+	}
+}
+
 // troubles prints the failures, the issues that are held or wait, and the commits that are not
 // delivered.
 func (p *reportPage) troubles() {
@@ -240,12 +266,7 @@ func (p *reportPage) troubles() {
 	}
 	failures("FAILED", p.Failed)
 	failures("FAILED HOOKS", p.Hooks)
-	held := textTable("TITLE", "REASON", "SINCE", "MESSAGE")
-	held.State = 2
-	for _, h := range p.Held {
-		held.AddIn(term.ColourStuck, h.Identifier, h.Title, h.Reason, p.ago(h.HeldAt), h.Message)
-	}
-	p.table("HELD", held)
+	p.held()
 	waiting := textTable("TITLE", "KIND", "DUE", "ERROR")
 	for _, x := range p.Waiting {
 		due := dueText(p.Env, p.GeneratedAt, x)
