@@ -41,7 +41,8 @@ type decidedOut struct {
 // decisionTools list and decide requests of agents.
 type decisionTools struct {
 	agents   *agents.Agents
-	byPerson bool // no tool decides
+	byPerson bool   // no tool decides
+	tools    string // that decide, as in howToDecide
 }
 
 func (d decisionTools) addTo(t *calls.Tools) {
@@ -95,7 +96,7 @@ func (d decisionTools) list(ctx context.Context, in listRequestsIn) (listRequest
 		if in.AgentID != "" && r.Identifier != in.AgentID {
 			continue
 		}
-		out.Requests = append(out.Requests, newRequestState(r))
+		out.Requests = append(out.Requests, newRequestState(r, d.tools))
 		diffs = append(diffs, r.Detail.Changes)
 	}
 	out.addDiffs(diffs)

@@ -33,6 +33,7 @@ type elicitor struct {
 	agents *agents.Agents
 	log    *slog.Logger
 	person time.Duration // askedPerson, except in tests
+	tools  string        // that decide, as in howToDecide
 
 	mu sync.Mutex
 	// waiting contains the requests that wait for the host's answer, by their keys: ids of
@@ -44,8 +45,9 @@ type elicitor struct {
 	late     []string // about answers that came too late
 }
 
-func newElicitor(a *agents.Agents, log *slog.Logger) *elicitor {
+func newElicitor(a *agents.Agents, log *slog.Logger, tools string) *elicitor {
 	return &elicitor{
+		tools:    tools,
 		agents:   a,
 		log:      log,
 		person:   askedPerson,
@@ -287,7 +289,7 @@ func (e *elicitor) decide(
 		err = e.store(ctx, r, d)
 	}
 	if err != nil {
-		log.WarnContext(ctx, "not decided by the host", "error", err, "decide it with", howToDecide(r))
+		log.WarnContext(ctx, "not decided by the host", "error", err, "decide it with", howToDecide(r, e.tools))
 		return
 	}
 	log.InfoContext(ctx, "decided by the host", slog.String("decision", string(d.How)))

@@ -74,3 +74,16 @@ func (o Options) groups() ([]string, error) {
 	}
 	return o.Groups, nil
 }
+
+// decidingTools names the tools of these groups that decide requests; empty if there are none.
+func (o Options) decidingTools(groups []string) string {
+	switch {
+	case o.ByPerson:
+		return ""
+	case slices.Contains(groups, GroupLean):
+		return "decide_request"
+	case slices.Contains(groups, GroupAgents):
+		return "approve, deny or answer"
+	}
+	return ""
+}

@@ -55,7 +55,8 @@ var methods = map[reconcile.RequestKind]string{
 }
 
 // newRequestState describes a request, without the diffs of the files that it would change.
-func newRequestState(r reconcile.Request) requestState {
+// Tools are those that decide it, as in howToDecide.
+func newRequestState(r reconcile.Request, tools string) requestState {
 	d := r.Detail
 	s := requestState{
 		RequestID:      r.ID(),
@@ -72,7 +73,7 @@ func newRequestState(r reconcile.Request) requestState {
 		OutsideSandbox: r.Outside,
 		Reason:         d.Reason,
 		ExpiresAt:      r.ExpiresAt,
-		HowToDecide:    howToDecide(r),
+		HowToDecide:    howToDecide(r, tools),
 	}
 	if len(d.Permissions) > 0 {
 		s.Permissions = d.Permissions
@@ -91,10 +92,15 @@ func newRequestState(r reconcile.Request) requestState {
 	return s
 }
 
-// howToDecide says who decides a request, and by which command.
-func howToDecide(r reconcile.Request) string {
+// howToDecide says who decides a request, and by which command. Tools are those of the server
+// that decide requests, such as decide_request; empty if only a person decides.
+func howToDecide(r reconcile.Request, tools string) string {
+	how := view.HowToAnswer(r)
 	if r.Kind == reconcile.DirectoryRequest {
-		return "your user decides it, not a tool: " + view.HowToAnswer(r)
+		return "your user decides it, not a tool: " + how
 	}
-	return "by a tool, if this server has one for it, or in a terminal: " + view.HowToAnswer(r)
+	if tools == "" {
+		return "your user decides it at the host, on the page or in a terminal: " + how
+	}
+	return "by " + tools + ", or in a terminal: " + how
 }

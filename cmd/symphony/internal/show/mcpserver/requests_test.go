@@ -313,7 +313,7 @@ func TestHostThatCannotAsk(t *testing.T) {
 			is := h.waitForData()
 			if is.Method != "execCommandApproval" || is.RequestID != "one.1" || is.CallID != "call-1" ||
 				is.ConversationID != "thread-1" || is.Command != "make install" || is.Cwd != "/src" ||
-				!strings.Contains(is.HowToDecide, "symphony approve one.1") {
+				is.HowToDecide != "by approve, deny or answer, or in a terminal: symphony approve one.1 | symphony deny one.1" {
 				t.Errorf("%s: %+v", protocol, is)
 			}
 			if elicit != nil {

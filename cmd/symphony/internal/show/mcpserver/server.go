@@ -40,7 +40,7 @@ func New(ctx context.Context, env *environ.Env, stderr io.Writer, o Options) (*S
 	log := slog.New(slog.NewTextHandler(stderr, nil))
 	s := &Server{
 		starter:  starter,
-		elicitor: newElicitor(starter.agents, log),
+		elicitor: newElicitor(starter.agents, log, o.decidingTools(groups)),
 		events:   o.Events,
 		mcp:      newMCP(groups, !o.overHTTP),
 		log:      log,
@@ -78,7 +78,11 @@ func newMCP(groups []string, sendsEvents bool) *mcp.Server {
 func (s *Server) addTools(t *calls.Tools, groups []string, env *environ.Env, o Options) {
 	agents := caller{agents: s.starter.agents, timeout: o.CallTimeout}
 	conversations := conversationTools{caller: agents, fullAccess: o.FullAccess}
-	decisions := decisionTools{agents: s.starter.agents, byPerson: o.ByPerson}
+	decisions := decisionTools{
+		agents:   s.starter.agents,
+		byPerson: o.ByPerson,
+		tools:    o.decidingTools(groups),
+	}
 	changes := changeTools{
 		agents:  s.starter.agents,
 		project: o.Project,

@@ -55,7 +55,8 @@ type turnError struct {
 }
 
 // newAgentState describes an agent with these conversations and turns, and its open requests.
-func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.Request) agentState {
+// Tools are as in howToDecide.
+func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.Request, tools string) agentState {
 	s := agentState{
 		AgentID:       a.Identifier,
 		State:         stateIdle,
@@ -69,7 +70,7 @@ func newAgentState(a agents.Agent, sent []reconcile.Call, requests []reconcile.R
 	}
 	for _, r := range requests {
 		s.State = stateWaiting
-		s.Requests = append(s.Requests, newRequestState(r))
+		s.Requests = append(s.Requests, newRequestState(r, tools))
 	}
 	if a.Settled { // before, the worker may still store how a turn ended
 		s.State = stateEnded

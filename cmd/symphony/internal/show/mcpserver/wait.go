@@ -253,7 +253,7 @@ func (w *waiting) look(ctx context.Context) (news, error) {
 			sent = lastTurns(sent)
 		}
 		own := slices.DeleteFunc(slices.Clone(requests), func(r reconcile.Request) bool { return r.RunID != a.ID })
-		state := newAgentState(a, sent, own)
+		state := newAgentState(a, sent, own, w.asker.tools)
 		found.out.Agents = append(found.out.Agents, state)
 		if state.State == stateEnded {
 			is.ended = 1
