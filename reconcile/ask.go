@@ -13,6 +13,7 @@ import (
 const (
 	trackerBound = 60 * time.Second
 	sweepEvery   = 10 * time.Minute
+	reviewsEvery = time.Minute
 	// how long a tracker contains no issue before its issues count as gone
 	emptyFor     = 10 * time.Minute
 	longestReset = 24 * time.Hour // more than any tracker asks to wait
@@ -27,6 +28,7 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 		return nil
 	}
 	t.loadWorkspaces(work)
+	t.snapshot.ReviewsDue = t.reviewsDue()
 	// The requests depend on the claims after the local half, which a dry run did not store.
 	claims := compute(t.snapshot).remaining()
 	tracked, refreshErr, candidatesErr := t.request(ctx, t.idsToAsk(claims), t.wantCandidates(claims))
@@ -49,6 +51,9 @@ func (t *tick) ask(ctx context.Context) *Tracked {
 	}
 	if t.snapshot.SweepDue && !t.snapshot.DryRun && t.snapshot.all() {
 		t.wrote(t.Store.SaveSweep(work, t.snapshot.Now))
+	}
+	if t.snapshot.ReviewsDue && !t.snapshot.DryRun {
+		t.wrote(t.Store.SaveReviews(work, t.snapshot.Now))
 	}
 	t.savePullRequests(work, tracked.ByID)
 	if candidatesErr != nil {
@@ -209,8 +214,17 @@ func (t *tick) loadWorkspaces(ctx context.Context) {
 	s.SweepDue = len(s.Workspaces) > 0 && !s.TrackerLow || s.TrashDue
 }
 
-// idsToAsk lists the issues to refresh: every claimed issue and, in a sweep, every issue with
-// an unclaimed workspace.
+// reviewsDue decides whether this pass looks at the issues that wait for a review. If the last
+// look is in the future, the clock was set back.
+func (t *tick) reviewsDue() bool {
+	s := t.snapshot
+	since := s.Now.Sub(s.LastReviews)
+	recent := since >= 0 && since < reviewsEvery
+	return len(s.Reviews) > 0 && s.all() && !s.TrackerLow && !recent
+}
+
+// idsToAsk lists the issues to refresh: every claimed issue; in a sweep, every issue with an
+// unclaimed workspace; once a minute, every issue that waits for a review.
 func (t *tick) idsToAsk(claims []Claim) []string {
 	var ids []string
 	claimed := map[string]bool{}
@@ -225,6 +239,14 @@ func (t *tick) idsToAsk(claims []Claim) []string {
 			if !claimed[w.IssueID] && w.Project == t.Policy.Project {
 				ids = append(ids, w.IssueID)
 				claimed[w.IssueID] = true
+			}
+		}
+	}
+	if t.snapshot.ReviewsDue {
+		for _, r := range t.snapshot.Reviews {
+			if !claimed[r.IssueID] {
+				ids = append(ids, r.IssueID)
+				claimed[r.IssueID] = true
 			}
 		}
 	}

@@ -42,6 +42,7 @@ func compute(s Snapshot) *planner {
 	if s.Tracker != nil {
 		p.otherProjects()
 		p.refresh()
+		p.reviews()
 		p.caps()
 	}
 	// after every other change of a claim, because the id of the run is not known yet

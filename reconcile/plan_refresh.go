@@ -188,6 +188,21 @@ func (p *planner) renew(c Claim, issue Issue) Claim {
 	return *p.claims[c.IssueID]
 }
 
+// reviews ends the wait for a review of each issue that is no longer where its agent has handed
+// it over.
+func (p *planner) reviews() {
+	for _, r := range p.s.Reviews {
+		issue, visible := p.s.Tracker.ByID[r.IssueID]
+		if !p.s.Tracker.Refreshed[r.IssueID] || issue.Malformed != "" {
+			continue
+		}
+		here := visible && !issue.Elsewhere && !issue.Archived && SameState(issue.State, r.State)
+		if !here {
+			p.update(&Change{Reviewed: r.IssueID})
+		}
+	}
+}
+
 // sweep removes the workspaces of unclaimed issues that are terminal (specification 8.6), and
 // empties the trash when it is due.
 func (p *planner) sweep() {

@@ -60,6 +60,8 @@ type Store interface {
 	SavePullRequests(ctx context.Context, now time.Time, issues []Issue) error
 	// SaveSweep stores when the issues of unclaimed workspaces were last refreshed.
 	SaveSweep(ctx context.Context, now time.Time) error
+	// SaveReviews stores when the issues that wait for a review were last refreshed.
+	SaveReviews(ctx context.Context, now time.Time) error
 }
 
 // Tracker reads issues (specification 11.1). Its errors are *Error of ClassTracker.

@@ -26,6 +26,7 @@ type Snapshot struct {
 	Tracker    *Tracked
 	Workspaces []Workspace // the recorded workspaces under the current root
 	SweepDue   bool        // this pass refreshes the issues of unclaimed workspaces
+	ReviewsDue bool        // this pass refreshes the issues that wait for a review
 	TrashDue   bool        // this pass deletes removed workspaces
 	// the use of runs on this day of UTC; not read without a budget
 	Today     []ModelUse
@@ -55,9 +56,16 @@ type State struct {
 	// used by each claimed issue over all of its runs
 	Tokens    map[string]int64
 	LastSweep time.Time
+	// Reviews are the issues that wait for a person's review. LastReviews is when a pass last
+	// asked the tracker for them.
+	Reviews     []InReview
+	LastReviews time.Time
 	// when an operator or a changed workflow last ended the blocks; zero for never
 	Unblocked time.Time
 }
+
+// InReview is an issue that was handed over in a state and waits for a person's review.
+type InReview struct{ IssueID, State string }
 
 // Options limit a pass.
 type Options struct {
@@ -352,12 +360,13 @@ type Change struct {
 	HostGone     string // the id of a run that counts as ended on its host
 	Abandon      string // the id of an issue whose workspaces on hosts count as abandoned
 	Watch        *Watch // the state of a pull request; nil keeps the stored state
+	Reviewed     string // the id of an issue that no longer waits for a review
 }
 
 // Empty reports whether the change changes nothing.
 func (c Change) Empty() bool {
 	ofIssue := c.Claim != nil || c.Delete || c.Insert != nil || c.Settle != "" ||
-		len(c.Commands) > 0 || c.Abandon != "" || c.Watch != nil
+		len(c.Commands) > 0 || c.Abandon != "" || c.Watch != nil || c.Reviewed != ""
 	ofMachine := c.AgentBlock != nil || c.TrackerBlock != nil || c.MachineBlock != nil ||
 		c.Paused != nil || !c.Unblocked.IsZero()
 	ofHosts := len(c.RemoteBlocks) > 0 || c.HostGone != ""

@@ -24,6 +24,8 @@ const (
 	StatusBlocked     Status = "blocked" // by another issue
 	StatusWaiting     Status = "waiting" // for a time, or for the end of a fault that stops every issue
 	StatusSkipped     Status = "skipped" // it will not run
+	// StatusHandedOver: its agent has finished, and it waits for a person's review.
+	StatusHandedOver Status = "handed_over"
 )
 
 // Label is the status as people read it.
@@ -109,6 +111,8 @@ type Counts struct {
 	BlockedBy int `json:"blocked_by"`
 	Waiting   int `json:"waiting"`
 	Skipped   int `json:"skipped"`
+	// HandedOver counts the issues that wait for a person's review.
+	HandedOver int `json:"handed_over"`
 }
 
 // Count counts claims, and the skips of issues without a claim. asking holds the ids of runs
@@ -144,6 +148,7 @@ func (n Counts) Plus(m Counts) Counts {
 		n.BlockedBy + m.BlockedBy,
 		n.Waiting + m.Waiting,
 		n.Skipped + m.Skipped,
+		n.HandedOver + m.HandedOver,
 	}
 }
 
@@ -160,6 +165,7 @@ func (n *Counts) field(s Status) *int {
 		StatusBlocked:     &n.BlockedBy,
 		StatusWaiting:     &n.Waiting,
 		StatusSkipped:     &n.Skipped,
+		StatusHandedOver:  &n.HandedOver,
 	}
 	return cmp.Or(counted[s], new(int))
 }

@@ -175,7 +175,7 @@ func useWAL(ctx context.Context, pool *sql.DB) error {
 var migrations embed.FS
 
 // schemaVersion is the number of the last migration.
-const schemaVersion = 1
+const schemaVersion = 2
 
 // migrate applies the migrations in files with numbers above from, up to and including to.
 // Each transaction applies a migration and stores its number.
@@ -459,6 +459,7 @@ const (
 	metaTrackerBlock = "blocked_tracker"
 	metaHostBlock    = "blocked_host"
 	metaSweep        = "last_sweep"
+	metaReviews      = "last_reviews" // when the issues in review were last refreshed
 	metaUnblocked    = "unblocked"
 	metaPruned       = "last_prune"
 )
@@ -528,6 +529,10 @@ func readSettings(t tx, dir string, all *reconcile.State) error {
 		return err
 	}
 	_, all.Paused = meta[metaPaused]
+	all.LastReviews, err = parseMillis(meta[metaReviews])
+	if err != nil {
+		return err
+	}
 	all.LastSweep, err = parseMillis(meta[metaSweep])
 	if err != nil {
 		return err

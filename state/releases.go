@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/symphony-cron/symphony/reconcile"
@@ -33,16 +34,19 @@ type Release struct {
 	// the result that the last agent reported, or the first line of its last message
 	Words   string `json:"last_words"`
 	Commits int    `json:"commits"` // delivered by its run
+	// InReview: the agent handed the issue over to a person, and nobody has moved it since.
+	InReview bool `json:"in_review"`
 }
 
 const releaseColumns = `issue_id, identifier, title, url, branch, reason, from_state, to_state,
-	claimed_at, released_at, runs, runtime_ms, usage, links, created, labels, words, commits`
+	claimed_at, released_at, runs, runtime_ms, usage, links, created, labels, words, commits, in_review`
 
 func releaseFields(r *Release) []any {
 	return []any{
 		&r.IssueID, &r.Identifier, &r.Title, nilOf(&r.URL), nilOf(&r.Branch), &r.Reason, &r.From, nilOf(&r.To),
 		stampOf(&r.ClaimedAt), stampOf(&r.At), &r.Runs, millisOf(&r.Runtime), jsonOf(&r.Models),
 		jsonOf(&r.Links), jsonOf(&r.Created), jsonOf(&r.Labels), &r.Words, &r.Commits,
+		&r.InReview,
 	}
 }
 
@@ -60,12 +64,46 @@ func (v Views) Releases(ctx context.Context, issueID string, limit int) ([]Relea
 		`SELECT `+releaseColumns+` FROM releases WHERE issue_id = ? ORDER BY id DESC LIMIT ?`, issueID, limit)
 }
 
-// recordRelease records the release of a claim, unless the claim had no run.
-func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+// Review is an issue that was handed over and waits for a person's review.
+type Review struct {
+	Release
+	PullRequest string // the address of the delivered commit's pull request; empty if none is known
+}
+
+// Reviews returns the issues that wait for a review, the oldest handover first.
+func (v Views) Reviews(ctx context.Context) ([]Review, error) {
+	fields := func(r *Review) []any { return append(releaseFields(&r.Release), &r.PullRequest) }
+	return readAll(ctx, v.conn, "read what waits for a review", fields, `SELECT `+releaseColumns+`,
+		coalesce((SELECT pull_request FROM deliveries AS d WHERE d.issue_id = releases.issue_id), '')
+		FROM releases WHERE in_review = 1 ORDER BY released_at, id`)
+}
+
+// readReviews returns the same for a plan.
+func readReviews(t tx) ([]reconcile.InReview, error) {
+	fields := func(r *reconcile.InReview) []any { return []any{&r.IssueID, &r.State} }
+	return rows(t, fields, `SELECT issue_id, to_state FROM releases WHERE in_review = 1 ORDER BY id`)
+}
+
+// endReview records that an issue waits for no review, if it did.
+func endReview(t tx, issueID string) error {
+	return t.run(`UPDATE releases SET in_review = 0 WHERE issue_id = ? AND in_review = 1`, issueID)
+}
+
+// SaveReviews records when the issues in review were refreshed. A power failure may lose that.
+func (s Store) SaveReviews(ctx context.Context, now time.Time) error {
+	return s.update(ctx, "record the look at reviews", normal, func(t tx) error {
+		return setMeta(t, metaReviews, strconv.FormatInt(now.UnixMilli(), 10))
+	})
+}
+
+// recordRelease records the release of a claim, unless the claim had no run. toPerson: its
+// agent handed it over to a person.
+func recordRelease(t tx, now time.Time, c reconcile.Claim, release reconcile.Release, toPerson bool) error {
 	r, err := releaseOf(t, now, c, release)
 	if err != nil || r.Runs == 0 {
 		return err
 	}
+	r.InReview = toPerson
 	return t.run(
 		`INSERT INTO releases (`+releaseColumns+`) VALUES (`+marks(releaseColumns)+`)`,
 		releaseFields(&r)...)

@@ -43,6 +43,10 @@ func readRecords(t tx, dir string, all *reconcile.State) error {
 	if err != nil {
 		return err
 	}
+	all.Reviews, err = readReviews(t)
+	if err != nil {
+		return err
+	}
 	all.Commands, err = rows(t, commandFields, `SELECT `+commandColumns+` FROM commands ORDER BY id`)
 	if err != nil {
 		return err
@@ -133,6 +137,11 @@ func commit(t tx, now time.Time, c reconcile.Change) error {
 			return err
 		}
 	}
+	if c.Reviewed != "" {
+		if err := endReview(t, c.Reviewed); err != nil {
+			return err
+		}
+	}
 	if !c.Unblocked.IsZero() {
 		if err := setMeta(t, metaUnblocked, strconv.FormatInt(c.Unblocked.UnixMilli(), 10)); err != nil {
 			return err
@@ -175,10 +184,11 @@ func commitClaim(t tx, now time.Time, c reconcile.Change) error {
 	claim := *c.Claim
 	if c.Delete {
 		if c.Release != nil {
-			if err := recordRelease(t, now, claim, *c.Release); err != nil {
+			toPerson, err := addReady(t, now, claim, *c.Release)
+			if err != nil {
 				return err
 			}
-			if err := addReady(t, now, claim, *c.Release); err != nil {
+			if err := recordRelease(t, now, claim, *c.Release, toPerson); err != nil {
 				return err
 			}
 		}
@@ -211,19 +221,19 @@ func addHold(t tx, now time.Time, c reconcile.Claim) error {
 }
 
 // addReady adds the notification of an issue that its agent, and no person, moved to where it
-// is.
-func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) error {
+// is, and reports whether that is so.
+func addReady(t tx, now time.Time, c reconcile.Claim, release reconcile.Release) (toPerson bool, err error) {
 	a, ready := reconcile.ReadyAttention(c, release, now)
 	if !ready {
-		return nil
+		return false, nil
 	}
 	byAgent, err := row(t, itself[bool], `SELECT EXISTS (SELECT 1 FROM runs
 		WHERE issue_id = ? AND started_at >= ? AND handoff_at IS NOT NULL AND handoff_state IN ('', ?))`,
 		c.IssueID, stamp(c.ClaimedAt), release.State)
 	if err != nil || !byAgent {
-		return err
+		return false, err
 	}
-	return addAttention(t, now, a)
+	return true, addAttention(t, now, a)
 }
 
 // saveBlock stores a block, or deletes the stored block if b carries no code. It also records
@@ -449,6 +459,9 @@ func saveClaim(t tx, now time.Time, c reconcile.Claim) error {
 		return err
 	}
 	c.TokenBase = max(c.TokenBase, used)
+	if err := endReview(t, c.IssueID); err != nil {
+		return err
+	}
 	return t.must(claimVersion(c, was), `INSERT INTO claims (`+claimColumns+`) VALUES (`+marks(claimColumns)+`)
 		ON CONFLICT (issue_id) DO NOTHING`, claimFields(&c)...)
 }

@@ -24,6 +24,7 @@ func psCommand(w *term.Env) *cli.Command {
 			"ps",
 			"symphony ps --watch",
 			"symphony ps --all -n 50 ABC-7",
+			"symphony ps --filter status=handed_over",
 			"symphony ps --project all --filter status=held --sort -time",
 			"symphony retry $(symphony ps -q --filter status=held --limit 1)",
 		),

@@ -60,7 +60,7 @@ func waitCommand(w *term.Env) *cli.Command {
 // waitCode returns an exit.Only with the exit code for the end of an issue.
 func waitCode(v detail.Issue) error {
 	switch {
-	case v.Status == detail.StatusHandedOver:
+	case v.Status == reconcile.StatusHandedOver:
 		return nil
 	case v.Status == reconcile.StatusNeedsHelp:
 		return exit.Only(exit.NeedsHelp)

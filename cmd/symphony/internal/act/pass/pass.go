@@ -412,7 +412,9 @@ func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o O
 		asking[request.RunID] = true
 	}
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
-	return err
+	reviews, reviewsErr := db.Views.Reviews(ctx)
+	r.Counts.HandedOver = len(reviews)
+	return errors.Join(err, reviewsErr)
 }
 
 // newDeps builds the parts that reconcile.Tick works with. Without a database, as in a dry run,

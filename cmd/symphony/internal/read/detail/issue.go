@@ -83,9 +83,8 @@ type Issue struct {
 
 // The statuses that only an Issue can have. It can also have each status of a Row.
 const (
-	StatusReady      view.Status = "ready"       // a pass starts it
-	StatusHandedOver view.Status = "handed_over" // released, because its state is no longer active
-	StatusReleased   view.Status = "released"    // released for another reason
+	StatusReady    view.Status = "ready"    // a pass starts it
+	StatusReleased view.Status = "released" // released for another reason
 	// only the tracker knows, and was not asked or did not answer
 	StatusUnknown view.Status = "unknown"
 )

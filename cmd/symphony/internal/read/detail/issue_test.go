@@ -124,7 +124,7 @@ func TestGoesOn(t *testing.T) {
 		reconcile.StatusSkipped:     true,
 		reconcile.StatusHeld:        false,
 		reconcile.StatusNeedsAnswer: false,
-		StatusHandedOver:            false,
+		reconcile.StatusHandedOver:  false,
 	} {
 		test.Equal(t, string(status)+", with a schedule", Issue{
 			Status:   status,

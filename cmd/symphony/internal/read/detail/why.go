@@ -191,7 +191,7 @@ func (r *issueReader) isReleased(f forecast) bool {
 
 func (r *issueReader) explainRelease(v *Issue, f forecast) {
 	release := r.released()
-	v.Status = StatusHandedOver
+	v.Status = reconcile.StatusHandedOver
 	v.Since = &release.At
 	moved := release.From
 	state := text.OrEmpty(v.Issue.State)

@@ -169,7 +169,7 @@ func (s samples) addIssues(v view.Overview) {
 	for _, status := range view.Statuses {
 		count := v.Counts.Of(status)
 		switch status {
-		case view.StatusEnded, view.StatusInReview: // symphony_pull_requests counts the issues in review
+		case view.StatusEnded:
 			continue
 		case view.StatusKept:
 			count = len(v.Kept)

@@ -225,6 +225,7 @@ func (v *Overview) count() {
 		asking[r.RunID] = len(r.WaitsFor) > 0
 	}
 	v.Counts = reconcile.Count(v.claims, asking, v.skips, v.obstacle != "")
+	v.Counts.HandedOver = len(v.Reviews)
 }
 
 // Claims makes a row of each claim, sorted by the identifiers.

@@ -44,6 +44,7 @@ func Join(all []Overview) Joined {
 			j.RateLimits = v.RateLimits
 		}
 	}
+	slices.SortStableFunc(j.Reviews, func(a, b ReviewRow) int { return a.Since.Compare(b.Since) })
 	j.Results = joinResults(all)
 	_, j.Rows, _ = Selection{}.Select([]Overview{{Rows: j.Rows}})
 	slices.SortStableFunc(j.Ended, func(a, b RunRow) int { return b.EndedAt.Compare(*a.EndedAt) })
@@ -60,6 +61,7 @@ func (j *Joined) joinLists(v Overview) {
 	j.Requests = append(j.Requests, v.Requests...)
 	j.PullRequests = append(j.PullRequests, v.PullRequests...)
 	j.Watched = append(j.Watched, v.Watched...)
+	j.Reviews = append(j.Reviews, v.Reviews...)
 	j.LookErrors = append(j.LookErrors, v.LookErrors...)
 	j.Blocked = append(j.Blocked, v.Blocked...)
 	j.Rows = append(j.Rows, v.Rows...)

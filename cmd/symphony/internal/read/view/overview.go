@@ -27,6 +27,8 @@ type Overview struct {
 	PullRequests []PullRequestRow `json:"pull_requests"`
 	// Watched are the open pull requests that passes watch, by their issues.
 	Watched []WatchedRow `json:"watched_pull_requests"`
+	// Reviews are the issues that wait for a person's review, the oldest first.
+	Reviews []ReviewRow `json:"handed_over"`
 	// LookErrors are why the last look at them failed.
 	LookErrors   []LookErrorRow      `json:"pull_request_errors"`
 	Totals       Totals              `json:"codex_totals"`
@@ -68,8 +70,8 @@ type Overview struct {
 	Demo bool `json:"-"`
 	// scheduledAt is when the last pass of a schedule began; zero if there was none.
 	scheduledAt time.Time
-	// listsWatched: Rows contains the issues in review, too.
-	listsWatched bool
+	// listsReviews: Rows contains the issues that wait for a review, too.
+	listsReviews bool
 	// claims and skips are the input of Counts: also the candidates that the last pass did not
 	// start, where Skipped is not read.
 	claims []reconcile.Claim

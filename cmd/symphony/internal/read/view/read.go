@@ -95,7 +95,10 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 	if err := v.addWatched(ctx, &f); err != nil {
 		return v, err
 	}
-	v.listsWatched = o.All || len(o.Issues) > 0
+	if err := v.addReviews(ctx, &f); err != nil {
+		return v, err
+	}
+	v.listsReviews = o.All || len(o.Issues) > 0
 	v.count()
 	v.Rows = v.rows()
 	return v, nil

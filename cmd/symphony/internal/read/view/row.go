@@ -58,7 +58,7 @@ type Row struct {
 }
 
 // Entry is an entry of a list of the overview: a RunningRow, RetryingRow, HeldRow, KeptRow,
-// WatchedRow, SkippedRow or RunRow. The lists and their JSON contain exact values, a Row the
+// ReviewRow, SkippedRow or RunRow. The lists and their JSON contain exact values, a Row the
 // values common to all entries.
 type Entry interface{ addTo(v *Overview) }
 
@@ -68,10 +68,6 @@ func (r HeldRow) addTo(v *Overview)     { v.addHeld(r) }
 func (r KeptRow) addTo(v *Overview)     { v.Kept = append(v.Kept, r) }
 func (r SkippedRow) addTo(v *Overview)  { v.Skipped = append(v.Skipped, r) }
 func (r RunRow) addTo(v *Overview)      { v.Ended = append(v.Ended, r) }
-
-// addTo adds nothing: a running issue, too, can have a watched pull request, so Watched is
-// confined by the issues of all rows.
-func (r WatchedRow) addTo(*Overview) {}
 
 // Label is the status as people read it. An issue that waits while the project is paused is
 // paused.
@@ -99,9 +95,8 @@ type Status = reconcile.Status
 
 // The statuses of rows that are neither claims nor candidates.
 const (
-	StatusKept     Status = "kept"
-	StatusInReview Status = "in_review" // passes watch its pull request
-	StatusEnded    Status = "ended"
+	StatusKept  Status = "kept"
+	StatusEnded Status = "ended"
 )
 
 // Statuses are all statuses of rows in the order of a list: first the statuses that need a
@@ -116,7 +111,7 @@ var Statuses = []Status{
 	reconcile.StatusQueued,
 	reconcile.StatusBlocked,
 	reconcile.StatusWaiting,
-	StatusInReview,
+	reconcile.StatusHandedOver,
 	reconcile.StatusSkipped,
 	StatusEnded,
 }
@@ -156,7 +151,7 @@ func (v Overview) rows() []Row {
 			list = append(list, v.skippedRow(r))
 		}
 	}
-	list = append(list, v.watchedRows(list)...)
+	list = append(list, v.reviewRows()...)
 	slices.SortStableFunc(list, func(a, b Row) int {
 		return cmp.Or(
 			cmp.Compare(slices.Index(Statuses, a.Status), slices.Index(Statuses, b.Status)),
@@ -202,7 +197,7 @@ func (v Overview) complete(list []Row) []Row {
 	for i := range list {
 		row := &list[i]
 		row.Project = v.Project.Name
-		row.PullRequest = text.OrNull(pulls[row.IssueID])
+		row.PullRequest = cmp.Or(text.OrNull(pulls[row.IssueID]), row.PullRequest)
 		row.paused = v.Paused && row.Status == reconcile.StatusWaiting
 		wait, watched := waits[row.IssueID]
 		if watched && row.Status != StatusEnded {

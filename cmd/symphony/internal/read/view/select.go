@@ -63,7 +63,7 @@ var requestedOnly = []Status{
 	reconcile.StatusQueued,
 	reconcile.StatusBlocked,
 	reconcile.StatusWaiting,
-	StatusInReview,
+	reconcile.StatusHandedOver,
 	reconcile.StatusSkipped,
 	StatusEnded,
 }
@@ -176,6 +176,7 @@ func (v Overview) confine(rows []Row) Overview {
 		NeedsHelp: []HeldRow{},
 	}
 	v.Kept = []KeptRow{}
+	v.Reviews = []ReviewRow{}
 	if v.Skipped != nil {
 		v.Skipped = []SkippedRow{}
 	}

@@ -81,17 +81,3 @@ func (v Overview) PassFailedSo(code, message string) bool {
 		return e.Code == code && e.Message == message
 	})
 }
-
-// watchedRows are the rows of the watched issues that are in no other list.
-func (v Overview) watchedRows(others []Row) (list []Row) {
-	if !v.listsWatched {
-		return nil
-	}
-	for _, w := range v.Watched {
-		if slices.ContainsFunc(others, func(r Row) bool { return r.IssueID == w.IssueID }) {
-			continue
-		}
-		list = append(list, w.row(StatusInReview, w.WaitsFor.Since, "waits for "+w.WaitsFor.Text, w))
-	}
-	return list
-}

@@ -51,7 +51,7 @@ var statusWords = map[string]struct{ word, colour string }{
 	string(reconcile.StatusWaiting):     {"waiting", term.ColourWaits},
 	string(detail.StatusReady):          {"ready", term.ColourRuns},
 	string(reconcile.StatusSkipped):     {"skipped", term.ColourWaits},
-	string(detail.StatusHandedOver):     {"handed over", term.ColourRuns},
+	string(reconcile.StatusHandedOver):  {"handed over", term.ColourRuns},
 	string(detail.StatusReleased):       {"released", term.ColourWaits},
 	string(detail.StatusUnknown):        {"unknown", ""},
 }
@@ -138,7 +138,7 @@ func sinceText(w *term.Env, v detail.Issue) string {
 		return ""
 	}
 	switch {
-	case v.Status == detail.StatusHandedOver, v.Status == detail.StatusReleased:
+	case v.Status == reconcile.StatusHandedOver, v.Status == detail.StatusReleased:
 		return term.AgoText(w, v.GeneratedAt, *v.Since)
 	case w.Piped():
 		return text.Rfc3339(*v.Since)

@@ -140,6 +140,10 @@ func newPage(w *term.Env, s selected) page {
 	for _, v := range s.all {
 		printWatched(&out, v, s.projects)
 	}
+	if reviews := view.ReviewsText(s.all); reviews != "" {
+		more := ": symphony ps --filter status=handed_over"
+		fmt.Fprintln(&foot, hang(w, "", reviews+more))
+	}
 	fmt.Fprintln(&foot, summary(w, s.all))
 	p := page{head: linesOf(head.String()), foot: linesOf(foot.String())}
 	if len(s.rows) > 0 && len(p.head) > 0 {
@@ -313,7 +317,7 @@ var statusColours = map[view.Status]string{
 	reconcile.StatusBlocked:     term.ColourWaits,
 	reconcile.StatusWaiting:     term.ColourWaits,
 	reconcile.StatusSkipped:     term.ColourWaits,
-	view.StatusInReview:         term.ColourWaits,
+	reconcile.StatusHandedOver:  term.ColourWaits,
 	view.StatusEnded:            term.ColourOver,
 }
 
@@ -376,12 +380,12 @@ func valuesOf(w *term.Env, r view.Row) (list string, values []string) {
 		return string(r.Status), []string{e.Reason, text.Rfc3339(e.HeldAt), e.Message}
 	case view.KeptRow:
 		return "kept", []string{text.Rfc3339(e.Since), "kept: " + e.Unsaved, e.Path}
-	case view.WatchedRow:
-		since := ""
-		if e.WaitsFor.Since != nil {
-			since = text.Rfc3339(*e.WaitsFor.Since)
+	case view.ReviewRow:
+		code := reconcile.WaitsReview
+		if e.WaitsFor != nil {
+			code = e.WaitsFor.Code
 		}
-		return "in_review", []string{e.WaitsFor.Code, since, e.WaitsFor.Text, e.PullRequest}
+		return "handed_over", []string{code, text.Rfc3339(e.Since), r.Text, text.OrEmpty(r.PullRequest)}
 	case view.SkippedRow:
 		return "skipped", []string{e.Reason, text.Rfc3339(e.Since), e.Message}
 	case view.RunRow:

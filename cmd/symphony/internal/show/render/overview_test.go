@@ -213,7 +213,7 @@ func TestMessageOfRunningIssue(t *testing.T) {
 		)+"  word",
 	)
 	test.Equal(t, "its lines", strings.Count(page.String(), "\n"), 1+messageLines)
-	v.Status = detail.StatusHandedOver
+	v.Status = reconcile.StatusHandedOver
 	page.Reset()
 	printLog(w, v)
 	test.Lacks(t, "the message of an ended run", page.String(), "all of it")

@@ -52,6 +52,9 @@ const summaryLines = 2
 // and which pull requests are watched. On a terminal it continues on further lines.
 func Status(w *term.Env, all []view.Overview, verdict view.Verdict) {
 	var watched []string
+	if reviews := view.ReviewsText(all); reviews != "" {
+		watched = append(watched, reviews)
+	}
 	for _, v := range all {
 		line := watchedText(w, v, len(all) > 1)
 		if line != "" {
@@ -128,6 +131,8 @@ func idleReason(all []view.Overview) string {
 	}
 	v := all[0]
 	p := v.LastPass
+	atWork := v.Counts
+	atWork.HandedOver = 0
 	switch {
 	case len(v.Issues) > 0:
 		return "symphony show " + v.Issues[0] + " shows why"
@@ -135,7 +140,7 @@ func idleReason(all []view.Overview) string {
 		return ""
 	case v.LowUntil != nil:
 		return "the tracker's allowance is low"
-	case v.Counts != reconcile.Counts{}:
+	case atWork != reconcile.Counts{}:
 		return ""
 	case !v.Schedule && (p.Trigger == wiring.TriggerWorker || p.Trigger == wiring.TriggerCommand):
 		return "nothing starts by itself"

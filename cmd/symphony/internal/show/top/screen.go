@@ -102,7 +102,7 @@ func (m model) counts() string {
 	if sum := n.Text(); sum != "" {
 		parts = append(parts, sum)
 	}
-	for _, s := range []view.Status{view.StatusKept, view.StatusInReview, view.StatusEnded} {
+	for _, s := range []view.Status{view.StatusKept, reconcile.StatusHandedOver, view.StatusEnded} {
 		if n := len(slices.DeleteFunc(slices.Clone(m.rows), func(r row) bool { return r.Status != s })); n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", n, s.Label()))
 		}

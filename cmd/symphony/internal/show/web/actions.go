@@ -18,7 +18,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/requests"
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/web/page"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -147,7 +146,7 @@ func (s actions) stop(r *http.Request, p parameters) (order, error) {
 // older than the end of the run.
 func (s source) checkRuns(r *http.Request, project, issue string) error {
 	v, err := s.issue(r.Context(), project, issue, 0)
-	if err != nil || v.Status != detail.StatusHandedOver {
+	if err != nil || v.Status != reconcile.StatusHandedOver {
 		return nil //nolint:nilerr // the operation itself reports the error
 	}
 	return reconcile.NewError(

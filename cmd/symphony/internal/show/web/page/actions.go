@@ -162,7 +162,7 @@ func (i IssueForm) Can(verb string) bool {
 
 // Tells reports whether a message reaches an agent: the present or a later run's.
 func (i IssueForm) Tells() bool {
-	over := []view.Status{detail.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
+	over := []view.Status{reconcile.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
 	return !slices.Contains(over, i.Status)
 }
 

@@ -125,7 +125,7 @@ func TestIssueForm(t *testing.T) {
 		detail.StatusReady:          "hold",
 		view.StatusKept:             "",
 		view.StatusEnded:            "",
-		detail.StatusHandedOver:     "",
+		reconcile.StatusHandedOver:  "",
 		detail.StatusReleased:       "",
 		detail.StatusUnknown:        "",
 	} {

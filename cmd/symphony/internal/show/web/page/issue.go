@@ -82,7 +82,7 @@ var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsHelp:   {"warn", "alert", "Needs you: its agent can't go on without you"},
 	reconcile.StatusHeld:        {"warn", "alert", "Needs you: it is held"},
 	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
-	detail.StatusHandedOver:     {"good", "check", "Handed over: nothing left to do here"},
+	reconcile.StatusHandedOver:  {"good", "check", "Handed over: nothing left to do here"},
 	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
 	detail.StatusUnknown:        {"info", "info", "Not claimed: symphony does not work on it"},
 	detail.StatusReady:          {"info", "clock", "Ready: a pass starts it"},
@@ -90,7 +90,7 @@ var verdicts = map[view.Status]headline{
 
 // Verdict is the headline of the page.
 func (i Issue) Verdict() headline {
-	if i.Status == detail.StatusHandedOver && i.WaitsFor != nil {
+	if i.Status == reconcile.StatusHandedOver && i.WaitsFor != nil {
 		return headline{"info", "clock", "In review: its pull request is watched"}
 	}
 	if known, ok := verdicts[i.Status]; ok {

@@ -328,10 +328,10 @@ func TestVerdict(t *testing.T) {
 			Schedule: true,
 			Why:      detail.Why{Code: reconcile.SkipPaused},
 		}, "warn", "Not started: it does not continue by itself"},
-		{detail.Issue{Status: detail.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
+		{detail.Issue{Status: reconcile.StatusHandedOver}, "good", "Handed over: nothing left to do here"},
 		{
 			detail.Issue{
-				Status:   detail.StatusHandedOver,
+				Status:   reconcile.StatusHandedOver,
 				WaitsFor: &reconcile.Waits{Code: reconcile.WaitsReview, Text: "a review"},
 			},
 			"info", "In review: its pull request is watched",
@@ -455,7 +455,7 @@ func TestIssueFacts(t *testing.T) {
 	html = string(i.Page().Main)
 	test.Lacks(t, "one run without the token", html, ">Attempts</h2>", "/tell?")
 	test.Contains(t, "without the token", html, "symphony tell A-1 TEXT")
-	i.Status = detail.StatusHandedOver
+	i.Status = reconcile.StatusHandedOver
 	test.Lacks(t, "an issue without a next run", string(i.Page().Main), "Tell the agent")
 }
 

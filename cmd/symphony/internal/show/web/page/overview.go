@@ -186,7 +186,7 @@ var listed = []struct {
 	{reconcile.StatusQueued, 10},
 	{reconcile.StatusBlocked, 5},
 	{reconcile.StatusWaiting, 10},
-	{view.StatusInReview, 10},
+	{reconcile.StatusHandedOver, 10},
 	{reconcile.StatusSkipped, 5},
 }
 
@@ -391,6 +391,9 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	}
 	if goingOn := joined.Counts.GoingOn(); goingOn != "" {
 		goes = append(goes, goingOn)
+	}
+	if reviews := view.ReviewsText(all); reviews != "" {
+		goes = append(goes, reviews)
 	}
 	d.Activity = strings.Join(goes, ", ")
 	return d
