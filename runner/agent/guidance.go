@@ -141,7 +141,7 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 		return "An operator stopped the last run, and has now resumed the work."
 	case last.Outcome == reconcile.Canceled:
 		return "The last run was stopped because the issue did not qualify for a while (" +
-			quoted(code) + "). It does again."
+			shortLine(code) + "). It does again."
 	case code == reconcile.CodeRebooted:
 		return "The last run was interrupted by a restart of the machine." + notTheWork
 	case code == reconcile.CodeTerminated:
@@ -159,11 +159,12 @@ func whyEnded(last *reconcile.Run, issue reconcile.Issue, attempt int, p reconci
 	case reconcile.MachineFault(code):
 		reason += notTheWork
 	}
-	return fmt.Sprintf("The last run failed (%s): %s", quoted(last.ErrorCode), reason)
+	return fmt.Sprintf("The last run failed (%s): %s", shortLine(last.ErrorCode), reason)
 }
 
-// quoted returns a text on a single line, cut at maxQuoted.
-func quoted(s string) string {
+// shortLine returns a text on a single line of at most maxQuoted bytes; "(no details)" for an
+// empty text.
+func shortLine(s string) string {
 	s = text.Visible(text.OneLine(s))
 	if s == "" {
 		return "(no details)"
@@ -174,9 +175,9 @@ func quoted(s string) string {
 	return s
 }
 
-// sentence is like quoted, and adds a full stop if the text does not end with punctuation.
+// sentence is like shortLine, and adds a full stop if the text does not end with punctuation.
 func sentence(s string) string {
-	s = quoted(s)
+	s = shortLine(s)
 	if end, _ := utf8.DecodeLastRuneInString(s); strings.ContainsRune(".!?)…", end) {
 		return s
 	}
@@ -290,7 +291,7 @@ func MessagesText(list []reconcile.Message) string {
 }
 
 // pushedText describes others' pushes to the branch, and whether the workspace contains them.
-// Names are quoted, because they come from outside.
+// Names of people and subjects of commits are quoted, because they come from outside.
 func pushedText(p *host.Pushed) string {
 	if p == nil {
 		return ""
@@ -302,10 +303,10 @@ func pushedText(p *host.Pushed) string {
 	if p.Taken {
 		parts = append(parts, "Your workspace has them already: it is at them, or after them. Build on them.")
 	} else {
-		commit := quoted(p.Commit)
+		commit := shortLine(p.Commit)
 		parts = append(parts, fmt.Sprintf("Your workspace does not have them, because %s. "+
 			"Merge commit %.40s (git merge %.40s) before you hand over; otherwise nothing can be pushed.",
-			quoted(p.Why), commit, commit))
+			shortLine(p.Why), commit, commit))
 	}
 	lines := ""
 	for _, c := range p.Commits[:min(len(p.Commits), host.MaxPushed)] {

@@ -50,10 +50,13 @@ func Monotonic() time.Duration {
 // TempFile opens a file that no longer has a name.
 func TempFile() (*os.File, error) {
 	f, err := os.CreateTemp("", "symphony-")
-	if err == nil {
-		err = os.Remove(f.Name())
+	if err != nil {
+		return nil, err
 	}
-	return f, err
+	if err := os.Remove(f.Name()); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	return f, nil
 }
 
 // SharedFile returns nil: this system provides no files in memory, and data that workers share

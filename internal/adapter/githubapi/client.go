@@ -91,7 +91,7 @@ func (c *Client) Do(
 // answer with any status, but an error if there is none, or if it is too large, reports that a
 // limit is reached, or leads to another host. While a limit lasts nothing is sent.
 func (c *Client) Ask(ctx context.Context, r transport.Request, follow bool) (a transport.Answer, err error) {
-	if err := c.mayAsk(ctx); err != nil {
+	if err := c.checkLimit(ctx); err != nil {
 		return a, err
 	}
 	if r.Path == "/graphql" {

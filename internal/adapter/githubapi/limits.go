@@ -15,8 +15,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
-// mayAsk returns an error while a limit lasts that this client or another process was told.
-func (c *Client) mayAsk(ctx context.Context) error {
+// checkLimit returns an error while a limit lasts of which GitHub told this client or another
+// process.
+func (c *Client) checkLimit(ctx context.Context) error {
 	c.mu.Lock()
 	until := c.limited
 	c.mu.Unlock()

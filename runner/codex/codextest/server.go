@@ -367,9 +367,10 @@ func (s *server) initialize(p *params) reply {
 	}
 	client := p.ClientInfo
 	agent := fmt.Sprintf(
-		"%s/%s (Scripted; x86_64) dumb (%[1]s; %s)",
+		"%s/%s (Scripted; x86_64) dumb (%s; %s)",
 		client.Name,
 		cmp.Or(s.faults["version"], Version),
+		client.Name,
 		client.Version,
 	)
 	return reply{

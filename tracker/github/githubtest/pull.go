@@ -15,11 +15,16 @@ import (
 
 // Pull is a pull request.
 type Pull struct {
-	Number                          int
-	State                           string // open or closed
-	Title, Body, Branch, Base, From string // From is the token of the account that opened it
-	Commit                          string // its last commit while it was open
-	Merged, Draft                   bool
+	Number int
+	State  string // open or closed
+	Title  string
+	Body   string
+	Branch string
+	Base   string
+	From   string // the token of the account that opened it
+	Commit string // its last commit while it was open
+	Merged bool
+	Draft  bool
 	// GitHub's decision: APPROVED, CHANGES_REQUESTED, REVIEW_REQUIRED or empty
 	Review     string
 	Conflict   bool // it can't be merged
@@ -115,8 +120,10 @@ func (s *Server) EditPull(ctx context.Context, number int, change func(*Pull)) e
 	}
 	was := p.State
 	change(&p.Pull)
-	// GitHub refuses to reopen a pull request while another of the same branch is open.
-	another := func(o *pull) bool { return o != p && o.State == "open" && o.Branch == p.Branch }
+	// GitHub refuses to reopen a pull request while another of the same branches is open.
+	another := func(o *pull) bool {
+		return o != p && o.State == "open" && o.Branch == p.Branch && o.Base == p.Base
+	}
 	if was != "open" && slices.ContainsFunc(s.repos[0].pulls, another) {
 		p.State = was
 	}
@@ -132,23 +139,43 @@ func (s *Server) End(ctx context.Context, number int) error {
 	return s.EditPull(ctx, number, func(p *Pull) { p.State = "closed" })
 }
 
-// follow moves open pull requests to the commits of their branches and bases.
+// follow moves the open pull requests of the first repository to the commits of their branches
+// and bases. Only this repository has a remote whose branches can move.
 func (d *data) follow(ctx context.Context) {
-	heads := d.heads
 	for _, p := range d.repos[0].pulls {
 		p.State = p.issue.State
-		if p.State != "open" || d.remote == "" && len(d.heads) == 0 {
+	}
+	heads := d.currentHeads(ctx)
+	if len(heads) == 0 {
+		return
+	}
+	for _, p := range d.repos[0].pulls {
+		if p.State != "open" {
 			continue
 		}
-		if d.remote != "" && len(heads) == 0 {
-			heads = d.branches(ctx)
-		}
-		commit := cmp.Or(heads[p.Branch], p.Commit)
+		commit := cmp.Or(heads[p.Branch], p.Commit) // the branch may have been deleted
 		base := heads[p.Base]
-		p.unsure = p.unsure || commit != p.Commit || base != p.base && p.base != ""
+		pushed := commit != p.Commit
+		baseMoved := p.base != "" && base != p.base
+		if pushed || baseMoved {
+			p.unsure = true
+		}
 		p.Commit = commit
 		p.base = base
 	}
+}
+
+// currentHeads returns the commits of the branches by name: those that a test has set,
+// otherwise those of the remote. There are none if no open pull request needs them.
+func (d *data) currentHeads(ctx context.Context) map[string]string {
+	isOpen := func(p *pull) bool { return p.State == "open" }
+	switch {
+	case len(d.heads) > 0:
+		return d.heads
+	case d.remote == "" || !slices.ContainsFunc(d.repos[0].pulls, isOpen):
+		return nil
+	}
+	return d.branches(ctx)
 }
 
 func (r *repository) pullObject(p *pull) object {
@@ -178,7 +205,6 @@ func (c *call) openPull() answer {
 	at := c.commitOf(ctx, asked.Head)
 	base := c.commitOf(ctx, asked.Base)
 	same := func(p *pull) bool { return p.State == "open" && p.Branch == asked.Head && p.Base == asked.Base }
-	merged := exec.CommandContext(ctx, "git", "--git-dir", c.Remote, "merge-base", "--is-ancestor", at, base)
 	switch {
 	case len([]rune(asked.Title)) > 256:
 		return custom("title is too long (maximum is 256 characters)")
@@ -186,7 +212,7 @@ func (c *call) openPull() answer {
 		return invalid("PullRequest", "head")
 	case base == "":
 		return invalid("PullRequest", "base")
-	case merged.Run() == nil:
+	case c.isAncestor(ctx, at, base):
 		return custom("No commits between " + asked.Base + " and " + asked.Head)
 	case slices.ContainsFunc(c.repo.pulls, same):
 		return custom("A pull request already exists for " + c.repo.owner() + ":" + asked.Head + ".")
@@ -204,4 +230,10 @@ func (c *call) openPull() answer {
 		return invalid("PullRequest", "title")
 	}
 	return answer{http.StatusCreated, c.repo.pullObject(p)}
+}
+
+// isAncestor reports whether the base contains a commit already.
+func (c *call) isAncestor(ctx context.Context, commit, base string) bool {
+	cmd := exec.CommandContext(ctx, "git", "--git-dir", c.Remote, "merge-base", "--is-ancestor", commit, base)
+	return cmd.Run() == nil
 }

@@ -137,7 +137,7 @@ func (r *Root) removeRecord(key string) error {
 	return files.Failed(durable.SyncDir(r.meta()), "remove the record of %s", key)
 }
 
-// List returns the records of all workspaces, sorted by key. It skips records that can't be
+// List returns the records of all workspaces, in the order of their files' names. It skips records that can't be
 // read and joins their errors: the returned records are valid even if err is not nil.
 func (r *Root) List() (recs []Record, err error) {
 	entries, err := os.ReadDir(r.meta())

@@ -32,6 +32,9 @@ var templates = sync.OnceValue(func() *template.Template {
 	}).ParseFS(templateFiles, "*"))
 })
 
+// errForeign is the cause of an error about a file that symphony did not write.
+var errForeign = errors.New("not written by symphony")
+
 // files are a schedule's files, which templates make.
 type files struct {
 	*plan
@@ -55,7 +58,7 @@ func (s *files) read() error {
 				"schedule_foreign",
 				f.path+" was not written by symphony schedule install",
 				"see what it is, move it away, and run the command again",
-			)
+			).WithCause(errForeign)
 		}
 		s.list[i].text = text
 	}

@@ -325,8 +325,11 @@ func remove(
 	o Options,
 ) (changes Changes, removed bool, as string, needsRoot error) {
 	found := findInstalled(ctx, p)
-	if o.Cron && found.problem != nil {
-		return changes, false, "", found.problem
+	if o.Cron && found.noCrontab != nil {
+		return changes, false, "", found.noCrontab
+	}
+	if !o.Cron && found.unreadable != nil {
+		return changes, false, "", found.unreadable
 	}
 	for _, kind := range found.kinds {
 		has := kind.options()

@@ -208,3 +208,22 @@ func TestPackagedTimer(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A unit that can't be read is not taken for a missing one.
+func TestUnreadableUnit(t *testing.T) {
+	home := t.TempDir()
+	p := &wiring.Project{
+		Env:      &environ.Env{Home: home, Environ: []string{"HOME=" + home}, Now: time.Now},
+		Path:     home + "/WORKFLOW.md",
+		StateDir: home + "/state",
+	}
+	unit := newTimer(&plan{caller: p, p: p}, false).list[1].path
+	test.OK(t, os.MkdirAll(unit, 0o700)) // a directory can't be read as a file
+	_, err := Remove(t.Context(), p, Options{})
+	test.Equal(t, "code", exit.From(err).Code, "schedule_failed")
+	status, err := ReadStatus(t.Context(), p)
+	test.OK(t, err)
+	if len(status.Problems) != 1 || !strings.Contains(status.Problems[0], unit) {
+		t.Errorf("problems: %q", status.Problems)
+	}
+}

@@ -21,11 +21,19 @@ import (
 // installation is everything that Install wrote, as far as it still exists.
 type installation struct {
 	kinds []scheduler
-	// problem is the reason why the crontab can't be read. Some accounts are not allowed to
+	// unreadable is the reason why a unit can't be read, such as its permissions.
+	unreadable error
+	// noCrontab is the reason why the crontab can't be read. Some accounts are not allowed to
 	// have a crontab.
-	problem error
-	crontab string
-	changes *Changes // lists the removed parts
+	noCrontab error
+	crontab   string
+	changes   *Changes // lists the removed parts
+}
+
+// inFiles is a scheduler whose installation is in files of its own.
+type inFiles interface {
+	scheduler
+	read() error
 }
 
 // findInstalled reads the units and the line of the crontab. It does not ask systemd or
@@ -33,17 +41,24 @@ type installation struct {
 func findInstalled(ctx context.Context, p *wiring.Project) (in installation) {
 	in.changes = &Changes{}
 	s := &plan{caller: p, p: p, changes: in.changes}
-	for _, kind := range []interface {
-		scheduler
-		read() error
-	}{newTimer(s, false), newTimer(s, true), newLaunchd(s)} {
-		// an error means that a file of that name is not ours
-		if kind.read() == nil && kind.installed() != "" {
+	units := []inFiles{
+		newTimer(s, false), // of the user
+		newTimer(s, true),  // of the system
+		newLaunchd(s),
+	}
+	for _, kind := range units {
+		err := kind.read()
+		switch {
+		case errors.Is(err, errForeign):
+			// someone else wrote a file with this name
+		case err != nil:
+			in.unreadable = errors.Join(in.unreadable, err)
+		case kind.installed() != "":
 			in.kinds = append(in.kinds, kind)
 		}
 	}
 	if _, err := exec.LookPath("crontab"); err == nil {
-		in.crontab, in.problem = readCrontab(ctx, p.Env)
+		in.crontab, in.noCrontab = readCrontab(ctx, p.Env)
 		line := cron{plan: s, crontab: in.crontab}
 		_, line.was = withLine(in.crontab, "", line.mark())
 		if line.was != "" {
@@ -209,9 +224,12 @@ func ReadStatus(ctx context.Context, p *wiring.Project) (Status, error) {
 	for _, kind := range found.kinds {
 		kind.addStatus(ctx, &out)
 	}
+	if found.unreadable != nil {
+		out.addProblem("%s", found.unreadable)
+	}
 	// beside a timer or a launchd job, the crontab does not matter
-	if found.problem != nil && len(out.Timers) == 0 && out.Launchd == nil {
-		out.addProblem("%s", found.problem)
+	if found.noCrontab != nil && len(out.Timers) == 0 && out.Launchd == nil {
+		out.addProblem("%s", found.noCrontab)
 	}
 	db, err := wiring.OpenForReading(ctx, p)
 	if errors.Is(err, state.ErrNoState) {

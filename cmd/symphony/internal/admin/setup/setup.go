@@ -333,25 +333,25 @@ func (s *starter) write(ctx context.Context, source []byte) error {
 	}
 	undo, err := s.kind.write(s, ctx)
 	if err != nil {
-		return notWritten(errors.Join(err, undo()))
+		return notWritten(err, undo())
 	}
 	if err := durable.WriteFile(s.p.Path, source, 0o644); err != nil {
-		return notWritten(errors.Join(err, undo()))
+		return notWritten(err, undo())
 	}
 	return nil
 }
 
 // notWritten explains an error of the file system, unless it already carries a code, as for a
-// full disk.
-func notWritten(err error) error {
+// full disk. left is the error because of which files that were written could not be removed.
+func notWritten(err, left error) error {
 	if exit.From(err).Code != "internal" {
-		return err
+		return errors.Join(err, left)
 	}
-	return reconcile.NewError(
-		"init_failed",
-		"nothing was written: "+err.Error(),
-		"check the permissions of that directory",
-	)
+	message := "nothing was written: " + err.Error()
+	if left != nil {
+		message = err.Error() + "; some files are left: " + left.Error()
+	}
+	return reconcile.NewError("init_failed", message, "check the permissions of this directory, and run init again")
 }
 
 // report prints the files written, the steps left to do in the tracker, and the next commands.

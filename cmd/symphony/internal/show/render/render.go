@@ -39,24 +39,27 @@ func printField(w *term.Env, name, value string) {
 
 // errorsOfRun joins the errors of a run, of its after_run hook and of its delivery.
 func errorsOfRun(r view.RunRow) string {
-	line := text.OrEmpty(r.Error)
+	var parts []string
+	if r.Error != nil {
+		parts = append(parts, *r.Error)
+	}
 	if r.AfterRunError != nil {
-		line = strings.TrimPrefix(line+"; hook failed: "+*r.AfterRunError, "; ")
+		parts = append(parts, "hook failed: "+*r.AfterRunError)
 	}
-	if d := r.Delivery; d != nil && d.Code != "" {
-		line = strings.TrimLeft(line+undelivered(*d, outcomeOf(r)), ":; ")
+	if r.Delivery != nil && r.Delivery.Code != "" {
+		parts = append(parts, undelivered(*r.Delivery, outcomeOf(r)))
 	}
-	return line
+	return strings.Join(parts, "; ")
 }
 
-// undelivered is the end of a line that names the outcome, and explains why the commits did
-// not arrive.
+// undelivered explains why the commits did not arrive. It begins with "not delivered" unless
+// the outcome says that already.
 func undelivered(d reconcile.DeliveryResult, outcome string) string {
-	reason := ": " + d.Code + ": " + d.Message
+	reason := d.Code + ": " + d.Message
 	if outcome == notDelivered {
 		return reason
 	}
-	return "; " + notDelivered + reason
+	return notDelivered + ": " + reason
 }
 
 // outcomeOf is the outcome of a run, or its phase while there is no outcome. A run whose
@@ -130,16 +133,20 @@ func EndLine(w *term.Env, run reconcile.Run) string {
 	if e := view.ErrorText(run.ErrorCode, run.ErrorText); e != nil {
 		line += ": " + view.Plain(*e)
 	}
+	d := run.Delivery
+	if outcome == notDelivered {
+		line += ": " + undelivered(d, outcome)
+	}
 	if run.AfterRunError != "" {
 		line += "; hook failed: " + run.AfterRunError
 	}
 	if v := run.Delivery.Verification(); v != nil && !v.At.Before(run.StartedAt) && run.ErrorCode == "" {
 		line += "; " + v.String()
 	}
-	d := run.Delivery
 	switch {
+	case outcome == notDelivered: // the reason is above
 	case d.Code != "":
-		line += undelivered(d, outcome)
+		line += "; " + undelivered(d, outcome)
 	case d.OthersPushed && run.Kind != reconcile.DeliveryRun:
 		line += "; others have pushed to its branch meanwhile, and its agent merges that next"
 	case d.Commit != "":

@@ -300,3 +300,20 @@ func TestIssueFitsTheScreen(t *testing.T) {
 		}
 	}
 }
+
+// A failed delivery does not look like the reason why the hook failed.
+func TestHookAndDeliveryFailed(t *testing.T) {
+	outcome := reconcile.Succeeded
+	hook := "exit code 1"
+	delivery := reconcile.DeliveryResult{Code: "delivery_failed", Message: "push rejected"}
+	row := view.RunRow{Outcome: &outcome, AfterRunError: &hook, Delivery: &delivery}
+	test.Equal(t, "row", errorsOfRun(row), "hook failed: exit code 1; delivery_failed: push rejected")
+	run := reconcile.Run{
+		Identifier:    "TASK-1",
+		Outcome:       outcome,
+		AfterRunError: hook,
+		Delivery:      delivery,
+	}
+	test.Equal(t, "line", EndLine(&term.Env{}, run), "TASK-1 not delivered, 0 turns, 0 tokens: "+
+		"delivery_failed: push rejected; hook failed: exit code 1")
+}

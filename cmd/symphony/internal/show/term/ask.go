@@ -1,0 +1,89 @@
+package term
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// typedLine is a line that was typed at the terminal.
+type typedLine struct {
+	line  string
+	ended bool // the input ended
+	err   error
+}
+
+// AskLine reads a line from the terminal. A secret is not echoed, from before the prompt is
+// shown. The end of ctx ends the wait.
+func AskLine(ctx context.Context, w *Env, prompt string, secret bool) (line string, err error) {
+	in, ok := w.Stdin.(*os.File)
+	if !ok {
+		return "", errors.New("stdin is not a terminal")
+	}
+	if secret {
+		restore, failed := hideTyped(int(in.Fd()))
+		if failed != nil {
+			return "", failed
+		}
+		defer func() { err = errors.Join(err, restore()) }()
+	}
+	fmt.Fprint(w.Stderr, prompt)
+	if w.input == nil { // all questions share a reader, so that no line is lost between two
+		w.input = bufio.NewReader(w.Stdin)
+	}
+	if w.typed == nil { // otherwise the question before was given up, and its line is still to come
+		w.typed = make(chan typedLine, 1)
+		go func(typed chan<- typedLine) {
+			line, err := w.input.ReadString('\n')
+			ended := errors.Is(err, io.EOF)
+			if ended {
+				err = nil // an empty answer, or a last line without an end
+			}
+			typed <- typedLine{line, ended, err}
+		}(w.typed)
+	}
+	select {
+	case r := <-w.typed:
+		w.typed = nil
+		w.InputEnded = r.ended
+		if secret || r.ended {
+			fmt.Fprintln(w.Stderr)
+		}
+		return strings.TrimSuffix(r.line, "\n"), r.err
+	case <-ctx.Done():
+		fmt.Fprintln(w.Stderr)
+		return "", ctx.Err()
+	}
+}
+
+// Confirm asks a yes or no question on the terminal. Without a terminal it is an error: the
+// command then needs --yes.
+func Confirm(ctx context.Context, w *Env, prompt string) (bool, error) {
+	if !w.OnTerminal() {
+		stream := "stdin"
+		if w.FromTerminal() {
+			stream = "stdout"
+		}
+		return false, reconcile.NewError(
+			"not_a_terminal",
+			"the command asks for confirmation, and "+stream+" is not a terminal",
+			"give --yes to continue without the question",
+		)
+	}
+	answer, err := AskLine(ctx, w, prompt, false)
+	if err != nil {
+		return false, err
+	}
+	given := strings.ToLower(strings.TrimSpace(answer))
+	if given != "y" && given != "yes" {
+		fmt.Fprintln(w.Stderr, "symphony: nothing was changed")
+		return false, nil
+	}
+	return true, nil
+}
