@@ -237,6 +237,7 @@ var mistakes = []mistake{
 		"decide_request", `{"requestId":"nobody.1","decision":"approve"}`, `wait_agent shows the open requests`,
 		"wait_agent", `{"agentIds":["asks"],"timeoutSeconds":0}`,
 	},
+	{"decide_request", `{"requestId":"asks","decision":"approve"}`, `name a request, such as asks\.1`, "", ""},
 	{"decide_request", `{"requestId":"asks.1"}`, `needs the argument "decision"`, "", ""},
 	{
 		"decide_request",

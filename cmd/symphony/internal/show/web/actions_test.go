@@ -295,6 +295,8 @@ func TestHints(t *testing.T) {
 	} {
 		test.Equal(t, hint, apiHint(hint), want)
 	}
+	source := string(test.Must(os.ReadFile(filepath.Join("..", "..", "wiring", "state.go"))))
+	test.Contains(t, "the error of a project without a pass", source, rightProject)
 	s, _ := serve(t, Options{})
 	answer := get(t, s, "/api/v1/results?limit=0", time.Minute)
 	test.Equal(t, "a limit of 0", answer.Code, http.StatusBadRequest)

@@ -14,6 +14,9 @@ import (
 // seeAPI is the hint of errors about requests.
 const seeAPI = "docs/api.md describes the request"
 
+// rightProject is the part of a hint that names flags.
+const rightProject = "name the right project with -w and --state-dir"
+
 // addressOf are the addresses of the API that do what a command does. NAME stands for the
 // issue or the request that the command names.
 var addressOf = map[string]string{
@@ -47,7 +50,7 @@ func apiHint(hint string) string {
 	if strings.HasPrefix(hint, exit.SeeHelp) {
 		return seeAPI
 	}
-	hint = strings.ReplaceAll(hint, "name the right project with -w and --state-dir", "serve the right project")
+	hint = strings.ReplaceAll(hint, rightProject, "serve the right project")
 	return commandInHint().ReplaceAllStringFunc(hint, func(command string) string {
 		parts := commandInHint().FindStringSubmatch(command)
 		verb := parts[1]

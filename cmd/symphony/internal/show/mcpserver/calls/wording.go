@@ -68,8 +68,6 @@ var wordings = []wording{
 	{"symphony ps", "list_issues", "list_issues"},
 	{"symphony show", "show_issue", "show_issue"},
 	{"symphony retry", "retry_issue", "retry_issue"},
-	{"symphony hold", "hold_issue", "hold_issue"},
-	{"symphony run", "run_issue", "run_issue"},
 }
 
 // decidesBy are the commands by which a person decides a request, as view.HowToAnswer writes
