@@ -138,7 +138,7 @@
   const here = () => [
     { kind: "page", label: "Overview", key: "/", run: go("/") },
     { kind: "page", label: "Results", key: "/results", run: go("/results") },
-    ...[...document.querySelectorAll(".bar button")].map((b) => ({ kind: "page", label: text(b).replace("? ", ""), key: text(b), run: () => b.click() })),
+    ...[...document.querySelectorAll(".bar button")].filter((b) => b.checkVisibility()).map((b) => ({ kind: "page", label: text(b).replace("? ", ""), key: text(b), run: () => b.click() })),
   ];
   const show = () => {
     const words = findText.value.toLowerCase().split(" ").filter(Boolean);
