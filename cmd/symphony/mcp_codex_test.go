@@ -27,16 +27,19 @@ var searches = []string{
 	"start a coding agent",
 }
 
-// The real codex hides the tools of MCP servers behind its search. Its model finds spawn_agent
-// by each word, starts an agent with it, and waits for the agent.
-func TestCodexFindsTools(t *testing.T) {
+// codexHost is the real codex as a host of the tools of the group lean, with the scripted agent.
+type codexHost struct {
+	*hostScene
+	model *modeltest.Server
+}
+
+func newCodexHost(t *testing.T) *codexHost {
+	t.Helper()
 	requireCodex(t)
-	t.Parallel()
-	s := newMCPPlace(t, "work", "host")
-	model := modeltest.New()
-	t.Cleanup(model.Close)
-	home := s.path("host")
-	test.OK(t, modeltest.WriteHome(home, model.URL))
+	h := &codexHost{newMCPPlace(t, "work", "host"), modeltest.New()}
+	t.Cleanup(h.model.Close)
+	home := h.path("host")
+	test.OK(t, modeltest.WriteHome(home, h.model.URL))
 	config := filepath.Join(home, "config.toml")
 	server := fmt.Sprintf(`
 [mcp_servers.symphony]
@@ -48,9 +51,28 @@ default_tools_approval_mode = "approve"
 CODEX_HOME = %q
 CODEX_BIN = %q
 TMPDIR = %q
-`, test.Must(exec.LookPath("symphony")), s.path("codex-home"), test.Must(exec.LookPath("fake-codex")), s.dir)
+`, test.Must(exec.LookPath("symphony")), h.path("codex-home"), test.Must(exec.LookPath("fake-codex")), h.dir)
 	test.OK(t, os.WriteFile(config, append(test.Must(os.ReadFile(config)), server...), 0o600))
+	return h
+}
 
+// run lets a model carry out a script, and returns the last request to it.
+func (h *codexHost) run(model, script string) modeltest.Request {
+	h.t.Helper()
+	cmd := exec.CommandContext(h.t.Context(), os.Getenv("SYMPHONY_TEST_CODEX"),
+		"exec", "--skip-git-repo-check", "--model", model, "```agent\n"+script+"```")
+	cmd.Dir = h.path("work")
+	cmd.Env = append(h.env, "CODEX_HOME="+h.path("host"), "NO_PROXY=127.0.0.1")
+	test.Contains(h.t, "the output of codex", test.Run(h.t, cmd), "all is done")
+	requests := h.model.Requests()
+	return requests[len(requests)-1]
+}
+
+// The real codex hides the tools of MCP servers behind its search. Its model finds spawn_agent
+// by each word, starts an agent with it, and waits for the agent.
+func TestCodexFindsTools(t *testing.T) {
+	t.Parallel()
+	h := newCodexHost(t)
 	var script strings.Builder
 	for _, words := range searches {
 		fmt.Fprintf(&script, "tool tool_search {\"query\": %q}\n", words)
@@ -59,18 +81,20 @@ TMPDIR = %q
 		"```agent\\nsay the agent is done\\n```" + `"}` + "\n" +
 		`tool mcp__symphony.wait_agent {"agentIds": ["one"], "timeoutSeconds": 50}` + "\n" +
 		"say all is done\n")
-	cmd := exec.CommandContext(t.Context(), os.Getenv("SYMPHONY_TEST_CODEX"),
-		"exec", "--skip-git-repo-check", "```agent\n"+script.String()+"```")
-	cmd.Dir = s.path("work")
-	cmd.Env = append(s.env, "CODEX_HOME="+home, "NO_PROXY=127.0.0.1")
-	test.Contains(t, "the output of codex", test.Run(t, cmd), "all is done")
-
-	requests := model.Requests()
-	outputs := requests[len(requests)-1].Outputs
+	outputs := h.run("gpt-5.5", script.String()).Outputs
 	test.Equal(t, "how many results the model got", len(outputs), len(searches)+2)
 	for i, words := range searches {
 		test.Contains(t, "what is found by "+words, outputs[i], "mcp__symphony.spawn_agent")
 	}
 	test.Contains(t, "the result of spawn_agent", outputs[len(searches)], "one.first")
 	test.Contains(t, "the result of wait_agent", outputs[len(searches)+1], "the agent is done")
+}
+
+// A newer model of codex gets a line about each server, from which it has to see what the tools
+// are for.
+func TestCodexDescribesServer(t *testing.T) {
+	t.Parallel()
+	orders := strings.Join(newCodexHost(t).run("gpt-6-sol", "say all is done\n").Orders, "\n")
+	test.Contains(t, "the instructions of codex", orders, "- mcp__symphony: Symphony delegates work to coding agents "+
+		"(codex) in the background, to several in parallel, each in a directory or a git worktree of its own.")
 }

@@ -72,6 +72,7 @@ type Request struct {
 	// the client's turns, without codex's own context; [image] stands for an image
 	Prompts []string
 	Context []string // codex's additions to the turns, such as AGENTS.md
+	Orders  []string // codex's own instructions
 	Outputs []string // of tools since the last prompt; of a command the newest
 	Tools   []string // names of the tools that the model may call
 }
@@ -243,6 +244,8 @@ func read(body []byte) (Request, error) {
 			r.Outputs = nil
 		case i.Type == "message" && i.Role == "user":
 			r.Context = append(r.Context, said)
+		case i.Type == "message" && i.Role == "developer":
+			r.Orders = append(r.Orders, said)
 		case i.Name == writeStdin:
 			waits[i.CallID] = true
 		case waits[i.CallID]:

@@ -109,6 +109,12 @@ func TestRealAgent(t *testing.T) {
 	var out agent.ExecResult
 	test.OK(t, json.Unmarshal(r.await("e", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
 	test.Equal(t, "what the one-off command did", did(out.Stdout), "made")
+	r.call("a", reconcile.Call{
+		ID:   "most",
+		Verb: reconcile.CallExec,
+	}, runner.ExecCall{Command: []string{"head", "-c", "2000000", "/dev/zero"}})
+	test.OK(t, json.Unmarshal(r.await("most", reconcile.CallCompleted, `"exitCode":0`).Result, &out))
+	test.Equal(t, "how much of its output is kept", len(out.Stdout), agent.MostOutput)
 
 	test.Equal(
 		t,
