@@ -235,6 +235,7 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 		return agent.Server{}, incompatible(method, refusal.Message)
 	}
 	if err != nil {
+		s.awaitLastWords(ctx, err)
 		return agent.Server{}, insteadOfAnswer(err, s.conn.noise.said())
 	}
 	var answer struct{ UserAgent, CodexHome string }
@@ -249,6 +250,23 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 	}
 	server = agent.Server{UserAgent: answer.UserAgent, Home: answer.CodexHome, Version: version}
 	return server, s.conn.send(object{"method": "initialized", "params": object{}}, nil)
+}
+
+// lastWordsBound is how long an agent that has ended may take to close its stdout.
+const lastWordsBound = time.Second
+
+// awaitLastWords waits until everything that an ended agent wrote to its stdout is read. A write
+// to its stdin may have failed before that.
+func (s *Session) awaitLastWords(ctx context.Context, err error) {
+	ended, is := errors.AsType[*agent.Error](err)
+	if !is || ended.Code != agent.CodePortExit {
+		return
+	}
+	select {
+	case <-s.conn.drained:
+	case <-time.After(lastWordsBound):
+	case <-ctx.Done():
+	}
 }
 
 // insteadOfAnswer adds to the error of initialize the text that the agent wrote to its stdout
