@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/words"
+	"github.com/symphony-cron/symphony/internal/test"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
@@ -38,14 +39,9 @@ var triedHints = []struct{ codes, name, script, untried string }{
 	{"delivery_failed", "symphony deliver", "all/repository_sign_gpg", ""},
 	{"delivery_incomplete", "symphony deliver", "all/delivery_complete", ""},
 	{"delivery_incomplete", "symphony takeover", "", "needs codex's own terminal: codex/takeover"},
-	{"git_identity_missing", "repository.git_email", "", "as repository.git_name"},
-	{
-		"git_identity_missing",
-		"repository.git_name",
-		"",
-		"every script has an identity; TestIdentity has the error",
-	},
-	{"git_identity_missing", "symphony unblock", "", "as repository.git_name"},
+	{"git_identity_missing", "repository.git_email", "all/hints", ""},
+	{"git_identity_missing", "repository.git_name", "all/hints", ""},
+	{"git_identity_missing", "symphony unblock", "all/hints", ""},
 	{"git_limit", "symphony retry", "", "takes commits with millions of files"},
 	{"hand_over_refused", "symphony deliver", "all/delivery_complete", ""},
 	{"hand_over_refused", "symphony retry", "all/hand_over_refused", ""},
@@ -186,4 +182,35 @@ func follows(line, name string) bool {
 	}
 	runs := regexp.MustCompile(`\bsymphony ` + list[1] + `\b`).MatchString(line)
 	return runs && !slices.ContainsFunc(list[2:], func(flag string) bool { return !strings.Contains(line, flag) })
+}
+
+// A command in a text of the program exists, and has the flags behind it.
+func TestTextsNameCommands(t *testing.T) {
+	app := newApp(testWorld())
+	command := regexp.MustCompile(`symphony ([a-z][a-z-]+)((?: (?:--?[a-z][a-z-]*|ISSUE|AGENT|DIR|FILE|PATH))*)`)
+	err := filepath.WalkDir("../..", func(path string, entry os.DirEntry, err error) error {
+		isSource := strings.HasSuffix(path, ".go") && !strings.HasSuffix(path, "_test.go")
+		if err != nil || !isSource || strings.HasPrefix(path, "../../scripts/") {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, m := range command.FindAllStringSubmatch(string(data), -1) {
+			words := strings.Fields(m[2])
+			named := app.Command(m[1])
+			if named == nil && len(words) > 0 && m[1] != "help" {
+				t.Errorf("%s: there is no command %q", path, m[0])
+			}
+			for _, word := range words {
+				flag := strings.TrimLeft(word, "-")
+				if named != nil && flag != word && flag != "help" && flagOf(named, flag) == nil {
+					t.Errorf("%s: %q: there is no flag %s", path, m[0], word)
+				}
+			}
+		}
+		return nil
+	})
+	test.OK(t, err)
 }
