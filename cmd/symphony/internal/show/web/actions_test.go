@@ -234,6 +234,7 @@ func TestActionErrors(t *testing.T) {
 		{request, `{"verb":"hold"}`, "", 400, "verb and targets are for"},
 		{"/api/v1/pause", "", "", 400, "add ?project=NAME"},
 		{"/api/v1/pause?project=nosuch", "", "", 404, "project_not_found"},
+		{"/api/v1/pause?project=wep", "", "", 404, `there is no project \"wep\" here, did you mean \"web\"?`},
 		{"/api/v1/pause?projekt=web", "", "", 400, `unknown parameter \"projekt\", did you mean \"project\"?`},
 		{request, "reasom=a", "", 400, `unknown field \"reasom\", did you mean \"reason\"?`},
 		{"/api/v1/pause?project=web", "", "", 202, `{"paused":true}`},

@@ -15,6 +15,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/state"
 )
@@ -93,7 +94,8 @@ func (s source) issue(ctx context.Context, name, ref string, lines int) (detail.
 	if missing != nil {
 		return detail.Issue{}, missing
 	}
-	return detail.Issue{}, reconcile.NewError("issue_not_found", "no project here has an issue "+ref, "")
+	return detail.Issue{}, reconcile.NewError("issue_not_found", "no project here has an issue "+ref,
+		"the page / and GET /api/v1/state list the issues")
 }
 
 // target is the project of a request: the project that the address names, the server's only
@@ -139,10 +141,11 @@ func (s source) named(ctx context.Context, name string) ([]view.Named, error) {
 	}
 	i := slices.IndexFunc(all, func(p view.Named) bool { return p.Name == name })
 	if i < 0 {
+		names := text.Map(all, func(p view.Named) string { return p.Name })
 		return nil, reconcile.NewError(
 			"project_not_found",
-			fmt.Sprintf("there is no project %q here", name),
-			"the page / lists the projects",
+			fmt.Sprintf("there is no project %q here%s", name, text.DidYouMean(name, names, "%q")),
+			"the page / and GET /api/v1/state list the projects",
 		)
 	}
 	return all[i : i+1], nil
