@@ -88,7 +88,7 @@ var holdRules = map[string]holdRule{
 			"with `symphony retry --fresh ISSUE`, or do the work yourself",
 	},
 	HoldNeedsHelp: {
-		ends:          "a comment on it sends it back to an agent; so does moving it to an active state",
+		ends:          "symphony send-back ISSUE TEXT answers its agent; so does a comment on it, or moving it to an active state",
 		staysInactive: true,
 		staysThere:    true,
 		moveEnds:      true,

@@ -36,7 +36,7 @@ func commandGroups(w *term.Env) []commandGroup {
 		}},
 		{"Work with issues", []*cli.Command{
 			issuesCommand(w), runCommand(w), waitCommand(w), promptCommand(w), diffCommand(w),
-			openCommand(w), tellCommand(w), stopCommand(w), holdCommand(w), retryCommand(w),
+			openCommand(w), tellCommand(w), sendBackCommand(w), stopCommand(w), holdCommand(w), retryCommand(w),
 			deliverCommand(w), verifyCommand(w), takeoverCommand(w),
 		}},
 		{"Decide what agents ask for", []*cli.Command{approveCommand(w), denyCommand(w), answerCommand(w)}},
@@ -192,6 +192,7 @@ var synonyms = map[string]string{
 	"poll":      "tick",
 	"queue":     "issues",
 	"reject":    "deny",
+	"reopen":    "send-back",
 	"remove":    "prune",
 	"reply":     "answer",
 	"requeue":   "retry",

@@ -17,7 +17,7 @@ import (
 func TestDocumentedButtons(t *testing.T) {
 	forms := map[string]string{} // the texts of forms by address
 	form := regexp.MustCompile(
-		`(?s)action="(?:\{\{\.(Action|Address) "|/api/v1/)([a-z]+)(?:"\}\})?"[^>]*>(.*?)</form>`,
+		`(?s)action="(?:\{\{\.(Action|Address) "|/api/v1/)([a-z-]+)(?:"\}\})?"[^>]*>(.*?)</form>`,
 	)
 	for _, path := range test.Must(filepath.Glob("internal/show/web/page/*.html")) {
 		for _, m := range form.FindAllStringSubmatch(string(test.Must(os.ReadFile(path))), -1) {

@@ -190,7 +190,7 @@ func TestDocumentedPromises(t *testing.T) {
 // Every command line in the documentation, and in the examples that the help of every command
 // has, is accepted.
 func TestDocumentedCommandLines(t *testing.T) {
-	typed := regexp.MustCompile(`(?m)(?:^|[ /"(])symphony ([a-z]+(?: +[^\n|;&>()]+)?)`)
+	typed := regexp.MustCompile(`(?m)(?:^|[ /"(])symphony ([a-z]+(?:-[a-z]+)*(?: +[^\n|;&>()]+)?)`)
 	for _, c := range newApp(testWorld()).Commands {
 		if !c.Hidden &&
 			!typed.MatchString(between(t, help(t, c.Name)+"\nOPTIONS:", "Example", "\nOPTIONS:")) {

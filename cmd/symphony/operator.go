@@ -11,6 +11,7 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/detail"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/logs"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/render"
@@ -169,7 +170,24 @@ func runIssue(ctx context.Context, w *term.Env, p *wiring.Project, command opera
 	if run.Outcome != reconcile.Succeeded || run.Delivery.Code != "" {
 		return exit.Only(exit.Failed)
 	}
-	return nil
+	return showResult(ctx, w, p, run)
+}
+
+// showResult prints how to go on with what the agent of a run has handed over. If it needs
+// help, the exit code says so.
+func showResult(ctx context.Context, w *term.Env, p *wiring.Project, run reconcile.Run) error {
+	if h := run.Delivery.Handover; h.AsksHelp() {
+		render.Sentences(w, []string{
+			run.Identifier + " needs help: " + text.OneLine(h.Blocked),
+			"symphony send-back " + run.Identifier + " TEXT answers its agent",
+		})
+		return exit.Only(exit.NeedsHelp)
+	}
+	v, err := detail.Read(ctx, p, run.IssueID, detail.Options{Offline: true, Brief: true})
+	if err == nil && v.Review != nil {
+		render.PrintReview(w, *v.Review)
+	}
+	return err
 }
 
 // printPass prints the pass of a command, if a pass took place.
@@ -331,6 +349,26 @@ func tellCommand(w *term.Env) *cli.Command {
 					render.Sentences(w, told.Effect)
 				}
 				return nil
+			},
+		),
+	}
+}
+
+func sendBackCommand(w *term.Env) *cli.Command {
+	return &cli.Command{
+		Name:      "send-back",
+		Usage:     "send an issue that was handed over back to an agent, with your words",
+		UsageText: usageText("send-back", "ISSUE TEXT [WORKFLOW]"),
+		Description: fmt.Sprintf(helpText("send-back",
+			"symphony send-back ABC-7 'The total is still wrong for an empty cart.'",
+			`symphony send-back ABC-7 "$(cat review.md)"`,
+		), reconcile.MaxMessage),
+		Flags: workflowFlags(jsonFlags[pass.ResultJSON](fieldsFlag())...),
+		Action: onProject(
+			w,
+			[]string{"ISSUE", "TEXT"},
+			func(c *cli.Context, p *wiring.Project, args []string) error {
+				return render.Apply(c.Context, w, p, operate.SendBack{Issue: args[0], Text: args[1]})
 			},
 		),
 	}

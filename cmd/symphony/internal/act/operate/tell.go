@@ -103,7 +103,7 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 	case c.IssueStatus(false, false) == reconcile.StatusNeedsHelp:
 		o.result.Effect = []string{
 			"stored: the next run of " + name + " gets it",
-			name + " needs help, and is in the state " + c.Issue.State + ": a move to an active state starts that run",
+			name + " needs help: symphony send-back " + name + " TEXT, or a move to an active state, starts that run",
 		}
 	case c.Status == reconcile.Held:
 		o.result.Effect = []string{

@@ -50,6 +50,9 @@ type Issue struct {
 	WaitsFor *reconcile.Waits `json:"pull_request_waits_for"`
 	// LookErrors are why the last look at it failed.
 	LookErrors []state.LookError `json:"pull_request_errors"`
+	// Review is how to look at the result, to take it, and to send it back; null if the agent
+	// has not handed it over.
+	Review *Review `json:"review"`
 	// Links are the pages that the agents named in the runs listed here, such as pull
 	// requests.
 	Links     []reconcile.Link `json:"links"`
@@ -230,6 +233,7 @@ func Read(ctx context.Context, p *wiring.Project, ref string, o Options) (v Issu
 	}
 	plan, err := r.forecast(ctx)
 	r.explain(ctx, &v, plan)
+	v.Review = r.review(v)
 	return v, err
 }
 

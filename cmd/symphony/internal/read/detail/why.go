@@ -208,6 +208,9 @@ func (r *issueReader) explainRelease(v *Issue, f forecast) {
 		v.Why.Message += "; its state is now " + state
 	}
 	v.Next.Message = "nothing to do"
+	if release.InReview {
+		v.Next.Message = "it waits for your review: take the result, or send it back"
+	}
 	if v.WaitsFor != nil {
 		v.Next.Message = "passes watch its pull request, and bring the issue back if that needs work"
 	}

@@ -32,6 +32,26 @@ func Issue(w *term.Env, v detail.Issue) {
 	printLog(w, v)
 	printRuns(w, v)
 	printPlaces(w, v)
+	if v.Review != nil {
+		PrintReview(w, *v.Review)
+	}
+}
+
+// PrintReview prints how to look at a result, to take it, and to send it back.
+func PrintReview(w *term.Env, r detail.Review) {
+	if !w.Piped() {
+		fmt.Fprintln(w.Stdout, w.Bold("REVIEW"))
+	}
+	printField(w, "result", r.Result)
+	for i, command := range r.Look {
+		name := "look"
+		if i > 0 {
+			name = more(w, name)
+		}
+		printField(w, name, command)
+	}
+	printField(w, "take", r.Steps())
+	printField(w, "send back", r.SendBack)
 }
 
 // statusWords are the words for statuses and, before them, for codes of the reason that are

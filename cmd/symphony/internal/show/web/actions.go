@@ -47,6 +47,7 @@ func (s actions) routes() []route {
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
 		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
 		{"POST", "/api/v1/{identifier}/verify", needActing, s.command(aboutIssue(reconcile.VerbVerify))},
+		{"POST", "/api/v1/{identifier}/send-back", needActing, s.command(aboutIssue(operate.VerbSendBack))},
 		{"POST", "/api/v1/{identifier}/tell", needActing, s.command(aboutIssue(operate.VerbTell))},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
 		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},

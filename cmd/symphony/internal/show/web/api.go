@@ -152,6 +152,7 @@ func statusCode(e *reconcile.Error) int {
 		"nothing_to_deliver",
 		"not_started",
 		"no_agent",
+		"not_sent_back",
 		"too_many_messages":
 		return http.StatusConflict
 	case "snapshot_timeout", "snapshot_unavailable", "no_state", "busy", "too_many_streams":

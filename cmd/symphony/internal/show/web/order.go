@@ -82,6 +82,8 @@ func (o order) command() operate.Command {
 		return operate.Decision{Request: o.ref, Decision: o.decision}
 	case operate.VerbTell:
 		return operate.Message{Issue: o.ref, Text: o.text}
+	case operate.VerbSendBack:
+		return operate.SendBack{Issue: o.ref, Text: o.text}
 	case reconcile.VerbStop:
 		return operate.Stop{Issue: o.ref, NoWait: true}
 	case reconcile.VerbDeliver, reconcile.VerbVerify:

@@ -160,9 +160,16 @@ func (i IssueForm) Can(verb string) bool {
 	return false
 }
 
-// Tells reports whether a message reaches an agent: the present or a later run's.
+// SendsBack reports whether the issue can be sent back to an agent: it was handed over.
+func (i IssueForm) SendsBack() bool {
+	return i.Status == reconcile.StatusHandedOver || i.Status == reconcile.StatusNeedsHelp
+}
+
+// Tells reports whether a message reaches an agent: the present or a later run's. An issue
+// that needs help is sent back instead.
 func (i IssueForm) Tells() bool {
-	over := []view.Status{reconcile.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
+	over := []view.Status{
+		reconcile.StatusNeedsHelp, reconcile.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
 	return !slices.Contains(over, i.Status)
 }
 

@@ -82,7 +82,7 @@ var verdicts = map[view.Status]headline{
 	reconcile.StatusNeedsHelp:   {"warn", "alert", "Needs you: its agent can't go on without you"},
 	reconcile.StatusHeld:        {"warn", "alert", "Needs you: it is held"},
 	reconcile.StatusUndelivered: {"bad", "alert", "Needs you: its work could not be delivered"},
-	reconcile.StatusHandedOver:  {"good", "check", "Handed over: nothing left to do here"},
+	reconcile.StatusHandedOver:  {"good", "check", "Handed over: it waits for your review"},
 	detail.StatusReleased:       {"info", "info", "Released: symphony no longer works on it"},
 	detail.StatusUnknown:        {"info", "info", "Not claimed: symphony does not work on it"},
 	detail.StatusReady:          {"info", "clock", "Ready: a pass starts it"},
@@ -92,6 +92,9 @@ var verdicts = map[view.Status]headline{
 func (i Issue) Verdict() headline {
 	if i.Status == reconcile.StatusHandedOver && i.WaitsFor != nil {
 		return headline{"info", "clock", "In review: its pull request is watched"}
+	}
+	if i.Status == reconcile.StatusHandedOver && (i.Released == nil || !i.Released.InReview) {
+		return headline{"good", "check", "Handed over: nothing left to do here"}
 	}
 	if known, ok := verdicts[i.Status]; ok {
 		return known

@@ -1,0 +1,88 @@
+package detail
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/workflow"
+)
+
+// Review is how a person goes on with the result of an agent: looks at it, takes it, or sends
+// it back.
+type Review struct {
+	// Result is where the result is: the address of the pull request, the branch or the
+	// workspace.
+	Result   string   `json:"result"`
+	Look     []string `json:"look"`      // commands that show it
+	Take     []string `json:"take"`      // steps that take it over
+	SendBack string   `json:"send_back"` // the command that sends it back to an agent
+}
+
+// review returns how to go on with the result of the issue; nil if its agent has not handed it
+// over.
+func (r *issueReader) review(v Issue) *Review {
+	if r.Config == nil || !r.handsOver(v) {
+		return nil
+	}
+	out := &Review{
+		Look:     []string{},
+		SendBack: "symphony send-back " + r.identifier + ` "what is to be changed"`,
+	}
+	workspace := text.First(r.runs, func(run reconcile.Run) bool { return run.WorkspacePath != "" })
+	pull := v.Address(true)
+	d := v.Delivered
+	switch {
+	case pull != "":
+		out.Result = pull
+		out.Look = []string{"symphony open " + r.identifier + " --pr"}
+		out.Take = []string{"merge the pull request"}
+	case d != nil:
+		repository := workflow.WithoutPassword(d.URL)
+		out.Result = "branch " + d.Branch + " of " + repository
+		out.Look = []string{
+			fmt.Sprintf("git fetch %s %s", text.ShellQuote(repository), text.ShellQuote(d.Branch)),
+			"git log -p ..FETCH_HEAD",
+		}
+		out.Take = []string{"git merge FETCH_HEAD", "push it"}
+	case workspace.ID != "":
+		out.Result = "workspace " + workspace.WorkspaceWhere()
+		out.Take = []string{"copy or push it from there"}
+	default:
+		return nil
+	}
+	if workspace.ID != "" && (v.Workspace == nil || v.Workspace.Exists && v.Workspace.Git != nil) {
+		out.Look = slices.Insert(out.Look, 0, "symphony diff "+r.identifier)
+	}
+	out.Take = append(out.Take, r.closing(v, pull != "")...)
+	return out
+}
+
+// handsOver reports whether the agent has handed the issue over, also if no pass has released
+// it since.
+func (r *issueReader) handsOver(v Issue) bool {
+	if v.Status == reconcile.StatusHandedOver {
+		return true
+	}
+	last := r.lastOfAgent()
+	return last.Outcome == reconcile.Succeeded && last.MovedTo != "" && !last.Settled &&
+		!r.Config.Policy.Active(last.MovedTo) && !last.Delivery.Handover.AsksHelp()
+}
+
+// closing is the last step of taking a result, which closes its issue; none if it is closed.
+func (r *issueReader) closing(v Issue, hasPull bool) []string {
+	terminal := r.Config.Policy.TerminalStates
+	state := text.OrEmpty(v.Issue.State)
+	if len(terminal) == 0 || r.Config.Policy.Terminal(state) {
+		return nil
+	}
+	if hasPull && v.WaitsFor != nil && r.Config.Feedback.MergedState != "" {
+		return []string{"a pass then moves the issue to " + r.Config.Feedback.MergedState}
+	}
+	return []string{"move the issue to " + terminal[0]}
+}
+
+// Steps are the steps of taking the result, in a sentence.
+func (r Review) Steps() string { return strings.Join(r.Take, ", then ") }
