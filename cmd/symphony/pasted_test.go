@@ -48,6 +48,8 @@ var shellBlocks = map[string]string{
 	// docs/review.md
 	"git log --stat main..symphony/ABC-7":     "all/tutorial",
 	"git worktree add ../look symphony/ABC-7": "all/tutorial",
+	"symphony send-back ABC-7 ":               "all/tutorial",
+	"symphony send-back 2 ":                   "all/tutorial",
 	"git switch main":                         "all/tutorial",
 
 	// docs/api.md: its lines that begin with curl
