@@ -258,17 +258,17 @@ func (t *tick) wantCandidates(claims []Claim) bool {
 	if t.snapshot.DispatchOff || t.snapshot.TrackerLow {
 		return false
 	}
-	running := 0
+	var taken SlotUse
 	for _, c := range claims {
 		switch {
 		case c.delivering():
 		case c.Status == Running:
-			running++
+			taken = taken.plus(t.snapshot.useOf(c.RunID))
 		case c.Status == Waiting && !c.DueAt.After(t.snapshot.Now):
 			return true
 		}
 	}
-	return running < t.Policy.MaxConcurrent || t.snapshot.AtOnce
+	return !t.Policy.SlotsFull(taken, t.Policy.MaxConcurrent) || t.snapshot.AtOnce
 }
 
 // limited reports whether the tracker's last rate limit still lasts. A pass that starts an

@@ -19,8 +19,9 @@ type contender struct {
 // dispatch counts the slots of a plan.
 type dispatch struct {
 	*planner
-	taken   int
-	byState map[string]int
+	taken   SlotUse
+	byState map[string]SlotUse
+	started int
 	onHost  map[string]int           // the agents of each host
 	noHost  *Obstacle                // why no host can take a run; nil if that is not known
 	lost    map[string]time.Duration // of LostHosts
@@ -43,7 +44,6 @@ func (p *planner) dispatch() {
 	}
 	d := p.newDispatch()
 	queued := 0
-	began := d.taken
 	obstacle := cmp.Or(d.obstacle, d.block, d.budget)
 	for _, c := range d.contenders() {
 		reason, subject, message := d.refuse(c)
@@ -81,7 +81,7 @@ func (p *planner) dispatch() {
 			}
 		}
 	}
-	if d.taken == began {
+	if d.started == 0 {
 		p.plan.Obstacle = obstacle
 	}
 	if p.s.Tracker.Fetched {
@@ -95,18 +95,18 @@ func (p *planner) dispatch() {
 func (p *planner) newDispatch() *dispatch {
 	d := &dispatch{
 		planner:  p,
-		byState:  map[string]int{},
+		byState:  map[string]SlotUse{},
 		obstacle: p.s.obstacle(),
 		budget:   p.s.budget(),
 	}
 	for _, c := range p.claims {
 		if c.Status == Running && !c.delivering() {
-			d.take(c.Issue.State)
+			d.take(c.Issue.State, p.s.useOf(c.RunID))
 		}
 	}
 	for _, r := range p.s.Runs {
 		if r.Kind == AgentRun && p.runs[r.ID] == nil && len(p.s.Liveness[r.ID].Left) > 0 {
-			d.take(r.Issue.State)
+			d.take(r.Issue.State, SlotUse{Working: 1})
 		}
 	}
 	d.surveyHosts()
@@ -150,9 +150,11 @@ func (p *planner) dispatchBlocks() []*Block {
 	)
 }
 
-func (d *dispatch) take(state string) {
-	d.taken++
-	d.byState[NormalizeState(state)]++
+// take counts an agent that works on an issue in a state.
+func (d *dispatch) take(state string, use SlotUse) {
+	name := NormalizeState(state)
+	d.taken = d.taken.plus(use)
+	d.byState[name] = d.byState[name].plus(use)
 }
 
 // contenders lists due retries and unclaimed candidates in dispatch order. A due retry whose
@@ -359,10 +361,10 @@ func (d *dispatch) refuse(c contender) (reason, subject, message string) {
 		return d.block.Reason, "", d.block.Message
 	case d.budget != nil && !s.isWanted(c):
 		return d.budget.Reason, "", d.budget.Message
-	case !anySlot && d.taken >= pol.MaxConcurrent:
-		return SkipNoSlot, "", takenText(pol.MaxConcurrent, "")
-	case !anySlot && limited && d.byState[state] >= limit:
-		return SkipNoSlotInState, "", takenText(limit, " for "+issue.State)
+	case !anySlot && pol.SlotsFull(d.taken, pol.MaxConcurrent):
+		return SkipNoSlot, "", pol.SlotsText(d.taken, pol.MaxConcurrent, "")
+	case !anySlot && limited && pol.SlotsFull(d.byState[state], limit):
+		return SkipNoSlotInState, "", pol.SlotsText(d.byState[state], limit, " for "+issue.State)
 	case account.Slots != nil && account.Slots.Free <= 0:
 		return SkipNoSlot, "", MaxAgentsVar + ": " + takenText(account.Slots.Max, " of "+account.Home)
 	}
@@ -380,17 +382,6 @@ func (s *Snapshot) begins(c contender) bool {
 		!slices.ContainsFunc(s.Workspaces, func(w Workspace) bool {
 			return w.IssueID == c.issue.ID && w.Project == s.Policy.Project
 		})
-}
-
-// takenText is the sentence for slots of this kind that are all taken.
-func takenText(slots int, kind string) string {
-	switch slots {
-	case 1:
-		return "the only slot" + kind + " is taken"
-	case 2:
-		return "both slots" + kind + " are taken"
-	}
-	return fmt.Sprintf("all %d slots%s are taken", slots, kind)
 }
 
 // blockers names the open blockers of an issue that waits to be begun. In other states
@@ -516,7 +507,8 @@ func (s *Snapshot) newRun(claim Claim, host string) *Run {
 // occupy takes the slots of the contender's run. If the run tests whether a block is over, the
 // block stops the next contenders.
 func (d *dispatch) occupy(c contender, host string) {
-	d.take(c.issue.State)
+	d.take(c.issue.State, SlotUse{Working: 1})
+	d.started++
 	d.onHost[host]++
 	if slots := d.s.Account.Slots; slots != nil {
 		d.s.Account.Slots = &Slots{Free: slots.Free - 1, Taken: slots.Taken + 1, Max: slots.Max}

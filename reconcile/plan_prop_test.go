@@ -92,12 +92,12 @@ func checkDispatches(s Snapshot, p *planner, fail func(string, ...any)) {
 			runs[a.IssueID] = true
 			state := NormalizeState(a.Change.Insert.Issue.State)
 			limit, limited := s.Policy.MaxByState[state]
-			if !s.AtOnce && (used.taken > s.Policy.MaxConcurrent || limited && used.byState[state] > limit) {
+			if !s.AtOnce && (used.taken.Working > s.Policy.MaxConcurrent || limited && used.byState[state].Working > limit) {
 				fail(
 					"%d of %d slots, %d of %d in %s",
-					used.taken,
+					used.taken.Working,
 					s.Policy.MaxConcurrent,
-					used.byState[state],
+					used.byState[state].Working,
 					limit,
 					state,
 				)

@@ -47,6 +47,7 @@ type State struct {
 	Claims   []Claim
 	Runs     []Run // unsettled
 	Commands []Command
+	Asking   []string // the ids of the runs whose agents wait for a person's answer
 	Paused   bool
 	// faults of the machine, nil if there is none
 	AgentBlock, TrackerBlock, MachineBlock *Block
@@ -185,7 +186,9 @@ type Policy struct {
 	RequiredLabels []string
 	Assignee       string // an email, an id, "me", or empty for any issue
 
-	MaxConcurrent   int
+	MaxConcurrent int
+	// LendsSlots: an agent that waits for a person's answer gives its slot to another.
+	LendsSlots      bool
 	MaxByState      map[string]int // by normalised state
 	MaxRetryBackoff time.Duration
 

@@ -148,6 +148,7 @@ type Agent struct {
 	TrustRepository        bool
 	KeepGitConfig          bool
 	ResumeThread           bool
+	WaitingTakesSlot       bool // an agent that waits for a person's answer keeps its slot
 	ByLabel                []LabelRow
 	Prices                 reconcile.Prices
 	budget                 string // as written

@@ -446,6 +446,9 @@ func agentKeys(c *Config) []Key {
 		).atLeast(1),
 		key("agent.max_concurrent_agents_by_state", typeStateMap, "{}", &c.Policy.MaxByState,
 			"limit of runs at the same time for issues in a state"),
+		key("agent.waiting_takes_slot", typeBool, "true", &c.Agent.WaitingTakesSlot,
+			"false: an agent that waits for a person's answer gives its slot to another; there are never more agents "+
+				"than twice agent.max_concurrent_agents"),
 		key("agent.max_turns", typeInteger, "20", &c.Agent.MaxTurns, "limit of turns in a run").atLeast(1),
 		key(
 			"agent.max_retry_backoff_ms",

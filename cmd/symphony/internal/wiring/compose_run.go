@@ -35,6 +35,7 @@ func Policy(cfg *workflow.Config) reconcile.Policy {
 		p.StopGrace += cfg.Hooks.Timeout
 	}
 	p.Deliver = cfg.Repository.Delivers()
+	p.LendsSlots = !cfg.Agent.WaitingTakesSlot
 	return p
 }
 

@@ -146,6 +146,21 @@ func (f *Facts) Obstacle() string {
 	return ""
 }
 
+// noSlot says that all slots of the project are taken, if agents that wait for a person's answer
+// are the cause; otherwise empty. While all are taken, passes look for no candidates, so that
+// their words about the queue are older.
+func (f *Facts) noSlot() string {
+	if f.Config == nil {
+		return ""
+	}
+	policy := wiring.Policy(f.Config)
+	use := f.Recorded.SlotUse()
+	if use.Asking == 0 || !policy.SlotsFull(use, policy.MaxConcurrent) {
+		return ""
+	}
+	return policy.SlotsText(use, policy.MaxConcurrent, "")
+}
+
 func (f *Facts) wants(issueID string) bool {
 	return len(f.Only) == 0 || slices.Contains(f.Only, issueID)
 }

@@ -79,6 +79,8 @@ type Overview struct {
 	skips  []reconcile.Skip
 	// obstacle keeps every issue from starting: see Facts.Obstacle.
 	obstacle string
+	// noSlot is why no slot is free, if agents that wait for a person are the cause.
+	noSlot string
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave
 	// them.
 	Issues []string `json:"-"`
@@ -87,6 +89,15 @@ type Overview struct {
 // LastScheduled is when the last pass of a schedule began; nil if there was none. Passes of
 // workers and operators may have run since.
 func (v Overview) LastScheduled() *time.Time { return text.OrNull(v.scheduledAt) }
+
+// NoSlot is why the issues in the queue wait for a slot, if agents that wait for a person's
+// answer are the cause; otherwise empty.
+func (v Overview) NoSlot() string {
+	if v.Counts.Queued == 0 {
+		return ""
+	}
+	return v.noSlot
+}
 
 // SkippedRow is a candidate that the last pass that fetched candidates did not start.
 type SkippedRow struct {

@@ -69,6 +69,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		Demo:         f.demo,
 		scheduledAt:  f.rhythm.Last.StartedAt,
 		obstacle:     f.Obstacle(),
+		noSlot:       f.noSlot(),
 	}
 	if f.Config != nil {
 		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
@@ -226,6 +227,9 @@ func (v *Overview) addSkips(ctx context.Context, f *Facts, o Options) error {
 			continue
 		}
 		s.Place = v.places[s.IssueID]
+		if s.Reason == reconcile.SkipNoSlot {
+			s.Message = cmp.Or(v.noSlot, s.Message)
+		}
 		rows = append(rows, SkippedRow{f.Name, s})
 		if s.Reason != reconcile.SkipUnsavedWork { // Kept lists it
 			v.skips = append(v.skips, s.Skip)

@@ -293,6 +293,7 @@ func (v Overview) skippedRow(r SkippedRow) Row {
 // addQueue adds its place in the queue to the row of an issue without a slot. While nothing
 // starts, that is the reason, and no queue.
 func (v Overview) addQueue(row *Row, place int) {
+	row.Text = cmp.Or(v.noSlot, row.Text)
 	switch {
 	case v.obstacle != "":
 		row.Text = v.obstacle

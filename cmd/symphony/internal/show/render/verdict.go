@@ -100,6 +100,15 @@ func activityText(all []view.Overview) string {
 	if goingOn := n.GoingOn(); goingOn != "" {
 		parts = append(parts, goingOn)
 	}
+	for _, v := range all {
+		cause := v.NoSlot()
+		if cause != "" && len(all) > 1 {
+			cause = v.Project.Name + ": " + cause
+		}
+		if cause != "" {
+			parts = append(parts, cause)
+		}
+	}
 	line := strings.Join(parts, ", ")
 	if idle && candidates > 0 && all[0].Skipped == nil {
 		line += " (symphony ps --all shows why)"

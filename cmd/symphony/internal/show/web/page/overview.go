@@ -392,6 +392,11 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	if goingOn := joined.Counts.GoingOn(); goingOn != "" {
 		goes = append(goes, goingOn)
 	}
+	for _, v := range all {
+		if cause := v.NoSlot(); cause != "" {
+			goes = append(goes, cause)
+		}
+	}
 	if reviews := view.ReviewsText(all); reviews != "" {
 		goes = append(goes, reviews)
 	}
