@@ -2,9 +2,11 @@ package detail
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
@@ -39,6 +41,11 @@ func (r *issueReader) review(v Issue) *Review {
 		out.Result = pull
 		out.Look = []string{"symphony open " + r.identifier + " --pr"}
 		out.Take = []string{"merge the pull request"}
+	case d != nil && paths.Inside(d.URL, filepath.Dir(r.Project.Path)):
+		// The repository around WORKFLOW.md has the branch already.
+		out.Result = "branch " + d.Branch + " of " + d.URL
+		out.Look = []string{"git log -p .." + text.ShellQuote(d.Branch)}
+		out.Take = []string{"git merge " + text.ShellQuote(d.Branch)}
 	case d != nil:
 		repository := workflow.WithoutPassword(d.URL)
 		out.Result = "branch " + d.Branch + " of " + repository
