@@ -384,24 +384,32 @@ func (s *Snapshot) begins(c contender) bool {
 		})
 }
 
-// blockers names the open blockers of an issue that waits to be begun. In other states
-// blockers do not count.
+// blockers names the open blockers of an issue.
 func (s *Snapshot) blockers(issue Issue) (names string, blocked bool) {
-	if !slices.Contains(s.Policy.WaitingStates, NormalizeState(issue.State)) {
-		return "", false
+	var list []string
+	for _, b := range s.openBlockers(issue) {
+		unnamed := "an unnamed blocker"
+		unknown := ""
+		if b.State == nil {
+			unknown = ", which the tracker does not know"
+		}
+		list = append(list, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
 	}
-	var open []string
+	return strings.Join(list, ", "), len(list) > 0
+}
+
+// openBlockers returns the open blockers of an issue that waits to be begun. In other states
+// blockers do not count.
+func (s *Snapshot) openBlockers(issue Issue) (open []BlockerRef) {
+	if !slices.Contains(s.Policy.WaitingStates, NormalizeState(issue.State)) {
+		return nil
+	}
 	for _, b := range issue.BlockedBy {
 		if b.State == nil || !s.Policy.Terminal(*b.State) {
-			unnamed := "an unnamed blocker"
-			unknown := ""
-			if b.State == nil {
-				unknown = ", which the tracker does not know"
-			}
-			open = append(open, *cmp.Or(b.Identifier, b.ID, &unnamed)+unknown)
+			open = append(open, b)
 		}
 	}
-	return strings.Join(open, ", "), len(open) > 0
+	return open
 }
 
 // circleLimit is how many issues a circle of blockers may have to be recognized.
@@ -419,17 +427,17 @@ func (d *dispatch) waitsForItself(issue Issue) bool {
 	seen := map[string]bool{}
 	next := []Issue{issue}
 	for len(next) > 0 && len(seen) < circleLimit {
-		blockers := next[0].BlockedBy
+		waiting := next[0]
 		next = next[1:]
-		for _, b := range blockers {
-			switch {
-			case b.ID == nil || seen[*b.ID] || b.State != nil && d.s.Policy.Terminal(*b.State):
-			case *b.ID == issue.ID:
-				return true
-			default:
-				seen[*b.ID] = true
-				next = append(next, d.candidates[*b.ID])
+		for _, b := range d.s.openBlockers(waiting) {
+			if b.ID == nil || seen[*b.ID] {
+				continue
 			}
+			if *b.ID == issue.ID {
+				return true
+			}
+			seen[*b.ID] = true
+			next = append(next, d.candidates[*b.ID])
 		}
 	}
 	return false

@@ -146,6 +146,20 @@ func TestCircleOfBlockers(t *testing.T) {
 	}
 }
 
+// An issue does not wait for itself if its blocker has begun: blockers count only before.
+func TestNoCircleWithBegunIssue(t *testing.T) {
+	blockedBy := func(id, state string) func(*Issue) {
+		return func(i *Issue) {
+			i.BlockedBy = []BlockerRef{{ID: &id, Identifier: &id, State: &state}}
+		}
+	}
+	waits := issueNo(1, inState("Todo"), blockedBy("id-2", "In Progress"))
+	begun := issueNo(2, inState("In Progress"), blockedBy("id-1", "Todo"))
+	for _, skip := range Compute(newScene().candidates(waits, begun).Snapshot).Skips {
+		equal(t, skip.Identifier, skip.Subject, "id-2")
+	}
+}
+
 // A due retry of a blocked issue is not started: its claim is released, and the issue is a
 // candidate again.
 func TestRetryOfBlockedIssue(t *testing.T) {

@@ -87,10 +87,17 @@ func (r *Report) read(t tx, now time.Time) error {
 	return nil
 }
 
-// recordedSince returns from when on all runs of a period are recorded. Pruning is not
-// recorded, but it never deletes runs younger than keepFor, nor runs of issues with fewer than
-// keepRuns.
+// recordedSince returns from when on all runs of a period are recorded. ForgetIssue records the
+// end of the runs that it deletes. What else is deleted with time is not recorded, but is older
+// than keepFor, and of an issue with at least keepRuns runs.
 func recordedSince(t tx, since, now time.Time) (time.Time, error) {
+	forgotten, err := forgottenUntil(t)
+	if err != nil {
+		return since, err
+	}
+	if forgotten.After(since) {
+		since = forgotten
+	}
 	kept := now.Add(-keepFor)
 	if !kept.After(since) {
 		return since, nil

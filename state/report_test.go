@@ -399,3 +399,16 @@ func TestMissedPasses(t *testing.T) {
 		})
 	}
 }
+
+// A report says from when on it is complete if prune deleted runs of its period.
+func TestReportAfterForgetIssue(t *testing.T) {
+	db := newState(t)
+	c := claim(t, db, 1)
+	ended := epoch.AddDate(0, 0, 10).Truncate(time.Millisecond)
+	until := epoch.AddDate(0, 0, 20)
+	ranFor(t, db, c, 1, ended, "m", reconcile.Succeeded)
+	test.OK(t, db.Store.Commit(ctx, until, reconcile.Change{Claim: &c, Delete: true}))
+	test.Equal(t, "before", reported(t, db, epoch, until).RunsSince, epoch)
+	test.Must(db.Operator.ForgetIssue(ctx, c.IssueID))
+	test.Equal(t, "after", reported(t, db, epoch, until).RunsSince.UTC(), ended.UTC())
+}

@@ -223,8 +223,11 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 	for {
 		conn, dialErr := new(net.Dialer).DialContext(ctx, "unix", p.socket())
 		status, statusErr := p.Status()
+		if dialErr == nil && statusErr != nil {
+			return errors.Join(statusErr, conn.Close())
+		}
 		if dialErr == nil {
-			err := errors.Join(statusErr, isDaemon(conn, status))
+			err := checkPeer(conn, status)
 			if err != nil {
 				return errors.Join(err, conn.Close())
 			}
@@ -245,10 +248,10 @@ func Connect(ctx context.Context, p Place, incarnation int64, in io.Reader, out 
 	}
 }
 
-// isDaemon returns an error if the process at the other end of a socket is not the daemon: a
+// checkPeer returns an error if the process at the other end of a socket is not the daemon: a
 // program that can write where the socket is could take its place, and would be told the
 // secret of the run.
-func isDaemon(conn net.Conn, s Status) error {
+func checkPeer(conn net.Conn, s Status) error {
 	pid, err := proc.PeerPID(conn)
 	if err != nil {
 		return err

@@ -174,13 +174,16 @@ func ReadUntil(r *bufio.Reader, want string) (before []string, err error) {
 
 // Said returns the error that symphony printed there on stderr or, without such a line, the
 // last line, which the engine's program printed.
-func Said(stderr *text.Tail) (line string) {
+func Said(stderr *text.Tail) string {
 	end, _ := stderr.Text()
-	for line = range strings.Lines(strings.TrimSpace(string(end))) {
-		if rest, printed := strings.CutPrefix(line, "symphony: "); printed {
-			line = rest
+	said := ""
+	for line := range strings.Lines(strings.TrimSpace(string(end))) {
+		said = line
+		ours, printed := strings.CutPrefix(line, "symphony: ")
+		if printed {
+			said = ours
 			break
 		}
 	}
-	return text.Visible(text.Within(strings.TrimSpace(line), maxMessage))
+	return text.Visible(text.Within(strings.TrimSpace(said), maxMessage))
 }

@@ -78,8 +78,7 @@ func (c *call) find() {
 	for _, r := range c.repos {
 		former := slices.ContainsFunc(r.former, func(f string) bool { return strings.EqualFold(f, name) })
 		if former && c.repository(name) == nil {
-			_, rest, _ := strings.Cut(c.r.URL.Path, "/"+c.named["repo"])
-			c.redirect(r, rest)
+			c.redirect(r, belowRepository(c.r.URL.Path))
 		}
 		if strings.EqualFold(r.name, name) || fmt.Sprint(r.id) == id {
 			c.repo = r
@@ -104,6 +103,23 @@ func (c *call) find() {
 		_, rest, _ := strings.Cut(c.r.URL.Path, "/issues/"+digits)
 		c.redirect(c.repository(to.Repository), fmt.Sprint("/issues/", to.Number, rest))
 	}
+}
+
+// belowRepository returns the end of a path, below the name or the number of the repository:
+// "/issues" of /repos/acme/web/issues and of /api/v3/repositories/7/issues.
+func belowRepository(path string) string {
+	const nameAfter, numberAfter = "/repos/", "/repositories/"
+	parts := 2 // owner and name
+	_, rest, named := strings.Cut(path, nameAfter)
+	if !named {
+		parts = 1
+		_, rest, _ = strings.Cut(path, numberAfter)
+	}
+	below := strings.Split(rest, "/")[parts:]
+	if len(below) == 0 {
+		return ""
+	}
+	return "/" + strings.Join(below, "/")
 }
 
 func (c *call) redirect(r *repository, path string) {
@@ -170,15 +186,8 @@ func page[T any](c *call, all []T, show func(T) object) answer {
 	number = max(number, 1)
 	if len(all) > number*size {
 		q.Set("page", strconv.Itoa(number+1))
-		// after /repos/OWNER/
-		rest := strings.SplitN(c.r.URL.Path[strings.Index(c.r.URL.Path, "/repo"):], "/", 4)[3]
-		if c.named["id"] == "" {
-			_, rest, _ = strings.Cut(rest, "/")
-		}
-		c.header.Set(
-			"Link",
-			fmt.Sprintf(`<%s/repositories/%d/%s?%s>; rel="next"`, c.base, c.repo.id, rest, q.Encode()),
-		)
+		next := fmt.Sprint(c.base, "/repositories/", c.repo.id, belowRepository(c.r.URL.Path), "?", q.Encode())
+		c.header.Set("Link", "<"+next+`>; rel="next"`)
 	}
 	return ok(text.Map(all[min(len(all), (number-1)*size):min(len(all), number*size)], show))
 }

@@ -87,18 +87,26 @@ func KnowsIssue(ctx context.Context, p *Project, identifier string) (known bool,
 	return known, err
 }
 
-// IssueName returns the identifier of the issue with a web address, and anything else
-// unchanged.
-func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) string {
+// IssueName returns the identifier of the issue that a reference names: for abc-7 or 7 that is
+// ABC-7. A reference to nothing that is known comes back unchanged. Only for a web address the
+// tracker may be asked.
+func IssueName(ctx context.Context, p *Project, db *state.DB, ref string) (string, error) {
+	_, identifier, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if known {
+		return identifier, nil
+	}
 	_, isAddress := text.IssueAddress(ref)
 	if !isAddress {
-		return ref
+		return ref, nil
 	}
-	_, identifier, err := FindIssue(ctx, p, db, ref)
+	_, identifier, err = FindIssue(ctx, p, db, ref)
 	if err != nil {
-		return ref
+		return ref, nil //nolint:nilerr // what looks for it says that it is unknown
 	}
-	return identifier
+	return identifier, nil
 }
 
 // IsNumber reports whether a reference to an issue is the number of its identifier.

@@ -439,13 +439,14 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 	}
 	lost := map[string]bool{}
 	for _, s := range list {
-		if s.section == "remote" && s.sub != "" && (s.name == "url" || s.name == "pushurl") {
-			lost[s.sub] = lost[s.sub] || u.loses(r, s, rewritten(s.value, list))
+		if s.section != "remote" || s.sub == "" || s.name != "url" && s.name != "pushurl" {
+			continue
 		}
+		lost[s.sub] = lost[s.sub] || u.loses(r.tree, s, list)
 	}
 	for name, lost := range lost {
 		if lost && name == "origin" && u.origin != "" {
-			lost = u.loses(r, setting{name: "url", value: u.origin}, nil) // it was moved
+			lost = u.isLost(r.tree, u.origin, true) // it was moved
 		}
 		if !lost {
 			prefixes = append(prefixes, "refs/remotes/"+name+"/", "refs/prefetch/remotes/"+name+"/")
@@ -454,31 +455,55 @@ func (u *unsavedSearch) remotes(ctx context.Context, r *reader) (prefixes []stri
 	return prefixes, nil
 }
 
-// loses reports whether an address of a remote, or any of others that it may stand for, leads
-// to a directory that is deleted, or that does not exist.
-func (u *unsavedSearch) loses(r *reader, address setting, others []string) bool {
-	return slices.ContainsFunc(append(others, address.value), func(path string) bool {
-		path = strings.TrimPrefix(path, "file://")
-		if server, _, _ := strings.Cut(path, "/"); strings.Contains(server, ":") {
-			return false
+// loses reports whether an address of a remote, or one that the configuration puts in its
+// place, leads to a directory that is deleted. An address to fetch from is also lost if nothing
+// exists there; an address to push to is often a word that prevents pushes, such as "no-push".
+func (u *unsavedSearch) loses(tree string, address setting, config []setting) bool {
+	used := rewritten(address.value, "insteadof", config)
+	if len(used) == 0 {
+		used = []string{address.value}
+	}
+	for _, one := range used {
+		if u.isLost(tree, one, address.name == "url") {
+			return true
 		}
-		path = absolute(r.tree, path)
-		real, err := filepath.EvalSymlinks(path)
-		if err != nil { // git adds the suffix, too
-			real, err = filepath.EvalSymlinks(path + ".git")
+	}
+	for _, one := range rewritten(address.value, "pushinsteadof", config) {
+		if u.isLost(tree, one, false) {
+			return true
 		}
-		if err != nil { // a pushurl is often a word that prevents pushes
-			return address.name == "url" && len(others) == 0
-		}
-		return u.deletes(real)
-	})
+	}
+	return false
 }
 
-// rewritten returns the addresses that an address may become by the settings insteadOf and
-// pushInsteadOf in list.
-func rewritten(address string, list []setting) (addresses []string) {
-	for _, s := range list {
-		if rest, ok := strings.CutPrefix(address, s.value); ok && s.section == "url" {
+// isLost reports whether an address leads to a directory of this machine that is deleted, or
+// that does not exist if absent counts as lost. A relative path is meant from tree.
+func (u *unsavedSearch) isLost(tree, address string, absent bool) bool {
+	path := strings.TrimPrefix(address, "file://")
+	server, _, _ := strings.Cut(path, "/")
+	if strings.Contains(server, ":") { // host:path or https://host/path
+		return false
+	}
+	path = absolute(tree, path)
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil { // git adds the suffix, too
+		real, err = filepath.EvalSymlinks(path + ".git")
+	}
+	if err != nil {
+		return absent
+	}
+	return u.deletes(real)
+}
+
+// rewritten returns the addresses that an address may become by the settings insteadOf or
+// pushInsteadOf, whose name is in lower case, in a configuration.
+func rewritten(address, name string, config []setting) (addresses []string) {
+	for _, s := range config {
+		if s.section != "url" || s.name != name {
+			continue
+		}
+		rest, matches := strings.CutPrefix(address, s.value)
+		if matches {
 			addresses = append(addresses, s.sub+rest)
 		}
 	}

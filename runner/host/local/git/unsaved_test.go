@@ -107,6 +107,19 @@ func TestUnsaved(t *testing.T) {
 			git push -q gone HEAD:topic; git reset -q --hard HEAD~; rm -rf ../gone.git`,
 			one,
 		},
+		{
+			"only on a remote that is gone, by another address",
+			`git init -q --bare ../gone.git; git config url."$PWD/../gone.git".insteadOf far:
+			git remote add far far:; commit; git push -q far HEAD:topic
+			git reset -q --hard HEAD~; rm -rf ../gone.git`,
+			one,
+		},
+		{
+			"a remote to which pushes are prevented by another address",
+			`git config url.no-push.pushInsteadOf "$PWD/../remote"; git remote add far "$PWD/../remote"
+			commit; git push -q origin HEAD:topic; git fetch -q far`,
+			"",
+		},
 		{"pushed within the workspace by an address without .git", `git init -q --bare .git/store.git
 			git remote add store "$PWD/.git/store"; commit; git push -q store HEAD:topic`, one},
 		{

@@ -2,11 +2,13 @@ package repository
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -53,16 +55,20 @@ func (c *commands) checkNotCheckedOut(ctx context.Context, branch, then string) 
 	}
 	look := []string{"-C", dir, "config", "--get", "receive.denyCurrentBranch"}
 	setting, _ := c.output(c.command(ctx, c.env, look)) // it fails without such a setting
-	if slices.Contains([]string{"ignore", "warn", "false", "updateinstead"}, strings.ToLower(setting)) {
+	if slices.Contains(allowsPush, strings.ToLower(setting)) {
 		return nil
 	}
 	return reconcile.NewError(
 		host.CodeBranchCheckedOut,
 		fmt.Sprintf("%s is checked out in %s: switch to another branch there; the next pass %s",
 			branch, tree, then),
-		"git -C "+tree+" switch -",
+		"git -C "+text.ShellQuote(tree)+" switch -",
 	)
 }
+
+// allowsPush are the values of receive.denyCurrentBranch with which git accepts a push to a
+// branch that is checked out. A false in any of git's words means ignore.
+var allowsPush = []string{"ignore", "warn", "updateinstead", "false", "no", "off", "0"}
 
 // localDir returns the directory of a remote on this machine, empty for other remotes.
 func (c *commands) localDir() string {
@@ -101,7 +107,7 @@ func (c *commands) checkWhole(ctx context.Context) error {
 	if err != nil || shallow != "true" {
 		return nil //nolint:nilerr // the fetch reports why git can't read it
 	}
-	mend := "git -C " + dir + " fetch --unshallow"
+	mend := "git -C " + text.ShellQuote(dir) + " fetch --unshallow"
 	return reconcile.NewError(host.CodeRepositoryUnavailable,
 		dir+" is a shallow clone, which lacks the beginning of its history: run "+mend, mend)
 }
@@ -110,22 +116,37 @@ func (c *commands) checkWhole(ctx context.Context) error {
 // clone, which lacks files.
 func (c *commands) ofPartialClone(ctx context.Context, err error) error {
 	dir := c.localDir()
-	if dir == "" || err == nil {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	if dir == "" || !ok || known.Code != host.CodeRepositoryUnavailable {
 		return err
 	}
-	names, failed := c.output(c.command(ctx, c.env, []string{
-		"-C", dir, "config", "--name-only", "--get-regexp", `^remote\..*\.promisor$`,
-	}))
-	if failed != nil {
+	promisor := c.promisorOf(ctx, dir)
+	if promisor == "" {
 		return err
 	}
-	first, _, _ := strings.Cut(names, "\n")
-	name := strings.TrimSuffix(strings.TrimPrefix(first, "remote."), ".promisor")
-	mend := "git -C " + dir + " fetch --refetch --no-filter " + name
+	mend := "git -C " + text.ShellQuote(dir) + " fetch --refetch --no-filter " + text.ShellQuote(promisor)
 	return &reconcile.Error{
 		Code:    host.CodeRepositoryUnavailable,
 		Message: dir + " is a partial clone, which lacks files: run " + mend,
 		Hint:    mend,
 		Err:     err,
 	}
+}
+
+// promisorOf returns the name of the remote from which a partial clone fetches what it lacks;
+// empty if the repository in a directory is none.
+func (c *commands) promisorOf(ctx context.Context, dir string) string {
+	list, err := c.output(c.command(ctx, c.env, []string{
+		"-C", dir, "config", "--type=bool", "--get-regexp", `^remote\..*\.promisor$`,
+	}))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(list) { // such as "remote.origin.promisor true"
+		key, isPromisor := strings.CutSuffix(strings.TrimSpace(line), ".promisor true")
+		if isPromisor {
+			return strings.TrimPrefix(key, "remote.")
+		}
+	}
+	return ""
 }

@@ -41,8 +41,12 @@ func TestBranchCantBePushed(t *testing.T) {
 		host.CodeBranchCheckedOut,
 		"work/two is checked out in "+p.dir+"/second tree: ",
 	)
-	p.sh("git -C person config receive.denyCurrentBranch updateInstead")
-	test.OK(t, try("work/two"))
+	e, _ := errors.AsType[*reconcile.Error](try("work/two"))
+	test.Equal(t, "hint", e.Hint, "git -C '"+p.dir+"/second tree' switch -")
+	for _, value := range []string{"updateInstead", "no"} {
+		p.sh("git -C person config receive.denyCurrentBranch " + value)
+		test.OK(t, try("work/two"))
+	}
 	p.sh(
 		"git -C person config --unset receive.denyCurrentBranch; git -C person checkout -q main; git -C " +
 			"person branch -q -D work/one",

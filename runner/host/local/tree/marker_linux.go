@@ -45,12 +45,18 @@ func hasMarker(pid int, entries []string, tree string) (bool, error) {
 func holdsTree(pid int, path string) bool {
 	link := proc.Path(pid, "fd/") + strconv.Itoa(TreeFD)
 	target, err := os.Readlink(link)
-	target, deleted := strings.CutSuffix(target, " (deleted)")
-	if err != nil || target != path {
+	if err != nil {
 		return false
 	}
+	target, deleted := strings.CutSuffix(target, " (deleted)")
+	if target != path {
+		return false
+	}
+	if deleted {
+		return true
+	}
 	named, err := os.Stat(path)
-	if deleted || err != nil {
+	if err != nil { // the file was deleted meanwhile: it can only be the one that was open
 		return true
 	}
 	open, err := os.Stat(link)

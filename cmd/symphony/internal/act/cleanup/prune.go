@@ -108,7 +108,7 @@ func Prune(ctx context.Context, p *wiring.Project, o PruneOptions) (*PruneJSON, 
 	if err != nil {
 		return nil, err
 	}
-	if err := c.missing(found); err != nil {
+	if err := c.refuseUnknown(found); err != nil {
 		return nil, err
 	}
 	if !o.DryRun && o.Discard != nil {
@@ -195,7 +195,10 @@ func (c *pruner) find(ctx context.Context) (*PruneJSON, error) {
 	}
 	defer db.Close()
 	for i, name := range c.options.Issues {
-		c.options.Issues[i] = wiring.IssueName(ctx, c.p, db, name)
+		c.options.Issues[i], err = wiring.IssueName(ctx, c.p, db, name)
+		if err != nil {
+			return nil, err
+		}
 	}
 	rec, err := db.Store.State(ctx)
 	if err != nil {
@@ -377,8 +380,8 @@ func (c *pruner) wants(names ...string) bool {
 	})
 }
 
-// missing returns an error for an issue of the command line of which nothing was found.
-func (c *pruner) missing(f *PruneJSON) error {
+// refuseUnknown returns an error for an issue of the command line of which nothing was found.
+func (c *pruner) refuseUnknown(f *PruneJSON) error {
 	for _, name := range c.options.Issues {
 		if !slices.Contains(f.names, name) {
 			return reconcile.NewError("issue_not_found",

@@ -85,8 +85,15 @@ func restore(ctx context.Context, p *wiring.Project, ref string) (path string, e
 		return "", err
 	}
 	defer db.Close()
-	ref = wiring.IssueName(ctx, p, db, ref)
-	if id, _, known, err := db.Views.FindIssue(ctx, ref); err == nil && known {
+	ref, err = wiring.IssueName(ctx, p, db, ref)
+	if err != nil {
+		return "", err
+	}
+	id, _, known, err := db.Views.FindIssue(ctx, ref)
+	if err != nil {
+		return "", err
+	}
+	if known {
 		if err := wiring.RefuseElsewhere(ctx, db, id, "restore"); err != nil {
 			return "", err
 		}

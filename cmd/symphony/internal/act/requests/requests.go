@@ -220,7 +220,10 @@ func store(
 func Find(
 	ctx context.Context, p *wiring.Project, db *state.DB, ref string, how reconcile.RequestDecision,
 ) (r reconcile.Request, named bool, err error) {
-	ref = wiring.IssueName(ctx, p, db, ref)
+	ref, err = wiring.IssueName(ctx, p, db, ref)
+	if err != nil {
+		return r, false, err
+	}
 	candidates, err := view.OpenRequests(ctx, p, db)
 	if err != nil {
 		return r, false, err

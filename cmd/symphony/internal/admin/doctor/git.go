@@ -141,12 +141,12 @@ git rev-list --objects --missing=print --all | grep -q '^?' && echo files`)
 	case lacks == "history":
 		return fail(
 			"repository_unavailable: "+dir+" is a shallow clone, which lacks the beginning of its history",
-			"git -C "+dir+" fetch --unshallow",
+			"git -C "+text.ShellQuote(dir)+" fetch --unshallow",
 		)
 	case lacks == "files":
 		return fail(
 			"repository_unavailable: "+dir+" is a partial clone, which lacks files",
-			"git -C "+dir+" fetch --refetch --no-filter",
+			"git -C "+text.ShellQuote(dir)+" fetch --refetch --no-filter",
 		)
 	}
 	return nil
