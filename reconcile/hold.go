@@ -210,8 +210,8 @@ func HeldClaim(issue Issue, project, reason, message string, now time.Time) Clai
 	return (&Snapshot{Now: now}).hold(c, reason, message)
 }
 
-// DeliveryClaim returns a new claim for an issue that was handed over, so that the commits in the
-// workspace of its last run are delivered again. It is released after that.
+// DeliveryClaim returns a new claim for an issue that was handed over, so that the commits in
+// the workspace of its last run are delivered again. It is released after that.
 func DeliveryClaim(last Run, project string, now time.Time) Claim {
 	return Claim{
 		IssueID:       last.IssueID,

@@ -13,8 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// triedHints are the hints of errors of runs that name a command or a key, each with the script in
-// which the error happens and the hint is followed afterwards. A hint without a script says why.
+// triedHints are the hints of errors of runs that name a command or a key, each with the
+// script in which the error happens and the hint is followed afterwards. A hint without a
+// script says why.
 var triedHints = []struct{ codes, name, script, untried string }{
 	{"agent_auth", "codex.home", "all/doctor_mistakes", ""},
 	{"agent_policy", "symphony retry --fresh", "script/agent_policy", ""},
@@ -134,8 +135,8 @@ func TestHintsAreTried(t *testing.T) {
 	}
 }
 
-// namesInHint returns the commands of symphony, without the issue, and the keys that a hint names
-// between backquotes.
+// namesInHint returns the commands of symphony, without the issue, and the keys that a hint
+// names between backquotes.
 func namesInHint(hint string) (names []string) {
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(hint, -1) {
 		name := strings.Join(slices.DeleteFunc(
@@ -154,8 +155,8 @@ func namesInHint(hint string) (names []string) {
 	return names
 }
 
-// isTried reports whether a script shows one of the codes, and later runs the command or sets the
-// key. A script that makes the error without naming its code says so in a comment.
+// isTried reports whether a script shows one of the codes, and later runs the command or sets
+// the key. A script that makes the error without naming its code says so in a comment.
 func isTried(t *testing.T, codes, name, script string) bool {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("../../testdata", script+".txtar"))

@@ -161,7 +161,8 @@ func (r *frontMatter) section(prefix string, node *yaml.Node) {
 	}
 }
 
-// instead is the end of a message about an unknown key: what to write instead, if that is known.
+// instead is the end of a message about an unknown key: what to write instead, if that is
+// known.
 func (r *frontMatter) instead(key string) string {
 	if task, known := settings()[key]; known {
 		return "; " + task

@@ -103,9 +103,9 @@ func (t *TailFile) Close() error {
 }
 
 // LastWords returns why an agent ended, as its stderr tells it, "" if that says nothing: the
-// last line that begins with "error:", and the line at the end if that names its cause; without
-// such a line the last one. The lines behind an error are often about --help. Log records do not
-// count, because a healthy agent logs errors too.
+// last line that begins with "error:", and the line at the end if that names its cause;
+// without such a line the last one. The lines behind an error are often about --help. Log
+// records do not count, because a healthy agent logs errors too.
 func LastWords(stderr string) string {
 	colours := regexp.MustCompile("\x1b\\[[0-9;]*[A-Za-z]")
 	logRecord := regexp.MustCompile(`^\d{4}-\d\d-\d\dT\S+\s+(TRACE|DEBUG|INFO|WARN|ERROR)\s`)

@@ -255,8 +255,8 @@ func (s *Session) Initialize(ctx context.Context) (server agent.Server, err erro
 // lastWordsBound is how long an agent that has ended may take to close its stdout.
 const lastWordsBound = time.Second
 
-// awaitLastWords waits until everything that an ended agent wrote to its stdout is read. A write
-// to its stdin may have failed before that.
+// awaitLastWords waits until everything that an ended agent wrote to its stdout is read. A
+// write to its stdin may have failed before that.
 func (s *Session) awaitLastWords(ctx context.Context, err error) {
 	ended, is := errors.AsType[*agent.Error](err)
 	if !is || ended.Code != agent.CodePortExit {

@@ -59,8 +59,8 @@ func Adapter(o Options) (*reconcile.TrackerAdapter, error) {
 	}, nil
 }
 
-// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first, and
-// files that are no issues at the end.
+// Candidates implements reconcile.Tracker: the issues in the given states, the oldest first,
+// and files that are no issues at the end.
 func (t *tracker) Candidates(_ context.Context, states []string) ([]reconcile.Issue, error) {
 	if len(states) == 0 {
 		return []reconcile.Issue{}, nil

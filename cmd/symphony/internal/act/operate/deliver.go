@@ -155,8 +155,9 @@ func (o *operation) startDelivery(ctx context.Context) error {
 	)
 }
 
-// claimAgain claims an issue that was handed over with commits, as long as its workspace exists:
-// its branch may have been deleted, and is then pushed again. It does nothing for other issues.
+// claimAgain claims an issue that was handed over with commits, as long as its workspace
+// exists: its branch may have been deleted, and is then pushed again. It does nothing for
+// other issues.
 func (o *operation) claimAgain(ctx context.Context) error {
 	cfg, err := o.p.ConfigWithoutKey()
 	if err != nil {

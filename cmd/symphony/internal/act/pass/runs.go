@@ -74,8 +74,8 @@ func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Ru
 const settlePatience = 15 * time.Second
 
 // WaitSettled waits until a pass settled a run that has ended, so that the next command sees
-// the decision about its issue. The run's worker starts that pass as it ends; after the death of
-// a worker none may come.
+// the decision about its issue. The run's worker starts that pass as it ends; after the death
+// of a worker none may come.
 func WaitSettled(ctx context.Context, p *wiring.Project, run reconcile.Run) error {
 	if run.Outcome == reconcile.Lost {
 		return nil

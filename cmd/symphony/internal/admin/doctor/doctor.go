@@ -306,8 +306,8 @@ func failWith(err error) (list []finding) {
 	return list
 }
 
-// doctorHints are the next steps for what codex did when doctor started it. There is no run whose
-// logs could be read.
+// doctorHints are the next steps for what codex did when doctor started it. There is no run
+// whose logs could be read.
 var doctorHints = map[agent.Code]string{
 	agent.CodePortExit: "correct codex.command: codex.model and codex.effort choose the model and its effort, " +
 		"and codex's config.toml sets everything else",

@@ -163,8 +163,8 @@ func newPage(w *term.Env, s selected) page {
 	return p
 }
 
-// adviceLines has the advice of rows, once for each status: "held: symphony retry ISSUE ends the
-// hold". A pipe has it in each row.
+// adviceLines has the advice of rows, once for each status: "held: symphony retry ISSUE ends
+// the hold". A pipe has it in each row.
 func adviceLines(w *term.Env, rows []view.Row) (lines []string) {
 	if w.Piped() {
 		return nil
@@ -194,8 +194,8 @@ func linesOf(s string) []string {
 	return strings.Split(strings.TrimSuffix(s, "\n"), "\n")
 }
 
-// fit returns the lines of the page that fit into height lines. The advice gives way first, then
-// the table, from its end.
+// fit returns the lines of the page that fit into height lines. The advice gives way first,
+// then the table, from its end.
 func (p page) fit(height int) []string {
 	if len(p.head)+len(p.body)+len(p.advice)+len(p.foot) > height {
 		p.advice = nil
