@@ -88,7 +88,8 @@ var holdRules = map[string]holdRule{
 			"with `symphony retry --fresh ISSUE`, or do the work yourself",
 	},
 	HoldNeedsHelp: {
-		ends:          "symphony send-back ISSUE TEXT answers its agent; so does a comment on it, or moving it to an active state",
+		ends: "symphony send-back ISSUE TEXT answers its agent; so does a comment on it, " +
+			"or moving it to an active state",
 		staysInactive: true,
 		staysThere:    true,
 		moveEnds:      true,

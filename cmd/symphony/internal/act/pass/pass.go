@@ -413,7 +413,7 @@ func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o O
 	}
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 	reviews, reviewsErr := db.Views.Reviews(ctx)
-	r.Counts.HandedOver = len(reviews)
+	r.HandedOver = len(reviews)
 	return errors.Join(err, reviewsErr)
 }
 

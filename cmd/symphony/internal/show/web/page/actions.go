@@ -169,7 +169,11 @@ func (i IssueForm) SendsBack() bool {
 // that needs help is sent back instead.
 func (i IssueForm) Tells() bool {
 	over := []view.Status{
-		reconcile.StatusNeedsHelp, reconcile.StatusHandedOver, detail.StatusReleased, detail.StatusUnknown}
+		reconcile.StatusNeedsHelp,
+		reconcile.StatusHandedOver,
+		detail.StatusReleased,
+		detail.StatusUnknown,
+	}
 	return !slices.Contains(over, i.Status)
 }
 
