@@ -6,6 +6,7 @@ package view
 
 import (
 	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
@@ -81,6 +82,7 @@ type Overview struct {
 	obstacle string
 	// noSlot is why no slot is free, if agents that wait for a person are the cause.
 	noSlot string
+	slots  int // of the project
 	// Issues are the identifiers or ids that the overview was confined to, as the caller gave
 	// them.
 	Issues []string `json:"-"`
@@ -90,13 +92,17 @@ type Overview struct {
 // workers and operators may have run since.
 func (v Overview) LastScheduled() *time.Time { return text.OrNull(v.scheduledAt) }
 
-// NoSlot is why the issues in the queue wait for a slot, if agents that wait for a person's
-// answer are the cause; otherwise empty.
-func (v Overview) NoSlot() string {
-	if v.Counts.Queued == 0 {
+// SlotsAsking says in a few words that agents which wait for a person's answer keep the issues
+// of the queue from starting, such as "4 of 4 slots wait for your answer"; otherwise empty.
+func (v Overview) SlotsAsking() string {
+	if v.Counts.Queued == 0 || v.noSlot == "" {
 		return ""
 	}
-	return v.noSlot
+	waits := "wait"
+	if v.Counts.NeedsAnswer == 1 {
+		waits = "waits"
+	}
+	return fmt.Sprintf("%d of %d slots %s for your answer", v.Counts.NeedsAnswer, v.slots, waits)
 }
 
 // SkippedRow is a candidate that the last pass that fetched candidates did not start.

@@ -72,6 +72,7 @@ func Read(ctx context.Context, p *wiring.Project, o Options) (Overview, error) {
 		noSlot:       f.noSlot(),
 	}
 	if f.Config != nil {
+		v.slots = f.Config.Policy.MaxConcurrent
 		v.Hosts = Hosts(f.Config.Policy, f.Recorded, f.Now)
 	}
 	v.claims = text.Filter(f.Recorded.Claims, func(c reconcile.Claim) bool { return f.wants(c.IssueID) })

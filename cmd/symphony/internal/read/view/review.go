@@ -1,8 +1,10 @@
 package view
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/symphony-cron/symphony/internal/text"
@@ -69,6 +71,9 @@ func (v *Overview) addReviews(ctx context.Context, f *Facts) error {
 		}
 		v.Reviews = append(v.Reviews, row)
 	}
+	slices.SortStableFunc(v.Reviews, func(a, b ReviewRow) int { // a pass hands over several at once
+		return cmp.Or(a.Since.Compare(b.Since), text.CompareNatural(a.Identifier, b.Identifier))
+	})
 	return nil
 }
 

@@ -101,7 +101,7 @@ func activityText(all []view.Overview) string {
 		parts = append(parts, goingOn)
 	}
 	for _, v := range all {
-		cause := v.NoSlot()
+		cause := v.SlotsAsking()
 		if cause != "" && len(all) > 1 {
 			cause = v.Project.Name + ": " + cause
 		}

@@ -393,7 +393,7 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 		goes = append(goes, goingOn)
 	}
 	for _, v := range all {
-		if cause := v.NoSlot(); cause != "" {
+		if cause := v.SlotsAsking(); cause != "" {
 			goes = append(goes, cause)
 		}
 	}
