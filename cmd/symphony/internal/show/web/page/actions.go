@@ -177,6 +177,18 @@ func (i IssueForm) Tells() bool {
 	return !slices.Contains(over, i.Status)
 }
 
+// Reviews is the command that brings comments on a diff to an agent; empty if none works on the
+// issue, or will.
+func (i IssueForm) Reviews() string {
+	switch {
+	case i.SendsBack():
+		return "send-back"
+	case i.Tells():
+		return "tell"
+	}
+	return ""
+}
+
 // Possible lists the possible commands.
 func (i IssueForm) Possible() []string {
 	return text.Filter([]string{"stop", "retry", "hold", "deliver", "verify"}, i.Can)
