@@ -74,8 +74,12 @@ func (r *issueReader) handsOver(v Issue) bool {
 		return true
 	}
 	last := r.lastOfAgent()
-	return last.Outcome == reconcile.Succeeded && last.MovedTo != "" && !last.Settled &&
-		!r.Config.Policy.Active(last.MovedTo) && !last.Delivery.Handover.AsksHelp()
+	if last.Outcome != reconcile.Succeeded || last.MovedTo == "" || last.Delivery.Handover.AsksHelp() {
+		return false
+	}
+	// A pass settles the run, and releases the issue when the tracker has answered.
+	settling := r.claim != nil && r.claim.Kind == reconcile.Continuation
+	return (!last.Settled || settling) && !r.Config.Policy.Active(last.MovedTo)
 }
 
 // closing is the last step of taking a result, which closes its issue; none if it is closed.
