@@ -73,9 +73,9 @@ func WaitForRun(ctx context.Context, p *wiring.Project, id string) (reconcile.Ru
 // settlePatience is how long WaitSettled waits at most. Another pass may have the lock.
 const settlePatience = 15 * time.Second
 
-// WaitSettled waits until a pass settled a run that has ended, so that the next command sees
-// the decision about its issue. The run's worker starts that pass as it ends; after the death
-// of a worker none may come.
+// WaitSettled waits until a pass settled a run that has ended, and released its issue or decided
+// what follows, so that the next command sees that. The run's worker starts the pass before it
+// ends; after the death of a worker none may come.
 func WaitSettled(ctx context.Context, p *wiring.Project, run reconcile.Run) error {
 	if run.Outcome == reconcile.Lost {
 		return nil
@@ -87,13 +87,23 @@ func WaitSettled(ctx context.Context, p *wiring.Project, run reconcile.Run) erro
 	defer db.Close()
 	for end := proc.Monotonic() + settlePatience; ; {
 		now, err := db.Runs.Find(ctx, run.ID)
-		if err != nil || now.Settled {
+		if err != nil {
 			return err
+		}
+		if now.Settled && !wiring.Alive(p.StateDir, run.ID) && noPassOfWorkers(p.StateDir) {
+			return nil
 		}
 		if proc.Monotonic() > end || !wiring.Sleep(ctx, wiring.WaitStep) {
 			return nil
 		}
 	}
+}
+
+// noPassOfWorkers reports whether no pass runs that a worker has started. It is also true where
+// that is not known.
+func noPassOfWorkers(stateDir string) bool {
+	passes, err := proc.OwnPasses(stateDir)
+	return err != nil || len(passes) == 0
 }
 
 // KeptDB is a database that stays open between the passes of a loop. The zero value holds none
