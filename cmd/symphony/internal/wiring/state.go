@@ -187,7 +187,7 @@ func IsUnlisted(ctx context.Context, db *state.DB) (bool, error) {
 // RegisterProject records a state directory that is not in the default place, so that symphony
 // projects finds it.
 func RegisterProject(ctx context.Context, p *Project, db *state.DB) error {
-	unlisted, err := IsUnlisted(ctx, db)
+	unlisted, err := IsUnlisted(context.WithoutCancel(ctx), db) // after a signal, too
 	if err != nil || unlisted {
 		return err
 	}
