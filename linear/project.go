@@ -83,7 +83,7 @@ func Setup() reconcile.TrackerSetup {
 			}
 			return c.account(ctx)
 		},
-		RefusedKey: service.RefusedKey,
+		RefusedKey: transport.RefusedKey,
 	}
 }
 

@@ -378,25 +378,43 @@ func namesSeveral(c *cli.Context) bool {
 // chosenProjects opens the projects of a command that takes several: every project of the
 // account, the projects of each -w, or the project that openProject finds.
 func chosenProjects(w *term.Env, c *cli.Context, positional string) ([]view.Named, error) {
-	name := c.Command.Name
-	switch {
-	case !namesSeveral(c):
+	if !namesSeveral(c) {
 		p, err := openProject(w, c, positional)
 		if err != nil {
 			return nil, err
 		}
 		return []view.Named{{Project: p, Name: p.Name()}}, nil
-	case c.IsSet(allProjects) && c.String(allProjects) != "all":
-		const message = "%s: --project takes the word all, for every project; -w FILE names another one"
-		return nil, exit.Usage(message, name)
-	case positional != "":
-		return nil, exit.Usage("%s: %q beside several projects: name each workflow with -w", name, positional)
-	case c.IsSet(allProjects) && (c.IsSet("workflow") || c.IsSet("state-dir")):
-		return nil, exit.Usage("%s: --project all is every project: leave out -w and --state-dir", name)
-	case c.IsSet(allProjects):
+	}
+	if c.IsSet(allProjects) {
+		if err := checkAllProjects(c, positional); err != nil {
+			return nil, err
+		}
 		all, err := wiring.AllProjects(w.Environment())
 		return view.Name(c.Context, all), err
 	}
+	if positional != "" {
+		return nil, besideSeveral(c, positional)
+	}
 	list, err := openEach(w, c, workflows(c))
 	return view.Name(c.Context, list), err
+}
+
+// checkAllProjects refuses --project with another word than all, and beside flags and arguments
+// that name a project.
+func checkAllProjects(c *cli.Context, positional string) error {
+	name := c.Command.Name
+	switch {
+	case c.String(allProjects) != "all":
+		const message = "%s: --project takes the word all, for every project; -w FILE names another one"
+		return exit.Usage(message, name)
+	case positional != "":
+		return besideSeveral(c, positional)
+	case c.IsSet("workflow") || c.IsSet("state-dir"):
+		return exit.Usage("%s: --project all is every project: leave out -w and --state-dir", name)
+	}
+	return nil
+}
+
+func besideSeveral(c *cli.Context, positional string) error {
+	return exit.Usage("%s: %q beside several projects: name each workflow with -w", c.Command.Name, positional)
 }

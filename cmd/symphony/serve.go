@@ -233,33 +233,20 @@ func newLoopServer(c *cli.Context, w *term.Env, projects []*wiring.Project) (fun
 	}, nil
 }
 
-// servedProjects opens the projects that the command line names: none for all of the account.
+// servedProjects opens the projects that the command line names. There are none for --project
+// all, because the server finds the projects of the account itself.
 func servedProjects(w *term.Env, c *cli.Context) ([]*wiring.Project, error) {
-	named := c.Args().Slice()
-	open := func(path string) (*wiring.Project, error) { return openProject(w, c, path) }
-	if len(workflows(c)) > 1 {
-		named = append(workflows(c), named...)
-		open = func(path string) (*wiring.Project, error) { return openAt(w, path, "") }
+	if c.IsSet(allProjects) {
+		return nil, checkAllProjects(c, strings.Join(c.Args().Slice(), " "))
 	}
-	switch {
-	case c.IsSet(allProjects):
-		_, err := chosenProjects(w, c, strings.Join(named, " "))
+	projects, err := openProjects(w, c)
+	if err != nil {
 		return nil, err
-	case len(named) > 1 && c.IsSet("state-dir"):
-		return nil, exit.Usage("serve: --state-dir cannot be combined with several workflows")
-	case len(named) == 0:
-		named = []string{""}
 	}
-	var projects []*wiring.Project
-	for _, path := range named {
-		p, err := open(path)
-		if err != nil {
-			return nil, err
-		}
+	for _, p := range projects {
 		if p.SourceErr != nil && !p.HasState() {
 			return nil, p.SourceErr
 		}
-		projects = append(projects, p)
 	}
 	return projects, nil
 }

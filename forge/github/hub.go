@@ -37,10 +37,6 @@ type Options struct {
 // 1970.
 const LimitKey = "forge" + githubapi.LimitSuffix
 
-// lacksRight is the hint with which the shared client reports that the token lacks a right.
-// explain replaces it.
-const lacksRight = "check the token"
-
 var service = transport.Service{
 	Name:          "GitHub",
 	Prefix:        "forge",
@@ -49,7 +45,7 @@ var service = transport.Service{
 	Setting:       "repository.api",
 	Secret:        "GitHub token",
 	Word:          "token",
-	CheckKey:      lacksRight,
+	CheckKey:      "check the token", // explain says which right it lacks
 	CheckEndpoint: "correct it",
 	Strange:       "passes try again",
 	Limited:       "GitHub accepts no more requests of this account",
@@ -124,7 +120,7 @@ func (h hub) explain(err error, right string) error {
 		e.Code = "forge_rate_limited"
 	case e.Status == http.StatusUnauthorized:
 		e.Hint = h.o.Renew
-	case e.Hint == lacksRight:
+	case errors.Is(err, transport.ErrKey):
 		e.Hint = h.lacks(right)
 	case errors.Is(err, reconcile.ErrGone):
 		e.Hint = fmt.Sprintf("it does not exist at %s, or %s", h.Endpoint, h.lacks(right))

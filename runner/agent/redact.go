@@ -62,7 +62,7 @@ func NewExactRedactor(values []string) *Redactor {
 	return r
 }
 
-// Add adds values.
+// Add makes the Redactor, which must not be nil, hide more values.
 func (r *Redactor) Add(values []string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -73,7 +73,7 @@ func (r *Redactor) Add(values []string) {
 	slices.SortFunc(all, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	all = slices.Compact(all)
 	if r.replacer != nil && len(all) == len(r.forms) {
-		return
+		return // nothing is new
 	}
 	pairs := make([]string, 0, 2*len(all))
 	for _, form := range all {

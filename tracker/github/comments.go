@@ -54,8 +54,9 @@ func (c comments) comment(w wireComment) reconcile.Comment {
 	return comment
 }
 
-// read reads the comments that were made after since, the newest first, at most 500. The code
-// of the error is issue_not_found if the issue is not visible.
+// read reads the first 500 comments that were made after since, and returns the newest of them
+// first: GitHub lists the oldest first. The code of the error is issue_not_found if the issue is
+// not visible.
 func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {
@@ -93,7 +94,7 @@ func (c comments) read(ctx context.Context, issueID string, since time.Time) ([]
 	return comments, nil
 }
 
-// post comments on an issue. The text contains a marker of symphony.
+// post comments on an issue. body must contain a marker of symphony.
 func (c comments) post(ctx context.Context, issueID, body string) (reconcile.Comment, error) {
 	path, err := c.issuePath(issueID)
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/symphony-cron/symphony/internal/adapter/transport"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -66,7 +67,7 @@ func (c *Client) Move(ctx context.Context, issueID, state string) error {
 		// The issue was there: GitHub hides objects that the token may not change.
 		if e, ok := errors.AsType[*reconcile.Error](err); ok && e.Status == http.StatusNotFound {
 			e.Hint = c.CheckKey
-			e.Err = nil
+			e.Err = transport.ErrKey
 		}
 		return c.ofIssue(issueID, err)
 	}

@@ -24,7 +24,7 @@ func Setup() reconcile.TrackerSetup {
 		Connect: func(ctx context.Context, endpoint, token, source string) (reconcile.TrackerAccount, error) {
 			return setupAccount(ctx, transport.Options{Endpoint: endpoint, Key: token, KeySource: source})
 		},
-		RefusedKey: service.RefusedKey,
+		RefusedKey: transport.RefusedKey,
 	}
 }
 

@@ -14,6 +14,10 @@ import (
 	"github.com/symphony-cron/symphony/reconcile"
 )
 
+// ErrKey is wrapped by the error of an answer that refuses the key, or something that the key
+// does not allow.
+var ErrKey = errors.New("the key was refused")
+
 // ErrServer is wrapped by the error of an answer with HTTP 5xx: the tracker may have executed
 // the request.
 var ErrServer = errors.New("the server failed")
@@ -65,6 +69,7 @@ func (c *Client) Refusal(
 	switch {
 	case a.Status == http.StatusUnauthorized || a.Status == http.StatusForbidden || slices.ContainsFunc(errs, ofKey):
 		e.Hint = c.CheckKey
+		e.Err = ErrKey
 	case special(e):
 	case a.Status/100 == 3:
 		e.Message += "; it leads to " + c.Scrub(a.Header.Get("Location"))
@@ -79,10 +84,9 @@ func (c *Client) Refusal(
 }
 
 // RefusedKey reports whether an error means that there is no key, or that it was refused.
-func (s Service) RefusedKey(err error) bool {
-	var known *reconcile.Error
-	return errors.As(err, &known) &&
-		(strings.HasPrefix(known.Hint, s.CheckKey) || known.Code == "missing_tracker_api_key")
+func RefusedKey(err error) bool {
+	known, ok := errors.AsType[*reconcile.Error](err)
+	return errors.Is(err, ErrKey) || ok && known.Code == "missing_tracker_api_key"
 }
 
 // Unknown returns the asked names that do not exist, with the nearest of suggest.

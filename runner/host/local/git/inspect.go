@@ -289,7 +289,8 @@ var (
 	diffWords = []string{
 		"diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--ignore-submodules=all",
 	}
-	diffTreeWords = append(slices.Clip(diffWords), "--ignore-submodules=none")
+	// clipped, so that no append writes into an array that other commands share
+	diffTreeWords = slices.Clip(append(slices.Clip(diffWords), "--ignore-submodules=none"))
 
 	// What people read shows a moved file as such. Among more than 400 new files git only finds
 	// those that moved without a change.

@@ -90,10 +90,10 @@ func ErrorText(code, message string) *string {
 	switch {
 	case code == "" && message == "":
 		return nil
-	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
-		return &message
 	case message == "":
 		return &code
+	case code == "" || code == reconcile.CodeSpawnFailed || code == string(reconcile.Stalled):
+		return &message
 	}
 	return new(code + ": " + message)
 }

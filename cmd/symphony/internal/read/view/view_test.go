@@ -19,6 +19,7 @@ func TestErrorText(t *testing.T) {
 		{"", reconcile.MessageNoSlot, reconcile.MessageNoSlot},
 		{reconcile.CodeSpawnFailed, reconcile.MessageSpawnFailed, reconcile.MessageSpawnFailed},
 		{"stalled", "stalled for 5m", "stalled for 5m"},
+		{"stalled", "", "stalled"},
 	} {
 		test.Equal(t, c.code+", "+c.message, text.OrEmpty(ErrorText(c.code, c.message)), c.want)
 	}

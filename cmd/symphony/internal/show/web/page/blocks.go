@@ -79,6 +79,9 @@ func linesOf(diff string) (list []diffLine) {
 		case strings.HasPrefix(line, "-"):
 			l.Kind = "del"
 			l.Text = l.Text[1:]
+		case isDiff && strings.HasPrefix(line, `\ `): // "\ No newline at end of file"
+			l.Kind = "note"
+			l.Text = strings.TrimPrefix(l.Text, `\ `)
 		case isDiff:
 			l.Text = strings.TrimPrefix(l.Text, " ")
 		}

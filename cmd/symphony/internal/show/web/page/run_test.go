@@ -197,3 +197,10 @@ func TestBlocks(t *testing.T) {
 	}),
 		`<div class="add"><code>- a: 1</code></div><div class="add"><code>  b: 2</code></div>`)
 }
+
+// Git's remark about the end of a file stands between a line and the one that replaces it.
+func TestNoNewlineAtEnd(t *testing.T) {
+	diff := "@@ -1 +1 @@\n-a\n\\ No newline at end of file\n+b\n"
+	kinds := text.Map(linesOf(diff), func(l diffLine) string { return l.Kind })
+	test.Equal(t, "kinds", kinds, []string{"hunk", "del", "note", "add"})
+}
