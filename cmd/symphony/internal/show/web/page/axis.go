@@ -218,7 +218,8 @@ func (a *axis) Ticks() template.HTML {
 
 // layout is the form of the times at ticks.
 func (a *axis) layout() string {
-	switch step := a.step(); {
+	step := a.step()
+	switch {
 	case step < time.Minute:
 		return "15:04:05"
 	case step < 24*time.Hour && a.To.Sub(a.From) < 24*time.Hour:
