@@ -324,11 +324,13 @@ CREATE TABLE releases (
   created     TEXT    NOT NULL DEFAULT '{}',
   labels      TEXT    NOT NULL DEFAULT '[]', -- JSON
   words       TEXT    NOT NULL DEFAULT '', -- what the last agent has said last
-  commits     INTEGER NOT NULL DEFAULT 0 -- that the last agent has delivered
+  commits     INTEGER NOT NULL DEFAULT 0, -- that the last agent has delivered
+  in_review   INTEGER NOT NULL DEFAULT 0 -- 1 while the issue waits for a person's review
 ) STRICT;
 
 CREATE INDEX releases_by_time ON releases (released_at);
 CREATE INDEX releases_by_issue ON releases (issue_id, id);
+CREATE INDEX releases_in_review ON releases (issue_id) WHERE in_review = 1;
 
 -- When a fault of the machine kept everything waiting. source is the key in meta of the block.
 CREATE TABLE outages (

@@ -174,7 +174,8 @@ CREATE TABLE releases (
   created     TEXT    NOT NULL DEFAULT '{}',
   labels      TEXT    NOT NULL DEFAULT '[]', -- JSON
   words       TEXT    NOT NULL DEFAULT '', -- what the last agent has said last
-  commits     INTEGER NOT NULL DEFAULT 0 -- that the last agent has delivered
+  commits     INTEGER NOT NULL DEFAULT 0, -- that the last agent has delivered
+  in_review   INTEGER NOT NULL DEFAULT 0 -- 1 while the issue waits for a person's review
 ) STRICT;
 CREATE TABLE remote_workspaces (
   issue_id  TEXT NOT NULL,
@@ -340,6 +341,7 @@ CREATE INDEX passes_rhythm ON passes (started_at) WHERE "trigger" IN ('cron', 't
 CREATE INDEX passes_scheduled ON passes (id) WHERE "trigger" IN ('cron', 'timer', 'loop');
 CREATE INDEX releases_by_issue ON releases (issue_id, id);
 CREATE INDEX releases_by_time ON releases (released_at);
+CREATE INDEX releases_in_review ON releases (issue_id) WHERE in_review = 1;
 CREATE INDEX requests_by_identifier ON requests (identifier COLLATE NOCASE, number);
 CREATE INDEX requests_by_run ON requests (run_id);
 CREATE INDEX runs_by_end ON runs (ended_at, outcome, runtime_ms) WHERE kind = 'agent';
@@ -428,8 +430,8 @@ INSERT INTO passes ("id", "trigger", "started_at", "duration_ms", "actions", "sk
   (1, 'cron', 1795161600123, 1000, 3, 1, '[{"code":"tracker_error","message":"No answer."}]', 'boot-1', 3600000000000);
 INSERT INTO pull_requests ("issue_id", "identifier", "request", "seen_at") VALUES
   ('id-0003', 'ABC-3', '{"url":"https://example.com/r/pull/1","state":"open","checks":"passed","review":"required"}', 1795161600123);
-INSERT INTO releases ("id", "issue_id", "identifier", "title", "url", "branch", "reason", "from_state", "to_state", "claimed_at", "released_at", "runs", "runtime_ms", "usage", "links", "created", "labels", "words", "commits") VALUES
-  (1, 'id-0005', 'ABC-5', 'Title', '', '', 'terminal', 'Todo', 'Done', 1795161600123, 1795161600123, 1, 60000, '[{"model":"gpt-5.5","tokens":{"input":5,"cached":0,"output":10,"reasoning":0,"total":15}}]', '[{"kind":"pull_request","url":"https://example.com/r/pull/1"}]', '{}', '["bug"]', 'go test ./...', 0);
+INSERT INTO releases ("id", "issue_id", "identifier", "title", "url", "branch", "reason", "from_state", "to_state", "claimed_at", "released_at", "runs", "runtime_ms", "usage", "links", "created", "labels", "words", "commits", "in_review") VALUES
+  (1, 'id-0005', 'ABC-5', 'Title', '', '', 'terminal', 'Todo', 'Done', 1795161600123, 1795161600123, 1, 60000, '[{"model":"gpt-5.5","tokens":{"input":5,"cached":0,"output":10,"reasoning":0,"total":15}}]', '[{"kind":"pull_request","url":"https://example.com/r/pull/1"}]', '{}', '["bug"]', 'go test ./...', 0, 0);
 INSERT INTO remote_workspaces ("issue_id", "host", "root", "run_id", "workspace") VALUES
   ('id-0001', '', '', 'run-000001', '{"IssueID":"id-0001","Identifier":"","Key":"","Root":"","Path":"/srv/x","Project":"","Host":"","Abandoned":false,"Unsaved":"","UnsavedAt":"0001-01-01T00:00:00Z","KeptSince":"0001-01-01T00:00:00Z","Restored":false}');
 INSERT INTO requests ("issue_id", "number", "identifier", "run_id", "thread_id", "kind", "summary", "detail", "outside", "asked_at", "expires_at", "expires_mono", "expires_boot", "decision", "answer", "decided_at", "fate", "ended_at", "told_run") VALUES

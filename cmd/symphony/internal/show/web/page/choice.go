@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/view"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // Choice is the choice of a reader of the overview: the query of its address.
@@ -86,58 +85,7 @@ func (c Choice) Results() string {
 // Lists reports whether the page is a list of issues that match, and nothing else.
 func (c Choice) Lists() bool { return c.Query != "" || c.Status != "" }
 
-// ResultChoice is the choice of a reader of the results: the query of the address as it was
-// written, without the first row.
-type ResultChoice struct {
-	Query   string
-	Outcome string // such as handed_over
-	Label   string
-	Project string
-	Since   string // a day, such as 2026-01-31
-	Until   string // a day
-	By      string // how the sums are grouped: label, day or project
-}
-
-// NewResultChoice reads the query of an address.
-func NewResultChoice(q url.Values) ResultChoice {
-	given := func(key string) string { return strings.TrimSpace(q.Get(key)) }
-	return ResultChoice{
-		Query:   given("q"),
-		Outcome: given("outcome"),
-		Label:   given("label"),
-		Project: given("project"),
-		Since:   given("since"),
-		Until:   given("until"),
-		By:      given("by"),
-	}
-}
-
-// With is the address of the results with this choice, but other values of some keys.
-func (c ResultChoice) With(pairs ...string) string {
-	chosen := []string{
-		"q", c.Query,
-		"outcome", c.Outcome,
-		"label", c.Label,
-		"project", c.Project,
-		"since", c.Since,
-		"until", c.Until,
-		"by", c.By,
-	}
-	return address("/results", append(chosen, pairs...)...)
-}
-
 // endedWith is the address of the overview with the runs of a project that ended so.
 func endedWith(project, outcome string) string {
 	return Choice{Project: project, Status: view.StatusEnded, Query: outcome + ":"}.Address()
-}
-
-// resultsWith is the address of the results of a project that a query finds.
-func resultsWith(project, query string) string {
-	return ResultChoice{Project: project, Query: query}.With()
-}
-
-// handedOver is the address of the results that a project handed over on a day.
-func handedOver(project, day string) string {
-	c := ResultChoice{Project: project, Outcome: state.ResultHandedOver, Since: day, Until: day}
-	return c.With()
 }

@@ -8,9 +8,12 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/environ"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/show/mcpserver/calls"
 	"github.com/symphony-cron/symphony/internal/paths"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/proc"
@@ -26,6 +29,46 @@ type Place struct {
 	// Branch and Base are for a worktree.
 	Branch string `json:"branch,omitempty" jsonschema:"of its commits; default: symphony/ and its id"`
 	Base   string `json:"base,omitempty" jsonschema:"the branch where it begins; default: the one that is checked out"`
+}
+
+type spawnAgentOut struct {
+	AgentID string `json:"agentId"`
+	Cwd     string `json:"cwd"`
+	Branch  string `json:"branch,omitempty" jsonschema:"of its worktree"`
+	Base    string `json:"base,omitempty"`
+}
+
+// addSpawnTool registers the tool that starts an agent without a prompt.
+func addSpawnTool(t *calls.Tools, s starter, e *elicitor) {
+	calls.AddForHost(t, calls.Tool{
+		Name:   "spawn_agent",
+		Effect: calls.Sets,
+		Description: "Start a coding agent of symphony in the background, in a directory, and return immediately. " +
+			"Use it to delegate work, also in parallel, and before new_conversation; " +
+			"unlike a subagent it outlives this host. " +
+			"Do not use it in a directory where another agent works: " +
+			"set worktree, so that each works in a clone, or shared.",
+	}, func(ctx context.Context, req *mcp.CallToolRequest, in Place) (*mcp.CallToolResult, spawnAgentOut, error) {
+		return spawnAgent(ctx, s, e, req, in)
+	})
+}
+
+func spawnAgent(
+	ctx context.Context,
+	s starter,
+	e *elicitor,
+	req *mcp.CallToolRequest,
+	in Place,
+) (*mcp.CallToolResult, spawnAgentOut, error) {
+	in.ID = cmp.Or(in.ID, answeredAgent(req))
+	call := newSpawning(ctx, s.env.Now(), e, req, "")
+	agent, toAsk, err := s.start(ctx, call, in)
+	out := spawnAgentOut{AgentID: agent.Identifier, Cwd: agent.WorkspacePath}
+	if tree := agent.Settings.Worktree; tree != nil {
+		out.Branch = tree.Branch
+		out.Base = tree.Base
+	}
+	return call.asker.inputRequired(toAsk), out, err
 }
 
 // starter starts agents with the options of the server, and ends them.
