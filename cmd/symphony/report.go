@@ -125,7 +125,10 @@ func listResults(w *term.Env, c *cli.Context, projects []view.Named, o render.Re
 	if err != nil {
 		return err
 	}
-	return w.Paged(c.Context, !c.Bool("no-pager"), func() error { return render.Results(w, r, o) })
+	return w.Paged(c.Context, !c.Bool("no-pager"), func() error {
+		render.Results(w, r, o)
+		return nil
+	})
 }
 
 // newReportOptions refuses flags that would have no effect.

@@ -64,17 +64,34 @@ func (p *reportPage) released(title string, rows []report.ReleasedRow) {
 
 // Results prints a list of results, with --json as JSON. On a narrow terminal the last words
 // give way first, then the title.
-func Results(w *term.Env, r report.ResultList, o ReportOptions) error {
+func Results(w *term.Env, r report.ResultList, o ReportOptions) {
 	if w.JSON {
 		w.PrintJSON(r)
-		return nil
+		return
 	}
 	for _, u := range r.Unreadable {
 		unread := *u.Error
 		unread.Message = u.Project + ": " + unread.Message
 		w.PrintError(&unread)
 	}
+	// the words for times and pull requests are those of a report
 	p := &reportPage{Env: w, Report: report.Report{GeneratedAt: r.GeneratedAt}}
+	w.PrintTable("RESULTS", p.resultTable(r.Results, o.Projects))
+	if !w.Piped() {
+		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
+	}
+}
+
+// The places of columns in the table of results.
+const (
+	resultRuns    = 5 // the first of five figures
+	resultCommits = 9
+	resultLookAt  = 10
+	resultWords   = 11
+)
+
+// resultTable is the table of results; with several projects the last column names them.
+func (p *reportPage) resultTable(rows []report.ResultRow, withProjects bool) term.Table {
 	t := newTable(
 		[]string{
 			"ISSUE", "OUTCOME", "TITLE", "LABELS", "WHEN", "RUNS", "TIME", "TOKENS", "COST", "COMMITS",
@@ -94,42 +111,46 @@ func Results(w *term.Env, r report.ResultList, o ReportOptions) error {
 		step{"TITLE", 8},
 		step{"LOOK AT", 8},
 	)
-	t.Figures = []int{5, 6, 7, 8, 9}
-	t.Optional = []int{10, 11}
-	if o.Projects {
+	for column := resultRuns; column <= resultCommits; column++ {
+		t.Figures = append(t.Figures, column)
+	}
+	t.Optional = []int{resultLookAt, resultWords}
+	if withProjects {
 		t.Head = append(t.Head, "PROJECT")
 	}
-	for _, row := range r.Results {
-		lookAt, address := p.lookAt(report.ReleasedRow{
-			Release:     row.Release,
-			PullRequest: row.PullRequest,
-		})
-		said := text.OneLine(cmp.Or(row.Message, row.Words))
-		cells := []string{
-			row.Identifier,
-			row.Outcome,
-			row.Title,
-			strings.Join(row.Labels, ","),
-			p.ago(row.At),
-			strconv.Itoa(row.Runs),
-			secondsText(w, row.Seconds),
-			countText(w, row.Tokens.Total),
-			costText(row.Cost),
-			strconv.Itoa(row.Commits),
-			lookAt,
-			said,
-		}
-		if o.Projects {
+	for _, row := range rows {
+		cells, address := p.resultCells(row)
+		if withProjects {
 			cells = append(cells, row.Project)
 		}
 		t.Add(cells...)
-		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), 10: address, 11: ""})
+		t.Links = append(t.Links, []string{text.OrEmpty(row.URL), resultLookAt: address})
 	}
-	w.PrintTable("RESULTS", t)
-	if !w.Piped() {
-		p.paragraph(term.ColourOver, fmt.Sprintf("%d of %s", len(r.Results), text.Plural(r.Total, "result")))
+	return t
+}
+
+// resultCells are the cells of a result in the order of the head, and the address of the cell
+// LOOK AT.
+func (p *reportPage) resultCells(row report.ResultRow) (cells []string, address string) {
+	lookAt, address := p.lookAt(report.ReleasedRow{
+		Release:     row.Release,
+		PullRequest: row.PullRequest,
+	})
+	cells = []string{
+		row.Identifier,
+		row.Outcome,
+		row.Title,
+		strings.Join(row.Labels, ","),
+		p.ago(row.At),
+		strconv.Itoa(row.Runs),
+		secondsText(p.Env, row.Seconds),
+		countText(p.Env, row.Tokens.Total),
+		costText(row.Cost),
+		strconv.Itoa(row.Commits),
+		lookAt,
+		text.OneLine(cmp.Or(row.Message, row.Words)),
 	}
-	return nil
+	return cells, address
 }
 
 // lookAt is where the work on an issue can be seen: its pull request, the links that its
