@@ -2,9 +2,7 @@ package operate
 
 import (
 	"context"
-	"crypto/rand"
 	"fmt"
-	"strings"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/pass"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/read/exit"
@@ -41,9 +39,9 @@ func (c SendBack) do(ctx context.Context, p *wiring.Project, runPass passRunner)
 // sendBack comments on the issue, moves it to an active state, and runs a pass, which starts
 // an agent if a schedule is active. The comment comes first: the agent must find it.
 func (o *operation) sendBack(ctx context.Context, said string) error {
-	said = strings.TrimSpace(strings.ReplaceAll(said, "\r\n", "\n"))
-	if said == "" || len(said) > reconcile.MaxMessage {
-		return exit.Usage("send-back: TEXT has %d bytes, and must have from 1 to %d", len(said), reconcile.MaxMessage)
+	said, err := messageText(said)
+	if err != nil {
+		return exit.Usage("send-back: %v", err)
 	}
 	cfg, err := o.p.Config()
 	if err != nil {
@@ -127,17 +125,8 @@ func (o *operation) say(
 		_, err := tracker.Post(ctx, issue.ID, said)
 		return err
 	}
-	account, err := Account()
-	if err != nil {
-		return err
-	}
-	return o.db.Operator.AddMessage(ctx, reconcile.Message{
-		ID:         rand.Text(),
-		IssueID:    issue.ID,
-		Identifier: issue.Identifier,
-		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: account, Text: said},
-	})
+	_, err := o.addMessage(ctx, issue.Identifier, said)
+	return err
 }
 
 // startAgain runs a pass for the issue. If another pass has the lock, a later pass starts the

@@ -55,13 +55,10 @@ func (c Message) do(ctx context.Context, p *wiring.Project, runPass passRunner) 
 // otherwise the next run does.
 func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, error) {
 	name := o.command.Identifier
-	said = strings.TrimSpace(strings.ReplaceAll(said, "\r\n", "\n"))
-	if said == "" || len(said) > reconcile.MaxMessage {
+	said, err := messageText(said)
+	if err != nil {
 		return reconcile.Message{}, exit.Usage(
-			"tell: TEXT has %d bytes, and must have from 1 to %d; the description of the issue reaches the agent, too",
-			len(said),
-			reconcile.MaxMessage,
-		)
+			"tell: %v; the description of the issue reaches the agent, too", err)
 	}
 	c, claimed, err := o.db.Views.ClaimByIssue(ctx, o.command.IssueID)
 	if err != nil {
@@ -72,18 +69,8 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 			return reconcile.Message{}, err
 		}
 	}
-	account, err := Account()
+	m, err := o.addMessage(ctx, name, said)
 	if err != nil {
-		return reconcile.Message{}, err
-	}
-	m := reconcile.Message{
-		ID:         rand.Text(),
-		IssueID:    o.command.IssueID,
-		Identifier: name,
-		At:         o.p.Env.Now().UTC(),
-		Words:      reconcile.Words{By: account, Text: said},
-	}
-	if err := o.db.Operator.AddMessage(ctx, m); err != nil {
 		return m, err
 	}
 	o.result.Applied = true
@@ -114,6 +101,32 @@ func (o *operation) tell(ctx context.Context, said string) (reconcile.Message, e
 		o.result.Effect = []string{"stored: the next run of " + name + " gets it"}
 	}
 	return m, nil
+}
+
+// messageText returns a text for an agent without the blanks around it, and with the line ends
+// of Unix. It fails if the text is empty or too long.
+func messageText(said string) (string, error) {
+	said = strings.TrimSpace(strings.ReplaceAll(said, "\r\n", "\n"))
+	if said == "" || len(said) > reconcile.MaxMessage {
+		return "", fmt.Errorf("TEXT has %d bytes, and must have from 1 to %d", len(said), reconcile.MaxMessage)
+	}
+	return said, nil
+}
+
+// addMessage stores a message of this account for the next turn of the issue's agents.
+func (o *operation) addMessage(ctx context.Context, identifier, said string) (reconcile.Message, error) {
+	account, err := Account()
+	if err != nil {
+		return reconcile.Message{}, err
+	}
+	m := reconcile.Message{
+		ID:         rand.Text(),
+		IssueID:    o.command.IssueID,
+		Identifier: identifier,
+		At:         o.p.Env.Now().UTC(),
+		Words:      reconcile.Words{By: account, Text: said},
+	}
+	return m, o.db.Operator.AddMessage(ctx, m)
 }
 
 // Account is the name of the operator's account.
