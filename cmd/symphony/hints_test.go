@@ -13,9 +13,9 @@ import (
 	"github.com/symphony-cron/symphony/reconcile/workflow"
 )
 
-// triedHints are the hints of errors of runs that name a command or a key, each with the
-// script in which the error happens and the hint is followed afterwards. A hint without a
-// script says why.
+// triedHints are the hints of errors of runs that name a command or a key. In the script of a
+// hint the error happens, and then the hint is followed. untried is the reason why a hint has
+// no script.
 var triedHints = []struct{ codes, name, script, untried string }{
 	{"agent_auth", "codex.home", "all/doctor_mistakes", ""},
 	{"agent_policy", "symphony retry --fresh", "script/agent_policy", ""},
