@@ -40,6 +40,17 @@ func (p *Project) Foreign() error {
 	return nil
 }
 
+// AgentsWriteIn reports whether agents write in a directory: it is in a workspace or its
+// remains, in a worktree of an agent, or a WORKFLOW.md in it is below the workspace root of a
+// project of the account.
+func AgentsWriteIn(w *environ.Env, dir paths.Place) bool {
+	place, _ := agentsPlace(w, dir)
+	if place == "" && Exists(filepath.Join(dir.Path, "WORKFLOW.md")) {
+		place, _ = knownPlace(w, dir)
+	}
+	return place != ""
+}
+
 // refuseAgents drops a workflow that lies where agents write: in a workspace or its remains,
 // in a worktree of an agent, or below the workspace root of any project. Its hooks, its
 // tracker program and the address to which it sends the tracker's key would be an agent's

@@ -425,6 +425,8 @@ func TestSettingsAreChecked(t *testing.T) {
 	test.OK(t, os.MkdirAll(workspace, 0o700))
 	test.OK(t, os.Mkdir(filepath.Join(base, "ws", ".symphony"), 0o700))
 	test.OK(t, os.WriteFile(filepath.Join(base, "ws", ".symphony", "ABC-1.json"), []byte("{}"), 0o600))
+	// as the agent of the issue may have made it
+	test.OK(t, os.Symlink(file, filepath.Join(workspace, "WORKFLOW.md")))
 	r.project("one", "app/WORKFLOW.md")
 	app := filepath.Join(r.dir, "app")
 	test.OK(t, os.Mkdir(filepath.Join(app, "ws", "sub"), 0o700))

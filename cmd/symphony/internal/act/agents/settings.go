@@ -211,13 +211,13 @@ func outsideOthers(p *wiring.Project, dir paths.Place) error {
 				"name the work tree",
 			)
 		}
-		if wiring.NewProject(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir).Nested() != nil {
-			return reconcile.NewError(
-				CodeInvalid,
-				"cwd: "+dir.Path+" is in the workspace of an issue",
-				"use symphony takeover there",
-			)
-		}
+	}
+	if wiring.AgentsWriteIn(p.Env, dir) {
+		return reconcile.NewError(
+			CodeInvalid,
+			"cwd: "+dir.Path+" is in the workspace of an issue",
+			"use symphony takeover there",
+		)
 	}
 	return nil
 }

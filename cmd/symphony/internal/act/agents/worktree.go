@@ -61,12 +61,11 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 		}
 		top = filepath.Dir(top)
 	}
-	root := wiring.WorktreesDir(p.Env)
-	inside, err := insideWorktrees(p, top)
+	place, err := paths.Find(top)
 	if err != nil {
-		return err
+		return fmt.Errorf("find %s: %w", top, err)
 	}
-	if inside {
+	if wiring.AgentsWriteIn(p.Env, place) {
 		return reconcile.NewError(CodeInvalid, "cwd: an agent works in "+top, "name a repository of yours")
 	}
 	machine := wiring.ThisMachine()
@@ -91,32 +90,9 @@ func (s *Settings) placeWorktree(ctx context.Context, p *wiring.Project) error {
 		}
 		w.Base = *at.Git.Branch
 	}
-	s.Cwd = filepath.Join(root, s.ID)
+	s.Cwd = filepath.Join(wiring.WorktreesDir(p.Env), s.ID)
 	w.Branch = cmp.Or(w.Branch, "symphony/"+s.ID)
 	return w.check(ctx, machine)
-}
-
-// insideWorktrees reports whether a directory is in the worktree of an agent or in the
-// workspace of an issue.
-func insideWorktrees(p *wiring.Project, dir string) (bool, error) {
-	place, err := paths.Find(dir)
-	if err != nil {
-		return false, fmt.Errorf("find %s: %w", dir, err)
-	}
-	root, err := paths.Find(wiring.WorktreesDir(p.Env))
-	if err != nil {
-		return false, fmt.Errorf("find the worktrees: %w", err)
-	}
-	if place.Inside(root) {
-		return true, nil
-	}
-	for _, name := range place.Names() {
-		asAgent := wiring.NewProject(p.Env, filepath.Join(name, "WORKFLOW.md"), p.StateDir)
-		if asAgent.Nested() != nil {
-			return true, nil //nolint:nilerr // the error is the answer
-		}
-	}
-	return false, nil
 }
 
 // check returns an error for branches with which the clone would fail after the agent was
