@@ -40,35 +40,36 @@ func (s actions) routes() []route {
 		{"POST", "/api/v1/pause", needActing, s.command(aboutProject(reconcile.VerbPause))},
 		{"POST", "/api/v1/resume", needActing, s.command(aboutProject(reconcile.VerbResume))},
 		{"POST", "/api/v1/unblock", needActing, s.command(aboutProject(reconcile.VerbUnblock))},
-		{"POST", "/api/v1/retry", needActing, s.command(aboutProject(reconcile.VerbRetry))},
+		{"POST", "/api/v1/retry", needActing, s.command(retryHeld)},
 		{"POST", severalPath, needActing, s.command(s.several)},
 		{"POST", "/api/v1/{identifier}/stop", needActing, s.command(s.stop)},
 		{"POST", "/api/v1/{identifier}/retry", needActing, s.command(aboutIssue(reconcile.VerbRetry))},
 		{"POST", "/api/v1/{identifier}/hold", needActing, s.command(aboutIssue(reconcile.VerbHold))},
 		{"POST", "/api/v1/{identifier}/deliver", needActing, s.command(aboutIssue(reconcile.VerbDeliver))},
 		{"POST", "/api/v1/{identifier}/verify", needActing, s.command(aboutIssue(reconcile.VerbVerify))},
-		{"POST", "/api/v1/{identifier}/send-back", needActing, s.command(aboutIssue(operate.VerbSendBack))},
-		{"POST", "/api/v1/{identifier}/tell", needActing, s.command(aboutIssue(operate.VerbTell))},
+		{"POST", "/api/v1/{identifier}/send-back", needActing, s.command(sendBack)},
+		{"POST", "/api/v1/{identifier}/tell", needActing, s.command(tell)},
 		{"POST", "/api/v1/requests/{id}/approve", needActing, s.command(approval)},
 		{"POST", "/api/v1/requests/{id}/deny", needActing, s.command(denial)},
 		{"POST", "/api/v1/requests/{id}/answer", needActing, s.command(reply)},
 	}
 }
 
-// command returns the handler of a command.
+// command returns the handler of a command. build may return the order also with its error,
+// for the notice about it.
 func (s actions) command(
 	build func(*http.Request, parameters) (order, error),
 ) func(http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		p, err := readParameters(r)
 		if err != nil {
-			return s.answerOrder(w, r, p.Back, order{}, outcome{}, err)
+			return s.answerOrder(w, r, p.Back, nil, outcome{}, err)
 		}
 		o, err := build(r, p)
 		if err != nil {
 			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
 		}
-		target, err := s.projectOf(r, o)
+		target, err := o.project(s.source, r)
 		if err != nil {
 			return s.answerOrder(w, r, p.Back, o, outcome{}, err)
 		}
@@ -78,16 +79,8 @@ func (s actions) command(
 	}
 }
 
-// projectOf finds the project of an order.
-func (s actions) projectOf(r *http.Request, o order) (*wiring.Project, error) {
-	if o.targets != nil {
-		return o.targets[0].Project, nil
-	}
-	return s.source.target(r, o.issue)
-}
-
 // answerOrder sends a browser back to its page, with a notice of the outcome, and answers a
-// program.
+// program. The order is nil if the request could not be read.
 func (s actions) answerOrder(
 	w http.ResponseWriter,
 	r *http.Request,
@@ -96,7 +89,9 @@ func (s actions) answerOrder(
 	done outcome,
 	err error,
 ) error {
-	err = exit.ForCommand(err, string(o.verb))
+	if o != nil {
+		err = exit.ForCommand(err, string(o.verb()))
+	}
 	if back != "" {
 		s.goBack(w, r, back, noticeOf(o, done, err))
 		return nil
@@ -119,28 +114,52 @@ func patient(w http.ResponseWriter) {
 }
 
 func aboutProject(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
-	return func(*http.Request, parameters) (order, error) { return order{verb: verb}, nil }
+	return func(*http.Request, parameters) (order, error) {
+		return commandOrder{command: operate.Change{Verb: verb}}, nil
+	}
 }
 
+func retryHeld(*http.Request, parameters) (order, error) { return heldOrder{}, nil }
+
 func aboutIssue(verb reconcile.Verb) func(*http.Request, parameters) (order, error) {
-	return func(r *http.Request, p parameters) (order, error) {
-		identifier := r.PathValue("identifier")
-		return order{
-			verb:  verb,
-			ref:   identifier,
-			issue: identifier,
-			text:  strings.Join(p.Texts, "\n"),
-		}, nil
+	return func(r *http.Request, _ parameters) (order, error) {
+		return ofIssue(r, commandFor(verb)), nil
 	}
+}
+
+func tell(r *http.Request, p parameters) (order, error) {
+	return ofIssue(r, operate.Message{Text: strings.Join(p.Texts, "\n")}), nil
+}
+
+func sendBack(r *http.Request, p parameters) (order, error) {
+	return ofIssue(r, operate.SendBack{Text: strings.Join(p.Texts, "\n")}), nil
 }
 
 // stop returns the order to stop an issue.
-func (s actions) stop(r *http.Request, p parameters) (order, error) {
-	o, err := aboutIssue(reconcile.VerbStop)(r, p)
-	if err != nil {
-		return o, err
+func (s actions) stop(r *http.Request, _ parameters) (order, error) {
+	o := ofIssue(r, commandFor(reconcile.VerbStop))
+	return o, s.source.checkRuns(r, r.URL.Query().Get("project"), o.name)
+}
+
+// ofIssue is the order with a command about the issue of the address.
+func ofIssue(r *http.Request, c operate.Command) commandOrder {
+	identifier := r.PathValue("identifier")
+	return commandOrder{command: c.About(identifier), name: identifier}
+}
+
+// commandFor is the command with a verb about an issue. A page does not wait for the end of
+// runs.
+func commandFor(verb reconcile.Verb) operate.Command {
+	switch verb {
+	case reconcile.VerbStop:
+		return operate.Stop{NoWait: true}
+	case reconcile.VerbDeliver, reconcile.VerbVerify:
+		return operate.Delivery{Verb: verb, NoWait: true}
+	case reconcile.VerbRetry:
+		return operate.Retry{}
+	default:
+		return operate.Change{Verb: verb}
 	}
-	return o, s.source.checkRuns(r, r.URL.Query().Get("project"), o.issue)
 }
 
 // checkRuns refuses to stop an issue that was handed over, which would hold it: a page may be
@@ -177,26 +196,20 @@ const mostTargets = 500
 
 // several returns the order to do the same about several issues or requests.
 func (s actions) several(r *http.Request, p parameters) (order, error) {
-	o := order{verb: p.Verb}
-	if !slices.Contains(severalVerbs, o.verb) {
-		return o, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
+	if !slices.Contains(severalVerbs, p.Verb) {
+		return nil, badRequest(fmt.Sprintf("verb must be one of %v", severalVerbs))
 	}
+	o := severalOrder{command: p.command()}
 	if len(p.Targets) == 0 {
-		return o, badRequest("there are no targets to " + string(o.verb))
+		return o, badRequest("there are no targets to " + string(p.Verb))
 	}
 	if len(p.Targets) > mostTargets {
 		return o, badRequest(
 			fmt.Sprintf("%d targets in one request; the limit is %d", len(p.Targets), mostTargets),
 		)
 	}
-	if o.verb == operate.VerbApprove {
-		o.decision = requests.Approval(p.ForSession)
-	}
-	if o.verb == operate.VerbDeny {
-		o.decision = requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
-	}
 	for _, t := range p.Targets {
-		target, err := s.targetOf(r, o, t)
+		target, err := s.targetOf(r, o.command, t)
 		if err != nil {
 			return o, err
 		}
@@ -205,23 +218,31 @@ func (s actions) several(r *http.Request, p parameters) (order, error) {
 	return o, nil
 }
 
-// targetOf finds a target of an order with several.
-func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target, error) {
-	decides := o.decision.How != ""
-	issue := t.Name
-	if decides {
-		issue, _ = reconcile.RequestRef(t.Name)
+// command is the command about several issues or requests.
+func (p parameters) command() operate.Command {
+	switch p.Verb {
+	case operate.VerbApprove:
+		return operate.Decision{Decision: requests.Approval(p.ForSession)}
+	case operate.VerbDeny:
+		return operate.Decision{Decision: p.denial()}
+	default:
+		return commandFor(p.Verb)
 	}
+}
+
+// targetOf finds a target of a command about several.
+func (s actions) targetOf(r *http.Request, c operate.Command, t targetRef) (operate.Target, error) {
+	issue := issueOf(c, t.Name)
 	p, err := s.source.projectOf(r.Context(), cmp.Or(t.Project, r.URL.Query().Get("project")), issue)
 	if err != nil {
 		return operate.Target{}, err
 	}
 	own := wiring.NewProject(p.Env.Silent(), p.Path, p.StateDir)
 	owner, isAgent := agents.ProjectOf(r.Context(), own, t.Name)
-	if isAgent && !decides {
+	if isAgent && !decides(c) {
 		return operate.Target{}, badRequest(t.Name + " is an agent without an issue")
 	}
-	if o.verb == reconcile.VerbStop {
+	if c.Name() == reconcile.VerbStop {
 		if err := s.source.checkRuns(r, t.Project, issue); err != nil {
 			return operate.Target{}, err
 		}
@@ -230,16 +251,20 @@ func (s actions) targetOf(r *http.Request, o order, t targetRef) (operate.Target
 }
 
 func approval(r *http.Request, p parameters) (order, error) {
-	return aboutRequest(r, operate.VerbApprove, requests.Approval(p.ForSession)), nil
+	return aboutRequest(r, requests.Approval(p.ForSession)), nil
 }
 
 func denial(r *http.Request, p parameters) (order, error) {
-	d := requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
-	return aboutRequest(r, operate.VerbDeny, d), nil
+	return aboutRequest(r, p.denial()), nil
+}
+
+// denial is the decision to deny a request.
+func (p parameters) denial() requests.Decision {
+	return requests.Decision{How: reconcile.DecideDeny, Reason: p.Reason}
 }
 
 func reply(r *http.Request, p parameters) (order, error) {
-	o := aboutRequest(r, operate.VerbAnswer, requests.Decision{
+	o := aboutRequest(r, requests.Decision{
 		How:     reconcile.DecideAnswer,
 		Texts:   p.Texts,
 		Choices: p.Choices,
@@ -253,9 +278,9 @@ func reply(r *http.Request, p parameters) (order, error) {
 	return o, nil
 }
 
-func aboutRequest(r *http.Request, verb reconcile.Verb, d requests.Decision) order {
-	issue, _ := reconcile.RequestRef(r.PathValue("id"))
-	return order{verb: verb, ref: r.PathValue("id"), issue: issue, decision: d}
+func aboutRequest(r *http.Request, d requests.Decision) order {
+	id := r.PathValue("id")
+	return commandOrder{command: operate.Decision{Request: id, Decision: d}, name: id}
 }
 
 // refreshed is the answer of POST /api/v1/refresh (specification 13.7).
@@ -302,7 +327,7 @@ func (s actions) answerRefresh(
 ) error {
 	if back != "" {
 		begun := outcome{lines: []string{"a pass begins"}}
-		s.goBack(w, r, back, noticeOf(order{verb: verbPass}, begun, err))
+		s.goBack(w, r, back, noticeOf(passOrder{}, begun, err))
 		return nil
 	}
 	if err != nil {
@@ -443,10 +468,15 @@ const (
 	noteKept   = 60 // seconds that a browser keeps the name of a notice
 )
 
-// noticeOf is the notice of an order on the next page.
+// noticeOf is the notice of an order on the next page. The order is nil if the request could
+// not be read.
 func noticeOf(o order, done outcome, err error) page.Notice {
+	command := "symphony"
+	if o != nil {
+		command = o.String()
+	}
 	n := page.Notice{
-		Command: o.String(),
+		Command: command,
 		Lines:   done.shown(),
 		Failed:  err != nil || done.pending || done.failed,
 	}

@@ -25,6 +25,7 @@ const (
 // commands carries out the orders of requests, by the same functions as symphony's own
 // commands.
 type commands struct {
+	// carryOut carries out an order; a test may replace it
 	carryOut func(context.Context, *wiring.Project, order) (outcome, error)
 	free     chan struct{} // contains a value for each running command
 	patience time.Duration // with a command
@@ -39,7 +40,9 @@ type commands struct {
 
 func newCommands() *commands {
 	return &commands{
-		carryOut: carryOut,
+		carryOut: func(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
+			return o.carryOut(ctx, p)
+		},
 		free:     make(chan struct{}, maxCommands),
 		patience: commandPatience,
 		passes:   map[string]int{},
@@ -113,7 +116,7 @@ func (c *commands) refresh(ctx context.Context, p *wiring.Project) (coalesced bo
 		for isAsked := true; isAsked; isAsked = c.another(p) {
 			c.free <- struct{}{}
 			// the views show the errors of the pass
-			_, _ = c.do(ctx, p, order{verb: verbPass})
+			_, _ = c.do(ctx, p, passOrder{})
 		}
 	})
 	return false

@@ -3,7 +3,9 @@ package web
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
+	"time"
 
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/agents"
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/act/operate"
@@ -17,17 +19,16 @@ import (
 )
 
 // order is an operation that a request asks for.
-type order struct {
-	verb     reconcile.Verb
-	ref      string            // the issue or the request; empty for an order about the project
-	issue    string            // the issue that it is about
-	targets  []operate.Target  // several issues or requests, instead of ref
-	decision requests.Decision // about requests
-	text     string            // for an agent
+type order interface {
+	// verb is the name of the command, such as hold.
+	verb() reconcile.Verb
+	// project finds the project of the order.
+	project(s source, r *http.Request) (*wiring.Project, error)
+	// carryOut carries the order out by the functions of the command.
+	carryOut(ctx context.Context, p *wiring.Project) (outcome, error)
+	// String is the order as an operator types it, without answers, which may be secret.
+	String() string
 }
-
-// verbPass is a pass.
-const verbPass reconcile.Verb = "tick"
 
 // outcome is the result of an order.
 type outcome struct {
@@ -37,102 +38,13 @@ type outcome struct {
 	failed   bool // it failed for some of several targets
 }
 
-// carryOut carries out an order by the functions of the command.
-func carryOut(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
-	if o.targets != nil {
-		return severally(ctx, o), nil
-	}
-	if o.verb == reconcile.VerbRetry && o.ref == "" {
-		return retryHeld(ctx, p, o)
-	}
-	done, err := carryOutOne(ctx, p, o)
-	if err != nil {
-		return outcome{}, err
-	}
+// outcomeOf is the outcome of a command.
+func outcomeOf(done operate.Done, now time.Time) outcome {
 	return outcome{
-		lines:    done.Lines(p.Env.Now()),
+		lines:    done.Lines(now),
 		document: done.Document,
 		pending:  done.Err() != nil,
-	}, nil
-}
-
-// carryOutOne carries out an order about an issue, a request or the project.
-func carryOutOne(ctx context.Context, p *wiring.Project, o order) (operate.Done, error) {
-	if o.verb == verbPass {
-		report, err := pass.Run(ctx, p, pass.Options{
-			Trigger:     wiring.TriggerManual,
-			LockTimeout: wiring.CommandPatience,
-		})
-		return operate.Done{Result: operate.Result{Pass: report}, Document: report.JSON()}, err
 	}
-	owner, isAgent := agents.ProjectOf(ctx, p, o.ref)
-	if isAgent && o.verb == reconcile.VerbStop {
-		return operate.Done{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.ref)
-	}
-	if isAgent && o.decision.How != "" {
-		p = owner
-	}
-	return operate.Do(ctx, p, o.command())
-}
-
-// command is the order as an operation. A page does not wait for the end of runs.
-func (o order) command() operate.Command {
-	switch o.verb {
-	case operate.VerbApprove, operate.VerbDeny, operate.VerbAnswer:
-		return operate.Decision{Request: o.ref, Decision: o.decision}
-	case operate.VerbTell:
-		return operate.Message{Issue: o.ref, Text: o.text}
-	case operate.VerbSendBack:
-		return operate.SendBack{Issue: o.ref, Text: o.text}
-	case reconcile.VerbStop:
-		return operate.Stop{Issue: o.ref, NoWait: true}
-	case reconcile.VerbDeliver, reconcile.VerbVerify:
-		return operate.Delivery{Verb: o.verb, Issue: o.ref, NoWait: true}
-	case reconcile.VerbRetry:
-		return operate.Retry{Issue: o.ref}
-	default:
-		return operate.Change{Verb: o.verb, Issue: o.ref}
-	}
-}
-
-// retryHeld retries all held issues of a project.
-func retryHeld(ctx context.Context, p *wiring.Project, o order) (outcome, error) {
-	v, err := view.Read(ctx, p, view.Options{})
-	if err != nil {
-		return outcome{}, err
-	}
-	o.targets = text.Map(v.Held, func(h view.HeldRow) operate.Target {
-		return operate.Target{Project: p, Name: h.Identifier}
-	})
-	return severally(ctx, o), nil
-}
-
-// severally carries out an order about several targets. A failure for a target does not stop
-// it for the others.
-func severally(ctx context.Context, o order) outcome {
-	out := outcome{lines: []string{""}}
-	done := 0
-	results := operate.Each(ctx, o.targets, o.command(), func(r operate.TargetResult) {
-		if r.Error != nil {
-			r.Lines = []string{r.Error.Error()}
-		}
-		out.lines = append(out.lines, r.Lines...)
-		out.pending = out.pending || r.Outcome == operate.OutcomeStored
-		out.failed = out.failed || r.Outcome == operate.OutcomeFailed
-		if r.Outcome == operate.OutcomeDone {
-			done++
-		}
-	})
-	out.lines[0] = fmt.Sprintf("%s: %d of %d done", o.verb, done, len(results))
-	document := operate.Several{Results: []operate.TargetResult{}} // never null
-	for _, r := range results {
-		if r.Error != nil {
-			r.Error = asAPI(r.Error)
-		}
-		document.Results = append(document.Results, r)
-	}
-	out.document = document
-	return out
 }
 
 // shown are the lines of an outcome that have a text.
@@ -140,26 +52,173 @@ func (o outcome) shown() []string {
 	return text.Filter(o.lines, func(line string) bool { return strings.TrimSpace(line) != "" })
 }
 
-// String is the order as an operator types it, without answers, which may be secret.
-func (o order) String() string {
-	line := "symphony " + string(o.verb)
-	if o.decision.How == reconcile.DecideForSession {
-		line += " --for-session"
+// passOrder asks for a pass of a project.
+type passOrder struct{}
+
+func (passOrder) verb() reconcile.Verb { return "tick" }
+func (o passOrder) String() string     { return "symphony " + string(o.verb()) }
+
+func (passOrder) project(s source, r *http.Request) (*wiring.Project, error) { return s.target(r, "") }
+
+func (passOrder) carryOut(ctx context.Context, p *wiring.Project) (outcome, error) {
+	report, err := pass.Run(ctx, p, pass.Options{
+		Trigger:     wiring.TriggerManual,
+		LockTimeout: wiring.CommandPatience,
+	})
+	if err != nil {
+		return outcome{}, err
 	}
-	if o.decision.Reason != "" {
-		line += " --reason=" + text.ShellQuote(o.decision.Reason)
+	done := operate.Done{Result: operate.Result{Pass: report}, Document: report.JSON()}
+	return outcomeOf(done, p.Env.Now()), nil
+}
+
+// commandOrder is a command about an issue, a request or the project.
+type commandOrder struct {
+	command operate.Command
+	name    string // the issue or the request; empty for the project
+}
+
+func (o commandOrder) verb() reconcile.Verb { return o.command.Name() }
+func (o commandOrder) String() string       { return typed(o.command, o.name) }
+
+func (o commandOrder) project(s source, r *http.Request) (*wiring.Project, error) {
+	return s.target(r, issueOf(o.command, o.name))
+}
+
+func (o commandOrder) carryOut(ctx context.Context, p *wiring.Project) (outcome, error) {
+	owner, isAgent := agents.ProjectOf(ctx, p, o.name)
+	if isAgent && o.verb() == reconcile.VerbStop {
+		return outcome{}, exit.Usage("stop: %s is an agent, which symphony stop %[1]s ends", o.name)
 	}
-	for _, n := range o.decision.Choices {
-		line += fmt.Sprintf(" --choice=%d", n)
+	if isAgent && decides(o.command) {
+		p = owner
 	}
-	if o.ref != "" {
-		line += " " + text.ShellQuote(o.ref)
+	done, err := operate.Do(ctx, p, o.command)
+	if err != nil {
+		return outcome{}, err
 	}
-	for _, t := range o.targets {
-		line += " " + text.ShellQuote(t.Name)
+	return outcomeOf(done, p.Env.Now()), nil
+}
+
+// severalOrder is a command about several issues or requests, at least one.
+type severalOrder struct {
+	command operate.Command
+	targets []operate.Target
+}
+
+func (o severalOrder) verb() reconcile.Verb { return o.command.Name() }
+
+func (o severalOrder) String() string {
+	names := text.Map(o.targets, func(t operate.Target) string { return t.Name })
+	return typed(o.command, names...)
+}
+
+func (o severalOrder) project(source, *http.Request) (*wiring.Project, error) {
+	return o.targets[0].Project, nil
+}
+
+func (o severalOrder) carryOut(ctx context.Context, _ *wiring.Project) (outcome, error) {
+	return severally(ctx, o.command, o.targets), nil
+}
+
+// heldOrder retries all held issues of a project.
+type heldOrder struct{}
+
+func (heldOrder) verb() reconcile.Verb { return reconcile.VerbRetry }
+func (heldOrder) String() string       { return typed(operate.Retry{}) }
+
+func (heldOrder) project(s source, r *http.Request) (*wiring.Project, error) { return s.target(r, "") }
+
+func (heldOrder) carryOut(ctx context.Context, p *wiring.Project) (outcome, error) {
+	v, err := view.Read(ctx, p, view.Options{})
+	if err != nil {
+		return outcome{}, err
 	}
-	if o.text != "" {
-		line += " " + text.ShellQuote(text.Short(text.OneLine(o.text), 80))
+	targets := text.Map(v.Held, func(h view.HeldRow) operate.Target {
+		return operate.Target{Project: p, Name: h.Identifier}
+	})
+	return severally(ctx, operate.Retry{}, targets), nil
+}
+
+// severally carries out a command about each of the targets. A failure for a target does not
+// stop it for the others.
+func severally(ctx context.Context, c operate.Command, targets []operate.Target) outcome {
+	var out outcome
+	document := operate.Several{Results: []operate.TargetResult{}} // never null
+	done := 0
+	for _, r := range operate.Each(ctx, targets, c, func(operate.TargetResult) {}) {
+		switch r.Outcome {
+		case operate.OutcomeDone:
+			done++
+		case operate.OutcomeStored:
+			out.pending = true
+		case operate.OutcomeFailed:
+			out.failed = true
+		}
+		if r.Error == nil {
+			out.lines = append(out.lines, r.Lines...)
+		} else {
+			out.lines = append(out.lines, r.Error.Error())
+			r.Error = asAPI(r.Error)
+		}
+		document.Results = append(document.Results, r)
+	}
+	summary := fmt.Sprintf("%s: %d of %d done", c.Name(), done, len(targets))
+	out.lines = append([]string{summary}, out.lines...)
+	out.document = document
+	return out
+}
+
+// decides reports whether a command is about a request, and not about an issue.
+func decides(c operate.Command) bool {
+	_, is := c.(operate.Decision)
+	return is
+}
+
+// issueOf is the issue of a command about a name: ABC-7 for the request ABC-7.1.
+func issueOf(c operate.Command, name string) string {
+	if !decides(c) {
+		return name
+	}
+	issue, _ := reconcile.RequestRef(name)
+	return issue
+}
+
+// typed is a command about names as an operator types it, without answers, which may be
+// secret.
+func typed(c operate.Command, names ...string) string {
+	line := "symphony " + string(c.Name())
+	said := ""
+	switch c := c.(type) {
+	case operate.Decision:
+		line += flagsOf(c.Decision)
+	case operate.Message:
+		said = c.Text
+	case operate.SendBack:
+		said = c.Text
+	}
+	for _, name := range names {
+		if name != "" {
+			line += " " + text.ShellQuote(name)
+		}
+	}
+	if said != "" {
+		line += " " + text.ShellQuote(text.Short(text.OneLine(said), 80))
 	}
 	return line
+}
+
+// flagsOf are the flags of a decision.
+func flagsOf(d requests.Decision) string {
+	flags := ""
+	if d.How == reconcile.DecideForSession {
+		flags += " --for-session"
+	}
+	if d.Reason != "" {
+		flags += " --reason=" + text.ShellQuote(d.Reason)
+	}
+	for _, n := range d.Choices {
+		flags += fmt.Sprintf(" --choice=%d", n)
+	}
+	return flags
 }
