@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -44,96 +43,6 @@ func (f *Facts) headOf(c *reconcile.Claim) IssueHead {
 		unreadable: c.Issue.Unreadable,
 	}
 }
-
-// RunningRow is a claim whose run is not settled.
-type RunningRow struct {
-	IssueHead
-	State string `json:"state"`
-	// the agent's last command, or the first line of its last sentence
-	Activity      string          `json:"activity"`
-	SessionID     *string         `json:"session_id"`
-	TurnCount     int             `json:"turn_count"`
-	LastEvent     *string         `json:"last_event"`
-	LastMessage   string          `json:"last_message"`
-	StartedAt     time.Time       `json:"started_at"`
-	LastEventAt   *time.Time      `json:"last_event_at"`
-	Tokens        Tokens          `json:"tokens"`
-	Cost          *Cost           `json:"cost"` // of these tokens; null without agent.prices
-	RunID         string          `json:"run_id"`
-	PID           *int            `json:"pid"`
-	Attempt       int             `json:"attempt"` // 0 for the first run
-	Phase         reconcile.Phase `json:"phase"`
-	StopReason    *string         `json:"stop_reason"`
-	HeartbeatAt   *time.Time      `json:"heartbeat_at"`
-	ThreadID      *string         `json:"thread_id"`
-	WorkspacePath *string         `json:"workspace_path"`
-	Host          *string         `json:"host"`
-	// Verdict is the state of a run on another machine: live, or unverifiable as long as its
-	// host, or its worker, is not heard of.
-	Verdict string `json:"verdict"`
-	Alive   bool   `json:"worker_alive"`
-	// lost is for how long the host was not heard of, 0 if it was.
-	lost time.Duration
-	// HeldNext: the issue is held when the run ends.
-	HeldNext bool `json:"held_after_run"`
-	// WaitsFor are the ids of the run's open requests.
-	WaitsFor []string      `json:"waits_for"`
-	Run      reconcile.Run `json:"-"`
-}
-
-// BlockedSession is a session that waits for a person, with the names of the specification's
-// reference.
-type BlockedSession struct {
-	IssueHead
-	State         string     `json:"state"`
-	Error         string     `json:"error"`       // the first request of the agent
-	WorkerHost    *string    `json:"worker_host"` // null for this machine
-	WorkspacePath *string    `json:"workspace_path"`
-	SessionID     *string    `json:"session_id"`
-	BlockedAt     time.Time  `json:"blocked_at"`
-	LastEvent     *string    `json:"last_event"`
-	LastMessage   string     `json:"last_message"`
-	LastEventAt   *time.Time `json:"last_event_at"`
-}
-
-// blockedSessions are the sessions of the open requests.
-func (v Overview) blockedSessions() []BlockedSession {
-	list := []BlockedSession{}
-	for _, r := range v.Running {
-		request := v.requestOf(r.RunID)
-		if request == nil {
-			continue
-		}
-		list = append(list, BlockedSession{
-			IssueHead:     r.IssueHead,
-			State:         r.State,
-			Error:         request.Summary,
-			WorkerHost:    r.Host,
-			WorkspacePath: r.WorkspacePath,
-			SessionID:     r.SessionID,
-			BlockedAt:     request.AskedAt,
-			LastEvent:     r.LastEvent,
-			LastMessage:   r.LastMessage,
-			LastEventAt:   r.LastEventAt,
-		})
-	}
-	return list
-}
-
-// requestOf returns the first open request of a run, or nil.
-func (v Overview) requestOf(runID string) *RequestRow {
-	i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == runID })
-	if i < 0 {
-		return nil
-	}
-	return &v.Requests[i]
-}
-
-// The verdicts about a run.
-const (
-	verdictLive         = "live"
-	verdictUnverifiable = "unverifiable"
-)
 
 // RetryingRow is a claim that waits for its next run.
 type RetryingRow struct {
@@ -270,50 +179,6 @@ func (f *Facts) Claims() Claims {
 		}
 	}
 	return v
-}
-
-// runningRow is the row of a claim with the run r.
-func (f *Facts) runningRow(c *reconcile.Claim, r reconcile.Run) RunningRow {
-	row := RunningRow{
-		IssueHead:     f.headOf(c),
-		State:         c.Issue.State,
-		Activity:      r.Activity,
-		TurnCount:     r.Turns,
-		LastEvent:     text.OrNull(r.LastEvent),
-		LastMessage:   r.LastMessage,
-		StartedAt:     r.StartedAt,
-		LastEventAt:   text.OrNull(r.LastEventAt),
-		Tokens:        Tokens(r.Tokens),
-		Cost:          f.costOf(r),
-		RunID:         c.RunID,
-		PID:           text.OrNull(r.Worker.PID),
-		Attempt:       r.Attempt,
-		Phase:         r.Phase,
-		StopReason:    text.OrNull(r.StopReason),
-		HeartbeatAt:   text.OrNull(r.HeartbeatAt),
-		ThreadID:      text.OrNull(r.ThreadID),
-		WorkspacePath: text.OrNull(r.WorkspacePath),
-		Host:          text.OrNull(r.Host),
-		Verdict:       verdictLive,
-		Alive:         r.ID != "" && wiring.Alive(f.Project.StateDir, r.ID),
-		lost:          r.Lost(f.Now),
-		HeldNext:      c.HoldNext,
-		WaitsFor:      []string{},
-		Run:           r,
-	}
-	endsThere := r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive
-	if r.Host != "" && (row.lost > 0 || endsThere) {
-		row.Verdict = verdictUnverifiable
-	}
-	if r.ThreadID != "" && r.TurnID != "" {
-		row.SessionID = new(r.ThreadID + "-" + r.TurnID)
-	}
-	for _, q := range f.Requests {
-		if q.RunID == c.RunID {
-			row.WaitsFor = append(row.WaitsFor, q.ID())
-		}
-	}
-	return row
 }
 
 func (f *Facts) retryingRow(c *reconcile.Claim) RetryingRow {

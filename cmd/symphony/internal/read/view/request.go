@@ -163,3 +163,51 @@ func AsksMore(r reconcile.Request) bool {
 	}
 	return strings.Join(strings.Fields(r.Summary), " ") != strings.Join(strings.Fields(r.Detail.Command), " ")
 }
+
+// BlockedSession is a session that waits for a person, with the names of the specification's
+// reference.
+type BlockedSession struct {
+	IssueHead
+	State         string     `json:"state"`
+	Error         string     `json:"error"`       // the first request of the agent
+	WorkerHost    *string    `json:"worker_host"` // null for this machine
+	WorkspacePath *string    `json:"workspace_path"`
+	SessionID     *string    `json:"session_id"`
+	BlockedAt     time.Time  `json:"blocked_at"`
+	LastEvent     *string    `json:"last_event"`
+	LastMessage   string     `json:"last_message"`
+	LastEventAt   *time.Time `json:"last_event_at"`
+}
+
+// blockedSessions are the sessions of the open requests.
+func (v Overview) blockedSessions() []BlockedSession {
+	list := []BlockedSession{}
+	for _, r := range v.Running {
+		request := v.requestOf(r.RunID)
+		if request == nil {
+			continue
+		}
+		list = append(list, BlockedSession{
+			IssueHead:     r.IssueHead,
+			State:         r.State,
+			Error:         request.Summary,
+			WorkerHost:    r.Host,
+			WorkspacePath: r.WorkspacePath,
+			SessionID:     r.SessionID,
+			BlockedAt:     request.AskedAt,
+			LastEvent:     r.LastEvent,
+			LastMessage:   r.LastMessage,
+			LastEventAt:   r.LastEventAt,
+		})
+	}
+	return list
+}
+
+// requestOf returns the first open request of a run, or nil.
+func (v Overview) requestOf(runID string) *RequestRow {
+	i := slices.IndexFunc(v.Requests, func(q RequestRow) bool { return q.RunID == runID })
+	if i < 0 {
+		return nil
+	}
+	return &v.Requests[i]
+}

@@ -3,6 +3,7 @@ package view
 import (
 	"time"
 
+	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
 )
@@ -74,6 +75,92 @@ func (f *Facts) RunRow(r reconcile.Run) RunRow {
 		Cost:          f.costOf(r),
 		ThreadID:      text.OrNull(r.ThreadID),
 	}
+}
+
+// RunningRow is a claim whose run is not settled.
+type RunningRow struct {
+	IssueHead
+	State string `json:"state"`
+	// the agent's last command, or the first line of its last sentence
+	Activity      string          `json:"activity"`
+	SessionID     *string         `json:"session_id"`
+	TurnCount     int             `json:"turn_count"`
+	LastEvent     *string         `json:"last_event"`
+	LastMessage   string          `json:"last_message"`
+	StartedAt     time.Time       `json:"started_at"`
+	LastEventAt   *time.Time      `json:"last_event_at"`
+	Tokens        Tokens          `json:"tokens"`
+	Cost          *Cost           `json:"cost"` // of these tokens; null without agent.prices
+	RunID         string          `json:"run_id"`
+	PID           *int            `json:"pid"`
+	Attempt       int             `json:"attempt"` // 0 for the first run
+	Phase         reconcile.Phase `json:"phase"`
+	StopReason    *string         `json:"stop_reason"`
+	HeartbeatAt   *time.Time      `json:"heartbeat_at"`
+	ThreadID      *string         `json:"thread_id"`
+	WorkspacePath *string         `json:"workspace_path"`
+	Host          *string         `json:"host"`
+	// Verdict is the state of a run on another machine: live, or unverifiable as long as its
+	// host, or its worker, is not heard of.
+	Verdict string `json:"verdict"`
+	Alive   bool   `json:"worker_alive"`
+	// lost is for how long the host was not heard of, 0 if it was.
+	lost time.Duration
+	// HeldNext: the issue is held when the run ends.
+	HeldNext bool `json:"held_after_run"`
+	// WaitsFor are the ids of the run's open requests.
+	WaitsFor []string      `json:"waits_for"`
+	Run      reconcile.Run `json:"-"`
+}
+
+// The verdicts about a run.
+const (
+	verdictLive         = "live"
+	verdictUnverifiable = "unverifiable"
+)
+
+// runningRow is the row of a claim with the run r.
+func (f *Facts) runningRow(c *reconcile.Claim, r reconcile.Run) RunningRow {
+	row := RunningRow{
+		IssueHead:     f.headOf(c),
+		State:         c.Issue.State,
+		Activity:      r.Activity,
+		TurnCount:     r.Turns,
+		LastEvent:     text.OrNull(r.LastEvent),
+		LastMessage:   r.LastMessage,
+		StartedAt:     r.StartedAt,
+		LastEventAt:   text.OrNull(r.LastEventAt),
+		Tokens:        Tokens(r.Tokens),
+		Cost:          f.costOf(r),
+		RunID:         c.RunID,
+		PID:           text.OrNull(r.Worker.PID),
+		Attempt:       r.Attempt,
+		Phase:         r.Phase,
+		StopReason:    text.OrNull(r.StopReason),
+		HeartbeatAt:   text.OrNull(r.HeartbeatAt),
+		ThreadID:      text.OrNull(r.ThreadID),
+		WorkspacePath: text.OrNull(r.WorkspacePath),
+		Host:          text.OrNull(r.Host),
+		Verdict:       verdictLive,
+		Alive:         r.ID != "" && wiring.Alive(f.Project.StateDir, r.ID),
+		lost:          r.Lost(f.Now),
+		HeldNext:      c.HoldNext,
+		WaitsFor:      []string{},
+		Run:           r,
+	}
+	endsThere := r.Phase == reconcile.EndingThere || r.Remote == reconcile.RemoteBegun && !row.Alive
+	if r.Host != "" && (row.lost > 0 || endsThere) {
+		row.Verdict = verdictUnverifiable
+	}
+	if r.ThreadID != "" && r.TurnID != "" {
+		row.SessionID = new(r.ThreadID + "-" + r.TurnID)
+	}
+	for _, q := range f.Requests {
+		if q.RunID == c.RunID {
+			row.WaitsFor = append(row.WaitsFor, q.ID())
+		}
+	}
+	return row
 }
 
 // costOf returns the cost of the tokens of a run; nil without agent.prices.
