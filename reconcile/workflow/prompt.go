@@ -67,7 +67,7 @@ func ParsePrompt(body, file string, firstLine int) (p *Prompt, err error) {
 	c := &checker{
 		file:    file,
 		filters: dictionary{},
-		vars:    map[string]*shape{"issue": issueShape(), "attempt": plain, "null": plain},
+		vars:    variables(),
 	}
 	filters.AddStandardFilters(c.filters)
 	c.nodes([]render.Node{template.GetRoot()})
@@ -195,7 +195,9 @@ func (p *Prompt) Render(issue reconcile.Issue, attempt int) (text string, err er
 		}
 	}()
 	var rendered boundedText
-	bad := p.template.FRender(&rendered, bindings(issue, attempt))
+	vars := bindings(issue, attempt)
+	vars[stepVar] = new(int)
+	bad := p.template.FRender(&rendered, vars)
 	if bad != nil {
 		return "", fault(
 			CodeTemplateRender,
@@ -288,7 +290,7 @@ func bindings(issue reconcile.Issue, attempt int) map[string]any {
 		vars["assignee_id"] = issue.Assignee.ID
 	}
 	// Liquid has two names for nil; the library knows only "nil".
-	root := map[string]any{"issue": vars, "attempt": nil, "null": nil, stepVar: new(int)}
+	root := map[string]any{"issue": vars, "attempt": nil, "null": nil}
 	if attempt > 0 {
 		root["attempt"] = attempt
 	}

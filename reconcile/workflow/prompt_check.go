@@ -10,6 +10,7 @@ import (
 	"github.com/osteele/liquid/render"
 
 	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
 )
 
 // checker walks a parsed template in the order of rendering and looks up every name. A
@@ -48,26 +49,35 @@ func object(names ...string) *shape {
 	return s
 }
 
-func issueShape() *shape {
-	s := object(
-		"id",
-		"identifier",
-		"title",
-		"description",
-		"priority",
-		"state",
-		"branch_name",
-		"url",
-		"created_at",
-		"updated_at",
-		"assignee_id",
-		"project_description",
-		"dispatchable",
-	)
-	s.fields["native_ref"] = anything // depends on the tracker
-	s.fields["labels"] = &shape{items: plain}
-	s.fields["blocked_by"] = &shape{items: object("id", "identifier", "state")}
-	return s
+// variables returns the shapes of the variables of a template: those of an issue that has an
+// item in each of its lists.
+func variables() map[string]*shape {
+	issue := reconcile.Issue{
+		Labels:    []string{"bug"},
+		BlockedBy: []reconcile.BlockerRef{{}},
+		NativeRef: map[string]any{},
+	}
+	return shapeOf(bindings(issue, 1)).fields
+}
+
+// shapeOf returns the shape of a value. A map without fields stands for one whose fields depend
+// on the tracker.
+func shapeOf(value any) *shape {
+	switch value := value.(type) {
+	case map[string]any:
+		if len(value) == 0 {
+			return anything
+		}
+		s := object()
+		for name, field := range value {
+			s.fields[name] = shapeOf(field)
+		}
+		return s
+	case []any:
+		return &shape{items: shapeOf(value[0])}
+	default:
+		return plain
+	}
 }
 
 func (c *checker) report(line int, format string, args ...any) {
