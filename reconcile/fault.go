@@ -12,7 +12,10 @@ type Error struct {
 	Code    string `json:"code"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"` // the next step for the reader; may be empty
-	Err     error  `json:"-"`              // the cause, nil if there is none
+	// Next names the step of the hint, if a model takes it by a tool: then Hint says what an
+	// operator does instead. Empty for other steps.
+	Next Step  `json:"-"`
+	Err  error `json:"-"` // the cause, nil if there is none
 	// Status is the status of the HTTP answer that is the error, 0 for other errors.
 	Status int `json:"http_status,omitempty"`
 	// Class overrides the class of the code in the table below. Of the error that ends a run
@@ -32,10 +35,33 @@ func (e *Error) WithCause(err error) *Error {
 	return e
 }
 
+// WithNext names the step of the hint, and returns the error.
+func (e *Error) WithNext(s Step) *Error {
+	e.Next = s
+	return e
+}
+
 // Error implements error: "<code>: <fault and place>".
 func (e *Error) Error() string { return fmt.Sprintf("%s: %s", e.Code, e.Message) }
 
 func (e *Error) Unwrap() error { return e.Err }
+
+// Step is a next step after an error that an operator takes by a command, and a model by a
+// tool.
+type Step string
+
+// The steps.
+const (
+	StepListRequests     Step = "list the open requests"
+	StepListAgents       Step = "list the agents"
+	StepSpawnAgain       Step = "spawn another agent, which may resume the conversations of an ended agent"
+	StepOpenConversation Step = "open a conversation"
+	StepTryConversation  Step = "try again to open a conversation"
+	StepShareDirectory   Step = "share a directory with another agent"
+	StepWaitForAccount   Step = "wait until the account can be used"
+	StepLetGoOn          Step = "let an agent go on whose request expired"
+	StepAskAgain         Step = "let another agent ask again"
+)
 
 // Class is the origin of an error. It determines the exit code of a command and the
 // consequence of a failed run.

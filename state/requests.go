@@ -222,6 +222,7 @@ func (o Operator) DecideRequest(
 func requestEnded(r reconcile.Request) error {
 	what := string(r.Fate) + ": the agent no longer waits for it"
 	hint := "symphony ps shows the open requests"
+	next := reconcile.StepListRequests
 	switch {
 	case r.Decision != "":
 		at := r.DecidedAt.UTC().Format(time.RFC3339)
@@ -230,11 +231,13 @@ func requestEnded(r reconcile.Request) error {
 		until := r.ExpiresAt.UTC().Format(time.RFC3339)
 		what = "expired: it was not decided by " + until + ", and the agent went on without it"
 		hint = "the agent was refused; agent.answer_timeout_ms sets how long a request stays open"
+		next = reconcile.StepLetGoOn
 	case r.Fate == reconcile.RequestRunEnded:
 		what = "run_ended: run " + r.RunID + ", which asked, has ended"
 		hint = "its agent no longer waits; the next run asks again if necessary"
+		next = reconcile.StepAskAgain
 	}
-	return problem("request_ended", r.ID()+" has ended, "+what, hint, nil)
+	return reconcile.NewError("request_ended", r.ID()+" has ended, "+what, hint).WithNext(next)
 }
 
 const commandColumns = `id, verb, issue_id, identifier, created_at, unverified`

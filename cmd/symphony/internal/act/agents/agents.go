@@ -278,15 +278,16 @@ func (a *Agents) directoryFree(ctx context.Context, s Settings) error {
 		if same && s.Shared || !paths.Meet(dir, theirs) {
 			continue
 		}
-		hint := "use that agent, its directory, or one that is neither inside nor around it"
-		if same {
-			hint = "use that agent or another directory, or share the directory explicitly"
-		}
-		return reconcile.NewError(
+		conflict := reconcile.NewError(
 			CodeConflict,
 			fmt.Sprintf("agent %s works in %s already", run.Identifier, run.WorkspacePath),
-			hint,
+			"use that agent, its directory, or one that is neither inside nor around it",
 		)
+		if same {
+			conflict.Hint = "use that agent or another directory, or share the directory explicitly"
+			conflict.Next = reconcile.StepShareDirectory
+		}
+		return conflict
 	}
 	return nil
 }
@@ -330,7 +331,7 @@ func (a *Agents) limits(ctx context.Context, now time.Time) error {
 			b.Reason,
 			"the codex account can't be used: "+b.Message,
 			"symphony status shows when it is tried again",
-		)
+		).WithNext(reconcile.StepWaitForAccount)
 	}
 	slots, err := a.account.TakeSlots(ctx, 1, false)
 	if err != nil {
@@ -398,7 +399,7 @@ func (a *Agents) Find(ctx context.Context, id string) (Agent, error) {
 			CodeUnknown,
 			fmt.Sprintf("there is no agent %q", id),
 			"list_agents, or symphony agents, shows the agents",
-		)
+		).WithNext(reconcile.StepListAgents)
 	}
 	return a.agent(run)
 }
@@ -426,7 +427,7 @@ func (a *Agents) live(ctx context.Context, id string) (Agent, error) {
 			CodeEnded,
 			fmt.Sprintf("agent %s has ended: %s", id, reasonOf(one.Run)),
 			"spawn another; its conversations can be resumed there",
-		)
+		).WithNext(reconcile.StepSpawnAgain)
 	}
 	return one, nil
 }

@@ -135,7 +135,7 @@ func (a *Agents) Conversation(ctx context.Context, id string) (reconcile.Call, e
 			"unknown_conversation",
 			fmt.Sprintf("there is no conversation %q", id),
 			"new_conversation opens one",
-		)
+		).WithNext(reconcile.StepOpenConversation)
 	}
 	return call, nil
 }
@@ -145,9 +145,10 @@ func Failure(call reconcile.Call) error {
 	if call.Status != reconcile.CallFailed {
 		return nil
 	}
-	hint := ""
+	failed := reconcile.NewError(call.ErrorCode, call.ErrorText, "")
 	if call.Verb == reconcile.CallConversation {
-		hint = "new_conversation with another id, or without one, tries again"
+		failed.Hint = "new_conversation with another id, or without one, tries again"
+		failed.Next = reconcile.StepTryConversation
 	}
-	return reconcile.NewError(call.ErrorCode, call.ErrorText, hint)
+	return failed
 }

@@ -190,7 +190,7 @@ func Record(
 			"request_not_found",
 			"the request no longer exists",
 			"symphony ps shows the open requests",
-		)
+		).WithNext(reconcile.StepListRequests)
 	}
 	return r, err
 }
@@ -256,7 +256,7 @@ func Find(
 			"request_not_found",
 			"there is no request "+ref,
 			"symphony ps shows the open requests",
-		)
+		).WithNext(reconcile.StepListRequests)
 	}
 	for _, c := range candidates {
 		// Only questions can be answered, and only the others approved. All can be denied.
@@ -308,7 +308,7 @@ func waitForWorker(
 				"request_ended",
 				r.ID()+" has just ended: "+string(is.Fate),
 				"symphony ps shows the open requests",
-			)
+			).WithNext(reconcile.StepListRequests)
 		case p.Env.Now().After(end) || !wiring.Sleep(ctx, workerStep):
 			return r, nil
 		}

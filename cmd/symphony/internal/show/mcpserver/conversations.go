@@ -228,7 +228,7 @@ func (c conversationTools) get(ctx context.Context, agentID, id string) (reconci
 			"unknown_conversation",
 			fmt.Sprintf("agent %s has no conversation %q", agentID, id),
 			"new_conversation opens one",
-		)
+		).WithNext(reconcile.StepOpenConversation)
 	}
 	if known.Agent != agentID {
 		return known, reconcile.NewError(

@@ -14,60 +14,56 @@ import (
 // person decided yet.
 const CodeNotDecided = "directory_not_decided"
 
-// wording replaces a text of an error on servers that offer the tool.
-type wording struct{ text, tool, instead string }
+// toolHint is a hint for models that have a tool.
+type toolHint struct{ tool, hint string }
 
-// wordings replace commands by tools, because a host may have no terminal, and tools of the
-// group agents by those of the group lean, which send_message stands for.
-var wordings = []wording{
-	{"symphony ps shows the open requests", "list_requests", "list_requests shows the open requests"},
-	{"symphony ps shows the open requests", "wait_agent", "wait_agent shows the open requests"},
-	{"list_agents, or symphony agents, shows", "list_agents", "list_agents shows"},
-	{"spawn another; its conversations can be resumed there", "send_message", "spawn_agent starts another"},
-	{
-		"spawn another; its conversations can be resumed there",
-		"new_conversation",
-		"spawn_agent starts another, where new_conversation can continue its conversations",
+// toolHints are the hints for the next steps after an error. The first whose tool the server
+// offers counts. The group lean has no tool new_conversation: send_message opens what it needs.
+var toolHints = map[reconcile.Step][]toolHint{
+	reconcile.StepListRequests: {
+		{"list_requests", "list_requests shows the open requests"},
+		{"wait_agent", "wait_agent shows the open requests"},
 	},
-	{
-		"new_conversation with another id, or without one, tries again",
-		"send_message",
-		"spawn_agent tries again, also with the same id",
+	reconcile.StepListAgents: {
+		{"list_agents", "list_agents shows the agents"},
 	},
-	{"new_conversation opens one", "send_message", "spawn_agent starts an agent with a prompt"},
-	{
-		"use that agent or another directory, or share the directory explicitly",
-		"send_message",
-		"send_message gives that agent the work; or set worktree: true, or shared: true, or name another cwd",
+	reconcile.StepSpawnAgain: {
+		{"send_message", "spawn_agent starts another"},
+		{
+			"new_conversation",
+			"spawn_agent starts another, where new_conversation can continue its conversations",
+		},
 	},
-	{
-		"use that agent or another directory, or share the directory explicitly",
-		"spawn_agent",
-		"use that agent, or set worktree: true, or shared: true, or name another cwd",
+	reconcile.StepOpenConversation: {
+		{"send_message", "spawn_agent starts an agent with a prompt"},
 	},
-	{
-		"symphony status shows when it is tried again",
-		"spawn_agent",
-		"try again later; symphony status shows your user when it is tried again",
+	reconcile.StepTryConversation: {
+		{"send_message", "spawn_agent tries again, also with the same id"},
 	},
-	{
-		"agent.answer_timeout_ms sets how long a request stays open",
-		"send_message",
-		"send_message lets it go on, and ask again",
+	reconcile.StepShareDirectory: {
+		{
+			"send_message",
+			"send_message gives that agent the work; or set worktree: true, or shared: true, or name another cwd",
+		},
+		{"spawn_agent", "use that agent, or set worktree: true, or shared: true, or name another cwd"},
 	},
-	{
-		"agent.answer_timeout_ms sets how long a request stays open",
-		"send_user_turn",
-		"send_user_turn lets it go on, and ask again",
+	reconcile.StepWaitForAccount: {
+		{"spawn_agent", "try again later; symphony status shows your user when it is tried again"},
 	},
-	{
-		"its agent no longer waits; the next run asks again if necessary",
-		"spawn_agent",
-		"spawn_agent starts another, which asks again if necessary",
+	reconcile.StepLetGoOn: {
+		{"send_message", "the agent was refused; send_message lets it go on, and ask again"},
+		{"send_user_turn", "the agent was refused; send_user_turn lets it go on, and ask again"},
 	},
-	{"symphony ps", "list_issues", "list_issues"},
-	{"symphony show", "show_issue", "show_issue"},
-	{"symphony retry", "retry_issue", "retry_issue"},
+	reconcile.StepAskAgain: {
+		{"spawn_agent", "spawn_agent starts another, which asks again if necessary"},
+	},
+}
+
+// issueTools are the tools that do what commands do, by the commands.
+var issueTools = []struct{ command, tool string }{
+	{"symphony ps", "list_issues"},
+	{"symphony show", "show_issue"},
+	{"symphony retry", "retry_issue"},
 }
 
 // decidesBy are the commands by which a person decides a request, as view.HowToAnswer writes
@@ -80,12 +76,22 @@ var decidesBy = sync.OnceValue(func() [3]*regexp.Regexp {
 	}
 })
 
-// reword replaces what a model can't do in a text of an error by what it can do with the tools
-// of this server.
+// hintFor returns the hint of an error for a model with the tools of this server.
+func (t *Tools) hintFor(err *reconcile.Error) string {
+	for _, one := range toolHints[err.Next] {
+		if t.inputs[one.tool] != nil {
+			return one.hint
+		}
+	}
+	return err.Hint
+}
+
+// reword replaces commands in a text of an error by the tools of this server: a host may have
+// no terminal.
 func (t *Tools) reword(s string) string {
-	for _, w := range wordings {
-		if t.inputs[w.tool] != nil {
-			s = strings.ReplaceAll(s, w.text, w.instead)
+	for _, known := range issueTools {
+		if t.inputs[known.tool] != nil {
+			s = strings.ReplaceAll(s, known.command, known.tool)
 		}
 	}
 	return s
@@ -115,6 +121,7 @@ func (t *Tools) rewordDecision(s string) string {
 // forModel returns an error of a tool in the words of a model's tools.
 func (t *Tools) forModel(tool string, err *reconcile.Error) *reconcile.Error {
 	known := *err
+	known.Hint = t.hintFor(err)
 	if strings.HasPrefix(known.Hint, exit.SeeHelp) {
 		known.Hint = "correct the arguments, and call " + tool + " again"
 	}
