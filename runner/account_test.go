@@ -136,13 +136,14 @@ type slowJournal struct {
 
 func (j slowJournal) SaveThread(
 	ctx context.Context,
-	run, issue, thread, space string,
+	run, issue string,
+	thread reconcile.Thread,
 	t reconcile.Tokens,
 	now time.Time,
 ) error {
 	j.entered <- struct{}{}
 	<-j.release
-	return j.memory.SaveThread(ctx, run, issue, thread, space, t, now)
+	return j.memory.SaveThread(ctx, run, issue, thread, t, now)
 }
 
 // Of two goroutines that count tokens at once, the later one stores the newer total.

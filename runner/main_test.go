@@ -109,15 +109,16 @@ func (m *memory) Finish(_ context.Context, _ time.Time, run reconcile.Run) error
 
 func (m *memory) SaveThread(
 	_ context.Context,
-	_, _, thread, space string,
+	_, _ string,
+	thread reconcile.Thread,
 	t reconcile.Tokens,
 	_ time.Time,
 ) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.threads[thread] = t
-	m.last = thread
-	m.lastIn = space
+	m.threads[thread.ID] = t
+	m.last = thread.ID
+	m.lastIn = thread.WorkspaceID
 	return nil
 }
 

@@ -52,8 +52,9 @@ type ThreadJournal interface {
 	// SaveThread stores the token totals of a thread, unless higher ones are stored.
 	SaveThread(
 		ctx context.Context,
-		runID, issueID, threadID, workspaceID string,
-		t reconcile.Tokens,
+		runID, issueID string,
+		thread reconcile.Thread,
+		used reconcile.Tokens,
 		now time.Time,
 	) error
 	// Thread returns the token totals of a thread, false if it is unknown.

@@ -278,7 +278,8 @@ func (r *record) tryTokens(ctx context.Context, session agent.Session) error {
 			Reasoning: u.Reasoning,
 			Total:     u.Total,
 		}
-		err := r.threads.SaveThread(ctx, run.ID, run.IssueID, id, run.WorkspaceID, total, r.now())
+		thread := reconcile.Thread{ID: id, WorkspaceID: run.WorkspaceID}
+		err := r.threads.SaveThread(ctx, run.ID, run.IssueID, thread, total, r.now())
 		if err != nil {
 			// the run must not count them either, because the next run on the thread will
 			return err

@@ -123,8 +123,7 @@ func stepsOfARun() []step {
 				ctx,
 				run.ID,
 				run.IssueID,
-				"thread",
-				"ws",
+				reconcile.Thread{ID: "thread", WorkspaceID: "ws"},
 				reconcile.Tokens{Total: 7},
 				epoch,
 			)

@@ -598,8 +598,7 @@ func (w *workerProcess) turn(a *actor, run *reconcile.Run, do conduct) (ours, on
 		ctx,
 		run.ID,
 		run.IssueID,
-		run.ThreadID,
-		"space",
+		reconcile.Thread{ID: run.ThreadID, WorkspaceID: "space"},
 		total.Plus(used),
 		a.now,
 	) == nil {

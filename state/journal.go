@@ -310,15 +310,16 @@ func (j Journal) IssueTokens(ctx context.Context, issueID string) (int64, error)
 // tokens.
 //
 // If the run already ended with an outcome the error is reconcile.ErrConflict. The tokens then
-// count for the next run of the thread.
+// count for the next run of the thread. RecordLastSeen stores the codex home of the thread.
 func (j Journal) SaveThread(
 	ctx context.Context,
-	runID, issueID, threadID, workspaceID string,
+	runID, issueID string,
+	thread reconcile.Thread,
 	used reconcile.Tokens,
 	now time.Time,
 ) error {
 	return j.update(ctx, "save the thread of run "+runID, normal, func(t tx) error {
-		return saveThread(t, runID, issueID, threadID, workspaceID, used, now)
+		return saveThread(t, runID, issueID, thread, used, now)
 	})
 }
 
@@ -326,11 +327,12 @@ const threadTokens = `SELECT ` + tokenColumns + ` FROM threads WHERE thread_id =
 
 func saveThread(
 	t tx,
-	runID, issueID, threadID, workspaceID string,
+	runID, issueID string,
+	thread reconcile.Thread,
 	used reconcile.Tokens,
 	now time.Time,
 ) error {
-	known, err := row(t, tokenFields, threadTokens, threadID)
+	known, err := row(t, tokenFields, threadTokens, thread.ID)
 	if err != nil && !errors.Is(err, sql.ErrNoRows) {
 		return err
 	}
@@ -347,7 +349,7 @@ func saveThread(
 			input = max(input, excluded.input), cached = max(cached, excluded.cached),
 			output = max(output, excluded.output), reasoning = max(reasoning, excluded.reasoning),
 			total = max(total, excluded.total), updated_at = excluded.updated_at`,
-		threadID, issueID, workspaceID,
+		thread.ID, issueID, thread.WorkspaceID,
 		used.Input, used.Cached, used.Output, used.Reasoning, used.Total, stamp(now), runID)
 	if err != nil {
 		return err
@@ -464,7 +466,7 @@ func (j Journal) RecordLastSeen(
 	now time.Time,
 ) error {
 	return j.update(ctx, "store what the agent of run "+runID+" knows of its issue", full, func(t tx) error {
-		if err := saveThread(t, runID, issueID, thread.ID, thread.WorkspaceID, reconcile.Tokens{}, now); err != nil {
+		if err := saveThread(t, runID, issueID, thread, reconcile.Tokens{}, now); err != nil {
 			return err
 		}
 		return t.run(`UPDATE threads SET told_description = ?, told_prompt = ?, told_base = ?,

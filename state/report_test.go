@@ -41,7 +41,8 @@ func ranFor(
 	}
 	test.Must(db.Journal.UpdateRun(ctx, at, r))
 	used := reconcile.Tokens{Input: 100, Cached: 40, Output: 10, Reasoning: 5, Total: 110}
-	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, fmt.Sprint("thread-", n), "space", used, at))
+	thread := reconcile.Thread{ID: fmt.Sprint("thread-", n), WorkspaceID: "space"}
+	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, used, at))
 	test.OK(t, db.Journal.SaveCreated(ctx, r.ID, r.IssueID, []reconcile.Created{{
 		ID:   fmt.Sprint("c", n),
 		Kind: "comment",

@@ -50,16 +50,14 @@ func fill(t *testing.T, db *DB) {
 		test.OK(t, db.Store.Commit(ctx, epoch, reconcile.Change{Claim: &c, Insert: &run}))
 		taken := test.Must(db.Journal.TakeRun(ctx, run.ID, worker, epoch))
 		tokens := reconcile.Tokens{Input: int64(i), Output: 10, Total: int64(10 + i)}
-		test.OK(
-			t,
-			db.Journal.SaveThread(ctx, run.ID, run.IssueID, fmt.Sprint("thread-", i), "space", tokens, epoch),
-		)
+		thread := reconcile.Thread{ID: fmt.Sprint("thread-", i), WorkspaceID: "space"}
+		test.OK(t, db.Journal.SaveThread(ctx, run.ID, run.IssueID, thread, tokens, epoch))
 		taken.Phase = reconcile.StreamingTurn
 		taken.Turns = 2
 		taken.TurnsDone = 1
 		taken.Beats = 7
 		taken.Tokens = tokens
-		taken.ThreadID = fmt.Sprint("thread-", i)
+		taken.ThreadID = thread.ID
 		taken.TurnID = "turn"
 		taken.WorkspacePath = "/srv/x"
 		taken.WorkspaceID = "space"

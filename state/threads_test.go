@@ -27,7 +27,7 @@ func TestLastSeenStaysWithTheThread(t *testing.T) {
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1, first, epoch))
 	test.Equal(t, "a new thread was told", told("t1"), first)
 	used := reconcile.Tokens{Input: 90, Output: 10, Total: 100}
-	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, "t1", "space", used, epoch))
+	test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, t1, used, epoch))
 	// A changed description replaces the other; an older comment does not.
 	test.OK(t, db.Journal.RecordLastSeen(ctx, r.ID, r.IssueID, t1,
 		reconcile.LastSeen{

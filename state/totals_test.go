@@ -32,7 +32,8 @@ func TestTokensCountOnce(t *testing.T) {
 	report := func(what string, n int, at time.Time, thread string, used, ofThread, ofRun int64) {
 		t.Helper()
 		r := mustRun(t, db, runID(n))
-		test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, thread, "ws", usage(used), at))
+		in := reconcile.Thread{ID: thread, WorkspaceID: "ws"}
+		test.OK(t, db.Journal.SaveThread(ctx, r.ID, r.IssueID, in, usage(used), at))
 		known, _, err := db.Journal.Thread(ctx, thread)
 		test.OK(t, err)
 		test.Equal(t, what+": thread", known, usage(ofThread))
