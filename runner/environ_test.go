@@ -72,8 +72,8 @@ func TestToolAnswerIsNotRedacted(t *testing.T) {
 			Success: true,
 		}
 	})
-	c := r.newJob(r.run, func(error) {}).turns
-	got := c.options(&agentProcess{}).CallTool(t.Context(), "linear_graphql", nil)
+	a := r.newJob(r.run, func(error) {}).turns.agent
+	got := a.options(&agentProcess{}, nil).CallTool(t.Context(), "linear_graphql", nil)
 	test.Equal(
 		t,
 		"text and success",

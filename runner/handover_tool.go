@@ -14,7 +14,6 @@ import (
 	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
 	"github.com/symphony-cron/symphony/internal/text"
 	"github.com/symphony-cron/symphony/reconcile"
-	"github.com/symphony-cron/symphony/reconcile/crash"
 	"github.com/symphony-cron/symphony/runner/agent"
 	"github.com/symphony-cron/symphony/runner/host"
 )
@@ -214,74 +213,6 @@ func (h *handovers) hopeless() error {
 	h.refusals.mu.Lock()
 	defer h.refusals.mu.Unlock()
 	return h.refusals.end
-}
-
-// askHandover records the agent's request. The handover happens after the turn.
-func (t *turnLoop) askHandover(ctx context.Context, args json.RawMessage) agent.ToolResult {
-	wish, err := t.handovers.accept(ctx, args)
-	if err != nil {
-		if t.handovers.countRefusal(ctx, "hand_over", err) {
-			t.interruptTurn(ctx)
-		}
-		return agent.ToolResult{Text: t.agentRedactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
-	}
-	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
-	if err := t.rec.store(ctx); err != nil {
-		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
-		return agent.ToolResult{Text: agenttool.Refused("hand_over_failed", err).Text}
-	}
-	crash.At("runner.handover.recorded")
-	t.events.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
-	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
-}
-
-// interruptTurn interrupts the turn after its present call of a tool: the agent waits for the
-// answer to that first.
-func (t *turnLoop) interruptTurn(ctx context.Context) {
-	go func(g *agentProcess) {
-		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
-		defer cancel()
-		warn(t.log, "turn not interrupted", g.session.Interrupt(bounded))
-	}(t.agent)
-}
-
-// returnForDelivery reports whether the agent must go on after its last turn, because a clone
-// of its commits would lack files. The agent learns that in its next turn. With a state for
-// handovers hand_over already told it.
-func (t *turnLoop) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
-	if t.site.Config.Handoff.State != "" || t.rec.overBudget.Load() || ctx.Err() != nil {
-		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
-	}
-	refusal := t.handovers.tryDelivery(ctx)
-	if refusal == nil {
-		return false, nil
-	}
-	if t.handovers.countRefusal(ctx, "the delivery", refusal) {
-		return false, t.handovers.hopeless()
-	}
-	if turn >= t.site.Config.MaxTurns || t.closedByOthers(ctx) {
-		return false, nil
-	}
-	t.rec.waitForCorrection(ctx)
-	_, t.guide.undelivered = codeOf(refusal)
-	t.log.Info("the work can't be delivered, which the agent is told", "why", t.guide.undelivered)
-	return true, nil
-}
-
-// closedByOthers reports whether the issue is, or may be, in a terminal state that its agent
-// did not set: then the agent gets no further turn.
-func (t *turnLoop) closedByOthers(ctx context.Context) bool {
-	issue, _, err := t.issue.read(ctx)
-	if err != nil {
-		warn(t.log, "it is not known whether the issue is closed", err)
-		return true
-	}
-	own := t.rec.get().MovedTo
-	closed := t.site.Config.Policy.Terminal(issue.State) && !reconcile.SameState(own, issue.State)
-	if closed {
-		t.log.Info("the work can't be delivered, but the issue was closed meanwhile", "state", issue.State)
-	}
-	return closed
 }
 
 // noCommit returns the error for an agent whose branch contains no commit of its own.

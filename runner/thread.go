@@ -3,6 +3,7 @@ package runner
 import (
 	"context"
 	"errors"
+	"log/slog"
 
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/runner/agent"
@@ -11,7 +12,10 @@ import (
 
 // openedThread is the thread of a run.
 type openedThread struct {
-	id      string
+	id          string
+	home        string // where codex stores it
+	permissions string // the name of the permission profile of its turns; "" for none
+
 	resumed bool // an earlier run worked on it
 	worked  bool // an earlier run worked in this workspace
 	// replaces is set for a new thread if the issue already had a thread before.
@@ -35,93 +39,144 @@ func (t openedThread) note() string {
 // started.
 const maxThreadFailures = 2
 
-// handshake opens the session and the thread.
-func (t *turnLoop) handshake(ctx context.Context) (openedThread, error) {
-	t.rec.phase(ctx, reconcile.InitializingSession)
-	server, err := t.agent.initialize(ctx)
+// threadOpener opens the thread of a run.
+type threadOpener struct {
+	run       reconcile.Run // as dispatched
+	site      *site
+	processes *processes
+	journal   ThreadJournal
+	rec       *record
+	redactor  *agent.Redactor // removes only the tracker's key from the name of the thread
+	log       *slog.Logger
+}
+
+func (j *job) newThreadOpener() *threadOpener {
+	return &threadOpener{
+		run:       j.run,
+		site:      j.site,
+		processes: j.processes,
+		journal:   j.worker.Journal,
+		rec:       j.rec,
+		redactor:  j.agentRedactor,
+		log:       j.log,
+	}
+}
+
+// handshake opens the session and the thread: the thread that this run already had if the
+// agent was paused.
+func (o *threadOpener) handshake(
+	ctx context.Context,
+	g *agentProcess,
+	paused bool,
+) (openedThread, error) {
+	o.rec.phase(ctx, reconcile.InitializingSession)
+	server, err := g.initialize(ctx)
 	if err != nil {
 		return openedThread{}, err
 	}
-	t.codexHome = server.Home
-	t.guide.codexHome = server.Home
-	params, err := t.threadParams(ctx)
+	params, permissions, err := o.params(ctx, g)
 	if err != nil {
 		return openedThread{}, err
 	}
-	thread, err := t.openThread(ctx, params)
+	var thread openedThread
+	own := o.rec.get().ThreadID
+	if paused && own != "" {
+		thread, err = o.reopenThread(ctx, g, own, params)
+	} else {
+		thread, err = o.openThread(ctx, g, server.Home, params)
+	}
+	thread.home = server.Home
+	thread.permissions = permissions
 	// Also after a failed resume, so that the failure counts for maxThreadFailures.
-	t.rec.change(func(r *reconcile.Run) {
+	o.rec.change(func(r *reconcile.Run) {
 		r.ThreadID = thread.id
-		r.Model = t.agent.session.Model()
+		r.Model = g.session.Model()
 	})
 	return thread, err
 }
 
-func (t *turnLoop) threadParams(ctx context.Context) (agent.ThreadParams, error) {
-	config, err := t.site.Config.ThreadConfig(ctx, t.site.Machine, t.run.ID, *t.site.space, t.agent.environ)
+// params returns the parameters of the thread, and the name of the permission profile of its
+// turns; "" for none.
+func (o *threadOpener) params(
+	ctx context.Context,
+	g *agentProcess,
+) (p agent.ThreadParams, permissions string, err error) {
+	config, err := o.site.Config.ThreadConfig(ctx, o.site.Machine, o.run.ID, *o.site.space, g.environ)
 	if err != nil {
-		return agent.ThreadParams{}, err
+		return p, "", err
 	}
-	policy, err := t.site.turnPolicy(ctx)
+	policy, err := o.site.turnPolicy(ctx)
 	if err != nil {
-		return agent.ThreadParams{}, err
+		return p, "", err
 	}
-	profile, err := t.site.Config.Profile(ctx, t.site.Machine, policy)
+	profile, err := o.site.Config.Profile(ctx, o.site.Machine, policy)
 	if err != nil {
-		return agent.ThreadParams{}, err
+		return p, "", err
 	}
 	if profile != nil {
 		confine.AddProfile(config, profile)
-		t.turnPermissions = confine.ProfileName
+		permissions = confine.ProfileName
 	}
-	issue := t.run.Issue
+	issue := o.run.Issue
 	return agent.ThreadParams{
-		Name:           t.agentRedactor.Text(issue.Identifier + ": " + issue.Title),
-		Cwd:            t.site.space.Path,
-		ApprovalPolicy: t.site.Config.ApprovalPolicy,
-		Sandbox:        t.site.Config.ThreadSandbox,
+		Name:           o.redactor.Text(issue.Identifier + ": " + issue.Title),
+		Cwd:            o.site.space.Path,
+		ApprovalPolicy: o.site.Config.ApprovalPolicy,
+		Sandbox:        o.site.Config.ThreadSandbox,
 		Config:         config,
 		TurnPolicy:     policy,
-		Model:          t.site.Config.Model,
-	}, nil
+		Model:          o.site.Config.Model,
+	}, permissions, nil
+}
+
+// reopenThread resumes the own thread of this run after a pause, or replaces it. With an error
+// it returns the thread that could not be resumed.
+func (o *threadOpener) reopenThread(
+	ctx context.Context,
+	g *agentProcess,
+	own string,
+	params agent.ThreadParams,
+) (openedThread, error) {
+	opened, err := o.resumeThread(ctx, g, own, params)
+	if opened.resumed || err != nil {
+		return opened, err
+	}
+	id, err := g.session.StartThread(ctx, params)
+	return openedThread{id: id, worked: true, replaces: true}, err
 }
 
 // openThread resumes the thread of this workspace in this codex home, or starts a new thread.
 // With an error it returns the thread that could not be resumed.
-func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (openedThread, error) {
-	own := t.rec.get().ThreadID
-	if t.restarts && own != "" {
-		opened, err := t.resumeThread(ctx, own, params)
-		if opened.resumed || err != nil {
-			return opened, err
-		}
-		id, err := t.agent.session.StartThread(ctx, params)
-		return openedThread{id: id, worked: true, replaces: true}, err
-	}
-	newest, here, err := t.threads.LastThread(ctx, t.run.IssueID, t.codexHome)
+func (o *threadOpener) openThread(
+	ctx context.Context,
+	g *agentProcess,
+	home string,
+	params agent.ThreadParams,
+) (openedThread, error) {
+	newest, here, err := o.journal.LastThread(ctx, o.run.IssueID, home)
 	if err != nil {
 		return openedThread{}, err
 	}
 	workedHere := func(thread reconcile.Thread) bool {
-		return thread.ID != "" && thread.WorkspaceID == t.site.space.ID && !t.site.space.Created
+		return thread.ID != "" && thread.WorkspaceID == o.site.space.ID && !o.site.space.Created
 	}
 	elsewhere := newest.ID != here.ID
 	if elsewhere {
-		t.log.Info(
+		o.log.Info(
 			"the issue's last thread is in another codex home",
 			"thread_id", newest.ID,
 			"its_home", newest.CodexHome,
-			"home", t.codexHome,
+			"home", home,
 		)
 	}
-	if workedHere(here) && t.site.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
-		opened, err := t.resumeThread(ctx, here.ID, params)
+	if workedHere(here) && o.site.Config.ResumeThread && !here.Ended && here.Failed < maxThreadFailures {
+		opened, err := o.resumeThread(ctx, g, here.ID, params)
 		opened.elsewhere = elsewhere
 		if opened.resumed || err != nil {
 			return opened, err
 		}
 	}
-	id, err := t.agent.session.StartThread(ctx, params)
+	id, err := g.session.StartThread(ctx, params)
 	return openedThread{
 		id:        id,
 		worked:    workedHere(newest),
@@ -132,22 +187,23 @@ func (t *turnLoop) openThread(ctx context.Context, params agent.ThreadParams) (o
 
 // resumeThread resumes a thread. If the result is neither resumed nor an error, the caller
 // should start a new thread.
-func (t *turnLoop) resumeThread(
+func (o *threadOpener) resumeThread(
 	ctx context.Context,
+	g *agentProcess,
 	thread string,
 	params agent.ThreadParams,
 ) (openedThread, error) {
-	err := t.agent.session.ResumeThread(ctx, thread, params)
+	err := g.session.ResumeThread(ctx, thread, params)
 	if errors.Is(err, agent.ErrThreadBusy) {
 		// A process that an earlier run left may have it open. Other processes are left alone.
-		killErr := t.processes.ended(t.agent.child.KillThread(context.WithoutCancel(ctx), thread))
+		killErr := o.processes.ended(g.child.KillThread(context.WithoutCancel(ctx), thread))
 		if killErr != nil {
 			return openedThread{}, killErr // this is no evidence about the thread
 		}
-		err = t.agent.session.ResumeThread(ctx, thread, params)
+		err = g.session.ResumeThread(ctx, thread, params)
 	}
 	if errors.Is(err, agent.ErrNoThread) || errors.Is(err, agent.ErrThreadBusy) {
-		t.log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
+		o.log.Info("thread not resumed, starting a new one", "thread_id", thread, "error", err)
 		return openedThread{}, nil
 	}
 	return openedThread{id: thread, resumed: err == nil, worked: true}, err

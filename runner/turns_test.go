@@ -322,13 +322,13 @@ func TestSlowEventsAreStored(t *testing.T) {
 	})
 }
 
-// spoken returns a conversation, and a function that sends it a line of the agent. Each event
-// is handled, and then passed to seen.
-func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say func(line string)) {
+// spoken returns the watch of a conversation, and a function that sends it a line of the agent.
+// Each event is handled, and then passed to seen.
+func (r *rig) spoken(seen func(w *eventWatch, e agent.Event)) (w *eventWatch, say func(line string)) {
 	r.t.Helper()
 	j := r.newJob(r.run, func(error) {})
 	test.OK(r.t, j.open())
-	c = j.turns
+	w = j.turns.agent.watch
 	in, agentOut := io.Pipe()
 	_, stdin := io.Pipe()
 	handled := make(chan struct{})
@@ -337,8 +337,8 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 		Stdin:  stdin,
 		Stdout: in,
 	}, agent.Options{OnEvent: func(e agent.Event) {
-		c.onEvent(g, e)
-		seen(c, e)
+		w.handle(g, e)
+		seen(w, e)
 		handled <- struct{}{}
 	}})
 	r.t.Cleanup(func() {
@@ -346,7 +346,7 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 		<-g.session.Done()
 		j.close()
 	})
-	return c, func(line string) {
+	return w, func(line string) {
 		test.Must(io.WriteString(agentOut, line+"\n"))
 		<-handled
 	}
@@ -357,11 +357,11 @@ func (r *rig) spoken(seen func(c *turnLoop, e agent.Event)) (c *turnLoop, say fu
 func TestFragments(t *testing.T) {
 	r := newRig(t, "say hm")
 	pieces := 0
-	_, say := r.spoken(func(c *turnLoop, e agent.Event) {
+	_, say := r.spoken(func(w *eventWatch, e agent.Event) {
 		if e.Fragment {
 			pieces++
 		}
-		if got := c.rec.get().LastMessage; strings.Contains(got, testKey[:16]) ||
+		if got := w.rec.get().LastMessage; strings.Contains(got, testKey[:16]) ||
 			strings.Contains(got, testKey[16:]) {
 			t.Errorf("the last message is %q", got)
 		}
@@ -382,8 +382,8 @@ func TestFragments(t *testing.T) {
 
 // A late event of an earlier turn does not change the id of the running turn.
 func TestLateEvent(t *testing.T) {
-	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
-	c.rec.change(func(r *reconcile.Run) {
+	w, say := newRig(t, "say hm").spoken(func(*eventWatch, agent.Event) {})
+	w.rec.change(func(r *reconcile.Run) {
 		r.ThreadID = "t"
 		r.TurnID = "second"
 	})
@@ -391,7 +391,7 @@ func TestLateEvent(t *testing.T) {
 		`{"method":"item/completed","params":{"threadId":"t","turnId":"first",` +
 			`"item":{"type":"agentMessage","id":"i","text":"late"}}}`,
 	)
-	run := c.rec.get()
+	run := w.rec.get()
 	test.Equal(
 		t,
 		"turn, and whether there is a message",
@@ -403,7 +403,7 @@ func TestLateEvent(t *testing.T) {
 // The run's activity is the last command or call that began, or the first line of the last
 // sentence, without secrets and short.
 func TestActivity(t *testing.T) {
-	c, say := newRig(t, "say hm").spoken(func(*turnLoop, agent.Event) {})
+	w, say := newRig(t, "say hm").spoken(func(*eventWatch, agent.Event) {})
 	for _, step := range []struct{ method, item, want string }{
 		{"started", `"commandExecution","command":"/bin/bash -lc 'make\n  all'"`, "make all"},
 		{"completed", `"commandExecution","command":"make all","exitCode":0`, "make all"},
@@ -422,7 +422,7 @@ func TestActivity(t *testing.T) {
 			`{"method":"item/` + step.method + `","params":{"threadId":"t","turnId":"u",` +
 				`"item":{"id":"i","type":` + step.item + `}}}`,
 		)
-		test.Equal(t, "activity after "+step.item, c.rec.get().Activity, step.want)
+		test.Equal(t, "activity after "+step.item, w.rec.get().Activity, step.want)
 	}
 }
 
@@ -431,13 +431,13 @@ func TestActivity(t *testing.T) {
 func TestRateLimitsStayJSON(t *testing.T) {
 	r := newRig(t, "say hm")
 	r.Redactor.Add([]string{"17900000"})
-	c, say := r.spoken(func(*turnLoop, agent.Event) {})
+	w, say := r.spoken(func(*eventWatch, agent.Event) {})
 	for _, reset := range []string{"1790000000", "1800000000"} {
 		say(
 			`{"method":"account/rateLimits/updated","params":{"rateLimits":` +
 				`{"primary":{"usedPercent":7,"resetsAt":` + reset + `}}}}`,
 		)
-		limits := c.rec.get().RateLimits
+		limits := w.rec.get().RateLimits
 		if good := reset == "1800000000"; good != strings.Contains(string(limits), reset) ||
 			limits != nil && !json.Valid(limits) {
 			t.Errorf("stored %s", limits)

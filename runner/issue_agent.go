@@ -1,0 +1,83 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// issueAgent is the agent of an issue. It may be ended between two turns, and started again.
+type issueAgent struct {
+	site     *site
+	launcher *launcher
+	threads  *threadOpener
+	tools    *toolbox
+	watch    *eventWatch
+	desk     agent.Desk // without Ending and Gone
+	now      func() time.Time
+
+	process *agentProcess // nil until it is started, and while it is paused
+	paused  bool          // the next start goes on with the thread of this run
+}
+
+func (j *job) newIssueAgent(g *guide, h *handovers) *issueAgent {
+	return &issueAgent{
+		site:     j.site,
+		launcher: j.agents,
+		threads:  j.newThreadOpener(),
+		tools:    j.newToolbox(g, h),
+		watch:    j.newEventWatch(g),
+		desk:     j.desk,
+		now:      j.worker.Now,
+	}
+}
+
+// start launches the agent and opens its thread. The run must end when ctx does.
+func (a *issueAgent) start(ctx context.Context) (openedThread, error) {
+	options := func(g *agentProcess) agent.Options { return a.options(g, ctx.Done()) }
+	var thread openedThread
+	g, err := a.launcher.open(ctx, options, func(g *agentProcess) (err error) {
+		thread, err = a.threads.handshake(ctx, g, a.paused)
+		return err
+	})
+	a.process = g
+	a.paused = false
+	return thread, err
+}
+
+// pause ends the agent between two turns. Its next start goes on with the thread.
+func (a *issueAgent) pause(ctx context.Context) {
+	a.end(ctx)
+	a.process = nil
+	a.paused = true
+}
+
+// end ends the agent, if it runs.
+func (a *issueAgent) end(ctx context.Context) { a.process.end(ctx) }
+
+// options returns the options of the session with g. Their functions wait until g.session is
+// set, because the agent may send lines before. ending is closed when the run must end.
+func (a *issueAgent) options(g *agentProcess, ending <-chan struct{}) agent.Options {
+	desk := a.desk
+	desk.Ending = ending
+	desk.Gone = g.gone
+	return agent.Options{
+		TurnTimeout:  a.site.Config.TurnTimeout,
+		StallTimeout: a.site.Config.StallTimeout,
+		OnApproval:   a.site.Config.OnApproval,
+		OnQuestion:   a.site.Config.OnQuestion,
+		Busy:         g.busy,
+		Ask:          desk.Decide,
+		Now:          a.now,
+		Tools:        a.tools.list(),
+		CallTool: func(ctx context.Context, name string, args json.RawMessage) agent.ToolResult {
+			return a.tools.call(ctx, g, name, args)
+		},
+		OnEvent: func(e agent.Event) {
+			<-g.ready
+			a.watch.handle(g, e)
+		},
+	}
+}

@@ -1,0 +1,164 @@
+package runner
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+)
+
+// settlement decides after a turn whether the agent gets another.
+type settlement struct {
+	site      *site
+	agent     *issueAgent
+	issue     *issueReader
+	handovers *handovers
+	pushes    *otherPushes
+	verifier  *verifier
+	guide     *guide
+	rec       *record
+	log       *slog.Logger
+
+	earlier *reconcile.Handover // of the previous run; nil if it had none
+	// refused is how verify failed last in this run; the zero value if it did not.
+	refused reconcile.Verification
+}
+
+// settle reports whether the agent gets another turn. turnErr is the error of the turn that
+// ended.
+func (s *settlement) settle(ctx context.Context, turn int, turnErr error) (more bool, err error) {
+	if end := s.handovers.hopeless(); end != nil && ctx.Err() == nil {
+		return false, end
+	}
+	if turnErr != nil {
+		return false, s.agent.process.explain(ctx, turnErr)
+	}
+	more, err = s.wantsMore(ctx, turn)
+	if more || err != nil {
+		return more, err
+	}
+	return s.returnForDelivery(ctx, turn)
+}
+
+// wantsMore reports whether the issue needs another turn. A stop after a completed turn does
+// not undo it: the run succeeds.
+func (s *settlement) wantsMore(ctx context.Context, turn int) (bool, error) {
+	wish := s.rec.get().Delivery.Handover
+	if wish.Waits() && ctx.Err() == nil {
+		more, err := s.takeHandover(ctx, *wish)
+		if !more || err != nil {
+			return false, err
+		}
+	}
+	if ctx.Err() != nil || s.rec.overBudget.Load() {
+		return false, nil //nolint:nilerr // see above
+	}
+	err := s.issue.refreshPatiently(ctx)
+	if ctx.Err() != nil {
+		return false, nil //nolint:nilerr // see above
+	}
+	var moved runEnd
+	if errors.As(err, &moved) && moved.outcome == reconcile.Canceled {
+		s.log.Info("the issue needs no further turn", "reason", moved.code)
+		return false, nil // usually it was handed over: the run succeeds
+	}
+	return turn < s.site.Config.MaxTurns, err
+}
+
+// takeHandover decides about the agent's handover. It reports whether the agent must go on.
+func (s *settlement) takeHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+	err = s.handovers.checkWork(ctx)
+	if err != nil && wish.Blocked == "" {
+		// it is told when it does so again
+		s.log.Info("the work has changed since the agent handed it over")
+		s.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		return true, nil
+	}
+	if s.pushes.returnForMerge(ctx, wish) {
+		return true, nil
+	}
+	if wish.NeedsVerify("") {
+		return s.verifyHandover(ctx, wish)
+	}
+	s.log.Info("the agent hands the issue over")
+	return false, nil
+}
+
+// returnForDelivery reports whether the agent must go on after its last turn, because a clone
+// of its commits would lack files. The agent learns that in its next turn. With a state for
+// handovers hand_over already told it.
+func (s *settlement) returnForDelivery(ctx context.Context, turn int) (more bool, err error) {
+	if s.site.Config.Handoff.State != "" || s.rec.overBudget.Load() || ctx.Err() != nil {
+		return false, nil //nolint:nilerr // a stop after a completed turn does not undo it
+	}
+	refusal := s.handovers.tryDelivery(ctx)
+	if refusal == nil {
+		return false, nil
+	}
+	if s.handovers.countRefusal(ctx, "the delivery", refusal) {
+		return false, s.handovers.hopeless()
+	}
+	if turn >= s.site.Config.MaxTurns || s.closedByOthers(ctx) {
+		return false, nil
+	}
+	s.rec.waitForCorrection(ctx)
+	_, s.guide.undelivered = codeOf(refusal)
+	s.log.Info("the work can't be delivered, which the agent is told", "why", s.guide.undelivered)
+	return true, nil
+}
+
+// closedByOthers reports whether the issue is, or may be, in a terminal state that its agent
+// did not set: then the agent gets no further turn.
+func (s *settlement) closedByOthers(ctx context.Context) bool {
+	issue, _, err := s.issue.read(ctx)
+	if err != nil {
+		warn(s.log, "it is not known whether the issue is closed", err)
+		return true
+	}
+	own := s.rec.get().MovedTo
+	closed := s.site.Config.Policy.Terminal(issue.State) && !reconcile.SameState(own, issue.State)
+	if closed {
+		s.log.Info("the work can't be delivered, but the issue was closed meanwhile", "state", issue.State)
+	}
+	return closed
+}
+
+// verifyHandover ends the agent and runs verify for the commit that it hands over. It reports
+// whether the agent must go on, with the output in its next turn.
+func (s *settlement) verifyHandover(ctx context.Context, wish reconcile.Handover) (more bool, err error) {
+	before := s.refused
+	earlier := s.earlier
+	if before.Round == 0 && earlier.Refused() && earlier.Verification.Round > 0 {
+		before = *earlier.Verification
+	}
+	s.agent.pause(ctx) // with all processes of the turn
+	v, err := s.verifier.verify(ctx)
+	if err != nil {
+		return false, err
+	}
+	v.Round = before.Round
+	if !v.Passed() && !v.Unusable() {
+		v.Round++
+	}
+	wish.Verification = &v
+	s.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	s.rec.flush(ctx)
+	if !wish.Refused() {
+		return false, nil
+	}
+	s.refused = v
+	if v.Round >= s.site.Config.Verify.Rounds {
+		return false, verifyFailed("verify failed in "+text.Plural(v.Round, "round"), v)
+	}
+	if v.Commit != "" && v.Commit == before.Commit {
+		return false, verifyFailed("the agent handed the same commit over again, for which verify had failed", v)
+	}
+	return true, nil
+}
+
+// verifyFailed is the error of a run whose work verify refuses.
+func verifyFailed(why string, v reconcile.Verification) error {
+	return &reconcile.Error{Code: reconcile.HoldVerifyFailed, Message: why + "; " + v.String()}
+}

@@ -1,0 +1,152 @@
+package runner
+
+import (
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+
+	"github.com/symphony-cron/symphony/internal/adapter/agenttool"
+	"github.com/symphony-cron/symphony/internal/text"
+	"github.com/symphony-cron/symphony/reconcile"
+	"github.com/symphony-cron/symphony/reconcile/crash"
+	"github.com/symphony-cron/symphony/runner/agent"
+)
+
+// toolbox carries out the tools of the agent of an issue: those of the tracker, and hand_over
+// if the workflow names a state for handovers.
+type toolbox struct {
+	site      *site
+	tracker   *reconcile.TrackerAdapter
+	issue     *issueReader
+	handovers *handovers
+	guide     *guide
+	rec       *record
+	events    *eventLog
+	redactor  *agent.Redactor // removes only the tracker's key from the answers of tools
+	log       *slog.Logger
+}
+
+func (j *job) newToolbox(g *guide, h *handovers) *toolbox {
+	return &toolbox{
+		site:      j.site,
+		tracker:   j.worker.Tracker,
+		issue:     j.issue,
+		handovers: h,
+		guide:     g,
+		rec:       j.rec,
+		events:    j.events,
+		redactor:  j.agentRedactor,
+		log:       j.log,
+	}
+}
+
+// list returns the tools.
+func (t *toolbox) list() []agent.Tool {
+	var list []agent.Tool
+	for _, tool := range t.tracker.Tools {
+		list = append(list, agent.Tool{
+			Name:        tool.Name,
+			Description: tool.Description,
+			InputSchema: tool.InputSchema,
+			Summary:     tool.Summary,
+		})
+	}
+	if t.site.Config.Handoff.State != "" {
+		list = append(list, handOverTool)
+	}
+	return list
+}
+
+// call carries out a call of the agent g. The session calls only tools of list.
+func (t *toolbox) call(
+	ctx context.Context,
+	g *agentProcess,
+	name string,
+	args json.RawMessage,
+) agent.ToolResult {
+	if name == handOverTool.Name {
+		return t.askHandover(ctx, g, args)
+	}
+	named := func(tool reconcile.AgentTool) bool { return tool.Name == name }
+	answer := t.callTracker(ctx, text.First(t.tracker.Tools, named), args)
+	return agent.ToolResult{Text: t.redactor.Text(answer.Text), Success: answer.Success}
+}
+
+// callTracker runs the agent's call of a tool of the tracker (specification 10.5). If the call
+// changes the issue, this is written to the run's row before the call, and the new state after
+// it, so that a pass can tell a handoff from a change by a person. Entities that the call
+// created are stored first of all.
+func (t *toolbox) callTracker(
+	ctx context.Context,
+	tool reconcile.AgentTool,
+	args json.RawMessage,
+) reconcile.ToolAnswer {
+	if err := t.handovers.checkMove(ctx, tool, args); err != nil {
+		return agenttool.Refused("", err)
+	}
+	changes := tool.ChangesIssue(args)
+	if changes {
+		t.rec.recordMove()
+		t.rec.flush(ctx)
+	}
+	answer := tool.Call(ctx, t.rec.get().Issue, args)
+	if m := answer.Mutation; m != nil {
+		message := strings.Join(m.Fields, ", ")
+		if !m.Success {
+			message += " failed"
+		}
+		t.events.note(agent.EventMutation, message, m)
+		t.rec.keepLinks(linksInMutation(*m))
+		// If this is never stored, the next run takes the agent's own comment for a person's.
+		warn(t.log, "what the agent created in the tracker is not stored yet", t.guide.saveCreated(ctx, m.Created))
+		crash.At("runner.mutation.after")
+	}
+	if !changes {
+		return answer
+	}
+	issue, visible, err := t.issue.read(ctx)
+	if err != nil {
+		warn(t.log, "handoff not confirmed", err)
+		return answer
+	}
+	t.rec.change(func(r *reconcile.Run) { r.MovedTo = issue.State })
+	t.rec.flush(ctx)
+	if visible && answer.Success && tool.Describes != nil && tool.Describes(issue, args) {
+		t.guide.noteDescription(ctx, issue)
+	}
+	return answer
+}
+
+// askHandover records the agent's request. The handover happens after the turn.
+func (t *toolbox) askHandover(
+	ctx context.Context,
+	g *agentProcess,
+	args json.RawMessage,
+) agent.ToolResult {
+	wish, err := t.handovers.accept(ctx, args)
+	if err != nil {
+		if t.handovers.countRefusal(ctx, "hand_over", err) {
+			t.interruptTurn(ctx, g)
+		}
+		return agent.ToolResult{Text: t.redactor.Text(agenttool.Refused("hand_over_failed", err).Text)}
+	}
+	t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = &wish })
+	if err := t.rec.store(ctx); err != nil {
+		t.rec.change(func(r *reconcile.Run) { r.Delivery.Handover = nil })
+		return agent.ToolResult{Text: agenttool.Refused("hand_over_failed", err).Text}
+	}
+	crash.At("runner.handover.recorded")
+	t.events.note("handover", text.Within(text.OneLine(wish.Blocked+wish.Summary), longestNote), wish)
+	return agent.ToolResult{Text: "recorded; end your turn", Success: true}
+}
+
+// interruptTurn interrupts the turn after its present call of a tool: the agent waits for the
+// answer to that first.
+func (t *toolbox) interruptTurn(ctx context.Context, g *agentProcess) {
+	go func() {
+		bounded, cancel := context.WithTimeout(context.WithoutCancel(ctx), interruptBound)
+		defer cancel()
+		warn(t.log, "turn not interrupted", g.session.Interrupt(bounded))
+	}()
+}
