@@ -2,6 +2,7 @@ package page
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,140 +77,90 @@ type obstacle struct {
 const noSchedule = "No schedule is active"
 
 // obstaclesOf are the notices of a project, the worst first.
-func obstaclesOf(v view.Overview, forms Forms, several bool) (list []obstacle) {
-	add := func(o obstacle, verb string) {
-		o.ProjectButton = ProjectButton{Forms: forms, Verb: verb}
+func obstaclesOf(v view.Overview, forms Forms, several bool) []obstacle {
+	var list []obstacle
+	if v.Error != nil {
+		list = unreadable(v.Error)
+	} else {
+		list = slices.Concat(
+			unscheduled(v, several),
+			blockOf(v),
+			passErrors(v),
+			lookErrors(v),
+			unusableHosts(v),
+			usedUp(v),
+			paused(v),
+		)
+	}
+	for i := range list {
+		list[i].Forms = forms
 		if several {
-			o.Project = v.Project.Name
+			list[i].Project = v.Project.Name
 		}
-		list = append(list, o)
-	}
-	if e := v.Error; e != nil {
-		if e.Code != "no_state" { // see the template's empty state
-			add(obstacle{
-				Class: "bad",
-				Icon:  "stop",
-				Title: "The project can't be read",
-				Text:  e.Message,
-				Hint:  e.Hint,
-				Code:  e.Code,
-			}, "")
-		}
-		return list
-	}
-	if !v.Schedule {
-		o := unscheduled(v, several)
-		o.Alarm = true
-		add(o, "refresh")
-	}
-	if v.ProjectBlock != nil {
-		o := blockOf(v)
-		o.Alarm = o.Class == "bad"
-		add(o, "unblock")
-	}
-	if p := v.LastPass; p != nil {
-		for _, e := range p.Errors {
-			if v.ProjectBlock == nil || v.ProjectBlock.Reason != e.Code {
-				o := obstacle{
-					Title: "The last pass failed",
-					Text:  e.Message,
-					Hint:  e.Hint,
-					Code:  e.Code,
-					At:    &p.StartedAt,
-				}
-				o.Class, o.Icon = severity(e.Code, e.Status)
-				add(o, "refresh")
-			}
-		}
-	}
-	for _, e := range v.LookErrors {
-		if !v.PassFailedSo(e.Code, e.Message) {
-			o := obstacle{
-				Title: "The last look at pull requests failed",
-				Text:  e.Message,
-				Code:  e.Code,
-				At:    &e.Since,
-			}
-			o.Class, o.Icon = severity(e.Code, 0)
-			add(o, "refresh")
-		}
-	}
-	for _, h := range v.Hosts {
-		if !h.Usable() {
-			add(obstacle{
-				Class: "warn",
-				Icon:  "alert",
-				Title: h.Name + " gets no further runs",
-				Text:  h.Message,
-			}, "unblock")
-		}
-	}
-	if b := v.Budget; b != nil && b.Reached {
-		add(obstacle{
-			Class: "warn",
-			Icon:  "clock",
-			Title: "Nothing new starts: the budget of today is used up",
-			Text:  *b.Message,
-			Hint:  "raise `agent.budget_per_day`, or start one issue with `symphony run`",
-			Ends:  "ends",
-			Until: &b.Until,
-		}, "")
-	}
-	if v.LowUntil != nil {
-		const title = "Nothing new starts: less than a tenth of the tracker's allowance is left"
-		add(obstacle{
-			Class: "warn",
-			Icon:  "clock",
-			Title: title,
-			Ends:  "ends",
-			Until: v.LowUntil,
-		}, "")
-	}
-	if v.Paused {
-		add(obstacle{
-			Class: "warn",
-			Icon:  "pause",
-			Title: "Paused",
-			Text:  "Nothing new starts before you resume it.",
-		}, "resume")
 	}
 	return list
 }
 
+// unreadable is the notice of a project that can't be read. The page shows in another way that
+// no pass ran yet.
+func unreadable(err *reconcile.Error) []obstacle {
+	if err.Code == "no_state" {
+		return nil
+	}
+	return []obstacle{{
+		Class: "bad",
+		Icon:  "stop",
+		Title: "The project can't be read",
+		Text:  err.Message,
+		Hint:  err.Hint,
+		Code:  err.Code,
+	}}
+}
+
 // unscheduled is the notice of a missing schedule.
-func unscheduled(v view.Overview, several bool) obstacle {
+func unscheduled(v view.Overview, several bool) []obstacle {
+	if v.Schedule {
+		return nil
+	}
 	command := "symphony"
 	if several {
 		command += " -w " + text.ShellQuote(v.Project.WorkflowPath)
 	}
 	o := obstacle{
-		Class: "bad",
-		Icon:  "alert",
-		Title: noSchedule,
-		Text:  "No new run starts, and nothing settles the runs that end.",
-		Hint:  "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+		Class:         "bad",
+		Icon:          "alert",
+		Title:         noSchedule,
+		Text:          "No new run starts, and nothing settles the runs that end.",
+		Hint:          "Install a schedule: `" + command + " schedule install`; or run one pass: `" + command + " tick`",
+		At:            v.LastScheduled(),
+		Alarm:         true,
+		ProjectButton: ProjectButton{Verb: "refresh"},
 	}
-	o.At = v.LastScheduled()
 	if o.At != nil {
 		o.Began = "its last pass was"
 	}
-	return o
+	return []obstacle{o}
 }
 
 // blockOf is the notice of a fault that stops the whole project.
-func blockOf(v view.Overview) obstacle {
+func blockOf(v view.Overview) []obstacle {
 	b := v.ProjectBlock
+	if b == nil {
+		return nil
+	}
 	o := obstacle{
-		Title: "Nothing new starts",
-		Text:  b.Message,
-		Hint:  words.MarkedHint(b.Reason, ""),
-		Code:  b.Reason,
-		Began: "began",
-		At:    &b.Since,
-		Ends:  "ends",
-		Until: b.Until,
+		Title:         "Nothing new starts",
+		Text:          b.Message,
+		Hint:          words.MarkedHint(b.Reason, ""),
+		Code:          b.Reason,
+		Began:         "began",
+		At:            &b.Since,
+		Ends:          "ends",
+		Until:         b.Until,
+		ProjectButton: ProjectButton{Verb: "unblock"},
 	}
 	o.Class, o.Icon = severity(b.Reason, b.Status)
+	o.Alarm = o.Class == "bad"
 	if reconcile.ClassOf(&reconcile.Error{Code: b.Reason}) == reconcile.ClassTracker {
 		o.Title += ": the tracker can't be used"
 	}
@@ -220,7 +171,107 @@ func blockOf(v view.Overview) obstacle {
 		o.Ends = "next try"
 		o.Until = &b.NextTry
 	}
-	return o
+	return []obstacle{o}
+}
+
+// passErrors are the notices of the errors of the last pass, except the fault of blockOf.
+func passErrors(v view.Overview) (list []obstacle) {
+	if v.LastPass == nil {
+		return nil
+	}
+	for _, e := range v.LastPass.Errors {
+		if v.ProjectBlock != nil && v.ProjectBlock.Reason == e.Code {
+			continue
+		}
+		o := obstacle{
+			Title:         "The last pass failed",
+			Text:          e.Message,
+			Hint:          e.Hint,
+			Code:          e.Code,
+			At:            &v.LastPass.StartedAt,
+			ProjectButton: ProjectButton{Verb: "refresh"},
+		}
+		o.Class, o.Icon = severity(e.Code, e.Status)
+		list = append(list, o)
+	}
+	return list
+}
+
+// lookErrors are the notices of faults of the last look at pull requests, except those that
+// the last pass had, too.
+func lookErrors(v view.Overview) (list []obstacle) {
+	for _, e := range v.LookErrors {
+		if v.PassFailedSo(e.Code, e.Message) {
+			continue
+		}
+		o := obstacle{
+			Title:         "The last look at pull requests failed",
+			Text:          e.Message,
+			Code:          e.Code,
+			At:            &e.Since,
+			ProjectButton: ProjectButton{Verb: "refresh"},
+		}
+		o.Class, o.Icon = severity(e.Code, 0)
+		list = append(list, o)
+	}
+	return list
+}
+
+// unusableHosts are the notices of the hosts that get no runs.
+func unusableHosts(v view.Overview) (list []obstacle) {
+	for _, h := range v.Hosts {
+		if h.Usable() {
+			continue
+		}
+		list = append(list, obstacle{
+			Class:         "warn",
+			Icon:          "alert",
+			Title:         h.Name + " gets no further runs",
+			Text:          h.Message,
+			ProjectButton: ProjectButton{Verb: "unblock"},
+		})
+	}
+	return list
+}
+
+// usedUp are the notices of limits that end by themselves: the budget of the day and the
+// allowance of the tracker.
+func usedUp(v view.Overview) (list []obstacle) {
+	if b := v.Budget; b != nil && b.Reached {
+		list = append(list, obstacle{
+			Class: "warn",
+			Icon:  "clock",
+			Title: "Nothing new starts: the budget of today is used up",
+			Text:  *b.Message,
+			Hint:  "raise `agent.budget_per_day`, or start one issue with `symphony run`",
+			Ends:  "ends",
+			Until: &b.Until,
+		})
+	}
+	if v.LowUntil != nil {
+		list = append(list, obstacle{
+			Class: "warn",
+			Icon:  "clock",
+			Title: "Nothing new starts: less than a tenth of the tracker's allowance is left",
+			Ends:  "ends",
+			Until: v.LowUntil,
+		})
+	}
+	return list
+}
+
+// paused is the notice of a paused project.
+func paused(v view.Overview) []obstacle {
+	if !v.Paused {
+		return nil
+	}
+	return []obstacle{{
+		Class:         "warn",
+		Icon:          "pause",
+		Title:         "Paused",
+		Text:          "Nothing new starts before you resume it.",
+		ProjectButton: ProjectButton{Verb: "resume"},
+	}}
 }
 
 // severity returns the style and the icon of a notice about a fault: a warning if the fault

@@ -354,38 +354,41 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 		d.Icon = "alert"
 		d.Title = "Needs you"
 	}
+	d.Reasons = reasonsOf(c, all, joined)
+	d.Activity = activityOf(all, joined)
+	return d
+}
+
+// reasonsOf are what needs a person: projects that can't be read, requests, stuck issues.
+func reasonsOf(c Choice, all []view.Overview, joined view.Joined) (list []reason) {
+	if n := len(text.Filter(all, damaged)); n > 0 {
+		list = append(list, reason{Text: text.Plural(n, "unreadable project")})
+	}
+	if n := len(text.Filter(all, unstarted)); n > 0 {
+		list = append(list, reason{Text: text.Plural(n, "project") + " without a pass"})
+	}
+	if n := len(joined.Requests); n > 0 {
+		list = append(list, reason{Text: text.Plural(n, "request") + " to answer", Address: "#needs"})
+	}
 	counts := map[view.Status]int{}
 	for _, r := range joined.Rows {
 		counts[r.Status]++
 	}
-	unreadable := 0
-	without := 0
-	for _, v := range all {
-		switch {
-		case unstarted(v):
-			without++
-		case v.Error != nil:
-			unreadable++
-		}
-	}
-	if unreadable > 0 {
-		d.Reasons = append(d.Reasons, reason{Text: text.Plural(unreadable, "unreadable project")})
-	}
-	if without > 0 {
-		d.Reasons = append(d.Reasons, reason{Text: text.Plural(without, "project") + " without a pass"})
-	}
-	if n := len(joined.Requests); n > 0 {
-		d.Reasons = append(d.Reasons, reason{Text: text.Plural(n, "request") + " to answer", Address: "#needs"})
-	}
 	for _, s := range view.StuckStatuses {
 		if counts[s] > 0 {
-			d.Reasons = append(d.Reasons, reason{
+			list = append(list, reason{
 				Text:    s.Counted(counts[s]),
 				Address: c.With("status", string(s)),
 			})
 		}
 	}
+	return list
+}
+
+// activityOf says what is going on, such as "2 running, 1 queued".
+func activityOf(all []view.Overview, joined view.Joined) string {
 	var goes []string
+	unreadable := len(text.Filter(all, damaged))
 	if joined.Counts.Running == 0 && unreadable < len(all) {
 		goes = append(goes, "nothing is running")
 	}
@@ -400,9 +403,11 @@ func verdictOf(c Choice, all []view.Overview, joined view.Joined) verdict {
 	if reviews := view.ReviewsText(all); reviews != "" {
 		goes = append(goes, reviews)
 	}
-	d.Activity = strings.Join(goes, ", ")
-	return d
+	return strings.Join(goes, ", ")
 }
+
+// damaged reports whether the state of the project, which exists, can't be read.
+func damaged(v view.Overview) bool { return v.Error != nil && !unstarted(v) }
 
 // unstarted reports whether no pass of the project ran yet.
 func unstarted(v view.Overview) bool { return v.Error != nil && v.Error.Code == "no_state" }
