@@ -85,6 +85,7 @@ type issuesJSON struct {
 	Issues []issueRow `json:"issues"`
 }
 
+// listIssues prints the issues with the states of --state, or with the active states.
 func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	cfg, tracker, err := openTracker(p)
 	if err != nil {
@@ -109,8 +110,38 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 	if err != nil {
 		return err
 	}
-	skips := recordSkips(cfg.Policy, issues, p.Env.Now(), today)
+	rows := issueRows(issues, recordSkips(cfg.Policy, issues, p.Env.Now(), today))
+	switch {
+	case w.JSON:
+		w.PrintJSON(issuesJSON{rows})
+	case len(rows) == 0:
+		line := "No issue has the state " + strings.Join(states, " or ") +
+			"; --state NAME lists issues in another state."
+		fmt.Fprintln(w.Stderr, text.Visible(line))
+	default:
+		w.PrintTable("ISSUES", issueTable(rows))
+	}
+	return nil
+}
+
+// issueRows are the rows of issues, some of which a pass would skip.
+func issueRows(issues []reconcile.Issue, skips []reconcile.Skip) []issueRow {
 	rows := []issueRow{}
+	for _, issue := range issues {
+		row := issueRow{Issue: issue}
+		// In JSON an empty list, also of an issue that could not be read completely.
+		row.Labels = append([]string{}, issue.Labels...)
+		row.BlockedBy = append([]reconcile.BlockerRef{}, issue.BlockedBy...)
+		i := slices.IndexFunc(skips, func(s reconcile.Skip) bool { return s.IssueID == issue.ID })
+		if i >= 0 {
+			row.Skip = &skips[i]
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func issueTable(rows []issueRow) term.Table {
 	table := term.Table{
 		Head:     []string{"ISSUE", "STATE", "PRIORITY", "TITLE", "LABELS", "BLOCKED BY", "SKIPPED"},
 		State:    1,
@@ -128,48 +159,30 @@ func listIssues(c *cli.Context, w *term.Env, p *wiring.Project) error {
 			{Column: 3, Cells: 16},
 		},
 	}
-	for _, issue := range issues {
-		row := issueRow{Issue: issue}
+	for _, row := range rows {
 		priority := ""
-		why := ""
-		// In JSON an empty list, also of an issue that could not be read completely.
-		row.Labels = append([]string{}, issue.Labels...)
-		row.BlockedBy = append([]reconcile.BlockerRef{}, issue.BlockedBy...)
-		isOfIssue := func(s reconcile.Skip) bool { return s.IssueID == issue.ID }
-		i := slices.IndexFunc(skips, isOfIssue)
-		if i >= 0 {
-			row.Skip = &skips[i]
-			why = skips[i].Message
+		if row.Priority != nil && *row.Priority != 0 {
+			priority = strconv.Itoa(*row.Priority)
 		}
-		if issue.Priority != nil && *issue.Priority != 0 {
-			priority = strconv.Itoa(*issue.Priority)
+		why := ""
+		if row.Skip != nil {
+			why = row.Skip.Message
 		}
 		blockers := text.Map(
-			issue.BlockedBy,
+			row.BlockedBy,
 			func(b reconcile.BlockerRef) string { return *cmp.Or(b.Identifier, b.ID, new("?")) },
 		)
-		rows = append(rows, row)
 		table.Add(
-			cmp.Or(issue.Identifier, issue.ID),
-			issue.State,
+			cmp.Or(row.Identifier, row.ID),
+			row.State,
 			priority,
-			issue.Title,
-			strings.Join(issue.Labels, ", "),
+			row.Title,
+			strings.Join(row.Labels, ", "),
 			strings.Join(blockers, ", "),
 			why,
 		)
 	}
-	switch {
-	case w.JSON:
-		w.PrintJSON(issuesJSON{rows})
-	case len(rows) == 0:
-		line := "No issue has the state " + strings.Join(states, " or ") +
-			"; --state NAME lists issues in another state."
-		fmt.Fprintln(w.Stderr, text.Visible(line))
-	default:
-		w.PrintTable("ISSUES", table)
-	}
-	return nil
+	return table
 }
 
 // recordSkips returns why a pass would not start issues, as far as their records and the day's
