@@ -30,64 +30,43 @@ type Options struct {
 	StateDir string // the value of --state-dir
 }
 
+// bundle is a bundle that is being made.
+type bundle struct {
+	w        *term.Env
+	p        *wiring.Project
+	options  Options
+	secrets  *agent.Redactor
+	manifest archive.Manifest
+}
+
 // Write writes the bundle, after it showed the contents to the operator and, on a terminal,
 // the operator agreed.
 func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error {
-	m := archive.Manifest{Kind: "support", Version: wiring.Version(), MadeAt: w.Now().UTC()}
-	path := w.Absolute(cmp.Or(o.File, m.MadeAt.Format("symphony-support-20060102-150405.tar.gz")))
-	secrets := agent.NewRedactor(secretsOf(p))
+	b := &bundle{
+		w:       w,
+		p:       p,
+		options: o,
+		secrets: agent.NewRedactor(secretsOf(p)),
+		manifest: archive.Manifest{
+			Kind:    "support",
+			Version: wiring.Version(),
+			MadeAt:  w.Now().UTC(),
+		},
+	}
 	var issue detail.Issue
 	var issueErr error
 	if o.Issue != "" {
-		missing := func() bool { return issueErr != nil && exit.From(issueErr).Code == "issue_not_found" }
-		issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{Offline: true})
-		if missing() {
-			issue, issueErr = detail.Read(ctx, p, o.Issue, detail.Options{})
-		}
-		if missing() { // other errors belong into the bundle
+		issue, issueErr = readIssue(ctx, p, o.Issue)
+		if isNotFound(issueErr) { // other errors belong into the bundle
 			return issueErr
 		}
 	}
-	add := func(name, about string, write func(w *term.Env) error) {
-		data := printed(w, secrets, write)
-		m.Files = append(m.Files, archive.File{Name: name, Data: data})
-		fmt.Fprintf(w.Stdout, "%-14s %9s  %s\n", name, text.BytesText(int64(len(data))), text.Visible(about))
-	}
-	add("version.txt", "versions and paths", func(w *term.Env) error {
-		_, err := fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\nworkflow %s\nstate %s\n",
-			wiring.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, p.Path, p.StateDir)
-		return err
-	})
-	add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
-		return doctor.Examine(ctx, w, p, doctor.Options{
-			StateDir: o.StateDir,
-			Named:    p.SourceErr == nil,
-			Verbose:  true,
-		})
-	})
-	add("status.txt", "symphony ps --all", func(w *term.Env) error {
-		v, err := view.Read(ctx, p, view.Options{All: true, Ended: wiring.PastRuns})
-		if err != nil {
-			return err
-		}
-		return render.Overviews(ctx, w, []view.Overview{v}, render.OverviewOptions{})
-	})
-	add(
-		"passes.json",
-		"the last passes and their errors",
-		func(w *term.Env) error { return printPasses(ctx, w, p) },
-	)
+	b.addProject(ctx)
 	if o.Issue != "" {
-		add("issue.txt", "symphony show "+o.Issue, func(w *term.Env) error {
-			if issueErr == nil {
-				render.Issue(w, issue)
-			}
-			return issueErr
-		})
-		add("events.jsonl", "symphony logs --all --raw "+o.Issue, func(w *term.Env) error {
-			return logs.Print(ctx, w, p, o.Issue, logs.Options{All: true, Raw: true})
-		})
+		b.addIssue(ctx, issue, issueErr)
 	}
+	name := b.manifest.MadeAt.Format("symphony-support-20060102-150405.tar.gz")
+	path := w.Absolute(cmp.Or(o.File, name))
 	if w.OnTerminal() {
 		sure, err := term.Confirm(ctx, w, "Write "+text.Visible(path)+"? [y]es, [N]o: ")
 		if err != nil || !sure {
@@ -97,11 +76,71 @@ func Write(ctx context.Context, w *term.Env, p *wiring.Project, o Options) error
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if err := archive.Write(path, m); err != nil {
+	if err := archive.Write(path, b.manifest); err != nil {
 		return err
 	}
 	fmt.Fprintln(w.Stdout, "written to "+text.Visible(path))
 	return nil
+}
+
+// readIssue reads an issue, and asks the tracker only for an issue of which no pass knows.
+func readIssue(ctx context.Context, p *wiring.Project, name string) (detail.Issue, error) {
+	issue, err := detail.Read(ctx, p, name, detail.Options{Offline: true})
+	if isNotFound(err) {
+		return detail.Read(ctx, p, name, detail.Options{})
+	}
+	return issue, err
+}
+
+func isNotFound(err error) bool { return err != nil && exit.From(err).Code == "issue_not_found" }
+
+// add adds the output of a command as a file, and shows what it is about.
+func (b *bundle) add(name, about string, write func(w *term.Env) error) {
+	data := printed(b.w, b.secrets, write)
+	b.manifest.Files = append(b.manifest.Files, archive.File{Name: name, Data: data})
+	size := text.BytesText(int64(len(data)))
+	fmt.Fprintf(b.w.Stdout, "%-14s %9s  %s\n", name, size, text.Visible(about))
+}
+
+// addProject adds the files about the project.
+func (b *bundle) addProject(ctx context.Context) {
+	b.add("version.txt", "versions and paths", func(w *term.Env) error {
+		_, err := fmt.Fprintf(w.Stdout, "symphony %s %s %s/%s\nworkflow %s\nstate %s\n",
+			wiring.ReadBuild(), runtime.Version(), runtime.GOOS, runtime.GOARCH, b.p.Path, b.p.StateDir)
+		return err
+	})
+	b.add("doctor.txt", "symphony doctor -v", func(w *term.Env) error {
+		return doctor.Examine(ctx, w, b.p, doctor.Options{
+			StateDir: b.options.StateDir,
+			Named:    b.p.SourceErr == nil,
+			Verbose:  true,
+		})
+	})
+	b.add("status.txt", "symphony ps --all", func(w *term.Env) error {
+		v, err := view.Read(ctx, b.p, view.Options{All: true, Ended: wiring.PastRuns})
+		if err != nil {
+			return err
+		}
+		return render.Overviews(ctx, w, []view.Overview{v}, render.OverviewOptions{})
+	})
+	b.add("passes.json", "the last passes and their errors", func(w *term.Env) error {
+		return printPasses(ctx, w, b.p)
+	})
+}
+
+// addIssue adds the files about the issue of the options. readErr is why it was not read.
+func (b *bundle) addIssue(ctx context.Context, issue detail.Issue, readErr error) {
+	name := b.options.Issue
+	b.add("issue.txt", "symphony show "+name, func(w *term.Env) error {
+		if readErr != nil {
+			return readErr
+		}
+		render.Issue(w, issue)
+		return nil
+	})
+	b.add("events.jsonl", "symphony logs --all --raw "+name, func(w *term.Env) error {
+		return logs.Print(ctx, w, b.p, name, logs.Options{All: true, Raw: true})
+	})
 }
 
 // printed returns the output of a command, without secrets. An error becomes part of it: a
