@@ -18,17 +18,19 @@ import (
 	"github.com/symphony-cron/symphony/state"
 )
 
+// Taken is a run that a worker took, and what the worker has for it.
+type Taken struct {
+	Run      reconcile.Run
+	DB       *state.DB
+	Alive    runner.Alive
+	Redactor *agent.Redactor
+	Log      *slog.Logger
+}
+
 // CarryOut is the work of an agent's worker after it took the run. It returns the run as
 // recorded.
-func CarryOut(
-	ctx context.Context,
-	w *environ.Env,
-	db *state.DB,
-	alive runner.Alive,
-	run reconcile.Run,
-	redactor *agent.Redactor,
-	log *slog.Logger,
-) (reconcile.Run, error) {
+func CarryOut(ctx context.Context, w *environ.Env, t Taken) (reconcile.Run, error) {
+	run := t.Run
 	p := openProject(w)
 	dir := host.RunDir(p.StateDir, run.ID)
 	s, err := readSettings(dir)
@@ -40,10 +42,10 @@ func CarryOut(
 		return run, err
 	}
 	config := s.runnerConfig(p)
-	redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
+	t.Redactor.Add(slices.Concat(config.SecretValues, agent.EnvSecrets(p.Environ())))
 	account := wiring.OpenAccount(p, "")
 	free := &runner.Free{
-		Calls:   db.Journal,
+		Calls:   t.DB.Journal,
 		Wake:    wake,
 		Idle:    s.IdleTimeout,
 		Guarded: func(ctx context.Context) ([]string, error) { return stillGuarded(ctx, p.Env, run.WorkspacePath) },
@@ -74,19 +76,19 @@ func CarryOut(
 			Env:      p.Environ(),
 			Config:   config,
 		},
-		Journal:  db.Journal,
-		Requests: db.Journal,
+		Journal:  t.DB.Journal,
+		Requests: t.DB.Journal,
 		Tracker:  &reconcile.TrackerAdapter{},
 		Free:     free,
 		Account:  account,
-		Alive:    alive,
+		Alive:    t.Alive,
 		Dir:      dir,
 		Version:  wiring.Version(),
 		Now:      p.Env.Now,
 		Mono:     proc.Monotonic,
 		Boot:     run.Worker.Boot,
-		Log:      log,
-		Redactor: redactor,
+		Log:      t.Log,
+		Redactor: t.Redactor,
 	}
 	return worker.Run(context.WithoutCancel(ctx), run, ctx.Done())
 }

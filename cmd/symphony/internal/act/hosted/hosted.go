@@ -131,34 +131,38 @@ func ServeHere(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, los
 	if err != nil {
 		return exit.Usage("symphony host serve --detached is started by symphony host serve: %v", err)
 	}
-	take := func(daemon.Place) ([]byte, error) { return ready.Secret, nil }
-	if err := serve(ctx, w, stderr, r, lostAfter, take, ready.Taken); err != nil {
+	err = serve(ctx, w, stderr, r, service{
+		lostAfter: lostAfter,
+		take:      func(daemon.Place) ([]byte, error) { return ready.Secret, nil },
+		ready:     ready.Taken,
+	})
+	if err != nil {
 		_ = ready.Refuse(err.Error()) // it may be waiting for this
-		return err
 	}
-	return nil
+	return err
 }
 
 // ServeJob is the daemon as a job of an engine, which waits for the secret of the run.
 func ServeJob(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, lostAfter time.Duration) error {
-	await := func(p daemon.Place) ([]byte, error) { return p.AwaitSecret(ctx, lostAfter) }
-	return serve(ctx, w, stderr, r, lostAfter, await, func() error { return nil })
+	return serve(ctx, w, stderr, r, service{
+		lostAfter: lostAfter,
+		take:      func(p daemon.Place) ([]byte, error) { return p.AwaitSecret(ctx, lostAfter) },
+		ready:     func() error { return nil },
+	})
 }
 
-// serve is a daemon. take returns the secret of the run, and ready is called when workers can
-// connect.
-func serve(
-	ctx context.Context,
-	w *environ.Env,
-	stderr io.Writer,
-	r Run,
-	lostAfter time.Duration,
-	take func(daemon.Place) ([]byte, error),
-	ready func() error,
-) error {
+// service is what differs between daemons.
+type service struct {
+	lostAfter time.Duration
+	take      func(daemon.Place) ([]byte, error) // returns the secret of the run
+	ready     func() error                       // is called when workers can connect
+}
+
+// serve is a daemon. It logs to stderr.
+func serve(ctx context.Context, w *environ.Env, stderr io.Writer, r Run, s service) error {
 	redacted := agent.Writer{W: stderr, Redactor: agent.NewRedactor(nil)}
 	log := slog.New(slog.NewTextHandler(redacted, nil)).With(slog.String("run_id", r.ID))
-	p, secret, err := prepare(w, r, take)
+	p, secret, err := prepare(w, r, s.take)
 	if err != nil {
 		log.Error("the run is not served", "error", err)
 		return err
@@ -168,8 +172,8 @@ func serve(
 	defer stopReaping()
 	err = daemon.Serve(ctx, wiring.NewServedMachine(w, p.StateDir), p, daemon.Options{
 		Incarnation: remote.Incarnation{RunID: r.ID, Number: r.Incarnation, Secret: string(secret)},
-		LostAfter:   lostAfter,
-		Ready:       ready,
+		LostAfter:   s.lostAfter,
+		Ready:       s.ready,
 		Log:         log,
 		Now:         w.Now,
 	})

@@ -102,7 +102,13 @@ func Run(ctx context.Context, w *environ.Env, stderr io.Writer, o Options) error
 			log.Error("the run is not ended on its host yet", "error", err)
 		}
 	case h.Run.Kind == reconcile.FreeRun:
-		h.Run, err = agents.CarryOut(ctx, w, h.DB, h.Alive, h.Run, redactor, log)
+		h.Run, err = agents.CarryOut(ctx, w, agents.Taken{
+			Run:      h.Run,
+			DB:       h.DB,
+			Alive:    h.Alive,
+			Redactor: redactor,
+			Log:      log,
+		})
 	default:
 		err = h.carryOut(ctx, p, ready.Secret, redactor, log)
 	}
