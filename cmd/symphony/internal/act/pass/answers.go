@@ -9,7 +9,6 @@ import (
 	"github.com/symphony-cron/symphony/cmd/symphony/internal/wiring"
 	"github.com/symphony-cron/symphony/reconcile"
 	"github.com/symphony-cron/symphony/reconcile/workflow"
-	"github.com/symphony-cron/symphony/state"
 )
 
 // wantsComments reports whether the workflow wants passes to comment on issues.
@@ -17,73 +16,59 @@ func wantsComments(t workflow.Tracker) bool { return len(t.Operators) > 0 || t.E
 
 // exchangeComments asks operators in comments, and reads their replies. It is left to the next
 // pass if the tracker failed just before.
-func exchangeComments(
-	ctx context.Context,
-	p *wiring.Project,
-	db *state.DB,
-	o Options,
-	t *reconcile.TrackerAdapter,
-	r *Result,
-) {
-	cfg := r.Config.Tracker
+func (c *current) exchangeComments(ctx context.Context, t *reconcile.TrackerAdapter) {
+	cfg := c.r.Config.Tracker
 	if t == nil || !wantsComments(cfg) || ctx.Err() != nil {
 		return
 	}
-	for _, e := range r.Errors {
+	for _, e := range c.r.Errors {
 		if reconcile.ClassOf(e) == reconcile.ClassTracker {
 			return
 		}
 	}
 	if problem := wiring.NoComments(t); problem != nil {
-		r.warn(problem.Message + ": " + problem.Hint)
+		c.r.warn(problem.Message + ": " + problem.Hint)
 		return
 	}
 	at, err := view.Instant()
 	if err != nil {
-		r.addError(err)
+		c.r.addError(err)
 		return
 	}
 	exchange := answers.Exchange{
 		Tracker:      t,
-		DB:           db,
+		DB:           c.db,
 		Operators:    cfg.Operators,
 		ExplainHolds: cfg.ExplainHolds,
-		Now:          p.Env.Now,
+		Now:          c.p.Env.Now,
 		At:           at,
-		Alive:        func(runID string) bool { return wiring.Alive(p.StateDir, runID) },
+		Alive:        func(runID string) bool { return wiring.Alive(c.p.StateDir, runID) },
 	}
-	if o.Trigger != wiring.TriggerWorker { // nothing reads the output of such a pass
-		exchange.Ignore = func(issue, reply string) { p.Env.Warn(issue + ": ignored " + reply) }
+	if c.o.Trigger != wiring.TriggerWorker { // nothing reads the output of such a pass
+		exchange.Ignore = func(issue, reply string) { c.p.Env.Warn(issue + ": ignored " + reply) }
 	}
 	for _, err := range exchange.Pass(ctx) {
-		r.addError(err)
+		c.r.addError(err)
 	}
 }
 
 // watchPulls brings issues back for which their pull requests ask, in a pass over all issues.
-func watchPulls(
-	ctx context.Context,
-	p *wiring.Project,
-	db *state.DB,
-	o Options,
-	t *reconcile.TrackerAdapter,
-	r *Result,
-) {
-	cfg := r.Config
-	forge := wiring.NewForge(p, cfg, db)
-	if t == nil || !cfg.Feedback.On() || forge == nil || len(o.Only) > 0 || ctx.Err() != nil {
+func (c *current) watchPulls(ctx context.Context, t *reconcile.TrackerAdapter) {
+	cfg := c.r.Config
+	forge := wiring.NewForge(c.p, cfg, c.db)
+	if t == nil || !cfg.Feedback.On() || forge == nil || len(c.o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
 	watcher := feedback.Watcher{
 		Tracker:  t,
-		DB:       db,
+		DB:       c.db,
 		Feedback: cfg.Feedback,
 		Policy:   wiring.Policy(cfg),
 		Handoff:  cfg.Handoff.State,
-		Now:      p.Env.Now,
-		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, p.Env.Environ) },
+		Now:      c.p.Env.Now,
+		Forge:    func(ctx context.Context) (*reconcile.Forge, error) { return forge(ctx, c.p.Env.Environ) },
 	}
 	for _, err := range watcher.Pass(ctx) {
-		r.addError(err)
+		c.r.addError(err)
 	}
 }

@@ -63,7 +63,10 @@ func AttentionHook(p *wiring.Project, cfg *workflow.Config) runner.AttentionHook
 
 // notifyPeople delivers notifications at the end of a pass. It takes at most the time limit of
 // the hook, and the time to end hooks that hang.
-func notifyPeople(ctx context.Context, p *wiring.Project, db *state.DB, r *Result) {
+func (c *current) notifyPeople(ctx context.Context) {
+	r := c.r
+	p := c.p
+	db := c.db
 	if r.Config == nil || ctx.Err() != nil { // after a signal the next pass delivers them
 		return
 	}

@@ -195,43 +195,51 @@ func run(ctx context.Context, p *wiring.Project, o Options, m *passMonitor) (r R
 		cfg, cfgErr = ReadConfig(p)
 	}
 	m.begin(cfg)
-	err = r.runLocked(ctx, p, o, cfg, cfgErr, m)
+	c := &current{p: p, o: o, r: &r}
+	err = c.runLocked(ctx, cfg, cfgErr, m)
 	return r, err
+}
+
+// current is the pass that this process runs.
+type current struct {
+	p  *wiring.Project
+	o  Options
+	db *state.DB // nil in a dry run before the first pass
+	r  *Result
 }
 
 // runLocked runs a pass that holds the lock. cfgErr is why the configuration can't be used.
 // After a signal, too, the pass opens the database, because an interrupted pass is recorded:
 // its record shows that the schedule is active.
-func (r *Result) runLocked(
+func (c *current) runLocked(
 	ctx context.Context,
-	p *wiring.Project,
-	o Options,
 	cfg *workflow.Config,
 	cfgErr error,
 	m *passMonitor,
 ) (err error) {
 	uninterrupted := context.WithoutCancel(ctx)
-	db, closeDB, err := openDB(uninterrupted, p.StateDir, o, r.Pass.StartedAt)
+	db, closeDB, err := openDB(uninterrupted, c.p.StateDir, c.o, c.r.Pass.StartedAt)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeDB()) }()
-	if err := wiring.TakeOwnership(ctx, p, db); err != nil {
+	c.db = db
+	if err := wiring.TakeOwnership(ctx, c.p, db); err != nil {
 		return err
 	}
-	if o.Unlisted {
+	if c.o.Unlisted {
 		if err := wiring.KeepUnlisted(ctx, db); err != nil {
 			return err
 		}
 	}
-	reconcileOnce(ctx, p, db, o, cfg, cfgErr, r)
-	r.addError(r.count(uninterrupted, p, db, o))
-	m.readReported(ctx, db, r.Config)
-	if err := wiring.RegisterProject(ctx, p, db); err != nil {
-		r.warn(err.Error() + "; symphony projects will not list this project")
+	c.reconcile(ctx, cfg, cfgErr)
+	c.r.addError(c.count(uninterrupted))
+	m.readReported(ctx, db, c.r.Config)
+	if err := wiring.RegisterProject(ctx, c.p, db); err != nil {
+		c.r.warn(err.Error() + "; symphony projects will not list this project")
 	}
-	notifyPeople(ctx, p, db, r)
-	r.record(uninterrupted, p, db, o)
+	c.notifyPeople(ctx)
+	c.record(uninterrupted)
 	return nil
 }
 
@@ -259,7 +267,8 @@ func openDB(
 }
 
 // record stores the pass, removes old runs, and finds out whether anything runs the next pass.
-func (r *Result) record(ctx context.Context, p *wiring.Project, db *state.DB, o Options) {
+func (c *current) record(ctx context.Context) {
+	r := c.r
 	r.dropRepeatedErrors()
 	boot, err := proc.BootID()
 	r.addError(err)
@@ -270,13 +279,13 @@ func (r *Result) record(ctx context.Context, p *wiring.Project, db *state.DB, o 
 	r.Pass.Errors = text.Map(r.Errors, func(e *reconcile.Error) reconcile.Error {
 		return reconcile.Error{Code: e.Code, Message: e.Message, Status: e.Status}
 	})
-	r.Pass.ID, err = db.Store.SavePass(ctx, r.Pass)
+	r.Pass.ID, err = c.db.Store.SavePass(ctx, r.Pass)
 	r.addError(err)
-	removeOldRuns(ctx, p, db, r)
-	if o.Trigger == wiring.TriggerManual && !o.Stays {
-		alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
+	c.removeOldRuns(ctx)
+	if c.o.Trigger == wiring.TriggerManual && !c.o.Stays {
+		alive, err := wiring.ScheduleAlive(ctx, c.db, c.p.Env.Now())
 		r.addError(err)
-		r.Unscheduled = !alive && !wiring.Looping(p.StateDir)
+		r.Unscheduled = !alive && !wiring.Looping(c.p.StateDir)
 	}
 	r.dropRepeatedErrors()
 }
@@ -293,26 +302,19 @@ func ReadConfig(p *wiring.Project) (*workflow.Config, error) {
 	return cfg, err
 }
 
-// reconcileOnce plans and applies on an open database. cfg is nil if the workflow is invalid:
-// then the last valid workflow counts, with which nothing is started.
-func reconcileOnce(
-	interruptible context.Context,
-	p *wiring.Project,
-	db *state.DB,
-	o Options,
-	cfg *workflow.Config,
-	cfgErr error,
-	r *Result,
-) {
+// reconcile plans and applies on an open database. cfg is nil if the workflow is invalid: then
+// the last valid workflow counts, with which nothing is started.
+func (c *current) reconcile(interruptible context.Context, cfg *workflow.Config, cfgErr error) {
 	// A signal ends requests to the tracker, and nothing else.
 	ctx := context.WithoutCancel(interruptible)
-	askTracker := !slices.Contains(o.Only, NoIssue)
+	r := c.r
+	askTracker := !slices.Contains(c.o.Only, NoIssue)
 	r.addObstacle(cfgErr)
 	if cfg != nil {
 		r.Warnings = workflowWarnings(cfg)
 	} else {
 		var hasKey bool
-		cfg, hasKey = lastGoodConfig(ctx, p, db, r)
+		cfg, hasKey = c.lastGoodConfig(ctx)
 		if cfg == nil {
 			return
 		}
@@ -320,12 +322,19 @@ func reconcileOnce(
 		r.Warnings = nil // the lines of an older text would mislead
 	}
 	r.Config = cfg
-	rootErr := wiring.RootFits(ctx, p, cfg, false)
+	rootErr := wiring.RootFits(ctx, c.p, cfg, false)
 	r.addObstacle(rootErr)
-	deps, runners, err := newDeps(p, db, cfg, o, askTracker, r)
+	deps, runners, err := c.newDeps(cfg)
 	if err != nil {
 		r.addObstacle(err)
 		return
+	}
+	if askTracker {
+		deps.Tracker, err = c.newTracker(cfg)
+		if err != nil {
+			r.addObstacle(err)
+			return
+		}
 	}
 	runners.Logins, err = proc.SharedFile()
 	if err != nil {
@@ -333,39 +342,39 @@ func reconcileOnce(
 		return
 	}
 	defer runners.Logins.Close()
-	deps.Store = db.Store
-	r.addError(loadOldRoots(ctx, db, runners, cfg, rootErr != nil))
+	deps.Store = c.db.Store
+	r.addError(loadOldRoots(ctx, c.db, runners, cfg, rootErr != nil))
 	if rootErr != nil {
 		deps.Runners = handsOff{runners}
 	}
 	if cfgErr == nil {
-		r.addError(noteWorkflow(ctx, p, db, cfg))
+		r.addError(noteWorkflow(ctx, c.p, c.db, cfg))
 	}
-	low, err := wiring.LowUntil(ctx, p, db)
+	low, err := wiring.LowUntil(ctx, c.p, c.db)
 	r.addError(err)
 	deps = crash.Deps(deps)
-	waits := r.waitsForSchedule(ctx, p, db, o)
+	waits := c.waitsForSchedule(ctx)
 	r.addReport(reconcile.Tick(interruptible, deps, reconcile.Options{
 		DispatchOff: cfgErr != nil || rootErr != nil || waits,
-		Only:        o.Only,
-		AtOnce:      o.AtOnce,
-		TrackerLow:  low.After(p.Env.Now()),
+		Only:        c.o.Only,
+		AtOnce:      c.o.AtOnce,
+		TrackerLow:  low.After(c.p.Env.Now()),
 	}))
-	exchangeComments(interruptible, p, db, o, deps.Tracker, r)
-	watchPulls(interruptible, p, db, o, deps.Tracker, r)
-	sendBack(interruptible, o, deps.Tracker, r)
-	r.addError(saveLowBudget(ctx, p, db, deps.Tracker, low, r))
+	c.exchangeComments(interruptible, deps.Tracker)
+	c.watchPulls(interruptible, deps.Tracker)
+	c.sendBack(interruptible, deps.Tracker)
+	r.addError(c.saveLowBudget(ctx, deps.Tracker, low))
 }
 
 // waitsForSchedule reports whether a pass starts no run because no schedule is active: passes
 // of workers and commands start runs only then, so that stopping the timer stops the system.
-func (r *Result) waitsForSchedule(ctx context.Context, p *wiring.Project, db *state.DB, o Options) bool {
-	byItself := o.Trigger == wiring.TriggerWorker || o.Trigger == wiring.TriggerCommand
-	if !byItself || o.Delivers {
+func (c *current) waitsForSchedule(ctx context.Context) bool {
+	byItself := c.o.Trigger == wiring.TriggerWorker || c.o.Trigger == wiring.TriggerCommand
+	if !byItself || c.o.Delivers {
 		return false
 	}
-	alive, err := wiring.ScheduleAlive(ctx, db, p.Env.Now())
-	r.addError(err)
+	alive, err := wiring.ScheduleAlive(ctx, c.db, c.p.Env.Now())
+	c.r.addError(err)
 	return !alive
 }
 
@@ -393,98 +402,81 @@ func (r *Result) addReport(report reconcile.Report) {
 // count counts the issues as all views do: with the open requests, and with the candidates of
 // an earlier pass if this pass did not read all of them. A dry run before the first pass runs
 // without a database.
-func (r *Result) count(ctx context.Context, p *wiring.Project, db *state.DB, o Options) error {
+func (c *current) count(ctx context.Context) error {
+	r := c.r
 	asking := map[string]bool{}
 	skips := r.Skips
-	if db == nil {
+	if c.db == nil {
 		r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
 		return nil
 	}
-	if skips == nil || len(o.Only) > 0 {
-		stored, err := db.Views.Skips(ctx)
+	if skips == nil || len(c.o.Only) > 0 {
+		stored, err := c.db.Views.Skips(ctx)
 		if err != nil {
 			return err
 		}
 		skips = text.Map(stored, func(s state.StoredSkip) reconcile.Skip { return s.Skip })
 	}
-	open, err := view.OpenRequests(ctx, p, db)
+	open, err := view.OpenRequests(ctx, c.p, c.db)
 	for _, request := range open { // none of a list that can't be read
 		asking[request.RunID] = true
 	}
 	r.Counts = reconcile.Count(r.Claims, asking, skips, r.Obstacle != nil)
-	reviews, reviewsErr := db.Views.Reviews(ctx)
+	reviews, reviewsErr := c.db.Views.Reviews(ctx)
 	r.HandedOver = len(reviews)
 	return errors.Join(err, reviewsErr)
 }
 
-// newDeps builds the parts that reconcile.Tick works with. Without a database, as in a dry run,
-// the tracker's adapter remembers nothing.
-func newDeps(
-	p *wiring.Project,
-	db *state.DB,
-	cfg *workflow.Config,
-	o Options,
-	askTracker bool,
-	r *Result,
-) (reconcile.Deps, *workers.Local, error) {
+// newDeps builds the parts that reconcile.Tick works with, except the store and the tracker.
+func (c *current) newDeps(cfg *workflow.Config) (reconcile.Deps, *workers.Local, error) {
+	p := c.p
 	runners, err := wiring.NewRunners(p, cfg)
 	if err != nil {
 		return reconcile.Deps{}, nil, err
 	}
-	account := wiring.OpenPassAccount(p, cfg.Codex.Home, r.warn)
-	runners.Model = o.Model
-	runners.Stays = o.Stays
+	account := wiring.OpenPassAccount(p, cfg.Codex.Home, c.r.warn)
+	runners.Model = c.o.Model
+	runners.Stays = c.o.Stays
 	runners.NextSlot = account.NextSlot
 	boot, err := proc.BootID()
 	if err != nil {
 		return reconcile.Deps{}, nil, fmt.Errorf("boot id: %w", err)
 	}
-	d := reconcile.Deps{
+	return reconcile.Deps{
 		Policy:       wiring.Policy(cfg),
 		Runners:      runners,
 		Accounts:     account,
-		Others:       wiring.NewOthers(p, r.warn),
+		Others:       wiring.NewOthers(p, c.r.warn),
 		CheckMachine: runners.Shelter,
 		Now:          p.Env.Now,
 		Mono:         proc.Monotonic,
 		Sleep:        time.Sleep,
 		Boot:         boot,
-		NewRunID:     wiring.RunIDs(db, p.Env.Now),
-	}
-	if askTracker {
-		d.Tracker, err = newTracker(p, db, cfg, r)
-		if err != nil {
-			return reconcile.Deps{}, nil, err
-		}
-	}
-	return d, runners, nil
+		NewRunID:     wiring.RunIDs(c.db, p.Env.Now),
+	}, runners, nil
 }
 
-// newTracker builds the tracker's adapter for a pass.
-func newTracker(
-	p *wiring.Project,
-	db *state.DB,
-	cfg *workflow.Config,
-	r *Result,
-) (*reconcile.TrackerAdapter, error) {
+// newTracker builds the tracker's adapter for a pass. Without a database, as in a dry run, it
+// remembers nothing.
+func (c *current) newTracker(cfg *workflow.Config) (*reconcile.TrackerAdapter, error) {
 	var mu sync.Mutex // a pass makes two requests at once
 	warn := func(text string) {
 		mu.Lock()
 		defer mu.Unlock()
-		r.warn(text)
+		c.r.warn(text)
 	}
 	options := wiring.TrackerOptions{Warn: warn}
-	if db != nil {
-		options.Memory = db
+	if c.db != nil {
+		options.Memory = c.db
 	}
-	t, err := wiring.NewTracker(p, cfg, options)
+	t, err := wiring.NewTracker(c.p, cfg, options)
 	if err != nil {
 		return nil, err
 	}
-	t = wiring.VerifyNames(t, db, cfg, p.Path, warn)
+	t = wiring.VerifyNames(t, c.db, cfg, c.p.Path, warn)
 	readsComments := wantsComments(cfg.Tracker) || t.LastComments != nil
-	if db != nil && t.Comments != nil && readsComments {
-		t = answers.KeepHolds(t, db, warn) // its own comments end no hold
+	if c.db != nil && t.Comments != nil && readsComments {
+		t = answers.KeepHolds(t, c.db, warn) // its own comments end no hold
 	}
 	return t, nil
 }
@@ -509,18 +501,23 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 	if err := wiring.RootFits(ctx, p, cfg, true); err != nil {
 		return r, err
 	}
-	deps, runners, err := newDeps(p, nil, cfg, o, true, &r)
+	c := &current{p: p, o: o, r: &r}
+	deps, runners, err := c.newDeps(cfg)
+	if err != nil {
+		return r, err
+	}
+	deps.Tracker, err = c.newTracker(cfg)
 	if err != nil {
 		return r, err
 	}
 	deps.Store = emptyStore{}
-	var db *state.DB
 	if p.HasState() {
-		db, err = state.OpenReadOnly(ctx, p.StateDir)
+		db, err := state.OpenReadOnly(ctx, p.StateDir)
 		if err != nil {
 			return r, err
 		}
 		defer db.Close()
+		c.db = db
 		_, placeErr := wiring.OriginalPath(ctx, p, db)
 		_, ownerErr := wiring.OwnerPath(ctx, p, db)
 		rootsErr := loadOldRoots(ctx, db, runners, cfg, true)
@@ -535,7 +532,7 @@ func dryRun(ctx context.Context, p *wiring.Project, o Options) (r Result, err er
 		Only:   o.Only,
 		AtOnce: o.AtOnce,
 	}))
-	r.addError(r.count(ctx, p, db, o))
+	r.addError(c.count(ctx))
 	r.Pass.Duration = p.Env.Now().Sub(r.Pass.StartedAt)
 	return r, nil
 }
@@ -581,22 +578,17 @@ func endWaits(ctx context.Context, p *wiring.Project, db *state.DB, cfg *workflo
 // lastGoodConfig returns the last valid configuration, with which runs are reconciled while
 // the current configuration is invalid. hasKey is false if the file itself contained the
 // tracker's key: that is never stored, so the tracker can't be asked.
-func lastGoodConfig(
-	ctx context.Context,
-	p *wiring.Project,
-	db *state.DB,
-	r *Result,
-) (cfg *workflow.Config, hasKey bool) {
-	cfg, text, err := wiring.LastGood(ctx, p, db, p.Path)
+func (c *current) lastGoodConfig(ctx context.Context) (cfg *workflow.Config, hasKey bool) {
+	cfg, text, err := wiring.LastGood(ctx, c.p, c.db, c.p.Path)
 	if err != nil {
-		r.addError(err)
+		c.r.addError(err)
 		return nil, false
 	}
 	if cfg == nil {
 		return nil, false
 	}
 	if cfg.Tracker.APIKey == "" && strings.Contains(text, "$"+workflow.LiteralKeyVar) {
-		r.Errors[0].Hint += "; until then the tracker can't be asked, " +
+		c.r.Errors[0].Hint += "; until then the tracker can't be asked, " +
 			"because the key was in the workflow file and is never stored: write api_key: $" + cfg.KeyVar
 	}
 	return cfg, cfg.Tracker.APIKey != ""
@@ -637,13 +629,10 @@ func loadOldRoots(
 
 // saveLowBudget stores until when the tracker's request budget is low, and warns about it.
 // until is the time that earlier passes have stored.
-func saveLowBudget(
+func (c *current) saveLowBudget(
 	ctx context.Context,
-	p *wiring.Project,
-	db *state.DB,
 	t *reconcile.TrackerAdapter,
 	until time.Time,
-	r *Result,
 ) error {
 	if t == nil || t.Budget == nil {
 		return nil
@@ -653,18 +642,18 @@ func saveLowBudget(
 		until = budget.LowUntil()
 	}
 	at := until.UTC().Format(time.RFC3339)
-	if r.TrackerLow {
-		o := r.Obstacle
+	if c.r.TrackerLow {
+		o := c.r.Obstacle
 		if o != nil && o.Reason == reconcile.SkipRateLimited && o.Until.IsZero() {
 			o.Until = until
 		}
-		r.warn("less than a tenth of the tracker's allowance is left: " +
+		c.r.warn("less than a tenth of the tracker's allowance is left: " +
 			"until " + at + " passes check running issues only")
 	}
-	if !until.After(p.Env.Now()) {
+	if !until.After(c.p.Env.Now()) {
 		at = ""
 	}
-	return db.SetMeta(ctx, wiring.LowKey, at)
+	return c.db.SetMeta(ctx, wiring.LowKey, at)
 }
 
 // prunedPerPass is how many old runs a pass deletes.
@@ -672,13 +661,13 @@ const prunedPerPass = 50
 
 // removeOldRuns deletes old runs and their directories. symphony prune removes the directories
 // that a killed pass leaves.
-func removeOldRuns(ctx context.Context, p *wiring.Project, db *state.DB, r *Result) {
-	ids, err := db.Store.Prune(ctx, p.Env.Now(), prunedPerPass)
-	r.addError(err)
+func (c *current) removeOldRuns(ctx context.Context) {
+	ids, err := c.db.Store.Prune(ctx, c.p.Env.Now(), prunedPerPass)
+	c.r.addError(err)
 	for _, id := range ids {
 		crash.At("tidy.pruned")
-		if err := os.RemoveAll(host.RunDir(p.StateDir, id)); err != nil {
-			r.addError(fmt.Errorf("old run: %w", err))
+		if err := os.RemoveAll(host.RunDir(c.p.StateDir, id)); err != nil {
+			c.r.addError(fmt.Errorf("old run: %w", err))
 		}
 	}
 }

@@ -11,17 +11,18 @@ import (
 // sendBack moves issues to an active state whose agents needed help and got an answer by a
 // comment. The next pass finds them there, which ends their holds. A move that fails is tried
 // again by that pass.
-func sendBack(ctx context.Context, o Options, t *reconcile.TrackerAdapter, r *Result) {
-	if t == nil || t.Move == nil || len(o.Only) > 0 || ctx.Err() != nil {
+func (c *current) sendBack(ctx context.Context, t *reconcile.TrackerAdapter) {
+	if t == nil || t.Move == nil || len(c.o.Only) > 0 || ctx.Err() != nil {
 		return
 	}
-	state := wiring.Policy(r.Config).BackState(r.Config.Feedback)
+	state := wiring.Policy(c.r.Config).BackState(c.r.Config.Feedback)
 	if state == "" {
 		return
 	}
-	for _, c := range r.Claims {
-		if c.SentBack() {
-			r.addError(exit.About("sending back "+c.Identifier, t.Move(ctx, c.IssueID, state)))
+	for _, claim := range c.r.Claims {
+		if claim.SentBack() {
+			err := t.Move(ctx, claim.IssueID, state)
+			c.r.addError(exit.About("sending back "+claim.Identifier, err))
 		}
 	}
 }
